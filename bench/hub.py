@@ -30,9 +30,9 @@ def _measure() -> list[Figure]:
 
     from accounts.services import user_create
     from core.clock import db_now
-    from gpr.allocator import tick
-    from gpr.services.requests import gpr_submit
-    from gpr.spec import GprSpec
+    from gpr.allocation.allocator import tick
+    from gpr.requests.services import gpr_submit
+    from gpr.requests.spec import GprSpec
 
     call_command("migrate", verbosity=0)
     now = db_now()

@@ -109,8 +109,8 @@ class _World:
         return max(min(times), self._now + timedelta(seconds=1)) if times else None
 
     def _submit(self, arrival: Arrival) -> None:
-        from gpr.services.requests import gpr_submit
-        from gpr.spec import GprSpec
+        from gpr.requests.services import gpr_submit
+        from gpr.requests.spec import GprSpec
 
         cohort, kind = self._cohorts[arrival.cohort], arrival.kind
         spec = GprSpec(
@@ -132,7 +132,7 @@ class _World:
             self._tick()
 
     def _tick(self) -> None:
-        from gpr.allocator import tick
+        from gpr.allocation.allocator import tick
 
         if tick(now=self._now) is None:
             raise RuntimeError("somebody else ticks")

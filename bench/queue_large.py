@@ -37,7 +37,7 @@ def measured(client: Any, queued: int) -> list[Figure]:
 
 
 def _pages(client: Any, queued: int) -> Iterator[Figure]:
-    from gpr.selectors import START_ORDER, STARTS_AT
+    from gpr.requests.selectors import START_ORDER, STARTS_AT
 
     page = _cursor_at(queued // 2, START_ORDER, starts_at=STARTS_AT)
     for case, path in {
@@ -50,7 +50,7 @@ def _pages(client: Any, queued: int) -> Iterator[Figure]:
 
 
 def _places(client: Any, queued: int) -> Iterator[Figure]:
-    from gpr.selectors import start_places
+    from gpr.requests.selectors import start_places
 
     for where, offset in {"first": 0, "in the middle": queued // 2, "last": queued - 1}.items():
         gpr = _at(offset)
@@ -62,9 +62,9 @@ def _changes(queued: int) -> Iterator[Figure]:
     from accounts.models import User
     from core.clock import db_now
     from gpr.models import Gpr, GprState
-    from gpr.services.decisions import gpr_set_priority
-    from gpr.services.moving import MoveTo, spot_for
-    from gpr.services.requests import gpr_cancel, gpr_update
+    from gpr.queue.decisions import gpr_set_priority
+    from gpr.queue.moves import MoveTo, spot_for
+    from gpr.requests.services import gpr_cancel, gpr_update
 
     now, admin, dice = db_now(), User.objects.get(is_admin=True), random.Random(11)
     middle = range(queued * 3 // 10, queued * 7 // 10)  # all of one priority, and with neighbors
@@ -103,7 +103,7 @@ def _each_ms(work: Callable[[], object], runs: int) -> list[float]:
 
 def _at(offset: int) -> Any:
     from gpr.models import Gpr, GprState
-    from gpr.selectors import QUEUE_ORDER
+    from gpr.requests.selectors import QUEUE_ORDER
 
     return Gpr.objects.select_related("slice").filter(state=GprState.QUEUED).order_by(*QUEUE_ORDER)[offset]
 

@@ -76,8 +76,8 @@ def _world(*, nodes: int, slices: int) -> _World:
 def _whole(world: _World, slice_: Any, nodes: int) -> Gpr:
     """A gang of whole nodes, submitted."""
     from core.clock import db_now
-    from gpr.services.requests import gpr_submit
-    from gpr.spec import GprSpec
+    from gpr.requests.services import gpr_submit
+    from gpr.requests.spec import GprSpec
 
     spec = GprSpec(name="gang", slice=slice_, nodes=nodes, duration_s=86_400, shape=SHAPE)
     return gpr_submit(actor=world.admin, spec=spec, now=db_now())
@@ -86,7 +86,7 @@ def _whole(world: _World, slice_: Any, nodes: int) -> Gpr:
 def _tick(world: _World) -> None:
     """With an agent that has just been heard."""
     from core.clock import db_now
-    from gpr.allocator import tick
+    from gpr.allocation.allocator import tick
     from inventory.models import AgentSession
 
     AgentSession.objects.filter(cluster=world.cluster).update(last_sync_at=db_now() + timedelta(minutes=10))
@@ -296,8 +296,8 @@ def _submit(first: int, count: int, threads: int) -> None:
     django.setup()
     from accounts.models import User
     from core.clock import db_now
-    from gpr.services.requests import gpr_submit
-    from gpr.spec import GprSpec
+    from gpr.requests.services import gpr_submit
+    from gpr.requests.spec import GprSpec
     from slices.models import Slice
 
     actor = User.objects.get(name="root")

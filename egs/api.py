@@ -9,16 +9,16 @@ from rest_framework.routers import SimpleRouter
 
 from accounts.api import TokenViewSet
 from core.rest.problems import problem, problem_response
-from gpr.api.bookings import BookingSeriesViewSet
-from gpr.api.defragmentation import DefragmentationViewSet
-from gpr.api.events import EventViewSet
-from gpr.api.evictions import EvictionViewSet
-from gpr.api.gprs import GprStepViewSet, GprViewSet, NodeStepViewSet, QueueViewSet
-from gpr.api.insights import InsightsViewSet
-from gpr.api.maintenance import MaintenanceViewSet
-from gpr.api.quotas import QuotaViewSet
-from gpr.api.supplies import SupplyOrderViewSet, SupplyViewSet
-from gpr.api.templates import TemplateViewSet
+from gpr.bookings.api import BookingSeriesViewSet
+from gpr.defragmentation.api import DefragmentationViewSet
+from gpr.evictions.api import EvictionViewSet
+from gpr.maintenance.api import MaintenanceViewSet
+from gpr.promises.api import InsightsViewSet
+from gpr.quotas.api import QuotaViewSet
+from gpr.requests.api import GprStepViewSet, GprViewSet, NodeStepViewSet, QueueViewSet
+from gpr.requests.events_api import EventViewSet
+from gpr.supplies.api import SupplyOrderViewSet, SupplyViewSet
+from gpr.templates.api import TemplateViewSet
 from inventory.api import ClusterViewSet, GpuViewSet, NodeViewSet, ScheduleViewSet, ShapeViewSet
 from inventory.check_api import CheckPolicyViewSet
 from slices.api import MemberViewSet, MeViewSet, ProjectViewSet, SliceViewSet

@@ -30,7 +30,7 @@ from core.db_threads import in_db_thread  # noqa: E402
 from core.rest.problems import CONTENT_TYPE, problem  # noqa: E402
 from egs.health import HEALTH_PATHS  # noqa: E402
 from egs.metrics import App, Receive, Scope, Send, measure  # noqa: E402
-from gpr.absence import SERVED_EVERY_S, served  # noqa: E402
+from gpr.allocation.absence import SERVED_EVERY_S, served  # noqa: E402
 from portal_shared.live import LiveConsumer  # noqa: E402
 from portal_shared.shell import LIVE_URL  # noqa: E402
 from protocol.messages import BODY_MAX_BYTES  # noqa: E402

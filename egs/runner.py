@@ -16,7 +16,7 @@ from django.conf import settings
 from django.core.signals import request_finished
 from django.db import close_old_connections, connections
 
-from gpr.allocator import tick
+from gpr.allocation.allocator import tick
 from journal.hints import TICK, listen
 from journal.wakeups import wakeups
 

@@ -175,10 +175,10 @@ SPECTACULAR_SETTINGS = {
         "AvailabilityEnum": "inventory.selectors.Availability",
         "MaintenanceStateEnum": "inventory.models.MaintenanceState",
         "KindEnum": "gpr.models.VictimKind",
-        "CauseEnum": "gpr.api.outputs.CAUSES",
+        "CauseEnum": "gpr.requests.outputs.CAUSES",
         "SupplyKindEnum": "inventory.models.SupplyKind",
         "SupplyOrderStateEnum": "inventory.models.SupplyOrderState",
-        "ReplacementOutcomeEnum": "gpr.replacements.Outcome",
+        "ReplacementOutcomeEnum": "gpr.replacement.selectors.Outcome",
     },
 }
 

@@ -7,7 +7,7 @@ class GprConfig(AppConfig):
 
     def ready(self) -> None:
         from core.triggers import triggers_of
-        from gpr.claims import GprClaimants
+        from gpr.cluster_requests.services import GprClaimants
         from gpr.triggers import TRIGGERS
         from inventory import claims
 

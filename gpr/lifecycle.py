@@ -14,8 +14,8 @@ from django.db.models import F, Q
 
 from accounts.models import User
 from core.errors import Conflict, IllegalTransition, StaleState
+from gpr.allocation.stored_plan import witness_lock
 from gpr.models import ENDED, Claim, EndReason, Gpr, GprState
-from gpr.witness import witness_lock
 from inventory.services.clusters import desired_set_changed
 from journal.models import Event, Severity
 from journal.services import events_record

@@ -72,7 +72,7 @@ class GprTemplate(models.Model):
     cluster = models.ForeignKey(
         Cluster, null=True, blank=True, on_delete=models.PROTECT, related_name="+", help_text="Null: all clusters of the slice."
     )
-    asked = models.JSONField(default=dict, help_text="The fields of a request that it gives, by name: see gpr/templates.py.")
+    asked = models.JSONField(default=dict, help_text="The fields of a request that it gives, by name: see gpr/templates/fields.py.")
     auto = models.BooleanField(default=False, help_text="While it is the default, it is filed for GPU pods that wait.")
     is_default = models.BooleanField(default=False)
     created_at = models.DateTimeField()
@@ -311,7 +311,7 @@ class Claim(models.Model):
 class Promise(models.Model):
     """What a waiting GPR was promised, and the slot in the stored plan that the promise rests on (planner/).
 
-    Every queued GPR that can start has one. `slot_nodes` are ids of nodes, or of orders of nodes (gpr/supplies.py).
+    Every queued GPR that can start has one. `slot_nodes` are ids of nodes, or of orders of nodes (gpr/supplies/selectors.py).
     """
 
     gpr = models.OneToOneField(Gpr, primary_key=True, on_delete=models.CASCADE, related_name="promise")
@@ -459,7 +459,7 @@ class Forecast(models.Model):
 
 @sound_values
 class PromiseOutcome(models.Model):
-    """How one promise turned out, held against the time that was promised first (gpr/outcomes.py)."""
+    """How one promise turned out, held against the time that was promised first (gpr/promises/outcomes.py)."""
 
     gpr = models.ForeignKey(Gpr, on_delete=models.CASCADE, related_name="outcomes")
     forecast = models.OneToOneField(
@@ -505,7 +505,7 @@ class Shadow(models.Model):
 
 @sound_values
 class ProjectUsage(models.Model):
-    """GPU-seconds that the ended boxes of a project used, fading, as of `summed_at` (gpr/fairness.py)."""
+    """GPU-seconds that the ended boxes of a project used, fading, as of `summed_at` (gpr/quotas/fairness.py)."""
 
     project = models.OneToOneField(Project, primary_key=True, on_delete=models.CASCADE, related_name="usage")
     gpu_s = models.FloatField(default=0)

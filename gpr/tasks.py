@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from gpr.allocator import tick
+from gpr.allocation.allocator import tick
 from journal.hints import TICK_TASK, kick_taken
 
 

@@ -381,7 +381,7 @@ class Reservation(models.Model):
     exit_began_at = models.DateTimeField(null=True, blank=True)
     failure = models.CharField(max_length=200, blank=True)
     released_at = models.DateTimeField(null=True, blank=True)
-    # A node may fail while its box runs: then another, the spare, takes its place (gpr/services/replacing.py).
+    # A node may fail while its box runs: then another, the spare, takes its place (gpr/replacement/services.py).
     replaces = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.PROTECT, related_name="spares", help_text="In whose place this node enters."
     )

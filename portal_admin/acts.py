@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpr.models import Gpr, GprState
-from gpr.services.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
-from gpr.services.moving import gpr_move
+from gpr.queue.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
+from gpr.queue.moves import gpr_move
 from portal_admin.forms import DecisionForm, MoveForm, PriorityForm, VerdictForm
 from portal_shared.asking import GprAct
 

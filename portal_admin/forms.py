@@ -10,7 +10,7 @@ from django import forms
 
 from core.names import name_fault
 from core.pages import words
-from gpr.services.moving import MoveTo
+from gpr.queue.moves import MoveTo
 from inventory.models import CheckPolicy, Cluster, Node, SupplyKind
 from inventory.selectors import shapes_known
 from inventory.services.checks import CheckPolicyChange

@@ -19,7 +19,7 @@ from core.errors import EgsError, NotAllowed, NotFound, StaleState
 from core.pages import words
 from gpr.lifecycle import way_out
 from gpr.models import Gpr, GprState
-from gpr.selectors import gpr_for
+from gpr.requests.selectors import gpr_for
 from portal_shared.access import PageRequest
 from portal_shared.fields import errors_placed, rebound
 from portal_shared.refusals import refusal_of

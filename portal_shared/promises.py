@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from core.pages import words
 from core.pages.parts import Fact, Pair, Tab
-from gpr.calibration import DAYS, DAYS_DEFAULT, Accuracy, Calibration, CauseShare, ClassScore, Score, Settled, SpanScore
+from gpr.promises.calibration import DAYS, DAYS_DEFAULT, Accuracy, Calibration, CauseShare, ClassScore, Score, Settled, SpanScore
 from planner.bands import ENOUGH_COUNT, TARGETS
 from planner.plan import Cause
 from portal_shared.access import PageRequest

@@ -8,7 +8,7 @@ from typing import Any
 from rest_framework.utils.encoders import JSONEncoder
 
 from gpr.models import Gpr
-from gpr.spec import DEFAULTS, PLAIN_FIELDS, GprSpec
+from gpr.requests.spec import DEFAULTS, PLAIN_FIELDS, GprSpec
 
 
 def creation_body(spec: GprSpec) -> dict[str, Any]:

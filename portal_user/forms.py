@@ -20,11 +20,11 @@ from core.pages import words
 from core.rest.fields import FreeForm
 from core.rest.parsers import json_strict
 from core.rest.references import id_of
+from gpr.bookings.services import SeriesAsk
 from gpr.models import Gpr, GprTemplate, Nearness, RepeatRule
-from gpr.services.bookings import SeriesAsk
-from gpr.services.requests import spec_of
-from gpr.services.templates import TemplateChange
-from gpr.spec import GprSpec
+from gpr.requests.services import spec_of
+from gpr.requests.spec import GprSpec
+from gpr.templates.services import TemplateChange
 from inventory.models import Cluster
 from portal_shared.fields import (
     DURATION_HINT,

@@ -12,7 +12,7 @@ from uuid import UUID
 from accounts.models import User
 from accounts.services import user_create
 from gpr.models import Gpr, GprState
-from gpr.spec import GprSpec
+from gpr.requests.spec import GprSpec
 from inventory.models import AgentSession, Cluster, Node, Reservation
 from inventory.services.clusters import cluster_create
 from inventory.services.inventory import inventory_store

@@ -10,11 +10,11 @@ from typing import Any
 from accounts.models import ApiToken, Scope, User
 from accounts.services import token_issue
 from core.clock import db_now
-from gpr.allocator import advance, tick
+from gpr.allocation.allocator import advance, tick
 from gpr.models import Gpr, GprTemplate
-from gpr.services.ending import gpr_release
-from gpr.services.requests import gpr_submit
-from gpr.spec import GprSpec
+from gpr.requests.ending import gpr_release
+from gpr.requests.services import gpr_submit
+from gpr.requests.spec import GprSpec
 from inventory.models import CheckPolicy, Cluster, Node, Reservation, ReservationState, Supply, SupplyKind, SupplyOrder
 from inventory.services.checks import check_policy_create
 from inventory.services.inventory import inventory_store

@@ -19,7 +19,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
                 ('name', models.CharField(max_length=63)),
-                ('asked', models.JSONField(default=dict, help_text='The fields of a request that it gives, by name: see gpr/templates.py.')),
+                ('asked', models.JSONField(default=dict, help_text='The fields of a request that it gives, by name: see gpr/templates/fields.py.')),
                 ('auto', models.BooleanField(default=False, help_text='While it is the default, it is filed for GPU pods that wait.')),
                 ('is_default', models.BooleanField(default=False)),
                 ('created_at', models.DateTimeField()),

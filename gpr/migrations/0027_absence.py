@@ -13,7 +13,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="allocatorrecord",
             name="away_at",
-            field=models.DateTimeField(blank=True, help_text="When EGS was last there before it was away: see gpr/absence.py.", null=True),
+            field=models.DateTimeField(blank=True, help_text="When EGS was last there before it was away: see gpr/allocation/absence.py.", null=True),
         ),
         migrations.AddField(
             model_name="allocatorrecord",

@@ -8,7 +8,7 @@ from datetime import datetime
 from django.urls import reverse
 
 from core.pages import words
-from gpr.defragmentation import Moving, RoomAnswer, Suggestion, suggestions
+from gpr.defragmentation.selectors import Moving, RoomAnswer, Suggestion, suggestions
 from gpr.models import Gpr
 from portal_admin.forms import RoomForm
 from portal_admin.pages.evictions import Party, gpu_hours

@@ -12,7 +12,7 @@ from django.urls import reverse
 from core.pages import words
 from core.pages.parts import ListFoot
 from gpr.models import EvictionVictim, Gpr, VictimKind, VictimOutcome
-from gpr.selectors import evictions_visible_to
+from gpr.requests.selectors import evictions_visible_to
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.queue import Mark
 from portal_shared.access import PageRequest

@@ -12,11 +12,11 @@ from core.pages import words
 from core.pages.axis import Axis
 from core.pages.parts import EventRow
 from core.pages.strip import Strip, hero_of
-from gpr.borrowing import borrowing_of
-from gpr.explaining import ToldBlocker
 from gpr.models import PROVISIONED, Gpr, GprState, PromiseMove
-from gpr.selectors import gpr_for, gprs_visible_to, names_visible_to
-from gpr.standings import standings_of
+from gpr.queue.explanations import ToldBlocker
+from gpr.queue.places import standings_of
+from gpr.quotas.borrowing import borrowing_of
+from gpr.requests.selectors import gpr_for, gprs_visible_to, names_visible_to
 from inventory.models import Node
 from journal.models import Event
 from planner.plan import Cause

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
-from gpr.calibration import calibration_for
+from gpr.promises.calibration import calibration_for
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.queue import Mark
 from portal_shared.access import PageRequest

@@ -9,10 +9,10 @@ from datetime import datetime
 from django.urls import reverse
 
 from core.pages import words
+from gpr.allocation.snapshot import books_end
 from gpr.models import Gpr, GprState
-from gpr.previews import MaintenancePreview, Preview, Shift
-from gpr.services.ending import left_s
-from gpr.snapshot import books_end
+from gpr.queue.previews import MaintenancePreview, Preview, Shift
+from gpr.requests.ending import left_s
 from inventory.models import Reservation
 from portal_admin.pages.queue import Mark
 from portal_shared.access import PageRequest

@@ -15,10 +15,10 @@ from core.pages.axis import Axis
 from core.pages.parts import Fact, ListFoot, Tab
 from core.pages.strip import Strip, strip_of
 from core.pages.table import RowGroup
-from gpr.explaining import Told
 from gpr.models import PROVISIONED, Gpr, GprState
-from gpr.selectors import START_ORDER, STARTS_AT, by_id
-from gpr.standings import NOT_PLANNED, Standing, standings_of
+from gpr.queue.explanations import Told
+from gpr.queue.places import NOT_PLANNED, Standing, standings_of
+from gpr.requests.selectors import START_ORDER, STARTS_AT, by_id
 from planner.plan import Reason
 from portal_admin.pages.nav import nav_count
 from portal_admin.pages.queue_facts import IS_LATE, QueueCounts, ShapeCount, queue_facts

@@ -12,8 +12,8 @@ from django.urls import reverse
 from accounts.models import User
 from core.pages import words
 from core.pages.parts import Fact
+from gpr.allocation.snapshot import PROMISE_TOLERANCE
 from gpr.models import PROVISIONED, Gpr, GprState, Promise
-from gpr.snapshot import PROMISE_TOLERANCE
 from inventory.models import Gpu, Node, Reservation, ReservationState, ReservedGpu
 from inventory.selectors import cluster_is_open, clusters_visible_to
 from journal.models import Event

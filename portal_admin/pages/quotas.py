@@ -12,7 +12,7 @@ from django.urls import reverse
 from core.pages import words
 from core.pages.parts import ListFoot, Meter
 from core.pages.table import RowGroup
-from gpr.quotas import Standing, standings
+from gpr.quotas.selectors import Standing, standings
 from inventory.selectors import shapes_known
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.queue import Mark

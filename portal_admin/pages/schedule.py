@@ -18,8 +18,8 @@ from core.pages import words
 from core.pages.axis import Axis
 from core.pages.node_strip import NodeBox
 from core.pages.parts import Tab
+from gpr.allocation.snapshot import length_s
 from gpr.models import GprState, Promise
-from gpr.snapshot import length_s
 from inventory.models import Cluster, MaintenanceWindow, Reservation, ReservationState
 from inventory.selectors import clusters_visible_to, with_holders
 from portal_admin.pages.inventory import nodes_with_state

@@ -12,8 +12,8 @@ from django.views.decorators.http import require_http_methods
 
 from core.errors import EgsError
 from gpr.models import Gpr
-from gpr.previews import preview_approval, preview_eviction, preview_move, preview_priority, preview_withdrawal
-from gpr.services.moving import MoveTo
+from gpr.queue.moves import MoveTo
+from gpr.queue.previews import preview_approval, preview_eviction, preview_move, preview_priority, preview_withdrawal
 from portal_admin.acts import APPROVE, EVICT, MOVE, PRIORITY, REJECT, Act
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.question import Effects, about, own_of_approval, own_of_eviction, own_of_priority, own_of_rejection

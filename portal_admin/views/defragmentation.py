@@ -11,10 +11,10 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from core.errors import Conflict, EgsError, InvalidInput, StaleState
-from gpr.defragmentation import RoomAnswer, Suggestion, WantedRoom, room_ask, suggestion_for
+from gpr.defragmentation.selectors import RoomAnswer, Suggestion, WantedRoom, room_ask, suggestion_for
+from gpr.defragmentation.services import gpr_make_room
 from gpr.models import Gpr
-from gpr.selectors import gpr_for
-from gpr.services.defragmenting import gpr_make_room
+from gpr.requests.selectors import gpr_for
 from inventory.selectors import cluster_for, clusters_visible_to
 from portal_admin.forms import AgreementForm, RoomForm
 from portal_admin.pages.defragmentation import DefragmentationPage, RoomPage, effects_of

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from core.errors import Conflict, NotFound, StaleState
-from gpr.services.replacing import boxes_replace
+from gpr.replacement.services import boxes_replace
 from inventory.models import Node, Reservation, ReservationState
 from inventory.selectors import with_holders
 from inventory.services.nodes import node_cordon, node_uncordon

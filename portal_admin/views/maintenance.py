@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from core.errors import EgsError
-from gpr.previews import preview_maintenance
+from gpr.queue.previews import preview_maintenance
 from inventory.models import MaintenanceWindow, Node
 from inventory.selectors import clusters_visible_to, maintenance_for
 from inventory.services.maintenance import window_announce, window_cancel, window_draft

@@ -12,7 +12,7 @@ from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from gpr.quotas import standings
+from gpr.quotas.selectors import standings
 from portal_admin.forms import OptionalReasonForm, QuotaForm, QuotaTermsForm
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.quotas import QuotasPage

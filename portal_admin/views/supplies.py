@@ -15,8 +15,8 @@ from django.views.decorators.http import require_GET, require_http_methods
 from core.pages import words
 from core.words import are, plural
 from gpr.models import Gpr
-from gpr.orders import gprs_on
-from gpr.services.ordering import order_refuse
+from gpr.supplies.orders import gprs_on
+from gpr.supplies.services import order_refuse
 from inventory.models import Supply, SupplyOrderState
 from inventory.selectors import cluster_for, clusters_visible_to, supply_for, supply_order_for
 from inventory.services.supplies import SupplyChange, order_fail, supply_change, supply_create, terms

@@ -12,8 +12,8 @@ from django.http import QueryDict
 from django.urls import reverse
 
 from core.pages import words
+from gpr.bookings.services import recurrence_of
 from gpr.models import BookingOccurrence, BookingSeries, Gpr, GprState
-from gpr.services.bookings import recurrence_of
 from inventory.selectors import maintenance_ahead
 from portal_shared.access import PageRequest
 from portal_shared.asking import Question

@@ -12,7 +12,7 @@ from django.db.models import Count
 from accounts.models import User
 from core.pages import words
 from core.pages.parts import Fact
-from gpr.spec import supplies_of
+from gpr.requests.spec import supplies_of
 from inventory.selectors import Availability, nodes_visible_to
 from slices.models import Slice
 

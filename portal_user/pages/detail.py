@@ -15,14 +15,14 @@ from django.urls import reverse
 from accounts.models import User
 from core.pages import words
 from core.pages.parts import EventRow, GpuTile, NodeRow, Pair
-from gpr.borrowing import borrowing_of
-from gpr.explaining import Told, ToldBlocker
 from gpr.models import ENDED, Gpr, GprState, Promise, PromiseMove
-from gpr.orders import orders_under
-from gpr.replacements import Outcome, Replacement, replacements_of
-from gpr.selectors import events_visible_to, gpr_for, is_writable_by, names_visible_to
-from gpr.services.requests import spec_of
-from gpr.standings import NOT_PLANNED, Standing, standings_of
+from gpr.queue.explanations import Told, ToldBlocker
+from gpr.queue.places import NOT_PLANNED, Standing, standings_of
+from gpr.quotas.borrowing import borrowing_of
+from gpr.replacement.selectors import Outcome, Replacement, replacements_of
+from gpr.requests.selectors import events_visible_to, gpr_for, is_writable_by, names_visible_to
+from gpr.requests.services import spec_of
+from gpr.supplies.orders import orders_under
 from inventory.models import Gpu, Reservation, ReservationState, StepResult
 from journal.models import Event
 from planner.plan import Cause, Reason

@@ -10,9 +10,9 @@ from core.pages import words
 from core.pages.axis import Axis
 from core.pages.parts import Fact
 from core.pages.strip import Strip, hero_of
-from gpr.endings import ending
+from gpr.allocation.snapshot import books_end
 from gpr.models import ENDED, Gpr, GprState
-from gpr.snapshot import books_end
+from gpr.requests.end_reasons import ending
 from inventory.models import Reservation, ReservationState
 from journal.models import Event
 from portal_shared.gpr_box import box_of, late_s, promised_at_first, shown_state, waiting_since, window_end

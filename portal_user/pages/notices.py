@@ -9,17 +9,17 @@ from django.db.models import Q
 
 from core.pages import words
 from core.words import utc
-from gpr.endings import STRICT_ENDS
-from gpr.evictions import WHY, notices_of
-from gpr.failed_jobs import failed_jobs_of, jobs_in_words
+from gpr.evictions.failed_jobs import failed_jobs_of, jobs_in_words
+from gpr.evictions.services import WHY, notices_of
 from gpr.models import EndReason, EvictionVictim, Gpr, GprState, VictimKind, VictimOutcome
-from gpr.services.ending import left_s
+from gpr.requests.end_reasons import STRICT_ENDS
+from gpr.requests.ending import left_s
 from journal.models import Event
 from portal_shared.access import PageRequest, says
 from portal_shared.gpr_box import waiting_since
 
 S = GprState
-# As gpr.evictions.WHY, when it is over.
+# As gpr.evictions.services.WHY, when it is over.
 WAS = {
     VictimKind.RECLAIM: "its GPUs were borrowed, and whom they are guaranteed to wanted them back",
     VictimKind.PRIORITY: "a request of higher priority that may evict needed its GPUs",

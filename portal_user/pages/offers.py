@@ -14,11 +14,11 @@ from core.pages import words
 from core.pages.axis import Axis
 from core.pages.parts import OfferRow, SwapRow
 from core.pages.strip import StripBox, strip_of
-from gpr.alternatives import Alternative
-from gpr.estimates import RECLAIM, Estimate, gpr_estimate
 from gpr.models import Gpr, GprState
-from gpr.services.requests import spec_of
-from gpr.spec import Breach, GprSpec, approval_breaches
+from gpr.requests.alternatives import Alternative
+from gpr.requests.estimates import RECLAIM, Estimate, gpr_estimate
+from gpr.requests.services import spec_of
+from gpr.requests.spec import Breach, GprSpec, approval_breaches
 from portal_shared.access import PageRequest, says
 from portal_shared.gpr_box import entry_allowance
 from portal_shared.shell import mark_of

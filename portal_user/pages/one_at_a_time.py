@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from django.urls import reverse
 
 from core.words import are, plural
-from gpr.explaining import Told
-from gpr.spec import GprSpec
+from gpr.queue.explanations import Told
+from gpr.requests.spec import GprSpec
 from planner.plan import Reason
 from portal_shared.access import PageRequest
 from portal_shared.asking import WayOut

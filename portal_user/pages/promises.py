@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
-from gpr.calibration import calibration_for
+from gpr.promises.calibration import calibration_for
 from portal_shared.access import PageRequest
 from portal_shared.promises import Figures, PromiseLine, days_asked
 from portal_shared.shell import Shell, WorkspaceMark

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from core.pages.parts import Meter
-from gpr.quotas import Standing, standings
+from gpr.quotas.selectors import Standing, standings
 from slices.models import Slice
 from slices.selectors import quotas_of
 

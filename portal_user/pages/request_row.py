@@ -12,10 +12,10 @@ from django.urls import reverse
 from core.pages import words
 from core.pages.axis import Axis
 from core.pages.strip import Strip, strip_of
-from gpr.endings import ending
-from gpr.evictions import WHY
+from gpr.evictions.services import WHY
 from gpr.models import ENDED, EvictionVictim, Gpr, GprState, VictimKind
-from gpr.standings import NOT_PLANNED, Standing
+from gpr.queue.places import NOT_PLANNED, Standing
+from gpr.requests.end_reasons import ending
 from inventory.models import Reservation
 from journal.models import Event
 from portal_shared.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_state

@@ -13,10 +13,10 @@ from django.urls import reverse
 from core.pages.axis import Axis
 from core.pages.parts import Fact, ListFoot, Tab
 from core.pages.table import RowGroup
-from gpr.evictions import notices_of
+from gpr.evictions.services import notices_of
 from gpr.models import ENDED, PROVISIONED, Gpr, GprState
-from gpr.selectors import START_ORDER, STARTS_AT, by_id
-from gpr.standings import NOT_PLANNED, standings_of
+from gpr.queue.places import NOT_PLANNED, standings_of
+from gpr.requests.selectors import START_ORDER, STARTS_AT, by_id
 from inventory.models import Reservation, ReservationState
 from portal_shared.access import PageRequest, says
 from portal_shared.gpr_box import shown_state, window_end

@@ -10,7 +10,7 @@ from uuid import UUID
 from core.pages import words
 from core.pages.parts import StepRow
 from gpr.models import Gpr, GprState
-from gpr.services.replacing import box_of
+from gpr.replacement.services import box_of
 from inventory.models import Reservation, ReservationState, StepResult
 from portal_shared.measures import measures_of
 from protocol.messages import Desired, Outcome

@@ -12,9 +12,9 @@ from django.urls import reverse
 
 from core.pages.parts import ListFoot
 from gpr.models import GprTemplate
-from gpr.services.templates import TemplateChange
-from gpr.spec import shapes_of
-from gpr.templates import told
+from gpr.requests.spec import shapes_of
+from gpr.templates.fields import told
+from gpr.templates.services import TemplateChange
 from portal_shared.access import PageRequest
 from portal_shared.asking import Question
 from portal_shared.paging import foot_of, page_of, url_with

@@ -13,9 +13,9 @@ from django.urls import reverse
 
 from core.pages import words
 from core.pages.parts import Fact, ListFoot
-from gpr.explaining import Told
 from gpr.models import PROVISIONED, Gpr, GprState
-from gpr.standings import Standing, standings_of
+from gpr.queue.explanations import Told
+from gpr.queue.places import Standing, standings_of
 from portal_shared.access import PageRequest, says
 from portal_shared.gpr_box import ask_of
 from portal_shared.paging import foot_of, page_of, url_with

@@ -12,9 +12,9 @@ from django.views.decorators.http import require_GET, require_http_methods
 from accounts.idempotency import digest_of
 from accounts.services import Remember, create_once, in_one
 from core.errors import Conflict, EgsError, NotAllowed, NotFound
-from gpr.selectors import series_for
-from gpr.services.bookings import SERIES_ROUTE, series_cancel, series_create
-from gpr.services.requests import CREATION_ROUTE, gpr_submit
+from gpr.bookings.services import SERIES_ROUTE, series_cancel, series_create
+from gpr.requests.selectors import series_for
+from gpr.requests.services import CREATION_ROUTE, gpr_submit
 from portal_shared.access import PageRequest, needs_write, signed_in
 from portal_shared.asking import UNPROCESSABLE, decide, sent
 from portal_shared.fields import rebound

@@ -16,8 +16,8 @@ from accounts.models import IdempotentCreation
 from accounts.services import Remember, create_once
 from core.errors import Conflict, EgsError, NotAllowed, NotFound, StaleState
 from gpr.models import Gpr, GprTemplate
-from gpr.selectors import gpr_for, template_for
-from gpr.services.requests import CREATION_ROUTE, gpr_edit, gpr_submit
+from gpr.requests.selectors import gpr_for, template_for
+from gpr.requests.services import CREATION_ROUTE, gpr_edit, gpr_submit
 from portal_shared.access import PageRequest, needs_write, signed_in
 from portal_shared.asking import UNPROCESSABLE, closed
 from portal_shared.shell import Shell

@@ -12,8 +12,8 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from core.errors import EgsError, NotAllowed, NotFound
 from gpr.models import GprTemplate
-from gpr.selectors import template_for
-from gpr.services.templates import template_change, template_create, template_delete
+from gpr.requests.selectors import template_for
+from gpr.templates.services import template_change, template_create, template_delete
 from portal_shared.access import PageRequest, needs_write, signed_in
 from portal_shared.asking import UNPROCESSABLE, decide, sent
 from portal_shared.toasts import toast

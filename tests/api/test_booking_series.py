@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from core.clock import db_now
-from gpr.allocator import tick
+from gpr.allocation.allocator import tick
+from gpr.bookings.recurrence import Recurrence, shortest_gap
 from gpr.models import BookingSeries, Gpr, GprState, RepeatRule
-from gpr.recurrence import Recurrence, shortest_gap
 from journal.models import Event
 from slices.models import Role
 from slices.services import member_set

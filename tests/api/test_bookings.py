@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from core.clock import db_now
-from gpr.allocator import tick
+from gpr.allocation.allocator import tick
 from gpr.models import Gpr, GprState
-from gpr.services.decisions import gpr_evict
+from gpr.queue.decisions import gpr_evict
 from protocol.messages import Phase
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults

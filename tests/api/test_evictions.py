@@ -14,7 +14,7 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 from core.clock import db_now
-from gpr.allocator import tick
+from gpr.allocation.allocator import tick
 from gpr.models import Gpr
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from core.clock import db_now
-from gpr.allocator import tick
+from gpr.allocation.allocator import tick
 from gpr.models import Gpr, GprState
 from inventory.models import Node
 from journal.models import Event

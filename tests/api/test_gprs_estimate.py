@@ -8,9 +8,9 @@ import pytest
 from django.test import override_settings
 
 from core.clock import db_now
-from gpr.allocator import tick
+from gpr.allocation.allocator import tick
+from gpr.allocation.snapshot import snapshot_load
 from gpr.models import Eviction, Gpr
-from gpr.snapshot import snapshot_load
 from journal.models import Event
 from planner.snapshot import Quota
 from protocol.messages import Phase
@@ -286,7 +286,7 @@ def test_what_is_beyond_the_guarantee_is_borrowed(
         made, project_id = snapshot_load(**kwargs), str(world.slice.project_id)
         return replace(made, snapshot=replace(made.snapshot, quotas=(Quota(project_id, SHAPE, guaranteed),)))
 
-    monkeypatch.setattr("gpr.services.requests.snapshot_load", loaded)
+    monkeypatch.setattr("gpr.requests.services.snapshot_load", loaded)
     (offer,) = offers(owner, {**ask, "nodes": 2})
 
     assert offer["borrows"] == (guaranteed < 16)

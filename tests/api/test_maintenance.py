@@ -9,7 +9,7 @@ import pytest
 
 from core.clock import db_now
 from core.errors import Conflict
-from gpr.allocator import tick
+from gpr.allocation.allocator import tick
 from gpr.models import GprState, Promise, PromiseMove
 from inventory.models import MaintenanceWindow
 from journal.models import Event

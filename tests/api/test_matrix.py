@@ -14,8 +14,8 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from accounts.models import Scope
 from core.clock import db_now
+from gpr.bookings.services import SeriesAsk, series_create
 from gpr.models import Gpr, RepeatRule
-from gpr.services.bookings import SeriesAsk, series_create
 from inventory.models import MaintenanceWindow
 from journal.models import Event
 from slices.models import Invitation, Quota, Role

@@ -176,7 +176,7 @@ def test_a_database_that_is_away_is_a_503_that_says_to_come_again(error: Excepti
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("gpr.api.gprs.gprs_visible_to", fail)
+    monkeypatch.setattr("gpr.requests.api.gprs_visible_to", fail)
 
     response = owner.get("gprs/")
 

@@ -12,8 +12,8 @@ from time import sleep
 import pytest
 from django.db import connection, transaction
 
+from gpr.allocation.stored_plan import filing_lock
 from gpr.models import Gpr, GprTemplate
-from gpr.witness import filing_lock
 from slices.models import Project, Role, Slice
 from slices.services import member_set
 from tests import factories

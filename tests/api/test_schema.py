@@ -19,8 +19,8 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance, status_code_conformance
 
 from core.clock import db_now
+from gpr.bookings.services import SeriesAsk, series_create
 from gpr.models import BookingSeries, PromiseMove, RepeatRule
-from gpr.services.bookings import SeriesAsk, series_create
 from inventory.models import MaintenanceWindow, StepResult, Supply, SupplyOrder
 from inventory.services.maintenance import window_announce, window_draft
 from protocol.messages import Outcome

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from core.clock import db_now
-from gpr.allocator import tick
+from gpr.allocation.allocator import tick
 from journal.models import Event
 from slices.models import Slice
 from tests import factories

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from core.clock import db_now
-from gpr.allocator import tick
+from gpr.allocation.allocator import tick
 from gpr.models import Promise, PromiseMove
 from inventory.models import Supply, SupplyOrder, SupplyOrderState
 from journal.models import Event

@@ -11,8 +11,8 @@ from django.db import IntegrityError, transaction
 from core.clock import db_now
 from core.errors import InvalidInput
 from gpr.models import Gpr, GprTemplate
-from gpr.services.requests import gpr_submit
-from gpr.services.templates import template_change, template_create
+from gpr.requests.services import gpr_submit
+from gpr.templates.services import template_change, template_create
 from inventory.models import Cluster
 from journal.models import Event
 from slices.models import Role

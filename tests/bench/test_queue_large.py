@@ -7,7 +7,7 @@ from django.db import connection
 
 from bench import queue_large, queue_page
 from gpr.models import Gpr, GprState
-from gpr.services.moving import MoveTo
+from gpr.queue.moves import MoveTo
 from journal.models import Event
 
 pytestmark = pytest.mark.django_db

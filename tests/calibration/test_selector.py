@@ -9,9 +9,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from core.clock import db_now
-from gpr import calibration
-from gpr.calibration import Calibration, calibration_for
 from gpr.models import Gpr, Promise
+from gpr.promises import calibration
+from gpr.promises.calibration import Calibration, calibration_for
 from planner.plan import Cause
 from slices.models import Slice
 from tests import factories

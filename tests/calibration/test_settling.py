@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 
 from gpr.models import AllocatorRecord, Forecast, Promise, PromiseOutcome
-from gpr.services.decisions import gpr_evict
-from gpr.services.ending import gpr_release
-from gpr.services.moving import MoveTo, gpr_move
-from gpr.services.requests import gpr_cancel
+from gpr.queue.decisions import gpr_evict
+from gpr.queue.moves import MoveTo, gpr_move
+from gpr.requests.ending import gpr_release
+from gpr.requests.services import gpr_cancel
 from tests.builders import make_slice
 from tests.lifecycle.stage import EXIT, Stage, fresh, length_s
 

@@ -8,13 +8,13 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from gpr.allocator import advance
-from gpr.endings import ending
+from gpr.allocation.allocator import advance
 from gpr.models import Claim as ClaimRow
 from gpr.models import Gpr, GprState, Promise
-from gpr.services.decisions import gpr_evict, gpr_set_priority
-from gpr.services.ending import gpr_extend, gpr_release
-from gpr.services.requests import gpr_edit, spec_of
+from gpr.queue.decisions import gpr_evict, gpr_set_priority
+from gpr.requests.end_reasons import ending
+from gpr.requests.ending import gpr_extend, gpr_release
+from gpr.requests.services import gpr_edit, spec_of
 from journal.models import Event
 from protocol.messages import ClaimVerdict
 from slices.models import Namespace, Role, Slice

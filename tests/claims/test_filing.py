@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from accounts.models import User
-from gpr.api.inputs import spec_of_create
-from gpr.claims import claims_take
+from gpr.cluster_requests.services import claims_take
 from gpr.models import Claim as ClaimRow
 from gpr.models import Gpr, GprState
-from gpr.services.requests import gpr_cancel
-from gpr.spec import NAME_MAX_CHARS
+from gpr.requests.inputs import spec_of_create
+from gpr.requests.services import gpr_cancel
+from gpr.requests.spec import NAME_MAX_CHARS
 from journal.models import Event
 from planner.engine import plan
 from protocol.messages import CLAIMS_MAX, CLAIMS_PATH, BindingState, ClaimModel, ClaimParameter, ClaimVerdict, Code
@@ -121,7 +121,7 @@ def test_many_objects_of_one_person_are_one_plan(stage: ClaimStage, monkeypatch:
         planned.append(1)
         return plan(*arguments, **named)
 
-    monkeypatch.setattr("gpr.witness.plan", counted)
+    monkeypatch.setattr("gpr.allocation.stored_plan.plan", counted)
 
     answers = stage.claims(*(claim(f"train-{number}") for number in range(12)))
 
@@ -353,7 +353,7 @@ def test_one_that_fails_for_whatever_reason_is_asked_for_again_and_stops_no_othe
             raise RuntimeError("a mistake of ours")
         return spec_of_create(data, actor=actor)
 
-    monkeypatch.setattr("gpr.claims.spec_of_create", faulty)
+    monkeypatch.setattr("gpr.cluster_requests.services.spec_of_create", faulty)
 
     answers = stage.claims(claim("before"), claim("bad"), claim("after"))
 

@@ -8,11 +8,11 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from gpr import life_marks
-from gpr.life_marks import _held, life_told
+from gpr.cluster_requests import life_marks
+from gpr.cluster_requests.life_marks import _held, life_told
 from gpr.models import Gpr
-from gpr.services.ending import gpr_release
-from gpr.services.requests import gpr_cancel, gpr_submit
+from gpr.requests.ending import gpr_release
+from gpr.requests.services import gpr_cancel, gpr_submit
 from inventory.models import Cluster
 from protocol.messages import LIFE_TOLD_S, LifeMark
 from slices.models import Slice

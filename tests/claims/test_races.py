@@ -13,10 +13,10 @@ import pytest
 from django.db import connection
 
 from core.errors import EgsError
-from gpr.allocator import tick
-from gpr.claims import claims_take
+from gpr.allocation.allocator import tick
+from gpr.cluster_requests.services import claims_take
 from gpr.models import ENDED, Claim, Gpr, GprState
-from gpr.services.requests import gpr_cancel
+from gpr.requests.services import gpr_cancel
 from inventory.models import Cluster
 from journal.models import Event
 from protocol.messages import ClaimAnswer, ClaimVerdict

@@ -9,9 +9,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from gpr.models import Gpr, GprState
-from gpr.services.decisions import gpr_evict, gpr_reject
-from gpr.services.ending import gpr_release
-from gpr.services.requests import gpr_cancel
+from gpr.queue.decisions import gpr_evict, gpr_reject
+from gpr.requests.ending import gpr_release
+from gpr.requests.services import gpr_cancel
 from inventory.models import Reservation
 from planner.explain import STRANGER
 from protocol.messages import CLAIM_TOLD_S, ClaimState, Phase, set_digest

@@ -10,7 +10,7 @@ from django.conf import settings
 
 from core.clock import db_now
 from egs import demo
-from gpr.quotas import standings
+from gpr.quotas.selectors import standings
 from inventory.models import AgentSession, Cluster, Node, Supply, SupplyOrder
 from inventory.services.inventory import inventory_store
 from inventory.services.sync import order_told

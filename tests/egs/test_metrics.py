@@ -17,7 +17,7 @@ from pytest_django.fixtures import Settings
 from accounts.models import Scope
 from core.db_threads import in_db_thread
 from egs.metrics import scrape
-from gpr.allocator import tick
+from gpr.allocation.allocator import tick
 from gpr.models import Gpr, GprState, Promise
 from inventory.models import AgentSession, Node
 from protocol.messages import SYNC_PATH

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpr.borrowing import BORROWS, WILL_BORROW, borrowers_among, borrowing_of
+from gpr.allocation.snapshot import snapshot_load
 from gpr.models import Gpr, GprState
-from gpr.services.ending import gpr_release
-from gpr.snapshot import snapshot_load
+from gpr.quotas.borrowing import BORROWS, WILL_BORROW, borrowers_among, borrowing_of
+from gpr.requests.ending import gpr_release
 from planner.repair import board_of
 from planner.rights import Rank, Rights
 from slices.quotas import quota_create

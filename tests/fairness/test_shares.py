@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pytest_django.fixtures import Settings
 
-from gpr.fairness import CREDIT_S, STEPS_MOST, faded, shares_of, use_of
+from gpr.quotas.fairness import CREDIT_S, STEPS_MOST, faded, shares_of, use_of
 from planner.snapshot import Node, Pool, Quota, Running
 
 HOUR, DAY = 3600, 86_400

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pytest_django.fixtures import Settings
 
-from gpr.fairness import faded, usage_load, use_of
+from gpr.allocation.snapshot import snapshot_load
 from gpr.models import Gpr, GprState, ProjectUsage
-from gpr.selectors import QUEUE_ORDER
-from gpr.services.ending import gpr_release
-from gpr.snapshot import snapshot_load
+from gpr.quotas.fairness import faded, usage_load, use_of
+from gpr.requests.ending import gpr_release
+from gpr.requests.selectors import QUEUE_ORDER
 from slices.models import Project, Slice
 from slices.quotas import quota_create
 from tests.builders import NOW, SHAPE, make_project, make_slice

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
-from gpr.allocator import tick
+from gpr.allocation.allocator import tick
 from inventory.models import Cluster
 from journal.models import Event, Severity
 from protocol.messages import Binding, BindingSeen, BindingState, Desired, IssuedToken, SyncReply, Workspace

@@ -21,15 +21,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from accounts.models import User
 from core.errors import EgsError
-from gpr import allocator
-from gpr.allocator import tick
+from gpr.allocation import allocator
+from gpr.allocation.allocator import tick
+from gpr.allocation.snapshot import PROMISE_TOLERANCE_S
 from gpr.lifecycle import TRANSITIONS
 from gpr.models import ENDED, PROVISIONED, Gpr, GprState, Promise, PromiseMove
-from gpr.services.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
-from gpr.services.ending import gpr_extend, gpr_release
-from gpr.services.replacing import box_of, node_replace
-from gpr.services.requests import gpr_cancel, gpr_edit, gpr_submit, spec_of
-from gpr.snapshot import PROMISE_TOLERANCE_S
+from gpr.queue.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
+from gpr.replacement.services import box_of, node_replace
+from gpr.requests.ending import gpr_extend, gpr_release
+from gpr.requests.services import gpr_cancel, gpr_edit, gpr_submit, spec_of
 from inventory.models import Cluster, Node, Reservation, ReservationState, ReservedGpu
 from inventory.services.nodes import node_cordon, node_uncordon
 from inventory.services.reservations import reservation_force_release

@@ -8,9 +8,9 @@ from typing import Any
 from django.conf import settings
 
 from accounts.models import User
-from gpr.allocator import TickReport, tick
+from gpr.allocation.allocator import TickReport, tick
 from gpr.models import AllocatorRecord, Gpr
-from gpr.services.requests import gpr_submit
+from gpr.requests.services import gpr_submit
 from inventory.models import Cluster, Node, Reservation, ReservationState
 from journal.models import Event
 from protocol.messages import Phase

@@ -9,9 +9,9 @@ import pytest
 from django.conf import settings
 from django.test import override_settings
 
-from gpr import allocator
-from gpr.absence import AWAY_S, SERVED_EVERY_S, served
-from gpr.allocator import ENTRY_SILENCE_S, tick
+from gpr.allocation import allocator
+from gpr.allocation.absence import AWAY_S, SERVED_EVERY_S, served
+from gpr.allocation.allocator import ENTRY_SILENCE_S, tick
 from gpr.models import AllocatorRecord, Gpr, GprState, Promise, PromiseMove
 from inventory.models import SupplyOrderState
 from inventory.services.supplies import ORDER_LATE_MOST_S

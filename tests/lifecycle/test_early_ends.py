@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from django.test import override_settings
 
-from gpr.estimates import gpr_estimate
 from gpr.models import Gpr, Promise, PromiseMove, Witness
-from gpr.services.ending import gpr_release
-from gpr.services.requests import gpr_cancel, gpr_edit
+from gpr.requests.ending import gpr_release
+from gpr.requests.estimates import gpr_estimate
+from gpr.requests.services import gpr_cancel, gpr_edit
 from tests.builders import make_slice, spec
 from tests.lifecycle.stage import EXIT, Stage, fresh
 

@@ -13,12 +13,12 @@ from django.conf import settings
 from django.db import transaction
 
 from core.errors import CanNeverStart, Conflict
-from gpr.estimates import Estimate, gpr_estimate
 from gpr.models import Gpr, GprState, Promise, PromiseMove
-from gpr.services.ending import gpr_extend
-from gpr.services.moving import MoveTo, gpr_move
-from gpr.services.requests import gpr_edit, spec_of
-from gpr.spec import GprSpec
+from gpr.queue.moves import MoveTo, gpr_move
+from gpr.requests.ending import gpr_extend
+from gpr.requests.estimates import Estimate, gpr_estimate
+from gpr.requests.services import gpr_edit, spec_of
+from gpr.requests.spec import GprSpec
 from inventory.models import Cluster, Node
 from inventory.services.inventory import inventory_store
 from planner.plan import Cause

@@ -13,16 +13,16 @@ from django.test import override_settings
 
 from core.errors import BookingDoesNotFit, Conflict
 from core.words import utc
-from gpr.estimates import RECLAIM, gpr_estimate
-from gpr.extensions import ExtensionTrial
-from gpr.failed_jobs import KIND, failed_jobs_of
+from gpr.allocation.snapshot import books_end, end_by_books
+from gpr.bookings.services import SeriesAsk, series_create
+from gpr.evictions import withdrawals
+from gpr.evictions.failed_jobs import KIND, failed_jobs_of
 from gpr.models import EndReason, Eviction, EvictionVictim, Gpr, GprState, RepeatRule, VictimOutcome
-from gpr.services import sparing
-from gpr.services.bookings import SeriesAsk, series_create
-from gpr.services.decisions import gpr_approve
-from gpr.services.ending import gpr_extend, gpr_release
-from gpr.services.requests import gpr_cancel, gpr_edit, gpr_submit, spec_of
-from gpr.snapshot import books_end, end_by_books
+from gpr.queue.decisions import gpr_approve
+from gpr.requests.ending import gpr_extend, gpr_release
+from gpr.requests.estimates import RECLAIM, gpr_estimate
+from gpr.requests.extensions import ExtensionTrial
+from gpr.requests.services import gpr_cancel, gpr_edit, gpr_submit, spec_of
 from journal.models import Event
 from planner.engine import plan
 from protocol.messages import JobFailed, PodsWaiting
@@ -118,7 +118,7 @@ def test_a_notice_says_when_what_is_left_would_start_and_follows_the_queue(stage
 
 def test_all_notices_share_one_plan_and_none_is_made_while_nothing_happens(stage: Stage, other: Slice) -> None:
     victim, _ = noticed(stage, other)
-    with patch("gpr.restarts.plan", wraps=plan) as planned:
+    with patch("gpr.evictions.restarts.plan", wraps=plan) as planned:
         for _ in range(4):
             stage.after(1)
             stage.tick()
@@ -129,7 +129,7 @@ def test_all_notices_share_one_plan_and_none_is_made_while_nothing_happens(stage
 
 def test_a_tick_goes_on_where_it_cannot_be_said_when_the_rest_would_start(stage: Stage, other: Slice) -> None:
     victim, _ = noticed(stage, other)
-    with patch("gpr.restarts.plan", side_effect=ValueError):
+    with patch("gpr.evictions.restarts.plan", side_effect=ValueError):
         stage.after(1)
         stage.tick()
 
@@ -454,7 +454,7 @@ def test_it_is_spared_when_the_third_that_rested_on_its_end_is_gone_as_well(stag
     assert EvictionVictim.objects.get().outcome == VictimOutcome.NOTICED
 
     gpr_cancel(gpr=fresh(third), actor=stage.owner, now=stage.after(10))
-    stage.after(sparing.REVIEWED_AGAIN.total_seconds())
+    stage.after(withdrawals.REVIEWED_AGAIN.total_seconds())
     stage.tick()
 
     assert EvictionVictim.objects.get().outcome == VictimOutcome.SPARED

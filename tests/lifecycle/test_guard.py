@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpr import allocator
+from gpr.allocation import allocator
 from gpr.models import Gpr, GprState
 from inventory.models import StepResult
 from inventory.services import events, sync

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from django.conf import settings
 
-from gpr.allocator import ENTRY_SILENCE_S
+from gpr.allocation.allocator import ENTRY_SILENCE_S
 from gpr.models import EndReason, Gpr, GprState
-from gpr.services.decisions import gpr_approve, gpr_evict, gpr_reject
-from gpr.services.ending import exit_begin, gpr_release
-from gpr.services.requests import gpr_cancel, gpr_edit, spec_of
+from gpr.queue.decisions import gpr_approve, gpr_evict, gpr_reject
+from gpr.requests.ending import exit_begin, gpr_release
+from gpr.requests.services import gpr_cancel, gpr_edit, spec_of
 from inventory.services.reservations import reservation_force_release
 from journal.models import Event
 from protocol.messages import Phase

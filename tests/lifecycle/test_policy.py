@@ -8,7 +8,7 @@ import pytest
 from django.test import override_settings
 
 from gpr.models import Gpr, GprState, Promise
-from gpr.services.ending import gpr_release
+from gpr.requests.ending import gpr_release
 from tests.builders import make_slice
 from tests.lifecycle.stage import EXIT, Stage, fresh
 

@@ -9,11 +9,11 @@ import pytest
 
 from core.errors import Conflict, IllegalTransition
 from gpr.models import Gpr, GprState, ProjectUsage
-from gpr.previews import preview_move, preview_priority
-from gpr.selectors import QUEUE_ORDER, start_places
-from gpr.services.decisions import gpr_set_priority
-from gpr.services.moving import MoveTo, gpr_move
-from gpr.services.requests import gpr_cancel, gpr_edit, spec_of
+from gpr.queue.decisions import gpr_set_priority
+from gpr.queue.moves import MoveTo, gpr_move
+from gpr.queue.previews import preview_move, preview_priority
+from gpr.requests.selectors import QUEUE_ORDER, start_places
+from gpr.requests.services import gpr_cancel, gpr_edit, spec_of
 from journal.models import Event
 from planner.plan import Cause
 from tests.builders import make_slice

@@ -18,8 +18,8 @@ from core.clock import db_now
 from core.errors import Conflict
 from core.rest.pagination import page_behind
 from gpr.models import Gpr, GprState
-from gpr.selectors import QUEUE_ORDER, queue_visible_to, start_places
-from gpr.services.moving import MoveTo, spot_for
+from gpr.queue.moves import MoveTo, spot_for
+from gpr.requests.selectors import QUEUE_ORDER, queue_visible_to, start_places
 from slices.models import Slice
 from tests import factories
 

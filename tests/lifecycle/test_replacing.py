@@ -11,12 +11,12 @@ import pytest
 from django.test import override_settings
 
 from core.errors import Conflict, IllegalTransition, NotFound
-from gpr.fairness import usage_load
 from gpr.models import EndReason, Gpr, GprState, Promise, PromiseMove
-from gpr.quotas import standings
-from gpr.services.decisions import gpr_evict
-from gpr.services.ending import gpr_extend, gpr_release
-from gpr.services.replacing import node_replace
+from gpr.queue.decisions import gpr_evict
+from gpr.quotas.fairness import usage_load
+from gpr.quotas.selectors import standings
+from gpr.replacement.services import node_replace
+from gpr.requests.ending import gpr_extend, gpr_release
 from inventory.models import Node, Reservation, ReservationState
 from inventory.services.maintenance import window_announce, window_draft
 from inventory.services.nodes import node_cordon

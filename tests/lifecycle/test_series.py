@@ -10,12 +10,13 @@ import pytest
 
 from core.errors import BookingDoesNotFit
 from core.words import utc
-from gpr import witness
+from gpr.allocation import stored_plan
+from gpr.bookings import services as bookings
+from gpr.bookings.services import RETRIED_AFTER, SeriesAsk, occurrences_retry, series_cancel, series_create
 from gpr.models import BookingSeries, Gpr, GprState, Promise, RepeatRule
-from gpr.services import bookings, requests
-from gpr.services.bookings import RETRIED_AFTER, SeriesAsk, occurrences_retry, series_cancel, series_create
-from gpr.services.requests import bookings_fitting, gpr_cancel
-from gpr.spec import BOOKING_AHEAD
+from gpr.requests import services as requests
+from gpr.requests.services import bookings_fitting, gpr_cancel
+from gpr.requests.spec import BOOKING_AHEAD
 from journal.models import Event
 from planner.bookings import Nearest
 from planner.engine import plan
@@ -104,7 +105,7 @@ def test_however_many_they_are_there_is_one_plan(stage: Stage, monkeypatch: pyte
         return plan(snapshot, **how)
 
     taken(stage, [2])
-    monkeypatch.setattr(witness, "plan", planned)
+    monkeypatch.setattr(stored_plan, "plan", planned)
 
     series_of(stage, nodes=2)
 

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from gpr.allocator import tick
+from gpr.allocation.allocator import tick
 from gpr.models import Gpr, GprState, Promise, PromiseMove
-from gpr.services.requests import gpr_edit, spec_of
+from gpr.requests.services import gpr_edit, spec_of
 from planner.plan import Cause
 from tests.builders import make_cluster, make_slice
 from tests.effort import IS_SOAK

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from core.errors import CanNeverStart
-from gpr.estimates import gpr_estimate
 from gpr.models import Gpr, GprState, Promise, PromiseMove
-from gpr.services.ending import gpr_release
-from gpr.services.ordering import order_refuse
-from gpr.services.requests import gpr_cancel, gpr_edit, gpr_submit, spec_of
-from gpr.supplies import REST
+from gpr.requests.ending import gpr_release
+from gpr.requests.estimates import gpr_estimate
+from gpr.requests.services import gpr_cancel, gpr_edit, gpr_submit, spec_of
+from gpr.supplies.selectors import REST
+from gpr.supplies.services import order_refuse
 from inventory.models import Node, Supply, SupplyKind, SupplyOrder, SupplyOrderState
 from inventory.services.clusters import cluster_set_enabled
 from inventory.services.maintenance import window_announce, window_draft
@@ -581,7 +581,7 @@ def test_a_node_that_comes_while_a_plan_is_made_is_not_lost(stage: Stage, monkey
             report(stage, node_view("spot-1"))
         return made
 
-    monkeypatch.setattr("gpr.witness.plan", plan_late)
+    monkeypatch.setattr("gpr.allocation.stored_plan.plan", plan_late)
     stage.after(60)
     assert stage.tick().started == []
 
@@ -603,7 +603,7 @@ def test_an_order_that_is_canceled_while_a_plan_is_made_starts_nobody_and_is_nam
             order_refuse(order=order, actor=stage.admin, why="Too dear.", now=stage.now)
         return made
 
-    monkeypatch.setattr("gpr.witness.plan", plan_late)
+    monkeypatch.setattr("gpr.allocation.stored_plan.plan", plan_late)
     stage.tick()
     stage.tick()
 

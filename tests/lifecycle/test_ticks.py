@@ -12,13 +12,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from core.errors import StaleState
-from gpr import allocator
-from gpr.allocator import tick
+from gpr.allocation import allocator
+from gpr.allocation import starts as starting
+from gpr.allocation.allocator import tick
+from gpr.allocation.starts import Start
 from gpr.models import EndReason, Gpr, GprState, Promise, PromiseMove
-from gpr.services import starting
-from gpr.services.ending import gpr_extend
-from gpr.services.requests import gpr_cancel, gpr_submit
-from gpr.services.starting import Start
+from gpr.requests.ending import gpr_extend
+from gpr.requests.services import gpr_cancel, gpr_submit
 from inventory.models import Cluster, Node, Reservation
 from inventory.services.clusters import cluster_resume, cluster_set_enabled
 from inventory.services.nodes import node_cordon

@@ -11,7 +11,7 @@ from django.test import Client
 from accounts.models import Scope, User
 from accounts.sessions import TOKEN_KEY
 from core.clock import db_now
-from gpr.allocator import tick
+from gpr.allocation.allocator import tick
 from gpr.models import Gpr, GprState, Promise
 from inventory.models import Cluster
 from slices.models import Slice

@@ -10,10 +10,10 @@ from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
 
 from core.clock import db_now
+from gpr.evictions.withdrawals import notices_review
 from gpr.models import Eviction, EvictionVictim, Gpr, VictimOutcome
-from gpr.services.decisions import gpr_evict
-from gpr.services.requests import gpr_cancel
-from gpr.services.sparing import notices_review
+from gpr.queue.decisions import gpr_evict
+from gpr.requests.services import gpr_cancel
 from portal_shared.paging import PAGE_ROWS
 from tests import factories
 from tests.pages.admin_world import HTMX, signed_in

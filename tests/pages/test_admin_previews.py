@@ -14,13 +14,13 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
-from gpr.allocator import tick
+from gpr.allocation.allocator import tick
+from gpr.allocation.snapshot import snapshot_load
 from gpr.models import EvictionVictim, Gpr, GprState, Promise
-from gpr.previews import Preview, preview_approval, preview_eviction, preview_priority, preview_withdrawal
-from gpr.selectors import start_places
-from gpr.services.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
-from gpr.services.requests import gpr_submit
-from gpr.snapshot import snapshot_load
+from gpr.queue.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
+from gpr.queue.previews import Preview, preview_approval, preview_eviction, preview_priority, preview_withdrawal
+from gpr.requests.selectors import start_places
+from gpr.requests.services import gpr_submit
 from inventory.models import Cluster, Reservation, ReservationState
 from portal_admin.pages.question import Effects
 from protocol.messages import Phase

@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from core.clock import db_now
-from gpr.allocator import tick
+from gpr.allocation.allocator import tick
 from gpr.models import Gpr
 from inventory.models import Supply, SupplyOrder, SupplyOrderState
 from slices.models import Slice

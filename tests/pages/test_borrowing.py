@@ -7,8 +7,8 @@ from copy import deepcopy
 import pytest
 
 from core.clock import db_now
-from gpr.borrowing import BORROWS, WILL_BORROW
 from gpr.models import Gpr
+from gpr.quotas.borrowing import BORROWS, WILL_BORROW
 from slices.quotas import quota_create
 from tests import factories
 from tests.builders import SHAPE

@@ -11,8 +11,8 @@ from django.test import Client
 from django.urls import URLPattern, reverse
 
 from core.clock import db_now
+from gpr.bookings.services import SeriesAsk, series_create
 from gpr.models import BookingSeries, Gpr, RepeatRule
-from gpr.services.bookings import SeriesAsk, series_create
 from inventory.models import Cluster, MaintenanceWindow, Node
 from portal_admin.urls import urlpatterns as admin_urls
 from portal_user.urls import urlpatterns as user_urls

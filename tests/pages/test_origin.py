@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.clock import db_now
-from gpr.claims import claims_take
+from gpr.cluster_requests.services import claims_take
 from gpr.models import Gpr
 from tests import factories
 from tests.claims.stage import claim

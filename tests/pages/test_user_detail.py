@@ -13,11 +13,11 @@ from django.test import Client
 
 from accounts.models import Scope
 from core.clock import db_now
-from gpr.allocator import advance, tick
+from gpr.allocation.allocator import advance, tick
 from gpr.models import Gpr, GprState, Promise, PromiseMove
-from gpr.services.decisions import gpr_reject, gpr_set_priority
-from gpr.services.ending import gpr_extend, gpr_release
-from gpr.services.replacing import node_replace
+from gpr.queue.decisions import gpr_reject, gpr_set_priority
+from gpr.replacement.services import node_replace
+from gpr.requests.ending import gpr_extend, gpr_release
 from inventory.models import Gpu, Reservation, ReservationState, StepResult
 from journal.models import Event
 from planner.plan import Cause

@@ -9,7 +9,7 @@ from django.test import Client
 
 from core.clock import db_now
 from gpr.models import Gpr, GprState
-from gpr.services.decisions import gpr_set_priority
+from gpr.queue.decisions import gpr_set_priority
 from slices.models import Role
 from slices.services import member_set
 from tests import factories

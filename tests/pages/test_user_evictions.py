@@ -12,11 +12,11 @@ from django.test import Client, override_settings
 
 from accounts.models import Scope
 from core.clock import db_now
-from gpr.allocator import tick
-from gpr.failed_jobs import jobs_failed_take
+from gpr.allocation.allocator import tick
+from gpr.evictions.failed_jobs import jobs_failed_take
 from gpr.models import EndReason, Gpr, GprState, VictimKind
-from gpr.services.decisions import gpr_evict
-from gpr.services.ending import exit_begin
+from gpr.queue.decisions import gpr_evict
+from gpr.requests.ending import exit_begin
 from portal_user.pages.notices import WAS
 from protocol.messages import JobFailed, Phase
 from tests import factories

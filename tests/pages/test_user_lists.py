@@ -12,9 +12,9 @@ from django.test import Client
 from accounts.models import Scope
 from core.clock import db_now
 from gpr.models import EndReason, Gpr, GprState
-from gpr.services.decisions import gpr_evict, gpr_reject
-from gpr.services.ending import gpr_release
-from gpr.services.requests import gpr_cancel
+from gpr.queue.decisions import gpr_evict, gpr_reject
+from gpr.requests.ending import gpr_release
+from gpr.requests.services import gpr_cancel
 from inventory.models import Reservation
 from protocol.messages import Phase
 from slices.invitations import member_add

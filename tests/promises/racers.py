@@ -12,10 +12,10 @@ from accounts.models import User
 from accounts.services import create_once, in_one
 from core.clock import db_now
 from core.errors import Conflict, EgsError, IllegalTransition, StaleState
-from gpr.allocator import tick
+from gpr.allocation.allocator import tick
 from gpr.lifecycle import gpr_transition
 from gpr.models import PROVISIONED, Gpr, GprState
-from gpr.services.requests import gpr_cancel, gpr_submit
+from gpr.requests.services import gpr_cancel, gpr_submit
 from inventory.models import AgentSession, Cluster, Node, Reservation, ReservationState
 from inventory.services.agents import AgentIdentity, BadAgentToken, WrongCluster, agent_register
 from inventory.services.events import events_store

@@ -15,10 +15,10 @@ from django.db import OperationalError, connection, connections, transaction
 from accounts.models import User
 from accounts.services import create_once
 from core.errors import CanNeverStart, NotAllowed
+from gpr.allocation.stored_plan import replan
 from gpr.models import Gpr, GprState, Promise
-from gpr.services import requests
-from gpr.services.requests import CREATION_ROUTE, gpr_submit
-from gpr.witness import replan
+from gpr.requests import services as requests
+from gpr.requests.services import CREATION_ROUTE, gpr_submit
 from inventory.models import Cluster
 from journal.models import Event
 from slices.models import Slice

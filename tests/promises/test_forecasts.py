@@ -9,13 +9,13 @@ import pytest
 from django.db import IntegrityError
 
 from core.clock import db_now
-from gpr.allocator import tick
-from gpr.estimates import Estimate, gpr_estimate
-from gpr.forecasts import LEARNED, NO_HISTORY
+from gpr.allocation.allocator import tick
+from gpr.allocation.snapshot import length_s
 from gpr.models import Forecast, Gpr, GprState, Promise, PromiseOutcome
-from gpr.services.ending import gpr_release
-from gpr.services.requests import gpr_cancel, gpr_edit, spec_of
-from gpr.snapshot import length_s
+from gpr.promises.forecasts import LEARNED, NO_HISTORY
+from gpr.requests.ending import gpr_release
+from gpr.requests.estimates import Estimate, gpr_estimate
+from gpr.requests.services import gpr_cancel, gpr_edit, spec_of
 from planner.bands import ENOUGH_COUNT
 from protocol.messages import Phase
 from tests import factories

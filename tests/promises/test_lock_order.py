@@ -14,14 +14,13 @@ import pytest
 from django.db import connection, transaction
 
 from core.errors import StaleState
-from gpr import allocator
-from gpr import snapshot as snapshot_module
-from gpr.allocator import tick
+from gpr.allocation import allocator, starts
+from gpr.allocation import snapshot as snapshot_module
+from gpr.allocation.allocator import tick
+from gpr.allocation.starts import Start
 from gpr.models import Gpr, GprState
-from gpr.services import starting
-from gpr.services.ordering import order_refuse
-from gpr.services.requests import gpr_cancel, gpr_submit
-from gpr.services.starting import Start
+from gpr.requests.services import gpr_cancel, gpr_submit
+from gpr.supplies.services import order_refuse
 from inventory.models import AgentSession, Cluster, Node, Reservation, ReservationState, SupplyOrder
 from inventory.services import events as events_module
 from inventory.services import reservations as reservations_module
@@ -153,7 +152,7 @@ def test_a_start_and_a_namespace_that_is_bound_meanwhile(monkeypatch: pytest.Mon
     slice_ = make_slice(cluster)
     gpr_submit(actor=user, spec=spec(slice_), now=NOW)
     other = Other(lambda: namespace_bind(slice_=slice_, cluster=cluster, name="team", actor=user, now=NOW))
-    stopped_after(monkeypatch, starting, "namespaces_of", other)
+    stopped_after(monkeypatch, starts, "namespaces_of", other)
 
     tick(now=NOW)
 
@@ -168,7 +167,7 @@ def test_a_start_and_a_namespace_that_is_unbound_meanwhile(monkeypatch: pytest.M
     gpr_submit(actor=user, spec=spec(slice_), now=NOW)
     namespace = namespace_bind(slice_=slice_, cluster=cluster, name="team", actor=user, now=NOW)
     other = Other(lambda: namespace_unbind(namespace=namespace, actor=user, now=NOW))
-    stopped_after(monkeypatch, starting, "namespaces_of", other)
+    stopped_after(monkeypatch, starts, "namespaces_of", other)
 
     tick(now=NOW)
 
@@ -184,7 +183,7 @@ def test_a_plan_in_the_making_and_a_start(monkeypatch: pytest.MonkeyPatch) -> No
     late = make_slice(cluster)
     other = Other(lambda: gpr_submit(actor=user, spec=spec(late, name="late"), now=NOW))
     half_way, started = threading.Event(), threading.Event()
-    start, load_running = starting.gprs_start, snapshot_module.boxes_of
+    start, load_running = starts.gprs_start, snapshot_module.boxes_of
 
     def start_in_the_middle(*arguments: Any, **named: Any) -> None:
         """The other one has read who waits, and not yet who runs."""
@@ -220,7 +219,7 @@ def test_many_starts_do_not_wait_behind_submits(monkeypatch: pytest.MonkeyPatch)
     gprs = [gpr_submit(actor=user, spec=spec(make_slice(cluster), name=name), now=NOW) for name in ("first", "second")]
     late = make_slice(cluster)
     other = Other(lambda: gpr_submit(actor=user, spec=spec(late, name="late"), now=NOW))
-    start = starting.gprs_start
+    start = starts.gprs_start
     waited: list[bool] = []
 
     def start_beside(starts: Sequence[Start], **named: Any) -> None:
@@ -248,11 +247,11 @@ def test_a_plan_in_the_making_and_a_cancellation(monkeypatch: pytest.MonkeyPatch
     cluster, user = make_cluster(nodes=1), make_user(is_admin=True)
     gpr = make_gpr(make_slice(cluster), owner=user)  # queued, and not planned yet
     other = Other(lambda: gpr_cancel(gpr=gpr, actor=user, now=NOW))
-    from gpr import witness
+    from gpr.allocation import stored_plan
 
-    stopped_after(monkeypatch, witness, "snapshot_load", other)
+    stopped_after(monkeypatch, stored_plan, "snapshot_load", other)
 
-    witness.replan(now=NOW)
+    stored_plan.replan(now=NOW)
 
     other.end()
     row = Gpr.objects.get()
@@ -272,11 +271,11 @@ def test_a_plan_in_the_making_and_an_order_that_is_canceled(monkeypatch: pytest.
     two = make_gpr(Slice.objects.get(pk=second.pk), owner=user, gpus_per_node=2)  # queued, and not planned yet
     order = SupplyOrder.objects.get()
     other = Other(lambda: order_refuse(order=order, actor=user, why="Too dear.", now=NOW))
-    from gpr import witness
+    from gpr.allocation import stored_plan
 
-    stopped_after(monkeypatch, witness, "snapshot_load", other)
+    stopped_after(monkeypatch, stored_plan, "snapshot_load", other)
 
-    witness.replan(now=NOW)
+    stored_plan.replan(now=NOW)
 
     other.end()
     assert set(order.refused_to.all()) == {one, two}

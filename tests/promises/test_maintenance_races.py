@@ -19,11 +19,11 @@ import pytest
 from django.db import connection
 
 from core.clock import db_now
-from gpr.allocator import TickReport, tick
+from gpr.allocation import starts
+from gpr.allocation.allocator import TickReport, tick
 from gpr.models import Gpr, GprState
-from gpr.services import starting
-from gpr.services.ending import gpr_release
-from gpr.services.requests import gpr_cancel
+from gpr.requests.ending import gpr_release
+from gpr.requests.services import gpr_cancel
 from inventory.models import Cluster, MaintenanceWindow, Reservation, ReservationState
 from inventory.services import maintenance as maintenance_module
 from inventory.services.maintenance import window_cancel
@@ -94,7 +94,7 @@ def test_an_announcement_that_comes_while_a_box_starts_waits_for_it_and_names_it
     gpr = waiting(cluster, people)
     told: list[set[str]] = []
     other = Other(noted(told, admin, cluster, place))
-    stopped_after(monkeypatch, starting, "reservations_hold", other)
+    stopped_after(monkeypatch, starts, "reservations_hold", other)
 
     tick(now=db_now())
 

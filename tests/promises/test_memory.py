@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from gpr.allocation.snapshot import RETURN_S, SLACK, memory_load
 from gpr.models import Promise, Shadow, Witness
-from gpr.services.requests import gpr_submit
-from gpr.snapshot import RETURN_S, SLACK, memory_load
+from gpr.requests.services import gpr_submit
 from inventory.models import Cluster, MaintenanceWindow, Node
 from inventory.services.inventory import inventory_store
 from planner.snapshot import Arrival, Failed

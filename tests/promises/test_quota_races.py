@@ -6,9 +6,9 @@ import pytest
 from django.db import connection
 
 from core.clock import db_now
-from gpr.allocator import TickReport, tick
+from gpr.allocation import starts
+from gpr.allocation.allocator import TickReport, tick
 from gpr.models import Gpr, GprState
-from gpr.services import starting
 from inventory.models import ReservationState, ReservedGpu
 from slices import quotas as quotas_module
 from slices.models import Project, Quota, Slice
@@ -59,7 +59,7 @@ def test_a_limit_that_comes_between_the_plan_and_its_starts_holds_for_them(is_ne
             quota_change(quota=quota, change={"most_gpus": GPUS}, actor=bench.people.admin, now=db_now())
 
     other = Other(write)
-    stopped_after(monkeypatch, starting, "quotas_keep", other, before=True)
+    stopped_after(monkeypatch, starts, "quotas_keep", other, before=True)
 
     report = tick(now=db_now())
 
@@ -77,7 +77,7 @@ def test_a_limit_that_comes_between_the_plan_and_its_starts_holds_for_them(is_ne
 def test_a_limit_of_a_workspace_holds_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
     other = Other(lambda: bench.limit(bench.slices[0], GPUS - 1))
-    stopped_after(monkeypatch, starting, "quotas_keep", other, before=True)
+    stopped_after(monkeypatch, starts, "quotas_keep", other, before=True)
 
     report = tick(now=db_now())
 
@@ -90,7 +90,7 @@ def test_a_limit_that_is_made_while_boxes_start_waits_for_them(monkeypatch: pyte
     """It takes nothing away: they had begun before it."""
     bench = Bench()
     other = Other(lambda: bench.limit(bench.project, GPUS))
-    stopped_after(monkeypatch, starting, "reservations_hold", other)
+    stopped_after(monkeypatch, starts, "reservations_hold", other)
 
     report = tick(now=db_now())
 

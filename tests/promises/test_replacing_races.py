@@ -10,13 +10,13 @@ import pytest
 from django.db import transaction
 from django.test import override_settings
 
-from gpr import allocator
+from gpr.allocation import allocator
 from gpr.models import Gpr, GprState, Promise, PromiseMove
-from gpr.services import replacing
-from gpr.services.decisions import gpr_evict
-from gpr.services.ending import gpr_extend, gpr_release
-from gpr.services.replacing import node_replace
-from gpr.services.requests import gpr_submit
+from gpr.queue.decisions import gpr_evict
+from gpr.replacement import services as replacing
+from gpr.replacement.services import node_replace
+from gpr.requests.ending import gpr_extend, gpr_release
+from gpr.requests.services import gpr_submit
 from inventory.models import Node, Reservation, ReservationState, ReservedGpu
 from inventory.services.inventory import inventory_store
 from inventory.services.sync import observations_store
@@ -82,7 +82,7 @@ def test_a_spare_that_is_wanted_while_its_gpr_ends_is_not_taken(how: str, monkey
     stage = Stage(nodes=2)
     gpr = stage.active()
     other = Other(replace_of(stage, gpr))
-    from gpr.services import ending
+    from gpr.requests import ending
 
     stopped_after(monkeypatch, ending, "reservations_want_absent", other)
 
@@ -141,9 +141,9 @@ def test_a_spare_that_is_wanted_while_somebody_files_for_it_is_refused(monkeypat
     stage = Stage(nodes=2)
     gpr, late = stage.active(), make_slice(stage.cluster, owner=stage.owner)
     other = Other(replace_of(stage, gpr))
-    from gpr import witness
+    from gpr.allocation import stored_plan
 
-    stopped_after(monkeypatch, witness, "snapshot_load", other)
+    stopped_after(monkeypatch, stored_plan, "snapshot_load", other)
 
     filed = gpr_submit(actor=stage.owner, spec=spec(late), now=stage.now)
 

@@ -8,8 +8,8 @@ from uuid import uuid4
 
 import pytest
 
+from gpr.allocation.snapshot import memory_load, snapshot_load
 from gpr.models import Gpr, GprState, Shadow, Witness
-from gpr.snapshot import memory_load, snapshot_load
 from inventory.models import Reservation
 from tests.builders import HOUR, NOW, hold, make_cluster, make_gpr, make_slice, nodes_of
 

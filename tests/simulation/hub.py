@@ -16,7 +16,7 @@ import msgspec
 from django.db import connection, transaction
 
 from core.errors import EgsError
-from gpr.allocator import tick
+from gpr.allocation.allocator import tick
 from inventory import agent_hub
 from inventory.agent_hub import AgentAnswer, HeardSync
 from protocol.messages import WAIT_MAX_S, SyncRequest

@@ -10,7 +10,7 @@ from django.db import IntegrityError, transaction
 
 from accounts.models import User
 from core.errors import Conflict, EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy
-from gpr.allocator import tick
+from gpr.allocation.allocator import tick
 from inventory.models import AgentSession, Cluster
 from inventory.services.clusters import cluster_set_api_url
 from journal.models import Event

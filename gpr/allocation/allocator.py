@@ -1,0 +1,365 @@
+"""The tick: move every GPR along, plan the queue, start what can start.
+
+Woken every second and by every kick, under a lock that nobody waits for. It is right with either alone, when run twice at once, and
+when it did not run for an hour: all it knows stands in the database, and every step is a short guarded transaction. Those that many
+GPRs take at once, starts and activations, share one; where it fails each takes its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Exists, F, OuterRef, Prefetch, Q, QuerySet
+from fast_update.fast import fast_update
+
+from core.clock import db_now
+from core.errors import EgsError
+from core.locks import gate_shut, single_runner
+from core.words import are, plural, utc
+from gpr.allocation.absence import absence_of, is_just_over, was_just_away
+from gpr.allocation.rows import gprs_by_id
+from gpr.allocation.snapshot import Loaded, at, books_end
+from gpr.allocation.starts import Start, gprs_start
+from gpr.allocation.stored_plan import SUBMITS_GATE, explanation_data, replan
+from gpr.bookings.services import occurrences_retry, series_care
+from gpr.cluster_requests.services import orphans_cancel
+from gpr.evictions.restarts import restarts_foresee
+from gpr.evictions.services import reason_at_end
+from gpr.evictions.withdrawals import notices_review
+from gpr.lifecycle import gprs_transition
+from gpr.models import PROVISIONED, AllocatorRecord, EndReason, Gpr, GprState
+from gpr.replacement.services import box_of, replacements_review, spare_follow, spares_of, why_lost
+from gpr.requests.ending import exit_begin, exit_finish
+from inventory.models import Reservation, ReservationState
+from inventory.services.reservations import Window, reservations_set_windows
+from inventory.services.supplies import orders_give_up
+from journal.guard import set_aside_on_error
+from journal.models import Event, Severity
+from journal.services import event_record
+from planner.claims import may_claim
+from planner.lines import FOREVER_S
+from planner.plan import Explanation, Plan, Reason
+from protocol.messages import Desired, Phase
+from slices.kubeconfigs import kubeconfigs_expire
+
+log = structlog.get_logger(__name__)
+
+S = GprState
+MARKS_PERCENT = (25, 50, 75)
+OVERDUE_NAMES_MAX = 8
+# Submits wait meanwhile: about a second.
+STARTS_AT_ONCE = 50
+MOVES_AT_ONCE = 100
+# The agent gives up an entry by itself at the time-out; only if it says nothing for so long after does the hub say so.
+ENTRY_SILENCE_S = 30
+
+
+@dataclass(slots=True)
+class TickReport:
+    """What one tick did, for logs, benches and tests."""
+
+    moved_count: int = 0
+    queued_count: int = 0
+    started: list[UUID] = field(default_factory=list)
+    skipped: dict[UUID, str] = field(default_factory=dict)
+    rested: bool = False
+
+
+def tick(*, now: datetime | None = None, may_rest: bool = False) -> TickReport | None:
+    """One pass; None when another process is at it. `now` is given by simulations and tests only.
+
+    `may_rest`: it need not plan where nothing has happened since the last plan and nothing is due.
+    """
+    with single_runner("allocator") as mine:
+        if not mine:
+            return None
+        now, began_s = now or db_now(), time.perf_counter()
+        record, _ = AllocatorRecord.objects.get_or_create(singleton=True)
+        absence = absence_of(record, now)
+        away = {"away_at": absence.began_at if absence else None, "back_at": absence.ended_at if absence else None}
+        AllocatorRecord.objects.update(began_at=now, **away)
+        report = TickReport(moved_count=advance(now=now))
+        notices_review(now=now)
+        replacements_review(now=now)
+        series_care(now=now)
+        occurrences_retry(now=now)
+        if not is_just_over(absence, now):
+            orders_give_up(now=now)
+        kubeconfigs_expire(now=now)
+        orphans_cancel(now=now)
+        if may_rest and _may_rest(record, now):
+            report.rested = True
+        else:
+            _plan_and_start(report, record, now)
+        duration_s = time.perf_counter() - began_s
+        AllocatorRecord.objects.update(last_tick_at=now, last_duration_s=duration_s, tick_count=F("tick_count") + 1)
+        return report
+
+
+def _plan_and_start(report: TickReport, record: AllocatorRecord, now: datetime) -> None:
+    event_id = _last_event_id()
+    made, loaded = replan(now=now)
+    report.queued_count = len(made.placements)
+    gprs = gprs_by_id(placement.id for placement in made.starts)
+    due = [Start(gpr, p.slot) for p in made.starts if p.slot is not None and (gpr := gprs.get(p.id)) is not None]
+    for first in range(0, len(due), STARTS_AT_ONCE):
+        with gate_shut(SUBMITS_GATE) if len(due) > 1 else nullcontext():
+            _try_starts(due[first : first + STARTS_AT_ONCE], loaded, now, report)
+    restarts_foresee(loaded, is_anew=event_id != record.planned_event_id, now=now)
+    # Events of this very plan are later than `event_id`, so after one that changed something the next tick plans again.
+    AllocatorRecord.objects.update(planned_event_id=event_id, rests_until_at=None if report.skipped else _rests_until(made, loaded, now))
+
+
+def _may_rest(record: AllocatorRecord, now: datetime) -> bool:
+    until_at = record.rests_until_at
+    is_within = until_at is not None and now < until_at <= now + timedelta(seconds=settings.EGS_REST_S)  # clocks may be set back
+    return is_within and record.planned_event_id == _last_event_id()
+
+
+def _rests_until(made: Plan, loaded: Loaded, now: datetime) -> datetime | None:
+    """When time alone may change the plan: a start or an end is due, nodes close or open. Soon anyway, for not all is an event.
+
+    Never, where more could be taken from others: of those who may, each plan looks at some.
+    """
+    snapshot = loaded.snapshot
+    evictor_count = sum(request.may_evict for request in snapshot.queue)
+    if snapshot.queue and may_claim(snapshot.policy, snapshot.quotas, evictor_count=evictor_count):
+        return None
+    times_s = [placement.start_s for placement in made.placements if placement.start_s is not None]
+    times_s += [box.end_s for box in snapshot.running]
+    windows = (window for pool in snapshot.pools for node in pool.nodes for window in node.closed)
+    times_s += [at_s for window in windows for at_s in (window.start_s, window.end_s)]
+    due_s = min((at_s for at_s in times_s if at_s > snapshot.now_s), default=FOREVER_S)
+    return at(min(due_s, snapshot.now_s + settings.EGS_REST_S))
+
+
+def _last_event_id() -> int:
+    return Event.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
+
+
+def advance(*, now: datetime) -> int:
+    """Move every provisioned GPR as far as its nodes and the clock allow; how many moves."""
+    moved_count = _activate_ready(now)
+    for gpr in _with_rows(Gpr.objects.filter(pk__in=_stirring(now))):
+        rows = gpr.rows_now
+        # After a pause one may be due for several moves.
+        while gpr.state in PROVISIONED and _survives(gpr, rows, now):
+            moved_count += 1
+            rows = list(_rows_now().filter(gpr=gpr))
+    return moved_count
+
+
+def _stirring(now: datetime) -> set[UUID]:
+    """Those that may be due for something, by the clock or their nodes: most boxes run undisturbed, and are not read at each tick."""
+    due = set(Gpr.objects.filter(Q(state=S.EXITING) | Q(state=S.ACTIVE, ends_at__lte=now)).values_list("pk", flat=True))
+    windows = Gpr.objects.filter(state=S.ACTIVE).values_list("pk", "active_at", "ends_at", "marks_passed")
+    due |= {pk for pk, active_at, ends_at, passed in windows if _marks(active_at, ends_at, now) > passed}
+    leaves = Q(state=ReservationState.RELEASED) | Q(phase__in=[Phase.FAILED, Phase.EXITING, Phase.RELEASED]) | ~Q(desired=Desired.PRESENT)
+    fails = leaves | Q(node__gone_at__isnull=False)
+    is_late = Q(enter_by_at__lt=now - timedelta(seconds=ENTRY_SILENCE_S))
+    enters = fails | is_late | Q(phase=Phase.ACTIVE) | Q(active_at__isnull=False)
+    runs = fails | Q(replaces__isnull=False) | Q(failing_at__isnull=False)
+    rows = Reservation.objects.filter(Q(gpr__state=S.PROVISIONING) & enters | Q(gpr__state=S.ACTIVE) & runs, run=F("gpr__run"))
+    return due.union(rows.values_list("gpr", flat=True))
+
+
+def _with_rows(gprs: QuerySet[Gpr]) -> QuerySet[Any]:
+    """With the reservations of its present run as `rows_now`."""
+    return gprs.select_related("slice").order_by("pk").prefetch_related(Prefetch("reservations", _rows_now(), to_attr="rows_now"))
+
+
+def _rows_now() -> QuerySet[Reservation]:
+    return Reservation.objects.filter(run=F("gpr__run")).select_related("node")
+
+
+def _from_provisioning(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
+    if _has_lost_a_node(rows):
+        return _exit(gpr, EndReason.NODE_FAILURE, now)
+    if _is_open(rows):
+        _activate([(gpr, rows)], now)
+        return True
+    failed = next((row for row in rows if row.phase == Phase.FAILED or _is_leaving(row)), None)
+    if failed is not None:
+        return _exit(gpr, EndReason.CHECK_FAILED, now, why=f"{failed.node.name}: {failed.failure}" if failed.failure else "")
+    if any(now > row.enter_by_at + timedelta(seconds=ENTRY_SILENCE_S) for row in rows) and not was_just_away(now=now):
+        return _exit(gpr, EndReason.CHECK_FAILED, now, why="The nodes were not ready in time.")
+    return False
+
+
+def _from_active(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
+    if gpr.ends_at is not None and now >= gpr.ends_at:
+        return _exit(gpr, reason_at_end(gpr), now)
+    box = box_of(rows)
+    if any(_is_leaving(row) and not row.is_given_up for row in box):
+        # The agent's clock came to the end a moment before ours; anything else would be its own failure.
+        is_over = gpr.ends_at is not None and (gpr.ends_at - now).total_seconds() < settings.EGS_EXIT_ALLOWANCE_S
+        return _exit(gpr, reason_at_end(gpr) if is_over else EndReason.NODE_FAILURE, now)
+    if any(spare_follow(gpr=gpr, spare=spare, now=now) for spare in spares_of(rows)):
+        return True
+    lost = why_lost(gpr, rows, now)
+    return _exit(gpr, EndReason.NODE_FAILURE, now, why=lost.why) if lost else _tell_marks(gpr, now)
+
+
+def _from_exiting(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
+    if any(row.state == ReservationState.HELD for row in rows):
+        _tell_overdue(gpr, rows, now)
+        return False
+    exit_finish(gpr=gpr, now=now)
+    return True
+
+
+_STEPS: dict[GprState, Callable[[Gpr, Sequence[Reservation], datetime], bool]] = {
+    S.PROVISIONING: _from_provisioning,
+    S.ACTIVE: _from_active,
+    S.EXITING: _from_exiting,
+}
+
+
+def _is_leaving(row: Reservation) -> bool:
+    """By its agent's word, or freed without it."""
+    return row.phase in {Phase.EXITING, Phase.RELEASED} or row.state == ReservationState.RELEASED
+
+
+def _exit(gpr: Gpr, reason: EndReason, now: datetime, why: str = "") -> bool:
+    exit_begin(gpr=gpr, reason=reason, now=now, why=why)
+    return True
+
+
+def _activate_ready(now: datetime) -> int:
+    """Those whose nodes are all open, many at once; how many. What fails is left to be moved alone."""
+    shut = Reservation.objects.filter(gpr=OuterRef("pk"), run=OuterRef("run"), active_at=None).exclude(phase=Phase.ACTIVE)
+    gprs = _with_rows(Gpr.objects.filter(~Exists(shut), state=S.PROVISIONING))
+    ready = [gpr for gpr in gprs if _is_open(gpr.rows_now) and not _has_lost_a_node(gpr.rows_now)]
+    count = 0
+    for first in range(0, len(ready) if len(ready) > 1 else 0, MOVES_AT_ONCE):
+        some = ready[first : first + MOVES_AT_ONCE]
+        try:
+            _activate([(gpr, gpr.rows_now) for gpr in some], now)
+            count += len(some)
+        except Exception as error:
+            _note_alone("activations", error)
+    return count
+
+
+def _has_lost_a_node(rows: Sequence[Reservation]) -> bool:
+    return any(row.node.gone_at for row in rows)
+
+
+def _is_open(rows: Sequence[Reservation]) -> bool:
+    """It may have been closed again at its end since the last tick: then it has had that time."""
+    return bool(rows) and all(row.phase == Phase.ACTIVE or row.active_at is not None for row in rows)
+
+
+@transaction.atomic
+def _activate(boxes: Sequence[tuple[Gpr, Sequence[Reservation]]], now: datetime) -> None:
+    """The clock started when the agent opened the last node; both sides count from that moment."""
+    windows = []
+    for gpr, rows in boxes:
+        gpr.active_at = max(row.active_at or now for row in rows)
+        gpr.ends_at = gpr.active_at + timedelta(seconds=gpr.remaining_s)
+        windows.append(Window(gpr.pk, gpr.ends_at, books_end(gpr.ends_at)))
+    gprs = [gpr for gpr, _ in boxes]
+    # Whoever is moved on by somebody else meanwhile is refused below, and then nothing of this was written.
+    fast_update(Gpr.objects.all(), gprs, ["active_at", "ends_at"], None)
+    messages = [(gpr, f"{gpr.name} is provisioned until {utc(window.not_after_at)}.") for gpr, window in zip(gprs, windows, strict=True)]
+    gprs_transition(messages=messages, to=S.ACTIVE, now=now, changes={"entry_attempts": 0})
+    reservations_set_windows(windows)
+
+
+def _marks(active_at: datetime | None, ends_at: datetime | None, now: datetime) -> int:
+    """How many of MARKS_PERCENT have passed."""
+    if active_at is None or ends_at is None:
+        return 0
+    share = (now - active_at) / (ends_at - active_at) * 100
+    return sum(share >= mark for mark in MARKS_PERCENT)
+
+
+def _tell_marks(gpr: Gpr, now: datetime) -> bool:
+    """Events at 25, 50 and 75 %, each once; after a pause only the latest is told."""
+    passed = _marks(gpr.active_at, gpr.ends_at, now)
+    if passed <= gpr.marks_passed:
+        return False
+    with transaction.atomic():
+        if Gpr.objects.filter(pk=gpr.pk, state=S.ACTIVE, marks_passed__lt=passed).update(marks_passed=passed):
+            event_record(
+                kind="gpr.mark",
+                message=f"{MARKS_PERCENT[passed - 1]} % of the time of {gpr.name} has passed.",
+                at=now,
+                reason=f"{MARKS_PERCENT[passed - 1]}%",
+                gpr_id=gpr.pk,
+                slice_id=gpr.slice_id,
+                cluster_id=gpr.cluster_id,
+            )
+    gpr.marks_passed = passed
+    return False
+
+
+def _tell_overdue(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> None:
+    """Once, when an exit takes longer than was booked for it: whoever waits, and an administrator, must know."""
+    if gpr.explanation or now <= books_end(gpr.state_changed_at):
+        return
+    late = [row.node.name for row in rows if row.state == ReservationState.HELD]
+    told = explanation_data(Explanation(Reason.NODES_NOT_BACK))
+    with transaction.atomic():
+        if Gpr.objects.filter(pk=gpr.pk, state=S.EXITING, version=gpr.version).update(explanation=told):
+            event_record(
+                kind="gpr.exit_overdue",
+                message=f"{plural(len(late), 'node')} of {gpr.name} {are(len(late))} not back yet: {', '.join(late[:OVERDUE_NAMES_MAX])}. "
+                "If their agent is gone, an administrator can free them by force.",
+                at=now,
+                severity=Severity.WARNING,
+                gpr_id=gpr.pk,
+                slice_id=gpr.slice_id,
+                cluster_id=gpr.cluster_id,
+            )
+    gpr.explanation = told
+
+
+def _try_starts(starts: Sequence[Start], loaded: Loaded, now: datetime, report: TickReport) -> None:
+    """Together; where that fails each alone: a conflict skips one GPR, and the next tick plans afresh."""
+    if len(starts) == 1:
+        _try_start(starts[0], loaded, now, report)
+        return
+    try:
+        gprs_start(starts, loaded=loaded, now=now)
+        report.started += [start.gpr.pk for start in starts]
+    except Exception as error:
+        _note_alone("starts", error)
+        fresh = gprs_by_id(str(start.gpr.pk) for start in starts)  # these may have been moved on, before all was undone
+        for start in starts:
+            if gpr := fresh.get(str(start.gpr.pk)):
+                _try_start(Start(gpr, start.slot), loaded, now, report)
+
+
+def _try_start(start: Start, loaded: Loaded, now: datetime, report: TickReport) -> None:
+    gpr_id = start.gpr.pk
+    with set_aside_on_error("gpr_start", "This request could not be started", now=now, gpr_id=gpr_id) as attempt:
+        gprs_start([start], loaded=loaded, now=now)
+        report.started.append(gpr_id)
+    if attempt.error is not None:
+        report.skipped[gpr_id] = attempt.error.detail if isinstance(attempt.error, EgsError) else "internal error"
+
+
+def _note_alone(what: str, error: Exception) -> None:
+    """Together they failed: each is tried alone."""
+    if isinstance(error, EgsError):
+        log.info("each_alone", what=what, why=error.detail)
+    else:
+        log.exception("each_alone", what=what)
+
+
+def _survives(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
+    """Advance one; a GPR that cannot be moved must not stop the others."""
+    has_moved = False
+    with set_aside_on_error("gpr_advance", "This request could not be moved on", now=now, gpr_id=gpr.pk) as attempt:
+        has_moved = _STEPS[S(gpr.state)](gpr, rows, now)
+    return has_moved and attempt.error is None

@@ -1,0 +1,31 @@
+"""Plans that are not whole (planner/proof.py): administrators are told, and the log has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Final
+
+import structlog
+
+from gpr.allocation.rows import Ask
+from journal.guard import fault_tell
+from planner.plan import Fault, Flaw
+
+log = structlog.get_logger(__name__)
+
+PLANNER: Final = "planner.fault"
+FLAW_WORDS: Final = {
+    Flaw.SHAPE: "was given other nodes than it asked for",
+    Flaw.EARLY: "was to start before it may",
+    Flaw.CROWDED: "was given GPUs that others have, or more than it may hold",
+    Flaw.LATE: "was to start after its promise, and nothing moved that",
+}
+
+
+def faults_record(faults: Iterable[Fault], asks: Mapping[str, Ask], *, now: datetime) -> None:
+    """Of a plan. Inside the transaction that stores it."""
+    for fault in faults:
+        text, gpr_id = f"The planner is at fault: this request {FLAW_WORDS[fault.flaw]}. Please report it.", asks[fault.id].pk
+        log.error(PLANNER, gpr_id=str(gpr_id), reason=fault.flaw, message=text)
+        fault_tell(PLANNER, text, reason=fault.flaw, now=now, gpr_id=gpr_id)

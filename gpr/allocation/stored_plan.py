@@ -1,0 +1,246 @@
+"""The stored plan that promises rest on: plan anew, store slots, promises, their moves, and what every queued GPR waits for.
+
+Whoever writes slots holds the one Witness row: two who planned at once would promise the same GPUs twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, fields, replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import DEFAULT_DB_ALIAS, transaction
+from django.db.models import F, Q
+from fast_update.fast import fast_update
+
+from core.locks import gate_pass
+from core.words import utc
+from gpr.allocation.plan_faults import faults_record
+from gpr.allocation.rows import Ask, Stood, Told, told_waiting
+from gpr.allocation.snapshot import SLACK, Loaded, at, snapshot_load
+from gpr.evictions.services import evictions_store
+from gpr.models import Gpr, Promise, PromiseMove, Shadow, Witness
+from gpr.promises.forecasts import Range, forecasts_drop, forecasts_make
+from gpr.quotas.fairness import usage_add
+from gpr.supplies.orders import orders_follow
+from inventory.models import Cluster
+from journal.hints import PLAN, hint, slice_topic
+from journal.models import Severity
+from journal.services import event_record
+from planner.engine import plan
+from planner.pace import ENDS_FADING
+from planner.plan import Blocker, Explanation, Placement, Plan, Remembered, Stand
+from planner.plan import PromiseMove as Move
+from planner.snapshot import Arrival, Moved, Slot
+from planner.snapshot import Shadow as PlannerShadow
+
+# Shut while a tick starts many: else each start would wait behind every submit that waits, for each of them locks the witness.
+SUBMITS_GATE: Final = "submits"
+ROWS_AT_ONCE: Final = 500
+BLOCKER_FIELDS: Final = tuple(field.name for field in fields(Blocker))  # `asdict` takes ten times as long, for ten thousand
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """A GPR as it was until its owner changed it."""
+
+    gpr: Gpr
+    clusters: tuple[Cluster, ...]
+
+
+def witness_lock() -> None:
+    """Hold the right to write slots until the transaction ends."""
+    Witness.objects.select_for_update().get_or_create(singleton=True)
+
+
+def filing_lock() -> None:
+    """The same, for whoever files requests. Take it before any other lock."""
+    gate_pass(SUBMITS_GATE)
+    witness_lock()
+
+
+@transaction.atomic
+def replan(
+    *, now: datetime, moved: Moved | None = None, edited: Edited | None = None, tells: Set[UUID] | None = None
+) -> tuple[Plan, Loaded]:
+    """Plan the whole queue and store the plan; starts nothing. `moved`: in the order, just now, by an administrator; `edited`: by its
+    owner, just now.
+
+    `tells`: who is told what it waits for; the others by the next tick. None: all are.
+    """
+    witness_lock()
+    loaded = snapshot_load(now=now, with_memory=edited is not None)
+    was = loaded.waiting(edited.gpr, edited.clusters) if edited is not None else None
+    snapshot = replace(loaded.snapshot, moved=moved, edited=was)
+    made = plan(snapshot, tells=None if tells is None else {str(pk) for pk in tells})
+    plan_store(made, loaded, now, tells=tells, edited=edited.gpr if edited is not None else None)
+    return made, loaded
+
+
+def explanation_data(explanation: Explanation) -> dict[str, Any]:
+    """The JSON that a GPR stores. It holds ids of other requests, so only gpr.queue.explanations shows it."""
+    return {
+        "reason": explanation.reason.value,
+        "blockers": [{name: getattr(blocker, name) for name in BLOCKER_FIELDS} for blocker in explanation.blockers],
+        "most_node_count": explanation.most_node_count,
+        "most_gpus_per_node": explanation.most_gpus_per_node,
+    }
+
+
+def plan_store(made: Plan, loaded: Loaded, now: datetime, *, tells: Set[UUID] | None = None, edited: Gpr | None = None) -> None:
+    """The caller holds the witness, since before he loaded. `tells` as for `replan`; `edited` is planned as what it asks for now."""
+    new: list[Promise] = []
+    changed: list[Stood] = []
+    news: dict[UUID, Told] = {}
+    shown = told_waiting(tells)
+    faults_record(made.faults, loaded.asks, now=now)
+    if edited is not None:
+        forecasts_drop([edited])
+    ranges = forecasts_make(made.forecasts, now=now)
+    for placement in made.placements:
+        if placement.id in shown and (told := _told(placement)) != shown[placement.id]:
+            news[UUID(placement.id)] = told
+    for stand in made.stands:
+        ask, stood = loaded.asks[stand.id], loaded.promises.get(stand.id)
+        if stand.moved is not None:
+            _record_move(ask, stand.moved, now)
+        if stood is not None:
+            follows = _following(stood, stand)
+            changed += [follows] if follows != stood else []
+        elif stand.slot is not None and stand.promise_s is not None:
+            new.append(_promise(ask.pk, stand.slot, stand.promise_s, ranges.get(stand.id), now))
+    # GPRs before promises, as everywhere. Not the version: a new plan is not a change of the GPR.
+    gprs = [_told_row(pk, told) for pk, told in news.items()]
+    fast_update(Gpr.objects.all(), gprs, Told._fields, ROWS_AT_ONCE)
+    Promise.objects.bulk_create(new)
+    fast_update(Promise.objects.all(), [Promise(**stood._asdict()) for stood in changed], Stood._fields[2:], ROWS_AT_ONCE)
+    if edited is not None:
+        Promise.objects.filter(gpr=edited).update(**_range_at(ranges.get(str(edited.pk)), now))
+    if made.remembered is not None:
+        _remember(made.remembered, now)
+    if loaded.snapshot.has_freed:
+        Witness.objects.update(has_freed=False)
+    evictions_store(made.evictions, now=now)
+    orders_follow(made, loaded, now=now)
+    if news or new or changed:
+        hint(PLAN)
+    for slice_id in {loaded.asks[str(pk)].slice_id for pk in news}:
+        hint(slice_topic(slice_id))
+
+
+def _told(placement: Placement) -> Told:
+    start_at = at(placement.start_s) if placement.start_s is not None else None
+    explanation = explanation_data(placement.explanation) | {"borrows": placement.borrows}
+    return Told(start_at, explanation, placement.turn_share, placement.turn_key)
+
+
+def _told_row(pk: UUID, told: Told) -> Gpr:
+    """The columns that are written and no others: thousands of whole ones, with their defaults, take four times as long."""
+    values = {"id": pk, **told._asdict()}
+    names = [field.attname for field in Gpr._meta.concrete_fields if field.attname in values]
+    return Gpr.from_db(DEFAULT_DB_ALIAS, names, [values[name] for name in names])
+
+
+def _promise(gpr_id: UUID, slot: Slot, promise_s: int, told: Range | None, now: datetime) -> Promise:
+    promised_at = at(promise_s)
+    return Promise(
+        gpr_id=gpr_id,
+        made_at=now,
+        first_promised_start_at=promised_at,
+        promised_start_at=promised_at,
+        slot_pool=slot.pool,
+        slot_start_at=at(slot.start_s),
+        slot_nodes=list(slot.nodes),
+        **_range_at(told, now),
+    )
+
+
+def _range_at(told: Range | None, now: datetime) -> dict[str, datetime | None]:
+    """As a promise has it: none of one that does not have to wait, or while too few have started to tell."""
+    if told is None or not told.is_learned:
+        return {"p50_at": None, "p90_at": None}
+    return {"p50_at": now + timedelta(seconds=told.p50_s), "p90_at": now + timedelta(seconds=told.p90_s)}
+
+
+def _following(stood: Stood, stand: Placement | Stand) -> Stood:
+    """As the plan has it now."""
+    slot, (cause, cause_id) = stand.slot, stand.lost or ("", "")
+    promised_at = stood.promised_start_at if stand.promise_s is None else at(stand.promise_s)
+    if slot is None:
+        return stood._replace(promised_start_at=promised_at, slot_nodes=[], lost_cause=str(cause), lost_cause_id=cause_id)
+    return Stood(stood.gpr_id, stood.made_at, promised_at, slot.pool, at(slot.start_s), list(slot.nodes), str(cause), cause_id)
+
+
+def _remember(remembered: Remembered, now: datetime) -> None:
+    shadows = {shadow.id: shadow for shadow in remembered.shadows}
+    rows = [_shadow(id_, arrival, shadows.get(id_), now) for id_, arrival in remembered.arrivals]
+    fields = [field.attname for field in Shadow._meta.fields if not field.primary_key]
+    Shadow.objects.bulk_create(rows, update_conflicts=True, unique_fields=["gpr"], update_fields=fields)
+    Witness.objects.update(promised_sum_s=remembered.promised_s, patient_sum_s=remembered.patient_s, summed_at=at(remembered.summed_at_s))
+    observed = timedelta(seconds=SLACK.observed_s)
+    # Some came at a time that will never be old.
+    past = Q(made_at__lt=now - observed) | Q(made_at__gt=now + observed)
+    Shadow.objects.filter(past).exclude(Q(strict_ends_at__gt=now) | Q(patient_ends_at__gt=now)).delete()
+
+
+def box_ended(gpr: Gpr, *, now: datetime) -> None:
+    """Its nodes are back. What it used, and how much of its booked box, is remembered; a request that never started is none."""
+    if gpr.provisioning_at is None:
+        return
+    ran_s = max((now - gpr.provisioning_at).total_seconds(), 0.0)  # clocks may be set back
+    booked_s = ran_s + gpr.remaining_s
+    sums = {"ran_sum_s": F("ran_sum_s") * ENDS_FADING + ran_s, "booked_sum_s": F("booked_sum_s") * ENDS_FADING + booked_s}
+    freed = {"has_freed": True} if gpr.remaining_s > 0 else {}
+    Witness.objects.update(**sums, **freed)
+    usage_add(gpr, ran_s=ran_s, now=now)
+    shadow_cut(gpr, ran_s=ran_s)
+
+
+def shadows_drop(gprs: Sequence[Gpr]) -> None:
+    """They used nothing; see `shadow_cut`."""
+    rows = Shadow.objects.filter(gpr__in=gprs, patient_starts_at__isnull=False, strict_starts_at__isnull=False)
+    rows.update(patient_ends_at=F("patient_starts_at"), strict_ends_at=F("strict_starts_at"))
+
+
+def shadow_cut(gpr: Gpr, *, ran_s: float) -> None:
+    """It used less than it booked: in the queues that nobody overtakes it would have, too."""
+    row = Shadow.objects.filter(gpr=gpr).first()
+    if row is None or row.patient_starts_at is None or row.strict_starts_at is None:
+        return
+    ran = timedelta(seconds=ran_s)
+    row.patient_ends_at = min(row.patient_ends_at or row.patient_starts_at, row.patient_starts_at + ran)
+    row.strict_ends_at = min(row.strict_ends_at or row.strict_starts_at, row.strict_starts_at + ran)
+    row.save(update_fields=["patient_ends_at", "strict_ends_at"])
+
+
+def _shadow(id_: str, arrival: Arrival, shadow: PlannerShadow | None, now: datetime) -> Shadow:
+    row = Shadow(gpr_id=UUID(id_), made_at=now, priority=arrival.priority, gpu_s=arrival.gpu_s, gpus_per_node=0)
+    if shadow is not None:
+        row.gpus_per_node = shadow.gpus_per_node
+        row.patient = {"pool": shadow.patient.pool, "nodes": shadow.patient.nodes}
+        row.patient_starts_at, row.patient_ends_at = at(shadow.patient.start_s), at(shadow.patient_end_s)
+        row.strict = {"pool": shadow.strict.pool, "nodes": shadow.strict.nodes}
+        row.strict_starts_at, row.strict_ends_at = at(shadow.strict.start_s), at(shadow.strict_end_s)
+    return row
+
+
+def _record_move(ask: Ask, move: Move, now: datetime) -> None:
+    PromiseMove.objects.create(
+        gpr_id=ask.pk,
+        at=now,
+        old_start_at=at(move.old_s),
+        new_start_at=at(move.new_s),
+        cause=move.cause.value,
+        cause_id=move.cause_id,
+    )
+    event_record(
+        kind="promise.moved",
+        message=f"The promised start moved from {utc(at(move.old_s))} to {utc(at(move.new_s))}.",
+        at=now,
+        severity=Severity.WARNING,
+        reason=move.cause.value,
+        gpr_id=ask.pk,
+        slice_id=ask.slice_id,
+    )

@@ -1,0 +1,113 @@
+"""`booking-series/`: the same booking again and again; each occurrence is a GPR of its own under `gprs/`."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema, extend_schema_field
+from rest_framework import mixins, serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.authentication import actor_of
+from accounts.models import User
+from core.rest.fields import Text, WholeNumber
+from core.rest.views import ApiViewSet
+from gpr.bookings.services import SeriesAsk, series_cancel, series_create
+from gpr.models import BookingOccurrence, BookingSeries, GprState, RepeatRule
+from gpr.requests.filters import BookingSeriesFilter
+from gpr.requests.inputs import GprCreate, spec_of_create
+from gpr.requests.selectors import series_for, series_visible_to
+
+TIMING = ("first_start_at", "rule", "zone", "until_at", "count")
+
+
+class BookingSeriesCreate(GprCreate):
+    """A request as for `gprs/`, and when it repeats."""
+
+    earliest_start_at = None  # type: ignore[assignment]
+    is_booking = None  # type: ignore[assignment]
+    template = None  # type: ignore[assignment]
+    first_start_at = serializers.DateTimeField()
+    rule = serializers.ChoiceField(choices=RepeatRule.choices)
+    zone = Text(max_length=64, default="UTC", help_text="As Europe/Berlin: each starts at the same time of day there.")
+    until_at = serializers.DateTimeField(required=False, allow_null=True, help_text="Nothing starts after this. Or `count`.")
+    count = WholeNumber(required=False, allow_null=True, help_text="How many starts, 200 at most.")
+
+
+class OccurrenceSerializer(serializers.ModelSerializer[BookingOccurrence]):
+    gpr_id = serializers.UUIDField(
+        allow_null=True, help_text="Null: it did not fit. It is looked at again about every ten minutes, later where many are refused."
+    )
+    state = serializers.SerializerMethodField(help_text="Of its GPR.")
+
+    class Meta:
+        model = BookingOccurrence
+        fields = ["starts_at", "gpr_id", "state", "refusal", "nearest_before_at", "nearest_after_at"]
+        read_only_fields = fields
+
+    @extend_schema_field(serializers.ChoiceField(choices=GprState.choices, allow_null=True))
+    def get_state(self, row: BookingOccurrence) -> str | None:
+        return row.gpr.state if row.gpr else None
+
+
+class BookingSeriesSerializer(serializers.ModelSerializer[BookingSeries]):
+    slice = serializers.CharField(source="slice.name")
+    slice_id = serializers.UUIDField()
+    owner = serializers.CharField(source="owner.name")
+    owner_id = serializers.UUIDField()
+    asked = serializers.DictField(help_text="What each of them asks for.")
+
+    class Meta:
+        model = BookingSeries
+        fields = ["id", "name", "slice", "slice_id", "owner", "owner_id", "asked", *TIMING, "next_start_at", "created_at", "canceled_at"]
+        read_only_fields = fields
+
+
+class BookingSeriesDetailSerializer(BookingSeriesSerializer):
+    occurrences = OccurrenceSerializer(many=True, help_text="Those within the next four weeks, and all before.")
+
+    class Meta(BookingSeriesSerializer.Meta):
+        fields = [*BookingSeriesSerializer.Meta.fields, "occurrences"]
+        read_only_fields = fields
+
+
+class BookingSeriesViewSet(mixins.ListModelMixin, ApiViewSet[Any]):
+    queryset = BookingSeries.objects.none()
+    serializer_class = BookingSeriesSerializer
+    filterset_class = BookingSeriesFilter
+    lookup_url_kwarg = "ref"
+
+    def get_queryset(self) -> QuerySet[BookingSeries]:
+        return series_visible_to(actor_of(self.request))
+
+    @extend_schema(responses=BookingSeriesDetailSerializer)
+    def retrieve(self, request: Request, ref: str) -> Response:
+        return self._answer(ref)
+
+    @extend_schema(request=BookingSeriesCreate, responses={201: BookingSeriesDetailSerializer})
+    def create(self, request: Request) -> Response:
+        """Book its first four weeks. What does not fit is told, with the nearest times, and the others stand."""
+        data, actor = self.body(BookingSeriesCreate), actor_of(request)
+        made = series_create(actor=actor, ask=_ask_of(data, actor=actor), now=self.now)
+        return self._answer(made.pk, status=status.HTTP_201_CREATED)
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, ref: str) -> Response:
+        """Cancel it and what of it waits; what runs, runs to its end. It stays in the list."""
+        actor = actor_of(request)
+        series_cancel(series=series_for(actor, ref, write=True), actor=actor, now=self.now)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    def _answer(self, pk: str | UUID, **kwargs: Any) -> Response:
+        series = series_for(actor_of(self.request), pk)
+        told: Any = BookingSeriesDetailSerializer(series).data
+        return Response(told, **kwargs)
+
+
+def _ask_of(data: dict[str, Any], *, actor: User) -> SeriesAsk:
+    timing = {name: data[name] for name in TIMING if name in data}
+    spec = spec_of_create({name: value for name, value in data.items() if name not in TIMING}, actor=actor)
+    return SeriesAsk(spec=spec, **{**timing, "rule": RepeatRule(timing["rule"])})

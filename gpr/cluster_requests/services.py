@@ -1,0 +1,491 @@
+"""GPRs that are objects of a cluster: filed, changed and ended as the objects are. See inventory.claims.
+
+Lives here: who stands behind an object, what it asks for in the hub's words, and what is answered. Must not live here: rules of requests
+(gpr.requests.spec, gpr.services); how the objects stand (gpr.cluster_requests.states).
+
+Whoever may change an object in its namespace, as the cluster sees it, changes its GPR: changes come in the name of the GPR's owner, and
+take no more than his role allows without an administrator's hand.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import groupby
+from typing import Any, ClassVar
+from uuid import UUID
+
+import msgspec
+import structlog
+from django.db import DataError, InterfaceError, OperationalError, transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from fast_update.fast import fast_update
+
+from accounts.models import User
+from core.errors import EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy, QueueFull, StaleState
+from gpr.allocation.stored_plan import filing_lock, witness_lock
+from gpr.cluster_requests.life_marks import life_told
+from gpr.cluster_requests.states import claims_told
+from gpr.evictions.failed_jobs import jobs_failed_take
+from gpr.models import ENDED, Claim, EndReason, Gpr, GprState
+from gpr.requests.ending import exit_begin, goes_back, gpr_extend
+from gpr.requests.inputs import GprCreate, spec_of_create
+from gpr.requests.services import gpr_cancel, gpr_edit, gprs_cancel, gprs_submit, spec_of
+from gpr.requests.spec import NAME_MAX_CHARS, GprSpec, approval_reasons
+from gpr.templates.automatic import auto_templates_told
+from inventory.models import Cluster
+from inventory.services.clusters import desired_set_changed
+from journal.guard import set_aside_on_error
+from journal.models import Event
+from journal.services import events_record
+from protocol.messages import (
+    AutoTemplate,
+    BindingState,
+    ClaimAnswer,
+    ClaimModel,
+    ClaimSpec,
+    ClaimState,
+    ClaimVerdict,
+    JobFailed,
+    LifeMark,
+)
+from protocol.messages import Claim as Claimed
+from slices.models import KubeconfigState, Namespace, Role, Slice
+from slices.selectors import first_owner, has_role, kubeconfig_behind
+
+log = structlog.get_logger(__name__)
+
+S = GprState
+# The fields of a request whose names differ from the object's by more than how words are joined.
+OBJECT_WORDS = {"duration_s": "duration", "idle_timeout_s": "idleTimeout", "min_gpu_memory_gib": "minGpuMemoryGiB"}
+# Of an object that says them, the fields that are asked for under other names.
+ASKED_AS = {"duration": "duration_s", "idle_timeout": "idle_timeout_s"}
+NODES_DEFAULT = 1
+NOT_ASKED = frozenset({"workspace", "early_release"})
+CHANGEABLE = frozenset({"priority", "duration", "early_release"})
+
+
+class NamespaceNotBound(EgsError):
+    code: ClassVar[str] = "namespace_not_bound"
+    title: ClassVar[str] = "The namespace is no workspace's"
+
+
+class OtherWorkspace(EgsError):
+    code: ClassVar[str] = "other_workspace"
+    title: ClassVar[str] = "The namespace is not of that workspace"
+
+
+class NoOwner(EgsError):
+    code: ClassVar[str] = "no_owner"
+    title: ClassVar[str] = "Nobody to file it for"
+
+
+class NotNow(EgsError):
+    """It passes: the agent asks again."""
+
+    code: ClassVar[str] = "not_now"
+    title: ClassVar[str] = "Not at present"
+
+
+class GprClaimants:
+    """Answers for all objects; see inventory.claims."""
+
+    def told(self, cluster_id: UUID, now: datetime) -> tuple[ClaimState, ...]:
+        return claims_told(cluster_id, now=now)
+
+    def life(self, cluster_id: UUID, now: datetime) -> tuple[LifeMark, ...]:
+        return life_told(cluster_id, now=now)
+
+    def templates(self, cluster_id: UUID) -> tuple[AutoTemplate, ...]:
+        return auto_templates_told(cluster_id)
+
+    def heard(self, cluster: Cluster, claims: Sequence[Claimed], now: datetime) -> Sequence[ClaimAnswer]:
+        return claims_take(cluster=cluster, claims=claims, now=now)
+
+    def jobs_failed(self, cluster: Cluster, failed: Sequence[JobFailed], now: datetime) -> None:
+        jobs_failed_take(cluster=cluster, failed=failed, now=now)
+
+
+def claims_take(*, cluster: Cluster, claims: Sequence[Claimed], now: datetime) -> list[ClaimAnswer]:
+    """In order; new ones that follow each other are filed together, and those whose objects are gone end together."""
+    known = set(Claim.objects.filter(cluster=cluster, uid__in=[claim.uid for claim in claims]).values_list("uid", flat=True))
+
+    def is_new(claim: Claimed) -> bool:
+        is_first = claim.uid not in known
+        known.add(claim.uid)
+        return is_first and not claim.is_gone
+
+    answers: list[ClaimAnswer] = []
+    for (are_new, are_gone), group in groupby(claims, key=lambda claim: (is_new(claim), claim.is_gone)):
+        run = list(group)
+        if are_new:
+            answers += _file_each(cluster, run, now)
+        elif are_gone and len(run) > 1:
+            answers += _cancel_each(cluster, run, now)
+        else:
+            answers += [_take(cluster, claim, now) for claim in run]
+    return answers
+
+
+def orphans_cancel(*, now: datetime) -> None:
+    """What waits and was filed as an object of a namespace that its workspace has no more: nobody could end it there. At each tick."""
+    home = Namespace.objects.filter(cluster=OuterRef("cluster"), name=OuterRef("namespace"), slice=OuterRef("gpr__slice"))
+    rows = Claim.objects.filter(gpr__state__in=[S.QUEUED, S.PENDING_APPROVAL]).exclude(Exists(home)).select_related("gpr", "cluster")
+    for row in rows:
+        why = f"The workspace has namespace {row.namespace} of cluster {row.cluster.name}, where it was filed, no more."
+        with set_aside_on_error("orphan_cancel", "This request could not be canceled", now=now, gpr_id=row.gpr_id):
+            gpr_cancel(gpr=row.gpr, actor=None, now=now, why=why)
+
+
+# -- new ones ----------------------------------------------------------------------------------------------------------
+
+
+def _file_each(cluster: Cluster, claims: Sequence[Claimed], now: datetime) -> list[ClaimAnswer]:
+    """In one transaction; where something unforeseen is wrong with one of them, each in its own."""
+    try:
+        return _file(cluster, claims, now)
+    except (OperationalError, InterfaceError):
+        raise  # the database is away
+    except Exception as error:
+        if len(claims) == 1:
+            return [_failed(claims[0], error)]
+        return [answer for claim in claims for answer in _file_each(cluster, [claim], now)]
+
+
+@transaction.atomic
+def _file(cluster: Cluster, claims: Sequence[Claimed], now: datetime) -> list[ClaimAnswer]:
+    """One plan for all that come from one person."""
+    filing_lock()
+    answers: dict[str, ClaimAnswer] = {}
+    asks: dict[UUID, list[tuple[Claimed, GprSpec]]] = defaultdict(list)
+    actors: dict[UUID, User] = {}
+    # Another connection may have been first with the same message: the lock made us wait for it.
+    filed = {row.uid: row for row in Claim.objects.filter(cluster=cluster, uid__in=[claim.uid for claim in claims])}
+    for claim in claims:
+        try:
+            if claim.uid in filed:
+                answers[claim.uid] = _stored(filed[claim.uid], claim)
+                continue
+            actor, spec = _ask(cluster, claim, now)
+        except EgsError as error:
+            answers[claim.uid] = _refused(claim, error)
+            continue
+        actors[actor.pk] = actor
+        asks[actor.pk].append((claim, spec))
+    for actor_id, asked in asks.items():
+        made = gprs_submit(actor=actors[actor_id], specs=[spec for _, spec in asked], now=now, forgives=EgsError)
+        for (claim, _), gpr in zip(asked, made, strict=True):
+            answers[claim.uid] = _keep(cluster, claim, gpr, now) if isinstance(gpr, Gpr) else _refused(claim, gpr)
+    if asks:
+        desired_set_changed([cluster.pk])
+    return [answers[claim.uid] for claim in claims]
+
+
+def _ask(cluster: Cluster, claim: Claimed, now: datetime) -> tuple[User, GprSpec]:
+    """Who files it, and what. Raises EgsError."""
+    slice_ = _slice_of(_namespace(cluster, claim.namespace), claim.namespace)
+    if claim.spec.workspace not in {"", slice_.name}:
+        other = claim.spec.workspace
+        raise OtherWorkspace(f"This namespace is not of workspace {other}. Leave the workspace out, or use a namespace of its own.")
+    if claim.spec.early_release:
+        raise InvalidInput({"early_release": ["Nothing has been filed that could be released. Make a new object without it."]})
+    actor = _actor(slice_, cluster, claim)
+    spec = _spec(claim.name, claim.spec, slice_, cluster, actor)
+    if claim.is_auto:
+        _refuse_if_served(slice_, cluster)
+        # Its words are in the claim; one that is gone, or has another name by now, has been filed all the same.
+        template = slice_.templates.filter(name=claim.template).first() if claim.template else None
+        spec = replace(spec, template=template, kept_idle_timeout_s=spec.idle_timeout_s)
+    return actor, spec
+
+
+def _actor(slice_: Slice, cluster: Cluster, claim: Claimed) -> User:
+    """Who made the object, if the hub knows him; for all others the slice's own first owner."""
+    kubeconfig = kubeconfig_behind(slice_, cluster, claim.requester)
+    if kubeconfig is not None:
+        if kubeconfig.state == KubeconfigState.REVOKED or not kubeconfig.user.is_active:
+            raise NotAllowed("The kubeconfig by which this object was made has been revoked. Make it again with one that is good.")
+        return kubeconfig.user
+    owner = first_owner(slice_)
+    if owner is None:
+        raise NoOwner(f"Workspace {slice_.name} has no owner to file it for. Have an administrator give it one.")
+    return owner
+
+
+def _spec(name: str, asked: ClaimSpec, slice_: Slice, cluster: Cluster, actor: User) -> GprSpec:
+    """As the REST API reads a creation. Raises InvalidInput."""
+    said = {field: value for field, value in msgspec.structs.asdict(asked).items() if field not in NOT_ASKED and value not in (None, "")}
+    data: dict[str, Any] = {"nodes": NODES_DEFAULT} | {ASKED_AS.get(field, field): value for field, value in said.items()}
+    data |= {"name": _name(name), "slice": str(slice_.pk), "clusters": [str(cluster.pk)]}
+    data |= {"model": _model(asked.model)} if asked.model else {}
+    form = GprCreate(data=data)
+    if not form.is_valid():
+        raise InvalidInput({str(name): [str(text) for text in texts] for name, texts in form.errors.items()})
+    return spec_of_create(form.validated_data, actor=actor)
+
+
+def _model(asked: ClaimModel) -> dict[str, Any]:
+    return {"name": asked.name, "parameters": {each.name: each.value for each in asked.parameters}}
+
+
+def _name(text: str) -> str:
+    """What a GPR may be called: the objects' names may be longer. What else is wrong with it the request's own check says."""
+    return text[:NAME_MAX_CHARS].rstrip("-.")
+
+
+def _refuse_if_served(slice_: Slice, cluster: Cluster) -> None:
+    """Pods that wait are let in by any GPR of their workspace. Raises NotNow while it has one here that somebody asked for."""
+    may_run_here = Q(cluster=cluster) | Q(cluster=None) & (Q(clusters=cluster) | Q(clusters=None))
+    open_ = Gpr.objects.filter(may_run_here, slice=slice_).exclude(state__in=ENDED)
+    other = open_.exclude(claim__is_auto=True).order_by("created_at").first()
+    if other is not None:
+        raise NotNow(f"{other.name} of the same workspace is {other.get_state_display().lower()}: its nodes are for these pods, too.")
+
+
+def _keep(cluster: Cluster, claim: Claimed, gpr: Gpr, now: datetime) -> ClaimAnswer:
+    row = Claim.objects.create(
+        cluster=cluster,
+        uid=claim.uid,
+        namespace=claim.namespace,
+        name=claim.name,
+        requester=claim.requester,
+        is_auto=claim.is_auto,
+        gpr=gpr,
+        generation=claim.generation,
+        asked=msgspec.to_builtins(claim.spec),
+    )
+    events_record([_event(row, "gpr.claimed", f"{gpr.name} was filed as {row.sentence}.", now, actor=gpr.owner)])
+    return _stored(row, claim)
+
+
+# -- those that are known ----------------------------------------------------------------------------------------------
+
+
+def _cancel_each(cluster: Cluster, claims: Sequence[Claimed], now: datetime) -> list[ClaimAnswer]:
+    """Their objects are gone. Those that wait are canceled in one transaction; all others, and where that fails all, one by one."""
+    answers: dict[str, ClaimAnswer] = {}
+    try:
+        answers = _cancel_waiting(cluster, claims, now)
+    except (OperationalError, InterfaceError):
+        raise  # the database is away
+    except EgsError as error:
+        log.info("claims_each_alone", why=error.detail)
+    except Exception:
+        log.exception("claims_each_alone")
+    return [answers.get(claim.uid) or _take(cluster, claim, now) for claim in claims]
+
+
+@transaction.atomic
+def _cancel_waiting(cluster: Cluster, claims: Sequence[Claimed], now: datetime) -> dict[str, ClaimAnswer]:
+    """By uid, of those that could be."""
+    witness_lock()
+    said = {claim.uid: claim for claim in claims}
+    whose = dict(Namespace.objects.filter(cluster=cluster).values_list("name", "slice"))
+    waits = [
+        row
+        for row in _rows(cluster).filter(uid__in=said, gpr__state__in=[S.QUEUED, S.PENDING_APPROVAL]).order_by("pk")
+        if whose.get(row.namespace, row.gpr.slice_id) == row.gpr.slice_id
+    ]
+    events_record([_gone_event(row, now) for row in waits])
+    for row in waits:
+        row.generation, row.reason, row.message = max(row.generation, said[row.uid].generation), "", ""
+    if waits:
+        gprs_cancel([(row.gpr, _so_says(row)) for row in waits], actor=None, now=now)
+        fast_update(Claim.objects.all(), waits, ["generation", "reason", "message"], None)
+    return {row.uid: _stored(row, said[row.uid]) for row in waits}
+
+
+def _take(cluster: Cluster, claim: Claimed, now: datetime) -> ClaimAnswer:
+    row = _row(cluster, claim)
+    if row is None:
+        return _nothing(claim) if claim.is_gone else _file_each(cluster, [claim], now)[0]
+    namespace = _namespace(cluster, row.namespace)
+    if namespace is not None and namespace.slice_id != row.gpr.slice_id:
+        # Others have the namespace by now: neither are they told of the GPR, nor is it theirs to end.
+        return _nothing(claim) if claim.is_gone else _refused(claim, _not_bound(row.namespace))
+    if row.generation >= claim.generation and not claim.is_gone:
+        return _stored(row, claim)
+    try:
+        return _follow(cluster, claim, namespace, now)
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception as error:
+        return _failed(claim, error)
+
+
+@transaction.atomic
+def _follow(cluster: Cluster, claim: Claimed, namespace: Namespace | None, now: datetime) -> ClaimAnswer:
+    """Make the GPR what the object is now. What cannot be is refused, and the GPR stays as it was."""
+    witness_lock()
+    row = _row(cluster, claim)
+    if row is None or (row.generation >= claim.generation and not claim.is_gone):
+        return _stored(row, claim) if row else _nothing(claim)
+    try:
+        with transaction.atomic():
+            if claim.is_gone:
+                _end_gone(row, now)
+            elif claim.spec.early_release:
+                _end(row, now)
+            else:
+                _change(row, claim, namespace, now)
+    except (NotNow, StaleState) as error:
+        return _refused(claim, error, gpr_id=str(row.gpr_id))
+    except EgsError as error:
+        row.reason, row.message = error.code, _sentence(error)
+    else:
+        row.reason = row.message = ""
+    row.generation = max(row.generation, claim.generation)
+    row.save(update_fields=["generation", "asked", "reason", "message"])
+    return _stored(row, claim)
+
+
+def _end_gone(row: Claim, now: datetime) -> None:
+    if row.gpr.state not in {*ENDED, S.EXITING}:
+        events_record([_gone_event(row, now)])
+    _end(row, now)
+
+
+def _gone_event(row: Claim, now: datetime) -> Event:
+    text = f"Object {row} of cluster {row.cluster.name}, as which {row.gpr.name} was filed, is gone."
+    return _event(row, "gpr.object_gone", text, now)
+
+
+def _end(row: Claim, now: datetime) -> None:
+    """By nobody whom the hub knows: whoever may write the object did it. Raises StaleState, or NotNow for one that would wait again."""
+    gpr, why = row.gpr, _so_says(row)
+    if gpr.state in {S.QUEUED, S.PENDING_APPROVAL}:
+        gpr_cancel(gpr=gpr, actor=None, now=now, why=why)
+    elif gpr.state in {S.PROVISIONING, S.ACTIVE}:
+        exit_begin(gpr=gpr, reason=EndReason.EARLY_RELEASE, actor=None, now=now, why=why)
+    elif gpr.state == S.EXITING and goes_back(gpr):
+        raise NotNow("Its nodes are being taken back, and it is to wait again: it is withdrawn when it does.")
+
+
+def _so_says(row: Claim) -> str:
+    return f"So says the object that it was filed as, {row} of cluster {row.cluster.name}."
+
+
+def _change(row: Claim, claim: Claimed, namespace: Namespace | None, now: datetime) -> None:
+    """Take over priority and duration where they differ from what the object said before. Raises EgsError."""
+    gpr, owner = row.gpr, row.gpr.owner
+    slice_ = _slice_of(namespace, row.namespace)
+    if not owner.is_active or not has_role(owner, slice_, Role.EDITOR):
+        raise NotAllowed(
+            f"{owner.name}, for whom this was filed, may not ask for GPUs in workspace {slice_.name} any more. Make a new object."
+        )
+    before = msgspec.convert(row.asked, ClaimSpec)
+    if fixed := [
+        name for name in claim.spec.__struct_fields__ if name not in CHANGEABLE and getattr(claim.spec, name) != getattr(before, name)
+    ]:
+        raise InvalidInput({name: ["It cannot be changed any more. Make a new object."] for name in fixed})
+    had, wanted = (_spec(row.name, asked, slice_, row.cluster, owner) for asked in (before, claim.spec))
+    changes = {name: getattr(wanted, name) for name in ("priority", "duration_s") if getattr(wanted, name) != getattr(had, name)}
+    changes = {name: value for name, value in changes.items() if value != getattr(gpr, name)}
+    if gpr.state == S.ACTIVE and changes.keys() == {"duration_s"}:
+        _extend(gpr, wanted.duration_s, now)
+    elif changes:
+        gpr_edit(gpr=gpr, actor=owner, spec=spec_of(gpr, **changes), now=now)
+    row.asked = msgspec.to_builtins(claim.spec)
+
+
+def _extend(gpr: Gpr, duration_s: int, now: datetime) -> None:
+    if duration_s < gpr.duration_s:
+        raise IllegalTransition(
+            "Its nodes are there, so it can only become longer. To give them back, set earlyRelease or delete the object."
+        )
+    asked = spec_of(gpr)
+    if gpr.owner.is_admin and (reasons := approval_reasons(replace(asked, duration_s=duration_s), granted=asked)):
+        raise OverPolicy(f"{' '.join(reasons)} An administrator can extend it on its page.", limit="duration")
+    gpr_extend(gpr=gpr, extra_s=duration_s - gpr.duration_s, actor=gpr.owner, now=now)
+
+
+# -- what both need ----------------------------------------------------------------------------------------------------
+
+
+def _rows(cluster: Cluster) -> QuerySet[Claim]:
+    return Claim.objects.select_related("cluster", "gpr__slice", "gpr__owner", "gpr__cluster").filter(cluster=cluster)
+
+
+def _row(cluster: Cluster, claim: Claimed) -> Claim | None:
+    return _rows(cluster).filter(uid=claim.uid).first()
+
+
+def _namespace(cluster: Cluster, name: str) -> Namespace | None:
+    return Namespace.objects.select_related("slice").filter(cluster=cluster, name=name).first()
+
+
+def _slice_of(namespace: Namespace | None, name: str) -> Slice:
+    """Raises NamespaceNotBound, or NotNow."""
+    if namespace is None or namespace.state == BindingState.CONFLICT:
+        raise _not_bound(name)
+    if namespace.state != BindingState.READY:
+        raise NotNow(f"Namespace {name} is not ready yet. {namespace.detail}".strip())
+    return namespace.slice
+
+
+def _not_bound(name: str) -> NamespaceNotBound:
+    return NamespaceNotBound(f"Namespace {name} is bound to no workspace. An owner of a workspace can bind it.")
+
+
+def _event(row: Claim, kind: str, message: str, now: datetime, *, actor: User | None = None) -> Event:
+    return Event(
+        kind=kind,
+        message=message,
+        at=now,
+        actor=actor,
+        gpr_id=row.gpr_id,
+        slice_id=row.gpr.slice_id,
+        cluster_id=row.cluster_id,
+        data={"uid": row.uid, "requester": row.requester, "is_auto": row.is_auto},
+    )
+
+
+def _stored(row: Claim, claim: Claimed) -> ClaimAnswer:
+    """Also to a generation that a later one has overtaken."""
+    return ClaimAnswer(
+        uid=row.uid,
+        generation=claim.generation,
+        verdict=ClaimVerdict.REFUSED if row.reason else ClaimVerdict.TAKEN,
+        gpr_id=str(row.gpr_id),
+        reason=row.reason,
+        message=row.message,
+    )
+
+
+def _nothing(claim: Claimed) -> ClaimAnswer:
+    """Taken, and there is nothing to do."""
+    return ClaimAnswer(uid=claim.uid, generation=claim.generation, verdict=ClaimVerdict.TAKEN)
+
+
+def _refused(claim: Claimed, error: EgsError, *, gpr_id: str = "") -> ClaimAnswer:
+    # A queue that is full has room later: the object, and the pods that it is for, are told so, and it is tried again.
+    verdict = ClaimVerdict.LATER if isinstance(error, NotNow | StaleState | QueueFull) else ClaimVerdict.REFUSED
+    return ClaimAnswer(
+        uid=claim.uid, generation=claim.generation, verdict=verdict, gpr_id=gpr_id, reason=error.code, message=_sentence(error)
+    )
+
+
+def _failed(claim: Claimed, error: Exception) -> ClaimAnswer:
+    """Nothing of it was stored."""
+    if isinstance(error, EgsError):
+        return _refused(claim, error)
+    if isinstance(error, DataError | ValueError | OverflowError):
+        log.warning("claim_unstorable", uid=claim.uid, exc_info=error)
+        return _refused(claim, InvalidInput({"spec": ["A value is beyond what can be stored."]}))
+    log.error("claim_failed", uid=claim.uid, exc_info=error)
+    return _refused(claim, NotNow("The hub could not take it. It is tried again; tell an administrator if it stays."))
+
+
+def _sentence(error: EgsError) -> str:
+    """Faults of fields by the names that they have in the object."""
+    if not isinstance(error, InvalidInput):
+        return error.detail
+    errors: dict[str, list[str]] = error.extra["errors"]
+    return " ".join(f"{_object_word(name)}: {' '.join(texts)}" for name, texts in errors.items())
+
+
+def _object_word(name: str) -> str:
+    first, *rest = name.split("_")
+    return OBJECT_WORDS.get(name) or first + "".join(word.capitalize() for word in rest)

@@ -1,0 +1,116 @@
+"""How it stands with the GPRs that are objects of a cluster: what its agent writes into their status. Read at every word of the agent."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from core.words import plural, utc
+from gpr.evictions.services import WHY, notices_of
+from gpr.models import ENDED, PROVISIONED, Claim, EndReason, Gpr, GprState, VictimKind
+from gpr.queue.explanations import sentences_for_slices
+from gpr.requests.end_reasons import ending
+from gpr.requests.selectors import start_places
+from inventory.models import Reservation, ReservationState
+from journal.models import Event
+from protocol.messages import CLAIM_TOLD_S, ClaimState
+from slices.models import Namespace
+
+S = GprState
+
+
+def claims_told(cluster_id: UUID, *, now: datetime) -> tuple[ClaimState, ...]:
+    """All that are open or ended lately, in order of uid. Eight queries at most, however many there are; one for none."""
+    rows = list(_told_rows(cluster_id, now))
+    if not rows:
+        return ()
+    # Who has the namespace by now may not know of the GPR of who had it before.
+    bound = dict(Namespace.objects.filter(cluster=cluster_id).values_list("name", "slice"))
+    rows = [row for row in rows if bound.get(row.namespace) in {None, row.gpr.slice_id}]
+    gprs = [row.gpr for row in rows]
+    places, held = start_places(gprs), _held(gprs)
+    messages = _messages(gprs, held)
+    return tuple(
+        _state(row, places.get(row.gpr_id), held.get(row.gpr_id, ()), messages[row.gpr_id]) for row in sorted(rows, key=lambda row: row.uid)
+    )
+
+
+def _told_rows(cluster_id: UUID, now: datetime) -> Sequence[Claim]:
+    """Those that ended long ago are put aside for good."""
+    rows = Claim.objects.filter(cluster=cluster_id, is_told=True).select_related("gpr__slice", "gpr__promise")
+    since = now - timedelta(seconds=CLAIM_TOLD_S)
+    over = {row.pk for row in rows if row.gpr.ended_at is not None and row.gpr.ended_at <= since}
+    if over:
+        Claim.objects.filter(pk__in=over).update(is_told=False)
+    return [row for row in rows if row.pk not in over]
+
+
+def _state(row: Claim, place: int | None, held: Sequence[Reservation], message: str) -> ClaimState:
+    gpr, promise = row.gpr, row.gpr.standing_promise
+    return ClaimState(
+        id=row.uid,
+        gpr_id=str(gpr.pk),
+        state=gpr.state,
+        is_auto=row.is_auto,
+        is_ended=gpr.is_ended,
+        end_reason=gpr.end_reason,
+        message=message,
+        position=place,
+        promised_start_s=_seconds(promise.promised_start_at if promise else None),
+        estimated_start_s=_seconds(gpr.planned_start_at),
+        started_s=_seconds(gpr.active_at),
+        ends_s=_seconds(gpr.ended_at or gpr.ends_at),
+        nodes=tuple(reservation.node.name for reservation in held),
+        filed_s=_seconds(gpr.created_at),
+    )
+
+
+def _seconds(at: datetime | None) -> float | None:
+    return None if at is None else at.timestamp()
+
+
+def _held(gprs: Sequence[Gpr]) -> dict[UUID, list[Reservation]]:
+    """The nodes that each holds now."""
+    found: dict[UUID, list[Reservation]] = defaultdict(list)
+    holders = [gpr.pk for gpr in gprs if gpr.state in PROVISIONED]
+    if holders:
+        rows = Reservation.objects.filter(gpr__in=holders, state=ReservationState.HELD).select_related("node")
+        for row in rows.order_by("node__name"):
+            found[row.gpr_id].append(row)
+    return found
+
+
+def _messages(gprs: Sequence[Gpr], held: Mapping[UUID, Sequence[Reservation]]) -> dict[UUID, str]:
+    """What each waits for, what is done with it, or how it ended, as the pages say it."""
+    waits, notices, ends = sentences_for_slices(gprs), notices_of(gprs), _end_events(gprs)
+    told: dict[UUID, str] = {}
+    for gpr in gprs:
+        match gpr.state:
+            case S.PENDING_APPROVAL:
+                text = f"It waits for an administrator to approve it. {' '.join(gpr.approval_reasons)}".strip()
+            case S.QUEUED:
+                text = waits.get(gpr.pk, "It is about to be planned.")
+            case S.PROVISIONING:
+                failed = [f"{row.node.name}: {row.failure}" for row in held.get(gpr.pk, ()) if row.failure]
+                text = failed[0] if failed else f"Checks run on {plural(gpr.nodes, 'node')}; the clock starts when all have passed."
+            case S.ACTIVE if (notice := notices.get(gpr.pk)) is not None:
+                text = f"It will be evicted at {utc(notice.ends_at)}: {WHY[VictimKind(notice.kind)]}. Save its work."
+            case S.ACTIVE:
+                text = f"Its nodes take pods of the workspace until {utc(gpr.ends_at)}." if gpr.ends_at else ""
+            case S.EXITING:
+                text = waits.get(gpr.pk) or f"{EndReason(gpr.end_reason).label}; its nodes are being taken back."
+            case _:
+                text = ending(gpr, ends.get(gpr.pk))
+        told[gpr.pk] = text
+    return told
+
+
+def _end_events(gprs: Sequence[Gpr]) -> dict[UUID, Event]:
+    """By whom and why, of those that have ended: the last one of each."""
+    ids = [gpr.pk for gpr in gprs if gpr.state in ENDED]
+    if not ids:
+        return {}
+    rows = Event.objects.filter(kind="gpr.transition", new__in=[S.EXITING, S.CANCELED, S.REJECTED], gpr_id__in=ids)
+    return {event.gpr_id: event for event in rows.select_related("actor").order_by("id") if event.gpr_id}

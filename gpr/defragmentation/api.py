@@ -1,0 +1,121 @@
+"""`defragmentation/`: moves that would free whole nodes, for those that wait or for a wanted booking; for administrators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.authentication import actor_of
+from accounts.permissions import IsAdmin
+from core.rest.fields import Reference, StrictSerializer, Text, WholeNumber
+from core.rest.references import one_by_id
+from core.rest.views import ApiViewSet
+from gpr.defragmentation.selectors import WantedRoom, room_ask, suggestions
+from gpr.defragmentation.services import gpr_make_room
+from gpr.evictions.api import EvictionSerializer
+from gpr.models import Eviction
+from gpr.requests.inputs import WHY_MAX_CHARS, Duration
+from gpr.requests.selectors import evictions_visible_to, gpr_for
+from inventory.selectors import cluster_for
+from slices.models import PRIORITY_DEFAULT
+
+
+class RoomQuestion(StrictSerializer):
+    """A booking that nobody has filed yet."""
+
+    shape = Text(help_text="As H100-80GB.")
+    nodes = WholeNumber()
+    gpus_per_node = WholeNumber(required=False, allow_null=True, help_text="Null: whole nodes.")
+    starts_at = serializers.DateTimeField()
+    duration_s = Duration()
+    cluster = Reference(required=False, help_text="By default any.")
+    priority = WholeNumber(default=PRIORITY_DEFAULT, help_text="Boxes of a higher one are not moved for it.")
+
+
+class Agreement(StrictSerializer):
+    fingerprint = Text(max_length=64, help_text="Of the proposal that you read: when another would be made now, the answer is 409.")
+    why = Text(max_length=WHY_MAX_CHARS, help_text="Recorded with who did it.")
+
+
+class MovingSerializer(serializers.Serializer[Any]):
+    gpr_id = serializers.UUIDField(source="gpr.pk")
+    gpr = serializers.CharField(source="gpr.name")
+    slice = serializers.CharField(source="gpr.slice.name")
+    from_nodes = serializers.ListField(child=serializers.CharField())
+    to_nodes = serializers.ListField(child=serializers.CharField())
+    ends_at = serializers.DateTimeField(help_text="Its notice is over.")
+    frees_at = serializers.DateTimeField(help_text="Its nodes are back.")
+    restarts_at = serializers.DateTimeField(help_text="It has a place for what is left of its time, if nobody comes meanwhile.")
+    lost_gpu_s = serializers.IntegerField(help_text="What it has run since it began.")
+    idle_gpu_s = serializers.IntegerField(help_text="From the end of its window until the next is open.")
+
+
+class SuggestionSerializer(serializers.Serializer[Any]):
+    gpr_id = serializers.UUIDField(source="gpr.pk", allow_null=True, default=None, help_text="Whom it is for; null in a question.")
+    gpr = serializers.CharField(source="gpr.name", allow_null=True, default=None)
+    slice = serializers.CharField(source="gpr.slice.name", allow_null=True, default=None)
+    cluster = serializers.CharField()
+    shape = serializers.CharField()
+    nodes = serializers.ListField(child=serializers.CharField(), help_text="On which it would stand.")
+    freed = serializers.ListField(child=serializers.CharField(), help_text="Those of them that others leave for it.")
+    start_at = serializers.DateTimeField()
+    instead_at = serializers.DateTimeField(help_text="When it starts if nobody is moved.")
+    cost_gpu_s = serializers.IntegerField(help_text="Of the moved ones: what they have run, and what they do not run meanwhile.")
+    value_gpu_s = serializers.IntegerField(help_text="Its GPUs times the seconds that it starts sooner.")
+    moves = MovingSerializer(many=True)
+    fingerprint = serializers.CharField()
+
+
+class SuggestionsSerializer(serializers.Serializer[Any]):
+    """Never more than one page."""
+
+    next = serializers.CharField(allow_null=True, default=None)
+    previous = serializers.CharField(allow_null=True, default=None)
+    results = SuggestionSerializer(many=True)
+
+
+class RoomAnswerSerializer(serializers.Serializer[Any]):
+    fits = serializers.BooleanField(help_text="Without moving anybody.")
+    instead_at = serializers.DateTimeField(allow_null=True, help_text="When it would fit next; null where it fits.")
+    suggestion = SuggestionSerializer(allow_null=True, help_text="Null where it fits, or no moves are worth their cost.")
+
+
+class DefragmentationViewSet(ApiViewSet[Eviction]):
+    queryset = Eviction.objects.none()
+    serializer_class = SuggestionSerializer
+    read_actions = ("question",)
+
+    def get_permissions(self) -> Sequence[Any]:
+        return [IsAdmin()] if self.action else super().get_permissions()
+
+    @extend_schema(operation_id="defragmentation_list", responses={200: SuggestionsSerializer})
+    def list(self, request: Request) -> Response:
+        """For those that wait, least cost first. Nothing is done unless it is agreed to."""
+        return Response(SuggestionsSerializer({"results": suggestions(now=self.now)}).data)
+
+    @extend_schema(request=RoomQuestion, responses={200: RoomAnswerSerializer})
+    @action(detail=False, methods=["post"])
+    def question(self, request: Request) -> Response:
+        """Could these nodes be had from then on, and by which moves? Nothing is written: moves are made for a GPR that waits."""
+        data = self.body(RoomQuestion)
+        cluster = cluster_for(actor_of(request), data.pop("cluster")) if "cluster" in data else None
+        return Response(RoomAnswerSerializer(room_ask(WantedRoom(**data, cluster=cluster), now=self.now)).data)
+
+    @extend_schema(request=Agreement, responses={200: EvictionSerializer})
+    @action(detail=True, methods=["post"])
+    def apply(self, request: Request, pk: str) -> Response:
+        """Do what is proposed for this GPR: those that move have notice, and it is promised their nodes."""
+        actor = actor_of(request)
+        data, gpr = self.body(Agreement), gpr_for(actor, pk, write=True)
+        made = gpr_make_room(gpr=gpr, actor=actor, now=self.now, **data)
+        return Response(EvictionSerializer(evictions_visible_to(actor).get(pk=made.pk)).data)
+
+    def replay(self, object_id: UUID | None) -> Response:
+        return Response(EvictionSerializer(one_by_id(evictions_visible_to(actor_of(self.request)), str(object_id), what="eviction")).data)

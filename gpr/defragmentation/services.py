@@ -1,0 +1,62 @@
+"""Making room because an administrator says so: boxes have notice to move, and whom it is for is promised their nodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from django.db import transaction
+
+from accounts.models import User
+from core.errors import IllegalTransition, StaleState
+from core.words import plural, utc
+from gpr.allocation.snapshot import at, snapshot_load
+from gpr.allocation.stored_plan import plan_store, witness_lock
+from gpr.defragmentation.selectors import fingerprint_of
+from gpr.models import Eviction, Gpr, GprState
+from journal.hints import TICK, hint
+from journal.services import event_record
+from planner.defragment import Proposal, agreed, proposals
+from planner.engine import plan
+
+
+@transaction.atomic
+def gpr_make_room(*, gpr: Gpr, fingerprint: str, actor: User, why: str, now: datetime) -> Eviction:
+    """Do what was proposed for it, if that is still what would be proposed. Its slot and the notices are stored together.
+
+    Raises IllegalTransition when it does not wait, StaleState when there is no such proposal any more.
+    """
+    witness_lock()
+    gpr.refresh_from_db(fields=["state"])
+    if gpr.state != GprState.QUEUED:
+        raise IllegalTransition(f"Only a GPR in the queue needs room; this one is {gpr.get_state_display().lower()}.", state=gpr.state)
+    loaded = snapshot_load(now=now)
+    proposal = _same(proposals(loaded.snapshot, only=str(gpr.pk)), fingerprint)
+    made = plan(agreed(loaded.snapshot, proposal))
+    plan_store(replace(made, evictions=(proposal.eviction, *made.evictions)), loaded, now)
+    _record(proposal, gpr, actor, why, now)
+    hint(TICK)
+    return Eviction.objects.filter(gpr=gpr).latest("made_at")
+
+
+def _same(found: tuple[Proposal, ...], fingerprint: str) -> Proposal:
+    """Raises StaleState."""
+    for proposal in found:
+        if fingerprint_of(proposal) == fingerprint:
+            return proposal
+    raise StaleState(
+        "The queue has changed since this was proposed: these moves would not do the same any more. Look at the proposals again."
+    )
+
+
+def _record(proposal: Proposal, gpr: Gpr, actor: User, why: str, now: datetime) -> None:
+    """For administrators only: it tells of several workspaces at once. Their members have Events of their own."""
+    count = len(proposal.moves)
+    event_record(
+        kind="queue.defragmented",
+        message=f"{plural(count, 'running GPR')} {'has' if count == 1 else 'have'} notice to move, so that {gpr.name} can start at "
+        f"{utc(at(proposal.start_s))} instead of {utc(at(proposal.instead_s))}. {why}",
+        at=now,
+        actor=actor,
+        data={"gpr": proposal.id, "moved": [move.id for move in proposal.moves], "why": why},
+    )

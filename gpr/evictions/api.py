@@ -1,0 +1,85 @@
+"""`evictions/`: boxes that were ended early, so that another could start or by an administrator, newest first.
+
+Strangers among them are counted, not named.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import mixins, serializers
+
+from accounts.authentication import actor_of
+from core.rest.pagination import CreatedPagination
+from core.rest.views import ApiViewSet
+from gpr.models import Eviction, EvictionVictim, VictimKind, VictimOutcome
+from gpr.requests.filters import EvictionFilter
+from gpr.requests.selectors import evictions_visible_to
+
+
+class VictimSerializer(serializers.ModelSerializer[EvictionVictim]):
+    gpr_id = serializers.UUIDField()
+    gpr = serializers.CharField(source="gpr.name")
+    kind = serializers.ChoiceField(choices=VictimKind.choices)
+    outcome = serializers.ChoiceField(choices=VictimOutcome.choices)
+
+    class Meta:
+        model = EvictionVictim
+        fields = ["gpr_id", "gpr", "kind", "priority", "ends_at", "lost_gpu_s", "outcome", "outcome_at"]
+        read_only_fields = fields
+
+
+class EvictionSerializer(serializers.ModelSerializer[Eviction]):
+    """Of whom it is for, a reader who may not know of it learns nothing; of victims, only those of his own."""
+
+    gpr_id = serializers.SerializerMethodField(help_text="Whom it is for. Null also where an administrator evicted, for nobody.")
+    gpr = serializers.SerializerMethodField()
+    start_at = serializers.SerializerMethodField(help_text="When that can start by it.")
+    instead_at = serializers.SerializerMethodField(help_text="When it could have started without; a booking: for when it would have fit.")
+    victim_count = serializers.SerializerMethodField(help_text="Where the reader may know of all of them.")
+    victims = serializers.SerializerMethodField(help_text="Those that the reader may know of.")
+
+    class Meta:
+        model = Eviction
+        fields = ["id", "made_at", "gpr_id", "gpr", "start_at", "instead_at", "victim_count", "victims"]
+        read_only_fields = fields
+
+    def get_gpr_id(self, row: Any) -> UUID | None:
+        return row.gpr_id if row.is_known else None
+
+    def get_gpr(self, row: Any) -> str | None:
+        return row.gpr.name if row.is_known and row.gpr is not None else None
+
+    def get_start_at(self, row: Any) -> datetime | None:
+        return row.start_at if row.is_known else None
+
+    def get_instead_at(self, row: Any) -> datetime | None:
+        return row.instead_at if row.is_known else None
+
+    def get_victim_count(self, row: Any) -> int | None:
+        """How many others run is not for strangers to count."""
+        victims = row.victims.all()
+        knows_whom_for = row.is_known or row.gpr_id is None
+        return len(victims) if knows_whom_for and all(victim.is_known for victim in victims) else None
+
+    @extend_schema_field(VictimSerializer(many=True))
+    def get_victims(self, row: Any) -> Any:
+        return VictimSerializer([victim for victim in row.victims.all() if victim.is_known], many=True).data
+
+
+class EvictionPagination(CreatedPagination):
+    ordering = ("-made_at", "id")
+
+
+class EvictionViewSet(mixins.ListModelMixin, ApiViewSet[Eviction]):
+    queryset = Eviction.objects.none()
+    serializer_class = EvictionSerializer
+    filterset_class = EvictionFilter
+    pagination_class = EvictionPagination
+
+    def get_queryset(self) -> QuerySet[Eviction]:
+        return evictions_visible_to(actor_of(self.request))

@@ -1,0 +1,60 @@
+"""When boxes that are to end early would start again: the queue planned as it would be with what is left of them, at their old age.
+
+Notices carry it: a tick works it out when it plans, so that reading it costs nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import replace
+from datetime import datetime
+
+from gpr.allocation.snapshot import Loaded, at, books_end, with_running_end
+from gpr.models import EndReason, EvictionVictim, Gpr, GprState, VictimOutcome
+from gpr.queue.ages import Ages, ages_of, joined
+from gpr.requests.ending import goes_back, left_s
+from journal.guard import set_aside_on_error
+from planner.engine import plan
+from planner.snapshot import Snapshot
+
+
+def restarts_foresee(loaded: Loaded, *, is_anew: bool, now: datetime) -> None:
+    """Keep with each notice when what is left would start. One query and no plan where no box has notice; else one plan for all of them.
+
+    `is_anew`: the queue may have moved since the last time; else only notices of which it is not known make a plan. A notice that is
+    younger than `loaded` is for the next tick.
+    """
+    rows = EvictionVictim.objects.filter(outcome=VictimOutcome.NOTICED, gpr__state=GprState.ACTIVE, gpr__requeue_on_failure=True)
+    rows = rows.filter(eviction__made_at__lt=now)
+    if not (rows if is_anew else rows.filter(foreseen_at=None)).exists():
+        return
+    with set_aside_on_error("restarts_foresee", "When evicted boxes start again could not be foreseen", now=now):
+        notices = rows.select_related("gpr__slice").prefetch_related("gpr__clusters", "gpr__slice__clusters").order_by("pk")
+        _foresee(list(notices), loaded, now)
+
+
+def _foresee(notices: list[EvictionVictim], loaded: Loaded, now: datetime) -> None:
+    snapshot, ages = loaded.snapshot, ages_of(loaded)
+    for notice in notices:
+        snapshot = rejoined(snapshot, loaded, ages, notice.gpr, ends_at=notice.ends_at, now=now)
+        ages[str(notice.gpr_id)] = notice.gpr.queued_at or now
+    starts_s = {placement.id: placement.start_s for placement in plan(snapshot).placements}
+    for notice in notices:
+        start_s = starts_s.get(str(notice.gpr_id))
+        restart_at = None if start_s is None else at(start_s)
+        if restart_at != notice.restart_at or notice.foreseen_at is None:
+            EvictionVictim.objects.filter(pk=notice.pk).update(restart_at=restart_at, foreseen_at=now)
+
+
+def rejoined(snapshot: Snapshot, loaded: Loaded, ages: Ages, gpr: Gpr, *, ends_at: datetime, now: datetime) -> Snapshot:
+    """As it is when this box has been evicted then. Its nodes are expected back when the exit has had its time; then it may wait again."""
+    freed_s = math.ceil(books_end(ends_at).timestamp())
+    snapshot = with_running_end(snapshot, str(gpr.pk), freed_s)
+    evicted = copy.copy(gpr)
+    evicted.remaining_s, evicted.end_reason = left_s(gpr, now=ends_at), EndReason.EVICTED
+    if not goes_back(evicted):
+        return snapshot
+    again = loaded.candidate(evicted, gpr.clusters.all())
+    again = replace(again, earliest_start_s=max(again.earliest_start_s, freed_s))
+    return joined(snapshot, ages, again, gpr.queued_at or now)

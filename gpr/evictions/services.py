@@ -1,0 +1,127 @@
+"""Evictions that were decided, made true: windows end early, owners have notice, and what came of each is kept.
+
+Stored in the transaction that stores the plan, for the beneficiary's slot rests on it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import F
+
+from core.words import duration_exact, utc
+from gpr.allocation.rows import gprs_by_id
+from gpr.allocation.snapshot import at, end_by_books
+from gpr.models import EndReason, Eviction, EvictionVictim, Gpr, GprState, VictimKind, VictimOutcome
+from inventory.models import ReservationState, ReservedGpu
+from inventory.services.reservations import Window, reservations_set_windows
+from journal.hints import TICK, hint
+from journal.models import Severity
+from journal.services import event_record
+from planner.plan import Eviction as Planned
+from planner.plan import Victim
+
+WHY = {
+    VictimKind.RECLAIM: "its GPUs are borrowed, and whom they are guaranteed to wants them back",
+    VictimKind.PRIORITY: "a request of higher priority that may evict needs its GPUs",
+    VictimKind.DEFRAGMENT: "an administrator moves it: it holds a part of what is to be free as whole nodes, and others have room for it",
+    VictimKind.ADMIN: "an administrator takes its nodes back",
+}
+
+
+def evictions_store(planned: Sequence[Planned], *, now: datetime) -> None:
+    """Give notice, and let the windows end. The caller holds the witness.
+
+    One that is on its way out already needs no notice: its GPUs come back sooner.
+    """
+    beneficiaries = gprs_by_id(one.id for one in planned)
+    windows: list[Window] = []
+    for one in planned:
+        beneficiary = beneficiaries[one.id]
+        made = Eviction.objects.create(gpr=beneficiary, made_at=now, start_at=at(one.start_s), instead_at=at(one.instead_s))
+        for victim in one.victims:
+            windows += _notice(made, victim, now)
+        event_record(
+            kind="gpr.eviction_planned",
+            message=f"Others end early for {beneficiary.name}: it can start at {utc(at(one.start_s))}{_without(beneficiary, one)}.",
+            at=now,
+            gpr_id=beneficiary.pk,
+            slice_id=beneficiary.slice_id,
+        )
+        hint(TICK)
+    if windows:
+        reservations_set_windows(windows)  # at once: their nodes are locked in order, and their cluster after all of them
+
+
+def eviction_by_administrator(gpr: Gpr, *, now: datetime) -> None:
+    """Record that an administrator evicts this box now. The caller begins the exit. A notice that the box has is overtaken."""
+    EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.NOTICED).update(outcome=VictimOutcome.SOONER, outcome_at=now)
+    ran_s = max((now - gpr.provisioning_at).total_seconds(), 0.0) if gpr.provisioning_at else 0.0
+    gpu_count = ReservedGpu.objects.filter(reservation__gpr=gpr, reservation__state=ReservationState.HELD).count()
+    EvictionVictim.objects.create(
+        eviction=Eviction.objects.create(made_at=now),
+        gpr=gpr,
+        kind=VictimKind.ADMIN,
+        priority=gpr.priority,
+        ends_at=now,
+        lost_gpu_s=math.floor(gpu_count * ran_s),
+        outcome=VictimOutcome.EVICTED,
+        outcome_at=now,
+    )
+
+
+def _without(beneficiary: Gpr, planned: Planned) -> str:
+    """A booking starts at its time or not at all."""
+    return ", as it is booked" if beneficiary.is_booking else f" instead of {utc(at(planned.instead_s))}"
+
+
+def notice_of(gpr: Gpr) -> EvictionVictim | None:
+    """That it is to be evicted, while it is."""
+    return EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.NOTICED).first()
+
+
+def notices_of(gprs: Iterable[Gpr]) -> dict[UUID, EvictionVictim]:
+    """By id of the GPR, for those of them that have notice. One query; none where nothing is active."""
+    active = [gpr.pk for gpr in gprs if gpr.state == GprState.ACTIVE]
+    if not active:
+        return {}
+    return {row.gpr_id: row for row in EvictionVictim.objects.filter(gpr__in=active, outcome=VictimOutcome.NOTICED)}
+
+
+def reason_at_end(gpr: Gpr) -> EndReason:
+    """Why an active GPR ends whose window is over."""
+    return EndReason.EVICTED if notice_of(gpr) else EndReason.EXPIRED
+
+
+def notice_settle(gpr: Gpr, *, reason: EndReason, now: datetime) -> None:
+    """Its exit begins, for this reason."""
+    outcome = VictimOutcome.EVICTED if reason == EndReason.EVICTED else VictimOutcome.LEFT
+    EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.NOTICED).update(outcome=outcome, outcome_at=now)
+
+
+def _notice(made: Eviction, victim: Victim, now: datetime) -> list[Window]:
+    """When it is to end; nothing of one that leaves already."""
+    books_end_at = at(victim.frees_s)
+    ends_at = end_by_books(books_end_at)
+    if not Gpr.objects.filter(pk=victim.id, state=GprState.ACTIVE).update(ends_at=ends_at, version=F("version") + 1):
+        return []
+    gpr = Gpr.objects.get(pk=victim.id)
+    kind = VictimKind(victim.kind.value)
+    # It may have notice for a later end already.
+    EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.NOTICED).update(outcome=VictimOutcome.SOONER, outcome_at=now)
+    EvictionVictim.objects.create(eviction=made, gpr=gpr, kind=kind, priority=gpr.priority, ends_at=ends_at, lost_gpu_s=victim.lost_gpu_s)
+    notice_s = int((ends_at - now).total_seconds())
+    event_record(
+        kind="gpr.eviction_noticed",
+        message=f"{gpr.name} will be evicted at {utc(ends_at)}, in {duration_exact(notice_s)}: {WHY[kind]}. Save its work. "
+        + ("It waits again for what is left of its time." if gpr.requeue_on_failure else "It is not queued again, as its owner wished."),
+        at=now,
+        severity=Severity.WARNING,
+        reason=kind,
+        gpr_id=gpr.pk,
+        slice_id=gpr.slice_id,
+    )
+    return [Window(gpr.pk, ends_at, books_end_at)]

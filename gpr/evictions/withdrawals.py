@@ -1,0 +1,123 @@
+"""Whoever has notice for nothing is spared: the beneficiary was canceled or changed, or starts elsewhere, before the notice is over."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F, Q
+
+from core.words import utc
+from gpr.allocation.snapshot import books_end, end_by_books
+from gpr.allocation.stored_plan import witness_lock
+from gpr.models import Eviction, EvictionVictim, Gpr, GprState, Promise, VictimOutcome
+from gpr.requests.ending import EXTENSION_ACK_S
+from gpr.requests.extensions import ExtensionTrial
+from inventory.models import Reservation, ReservationState
+from inventory.services.reservations import Window, reservations_set_windows
+from journal.guard import set_aside_on_error
+from journal.hints import TICK, hint
+from journal.services import event_record
+
+REVIEWS_MOST: Final = 4  # in a tick
+REVIEWED_AGAIN: Final = timedelta(minutes=5)
+HELD = Reservation.objects.filter(state=ReservationState.HELD)
+
+
+def notices_review(*, now: datetime) -> None:
+    """Give back their windows to those that need not end any more. Two queries where all is well.
+
+    Each is planned for, so some at a time.
+    """
+    is_due = Q(reviewed_at=None) | Q(reviewed_at__lt=now - REVIEWED_AGAIN) | Q(reviewed_at__gt=now)  # clocks may be set back
+    noticed = EvictionVictim.objects.filter(is_due, outcome=VictimOutcome.NOTICED, is_final=False).order_by(
+        F("reviewed_at").asc(nulls_first=True), "pk"
+    )
+    victims = list(noticed.select_related("gpr__slice", "eviction__gpr__promise"))
+    nodes: dict[UUID, set[str]] = defaultdict(set)
+    for gpr_id, node_id in HELD.filter(gpr__in=[victim.gpr_id for victim in victims]).values_list("gpr", "node"):
+        nodes[gpr_id].add(str(node_id))
+    for victim in [victim for victim in victims if not _is_needed(victim, nodes[victim.gpr_id])][:REVIEWS_MOST]:
+        with set_aside_on_error("notice_review", "The eviction notice of this box could not be reviewed", now=now, gpr_id=victim.gpr_id):
+            _review(victim, now)
+
+
+def _is_needed(victim: EvictionVictim, nodes: Set[str]) -> bool:
+    """Does the beneficiary still wait for these nodes, to start about when it was to?"""
+    promise = _awaited(victim)
+    if promise is None:
+        return False
+    start_at = victim.eviction.start_at
+    is_later = start_at is not None and promise.slot_start_at > start_at + timedelta(seconds=settings.EGS_EVICTION_GAIN_S)
+    return not is_later and not nodes.isdisjoint(promise.slot_nodes)
+
+
+def _awaited(victim: EvictionVictim) -> Promise | None:
+    """Of the beneficiary, while it waits."""
+    beneficiary = victim.eviction.gpr
+    return getattr(beneficiary, "promise", None) if beneficiary is not None and beneficiary.state == GprState.QUEUED else None
+
+
+@transaction.atomic
+def _review(victim: EvictionVictim, now: datetime) -> None:
+    """When others have been promised its GPUs meanwhile it ends for them, unless they go, too; and when its agent may not hear of it."""
+    witness_lock()
+    gpr = Gpr.objects.get(pk=victim.gpr_id)
+    if gpr.state != GprState.ACTIVE or gpr.active_at is None:
+        return
+    is_too_late = (victim.ends_at - now).total_seconds() < EXTENSION_ACK_S
+    ends = () if is_too_late else _later_ends(victim, gpr, gpr.active_at + timedelta(seconds=gpr.remaining_s))
+    trial = ExtensionTrial(gpr, now=now)
+    end = next((end for end in ends if trial.obstacle(end.at) is None), None)
+    if end is None:
+        EvictionVictim.objects.filter(pk=victim.pk).update(is_final=is_too_late, reviewed_at=now)
+    else:
+        _give_back(victim, gpr, end, now)
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """When it could end instead. `notice`: that holds then, the same or one that it had before; None: of no notice."""
+
+    at: datetime
+    notice: EvictionVictim | None = None
+
+
+def _later_ends(victim: EvictionVictim, gpr: Gpr, full_at: datetime) -> Iterator[_End]:
+    """As if nobody had told it anything, first; then when whom it is for can start by now; then what it was told before."""
+    yield _End(full_at)
+    promise = _awaited(victim)
+    if promise is not None and victim.ends_at < (own_at := end_by_books(promise.slot_start_at)) < full_at:
+        yield _End(own_at, victim)
+    told = EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.SOONER, outcome_at__gte=gpr.active_at)
+    for before in told.filter(ends_at__gt=victim.ends_at, ends_at__lt=full_at).order_by("-ends_at", "-pk"):
+        yield _End(before.ends_at, before)
+
+
+def _give_back(victim: EvictionVictim, gpr: Gpr, end: _End, now: datetime) -> None:
+    if not Gpr.objects.filter(pk=gpr.pk, state=GprState.ACTIVE, version=gpr.version).update(ends_at=end.at, version=F("version") + 1):
+        return
+    reservations_set_windows([Window(gpr.pk, end.at, books_end(end.at))])
+    notice = end.notice
+    if notice is None or notice.pk != victim.pk:
+        EvictionVictim.objects.filter(pk=victim.pk).update(outcome=VictimOutcome.SPARED, outcome_at=now)
+    if notice is not None:
+        EvictionVictim.objects.filter(pk=notice.pk).update(outcome=VictimOutcome.NOTICED, outcome_at=None, ends_at=end.at)
+        Eviction.objects.filter(pk=notice.eviction_id).update(start_at=books_end(end.at))
+        kind, instead = "gpr.eviction_put_off", "will be evicted later than it was told last"
+    else:
+        kind, instead = "gpr.eviction_withdrawn", "will not be evicted: its GPUs are not needed any more"
+    event_record(
+        kind=kind,
+        message=f"{gpr.name} {instead}. It runs until {utc(end.at)}.",
+        at=now,
+        gpr_id=gpr.pk,
+        slice_id=gpr.slice_id,
+    )
+    hint(TICK)

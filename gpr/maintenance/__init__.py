@@ -1,0 +1,1 @@
+"""Maintenance windows, with the promises and boxes that each of them meets."""

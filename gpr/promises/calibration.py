@@ -1,0 +1,350 @@
+"""How promises and ranges turned out, as it is published.
+
+An administrator reads all of it. Everybody else reads how it went for all workspaces together on days that are over, in round figures,
+and only where so many outcomes of workspaces that he cannot see stand behind them that they tell nothing of any one (I13); and the last
+promises of his own workspaces.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from django.db.models import Count, F, Prefetch, QuerySet
+
+from accounts.models import User
+from gpr.allocation.snapshot import PROMISE_TOLERANCE, PROMISE_TOLERANCE_S, box_length_s
+from gpr.models import GprState, Promise, PromiseMove, PromiseOutcome
+from gpr.promises.forecasts import whole_s
+from gpr.promises.outcomes import is_kept
+from planner.bands import ENOUGH_COUNT, quantile
+from slices.models import Slice
+from slices.selectors import slices_visible_to
+
+# Over how many days it may be asked for; longer than a month it is told by the week.
+DAYS: Final = (7, 30, 90)
+DAYS_DEFAULT: Final = 30
+DAYS_BY_DAY: Final = 30
+DAY, WEEK = timedelta(days=1), timedelta(days=7)
+MINUTE_S: Final = 60
+# The newest of more are read: it is to be fast on the largest site, too.
+OUTCOMES_MAX: Final = 100_000
+LAST_SHOWN, WORST_SHOWN = 20, 10
+# Classes of length begin at these, and end where the next begins.
+LENGTHS_S: Final = (0, 900, 3_600, 14_400, 57_600)
+# What is told of strangers is of so many projects, that none is known by it; and their counts are in tens.
+PROJECTS_LEAST: Final = 3
+TENS: Final = 10
+
+
+class Outcome(NamedTuple):
+    """What is read of one. Of one that did not have to wait nothing was foretold."""
+
+    slice_id: UUID
+    settled_at: datetime
+    length_s: int
+    is_gang: bool
+    is_moved: bool
+    margin_s: int
+    wait_s: int
+    is_learned: bool
+    expected_wait_s: int | None = None
+    promised_wait_s: int | None = None
+    p50_s: int | None = None
+    p90_s: int | None = None
+
+
+_FIELDS: Final = (
+    "gpr__slice",
+    *(f"forecast__{name}" if name in Outcome._field_defaults else name for name in Outcome._fields if name != "slice_id"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """How far from the start a time was that had been told, over those that had to wait. Shares from 0 to 1."""
+
+    median_error_s: float | None = None
+    within_1min: float | None = None
+    within_10min: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Of some promises that came due. None: nothing to measure, or too little for this reader. Shares from 0 to 1.
+
+    `due_count`: settled, or overdue. `waited_count`: of these, who had to wait when they were promised; margin and accuracy are over them.
+    `ranged_count`: of these again, who were told a range that was learned; coverage and width are over them.
+    """
+
+    due_count: int | None = None
+    kept_count: int | None = None
+    kept_share: float | None = None
+    moved_count: int | None = None
+    moved_share: float | None = None
+    waited_count: int | None = None
+    margin_p50_s: float | None = None
+    margin_p90_s: float | None = None
+    expected: Accuracy = Accuracy()
+    promise: Accuracy = Accuracy()
+    ranged_count: int | None = None
+    p50_coverage: float | None = None
+    p90_coverage: float | None = None
+    width_p50_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClassScore:
+    """Of boxes of a length, entry and exit included. `length_below_s` None: and of all that are longer."""
+
+    length_from_s: int
+    length_below_s: int | None
+    is_gang: bool
+    score: Score
+
+
+@dataclass(frozen=True, slots=True)
+class SpanScore:
+    """Of those that were settled in `[from_at, until_at)`."""
+
+    from_at: datetime
+    until_at: datetime
+    score: Score
+
+
+@dataclass(frozen=True, slots=True)
+class CauseShare:
+    """Of all that came due, those that this cause moved; more than one may have moved the same."""
+
+    cause: str
+    count: int | None
+    share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """One promise, for whoever may know of its GPR. `started_at` None: it was withdrawn when it was overdue."""
+
+    gpr_id: UUID
+    gpr: str
+    slice: Any
+    promised_start_at: datetime
+    started_at: datetime | None
+    settled_at: datetime
+    margin_s: int
+    moves: tuple[PromiseMove, ...]
+
+    @property
+    def is_kept(self) -> bool:
+        return is_kept(self.margin_s)
+
+    @classmethod
+    def of(cls, row: PromiseOutcome) -> Settled:
+        """Another promise of the same GPR, before it or after it, has moves of its own."""
+        moves = (move for move in row.gpr.promise_moves.all() if row.made_at <= move.at <= row.settled_at)
+        times = row.promised_start_at, row.started_at, row.settled_at
+        return cls(row.gpr_id, row.gpr.name, row.gpr.slice, *times, row.margin_s, tuple(moves))
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """`is_cut`: there are more outcomes than are read, so it begins later than was asked. `worst`: for administrators.
+
+    `until_at`: now, and for others than administrators the day's begin.
+    """
+
+    days: int
+    since_at: datetime
+    until_at: datetime
+    is_cut: bool
+    total: Score
+    causes: tuple[CauseShare, ...]
+    classes: tuple[ClassScore, ...]
+    spans: tuple[SpanScore, ...]
+    last: tuple[Settled, ...]
+    worst: tuple[Settled, ...]
+
+
+def calibration_for(actor: User, *, days: int, now: datetime) -> Calibration:
+    """Of so many days by UTC, today being the last, or for others than administrators yesterday. Few queries, however much there is."""
+    ends_at = _day_of(now) + (DAY if actor.is_admin else timedelta())
+    since_at, until_at = ends_at - days * DAY, min(now, ends_at)
+    # Who waits still could be seen to start: what is overdue is nothing of a day that is over.
+    overdue = _overdue(now) if actor.is_admin else []
+    outcomes = overdue + _settled_between(since_at, ends_at)
+    is_cut = len(outcomes) > OUTCOMES_MAX
+    if is_cut:
+        outcomes = outcomes[:OUTCOMES_MAX]
+        since_at = outcomes[-1].settled_at if actor.is_admin else _day_of(outcomes[-1].settled_at)
+    scorer = Scorer(None if actor.is_admin else _strangers(actor))
+    settled = _with_moves(PromiseOutcome.objects.filter(settled_at__gte=since_at))
+    own = settled if actor.is_admin else settled.filter(gpr__slice__in=slices_visible_to(actor).values("pk"))
+    late = settled.filter(margin_s__lt=-PROMISE_TOLERANCE_S).order_by("margin_s", "-settled_at", "-pk")
+    return Calibration(
+        days=days,
+        since_at=since_at,
+        until_at=until_at,
+        is_cut=is_cut,
+        total=scorer.score(outcomes),
+        causes=scorer.causes(_moved_by(since_at, ends_at), len(outcomes)),
+        classes=_classes(outcomes, scorer),
+        spans=_spans(outcomes, scorer, since_at, until_at, WEEK if days > DAYS_BY_DAY else DAY),
+        last=tuple(map(Settled.of, own.order_by("-settled_at", "-pk")[:LAST_SHOWN])),
+        worst=tuple(map(Settled.of, late[:WORST_SHOWN])) if actor.is_admin else (),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Scorer:
+    """What one reader may have of it. `strangers`: workspaces that he cannot see, and their projects; None: he reads all, exactly."""
+
+    strangers: Mapping[UUID, UUID] | None
+
+    def score(self, outcomes: Sequence[Outcome]) -> Score:
+        outcomes = self._told(outcomes)
+        if not outcomes:
+            return Score()
+        waited = self._told([outcome for outcome in outcomes if outcome.promised_wait_s is not None])
+        ranged = self._told([outcome for outcome in waited if outcome.is_learned])
+        kept_count = sum(is_kept(outcome.margin_s) for outcome in outcomes)
+        moved_count = sum(outcome.is_moved for outcome in outcomes)
+        margins = [outcome.margin_s for outcome in waited]
+        return Score(
+            due_count=self._count(outcomes),
+            kept_count=kept_count if self.strangers is None else None,
+            kept_share=self._share(kept_count, len(outcomes), rounded=math.floor),
+            moved_count=moved_count if self.strangers is None else None,
+            moved_share=self._share(moved_count, len(outcomes)),
+            waited_count=self._count(waited),
+            margin_p50_s=self._quantile(margins, 0.5),
+            margin_p90_s=self._quantile(margins, 0.9),
+            expected=self._accuracy([abs(outcome.wait_s - (outcome.expected_wait_s or 0)) for outcome in waited]),
+            promise=self._accuracy([abs(margin_s) for margin_s in margins]),
+            ranged_count=self._count(ranged),
+            p50_coverage=self._share(sum(outcome.wait_s <= (outcome.p50_s or 0) for outcome in ranged), len(ranged)),
+            p90_coverage=self._share(sum(outcome.wait_s <= (outcome.p90_s or 0) for outcome in ranged), len(ranged)),
+            width_p50_s=self._quantile([(outcome.p90_s or 0) - (outcome.p50_s or 0) for outcome in ranged], 0.5),
+        )
+
+    def causes(self, moved_by: Mapping[str, Mapping[UUID, int]], due_count: int) -> tuple[CauseShare, ...]:
+        """The most frequent first."""
+        told = ((cause, sum(counts.values())) for cause, counts in moved_by.items() if self._is_enough(counts))
+        ranked = sorted(told, key=lambda each: (-each[1], each[0]))
+        is_whole = self.strangers is None
+        return tuple(CauseShare(cause, count if is_whole else None, self._share(count, due_count)) for cause, count in ranked)
+
+    def _told(self, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
+        """All of them or none."""
+        return outcomes if self._is_enough(Counter(outcome.slice_id for outcome in outcomes)) else ()
+
+    def _is_enough(self, counts: Mapping[UUID, int]) -> bool:
+        """By workspace. What the reader knows himself hides nobody."""
+        if self.strangers is None:
+            return True
+        theirs = {slice_id: count for slice_id, count in counts.items() if slice_id in self.strangers}
+        return sum(theirs.values()) >= ENOUGH_COUNT and len({self.strangers[slice_id] for slice_id in theirs}) >= PROJECTS_LEAST
+
+    def _count(self, outcomes: Sequence[Outcome]) -> int | None:
+        """None where too little may be told of them."""
+        return len(outcomes) if self.strangers is None else round_to(len(outcomes), TENS, rounded=math.floor) or None
+
+    def _share(self, count: int, total: int, *, rounded: Callable[[float], int] = round) -> float | None:
+        if not total:
+            return None
+        return count / total if self.strangers is None else round_to(100 * count / total, 1, rounded=rounded) / 100
+
+    def _quantile(self, values: Sequence[float], level: float) -> float | None:
+        found = quantile(values, level)
+        return found if found is None or self.strangers is None else round_to(found, MINUTE_S)
+
+    def _accuracy(self, errors_s: Sequence[int]) -> Accuracy:
+        within = (self._share(sum(error_s <= bound_s for error_s in errors_s), len(errors_s)) for bound_s in (MINUTE_S, 10 * MINUTE_S))
+        return Accuracy(self._quantile(errors_s, 0.5), *within)
+
+
+def round_to(value: float, step: int, *, rounded: Callable[[float], int] = round) -> int:
+    """To a multiple of it."""
+    return step * rounded(value / step)
+
+
+def _day_of(at: datetime) -> datetime:
+    """When it began, by UTC."""
+    return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _strangers(actor: User) -> dict[UUID, UUID]:
+    return dict(Slice.objects.exclude(pk__in=slices_visible_to(actor).values("pk")).values_list("pk", "project"))
+
+
+def _settled_between(since_at: datetime, ends_at: datetime) -> list[Outcome]:
+    """The newest first, and one more than are used where there are more."""
+    rows = PromiseOutcome.objects.filter(settled_at__gte=since_at, settled_at__lt=ends_at).order_by("-settled_at", "-pk")
+    return [Outcome._make(row) for row in rows.values_list(*_FIELDS)[: OUTCOMES_MAX + 1]]
+
+
+def _overdue(now: datetime) -> list[Outcome]:
+    """That wait still, though they were to have started: not kept, whatever comes. Moved or not is told when they are settled."""
+    rows = Promise.objects.filter(gpr__state=GprState.QUEUED, first_promised_start_at__lt=now - PROMISE_TOLERANCE)
+    fields = "gpr__slice", "first_promised_start_at", "made_at", "gpr__remaining_s", "gpr__nodes"
+    found = rows.order_by("first_promised_start_at", "pk").values_list(*fields)[: OUTCOMES_MAX + 1]
+    return [
+        Outcome(
+            slice_id=slice_id,
+            settled_at=now,
+            length_s=box_length_s(remaining_s),
+            is_gang=nodes > 1,
+            is_moved=False,
+            margin_s=whole_s(promised_at - now),
+            wait_s=whole_s(now - made_at),
+            is_learned=False,
+        )
+        for slice_id, promised_at, made_at, remaining_s, nodes in found
+    ]
+
+
+def _moved_by(since_at: datetime, ends_at: datetime) -> dict[str, dict[UUID, int]]:
+    """How many settled promises each cause moved, by workspace."""
+    moves = PromiseMove.objects.filter(
+        gpr__outcomes__settled_at__gte=since_at,
+        gpr__outcomes__settled_at__lt=ends_at,
+        gpr__outcomes__is_moved=True,
+        at__gte=F("gpr__outcomes__made_at"),
+        at__lte=F("gpr__outcomes__settled_at"),
+    )
+    found: dict[str, dict[UUID, int]] = defaultdict(dict)
+    for cause, slice_id, count in moves.order_by().values_list("cause", "gpr__slice").annotate(count=Count("gpr__outcomes", distinct=True)):
+        found[cause][slice_id] = count
+    return found
+
+
+def _classes(outcomes: Sequence[Outcome], scorer: Scorer) -> tuple[ClassScore, ...]:
+    """Those with enough outcomes to say something."""
+    grouped: dict[tuple[bool, int], list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        grouped[outcome.is_gang, bisect_right(LENGTHS_S, outcome.length_s) - 1].append(outcome)
+    ends_s: tuple[int | None, ...] = (*LENGTHS_S[1:], None)
+    return tuple(
+        ClassScore(LENGTHS_S[number], ends_s[number], is_gang, score)
+        for (is_gang, number), members in sorted(grouped.items())
+        if len(members) >= ENOUGH_COUNT and (score := scorer.score(members)).due_count
+    )
+
+
+def _spans(outcomes: Sequence[Outcome], scorer: Scorer, since_at: datetime, until_at: datetime, step: timedelta) -> tuple[SpanScore, ...]:
+    """All of them, also where nothing came due. What comes due at the end itself is of the last."""
+    count = max(math.ceil((until_at - since_at) / step), 1)
+    grouped: dict[int, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        grouped[min((outcome.settled_at - since_at) // step, count - 1)].append(outcome)
+    begins = [since_at + number * step for number in range(count)]
+    return tuple(SpanScore(begin, min(begin + step, until_at), scorer.score(grouped[number])) for number, begin in enumerate(begins))
+
+
+def _with_moves(rows: QuerySet[PromiseOutcome]) -> QuerySet[PromiseOutcome]:
+    return rows.select_related("gpr__slice").prefetch_related(Prefetch("gpr__promise_moves"))

@@ -1,0 +1,67 @@
+"""How promises turn out: each is settled once, in the transaction that starts its GPR or takes the promise away when it is overdue.
+
+What they teach about new ones is in gpr/promises/forecasts.py; what is published of them in gpr/promises/calibration.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from django.db.models import Exists, F, OuterRef, QuerySet
+
+from gpr.allocation.snapshot import PROMISE_TOLERANCE, PROMISE_TOLERANCE_S, length_s
+from gpr.models import AllocatorRecord, Forecast, Gpr, Promise, PromiseMove, PromiseOutcome
+from gpr.promises.forecasts import forecasts_started, whole_s
+
+
+def promises_settle(gprs: Sequence[Gpr], *, now: datetime) -> None:
+    """They start now."""
+    ids = [gpr.pk for gpr in gprs]
+    foretold = {forecast.gpr_id: forecast for forecast in Forecast.objects.filter(gpr__in=ids, started_at=None)}
+    forecasts_started(gprs, now=now)
+    promises = Promise.objects.filter(gpr__in=ids)
+    outcomes = _outcomes(promises, gprs, now)
+    for outcome in outcomes:
+        outcome.started_at, forecast = now, foretold.get(outcome.gpr_id)
+        if forecast is not None:
+            # After an edit it was foretold anew, and the promise may stand since before: each counts from when it was told.
+            outcome.forecast, outcome.wait_s = forecast, max(whole_s(now - forecast.made_at), 0)
+    PromiseOutcome.objects.bulk_create(outcomes)
+    promises.update(slot_nodes=[])
+    kept = [is_kept(outcome.margin_s) for outcome in outcomes]
+    AllocatorRecord.objects.update(kept_count=F("kept_count") + kept.count(True), late_count=F("late_count") + kept.count(False))
+
+
+def is_kept(margin_s: int) -> bool:
+    """A promise names a whole second, the tick comes when it comes: within a minute is kept, here as in every report."""
+    return margin_s >= -PROMISE_TOLERANCE_S
+
+
+def promises_abandon(gprs: Sequence[Gpr], *, now: datetime) -> None:
+    """They are withdrawn, or ask for something else now: what was overdue by then was not kept."""
+    settled = PromiseOutcome.objects.filter(gpr=OuterRef("gpr"), made_at=OuterRef("made_at"))
+    overdue = Promise.objects.filter(~Exists(settled), gpr__in=gprs, first_promised_start_at__lt=now - PROMISE_TOLERANCE)
+    PromiseOutcome.objects.bulk_create(_outcomes(overdue, gprs, now))
+
+
+def _outcomes(promises: QuerySet[Promise], gprs: Sequence[Gpr], now: datetime) -> list[PromiseOutcome]:
+    """As if each were settled now, without a start. One that only got earlier was not moved."""
+    of_id = {gpr.pk: gpr for gpr in gprs}
+    moves = PromiseMove.objects.filter(gpr=OuterRef("gpr"), at__gte=OuterRef("made_at"))
+    return [_outcome(promise, of_id[promise.gpr_id], promise.has_moved, now) for promise in promises.annotate(has_moved=Exists(moves))]
+
+
+def _outcome(promise: Promise, gpr: Gpr, is_moved: bool, now: datetime) -> PromiseOutcome:
+    return PromiseOutcome(
+        gpr_id=gpr.pk,
+        made_at=promise.made_at,
+        promised_start_at=promise.first_promised_start_at,
+        settled_at=now,
+        margin_s=whole_s(promise.first_promised_start_at - now),
+        wait_s=max(whole_s(now - promise.made_at), 0),
+        length_s=length_s(gpr),
+        is_gang=gpr.nodes > 1,
+        is_moved=is_moved,
+        is_learned=promise.p90_at is not None,
+    )

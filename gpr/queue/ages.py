@@ -1,0 +1,26 @@
+"""Where in a snapshot's queue a request stands by its age: among equals who came first is first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from gpr.allocation.snapshot import Loaded
+from planner.snapshot import Request, Snapshot
+
+Ages = Mapping[str, datetime | None]
+
+
+def ages_of(loaded: Loaded) -> dict[str, datetime | None]:
+    """By which those that wait stand in the snapshot's queue."""
+    return {id_: ask.turn_at for id_, ask in loaded.asks.items()}
+
+
+def joined(snapshot: Snapshot, ages: Ages, newcomer: Request, queued_at: datetime) -> Snapshot:
+    """With the newcomer at its age, instead of the request of its id if there is one: those queued after it stand behind it."""
+    others = [request for request in snapshot.queue if request.id != newcomer.id]
+    before = (age is not None and (age, id_) < (queued_at, newcomer.id) for age, id_ in ((ages[each.id], each.id) for each in others))
+    place = sum(before)
+    in_order = enumerate((*others[:place], newcomer, *others[place:]))
+    return replace(snapshot, queue=tuple(each if each.rank == rank else replace(each, rank=rank) for rank, each in in_order))

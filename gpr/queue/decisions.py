@@ -1,0 +1,96 @@
+"""What an administrator decides about a GPR; each is recorded with who and why."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import transaction
+
+from accounts.models import User
+from core.errors import IllegalTransition, InvalidInput
+from gpr.allocation.stored_plan import witness_lock
+from gpr.evictions.services import eviction_by_administrator
+from gpr.lifecycle import gpr_transition
+from gpr.models import EndReason, Gpr, GprState
+from gpr.requests.ending import exit_begin
+from gpr.requests.services import gpr_update, no_place, promise_make, promises_drop, spec_of, to_its_queue
+from gpr.requests.spec import approval_reasons
+from journal.hints import TICK, hint
+from journal.models import Severity
+from journal.services import event_record
+from slices.models import PRIORITY_MAX, PRIORITY_MIN
+
+S = GprState
+
+
+@transaction.atomic
+def gpr_approve(*, gpr: Gpr, actor: User, now: datetime, why: str = "") -> None:
+    """Into the queue, with a promised start from now. Raises IllegalTransition, StaleState or CanNeverStart."""
+    if gpr.state != S.PENDING_APPROVAL:
+        raise IllegalTransition(f"It does not wait for approval; it is {gpr.get_state_display().lower()}.", state=gpr.state)
+    witness_lock()
+    text = _because(f"{gpr.name} was approved.", why)
+    aged = {"queued_at": gpr.queued_at or now, "turn_at": gpr.turn_at or now}
+    gpr_transition(gpr=gpr, to=S.QUEUED, now=now, actor=actor, message=text, changes=aged)
+    promise_make(gpr, now=now)
+    hint(TICK)
+
+
+@transaction.atomic
+def gpr_reject(*, gpr: Gpr, actor: User, why: str, now: datetime) -> None:
+    """Out of the queue for good. Raises IllegalTransition or StaleState."""
+    text = _because(f"{gpr.name} was rejected.", why)
+    gpr_transition(gpr=gpr, to=S.REJECTED, now=now, actor=actor, message=text, severity=Severity.WARNING)
+    promises_drop([gpr], now=now)
+    hint(TICK)
+
+
+@transaction.atomic
+def gpr_evict(*, gpr: Gpr, actor: User, why: str, now: datetime, requeue: bool | None = None) -> None:
+    """Take its nodes back now. `requeue`: it waits again for the time that is left, at its old age; None: as its owner wished.
+
+    Raises IllegalTransition or StaleState.
+    """
+    if requeue is not None:
+        gpr_update(gpr, {"requeue_on_failure": requeue})
+    eviction_by_administrator(gpr, now=now)
+    exit_begin(gpr=gpr, reason=EndReason.EVICTED, actor=actor, now=now, why=why)
+
+
+@transaction.atomic
+def gpr_set_priority(*, gpr: Gpr, priority: int, actor: User, why: str, now: datetime) -> None:
+    """Change its place in the queue. No promise moves by it: it may start earlier, nobody starts later than promised. The priority that it
+    has changes nothing.
+
+    One that waits for approval joins the queue when no rule holds it back any more. Raises InvalidInput, IllegalTransition or StaleState.
+    """
+    if not PRIORITY_MIN <= priority <= PRIORITY_MAX:
+        raise InvalidInput({"priority": [f"Must be from {PRIORITY_MIN} to {PRIORITY_MAX}."]})
+    if gpr.state not in {S.QUEUED, S.PENDING_APPROVAL}:
+        raise IllegalTransition(
+            f"Only a waiting GPR has a place in the queue; this one is {gpr.get_state_display().lower()}.", state=gpr.state
+        )
+    if priority == gpr.priority:
+        return
+    witness_lock()
+    old = gpr.priority
+    # What an administrator gives needs no approval; what waits for approval waits for what is left to approve.
+    reasons = approval_reasons(spec_of(gpr, priority=priority)) if gpr.state == S.PENDING_APPROVAL else gpr.approval_reasons
+    gpr_update(gpr, {"priority": priority, "approval_reasons": reasons, **no_place(gpr)})
+    event_record(
+        kind="gpr.priority_changed",
+        message=_because(f"The priority of {gpr.name} went from {old} to {priority}.", why),
+        at=now,
+        actor=actor,
+        old=str(old),
+        new=str(priority),
+        gpr_id=gpr.pk,
+        slice_id=gpr.slice_id,
+    )
+    if gpr.state == S.PENDING_APPROVAL and not reasons:
+        to_its_queue(gpr, reasons=reasons, actor=actor, now=now)
+    hint(TICK)
+
+
+def _because(text: str, why: str) -> str:
+    return f"{text} {why}".strip()

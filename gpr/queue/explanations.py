@@ -1,0 +1,106 @@
+"""Why a GPR waits, for one reader: stored explanations name GPRs of everybody, and only here they are cut to what he may know."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from accounts.models import User
+from core.words import utc
+from gpr.allocation.rows import gprs_by_id
+from gpr.allocation.snapshot import at
+from gpr.models import Gpr
+from gpr.requests.selectors import names_visible_to
+from planner.explain import STRANGER, sentence
+from planner.plan import Blocker, Explanation, Reason
+
+# How a moment is said to the reader of a sentence.
+Say = Callable[[datetime], str]
+
+
+@dataclass(frozen=True, slots=True)
+class ToldBlocker:
+    """A GPR that is waited for. All strangers together are one, without id, number, size or time.
+
+    `nodes`: that it holds, or waits for; None also where it is not known. `gpus_per_node`: None means all of each node.
+    """
+
+    name: str
+    id: str | None = None
+    is_running: bool | None = None
+    until: datetime | None = None
+    nodes: int | None = None
+    gpus_per_node: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An explanation as its reader may have it. `ahead_count` counts all that start before it, of whomever."""
+
+    reason: Reason
+    sentence: str
+    blockers: list[ToldBlocker]
+    ahead_count: int
+
+
+def explain(explanations: Sequence[Explanation], *, actor: User, now: datetime, say: Say = utc) -> list[Told]:
+    """One query, however many there are."""
+    names = names_visible_to(actor, {blocker.id for explanation in explanations for blocker in explanation.blockers})
+    return [_told(explanation, names, math.floor(now.timestamp()), say) for explanation in explanations]
+
+
+def explain_gprs(gprs: Iterable[Gpr], *, actor: User, now: datetime, say: Say = utc) -> dict[Any, Told]:
+    """By id of the GPR; those that wait for no start have none, and those that no plan has told anything yet. See gpr.queue.places."""
+    stored = {gpr.pk: explanation for gpr in gprs if (explanation := _stored(gpr.explanation)) is not None}
+    return dict(zip(stored, explain(list(stored.values()), actor=actor, now=now, say=say), strict=True))
+
+
+def sentences_for_slices(gprs: Iterable[Gpr]) -> dict[UUID, str]:
+    """By id: what all may read who see the slice of each, later too, so without the time that is left. Others of its slice are named.
+
+    One query, however many there are.
+    """
+    waiting = {gpr.pk: (gpr.slice_id, stored) for gpr in gprs if (stored := _stored(gpr.explanation)) is not None}
+    ids = {blocker.id for _, explanation in waiting.values() for blocker in explanation.blockers}
+    names: dict[UUID, dict[str, str]] = defaultdict(dict)
+    for id_, gpr in gprs_by_id(ids).items():
+        names[gpr.slice_id][id_] = gpr.name
+    return {
+        pk: sentence(explanation, now_s=None, name_of=names[slice_id].get, say_at=lambda at_s: utc(at(at_s)))
+        for pk, (slice_id, explanation) in waiting.items()
+    }
+
+
+def _told(explanation: Explanation, names: Mapping[str, str], now_s: int, say: Say) -> Told:
+    blockers = [_told_blocker(blocker, names[blocker.id]) for blocker in explanation.blockers if blocker.id in names]
+    if len(blockers) < len(explanation.blockers):
+        blockers.append(ToldBlocker(STRANGER))
+    text = sentence(explanation, now_s=now_s, name_of=names.get, say_at=lambda at_s: say(at(at_s)))
+    return Told(explanation.reason, text, blockers, explanation.ahead_count)
+
+
+def _told_blocker(blocker: Blocker, name: str) -> ToldBlocker:
+    size = blocker.node_count or None, blocker.gpus_per_node or None
+    return ToldBlocker(name, blocker.id, blocker.is_running, at(blocker.until_s), *size)
+
+
+def _stored(data: Any) -> Explanation | None:
+    """The reverse of `explanation_data` in gpr.allocation.stored_plan.
+
+    None where nothing is stored, or where another version of EGS stored it: the next plan stores it anew.
+    """
+    try:
+        blockers = tuple(_blocker(**b) for b in data["blockers"])
+        most = {name: int(data[name]) for name in ("most_node_count", "most_gpus_per_node")}
+        return Explanation(Reason(data["reason"]), blockers, **most)
+    except (TypeError, ValueError, LookupError):
+        return None
+
+
+def _blocker(*, id: str, is_running: bool, until_s: int, is_overdue: bool = False, node_count: int = 0, gpus_per_node: int = 0) -> Blocker:
+    return Blocker(str(UUID(id)), bool(is_running), int(until_s), bool(is_overdue), int(node_count), int(gpus_per_node))

@@ -1,0 +1,155 @@
+"""An administrator's order of the queue: a GPR is put before or behind others of its priority, and stays there while it waits.
+
+What its project uses moves it no more. Nor the neighbor that it was put before or behind: that one keeps the place that it had, else
+their order would turn round as soon as the shares do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.db import models, transaction
+from django.db.models import QuerySet
+
+from accounts.models import User
+from core.errors import Conflict, IllegalTransition
+from gpr.allocation.stored_plan import replan, witness_lock
+from gpr.models import Gpr, GprState
+from gpr.requests.selectors import QUEUE_ORDER, TURN, before, behind
+from gpr.requests.services import gpr_update
+from journal.hints import TICK, hint
+from journal.services import event_record
+from planner.snapshot import Moved, Place
+
+# Beyond every share that a project can have: the first stay first, and the last the last, whatever anybody uses.
+FAR_SHARE: Final = 1000
+# Room between two neighbors, for those that are put there later.
+GAP: Final = timedelta(seconds=1)
+
+
+class MoveTo(models.TextChoices):
+    """Among those of its priority."""
+
+    UP = "up", "One place up"
+    DOWN = "down", "One place down"
+    FIRST = "first", "To the front"
+    LAST = "last", "To the back"
+
+
+DONE = {MoveTo.UP: "moved up", MoveTo.DOWN: "moved down", MoveTo.FIRST: "moved to the front", MoveTo.LAST: "moved to the back"}
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A place in the order, and the GPR that is just before it if it is a place further back.
+
+    `neighbor`: whom it passes by one place, and who stays where he is from now on.
+    """
+
+    place: Place
+    at: datetime
+    behind: Gpr | None = None
+    neighbor: Gpr | None = None
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """Of the row that goes there."""
+        share, key = self.place.share, self.place.key
+        return {"place_share": share, "place_key": key, "turn_share": share, "turn_key": key, "turn_at": self.at}
+
+    @property
+    def moved_behind(self) -> str:
+        return str(self.behind.pk) if self.behind else ""
+
+
+@transaction.atomic
+def gpr_move(*, gpr: Gpr, to: MoveTo, actor: User, now: datetime, why: str = "") -> None:
+    """Those whose slots give way are promised anew, with the cause: see planner.moves. Its priority stays, and it never passes another.
+
+    Raises IllegalTransition when it does not wait, Conflict when nobody of its priority is left to pass, or StaleState.
+    """
+    witness_lock()
+    gpr.refresh_from_db(fields=["turn_share", "turn_key", "turn_at"])  # plans change these without the version
+    spot = spot_for(gpr, MoveTo(to))
+    gpr_update(gpr, spot.changes)
+    if spot.neighbor is not None:
+        _keep_place(spot.neighbor, actor, now)
+    replan(now=now, moved=Moved(str(gpr.pk), spot.moved_behind))
+    event_record(
+        kind="gpr.moved",
+        message=f"{gpr.name} was {DONE[MoveTo(to)]} of its priority in the queue. {why}".strip(),
+        at=now,
+        actor=actor,
+        reason=to,
+        gpr_id=gpr.pk,
+        slice_id=gpr.slice_id,
+    )
+    hint(TICK)
+
+
+def spot_for(gpr: Gpr, to: MoveTo) -> Spot:
+    """Where it would go. A few rows by the index of the queue, however long that is. Raises as `gpr_move`."""
+    if gpr.state != GprState.QUEUED:
+        raise IllegalTransition(
+            f"Only a GPR in the queue has a place there; this one is {gpr.get_state_display().lower()}.", state=gpr.state
+        )
+    passed = _band(gpr).filter(before(gpr) if to in {MoveTo.UP, MoveTo.FIRST} else behind(gpr))
+    neighbor = passed.first() if to in {MoveTo.FIRST, MoveTo.DOWN} else passed.last()
+    if neighbor is None:
+        which = "first" if to in {MoveTo.UP, MoveTo.FIRST} else "last"
+        raise Conflict(f"It is the {which} of its priority already. To pass those of another, change its priority.")
+    match to:
+        case MoveTo.FIRST:
+            return Spot(Place(-FAR_SHARE, 0), _at(neighbor) - GAP)
+        case MoveTo.LAST:
+            key = neighbor.turn_key if neighbor.turn_share == FAR_SHARE else 0
+            return Spot(Place(FAR_SHARE, key), _at(neighbor) + GAP, neighbor)
+        case MoveTo.UP:
+            last = _band(gpr).filter(before(neighbor)).last()
+            at = _at(neighbor) - GAP if last is None or place_of(last) != place_of(neighbor) else _middle(last, neighbor)
+            return Spot(place_of(neighbor), at, neighbor=neighbor)
+        case MoveTo.DOWN:
+            following = _band(gpr).filter(behind(neighbor)).first()
+            at = _at(neighbor) + GAP if following is None or place_of(following) != place_of(neighbor) else _middle(neighbor, following)
+            return Spot(place_of(neighbor), at, neighbor, neighbor)
+
+
+def place_of(gpr: Gpr) -> Place:
+    """Where it is by the last plan."""
+    return Place(gpr.turn_share, gpr.turn_key)
+
+
+def _keep_place(gpr: Gpr, actor: User, now: datetime) -> None:
+    """From now on, unless it was put there by an administrator itself. Not the version: its owner asks for what he asked for."""
+    place, by_itself = place_of(gpr), Gpr.objects.filter(pk=gpr.pk, place_share=None)
+    if not by_itself.update(place_share=place.share, place_key=place.key):
+        return
+    gpr.refresh_from_db(fields=["name", "slice"])
+    event_record(
+        kind="gpr.kept_place",
+        message=f"{gpr.name} keeps its place in the queue: an administrator moved another past it.",
+        at=now,
+        actor=actor,
+        gpr_id=gpr.pk,
+        slice_id=gpr.slice_id,
+    )
+
+
+def _band(gpr: Gpr) -> QuerySet[Gpr]:
+    """All others of its priority that wait, in order. A booking waits for its time, not for its turn."""
+    rows = Gpr.objects.filter(state=GprState.QUEUED, priority=gpr.priority, is_booking=False).exclude(pk=gpr.pk).order_by(*QUEUE_ORDER)
+    return rows.only(*TURN)
+
+
+def _middle(one: Gpr, other: Gpr) -> datetime:
+    """Raises Conflict for two without a microsecond between them."""
+    middle = _at(one) + (_at(other) - _at(one)) / 2
+    if not _at(one) < middle < _at(other):
+        raise Conflict("There is no room between those two any more. Move one of them first, or this one to the front or the back.")
+    return middle
+
+
+def _at(gpr: Gpr) -> datetime:
+    return gpr.turn_at or gpr.created_at

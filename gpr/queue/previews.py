@@ -1,0 +1,176 @@
+"""What a decision of an administrator would change, told before it is made.
+
+A changed copy of the queue is planned by the real planner, and its starts are held against those that pages show now; nothing is written.
+Starts of others may move up by it, or be later than planned; promises move by maintenance and by moves in the order alone.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from django.db.models import Q
+
+from gpr.allocation.rows import gprs_by_id, told_waiting
+from gpr.allocation.snapshot import at, snapshot_load
+from gpr.evictions.restarts import rejoined
+from gpr.models import Gpr, GprState
+from gpr.queue.ages import ages_of, joined
+from gpr.queue.moves import MoveTo, place_of, spot_for
+from gpr.requests.selectors import start_places
+from gpr.requests.services import spec_of
+from gpr.requests.spec import approval_reasons
+from inventory.models import MaintenanceWindow, Reservation
+from inventory.selectors import boxes_reaching_into
+from planner.engine import plan
+from planner.plan import Cause, Plan, victims_of
+from planner.snapshot import Moved, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """A GPR's planned start as it is and as it would be; None where it has none."""
+
+    gpr: Gpr
+    old_start_at: datetime | None
+    new_start_at: datetime | None
+
+    @property
+    def later_s(self) -> float:
+        """Negative when it would start earlier."""
+        if self.old_start_at is None or self.new_start_at is None:
+            return 0.0
+        return (self.new_start_at - self.old_start_at).total_seconds()
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """`own` is the GPR decided about; `waits`: in the queue then. Places count planned starts, from 1; None: it has none.
+
+    `others` are those whose start would change, the greatest change first; `evicted` those that would have notice.
+    """
+
+    own: Shift
+    old_place: int | None
+    new_place: int | None
+    others: tuple[Shift, ...] = ()
+    evicted: tuple[Gpr, ...] = ()
+    waits: bool = True
+
+    @property
+    def earlier(self) -> tuple[Shift, ...]:
+        return tuple(shift for shift in self.others if shift.later_s < 0)
+
+    @property
+    def later(self) -> tuple[Shift, ...]:
+        return tuple(shift for shift in self.others if shift.later_s > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenancePreview:
+    """`moved`: promises that could not be kept, the latest first. `boxes`: what holds a node of it beyond its start."""
+
+    moved: tuple[Shift, ...]
+    boxes: tuple[Reservation, ...]
+
+
+def preview_maintenance(*, window: MaintenanceWindow, now: datetime) -> MaintenancePreview:
+    """Of one that is not announced yet; afterwards `PromiseMove` tells whom it moved."""
+    loaded = snapshot_load(now=now)
+    cause = (Cause.MAINTENANCE, str(window.pk))
+    moves = ((p.id, p.moved) for p in plan(loaded.with_maintenance(window)).placements if p.moved is not None)
+    due = {id_: m for id_, m in moves if (m.cause, m.cause_id) == cause}
+    gprs = gprs_by_id(due)
+    moved = [Shift(gprs[id_], at(m.old_s), at(m.new_s)) for id_, m in due.items() if id_ in gprs]
+    return MaintenancePreview(
+        moved=tuple(sorted(moved, key=lambda shift: (-shift.later_s, shift.gpr.name))),
+        boxes=tuple(boxes_reaching_into([window], now=now)[window.pk]),
+    )
+
+
+def preview_priority(*, gpr: Gpr, priority: int, now: datetime) -> Preview:
+    """One that waits for approval joins the queue if nothing is left to approve; a place that an administrator gave ends: as in
+    `gpr_set_priority`.
+    """
+    changed = copy.copy(gpr)
+    changed.priority = priority
+    if gpr.state == GprState.PENDING_APPROVAL:
+        is_held = priority == gpr.priority or approval_reasons(spec_of(gpr, priority=priority))
+        return _unchanged(gpr) if is_held else preview_approval(gpr=changed, now=now)
+    loaded = snapshot_load(now=now)
+    if (own := loaded.queued(gpr)) is None:
+        return _unchanged(gpr)
+    if priority == gpr.priority:
+        return _compare(gpr, loaded.snapshot)
+    return _compare(gpr, joined(loaded.snapshot, ages_of(loaded), replace(own, priority=priority, place=None), gpr.queued_at or now))
+
+
+def preview_move(*, gpr: Gpr, to: MoveTo, now: datetime) -> Preview:
+    """Whose promise gives way shows as a later start. Raises as `gpr_move`."""
+    spot, loaded = spot_for(gpr, to), snapshot_load(now=now)
+    queue = loaded.snapshot.queue
+    if (stays := spot.neighbor) is not None:
+        queue = tuple(replace(request, place=place_of(stays)) if request.id == str(stays.pk) else request for request in queue)
+    if (own := loaded.queued(gpr)) is None:
+        return _unchanged(gpr)
+    changed = joined(replace(loaded.snapshot, queue=queue), ages_of(loaded), replace(own, place=spot.place), spot.at)
+    return _compare(gpr, replace(changed, moved=Moved(str(gpr.pk), spot.moved_behind)))
+
+
+def preview_approval(*, gpr: Gpr, now: datetime) -> Preview:
+    loaded = snapshot_load(now=now, with_memory=True)
+    request = loaded.candidate(gpr, gpr.clusters.all())
+    return _compare(gpr, joined(loaded.snapshot, ages_of(loaded), request, gpr.queued_at or now))
+
+
+def preview_withdrawal(*, gpr: Gpr, now: datetime) -> Preview:
+    """Of a rejection, or a cancellation: it leaves the queue for good."""
+    if gpr.state != GprState.QUEUED:
+        return _unchanged(gpr)
+    loaded = snapshot_load(now=now)
+    queue = tuple(request for request in loaded.snapshot.queue if request.id != str(gpr.pk))
+    return _compare(gpr, replace(loaded.snapshot, queue=queue))
+
+
+def preview_eviction(*, gpr: Gpr, now: datetime) -> Preview:
+    """Were it evicted now."""
+    loaded = snapshot_load(now=now)
+    return _compare(gpr, rejoined(loaded.snapshot, loaded, ages_of(loaded), gpr, ends_at=now, now=now))
+
+
+def _unchanged(gpr: Gpr) -> Preview:
+    return Preview(Shift(gpr, None, None), None, None, waits=False)
+
+
+def _compare(gpr: Gpr, changed: Snapshot) -> Preview:
+    own = Shift(gpr, gpr.planned_start_at, None)
+    others: dict[str, tuple[datetime | None, datetime | None]] = {}
+    made, told = plan(changed), told_waiting()
+    for placement in made.placements:
+        start_at = at(placement.start_s) if placement.start_s is not None else None
+        if placement.id == str(gpr.pk):
+            own = replace(own, new_start_at=start_at)
+        elif placement.id in told and told[placement.id].planned_start_at != start_at:
+            others[placement.id] = told[placement.id].planned_start_at, start_at
+    gprs = gprs_by_id(others)
+    shifts = (Shift(gprs[id_], *starts) for id_, starts in others.items() if id_ in gprs)
+    moved = sorted((shift for shift in shifts if shift.later_s), key=lambda shift: (-abs(shift.later_s), shift.gpr.name))
+    waits = any(placement.id == str(gpr.pk) for placement in made.placements)
+    return Preview(own, start_places([gpr]).get(gpr.pk), _place_in(made, gpr), tuple(moved), _evicted(made), waits)
+
+
+def _place_in(made: Plan, gpr: Gpr) -> int | None:
+    """The place that `start_places` would give it by this plan: of requests that start together, the one filed first comes first."""
+    starts = {placement.id: placement.start_s for placement in made.placements if placement.start_s is not None}
+    own_s = starts.get(str(gpr.pk))
+    if own_s is None:
+        return None
+    equals = Gpr.objects.filter(pk__in=[id_ for id_, start_s in starts.items() if start_s == own_s])
+    filed_first = Q(created_at__lt=gpr.created_at) | Q(created_at=gpr.created_at, pk__lt=gpr.pk)
+    return 1 + sum(start_s < own_s for start_s in starts.values()) + equals.filter(filed_first).count()
+
+
+def _evicted(made: Plan) -> tuple[Gpr, ...]:
+    ids = {victim.id for victim in victims_of(made.evictions)}
+    return tuple(Gpr.objects.filter(pk__in=ids).select_related("slice").order_by("name", "pk")) if ids else ()

@@ -1,0 +1,128 @@
+"""`quotas/`: who is guaranteed how many GPUs, and may hold how many. On this floor because it tells what GPRs hold and want."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.authentication import actor_of
+from accounts.models import User
+from accounts.permissions import IsAdmin
+from core.errors import InvalidInput
+from core.rest.fields import Reference, StrictSerializer, Text, WholeNumber
+from core.rest.pagination import CreatedPagination
+from core.rest.references import one_by_reference
+from core.rest.views import ApiViewSet
+from gpr.quotas.selectors import standings
+from gpr.requests.filters import QuotaFilter
+from gpr.requests.inputs import WHY_MAX_CHARS
+from slices.models import Project, Quota, Slice
+from slices.quotas import QuotaChange, quota_change, quota_create, quota_delete
+from slices.selectors import QUOTA_ORDER, projects_visible_to, quota_for, quotas_visible_to, slice_for
+
+COUNT_MAX = 2**31 - 1
+WHY = OpenApiParameter("why", OpenApiTypes.STR, OpenApiParameter.QUERY, description="Recorded with the name of who did it.")
+
+
+class QuotaSerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField(source="quota.pk")
+    name = serializers.CharField(source="quota", help_text="Of its owner, and the shape.")
+    project = serializers.CharField(source="quota.tenant.name", help_text="Its own, or that of its slice.")
+    project_id = serializers.UUIDField(source="quota.tenant.pk")
+    slice = serializers.CharField(source="quota.slice.name", default=None, allow_null=True, help_text="Null: it is the project's.")
+    slice_id = serializers.UUIDField(source="quota.slice.pk", default=None, allow_null=True)
+    shape = serializers.CharField(source="quota.shape")
+    guaranteed_gpus = serializers.IntegerField(source="quota.guaranteed_gpus")
+    most_gpus = serializers.IntegerField(source="quota.most_gpus", allow_null=True, help_text="Null: no limit.")
+    held_gpus = serializers.IntegerField()
+    borrowed_gpus = serializers.IntegerField(help_text="Held beyond the guarantee.")
+    wanted_gpus = serializers.IntegerField(help_text="Of queued requests that name this shape.")
+    note = serializers.CharField(help_text="What follows when more is held than is allowed; else empty.")
+    created_at = serializers.DateTimeField(source="quota.created_at")
+
+
+class Reasoned(StrictSerializer):
+    why = Text(max_length=WHY_MAX_CHARS, required=False, allow_blank=True)
+
+
+class QuotaTerms(Reasoned):
+    """What is left out stays as it is; of a new one it is 0 guaranteed and no limit."""
+
+    guaranteed_gpus = WholeNumber(min_value=0, max_value=COUNT_MAX, required=False)
+    most_gpus = WholeNumber(min_value=0, max_value=COUNT_MAX, required=False, allow_null=True)
+
+
+class QuotaCreate(QuotaTerms):
+    project = Reference(required=False, help_text="Either this or a slice.")
+    slice = Reference(required=False)
+    shape = Text(max_length=63)
+
+
+class QuotaPagination(CreatedPagination):
+    ordering = QUOTA_ORDER
+
+
+class QuotaViewSet(ApiViewSet[Any]):
+    queryset = Quota.objects.none()
+    serializer_class = QuotaSerializer
+    filterset_class = QuotaFilter
+    pagination_class = QuotaPagination
+
+    def get_permissions(self) -> Sequence[Any]:
+        return [IsAdmin()] if self.action in {"create", "partial_update", "destroy"} else super().get_permissions()
+
+    def list(self, request: Request) -> Response:
+        """A member sees those of his slices and of their projects."""
+        rows = self.paginate_queryset(self.filter_queryset(quotas_visible_to(actor_of(request)))) or []
+        return self.get_paginated_response(QuotaSerializer(standings(rows), many=True).data)
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        return self._answer(pk)
+
+    @extend_schema(request=QuotaCreate, responses={201: QuotaSerializer})
+    def create(self, request: Request) -> Response:
+        """For a project, or for a slice out of its project's."""
+        data, actor = self.body(QuotaCreate), actor_of(request)
+        change, why = _change_of(data)
+        made = quota_create(owner=_owner_of(data, actor), shape=data["shape"], change=change, actor=actor, now=self.now, why=why)
+        return self._answer(made.pk, status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=QuotaTerms)
+    def partial_update(self, request: Request, pk: str) -> Response:
+        """A limit below what is held takes nothing away: nothing new starts until less is held."""
+        change, why = _change_of(self.body(QuotaTerms))
+        actor = actor_of(request)
+        quota_change(quota=quota_for(actor, pk), change=change, actor=actor, now=self.now, why=why)
+        return self._answer(pk)
+
+    @extend_schema(parameters=[WHY], responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:
+        asked = Reasoned(data={"why": request.query_params.get("why", "")})
+        asked.is_valid(raise_exception=True)
+        actor = actor_of(request)
+        quota_delete(quota=quota_for(actor, pk), actor=actor, now=self.now, **asked.validated_data)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    def _answer(self, pk: str | UUID, **kwargs: Any) -> Response:
+        (standing,) = standings([quota_for(actor_of(self.request), pk)])
+        return Response(QuotaSerializer(standing).data, **kwargs)
+
+
+def _change_of(data: dict[str, Any]) -> tuple[QuotaChange, str]:
+    change = QuotaChange(**{name: data[name] for name in ("guaranteed_gpus", "most_gpus") if name in data})  # type: ignore[typeddict-item]
+    return change, data.get("why", "")
+
+
+def _owner_of(data: dict[str, Any], actor: User) -> Project | Slice:
+    if ("project" in data) == ("slice" in data):
+        raise InvalidInput({"project": ["Name a project or a slice, one of the two."]})
+    if "slice" in data:
+        return slice_for(actor, data["slice"])
+    return one_by_reference(projects_visible_to(actor), data["project"], what="project")

@@ -1,0 +1,65 @@
+"""Which GPRs run, or are to run, beyond what their project is guaranteed: whoever is entitled to the GPUs may take them back."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Set
+from datetime import datetime
+from uuid import UUID
+
+from gpr.allocation.rows import HELD, held_of
+from gpr.allocation.snapshot import boxes_of, quotas_load
+from gpr.models import Gpr, GprState
+from planner.repair import board_of
+from planner.rights import Rank, Rights
+from planner.snapshot import Node, Pool, Quota, Snapshot
+
+_IT = "It {} GPUs beyond what its project is guaranteed: they may be taken back, after notice."
+WOULD_BORROW, WILL_BORROW, BORROWS = (_IT.format(verb) for verb in ("would borrow", "will borrow", "borrows"))
+# Those that can be ended early, or soon can.
+RUNS = frozenset({GprState.PROVISIONING, GprState.ACTIVE})
+
+
+def borrowers_among(gprs: Iterable[Gpr], *, now: datetime) -> set[UUID]:
+    """Of these, with their slices: who waits by the plan of the last tick, who runs as things stand.
+
+    Three queries, however many there are; none where nobody runs.
+    """
+    gprs = list(gprs)
+    planned = {gpr.pk for gpr in gprs if gpr.state == GprState.QUEUED and told_to_borrow(gpr)}
+    running = [gpr for gpr in gprs if gpr.state in RUNS]
+    return planned | (_running_borrowers({gpr.slice.project_id for gpr in running}, now) & {gpr.pk for gpr in running})
+
+
+def told_to_borrow(gpr: Gpr) -> bool:
+    """By the plan of the last tick, if what is stored of it can be read."""
+    return gpr.explanation.get("borrows") is True
+
+
+def borrowing_of(gpr: Gpr, *, now: datetime) -> str:
+    """As a sentence; empty for one that borrows nothing."""
+    if gpr.pk not in borrowers_among([gpr], now=now):
+        return ""
+    return WILL_BORROW if gpr.state == GprState.QUEUED else BORROWS
+
+
+def _running_borrowers(projects: Set[UUID], now: datetime) -> set[UUID]:
+    """Of all that these projects run. What others run or hold makes no difference to it."""
+    quotas = quotas_load() if projects else ()
+    if not any(quota.guaranteed for quota in quotas):
+        return set()
+    board, _ = board_of(_snapshot(projects, quotas, now))
+    rights = Rights(board, quotas)
+    return {UUID(box.id) for box in board.running.values() if rights.of_running(box) == Rank.BORROWS}
+
+
+def _snapshot(projects: Set[UUID], quotas: tuple[Quota, ...], now: datetime) -> Snapshot:
+    """What these projects hold and nothing else. Rights go by shape: nodes of one are one pool."""
+    held = HELD.filter(slice__project__in=projects)
+    nodes: dict[str, dict[UUID, Node]] = defaultdict(dict)
+    for pk, shape, gpu_count in held.filter(node__gone_at=None).values_list("node", "node__shape", "node__gpu_count"):
+        nodes[shape][pk] = Node(str(pk), gpu_count)
+    pools = tuple(Pool(shape, "", shape, tuple(of_shape.values())) for shape, of_shape in nodes.items())
+    boxes = boxes_of(held_of(held), {node: shape for shape, of_shape in nodes.items() for node in of_shape})
+    return Snapshot(math.floor(now.timestamp()), pools, boxes, quotas=quotas)

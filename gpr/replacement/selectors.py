@@ -1,0 +1,56 @@
+"""Nodes of a GPR that failed while it ran, and what took their places: for its page and the API. Acts: gpr/replacement/services.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import Prefetch, TextChoices
+
+from gpr.models import Gpr
+from inventory.models import Reservation
+
+
+class Outcome(TextChoices):
+    SOUGHT = "sought", "A spare is looked for"
+    ENTERING = "entering", "A spare is being checked"
+    REPLACED = "replaced", "A spare took its place"
+    FAILED = "failed", "The spare did not take its place"
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """Of one node by one spare; without a spare while there is none. `why_not`: what became of it otherwise, as a sentence."""
+
+    node_id: UUID
+    node: str
+    failing_at: datetime
+    why: str
+    outcome: Outcome
+    spare_id: UUID | None = None
+    spare: str = ""
+    since_at: datetime | None = None
+    joined_at: datetime | None = None
+    why_not: str = ""
+
+
+def replacements_of(gpr: Gpr) -> list[Replacement]:
+    """Of its last run, in order. Two queries; none of one that never ran."""
+    if not gpr.run:
+        return []
+    spares = Prefetch("spares", queryset=Reservation.objects.select_related("node").order_by("starts_at", "pk"))
+    rows = Reservation.objects.filter(gpr=gpr, run=gpr.run, failing_at__isnull=False).select_related("node")
+    return [each for row in rows.prefetch_related(spares).order_by("failing_at", "pk") for each in _of(row)]
+
+
+def _of(row: Reservation) -> Iterator[Replacement]:
+    whose = (row.node_id, row.node.name, row.failing_at or row.starts_at, row.failing_why)
+    spares = list(row.spares.all())
+    for spare in spares:
+        outcome = Outcome.REPLACED if spare.joined_at else Outcome.ENTERING if spare.is_coming else Outcome.FAILED
+        why_not = spare.failure if outcome == Outcome.FAILED else ""
+        yield Replacement(*whose, outcome, spare.node_id, spare.node.name, spare.starts_at, spare.joined_at, why_not)
+    if all(spare.joined_at is None and not spare.is_coming for spare in spares):
+        yield Replacement(*whose, Outcome.SOUGHT, why_not=row.spare_refusal)

@@ -1,0 +1,372 @@
+"""A node of a running box fails: a spare is found, checked and opened first; then the sick one is set aside, closed and drained.
+
+The end of the box stays. Nobody's promise moves by it: of the spares that hurt nobody the planner names one (planner/spares.py), or
+says why there is none; then it is tried again while that makes sense. Meanwhile the box goes on where it can. Both nodes are
+reservations of the same run, the spare's `replaces` names the other; until the agent has opened it (`joined_at`) it is no part of the box.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Exists, F, OuterRef, Prefetch, Q, QuerySet
+
+from accounts.models import User
+from core.errors import Conflict, IllegalTransition, NotFound, StaleState
+from core.words import are, duration_exact, plural
+from gpr.allocation.absence import was_just_away
+from gpr.allocation.snapshot import Loaded, PoolKey, books_end, snapshot_load
+from gpr.allocation.starts import entry_steps, namespaces_of, starting_cluster
+from gpr.allocation.stored_plan import witness_lock
+from gpr.models import Gpr, GprState
+from inventory.models import Node, Reservation, ReservationState, ReservedGpu
+from inventory.services.nodes import node_set_aside
+from inventory.services.reservations import HoldSpec, box_count, reservation_want_absent, reservations_hold, spare_join
+from journal.guard import set_aside_on_error
+from journal.hints import TICK, hint
+from journal.models import Severity
+from journal.services import event_record
+from planner.snapshot import Within
+from planner.spares import NoSpare, Wanted, spare_for
+from protocol.messages import Desired, Phase
+
+# Where there was none: each look costs some plans.
+SEEK_EVERY_S: Final = 15
+# The agent gives up an entry by itself at its time-out; only if it says nothing for so long after does the hub say so.
+SILENCE_S: Final = 30
+WHY_MAX_CHARS: Final = 200
+
+NO_SPARE: Final = {
+    NoSpare.NONE_FREE: "No other node of its kind is free until its end.",
+    NoSpare.NOT_NEAR: "No node of its kind that is free until its end is near enough to its other nodes.",
+    NoSpare.PROMISED: "The free nodes of its kind are promised to others before its end.",
+    NoSpare.WOULD_EVICT: "Others are entitled to the free nodes of its kind: somebody would be evicted for it.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Why a box cannot go on, as a sentence; it may be empty."""
+
+    why: str
+
+
+# -- what a box is made of ---------------------------------------------------------------------------------------------
+
+
+def box_of(rows: Sequence[Reservation]) -> list[Reservation]:
+    """Of the reservations of one run those that make up the box: neither spares on their way, nor what was replaced."""
+    replaced = {row.replaces_id for row in rows if row.joined_at is not None}
+    return [row for row in rows if row.pk not in replaced and (row.replaces_id is None or row.joined_at is not None)]
+
+
+def spares_of(rows: Sequence[Reservation]) -> list[Reservation]:
+    """On their way in, or back out though nobody said so yet."""
+    return [row for row in rows if row.replaces_id is not None and row.joined_at is None and row.desired == Desired.PRESENT]
+
+
+def why_lost(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> Lost | None:
+    """A node of it is gone, no spare is on its way, and it has waited for one as long as that makes sense."""
+    box, coming = box_of(rows), {row.replaces_id for row in spares_of(rows)}
+    gone = [row for row in box if (row.node.gone_at is not None or row.is_given_up) and row.pk not in coming]
+    for row in gone:
+        tried_count = sum(other.replaces_id == row.pk for other in rows)
+        if why := _why_no_more(gpr, tried_count, now):
+            return Lost(f"No spare took its place. {why}")
+        since = max(filter(None, [row.failing_at, row.node.gone_at]), default=now)
+        has_waited = row.failing_at is not None and (now - since).total_seconds() >= settings.EGS_SPARE_WAIT_S
+        is_all_gone = len(gone) == len(box) and row.spare_sought_at is not None
+        if has_waited or is_all_gone:
+            return Lost(f"No spare took its place. {row.spare_refusal}")
+    return None
+
+
+# -- the tick ----------------------------------------------------------------------------------------------------------
+
+
+def replacements_review(*, now: datetime) -> None:
+    """Note which nodes of running boxes fail, and look for spares. One query where all is well."""
+    if settings.EGS_SPARE_TRIES_MAX < 1:
+        return
+    for row in _troubled(now):
+        failed = f"The replacement of node {row.node.name} could not be reviewed"
+        with set_aside_on_error("replacement_review", failed, now=now, gpr_id=row.gpr_id, node_id=row.node_id):
+            _review(row, now)
+
+
+def spare_follow(*, gpr: Gpr, spare: Reservation, now: datetime) -> bool:
+    """Do with it what its agent's word asks for: it is open, or will not be. False while it is on its way."""
+    if spare.phase == Phase.ACTIVE:
+        _join(gpr, spare, now)
+        return True
+    if why := _why_given_up(spare, now):
+        _drop(gpr, spare, why, now)
+        return True
+    return False
+
+
+@transaction.atomic
+def node_replace(*, gpr: Gpr, node_id: UUID, actor: User, why: str, now: datetime) -> None:
+    """An administrator wants another node in the place of this one. Also after a try that found none: it is tried again at once.
+
+    Raises NotFound, IllegalTransition, or Conflict with the reason why there is no spare; nothing is stored then.
+    """
+    witness_lock()
+    rows = list(Reservation.objects.filter(gpr=gpr, run=gpr.run).select_related("node"))
+    row = next((row for row in box_of(rows) if row.node_id == node_id), None)
+    if row is None:
+        raise NotFound("node of this GPR")
+    if any(spare.replaces_id == row.pk for spare in spares_of(rows)):
+        raise Conflict(f"A spare for {row.node.name} is on its way already.")
+    _refuse_inactive(gpr)
+    row.gpr = gpr
+    if refusal := _why_no_more(gpr, 0, now):
+        raise Conflict(refusal)
+    _seek(row, now)
+    asked = {"failing_at": row.failing_at or now, "failing_why": why[:WHY_MAX_CHARS], "replacement_asked_by": actor}
+    Reservation.objects.filter(pk=row.pk).update(**asked)
+    _tell(row, "gpr.replacement_asked", f"Node {row.node.name} of {gpr.name} is to be replaced: {why}", now, actor=actor)
+
+
+@transaction.atomic
+def boxes_replace(*, node: Node, actor: User, why: str, now: datetime) -> None:
+    """`node_replace` for every box that runs on this node, all or none. Raises Conflict where none does."""
+    witness_lock()
+    rows = Reservation.objects.filter(node=node, state=ReservationState.HELD, desired=Desired.PRESENT, gpr__state=GprState.ACTIVE)
+    gprs = [row.gpr for row in rows.exclude(replaces__isnull=False, joined_at=None).select_related("gpr").order_by("pk")]
+    if not gprs:
+        raise Conflict(f"No GPR runs on {node.name}: there is nothing to replace.")
+    for gpr in gprs:
+        node_replace(gpr=gpr, node_id=node.pk, actor=actor, why=why, now=now)
+
+
+# -- what fails --------------------------------------------------------------------------------------------------------
+
+
+def _troubled(now: datetime) -> QuerySet[Reservation]:
+    """What makes up boxes that run, and fails or was to be replaced. Also what was given up, and is free by now."""
+    grace_at = now - timedelta(seconds=settings.EGS_SPARE_GRACE_S)
+    bad = Q(gpu__is_healthy=False, gpu__node__sick_gpus_at__lte=grace_at) | Q(gpu__gone_at__lte=grace_at)
+    fails = Q(node__gone_at__isnull=False) | Q(node__broken_at__lte=grace_at)
+    fails |= Q(Exists(ReservedGpu.objects.filter(bad, reservation=OuterRef("pk"))))
+    is_member = Q(replaces=None) | Q(joined_at__isnull=False)
+    rows = Reservation.objects.filter(is_member, gpr__state=GprState.ACTIVE, run=F("gpr__run"))
+    rows = rows.filter(Q(failing_at__isnull=False) | fails & Q(state=ReservationState.HELD))
+    rows = rows.exclude(Exists(Reservation.objects.filter(replaces=OuterRef("pk"), joined_at__isnull=False)))
+    gpus = Prefetch("gpus", queryset=ReservedGpu.objects.select_related("gpu"))
+    return rows.select_related("gpr", "node").prefetch_related(gpus, "spares").order_by("failing_at", "pk")
+
+
+def _trouble(row: Reservation, now: datetime) -> str:
+    """What its node suffers from, as part of a sentence; "" when it is well, or unwell for a moment only: a driver may start anew."""
+    node = row.node
+    if node.gone_at is not None:
+        return "it is gone from the cluster"
+    grace_at = now - timedelta(seconds=settings.EGS_SPARE_GRACE_S)
+    if node.broken_at is not None and node.broken_at <= grace_at:
+        return "it is not ready any more"
+    has_sick = node.sick_gpus_at is not None and node.sick_gpus_at <= grace_at
+    gpus = [reserved.gpu for reserved in row.gpus.all()]
+    bad = [gpu for gpu in gpus if (gpu.gone_at is not None and gpu.gone_at <= grace_at) or (has_sick and not gpu.is_healthy)]
+    return f"{plural(len(bad), 'GPU')} of it {are(len(bad))} sick or gone" if bad else ""
+
+
+def _review(row: Reservation, now: datetime) -> None:
+    trouble, is_coming = _trouble(row, now), any(spare.is_coming for spare in row.spares.all())
+    if row.failing_at is None:
+        _note(row, trouble, now)
+    elif not trouble and not is_coming and row.replacement_asked_by_id is None and row.desired == Desired.PRESENT:
+        _forgive(row, now)
+        return
+    if row.node.gone_at is not None and row.desired == Desired.PRESENT:
+        # Nothing runs there any more: the spare opens without it.
+        reservation_want_absent(reservation=row, ends_at=books_end(now))
+    box_count(gpr_id=row.gpr_id)
+    if is_coming:
+        return
+    if why := _why_no_more(row.gpr, len(row.spares.all()), now):
+        _refuse(row, why, now)
+    elif row.spare_sought_at is None or (now - row.spare_sought_at).total_seconds() >= SEEK_EVERY_S:
+        try:
+            _seek(row, now)
+        except Conflict as none:
+            _refuse(row, none.detail, now)
+
+
+@transaction.atomic
+def _note(row: Reservation, trouble: str, now: datetime) -> None:
+    why = f"{trouble[:1].upper()}{trouble[1:]}."
+    if not Reservation.objects.filter(pk=row.pk, failing_at=None).update(failing_at=now, failing_why=why):
+        raise StaleState("It was noted meanwhile.")
+    row.failing_at = now
+    text = f"Node {row.node.name} of {row.gpr.name} fails: {trouble}. A spare is looked for; its end stays."
+    _tell(row, "gpr.node_failing", text, now, severity=Severity.WARNING)
+
+
+@transaction.atomic
+def _forgive(row: Reservation, now: datetime) -> None:
+    Reservation.objects.filter(pk=row.pk).update(failing_at=None, failing_why="", spare_sought_at=None, spare_refusal="")
+    _tell(row, "gpr.node_recovered", f"Node {row.node.name} of {row.gpr.name} is well again; it stays.", now)
+
+
+@transaction.atomic
+def _refuse(row: Reservation, why: str, now: datetime) -> None:
+    """It is told when the reason is news; meanwhile the box goes on where it can."""
+    why = why[:WHY_MAX_CHARS]
+    Reservation.objects.filter(pk=row.pk).update(spare_sought_at=now, spare_refusal=why)
+    if why != row.spare_refusal:
+        text = f"There is no spare for node {row.node.name} of {row.gpr.name}. {why}"
+        _tell(row, "gpr.replacement_failed", text, now, severity=Severity.WARNING)
+
+
+def _why_no_more(gpr: Gpr, tried_count: int, now: datetime) -> str:
+    """Why no spare is looked for any more, as a sentence; "" while it makes sense."""
+    if gpr.ends_at is None or (gpr.ends_at - now).total_seconds() < settings.EGS_SPARE_LEAST_S:
+        return f"It ends within {duration_exact(settings.EGS_SPARE_LEAST_S)}: a spare would hardly be ready before."
+    if tried_count >= settings.EGS_SPARE_TRIES_MAX:
+        return f"{plural(tried_count, 'spare')} failed on the way in." if tried_count else "Spares are switched off."
+    return ""
+
+
+# -- the spare ---------------------------------------------------------------------------------------------------------
+
+
+@transaction.atomic
+def _seek(row: Reservation, now: datetime) -> None:
+    """Take the spare that hurts nobody, if there is one, for its agent to check. Raises Conflict with the reason, or IllegalTransition."""
+    witness_lock()
+    gpr = Gpr.objects.select_for_update(of=("self",)).select_related("slice", "cluster").get(pk=row.gpr_id)
+    _refuse_inactive(gpr)
+    if gpr.ends_at is None or gpr.cluster is None or gpr.run != row.run:
+        raise StaleState("It was started anew since.")
+    starting_cluster(gpr.cluster.name, now)
+    loaded = snapshot_load(now=now)
+    answer = spare_for(loaded.snapshot, _wanted(gpr, row, loaded))
+    if answer.why is not None:
+        raise Conflict(NO_SPARE[answer.why])
+    namespaces = namespaces_of([gpr.slice_id])[gpr.slice_id, gpr.cluster_id]
+    (spare,) = reservations_hold(specs=[_spec(gpr, row, UUID(answer.node), gpr.ends_at, namespaces, now)])
+    text = f"Node {spare.node.name} is being prepared as a spare for {row.node.name} of {gpr.name}."
+    _tell(spare, "gpr.spare_entering", text, now)
+    hint(TICK)
+
+
+def _refuse_inactive(gpr: Gpr) -> None:
+    """Raises IllegalTransition."""
+    if gpr.state != GprState.ACTIVE:
+        raise IllegalTransition(f"Only an active GPR gets another node; this one is {gpr.get_state_display().lower()}.", state=gpr.state)
+
+
+def _wanted(gpr: Gpr, row: Reservation, loaded: Loaded) -> Wanted:
+    """A node like the other; neither itself, nor one that was tried."""
+    gpus = [reserved.gpu for reserved in ReservedGpu.objects.filter(reservation=row).select_related("gpu")]
+    memory_gib = min((gpu.memory_gib for gpu in gpus), default=0)
+    tried = Reservation.objects.filter(replaces=row.pk).values_list("node", flat=True)
+    return Wanted(
+        box=str(gpr.pk),
+        leaving=str(row.node_id),
+        pools=tuple(id_ for id_, key in loaded.places.keys.items() if _is_like(key, row, memory_gib, loaded)),
+        gpu_count=len(gpus),
+        within=Within(gpr.within),
+        barred=frozenset({str(row.node_id), *map(str, tried)}),
+    )
+
+
+def _is_like(key: PoolKey, row: Reservation, memory_gib: int, loaded: Loaded) -> bool:
+    """Of its cluster and kind, and no worse. What a supply gives is of one kind only: those of it that came are like each other."""
+    node, cluster = row.node, loaded.places.cluster_names[row.cluster_id]
+    is_kind = (key.cluster, key.shape, key.rdma) == (cluster, node.shape, node.rdma) and key.gpu_memory_gib >= memory_gib
+    return is_kind and not key.supply and key.node_type == node.node_type
+
+
+def _spec(gpr: Gpr, row: Reservation, node_id: UUID, ends_at: datetime, namespaces: tuple[str, ...], now: datetime) -> HoldSpec:
+    """As for any entry, into a window that is open."""
+    return HoldSpec(
+        gpr_id=gpr.pk,
+        slice_id=gpr.slice_id,
+        run=gpr.run,
+        node_ids=(node_id,),
+        gpus_per_node=gpr.gpus_per_node,
+        starts_at=now,
+        ends_at=books_end(ends_at),
+        enter_by_at=now + timedelta(seconds=settings.EGS_ENTRY_TIMEOUT_S),
+        duration_s=gpr.remaining_s,
+        namespaces=namespaces,
+        entry_steps=entry_steps(gpr),
+        exit_steps=settings.EGS_EXIT_STEPS,
+        not_after_at=ends_at,
+        replaces_id=row.pk,
+    )
+
+
+@transaction.atomic
+def _join(gpr: Gpr, spare: Reservation, now: datetime) -> None:
+    """It is open, so the other may leave: set aside, closed, drained. Raises StaleState when the box is on its way out by now."""
+    _lock_active(gpr)
+    replaced = _replaced_by(spare)
+    spare_join(spare=spare, ends_at=books_end(now), now=now)
+    if replaced.node.gone_at is None:
+        node_set_aside(node=replaced.node, why=f"Replaced in {gpr.name}. {replaced.failing_why}"[:WHY_MAX_CHARS], now=now)
+    text = f"Node {spare.node.name} took the place of {replaced.node.name} in {gpr.name}. {replaced.failing_why} Its end stays."
+    _tell(spare, "gpr.node_replaced", text, now, data={"replaced": replaced.node.name, "by": spare.node.name})
+    hint(TICK)
+
+
+@transaction.atomic
+def _drop(gpr: Gpr, spare: Reservation, why: str, now: datetime) -> None:
+    """It failed on the way in; the next is looked for at once. Raises StaleState when the box is on its way out by now."""
+    _lock_active(gpr)
+    replaced = _replaced_by(spare)
+    reservation_want_absent(reservation=spare, ends_at=books_end(now))
+    text = f"Spare {spare.node.name} did not take the place of {replaced.node.name} in {gpr.name}: {why}"
+    _tell(spare, "gpr.replacement_failed", text, now, severity=Severity.WARNING)
+    hint(TICK)
+
+
+def _replaced_by(spare: Reservation) -> Reservation:
+    """With its node."""
+    return Reservation.objects.select_related("node").get(spares=spare)
+
+
+def _lock_active(gpr: Gpr) -> None:
+    if Gpr.objects.select_for_update().get(pk=gpr.pk).state != GprState.ACTIVE:
+        raise StaleState("It is not active any more.")
+
+
+def _why_given_up(spare: Reservation, now: datetime) -> str:
+    if spare.node.gone_at is not None:
+        return "it is gone from the cluster."
+    if spare.phase in {Phase.FAILED, Phase.EXITING, Phase.RELEASED} or spare.state == ReservationState.RELEASED:
+        return spare.failure or "it left."
+    is_silent = now > spare.enter_by_at + timedelta(seconds=SILENCE_S) and not was_just_away(now=now)
+    return "it was not ready in time." if is_silent else ""
+
+
+def _tell(
+    row: Reservation,
+    kind: str,
+    text: str,
+    now: datetime,
+    *,
+    severity: Severity = Severity.INFO,
+    actor: User | None = None,
+    data: dict[str, Any] | None = None,
+) -> None:
+    event_record(
+        kind=kind,
+        message=text,
+        at=now,
+        actor=actor,
+        severity=severity,
+        gpr_id=row.gpr_id,
+        slice_id=row.slice_id,
+        node_id=row.node_id,
+        cluster_id=row.cluster_id,
+        data=data,
+    )

@@ -1,0 +1,1 @@
+"""Requests: what can be asked for, estimates, submit, edit, cancel, extend, release, and the REST endpoints of a request."""

@@ -1,0 +1,190 @@
+"""Requests that would start sooner than one that has to wait: with fewer nodes or GPUs, for a shorter time, on other GPUs, elsewhere.
+
+Which size is worth a question is found by halving, on places alone: the most that has room beside all others. Where none has, as others
+would have to make way or nodes to be ordered for any, one size from the middle is asked about and no other: each question is a whole offer.
+What is told is what each would get if it were submitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import takewhile
+from typing import Any, Final
+
+from gpr.allocation.snapshot import Loaded, at
+from gpr.requests.services import pools_of_spec
+from gpr.requests.spec import GprSpec
+from planner.offering import Desk
+from planner.plan import Offer
+from planner.snapshot import Request
+
+MOST: Final = 5
+HOUR_S: Final = 3600
+# Durations as people book them: until so long in steps of so much.
+STEPS_S: Final = ((600, 60), (HOUR_S, 300), (6 * HOUR_S, 900), (48 * HOUR_S, HOUR_S), (366 * 24 * HOUR_S, 6 * HOUR_S))
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The supply of ordered nodes."""
+
+    name: str
+    lead_time_s: int
+
+    @classmethod
+    def of(cls, offer: Offer, loaded: Loaded) -> Order | None:
+        if not offer.supply:
+            return None
+        supply = loaded.supply(offer.supply)
+        return cls(supply.name, supply.lead_time_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A request that would start sooner than what was offered, by `sooner_s`; `differs`: the fields in which it is not as asked.
+
+    `gpus_per_node` None: all. `order`: what would be ordered for it.
+    """
+
+    differs: tuple[str, ...]
+    cluster: str
+    shape: str
+    node_type: str
+    nodes: int
+    gpus_per_node: int | None
+    duration_s: int
+    start_at: datetime
+    wait_s: int
+    sooner_s: int
+    order: Order | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Alternatives:
+    """`candidate` is what `spec` asks for, `found` the offers that it has, one for each cluster and shape."""
+
+    spec: GprSpec
+    candidate: Request
+    desk: Desk
+    loaded: Loaded
+    found: Sequence[Offer]
+
+    def of_each(self) -> list[list[Alternative]]:
+        """For each offer that has to wait: in the same place no more than one of each kind of change; then elsewhere, the soonest first.
+        A booking waits for its time alone.
+        """
+        if self.spec.is_booking:
+            return [[] for _ in self.found]
+        elsewhere = self._elsewhere()
+        return [[*self._smaller(offer), *(self._told(offer, self.spec, other) for other in elsewhere)][:MOST] for offer in self.found]
+
+    @property
+    def _soonest_s(self) -> int:
+        return max(self.loaded.snapshot.now_s, self.candidate.earliest_start_s)
+
+    def _smaller(self, offer: Offer) -> Iterator[Alternative]:
+        if offer.start_s <= self._soonest_s:
+            return
+        for field, values in self._sizes().items():
+            value = self._most(offer, field, values) if values else None
+            if value is not None:
+                asked = self._resized(field, value)
+                got = by_place(self.desk.offers(self._request(asked, self._pools(offer)))).get((offer.cluster, offer.shape))
+                if got is not None and got.start_s < offer.start_s:
+                    yield self._told(offer, asked, got)
+
+    def _sizes(self) -> Mapping[str, Sequence[int]]:
+        """What each field could be instead, least first."""
+        spent_s = self.spec.duration_s - self.candidate.length_s  # of one that is changed and has run; else below 0: the turnaround
+        return {
+            "nodes": range(1, self.spec.nodes),
+            "gpus_per_node": range(1, self.spec.gpus_per_node or 1),
+            "duration_s": [s for s in takewhile(lambda s: s < self.spec.duration_s, durations()) if s > spent_s],
+        }
+
+    def _most(self, offer: Offer, field: str, values: Sequence[int]) -> int:
+        """The most that has a place at once, or else after half of the wait. If nothing has, one from the middle: others may have to
+        make way for that, or nodes may be ordered for it.
+        """
+
+        def sized(value: int) -> Request:
+            return self._request(self._resized(field, value), there)
+
+        there = tuple(id_ for id_ in self._pools(offer) if id_ not in self._orderable)
+        limits_s = (self._soonest_s, (self._soonest_s + offer.start_s) // 2)
+        found = (self.desk.most_by(limit_s, values, sized) for limit_s in limits_s)
+        return next((value for value in found if value is not None), values[len(values) // 2])
+
+    def _resized(self, field: str, value: int) -> GprSpec:
+        change: dict[str, Any] = {field: value}
+        return replace(self.spec, **change)
+
+    @property
+    def _orderable(self) -> set[str]:
+        return {pool.id for pool in self.loaded.snapshot.pools if pool.supply is not None}
+
+    def _pools(self, offer: Offer) -> tuple[str, ...]:
+        """Those of the candidate that are of this cluster and shape."""
+        place = offer.cluster, offer.shape
+        alike = {pool.id for pool in self.loaded.snapshot.pools if (pool.cluster, pool.shape) == place}
+        return tuple(id_ for id_ in self.candidate.pools if id_ in alike)
+
+    def _request(self, asked: GprSpec, pools: tuple[str, ...]) -> Request:
+        length_s = self.candidate.length_s - self.spec.duration_s + asked.duration_s
+        sizes: dict[str, Any] = {"node_count": asked.nodes, "gpus_per_node": asked.gpus_per_node or 0, "length_s": length_s}
+        return replace(self.candidate, pools=pools, **sizes)
+
+    def _elsewhere(self) -> list[Offer]:
+        """The same on other GPUs with as much memory, or in another cluster of the slice, where it starts sooner than all of `found`."""
+        spec, loaded = self.spec, self.loaded
+        soonest_s = min((offer.start_s for offer in self.found), default=0)
+        if soonest_s <= self._soonest_s:
+            return []
+        memory_gib = max([loaded.places.keys[offer.pool].gpu_memory_gib for offer in self.found] + [spec.min_gpu_memory_gib or 0])
+        anywhere = replace(spec, shape="", min_gpu_memory_gib=memory_gib, node_type="", clusters=())
+        pools = tuple(id_ for id_ in pools_of_spec(anywhere, loaded) if id_ not in self.candidate.pools)
+        found = by_place(self.desk.offers(loaded.elsewhere(self.candidate, pools))).values()
+        return sorted((offer for offer in found if offer.start_s < soonest_s), key=lambda offer: offer.start_s)
+
+    def _told(self, instead_of: Offer, asked: GprSpec, got: Offer) -> Alternative:
+        node_type = self.loaded.places.keys[got.pool].node_type
+        return Alternative(
+            differs=tuple(self._differs(asked, got, node_type)),
+            cluster=got.cluster,
+            shape=got.shape,
+            node_type=node_type,
+            nodes=asked.nodes,
+            gpus_per_node=asked.gpus_per_node,
+            duration_s=asked.duration_s,
+            start_at=at(got.start_s),
+            wait_s=max(got.start_s - self.loaded.snapshot.now_s, 0),
+            sooner_s=instead_of.start_s - got.start_s,
+            order=Order.of(got, self.loaded),
+        )
+
+    def _differs(self, asked: GprSpec, got: Offer, node_type: str) -> Iterator[str]:
+        yield from (field for field in ("nodes", "gpus_per_node", "duration_s") if getattr(asked, field) != getattr(self.spec, field))
+        if got.shape != self.spec.shape and self.spec.shape:
+            yield "shape"
+        if self.spec.clusters and got.cluster not in {cluster.name for cluster in self.spec.clusters}:
+            yield "clusters"
+        if self.spec.node_type not in {"", node_type}:
+            yield "node_type"
+
+
+def by_place(found: Sequence[Offer]) -> dict[tuple[str, str], Offer]:
+    """Pools of one cluster and shape differ in node type or network; whoever does not ask for one gets the soonest."""
+    best: dict[tuple[str, str], Offer] = {}
+    for offer in found:
+        best.setdefault((offer.cluster, offer.shape), offer)
+    return best
+
+
+def durations() -> Iterator[int]:
+    """Seconds, as people book them, the shortest first."""
+    begin_s = 0
+    for until_s, step_s in STEPS_S:
+        yield from range(begin_s + step_s, until_s + 1, step_s)
+        begin_s = until_s

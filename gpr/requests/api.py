@@ -1,0 +1,247 @@
+"""`gprs/`: ask, file, watch, change, end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import status
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.authentication import actor_of
+from accounts.permissions import IsAdmin
+from core.errors import InvalidInput
+from core.rest.fields import StrictSerializer, whole_number
+from core.rest.pagination import CreatedPagination
+from core.rest.views import ApiViewSet
+from gpr.models import Gpr
+from gpr.queue.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
+from gpr.queue.moves import gpr_move
+from gpr.replacement.services import node_replace
+from gpr.requests.ending import gpr_extend, gpr_release
+from gpr.requests.estimates import gpr_estimate
+from gpr.requests.filters import GprFilter
+from gpr.requests.inputs import (
+    Decision,
+    Eviction,
+    Extension,
+    GprAsk,
+    GprCreate,
+    GprPatch,
+    Move,
+    NodeReplacement,
+    PriorityChange,
+    Verdict,
+    Versioned,
+    clusters_of,
+    spec_of_create,
+)
+from gpr.requests.outputs import GprDetailSerializer, GprPage, GprSerializer, OffersSerializer, QueueRowSerializer, StepSerializer
+from gpr.requests.selectors import START_ORDER, gpr_for, gprs_visible_to, queue_visible_to, steps_of, steps_on, with_nodes
+from gpr.requests.services import gpr_cancel, gpr_edit, gpr_submit, spec_of
+from gpr.requests.spec import approval_reasons
+from inventory.models import StepResult
+from inventory.selectors import node_for
+
+ADMIN_ACTIONS = {"approve", "reject", "evict", "priority", "move", "replace_node"}
+VERSION = OpenApiParameter("version", OpenApiTypes.INT, OpenApiParameter.QUERY, description="The one that you read: another answers 409.")
+
+
+class GprViewSet(ApiViewSet[Gpr]):
+    queryset = Gpr.objects.none()
+    serializer_class = GprDetailSerializer
+    filterset_class = GprFilter
+    read_actions = ("estimate",)
+    own_transactions = ("create",)  # those who file at once share one
+
+    def get_permissions(self) -> Sequence[Any]:
+        return [IsAdmin()] if self.action in ADMIN_ACTIONS else super().get_permissions()
+
+    @extend_schema(responses=GprSerializer(many=True))
+    def list(self, request: Request) -> Response:
+        rows = with_nodes(gprs_visible_to(actor_of(request)))
+        gprs = self.paginate_queryset(self.filter_queryset(rows)) or []
+        context = {"page": GprPage.build(gprs, actor=actor_of(request), now=self.now)}
+        return self.get_paginated_response(GprSerializer(gprs, many=True, context=context).data)
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        return self._answer(pk)
+
+    @extend_schema(request=GprCreate, responses={201: GprDetailSerializer})
+    def create(self, request: Request) -> Response:
+        """File a request. It comes back QUEUED with a promised start, or PENDING_APPROVAL with the rules that it exceeds."""
+        data, actor = self.body(GprCreate), actor_of(request)
+        made = gpr_submit(actor=actor, spec=spec_of_create(data, actor=actor), now=self.now, also=self.remember)
+        return self._answer(made.pk, status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=GprAsk, responses={200: OffersSerializer})
+    @action(detail=False, methods=["post"])
+    def estimate(self, request: Request) -> Response:
+        """What it would get, one offer for each cluster and shape, soonest first. Nothing is written."""
+        spec = spec_of_create(self.body(GprAsk), actor=actor_of(request))
+        offers = gpr_estimate(actor=actor_of(request), spec=spec, now=self.now)
+        return Response(OffersSerializer({"offers": offers, "approval_reasons": approval_reasons(spec)}).data)
+
+    @extend_schema(request=GprPatch)
+    def partial_update(self, request: Request, pk: str) -> Response:
+        """Change it while it waits. Its age stays; if it asks for something else now, it may be promised another start."""
+        data, actor = self.body(GprPatch), actor_of(request)
+        gpr = self._gpr(pk, data.pop("version", None))
+        if "clusters" in data:
+            data["clusters"] = clusters_of(data["clusters"], actor=actor)
+        gpr_edit(gpr=gpr, actor=actor, spec=spec_of(gpr, **data), now=self.now)
+        return self._answer(pk)
+
+    @extend_schema(parameters=[VERSION], responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Withdraw it while it waits: it stays, as CANCELED."""
+        gpr_cancel(gpr=self._gpr(pk, version_of(request.query_params.get("version"))), actor=actor_of(request), now=self.now)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    @extend_schema(request=Versioned)
+    @action(detail=True, methods=["post"])
+    def release(self, request: Request, pk: str) -> Response:
+        """Give the nodes back before the end."""
+        return self._do(pk, Versioned, gpr_release)
+
+    @extend_schema(request=Extension)
+    @action(detail=True, methods=["post"])
+    def extend(self, request: Request, pk: str) -> Response:
+        """Let it end later, if nobody's promise moves by it.
+
+        Where others would be hurt it answers 409, `conflict`, with two more members: `max_ends_at`, the latest end that is possible (an
+        extension to it is accepted as long as nothing changes; the present end if there is none), and `next_id`, the request that is
+        next, null where the reader may not know of it or a maintenance is next.
+        """
+        return self._do(pk, Extension, gpr_extend)
+
+    @extend_schema(request=Decision)
+    @action(detail=True, methods=["post"])
+    def approve(self, request: Request, pk: str) -> Response:
+        return self._do(pk, Decision, gpr_approve)
+
+    @extend_schema(request=Verdict)
+    @action(detail=True, methods=["post"])
+    def reject(self, request: Request, pk: str) -> Response:
+        return self._do(pk, Verdict, gpr_reject)
+
+    @extend_schema(request=Eviction)
+    @action(detail=True, methods=["post"])
+    def evict(self, request: Request, pk: str) -> Response:
+        """Take its nodes back now. If it waits again, then at its old age: it may get nodes at once that nobody else waits for."""
+        return self._do(pk, Eviction, gpr_evict)
+
+    @extend_schema(request=PriorityChange)
+    @action(detail=True, methods=["post"])
+    def priority(self, request: Request, pk: str) -> Response:
+        """Change its place in the queue. No promise moves by it."""
+        return self._do(pk, PriorityChange, gpr_set_priority)
+
+    @extend_schema(request=Move)
+    @action(detail=True, methods=["post"])
+    def move(self, request: Request, pk: str) -> Response:
+        """Put it before or behind others of its priority. Promises that give way move, with the cause `admin`."""
+        return self._do(pk, Move, gpr_move)
+
+    @extend_schema(request=NodeReplacement)
+    @action(detail=True, methods=["post"], url_path="replace-node")
+    def replace_node(self, request: Request, pk: str) -> Response:
+        """Bring in another node for one of its nodes while it runs, and set that one aside. Its end stays, and nobody's promise moves.
+
+        409 with the reason where there is no spare; nothing is done then.
+        """
+        data = self.body(NodeReplacement)
+        node = node_for(actor_of(request), data.pop("node"), now=self.now)
+        gpr = self._gpr(pk, data.pop("version", None))
+        node_replace(gpr=gpr, node_id=node.pk, actor=actor_of(request), why=data["why"], now=self.now)
+        return self._answer(pk)
+
+    def _do(self, pk: str, kind: type[StrictSerializer], service: Callable[..., None]) -> Response:
+        """Every service takes the fields of its body by name."""
+        data = self.body(kind)
+        gpr = self._gpr(pk, data.pop("version", None))
+        service(gpr=gpr, actor=actor_of(self.request), now=self.now, **data)
+        return self._answer(pk)
+
+    def _gpr(self, pk: str, version: int | None) -> Gpr:
+        """By the version in the body, or the same in the header If-Match."""
+        matched = version_of(self.request.headers.get("If-Match", "").strip(' "') or None, where="If-Match")
+        return gpr_for(actor_of(self.request), pk, write=True, version=matched if version is None else version)
+
+    def _answer(self, pk: str | UUID, **kwargs: Any) -> Response:
+        """As it is now, after whatever was done to it."""
+        actor = actor_of(self.request)
+        gpr = gpr_for(actor, pk, rows=with_nodes(gprs_visible_to(actor)))
+        context = {"actor": actor, "page": GprPage.build([gpr], actor=actor, now=self.now)}
+        return Response(GprDetailSerializer(gpr, context=context).data, **kwargs)
+
+
+def version_of(text: str | None, *, where: str = "version") -> int | None:
+    try:
+        version = None if text is None else whole_number(text)
+    except ValueError:
+        version = -1
+    if version is not None and version < 0:
+        raise InvalidInput({where: ["Must be a whole number, 0 or more."]})
+    return version
+
+
+class StepPagination(CreatedPagination):
+    ordering = ("started_at", "id")
+
+
+class NodeStepPagination(CreatedPagination):
+    ordering = ("-started_at", "-id")
+
+
+class GprStepViewSet(ApiViewSet[StepResult]):
+    """`gprs/{id}/steps/`: every attempt at an entry or exit step on each node, with its log, oldest first."""
+
+    queryset = StepResult.objects.none()
+    serializer_class = StepSerializer
+    pagination_class = StepPagination
+
+    def list(self, request: Request, gpr_pk: str) -> Response:
+        gpr = gpr_for(actor_of(request), gpr_pk)
+        steps = self.paginate_queryset(self.filter_queryset(steps_of(gpr)))
+        return self.get_paginated_response(StepSerializer(steps, many=True).data)
+
+
+class NodeStepViewSet(ApiViewSet[StepResult]):
+    """`nodes/{id}/steps/`: the same of every box that was on the node, newest first. For administrators."""
+
+    queryset = StepResult.objects.none()
+    serializer_class = StepSerializer
+    pagination_class = NodeStepPagination
+
+    def get_permissions(self) -> Sequence[Any]:
+        return [IsAdmin()] if self.action == "list" else super().get_permissions()
+
+    def list(self, request: Request, node_ref: str) -> Response:
+        node = node_for(actor_of(request), node_ref, now=self.now)
+        steps = self.paginate_queryset(self.filter_queryset(steps_on(node)))
+        return self.get_paginated_response(StepSerializer(steps, many=True).data)
+
+
+class QueuePagination(CreatedPagination):
+    ordering = START_ORDER
+
+
+class QueueViewSet(ApiViewSet[Gpr]):
+    """`queue/`: what waits, by planned start, and last what has none. A member sees his slices' rows; the position counts all."""
+
+    queryset = Gpr.objects.none()
+    serializer_class = QueueRowSerializer
+    pagination_class = QueuePagination
+
+    def list(self, request: Request) -> Response:
+        rows: QuerySet[Gpr] = self.filter_queryset(queue_visible_to(actor_of(request)))
+        gprs = self.paginate_queryset(rows) or []
+        context = {"page": GprPage.build(gprs, actor=actor_of(request), now=self.now)}
+        return self.get_paginated_response(QueueRowSerializer(gprs, many=True, context=context).data)

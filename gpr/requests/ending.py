@@ -1,0 +1,168 @@
+"""The way out: every end of a box, and what becomes of the GPR when its nodes are back."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+
+from accounts.models import User
+from core.errors import Conflict, IllegalTransition, InvalidInput, OverPolicy, StaleState
+from core.words import duration_exact, utc
+from gpr.allocation.snapshot import books_end
+from gpr.allocation.stored_plan import box_ended, witness_lock
+from gpr.evictions.services import notice_of, notice_settle
+from gpr.lifecycle import ENDS_AS, gpr_transition
+from gpr.models import EndReason, Gpr, GprState
+from gpr.requests.extensions import maintenance_before, refuse_harmful_extension
+from gpr.requests.services import no_place, promises_drop
+from inventory.services.reservations import Window, reservations_set_windows, reservations_want_absent
+from journal.hints import TICK, hint
+from journal.models import Severity
+from journal.services import event_record
+
+EXTENSION_ACK_S = 30  # an extension that the agent may not hear of before the end is refused
+S = GprState
+
+SENTENCES = {
+    EndReason.EXPIRED: "The booked time of {name} is over; its nodes are being taken back.",
+    EndReason.EARLY_RELEASE: "{name} was released early; its nodes are being taken back.",
+    EndReason.EVICTED: "{name} was evicted; its nodes are being taken back.",
+    EndReason.IDLE: "The GPUs of {name} were idle for too long; its nodes are being taken back.",
+    EndReason.NODE_FAILURE: "A node of {name} failed; its nodes are being taken back.",
+    EndReason.CHECK_FAILED: "A check of a node for {name} failed; its nodes are being taken back.",
+    EndReason.ADMIN: "{name} was released by an administrator; its nodes are being taken back.",
+}
+
+
+@transaction.atomic
+def gpr_release(*, gpr: Gpr, actor: User, now: datetime) -> None:
+    """Give the nodes back before the end. Raises IllegalTransition when it holds none, or StaleState."""
+    is_own = gpr.owner_id == actor.pk or not actor.is_admin
+    exit_begin(gpr=gpr, reason=EndReason.EARLY_RELEASE if is_own else EndReason.ADMIN, actor=actor, now=now)
+
+
+@transaction.atomic
+def exit_begin(*, gpr: Gpr, reason: EndReason, now: datetime, actor: User | None = None, why: str = "") -> None:
+    """Tell the agent to take the nodes back. What is left of the booked time is counted from here."""
+    gpr_transition(
+        gpr=gpr,
+        to=S.EXITING,
+        now=now,
+        actor=actor,
+        reason=reason,
+        message=SENTENCES[reason].format(name=gpr.name) + (f" {why}" if why else ""),
+        severity=Severity.INFO if reason in {EndReason.EXPIRED, EndReason.EARLY_RELEASE} else Severity.WARNING,
+        changes={"end_reason": reason, "remaining_s": left_s(gpr, now=now), "exiting_at": now},
+    )
+    notice_settle(gpr, reason=reason, now=now)
+    reservations_want_absent(gpr_id=gpr.pk)
+    hint(TICK)
+
+
+@transaction.atomic
+def exit_finish(*, gpr: Gpr, now: datetime) -> None:
+    """All nodes are back: it has ended, or waits again with the time that is left, at its old age."""
+    box_ended(gpr, now=now)
+    if goes_back(gpr):
+        changes: dict[str, Any] = {
+            "end_reason": "",
+            "explanation": {},
+            **no_place(gpr),
+            "cluster": None,
+            "provisioning_at": None,
+            "active_at": None,
+            "ends_at": None,
+            "exiting_at": None,
+            "marks_passed": 0,
+            "entry_attempts": gpr.entry_attempts + (gpr.end_reason == EndReason.CHECK_FAILED),
+        }
+        text = f"{gpr.name} waits again, for the {duration_exact(gpr.remaining_s)} that are left of its time."
+        gpr_transition(gpr=gpr, to=S.QUEUED, now=now, reason=gpr.end_reason, message=text, changes=changes)
+        promises_drop([gpr], now=now)  # it was kept, and scored; the next tick makes another
+    else:
+        to = ENDS_AS[gpr.end_reason]
+        text = f"{gpr.name} has ended: {S(to).label.lower()}."
+        gpr_transition(gpr=gpr, to=to, now=now, reason=gpr.end_reason, message=text, changes={"explanation": {}})
+    hint(TICK)
+
+
+@transaction.atomic
+def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
+    """Let an active GPR end later, if nobody's promise moves by it. Raises IllegalTransition, InvalidInput, OverPolicy, StaleState
+    or Conflict, with the latest end that is possible where somebody is next.
+    """
+    if gpr.state != S.ACTIVE or gpr.ends_at is None:
+        raise IllegalTransition(f"Only an active GPR can be extended; this one is {gpr.get_state_display().lower()}.", state=gpr.state)
+    if extra_s < 1:
+        raise InvalidInput({"extra_s": ["Must be at least one second."]})
+    if (notice := notice_of(gpr)) is not None:
+        raise Conflict(f"It is to be evicted at {utc(notice.ends_at)}. Save its work; it waits again for what is left of its time.")
+    _refuse_beyond_policy(gpr, extra_s, actor)
+    if (gpr.ends_at - now).total_seconds() < EXTENSION_ACK_S:
+        raise Conflict(f"It ends within {EXTENSION_ACK_S} s: too late to extend it for certain. File a new request.")
+    ends_at = gpr.ends_at + timedelta(seconds=extra_s)
+    books_end_at = books_end(ends_at)
+    witness_lock()
+    refuse_harmful_extension(gpr, ends_at=ends_at, actor=actor, now=now)
+    from_version = gpr.version
+    updated = Gpr.objects.filter(pk=gpr.pk, version=from_version, state=S.ACTIVE).update(
+        ends_at=ends_at, duration_s=gpr.duration_s + extra_s, remaining_s=gpr.remaining_s + extra_s, version=from_version + 1
+    )
+    if not updated:
+        raise StaleState("This GPR has changed since you read it. Read it again and decide anew.")
+    reservations_set_windows([Window(gpr.pk, ends_at, books_end_at)])
+    _refuse_into_maintenance(gpr, books_end_at, now)
+    event_record(
+        kind="gpr.extended",
+        message=f"{gpr.name} was extended by {duration_exact(extra_s)}, to {utc(ends_at)}.",
+        at=now,
+        actor=actor,
+        gpr_id=gpr.pk,
+        slice_id=gpr.slice_id,
+    )
+    gpr.refresh_from_db()
+    hint(TICK)
+
+
+def left_s(gpr: Gpr, *, now: datetime) -> int:
+    """Of its duration, were its nodes taken back now."""
+    if gpr.active_at is None or gpr.state != S.ACTIVE:
+        return gpr.remaining_s
+    return max(0, gpr.remaining_s - math.ceil((now - gpr.active_at).total_seconds()))
+
+
+def _refuse_beyond_policy(gpr: Gpr, extra_s: int, actor: User) -> None:
+    """What would need approval when asked for at once needs an administrator's hand here. Raises OverPolicy."""
+    longest_s = min(gpr.slice.duration_max_s, settings.EGS_DURATION_MAX_S)
+    if not actor.is_admin:
+        longest_s = min(longest_s, gpr.slice.duration_approval_s)
+    if gpr.duration_s + extra_s > longest_s:
+        most_s = max(longest_s - gpr.duration_s, 0)
+        by_whom = "" if actor.is_admin else " without approval"
+        more = f"can get {duration_exact(most_s)} more at most" if most_s else "has all of it"
+        raise OverPolicy(
+            f"In workspace {gpr.slice.name} one may take {duration_exact(longest_s)} in all{by_whom}: this one {more}. "
+            "File a new request, or ask an administrator.",
+            limit="duration",
+            most=most_s,
+        )
+
+
+def goes_back(gpr: Gpr) -> bool:
+    """Does one whose nodes are being taken back wait again afterwards?"""
+    if gpr.remaining_s < 1:
+        return False
+    if gpr.end_reason == EndReason.CHECK_FAILED:
+        return gpr.entry_attempts + 1 < settings.EGS_ENTRY_ATTEMPTS_MAX
+    return gpr.requeue_on_failure and gpr.end_reason in {EndReason.EVICTED, EndReason.NODE_FAILURE}
+
+
+def _refuse_into_maintenance(gpr: Gpr, ends_at: datetime, now: datetime) -> None:
+    """One that was announced meanwhile: now its nodes are locked. Raises Conflict."""
+    window = maintenance_before(gpr, ends_at, now)
+    if window is not None:
+        raise Conflict(f"A node of it is closed for maintenance from {utc(window.starts_at)} on. Extend it by less, or file a new request.")

@@ -1,0 +1,128 @@
+"""What a request would get if it were submitted now. Nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from accounts.models import User
+from core.words import duration_exact, utc
+from gpr.allocation.snapshot import Loaded, at
+from gpr.models import Gpr
+from gpr.promises.forecasts import BOOKED, NO_HISTORY_BORROWED, Range, bands_load, range_of
+from gpr.queue.explanations import Say, Told, explain
+from gpr.quotas.borrowing import WOULD_BORROW
+from gpr.requests.alternatives import Alternative, Alternatives, Order, by_place
+from gpr.requests.services import Candidate, candidate_of
+from gpr.requests.spec import GprSpec
+from planner.bands import Bands
+from planner.offering import Desk
+from planner.plan import EvictionKind, Offer, victims_of
+from planner.snapshot import Request
+
+NODES, RECLAIM, ORDER = "nodes", "reclaim", "order"  # where the GPUs of an offer come from
+# Nobody is offered what only an administrator may do.
+AFTER = {
+    EvictionKind.RECLAIM: "It starts after others' borrowed GPUs come back.",
+    EvictionKind.PRIORITY: "It starts after requests of lower priority have made way.",
+}
+AWAY = "It is not in {home}, the home of its workspace: unless you choose it, it is used only where that saves more than {gain}."
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A start that can be had now. Waits are seconds from now. `borrows`: it may be evicted for whom the GPUs are guaranteed to.
+
+    `order`: the supply that nodes would be ordered from, or have been; None where it starts on what is there.
+    """
+
+    cluster: str
+    shape: str
+    node_type: str
+    supply: str
+    order: Order | None
+    borrows: bool
+    start_at: datetime
+    wait_s: int
+    promised_start_at: datetime
+    p50_s: int
+    p90_s: int
+    basis: str
+    explanation: Told
+    alternatives: list[Alternative]
+
+
+def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | None = None, say: Say = utc) -> list[Estimate]:
+    """One offer for each cluster and shape, soonest first. `edited`: for a change of a waiting GPR. Raises as `gpr_submit` does."""
+    asked = candidate_of(spec, actor=actor, now=now, edited=edited)
+    candidate, loaded, desk = asked.request, asked.loaded, Desk(asked.loaded.snapshot)
+    found = list(by_place(_offers(asked, desk)).values())
+    told = explain([offer.explanation for offer in found], actor=actor, now=now, say=say)
+    alternatives = Alternatives(spec, candidate, desk, loaded, found).of_each()
+    bands = bands_load(edited=edited)
+    return [
+        _estimate(
+            offer,
+            loaded,
+            _told_more(text, [*_rights(offer), *_away(spec, candidate, offer)]),
+            sooner,
+            _range(spec, offer, bands),
+        )
+        for offer, text, sooner in zip(found, told, alternatives, strict=True)
+    ]
+
+
+def _offers(asked: Candidate, desk: Desk) -> tuple[Offer, ...]:
+    """First what it has if it stays as it stands, if anything; to take any other is to ask for something else."""
+    if asked.stands is None:
+        return desk.offers(asked.request)
+    request, snapshot = asked.stands
+    return desk.beside(Desk(snapshot).best(request), asked.request)
+
+
+def _range(spec: GprSpec, offer: Offer, bands: Bands) -> Range:
+    """A booking is early for nobody and late for nobody."""
+    if spec.is_booking:
+        wait_s = offer.forecast.promised_wait_s
+        return Range(wait_s, wait_s, BOOKED, is_learned=False)
+    found = range_of(bands, offer.forecast)
+    return replace(found, basis=NO_HISTORY_BORROWED) if offer.borrows and not found.is_learned else found
+
+
+def _estimate(offer: Offer, loaded: Loaded, told: Told, alternatives: list[Alternative], likely: Range) -> Estimate:
+    wait_s = max(offer.start_s - loaded.snapshot.now_s, 0)
+    return Estimate(
+        cluster=offer.cluster,
+        shape=offer.shape,
+        node_type=loaded.places.keys[offer.pool].node_type,
+        supply=RECLAIM if offer.evictions else ORDER if offer.supply else NODES,
+        order=Order.of(offer, loaded),
+        borrows=offer.borrows,
+        start_at=at(offer.start_s),
+        wait_s=wait_s,
+        promised_start_at=at(offer.promise_s),
+        p50_s=likely.p50_s if wait_s else 0,
+        p90_s=likely.p90_s if wait_s else 0,
+        basis=likely.basis,
+        explanation=told,
+        alternatives=alternatives,
+    )
+
+
+def _told_more(told: Told, sentences: Sequence[str]) -> Told:
+    return replace(told, sentence=" ".join([told.sentence, *sentences]))
+
+
+def _away(spec: GprSpec, candidate: Request, offer: Offer) -> Iterator[str]:
+    home = spec.slice.home
+    if home is not None and offer.cluster != home.name and candidate.handicap_s(offer.pool):
+        yield AWAY.format(home=home.name, gain=duration_exact(spec.slice.burst_gain_s))
+
+
+def _rights(offer: Offer) -> Iterator[str]:
+    """What it rests on, and what it has no right to, in sentences without names."""
+    for kind in sorted({victim.kind for victim in victims_of(offer.evictions)}):
+        yield AFTER[kind]
+    if offer.borrows:
+        yield WOULD_BORROW

@@ -1,0 +1,125 @@
+"""Until when a running box can end without harm to others, and what is in the way of a later end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from accounts.models import User
+from core.errors import Conflict
+from core.words import utc
+from gpr.allocation.snapshot import at, books_end, end_by_books, snapshot_load, with_running_end
+from gpr.models import Gpr
+from gpr.requests.selectors import names_visible_to
+from inventory.models import MaintenanceWindow, Node, ReservationState
+from inventory.selectors import maintenance_over
+from planner.engine import plan
+from planner.plan import Harm, Plan, hurt_by
+from planner.snapshot import Snapshot
+
+WHY = {
+    Harm.LATE: "Others have been promised these GPUs from its end on.",
+    Harm.EVICTED: "Others are entitled to these GPUs from its end on: somebody would be evicted for it.",
+}
+# A trial makes a whole plan while all other changes wait, so somebody who asks again and again must not get many of them.
+TRIALS_MAX = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why a box cannot end then: it would do `harm` to the request `next_id`. Where `harm` is None, a node closes at `closed_at`."""
+
+    harm: Harm | None
+    next_id: str = ""
+    closed_at: datetime | None = None
+
+
+class ExtensionTrial:
+    """Plans with a longer box on a copy of how everything stands now. Nothing is written."""
+
+    def __init__(self, gpr: Gpr, *, now: datetime) -> None:
+        self.gpr, self.now = gpr, now
+
+    @cached_property
+    def _snapshot(self) -> Snapshot:
+        return snapshot_load(now=self.now).snapshot
+
+    @cached_property
+    def _as_it_is(self) -> Plan:
+        return plan(self._snapshot)
+
+    def obstacle(self, ends_at: datetime) -> Obstacle | None:
+        """Nobody may start later than promised, or be evicted, who would not be without it."""
+        window = maintenance_before(self.gpr, books_end(ends_at), self.now)
+        if window is not None:
+            return Obstacle(None, closed_at=window.starts_at)
+        longer = with_running_end(self._snapshot, str(self.gpr.pk), math.ceil(books_end(ends_at).timestamp()))
+        hurt = hurt_by(self._as_it_is, plan(longer))
+        return Obstacle(*hurt) if hurt else None
+
+    def latest_end(self, refused_at: datetime, obstacle: Obstacle) -> tuple[datetime, Obstacle]:
+        """The latest end that is known to have no obstacle, and the obstacle of a later one.
+
+        It tries first where the limit mostly is, which two plans prove to the second, and halves the span where it is elsewhere.
+        """
+        ends_at = self.gpr.ends_at or refused_at
+        can_s, cannot_s = 0, math.floor((refused_at - ends_at).total_seconds())
+        for _ in range(TRIALS_MAX):
+            if cannot_s - can_s <= 1:
+                break
+            likely = (math.floor((moment - ends_at).total_seconds()) for moment in self._likely_ends(obstacle))
+            trials = (trial_s for limit_s in likely for trial_s in (limit_s, limit_s + 1) if can_s < trial_s < cannot_s)
+            trial_s = next(trials, (can_s + cannot_s) // 2)
+            found = self.obstacle(ends_at + timedelta(seconds=trial_s))
+            if found is None:
+                can_s = trial_s
+            else:
+                cannot_s, obstacle = trial_s, found
+        return ends_at + timedelta(seconds=can_s), obstacle
+
+    def _likely_ends(self, obstacle: Obstacle) -> Iterator[datetime]:
+        """At the start of the maintenance, or of the slot of who is next, or at its promise."""
+        if obstacle.closed_at is not None:
+            yield end_by_books(obstacle.closed_at)
+        request = next((request for request in self._snapshot.queue if request.id == obstacle.next_id), None)
+        if request is not None and request.slot is not None:
+            yield end_by_books(at(request.slot.start_s))
+        if request is not None and request.promise_s is not None:
+            yield end_by_books(at(request.promise_s))
+
+
+def refuse_harmful_extension(gpr: Gpr, *, ends_at: datetime, actor: User, now: datetime) -> None:
+    """Raises Conflict with the latest end that is possible, `max_ends_at`, and whose request is next, `next_id`, if he may know of it."""
+    trial = ExtensionTrial(gpr, now=now)
+    obstacle = trial.obstacle(ends_at)
+    if obstacle is None:
+        return
+    max_ends_at, first = trial.latest_end(ends_at, obstacle)
+    name = names_visible_to(actor, {first.next_id}).get(first.next_id)
+    raise Conflict(
+        f"{_why(obstacle)} {_room(gpr, max_ends_at, first, name or 'another request')}",
+        max_ends_at=max_ends_at,
+        next_id=first.next_id if name else None,
+    )
+
+
+def maintenance_before(gpr: Gpr, ends_at: datetime, now: datetime) -> MaintenanceWindow | None:
+    """What closes a node of it before that end."""
+    held = gpr.reservations.filter(state=ReservationState.HELD)
+    return maintenance_over(Node.objects.filter(reservations__in=held).only("cluster"), starts_at=now, ends_at=ends_at).first()
+
+
+def _why(obstacle: Obstacle) -> str:
+    if obstacle.harm is not None:
+        return WHY[obstacle.harm]
+    return f"A node of it is closed for maintenance from {utc(obstacle.closed_at)} on." if obstacle.closed_at else ""
+
+
+def _room(gpr: Gpr, max_ends_at: datetime, obstacle: Obstacle, name: str) -> str:
+    is_next = f"{name} is next" if obstacle.next_id else "its nodes are closed"
+    if max_ends_at == gpr.ends_at:
+        return f"It cannot end later: {is_next}. File a new request."
+    return f"It can end at {utc(max_ends_at)} at the latest, then {is_next}. Extend it by less, or file a new request."

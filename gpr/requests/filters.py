@@ -1,0 +1,116 @@
+"""What lists of GPRs, quotas, supplies and Events can be narrowed to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import Q, QuerySet
+from django_filters import rest_framework as filters
+
+from accounts.authentication import actor_of
+from core.rest.filters import Moment, ReferenceFilter, Whole, Words, YesNo
+from core.rest.references import is_object
+from gpr.models import ENDED, Eviction, EvictionVictim, GprState
+from gpr.requests.selectors import gprs_visible_to
+from inventory.models import SupplyOrderState
+from inventory.selectors import clusters_visible_to, nodes_known_to
+from journal.models import Event, Severity
+from slices.models import PRIORITY_MAX, PRIORITY_MIN, Quota
+from slices.selectors import slices_visible_to
+
+
+class GprFilter(filters.FilterSet):
+    name = filters.CharFilter(lookup_expr="icontains", label="Part of the name.")
+    state = Words(choices=GprState.choices)
+    slice = ReferenceFilter("slice")
+    cluster = ReferenceFilter("cluster", label="Where its nodes are.")
+    owner = filters.CharFilter(method="by_owner", label="`me`, an id or a name.")
+    priority_min = Whole("priority", lookup_expr="gte", least=PRIORITY_MIN, most=PRIORITY_MAX)
+    priority_max = Whole("priority", lookup_expr="lte", least=PRIORITY_MIN, most=PRIORITY_MAX)
+    is_booking = YesNo(pick=lambda is_true: Q(is_booking=is_true))
+    ended = YesNo(pick=lambda is_true: Q(state__in=ENDED) if is_true else ~Q(state__in=ENDED))
+
+    def by_owner(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
+        if value == "me":
+            return rows.filter(owner=actor_of(self.request))
+        return rows.filter(is_object(value, path="owner"))
+
+
+class BookingSeriesFilter(filters.FilterSet):
+    slice = ReferenceFilter("slice")
+    canceled = YesNo(pick=lambda is_true: Q(canceled_at__isnull=not is_true))
+
+
+class TemplateFilter(filters.FilterSet):
+    name = filters.CharFilter(lookup_expr="icontains", label="Part of the name.")
+    slice = ReferenceFilter("slice")
+    cluster = ReferenceFilter("cluster", label="Those of this cluster alone, without those of all clusters.")
+    is_default = YesNo(pick=lambda is_true: Q(is_default=is_true))
+
+
+class QuotaFilter(filters.FilterSet):
+    project = filters.CharFilter(method="by_project", label="Id or name: its own and those of its slices.")
+    slice = ReferenceFilter("slice", label="Id or name.")
+    shape = filters.CharFilter()
+
+    def by_project(self, rows: QuerySet[Quota], name: str, value: str) -> QuerySet[Quota]:
+        return rows.filter(is_object(value, path="project") | is_object(value, path="slice__project"))
+
+
+class EvictionFilter(filters.FilterSet):
+    gpr = filters.CharFilter(method="by_gpr", label="Id or name: whom it is for, or a victim.")
+    since = Moment("made_at", lookup_expr="gte")
+
+    def by_gpr(self, rows: QuerySet[Eviction], name: str, value: str) -> QuerySet[Eviction]:
+        meant = gprs_visible_to(actor_of(self.request)).filter(is_object(value)).values("pk")
+        victims = EvictionVictim.objects.filter(gpr__in=meant)
+        return rows.filter(Q(gpr__in=meant) | Q(pk__in=victims.values("eviction")))
+
+
+class EventFilter(filters.FilterSet):
+    """Events hold ids: a name is looked up among what the reader may see now, and means nothing to him otherwise."""
+
+    gpr = filters.CharFilter(method="by_gpr", label="Id or name.")
+    slice = filters.CharFilter(method="by_slice", label="Id or name.")
+    node = filters.CharFilter(method="by_node", label="Id or name.")
+    cluster = filters.CharFilter(method="by_cluster", label="Id or name.")
+    kind = filters.CharFilter()
+    severity = Words(choices=Severity.choices)
+    since = Moment("at", lookup_expr="gte")
+
+    def by_gpr(self, rows: QuerySet[Event], name: str, value: str) -> QuerySet[Event]:
+        return self._by(rows, "gpr_id", gprs_visible_to(actor_of(self.request)), value)
+
+    def by_slice(self, rows: QuerySet[Event], name: str, value: str) -> QuerySet[Event]:
+        return self._by(rows, "slice_id", slices_visible_to(actor_of(self.request)), value)
+
+    def by_node(self, rows: QuerySet[Event], name: str, value: str) -> QuerySet[Event]:
+        return self._by(rows, "node_id", nodes_known_to(actor_of(self.request)), value)
+
+    def by_cluster(self, rows: QuerySet[Event], name: str, value: str) -> QuerySet[Event]:
+        return self._by(rows, "cluster_id", clusters_visible_to(actor_of(self.request)), value)
+
+    @staticmethod
+    def _by(rows: QuerySet[Event], field: str, subjects: QuerySet[Any], value: str) -> QuerySet[Event]:
+        return rows.filter(**{f"{field}__in": subjects.filter(is_object(value)).values("pk")})
+
+
+class MaintenanceFilter(filters.FilterSet):
+    cluster = ReferenceFilter("cluster")
+    node = ReferenceFilter("node")
+    canceled = YesNo(pick=lambda is_true: Q(canceled_at__isnull=not is_true))
+    # `from` is a word of Python's.
+    vars()["from"] = Moment("ends_at", lookup_expr="gt", label="Ends after this time.")
+    to = Moment("starts_at", lookup_expr="lt", label="Starts before this time.")
+
+
+class SupplyFilter(filters.FilterSet):
+    cluster = ReferenceFilter("cluster")
+    shape = filters.CharFilter()
+
+
+class SupplyOrderFilter(filters.FilterSet):
+    supply = ReferenceFilter("supply")
+    cluster = ReferenceFilter("supply__cluster")
+    gpr = ReferenceFilter("gpr")
+    state = Words(choices=SupplyOrderState.choices)

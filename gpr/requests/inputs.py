@@ -1,0 +1,156 @@
+"""What may be sent, and the spec that it makes. Whether a value is possible is `gpr.requests.spec`'s to say, here and everywhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from accounts.models import User
+from core.errors import InvalidInput
+from core.rest.fields import Flag, FreeForm, Reference, StrictSerializer, Text, WholeNumber, whole_number
+from core.words import duration_parse
+from gpr.models import GprTemplate, Nearness
+from gpr.queue.moves import MoveTo
+from gpr.requests.selectors import template_for
+from gpr.requests.spec import GprSpec
+from gpr.templates.fields import filled
+from inventory.models import Cluster
+from inventory.selectors import cluster_for
+from slices.selectors import slice_for
+
+WHY_MAX_CHARS = 300
+IDLE_HELP = "Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored already."
+NEEDED = ("nodes", "duration_s")  # of a request; all else has a default
+REPLACEMENT_WHY_MAX_CHARS = 150  # it stands in the reason why the node is set aside
+
+
+@extend_schema_field({"oneOf": [{"type": "integer"}, {"type": "string"}]})
+class Duration(serializers.Field[int, Any, int, Any]):
+    """Whole seconds, as a number or as digits, or text with units as `1h30m`, `2d`, `PT1H30M`."""
+
+    def to_internal_value(self, data: Any) -> int:
+        if not isinstance(data, str):
+            return int(WholeNumber().run_validation(data))
+        try:
+            return whole_number(data) if data.isdecimal() else duration_parse(data)
+        except ValueError:
+            raise serializers.ValidationError("Must be whole seconds, or text as 1h30m, 2d or PT1H30M.") from None
+
+    def to_representation(self, value: int) -> int:
+        return value
+
+
+class IdleTimeout(Duration):
+    """0 says that there is none."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        return super().to_internal_value(data) or None
+
+
+class GprChange(StrictSerializer):
+    """The fields of a request; what is left out stays, or takes its default."""
+
+    name = Text(allow_blank=True, required=False)
+    shape = Text(allow_blank=True, required=False, help_text="As H100-80GB; empty with `min_gpu_memory_gib`: EGS chooses.")
+    min_gpu_memory_gib = WholeNumber(required=False, allow_null=True)
+    nodes = WholeNumber(required=False)
+    gpus_per_node = WholeNumber(required=False, allow_null=True, help_text="Null: all of each node.")
+    duration_s = Duration(required=False)
+    priority = WholeNumber(required=False, help_text="1 to 300, higher first; 101 if not given.")
+    clusters = serializers.ListField(
+        child=Reference(), required=False, allow_empty=True, max_length=100, help_text="Allowed ones; none means any of the slice."
+    )
+    earliest_start_at = serializers.DateTimeField(required=False, allow_null=True)
+    is_booking = Flag(required=False, help_text="It starts at `earliest_start_at`, or is refused with the nearest times.")
+    node_type = Text(allow_blank=True, required=False, max_length=63)
+    rdma = Flag(required=False)
+    within = serializers.ChoiceField(
+        choices=Nearness.choices,
+        required=False,
+        help_text="What all of its nodes must be of; they are put as near together as can be anyway.",
+    )
+    idle_timeout_s = IdleTimeout(required=False, allow_null=True, help_text=IDLE_HELP)
+    evictable = Flag(required=False)
+    may_evict = Flag(required=False)
+    requeue_on_failure = Flag(required=False)
+    run_checks = Flag(required=False)
+    model = FreeForm(required=False, help_text="Name and parameters of the model, free form.")
+
+
+class GprPatch(GprChange):
+    version = WholeNumber(required=False, help_text="The one that you read: another answers 409.")
+
+
+class GprCreate(GprChange):
+    name = Text(allow_blank=True)
+    slice = Reference()
+    nodes = WholeNumber(required=False, help_text="Needed, unless the template says it.")
+    duration_s = Duration(required=False, help_text="Needed, unless the template says it.")
+    template = Reference(required=False, allow_null=True, help_text="One of the slice: it gives what is not said here.")
+
+
+class GprAsk(GprCreate):
+    """As for a creation; a question needs no name."""
+
+    name = Text(allow_blank=True, default="estimate")
+
+
+class Versioned(StrictSerializer):
+    version = WholeNumber(required=False, help_text="The one that you read: another answers 409.")
+
+
+class Extension(Versioned):
+    extra_s = Duration()
+
+
+class Decision(Versioned):
+    why = Text(max_length=WHY_MAX_CHARS, required=False, allow_blank=True, default="", help_text="Recorded with who did it.")
+
+
+class Verdict(Versioned):
+    """A decision against somebody: the reason is owed to him."""
+
+    why = Text(max_length=WHY_MAX_CHARS, help_text="Recorded with who did it, and shown to the owner.")
+
+
+class Eviction(Verdict):
+    requeue = Flag(required=False, help_text="Whether it waits again for the time that is left; by default as its owner wished.")
+
+
+class NodeReplacement(Versioned):
+    node = Reference(help_text="One of `nodes_assigned`, by name or id.")
+    why = Text(max_length=REPLACEMENT_WHY_MAX_CHARS, help_text="Recorded with who asked for it, and shown to the owner.")
+
+
+class PriorityChange(Decision):
+    priority = WholeNumber()
+
+
+class Move(Decision):
+    to = serializers.ChoiceField(choices=MoveTo.choices, help_text="Among those of its priority.")
+
+
+def spec_of_create(data: dict[str, Any], *, actor: User) -> GprSpec:
+    """Raises NotFound for a slice, template or cluster that the actor may not know of, InvalidInput for what nothing says."""
+    slice_, said = slice_for(actor, data["slice"]), {name: value for name, value in data.items() if name != "template"}
+    template = template_for(actor, data["template"], slice_=slice_) if data.get("template") else None
+    if template and "clusters" not in said:
+        _check_cluster(template)
+    fields = filled(template, said) if template else said
+    if missing := [name for name in NEEDED if name not in fields]:
+        raise InvalidInput({name: ["This field is required."] for name in missing})
+    clusters = clusters_of(fields.get("clusters", []), actor=actor)
+    return GprSpec(**{**fields, "slice": slice_, "clusters": clusters, "template": template})
+
+
+def _check_cluster(template: GprTemplate) -> None:
+    """Raises InvalidInput for one of a cluster that has left its slice: the request did not name it."""
+    if template.cluster and not template.slice.clusters.filter(pk=template.cluster.pk).exists():
+        text = f"Template {template.name} is for cluster {template.cluster.name}, which workspace {template.slice.name} uses no longer."
+        raise InvalidInput({"template": [f"{text} Name other clusters, or have one of its owners change the template."]})
+
+
+def clusters_of(references: list[str], *, actor: User) -> tuple[Cluster, ...]:
+    return tuple(cluster_for(actor, reference) for reference in dict.fromkeys(references))

@@ -1,0 +1,167 @@
+"""What a user may see of GPRs; for others they do not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import DateTimeField, Exists, OuterRef, Prefetch, Q, QuerySet, Value, Window
+from django.db.models.fields.tuple_lookups import Tuple, TupleGreaterThan, TupleLessThan
+from django.db.models.functions import Coalesce, RowNumber
+
+from accounts.models import User
+from core.errors import NotAllowed, StaleState
+from core.rest.references import one_by_id, one_by_reference
+from gpr.models import BookingSeries, Eviction, EvictionVictim, Gpr, GprState, GprTemplate
+from inventory.models import Node, Reservation, ReservationState, StepResult
+from journal.models import Event
+from slices.models import Role, Slice
+from slices.selectors import has_role, slices_visible_to
+
+# As the planner considers them (planner/waiting.py); the index gpr_queue is in this order.
+TURN = ("turn_share", "turn_key", "turn_at", "id")
+QUEUE_ORDER = ("-priority", *TURN)
+# Requests in the order of their planned starts. A request without one comes last; it gets a far time, since a cursor cannot hold a null.
+STARTS_AT = Coalesce("planned_start_at", Value(datetime(9000, 1, 1, tzinfo=UTC)), output_field=DateTimeField())
+START_ORDER = ("starts_at", "created_at", "id")
+
+
+def gprs_visible_to(actor: User) -> QuerySet[Gpr]:
+    rows = Gpr.objects.select_related("slice", "owner", "cluster", "promise", "claim__cluster", "template").prefetch_related("clusters")
+    return rows if actor.is_admin else rows.filter(slice__in=slices_visible_to(actor))
+
+
+def with_nodes(rows: QuerySet[Gpr]) -> QuerySet[Gpr]:
+    """With the reservations that each holds now, as `held_now`."""
+    held = Reservation.objects.filter(state=ReservationState.HELD).select_related("node").prefetch_related("gpus__gpu")
+    return rows.prefetch_related(Prefetch("reservations", queryset=held.order_by("node__name", "pk"), to_attr="held_now"))
+
+
+def gpr_for(actor: User, gpr_id: str | UUID, *, write: bool = False, version: int | None = None, rows: QuerySet[Gpr] | None = None) -> Gpr:
+    """NotFound when the actor may not know of it, NotAllowed when he sees it but may not change it.
+
+    StaleState when he names a version that is no longer the present one.
+    """
+    gpr = one_by_id(gprs_visible_to(actor) if rows is None else rows, gpr_id, what="GPR")
+    if write and not is_writable_by(actor, gpr):
+        raise NotAllowed("Only its owner, an owner of the workspace or an administrator may change it.")
+    if version is not None and version != gpr.version:
+        raise StaleState(f"This GPR is at version {gpr.version}, you gave {version}. Read it again and decide anew.", version=gpr.version)
+    return gpr
+
+
+def is_writable_by(actor: User, row: Gpr | BookingSeries) -> bool:
+    if row.owner_id == actor.pk:
+        return has_role(actor, row.slice, Role.EDITOR)
+    return has_role(actor, row.slice, Role.OWNER)
+
+
+def series_visible_to(actor: User) -> QuerySet[BookingSeries]:
+    rows = BookingSeries.objects.select_related("slice", "owner")
+    return rows if actor.is_admin else rows.filter(slice__in=slices_visible_to(actor))
+
+
+def series_for(actor: User, series_id: str | UUID, *, write: bool = False) -> BookingSeries:
+    """NotFound when the actor may not know of it, NotAllowed when he sees it but may not change it."""
+    series = one_by_id(series_visible_to(actor).prefetch_related("occurrences__gpr"), series_id, what="booking series")
+    if write and not is_writable_by(actor, series):
+        raise NotAllowed("Only its owner, an owner of the workspace or an administrator may change it.")
+    return series
+
+
+def templates_visible_to(actor: User) -> QuerySet[GprTemplate]:
+    rows = GprTemplate.objects.select_related("slice", "cluster")
+    return rows if actor.is_admin else rows.filter(slice__in=slices_visible_to(actor))
+
+
+def template_for(actor: User, reference: str | UUID, *, slice_: Slice | None = None, write: bool = False) -> GprTemplate:
+    """By id or name, of `slice_` where it is given. NotFound when the actor may not know of it, NotAllowed to write when he may only look.
+
+    Conflict for a name that several of his slices have.
+    """
+    rows = templates_visible_to(actor)
+    template = one_by_reference(rows.filter(slice=slice_) if slice_ else rows, reference, what="template")
+    if write and not has_role(actor, template.slice, Role.OWNER):
+        raise NotAllowed(f"In workspace {template.slice.name} this needs the role owner. Ask one of its owners.")
+    return template
+
+
+def queue_visible_to(actor: User) -> QuerySet[Gpr]:
+    """What waits, in the order of START_ORDER."""
+    return gprs_visible_to(actor).filter(state=GprState.QUEUED).annotate(starts_at=STARTS_AT).order_by(*START_ORDER)
+
+
+def start_places(gprs: Iterable[Gpr]) -> dict[UUID, int]:
+    """For those that wait and have a planned start: 1 starts first. One query; see gpr.queue.places.
+
+    It counts those that start before, of whomever, and tells nothing else of them.
+    """
+    ids = [gpr.pk for gpr in gprs if gpr.state == GprState.QUEUED]
+    if not ids:
+        return {}
+    place = Window(RowNumber(), order_by=["planned_start_at", "created_at", "id"])
+    rows = Gpr.objects.filter(state=GprState.QUEUED, planned_start_at__isnull=False).annotate(place=place).order_by()
+    # Django applies a filter that mentions the window after it has numbered the rows, so the ids must stand in the same Q.
+    return dict(rows.filter(Q(place__lt=1) | Q(pk__in=ids)).values_list("pk", "place"))
+
+
+def before(gpr: Gpr) -> Q:
+    """Of those of its priority, whoever is considered before it: a stretch of the index."""
+    return Q(TupleLessThan(Tuple(*TURN), _turn(gpr)))
+
+
+def behind(gpr: Gpr) -> Q:
+    """Of those of its priority, whoever is considered after it."""
+    return Q(TupleGreaterThan(Tuple(*TURN), _turn(gpr)))
+
+
+def _turn(gpr: Gpr) -> tuple[Any, ...]:
+    return tuple(getattr(gpr, name) for name in TURN)
+
+
+def by_id(text: str) -> Q:
+    """By the first letters of an id, as pages show them, or by all; an empty Q for what is no id."""
+    digits = text.lower().removeprefix("gpr-").replace("-", "")
+    if not 4 <= len(digits) <= 32 or not set(digits) <= set("0123456789abcdef"):
+        return Q()
+    return Q(pk__gte=UUID(digits.ljust(32, "0")), pk__lte=UUID(digits.ljust(32, "f")))
+
+
+def steps_of(gpr: Gpr) -> QuerySet[StepResult]:
+    """Of all its runs."""
+    return _steps().filter(reservation__gpr=gpr)
+
+
+def steps_on(node: Node) -> QuerySet[StepResult]:
+    """Of all boxes that were on it: for administrators."""
+    return _steps().filter(reservation__node=node)
+
+
+def _steps() -> QuerySet[StepResult]:
+    return StepResult.objects.select_related("reservation__node").prefetch_related("results")
+
+
+def names_visible_to(actor: User, gpr_ids: set[str]) -> dict[str, str]:
+    """Names for those of the ids that the actor may know of; an empty one is of nobody."""
+    known = gpr_ids - {""}
+    if not known:
+        return {}
+    rows = gprs_visible_to(actor).filter(pk__in=known).values_list("pk", "name")
+    return {str(pk): name for pk, name in rows}
+
+
+def evictions_visible_to(actor: User) -> QuerySet[Eviction]:
+    """For his GPRs or of them. Each, and each of its victims, `is_known` when he may know of that GPR; the others only count."""
+    known = gprs_visible_to(actor).values("pk")
+    victims: Any = EvictionVictim.objects.select_related("gpr__slice").annotate(is_known=Exists(known.filter(pk=OuterRef("gpr"))))
+    rows = Eviction.objects.select_related("gpr__slice").annotate(is_known=Exists(known.filter(pk=OuterRef("gpr"))))
+    rows = rows.filter(Q(is_known=True) | Exists(victims.filter(is_known=True, eviction=OuterRef("pk"))))
+    return rows.prefetch_related(Prefetch("victims", queryset=victims))
+
+
+def events_visible_to(actor: User) -> QuerySet[Event]:
+    """Those of his slices; an administrator sees all."""
+    rows = Event.objects.select_related("actor")
+    return rows if actor.is_admin else rows.filter(slice_id__in=slices_visible_to(actor).values("pk"))

@@ -1,0 +1,200 @@
+"""`supplies/` and `supply-orders/`: nodes that can be had after a lead time, and those that are ordered. For administrators.
+
+On this floor because an order says for whom it is. Whoever makes a node pool grow reads the orders here: see docs/supplies.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema, extend_schema_field
+from rest_framework import mixins, serializers, status
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.authentication import actor_of
+from accounts.permissions import IsAdmin
+from core.rest.fields import Flag, Reference, StrictSerializer, Text, WholeNumber
+from core.rest.pagination import CreatedPagination
+from core.rest.views import ApiViewSet
+from gpr.requests.filters import SupplyFilter, SupplyOrderFilter
+from gpr.requests.inputs import WHY_MAX_CHARS, Duration
+from gpr.supplies.services import order_refuse
+from inventory.models import (
+    SUPPLY_GPUS_MAX,
+    SUPPLY_NODES_MAX,
+    Supply,
+    SupplyKind,
+    SupplyOrder,
+)
+from inventory.selectors import cluster_for, supplies_known_to, supply_for, supply_order_for, supply_orders_known_to
+from inventory.services.supplies import (
+    MEMORY_MAX_GIB,
+    ORDER_WHY_MAX_CHARS,
+    SupplyChange,
+    order_fail,
+    supply_change,
+    supply_create,
+)
+
+ACTIONS = frozenset({"list", "retrieve", "create", "partial_update", "cancel", "fail"})
+CHANGEABLE = ("name", "node_count", "lead_time_s", "gain_s", "is_enabled")
+
+
+class SupplySerializer(serializers.ModelSerializer[Supply]):
+    cluster = serializers.CharField(source="cluster.name")
+    cluster_id = serializers.UUIDField()
+    ordered_count = serializers.IntegerField(source="open_count", help_text="Nodes that are ordered and not there yet.")
+    arrived_count = serializers.IntegerField(help_text="Nodes that came from it and are there.")
+    possible_count = serializers.IntegerField(help_text="How many more it could give.")
+
+    class Meta:
+        model = Supply
+        fields = ["id", "name", "cluster", "cluster_id", "kind", "shape", "gpus_per_node", "gpu_memory_gib", "node_count"]
+        fields += ["lead_time_s", "gain_s", "is_enabled", "ordered_count", "arrived_count", "possible_count", "created_at"]
+        read_only_fields = fields
+
+
+class SupplyTerms(StrictSerializer):
+    """Of a change: what is left out stays as it is."""
+
+    name = Text(max_length=63, required=False)
+    node_count = WholeNumber(min_value=1, max_value=SUPPLY_NODES_MAX, required=False, help_text="How many more nodes it can give in all.")
+    lead_time_s = Duration(required=False, help_text="From the order to the node.")
+    gain_s = Duration(required=False, help_text="Nothing is ordered for a start that is not sooner by so much.")
+    is_enabled = Flag(required=False, help_text="Whether more may be ordered.")
+    why = Text(max_length=WHY_MAX_CHARS, required=False, allow_blank=True)
+
+
+class SupplyCreate(StrictSerializer):
+    cluster = Reference()
+    name = Text(max_length=63)
+    kind = serializers.ChoiceField(choices=SupplyKind.choices)
+    shape = Text(max_length=63, help_text="As its nodes will report it; it may be new to the cluster.")
+    gpus_per_node = WholeNumber(min_value=1, max_value=SUPPLY_GPUS_MAX)
+    gpu_memory_gib = WholeNumber(min_value=1, max_value=MEMORY_MAX_GIB, help_text="Of each GPU, at least.")
+    node_count = WholeNumber(min_value=1, max_value=SUPPLY_NODES_MAX, help_text="How many more nodes it can give in all.")
+    lead_time_s = Duration(help_text="From the order to the node.")
+    gain_s = Duration(help_text="Nothing is ordered for a start that is not sooner by so much.")
+    is_enabled = Flag(required=False, default=True)
+
+
+class SupplyOrderSerializer(serializers.ModelSerializer[SupplyOrder]):
+    name = serializers.CharField(source="supply.name", help_text="Of its supply.")
+    supply_id = serializers.UUIDField()
+    cluster = serializers.CharField(source="supply.cluster.name")
+    cluster_id = serializers.UUIDField(source="supply.cluster_id")
+    kind = serializers.ChoiceField(source="supply.kind", choices=SupplyKind.choices)
+    shape = serializers.CharField(source="supply.shape")
+    gpus_per_node = serializers.IntegerField(source="supply.gpus_per_node")
+    gpr = serializers.CharField(source="gpr.name", help_text="For whom it was ordered; others may stand on it by now.")
+    gpr_id = serializers.UUIDField()
+    order_by_at = serializers.DateTimeField(help_text="When the node has to be asked for at the latest.")
+    is_late = serializers.SerializerMethodField()
+    node = serializers.CharField(source="node.name", default=None, allow_null=True)
+    node_id = serializers.UUIDField(allow_null=True)
+    ended_by = serializers.CharField(source="ended_by.name", default=None, allow_null=True, help_text="Null: EGS itself.")
+
+    class Meta:
+        model = SupplyOrder
+        fields = ["id", "name", "supply_id", "cluster", "cluster_id", "kind", "shape", "gpus_per_node", "gpr", "gpr_id", "state"]
+        fields += ["ordered_at", "order_by_at", "expected_at", "is_late", "node", "node_id", "ended_at", "ended_by", "why"]
+        read_only_fields = fields
+
+    @extend_schema_field(serializers.BooleanField())
+    def get_is_late(self, order: SupplyOrder) -> bool:
+        return order.is_late(self.context["now"])
+
+
+class OrderEnd(StrictSerializer):
+    why = Text(max_length=ORDER_WHY_MAX_CHARS)
+
+
+class SupplyPagination(CreatedPagination):
+    ordering = ("created_at", "id")
+
+
+class ForAdmins(ApiViewSet[Any]):
+    """Others learn of supplies by what they are offered."""
+
+    def get_permissions(self) -> Sequence[Any]:
+        return [IsAdmin()] if self.action in ACTIONS else super().get_permissions()
+
+
+class SupplyViewSet(mixins.ListModelMixin, ForAdmins):
+    queryset = Supply.objects.none()
+    serializer_class = SupplySerializer
+    filterset_class = SupplyFilter
+    pagination_class = SupplyPagination
+    lookup_url_kwarg = "ref"
+
+    def get_queryset(self) -> QuerySet[Supply]:
+        return supplies_known_to(actor_of(self.request))
+
+    def retrieve(self, request: Request, ref: str) -> Response:
+        return self._answer(ref)
+
+    @extend_schema(request=SupplyCreate, responses={201: SupplySerializer})
+    def create(self, request: Request) -> Response:
+        """Who waits and may order is served from it within a second, where that gains enough."""
+        data, actor = self.body(SupplyCreate), actor_of(request)
+        supply = Supply(**{**data, "cluster": cluster_for(actor, data["cluster"])})
+        made = supply_create(supply=supply, actor=actor, now=self.now)
+        return self._answer(made.pk, status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=SupplyTerms)
+    def partial_update(self, request: Request, ref: str) -> Response:
+        """For what is ordered from now on: orders that were made stand."""
+        data, actor = self.body(SupplyTerms), actor_of(request)
+        change = SupplyChange(**{name: data[name] for name in CHANGEABLE if name in data})  # type: ignore[typeddict-item]
+        supply = supply_change(supply=supply_for(actor, ref), change=change, actor=actor, now=self.now, why=data.get("why", ""))
+        return self._answer(supply.pk)
+
+    def _answer(self, ref: str | UUID, **kwargs: Any) -> Response:
+        return Response(SupplySerializer(supply_for(actor_of(self.request), str(ref))).data, **kwargs)
+
+
+class SupplyOrderPagination(CreatedPagination):
+    ordering = ("-ordered_at", "id")
+
+
+class SupplyOrderViewSet(mixins.ListModelMixin, ForAdmins):
+    queryset = SupplyOrder.objects.none()
+    serializer_class = SupplyOrderSerializer
+    filterset_class = SupplyOrderFilter
+    pagination_class = SupplyOrderPagination
+
+    def get_queryset(self) -> QuerySet[SupplyOrder]:
+        return supply_orders_known_to(actor_of(self.request))
+
+    def get_serializer_context(self) -> dict[str, Any]:
+        return {**super().get_serializer_context(), "now": self.now}
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        return self._answer(pk)
+
+    @extend_schema(request=OrderEnd, responses={200: SupplyOrderSerializer})
+    @action(detail=True, methods=["post"])
+    def cancel(self, request: Request, pk: str) -> Response:
+        """Who stands on it starts elsewhere, and nothing more is ordered from this supply for any of them; for others it may be."""
+        return self._end(pk, order_refuse)
+
+    @extend_schema(request=OrderEnd, responses={200: SupplyOrderSerializer})
+    @action(detail=True, methods=["post"])
+    def fail(self, request: Request, pk: str) -> Response:
+        """It will not come: who stands on it starts elsewhere, and the supply is left alone for a quarter of an hour."""
+        return self._end(pk, order_fail)
+
+    def _end(self, pk: str, end: Callable[..., None]) -> Response:
+        data, actor = self.body(OrderEnd), actor_of(self.request)
+        now: datetime = self.now
+        end(order=supply_order_for(actor, pk), actor=actor, why=data["why"], now=now)
+        return self._answer(pk)
+
+    def _answer(self, pk: str) -> Response:
+        return Response(self.get_serializer(supply_order_for(actor_of(self.request), pk)).data)

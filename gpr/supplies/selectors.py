@@ -1,0 +1,181 @@
+"""What the planner is told of supplies: which nodes are ordered, which could be, and which have come.
+
+A slot that stands on ordered nodes names the orders. When a node has come, the loader reads its order's id as the node's: nothing stored
+has to change, so it makes no difference whether a plan was being made meanwhile.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID, uuid5
+
+from django.db.models import Count, Max, Q, QuerySet
+
+from gpr.allocation.rows import Stood
+from gpr.models import GprState
+from inventory.models import Cluster, HubAbsence, Supply, SupplyOrder, SupplyOrderState
+from inventory.selectors import cluster_is_open
+from inventory.services.supplies import ORDER_LATE_MOST_S
+from planner.snapshot import Node, Pool, Window
+from planner.snapshot import Supply as PlannerSupply
+
+# A supply whose order failed is not asked again for so long: what could not be had a moment ago cannot be had now either. Twice as long for
+# each more that failed within a day, and no longer than that.
+REST: Final = timedelta(minutes=15)
+DAY: Final = timedelta(days=1)
+# Of the ids of their pools; no cluster is called so.
+POOL_PREFIX: Final = "+supply/"
+
+
+@dataclass(frozen=True, slots=True)
+class SupplyBooks:
+    """As of one moment. `node_of`: by the id of an order whose node is there, that node's; `there`: these nodes by supply.
+
+    `kept`: by node, the pool of the supply that it came from, while slots stand there on nodes that are still to come. `due`: by order or
+    by node that has come but was never ready, how long it is closed. `refused`: (GPR, supply) of whom an administrator canceled an order.
+    """
+
+    supplies: tuple[Supply, ...] = ()
+    open_orders: tuple[SupplyOrder, ...] = ()
+    node_of: Mapping[str, str] = field(default_factory=dict)
+    there: Mapping[UUID, frozenset[UUID]] = field(default_factory=dict)
+    kept: Mapping[UUID, str] = field(default_factory=dict)
+    due: Mapping[str, Window] = field(default_factory=dict)
+    refused: frozenset[tuple[UUID, UUID]] = frozenset()
+
+    def nodes_of(self, slot_nodes: Iterable[str]) -> tuple[str, ...]:
+        """As they are called now."""
+        return tuple(self.node_of.get(id_, id_) for id_ in slot_nodes)
+
+
+def pool_id(supply_id: UUID | str) -> str:
+    return f"{POOL_PREFIX}{supply_id}"
+
+
+def supplies_load(promises: Iterable[Stood], clusters: Mapping[UUID, Cluster], *, now: datetime, now_s: int, grace_s: int) -> SupplyBooks:
+    """Of these clusters, by id. One query where there are no supplies, else three."""
+    failed = Q(orders__state=SupplyOrderState.FAILED, orders__ended_at__gt=now - DAY)
+    counts = {
+        "order_count": Count("orders"),
+        "failed_at": Max("orders__ended_at", filter=failed),
+        "failed_count": Count("orders", filter=failed),
+    }
+    supplies: Any = tuple(Supply.objects.filter(cluster__in=list(clusters)).order_by("pk").annotate(**counts))
+    if not supplies:
+        return SupplyBooks()
+    for supply in supplies:
+        supply.cluster = clusters[supply.cluster_id]
+    is_alive = Q(state=SupplyOrderState.ORDERED) | Q(state=SupplyOrderState.ARRIVED, node__gone_at=None)
+    orders = _orders(SupplyOrder.objects.filter(is_alive).order_by("expected_at", "pk"))
+    open_orders = tuple(order for order in orders if order.state == SupplyOrderState.ORDERED)
+    node_of = {str(order.pk): str(order.node_id) for order in orders if order.node_id is not None}
+    due = {str(order.pk): _due(order, now_s, grace_s) for order in open_orders}
+    # Of those that have come: never used, so that what is not ready yet has not been ready before.
+    due |= {str(order.node_id): _due(order, now_s, grace_s) for order in orders if order.node is not None and order.node.epoch == 0}
+    refused = SupplyOrder.objects.filter(refused_to__state=GprState.QUEUED)
+    return SupplyBooks(
+        supplies=supplies,
+        open_orders=open_orders,
+        node_of=node_of,
+        there={s.pk: frozenset(o.node_id for o in orders if o.node_id is not None and o.supply_id == s.pk) for s in supplies},
+        kept=_kept(promises, orders, node_of),
+        due=due,
+        refused=frozenset(refused.values_list("refused_to", "supply")),
+    )
+
+
+def _orders(rows: QuerySet[SupplyOrder]) -> list[SupplyOrder]:
+    """With no more of their supplies, GPRs and nodes than they need."""
+    rows = rows.select_related("supply", "gpr__promise", "node").only(
+        "state",
+        "expected_at",
+        "supply__name",
+        "supply__cluster",
+        "gpr__name",
+        "gpr__slice",
+        "gpr__promise__slot_nodes",
+        "node__node_type",
+        "node__gpu_memory_gib",
+        "node__rdma",
+        "node__epoch",
+    )
+    return list(rows)
+
+
+def supply_pools(
+    books: SupplyBooks,
+    arrived: Mapping[str, list[Node]],
+    announced: Mapping[UUID, list[Window]],
+    closures: Mapping[UUID, tuple[Window, ...]],
+    *,
+    absence: HubAbsence | None,
+    now: datetime,
+) -> list[Pool]:
+    """One for each supply: nodes that have come but are kept there (`arrived`, by pool), that are ordered, and that could be.
+
+    `announced`: maintenance by cluster; `closures`: of whole clusters, at present. In one that is not heard no node can be seen to come.
+    """
+    pools = []
+    for supply in books.supplies:
+        orders = [order for order in books.open_orders if order.supply_id == supply.pk]
+        closed = tuple(announced[supply.cluster_id])
+        unheard = tuple(window for window in closures.get(supply.cluster_id, ()) if window.unheard)
+        ordered = (Node(str(order.pk), supply.gpus_per_node, (books.due[str(order.pk)], *closed, *unheard)) for order in orders)
+        unordered = [Node(id_, supply.gpus_per_node, closed) for id_ in _ids_to_order(supply, books, now, absence)]
+        growth = PlannerSupply(str(supply.pk), supply.lead_time_s, supply.gain_s, frozenset(node.id for node in unordered))
+        nodes = (*arrived.get(pool_id(supply.pk), ()), *ordered, *unordered)
+        pools.append(Pool(pool_id(supply.pk), supply.cluster.name, supply.shape, nodes, growth))
+    return pools
+
+
+def _due(order: SupplyOrder, now_s: int, grace_s: int) -> Window:
+    """Closed until it is expected. Once that is over, until it is given up; a node that has come late may take a moment more."""
+    expected_s = math.floor(order.expected_at.timestamp())
+    if expected_s > now_s:
+        return Window(now_s, expected_s, order=str(order.pk))
+    given_up_s = expected_s + ORDER_LATE_MOST_S
+    late_until_s = given_up_s if now_s < given_up_s else now_s + grace_s - (now_s - given_up_s) % grace_s
+    return Window(now_s, late_until_s, order=str(order.pk), is_late=True)
+
+
+def _kept(promises: Iterable[Stood], orders: Iterable[SupplyOrder], node_of: Mapping[str, str]) -> dict[UUID, str]:
+    """A box stands in one pool: so nodes that have come stay in the supply's while a slot there needs others that have not.
+
+    And those that share nodes with such a slot, and so on.
+    """
+    alike = {str(o.node_id): (o.node.node_type, o.node.gpu_memory_gib, o.node.rdma) for o in orders if o.node is not None}
+    slots: dict[str, list[set[str]]] = defaultdict(list)
+    for promise in promises:
+        if promise.slot_pool.startswith(POOL_PREFIX):
+            slots[promise.slot_pool].append({node_of.get(id_, id_) for id_ in promise.slot_nodes})
+    kept: dict[UUID, str] = {}
+    for pool, sets in slots.items():
+        tied: set[str] = set()
+        grows = True
+        while grows:
+            loose = [nodes for nodes in sets if not nodes <= tied]
+            torn = [n for n in loose if n & tied or not n <= alike.keys() or len({alike[id_] for id_ in n}) > 1]
+            tied |= set().union(*torn)
+            grows = bool(torn)
+        kept |= {UUID(id_): pool for id_ in tied if id_ in alike}
+    return kept
+
+
+def _ids_to_order(supply: Any, books: SupplyBooks, now: datetime, absence: HubAbsence | None) -> list[str]:
+    """Of nodes that could be ordered now; the same until something is ordered."""
+    own = [order for order in books.open_orders if order.supply_id == supply.pk]
+    rests = supply.failed_at is not None and now < supply.failed_at + min(REST * 2 ** min(supply.failed_count - 1, 10), DAY)
+    if (
+        rests
+        or not supply.is_enabled
+        or not cluster_is_open(supply.cluster, now, absence=absence)
+        or any(order.is_late(now) for order in own)
+    ):
+        return []
+    left_count = max(supply.node_count - len(own) - len(books.there[supply.pk]), 0)
+    return [str(uuid5(supply.pk, f"{supply.order_count}/{i}")) for i in range(left_count)]

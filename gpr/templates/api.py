@@ -1,0 +1,127 @@
+"""`templates/`: what requests of a slice may start from, and what is filed for pods that wait. Its owners write them."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework import mixins, serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.authentication import actor_of
+from accounts.models import User
+from core.rest.fields import Flag, NewName, Reference, StrictSerializer
+from core.rest.pagination import NamePagination
+from core.rest.views import ApiViewSet
+from gpr.models import GprTemplate
+from gpr.requests.filters import TemplateFilter
+from gpr.requests.inputs import GprChange
+from gpr.requests.selectors import template_for, templates_visible_to
+from gpr.templates.fields import WORDS
+from gpr.templates.services import TemplateChange, template_change, template_create, template_delete
+from inventory.selectors import cluster_for
+from slices.models import Role
+from slices.selectors import slice_for
+
+AUTO_HELP = (
+    "While it is the default, it is filed for GPU pods that wait in namespaces of the slice whose own GPRTemplates do not say auto. "
+    "It needs `shape` and `duration_s`."
+)
+DEFAULT_HELP = "Of its cluster, or else of the slice: that of a cluster goes first. It takes the place of the one before."
+
+
+def word_fields() -> dict[str, Any]:
+    """The fields of a request that a template may give, each null where it does not say."""
+    fields = {name: deepcopy(GprChange().fields[name]) for name in WORDS}
+    for each in fields.values():
+        each.allow_null = True
+    return fields
+
+
+class TemplateSerializer(serializers.ModelSerializer[GprTemplate]):
+    slice = serializers.CharField(source="slice.name")
+    slice_id = serializers.UUIDField()
+    cluster = serializers.CharField(source="cluster.name", default=None, allow_null=True, help_text="Null: all clusters of the slice.")
+    cluster_id = serializers.UUIDField(allow_null=True)
+    is_default = serializers.BooleanField(help_text=DEFAULT_HELP)
+    auto = serializers.BooleanField(help_text=AUTO_HELP)
+
+    class Meta:
+        model = GprTemplate
+        fields = ["id", "name", "slice", "slice_id", "cluster", "cluster_id", "is_default", "auto", "created_at"]
+        read_only_fields = fields
+
+    def get_fields(self) -> dict[str, Any]:
+        words = word_fields()
+        for name, each in words.items():
+            each.source, each.read_only, each.required = f"asked.{name}", True, False
+        return {**super().get_fields(), **words}
+
+
+class TemplatePatch(StrictSerializer):
+    """What is left out stays as it is; null takes a word back."""
+
+    name = NewName(required=False)
+    cluster = Reference(required=False, allow_null=True, help_text="For this one alone; null: for all clusters of the slice.")
+    is_default = Flag(required=False, help_text=DEFAULT_HELP)
+    auto = Flag(required=False, help_text=AUTO_HELP)
+
+    def get_fields(self) -> dict[str, Any]:
+        return {**super().get_fields(), **word_fields()}
+
+
+class TemplateCreate(TemplatePatch):
+    name = NewName()
+    slice = Reference()
+
+
+class TemplateViewSet(mixins.ListModelMixin, ApiViewSet[GprTemplate]):
+    queryset = GprTemplate.objects.none()
+    serializer_class = TemplateSerializer
+    filterset_class = TemplateFilter
+    pagination_class = NamePagination
+    lookup_url_kwarg = "ref"
+
+    def get_queryset(self) -> QuerySet[GprTemplate]:
+        return templates_visible_to(actor_of(self.request))
+
+    def retrieve(self, request: Request, ref: str) -> Response:
+        return self._answer(template_for(actor_of(request), ref))
+
+    @extend_schema(request=TemplateCreate, responses={201: TemplateSerializer})
+    def create(self, request: Request) -> Response:
+        """For owners of the slice."""
+        data, actor = self.body(TemplateCreate), actor_of(request)
+        slice_ = slice_for(actor, data["slice"], role=Role.OWNER)
+        made = template_create(slice_=slice_, change=_change_of(data, actor), actor=actor, now=self.now)
+        return self._answer(template_for(actor, made.pk), status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=TemplatePatch)
+    def partial_update(self, request: Request, ref: str) -> Response:
+        """It holds for requests that are filed from now on."""
+        data, actor = self.body(TemplatePatch), actor_of(request)
+        template = template_for(actor, ref, write=True)
+        return self._answer(template_change(template=template, change=_change_of(data, actor), actor=actor, now=self.now))
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, ref: str) -> Response:
+        """Requests that were filed from it stay as they are."""
+        actor = actor_of(request)
+        template_delete(template=template_for(actor, ref, write=True), actor=actor, now=self.now)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    def _answer(self, template: GprTemplate, **kwargs: Any) -> Response:
+        return Response(TemplateSerializer(template).data, **kwargs)
+
+
+def _change_of(data: dict[str, Any], actor: User) -> TemplateChange:
+    """Raises NotFound for a cluster that the actor may not know of."""
+    change: TemplateChange = TemplateChange(**{name: data[name] for name in ("name", "auto", "is_default") if name in data})  # type: ignore[typeddict-item]
+    if "cluster" in data:
+        change["cluster"] = cluster_for(actor, data["cluster"]) if data["cluster"] else None
+    if asked := {name: data[name] for name in WORDS if name in data}:
+        change["asked"] = asked
+    return change

@@ -1,0 +1,170 @@
+"""Every write to templates of requests.
+
+A slice has one default for all of its clusters at most, and one for each of them: a new one takes the place of the old one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final, TypedDict
+
+from django.db import IntegrityError, transaction
+
+from accounts.models import User
+from core.errors import InvalidInput, NameTaken, NotFound
+from core.names import name_fault
+from gpr.allocation.stored_plan import filing_lock
+from gpr.models import Gpr, GprTemplate
+from gpr.requests.spec import GprSpec, spec_check
+from gpr.templates.fields import WORDS, terms
+from inventory.models import Cluster
+from inventory.services.clusters import desired_set_changed
+from journal.services import event_record
+from slices.models import Slice
+
+# Of a request that a template does not decide, the least: so that only what it says itself is held against policy and quotas.
+LEAST: dict[str, Any] = {"nodes": 1, "gpus_per_node": 1, "duration_s": 1}
+# What is filed for pods has to say, as an object of kind GPRTemplate that says auto (deploy/agent/kinds.yaml): nobody else does.
+AUTO_NEEDS: Final = ("shape", "duration_s")
+
+
+class TemplateChange(TypedDict, total=False):
+    """What is left out stays as it is. `asked`: the words that change; None takes one back."""
+
+    name: str
+    cluster: Cluster | None
+    asked: dict[str, Any]
+    auto: bool
+    is_default: bool
+
+
+@transaction.atomic
+def template_create(*, slice_: Slice, change: TemplateChange, actor: User, now: datetime) -> GprTemplate:
+    """Raises InvalidInput or OverPolicy for what no request of the slice could ask for, Conflict for a name that is taken."""
+    _lock(slice_)
+    template = GprTemplate(slice=slice_, created_at=now)
+    _apply(template, change, now)
+    _store(template, actor, now, is_new=True)
+    _tell(template, "created", f"Template {template.name} was made: {terms(template)}{_standing(template)}.", actor, now)
+    return template
+
+
+@transaction.atomic
+def template_change(*, template: GprTemplate, change: TemplateChange, actor: User, now: datetime) -> GprTemplate:
+    """For requests from now on. Errors as in `template_create`."""
+    found = _locked(template)
+    old_name, old = found.name, _all_of(found)
+    was_default = found.is_default
+    _apply(found, change, now)
+    if _all_of(found) == old:
+        return found
+    _store(found, actor, now, was_default=was_default)
+    renamed = f", and is named {found.name} now" if found.name != old_name else ""
+    _tell(found, "changed", f"Template {old_name} was changed{renamed}: {terms(found)}{_standing(found)}.", actor, now)
+    return found
+
+
+@transaction.atomic
+def template_delete(*, template: GprTemplate, actor: User, now: datetime) -> None:
+    """The requests that were filed from it stay as they are."""
+    filing_lock()  # none is filed from it meanwhile
+    found = _locked(template)
+    # In one order, so that no two wait for each other.
+    list(Gpr.objects.select_for_update(of=("self",)).filter(template=found).order_by("pk").values_list("pk"))
+    _tell(found, "deleted", f"Template {found.name} was deleted; it was {terms(found)}.", actor, now)
+    was_default = found.is_default
+    found.delete()
+    _tell_agents(found, was_default=was_default)
+
+
+def _lock(slice_: Slice) -> None:
+    """Who is the default is decided by one at a time."""
+    list(Slice.objects.select_for_update(no_key=True).filter(pk=slice_.pk).values_list("pk"))
+
+
+def _locked(template: GprTemplate) -> GprTemplate:
+    """As it is now. Raises NotFound when it is gone."""
+    _lock(template.slice)
+    found = GprTemplate.objects.select_related("slice", "cluster").filter(pk=template.pk).first()
+    if found is None:
+        raise NotFound("template")
+    return found
+
+
+def _apply(template: GprTemplate, change: TemplateChange, now: datetime) -> None:
+    """Raises InvalidInput or OverPolicy."""
+    if fault := name_fault(change.get("name", template.name)):
+        raise InvalidInput({"name": [fault]})
+    kept_idle_timeout_s = template.asked.get("idle_timeout_s")
+    asked = {**template.asked, **change.get("asked", {})}
+    for name, value in change.items():
+        setattr(template, name, value)
+    template.asked = {name: asked[name] for name in WORDS if asked.get(name) not in (None, "")}
+    if all(name in {"auto", "is_default"} and not value for name, value in change.items()):
+        return  # what it asks for may have become impossible: then it can be switched off all the same
+    _check_auto(template)
+    try:
+        spec_check(replace(_least_of(template), kept_idle_timeout_s=kept_idle_timeout_s), now=now)
+    except InvalidInput as error:
+        errors: dict[str, list[str]] = error.extra["errors"]
+        raise InvalidInput({"cluster" if name == "clusters" else name: texts for name, texts in errors.items()}) from None
+
+
+def _check_auto(template: GprTemplate) -> None:
+    """Raises InvalidInput."""
+    if template.auto and (missing := [name for name in AUTO_NEEDS if name not in template.asked]):
+        raise InvalidInput({name: ["What is filed for pods that wait says this: give it, or switch auto off."] for name in missing})
+
+
+def _least_of(template: GprTemplate) -> GprSpec:
+    """The least that a request filed from it asks for."""
+    asked = {**LEAST, **template.asked}
+    if not asked.get("shape"):
+        asked.setdefault("min_gpu_memory_gib", 1)
+    clusters = (template.cluster,) if template.cluster else ()
+    return GprSpec(name=template.name, slice=template.slice, clusters=clusters, **asked)
+
+
+def _store(template: GprTemplate, actor: User, now: datetime, *, is_new: bool = False, was_default: bool = False) -> None:
+    if template.is_default:
+        _take_place(template, actor, now)
+    try:
+        with transaction.atomic():
+            template.save(force_insert=is_new)
+    except IntegrityError:
+        raise NameTaken(f"Workspace {template.slice.name} has a template {template.name} already. Choose another name.") from None
+    _tell_agents(template, was_default=was_default)
+
+
+def _take_place(template: GprTemplate, actor: User, now: datetime) -> None:
+    others = GprTemplate.objects.select_related("slice").filter(slice=template.slice, cluster=template.cluster, is_default=True)
+    for other in others.exclude(pk=template.pk):
+        GprTemplate.objects.filter(pk=other.pk).update(is_default=False)
+        _tell(other, "changed", f"Template {other.name} is no default any more: {template.name} takes its place.", actor, now)
+
+
+def _tell_agents(template: GprTemplate, *, was_default: bool) -> None:
+    if template.is_default or was_default:
+        desired_set_changed(template.slice.namespaces.values_list("cluster", flat=True))
+
+
+def _all_of(template: GprTemplate) -> tuple[Any, ...]:
+    return template.name, template.cluster_id, template.asked, template.auto, template.is_default
+
+
+def _standing(template: GprTemplate) -> str:
+    where = f" in cluster {template.cluster.name}" if template.cluster else ""
+    default = f"; the default{where}" if template.is_default else ""
+    return f"{default}; for pods that wait" if template.auto else default
+
+
+def _tell(template: GprTemplate, what: str, message: str, actor: User, now: datetime) -> None:
+    event_record(
+        kind=f"template.{what}",
+        message=message,
+        at=now,
+        actor=actor,
+        slice_id=template.slice_id,
+        data={"template": str(template.pk), "asked": template.asked},
+    )
