@@ -137,7 +137,7 @@ def _agent(cluster: Any, hub: Hub, folder: Path) -> Iterator[subprocess.Popen[by
 
 def main(folder: str, *options: str) -> int:
     from worker_agent.__main__ import main as agent
-    from worker_agent.kube import client
+    from worker_agent.kube.api import client
 
     client.access_in_cluster = partial(client.access_in_cluster, folder=Path(folder))
     return agent(options)
@@ -158,7 +158,7 @@ def _cpu_s(pid: int) -> float:
 
 
 def _api(cluster: Any) -> Any:
-    from worker_agent.kube.client import Api, access_by_kubeconfig
+    from worker_agent.kube.api.client import Api, access_by_kubeconfig
 
     return Api(access_by_kubeconfig(cluster.kubeconfig))
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tests.e2e.processes import Api
     from tests.kube.cluster import Cluster
-    from worker_agent.kube.client import Api as KubeApi
+    from worker_agent.kube.api.client import Api as KubeApi
 
 NODES = 125
 WRITERS: Final = 32
@@ -207,7 +207,7 @@ def _world_made(stage: Any, root: Api, cluster: Cluster, nodes: int) -> list[str
 
 def _api(cluster: Cluster) -> KubeApi:
     """As an administrator."""
-    from worker_agent.kube.client import Api, access_by_kubeconfig
+    from worker_agent.kube.api.client import Api, access_by_kubeconfig
 
     return Api(access_by_kubeconfig(cluster.kubeconfig))
 
@@ -216,7 +216,7 @@ def _has_account(api: KubeApi, namespace: str) -> bool:
     """Its default one, without which no pod is made there."""
     import msgspec
 
-    from worker_agent.kube.client import Missing
+    from worker_agent.kube.api.client import Missing
 
     try:
         api.get(f"/api/v1/namespaces/{namespace}/serviceaccounts/default", msgspec.Raw)
@@ -244,9 +244,9 @@ def _pod(name: str, metadata: dict[str, Any] | None = None, **spec: str) -> dict
 @contextmanager
 def _bound_pods(api: KubeApi) -> Iterator[Callable[[], int]]:
     """How many pods that ask for GPUs are on nodes, by a watch."""
-    from worker_agent.kube.lifting import asks_for_gpus
-    from worker_agent.kube.mirror import Mirror
-    from worker_agent.kube.objects import Pod
+    from worker_agent.kube.api.mirror import Mirror
+    from worker_agent.kube.api.objects import Pod
+    from worker_agent.kube.pods.lifting import asks_for_gpus
 
     pods = Mirror(api=api, path="/api/v1/pods", type_=Pod, note=lambda event, fields: None)
     pods.start()

@@ -72,7 +72,7 @@ def _figures(ours: Mapping[str, float], theirs: Mapping[str, float]) -> list[Fig
 
 
 def _api(url: str, folder: Path) -> Any:
-    from worker_agent.kube.client import Access, Api
+    from worker_agent.kube.api.client import Access, Api
 
     tls = ssl.create_default_context(cafile=folder / "ca.crt")
     tls.load_cert_chain(folder / "admin.crt", folder / "admin.key")
@@ -80,7 +80,7 @@ def _api(url: str, folder: Path) -> Any:
 
 
 def _fill(api: Any) -> None:
-    from worker_agent.kube.objects import Namespace  # of which only the name is read
+    from worker_agent.kube.api.objects import Namespace  # of which only the name is read
 
     def make(path: str, body: dict[str, Any]) -> None:
         api.create(path, body, Namespace)
@@ -139,7 +139,7 @@ def _name(number: int) -> str:
 
 def update(api: Any, until: float) -> None:
     """As kubelets do: each update of a node's status changes when it was last heard of. Until then by time.monotonic()."""
-    from worker_agent.kube.objects import Namespace
+    from worker_agent.kube.api.objects import Namespace
 
     due = time.monotonic()
     for number in cycle(range(NODES)):
@@ -215,9 +215,9 @@ def _look_on(look: Callable[[], None]) -> None:
 
 def _our_view(url: str, folder: Path) -> Callable[[], Callable[[], None]]:
     from protocol.messages import NodeView
-    from worker_agent.kube.mirror import Mirror
-    from worker_agent.kube.objects import Namespace, Node, Pod
-    from worker_agent.kube.view import Unseen, view_of
+    from worker_agent.kube.api.mirror import Mirror
+    from worker_agent.kube.api.objects import Namespace, Node, Pod
+    from worker_agent.kube.nodes.view import Unseen, view_of
 
     api = _api(url, folder)
     nodes = Mirror(api=api, path="/api/v1/nodes", type_=Node, note=_note)

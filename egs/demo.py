@@ -24,15 +24,15 @@ from inventory.services.supplies import supply_create
 from slices.models import Project, Quota, Role, Slice
 from slices.quotas import QuotaChange, quota_create
 from slices.services import SlicePolicy, member_set, namespace_bind, project_create, slice_create, slice_set_policy
-from worker_agent.claims import SimulatedRequests
 from worker_agent.clock import SystemClock
 from worker_agent.cluster.fleet import read_fleet
 from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import FileStore
+from worker_agent.hub.requests import SimulatedRequests
+from worker_agent.hub.transport import Http
+from worker_agent.hub.workspaces import SimulatedTenancy
 from worker_agent.log import Log
 from worker_agent.process import Process
-from worker_agent.tenancy import SimulatedTenancy
-from worker_agent.transport import Http
 
 FLEETS = {"aurora": "demo-a.yaml", "borealis": "demo-b.yaml"}
 # slice -> (project, clusters, members)

@@ -17,22 +17,22 @@ from typing import TYPE_CHECKING
 
 from protocol.references import is_image, is_object_name
 from worker_agent import VERSION
-from worker_agent.claims import Requests, SimulatedRequests
+from worker_agent.boxes.state import StateLost
 from worker_agent.clock import SystemClock
 from worker_agent.cluster.base import Cluster, ClusterError, Note
 from worker_agent.cluster.fleet import FleetError, read_fleet
 from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import FileStore, MemoryStore
 from worker_agent.health import Health, serve
+from worker_agent.hub.requests import Requests, SimulatedRequests
+from worker_agent.hub.transport import Http, NoTrust, trust_in
+from worker_agent.hub.workspaces import SimulatedTenancy, Tenancy
 from worker_agent.log import Log, configure
 from worker_agent.metrics import LEADING, SYNC_AGE_S
 from worker_agent.process import EXIT_OK, Process
-from worker_agent.state import StateLost
-from worker_agent.tenancy import SimulatedTenancy, Tenancy
-from worker_agent.transport import Http, NoTrust, trust_in
 
 if TYPE_CHECKING:
-    from worker_agent.kube.lease import Leadership
+    from worker_agent.kube.api.lease import Leadership
 
 EXIT_BROKEN, EXIT_USAGE, EXIT_DEPOSED = 1, 2, 5
 END_WITHIN_S = 10.0
@@ -65,14 +65,14 @@ def _simulate(options: argparse.Namespace, stop: threading.Event) -> int:
 def _work(options: argparse.Namespace, stop: threading.Event) -> int:
     """On Kubernetes: first it watches, so that it can begin at once when it is this replica's turn."""
     # Here, since what a simulated cluster does not need should not be loaded for it.
-    from worker_agent.kube import devices
-    from worker_agent.kube.checks import Checks
-    from worker_agent.kube.client import Api, access_by_kubeconfig, access_in_cluster
+    from worker_agent.kube.api import devices
+    from worker_agent.kube.api.client import Api, access_by_kubeconfig, access_in_cluster
+    from worker_agent.kube.api.lease import Leadership
+    from worker_agent.kube.api.settings import read_settings
+    from worker_agent.kube.checks.steps import Checks
     from worker_agent.kube.driver import KubernetesCluster
-    from worker_agent.kube.lease import Leadership
-    from worker_agent.kube.requests import KubernetesRequests
-    from worker_agent.kube.settings import read_settings
-    from worker_agent.kube.tenancy import KubernetesTenancy
+    from worker_agent.kube.requests.sync import KubernetesRequests
+    from worker_agent.kube.tenancy.workspaces import KubernetesTenancy
 
     clock = SystemClock()
     log = Log(clock)

@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from worker_agent.claims import Requests
+from worker_agent.boxes.core import Core
+from worker_agent.boxes.state import OtherWriter
 from worker_agent.clock import Clock
 from worker_agent.cluster.base import Cluster
-from worker_agent.core import Core
-from worker_agent.dialog import Call, Dialog, Lane, Stop
+from worker_agent.hub.dialog import Call, Dialog, Lane, Stop
+from worker_agent.hub.requests import Requests
+from worker_agent.hub.transport import NoAnswer
+from worker_agent.hub.workspaces import Tenancy
 from worker_agent.log import Log
-from worker_agent.state import OtherWriter
-from worker_agent.tenancy import Tenancy
-from worker_agent.transport import NoAnswer
 
 PERIOD_S = 0.2  # between passes, or looks whether one is due; an exit begins within this time of its end
 SLOW_S = 1.0

@@ -1,4 +1,4 @@
-"""Which template is filed for GPU pods that wait, as agents are told. What they do with it: worker_agent/kube/autogpr.py."""
+"""Which template is filed for GPU pods that wait, as agents are told. What they do with it: worker_agent/kube/requests/automatic.py."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from core.words import duration_exact, number
 from gpr.models import GprTemplate
 
-# The fields of a request that a template may give, as the object of kind GPRTemplate may (worker_agent/kube/asking.py).
+# The fields of a request that a template may give, as the object of kind GPRTemplate may (worker_agent/kube/requests/spec.py).
 WORDS: Final[tuple[str, ...]] = (
     *("shape", "min_gpu_memory_gib", "nodes", "gpus_per_node", "duration_s", "priority", "node_type", "rdma", "within"),
     *("idle_timeout_s", "evictable", "may_evict", "requeue_on_failure", "run_checks"),

@@ -12,10 +12,10 @@ import msgspec
 from protocol import cluster_names
 from protocol.messages import Assignment, Desired, Drain
 from worker_agent.cluster.base import Conflict, GpuRecord, NodeState, Records, StepResult, StepStatus
-from worker_agent.kube.client import Missing
+from worker_agent.kube.api.client import Missing
+from worker_agent.kube.api.objects import Meta, Namespace, Node, Pod
 from worker_agent.kube.driver import KubernetesCluster
-from worker_agent.kube.marks import marks_of, records_text
-from worker_agent.kube.objects import Meta, Namespace, Node, Pod
+from worker_agent.kube.nodes.marks import marks_of, records_text
 
 Object = dict[str, Any]
 VERSION = 50

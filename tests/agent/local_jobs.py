@@ -14,8 +14,9 @@ import msgspec
 
 from protocol import cluster_names
 from worker_agent.cluster.base import Unavailable
-from worker_agent.kube import jobs, objects
-from worker_agent.kube.client import Missing
+from worker_agent.kube.api import objects
+from worker_agent.kube.api.client import Missing
+from worker_agent.kube.checks import jobs
 
 Object = dict[str, Any]
 

@@ -20,11 +20,11 @@ from protocol.messages import (
     set_digest,
 )
 from tests.agent.faulty import Fault, FaultyCluster
+from worker_agent.boxes.core import Core
 from worker_agent.cluster.base import GpuPhase
 from worker_agent.cluster.fleet import Failure, Fleet, NodeGroup, Pods
 from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import MemoryStore
-from worker_agent.core import Core
 
 T0 = 1_800_000_000.0
 HUB_ID = "hub-1"

@@ -9,9 +9,9 @@ import pytest
 
 from protocol.messages import Assignment, Outcome, Phase, StepEvent
 from tests.agent.stage import EXIT, Stage, absent, small_fleet
+from worker_agent.boxes.entry import Entering
+from worker_agent.boxes.exit import Leaving
 from worker_agent.cluster.base import NodeChange, StepCall, Verb
-from worker_agent.entering import Entering
-from worker_agent.leaving import Leaving
 
 BAD, BYSTANDER = "a0", "b1"
 

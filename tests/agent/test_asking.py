@@ -9,8 +9,8 @@ import pytest
 
 from protocol import cluster_names
 from protocol.messages import Claim, ClaimModel, ClaimParameter, ClaimSpec
-from worker_agent.kube.asking import Fault, claim_of, spec_of
-from worker_agent.kube.custom import Custom
+from worker_agent.kube.api.custom import Custom
+from worker_agent.kube.requests.spec import Fault, claim_of, spec_of
 
 SPEC = {"shape": "H100-80GB", "duration": "1h"}
 

@@ -11,12 +11,12 @@ import pytest
 from protocol import cluster_names
 from protocol.messages import Assignment
 from tests.agent.fake_kube import FakeApi, Object, assignment, fill, made, waiting_pod
+from worker_agent.boxes.records import new_records
 from worker_agent.cluster.base import GpuPhase
-from worker_agent.fences import new_records
-from worker_agent.kube import stranded
+from worker_agent.kube.api.objects import Condition, Node, Pod, PodSpec, PodStatus
 from worker_agent.kube.driver import KubernetesCluster
-from worker_agent.kube.lifting import Room
-from worker_agent.kube.objects import Condition, Node, Pod, PodSpec, PodStatus
+from worker_agent.kube.pods import stranded
+from worker_agent.kube.pods.lifting import Room
 
 GPUS = tuple(f"GPU-{number}" for number in range(8))
 

@@ -30,13 +30,13 @@ from protocol.messages import (
     set_digest,
 )
 from tests.agent.stage import Stage
-from worker_agent.claims import Answered, Desk, Heard
 from worker_agent.clock import SystemClock
-from worker_agent.dialog import SLOW_S, Call, Dialog, Lane
+from worker_agent.hub.dialog import SLOW_S, Call, Dialog, Lane
+from worker_agent.hub.requests import Answered, Desk, Heard
+from worker_agent.hub.transport import NoAnswer
+from worker_agent.hub.workspaces import SimulatedTenancy
 from worker_agent.log import Log
 from worker_agent.process import Process
-from worker_agent.tenancy import SimulatedTenancy
-from worker_agent.transport import NoAnswer
 
 CLAIM = Claim(uid="u1", namespace="ns1", name="train", generation=1)
 STATE = ClaimState(id="u1", gpr_id="g1", state="QUEUED", position=1)

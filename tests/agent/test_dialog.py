@@ -26,7 +26,7 @@ from protocol.messages import (
 )
 from tests.agent.faulty import Fault
 from tests.agent.stage import Stage
-from worker_agent.dialog import REFUSED_PATIENCE_S, Call, Dialog, Lane, Stop
+from worker_agent.hub.dialog import REFUSED_PATIENCE_S, Call, Dialog, Lane, Stop
 
 POLL, PUSH = Lane.POLL, Lane.PUSH
 

@@ -9,9 +9,9 @@ from protocol.messages import Assignment, Drain, Outcome, Phase
 from protocol.steps import DrainStage, drain_stage
 from tests.agent.faulty import Fault
 from tests.agent.stage import T0, Stage, absent, small_fleet
+from worker_agent.boxes.records import new_records
 from worker_agent.cluster.base import GpuPhase, StepCall, StepResult, Unavailable
 from worker_agent.cluster.fleet import Failure, Pods
-from worker_agent.fences import new_records
 
 
 def active(stage: Stage, *assignments: Assignment) -> float:

@@ -11,11 +11,11 @@ import pytest
 from protocol.messages import CheckPolicy, Outcome, Phase, Verdict
 from protocol.steps import CAPABILITIES, EntryStep, ExitStep
 from tests.agent.stage import FakeClock, Stage, small_fleet
+from worker_agent.boxes.records import new_records
 from worker_agent.cluster.base import Conflict, GpuPhase, NodeState, Verb
 from worker_agent.cluster.fleet import Fleet, FleetError, NodeGroup, Trouble, read_fleet
 from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import FileStore
-from worker_agent.fences import new_records
 
 FLEETS = Path(__file__).parents[2] / "deploy" / "fleets"
 

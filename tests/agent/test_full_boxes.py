@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from worker_agent.kube.full import FullBoxes
+from worker_agent.kube.pods.full_boxes import FullBoxes
 
 
 def test_a_box_is_full_until_something_of_it_is_another_object() -> None:

@@ -10,9 +10,9 @@ import pytest
 from protocol import cluster_names
 from protocol.cluster_names import CHECK_OF
 from worker_agent.cluster.base import Unavailable
-from worker_agent.kube import jobs
-from worker_agent.kube.gang_logs import READ_S, TRY_S
-from worker_agent.kube.jobs import FAILING_S, STUCK_S, VIEW_S, Ended, Jobs, Work
+from worker_agent.kube.checks import jobs
+from worker_agent.kube.checks.gang_logs import READ_S, TRY_S
+from worker_agent.kube.checks.jobs import FAILING_S, STUCK_S, VIEW_S, Ended, Jobs, Work
 
 Object = dict[str, Any]
 FAILING = {"type": "FailureTarget", "status": "True", "reason": "DeadlineExceeded"}

@@ -14,12 +14,12 @@ from protocol.steps import EntryStep
 from tests.agent.stage import Stage, small_fleet
 from tests.agent.test_probes import call
 from tests.kube.healthy import RDMA_PORT
+from worker_agent.boxes.gangs import Gang, Gangs
+from worker_agent.boxes.state import Member, Progress
 from worker_agent.cluster.base import NodeState, StepCall, StepResult, StepStatus
-from worker_agent.gangs import Gang, Gangs
-from worker_agent.kube.gang_logs import Said
-from worker_agent.kube.gang_verdicts import gang_network, in_one, ring
-from worker_agent.kube.verdicts import Unreadable
-from worker_agent.state import Member, Progress
+from worker_agent.kube.checks.gang_logs import Said
+from worker_agent.kube.checks.gang_verdicts import gang_network, in_one, ring
+from worker_agent.kube.checks.verdicts import Unreadable
 
 PASS, WARN, FAIL, SKIP = Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.SKIP
 STEPS = ("node_ready", "gpu_count", "gang_network")

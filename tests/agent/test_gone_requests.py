@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from protocol.messages import Binding, ClaimState, Workspace
-from worker_agent.claims import Heard
-from worker_agent.kube import requests
-from worker_agent.kube.client import Missing
-from worker_agent.kube.custom import API, REQUEST_KIND, REQUESTS, REQUESTS_PATH
-from worker_agent.kube.requests import KubernetesRequests
+from worker_agent.hub.requests import Heard
+from worker_agent.kube.api.client import Missing
+from worker_agent.kube.api.custom import API, REQUEST_KIND, REQUESTS, REQUESTS_PATH
+from worker_agent.kube.requests import sync as requests
+from worker_agent.kube.requests.sync import KubernetesRequests
 
 RED = Workspace(id="s1", name="red", bindings=(Binding(namespace="red"),))
 MADE_S = datetime(2026, 11, 25, 8, 0, tzinfo=UTC).timestamp()  # the kind

@@ -20,12 +20,12 @@ from tests.agent.stage import Stage
 from tests.agent.test_exit import active
 from tests.agent.test_kube_driver import served, soon
 from tests.agent.test_process import ROOT, Agent, TinyHub, wait_for
+from worker_agent.boxes.records import new_records
 from worker_agent.clock import Instant, SystemClock
 from worker_agent.cluster.base import Conflict, GpuPhase
-from worker_agent.drift import DriftBook
-from worker_agent.fences import new_records
 from worker_agent.health import STUCK_S, Health, serve
-from worker_agent.kube.mirror import SILENCE_S
+from worker_agent.hub.drift import DriftBook
+from worker_agent.kube.api.mirror import SILENCE_S
 from worker_agent.log import ERROR, INFO, level_of
 from worker_agent.metrics import REGISTRY, WritePool
 

@@ -17,8 +17,8 @@ import pytest
 from protocol.messages import REGISTER_PATH
 from tests.e2e.processes import ROOT, wait_for
 from worker_agent.__main__ import main
-from worker_agent.dialog import Call
-from worker_agent.transport import Http, NoAnswer, trust_in
+from worker_agent.hub.dialog import Call
+from worker_agent.hub.transport import Http, NoAnswer, trust_in
 
 SOON_S = 30.0
 

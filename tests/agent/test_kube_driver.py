@@ -16,17 +16,17 @@ import pytest
 from protocol import cluster_names
 from protocol.messages import Assignment, Drift
 from tests.agent.fake_kube import VERSION, FakeApi, Object, assignment, fill, free_calls, made, running_pod, state, waiting_pod
+from worker_agent.boxes.records import new_records
+from worker_agent.boxes.state import StateLost
 from worker_agent.cluster.base import ClusterError, Conflict, GpuPhase, NodeState, StepCall, StepResult, StepStatus, Unavailable, Verb
-from worker_agent.fences import new_records
-from worker_agent.kube import draining, hoist
-from worker_agent.kube.client import Forbidden
-from worker_agent.kube.draining import PATIENCE_S
+from worker_agent.kube.api.client import Forbidden
+from worker_agent.kube.api.mirror import Mirror
+from worker_agent.kube.api.objects import Meta, Namespace, Node
+from worker_agent.kube.api.paging import PAGE_COUNT
 from worker_agent.kube.driver import CALLS_AT_ONCE, STATE_PATH, KubernetesCluster
-from worker_agent.kube.lifting import Room
-from worker_agent.kube.mirror import Mirror
-from worker_agent.kube.objects import Meta, Namespace, Node
-from worker_agent.kube.paging import PAGE_COUNT
-from worker_agent.state import StateLost
+from worker_agent.kube.pods import draining, gate_lifter
+from worker_agent.kube.pods.draining import PATIENCE_S
+from worker_agent.kube.pods.lifting import Room
 
 HANG_S = 30.0
 
@@ -163,7 +163,7 @@ def test_a_pod_that_is_always_refused_leaves_its_box_to_the_next_and_is_tried_ag
 
 
 def test_any_number_of_refused_pods_keep_no_younger_one_out_and_are_tried_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hoist, "AGAIN_S", 0.05)
+    monkeypatch.setattr(gate_lifter, "AGAIN_S", 0.05)
     box = assignment("a", "n1", "GPU-0")
     pods = [waiting_pod(f"p{number:02}") for number in range(21)]
     api, driver = made({"n1": new_records(box, GpuPhase.OPEN)}, guard={"n1": "@1,red"}, pods=pods)
@@ -197,7 +197,7 @@ def test_any_number_of_refused_pods_keep_no_younger_one_out_and_are_tried_less_a
 
 def test_a_pod_whose_lift_was_not_answered_holds_its_gpus_until_it_was_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was applied, and the watch is late."""
-    monkeypatch.setattr(hoist, "TIMEOUT_S", 0.1)
+    monkeypatch.setattr(gate_lifter, "TIMEOUT_S", 0.1)
     red, blue = assignment("a", "n1", "GPU-0"), assignment("b", "n1", "GPU-1", slice_="blue")
     api, driver = made(
         {"n1": {**new_records(red, GpuPhase.OPEN), **new_records(blue, GpuPhase.OPEN)}},
@@ -393,7 +393,7 @@ def test_a_box_whose_lifts_hang_leaves_room_for_another() -> None:
     driver.observe()
     driver.serve([[red], [blue]])
 
-    lasts.release(hoist.LIFTS_OF_BOX)  # each of those that were sent first is answered, once
+    lasts.release(gate_lifter.LIFTS_OF_BOX)  # each of those that were sent first is answered, once
 
     assert soon(lambda: any("/blue/" in path for _, path in api.calls))
     lasts.release(1000)
@@ -410,7 +410,7 @@ def test_no_more_lifts_are_on_their_way_than_there_is_room_for(gate: threading.E
     driver.serve(boxes)
 
     assert driver._hoist.room_count == 0
-    assert len(driver._hoist.spoken_for()) == hoist.LIFTS_AT_ONCE
+    assert len(driver._hoist.spoken_for()) == gate_lifter.LIFTS_AT_ONCE
 
 
 def test_while_one_node_of_a_box_is_drained_pods_are_let_into_the_rest_of_it(gate: threading.Event) -> None:

@@ -13,12 +13,12 @@ import pytest
 from protocol import cluster_names
 from protocol.messages import Assignment
 from tests.agent.fake_kube import FakeApi, assignment, fill, free_calls, made, running_pod, waiting_pod
+from worker_agent.boxes.records import new_records
 from worker_agent.cluster.base import BoxEnd, Conflict, GpuPhase, Unavailable
-from worker_agent.fences import new_records
-from worker_agent.kube import ends
+from worker_agent.kube.api.objects import Pod
 from worker_agent.kube.driver import KubernetesCluster
-from worker_agent.kube.objects import Pod
-from worker_agent.kube.standing import stamp
+from worker_agent.kube.pods import end_notices
+from worker_agent.kube.requests.status import stamp
 
 END_S = 1_800_000_000.0
 BOX = assignment("a", "n1", "GPU-0")
@@ -60,7 +60,7 @@ class Box:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ends, "AGAIN_S", 0.0)
+    monkeypatch.setattr(end_notices, "AGAIN_S", 0.0)
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_a_warning_that_did_not_arrive_is_sent_again(box: Box) -> None:
 
 
 def test_however_many_pods_there_are_only_so_many_calls_are_on_their_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ends, "AT_ONCE", 3)
+    monkeypatch.setattr(end_notices, "AT_ONCE", 3)
     box = Box(*(f"p{number}" for number in range(20)))
     box.driver.observe()
 
@@ -149,7 +149,7 @@ def test_however_many_pods_there_are_only_so_many_calls_are_on_their_way(monkeyp
 
 def test_a_gpr_with_pods_that_cannot_be_told_keeps_no_warning_from_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """However often they are tried again, and though its end is the sooner one."""
-    monkeypatch.setattr(ends, "AT_ONCE", 4)
+    monkeypatch.setattr(end_notices, "AT_ONCE", 4)
     many = [f"many{number}" for number in range(20)]
 
     def of_many_is_away(verb: str, path: str) -> None:
@@ -166,13 +166,13 @@ def test_a_gpr_with_pods_that_cannot_be_told_keeps_no_warning_from_another(monke
 
 def test_what_is_on_its_way_for_one_gpr_counts_when_the_next_calls_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that comes later, too, gets its share, not what the first leaves."""
-    monkeypatch.setattr(ends, "AT_ONCE", 4)
+    monkeypatch.setattr(end_notices, "AT_ONCE", 4)
     box = Box(*(f"p{number}" for number in range(20)), others=["q1", "q2", "q3"])
     hold = Event()
     box.api.hook = lambda verb, path: None if "/pods/q" in path else _held(hold)
     box.driver.observe()
     box.driver.announce([box_end()])
-    monkeypatch.setattr(ends, "AT_ONCE", 8)
+    monkeypatch.setattr(end_notices, "AT_ONCE", 8)
 
     box.driver.announce([box_end(), box_end(END_S + 60, box=OTHER)])
 
@@ -186,7 +186,7 @@ def _held(hold: Event) -> None:
 
 
 def test_a_pod_that_cannot_be_told_keeps_no_warning_from_others_of_its_gpr(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ends, "AT_ONCE", 2)
+    monkeypatch.setattr(end_notices, "AT_ONCE", 2)
 
     def first_are_away(verb: str, path: str) -> None:
         if path.endswith(("/p1", "/p2")):

@@ -10,11 +10,11 @@ import pytest
 from protocol.cluster_names import GPU, GPU_HARDWARE
 from protocol.messages import NodeView
 from tests.agent.test_kube_view import UID, node
-from worker_agent.kube.client import Api
-from worker_agent.kube.hardware import Hardware, in_order, remember, with_read
-from worker_agent.kube.objects import Node
-from worker_agent.kube.readings import GPU_FIELDS, gpus
-from worker_agent.kube.view import view_of
+from worker_agent.kube.api.client import Api
+from worker_agent.kube.api.objects import Node
+from worker_agent.kube.checks.readings import GPU_FIELDS, gpus
+from worker_agent.kube.nodes.hardware import Hardware, in_order, remember, with_read
+from worker_agent.kube.nodes.view import view_of
 
 A, B, C = ("00000000:10:00.0", "GPU-a"), ("00000000:11:00.0", "GPU-b"), ("00000000:12:00.0", "GPU-c")
 

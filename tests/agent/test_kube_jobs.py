@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from worker_agent.kube.checks import NCCL_TOOLS
-from worker_agent.kube.client import Forbidden
-from worker_agent.kube.jobs import Jobs, Work, is_image_at_fault
+from worker_agent.kube.api.client import Forbidden
+from worker_agent.kube.checks.jobs import Jobs, Work, is_image_at_fault
+from worker_agent.kube.checks.steps import NCCL_TOOLS
 
 STARTING = "failed to create containerd task: failed to create shim task: OCI runtime create failed: "
 NCCL = Work(

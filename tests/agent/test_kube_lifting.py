@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import cluster_names
-from worker_agent.kube import devices, lifting
-from worker_agent.kube.lifting import (
+from worker_agent.kube.api import devices
+from worker_agent.kube.api.objects import Container, Gate, Meta, Node, NodeSpec, NodeStatus, Pod, PodSpec, Resources, Toleration
+from worker_agent.kube.pods import lifting
+from worker_agent.kube.pods.lifting import (
     Amounts,
     Lift,
     Room,
@@ -26,7 +28,6 @@ from worker_agent.kube.lifting import (
     why_never,
     why_nowhere,
 )
-from worker_agent.kube.objects import Container, Gate, Meta, Node, NodeSpec, NodeStatus, Pod, PodSpec, Resources, Toleration
 
 
 def pod(gpus: int = 1, *, name: str = "p", cpu: str = "1", node_uid: str = "", **more: str) -> Pod:

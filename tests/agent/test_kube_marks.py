@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from protocol import cluster_names
 from worker_agent.cluster.base import GpuPhase, GpuRecord
-from worker_agent.kube.client import Op
-from worker_agent.kube.guard import closed_to, slices_in, with_slices
-from worker_agent.kube.marks import (
+from worker_agent.kube.api.client import Op
+from worker_agent.kube.api.objects import Meta, Node, NodeSpec, Taint
+from worker_agent.kube.nodes.bind_guard import closed_to, slices_in, with_slices
+from worker_agent.kube.nodes.marks import (
     UnreadableRecords,
     box_taint,
     differs,
@@ -24,7 +25,6 @@ from worker_agent.kube.marks import (
     records_text,
     write_ops,
 )
-from worker_agent.kube.objects import Meta, Node, NodeSpec, Taint
 
 GPUS = tuple(f"GPU-{number}" for number in range(8))
 

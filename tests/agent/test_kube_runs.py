@@ -12,9 +12,9 @@ import pytest
 from protocol import cluster_names
 from protocol.messages import Assignment
 from tests.agent.fake_kube import FakeApi, Object, assignment, made, running_pod, waiting_pod
+from worker_agent.boxes.records import new_records
 from worker_agent.cluster.base import GpuPhase, StepCall, StepResult, StepStatus
-from worker_agent.fences import new_records
-from worker_agent.kube.checks import Checks
+from worker_agent.kube.checks.steps import Checks
 from worker_agent.kube.driver import CALLS_AT_ONCE, KubernetesCluster
 
 HANG_S = 30.0

@@ -14,8 +14,8 @@ from protocol.cluster_names import GPU, GPU_HARDWARE, GPU_UUIDS, ORDER, SUPPLY
 from protocol.messages import InventoryEvent, NodeView
 from tests.kube.nodes import nodes_of
 from worker_agent.cluster.fleet import read_fleet
-from worker_agent.kube.objects import Condition, Meta, Node, NodeSpec, NodeStatus
-from worker_agent.kube.view import MOST_GPUS, Unseen, view_of
+from worker_agent.kube.api.objects import Condition, Meta, Node, NodeSpec, NodeStatus
+from worker_agent.kube.nodes.view import MOST_GPUS, Unseen, view_of
 
 FLEETS = sorted((Path(__file__).resolve().parents[2] / "deploy/fleets").glob("*.yaml"))
 UID = "7d3a6c1e-0f51-4b35-9b7e-6a8a2f0c9f10"

@@ -11,9 +11,9 @@ import pytest
 
 from protocol import cluster_names
 from worker_agent.cluster.base import Conflict, Unavailable
-from worker_agent.kube import lease
-from worker_agent.kube.client import Missing
-from worker_agent.kube.lease import DURATION_S, IDLE_MOST_S, LOOK_EVERY_S, RENEW_EVERY_S, RENEW_WITHIN_S, Leadership
+from worker_agent.kube.api import lease
+from worker_agent.kube.api.client import Missing
+from worker_agent.kube.api.lease import DURATION_S, IDLE_MOST_S, LOOK_EVERY_S, RENEW_EVERY_S, RENEW_WITHIN_S, Leadership
 
 
 def nothing(_: str) -> None:

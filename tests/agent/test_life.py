@@ -6,7 +6,7 @@ import msgspec
 
 from protocol.messages import LifeMark, set_digest
 from tests.agent.stage import Stage
-from worker_agent.link import LIFE_EVERY_S
+from worker_agent.hub.link import LIFE_EVERY_S
 
 MARK = LifeMark(id="1", gpr_id="gpr-1", gpr_name="train", slice="red", at_s=0.0, state="QUEUED")
 

@@ -13,9 +13,9 @@ import pytest
 from protocol.messages import Outcome, Phase, StepEvent
 from tests.agent.stage import Stage, small_fleet
 from tests.agent.test_results_kept import Shelf, event
-from worker_agent import state
-from worker_agent.outbox import Outbox
-from worker_agent.state import EVENTS_HELD, EVENTS_KEPT, RESULTS_HELD, Memory, State
+from worker_agent.boxes import state
+from worker_agent.boxes.state import EVENTS_HELD, EVENTS_KEPT, RESULTS_HELD, Memory, State
+from worker_agent.hub.outbox import Outbox
 
 OBJECT_MAX_BYTES = 1024 * 1024  # what Kubernetes takes
 BOXES = 120  # more in one pass than the document keeps events

@@ -59,8 +59,8 @@ from protocol.messages import (
     Workspace,
     set_digest,
 )
-from worker_agent.link import encoded_digest
-from worker_agent.wire import read_problem, read_sync_reply
+from worker_agent.hub.link import encoded_digest
+from worker_agent.hub.wire import read_problem, read_sync_reply
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

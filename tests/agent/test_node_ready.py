@@ -12,8 +12,8 @@ from protocol.messages import Verdict
 from protocol.steps import EntryStep
 from tests.agent.fake_kube import Object, assignment, fill, made
 from worker_agent.cluster.base import StepCall, StepResult, StepStatus
-from worker_agent.kube.checks import Checks
-from worker_agent.kube.objects import Node
+from worker_agent.kube.api.objects import Node
+from worker_agent.kube.checks.steps import Checks
 
 FOREIGN = {
     "metadata": {"name": "secret-project", "namespace": "blue", "uid": "uid-foreign", "resourceVersion": "7"},

@@ -19,7 +19,7 @@ from protocol.messages import (
     Verdict,
 )
 from tests.builders import node_view
-from worker_agent.outbox import Outbox
+from worker_agent.hub.outbox import Outbox
 
 CHANGES = 60
 

@@ -11,11 +11,11 @@ import pytest
 
 from protocol.messages import AccessRole, Account, Binding, Drift, Workspace
 from worker_agent.cluster.base import Conflict, Unavailable
-from worker_agent.kube import patrol
-from worker_agent.kube.added import Added, AddedMeta, bindings_drift, is_our_binding, opens, readable
-from worker_agent.kube.client import Api, Forbidden, Missing
-from worker_agent.kube.paging import PAGE_COUNT, Page, PageMeta
-from worker_agent.kube.patrol import BINDINGS, KEEP_GUARD, POLICIES, SPEC_MAX_CHARS, TAKEN_MAX, Patrol
+from worker_agent.kube.api.client import Api, Forbidden, Missing
+from worker_agent.kube.api.paging import PAGE_COUNT, Page, PageMeta
+from worker_agent.kube.tenancy import audit
+from worker_agent.kube.tenancy.additions import Added, AddedMeta, bindings_drift, is_our_binding, opens, readable
+from worker_agent.kube.tenancy.audit import BINDINGS, KEEP_GUARD, POLICIES, SPEC_MAX_CHARS, TAKEN_MAX, Patrol
 
 ACCOUNT = Account(id="k1", role=AccessRole.USER, namespace="red", token_s=0)
 RED = Workspace(id="s1", name="red", bindings=(Binding(namespace="red"),), accounts=(ACCOUNT,))
@@ -226,7 +226,7 @@ def test_a_namespace_full_of_policies_hides_none_of_another() -> None:
 
 
 def test_more_namespaces_than_one_look_serves_take_turns_over_the_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patrol, "TAKEN_MAX", 1)
+    monkeypatch.setattr(audit, "TAKEN_MAX", 1)
     lists = FakeLists(policies=[added("sneak", spec=OPEN), added("hole", namespace="train", spec=OPEN)])
     look, _ = patrol_over(lists)
 
@@ -237,7 +237,7 @@ def test_more_namespaces_than_one_look_serves_take_turns_over_the_looks(monkeypa
 
 def test_policies_that_cannot_be_taken_away_keep_no_others_of_their_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
     """As those that somebody writes all the time."""
-    monkeypatch.setattr(patrol, "TAKEN_MAX", 2)
+    monkeypatch.setattr(audit, "TAKEN_MAX", 2)
     lists = FakeLists(policies=[added(name, spec=OPEN) for name in ("busy-1", "busy-2", "sneak")])
     lists.faults |= {f"busy-{n}": Conflict("422") for n in (1, 2)}
     look, _ = patrol_over(lists)
@@ -251,7 +251,7 @@ def test_policies_that_cannot_be_taken_away_keep_no_others_of_their_namespace(mo
 
 def test_a_look_that_left_some_says_so_until_none_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the next one comes soon."""
-    monkeypatch.setattr(patrol, "TAKEN_MAX", 2)
+    monkeypatch.setattr(audit, "TAKEN_MAX", 2)
     lists = FakeLists(policies=[added(f"sneak-{n}", spec=OPEN) for n in range(3)])
     over = Patrol(cast(Api, lists), note=lambda *_: None)
 
@@ -265,7 +265,7 @@ def test_a_look_that_left_some_says_so_until_none_is_left(monkeypatch: pytest.Mo
 
 def test_a_slow_api_server_ends_the_taking_away_of_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """What else the agent does for workspaces comes after the look."""
-    monkeypatch.setattr(patrol, "TAKING_MAX_S", 0.0)
+    monkeypatch.setattr(audit, "TAKING_MAX_S", 0.0)
     lists = FakeLists(policies=[added(f"sneak-{n}", spec=OPEN) for n in range(5)])
     look, _ = patrol_over(lists)
 

@@ -9,11 +9,11 @@ import pytest
 
 from protocol import cluster_names
 from tests.agent.fake_kube import Object, fill, made, waiting_pod
-from worker_agent.kube import judging
-from worker_agent.kube.lifting import annotate_ops, asks_for_gpus, why_never
-from worker_agent.kube.mirror import Mirror
-from worker_agent.kube.objects import Namespace, Pod
-from worker_agent.kube.workloads import is_waiting
+from worker_agent.kube.api.mirror import Mirror
+from worker_agent.kube.api.objects import Namespace, Pod
+from worker_agent.kube.pods import needs
+from worker_agent.kube.pods.lifting import annotate_ops, asks_for_gpus, why_never
+from worker_agent.kube.pods.workloads import is_waiting
 
 LONG = "x" * 250_000 + "\U0001f600"  # four bytes a character in memory
 
@@ -69,7 +69,7 @@ def test_what_a_waiting_pod_asks_for_is_worked_out_once_however_often_it_is_told
         counted.append(pod.metadata.name)
         return why_never(pod)
 
-    monkeypatch.setattr(judging, "why_never", counting)
+    monkeypatch.setattr(needs, "why_never", counting)
     _, driver = made({}, guard={}, pods=[waiting_pod("a"), waiting_pod("b")])
     driver.observe()
     fill(

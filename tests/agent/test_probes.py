@@ -20,11 +20,13 @@ from protocol.steps import EntryStep, ExitStep
 from tests.agent.local_jobs import LocalJobs
 from tests.agent.step_calls import step_call
 from tests.kube.healthy import RDMA_PORT, nccl_report
+from worker_agent.boxes.records import new_records
 from worker_agent.cluster.base import GpuPhase, StepCall, StepResult, StepStatus
-from worker_agent.fences import new_records
-from worker_agent.kube import checks, gang_logs, hardware, readings
-from worker_agent.kube.checks import PROBE, Checks
-from worker_agent.kube.objects import Node
+from worker_agent.kube.api.objects import Node
+from worker_agent.kube.checks import gang_logs, readings
+from worker_agent.kube.checks import steps as checks
+from worker_agent.kube.checks.steps import PROBE, Checks
+from worker_agent.kube.nodes import hardware
 
 GPUS = ("GPU-5f1d5c30", "GPU-0b9a8c7d")
 FAIL, WARN, SKIP = Verdict.FAIL, Verdict.WARN, Verdict.SKIP

@@ -34,8 +34,8 @@ from protocol.messages import (
 )
 from tests.agent.stage import Stage
 from tests.agent.test_tenancy import process_with
+from worker_agent.hub.workspaces import Found
 from worker_agent.log import Log
-from worker_agent.tenancy import Found
 
 ROOT = Path(__file__).parents[2]
 FLEET = """

@@ -8,10 +8,10 @@ import pytest
 
 from protocol.messages import AccessRole, BindingState
 from tests.agent.test_revoking import TenancyApi, look, tenancy_at
-from worker_agent.kube import survey
-from worker_agent.kube.client import Forbidden
-from worker_agent.kube.custom import REQUEST_KIND
-from worker_agent.kube.isolation import KINDS_COUNTED_S
+from worker_agent.kube.api.client import Forbidden
+from worker_agent.kube.api.custom import REQUEST_KIND
+from worker_agent.kube.tenancy import survey
+from worker_agent.kube.tenancy.isolation import KINDS_COUNTED_S
 
 QUOTA = "/api/v1/namespaces/red/resourcequotas/egs-slice"
 COUNTED = {"count/gpuprovisioningrequests.egs.io": "1000", "count/gprtemplates.egs.io": "100"}

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from worker_agent.kube import readings
+from worker_agent.kube.checks import readings
 
 GPU_A, GPU_B = "GPU-5f1d5c30-7a5e-9d43-8f0c-3f2b1c6d7e80", "GPU-0b9a8c7d-1122-3344-5566-778899aabbcc"
 GPUS = f"""{GPU_A}, 00000000:1B:00.0, 31, 4, 0, 0, 3, 12, 0x0000000000000001

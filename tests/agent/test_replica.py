@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.effort import examples
-from worker_agent.kube.objects import Meta
-from worker_agent.kube.replica import Replica, Rewound
+from worker_agent.kube.api.objects import Meta
+from worker_agent.kube.api.replica import Replica, Rewound
 
 ELSEWHERE = ""
 NAMES = st.sampled_from(["a", "b", "c"])

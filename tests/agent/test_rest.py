@@ -10,16 +10,16 @@ from protocol.messages import Desired, Phase
 from tests.agent.faulty import Fault
 from tests.agent.stage import Stage
 from worker_agent import process
-from worker_agent.claims import SimulatedRequests
+from worker_agent.boxes.core import REST_MOST_S
 from worker_agent.cluster.base import NodeState
 from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import MemoryStore
-from worker_agent.core import REST_MOST_S
-from worker_agent.dialog import Call
+from worker_agent.hub.dialog import Call
+from worker_agent.hub.requests import SimulatedRequests
+from worker_agent.hub.transport import NoAnswer
+from worker_agent.hub.workspaces import SimulatedTenancy
 from worker_agent.log import Log
 from worker_agent.process import Process
-from worker_agent.tenancy import SimulatedTenancy
-from worker_agent.transport import NoAnswer
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from protocol.messages import CheckResult, Outcome, StepEvent, Verdict
+from worker_agent.boxes.state import RESULTS_KEPT, Memory, State
 from worker_agent.cluster.base import StateDoc
-from worker_agent.state import RESULTS_KEPT, Memory, State
 
 
 class Shelf:

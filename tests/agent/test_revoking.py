@@ -12,12 +12,12 @@ import pytest
 from protocol.messages import AccessRole, Account, Binding, BindingState, Desired, Workspace
 from tests.agent.fake_kube import Object
 from worker_agent.cluster.base import Conflict, Unavailable
-from worker_agent.kube import survey
-from worker_agent.kube.client import Forbidden, Missing
-from worker_agent.kube.custom import REQUEST_KIND
-from worker_agent.kube.isolation import role_binding
-from worker_agent.kube.tenancy import NAMESPACES, KubernetesTenancy, said
-from worker_agent.tenancy import Found
+from worker_agent.hub.workspaces import Found
+from worker_agent.kube.api.client import Forbidden, Missing
+from worker_agent.kube.api.custom import REQUEST_KIND
+from worker_agent.kube.tenancy import survey
+from worker_agent.kube.tenancy.isolation import role_binding
+from worker_agent.kube.tenancy.workspaces import NAMESPACES, KubernetesTenancy, said
 
 NOBODY: frozenset[str] = frozenset()
 ID = "11111111-aaaa-4aaa-8aaa-000000000001"

@@ -10,8 +10,8 @@ import pytest
 from protocol.messages import Observed, Phase, SyncReply, set_digest
 from tests.agent.faulty import Fault
 from tests.agent.stage import HUB_ID, T0, Stage, absent
-from worker_agent.state import OtherWriter
-from worker_agent.wire import read_sync_reply
+from worker_agent.boxes.state import OtherWriter
+from worker_agent.hub.wire import read_sync_reply
 
 
 def tell_reply(stage: Stage, reply: SyncReply, raw_digest: str = "") -> None:

@@ -8,11 +8,11 @@ import pytest
 
 from protocol.messages import AccessRole, BindingState
 from tests.agent.test_revoking import TenancyApi, look, tenancy_at
-from worker_agent.kube import settings
-from worker_agent.kube.client import Forbidden
-from worker_agent.kube.devices import Devices
-from worker_agent.kube.isolation import QUOTA
-from worker_agent.kube.settings import Settings, read_settings, settings_of
+from worker_agent.kube.api import settings
+from worker_agent.kube.api.client import Forbidden
+from worker_agent.kube.api.devices import Devices
+from worker_agent.kube.api.settings import Settings, read_settings, settings_of
+from worker_agent.kube.tenancy.isolation import QUOTA
 
 HARD = "/api/v1/namespaces/red/resourcequotas/egs-slice"
 

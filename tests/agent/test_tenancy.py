@@ -26,14 +26,14 @@ from protocol.messages import (
     set_digest,
 )
 from tests.agent.stage import Stage
-from worker_agent.claims import SimulatedRequests
 from worker_agent.clock import SystemClock
 from worker_agent.cluster.base import Cluster
-from worker_agent.dialog import Call, Dialog, Lane
+from worker_agent.hub.dialog import Call, Dialog, Lane
+from worker_agent.hub.requests import SimulatedRequests
+from worker_agent.hub.transport import NoAnswer
+from worker_agent.hub.workspaces import Board, Found, SimulatedTenancy, Tenancy
 from worker_agent.log import Log
 from worker_agent.process import Process
-from worker_agent.tenancy import Board, Found, SimulatedTenancy, Tenancy
-from worker_agent.transport import NoAnswer
 
 NOBODY: frozenset[str] = frozenset()
 READY = BindingSeen(slice="s1", namespace="ns1", state=BindingState.READY)

@@ -13,10 +13,10 @@ from protocol import cluster_names
 from protocol.messages import ClaimState
 from tests.agent.fake_kube import waiting_pod
 from worker_agent.cluster.base import ClusterError, Unavailable
-from worker_agent.kube.client import Forbidden, Missing
-from worker_agent.kube.custom import GIVEN_BACK, Custom
-from worker_agent.kube.objects import Pod
-from worker_agent.kube.tidying import AT_ONCE, EVERY_S, KEPT_MOST, KEPT_S, REFUSALS_MOST, Tidying
+from worker_agent.kube.api.client import Forbidden, Missing
+from worker_agent.kube.api.custom import GIVEN_BACK, Custom
+from worker_agent.kube.api.objects import Pod
+from worker_agent.kube.requests.cleanup import AT_ONCE, EVERY_S, KEPT_MOST, KEPT_S, REFUSALS_MOST, Tidying
 
 NOW = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)
 LONG_S = KEPT_S + 60

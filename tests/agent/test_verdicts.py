@@ -15,9 +15,9 @@ from protocol.steps import EntryStep
 from tests.agent.step_calls import step_call
 from tests.kube.healthy import nccl_report
 from worker_agent.cluster.base import StepCall
-from worker_agent.kube import readings, verdicts
-from worker_agent.kube.objects import Condition, Meta, Pod, PodStatus
-from worker_agent.kube.verdicts import Document, Output, Reach, Unreadable, Volume, XidLog
+from worker_agent.kube.api.objects import Condition, Meta, Pod, PodStatus
+from worker_agent.kube.checks import readings, verdicts
+from worker_agent.kube.checks.verdicts import Document, Output, Reach, Unreadable, Volume, XidLog
 
 GPU = "GPU-5f1d5c30-7a5e-9d43-8f0c-3f2b1c6d7e80"
 PASS, WARN, FAIL, SKIP = Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.SKIP

@@ -14,9 +14,10 @@ from protocol.messages import Verdict
 from protocol.steps import ExitStep
 from tests.agent.step_calls import step_call
 from worker_agent.cluster.base import StepCall, StepResult, StepStatus, Unavailable
-from worker_agent.kube import paging, volumes
-from worker_agent.kube.checks import Checks
-from worker_agent.kube.client import Missing
+from worker_agent.kube.api import paging
+from worker_agent.kube.api.client import Missing
+from worker_agent.kube.checks import volumes
+from worker_agent.kube.checks.steps import Checks
 
 CLAIMS = "/api/v1/namespaces/red-ns/persistentvolumeclaims"
 Object = dict[str, Any]

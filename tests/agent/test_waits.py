@@ -12,10 +12,10 @@ from protocol.messages import JobFailed, PodsWaiting, Workspace, set_digest
 from tests.agent.fake_kube import Object, waiting_pod
 from tests.agent.stage import Stage
 from worker_agent.cluster.base import ClusterError
-from worker_agent.kube import waits
-from worker_agent.kube.client import Missing
-from worker_agent.kube.objects import Pod
-from worker_agent.kube.waits import Waits
+from worker_agent.kube.api.client import Missing
+from worker_agent.kube.api.objects import Pod
+from worker_agent.kube.pods import waiting
+from worker_agent.kube.pods.waiting import Waits
 
 WAITING = (PodsWaiting(namespace="red-ns", count=2),)
 RED = Workspace(id="red", name="red", bindings=())
@@ -154,9 +154,9 @@ def test_a_job_that_began_before_all_clocks_has_failed_since_their_beginning() -
 
 
 def test_a_job_that_cannot_be_read_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waits, "TROUBLE_S", 0.0)
-    monkeypatch.setattr(waits, "EVERY_S", 0.0)
-    monkeypatch.setattr(waits, "EVERY_NAMESPACE_S", 0.0)
+    monkeypatch.setattr(waiting, "TROUBLE_S", 0.0)
+    monkeypatch.setattr(waiting, "EVERY_S", 0.0)
+    monkeypatch.setattr(waiting, "EVERY_NAMESPACE_S", 0.0)
     api = JobsApi({path_of("bad"): ClusterError("400"), path_of("good"): job("good", "uid-b")})
     read = [msgspec.convert(pod_of(name, uid), Pod) for name, uid in (("bad", "uid-a"), ("good", "uid-b"))]
     made = Waits(api=api, bound=str, pods=lambda: read, why=lambda _: "", note=lambda *_: None)  # type: ignore[arg-type]
@@ -190,7 +190,7 @@ def test_of_jobs_that_had_pods_in_a_box_those_that_failed_are_told_once(
     ends: str | None, told: list[JobFailed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for pause in ("EVERY_S", "EVERY_NAMESPACE_S", "JOB_AGAIN_S"):
-        monkeypatch.setattr(waits, pause, 0.0)
+        monkeypatch.setattr(waiting, pause, 0.0)
     api, pods = JobsApi({}), list[Pod]()
     made = Waits(api=api, bound=str, pods=lambda: pods, why=lambda _: "", note=lambda *_: None)  # type: ignore[arg-type]
     pod = of_job(waiting_pod("fit-0"), "fit", "uid-fit")

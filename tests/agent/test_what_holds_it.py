@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.agent.fake_kube import FakeApi, assignment, made, running_pod
+from worker_agent.boxes.records import new_records
 from worker_agent.cluster.base import GpuPhase, StepCall, StepStatus, Unavailable
-from worker_agent.fences import new_records
-from worker_agent.kube import draining
-from worker_agent.kube.draining import PATIENCE_S
 from worker_agent.kube.driver import KubernetesCluster
+from worker_agent.kube.pods import draining
+from worker_agent.kube.pods.draining import PATIENCE_S
 
 HANG_S = 30.0
 BOX = assignment("a", "n1", "GPU-0")

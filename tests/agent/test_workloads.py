@@ -11,11 +11,11 @@ import pytest
 
 from tests.agent.fake_kube import Object, waiting_pod
 from worker_agent.cluster.base import ClusterError, Conflict, Unavailable
-from worker_agent.kube.autogpr import Auto, AutoGpr, Scene
-from worker_agent.kube.client import Access, Api, Forbidden, Missing
-from worker_agent.kube.custom import Custom
-from worker_agent.kube.objects import Pod
-from worker_agent.kube.workloads import READS_AT_ONCE
+from worker_agent.kube.api.client import Access, Api, Forbidden, Missing
+from worker_agent.kube.api.custom import Custom
+from worker_agent.kube.api.objects import Pod
+from worker_agent.kube.pods.workloads import READS_AT_ONCE
+from worker_agent.kube.requests.automatic import Auto, AutoGpr, Scene
 
 TEMPLATE = Auto({"shape": "H100-80GB", "duration": "2h"})
 UID = "11111111-aaaa-4aaa-8aaa-000000000001"

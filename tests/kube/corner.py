@@ -15,7 +15,7 @@ import msgspec
 
 from protocol import cluster_names
 from tests.kube.wire import Object
-from worker_agent.kube.client import Access, Api, Lines, Params
+from worker_agent.kube.api.client import Access, Api, Lines, Params
 from worker_agent.kube.driver import STATE_PATH
 
 # What agents list and watch in the whole cluster.

@@ -29,12 +29,12 @@ from tests.kube.cluster import SOON_S, Cluster, Object
 from tests.kube.corner import CornerApi
 from tests.kube.site import access_as_agent
 from tests.kube.written import written
-from worker_agent.claims import Desk, Heard
 from worker_agent.clock import SystemClock
-from worker_agent.kube.client import Api
-from worker_agent.kube.mirror import Mirror
-from worker_agent.kube.objects import Node, Pod
-from worker_agent.kube.requests import KubernetesRequests
+from worker_agent.hub.requests import Desk, Heard
+from worker_agent.kube.api.client import Api
+from worker_agent.kube.api.mirror import Mirror
+from worker_agent.kube.api.objects import Node, Pod
+from worker_agent.kube.requests.sync import KubernetesRequests
 
 SPEC: Object = {"shape": "H100-80GB", "nodes": 2, "duration": "8h30m"}
 Answer = Callable[[Claim], ClaimAnswer]

@@ -17,9 +17,9 @@ from protocol.cluster_names import GUARD_PATH, RECORDS, pointer
 from tests.kube.corner import CornerApi
 from worker_agent.clock import SystemClock
 from worker_agent.cluster.base import ClusterError, GpuPhase, Throttled, Unavailable
-from worker_agent.kube.client import Access, Api, Forbidden, Lines, Params
+from worker_agent.kube.api.client import Access, Api, Forbidden, Lines, Params
 from worker_agent.kube.driver import STATE_PATH
-from worker_agent.kube.marks import read_records
+from worker_agent.kube.nodes.marks import read_records
 
 
 class FaultyApi(CornerApi):

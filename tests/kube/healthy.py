@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from protocol.steps import EntryStep, ExitStep
-from worker_agent.kube.checks import GANG_FAN_OUT
-from worker_agent.kube.gang_verdicts import ring
-from worker_agent.kube.verdicts import NAME
+from worker_agent.kube.checks.gang_verdicts import ring
+from worker_agent.kube.checks.steps import GANG_FAN_OUT
+from worker_agent.kube.checks.verdicts import NAME
 
 
 def gpu_lines(gpus: Sequence[str], *, ecc_uncorrected: int = 0, used_mib: int = 4) -> str:

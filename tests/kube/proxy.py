@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 
-from worker_agent.kube.client import Access, Lines
+from worker_agent.kube.api.client import Access, Lines
 
 EXPIRED: Final = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old resource version"}
 REFUSED: Final = {"kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid", "message": "sendInitialEvents is forbidden"}

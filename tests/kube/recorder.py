@@ -16,7 +16,7 @@ from threading import Thread
 from tests.e2e.processes import wait_for
 from tests.kube.cluster import SOON_S, Cluster, Object
 from worker_agent.cluster.base import GpuPhase
-from worker_agent.kube.marks import read_records
+from worker_agent.kube.nodes.marks import read_records
 
 KINDS = "pods", "nodes"
 

@@ -40,11 +40,11 @@ from tests.kube.faults import APIS, CLOCK_IS_SET, SetClock
 from tests.kube.nodes import nodes_of
 from tests.kube.wire import STRATEGIC, tls_of, url_of
 from tests.kube.written import written
+from worker_agent.boxes.core import Core
 from worker_agent.clock import Clock, SystemClock
 from worker_agent.cluster.base import ClusterError, GpuRecord, NodeState, StepCall, StepResult, StepStatus
 from worker_agent.cluster.fleet import Fleet, NodeGroup
-from worker_agent.core import Core
-from worker_agent.kube.client import Access, Api
+from worker_agent.kube.api.client import Access, Api
 from worker_agent.kube.driver import KubernetesCluster
 
 HUB_ID = "hub-1"

@@ -15,11 +15,11 @@ from tests.kube.counter import Counter, request, template
 from tests.kube.nodes import nodes_of
 from tests.kube.world import container, pod
 from worker_agent.cluster.fleet import Fleet, NodeGroup
-from worker_agent.kube import autogpr, tidying
-from worker_agent.kube.autogpr import AutoGpr, Scene, spec_for
-from worker_agent.kube.custom import Custom
-from worker_agent.kube.objects import Node, Owner, Pod
-from worker_agent.kube.workloads import Workload, Workloads, size_of
+from worker_agent.kube.api.custom import Custom
+from worker_agent.kube.api.objects import Node, Owner, Pod
+from worker_agent.kube.pods.workloads import Workload, Workloads, size_of
+from worker_agent.kube.requests import automatic, cleanup
+from worker_agent.kube.requests.automatic import AutoGpr, Scene, spec_for
 
 AUTO: Object = {"auto": True, "shape": "H100-80GB", "duration": "2h", "priority": 60}
 FLEET = Fleet(name="seen", groups=(NodeGroup(name="gpu", count=1, node_type="hgx", gpu_model="H100", memory_gib=80, gpus=8),))
@@ -266,7 +266,7 @@ def test_a_request_that_people_made_serves_the_pods_too(counter: Counter) -> Non
 
 
 def test_it_is_given_back_when_its_workload_has_no_pods_any_more(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(autogpr, "IDLE_S", 2.0)
+    monkeypatch.setattr(automatic, "IDLE_S", 2.0)
     counter.make(template(**AUTO), deployment(replicas=1))
     name = the_request(counter)["metadata"]["name"]
     counter.until("its claim", lambda: counter.claims(name))
@@ -294,7 +294,7 @@ def neighbor_in(counter: Counter, name: str) -> Pod:
 
 
 def test_it_is_not_given_back_while_pods_of_another_workload_are_in_its_box(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(autogpr, "IDLE_S", 1.0)
+    monkeypatch.setattr(automatic, "IDLE_S", 1.0)
     counter.make(template(**AUTO), deployment(replicas=1))
     name = the_request(counter)["metadata"]["name"]
     counter.until("its claim", lambda: counter.claims(name))
@@ -328,8 +328,8 @@ def test_when_its_workload_is_deleted_the_box_stays_for_the_pods_of_another_that
 
 def test_a_workload_that_was_scaled_to_zero_and_back_gets_another(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where its pods were there again before the first was over."""
-    monkeypatch.setattr(autogpr, "IDLE_S", 1.0)
-    monkeypatch.setattr(autogpr, "AGAIN_S", 1.0)
+    monkeypatch.setattr(automatic, "IDLE_S", 1.0)
+    monkeypatch.setattr(automatic, "AGAIN_S", 1.0)
     counter.make(template(**AUTO), deployment(replicas=1))
     first = the_request(counter)["metadata"]["name"]
     counter.until("its claim", lambda: counter.claims(first))
@@ -376,8 +376,8 @@ def test_some_time_after_its_end_it_is_deleted_and_the_hub_told_nothing_but_one_
     counter: Counter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given back, too."""
-    monkeypatch.setattr(tidying, "EVERY_S", 0.5)
-    monkeypatch.setattr(autogpr, "IDLE_S", 1.0)
+    monkeypatch.setattr(cleanup, "EVERY_S", 0.5)
+    monkeypatch.setattr(automatic, "IDLE_S", 1.0)
     counter.make(template(**AUTO), request("mine", shape="H100-80GB", nodes=1, gpusPerNode=1, duration="1h"))
     counter.make(deployment(replicas=1, gpus=2))
     counter.until("its claim", lambda: [claim for claim in counter.told if claim.name.startswith("serve-")])
@@ -389,7 +389,7 @@ def test_some_time_after_its_end_it_is_deleted_and_the_hub_told_nothing_but_one_
     counter.scale("serve", 0)
 
     counter.until_condition("Finished", "True", "Canceled", name)
-    monkeypatch.setattr(tidying, "KEPT_S", 1.0)
+    monkeypatch.setattr(cleanup, "KEPT_S", 1.0)
     counter.until("that it is deleted", lambda: [made["metadata"]["name"] for made in requests(counter)] == ["mine"])
     counter.for_a_while(3.0)
     assert not [claim for claim in counter.told if claim.is_gone]
@@ -400,10 +400,10 @@ def test_where_a_finalizer_holds_one_that_was_deleted_pods_that_come_again_get_a
     counter: Counter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its name is taken until the finalizer goes."""
-    monkeypatch.setattr(tidying, "EVERY_S", 0.5)
-    monkeypatch.setattr(tidying, "KEPT_S", 0.0)
-    monkeypatch.setattr(autogpr, "IDLE_S", 1.0)
-    monkeypatch.setattr(autogpr, "AGAIN_S", 1.0)
+    monkeypatch.setattr(cleanup, "EVERY_S", 0.5)
+    monkeypatch.setattr(cleanup, "KEPT_S", 0.0)
+    monkeypatch.setattr(automatic, "IDLE_S", 1.0)
+    monkeypatch.setattr(automatic, "AGAIN_S", 1.0)
     counter.make(template(**AUTO), deployment(replicas=1))
     first = the_request(counter)["metadata"]["name"]
     counter.patch("gpr", first, {"metadata": {"finalizers": ["example.org/backup"]}})

@@ -10,7 +10,7 @@ import pytest
 from protocol.messages import Phase
 from tests.kube.cluster import Cluster
 from tests.kube.site import NODE_GPUS, Site, ended, moved_in
-from worker_agent.kube.stranded import STRANDED_S
+from worker_agent.kube.pods.stranded import STRANDED_S
 
 
 @pytest.fixture

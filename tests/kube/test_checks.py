@@ -36,11 +36,12 @@ from tests.kube.site import AGENT, access_as_agent
 from tests.kube.wire import STRATEGIC
 from worker_agent.cluster.base import StepCall, StepResult, StepStatus
 from worker_agent.cluster.fleet import Fleet, NodeGroup
-from worker_agent.kube import checks, jobs
-from worker_agent.kube.checks import Checks
-from worker_agent.kube.client import Api
-from worker_agent.kube.hardware import in_order, known_of
-from worker_agent.kube.objects import Node
+from worker_agent.kube.api.client import Api
+from worker_agent.kube.api.objects import Node
+from worker_agent.kube.checks import jobs
+from worker_agent.kube.checks import steps as checks
+from worker_agent.kube.checks.steps import Checks
+from worker_agent.kube.nodes.hardware import in_order, known_of
 
 GPUS = tuple(f"GPU-{n}" for n in range(NODE_GPUS))
 IMAGE = "egs.test/agent"

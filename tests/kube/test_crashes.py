@@ -18,7 +18,7 @@ from tests.kube.faults import Crash, MortalApi
 from tests.kube.site import NODE_GPUS, Site, ended, moved_in
 from tests.kube.world import is_gated, pods_path
 from worker_agent.cluster.base import GpuPhase
-from worker_agent.kube.guard import slices_in
+from worker_agent.kube.nodes.bind_guard import slices_in
 
 pytestmark = pytest.mark.xdist_group("crashes")  # one site for all of them
 

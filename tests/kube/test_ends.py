@@ -11,7 +11,7 @@ import pytest
 from protocol.messages import Assignment
 from tests.kube.cluster import Cluster, Object
 from tests.kube.site import Site, moved_in
-from worker_agent.kube.standing import stamp
+from worker_agent.kube.requests.status import stamp
 
 FAR_S = 3 * 3600.0
 

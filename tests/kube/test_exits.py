@@ -19,9 +19,9 @@ from tests.kube.faults import LOST_ANSWER, REFUSALS, HeardApi, StillClock, Stumb
 from tests.kube.policies import refusing
 from tests.kube.site import Site, ended, moved_in
 from tests.kube.world import pods_path
+from worker_agent.boxes.actions import RETRY_MAX_S
 from worker_agent.cluster.base import ClusterError, Unavailable
-from worker_agent.hands import RETRY_MAX_S
-from worker_agent.kube.client import DisruptionBudget
+from worker_agent.kube.api.client import DisruptionBudget
 
 SOON = Drain(grace_s=1.0, force_after_s=3.0)
 LATE = Drain(grace_s=100.0, force_after_s=200.0)  # where the test's own clock decides

@@ -18,7 +18,7 @@ from tests.kube.cluster import SOON_S, Object
 from tests.kube.policies import MUTATING_BINDINGS, VALIDATING, tried_again_and_again, without
 from tests.kube.wire import MERGE
 from tests.kube.world import NODE_RED, World, container, install, is_gated, pod, pods_path
-from worker_agent.kube.devices import NO_GPUS
+from worker_agent.kube.api.devices import NO_GPUS
 
 STATE = f"/api/v1/namespaces/{cluster_names.NAMESPACE}/secrets/egs-agent-state"
 BUDGET = f"/apis/policy/v1/namespaces/{cluster_names.NAMESPACE}/poddisruptionbudgets/egs-agent"

@@ -13,8 +13,8 @@ from tests.kube.cluster import MUTATING, SOON_S, Object
 from tests.kube.site import access_as_agent
 from tests.kube.wire import MERGE
 from tests.kube.world import World, install, pod, pods_path
-from worker_agent.kube.client import Api
-from worker_agent.kube.installed import PATH, PLURALS, Installed
+from worker_agent.kube.api.client import Api
+from worker_agent.kube.api.installed import PATH, PLURALS, Installed
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 KINDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -10,7 +10,7 @@ import pytest
 from protocol.messages import LifeMark
 from tests.kube.cluster import Cluster
 from tests.kube.site import Site, moved_in
-from worker_agent import link
+from worker_agent.hub import link
 
 BEGUN_S = time.time() - 300
 LIFE = (

@@ -21,11 +21,11 @@ from tests.kube.outage import without
 from tests.kube.pods import Tenant
 from tests.kube.proxy import Proxy
 from tests.kube.site import access_as_admin
-from worker_agent.kube import mirror as mirrors
-from worker_agent.kube.client import Api
-from worker_agent.kube.mirror import Mirror
-from worker_agent.kube.objects import HasMeta, Meta, Node, Pod
-from worker_agent.kube.view import view_of
+from worker_agent.kube.api import mirror as mirrors
+from worker_agent.kube.api.client import Api
+from worker_agent.kube.api.mirror import Mirror
+from worker_agent.kube.api.objects import HasMeta, Meta, Node, Pod
+from worker_agent.kube.nodes.view import view_of
 
 T = TypeVar("T", bound=HasMeta)
 

@@ -15,10 +15,10 @@ from tests.kube.corner import CornerApi
 from tests.kube.faults import APIS, CLOCK_IS_SET
 from tests.kube.recorder import Replay, recording
 from tests.kube.site import Site, ended, moved_in
+from worker_agent.boxes.records import new_records
 from worker_agent.cluster.base import ClusterError, Conflict, GpuPhase, NodeState, Records, Verb
-from worker_agent.fences import new_records
 from worker_agent.kube.driver import KubernetesCluster
-from worker_agent.kube.guard import slices_in
+from worker_agent.kube.nodes.bind_guard import slices_in
 
 TURNS = 6 if IS_SOAK else 3
 

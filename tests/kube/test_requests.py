@@ -12,8 +12,10 @@ from protocol.messages import Claim, ClaimModel, ClaimParameter, ClaimSpec
 from tests.kube.cluster import MUTATING, Cluster, KubeError, Object
 from tests.kube.counter import SPEC, Answer, Counter, later, refused, request, taken, template
 from tests.kube.world import install
-from worker_agent.kube import asking, requests, standing
-from worker_agent.kube.requests import in_turns
+from worker_agent.kube.requests import spec as asking
+from worker_agent.kube.requests import status as standing
+from worker_agent.kube.requests import sync as requests
+from worker_agent.kube.requests.sync import in_turns
 
 T0 = 1_800_000_000.0
 T0_TEXT = "2027-01-15T08:00:00Z"

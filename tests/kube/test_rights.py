@@ -16,8 +16,8 @@ from tests.kube.callers import DONE, Answer, Caller
 from tests.kube.cluster import CLAIMS, SOON_S, Object
 from tests.kube.wire import APPLY, JSON_PATCH, MERGE
 from tests.kube.world import BLUE, KIND_OF_REQUEST, NODE_BLUE, NODE_RED, RED, World, container, file_request, pod, pods_path
-from worker_agent.kube.installed import PLURALS
-from worker_agent.kube.jobs import Work, manifest
+from worker_agent.kube.api.installed import PLURALS
+from worker_agent.kube.checks.jobs import Work, manifest
 
 SYSTEM: Final = f"/api/v1/namespaces/{cluster_names.NAMESPACE}"
 RED_SPACE: Final = "/api/v1/namespaces/red"

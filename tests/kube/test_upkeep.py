@@ -12,14 +12,14 @@ from protocol.messages import Assignment, Drain, Phase
 from tests.kube.cluster import Cluster, Object
 from tests.kube.faults import StillClock
 from tests.kube.site import AGENT, NODE_GPUS, Site, ended, moved_in
-from worker_agent.kube import tending
-from worker_agent.kube.guard import slices_in
-from worker_agent.leaving import NODE_GONE_S
+from worker_agent.boxes.exit import NODE_GONE_S
+from worker_agent.kube.nodes import drift_repair
+from worker_agent.kube.nodes.bind_guard import slices_in
 
 
 @pytest.fixture(autouse=True)
 def _guard_is_read_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tending, "GUARD_ANEW_S", 2.0)
+    monkeypatch.setattr(drift_repair, "GUARD_ANEW_S", 2.0)
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_where_the_policy_says_so_a_mark_that_was_changed_is_told_and_left_until
 
     site.until("told", lambda: len(site.drifts) == 2)
     for _ in range(3):
-        time.sleep(tending.EVERY_S)
+        time.sleep(drift_repair.EVERY_S)
         site.pass_()
 
     found = {(told.what, told.is_repaired) for told in site.drifts}

@@ -16,14 +16,14 @@ from protocol.messages import JobFailed, PodsWaiting
 from tests.kube.cluster import Cluster, Object
 from tests.kube.counter import Counter
 from tests.kube.test_autogpr import job
-from worker_agent.kube import waits
+from worker_agent.kube.pods import waiting
 
 
 @pytest.fixture
 def counter(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
-    monkeypatch.setattr(waits, "EVERY_S", 0.0)
-    monkeypatch.setattr(waits, "EVERY_NAMESPACE_S", 0.0)
-    monkeypatch.setattr(waits, "JOB_AGAIN_S", 0.5)
+    monkeypatch.setattr(waiting, "EVERY_S", 0.0)
+    monkeypatch.setattr(waiting, "EVERY_NAMESPACE_S", 0.0)
+    monkeypatch.setattr(waiting, "JOB_AGAIN_S", 0.5)
     made = Counter(cluster)
     made.cluster.wait_for_account(made.namespace)
     yield made
@@ -76,7 +76,7 @@ def test_pods_of_namespaces_that_are_no_workspace_s_are_not_told(counter: Counte
 
 
 def test_without_the_right_to_read_jobs_pods_are_told_all_the_same(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waits, "TROUBLE_S", 3600.0)
+    monkeypatch.setattr(waiting, "TROUBLE_S", 3600.0)
     get = counter.api.get
     monkeypatch.setattr(counter.api, "get", lambda path, *more, **asked: get(path.replace("/jobs/", "/cronjobs/"), *more, **asked))
     counter.make(with_deadline(job(), 3600))

@@ -14,9 +14,9 @@ from protocol.messages import SYNC_PATH, SyncReply, set_digest
 from tests.agent.faulty import Crash, Fault, FaultyCluster
 from tests.simulation.faults import Faults, Kind
 from tests.simulation.loop import AgentClock, Loop
-from worker_agent.core import Core
-from worker_agent.dialog import Call, Dialog, Lane
-from worker_agent.state import OtherWriter
+from worker_agent.boxes.core import Core
+from worker_agent.boxes.state import OtherWriter
+from worker_agent.hub.dialog import Call, Dialog, Lane
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import WatchedCluster

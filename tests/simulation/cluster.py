@@ -12,6 +12,8 @@ from protocol.messages import LEASE_TTL_S, Assignment, Desired, NodeView
 from protocol.steps import ExitStep
 from tests.simulation.faults import Faults, Kind
 from tests.simulation.loop import Loop, TrueClock
+from worker_agent.boxes.core import Core, end_of
+from worker_agent.boxes.state import State
 from worker_agent.cluster.base import (
     ClusterError,
     GpuPhase,
@@ -27,8 +29,6 @@ from worker_agent.cluster.base import (
 from worker_agent.cluster.fleet import Fleet
 from worker_agent.cluster.simulated import PodPhase, SimulatedCluster
 from worker_agent.cluster.store import MemoryStore
-from worker_agent.core import Core, end_of
-from worker_agent.state import State
 
 if TYPE_CHECKING:
     from tests.simulation.agents import SimAgent

@@ -23,7 +23,7 @@ from protocol.messages import WAIT_MAX_S, SyncRequest
 from tests.simulation.faults import Faults, Kind
 from tests.simulation.judge import rows, uuid_of
 from tests.simulation.loop import Loop
-from worker_agent.dialog import Call
+from worker_agent.hub.dialog import Call
 
 Result = TypeVar("Result")
 Respond = Callable[[int, bytes], None]

@@ -29,7 +29,7 @@ from tests.simulation.judge import Judge
 from tests.simulation.loop import Loop
 from tests.simulation.workload import People, token_life
 from worker_agent.cluster.fleet import Fleet, NodeGroup, Pods
-from worker_agent.dialog import Call
+from worker_agent.hub.dialog import Call
 
 TROUBLE_UNTIL_S = 100.0
 REST_STEP_S = 15.0

@@ -18,6 +18,7 @@ import msgspec
 from protocol.check_limits import expect, is_good, judge, measured_against, sentence, skipped, threshold_of
 from protocol.messages import Assignment, CheckPolicy, CheckResult, Drift, LifeMark, NodeOrder
 from protocol.steps import DrainStage, EntryStep, ExitStep, drain_stage
+from worker_agent.boxes.gangs import why_alone
 from worker_agent.clock import Clock
 from worker_agent.cluster.base import (
     BoxEnd,
@@ -35,7 +36,6 @@ from worker_agent.cluster.base import (
 )
 from worker_agent.cluster.fleet import Fleet, Trouble
 from worker_agent.cluster.store import Store
-from worker_agent.gangs import why_alone
 
 WORLD, STATE = "cluster.json", "agent-state.json"
 

@@ -22,6 +22,7 @@ import msgspec
 from protocol import cluster_names
 from protocol.messages import Assignment, Drift, LifeMark, NodeOrder
 from protocol.steps import ExitStep
+from worker_agent.boxes.state import StateLost
 from worker_agent.cluster.base import (
     BoxEnd,
     ClusterError,
@@ -38,27 +39,26 @@ from worker_agent.cluster.base import (
     Unavailable,
     Verb,
 )
-from worker_agent.kube.client import Api, Missing
-from worker_agent.kube.draining import Draining
-from worker_agent.kube.ends import Ends
-from worker_agent.kube.full import FullBoxes
-from worker_agent.kube.guard import GuardBook, closed_to, slices_in, with_slices
-from worker_agent.kube.herald import Herald
-from worker_agent.kube.hoist import LIFTS_OF_BOX, Box, Hoist
-from worker_agent.kube.judging import Judgements
-from worker_agent.kube.lifting import Lift, Room, lifts
-from worker_agent.kube.marks import read_records
-from worker_agent.kube.mirror import SILENCE_S, Mirror
-from worker_agent.kube.misfits import Misfits
-from worker_agent.kube.objects import Namespace, Node, Pod
-from worker_agent.kube.rooms import Rooms
-from worker_agent.kube.runs import is_of
-from worker_agent.kube.sight import Sight
-from worker_agent.kube.stranded import Stranded
-from worker_agent.kube.telling import Telling
-from worker_agent.kube.tending import Tending, write_node
+from worker_agent.kube.api.client import Api, Missing
+from worker_agent.kube.api.events import Telling
+from worker_agent.kube.api.mirror import SILENCE_S, Mirror
+from worker_agent.kube.api.objects import Namespace, Node, Pod
+from worker_agent.kube.nodes.bind_guard import GuardBook, closed_to, slices_in, with_slices
+from worker_agent.kube.nodes.box_capacity import Rooms
+from worker_agent.kube.nodes.drift_repair import Tending, write_node
+from worker_agent.kube.nodes.marks import read_records
+from worker_agent.kube.nodes.observation import Sight
+from worker_agent.kube.pods.draining import Draining
+from worker_agent.kube.pods.end_notices import Ends
+from worker_agent.kube.pods.full_boxes import FullBoxes
+from worker_agent.kube.pods.gate_lifter import LIFTS_OF_BOX, Box, Hoist
+from worker_agent.kube.pods.lifting import Lift, Room, lifts
+from worker_agent.kube.pods.misfits import Misfits
+from worker_agent.kube.pods.needs import Judgements
+from worker_agent.kube.pods.runs import is_of
+from worker_agent.kube.pods.stranded import Stranded
+from worker_agent.kube.requests.life_events import Herald
 from worker_agent.metrics import WritePool
-from worker_agent.state import StateLost
 
 STATE_PATH: Final = f"/api/v1/namespaces/{cluster_names.NAMESPACE}/secrets/egs-agent-state"
 # No quota counts the others, and nothing of them runs: to a watch, a pod that finishes is gone.

@@ -1,0 +1,345 @@
+"""The agent's hands: one pass's view of the cluster, writes, steps, and the report of each.
+
+Lives here: what to do when the cluster says no. Must not live here: which assignment enters or leaves, and when.
+"""
+
+from __future__ import annotations
+
+import random
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from protocol.messages import RESULTS_MAX, Assignment, Drift, LifeMark, NodeOrder, Outcome, Phase, StepEvent
+from protocol.steps import ExitStep, Milestone
+from worker_agent.boxes.gangs import NO_GANG, Gang
+from worker_agent.boxes.records import Held, HeldGpus, own_record
+from worker_agent.boxes.state import Member, Memory, Progress
+from worker_agent.clock import Clock, HubTime
+from worker_agent.cluster.base import (
+    BoxEnd,
+    Cluster,
+    ClusterError,
+    GpuPhase,
+    GpuRecord,
+    NodeChange,
+    NodeState,
+    Note,
+    Records,
+    StepCall,
+    StepResult,
+    StepStatus,
+    Throttled,
+    Unavailable,
+    Verb,
+)
+from worker_agent.metrics import DRAIN_S
+
+Found = TypeVar("Found")
+
+LOG_MAX = 4000
+RETRY_MIN_S, RETRY_MAX_S = 0.5, 30.0
+NODES_AT_ONCE = 8  # written together; only then the clock is asked again
+THROTTLE_MAX_S = 1.0  # an exit may not wait longer for an API server under load
+
+_MILESTONES = {
+    GpuPhase.CLAIMED: (Milestone.CLAIM, Phase.ENTERING),
+    GpuPhase.OPEN: (Milestone.OPEN, Phase.ACTIVE),
+    GpuPhase.CLOSED: (Milestone.CLOSE, Phase.EXITING),
+    GpuPhase.FREE: (Milestone.RELEASE, Phase.RELEASED),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """What one assignment wants on record on its node."""
+
+    assignment: Assignment
+    progress: Progress
+    records: Records
+
+
+class Hands:
+    def __init__(self, *, cluster: Cluster, clock: Clock, time: HubTime, memory: Memory, rng: random.Random, note: Note) -> None:
+        self._cluster, self._clock, self._time, self._memory = cluster, clock, time, memory
+        self._rng, self._note = rng, note
+        self.nodes: dict[str, NodeState] = {}
+        self._own: dict[str, tuple[NodeState | None, Assignment, GpuRecord | None]] = {}  # by assignment: of what, and what was found
+        self._held = Held()
+        self._quiet_until_mono = float("-inf")
+        self._failures: dict[str, int] = {}  # by node: how many writes in a row came to nothing
+        self._started_s: dict[tuple[str, str], float] = {}
+        self._retry_mono: dict[tuple[str, str], float] = {}
+        self._struck: set[str] = set()  # assignments, in this pass
+
+    # -- what nobody thought of ----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def apart(self, stage: str, member: Member | None = None) -> Iterator[None]:
+        """What breaks within is our own fault: it is logged, told once of the member that it struck, and nobody else loses their turn.
+
+        Nothing begins for the member in this pass any more, see `is_struck`.
+        """
+        try:
+            yield
+        except Exception as error:
+            self._broke(stage, error, member[0].id if member else "")
+            if member:
+                self._struck.add(member[0].id)
+            if member and member[1].first(f"broke:{stage}"):
+                self._report(member[0], stage, Outcome.FAILED, StepResult(status=StepStatus.FAILED, log=_fault(error), blames_node=False))
+
+    def each(self, stage: str, members: Iterable[Member], act: Callable[[Assignment, Progress], Found | None]) -> Iterator[Found]:
+        """What comes of each, apart from the others."""
+        for member in members:
+            found = None
+            with self.apart(stage, member):
+                found = act(*member)
+            if found is not None:
+                yield found
+
+    def is_struck(self, member: Member) -> bool:
+        return member[0].id in self._struck
+
+    def _broke(self, stage: str, error: Exception, assignment_id: str) -> None:
+        trace = "".join(traceback.format_exception(error))
+        self._note("broke", {"stage": stage, "assignment": assignment_id, "error": repr(error), "trace": trace})
+
+    # -- observe -------------------------------------------------------------------------------------------------------
+
+    def observe(self) -> bool:
+        self._struck = set()
+        try:
+            self.nodes = self._cluster.observe()
+        except ClusterError as error:
+            self._note("cluster_unreadable", {"error": str(error)})
+            return False
+        return True
+
+    def prune(self, held: set[str]) -> None:
+        """Forget what is over."""
+        self._own = {known: found for known, found in self._own.items() if known in held}
+        self._failures = {node: count for node, count in self._failures.items() if node in self.nodes}
+        self._started_s = {key: at for key, at in self._started_s.items() if key[0] in held}
+        self._retry_mono = {key: at for key, at in self._retry_mono.items() if key[0] in held}
+
+    def own(self, assignment: Assignment) -> GpuRecord | None:
+        """Asked several times for every assignment at every pass: looked for anew only where node or assignment is another object."""
+        node = self.nodes.get(assignment.node)
+        known = self._own.get(assignment.id)
+        if known is None or known[0] is not node or known[1] is not assignment:
+            known = self._own[assignment.id] = (node, assignment, own_record(node, assignment))
+        return known[2]
+
+    def orphans(self) -> Iterator[HeldGpus]:
+        """Held GPUs of assignments that the agent's document does not know: it was lost, or restored from an old copy."""
+        known = self._memory.state.assignments
+        return (each for each in self._held.on(self.nodes) if each[1].assignment_id not in known)
+
+    def reflect(self, assignment: Assignment, progress: Progress) -> None:
+        """The node is the truth on what was done: take it over, and report each milestone once."""
+        record = self.own(assignment)
+        if record is None:
+            return
+        if record.active_s is not None and progress.active_s is None:
+            progress.active_s = record.active_s
+        if record.closed_s is not None and progress.exit_began_s is None:
+            progress.exit_began_s = record.closed_s
+        if record.phase is GpuPhase.CLOSED and not progress.is_leaving:
+            progress.ending = True  # closed before a crash: there is no way back
+        milestone, phase = _MILESTONES[record.phase]
+        if not (progress.failure and phase is Phase.EXITING):
+            progress.advance(phase)
+        if progress.first(milestone):
+            self._report_milestone(assignment, milestone, record)
+
+    # -- act -----------------------------------------------------------------------------------------------------------
+
+    def write(self, verb: Verb, writes: Iterable[Write], *, within_s: float = float("inf")) -> None:
+        """One conditional write for each node, whatever boxes share it; the first in any case, none is begun after `within_s`.
+
+        What had no effect, what nobody knows of, and what was not begun, the next pass sees. Nodes that failed last time come last,
+        with one box at a time: so neither a node nor a box that always fails keeps others waiting for ever.
+        """
+        until_mono = self._clock.mono() + within_s
+        by_node = sorted(_by_node(writes).items(), key=lambda each: each[0] in self._failures)
+        for begin in range(0, len(by_node), NODES_AT_ONCE):
+            if self._clock.mono() < self._quiet_until_mono or (begin and self._clock.mono() >= until_mono):
+                return
+            some = [(node, self._in_turn(node, together)) for node, together in by_node[begin : begin + NODES_AT_ONCE]]
+            answers = self._written(verb, [self._change(node, together) for node, together in some])
+            for (node, together), answer in zip(some, answers, strict=True):
+                self._take(verb, node, together, answer)
+
+    def _written(self, verb: Verb, changes: list[NodeChange]) -> list[NodeState | ClusterError]:
+        try:
+            return self._cluster.write(verb, changes)
+        except Exception as error:
+            self._broke(verb, error, "")
+            if len(changes) == 1:
+                return [Unavailable(_fault(error))]
+        return [answer for change in changes for answer in self._written(verb, [change])]  # so that one alone fails
+
+    def _in_turn(self, node: str, together: list[Write]) -> list[Write]:
+        failed = self._failures.get(node, 0)
+        return [together[failed % len(together)]] if failed else together
+
+    def _change(self, node: str, together: Sequence[Write]) -> NodeChange:
+        """But for GPUs that went on to a later epoch."""
+        seen = self.nodes[node]
+        new = ((gpu, record) for write in together for gpu, record in write.records.items())
+        return seen, {gpu: record for gpu, record in new if gpu not in seen.records or seen.records[gpu].epoch <= record.epoch}
+
+    def _take(self, verb: Verb, node: str, together: Sequence[Write], answer: NodeState | ClusterError) -> None:
+        if isinstance(answer, Throttled):
+            self._quiet_until_mono = self._clock.mono() + min(answer.retry_after_s, THROTTLE_MAX_S)
+        if isinstance(answer, ClusterError):
+            self._failures[node] = self._failures.get(node, 0) + 1
+            for write in together:
+                self._note("write_failed", {"write": verb, "assignment": write.assignment.id, "error": str(answer)})
+            return
+        self._failures.pop(node, None)
+        self.nodes[node] = answer
+        for write in together:
+            with self.apart("reflect", (write.assignment, write.progress)):
+                self.reflect(write.assignment, write.progress)
+
+    def fence(self, closing: Iterable[Write]) -> None:
+        changes = [self._change(node, together) for node, together in _by_node(closing).items()]
+        if not changes:
+            return
+        try:
+            self._cluster.fence(changes)
+        except ClusterError as error:
+            self._note("fence_failed", {"nodes": len(changes), "error": str(error)})
+
+    def tend(self, *, repairs: bool) -> Sequence[Drift] | None:
+        try:
+            return self._cluster.tend(repairs=repairs)
+        except ClusterError as error:
+            self._note("tend_failed", {"error": str(error)})
+            return None
+
+    def serve(self, boxes: list[list[Assignment]]) -> None:
+        try:
+            self._cluster.serve(boxes)
+        except ClusterError as error:
+            self._note("serve_failed", {"error": str(error)})
+
+    def provide(self, orders: list[NodeOrder]) -> None:
+        try:
+            self._cluster.provide(orders)
+        except ClusterError as error:
+            self._note("provide_failed", {"orders": len(orders), "error": str(error)})
+
+    def herald(self, life: Sequence[LifeMark]) -> None:
+        self._cluster.herald(life)
+
+    def announce(self, ends: Sequence[BoxEnd]) -> None:
+        self._cluster.announce(ends)
+
+    def step(self, assignment: Assignment, progress: Progress, step: str, *, gang: Gang = NO_GANG) -> StepStatus:
+        """Start or poll one attempt; FAILED once it failed, then RUNNING until the next attempt is due."""
+        key = (assignment.id, step)
+        if self._clock.mono() < self._retry_mono.get(key, float("-inf")):
+            return StepStatus.RUNNING
+        started_s = self._started_s.setdefault(key, self._time.now())
+        attempt = progress.attempts.get(step, 0) + 1
+        progress.asked = gang.at_work  # until this attempt is over: see Gangs.at
+        result = self._poll(assignment, progress, step, attempt, gang)
+        if result.status is StepStatus.RUNNING:
+            return StepStatus.RUNNING
+        progress.attempts, progress.asked = {**progress.attempts, step: attempt}, ()
+        del self._started_s[key]
+        self._retry_mono[key] = self._clock.mono() + self._pause_s(attempt)
+        outcome = Outcome.OK if result.status is StepStatus.OK else Outcome.FAILED
+        if step == ExitStep.DRAIN and outcome is Outcome.OK and progress.exit_began_s is not None:
+            DRAIN_S.observe(max(0.0, self._time.now() - progress.exit_began_s))
+        self._report(assignment, step, outcome, result, attempt=attempt, started_s=started_s)
+        return result.status
+
+    def _poll(self, assignment: Assignment, progress: Progress, step: str, attempt: int, gang: Gang) -> StepResult:
+        closed_s = progress.exit_began_s
+        call = StepCall(
+            step=step,
+            attempt=attempt,
+            assignment=assignment,
+            node=self.nodes[assignment.node],
+            since_closed_s=max(0.0, self._time.now() - closed_s) if closed_s is not None else 0.0,
+            gang=gang.nodes,
+            at_work=gang.at_work,
+        )
+        try:
+            return self._cluster.run(call)
+        except ClusterError as error:
+            self._note("step_unanswered", {"step": step, "assignment": assignment.id, "error": str(error)})
+            return StepResult(status=StepStatus.RUNNING)
+        except Exception as error:
+            self._broke(step, error, assignment.id)
+            return StepResult(status=StepStatus.FAILED, log=_fault(error), blames_node=False)
+
+    def _pause_s(self, attempt: int) -> float:
+        most_s = min(RETRY_MAX_S, RETRY_MIN_S * 2.0 ** min(attempt, 10))
+        return self._rng.uniform(RETRY_MIN_S, most_s)
+
+    # -- report --------------------------------------------------------------------------------------------------------
+
+    def report(self, assignment: Assignment, step: str, outcome: Outcome, log: str) -> None:
+        """Of something that was no poll of a step."""
+        self._report(assignment, step, outcome, StepResult(status=StepStatus.OK, log=log))
+
+    def _report(
+        self, assignment: Assignment, step: str, outcome: Outcome, result: StepResult, *, attempt: int = 1, started_s: float | None = None
+    ) -> None:
+        now_s = self._time.now()
+        event = StepEvent(
+            seq=0,  # numbered when it is handed out
+            assignment_id=assignment.id,
+            epoch=assignment.epoch,
+            step=step,
+            attempt=attempt,
+            outcome=outcome,
+            started_s=now_s if started_s is None else min(started_s, now_s),
+            ended_s=now_s,
+            log=result.log[:LOG_MAX],
+            evidence=result.evidence,
+            results=result.results[:RESULTS_MAX],
+            blames_node=result.blames_node,
+        )
+        self._memory.state.events.append(event)
+        said = "step" if outcome is Outcome.OK else "step_failed"
+        self._note(said, {"assignment": assignment.id, "step": step, "outcome": outcome, "attempt": attempt})
+        if step in list(Milestone) or outcome is not Outcome.OK:
+            self._cluster.tell(assignment, step, event.log, is_bad=outcome is not Outcome.OK)
+
+    def report_unsupported(self, assignment: Assignment, progress: Progress, word: str, what: str) -> None:
+        """Said once, never skipped in silence."""
+        if progress.first(f"unsupported:{word}"):
+            self.report(assignment, word, Outcome.UNSUPPORTED, f"this agent does not know the {what} {word}")
+
+    def _report_milestone(self, assignment: Assignment, milestone: Milestone, record: GpuRecord) -> None:
+        what = f"{len(assignment.gpus)} GPUs of node {assignment.node}"
+        log = {
+            Milestone.CLAIM: f"{what} isolated for workspace {assignment.slice}; epoch {record.epoch} is on record",
+            Milestone.OPEN: f"{what} open to the workloads of workspace {assignment.slice}",
+            Milestone.CLOSE: f"{what} closed to workspace {assignment.slice}; nothing new of it can start there",
+            Milestone.RELEASE: f"{what} free; epoch {record.epoch} stays on record, an older claim has no effect",
+        }[milestone]
+        self._report(assignment, milestone, Outcome.OK, StepResult(status=StepStatus.OK, log=log, evidence={"epoch": record.epoch}))
+
+
+def _fault(error: Exception) -> str:
+    return f"a fault of the agent, see its log: {type(error).__name__}: {error}"
+
+
+def _by_node(writes: Iterable[Write]) -> dict[str, list[Write]]:
+    """Of two for the same GPU the first; the other sees at the next pass what came of it."""
+    found: dict[str, list[Write]] = {}
+    taken: set[str] = set()
+    for write in writes:
+        if taken.isdisjoint(write.records):
+            found.setdefault(write.assignment.node, []).append(write)
+            taken.update(write.records)
+    return found

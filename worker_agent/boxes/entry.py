@@ -1,0 +1,134 @@
+"""Entries: claim, checks one by one, opening of the whole box."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from protocol.messages import ENTRY_ATTEMPTS, Assignment, Desired, Phase
+from protocol.steps import GANG_STEPS, EntryStep
+from worker_agent.boxes.actions import Hands, Write
+from worker_agent.boxes.gangs import NO_GANG, Gangs
+from worker_agent.boxes.records import claim_refusal, is_lost, new_records
+from worker_agent.boxes.state import Member, Progress
+from worker_agent.clock import Clock, HubTime
+from worker_agent.cluster.base import GpuPhase, StepStatus, Verb
+from worker_agent.hub.link import Link
+
+Box = list[Member]
+
+# Of one pass: what is left goes on in the next, so that an end that comes meanwhile is not kept waiting.
+CLAIMS_WITHIN_S = CHECKS_WITHIN_S = OPENS_WITHIN_S = 0.4
+
+
+class Entering:
+    def __init__(self, *, hands: Hands, link: Link, clock: Clock, time: HubTime) -> None:
+        self._hands, self._link, self._clock, self._time = hands, link, clock, time
+        self._checked_last = ""  # the id of the assignment after which the next pass goes on
+
+    def block(self, assignment: Assignment, progress: Progress) -> str:
+        """Why this assignment may not begin or open now, as a sentence, or ""."""
+        if assignment.desired != Desired.PRESENT:
+            return f"UNSUPPORTED: this version does not know desired={assignment.desired}"
+        if not progress.listed:
+            return "the hub's last set does not list it any more"
+        if why := self._link.entry_block():
+            return why
+        return "its window has not begun" if self._time.earliest() < assignment.not_before_s else ""
+
+    def waits_for(self, assignment: Assignment, progress: Progress) -> str:
+        if progress.is_leaving or progress.phase not in (Phase.PENDING, Phase.ENTERED):
+            return ""
+        why = self.block(assignment, progress)
+        if why or progress.phase is not Phase.PENDING:
+            return why
+        return claim_refusal(self._hands.nodes.get(assignment.node), assignment)
+
+    def advance(self, members: Sequence[Member]) -> None:
+        """Claims for all of them, then the checks of each."""
+        claims = list(self._hands.each("entry", (each for each in members if self._hands.own(each[0]) is None), self._claim))
+        self._hands.write(Verb.CLAIM, claims, within_s=CLAIMS_WITHIN_S)
+        until_mono = self._clock.mono() + CHECKS_WITHIN_S
+        gangs = Gangs(members, is_broken=self._is_broken)
+        for assignment, progress in sorted(members, key=lambda each: each[0].id <= self._checked_last):
+            if self._clock.mono() >= until_mono:
+                return
+            self._checked_last = assignment.id
+            record = self._hands.own(assignment)
+            if record is not None and record.phase is GpuPhase.CLAIMED and progress.phase is Phase.ENTERING:
+                with self._hands.apart("entry", (assignment, progress)):
+                    self._check(assignment, progress, gangs)
+
+    def _claim(self, assignment: Assignment, progress: Progress) -> Write | None:
+        node = self._hands.nodes.get(assignment.node)
+        if progress.phase is not Phase.PENDING and is_lost(node, assignment):
+            progress.fail(f"node {assignment.node} went on to a higher epoch")
+        elif self.block(assignment, progress):
+            return None
+        elif unknown := [step for step in assignment.entry_steps if step not in list(EntryStep)]:
+            self._refuse(assignment, progress, unknown)
+        elif not claim_refusal(node, assignment):
+            return Write(assignment, progress, new_records(assignment, GpuPhase.CLAIMED))
+        return None
+
+    def _refuse(self, assignment: Assignment, progress: Progress, unknown: list[str]) -> None:
+        """A check that this version does not know is never skipped."""
+        for step in unknown:
+            self._hands.report_unsupported(assignment, progress, step, "entry step")
+        progress.fail(f"UNSUPPORTED: this agent does not know the entry step {', '.join(unknown)}")
+
+    def _check(self, assignment: Assignment, progress: Progress, gangs: Gangs) -> None:
+        for step in assignment.entry_steps:
+            if step in progress.entry_done:
+                continue
+            gang = gangs.at(step, assignment, progress) if step in GANG_STEPS else NO_GANG
+            if gang is None:
+                return
+            status = self._hands.step(assignment, progress, step, gang=gang)
+            if status is StepStatus.FAILED and progress.attempts[step] >= ENTRY_ATTEMPTS:
+                progress.fail(f"check {step} failed {ENTRY_ATTEMPTS} times on node {assignment.node}")
+            if status is not StepStatus.OK:
+                return
+            progress.entry_done.append(step)
+        progress.advance(Phase.ENTERED)
+
+    def _is_broken(self, node: str) -> bool:
+        state = self._hands.nodes.get(node)
+        return state is None or state.view.broken
+
+    # -- the box -------------------------------------------------------------------------------------------------------
+
+    def mark_active(self, box: Box) -> None:
+        """All nodes ready: the window starts now. Written down before anything is opened, so that it starts once."""
+        if any(progress.phase not in (Phase.ENTERED, Phase.ACTIVE) for _, progress in box) or not self._is_whole(box):
+            return
+        if all(progress.active_s is not None for _, progress in box):
+            return
+        if any(self.block(assignment, progress) or not self._hands.own(assignment) for assignment, progress in box):
+            return
+        known = [progress.active_s for _, progress in box if progress.active_s is not None]
+        active_s = min(known) if known else self._time.now()
+        for _, progress in box:
+            progress.active_s = active_s
+
+    @staticmethod
+    def _is_whole(box: Box) -> bool:
+        return len(box) == box[0][0].gang_count
+
+    def open(self, boxes: Sequence[Box]) -> None:
+        opens: list[Write] = []
+        for box in boxes:
+            with self._hands.apart("open", box[0]):
+                opens += self._opens(box)
+        self._hands.write(Verb.OPEN, opens, within_s=OPENS_WITHIN_S)
+
+    def _opens(self, box: Box) -> Iterator[Write]:
+        for assignment, progress in box:
+            record = self._hands.own(assignment)
+            if record is None or record.phase is not GpuPhase.CLAIMED or progress.active_s is None:
+                continue
+            if not self.block(assignment, progress):
+                yield Write(assignment, progress, new_records(assignment, GpuPhase.OPEN, active_s=progress.active_s))
+
+    def serve(self, boxes: Sequence[Box]) -> None:
+        opened = ([a for a, _ in box if (record := self._hands.own(a)) and record.phase is GpuPhase.OPEN] for box in boxes)
+        self._hands.serve([box for box in opened if box])

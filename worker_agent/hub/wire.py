@@ -1,0 +1,35 @@
+"""Messages to bytes and back. Unknown fields are dropped, but the digest of a set counts them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from protocol.messages import Problem, SyncReply
+from worker_agent.hub.link import encoded_digest
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    reply: SyncReply
+    raw_digest: str
+
+
+class _RawSet(msgspec.Struct):
+    assignments: list[msgspec.Raw] | None = None
+
+
+def read_sync_reply(body: bytes) -> Received:
+    """Raises msgspec.DecodeError on anything that is not a SyncReply."""
+    reply = msgspec.json.decode(body, type=SyncReply)
+    raw = msgspec.json.decode(body, type=_RawSet).assignments
+    return Received(reply=reply, raw_digest=encoded_digest(raw) if raw is not None else "")
+
+
+def read_problem(status: int, body: bytes) -> Problem:
+    """What a proxy in between answers is a problem without a code."""
+    try:
+        return msgspec.json.decode(body, type=Problem)
+    except msgspec.DecodeError:
+        return Problem(status=status, code="", detail=body[:200].decode(errors="replace"))

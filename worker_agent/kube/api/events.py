@@ -1,0 +1,100 @@
+"""Kubernetes events: what the agent tells people on the spot, in `kubectl describe` of pods, nodes,
+namespaces and requests.
+
+They are told once each, later where the API server is busy, and never in the way of anything else: one that is lost is lost, but for those
+that whoever tells them sends again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, Future
+from datetime import UTC, datetime
+from threading import BoundedSemaphore
+from typing import Any, Final, Literal
+from uuid import uuid4
+
+import msgspec
+
+from protocol import cluster_names
+from worker_agent.cluster.base import ClusterError
+from worker_agent.kube.api.client import Api
+from worker_agent.kube.api.objects import Meta, Pod
+from worker_agent.kube.requests.messages import News
+
+MESSAGE_MAX: Final = 1024  # more the API server refuses
+WAITING_MAX: Final = 500  # to be sent; what comes then is not told
+NEW_AT_ONCE: Final = 50  # pods in one look; the others at the next
+Kind = Literal["Pod", "Node", "Namespace", "GPUProvisioningRequest"]
+GROUPS: Final = {"GPUProvisioningRequest": "egs.io/v1alpha1"}  # of kinds that are none of v1
+
+
+class Telling:
+    def __init__(self, api: Api, pool: Executor) -> None:
+        self._api, self._pool = api, pool
+        self._room = BoundedSemaphore(WAITING_MAX)
+        self._said: dict[str, str] = {}  # by UID of a pod that waits: what it was told
+
+    def tell(self, kind: Kind, about: Meta, reason: str, message: str, *, is_bad: bool = False) -> None:
+        if self._room.acquire(blocking=False):
+            sent = self._pool.submit(self._write, kind, about, News(reason, message, is_bad))
+            sent.add_done_callback(lambda _: self._room.release())
+
+    def tell_once(self, kind: Kind, about: Meta, news: News, *, key: str, at: datetime) -> Future[None]:
+        """Of what happened at `at`. `key` and what it is about make its name: told again it is a Conflict. May fail as any call."""
+        name = hashlib.sha256(f"{key}/{about.uid}".encode()).hexdigest()[:16]
+        return self._pool.submit(self._create, kind, about, _body(kind, about, news, name=name, at=at))
+
+    def tell_waiting(self, waiting: Iterable[Pod], why: Callable[[Pod], str], *, is_refused: Callable[[Pod], bool]) -> None:
+        """Each pod once, and again where the reason changes."""
+        told: dict[str, str] = {}
+        new = 0
+        for pod in waiting:
+            message, about = why(pod), pod.metadata
+            if self._said.get(about.uid) == message:
+                told[about.uid] = message
+            elif new < NEW_AT_ONCE:
+                new += 1
+                told[about.uid] = message
+                reason, is_bad = ("LiftRefused", True) if is_refused(pod) else ("WaitsForGpus", False)
+                self.tell("Pod", about, reason, message, is_bad=is_bad)
+        self._said = told
+
+    def _write(self, kind: Kind, about: Meta, news: News) -> None:
+        try:
+            self._create(kind, about, _body(kind, about, news, name=uuid4().hex[:16], at=datetime.now(UTC)))
+        except ClusterError:
+            return  # of a namespace that is going, or too many
+
+    def _create(self, kind: Kind, about: Meta, body: dict[str, Any]) -> None:
+        self._api.create(f"/api/v1/namespaces/{_place(kind, about) or 'default'}/events", body, msgspec.Raw)
+
+
+def _place(kind: Kind, about: Meta) -> str:
+    """Of a node they lie in `default`, where kubectl looks for them; of a namespace in itself, for those who may look there."""
+    return about.namespace or (about.name if kind == "Namespace" else "")
+
+
+def _body(kind: Kind, about: Meta, news: News, *, name: str, at: datetime) -> dict[str, Any]:
+    place = _place(kind, about)
+    uid = about.name if kind == "Node" else about.uid  # as kubelets do, and `kubectl describe node` asks for it
+    involved = {"apiVersion": GROUPS.get(kind, "v1"), "kind": kind, "name": about.name, "uid": uid}
+    if place:
+        involved["namespace"] = place
+    stamp = at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{about.name[:200]}.{name}", "namespace": place or "default"},
+        "involvedObject": involved,
+        "reason": news.reason,
+        "message": news.message[:MESSAGE_MAX],
+        "type": "Warning" if news.is_bad else "Normal",
+        "count": 1,
+        "firstTimestamp": stamp,
+        "lastTimestamp": stamp,
+        "source": {"component": cluster_names.AGENT},
+        "reportingComponent": "egs.io/agent",
+        "reportingInstance": cluster_names.AGENT,
+    }

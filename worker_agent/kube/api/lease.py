@@ -1,0 +1,123 @@
+"""Which of the agent's replicas is at work: a Kubernetes Lease.
+
+It keeps two from doing the same work; it is not what keeps them from harm: that are the tests in every write. So clocks
+need not agree: a lease is over when nobody was seen to renew it for its duration by our own clock.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from protocol import cluster_names
+from worker_agent.cluster.base import ClusterError, Conflict, Note
+from worker_agent.kube.api.client import Api
+
+PATH: Final = f"/apis/coordination.k8s.io/v1/namespaces/{cluster_names.NAMESPACE}/leases/{cluster_names.AGENT}"
+DURATION_S: Final = 10.0
+RENEW_EVERY_S: Final = 2.0
+RENEW_WITHIN_S: Final = 7.0  # without success for so long the holder stops, before another begins
+IDLE_MOST_S: Final = 60.0  # one that hangs in a pass gives the other its turn
+LOOK_EVERY_S: Final = 1.0
+
+
+class _Spec(msgspec.Struct, frozen=True, kw_only=True):
+    holderIdentity: str | None = None
+    leaseDurationSeconds: int | None = None
+    acquireTime: str | None = None
+    renewTime: str | None = None
+    leaseTransitions: int | None = None
+
+
+class _Meta(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    namespace: str
+    resourceVersion: str
+
+
+class _Lease(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: _Meta
+    spec: _Spec = _Spec()
+    apiVersion: str = "coordination.k8s.io/v1"
+    kind: str = "Lease"
+
+
+class Leadership:
+    """`identity`: of this replica, different from all others and from itself before a restart."""
+
+    def __init__(self, api: Api, *, identity: str, note: Note) -> None:
+        self._api, self._identity, self._note = api, identity, note
+        self._seen: tuple[str, float] = ("", float("-inf"))  # its resourceVersion, and since when by our clock
+        self._renewed_mono = float("-inf")
+        self._is_over = threading.Event()
+        self.is_lost = False
+
+    def acquire(self, stop: threading.Event) -> bool:
+        """Wait until it is ours. False when `stop` was set before."""
+        while not stop.is_set():
+            try:
+                if self._take():
+                    self._note("leading", {"identity": self._identity})
+                    return True
+            except ClusterError as error:
+                self._note("lease_unanswered", {"error": str(error)})
+            stop.wait(LOOK_EVERY_S)
+        return False
+
+    def keep(self, on_loss: threading.Event, idle_s: Callable[[], float]) -> None:
+        """Renew until `give_up`; sets `on_loss` when it cannot be kept, or nothing was done for too long. For a thread of its own."""
+        while not self._is_over.wait(RENEW_EVERY_S):
+            try:
+                held = idle_s() < IDLE_MOST_S and self._take()
+            except ClusterError as error:
+                self._note("lease_not_renewed", {"error": str(error)})
+                held = time.monotonic() - self._renewed_mono < RENEW_WITHIN_S
+            if not held:
+                self.is_lost = True
+                on_loss.set()
+                return
+
+    def give_up(self) -> None:
+        """The next one need not wait for its end."""
+        self._is_over.set()
+        if self.is_lost:
+            return
+        try:
+            lease = self._api.get(PATH, _Lease)
+            if lease.spec.holderIdentity == self._identity:
+                self._write(lease, msgspec.structs.replace(lease.spec, holderIdentity=""))
+        except ClusterError as error:
+            self._note("lease_not_given_up", {"error": str(error)})
+
+    def _take(self) -> bool:
+        """Take it or renew it. False: another has it."""
+        lease, now = self._api.get(PATH, _Lease), time.monotonic()
+        if lease.metadata.resourceVersion != self._seen[0]:
+            self._seen = (lease.metadata.resourceVersion, now)
+        holder = lease.spec.holderIdentity or ""
+        duration_s = lease.spec.leaseDurationSeconds or DURATION_S
+        if holder not in ("", self._identity) and now - self._seen[1] < duration_s:
+            return False
+        stamp = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        is_new = holder != self._identity
+        spec = _Spec(
+            holderIdentity=self._identity,
+            leaseDurationSeconds=int(DURATION_S),
+            acquireTime=stamp if is_new else lease.spec.acquireTime,
+            renewTime=stamp,
+            leaseTransitions=(lease.spec.leaseTransitions or 0) + is_new,
+        )
+        try:
+            self._write(lease, spec)
+        except Conflict:
+            return False
+        self._renewed_mono = now
+        return True
+
+    def _write(self, lease: _Lease, spec: _Spec) -> None:
+        self._api.replace(PATH, msgspec.structs.replace(lease, spec=spec), _Lease)

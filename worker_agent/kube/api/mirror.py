@@ -1,0 +1,286 @@
+"""A local copy of all objects of one path, kept by one thread on one watch.
+
+The watch begins with all that there is (sendInitialEvents) and goes on with what changes; a server that refuses that is listed by pages,
+then watched. What may go wrong, and what is done about it:
+- the stream ends or breaks: on from the version reached;
+- the server no longer knows what happened since (410, as an HTTP status or as an ERROR event in a 200): all anew;
+- it is behind what it told before (restored from a backup): all anew. A watch from a version that is still to come would say nothing at
+  all, so its version is asked for before each resume;
+- silence, also of a connection that is dead and does not know it: bookmarks come each minute, so two minutes without a line end it.
+Anew means beside the copy: it stays as it is until the whole state is there, then is exchanged at once.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from worker_agent.clock import Instant, SystemClock
+from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
+from worker_agent.kube.api.client import Api, Forbidden, Gone, Lines, Missing, Params, Status
+from worker_agent.kube.api.objects import HasMeta, Meta
+from worker_agent.kube.api.replica import Key, Replica, Rewound, key_of, version_of
+
+T = TypeVar("T", bound=HasMeta)
+
+SILENCE_S: Final = 120.0
+STOP_LOOK_S: Final = 0.05
+PAGE_COUNT: Final = 500
+INITIAL_END: Final = "k8s.io/initial-events-end"
+# Between two attempts, at random from 0 up to this; it doubles with each attempt in a row that brought nothing.
+PAUSE_S, PAUSE_MOST_S = 0.1, 10.0
+
+
+class _Event(msgspec.Struct, frozen=True):
+    type: str
+    object: msgspec.Raw  # read by itself: one that cannot be read does not hide the others
+
+
+class _Mark(msgspec.Struct, frozen=True):
+    """How far it has come: of a bookmark, and of a page of a list."""
+
+    resourceVersion: str = ""
+    annotations: dict[str, str] | None = None
+    next: str = msgspec.field(name="continue", default="")
+
+
+class _Bookmark(msgspec.Struct, frozen=True):
+    metadata: _Mark
+
+
+class _Page(msgspec.Struct, frozen=True):
+    metadata: _Mark
+    items: tuple[msgspec.Raw, ...] | None = None
+
+    @property
+    def version(self) -> int:
+        return version_of(self.metadata.resourceVersion)
+
+
+class _Gone(msgspec.Struct, frozen=True):
+    """A deleted object: whatever else it was."""
+
+    metadata: Meta
+
+
+_event = msgspec.json.Decoder(_Event).decode
+_bookmark = msgspec.json.Decoder(_Bookmark).decode
+_gone = msgspec.json.Decoder(_Gone).decode
+
+
+def _nobody() -> None:
+    """Whoever wants no call at each change."""
+
+
+class Mirror(Generic[T]):
+    """Reading it never calls anybody. `params`: selectors. `on_change`: called by its thread after each change that the server told of."""
+
+    def __init__(
+        self,
+        *,
+        api: Api,
+        path: str,
+        type_: type[T],
+        note: Note,
+        params: Params | None = None,
+        on_change: Callable[[], None] = _nobody,
+    ) -> None:
+        self._api, self._path, self._params, self._note, self._on_change = api, path, params or {}, note, on_change
+        self._object = msgspec.json.Decoder(type_).decode
+        self._replica: Replica[T] = Replica()
+        self._fresh: dict[Key, T] | None = {}  # while all is read anew; None while what changes is followed
+        self._lists = self._always_lists = False
+        self._failures = 0  # attempts in a row that brought nothing
+        self._refused_as: type[Exception] | None = None  # not served here, or not ours to read: an older install. Said once
+        self._heard: Instant | None = None
+        self._lines: Lines | None = None
+        self._is_whole, self._is_stopping = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"egs-mirror {path}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Its thread has ended then; what was copied stays.
+
+        It must not read on where somebody closes the Api next: by then the number of its socket may be that of another file.
+        """
+        self._is_stopping.set()
+        while self._thread.is_alive():
+            lines = self._lines
+            if lines is not None:
+                lines.cut()
+            self._thread.join(STOP_LOOK_S)
+
+    def wait_whole(self, timeout_s: float) -> bool:
+        return self._is_whole.wait(timeout_s)
+
+    @property
+    def is_whole(self) -> bool:
+        """It has been complete once, and so is complete ever since, if late."""
+        return self._is_whole.is_set()
+
+    @property
+    def silent_for_s(self) -> float:
+        """Since the server last said anything; infinite if it never did. Up to a minute where nothing happens."""
+        return self._heard.age_s(SystemClock()) if self._heard else float("inf")
+
+    @property
+    def serial(self) -> int:
+        """Rises with each change. Read it before objects(): then a change in between is seen the next time."""
+        return self._replica.serial
+
+    def objects(self) -> Mapping[Key, T]:
+        """By namespace ("" where the kind has none) and name. Never changes: the next call gives another one where something did."""
+        return self._replica.objects()
+
+    def learn(self, obj: T) -> None:
+        """Take in what one of our own writes answered. An older version never replaces a newer one, nor brings back what was deleted."""
+        self._replica.learn(obj)
+
+    # -- the thread ----------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._is_stopping.is_set():
+            self._is_stopping.wait(self._attempt())
+
+    def _attempt(self) -> float:
+        """One connection, from opening to its end. Returns for how long to pause."""
+        heard, least_s = self._heard, 0.0
+        try:
+            self._follow()
+        except (Gone, Rewound) as error:
+            self._begin_anew(str(error))
+        except Exception as error:
+            self._broke(error)
+            least_s = error.retry_after_s if isinstance(error, Throttled) else 0.0
+        self._failures = self._failures + 1 if self._heard is heard else 0
+        most_s = min(PAUSE_MOST_S, PAUSE_S * 2.0 ** min(self._failures, 16))
+        return max(least_s, random.uniform(0.0, most_s))  # noqa: S311  # jitter
+
+    def _begin_anew(self, why: str) -> None:
+        self._note("watch_begins_anew", {"path": self._path, "why": why})
+        self._fresh = {}
+
+    def _broke(self, error: Exception) -> None:
+        if self._is_stopping.is_set():
+            return
+        if self._fresh is not None and not self._lists and isinstance(error, Conflict) and not isinstance(error, Missing):
+            # No fault: servers without the feature WatchList, as all of Kubernetes 1.30, 1.31 and 1.33 are, begin no watch that way.
+            self._lists = self._always_lists = True
+            return
+        before, self._refused_as = self._refused_as, type(error) if isinstance(error, Missing | Forbidden) else None
+        if self._refused_as is None or self._refused_as is not before:
+            self._note("watch_broke", {"path": self._path, "why": str(error) or type(error).__name__})
+        if self._fresh is not None:
+            # Refused, or too much for this server: the other way is tried next.
+            self._fresh, self._lists = {}, self._always_lists or not self._lists
+
+    def _follow(self) -> None:
+        """Until the server ends the stream in order. Raises ClusterError, Rewound."""
+        if self._fresh is None:
+            self._check_version()
+        elif self._lists:
+            self._take_all(*self._listed())
+        with self._api.stream(self._path, self._watch_params(), silence_s=SILENCE_S) as lines:
+            self._lines = lines
+            try:
+                self._take_lines(lines)
+            finally:
+                self._lines = None
+        if self._fresh is not None:
+            raise Unavailable(f"the watch of {self._path} ended before all had come")
+
+    def _watch_params(self) -> Params:
+        params: Params = {**self._params, "watch": True, "allowWatchBookmarks": True}
+        if self._fresh is None:
+            return {**params, "resourceVersion": str(self._replica.version)}
+        return {**params, "sendInitialEvents": True, "resourceVersionMatch": "NotOlderThan"}
+
+    def _check_version(self) -> None:
+        at = self._api.get(self._path, _Page, limit=1, **self._params).version
+        if at < self._replica.version:
+            raise Rewound(f"the server is at version {at}, and told of {self._replica.version} before")
+
+    def _listed(self) -> tuple[dict[Key, T], int]:
+        """All objects, and the version that they are of."""
+        objects: dict[Key, T] = {}
+        following: Params = {}
+        while True:
+            page = self._api.get(self._path, _Page, limit=PAGE_COUNT, **self._params, **following)
+            objects.update((key_of(obj), obj) for obj in self._readable(page))
+            if not page.metadata.next:
+                return objects, page.version
+            following = {"continue": page.metadata.next}
+
+    def _readable(self, page: _Page) -> Iterator[T]:
+        for raw in page.items or ():
+            obj = self._read(raw)
+            if obj is not None:
+                yield obj
+
+    def _take_lines(self, lines: Lines) -> None:
+        for line in lines:
+            try:
+                self._take_event(_event(line))
+            except msgspec.DecodeError as error:
+                raise Unavailable(f"a line of the watch of {self._path} cannot be read: {error}") from error
+            if self._is_stopping.is_set():
+                return
+
+    def _take_event(self, event: _Event) -> None:
+        if event.type == "ERROR":
+            raise _refusal(msgspec.json.decode(event.object, type=Status))
+        self._heard = Instant.of(SystemClock())
+        if event.type == "BOOKMARK":
+            self._take_bookmark(_bookmark(event.object).metadata)
+        elif event.type == "DELETED":
+            self._drop(_gone(event.object))
+        elif (obj := self._read(event.object)) is not None:
+            self._put(obj)
+
+    def _take_bookmark(self, mark: _Mark) -> None:
+        version = version_of(mark.resourceVersion)
+        if self._fresh is None:
+            self._replica.reach(version)
+        elif INITIAL_END in (mark.annotations or {}):
+            self._take_all(self._fresh, version)
+
+    def _take_all(self, objects: dict[Key, T], version: int) -> None:
+        self._replica.replace(objects, version)
+        self._fresh, self._lists = None, self._always_lists
+        self._heard = Instant.of(SystemClock())
+        self._refused_as = None
+        self._is_whole.set()
+        self._on_change()
+
+    def _put(self, obj: T) -> None:
+        if self._fresh is not None:
+            self._fresh[key_of(obj)] = obj
+            return
+        self._replica.put(obj)
+        self._on_change()
+
+    def _drop(self, obj: HasMeta) -> None:
+        if self._fresh is not None:
+            self._fresh.pop(key_of(obj), None)
+            return
+        self._replica.drop(obj)
+        self._on_change()
+
+    def _read(self, raw: msgspec.Raw) -> T | None:
+        """None: it cannot be read, which is noted, and it stays as it was known."""
+        try:
+            return self._object(raw)
+        except msgspec.DecodeError as error:
+            self._note("object_unreadable", {"path": self._path, "why": str(error), "object": bytes(raw)[:200].decode(errors="replace")})
+            return None
+
+
+def _refusal(status: Status) -> ClusterError:
+    text = f"the watch says {status.code} {status.reason} {status.message}"
+    return Gone(text) if status.code == 410 or status.reason in ("Expired", "Gone") else Unavailable(text)

@@ -1,0 +1,372 @@
+"""Kubernetes objects as far as the agent needs them. Names as on the wire; what else an object has is skipped while it is read.
+
+Of pods, which people write as they like, only that is kept which the agent reads, and of it so much as a pod can need: thousands, as large
+as they may be, would not fit into its memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from protocol import cluster_names
+from worker_agent.kube.api import devices
+
+POD_LABELS: Final = frozenset({cluster_names.POD_GPR, cluster_names.CHECK_OF, cluster_names.JOB_OF_POD, cluster_names.INDEX_OF_POD})
+POD_ANNOTATIONS: Final = frozenset({cluster_names.ENDS_AT})
+WORD_MAX: Final = 256  # longer than any name or label can be
+FINALIZERS_MAX: Final = 20
+GATES_MAX: Final = 50  # before ours
+CONTAINERS_MAX: Final = 100  # of a pod that is let into a box
+RESOURCES_MAX: Final = 50  # of a container
+LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)  # of what tells no time
+
+
+class Owner(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`controller`: it makes such objects, and anew where one goes."""
+
+    apiVersion: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool = False
+
+
+class Meta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resourceVersion: str = ""
+    creationTimestamp: datetime | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    deletionTimestamp: str = ""
+    finalizers: tuple[str, ...] = ()
+    ownerReferences: tuple[Owner, ...] = ()
+
+    @property
+    def controller(self) -> Owner | None:
+        return next((owner for owner in self.ownerReferences if owner.controller), None)
+
+    def label(self, key: str) -> str:
+        return (self.labels or {}).get(key, "")
+
+    def annotation(self, key: str) -> str:
+        return (self.annotations or {}).get(key, "")
+
+
+def _lean(meta: Meta) -> Meta:
+    """A map or list that is there stays one, if empty: a JSON Patch has to know. So in the spec."""
+    return msgspec.structs.replace(
+        meta,
+        labels=_kept(meta.labels, POD_LABELS),
+        annotations=_kept(meta.annotations, POD_ANNOTATIONS),
+        finalizers=meta.finalizers[:FINALIZERS_MAX],
+        ownerReferences=tuple(_cut(owner) for owner in meta.ownerReferences if owner.controller),
+    )
+
+
+def _kept(there: dict[str, str] | None, keys: Collection[str]) -> dict[str, str] | None:
+    return None if there is None else {key: there[key][:WORD_MAX] for key in keys if key in there}
+
+
+def _cut(owner: Owner) -> Owner:
+    words = (owner.apiVersion, owner.kind, owner.name, owner.uid)
+    if max(map(len, words)) <= WORD_MAX:
+        return owner
+    version, kind, name, uid = (word[:WORD_MAX] for word in words)
+    return Owner(apiVersion=version, kind=kind, name=name, uid=uid, controller=owner.controller)
+
+
+class Named(Protocol):
+    """What a copy of objects goes by."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def resourceVersion(self) -> str: ...
+
+
+class HasMeta(Protocol):
+    """Any object."""
+
+    @property
+    def metadata(self) -> Named: ...
+
+
+class Condition(msgspec.Struct, frozen=True, kw_only=True):
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    lastTransitionTime: datetime | None = None
+
+
+class Taint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    key: str
+    effect: str
+    value: str = ""
+
+
+class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+
+
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    capacity: dict[str, str] = {}
+    allocatable: dict[str, str] = {}
+    conditions: tuple[Condition, ...] = ()
+
+    @property
+    def is_ready(self) -> bool:
+        return any(each.type == "Ready" and each.status == "True" for each in self.conditions)
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: Meta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class Resources(msgspec.Struct, frozen=True, kw_only=True):
+    limits: dict[str, str | int] = {}
+    requests: dict[str, str | int] = {}
+
+    @property
+    def count(self) -> int:
+        return len(self.limits) + len(self.requests)
+
+    @property
+    def has_gpus(self) -> bool:
+        return any(map(devices.here().is_gpu, (*self.limits, *self.requests)))
+
+    @property
+    def cut(self) -> Resources:
+        return Resources(limits=_first(self.limits), requests=_first(self.requests))
+
+
+def _first(amounts: dict[str, str | int]) -> dict[str, str | int]:
+    is_gpu = devices.here().is_gpu
+    keys = sorted(amounts, key=lambda key: not is_gpu(key))[: RESOURCES_MAX // 2]
+    return {key: amounts[key] for key in keys}
+
+
+class Container(msgspec.Struct, frozen=True, kw_only=True):
+    resources: Resources = Resources()
+    restartPolicy: str = ""  # "Always" makes a sidecar of an init container
+
+
+def _largest(containers: tuple[Container, ...]) -> tuple[Container, ...]:
+    """All of them, where no pod could need more; else those with GPUs first, and of each its GPUs first."""
+    if len(containers) <= CONTAINERS_MAX and all(each.resources.count <= RESOURCES_MAX for each in containers):
+        return containers
+    ranked = sorted(containers, key=lambda each: not each.resources.has_gpus)
+    return tuple(Container(resources=each.resources.cut, restartPolicy=each.restartPolicy) for each in ranked[:CONTAINERS_MAX])
+
+
+class Gate(msgspec.Struct, frozen=True):
+    name: str
+
+
+class Toleration(msgspec.Struct, frozen=True, kw_only=True):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class PodSpec(msgspec.Struct, frozen=True, kw_only=True):
+    nodeName: str = ""
+    schedulingGates: tuple[Gate, ...] = ()
+    nodeSelector: dict[str, str] | None = None
+    tolerations: tuple[Toleration, ...] | None = None
+    containers: tuple[Container, ...] = ()
+    initContainers: tuple[Container, ...] = ()
+    resourceClaims: tuple[dict[str, Any], ...] = ()
+    overhead: dict[str, str] = {}
+    resources: Resources | None = None  # of the whole pod, beside those of its containers
+    is_cut: bool = False  # it asks for more than can be counted; whether for GPUs, is known all the same
+
+    @property
+    def lean(self) -> PodSpec:
+        containers, inits, gates = _largest(self.containers), _largest(self.initContainers), _gates_to_ours(self.schedulingGates)
+        selector = self.nodeSelector
+        return msgspec.structs.replace(
+            self,
+            schedulingGates=gates if len(gates) <= GATES_MAX else gates[-1:],
+            nodeSelector=None if selector is None else {key: value for key, value in selector.items() if _is_ours(key)},
+            tolerations=None if self.tolerations is None else (),
+            containers=containers,
+            initContainers=inits,
+            resourceClaims=tuple({} for _ in self.resourceClaims[:1]),
+            is_cut=self.is_cut or containers != self.containers or inits != self.initContainers or len(gates) > GATES_MAX,
+        )
+
+
+def _gates_to_ours(gates: tuple[Gate, ...]) -> tuple[Gate, ...]:
+    """Ours is the last of them, or there is none: its place among the others is asked for when it is taken off."""
+    place = next((place for place, gate in enumerate(gates) if gate.name == cluster_names.GATE), None)
+    return () if place is None else gates[: place + 1]
+
+
+def _is_ours(key: str) -> bool:
+    return key == cluster_names.NODE_UID or cluster_names.is_box_label(key)
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    reason: str = ""
+    message: str = ""
+
+
+class Terminated(msgspec.Struct, frozen=True, kw_only=True):
+    """`message`: its last words, 4096 bytes at most."""
+
+    exitCode: int
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerState(msgspec.Struct, frozen=True, kw_only=True):
+    waiting: Waiting | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    state: ContainerState = ContainerState()
+
+
+class PodStatus(msgspec.Struct, frozen=True, kw_only=True):
+    phase: str = ""
+    podIP: str = ""
+    conditions: tuple[Condition, ...] = ()
+    containerStatuses: tuple[ContainerStatus, ...] = ()
+
+
+class Pod(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: Meta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "metadata", _lean(self.metadata))
+        msgspec.structs.force_setattr(self, "spec", self.spec.lean)
+
+    @property
+    def is_over(self) -> bool:
+        """Said by its node: nothing of it runs any more."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def is_leaving(self) -> bool:
+        return bool(self.metadata.deletionTimestamp)
+
+    @property
+    def holds(self) -> bool:
+        """It runs or may yet run somewhere. One that is deleted before it had a node can get none any more."""
+        return not self.is_over and not (self.is_leaving and not self.spec.nodeName)
+
+    def run_of(self, gpr_id: str) -> str:
+        """Of which run of the GPR it is, by what its lift wrote; "" where that says none."""
+        return (self.spec.nodeSelector or {}).get(cluster_names.box_label(gpr_id), "")
+
+    @property
+    def placed_at(self) -> datetime | None:
+        """When the scheduler gave it its node."""
+        return next(
+            (each.lastTransitionTime for each in self.status.conditions if each.type == "PodScheduled" and each.status == "True"), None
+        )
+
+    @property
+    def is_unschedulable(self) -> bool:
+        """The scheduler has looked for a node, and found none for it."""
+        return any(each.type == "PodScheduled" and each.reason == "Unschedulable" for each in self.status.conditions)
+
+    @property
+    def path(self) -> str:
+        return f"/api/v1/namespaces/{self.metadata.namespace}/pods/{self.metadata.name}"
+
+    @property
+    def label(self) -> str:
+        """For people: where it is and what it is called."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+
+class Pods(msgspec.Struct, frozen=True):
+    items: tuple[Pod, ...]
+
+
+class ClaimSpec(msgspec.Struct, frozen=True):
+    volumeName: str = ""
+
+
+class ClaimStatus(msgspec.Struct, frozen=True):
+    phase: str = ""
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """A PersistentVolumeClaim."""
+
+    metadata: Meta
+    spec: ClaimSpec = ClaimSpec()
+    status: ClaimStatus = ClaimStatus()
+
+
+class AttachmentSource(msgspec.Struct, frozen=True):
+    persistentVolumeName: str = ""
+
+
+class AttachmentSpec(msgspec.Struct, frozen=True):
+    nodeName: str
+    source: AttachmentSource
+
+
+class VolumeAttachment(msgspec.Struct, frozen=True):
+    spec: AttachmentSpec
+
+
+class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
+    conditions: tuple[Condition, ...] = ()
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: Meta
+    status: JobStatus = JobStatus()
+
+    @property
+    def ended(self) -> Condition | None:
+        """Complete or Failed, as soon as either is true."""
+        return self._true("Complete", "Failed")
+
+    @property
+    def failing(self) -> Condition | None:
+        """It will be Failed once its pods have ended (Kubernetes 1.31 and newer)."""
+        return self._true("FailureTarget")
+
+    def _true(self, *types: str) -> Condition | None:
+        return next((each for each in self.status.conditions if each.type in types and each.status == "True"), None)
+
+
+class Jobs(msgspec.Struct, frozen=True):
+    items: tuple[Job, ...]
+
+
+class Namespace(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: Meta
+
+
+class GuardSpec(msgspec.Struct, frozen=True, kw_only=True):
+    nodes: dict[str, str] = {}
+
+
+class Guard(msgspec.Struct, frozen=True, kw_only=True):
+    """Which slices may be bound to a node now. `nodes`: by name, comma-separated; the first word of each is its fence."""
+
+    metadata: Meta
+    spec: GuardSpec = GuardSpec()

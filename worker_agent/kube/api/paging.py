@@ -1,0 +1,34 @@
+"""Lists that may be long, page by page: one answer is never larger than the API server or the agent can bear."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from worker_agent.kube.api.client import Api
+
+T = TypeVar("T")
+
+PAGE_COUNT: Final = 100  # of objects that tenants may make large: annotations alone may have 256 KiB
+
+
+class PageMeta(msgspec.Struct, frozen=True):
+    next: str = msgspec.field(name="continue", default="")
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    items: tuple[T, ...] = ()
+    metadata: PageMeta = PageMeta()
+
+
+def listed(api: Api, path: str, page_type: type[Page[T]], *, page_count: int = PAGE_COUNT, **selectors: str) -> Iterator[T]:
+    """Raises ClusterError, also in the middle: where the server has forgotten the list meanwhile it is read anew by the next look."""
+    after: dict[str, str] = {}
+    while True:
+        page = api.get(path, page_type, limit=page_count, **after, **selectors)
+        yield from page.items
+        if not page.metadata.next:
+            return
+        after = {"continue": page.metadata.next}

@@ -1,0 +1,89 @@
+"""What an installation sets for its cluster: the ConfigMap egs-settings, written by administrators, read when an agent begins to act.
+
+`gpus`, `no-gpus`, `in-parts`: lists of words, see devices.py. `quota`: lines of `resource=number`, what each namespace of a workspace may
+have at most. What is not in it, or cannot be read, is as it is without it: all that may be a GPU is one. deploy/agent/install reads the
+first two as well, and writes them into the admission policies. Must not live here: any write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from protocol import cluster_names
+from worker_agent.cluster.base import Note
+from worker_agent.kube.api.client import Api, Forbidden, Missing
+from worker_agent.kube.api.devices import Devices
+from worker_agent.kube.tenancy.isolation import QUOTA, QUOTA_KEPT
+
+PATH: Final = f"/api/v1/namespaces/{cluster_names.NAMESPACE}/configmaps/egs-settings"
+WORDS_MAX: Final = 50
+_PREFIX: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}/[A-Za-z0-9._-]{0,63}")
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}/[A-Za-z0-9._-]{1,63}")
+_LIMIT: Final = re.compile(r"([a-z0-9][a-z0-9./-]{0,252})=([0-9]{1,9})")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`quota`: by resource, the whole of it."""
+
+    devices: Devices = field(default_factory=Devices)
+    quota: Mapping[str, str] = field(default_factory=lambda: QUOTA)
+
+
+class _ConfigMap(msgspec.Struct, frozen=True, kw_only=True):
+    data: dict[str, str] = {}
+
+
+def read_settings(api: Api, *, note: Note) -> Settings:
+    """Raises ClusterError where the API server does not answer."""
+    try:
+        data = api.get(PATH, _ConfigMap).data
+    except Missing:
+        return Settings()
+    except Forbidden as error:  # by a role from before there were any
+        note("settings_unreadable", {"why": str(error)})
+        return Settings()
+    return settings_of(data, note=note)
+
+
+def settings_of(data: Mapping[str, str], *, note: Note) -> Settings:
+    rules = Devices()
+    gpus = _words(data, "gpus", _PREFIX, rules.gpus, note)
+    no_gpus = _words(data, "no-gpus", _NAME, rules.no_gpus, note)
+    if not cluster_names.GPU.startswith(gpus) or cluster_names.GPU in no_gpus:
+        note("settings_unreadable", {"why": f"by them {cluster_names.GPU} would be no GPU"})
+        gpus, no_gpus = rules.gpus, rules.no_gpus
+    in_parts = _words(data, "in-parts", _NAME, rules.in_parts, note)
+    chosen = Devices(gpus=gpus, no_gpus=no_gpus, in_parts=in_parts)
+    if any(map(chosen.is_gpu, in_parts)):
+        note("settings_unreadable", {"why": "GPUs are given in parts of a node anyway: in-parts names others"})
+        chosen = Devices(gpus=gpus, no_gpus=no_gpus)
+    return Settings(chosen, {**QUOTA, **_limits(data.get("quota", ""), note)})
+
+
+def _words(data: Mapping[str, str], key: str, what: re.Pattern[str], default: tuple[str, ...], note: Note) -> tuple[str, ...]:
+    words = tuple(dict.fromkeys(data.get(key, "").split()))
+    if not words:
+        return default
+    wrong = [word for word in words if not what.fullmatch(word)]
+    if wrong or len(words) > WORDS_MAX:
+        note("settings_unreadable", {"why": f"{key}: {wrong[0] if wrong else f'more than {WORDS_MAX} words'}"})
+        return default
+    return words
+
+
+def _limits(text: str, note: Note) -> dict[str, str]:
+    """Line by line: one that cannot be read leaves the others."""
+    found = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        match = _LIMIT.fullmatch(line)
+        if match is None or match[1] in QUOTA_KEPT:
+            note("settings_unreadable", {"why": f"quota: {line[:100]}"})
+        else:
+            found[match[1]] = match[2]
+    return found

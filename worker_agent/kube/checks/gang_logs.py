@@ -1,0 +1,85 @@
+"""The last words of all pods of a gang's Job, read a few at a time: a pass has exits to begin, and a kubelet may be slow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from worker_agent.cluster.base import ClusterError
+from worker_agent.kube.api.objects import Pod
+
+TRY_S: Final = 30.0  # a log that cannot be read by then counts as nothing said
+# After so long, and one log at least, none is read for a while: what a pass has besides goes on.
+READ_S: Final = 0.2
+REST_S: Final = 0.5
+
+
+class Said(msgspec.Struct, frozen=True, kw_only=True):
+    """What one pod of a gang left. `node`: "" where it came to none."""
+
+    index: int
+    node: str
+    text: str
+
+
+@dataclass(slots=True)
+class _Gang:
+    """`said`, `failed`: by index; when it could not be read, and why. `whole`: told to each of its nodes, whatever becomes of the pods."""
+
+    ended_mono: float
+    said: dict[int, Said] = field(default_factory=dict)
+    failed: dict[int, tuple[float, str]] = field(default_factory=dict)
+    whole: tuple[Said, ...] | None = None
+
+    def due(self, pods: Mapping[int, Pod], now_mono: float) -> list[int]:
+        """Those that were tried longest ago first: one that does not answer holds up no other."""
+        is_late = now_mono - self.ended_mono >= TRY_S
+        left = [index for index in pods if index not in self.said and not (is_late and index in self.failed)]
+        return sorted(left, key=lambda index: (self.failed.get(index, (float("-inf"), ""))[0], index))
+
+    def all_said(self, pods: Mapping[int, Pod]) -> tuple[Said, ...]:
+        return tuple(self.said.get(index) or _said(index, pod, self.failed[index][1]) for index, pod in sorted(pods.items()))
+
+
+class GangLogs:
+    """`words`: of a pod that is over; raises ClusterError where they cannot be read yet."""
+
+    def __init__(self, words: Callable[[Pod], str], *, mono: Callable[[], float]) -> None:
+        self._words, self._mono = words, mono
+        self._gangs: dict[str, _Gang] = {}  # by Job
+        self._spent_s, self._rests_until_mono = 0.0, float("-inf")
+
+    def forget_all_but(self, jobs: Collection[str]) -> None:
+        self._gangs = {name: gang for name, gang in self._gangs.items() if name in jobs}
+
+    def read(self, job: str, pods: Mapping[int, Pod]) -> tuple[Said, ...] | None:
+        """Of a Job that ended, all pods by index. Each node of the box asks for it, and each log is read once. None: not all are yet."""
+        gang = self._gangs.setdefault(job, _Gang(self._mono()))
+        if gang.whole is None and self._is_read(gang, pods):
+            gang.whole = gang.all_said(pods)
+        return gang.whole
+
+    def _is_read(self, gang: _Gang, pods: Mapping[int, Pod]) -> bool:
+        for index in gang.due(pods, self._mono()):
+            if self._mono() < self._rests_until_mono:
+                return False
+            self._try(gang, index, pods[index])
+        return not gang.due(pods, self._mono())
+
+    def _try(self, gang: _Gang, index: int, pod: Pod) -> None:
+        began = self._mono()
+        try:
+            gang.said[index] = _said(index, pod, self._words(pod) if pod.is_over else "")
+        except ClusterError as error:
+            gang.failed[index] = (began, f"its log cannot be read: {error}")
+        ended = self._mono()
+        self._spent_s += ended - began
+        if self._spent_s >= READ_S:
+            self._spent_s, self._rests_until_mono = 0.0, ended + REST_S
+
+
+def _said(index: int, pod: Pod, text: str) -> Said:
+    return Said(index=index, node=pod.spec.nodeName, text=text)

@@ -1,0 +1,385 @@
+"""Jobs of checks in egs-system: one for each attempt, started or seen how far it is.
+
+As far as the cluster tells, never two of an assignment are at work. Attempts of a box do not wait for each other: a pod of an earlier one
+whose node does not answer would hold up all.
+
+A Job of several nodes is an indexed one with a pod on each. Who polls it first starts it, and all read the same.
+
+The name of a Job is made of what it is for, so that creating it twice makes one, and an agent that was restarted finds it. Jobs and pods
+are read for all checks at once. A Job that ended stays until the next one of its assignment, or until its time to live is over: an agent
+that crashes before it has written the result down reads it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from protocol.cluster_names import CHECK_OF, CHECK_SERVICE, CHECK_STEP, GPU, INDEX_OF_POD, JOB_OF_POD, NAMESPACE, NODE_UID, TAINT
+from worker_agent.cluster.base import ClusterError, Conflict
+from worker_agent.kube.api import objects
+from worker_agent.kube.api.client import TIMEOUT_S, Api, Forbidden, Missing
+from worker_agent.kube.api.objects import Condition, Job, Meta, Pod, Terminated
+from worker_agent.kube.checks.gang_logs import GangLogs, Said
+
+JOBS: Final = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
+PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
+HOSTNAME: Final = "kubernetes.io/hostname"
+VIEW_S: Final = 0.5  # how old a view of all Jobs may be
+KEPT_S: Final = 600  # how long a Job that ended is kept
+GRACE_S: Final = 5
+# A Job that failed says so only once its pods have ended, and one whose node does not answer never does: what follows GRACE_S, and some.
+FAILING_S: Final = 15.0
+STUCK_S: Final = 120.0  # a pod of an earlier attempt that has not ended by then does not: its node does not answer
+LOG_BYTES: Final = 256 * 1024
+LOG_TIMEOUT_S: Final = 0.5  # of a gang's: it is tried again, and exits wait meanwhile
+TEXT_CHARS: Final = 600
+# The pod is there, and what is wrong is its image or our manifest.
+IMAGE_TROUBLE: Final = frozenset(
+    {"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "ImageInspectError"}
+)
+NOT_FOUND: Final = 127  # a shell's exit code where a program is not there, but also the loader's of one that lacks a library
+VOLUME: Final = "/volume"
+NO_POD: Final = "no pod was made for it"
+NO_RIGHT: Final = "cannot create resource"  # in the words of a 403 by rights; those of policies, webhooks and quotas say other things
+GUEST_LIMITS: Final = {"cpu": "250m", "memory": "128Mi"}  # of a pod beside a workspace's own
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt: what runs where, with what. `volume`: of this class, made for it and gone with it; None: none.
+
+    `owner`: of which there is one at work at a time, an assignment or an attempt of a box. `nodes`: each gets a pod.
+    `capabilities`: of Linux, beyond none. `shared_memory_mib`: of /dev/shm. `is_guest`: on nodes at work, where it waits for no room
+    and may take little. `runtime_class`, `pull_secret`: names, "" for none. `tools`: programs that a shell in it runs.
+    """
+
+    owner: str
+    epoch: int
+    step: str
+    attempt: int
+    nodes: tuple[str, ...]
+    image: str
+    command: tuple[str, ...]
+    deadline_s: int
+    gpus: int = 0
+    capabilities: tuple[str, ...] = ()
+    volume: str | None = None
+    shared_memory_mib: int = 0
+    is_guest: bool = False
+    runtime_class: str = ""
+    pull_secret: str = ""
+    tools: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        said = "/".join((self.owner, str(self.epoch), self.step, str(self.attempt), *(self.nodes if self.is_gang else ())))
+        return f"egs-check-{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+
+    @property
+    def is_gang(self) -> bool:
+        return len(self.nodes) > 1
+
+    @property
+    def hosts(self) -> str:
+        """The names that the pods of a gang have for each other; {} is the index."""
+        return f"{self.name}-{{}}.{CHECK_SERVICE}"
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """`why`: why it failed, as a sentence; "" where it did not. `pod`: None where it is gone already. `gang`: of all that ended."""
+
+    said: str = ""
+    why: str = ""
+    blames_node: bool = True
+    pod: Pod | None = None
+    gang: tuple[Said, ...] = ()
+
+
+class Jobs:
+    def __init__(self, api: Api, *, mono: Callable[[], float] = time.monotonic) -> None:
+        self._api, self._mono = api, mono
+        self._jobs: dict[str, Job] = {}
+        self._pods: list[Pod] = []
+        self._seen_mono = float("-inf")
+        self._wrote_mono: dict[str, float] = {}  # by owner: views from before that do not show what we did
+        self._begun: dict[str, str] = {}  # by owner: the Job that this process knows to have been there
+        self._stuck_since: dict[str, float] = {}
+        self._waited_for: dict[str, str] = {}  # by Job: what its pod last waited for
+        self._failing_since: dict[str, float] = {}  # by Job
+        self._gang_logs = GangLogs(lambda pod: self._words(pod, terminated(pod), timeout_s=LOG_TIMEOUT_S), mono=mono)
+
+    def poll(self, work: Work) -> Ended | None:
+        """None: it runs. Raises ClusterError."""
+        self._look()
+        if self._seen_mono <= self._wrote_mono.get(work.owner, float("-inf")):
+            return None
+        job = self._jobs.get(work.name)
+        ended = self._follow(work, job) if job else self._begin(work)
+        if ended is not None:
+            self._begun.pop(work.owner, None)
+            self._waited_for.pop(work.name, None)
+            self._stuck_since.pop(work.owner, None)
+        return ended
+
+    # -- what there is -------------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        now = self._mono()
+        if now - self._seen_mono < VIEW_S:
+            return
+        jobs = self._api.get(JOBS, objects.Jobs, labelSelector=CHECK_OF).items
+        self._pods = list(self._api.get(PODS, objects.Pods, labelSelector=CHECK_OF).items)
+        self._jobs = {job.metadata.name: job for job in jobs}
+        self._failing_since = {name: self._failing_since.get(name, now) for name, job in self._jobs.items() if job.failing is not None}
+        self._gang_logs.forget_all_but(self._jobs)
+        self._seen_mono = now
+
+    def _pod_of(self, name: str) -> Pod | None:
+        """The newest: a Job has one, and another only where that was taken away."""
+        pods = [pod for pod in self._pods if pod.metadata.label(JOB_OF_POD) == name]
+        return max(pods, key=lambda pod: str(pod.metadata.creationTimestamp), default=None)
+
+    # -- begin ---------------------------------------------------------------------------------------------------------
+
+    def _begin(self, work: Work) -> Ended | None:
+        if self._begun.get(work.owner) == work.name:
+            return Ended(why="its Job was deleted by somebody while it ran", blames_node=False)
+        self._clear_others(work)
+        if self._is_another_at_work(work):
+            since = self._stuck_since.setdefault(work.owner, self._mono())
+            return (
+                Ended(why="the pod of an earlier attempt does not end: its node does not answer")
+                if self._mono() - since > STUCK_S
+                else None
+            )
+        self._wrote(work.owner)
+        try:
+            self._api.create(JOBS, manifest(work), Job)
+        except Missing:
+            return Ended(why=f"there is no namespace {NAMESPACE}", blames_node=False)
+        except Conflict:
+            pass  # it is there already: our own, whose answer was lost
+        except Forbidden as error:
+            if NO_RIGHT in str(error):
+                raise  # as just after a start of the API server: it is tried again
+            return Ended(why=f"the cluster refuses its Job: {error}", blames_node=False)
+        self._begun[work.owner] = work.name
+        return None
+
+    def _clear_others(self, work: Work) -> None:
+        for job in self._jobs.values():
+            if job.metadata.label(CHECK_OF) == work.owner and job.metadata.name != work.name and not job.metadata.deletionTimestamp:
+                self._delete(job)
+
+    def _is_another_at_work(self, work: Work) -> bool:
+        pods = (pod for pod in self._pods if pod.metadata.label(CHECK_OF) == work.owner)
+        return any(not pod.is_over and pod.metadata.label(JOB_OF_POD) != work.name for pod in pods)
+
+    def _delete(self, job: Job) -> None:
+        self._wrote(job.metadata.label(CHECK_OF))
+        try:
+            self._api.delete(f"{JOBS}/{job.metadata.name}", uid=job.metadata.uid)
+        except Conflict:
+            return  # gone already
+
+    def _wrote(self, owner: str) -> None:
+        self._wrote_mono[owner] = self._mono()
+
+    # -- follow --------------------------------------------------------------------------------------------------------
+
+    def _follow(self, work: Work, job: Job) -> Ended | None:
+        self._begun[work.owner] = work.name
+        pod = self._pod_of(work.name)
+        if (over := self._over(job)) is not None:
+            return self._read_gang(work, over) if work.is_gang else self._read(work, over, pod)
+        if job.metadata.deletionTimestamp:
+            return Ended(why="its Job was deleted by somebody while it ran", blames_node=False)
+        if work.is_gang:
+            return None
+        if pod is None:
+            self._waited_for.setdefault(work.name, _why_podless(work))
+            return None
+        reason, said = waits_for(pod)
+        self._waited_for[work.name] = said
+        if reason not in IMAGE_TROUBLE:
+            return None
+        self._delete(job)
+        return Ended(why=f"its pod cannot start with the image {work.image}: {said}", blames_node=False)
+
+    def _over(self, job: Job) -> Condition | None:
+        if job.ended is not None or job.failing is None:
+            return job.ended
+        since = self._failing_since[job.metadata.name]
+        return job.failing if self._mono() - since >= FAILING_S else None
+
+    def _read(self, work: Work, ended: Condition, pod: Pod | None) -> Ended:
+        state = terminated(pod)
+        if ended.type == "Complete":
+            return Ended(said=self._last_words(pod, state), pod=pod)
+        if ended.reason == "DeadlineExceeded":
+            return self._late(work)
+        if state is None:
+            return Ended(why="its pod was taken away before it ended")
+        words = self._last_words(pod, state)
+        if is_image_at_fault(work, state.exitCode, words):
+            return Ended(why=f"the image {work.image} lacks a program: {words[-TEXT_CHARS:]}", blames_node=False)
+        if state.reason not in ("Error", ""):
+            return Ended(why=f"its pod was ended: {state.reason}, exit code {state.exitCode}")
+        return Ended(why=f"it broke off with exit code {state.exitCode}: {words[-TEXT_CHARS:]}".strip(": "))
+
+    def _read_gang(self, work: Work, ended: Condition) -> Ended | None:
+        pods = {pod.metadata.label(INDEX_OF_POD): pod for pod in self._pods if pod.metadata.label(JOB_OF_POD) == work.name}
+        said = self._gang_logs.read(work.name, {int(index): pod for index, pod in pods.items() if index.isdigit()})
+        if said is None:
+            return None
+        why = f"it did not end within {work.deadline_s} s" if ended.reason == "DeadlineExceeded" else ""
+        return Ended(why=why, gang=said)
+
+    def _late(self, work: Work) -> Ended:
+        waited = self._waited_for.get(work.name, "")
+        why = f"it did not end within {work.deadline_s} s" + (f"; it waited for this: {waited}" if waited else "")
+        # Where there is no volume to be had, or no pod may be made, it is so for other nodes, too.
+        return Ended(why=why, blames_node="persistentvolumeclaim" not in waited.lower() and not waited.startswith(NO_POD))
+
+    def _last_words(self, pod: Pod | None, state: Terminated | None) -> str:
+        try:
+            return self._words(pod, state)
+        except ClusterError as error:
+            return f"its log cannot be read: {error}"
+
+    def _words(self, pod: Pod | None, state: Terminated | None, *, timeout_s: float = TIMEOUT_S) -> str:
+        """The last words where it left any, else the end of the log."""
+        if state is not None and state.message:
+            return state.message
+        if pod is None:
+            return ""
+        return self._api.text(f"{PODS}/{pod.metadata.name}/log", tailLines=20, limitBytes=LOG_BYTES, timeout_s=timeout_s).strip()
+
+
+def _why_podless(work: Work) -> str:
+    """What its node has nothing to do with: the API server refuses the pod."""
+    asked = f"; is there a RuntimeClass {work.runtime_class}?" if work.runtime_class else ""
+    return f"{NO_POD}, see the events of Job {work.name} in {NAMESPACE}{asked}"
+
+
+def is_image_at_fault(work: Work, exit_code: int, words: str) -> bool:
+    """It has not what it is to run. A runtime that misses a program of its own, or a library that the node is to bring, is the node's."""
+    if f'exec: "{work.command[0]}": executable file not found' in words:
+        return True
+    return exit_code == NOT_FOUND and any(_says_missing(tool, words) for tool in work.tools)
+
+
+def _says_missing(tool: str, words: str) -> bool:
+    """In a line of a shell, or of env: `nccl: 7: tool: not found`, `env: 'tool': No such file or directory`."""
+    return re.search(rf"(?<![\w./-]){re.escape(tool)}\W?: (command not found|not found|No such file or directory)", words) is not None
+
+
+def terminated(pod: Pod | None) -> Terminated | None:
+    states = [status.state.terminated for status in pod.status.containerStatuses] if pod else []
+    return states[0] if states else None
+
+
+def waits_for(pod: Pod) -> tuple[str, str]:
+    """Why it does not run yet: a reason as Kubernetes has it, and a sentence. Empty where it runs."""
+    if pod.status.phase != "Pending":
+        return "", ""
+    for status in pod.status.containerStatuses:
+        if waiting := status.state.waiting:
+            return waiting.reason, f"{waiting.reason}: {waiting.message}".strip(": ")[:TEXT_CHARS]
+    unplaced = next((each for each in pod.status.conditions if each.type == "PodScheduled" and each.status != "True"), None)
+    return ("", f"{unplaced.reason}: {unplaced.message}"[:TEXT_CHARS]) if unplaced else ("", "")
+
+
+def manifest(work: Work) -> dict[str, Any]:
+    labels = {CHECK_OF: work.owner, CHECK_STEP: work.step}
+    meta = msgspec.to_builtins(Meta(name=work.name, namespace=NAMESPACE, labels=labels))
+    spec = {
+        "activeDeadlineSeconds": work.deadline_s,
+        "ttlSecondsAfterFinished": KEPT_S,
+        "template": {"metadata": {"labels": labels}, "spec": _pod(work)},
+        **(_one_for_each(len(work.nodes)) if work.is_gang else {"backoffLimit": 0}),
+    }
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
+
+
+def _one_for_each(count: int) -> dict[str, Any]:
+    """All at once; one that breaks off does not end the others."""
+    return {
+        "completionMode": "Indexed",
+        "completions": count,
+        "parallelism": count,
+        "backoffLimitPerIndex": 0,
+        "maxFailedIndexes": count,
+    }
+
+
+def _pod(work: Work) -> dict[str, Any]:
+    volumes = _volumes(work)
+    return {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": GRACE_S,
+        "affinity": _only_on(work.nodes) | (_apart(work) if work.is_gang else {}),
+        # What keeps others from being placed on a node that is to be checked; but from one that does not answer its pod is to go.
+        "tolerations": [*({"key": key, "operator": "Exists"} for key in (TAINT, GPU)), {"operator": "Exists", "effect": "NoSchedule"}],
+        "containers": [_container(work, [{"name": name, "mountPath": at} for name, (at, _) in volumes.items()])],
+        "volumes": [{"name": name, **source} for name, (_, source) in volumes.items()],
+        **({"subdomain": CHECK_SERVICE} if work.is_gang else {}),
+        **({"runtimeClassName": work.runtime_class} if work.runtime_class else {}),
+        **({"imagePullSecrets": [{"name": work.pull_secret}]} if work.pull_secret else {}),
+    }
+
+
+def _container(work: Work, mounts: list[dict[str, str]]) -> dict[str, Any]:
+    requests = {"cpu": "500m", "memory": f"{256 + work.shared_memory_mib}Mi"}
+    limits = {GPU: str(work.gpus)} if work.gpus else {}
+    if work.is_guest:
+        # Said, for a limit without a request is a request of as much.
+        requests, limits = {"cpu": "0", "memory": "0"}, limits | GUEST_LIMITS
+    return {
+        "name": "check",
+        "image": work.image,
+        "command": list(work.command),
+        # The index comes by itself, as JOB_COMPLETION_INDEX.
+        "env": [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}] if work.is_gang else [],
+        "resources": {"requests": requests, "limits": limits},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": mounts,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"], "add": list(work.capabilities)},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+
+
+def _only_on(nodes: Sequence[str]) -> dict[str, Any]:
+    """By name, and only where they have the mark of nodes that were taken in: the policy egs-agent-job asks for it."""
+    marked = {"matchExpressions": [{"key": NODE_UID, "operator": "Exists"}]}
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}], **marked} for node in nodes]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
+def _apart(work: Work) -> dict[str, Any]:
+    """No two of them on one node."""
+    term = {"labelSelector": {"matchLabels": {CHECK_OF: work.owner}}, "topologyKey": HOSTNAME}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def _volumes(work: Work) -> Mapping[str, tuple[str, dict[str, Any]]]:
+    """By name: where it is mounted, and what it is."""
+    volumes: dict[str, tuple[str, dict[str, Any]]] = {"tmp": ("/tmp", {"emptyDir": {}})}  # noqa: S108  # of the pod
+    if work.shared_memory_mib:
+        volumes["shm"] = ("/dev/shm", {"emptyDir": {"medium": "Memory", "sizeLimit": f"{work.shared_memory_mib}Mi"}})  # noqa: S108
+    if work.volume is not None:
+        # Made when the pod is, also where the class waits for its node; deleted with it.
+        claim: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        claim |= {"storageClassName": work.volume} if work.volume else {}
+        volumes["volume"] = (VOLUME, {"ephemeral": {"volumeClaimTemplate": {"spec": claim}}})
+    return volumes

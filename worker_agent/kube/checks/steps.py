@@ -1,0 +1,292 @@
+"""The steps of entry and exit, but for the drain: what each measures, and by what.
+
+Most are one Job on the node, see `jobs`; the rest reads the API. All Jobs run with no capability but those named here, without a token,
+and with the GPUs of the box where they look at GPUs. A Job only measures: what is good is decided here, by `limits` and the hub's policy.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from protocol.check_limits import expect, is_good, sentence, skipped
+from protocol.cluster_names import POD_GPR, box_of, node_path
+from protocol.messages import CheckResult
+from protocol.steps import EntryStep, ExitStep
+from worker_agent.boxes.gangs import why_alone
+from worker_agent.cluster.base import ClusterError, StepCall, StepResult, StepStatus
+from worker_agent.kube.api.client import Api
+from worker_agent.kube.api.objects import Node, Pod, Pods
+from worker_agent.kube.checks import readings, verdicts
+from worker_agent.kube.checks.gang_verdicts import gang_network, in_one
+from worker_agent.kube.checks.jobs import VOLUME, Ended, Jobs, Work
+from worker_agent.kube.checks.volumes import Volumes
+from worker_agent.kube.nodes import hardware
+from worker_agent.kube.pods.runs import inside
+
+PROBE, NCCL_PROBE = (Path(__file__).with_name("probes").joinpath(name).read_text() for name in ("probe.py", "nccl.sh"))
+GPUS_BACK_S: Final = 600.0  # after the close, a node that offers none of the box's GPUs is waited for: its device plugin may only restart
+SHORT_S, GPU_S, VOLUME_S, NCCL_S = 60, 120, 300, 300
+PEERS_MAX: Final = 3
+DNS_PODS: Final = "/api/v1/namespaces/kube-system/pods"
+DNS_SEEN_S: Final = 60.0
+DNS_LABEL: Final = "k8s-app=kube-dns"
+# All-reduce of 16 GiB as thresholds are given for it; GPUs with less memory than twice that and some take 1 GiB.
+NCCL_BYTES, NCCL_SMALL_BYTES, NCCL_LARGE_GPU_GIB = 16 << 30, 1 << 30, 64
+NCCL_FIRST_BYTES: Final = 16
+NCCL_TOOLS: Final = ("all_reduce_perf", "env", "mktemp", "tr")  # what nccl.sh runs
+SHARED_MEMORY_MIB: Final = 1024  # NCCL's buffers between processes of a node
+# A port with RoCE has two of its link and two of each IPv4 address in the first places of its table.
+RDMA_FILES: Final = [f"/sys/class/infiniband/*/ports/*/{name}" for name in ("state", "phys_state", "rate", "gids/[0-3]")]
+KERNEL_LOG: Final = ""  # the kernel itself is asked
+# Between the nodes of a box: each asks so many others, and keeps trying while pods of the others may still be coming.
+GANG_FAN_OUT, GANG_PORT, GANG_TRY_S, GANG_S = 2, 29400, 90, 180
+
+
+class Checks:
+    def __init__(
+        self, api: Api, *, image: str, runtime_class: str = "", pull_secret: str = "", mono: Callable[[], float] = time.monotonic
+    ) -> None:
+        """What holds where the hub's policy says nothing. `image`: of the probes, with Python 3, as the agent's own. `runtime_class`: of
+        pods that look at GPUs; `pull_secret`: in NAMESPACE; "": none."""
+        self._api, self._image, self._mono, self._jobs = api, image, mono, Jobs(api, mono=mono)
+        self._runtime_class, self._pull_secret = runtime_class, pull_secret
+        self._seen_volumes = Volumes(api, mono=mono)
+        self._dns_pods: tuple[Pod, ...] = ()
+        self._dns_seen_mono = float("-inf")
+
+    def run(self, call: StepCall) -> StepResult:
+        """One poll of one attempt of any step but the drain. Raises ClusterError."""
+        match call.step:
+            case EntryStep.NODE_READY:
+                why = "; ".join(call.node.why_unready)
+                return _told([expect("node_ready", float(call.node.view.ready), 1, is_least=True, text=why)])
+            case EntryStep.GPU_COUNT:
+                return self._probe(call, {"commands": {"gpus": _smi()}}, verdicts.gpu_count, deadline_s=GPU_S, gpus=_gpus(call))
+            case EntryStep.GPU_HEALTH:
+                plan = {"commands": {"gpus": _smi(), "rows": _smi_rows()}, "xids": KERNEL_LOG}
+                return self._probe(call, plan, verdicts.gpu_health, deadline_s=GPU_S, gpus=_gpus(call), capabilities=("SYSLOG",))
+            case EntryStep.STORAGE:
+                plan = {"volume": VOLUME}
+                return self._probe(call, plan, verdicts.storage, deadline_s=VOLUME_S, volume=call.assignment.checks.storage_class)
+            case EntryStep.NETWORK | ExitStep.EXIT_NETWORK:
+                return self._network(call)
+            case EntryStep.RDMA:
+                return self._rdma(call)
+            case EntryStep.NCCL | ExitStep.EXIT_NCCL:
+                return self._nccl(call)
+            case EntryStep.GANG_NETWORK:
+                return self._gang_network(call)
+            case ExitStep.GPU_IDLE:
+                return self._gpu_idle(call)
+            case ExitStep.VOLUMES:
+                return self._volumes(call)
+            case _:
+                return self._clean(call)
+
+    # -- by a Job ------------------------------------------------------------------------------------------------------
+
+    def _probe(
+        self,
+        call: StepCall,
+        plan: Mapping[str, object],
+        read: Callable[[StepCall, verdicts.Document, Pod | None], verdicts.Results],
+        *,
+        deadline_s: int,
+        gpus: int = 0,
+        capabilities: tuple[str, ...] = (),
+        volume: str | None = None,
+    ) -> StepResult:
+        work = self._work(call, self._probe_image(call), _command(plan), deadline_s, gpus=gpus, capabilities=capabilities, volume=volume)
+
+        def results(ended: Ended) -> verdicts.Results:
+            document = verdicts.document(ended.said)
+            if gpus:
+                self._remember(call, verdicts.gpus_seen(document))
+            return read(call, document, ended.pod)
+
+        return self._measure(work, results)
+
+    def _remember(self, call: StepCall, seen: Sequence[readings.Gpu]) -> None:
+        """What the node's view has already is no news. One that cannot be written down is told by the next check."""
+        view = call.node.view
+        if not {gpu.uuid for gpu in seen} <= {gpu.hardware_uuid for gpu in view.gpus}:
+            with suppress(ClusterError):
+                hardware.remember(self._api, view.name, seen, len(view.gpus))
+
+    def _probe_image(self, call: StepCall) -> str:
+        return call.assignment.checks.images.get("probe", self._image)
+
+    def _work(
+        self,
+        call: StepCall,
+        image: str,
+        command: tuple[str, ...],
+        deadline_s: int,
+        *,
+        gpus: int = 0,
+        capabilities: tuple[str, ...] = (),
+        volume: str | None = None,
+        shared_memory_mib: int = 0,
+        tools: tuple[str, ...] = (),
+    ) -> Work:
+        return Work(
+            owner=call.assignment.id,
+            epoch=call.assignment.epoch,
+            step=call.step,
+            attempt=call.attempt,
+            nodes=(call.node.view.name,),
+            image=image,
+            command=command,
+            deadline_s=deadline_s,
+            gpus=gpus,
+            capabilities=capabilities,
+            volume=volume,
+            shared_memory_mib=shared_memory_mib,
+            tools=tools,
+            runtime_class=(call.assignment.checks.runtime_class or self._runtime_class) if gpus else "",
+            pull_secret=self._pull_secret_of(call),
+        )
+
+    def _pull_secret_of(self, call: StepCall) -> str:
+        return call.assignment.checks.pull_secret or self._pull_secret
+
+    def _measure(self, work: Work, read: Callable[[Ended], verdicts.Results]) -> StepResult:
+        ended = self._jobs.poll(work)
+        if ended is None:
+            return StepResult(status=StepStatus.RUNNING)
+        if ended.why:
+            return _failed(f"{work.step} could not be measured on node {work.nodes[0]}: {ended.why}", blames_node=ended.blames_node)
+        try:
+            return _told(read(ended))
+        except verdicts.Unreadable as error:
+            return _failed(f"{work.step} could not be measured on node {work.nodes[0]}: {error}")
+
+    def _gpu_idle(self, call: StepCall) -> StepResult:
+        """Of the GPUs that are there: a Job that asks for one that dropped out would wait, and the others with it."""
+        there, wanted = verdicts.gpus_there(call), _gpus(call)
+        if there:
+            plan = {"commands": {"gpus": _smi(), "processes": _smi_processes()}}
+            return self._probe(call, plan, verdicts.gpu_idle, deadline_s=GPU_S, gpus=there)
+        if call.since_closed_s < GPUS_BACK_S:
+            return _failed(f"node {call.node.view.name} offers none of the {wanted} GPUs of the box: is its device plugin at work?")
+        return _told([*verdicts.missing(call), skipped("gpu_memory_used", "no GPU is there to be asked")])
+
+    def _network(self, call: StepCall) -> StepResult:
+        addresses = [f"{verdicts.NAME}:443", *self._peers(call)]
+        return self._probe(call, {"names": [verdicts.NAME], "addresses": addresses}, verdicts.network, deadline_s=SHORT_S)
+
+    def _peers(self, call: StepCall) -> list[str]:
+        """Pods of other nodes that answer: those of the cluster's DNS."""
+        if self._mono() - self._dns_seen_mono > DNS_SEEN_S:
+            self._dns_pods = self._api.get(DNS_PODS, Pods, labelSelector=DNS_LABEL).items
+            self._dns_seen_mono = self._mono()
+        others = (pod.status for pod in self._dns_pods if pod.spec.nodeName != call.node.view.name)
+        ips = sorted(status.podIP for status in others if status.podIP and status.phase == "Running")
+        return [f"[{ip}]:53" if ":" in ip else f"{ip}:53" for ip in ips[:PEERS_MAX]]
+
+    def _rdma(self, call: StepCall) -> StepResult:
+        if not call.node.view.rdma:
+            return _told([skipped("rdma_links", "the node has no RDMA")])
+        return self._probe(call, {"files": RDMA_FILES}, verdicts.rdma, deadline_s=SHORT_S)
+
+    def _nccl(self, call: StepCall) -> StepResult:
+        image = call.assignment.checks.images.get("nccl", "")
+        if not image or _gpus(call) < 2:
+            return _told([skipped("nccl_bandwidth", "one GPU has no other to talk to" if image else "no image for NCCL is set")])
+        if call.step == ExitStep.EXIT_NCCL and 0 < verdicts.gpus_there(call) < _gpus(call):
+            return _failed(f"{verdicts.gpus_there(call)} of {_gpus(call)} GPUs are left: NCCL is not measured over these")
+        if not call.node.view.gpus:
+            why = "; ".join(call.node.why_unready) or "it shows no GPUs"
+            return _failed(f"{call.step} could not be measured on node {call.node.view.name}: {why}", blames_node=False)
+        memory_gib = min(gpu.memory_gib for gpu in call.node.view.gpus)
+        size = NCCL_BYTES if memory_gib >= NCCL_LARGE_GPU_GIB else NCCL_SMALL_BYTES
+        command = ("sh", "-c", NCCL_PROBE, "nccl", str(_gpus(call)), str(size), str(size // NCCL_FIRST_BYTES))
+        work = self._work(call, image, command, NCCL_S, gpus=_gpus(call), shared_memory_mib=SHARED_MEMORY_MIB, tools=NCCL_TOOLS)
+        return self._measure(work, lambda ended: verdicts.nccl(call, ended.said))
+
+    def _gang_network(self, call: StepCall) -> StepResult:
+        """One Job for all nodes of the box, of which each reads its own part."""
+        if len(call.gang) < 2:
+            return _told([skipped("gang_latency", why_alone(call.assignment))])
+        ended = self._jobs.poll(self._gang_work(call))
+        if ended is None:
+            return StepResult(status=StepStatus.RUNNING)
+        try:
+            found = gang_network(call, ended.gang, fan_out=GANG_FAN_OUT)
+            return msgspec.structs.replace(_told(found), results=tuple(in_one(found)))
+        except verdicts.Unreadable as error:
+            why = "; ".join(each for each in (ended.why, str(error)) if each)
+            return _failed(f"{call.step} could not be measured between {len(call.gang)} nodes: {why}", blames_node=False)
+
+    def _gang_work(self, call: StepCall) -> Work:
+        """The same for each node of the box that enters with it. Spares come one by one, each with a Job of its own."""
+        box = call.assignment.id if call.at_work else box_of(call.assignment.gpr_id, call.assignment.run)
+        work = Work(
+            owner=f"{box}.{call.attempt}",
+            epoch=0,
+            step=call.step,
+            attempt=call.attempt,
+            nodes=call.gang,
+            image=self._probe_image(call),
+            command=(),
+            deadline_s=GANG_S,
+            is_guest=bool(call.at_work),
+            pull_secret=self._pull_secret_of(call),
+        )
+        gang = {"hosts": work.hosts, "count": len(work.nodes), "fan_out": GANG_FAN_OUT, "port": GANG_PORT, "within_s": GANG_TRY_S}
+        return msgspec.structs.replace(work, command=_command({"gang": gang, "files": RDMA_FILES}))
+
+    # -- by the API ----------------------------------------------------------------------------------------------------
+
+    def _volumes(self, call: StepCall) -> StepResult:
+        """None of the workspace's volumes is attached to the node any more, and none was lost."""
+        try:
+            found = self._seen_volumes.poll(call)
+        except ClusterError as error:
+            return _failed(f"which volumes are attached to node {call.node.view.name} cannot be seen: {error}", blames_node=False)
+        return StepResult(status=StepStatus.RUNNING) if found is None else _told(found)
+
+    def _clean(self, call: StepCall) -> StepResult:
+        name, gpr_id = call.node.view.name, call.assignment.gpr_id
+        node = self._api.get(node_path(name), Node)
+        pods = self._api.get("/api/v1/pods", Pods, labelSelector=f"{POD_GPR}={gpr_id}", fieldSelector=f"spec.nodeName={name}").items
+        left = sorted(pod.label for pod in inside(pods, call))
+        marks = verdicts.marks_left(node, call)
+        return _told([expect("pods_left", len(left), 0, text=", ".join(left)), expect("marks_left", len(marks), 0, text=", ".join(marks))])
+
+
+def _told(results: Sequence[CheckResult]) -> StepResult:
+    found = tuple(results)
+    lines = [f"{result.verdict} {f'{result.gpu} ' if result.gpu else ''}{sentence(result)}" for result in found]
+    return StepResult(status=StepStatus.OK if is_good(found) else StepStatus.FAILED, log="\n".join(lines), results=found)
+
+
+def _failed(log: str, *, blames_node: bool = True) -> StepResult:
+    return StepResult(status=StepStatus.FAILED, log=log, blames_node=blames_node)
+
+
+def _command(plan: Mapping[str, object]) -> tuple[str, ...]:
+    return ("python3", "-c", PROBE, msgspec.json.encode(plan).decode())
+
+
+def _smi() -> list[list[str]]:
+    old = [readings.OLD_NAMES.get(field, field) for field in readings.GPU_FIELDS]
+    return [["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"] for fields in (readings.GPU_FIELDS, old)]
+
+
+def _smi_rows() -> list[list[str]]:
+    return [["nvidia-smi", f"--query-remapped-rows={','.join(readings.ROW_FIELDS)}", "--format=csv,noheader,nounits"]]
+
+
+def _smi_processes() -> list[list[str]]:
+    return [["nvidia-smi", "--query-compute-apps=gpu_uuid,pid", "--format=csv,noheader"]]
+
+
+def _gpus(call: StepCall) -> int:
+    return len(call.assignment.gpus)

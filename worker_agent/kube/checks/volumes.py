@@ -1,0 +1,127 @@
+"""The exit step `volumes`: whether a volume of the workspace is still attached to the node, and which claims have lost theirs.
+
+Whose a volume is says the volume itself, which no tenant may write, also when its claim is gone already. A look serves all nodes of a box
+that have come to this step by then, and runs in a thread of its own: however many claims a workspace has made, no other box waits for it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from protocol import cluster_names
+from protocol.check_limits import expect, skipped
+from protocol.messages import CheckResult, Verdict
+from worker_agent.cluster.base import ClusterError, StepCall
+from worker_agent.kube.api.client import Api, Missing
+from worker_agent.kube.api.objects import Claim, Namespace, VolumeAttachment
+from worker_agent.kube.api.paging import Page, listed
+
+ATTACHMENTS: Final = "/apis/storage.k8s.io/v1/volumeattachments"
+LOOKS_AT_ONCE: Final = 4
+LOST_WITHIN_S: Final = 20.0  # claims are read for so long: that one is lost is told, and keeps no node
+
+Results = list[CheckResult]
+
+
+class _Owner(msgspec.Struct, frozen=True):
+    namespace: str = ""
+
+
+class _VolumeSpec(msgspec.Struct, frozen=True):
+    claimRef: _Owner = _Owner()
+
+
+class _Volume(msgspec.Struct, frozen=True):
+    """A PersistentVolume, of which is read whose it is."""
+
+    spec: _VolumeSpec = _VolumeSpec()
+
+
+@dataclass(slots=True)
+class _Box:
+    """`asked`: nodes that wait for a look that begins after this. `ended`: by node, what a look found."""
+
+    asked: set[str] = field(default_factory=set)
+    nodes: frozenset[str] = frozenset()  # of the look that is under way
+    look: Future[dict[str, Results]] | None = None
+    ended: dict[str, Future[dict[str, Results]]] = field(default_factory=dict)
+
+
+class Volumes:
+    """Not for several threads at once."""
+
+    def __init__(self, api: Api, *, mono: Callable[[], float] = time.monotonic) -> None:
+        self._api, self._mono = api, mono
+        self._pool = ThreadPoolExecutor(LOOKS_AT_ONCE, thread_name_prefix="egs-volumes")
+        self._boxes: dict[str, _Box] = {}
+
+    def poll(self, call: StepCall) -> Results | None:
+        """None: it is being looked at. Raises ClusterError where the look failed."""
+        key, node = cluster_names.box_of(call.assignment.gpr_id, call.assignment.run), call.node.view.name
+        box = self._boxes.setdefault(key, _Box())
+        self._take(box)
+        if (ended := box.ended.pop(node, None)) is not None:
+            if not (box.asked or box.look or box.ended):
+                del self._boxes[key]
+            return ended.result()[node]
+        if node not in box.nodes:
+            box.asked.add(node)
+        if box.look is None:
+            box.nodes, box.asked = frozenset(box.asked), set()
+            assignment = call.assignment
+            box.look = self._pool.submit(self._look, assignment.namespaces, assignment.slice_key, box.nodes)
+        return None
+
+    @staticmethod
+    def _take(box: _Box) -> None:
+        if box.look is not None and box.look.done():
+            box.ended |= dict.fromkeys(box.nodes, box.look)
+            box.look, box.nodes = None, frozenset()
+
+    def _look(self, namespaces: Sequence[str], slice_key: str, nodes: Iterable[str]) -> dict[str, Results]:
+        known = set(namespaces) or self._bound_to(slice_key)
+        lost = self._lost(sorted(known))
+        attached: dict[str, list[str]] = {node: [] for node in nodes}
+        for each in listed(self._api, ATTACHMENTS, Page[VolumeAttachment]):
+            if each.spec.nodeName in attached and each.spec.source.persistentVolumeName:
+                attached[each.spec.nodeName].append(each.spec.source.persistentVolumeName)
+        return {node: [self._attached(volumes, known), lost] for node, volumes in attached.items()}
+
+    def _bound_to(self, slice_key: str) -> set[str]:
+        """Of a box of which the node alone is known."""
+        found = listed(self._api, "/api/v1/namespaces", Page[Namespace], labelSelector=f"{cluster_names.SLICE}={slice_key}")
+        return {namespace.metadata.name for namespace in found}
+
+    def _attached(self, volumes: Sequence[str], namespaces: set[str]) -> CheckResult:
+        owners = {name: self._owner(name) for name in sorted(volumes)}
+        left = [name for name, owner in owners.items() if owner in namespaces]
+        unknown = [name for name, owner in owners.items() if owner is None]
+        told = expect("volumes_attached", len(left), 0, text=", ".join([*left, *(f"whose {name} was is not known" for name in unknown)]))
+        return msgspec.structs.replace(told, verdict=Verdict.WARN) if unknown and not left else told
+
+    def _owner(self, name: str) -> str | None:
+        """The namespace of its claim, as it was when they were bound. None of one that was deleted: nobody knows any more."""
+        try:
+            return self._api.get(f"/api/v1/persistentvolumes/{name}", _Volume).spec.claimRef.namespace
+        except Missing:
+            return None
+
+    def _lost(self, namespaces: Sequence[str]) -> CheckResult:
+        """It is no reason to keep the node: it is told."""
+        until_mono, lost = self._mono() + LOST_WITHIN_S, []
+        try:
+            for namespace in namespaces:
+                for claim in listed(self._api, f"/api/v1/namespaces/{namespace}/persistentvolumeclaims", Page[Claim]):
+                    lost += [claim.metadata.name] if claim.status.phase == "Lost" else []
+                    if self._mono() >= until_mono:
+                        return skipped("volumes_lost", f"too many claims to be read within {LOST_WITHIN_S:.0f} s")
+        except ClusterError as error:
+            return skipped("volumes_lost", str(error))
+        told = expect("volumes_lost", len(lost), 0, text=", ".join(sorted(lost)))
+        return msgspec.structs.replace(told, verdict=Verdict.WARN) if lost else told

@@ -1,0 +1,87 @@
+"""The bind guard: one object that says whose pods may be bound to each node now.
+
+Its value of a node is "@<fence>,<slice>,<slice>". The fence rises with each close, and every write tests the value that
+was read before: so whoever slept meanwhile cannot open a node that was closed since. One patch serves many nodes, since
+its cost is that of the object's size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from protocol.cluster_names import GUARD_PATH, pointer
+from worker_agent.cluster.base import ClusterError
+from worker_agent.kube.api.client import Api, Op
+from worker_agent.kube.api.objects import Guard
+
+NOBODY = "@0"
+
+
+def slices_in(value: str) -> frozenset[str]:
+    return frozenset(word for word in value.split(",") if word and not word.startswith("@"))
+
+
+def with_slices(value: str, slices: Iterable[str]) -> str:
+    return ",".join((f"@{_fence(value)}", *sorted(slices)))
+
+
+def closed_to(value: str, slices: Iterable[str]) -> str:
+    return ",".join((f"@{_fence(value) + 1}", *sorted(slices_in(value) - set(slices))))
+
+
+def _fence(value: str) -> int:
+    first = value.split(",", 1)[0]
+    return int(first[1:]) if first.startswith("@") and first[1:].isdecimal() else 0
+
+
+class GuardBook:
+    """What the guard says, as far as we know. Not for several threads at once."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._nodes: dict[str, str] | None = None
+        self._before: dict[str, str] = {}  # as it was known when it was forgotten
+        self._changed: dict[str, tuple[str, str]] = {}
+
+    def nodes(self) -> Mapping[str, str]:
+        """Read once, then kept by our own writes. Raises Missing where the guard is not installed."""
+        if self._nodes is None:
+            before, self._before = self._before, {}
+            self._nodes = dict(self._api.get(GUARD_PATH, Guard).spec.nodes)
+            now = self._nodes
+            self._changed |= {node: (value, now.get(node, "")) for node, value in before.items() if now.get(node) != value}
+        return self._nodes
+
+    def take_changed(self) -> Mapping[str, tuple[str, str]]:
+        """By node what it said before somebody else wrote it, and then; since it was asked last."""
+        changed, self._changed = self._changed, {}
+        return changed
+
+    def value(self, node: str) -> str:
+        """ "" for a node that is not listed."""
+        return self.nodes().get(node, "")
+
+    def forget(self) -> None:
+        """Read anew at the next use."""
+        if self._nodes is not None:
+            self._before = self._nodes
+        self._nodes = None
+
+    def write(self, changes: Mapping[str, tuple[str, str | None]]) -> None:
+        """By node the value that was read, and the new one (None: not listed any more). All of them or none."""
+        wanted = {node: change for node, change in changes.items() if change[0] != (change[1] or "")}
+        if not wanted:
+            return
+        ops = [op for node, (old, new) in sorted(wanted.items()) for op in _ops(node, old, new)]
+        try:
+            self._nodes = dict(self._api.patch(GUARD_PATH, ops, Guard).spec.nodes)
+        except ClusterError:
+            self._nodes, self._before = None, {}  # it may have been written, by us
+            raise
+
+
+def _ops(node: str, old: str, new: str | None) -> list[Op]:
+    path = pointer("spec", "nodes", node)
+    # A value that is not there equals null, as long as the map is.
+    test = {"op": "test", "path": path, "value": old or None}
+    return [test, {"op": "remove", "path": path} if new is None else {"op": "add", "path": path, "value": new}]

@@ -1,0 +1,45 @@
+"""What boxes have on their nodes, worked out anew only where a node, the pods of its system or the box is another: boxes may have hundreds.
+
+Must not live here: which pod goes where (lifting.py), any call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from protocol import cluster_names
+from protocol.messages import Assignment, NodeView
+from worker_agent.kube.api.objects import Node, Pod
+from worker_agent.kube.nodes.marks import box_taint
+from worker_agent.kube.nodes.view import why_unready
+from worker_agent.kube.pods.lifting import Room, share_of, whole_of
+
+
+class Rooms:
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[tuple[object, ...], Room | None]] = {}  # by assignment: what was seen, as objects, and what follows
+
+    def of(self, assignment: Assignment, node: Node, view: NodeView, others: Sequence[Pod]) -> Room | None:
+        """None where no pod could begin now: it would wait for the node, though another came in its place."""
+        seen = (assignment, node, view, *others)
+        known = self._known.get(assignment.id)
+        if known is None or len(known[0]) != len(seen) or any(old is not new for old, new in zip(known[0], seen, strict=True)):
+            known = self._known[assignment.id] = (seen, _room(assignment, node, view, others))
+        return known[1]
+
+    def keep(self, assignments: Iterable[Assignment]) -> None:
+        ids: Collection[str] = {each.id for each in assignments}
+        self._known = {id_: known for id_, known in self._known.items() if id_ in ids}
+
+
+def _room(assignment: Assignment, node: Node, view: NodeView, others: Sequence[Pod]) -> Room | None:
+    """Of a shared node whose GPUs cannot be named just now, nobody can say what part of it is the box's."""
+    own, taint = set(assignment.gpus), box_taint(node)
+    is_shared = taint == cluster_names.SHARED or not own.issuperset(gpu.uuid for gpu in view.gpus)
+    if node.metadata.uid != assignment.node_uid or why_unready(node) or (is_shared and not view.gpus):
+        return None
+    if is_shared:
+        has = share_of(node, sum(gpu.healthy and gpu.uuid in own for gpu in view.gpus), len(view.gpus), others)
+    else:
+        has = whole_of(node, len(own), others)
+    return Room(assignment.node, assignment.node_uid, taint, has, is_shared)

@@ -1,0 +1,176 @@
+"""What needs care besides assignments: nodes that come and go, marks and guard that somebody changed, homeless pods.
+
+All of it follows from the records on the nodes, so it may be done at any time and twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from protocol.cluster_names import node_path
+from protocol.messages import Drift
+from worker_agent.cluster.base import ClusterError, GpuPhase, NodeState, Note, Records
+from worker_agent.kube.api.client import Api, Missing
+from worker_agent.kube.api.objects import Node, Pod
+from worker_agent.kube.nodes.bind_guard import NOBODY, GuardBook, closed_to, slices_in
+from worker_agent.kube.nodes.marks import Marks, UnreadableRecords, differs, leave_ops, marks_of, read_records, records_text, write_ops
+from worker_agent.kube.nodes.observation import Sight, is_held, is_taken_in, is_wanted
+from worker_agent.kube.pods.draining import Draining
+
+EVERY_S: Final = 1.0
+GUARD_ANEW_S: Final = 30.0  # somebody with the right to may have changed it
+ORPHAN_GRACE_S: Final = 30.0
+DETAIL_MAX_CHARS: Final = 300
+
+
+class Tending:
+    def __init__(self, api: Api, *, sight: Sight, guard: GuardBook, draining: Draining, note: Note) -> None:
+        self._api, self._sight, self._guard, self._draining, self._note = api, sight, guard, draining, note
+        self._last_mono = self._guard_mono = float("-inf")
+        self._said: dict[str, str] = {}
+        self._fine: dict[str, tuple[Node, bool]] = {}  # by name: as it was when nothing was to be done, and whether the guard was there
+        self._kept: tuple[object, ...] = ()  # likewise of the guard
+        self._repairs = True
+        self._found: list[Drift] = []
+        self._guard_left: list[Drift] = []  # what stays in the guard as somebody wrote it
+
+    def tend(self, *, repairs: bool) -> Sequence[Drift] | None:
+        """As `Cluster.tend`."""
+        now = time.monotonic()
+        if now - self._last_mono < EVERY_S:
+            return None
+        self._last_mono = now
+        if repairs != self._repairs:
+            self._repairs, self._kept = repairs, ()
+        self._found = []
+        if now - self._guard_mono >= GUARD_ANEW_S:
+            self._guard_mono = now
+            self._guard.forget()
+        is_guarded = self._try("guard", self._keep_guard)
+        self._found += self._guard_left
+        for node in list(self._sight.nodes()):
+            known = self._fine.get(node.metadata.name)
+            if known is None or known[0] is not node or known[1] != is_guarded:
+                self._try(node.metadata.name, lambda node=node: self._tend_node(node, is_guarded=is_guarded))  # type: ignore[misc]
+        for pod in self._sight.homeless():
+            self._draining.send_away(pod, ORPHAN_GRACE_S)
+        self._end_left_over()
+        return self._found
+
+    def _end_left_over(self) -> None:
+        """Whatever the policy on drift says: the node is nobody's while they run there."""
+        by_node: dict[str, list[Pod]] = {}
+        for pod in self._sight.left_over():
+            self._draining.end(pod, ORPHAN_GRACE_S)
+            by_node.setdefault(pod.spec.nodeName, []).append(pod)
+        for node, pods in by_node.items():
+            named = ", ".join(sorted(pod.label for pod in pods))
+            detail = f"It was made anew while pods of an earlier box ran there, and is not given out before they have ended: {named}."
+            self._found.append(Drift(what=f"pods on node {node}", detail=detail[:DETAIL_MAX_CHARS], node=node))
+
+    def _try(self, what: str, act: Callable[[], None]) -> bool:
+        """A fault with one must not keep the others waiting. The same fault is noted once."""
+        try:
+            act()
+        except ClusterError as error:
+            said = "the guard is not installed: no node is taken in" if isinstance(error, Missing) and what == "guard" else str(error)
+            if self._said.get(what) != said:
+                self._said[what] = said
+                self._note("tending_failed", {"what": what, "error": said})
+            if isinstance(error, UnreadableRecords):
+                self._found.append(Drift(what=f"node {what}", detail=said[:DETAIL_MAX_CHARS], node=what))
+            return False
+        self._said.pop(what, None)
+        return True
+
+    def _keep_guard(self) -> None:
+        """Nodes that we want are nobody's before they are taken in; nobody's again is what no open record asks for."""
+        serial, listed = self._sight.nodes_serial, self._guard.nodes()
+        self._found += self._taken_off()
+        if self._kept == (serial, listed):
+            return
+        there = {node.metadata.name: node for node in self._sight.nodes()}
+        changes: dict[str, tuple[str, str | None]] = {}
+        extras = {name: slices_in(listed.get(name, "")) - self._open_slices(node) for name, node in there.items()}
+        for name, node in there.items():
+            if name not in listed and (is_wanted(node) or is_taken_in(node)):
+                changes[name] = ("", NOBODY)
+            elif extras[name]:
+                if self._repairs:
+                    changes[name] = (listed[name], closed_to(listed[name], extras[name]))
+            elif name in listed and not is_wanted(node) and not is_taken_in(node):
+                changes[name] = (listed[name], None)
+        for name in listed.keys() - there.keys():
+            changes[name] = (listed[name], None)
+        self._guard.write(changes)
+        drifts = [self._guard_drift(name, extra) for name, extra in extras.items() if extra]
+        self._guard_left = [] if self._repairs else drifts
+        self._found += drifts if self._repairs else []
+        self._fine = {name: known for name, known in self._fine.items() if name in there}
+        self._kept = (serial, dict(self._guard.nodes()))
+
+    def _taken_off(self) -> Iterator[Drift]:
+        """It is put back whatever the policy on drift says: else the node were open to all, or shut to its own box."""
+        for name, (before, after) in self._guard.take_changed().items():
+            node = self._sight.node(name)
+            if node is None or not is_taken_in(node):
+                continue
+            missing = sorted(self._open_slices(node) & (slices_in(before) - slices_in(after)))
+            if not after:
+                detail = "The node was taken out of it: pods of anybody might have been bound there."
+            elif missing:
+                detail = f"It did not name {', '.join(missing)} any more, though the node is open to it: its pods could not be bound there."
+            else:
+                continue
+            yield Drift(what=f"bind guard of node {name}", detail=detail[:DETAIL_MAX_CHARS], node=name, is_repaired=True)
+
+    def _guard_drift(self, node: str, extra: Iterable[str]) -> Drift:
+        detail = f"It let pods of {', '.join(sorted(extra))} onto the node, where no box is open to that workspace."
+        return Drift(what=f"bind guard of node {node}", detail=detail[:DETAIL_MAX_CHARS], node=node, is_repaired=self._repairs)
+
+    def _open_slices(self, node: Node) -> set[str]:
+        """Of a node whose records cannot be read: nobody's."""
+        return {record.slice for record in self._sight.state(node).records.values() if record.phase is GpuPhase.OPEN}
+
+    def _tend_node(self, node: Node, *, is_guarded: bool) -> None:
+        if not is_taken_in(node):
+            if is_wanted(node) and is_guarded:
+                self._take_in(node)
+            else:
+                self._fine[node.metadata.name] = (node, is_guarded)
+            return
+        state = self._sight.state(node)
+        if not is_wanted(node) and not is_held(state):
+            self._let_go(node, state)
+        elif state.view.gpus and (detail := differs(node, marks_for(node, state, state.records))):
+            self._mend(node, state, detail)
+        else:
+            self._fine[node.metadata.name] = (node, is_guarded)
+
+    def _mend(self, node: Node, state: NodeState, detail: str) -> None:
+        name = node.metadata.name
+        if self._repairs:
+            self._sight.learn_node(write_node(self._api, node, state, read_records(state.version)))
+            self._note("marks_repaired", {"node": name})
+        self._found.append(Drift(what=f"node {name}", detail=detail[:DETAIL_MAX_CHARS], node=name, is_repaired=self._repairs))
+
+    def _take_in(self, node: Node) -> None:
+        marks = marks_of(node.metadata.uid, {}, ())
+        self._sight.learn_node(self._api.patch(node_path(node.metadata.name), write_ops(node, "", records_text({}), marks), Node))
+        self._note("node_taken_in", {"node": node.metadata.name})
+
+    def _let_go(self, node: Node, state: NodeState) -> None:
+        self._sight.learn_node(self._api.patch(node_path(node.metadata.name), leave_ops(node, state.version), Node))
+        self._note("node_let_go", {"node": node.metadata.name})
+
+
+def write_node(api: Api, node: Node, seen: NodeState, records: Records) -> Node:
+    """Records, taint and labels in one patch, if the records are still as seen."""
+    ops = write_ops(node, seen.version, records_text(records), marks_for(node, seen, records))
+    return api.patch(node_path(node.metadata.name), ops, Node)
+
+
+def marks_for(node: Node, seen: NodeState, records: Records) -> Marks:
+    return marks_of(node.metadata.uid, records, (gpu.uuid for gpu in seen.view.gpus))

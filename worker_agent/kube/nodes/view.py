@@ -1,0 +1,212 @@
+"""What the hub is told of a node: its shape, its place and its GPUs, from what the cluster says of it.
+
+Shape and count are those of NVIDIA's GPU Feature Discovery (labels nvidia.com/gpu.*), what works is what the device plugin offers
+(capacity and allocatable). Nothing here is trusted: labels may be absurd, and then are cut, or the node is not shown, with a reason.
+Must not live here: any call, anything about tenants.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from protocol.cluster_names import GPU, GPU_UUIDS, ORDER, SUPPLY
+from protocol.messages import GpuView, Id, NodeName, NodeView
+from worker_agent.kube.api.objects import Condition, Node
+from worker_agent.kube.nodes.hardware import in_order, known_of
+
+_PRODUCT, _MEMORY, _COUNT = "nvidia.com/gpu.product", "nvidia.com/gpu.memory", "nvidia.com/gpu.count"
+_REPLICAS, _SHARING = "nvidia.com/gpu.replicas", "nvidia.com/gpu.sharing-strategy"
+_CLIQUE: Final = "nvidia.com/gpu.clique"
+_MIG_PREFIX: Final = "nvidia.com/mig-"
+_NODE_TYPE, _MACHINE = "node.kubernetes.io/instance-type", "nvidia.com/gpu.machine"
+_ZONE, _RACK = "topology.kubernetes.io/zone", "topology.kubernetes.io/rack"
+_RDMA: Final = "feature.node.kubernetes.io/rdma.available"
+
+# These, where true, say that the node cannot take work, whatever Ready says.
+_PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
+
+MOST_GPUS: Final = 64  # four times the largest servers that are sold: more is a mistake
+_WORD_MAX: Final = 63  # of the protocol's words
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_BRANDS: Final = frozenset({"NVIDIA", "TESLA", "GEFORCE", "QUADRO", "GRAPHICS", "DEVICE"})
+# Words of a product's name that no model needs: its memory, which the shape names, the socket of boards, and what all of its kind have.
+_REST: Final = re.compile(r"\d+GB|HBM\w*|SXM\d*|GENERATION|SERVER|WORKSTATION|EDITION", re.IGNORECASE)
+_PARTS: Final = re.compile(r"-(SHARED|MIG-.*)$")
+# GiB that a driver shows of cards without HBM while ECC is on, which takes a sixteenth, and what they are sold as.
+_SOLD_AS_GIB: Final = {15: 16, 19: 20, 23: 24, 30: 32, 45: 48, 90: 96}
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """Why a node is not shown to the hub, as a sentence."""
+
+    why: str
+
+
+def view_of(node: Node) -> NodeView | Unseen:
+    """A node of whole GPUs as the protocol has it.
+
+    GPUs are named by the annotation egs.io/gpu-uuids where it names all of them, else `<uid of the node>-<index>`; as their driver calls
+    them they are told beside that once checks have read all of them, in the order of the bus. A node keeps its GPUs
+    while some of them have dropped out: the kubelet says how many work, not which, so those of the highest indexes are called unhealthy.
+    """
+    try:
+        gpus, shape = _gpus(node)
+        return NodeView(
+            name=_name(node),
+            uid=_uid(node),
+            shape=shape,
+            node_type=_word(node.metadata.label(_NODE_TYPE) or node.metadata.label(_MACHINE)),
+            gpus=gpus,
+            ready=not why_unready(node),
+            broken=_is_broken(node),
+            rdma=_has_rdma(node),
+            zone=_word(node.metadata.label(_ZONE)),
+            rack=_word(node.metadata.label(_RACK)),
+            nvlink_domain=_word(node.metadata.label(_CLIQUE)),
+            order=_word(node.metadata.label(ORDER)),
+            supply=_word(node.metadata.label(SUPPLY)),
+        )
+    except _CannotShow as why:
+        return Unseen(str(why))
+
+
+def why_unready(node: Node) -> tuple[str, ...]:
+    """Each condition that keeps it from taking work, for people; none where it is ready."""
+    conditions = {condition.type: condition for condition in node.status.conditions}
+    ready = conditions.get("Ready")
+    why = [] if ready and ready.status == "True" else [_condition(ready) if ready else "the cluster tells no condition Ready"]
+    why += [_condition(each) for name in _PRESSURES if (each := conditions.get(name)) and each.status == "True"]
+    why += ["cordoned"] if node.spec.unschedulable else []
+    return (*why, "being deleted") if node.metadata.deletionTimestamp else tuple(why)
+
+
+def _condition(condition: Condition) -> str:
+    """`MemoryPressure is True (KubeletHasInsufficientMemory)`."""
+    return _CONTROL.sub("", f"{condition.type} is {condition.status}" + (f" ({condition.reason})" if condition.reason else ""))
+
+
+class _CannotShow(Exception):
+    pass
+
+
+def _gpus(node: Node) -> tuple[tuple[GpuView, ...], str]:
+    """Those of the node, and its shape."""
+    model, memory_gib = _model(node), _memory_gib(node)
+    uuids = _uuids(node, _count(node))
+    capacity = min(_amount(node.status.capacity, GPU), _amount(node.status.allocatable, GPU))
+    read = in_order(known_of(node), len(uuids)) or [""] * len(uuids)
+    gpus = tuple(
+        GpuView(
+            uuid=uuid,
+            index=index,
+            model=model,
+            memory_gib=memory_gib,
+            healthy=index < capacity,
+            hardware_uuid=_word(hardware_uuid),
+        )
+        for index, (uuid, hardware_uuid) in enumerate(zip(uuids, read, strict=True))
+    )
+    memory = f"-{memory_gib}GB"
+    return gpus, model[: _WORD_MAX - len(memory)] + memory
+
+
+def _model(node: Node) -> str:
+    """H100 of NVIDIA-H100-80GB-HBM3. Of a model with several form factors the words PCIe and NVL stay: those are slower.
+
+    Raises _CannotShow where the node offers parts of GPUs.
+    """
+    product = _CONTROL.sub("", node.metadata.label(_PRODUCT))
+    if not product:
+        raise _CannotShow(f"it has no label {_PRODUCT}: is GPU Feature Discovery at work there?")
+    if _is_shared(node, product):
+        raise _CannotShow(f"its GPUs are shared or cut into parts ({product[:_WORD_MAX]}), and only whole ones are booked")
+    words = [word for word in product.split("-") if word and word.upper() not in _BRANDS and not _REST.fullmatch(word)]
+    return _word("-".join("PCIe" if word.upper() == "PCIE" else word for word in words) or product)
+
+
+def _is_shared(node: Node, product: str) -> bool:
+    is_cut = any(key.startswith(_MIG_PREFIX) and _amount(node.status.capacity, key) for key in node.status.capacity)
+    replicas = node.metadata.label(_REPLICAS) or "1"
+    sharing = node.metadata.label(_SHARING) or "none"
+    return is_cut or _PARTS.search(product) is not None or replicas not in ("0", "1") or sharing != "none"
+
+
+def _memory_gib(node: Node) -> int:
+    """As it is sold: a driver shows a little less. Raises _CannotShow."""
+    memory_mib = _number(node.metadata.label(_MEMORY))
+    memory_gib = math.ceil(memory_mib / 1024)
+    if not 1 <= memory_gib <= 1_000_000:
+        raise _CannotShow(f"its label {_MEMORY} says no MiB of memory: {_word(node.metadata.label(_MEMORY)) or 'it has none'}")
+    return _SOLD_AS_GIB.get(memory_gib, memory_gib)
+
+
+def _count(node: Node) -> int:
+    """GPUs built in, as far as is known: what the device plugin offers may be fewer. Raises _CannotShow."""
+    count = max(_number(node.metadata.label(_COUNT)), _amount(node.status.capacity, GPU))
+    if not 1 <= count <= MOST_GPUS:
+        raise _CannotShow(
+            f"it has {count if count < 10**6 else 'too many'} GPUs by {_COUNT} and its capacity, where 1 to {MOST_GPUS} can be"
+        )
+    return count
+
+
+def _uuids(node: Node, count: int) -> list[str]:
+    """Reservations name them: so they stay the same while GPUs come and go.
+
+    An annotation that names more than are counted is right: the others have dropped out.
+    """
+    named = [_CONTROL.sub("", uuid).strip() for uuid in node.metadata.annotation(GPU_UUIDS).split(",")]
+    if count <= len(named) <= MOST_GPUS and len(set(named)) == len(named) and all(1 <= len(uuid) <= _WORD_MAX for uuid in named):
+        return named
+    return [f"{_uid(node)}-{index}" for index in range(count)]
+
+
+def _name(node: Node) -> str:
+    return _checked(node.metadata.name, NodeName, "name")
+
+
+def _uid(node: Node) -> str:
+    uid = node.metadata.uid
+    _checked(uid and f"{uid}-{MOST_GPUS}", Id, "UID")  # a GPU's index must fit behind it, too
+    return uid
+
+
+def _checked(text: str, type_: object, what: str) -> str:
+    try:
+        return str(msgspec.convert(text, type_))
+    except msgspec.ValidationError as error:
+        raise _CannotShow(f"its {what} is none: {error}") from error
+
+
+def _is_broken(node: Node) -> bool:
+    return all(condition.status != "True" for condition in node.status.conditions if condition.type == "Ready")
+
+
+def _has_rdma(node: Node) -> bool:
+    """By node feature discovery, or by devices on offer (of shared ones "1k" and the like)."""
+    return node.metadata.label(_RDMA) == "true" or any(_is_rdma(key) and amount != "0" for key, amount in node.status.capacity.items())
+
+
+def _is_rdma(resource: str) -> bool:
+    domain, _, name = resource.partition("/")
+    return domain == "rdma" or (domain == "nvidia.com" and "rdma" in name)
+
+
+def _amount(resources: dict[str, str], key: str) -> int:
+    """Of a resource that is counted in whole ones; 0 where there is none."""
+    return _number(resources.get(key, ""))
+
+
+def _number(text: str) -> int:
+    """0 where it is none, or none that anything here can have."""
+    return int(text) if re.fullmatch(r"[0-9]{1,15}", text) else 0
+
+
+def _word(text: str) -> str:
+    return _CONTROL.sub("", text)[:_WORD_MAX]

@@ -1,0 +1,221 @@
+"""The exit step `drain`: every lifted pod of a box off a node that was closed before.
+
+Nothing that a tenant may write decides whether a pod counts: not its owner, not an annotation, not its own grace or
+finalizers. A disruption budget delays by the grace of the drain, never beyond.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable, Iterator, Sequence, Set
+from concurrent.futures import Executor, Future
+
+import msgspec
+
+from protocol import cluster_names
+from protocol.steps import DrainStage, drain_stage
+from worker_agent.cluster.base import ClusterError, StepCall, StepResult, StepStatus, Unavailable
+from worker_agent.kube.api.client import Api, Missing
+from worker_agent.kube.api.objects import Pod
+from worker_agent.kube.api.paging import PAGE_COUNT, Page, listed
+from worker_agent.kube.pods.runs import inside
+
+AGAIN_S = 1.0  # between two tries to evict the same pod
+PATIENCE_S = 10.0  # after the force: what is left then is told, with what holds it
+SENDS_AT_ONCE = 256  # waiting for an answer or for their turn
+SENDS_OF_BOX = 64  # of these, so that one whose pods do not go leaves room for others
+CONFIRMED_WITHIN_S = 0.3  # in one pass that no pod is left, so that an end that comes meanwhile is not kept waiting
+KEPT_S = 60.0  # what was refused
+FORGET_S = 60.0  # a box that had no turn for so long is not drained any more
+LOOK_AGAIN_S = 2.0  # where the watch still shows pods, which it may do for long after they are gone
+LOOK_WITHIN_S = 1.0  # all pages of a look but the first
+LOOKS_AGAIN = 2  # so many in one pass: those that have waited longest
+NAMED = 5  # pods, in what is told
+WITHOUT_BOX = ""
+UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+class Sends:
+    """Calls that send pods away, on their way together. What the API server says no to is kept for people, and tried again."""
+
+    def __init__(self, pool: Executor) -> None:
+        self._pool = pool
+        self._going: dict[str, tuple[str, Future[str]]] = {}  # by pod UID: its GPR, and the call
+        self._ended: dict[str, tuple[float, str]] = {}  # by pod UID: when the last call was answered, and what was refused
+
+    def begin_pass(self) -> None:
+        now = time.monotonic()
+        over = {uid: going for uid, (_, going) in self._going.items() if going.done()}
+        self._going = {uid: going for uid, going in self._going.items() if uid not in over}
+        self._ended = {uid: ended for uid, ended in self._ended.items() if uid in self._going or now - ended[0] < KEPT_S}
+        self._ended |= {uid: (now, str(going.exception() or going.result())) for uid, going in over.items()}
+
+    def send(self, pod: Pod, gpr_id: str, call: Callable[[], str]) -> None:
+        """Unless it was sent a moment ago, or there is no room. `call` answers with what was refused."""
+        uid = pod.metadata.uid
+        answered_mono, _ = self._ended.get(uid, (float("-inf"), ""))
+        if uid in self._going or time.monotonic() - answered_mono < AGAIN_S or len(self._going) >= SENDS_AT_ONCE:
+            return
+        if sum(of == gpr_id for of, _ in self._going.values()) < SENDS_OF_BOX:
+            self._going[uid] = gpr_id, self._pool.submit(call)
+
+    def said(self, pod: Pod) -> str:
+        """What came of it, for people: of the last call that was answered, also while the next is on its way."""
+        if pod.metadata.uid not in self._ended:
+            return "no answer yet"
+        return self._ended[pod.metadata.uid][1] or "no refusal"
+
+
+class Draining:
+    """Not for several threads at once. `evictions`, `force`: for calls that may be on their way together, each kind apart."""
+
+    def __init__(self, api: Api, *, evictions: Executor, force: Executor) -> None:
+        self._api = api
+        self._evictions, self._force = Sends(evictions), Sends(force)
+        self._listed: dict[str, tuple[Pod, ...]] = {}
+        self._unseen: dict[str, ClusterError] = {}  # by GPR, why this pass could not list its pods
+        self._confirmed_s = 0.0
+        self._looked_mono: dict[str, float] = {}  # by GPR: its last look, or since when it is drained
+        self._asked_mono: dict[str, float] = {}  # by GPR that is drained: its last turn, which need not be in each pass
+        self._oldest: Set[str] = frozenset()
+
+    def begin_pass(self) -> None:
+        self._evictions.begin_pass()
+        self._force.begin_pass()
+        now = time.monotonic()
+        self._asked_mono = {gpr_id: mono for gpr_id, mono in self._asked_mono.items() if now - mono < FORGET_S}
+        self._looked_mono = {gpr_id: self._looked_mono.get(gpr_id, now) for gpr_id in self._asked_mono}
+        due = [gpr_id for gpr_id, mono in self._looked_mono.items() if now - mono >= LOOK_AGAIN_S]
+        self._oldest = frozenset(heapq.nsmallest(LOOKS_AGAIN, due, key=self._looked_mono.__getitem__))
+        self._listed, self._unseen, self._confirmed_s = {}, {}, 0.0
+
+    def run(self, call: StepCall, lifted: Sequence[Pod], strays: Sequence[Pod], *, is_last: bool, is_ready: bool) -> StepResult:
+        """`lifted`: pods of the GPR, of whichever run, as the watch has them. `strays`: those of the slice on the node that no lift brought
+        there. `is_last`: no other node has the box any more. Raises ClusterError where nobody knows whether any is left.
+        """
+        gpr_id = call.assignment.gpr_id
+        self._asked_mono[gpr_id] = time.monotonic()
+        if gpr_id in self._oldest:
+            self._look(gpr_id)
+        elif not inside(lifted, call, is_last=is_last):
+            self._confirm(gpr_id)
+        left = [*inside(self._listed.get(gpr_id, lifted), call, is_last=is_last), *strays]
+        stage = drain_stage(call.assignment.drain, call.since_closed_s)
+        if left:
+            for pod in left:
+                self._send_away(pod, stage, call)
+            return self._unfinished(call, left)
+        if gpr_id not in self._listed:
+            return self._unknown(call)
+        if stage is DrainStage.FORCE and not is_ready:
+            log = f"node {call.node.view.name} does not answer: whether processes of the workspace still run there is not known"
+            return StepResult(status=StepStatus.FAILED, log=log, evidence={"node_ready": False})
+        log = f"no pod of workspace {call.assignment.slice} is left {call.since_closed_s:.1f} s after the close ({stage})"
+        return StepResult(status=StepStatus.OK, log=log, evidence={"pods_left": 0, "stage": stage.value})
+
+    def send_away(self, pod: Pod, grace_s: float) -> None:
+        """A pod that can never be placed any more: its controller makes it anew behind the gate."""
+        if not pod.is_leaving:
+            self._evictions.send(pod, WITHOUT_BOX, lambda: self._evict(pod, grace_s))
+
+    def end(self, pod: Pod, grace_s: float) -> None:
+        """A pod that has no right to its node any more, whatever its budget says."""
+        if not pod.is_leaving:
+            self._evictions.send(pod, WITHOUT_BOX, lambda: self._delete(pod, int(grace_s)))
+
+    def _confirm(self, gpr_id: str) -> None:
+        """While there is time for it."""
+        if self._confirmed_s < CONFIRMED_WITHIN_S:
+            began_mono = time.monotonic()
+            self._look(gpr_id)
+            self._confirmed_s += time.monotonic() - began_mono
+
+    def _look(self, gpr_id: str) -> None:
+        """Without a resourceVersion the answer is as of now, which no watch can promise."""
+        if gpr_id in self._listed or gpr_id in self._unseen:
+            return
+        self._looked_mono[gpr_id] = time.monotonic()
+        try:
+            self._listed[gpr_id] = tuple(self._pods_of(gpr_id))
+        except ClusterError as error:
+            self._unseen[gpr_id] = error
+
+    def _pods_of(self, gpr_id: str) -> Iterator[Pod]:
+        """Given up where they are too many for the time of a pass: they are sent away by what the watch shows, until they are fewer."""
+        until_mono = time.monotonic() + LOOK_WITHIN_S
+        pods = listed(self._api, "/api/v1/pods", Page[Pod], labelSelector=f"{cluster_names.POD_GPR}={gpr_id}", fieldSelector=UNFINISHED)
+        for number, pod in enumerate(pods):
+            if number >= PAGE_COUNT and time.monotonic() >= until_mono:
+                raise Unavailable(f"the pods of the box are too many to be listed within {LOOK_WITHIN_S:g} s")
+            yield pod
+
+    def _unknown(self, call: StepCall) -> StepResult:
+        """The watch shows no pod any more. Unless the look failed its turn to be looked at comes."""
+        error = self._unseen.get(call.assignment.gpr_id)
+        if error is None:
+            return StepResult(status=StepStatus.RUNNING)
+        if not _is_overdue(call):
+            raise error
+        log = f"{call.since_closed_s:.0f} s after the close it cannot be seen whether pods of {call.assignment.slice} are left: {error}"
+        return StepResult(status=StepStatus.FAILED, log=log, blames_node=False)
+
+    def _unfinished(self, call: StepCall, left: Sequence[Pod]) -> StepResult:
+        if not _is_overdue(call):
+            return StepResult(status=StepStatus.RUNNING)
+        named = "; ".join(self._said(pod) for pod in left[:NAMED])
+        more = f" and {len(left) - NAMED} more" if len(left) > NAMED else ""
+        log = f"still there {call.since_closed_s:.0f} s after the close, though deleted by force: {named}{more}"
+        return StepResult(status=StepStatus.FAILED, log=log, evidence={"pods_left": len(left)})
+
+    def _said(self, pod: Pod) -> str:
+        why = [f"finalizers {', '.join(pod.metadata.finalizers)}"] if pod.metadata.finalizers else []
+        return f"pod {pod.label} ({', '.join([*why, self._force.said(pod)])})"
+
+    def _send_away(self, pod: Pod, stage: DrainStage, call: StepCall) -> None:
+        gpr_id, grace_s = call.assignment.gpr_id, max(1.0, call.assignment.drain.force_after_s - call.since_closed_s)
+        if stage is DrainStage.FORCE:
+            self._force.send(pod, gpr_id, lambda: self._force_away(pod))
+        elif pod.is_leaving:
+            return
+        elif stage is DrainStage.EVICT:
+            self._evictions.send(pod, gpr_id, lambda: self._evict(pod, grace_s))
+        else:
+            self._evictions.send(pod, gpr_id, lambda: self._delete(pod, int(grace_s)))
+
+    # Each answers with what was refused: by a budget, by two budgets (500), or lost on the way.
+
+    def _force_away(self, pod: Pod) -> str:
+        return "; ".join(filter(None, [self._delete(pod, 0), self._take_finalizers_off(pod)]))
+
+    def _evict(self, pod: Pod, grace_s: float) -> str:
+        meta = {"name": pod.metadata.name, "namespace": pod.metadata.namespace}
+        options = {"gracePeriodSeconds": int(grace_s), "preconditions": {"uid": pod.metadata.uid}}
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta, "deleteOptions": options}
+        return _refusal(lambda: self._api.create(f"{pod.path}/eviction", body, msgspec.Raw))
+
+    def _delete(self, pod: Pod, grace_s: int) -> str:
+        return _refusal(lambda: self._api.delete(pod.path, uid=pod.metadata.uid, grace_s=grace_s))
+
+    def _take_finalizers_off(self, pod: Pod) -> str:
+        if not pod.metadata.finalizers:
+            return ""
+        ops = [
+            {"op": "test", "path": "/metadata/uid", "value": pod.metadata.uid},
+            {"op": "remove", "path": "/metadata/finalizers"},
+        ]
+        return _refusal(lambda: self._api.patch(pod.path, ops, msgspec.Raw))
+
+
+def _refusal(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except Missing:
+        return ""
+    except ClusterError as error:
+        return str(error)
+    return ""
+
+
+def _is_overdue(call: StepCall) -> bool:
+    return call.since_closed_s >= call.assignment.drain.force_after_s + PATIENCE_S

@@ -1,0 +1,125 @@
+"""When their box ends, told to its pods: by an annotation that follows the end, and by one event of each once it is near.
+
+A pod reads the annotation by the downward API, so that a job can save its work in time. Nothing need be remembered over a restart: the
+annotation is on the pod, and the event's name follows from pod and end, so that the API server itself refuses a second one. A pod is
+told the end of the run that it was let into: a GPR may be on its way out of one run and in its next one at once. GPRs take turns: pods
+of one, however many they are and however often their calls fail, do not hold up those of another.
+Must not live here: when a box ends, and what is near (core.py).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from datetime import UTC, datetime
+from heapq import heapify, heappop, heappush
+from itertools import islice
+from typing import Final, NamedTuple
+
+from protocol.cluster_names import ENDS_AT
+from worker_agent.cluster.base import BoxEnd, Conflict
+from worker_agent.kube.api.client import Api
+from worker_agent.kube.api.events import Telling
+from worker_agent.kube.api.objects import Pod
+from worker_agent.kube.nodes.observation import PodIndex, Sight
+from worker_agent.kube.pods.gate_lifter import Box
+from worker_agent.kube.pods.lifting import annotate_ops
+from worker_agent.kube.pods.runs import is_of
+from worker_agent.kube.requests.messages import News
+from worker_agent.kube.requests.status import stamp
+
+AT_ONCE: Final = 100  # calls on their way, however many pods there are; the others follow
+AGAIN_S: Final = 10.0  # after one that came to nothing, or an annotation that somebody changed
+
+NEAR: Final = "EndsSoon"
+UNTRIED_MONO: Final = float("-inf")
+
+
+class Key(NamedTuple):
+    gpr_id: str
+    what: str  # the annotation's key, or the event's reason
+    pod_uid: str
+    ends_at: str
+
+
+Wanted = tuple[Key, Pod, BoxEnd]
+
+
+class Ends:
+    """Not for several threads at once."""
+
+    def __init__(self, api: Api, *, pool: Executor, telling: Telling, sight: Sight) -> None:
+        self._api, self._pool, self._telling, self._sight = api, pool, telling, sight
+        self._ends: dict[Box, BoxEnd] = {}
+        self._going: dict[Key, Future[Pod] | Future[None]] = {}
+        self._not_before_mono: dict[Key, float] = {}
+        self._settled: tuple[dict[Box, BoxEnd], PodIndex] | None = None  # of these all was told
+
+    def ends_at(self, box: Box) -> str:
+        """As it stands in the annotation; "" where no such box is known to be open."""
+        end = self._ends.get(box)
+        return stamp(end.ends_s) if end is not None else ""
+
+    def look(self, ends: Sequence[BoxEnd]) -> None:
+        self._ends = {(end.gpr_id, end.run): end for end in ends}
+        self._collect()
+        if self._settled is not None and self._settled[0] == self._ends and self._settled[1] is self._sight.pods:
+            return
+        wanted = list(self._wanted())
+        keys = {key for key, _, _ in wanted}
+        self._not_before_mono = {key: mono for key, mono in self._not_before_mono.items() if key in keys}
+        for key, pod, end in islice(self._in_turn(self._due(wanted)), max(0, AT_ONCE - len(self._going))):
+            self._going[key] = self._send(key, pod, end)
+        is_told = all(self._not_before_mono.get(key) == float("inf") for key in keys)
+        self._settled = (self._ends, self._sight.pods) if is_told and not self._going else None
+
+    def _wanted(self) -> Iterator[Wanted]:
+        """What is to be told and what was."""
+        for end in self._ends.values():
+            ends_at = stamp(end.ends_s)
+            for pod in self._sight.pods.lifted.get(end.gpr_id, ()):
+                if not pod.holds or pod.is_leaving or not is_of(end, pod):
+                    continue
+                if pod.metadata.annotation(ENDS_AT) != ends_at:
+                    yield Key(end.gpr_id, ENDS_AT, pod.metadata.uid, ends_at), pod, end
+                if end.is_near:
+                    yield Key(end.gpr_id, NEAR, pod.metadata.uid, ends_at), pod, end
+
+    def _due(self, wanted: Iterable[Wanted]) -> Sequence[Wanted]:
+        """What was never tried comes first."""
+        now_mono = time.monotonic()
+        due = [each for each in wanted if each[0] not in self._going and now_mono >= self._not_before_mono.get(each[0], UNTRIED_MONO)]
+        return sorted(due, key=lambda each: self._not_before_mono.get(each[0], UNTRIED_MONO))
+
+    def _in_turn(self, due: Iterable[Wanted]) -> Iterator[Wanted]:
+        """That of the GPR with the fewest calls on their way; among equals the soonest end first."""
+        lines: dict[str, deque[Wanted]] = defaultdict(deque)
+        for each in due:
+            lines[each[0].gpr_id].append(each)
+        going = Counter(key.gpr_id for key in self._going)
+        turns = [(going[gpr_id], line[0][0].ends_at, gpr_id) for gpr_id, line in lines.items()]
+        heapify(turns)
+        while turns:
+            count, ends_at, gpr_id = heappop(turns)
+            yield lines[gpr_id].popleft()
+            if lines[gpr_id]:
+                heappush(turns, (count + 1, ends_at, gpr_id))
+
+    def _send(self, key: Key, pod: Pod, end: BoxEnd) -> Future[Pod] | Future[None]:
+        if key.what == ENDS_AT:
+            ops = [{"op": "test", "path": "/metadata/uid", "value": key.pod_uid}, *annotate_ops(pod.metadata, ENDS_AT, key.ends_at)]
+            return self._pool.submit(self._api.patch, pod.path, ops, Pod)
+        message = f"GPR {end.gpr_name} ends at {key.ends_at}: then this pod is ended, and its GPUs are given back. Save its work."
+        news = News(NEAR, message, is_bad=True)
+        return self._telling.tell_once("Pod", pod.metadata, news, key=f"{NEAR}/{end.gpr_id}/{key.ends_at}", at=datetime.now(UTC))
+
+    def _collect(self) -> None:
+        for key, call in [each for each in self._going.items() if each[1].done()]:
+            del self._going[key]
+            error = None if call.cancelled() else call.exception()
+            is_told = key.what == NEAR and (error is None or isinstance(error, Conflict))
+            self._not_before_mono[key] = float("inf") if is_told else time.monotonic() + AGAIN_S
+            if error is None and isinstance(pod := call.result(), Pod):
+                self._sight.learn_pod(pod)

@@ -1,0 +1,343 @@
+"""Which waiting pods fit into an open box, and the one JSON Patch that lifts a pod.
+
+Pure. A pod is let in where some node of the box has all that it asks for left. In a box of whole nodes the scheduler places it, and
+another node may be chosen than the one that was counted; on a node that several boxes share each pod is given its node here, and what it
+asks for is counted against the box's share: there a pod asks for CPU and memory, or it could take those of its neighbors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+
+from protocol import cluster_names
+from protocol.cluster_names import GPU, pointer
+from worker_agent.kube.api import devices
+from worker_agent.kube.api.client import Op
+from worker_agent.kube.api.objects import CONTAINERS_MAX, GATES_MAX, RESOURCES_MAX, Meta, Node, Pod, Resources
+
+_FREELY = ("ephemeral-storage", "hugepages-")  # of which not each node tells how much it has
+_BESIDE_OTHERS = ("cpu", "memory")  # what a pod asks for where a node is shared
+_UNITS = {
+    **{"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1)},
+    **{unit: Decimal(1000) ** power for power, unit in enumerate(("k", "M", "G", "T", "P", "E"), start=1)},
+    **{unit: Decimal(1024) ** power for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)},
+}
+
+Amounts = Mapping[str, Decimal]
+
+
+def quantity(text: str | int) -> Decimal:
+    """A Kubernetes quantity, e.g. 1500m, 2Gi, 1e3. Raises ValueError for what is none."""
+    stem = str(text).rstrip("numkKMGTPEi") if not str(text).isdecimal() else str(text)
+    unit = str(text)[len(stem) :]
+    try:
+        return Decimal(stem) * _UNITS[unit]
+    except (InvalidOperation, KeyError) as error:
+        raise ValueError(f"{text!r} is no quantity") from error
+
+
+def asks_for_gpus(pod: Pod) -> bool:
+    """In whatever number but 0."""
+    resources = [each.resources for each in (*pod.spec.containers, *pod.spec.initContainers)]
+    asked = [pair for each in resources for amounts in (each.limits, each.requests) for pair in amounts.items()]
+    is_gpu = devices.here().is_gpu
+    return bool(pod.spec.resourceClaims) or any(is_gpu(key) and not _is_none(value) for key, value in asked)
+
+
+def _is_none(amount: str | int) -> bool:
+    try:
+        return quantity(amount) == 0
+    except ValueError:
+        return False
+
+
+def needs_of(pod: Pod) -> dict[str, Decimal]:
+    """What the scheduler counts: the sum of the containers, or the largest of those that run before them; overhead on top."""
+    running: dict[str, Decimal] = {}
+    peak: dict[str, Decimal] = {}
+    for each in pod.spec.initContainers:
+        asked = _asked(each.resources)
+        if each.restartPolicy == "Always":
+            running = _sum(running, asked)
+            peak = _most(peak, running)
+        else:
+            peak = _most(peak, _sum(running, asked))
+    for each in pod.spec.containers:
+        running = _sum(running, _asked(each.resources))
+    overhead = {key: quantity(value) for key, value in pod.spec.overhead.items()}
+    return _sum(_sum(_most(peak, running), overhead), {"pods": Decimal(1)})
+
+
+def why_never(pod: Pod) -> str:
+    """Why this pod is lifted into no box at all, as a sentence, or ""."""
+    if pod.spec.resourceClaims:
+        return "it has resource claims, whose devices are not counted"
+    if pod.spec.resources is not None:
+        return "it has resources as a pod (spec.resources), which are not counted: give them to its containers"
+    if pod.spec.is_cut:
+        most = f"{CONTAINERS_MAX} containers, {RESOURCES_MAX} resources in one of them or {GATES_MAX} scheduling gates"
+        return f"it has more than {most}: that is not counted"
+    try:
+        needs = needs_of(pod)
+    except ValueError as error:
+        return f"what it asks for cannot be read: {error}"
+    strange = sorted(key for key in needs if devices.here().is_gpu(key) and key != GPU)
+    if strange:
+        return f"it asks for {', '.join(strange)}, which is not counted"
+    return "" if needs.get(GPU) else f"it asks for no {GPU}"
+
+
+def devices_of(amounts: Iterable[str]) -> list[str]:
+    """Others than GPUs that come with whole nodes alone: of boxes that share a node nobody counts how many of them are whose."""
+    return sorted(filter(devices.here().is_whole, amounts))
+
+
+def lacks_beside_others(needs: Amounts) -> list[str]:
+    """What a pod has to ask for where a node is shared, and does not."""
+    return [key for key in _BESIDE_OTHERS if not needs.get(key)]
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a box has on one node: all that is there, or its share where others have boxes there as well."""
+
+    node: str
+    uid: str
+    taint: str
+    has: Amounts
+    is_shared: bool = False
+
+
+def whole_of(node: Node, gpu_count: int, others: Iterable[Pod]) -> Amounts:
+    """Of a node that a box has to itself. It may have fewer GPUs by now than the `gpu_count` of the box. `others`: as in `share_of`."""
+    left = _less({key: quantity(value) for key, value in node.status.allocatable.items()}, _taken_by(others))
+    return {**left, GPU: min(Decimal(gpu_count), left.get(GPU, Decimal(0)))}
+
+
+def share_of(node: Node, gpu_count: int, node_gpu_count: int, others: Iterable[Pod]) -> Amounts:
+    """The part of a shared node that goes with `gpu_count` of its GPUs. `others`: pods there that are no slice's."""
+    taken = _taken_by(others)
+    part = Decimal(gpu_count) / Decimal(max(1, node_gpu_count))
+    there = {key: quantity(value) for key, value in {**_NOTHING, **node.status.allocatable}.items() if _is_shared_out(key)}
+    shares = {key: max(Decimal(0), value - taken.get(key, Decimal(0))) * part for key, value in there.items()}
+    whole = {key: Decimal(int(value)) for key, value in shares.items() if key == "pods" or key in devices.here().in_parts}
+    return {**shares, **whole, GPU: Decimal(gpu_count)}
+
+
+_NOTHING = {"cpu": "0", "memory": "0", "pods": "0"}  # of a node that does not tell
+
+
+def _is_shared_out(key: str) -> bool:
+    return key == "pods" or devices.here().comes_in_parts(key)
+
+
+def _taken_by(pods: Iterable[Pod]) -> Amounts:
+    taken: dict[str, Decimal] = {}
+    for pod in pods:
+        taken = _sum(taken, needs_of(pod))
+    return taken
+
+
+def why_nowhere(rooms: Sequence[Room], needs: Amounts) -> str:
+    """Why a pod would fit into none of these rooms if all were empty, as a sentence, or ""."""
+    if any(_may_enter(needs, room) and _fits(needs, room.has) for room in rooms):
+        return ""
+    if not any(_may_enter(needs, room) for room in rooms):
+        lacking = " and no ".join(lacks_beside_others(needs))
+        return f"it asks for no {lacking}, and on a node that is shared each pod has to: give its containers requests, or take whole nodes"
+    counted = [key for key in sorted(needs) if not key.startswith(_FREELY) or any(key in room.has for room in rooms)]
+    most = {key: max((room.has.get(key, Decimal(0)) for room in rooms), default=Decimal(0)) for key in counted}
+    scarce = [key for key in counted if needs[key] > most[key]]
+    if not scarce:
+        return "no node there has all at once that it asks for"
+    return " and ".join(f"it asks for {asks}, and no node there has more than {has}" for asks, has in _pairs(scarce, needs, most))
+
+
+@dataclass(frozen=True, slots=True)
+class Lift:
+    """`room` None: anywhere in the box."""
+
+    pod: Pod
+    taints: tuple[str, ...]
+    room: Room | None
+
+
+def lifts(
+    rooms: Sequence[Room],
+    waiting: Sequence[Pod],
+    inside: Sequence[Pod],
+    *,
+    stranded: Collection[str] = (),
+    needs: Callable[[Pod], Amounts] = needs_of,
+) -> Iterator[Lift]:
+    """The oldest first; what does not fit is passed over. `inside`: lifted pods of the box that are not over.
+
+    `stranded`: UIDs of those for which the scheduler has found no node for a while. In a box of whole nodes one boxful of them keeps nobody
+    out: whatever is let in, only what fits is placed. Where a node is shared the count alone keeps boxes to their parts: there they count
+    to their end.
+    `needs`: as `needs_of`, which takes its time.
+    Shapes: of n rooms, m pods and k different needs O(m + k n): a room that had too little for some needs is not asked for them again.
+    """
+    if any(room.is_shared for room in rooms):
+        yield from _into_rooms(rooms, waiting, inside, needs)
+    elif rooms:
+        yield from _anywhere(rooms, waiting, list(_counted(rooms, inside, stranded, needs)), needs)
+
+
+def _counted(rooms: Sequence[Room], inside: Sequence[Pod], stranded: Collection[str], needs: Callable[[Pod], Amounts]) -> Iterator[Pod]:
+    """All but as many of the stranded as fill the box once: else, while nothing can be placed there, all that waits would be let in."""
+    free = sum((room.has.get(GPU, Decimal(0)) for room in rooms), Decimal(0))
+    for pod in inside:
+        gpus = needs(pod).get(GPU, Decimal(0))
+        if pod.spec.nodeName or pod.metadata.uid not in stranded or gpus > free:
+            yield pod
+        else:
+            free -= gpus
+
+
+def _anywhere(rooms: Sequence[Room], waiting: Sequence[Pod], inside: Sequence[Pod], needs: Callable[[Pod], Amounts]) -> Iterator[Lift]:
+    """Those inside that have no node yet are put first; one that finds none is owed its GPUs, wherever some come free."""
+    left, taints = _Left(rooms), tuple(sorted({room.taint for room in rooms}))
+    left.take([pod for pod in inside if pod.spec.nodeName or _pinned_to(pod)], needs)
+    anywhere = [pod for pod in inside if not (pod.spec.nodeName or _pinned_to(pod))]
+    owed = sum(needs(pod).get(GPU, Decimal(0)) for pod in anywhere if left.put(needs(pod)) is None)
+    free = left.gpu_count - owed
+    for pod in waiting:
+        gpus = needs(pod).get(GPU, Decimal(0))
+        if gpus <= free and left.put(needs(pod)) is not None:
+            free -= gpus
+            yield Lift(pod, taints, None)
+
+
+def _into_rooms(rooms: Sequence[Room], waiting: Sequence[Pod], inside: Sequence[Pod], needs: Callable[[Pod], Amounts]) -> Iterator[Lift]:
+    left = _Left(rooms)
+    left.take(inside, needs)
+    for pod in waiting:
+        if (room := left.put(needs(pod))) is not None:
+            yield Lift(pod, (room.taint,), room)
+
+
+class _Left:
+    """What is left in each room. It only grows less: so no room is tried twice for needs for which it once had too little."""
+
+    def __init__(self, rooms: Sequence[Room]) -> None:
+        self._rooms, self._left = rooms, [dict(room.has) for room in rooms]
+        self._places = {room.node: (place, room) for place, room in enumerate(rooms)}
+        self._first: dict[frozenset[tuple[str, Decimal]], int] = {}  # by needs: no room before it has enough
+
+    @property
+    def gpu_count(self) -> Decimal:
+        return sum((max(Decimal(0), left.get(GPU, Decimal(0))) for left in self._left), Decimal(0))
+
+    def take(self, pods: Iterable[Pod], needs: Callable[[Pod], Amounts]) -> None:
+        """Out of each room in which a pod may be: of one without a node that was let in anywhere, these are all."""
+        for pod in pods:
+            node, uid = pod.spec.nodeName, _pinned_to(pod)
+            for place, room in [self._places[node]] if node in self._places else [] if node else enumerate(self._rooms):
+                if node or uid in ("", room.uid):
+                    self._less(place, needs(pod))
+
+    def put(self, needs: Amounts) -> Room | None:
+        """Into the first room that has enough, if any has."""
+        key = frozenset(needs.items())
+        place = self._first.get(key, 0)
+        while place < len(self._rooms) and not (_fits(needs, self._left[place]) and _may_enter(needs, self._rooms[place])):
+            place += 1
+        self._first[key] = place
+        if place == len(self._rooms):
+            return None
+        self._less(place, needs)
+        return self._rooms[place]
+
+    def _less(self, place: int, needs: Amounts) -> None:
+        left = self._left[place]
+        for key, value in needs.items():
+            if key in left:
+                left[key] -= value
+
+
+def _pinned_to(pod: Pod) -> str:
+    """The UID of the node that it was given here, "" where it was let in anywhere in its box."""
+    return (pod.spec.nodeSelector or {}).get(cluster_names.NODE_UID, "")
+
+
+def lift_ops(lift: Lift, gpr_id: str, run: int, *, ends_at: str = "") -> list[Op]:
+    """`ends_at`: of the box, "" where it is not known. Raises ValueError where the pod has no gate of ours."""
+    meta, spec = lift.pod.metadata, lift.pod.spec
+    place = [gate.name for gate in spec.schedulingGates].index(cluster_names.GATE)
+    ops: list[Op] = [
+        {"op": "test", "path": "/metadata/uid", "value": meta.uid},
+        {"op": "test", "path": pointer("spec", "schedulingGates", place, "name"), "value": cluster_names.GATE},
+        {"op": "remove", "path": pointer("spec", "schedulingGates", place)},
+    ]
+    tolerations = [_toleration(taint) for taint in lift.taints]
+    if spec.tolerations is None:
+        ops.append({"op": "add", "path": "/spec/tolerations", "value": tolerations})
+    else:
+        ops += [{"op": "add", "path": "/spec/tolerations/-", "value": each} for each in tolerations]
+    selector = {cluster_names.box_label(gpr_id): str(run)} | ({cluster_names.NODE_UID: lift.room.uid} if lift.room else {})
+    ops += _add_all("spec", "nodeSelector", spec.nodeSelector, selector)
+    ops += _add_all("metadata", "labels", meta.labels, {cluster_names.POD_GPR: gpr_id})
+    return [*ops, *(annotate_ops(meta, cluster_names.ENDS_AT, ends_at) if ends_at else [])]
+
+
+def annotate_ops(meta: Meta, key: str, value: str) -> list[Op]:
+    """Where there was no annotation at all, none that somebody else wrote meanwhile is lost: it is a Conflict."""
+    ops = _add_all("metadata", "annotations", meta.annotations, {key: value})
+    return ops if meta.annotations is not None else [{"op": "test", "path": "/metadata/annotations", "value": None}, *ops]
+
+
+def _toleration(taint: str) -> dict[str, str]:
+    return {"key": cluster_names.TAINT, "operator": "Equal", "value": taint, "effect": cluster_names.TAINT_EFFECT}
+
+
+def _add_all(parent: str, name: str, there: Mapping[str, str] | None, new: Mapping[str, str]) -> list[Op]:
+    if there is None:
+        return [{"op": "add", "path": pointer(parent, name), "value": dict(new)}]
+    return [{"op": "add", "path": pointer(parent, name, key), "value": value} for key, value in sorted(new.items())]
+
+
+# --- amounts
+
+
+def _asked(resources: Resources) -> dict[str, Decimal]:
+    """Extended resources may be given as limits alone; as requests they are the same. What is asked for in no amount is not asked for."""
+    asked = {key: quantity(value) for key, value in {**resources.limits, **resources.requests}.items()}
+    return {key: value for key, value in asked.items() if value}
+
+
+def _sum(one: Amounts, other: Amounts) -> dict[str, Decimal]:
+    return {key: one.get(key, Decimal(0)) + other.get(key, Decimal(0)) for key in one.keys() | other.keys()}
+
+
+def _less(one: Amounts, other: Amounts) -> dict[str, Decimal]:
+    return {key: value - other.get(key, Decimal(0)) for key, value in one.items()}
+
+
+def _most(one: Amounts, other: Amounts) -> dict[str, Decimal]:
+    return {key: max(one.get(key, Decimal(0)), other.get(key, Decimal(0))) for key in one.keys() | other.keys()}
+
+
+def _may_enter(needs: Amounts, room: Room) -> bool:
+    return not room.is_shared or not lacks_beside_others(needs)
+
+
+def _fits(needs: Amounts, left: Amounts) -> bool:
+    """What is counted nowhere (`_FREELY`) is no hindrance where the node does not tell of it; of all else it has none then."""
+    if needs.get(GPU, 0) > left.get(GPU, 0):
+        return False  # mostly: this first
+    return all(value <= max(left.get(key, 0), 0) for key, value in needs.items() if key in left or not key.startswith(_FREELY))
+
+
+def _pairs(keys: Iterable[str], needs: Amounts, most: Amounts) -> Iterator[tuple[str, str]]:
+    """As `1000 cpu`, `512Gi memory`; of bytes that differ by less than that shows, `65536Mi memory`, or in bytes."""
+    for key in keys:
+        units = ((2**30, "Gi"), (2**20, "Mi"), (1, "")) if key == "memory" or key.startswith(_FREELY) else ((1, ""),)
+        told = ((_told(needs[key], *unit, key), _told(max(most[key], Decimal(0)), *unit, key)) for unit in units)
+        yield next(pair for pair in told if pair[0] != pair[1])
+
+
+def _told(value: Decimal, size: int, unit: str, key: str) -> str:
+    return (f"{value / size:.1f}".removesuffix(".0") if unit else f"{value.normalize():f}") + f"{unit} {key}"

@@ -1,0 +1,46 @@
+"""Pods that wait beside an open box of which no node could take them if it were empty: so that they are told, and not to wait."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from protocol.messages import Assignment
+from worker_agent.kube.pods.lifting import Amounts, Room, why_nowhere
+from worker_agent.kube.pods.needs import Judgement
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    gpr_name: str
+    why: str
+
+
+class Misfits:
+    """Seen by one thread, and asked by any."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[str, Misfit]] = {}  # by GPR, by UID of the pod
+
+    def see(self, box: Assignment, rooms: Sequence[Room], judgements: Iterable[Judgement]) -> None:
+        """Without rooms of none is known that it fits nowhere."""
+        why: dict[frozenset[object], str] = {}
+        found: dict[str, Misfit] = {}
+        for judgement in judgements if rooms else ():
+            needs = frozenset[object](judgement.needs.items())
+            if needs not in why:
+                why[needs] = _why(rooms, judgement.needs, has_devices=bool(judgement.devices))
+            if why[needs]:
+                found[judgement.pod.metadata.uid] = Misfit(box.gpr_name, why[needs])
+        self._known[box.gpr_id] = found
+
+    def keep(self, gpr_ids: Collection[str]) -> None:
+        self._known = {gpr_id: found for gpr_id, found in self._known.items() if gpr_id in gpr_ids}
+
+    def of(self, uid: str) -> Misfit | None:
+        return next((found[uid] for found in list(self._known.values()) if uid in found), None)
+
+
+def _why(rooms: Sequence[Room], needs: Amounts, *, has_devices: bool) -> str:
+    """Devices are in whole nodes alone, and pods that ask for them are told so in any case."""
+    return "" if has_devices and any(room.is_shared for room in rooms) else why_nowhere(rooms, needs)

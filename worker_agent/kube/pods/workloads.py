@@ -1,0 +1,266 @@
+"""What GPU pods that wait belong to, and how many nodes all of one workload need.
+
+A pod belongs to what controls it, and that to what controls it in turn: a ReplicaSet to its Deployment, the Jobs of a JobSet to that, the
+StatefulSets of a LeaderWorkerSet to that, also by way of the leaders' pods. One without an owner belongs to itself.
+Must not live here: any write.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Final
+
+import msgspec
+
+from protocol import cluster_names
+from protocol.messages import NodeView
+from worker_agent.cluster.base import ClusterError, Throttled, Unavailable
+from worker_agent.kube.api.client import Api, Missing
+from worker_agent.kube.api.custom import Fields
+from worker_agent.kube.api.devices import here
+from worker_agent.kube.api.objects import Meta, Node, Owner, Pod
+from worker_agent.kube.nodes.view import Unseen, view_of
+from worker_agent.kube.pods.lifting import asks_for_gpus, devices_of, lacks_beside_others, needs_of, quantity, why_never
+
+SETTLED_S: Final = 2.0  # no new pod of it for so long
+SETTLED_MOST_S: Final = 10.0  # or so long since the first
+NODES_MAX: Final = 64  # of one request that nobody wrote
+READS_AT_ONCE: Final = 100  # of owners, in one look
+OWNERS_MOST: Final = 6  # one above the other
+# What is looked up: others that control pods are the workload themselves.
+OWNED: Final = {("apps/v1", "ReplicaSet"): "replicasets", ("apps/v1", "StatefulSet"): "statefulsets", ("batch/v1", "Job"): "jobs"}
+
+Key = tuple[str, str]  # namespace and uid: people may write any uid of an owner, also that of another namespace's
+
+
+class _NotRead(Exception):
+    """An owner is not known at this look."""
+
+
+class _Owned(msgspec.Struct, frozen=True):
+    metadata: Meta
+
+
+@dataclass(slots=True)
+class Workload:
+    """`waiting`: its pods behind our gate that may be let in some day; it may have none."""
+
+    owner: Owner
+    namespace: str
+    waiting: list[Pod] = field(default_factory=list)
+
+    @property
+    def key(self) -> Key:
+        return self.namespace, self.owner.uid
+
+
+class Workloads:
+    """Not for several threads at once.
+
+    Of the last look: `behind`, namespaces with owners that are read at the next ones, and `refused`, why one of a namespace was not read.
+    """
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self.behind: set[str] = set()
+        self.refused: dict[str, ClusterError] = {}
+        self._above_of: dict[Key, Owner | None] = {}  # of each owner that a pod led to at the last look
+        self._led_to: set[Key] = set()
+        self._looks = 0
+        self._read_at: dict[str, int] = {}  # by namespace: the last look that read owners there
+        self._reads: Counter[str] = Counter()  # by namespace, in this look
+        self._share = READS_AT_ONCE
+        self._first_mono: dict[Key, float] = {}
+        self._grown_mono: dict[Key, tuple[frozenset[str], float]] = {}
+
+    def of(self, pods: Iterable[Pod]) -> dict[Key, Workload]:
+        """Those whose owners are known, see `behind` and `refused`. Raises Unavailable, Throttled."""
+        there: dict[str, dict[str, Pod]] = defaultdict(dict)
+        for pod in pods:
+            there[pod.metadata.namespace][pod.metadata.uid] = pod
+        self._begin_look(there)
+        found: dict[Key, Workload] = {}
+        # Whose turn was longest ago comes first: a namespace with thousands of owners keeps no other waiting.
+        for namespace in sorted(there, key=lambda name: self._read_at.get(name, 0)):
+            for pod in there[namespace].values():
+                if pod.holds and asks_for_gpus(pod):
+                    self._place(pod, there[namespace], found)
+        self._above_of = {key: self._above_of[key] for key in self._led_to}
+        return found
+
+    def _begin_look(self, namespaces: Iterable[str]) -> None:
+        self._looks += 1
+        self._share = max(1, READS_AT_ONCE // max(1, len(self.behind)))
+        self._read_at = {name: self._read_at.get(name, 0) for name in namespaces}
+        self._reads.clear()
+        self._led_to, self.behind, self.refused = set(), set(), {}
+
+    def _place(self, pod: Pod, pods: Mapping[str, Pod], found: dict[Key, Workload]) -> None:
+        try:
+            owner = self._top(pod, pods)
+        except _NotRead:
+            return
+        namespace = pod.metadata.namespace
+        workload = found.setdefault((namespace, owner.uid), Workload(owner, namespace))
+        if is_waiting(pod) and not why_never(pod):
+            workload.waiting.append(pod)
+
+    def settled(self, workload: Workload, now_mono: float) -> bool:
+        """All of its pods are there, as far as can be told."""
+        if workload.namespace in self.behind:
+            return False
+        key, pods = workload.key, frozenset(pod.metadata.uid for pod in workload.waiting)
+        first_mono = self._first_mono.setdefault(key, now_mono)
+        known, since_mono = self._grown_mono.get(key, (frozenset(), now_mono))
+        if pods - known:
+            since_mono = now_mono
+        self._grown_mono[key] = (pods, since_mono)
+        return now_mono - since_mono >= SETTLED_S or now_mono - first_mono >= SETTLED_MOST_S
+
+    def forget_all_but(self, keys: Iterable[Key]) -> None:
+        kept = set(keys)
+        self._first_mono = {key: mono for key, mono in self._first_mono.items() if key in kept}
+        self._grown_mono = {key: grown for key, grown in self._grown_mono.items() if key in kept}
+
+    def _top(self, pod: Pod, pods: Mapping[str, Pod]) -> Owner:
+        meta, owner = pod.metadata, pod.metadata.controller
+        if owner is None:
+            return Owner(apiVersion="v1", kind="Pod", name=meta.name, uid=meta.uid)
+        for _ in range(OWNERS_MOST):
+            above = self._above(owner, meta.namespace, pods)
+            if above is None:
+                break
+            owner = above
+        return owner
+
+    def _above(self, owner: Owner, namespace: str, pods: Mapping[str, Pod]) -> Owner | None:
+        """What controls it, if that is part of the same workload. It stays the same as long as it lives. Raises _NotRead."""
+        if owner.kind == "Pod":
+            return pods[owner.uid].metadata.controller if owner.uid in pods else None
+        kind = OWNED.get((owner.apiVersion, owner.kind))
+        if kind is None or not cluster_names.is_object_name(owner.name):
+            return None
+        key = namespace, owner.uid
+        if key not in self._above_of:
+            self._above_of[key] = self._read(f"/apis/{owner.apiVersion}/namespaces/{namespace}/{kind}/{owner.name}", namespace, owner)
+        self._led_to.add(key)
+        return self._above_of[key]
+
+    def _read(self, path: str, namespace: str, owner: Owner) -> Owner | None:
+        if namespace in self.refused:
+            raise _NotRead
+        if self._reads[namespace] >= self._share or self._reads.total() >= READS_AT_ONCE:
+            self.behind.add(namespace)
+            raise _NotRead
+        self._reads[namespace] += 1
+        self._read_at[namespace] = self._looks
+        try:
+            found = self._api.get(path, _Owned).metadata
+        except Missing:
+            return None  # on its way out, and its pods with it
+        except (Unavailable, Throttled):
+            raise
+        except ClusterError as error:
+            self.refused[namespace] = error
+            raise _NotRead from error
+        above = found.controller if found.uid == owner.uid else None
+        # Each run of a CronJob is a workload: it asks for nodes when its time has come, and gives them back at its end.
+        return None if above is None or above.kind == "CronJob" else above
+
+
+def is_waiting(pod: Pod) -> bool:
+    return not pod.is_leaving and any(gate.name == cluster_names.GATE for gate in pod.spec.schedulingGates)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """`gpus_per_node` None: whole nodes. `largest`: the GPUs of the largest pod."""
+
+    nodes: int
+    gpus_per_node: int | None
+
+
+def size_of(pods: Sequence[Pod], *, gpus_per_node: int | None, node: Node | None) -> Size | None:
+    """Enough for all of the pods that fit into a node. None: none of them does.
+
+    `gpus_per_node`: as the template says. `node`: one of the shape, where the agent sees any.
+    """
+    whole = node_gpus(node) if node else 0
+    room = gpus_per_node or whole or max((_gpus(pod) for pod in pods), default=0)
+    fitting = sorted((gpus for pod in pods if 0 < (gpus := _gpus(pod)) <= room), reverse=True)
+    if not fitting:
+        return None
+    nodes = min(NODES_MAX, _bins(fitting, room))
+    if gpus_per_node or nodes > 1 or node is None or not whole or any(map(needs_whole_nodes, pods)):
+        return Size(nodes, gpus_per_node)
+    part = max(sum(fitting), _part(pods, node, whole))
+    return Size(1, part if part < whole else None)
+
+
+def node_gpus(node: Node) -> int:
+    seen = view_of(node)
+    return 0 if isinstance(seen, Unseen) else len(seen.gpus)
+
+
+def node_of(shape: str, nodes: Iterable[Node]) -> Node | None:
+    """The largest of the shape."""
+    seen = ((node, view_of(node)) for node in nodes)
+    found = [(len(view.gpus), node.metadata.name, node) for node, view in seen if not isinstance(view, Unseen) and view.shape == shape]
+    return max(found, key=lambda each: each[:2])[2] if found else None
+
+
+def gpus_of_whole(fields: Fields, nodes: Iterable[Node]) -> int:
+    """Of the largest node that a request with these words may get; 0 where none is seen. Who asks for as many of each gets whole nodes."""
+    seen = (view for node in nodes if not isinstance(view := view_of(node), Unseen))
+    return max((len(view.gpus) for view in seen if _suits(fields, view)), default=0)
+
+
+def _suits(fields: Fields, view: NodeView) -> bool:
+    memory_gib = fields.get("minGpuMemoryGiB")
+    return (
+        fields.get("shape") in (None, "", view.shape)
+        and (not isinstance(memory_gib, int) or memory_gib <= min((gpu.memory_gib for gpu in view.gpus), default=0))
+        and fields.get("nodeType") in (None, "", view.node_type)
+        and (view.rdma or not fields.get("rdma"))
+    )
+
+
+def needs_whole_nodes(pod: Pod) -> bool:
+    """For its devices, or since it does not ask for what a pod beside others has to."""
+    needs = needs_of(pod)
+    return bool(devices_of(needs) or lacks_beside_others(needs))
+
+
+def largest(pods: Iterable[Pod]) -> int:
+    return max((_gpus(pod) for pod in pods), default=0)
+
+
+def _bins(sizes: Sequence[int], room: int) -> int:
+    """The largest first, each into the first that has room."""
+    left: list[int] = []
+    for size in sizes:
+        place = next((index for index, free in enumerate(left) if free >= size), None)
+        if place is None:
+            left.append(room - size)
+        else:
+            left[place] -= size
+    return len(left)
+
+
+def _part(pods: Sequence[Pod], node: Node, whole: int) -> int:
+    """GPUs of a node with which as much goes of its CPU, memory and all else that it is shared out by as the pods ask for."""
+    asked = [needs_of(pod) for pod in pods]
+    shares = []
+    for key in sorted({key for needs in asked for key in needs if here().comes_in_parts(key)}):
+        there = quantity(node.status.allocatable.get(key, "0"))
+        wanted = sum((needs.get(key, Decimal(0)) for needs in asked), Decimal(0))
+        shares.append(wanted / there if there else Decimal(0))
+    return math.ceil(max(shares, default=0) * whole)
+
+
+def _gpus(pod: Pod) -> int:
+    return int(needs_of(pod).get(cluster_names.GPU, 0))

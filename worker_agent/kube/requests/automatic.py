@@ -1,0 +1,333 @@
+"""Requests that nobody wrote: for GPU pods that wait in a namespace with a template that says auto, its own or else the hub's.
+
+Lives here: for which workload one is made, when it is given back, and which template counts in a namespace. Must not live here: what is
+done with a request once it is there (requests.py).
+
+A workload has one that is open at most, whatever else happens: the objects themselves say so, also to an agent that starts in the
+middle, and the name of a second one would be taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from protocol import cluster_names
+from protocol.cluster_names import pointer
+from protocol.messages import AutoTemplate
+from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
+from worker_agent.kube.api.client import Api, Op
+from worker_agent.kube.api.custom import API, FINISHED, GIVEN_BACK, REQUESTS, TEMPLATES, Custom, Fields, path_of
+from worker_agent.kube.api.objects import Node, Pod
+from worker_agent.kube.pods.lifting import asks_for_gpus
+from worker_agent.kube.pods.workloads import (
+    Key,
+    Workload,
+    Workloads,
+    gpus_of_whole,
+    largest,
+    needs_whole_nodes,
+    node_gpus,
+    node_of,
+    size_of,
+)
+from worker_agent.kube.requests.spec import FROM_TEMPLATE, words_of
+from worker_agent.kube.requests.status import ACCEPTED, condition_of
+
+IDLE_S: Final = 60.0  # not needed by its workload for so long, a request is given back
+AGAIN_S: Final = 30.0  # after a call that the API server did not take
+NAME_CHARS: Final = 40  # of the workload's name in that of its request
+AUTO: Final = "Auto"  # condition of a template
+# Ends after which pods that waited before get another one. After all others people or checks were against it: only new pods do.
+NATURAL_ENDS: Final = ("COMPLETED", "EVICTED")
+IDLE_END: Final = "IDLE"
+WAITS: Final = ("QUEUED", "PENDING_APPROVAL")
+
+
+@dataclass(frozen=True, slots=True)
+class Auto:
+    """By what requests are made for pods of a namespace. `hub_name`: the hub's template; "": it is one of the namespace."""
+
+    fields: Fields
+    hub_name: str = ""
+
+
+@dataclass(slots=True)
+class Scene:
+    """One look. `slice_of`: the workspace of a namespace, "" where it is bound to none. `autos`: by namespace that is bound, the hub's
+    template for its workspace. `going`: requests that are deleted and still there, by a finalizer of somebody's: their names are taken.
+    """
+
+    now_mono: float
+    requests: Sequence[Custom]
+    templates: Iterable[Custom]
+    slice_of: Callable[[str], str]
+    autos: Mapping[str, Auto] = field(default_factory=dict)
+    going: Sequence[Custom] = ()
+
+
+@dataclass(slots=True)
+class AutoGpr:
+    """One thread. `learn`: takes in what a write of a request answered. By uid of a pod that waits: `waits_for`, the request for it;
+    `unasked`, why the API server took none.
+    """
+
+    api: Api
+    pods: Callable[[], Iterable[Pod]]
+    nodes: Callable[[], Iterable[Node]]
+    learn: Callable[[Custom], None]
+    note: Note
+    waits_for: Mapping[str, str] = field(default_factory=dict)
+    unasked: Mapping[str, str] = field(default_factory=dict)
+    _workloads: Workloads = field(init=False)
+    _idle_mono: dict[str, float] = field(default_factory=dict)  # by uid of a request: since when it is not needed
+    _not_before_mono: dict[str | Key, float] = field(default_factory=dict)  # by key of workload, uid of request or template, namespace
+    _refused: dict[Key, str] = field(default_factory=dict)  # by key of workload
+    _whole_gpus: dict[tuple[str, ...], int] = field(default_factory=dict)  # by what is asked for, in this look: to view all nodes is slow
+
+    def __post_init__(self) -> None:
+        self._workloads = Workloads(self.api)
+
+    def look(self, scene: Scene) -> None:
+        self._whole_gpus.clear()
+        templates = {**scene.autos, **self._elect(scene)}
+        made = [gpr for gpr in scene.requests if gpr.is_auto]
+        is_open = [gpr for gpr in made if not gpr.is_finished]
+        namespaces = {*templates, *(gpr.metadata.namespace for gpr in is_open)}
+        if not namespaces:
+            self.waits_for = self.unasked = {}
+            return
+        pods = list(self.pods())
+        # Any pod of the workspace may be let into a box: one that another workload is in is not given back.
+        in_use = boxes_in_use(pods)
+        try:
+            workloads = self._workloads.of(pod for pod in pods if pod.metadata.namespace in namespaces)
+        except ClusterError as error:
+            self._trouble("", scene.now_mono, error)
+            return
+        for namespace, refusal in self._workloads.refused.items():
+            self._trouble(namespace, scene.now_mono, refusal)
+        unsure = {*self._workloads.behind, *self._workloads.refused}  # there a request may have pods that are not known to be its own
+        idle = [gpr for gpr in is_open if gpr.said.get("gprID") not in in_use and gpr.metadata.namespace not in unsure]
+        self._give_back(idle, workloads, scene.now_mono)
+        made_for: dict[Key, list[Custom]] = defaultdict(list)
+        for gpr in made:
+            made_for[_workload_of(gpr)].append(gpr)
+        waiting = [workload for workload in workloads.values() if workload.waiting]
+        waits_for: dict[str, str] = {}
+        for workload in waiting:
+            if name := self._serve(workload, templates.get(workload.namespace), made_for.get(workload.key, ()), scene):
+                self._refused.pop(workload.key, None)
+                waits_for |= {pod.metadata.uid: name for pod in workload.waiting}
+        self.waits_for = waits_for
+        self._refused = {workload.key: self._refused[workload.key] for workload in waiting if workload.key in self._refused}
+        self.unasked = {pod.metadata.uid: self._refused[each.key] for each in waiting if each.key in self._refused for pod in each.waiting}
+        self._workloads.forget_all_but(workload.key for workload in waiting)
+        self._not_before_mono = {key: mono for key, mono in self._not_before_mono.items() if mono > scene.now_mono}
+
+    # -- templates -----------------------------------------------------------------------------------------------------
+
+    def _elect(self, scene: Scene) -> dict[str, Auto]:
+        """By namespace that is bound, the template of its own that counts: the first by name. Each that says auto is told whether it
+        does.
+        """
+        first: dict[str, Custom] = {}
+        for template in sorted(scene.templates, key=lambda each: each.metadata.name):
+            namespace = template.metadata.namespace
+            if template.fields.get("auto") is not True:
+                self._tell(template, None, scene.now_mono)
+            elif not scene.slice_of(namespace):
+                self._tell(template, ("False", "NamespaceNotBound", "This namespace is bound to no workspace."), scene.now_mono)
+            elif namespace in first:
+                said = f"GPRTemplate {first[namespace].metadata.name} says auto as well, and is the first by name."
+                self._tell(template, ("False", "NotFirst", said), scene.now_mono)
+            else:
+                first[namespace] = template
+                self._tell(template, ("True", "First", ""), scene.now_mono)
+        return {namespace: Auto(template.fields) for namespace, template in first.items()}
+
+    def _tell(self, template: Custom, said: tuple[str, str, str] | None, now_mono: float) -> None:
+        """`said` None: it does not say auto (any more)."""
+        wanted: Fields = {"conditions": [condition_of(template, AUTO, *said, datetime.now(UTC))]} if said else {}
+        if wanted == template.said or now_mono < self._not_before_mono.get(template.metadata.uid, float("-inf")):
+            return
+        # What was written is seen a moment later.
+        self._not_before_mono[template.metadata.uid] = now_mono + 1.0
+        meta = template.metadata
+        ops: list[Op] = [{"op": "test", "path": "/metadata/uid", "value": meta.uid}, {"op": "add", "path": "/status", "value": wanted}]
+        try:
+            self.api.patch(f"{path_of(TEMPLATES, meta.namespace, meta.name)}/status", ops, Custom)
+        except ClusterError as error:
+            self._trouble(meta.uid, now_mono, error)
+
+    # -- making one ----------------------------------------------------------------------------------------------------
+
+    def _serve(self, workload: Workload, template: Auto | None, own: Sequence[Custom], scene: Scene) -> str:
+        """The name of the request that its pods wait for; "" while there is none. `own`: those that were made for it."""
+        if there := next((gpr for gpr in own if not gpr.is_finished), None):
+            return there.metadata.name
+        if by_hand := self._by_hand(workload, scene):
+            return by_hand
+        if template is None or not self._workloads.settled(workload, scene.now_mono) or not self._may_have_another(workload, own):
+            return ""
+        if scene.now_mono < self._not_before_mono.get(workload.key, float("-inf")):
+            return ""
+        going = [gpr for gpr in scene.going if _workload_of(gpr) == workload.key]
+        return self._make(workload, template, name_for(workload, [*own, *going]), scene.now_mono)
+
+    def _by_hand(self, workload: Workload, scene: Scene) -> str:
+        """A request that people made in one of the workspace's namespaces, and that each of its pods can be let into."""
+        slice_ = scene.slice_of(workload.namespace)
+        for gpr in scene.requests:
+            if gpr.is_auto or gpr.is_finished or gpr.condition(ACCEPTED).get("status") == "False" or gpr.fields.get("earlyRelease"):
+                continue
+            if scene.slice_of(gpr.metadata.namespace) == slice_ and self._fit_into(gpr, workload.waiting):
+                return gpr.metadata.name
+        return ""
+
+    def _fit_into(self, gpr: Custom, pods: Sequence[Pod]) -> bool:
+        filed = gpr.said.get("templateSpec")
+        fields = {**(filed if isinstance(filed, dict) else {}), **gpr.fields}
+        gpus_per_node = fields.get("gpusPerNode")
+        if not isinstance(gpus_per_node, int):
+            return True
+        if gpus_per_node < largest(pods):
+            return False
+        return not any(map(needs_whole_nodes, pods)) or self._gets_whole_nodes(gpr, fields, gpus_per_node)
+
+    def _gets_whole_nodes(self, gpr: Custom, fields: Fields, gpus_per_node: int) -> bool:
+        """By the nodes that it has; before that only if all that it may get are as large."""
+        named = gpr.said.get("nodes")
+        has = [node_gpus(node) for node in self.nodes() if node.metadata.name in named] if isinstance(named, list) else []
+        return all(gpus == gpus_per_node for gpus in has) if has else gpus_per_node == self._gpus_of_whole(fields)
+
+    def _gpus_of_whole(self, fields: Fields) -> int:
+        words = tuple(str(fields.get(word) or "") for word in ("shape", "minGpuMemoryGiB", "nodeType", "rdma"))
+        if words not in self._whole_gpus:
+            self._whole_gpus[words] = gpus_of_whole(fields, self.nodes())
+        return self._whole_gpus[words]
+
+    @staticmethod
+    def _may_have_another(workload: Workload, own: Sequence[Custom]) -> bool:
+        ends = [str(gpr.condition(FINISHED).get("lastTransitionTime", "")) for gpr in own if not has_ended_by_itself(gpr)]
+        last = max(ends, default="")
+        stamps = (pod.metadata.creationTimestamp for pod in workload.waiting)
+        return not last or any(stamp is not None and stamp.strftime("%Y-%m-%dT%H:%M:%SZ") > last for stamp in stamps)
+
+    def _make(self, workload: Workload, template: Auto, name: str, now_mono: float) -> str:
+        spec = spec_for(workload, template.fields, self.nodes)
+        if spec is None:
+            return ""
+        owner = workload.owner
+        body: dict[str, Any] = {
+            "apiVersion": API,
+            "kind": "GPUProvisioningRequest",
+            "metadata": {
+                "name": name,
+                "namespace": workload.namespace,
+                "annotations": {
+                    cluster_names.AUTO: "true",
+                    **({cluster_names.HUB_TEMPLATE: template.hub_name} if template.hub_name else {}),
+                },
+                "labels": {cluster_names.WORKLOAD: owner.uid},
+                "ownerReferences": [{"apiVersion": owner.apiVersion, "kind": owner.kind, "name": owner.name, "uid": owner.uid}],
+            },
+            "spec": spec,
+        }
+        try:
+            self.learn(self.api.create(path_of(REQUESTS, workload.namespace), body, Custom))
+        except ClusterError as error:
+            self._trouble(workload.key, now_mono, error)
+            if not isinstance(error, Conflict | Throttled | Unavailable):  # after those it may be there, or be in a moment
+                self._refused[workload.key] = str(error)
+            return ""
+        # Where its owner is none, it is cleared away at once: no reason to make it again and again.
+        self._not_before_mono[workload.key] = now_mono + AGAIN_S
+        self.note("request_made", {"namespace": workload.namespace, "name": name, "pods": len(workload.waiting)})
+        return name
+
+    # -- giving it back ------------------------------------------------------------------------------------------------
+
+    def _give_back(self, is_open: Sequence[Custom], workloads: Mapping[Key, Workload], now_mono: float) -> None:
+        idle = {
+            gpr.metadata.uid: gpr
+            for gpr in is_open
+            if gpr.metadata.labels.workload and not _is_needed(gpr, workloads.get(_workload_of(gpr))) and not gpr.fields.get("earlyRelease")
+        }
+        self._idle_mono = {uid: self._idle_mono.get(uid, now_mono) for uid in idle}
+        for uid, gpr in idle.items():
+            if now_mono - self._idle_mono[uid] >= IDLE_S and now_mono >= self._not_before_mono.get(uid, float("-inf")):
+                self._release(gpr, now_mono)
+
+    def _release(self, gpr: Custom, now_mono: float) -> None:
+        meta = gpr.metadata
+        ops: list[Op] = [
+            {"op": "test", "path": "/metadata/uid", "value": meta.uid},
+            {"op": "add", "path": "/spec/earlyRelease", "value": True},
+            {"op": "add", "path": pointer("metadata", "annotations", cluster_names.AUTO), "value": GIVEN_BACK},
+        ]
+        try:
+            self.learn(self.api.patch(path_of(REQUESTS, meta.namespace, meta.name), ops, Custom))
+        except ClusterError as error:
+            self._trouble(meta.uid, now_mono, error)
+            return
+        self.note("request_given_back", {"namespace": meta.namespace, "name": meta.name})
+
+    def _trouble(self, what: str | Key, now_mono: float, error: ClusterError) -> None:
+        is_new = what not in self._not_before_mono
+        self._not_before_mono[what] = now_mono + AGAIN_S
+        if is_new and not (isinstance(error, Conflict) and "AlreadyExists" in str(error)):
+            self.note("auto_request_failed", {"why": str(error)})
+
+
+def auto_of(template: AutoTemplate) -> Auto:
+    return Auto(words_of(template.spec), template.name)
+
+
+def has_ended_by_itself(gpr: Custom) -> bool:
+    """Not against the wish of those whose pods wait: its time was over, others needed it, or nobody did."""
+    is_unused = gpr.metadata.annotations.auto == GIVEN_BACK or gpr.said.get("endReason") == IDLE_END
+    return is_unused or gpr.said.get("state") in NATURAL_ENDS
+
+
+def boxes_in_use(pods: Iterable[Pod]) -> frozenset[str]:
+    """The ids of the GPRs that have GPU pods."""
+    return frozenset(pod.metadata.label(cluster_names.POD_GPR) for pod in pods if pod.holds and asks_for_gpus(pod))
+
+
+def spec_for(workload: Workload, template: Fields, nodes: Callable[[], Iterable[Node]]) -> Fields | None:
+    """The template's words, and as many nodes as the pods need where it does not say. None: no pod fits."""
+    spec = {key: value for key, value in template.items() if key in FROM_TEMPLATE}
+    gpus_per_node = spec.get("gpusPerNode")
+    pods = workload.waiting
+    if gpus_per_node and any(map(needs_whole_nodes, pods)) and gpus_per_node != gpus_of_whole(spec, nodes()):
+        pods = [pod for pod in pods if not needs_whole_nodes(pod)]
+    size = size_of(pods, gpus_per_node=gpus_per_node, node=node_of(str(spec.get("shape", "")), nodes()))
+    if size is None:
+        return None
+    if "nodes" in spec:
+        return spec
+    return {**spec, "nodes": size.nodes, **({"gpusPerNode": size.gpus_per_node} if size.gpus_per_node else {})}
+
+
+def _is_needed(gpr: Custom, workload: Workload | None) -> bool:
+    """One that has no nodes yet is for pods that wait: those that run have got others elsewhere."""
+    if workload is None:
+        return False
+    return bool(workload.waiting) or gpr.said.get("state") not in WAITS
+
+
+def _workload_of(gpr: Custom) -> Key:
+    return gpr.metadata.namespace, gpr.metadata.labels.workload
+
+
+def name_for(workload: Workload, own: Iterable[Custom]) -> str:
+    """The same for the same state, so that the API server refuses a second one."""
+    base = f"{cluster_names.object_name(workload.owner.name)[:NAME_CHARS].rstrip('-')}-{workload.owner.uid[:8]}"
+    numbers = [int(match[1]) for gpr in own if (match := re.search(r"-(\d{1,9})\Z", gpr.metadata.name.removeprefix(base)))]
+    taken = [*numbers, *(1 for gpr in own if gpr.metadata.name == base)]
+    return f"{base}-{max(taken) + 1}" if taken else base

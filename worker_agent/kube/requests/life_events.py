@@ -1,0 +1,89 @@
+"""What happens to GPRs, told to the namespaces of their workspaces and on their nodes: also of those that are no objects of the cluster.
+
+Each mark is one event of each of these, under a name that follows from the mark: the API server itself refuses a second one, so that
+nothing need be remembered over a restart. Must not live here: what the agent itself does with a node, which hands.py tells.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
+
+from protocol.messages import LifeMark
+from worker_agent.cluster.base import Throttled, Unavailable
+from worker_agent.kube.api.client import Forbidden
+from worker_agent.kube.api.events import Kind, Telling
+from worker_agent.kube.api.objects import Meta
+from worker_agent.kube.nodes.observation import Sight
+from worker_agent.kube.requests.messages import life_news
+
+AT_ONCE: Final = 10  # on their way to the API server
+DUE_MAX: Final = 2_000  # what is more is not told
+REST_S: Final = 1.0  # after one that did not arrive
+TRIES_MAX: Final = 5  # of one that is refused: so is all in a namespace that is going, and for a moment all after an API server's start
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    kind: Kind
+    about: Meta
+    mark: LifeMark
+    tries: int = 1
+
+
+class Herald:
+    """Not for several threads at once."""
+
+    def __init__(self, telling: Telling, sight: Sight) -> None:
+        self._telling, self._sight = telling, sight
+        self._life: Sequence[LifeMark] = ()
+        self._known: frozenset[str] = frozenset()  # ids of those that are told or due
+        self._due: deque[Due] = deque(maxlen=DUE_MAX)
+        self._not_before_mono = float("-inf")
+        self._sent: list[tuple[Due, Future[None]]] = []
+
+    def look(self, life: Sequence[LifeMark]) -> None:
+        if life is not self._life:
+            new = [mark for mark in life if mark.id not in self._known]
+            self._life, self._known = life, frozenset(mark.id for mark in life)
+            self._due.extend(due for mark in new for due in self._whom(mark))
+        if self._sent:
+            self._collect()
+        while self._due and len(self._sent) < AT_ONCE and time.monotonic() >= self._not_before_mono:
+            due = self._due.popleft()
+            self._sent.append((due, self._send(due)))
+
+    def _whom(self, mark: LifeMark) -> Iterator[Due]:
+        for about in self._sight.about_namespaces(mark.slice):
+            yield Due("Namespace", about, mark)
+        for name in mark.nodes:
+            if (node := self._sight.node(name)) is not None:
+                yield Due("Node", node.metadata, mark)
+
+    def _send(self, due: Due) -> Future[None]:
+        mark = due.mark
+        at = datetime.fromtimestamp(min(max(0.0, mark.at_s), time.time()), UTC)  # nothing was told before it was
+        return self._telling.tell_once(due.kind, due.about, life_news(mark), key=f"{mark.gpr_id}/{mark.id}", at=at)
+
+    def _collect(self) -> None:
+        """What did not arrive is sent again, as long as the hub lists it."""
+        going = [(due, sent) for due, sent in self._sent if not sent.done()]
+        over, self._sent = [each for each in self._sent if each not in going], going
+        lost = [due for due, sent in over if due.mark.id in self._known and _is_lost(due, sent)]
+        if lost:
+            self._not_before_mono = time.monotonic() + REST_S
+        self._due.extend(replace(due, tries=due.tries + 1) for due in lost)
+
+
+def _is_lost(due: Due, sent: Future[None]) -> bool:
+    match None if sent.cancelled() else sent.exception():
+        case Unavailable() | Throttled():
+            return True
+        case Forbidden():
+            return due.tries < TRIES_MAX
+    return False  # it arrived, was there already, or cannot be

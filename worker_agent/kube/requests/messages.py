@@ -1,0 +1,82 @@
+"""What people are told of a request by events: of one that is an object as its status changes, of any as the hub says. Pure.
+
+The status is what remembers: what is in it was told. Only how much of the window has passed is not in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from protocol.messages import LifeMark
+from worker_agent.kube.api.custom import Fields
+
+MARKS: Final = (25, 50, 75)  # percent of the window
+BAD: Final = frozenset({"REFUSED", "FAILED", "REJECTED", "EVICTED"})
+ENDED: Final = frozenset({"COMPLETED", "RELEASED", "EVICTED", "FAILED", "CANCELED", "REJECTED", "ENDED"})
+_SAID: Final = {
+    "PENDING_APPROVAL": ("WaitsForApproval", "It waits for approval."),
+    "QUEUED": ("Queued", "It is in the queue."),
+    "PROVISIONING": ("Provisioning", "It gets its nodes, which are checked now."),
+    "ACTIVE": ("Provisioned", "Its nodes are there."),
+    "EXITING": ("Exiting", "Its nodes are being cleared and given back."),
+    "REFUSED": ("Refused", "EGS refused it."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    reason: str
+    message: str
+    is_bad: bool = False
+
+
+def news_of(before: Fields, after: Fields) -> list[News]:
+    found = []
+    state = str(after.get("state", ""))
+    if state != before.get("state") and (state in _SAID or state in ENDED):
+        reason, said = _SAID.get(state, (_reason(state), "It has ended."))
+        # What waits is told its place again and again, which belongs into the status alone.
+        message = str(after.get("message") or said) if state in BAD or state in ENDED else said
+        found.append(News(reason, f"{message}{_when(state, after)}", state in BAD))
+    was, now = str(before.get("promisedStartTime", "")), str(after.get("promisedStartTime", ""))
+    if was and now > was and state == before.get("state"):
+        found.append(News("PromiseMoved", f"Its promised start moved from {was} to {now}.", is_bad=True))
+    return found
+
+
+def mark_of(status: Fields, now: datetime) -> int:
+    """The last of the marks that its window has passed; 0 while there is none, or it does not run."""
+    if status.get("state") != "ACTIVE":
+        return 0
+    try:
+        start, end = (datetime.fromisoformat(str(status.get(key))) for key in ("startTime", "endTime"))
+    except ValueError:
+        return 0
+    passed = (now - start) / (end - start) * 100 if end > start else 0.0
+    return max((mark for mark in MARKS if passed >= mark), default=0)
+
+
+def mark_news(mark: int, status: Fields) -> News:
+    return News(_passed(mark), f"{mark} % of its time have passed. It ends at {status.get('endTime')}.")
+
+
+def life_news(mark: LifeMark) -> News:
+    """Under the same reasons, also of states that this agent does not know."""
+    reason, _ = _SAID.get(mark.state, (_reason(mark.state), ""))
+    return News(_passed(mark.percent) if mark.percent else reason, f"GPR {mark.gpr_name}: {mark.message}", mark.state in BAD)
+
+
+def _reason(state: str) -> str:
+    return "".join(word.capitalize() for word in state.split("_"))
+
+
+def _passed(percent: int) -> str:
+    return f"Passed{percent}Percent"
+
+
+def _when(state: str, status: Fields) -> str:
+    if state == "ACTIVE" and "endTime" in status:
+        return f" Until {status['endTime']}, to the second."
+    return ""

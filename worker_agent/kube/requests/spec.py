@@ -1,0 +1,106 @@
+"""What a request that is an object asks for: its own words and its template's, as the hub's protocol has them.
+
+Pure. The schema of the kind has checked most before; an older one may have let anything pass.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from protocol.messages import Claim, ClaimSpec
+from worker_agent.kube.api.custom import Custom, Fields
+
+# By the name in the object: that of the protocol. Those that a template may say, then those of a request alone.
+FROM_TEMPLATE: Final = {
+    "shape": "shape",
+    "minGpuMemoryGiB": "min_gpu_memory_gib",
+    "nodes": "nodes",
+    "gpusPerNode": "gpus_per_node",
+    "duration": "duration",
+    "priority": "priority",
+    "nodeType": "node_type",
+    "rdma": "rdma",
+    "within": "within",
+    "idleTimeout": "idle_timeout",
+    "evictable": "evictable",
+    "mayEvict": "may_evict",
+    "requeueOnFailure": "requeue_on_failure",
+    "runChecks": "run_checks",
+    "model": "model",
+}
+OF_REQUEST: Final = {"workspace": "workspace", "earliestStartAt": "earliest_start_at", "earlyRelease": "early_release"}
+ALL: Final = FROM_TEMPLATE | OF_REQUEST
+REQUESTER_MAX: Final = 253
+TEMPLATE_MAX: Final = 63
+# The longest that the object's status takes.
+NOTE_MAX: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why it is not carried to the hub: a reason as conditions have it, and a sentence for people."""
+
+    reason: str
+    message: str
+
+
+def template_words(gpr: Custom, template: Custom | None) -> Fields | Fault:
+    """What it takes in: as it was filed, else as the template says now."""
+    name = gpr.fields.get("template")
+    if not name:
+        return {}
+    filed = gpr.said.get("templateSpec")
+    if isinstance(filed, dict):
+        return filed
+    if template is None:
+        return Fault(
+            "TemplateNotFound",
+            f"There is no GPRTemplate {_short(name)} in this namespace (any more). Make it, or make the request anew without it.",
+        )
+    return {key: value for key, value in template.fields.items() if key in FROM_TEMPLATE}
+
+
+def words_of(spec: ClaimSpec) -> Fields:
+    """A template of the hub, in an object's words."""
+    said = msgspec.to_builtins(spec)
+    return {key: said[name] for key, name in FROM_TEMPLATE.items() if name in said}
+
+
+def claim_of(gpr: Custom, words: Fields) -> Claim | Fault:
+    """`words`: those of its template."""
+    spec = spec_of({**words, **gpr.fields})
+    if isinstance(spec, Fault):
+        return spec
+    meta = gpr.metadata
+    return Claim(
+        uid=meta.uid,
+        namespace=meta.namespace,
+        name=meta.name,
+        generation=meta.generation,
+        spec=spec,
+        requester=meta.annotations.requester[:REQUESTER_MAX],
+        is_auto=gpr.is_auto,
+        template=meta.annotations.hub_template[:TEMPLATE_MAX] if gpr.is_auto else "",
+    )
+
+
+def spec_of(fields: Fields) -> ClaimSpec | Fault:
+    unknown = sorted(fields.keys() - ALL.keys() - {"template"})
+    if unknown:
+        return Fault("UnknownField", f"EGS knows no field {_short(unknown[0])}. Take it out: make the request anew without it.")
+    given = {ALL[key]: value for key, value in fields.items() if key in ALL and value is not None}
+    try:
+        return msgspec.convert(given, ClaimSpec)
+    except msgspec.ValidationError as error:
+        said = str(error)
+        for key, name in ALL.items():
+            said = re.sub(rf"`\$\.{name}(?=[`.\[])", f"`spec.{key}", said)
+        return Fault("InvalidSpec", f"It cannot be read: {said}."[:NOTE_MAX])
+
+
+def _short(text: object) -> str:
+    return str(text)[:100]

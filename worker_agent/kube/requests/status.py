@@ -1,0 +1,277 @@
+"""How it stands with one request that is an object: what its status says, and whether the hub is to be asked.
+
+Pure. Level, not edge: all follows from the object, the hub's list, and the last answer of the hub. What an earlier agent was answered
+stands in the status.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from protocol.messages import MOMENT_MAX_S, Claim, ClaimAnswer, ClaimState, ClaimVerdict
+from worker_agent.kube.api.custom import FINISHED, Custom, Fields
+from worker_agent.kube.requests.spec import NOTE_MAX, Fault
+
+ACCEPTED, PROVISIONED, CURRENT = "Accepted", "Provisioned", "Current"
+ACTIVE: Final = "ACTIVE"
+LATER_S: Final = 30.0  # until it is asked again
+# Refusals of the hub that may pass without a change of the request: nodes come, policies, memberships and bindings change.
+PASSING: Final = frozenset({"CanNeverStart", "OverPolicy", "NotAllowed", "NoOwner", "NamespaceNotBound"})
+# Of the agent itself, which it judges anew at each look.
+OWN: Final = frozenset({"NamespaceNotBound", "TemplateNotFound", "UnknownField", "InvalidSpec"})
+PASSING_S: Final = 300.0
+# What changes often: alone it is no hurry to write.
+MINOR: Final = ("position", "estimatedStartTime", "message")
+NOT_BOUND: Final = Fault(
+    "NamespaceNotBound",
+    "This namespace is bound to no workspace. Make the request in one that is, or have this one bound on the pages of EGS.",
+)
+ENDED_UNSEEN: Final = (
+    "It has ended while the cluster's agent was away, or with the namespace's part in its workspace. The pages of EGS say how."
+)
+AFTER_END: Final = "It has ended, and changes no more. Make a new request."
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`is_bound`: its namespace to a workspace; None: not known yet. `words`: its template's. `asked`: what there is to claim, or why not.
+
+    `answer`: the last of the hub to this generation, `answered_s`: how long ago. `is_listed_since`: the hub's list was asked for after it.
+    `state`: what the list says of it.
+    """
+
+    gpr: Custom
+    is_bound: bool | None
+    words: Fields
+    asked: Claim | Fault
+    answer: ClaimAnswer | None = None
+    is_listed_since: bool = False
+    state: ClaimState | None = None
+
+    @property
+    def fault(self) -> Fault | None:
+        if self.is_bound is False and not self.gpr_id:
+            return NOT_BOUND
+        return self.asked if isinstance(self.asked, Fault) else None
+
+    @property
+    def gpr_id(self) -> str:
+        known = self.state.gpr_id if self.state else self.answer.gpr_id if self.answer else ""
+        return known or str(self.gpr.said.get("gprID") or "")
+
+    @property
+    def was_finished(self) -> bool:
+        return self.gpr.is_finished
+
+    @property
+    def is_lost(self) -> bool:
+        """It has a GPR, but is not in a list that was asked for after the hub's answer: it ended long ago, or is not ours any more."""
+        return self.state is None and self.is_listed_since and self.answer is not None and bool(self.gpr_id)
+
+    @property
+    def was_answered(self) -> bool:
+        """By the hub, as the status says. What an agent refused by itself is no answer."""
+        is_of_this = self.gpr.said.get("observedGeneration") == self.gpr.metadata.generation
+        return is_of_this and bool(self.gpr.said.get("gprID") or self.refusal)
+
+    @property
+    def refusal(self) -> str:
+        """Why the hub refused it, as the status says; "" where it did not."""
+        accepted = self.gpr.condition(ACCEPTED)
+        reason = str(accepted.get("reason", ""))
+        return reason if accepted.get("status") == "False" and reason not in OWN else ""
+
+
+def claim_due(case: Case, *, answered_s: float, is_listed: bool) -> Claim | None:
+    """What to tell the hub now. `answered_s`: since the answer, or since this agent began. `is_listed`: the hub's list is known."""
+    if case.was_finished or not case.is_bound or not is_listed or case.fault or isinstance(case.asked, Fault):
+        return None
+    if case.answer is not None:
+        match case.answer.verdict:
+            case ClaimVerdict.LATER:
+                is_due = answered_s >= LATER_S
+            case ClaimVerdict.REFUSED:
+                is_due = not case.gpr_id and camel(case.answer.reason) in PASSING and answered_s >= PASSING_S
+            case _:
+                is_due = False
+    elif not case.was_answered:
+        is_due = True
+    elif case.gpr_id:
+        is_due = case.state is None  # it has ended, or the hub has lost it
+    else:
+        is_due = case.refusal in PASSING and answered_s >= PASSING_S
+    return case.asked if is_due else None
+
+
+def status_of(case: Case, *, now: datetime) -> Fields:
+    """The whole status as it shall be. Where nothing has changed it is equal to what is there."""
+    if case.was_finished:
+        return _after_end(case, now)
+    said, state, fault, answer = case.gpr.said, case.state, case.fault, case.answer
+    status: Fields = {
+        "observedGeneration": _observed(case),
+        "gprID": case.gpr_id or None,
+        **_asked_for(case),
+        "conditions": said.get("conditions"),
+    }
+    if case.is_lost:
+        status |= {"state": "ENDED", "message": ENDED_UNSEEN}
+    elif case.gpr_id:
+        status |= _of_state(case) if state else {key: said[key] for key in _OF_STATE if key in said}
+    elif fault is not None or (answer and answer.verdict is ClaimVerdict.REFUSED):
+        status |= {"state": "REFUSED", "message": fault.message if fault else _note(answer.message if answer else "")}
+    elif case.was_answered:
+        status |= {key: said[key] for key in ("state", "message") if key in said}
+    else:
+        status |= {"state": "NEW", "message": _note(answer.message if answer else "EGS has not answered yet.")}
+    status["conditions"] = _conditions(case, str(status.get("message", "")), now)
+    return {key: value for key, value in status.items() if value is not None and value != []}
+
+
+def is_minor(before: Fields, after: Fields) -> bool:
+    """Only what changes often has changed."""
+
+    # A condition's sentence is that of the status.
+    def kept(status: Fields) -> list[Any]:
+        conditions = [{**each, "message": ""} for each in status.get("conditions", []) if isinstance(each, dict)]
+        return [{key: value for key, value in status.items() if key not in (*MINOR, "conditions")}, conditions]
+
+    return kept(before) == kept(after)
+
+
+def camel(code: str) -> str:
+    """A code of the hub as a reason of a condition."""
+    words = re.findall(r"[A-Za-z0-9]+", code)
+    reason = "".join(word[0].upper() + word[1:].lower() for word in words)[:127]
+    return reason if reason[:1].isalpha() else "Refused"
+
+
+def stamp(seconds: float) -> str:
+    """RFC 3339. Never fails: a moment before 1970 or after 9999, or none at all, is the nearest one in between."""
+    return datetime.fromtimestamp(min(max(0.0, seconds), MOMENT_MAX_S), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+# --- parts of the status
+
+_OF_STATE: Final = (
+    *("state", "endReason", "message", "position", "promisedStartTime", "estimatedStartTime", "startTime", "endTime", "nodes"),
+)
+
+
+def _of_state(case: Case) -> Fields:
+    state = case.state
+    if state is None:
+        return {}
+    times = {
+        "promisedStartTime": state.promised_start_s,
+        "estimatedStartTime": state.estimated_start_s,
+        "startTime": state.started_s,
+        "endTime": state.ends_s,
+    }
+    return {
+        "state": state.state,
+        "endReason": state.end_reason or None,
+        "message": _note(state.message) or None,
+        "position": state.position,
+        **{key: stamp(seconds) for key, seconds in times.items() if seconds is not None},
+        "nodes": list(state.nodes),
+    }
+
+
+def _asked_for(case: Case) -> Fields:
+    """For those who look; and the template's words, once the request is filed."""
+    spec = case.asked.spec if isinstance(case.asked, Claim) else None
+    filed = case.words if case.gpr_id and case.gpr.fields.get("template") else None
+    return {"shape": (spec.shape or None) if spec else None, "nodeCount": spec.nodes if spec else None, "templateSpec": filed}
+
+
+def _observed(case: Case) -> int | None:
+    is_answered = case.fault is not None or (case.answer is not None and case.answer.verdict is not ClaimVerdict.LATER)
+    known = case.gpr.said.get("observedGeneration")
+    return case.gpr.metadata.generation if is_answered else known
+
+
+def _conditions(case: Case, message: str, now: datetime) -> list[Fields]:
+    found = {ACCEPTED: _accepted(case), **_life(case, message)}
+    if current := _current(case):
+        found[CURRENT] = current
+    return [condition_of(case.gpr, type_, *said, now) for type_, said in found.items()]
+
+
+_Said = tuple[str, str, str]  # status, reason, message
+
+
+def _accepted(case: Case) -> _Said:
+    if case.gpr_id:
+        return "True", "Accepted", f"It is request {case.gpr_id} of EGS."
+    if case.fault:
+        return "False", case.fault.reason, case.fault.message
+    match case.answer:
+        case ClaimAnswer(verdict=ClaimVerdict.REFUSED, reason=reason, message=message):
+            return "False", camel(reason), _note(message)
+        case ClaimAnswer(message=message):
+            return "Unknown", "Later", _note(message)
+    return _kept(case, ACCEPTED) if case.was_answered else ("Unknown", "Asking", "EGS has not answered yet.")
+
+
+def _life(case: Case, message: str) -> dict[str, _Said]:
+    state = case.state
+    if case.is_lost:
+        return {PROVISIONED: ("False", "Ended", ENDED_UNSEEN), FINISHED: ("True", "Ended", ENDED_UNSEEN)}
+    if state is None:
+        if case.gpr_id and case.gpr.condition(PROVISIONED):
+            return {type_: _kept(case, type_) for type_ in (PROVISIONED, FINISHED)}
+        reason = "Accepted" if case.gpr_id else "NotAccepted"
+        return {PROVISIONED: ("False", reason, ""), FINISHED: ("False", reason, "")}
+    reason = camel(state.state)
+    is_active = state.state == ACTIVE
+    until = f"Until {stamp(state.ends_s)}." if is_active and state.ends_s is not None else message
+    return {
+        PROVISIONED: ("True" if is_active else "False", "Provisioned" if is_active else reason, until),
+        FINISHED: ("True" if state.is_ended else "False", reason, message if state.is_ended else ""),
+    }
+
+
+def _current(case: Case) -> _Said | None:
+    """Only of one that was accepted: of others Accepted says it."""
+    if not case.gpr_id:
+        return None
+    if case.fault:
+        return "False", case.fault.reason, case.fault.message
+    match case.answer:
+        case ClaimAnswer(verdict=ClaimVerdict.REFUSED, reason=reason, message=message):
+            return "False", camel(reason), _note(message)
+        case ClaimAnswer(verdict=ClaimVerdict.LATER, message=message):
+            return "Unknown", "Later", _note(message)
+        case None if case.gpr.condition(CURRENT):
+            return _kept(case, CURRENT)
+    return "True", "Taken", ""
+
+
+def _after_end(case: Case, now: datetime) -> Fields:
+    said, generation = case.gpr.said, case.gpr.metadata.generation
+    if said.get("observedGeneration") == generation:
+        return said
+    current = condition_of(case.gpr, CURRENT, "False", "Ended", AFTER_END, now)
+    others = [each for each in said["conditions"] if each.get("type") != CURRENT]
+    return {**said, "observedGeneration": generation, "conditions": [*others, current]}
+
+
+def _kept(case: Case, type_: str) -> _Said:
+    known = case.gpr.condition(type_)
+    return str(known.get("status", "Unknown")), str(known.get("reason", "Asking")), str(known.get("message", ""))
+
+
+def condition_of(found: Custom, type_: str, status: str, reason: str, message: str, now: datetime) -> Fields:
+    """The time moves only with the condition."""
+    before = found.condition(type_)
+    since = before.get("lastTransitionTime") if before.get("status") == status else None
+    made = {"type": type_, "status": status, "reason": reason, "lastTransitionTime": since or now.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    return {**made, "message": message} if message else made
+
+
+def _note(text: str) -> str:
+    return text[:NOTE_MAX]

@@ -1,0 +1,371 @@
+"""Requests that are objects: carried to the hub, and how they stand written into their status.
+
+Lives here: one look at all of them, and the calls. Must not live here: what a status says (standing.py), what is asked for (asking.py).
+
+Whose a request is follows from its namespace alone, as the agent itself has bound it, and never from what people wrote. An object that is
+gone is told only when the API server itself lists it no more, and serves its kind as ever: with the kind deleted nothing is gone, nor when
+it is installed again, which is another kind, and empty.
+
+Needs, beside other rights: list and watch of gpuprovisioningrequests and gprtemplates, patch of
+gpuprovisioningrequests/status, get of jobs and of the kind.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import zip_longest
+from typing import Final
+
+from protocol.messages import Claim, ClaimState, ClaimVerdict, Desired, JobFailed, PodsWaiting
+from worker_agent.cluster.base import ClusterError, Conflict, Note
+from worker_agent.hub.requests import Answered, Heard
+from worker_agent.kube.api.client import Api, Missing, Op
+from worker_agent.kube.api.custom import (
+    API,
+    REQUEST_KIND,
+    REQUESTS,
+    REQUESTS_PATH,
+    TEMPLATES_PATH,
+    Custom,
+    Definition,
+    Fields,
+    Item,
+    Kinds,
+    path_of,
+)
+from worker_agent.kube.api.events import Telling
+from worker_agent.kube.api.mirror import Mirror
+from worker_agent.kube.api.objects import Node, Pod
+from worker_agent.kube.api.paging import Page, listed
+from worker_agent.kube.api.replica import Key
+from worker_agent.kube.pods.waiting import Waits
+from worker_agent.kube.requests.automatic import AutoGpr, Scene, auto_of, boxes_in_use
+from worker_agent.kube.requests.cleanup import Tidying
+from worker_agent.kube.requests.messages import mark_news, mark_of, news_of
+from worker_agent.kube.requests.spec import Fault, claim_of, template_words
+from worker_agent.kube.requests.status import LATER_S, Case, claim_due, is_minor, status_of
+
+WRITES_AT_ONCE: Final = 50  # in one look
+WRITE_EVERY_S: Final = 1.0  # to one object
+MINOR_EVERY_S: Final = 3.0  # to one object, of what changes often
+REFUSED_WRITE_S: Final = 5.0  # until a status that the API server did not take is tried again
+GONE_AFTER_S: Final = 1.0  # unseen for so long, before the API server is asked
+ASK_GONE_EVERY_S: Final = 5.0
+NEW_S: Final = 2.0  # so long a new request waits for its first status, which in most cases the hub's answer brings
+
+Bound = Callable[[str], str]
+
+
+@dataclass(slots=True)
+class Known:
+    """What the agent remembers of one object, by its uid. `case`: of the last look that had nothing to write.
+
+    `read`: the object and its template as they were read last, and what they ask for.
+    """
+
+    namespace: str
+    name: str
+    since_mono: float
+    answered: Answered | None = None
+    case: Case | None = None
+    read: tuple[Custom, Custom | None, Fields, Claim | Fault] | None = None
+    write_not_before_mono: float = float("-inf")
+    written_mono: float = float("-inf")
+    missing_since_mono: float | None = None
+    is_gone: bool = False
+    is_kept: bool = False  # its kind went, and it with that: no word on the request
+    mark: int | None = None  # percent of its window that were told
+
+    def is_unsure(self, now_mono: float) -> bool:
+        """Whether it is gone has to be asked."""
+        if self.is_gone or self.is_kept or self.missing_since_mono is None:
+            return False
+        return now_mono - self.missing_since_mono >= GONE_AFTER_S
+
+
+@dataclass(slots=True)
+class Look:
+    """One pass: what was heard, and what is there."""
+
+    heard: Heard
+    now_mono: float
+    slices: Mapping[str, str]  # by namespace, as the hub wants it
+    templates: Mapping[Key, Custom]
+    wanted: list[tuple[Custom, Fields]] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
+
+
+class KubernetesRequests:
+    """One thread. `bound`: the id of the workspace that the agent has bound a namespace to, "" where to none.
+
+    `pods`, `nodes`: of the cluster, as any thread may ask. `why`: why a pod waits, likewise.
+    """
+
+    def __init__(
+        self,
+        *,
+        api: Api,
+        bound: Bound,
+        pods: Callable[[], Iterable[Pod]],
+        nodes: Callable[[], Iterable[Node]],
+        why: Callable[[Pod], str],
+        note: Note,
+    ) -> None:
+        self._api, self._bound, self._pods, self._note = api, bound, pods, note
+        self._auto = AutoGpr(api=api, pods=pods, nodes=nodes, learn=self._learn, note=note)
+        self._tidying = Tidying(api=api, pods=pods, note=note)
+        self._waits = Waits(api=api, bound=bound, pods=pods, why=why, note=note)
+        self._tellers = ThreadPoolExecutor(1, thread_name_prefix="egs-tell-requests")
+        self._telling = Telling(api, self._tellers)
+        self._known: dict[str, Known] = {}
+        self._begun_mono = time.monotonic()
+        self._writes_not_before_mono = self._ask_gone_not_before_mono = float("-inf")
+        self._unwritable: set[str] = set()
+        self._requests: Mirror[Custom] | None = None
+        self._templates: Mirror[Custom] | None = None
+
+    def watch(self, on_change: Callable[[], None]) -> None:
+        self._requests = Mirror(api=self._api, path=REQUESTS_PATH, type_=Custom, note=self._note, on_change=on_change)
+        self._templates = Mirror(api=self._api, path=TEMPLATES_PATH, type_=Custom, note=self._note, on_change=on_change)
+        self._requests.start()
+        self._templates.start()
+
+    def stop(self) -> None:
+        for mirror in (self._requests, self._templates):
+            if mirror is not None:
+                mirror.stop()
+        self._tellers.shutdown(cancel_futures=True)
+
+    def waited_for(self, pod: Pod) -> str:
+        """The request of people or of ours that this pod waits for; "" where none is known. As any thread may ask."""
+        return self._auto.waits_for.get(pod.metadata.uid, "")
+
+    def unasked(self, pod: Pod) -> str:
+        """Why no request could be made for it; "" where none was tried. As any thread may ask."""
+        return self._auto.unasked.get(pod.metadata.uid, "")
+
+    def waiting(self) -> tuple[PodsWaiting, ...] | None:
+        return self._waits.look()
+
+    def jobs_failed(self) -> tuple[JobFailed, ...]:
+        return self._waits.take_failed()
+
+    def look(self, heard: Heard) -> list[Claim]:
+        """Nothing, while the kinds are not installed."""
+        self._take_answers(heard)
+        if self._requests is None or self._templates is None or not (self._requests.is_whole and self._templates.is_whole):
+            return []
+        wanted = {
+            binding.namespace: workspace.id
+            for workspace in heard.workspaces or ()
+            for binding in workspace.bindings
+            if binding.desired == Desired.PRESENT
+        }
+        look = Look(heard, time.monotonic(), wanted, self._templates.objects())
+        seen = self._requests.objects().values()
+        there = {gpr.metadata.uid: gpr for gpr in seen if not gpr.is_going}
+        for gpr in there.values():
+            self._look_at(gpr, look)
+        self._write_all(look)
+        if heard.workspaces is not None:
+            slice_of: Bound = lambda namespace: look.slices.get(namespace, "") if self._is_bound(namespace, look) else ""  # noqa: E731
+            autos = {name: auto_of(heard.autos[id_]) for name, id_ in wanted.items() if id_ in heard.autos and slice_of(name)}
+            going = tuple(gpr for gpr in seen if gpr.is_going)
+            self._auto.look(Scene(look.now_mono, tuple(there.values()), tuple(look.templates.values()), slice_of, autos, going))
+        self._tidying.look(
+            there.values(),
+            heard.states,
+            is_bound=lambda namespace: self._is_bound(namespace, look),
+            now=datetime.now(UTC),
+            now_mono=look.now_mono,
+        )
+        gone = list(self._gone(there, look))
+        self._forget(there, heard)
+        # The oldest first, so that they queue in the order in which they were made.
+        look.claims.sort(key=lambda claim: (there[claim.uid].metadata.creationTimestamp or datetime.min.replace(tzinfo=UTC), claim.name))
+        return in_turns([*look.claims, *gone])
+
+    def _take_answers(self, heard: Heard) -> None:
+        for answered in heard.answers:
+            known = self._known.get(answered.answer.uid)
+            if known is not None:
+                known.answered = answered
+
+    def _forget(self, there: Mapping[str, Custom], heard: Heard) -> None:
+        listed = heard.states or {}
+        self._known = {uid: known for uid, known in self._known.items() if uid in there or uid in listed}
+        self._unwritable &= {"", *self._known}
+
+    # -- one object ----------------------------------------------------------------------------------------------------
+
+    def _look_at(self, gpr: Custom, look: Look) -> None:
+        meta, now = gpr.metadata, look.now_mono
+        known = self._known.setdefault(meta.uid, Known(meta.namespace, meta.name, now))
+        known.missing_since_mono = None
+        case = self._case(gpr, known, look)
+        answered_mono = known.answered.at_mono if known.answered and case.answer else self._begun_mono
+        is_listed = look.heard.states is not None
+        if claim := claim_due(case, answered_s=now - answered_mono, is_listed=is_listed):
+            look.claims.append(claim)
+        self._tell_mark(gpr, known)
+        if case == known.case:
+            return
+        status = status_of(case, now=datetime.now(UTC))
+        if status == gpr.said:
+            known.case = case
+        elif gpr.said or case.answer or case.state or case.fault or now - known.since_mono >= NEW_S:
+            look.wanted.append((gpr, status))
+
+    def _case(self, gpr: Custom, known: Known, look: Look) -> Case:
+        meta = gpr.metadata
+        words, asked = _read(gpr, look.templates.get((meta.namespace, str(gpr.fields.get("template") or ""))), known)
+        answered = known.answered
+        is_for_this = answered is not None and not answered.is_gone and answered.answer.generation == meta.generation
+        return Case(
+            gpr=gpr,
+            is_bound=self._is_bound(meta.namespace, look),
+            words=words,
+            asked=asked,
+            answer=answered.answer if answered and is_for_this else None,
+            is_listed_since=answered is not None and look.heard.asked_mono > answered.at_mono,
+            state=(look.heard.states or {}).get(meta.uid),
+        )
+
+    def _is_bound(self, namespace: str, look: Look) -> bool | None:
+        wanted = look.slices.get(namespace)
+        if wanted is not None and self._bound(namespace) == wanted:
+            return True
+        return None if look.heard.workspaces is None else False
+
+    # -- what is written -----------------------------------------------------------------------------------------------
+
+    def _write_all(self, look: Look) -> None:
+        """What changes often after all else; those that waited longest first."""
+        if look.now_mono < self._writes_not_before_mono:
+            return
+        due = []
+        for gpr, status in look.wanted:
+            known, minor = self._known[gpr.metadata.uid], is_minor(gpr.said, status)
+            pause_s = MINOR_EVERY_S if minor else WRITE_EVERY_S
+            if look.now_mono >= max(known.written_mono + pause_s, known.write_not_before_mono):
+                due.append((minor, known.written_mono, gpr, status))
+        due.sort(key=lambda each: each[:2])
+        for _, _, gpr, status in due[:WRITES_AT_ONCE]:
+            if not self._write(gpr, status):
+                return
+
+    def _write(self, gpr: Custom, status: Fields) -> bool:
+        """False: the API server has trouble, and is left in peace for a while."""
+        known = self._known[gpr.metadata.uid]
+        known.written_mono = time.monotonic()
+        ops: list[Op] = [
+            {"op": "test", "path": "/metadata/uid", "value": gpr.metadata.uid},
+            {"op": "add", "path": "/status", "value": status},
+        ]
+        try:
+            written = self._api.patch(f"{path_of(REQUESTS, gpr.metadata.namespace, gpr.metadata.name)}/status", ops, Custom)
+        except Conflict as error:
+            # Gone or made anew, which is seen soon; or no status by its schema, which is the same again the next time.
+            known.write_not_before_mono = known.written_mono + REFUSED_WRITE_S
+            if not isinstance(error, Missing):
+                self._note_once(gpr.metadata.uid, str(error))
+            return True
+        except ClusterError as error:
+            self._writes_not_before_mono = time.monotonic() + WRITE_EVERY_S
+            self._note_once("", str(error))
+            return False
+        self._learn(written)
+        self._unwritable -= {gpr.metadata.uid, ""}
+        for each in news_of(gpr.said, status):
+            self._telling.tell("GPUProvisioningRequest", gpr.metadata.plain, each.reason, each.message, is_bad=each.is_bad)
+        return True
+
+    def _learn(self, written: Custom) -> None:
+        if self._requests is not None:
+            self._requests.learn(written)
+
+    def _tell_mark(self, gpr: Custom, known: Known) -> None:
+        """Once each; what had passed before this agent began an earlier one has told."""
+        mark = mark_of(gpr.said, datetime.now(UTC))
+        if known.mark is not None and mark > known.mark:
+            each = mark_news(mark, gpr.said)
+            self._telling.tell("GPUProvisioningRequest", gpr.metadata.plain, each.reason, each.message)
+        known.mark = mark
+
+    def _note_once(self, what: str, why: str) -> None:
+        if what not in self._unwritable:
+            self._unwritable.add(what)
+            self._note("request_status_refused", {"why": why})
+
+    # -- what is gone --------------------------------------------------------------------------------------------------
+
+    def _gone(self, there: Mapping[str, Custom], look: Look) -> Iterator[Claim]:
+        missing = [state for uid, state in (look.heard.states or {}).items() if uid not in there and not state.is_ended]
+        if any(state.is_auto for state in missing):
+            # It went with its workload: while pods of another one are in its box, it is there for these.
+            in_use = boxes_in_use(self._pods())
+            missing = [state for state in missing if not (state.is_auto and state.gpr_id in in_use)]
+        for state in missing:
+            known = self._known.setdefault(state.id, Known("", "", look.now_mono))
+            if known.missing_since_mono is None:
+                known.missing_since_mono = look.now_mono
+        self._confirm_gone([self._known[state.id] for state in missing], missing, look.now_mono)
+        for state in missing:
+            if claim := self._gone_due(state, look.now_mono):
+                yield claim
+
+    def _confirm_gone(self, known: list[Known], missing: list[ClaimState], now_mono: float) -> None:
+        """One list for all."""
+        unsure = [(state, each) for state, each in zip(missing, known, strict=True) if each.is_unsure(now_mono)]
+        if not unsure or now_mono < self._ask_gone_not_before_mono:
+            return
+        try:
+            uids = self._listed()
+            is_served = self._api.get(f"/apis/{API}", Kinds).may_create(REQUESTS)
+            kind_s = self._api.get(REQUEST_KIND, Definition).metadata.creationTimestamp.timestamp() if is_served else 0.0
+        except ClusterError as error:
+            self._ask_gone_not_before_mono = now_mono + ASK_GONE_EVERY_S
+            self._note("requests_unlisted", {"why": str(error)})
+            return
+        if not is_served or any(state.id in uids for state, _ in unsure):
+            self._ask_gone_not_before_mono = now_mono + ASK_GONE_EVERY_S
+        for state, each in unsure:
+            is_missing = is_served and state.id not in uids
+            each.is_kept = is_missing and state.filed_s is not None and state.filed_s < kind_s
+            each.is_gone = is_missing and not each.is_kept
+
+    def _listed(self) -> set[str]:
+        """What the API server itself has now, and no copy of it."""
+        items = listed(self._api, REQUESTS_PATH, Page[Item])
+        return {item.metadata.uid for item in items if not item.metadata.deletionTimestamp}
+
+    def _gone_due(self, state: ClaimState, now_mono: float) -> Claim | None:
+        known = self._known[state.id]
+        if not known.is_gone:
+            return None
+        if known.answered is not None and known.answered.is_gone:
+            is_done = known.answered.answer.verdict is ClaimVerdict.TAKEN
+            if is_done or now_mono - known.answered.at_mono < LATER_S:
+                return None
+        return Claim(uid=state.id, namespace=known.namespace, name=known.name, is_gone=True)
+
+
+def _read(gpr: Custom, template: Custom | None, known: Known) -> tuple[Fields, Claim | Fault]:
+    """The template's words, and what the request asks for. Once for each state of both."""
+    if known.read is None or known.read[0] is not gpr or known.read[1] is not template:
+        words = template_words(gpr, template)
+        known.read = (gpr, template, {}, words) if isinstance(words, Fault) else (gpr, template, words, claim_of(gpr, words))
+    return known.read[2:]
+
+
+def in_turns(claims: Iterable[Claim]) -> list[Claim]:
+    """Each namespace in its turn, so that one with thousands keeps no other waiting; in one namespace as they come."""
+    waiting: dict[str, list[Claim]] = {}
+    for claim in claims:
+        waiting.setdefault(claim.namespace, []).append(claim)
+    rounds = zip_longest(*waiting.values())
+    return [claim for each in rounds for claim in each if claim is not None]

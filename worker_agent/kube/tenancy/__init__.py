@@ -1,0 +1,1 @@
+"""Namespaces of workspaces: bound, isolated, and looked after."""

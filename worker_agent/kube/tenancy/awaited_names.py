@@ -1,0 +1,192 @@
+"""Names of namespaces that something in the cluster counts on already: no workspace takes one of these.
+
+Whoever has such a namespace gets what waits for it: the rights that a binding gives to its service accounts, the calls of a webhook or of
+an API that a Service in it is to answer, a volume, a way through a fence. What it is stands in the agent's log alone, for administrators:
+an owner who asks for a name shall learn nothing of what others have. Must not live here: any write.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from worker_agent.cluster.base import Note
+from worker_agent.kube.api.client import Api
+from worker_agent.kube.api.paging import Page, listed
+
+AGAIN_S: Final = 300.0  # so long one that was refused is not looked for again
+PAGE_COUNT: Final = 20  # definitions of kinds may be as large as objects can be
+BY_NAME: Final = "kubernetes.io/metadata.name"  # a label of each namespace, by Kubernetes
+ACCOUNTS_OF, ACCOUNT_IN = "system:serviceaccounts:", "system:serviceaccount:"
+
+T = TypeVar("T")
+
+
+# Each field may be missing, and a list null.
+
+
+class _Meta(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    namespace: str = ""
+
+
+class _Ref(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a Service, a claim or a subject."""
+
+    kind: str = ""
+    name: str = ""
+    namespace: str = ""
+
+
+class _Binding(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: _Meta
+    subjects: tuple[_Ref, ...] | None = None
+
+
+class _Client(msgspec.Struct, frozen=True, kw_only=True):
+    service: _Ref | None = None
+
+
+class _Hook(msgspec.Struct, frozen=True, kw_only=True):
+    clientConfig: _Client = _Client()
+
+
+class _Hooks(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: _Meta
+    webhooks: tuple[_Hook, ...] | None = None
+
+
+class _ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
+    service: _Ref | None = None
+
+
+class _ApiService(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: _Meta
+    spec: _ServiceSpec = _ServiceSpec()
+
+
+class _Conversion(msgspec.Struct, frozen=True, kw_only=True):
+    webhook: _Hook | None = None
+
+
+class _KindSpec(msgspec.Struct, frozen=True, kw_only=True):
+    conversion: _Conversion | None = None
+
+
+class _Kind(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: _Meta
+    spec: _KindSpec = _KindSpec()
+
+
+class _VolumeSpec(msgspec.Struct, frozen=True, kw_only=True):
+    claimRef: _Ref | None = None
+
+
+class _Volume(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: _Meta
+    spec: _VolumeSpec = _VolumeSpec()
+
+
+class _Fence(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: _Meta
+    spec: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """`inside`: the namespace that it is in, "" where it is in none. What is in the namespace itself counts on nothing but itself."""
+
+    what: str
+    inside: str
+
+
+@dataclass(slots=True)
+class Awaited:
+    """One thread."""
+
+    api: Api
+    note: Note
+    _found: dict[str, list[_Waiting]] | None = None
+    _refused_mono: dict[str, float] = field(default_factory=dict)
+
+    def begin_pass(self) -> None:
+        self._found = None
+
+    def is_awaited(self, name: str, *, own: Iterable[str]) -> bool:
+        """`own`: namespaces of the same workspace: what is in these gives nobody more than he has. Raises ClusterError."""
+        now_mono = time.monotonic()
+        if now_mono - self._refused_mono.get(name, float("-inf")) < AGAIN_S:
+            return True
+        if self._found is None:
+            self._found = self._look()
+        own = {name, *own}
+        waiting = [each.what for each in self._found.get(name, ()) if each.inside not in own]
+        self._refused_mono.pop(name, None)
+        if waiting:
+            self._refused_mono[name] = now_mono
+            self.note("namespace_awaited", {"namespace": name, "by": ", ".join(waiting[:5])})
+        return bool(waiting)
+
+    def _look(self) -> dict[str, list[_Waiting]]:
+        found: dict[str, list[_Waiting]] = defaultdict(list)
+        for name, what, inside in self._all():
+            found[name].append(_Waiting(what, inside))
+        return found
+
+    def _all(self) -> Iterator[tuple[str, str, str]]:
+        """The name that is counted on, by what, and where that is."""
+        for kind, folder in (("RoleBinding", "rolebindings"), ("ClusterRoleBinding", "clusterrolebindings")):
+            for binding in self._list(f"/apis/rbac.authorization.k8s.io/v1/{folder}", Page[_Binding]):
+                names = {_of_subject(subject) for subject in binding.subjects or ()} - {""}
+                yield from ((name, _told(kind, binding.metadata), binding.metadata.namespace) for name in names)
+        for kind, folder in (("Validating", "validatingwebhookconfigurations"), ("Mutating", "mutatingwebhookconfigurations")):
+            for hooks in self._list(f"/apis/admissionregistration.k8s.io/v1/{folder}", Page[_Hooks]):
+                what = _told(f"{kind}WebhookConfiguration", hooks.metadata)
+                yield from ((hook.clientConfig.service.namespace, what, "") for hook in hooks.webhooks or () if hook.clientConfig.service)
+        for api in self._list("/apis/apiregistration.k8s.io/v1/apiservices", Page[_ApiService]):
+            if api.spec.service:
+                yield api.spec.service.namespace, _told("APIService", api.metadata), ""
+        for made in self._list("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", Page[_Kind], page_count=PAGE_COUNT):
+            hook = made.spec.conversion.webhook if made.spec.conversion else None
+            if hook and hook.clientConfig.service:
+                yield hook.clientConfig.service.namespace, _told("CustomResourceDefinition", made.metadata), ""
+        for volume in self._list("/api/v1/persistentvolumes", Page[_Volume]):
+            if volume.spec.claimRef:
+                yield volume.spec.claimRef.namespace, _told("PersistentVolume", volume.metadata), ""
+        for fence in self._list("/apis/networking.k8s.io/v1/networkpolicies", Page[_Fence]):
+            what = _told("NetworkPolicy", fence.metadata)
+            yield from ((name, what, fence.metadata.namespace) for name in _let_through(fence.spec or {}))
+
+    def _list(self, path: str, page_type: type[Page[T]], *, page_count: int = 100) -> Iterator[T]:
+        return listed(self.api, path, page_type, page_count=page_count)
+
+
+def _of_subject(subject: _Ref) -> str:
+    """The namespace whose service accounts it names, "" where it names none."""
+    match subject.kind:
+        case "ServiceAccount":
+            return subject.namespace
+        case "Group" if subject.name.startswith(ACCOUNTS_OF):
+            return subject.name.removeprefix(ACCOUNTS_OF)
+        case "User" if subject.name.startswith(ACCOUNT_IN):
+            return subject.name.removeprefix(ACCOUNT_IN).partition(":")[0]
+        case _:
+            return ""
+
+
+def _let_through(spec: dict[str, Any]) -> set[str]:
+    """Namespaces that a NetworkPolicy calls by their names."""
+    rules = [(rule or {}).get(way) or [] for rules, way in (("ingress", "from"), ("egress", "to")) for rule in spec.get(rules) or []]
+    selectors = [(peer or {}).get("namespaceSelector") or {} for peers in rules for peer in peers]
+    named = {(each.get("matchLabels") or {}).get(BY_NAME, "") for each in selectors}
+    wanted = [term for each in selectors for term in each.get("matchExpressions") or [] if term.get("key") == BY_NAME]
+    return {name for name in (*named, *(value for term in wanted if term.get("operator") == "In" for value in term["values"])) if name}
+
+
+def _told(kind: str, about: _Meta) -> str:
+    return f"{kind} {about.namespace + '/' if about.namespace else ''}{about.name}"

@@ -1,0 +1,134 @@
+"""The objects in a namespace of a workspace, as they are sent. Must not live here: any call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from protocol.cluster_names import ACCOUNT, BOUND_TO, ISOLATION, MAY_ENTER, POD_SECURITY, SLICE, account_of, object_name, role_of
+from protocol.cluster_names import ACCOUNTS as ACCOUNTS_HOME
+from protocol.messages import Account, Desired, Workspace
+from worker_agent.kube.api.custom import REQUESTS, TEMPLATES
+
+Object = dict[str, Any]
+
+# In each namespace, where an installation says nothing else (settings.py). What is another cluster's worth, as a port of all nodes or an
+# address of the cloud, is nobody's before an administrator gives some.
+QUOTA: Final[Mapping[str, str]] = {
+    "services": "200",
+    "services.nodeports": "0",
+    "services.loadbalancers": "0",
+    "configmaps": "1000",
+    "secrets": "1000",
+    "persistentvolumeclaims": "200",
+    "replicationcontrollers": "200",
+    "count/jobs.batch": "2000",
+    "count/cronjobs.batch": "200",
+    "count/deployments.apps": "500",
+    "count/replicasets.apps": "5000",
+    "count/statefulsets.apps": "500",
+    "count/daemonsets.apps": "50",
+    "count/poddisruptionbudgets.policy": "500",
+    "count/horizontalpodautoscalers.autoscaling": "500",
+    "count/resourceclaims.resource.k8s.io": "2000",
+    "count/resourceclaimtemplates.resource.k8s.io": "500",
+}
+# In each namespace: the agent reads all of them to find those of people whose access ended.
+ACCOUNTS: Final = {"count/serviceaccounts": "1000", "count/rolebindings.rbac.authorization.k8s.io": "1000"}
+# Likewise: the agent keeps all of them in its memory.
+REQUESTS_MAX: Final = 1_000
+TEMPLATES_MAX: Final = 100
+KINDS: Final = {f"count/{REQUESTS}.egs.io": str(REQUESTS_MAX), f"count/{TEMPLATES}.egs.io": str(TEMPLATES_MAX)}
+QUOTA_KEPT: Final = frozenset({"pods", *ACCOUNTS, *KINDS})  # not an installation's to say
+# So old a kind has to be before it is counted: of one that Kubernetes' own controller has not found yet the API server would refuse each.
+KINDS_COUNTED_S: Final = 120.0
+REQUESTED: Final = {"cpu": "100m", "memory": "256Mi"}
+DNS_PORTS: Final = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
+# Beyond the slice, but never the addresses of the node itself, where clouds answer with the node's own credentials.
+OUTSIDE: Final = [
+    {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}},
+    {"ipBlock": {"cidr": "::/0", "except": ["fe80::/10", "fd00:ec2::254/128"]}},
+]
+# Where clusters answer for names: their own pods, or a cache on each node.
+DNS: Final = [
+    {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}},
+    {"ipBlock": {"cidr": "169.254.20.10/32"}},
+]
+
+
+def namespace_labels(workspace: Workspace) -> dict[str, str]:
+    return {SLICE: workspace.id, BOUND_TO: workspace.id, **{f"{POD_SECURITY}{mode}": "restricted" for mode in ("enforce", "audit", "warn")}}
+
+
+def network_policy(workspace: Workspace, namespace: str) -> Object:
+    """Nothing in and nothing out but within the slice, and names.
+
+    In also from namespaces that an administrator of the cluster lets enter, as of an ingress controller, but never from those of another
+    workspace, whatever label somebody left on one; out also beyond the slice where the hub allows that.
+    """
+    slice_ = {"namespaceSelector": {"matchLabels": {SLICE: workspace.id}}}
+    guests = {
+        "namespaceSelector": {
+            "matchExpressions": [
+                {"key": MAY_ENTER, "operator": "In", "values": ["true", workspace.id]},
+                {"key": SLICE, "operator": "DoesNotExist"},
+            ]
+        }
+    }
+    outside = [{"to": OUTSIDE}] if workspace.may_reach_out else []
+    spec = {
+        "podSelector": {},
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": [{"from": [slice_, guests]}],
+        "egress": [{"to": [slice_]}, {"to": DNS, "ports": DNS_PORTS}, *outside],
+    }
+    return {**_named("networking.k8s.io/v1", "NetworkPolicy", ISOLATION, namespace, workspace), "spec": spec}
+
+
+def quota_of(workspace: Workspace, namespace: str, *, limits: Mapping[str, str] = QUOTA, counts_kinds: bool = False) -> Object:
+    """Of objects alone: a quota of GPUs would refuse what shall wait. `counts_kinds`: also those of our kinds, see KINDS_COUNTED_S."""
+    spec = {"hard": {**limits, "pods": str(workspace.pods_max), **ACCOUNTS, **(KINDS if counts_kinds else {})}}
+    return {**_named("v1", "ResourceQuota", ISOLATION, namespace, workspace), "spec": spec}
+
+
+def default_requests(workspace: Workspace, namespace: str) -> Object:
+    """For containers that ask for nothing: on a node that is shared a pod has to ask for something, and counts by it."""
+    spec = {"limits": [{"type": "Container", "defaultRequest": dict(REQUESTED)}]}
+    return {**_named("v1", "LimitRange", ISOLATION, namespace, workspace), "spec": spec}
+
+
+def service_account(workspace: Workspace, account: Account, home: str) -> Object:
+    made = _named("v1", "ServiceAccount", account_of(account.id), home, workspace, account)
+    return {**made, "automountServiceAccountToken": False}
+
+
+def role_binding(workspace: Workspace, account: Account, namespace: str, *, home: str = ACCOUNTS_HOME) -> Object:
+    name = account_of(account.id)
+    return {
+        **_named("rbac.authorization.k8s.io/v1", "RoleBinding", name, namespace, workspace, account),
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role_of(account.role)},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": home}],
+    }
+
+
+def about_workspace(workspace: Workspace, namespace: str) -> Object:
+    """For its members to read: only what is theirs."""
+    spec = {"id": workspace.id, "podsMax": workspace.pods_max, "mayReachOut": workspace.may_reach_out}
+    return {**_named("egs.io/v1alpha1", "Workspace", object_name(workspace.name), namespace, workspace), "spec": spec}
+
+
+def about_status(workspace: Workspace, before: Object, detail: str, *, now: datetime) -> Object:
+    """`detail`: why this namespace is not ready, "" where it is. `before`: the status as it is."""
+    namespaces = sorted(binding.namespace for binding in workspace.bindings if binding.desired == Desired.PRESENT)
+    ready: Object = {"type": "Ready", "status": "False" if detail else "True", "reason": "Unfinished" if detail else "Bound"}
+    if detail:
+        ready["message"] = detail
+    known: Object = next((each for each in before.get("conditions", []) if each.get("type") == "Ready"), {})
+    since = known.get("lastTransitionTime") if known.get("status") == ready["status"] else None
+    return {"namespaces": namespaces, "conditions": [ready | {"lastTransitionTime": since or now.strftime("%Y-%m-%dT%H:%M:%SZ")}]}
+
+
+def _named(version: str, kind: str, name: str, namespace: str, workspace: Workspace, account: Account | None = None) -> Object:
+    labels = {SLICE: workspace.id, **({ACCOUNT: account.id} if account else {})}
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": namespace, "labels": labels}}

@@ -1,0 +1,518 @@
+"""Workspaces on Kubernetes: their namespaces bound, shut off, and opened to those whom the hub names.
+
+Lives here: one pass of look, compare, mend. What is wanted of a namespace: the label of its slice and Pod Security `restricted`; a
+NetworkPolicy that shuts it off but for its slice and DNS; a quota of objects; requests for containers that have none; an object that says
+what it is; for each account a RoleBinding, and a ServiceAccount in the namespace of accounts, which is no workspace's. Must not live here:
+nodes and pods (the driver's).
+
+A namespace that was there before is not ours to take: it is a conflict, unless an administrator said that it may be adopted. Nor is one
+whose name something in the cluster counts on already (awaited.py), whether it is there or not. Unbinding
+takes away who may enter and the label. The namespace, its data and its NetworkPolicy stay: nobody gets in by that it was given up.
+Nothing that a tenant may write is believed: whether we bound a namespace whose label is gone, is known by its uid, in memory, and by a
+mark beside the label, which policies let nobody write but us and administrators; by it they let us put the label back. Where both are
+gone we may write nothing, but look all the same, as long as the hub speaks of it: who may enter is not told as gone. An account is
+known by its name, whatever its labels say; and it is told as gone when it is seen gone. Each namespace is looked at by itself: what
+somebody makes elsewhere, or too much of in one, is no reason to leave anybody's access elsewhere.
+
+What somebody else added beside all this is looked at last (patrol.py).
+
+Needs, beside the driver's rights: list of namespaces, networkpolicies, resourcequotas, limitranges, rolebindings, serviceaccounts and
+workspaces in all namespaces; create and patch of these, delete of all but namespaces; patch of workspaces/status; create of
+serviceaccounts/token; bind of the roles; and list of what awaited.py looks at.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from protocol.cluster_names import (
+    ACCOUNT,
+    ACCOUNTS,
+    BOUND_TO,
+    EXEMPT,
+    ISOLATION,
+    MAY_ADOPT,
+    OF_CLUSTER,
+    SAID,
+    SLICE,
+    account_of,
+    pointer,
+    role_of,
+)
+from protocol.messages import AccessRole, Account, Binding, BindingSeen, BindingState, Desired, IssuedToken, Workspace
+from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
+from worker_agent.hub.workspaces import Found
+from worker_agent.kube.api.client import Api, Forbidden, Missing
+from worker_agent.kube.api.custom import REQUEST_KIND, Definition
+from worker_agent.kube.api.installed import Installed
+from worker_agent.kube.tenancy.audit import Patrol
+from worker_agent.kube.tenancy.awaited_names import Awaited
+from worker_agent.kube.tenancy.contents import Place, Scene, Thing, TokenAnswer, Written
+from worker_agent.kube.tenancy.isolation import (
+    KINDS_COUNTED_S,
+    QUOTA,
+    about_status,
+    about_workspace,
+    default_requests,
+    namespace_labels,
+    network_policy,
+    quota_of,
+    role_binding,
+    service_account,
+)
+from worker_agent.kube.tenancy.survey import ABOUT, ACCOUNT_NAME, DEFAULTS, KINDS, Survey, path_of
+from worker_agent.metrics import DRIFT_REPAIRS
+
+NAMESPACES: Final = "/api/v1/namespaces"
+ACCESS: Final = ("rolebindings", "serviceaccounts")  # kinds of what lets somebody in, in the order in which they are taken away
+LEAST_ROLE: Final = role_of(AccessRole.VIEWER)
+DETAIL_MAX_CHARS: Final = 300
+ACCOUNT_ANEW: Final = "Its account in the cluster was made anew, so it is good no more. Ask for a new one."
+
+
+class Refused(Exception):
+    """This namespace cannot be bound now; the message is for people."""
+
+    def __init__(self, state: BindingState, detail: str) -> None:
+        super().__init__(detail)
+        self.state, self.detail = state, detail
+
+
+class KubernetesTenancy:
+    """One thread. `server` and `ca` (PEM) go into kubeconfigs: where users reach the API server. `limits`: of objects in a namespace."""
+
+    def __init__(self, *, api: Api, server: str, ca: str, note: Note, limits: Mapping[str, str] = QUOTA) -> None:
+        self._api, self._server, self._ca, self._note, self._limits = api, server, ca, note, limits
+        self._bound: dict[str, tuple[str, str]] = {}  # by name: uid and slice of what we bound
+        self._written: dict[Place, Written] = {}
+        self._were_counted = False
+        self._survey = Survey(api)
+        self._installed = Installed(api, note=note)
+        self._patrol = Patrol(api, note=note)
+        self._awaited = Awaited(api, note)
+
+    def bound_to(self, namespace: str, uid: str) -> str:
+        """The workspace that we bound this very namespace to; "" where to none. As any thread may ask."""
+        known_uid, slice_ = self._bound.get(namespace, ("", ""))
+        return slice_ if uid and uid == known_uid else ""
+
+    def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool) -> Found:
+        drifts = self._installed.look()
+        try:
+            scene = self._look(workspaces, repairs=repairs, in_use=in_use)
+        except ClusterError as error:
+            self._note("tenancy_unseen", {"why": str(error)})
+            return Found(drifts=drifts + self._patrol.standing)
+        left = self._revoke(workspaces, scene)
+        # What one workspace gives up another may take in the same pass.
+        listed = [(workspace, each) for workspace in workspaces for each in workspace.bindings if not scene.is_silent(each.namespace)]
+        listed.sort(key=lambda pair: pair[1].desired != Desired.ABSENT)
+        seen = [self._settle(workspace, binding, scene) for workspace, binding in listed]
+        ready = {(each.slice, each.namespace) for each in seen if each.state is BindingState.READY}
+        tokens = [
+            self._issue(account, scene.home_of(account))
+            for workspace in workspaces
+            for account in workspace.accounts
+            if account.token_s > 0 and account.id not in has_token and (workspace.id, account.namespace) in ready
+        ]
+        issued = tuple(token for token in tokens if token is not None)
+        issued += tuple(IssuedToken(account=id_, failure=ACCOUNT_ANEW) for id_ in scene.ended)
+        drifts += self._patrol.look(scene.fenced, repairs=repairs)
+        return Found(
+            accounts_left=left if not scene.unseen else None,
+            bindings=tuple(seen),
+            tokens=issued,
+            drifts=drifts,
+            is_unfinished=self._patrol.is_unfinished,
+        )
+
+    # -- look ----------------------------------------------------------------------------------------------------------
+
+    def _look(self, workspaces: Sequence[Workspace], *, repairs: bool, in_use: frozenset[str]) -> Scene:
+        namespaces = {thing.metadata.name: thing for thing in self._survey.list(NAMESPACES, labelSelector=SLICE)}
+        unlabeled = {thing.metadata.name: thing for thing in self._survey.list(NAMESPACES, labelSelector=f"{BOUND_TO},!{SLICE}")}
+        has_accounts = self._namespace(ACCOUNTS) is not None
+        scene = Scene(namespaces, unlabeled, {}, repairs, in_use, counts_kinds=self._counts_kinds(), has_accounts=has_accounts)
+        self._awaited.begin_pass()
+        told = {binding.namespace for workspace in workspaces for binding in workspace.bindings if not _is_of_cluster(binding.namespace)}
+        for name, seen in self._survey.look(
+            sorted({*namespaces, *unlabeled, *self._bound, *told, *([ACCOUNTS] if has_accounts else [])}), known=self._written
+        ):
+            if isinstance(seen, ClusterError):
+                scene.unseen[name] = seen
+                self._note("namespace_unseen", {"namespace": name, "why": str(seen)})
+                continue
+            scene.has_about = scene.has_about and seen.has_about
+            scene.objects |= seen.objects
+        return scene
+
+    def _counts_kinds(self) -> bool:
+        """As before where it cannot be seen: nothing else waits for it."""
+        try:
+            made_at = self._api.get(REQUEST_KIND, Definition).metadata.creationTimestamp
+            self._were_counted = (datetime.now(UTC) - made_at).total_seconds() >= KINDS_COUNTED_S
+        except Missing:
+            self._were_counted = False
+        except ClusterError as error:
+            self._note("kinds_unseen", {"why": str(error)})
+        return self._were_counted
+
+    # -- revoke --------------------------------------------------------------------------------------------------------
+
+    def _revoke(self, workspaces: Sequence[Workspace], scene: Scene) -> tuple[str, ...]:
+        """Before all else. RoleBindings first: their end holds within a millisecond, that of a ServiceAccount after ten seconds.
+
+        Those that are left: of workspaces that are not listed, or in a namespace whose labels are gone, which are not touched, or since
+        the cluster did not delete them.
+        """
+        accounts = {workspace.id: {account.id: account for account in workspace.accounts} for workspace in workspaces}
+        accounts[""] = {id_: account for of_one in accounts.values() for id_, account in of_one.items()}  # where nothing says whose it is
+        left = set()
+        places = [*scene.objects, *(place for place in self._written if place[1] in scene.unseen)]
+        for kind in ACCESS:
+            for place in places:
+                id_ = self._account_in(place, scene)
+                if place[0] != kind or not id_:
+                    continue
+                slice_ = scene.owner_of(place) or self._bound.get(place[1], ("", ""))[1]
+                account = accounts.get(slice_, {}).get(id_)
+                if account is not None and (kind == "rolebindings" or scene.home_of(account) == place[1]):
+                    continue
+                is_known = slice_ in accounts or (place[1] == ACCOUNTS and not scene.namespaces_of(slice_))
+                if not is_known or not slice_ or not self._try_end(place, scene):
+                    left.add(id_)
+        return tuple(sorted(left))
+
+    def _account_in(self, place: Place, scene: Scene) -> str:
+        """By its name; its label may be another's by now, or gone."""
+        if place in self._written or ACCOUNT_NAME.fullmatch(place[2]):
+            return place[2].removeprefix(account_of(""))
+        there = scene.objects.get(place)
+        return there.metadata.label(ACCOUNT) if there else ""
+
+    def _try_end(self, place: Place, scene: Scene) -> bool:
+        try:
+            self._end(place, scene)
+        except ClusterError as error:
+            self._note("tenancy_delete_failed", {"object": "/".join(place), "why": str(error)})
+            return False
+        return True
+
+    def _end(self, place: Place, scene: Scene) -> None:
+        """Raises where it is not seen gone: what a finalizer holds gives its rights on, so that goes, too."""
+        self._delete(place, scene)
+        for left in self._survey.named(place):
+            ops = [{"op": "test", "path": "/metadata/uid", "value": left.metadata.uid}, {"op": "remove", "path": "/metadata/finalizers"}]
+            self._api.patch(path_of(place), ops, Thing)
+        if self._survey.named(place):
+            raise Unavailable(f"{'/'.join(place)} is still there")
+
+    def _delete(self, place: Place, scene: Scene) -> None:
+        with suppress(Missing):
+            self._api.delete(path_of(place))
+        scene.objects.pop(place, None)
+        self._written.pop(place, None)
+
+    # -- one namespace -------------------------------------------------------------------------------------------------
+
+    def _settle(self, workspace: Workspace, binding: Binding, scene: Scene) -> BindingSeen:
+        state, detail = BindingState.READY, ""
+        try:
+            if unseen := scene.unseen.get(binding.namespace):
+                raise unseen
+            match binding.desired:
+                case Desired.ABSENT:
+                    self._unbind(workspace, binding.namespace, scene)
+                    state = BindingState.UNBOUND
+                case Desired.PRESENT:
+                    self._bind(workspace, binding, scene)
+                case unknown:
+                    raise Refused(BindingState.WAITING, f"The agent does not know what {unknown} means. Upgrade it.")
+        except Refused as refusal:
+            state, detail = refusal.state, refusal.detail
+        except ClusterError as error:
+            self._note("namespace_unfinished", {"namespace": binding.namespace, "why": str(error)})
+            state, detail = BindingState.WAITING, _sentence(error)
+        if scene.has_about and state is not BindingState.UNBOUND and self._is_ours(workspace, binding.namespace, scene):
+            self._describe(workspace, binding.namespace, scene, detail)
+        repaired, left = (tuple(dict.fromkeys(by.get(binding.namespace, ()))) for by in (scene.repaired, scene.left))
+        DRIFT_REPAIRS.inc(len(repaired))
+        for event, what in (("namespace_repaired", repaired), ("namespace_changed", left)):
+            if what:
+                self._note(event, {"namespace": binding.namespace, "what": ", ".join(what)})
+        return BindingSeen(slice=workspace.id, namespace=binding.namespace, state=state, detail=detail, repaired=repaired, left=left)
+
+    def _bind(self, workspace: Workspace, binding: Binding, scene: Scene) -> None:
+        name = binding.namespace
+        self._take(workspace, binding, scene)
+        self._keep(("networkpolicies", name, ISOLATION), network_policy(workspace, name), scene)
+        scene.fenced[name] = workspace
+        self._keep(("resourcequotas", name, ISOLATION), self._quota(workspace, name, scene), scene)
+        self._keep_defaults(workspace, name, scene)
+        for account in workspace.accounts:
+            self._admit(workspace, account, name, scene)
+
+    def _keep_defaults(self, workspace: Workspace, name: str, scene: Scene) -> None:
+        """No access and no box rests on them: by a role from before the agent may not."""
+        try:
+            self._keep((DEFAULTS, name, ISOLATION), default_requests(workspace, name), scene)
+        except Forbidden as error:
+            self._note("default_requests_unwritten", {"namespace": name, "why": str(error)})
+
+    def _quota(self, workspace: Workspace, name: str, scene: Scene) -> dict[str, Any]:
+        return quota_of(workspace, name, limits=self._limits, counts_kinds=scene.counts_kinds)
+
+    def _take(self, workspace: Workspace, binding: Binding, scene: Scene) -> None:
+        """Label the namespace; make it where there is none. Raises Refused where it is not ours."""
+        name = binding.namespace
+        if _is_of_cluster(name):
+            raise Refused(BindingState.CONFLICT, "This namespace belongs to the cluster itself. Bind another one.")
+        there = scene.namespaces.get(name) or self._namespace(name)
+        if there is None:
+            there = self._make(workspace, name, scene)
+        elif there.is_going:
+            raise Refused(BindingState.WAITING, "It is being deleted in the cluster. When it is gone it is made anew.")
+        else:
+            self._check_ours(workspace, binding, there, scene)
+            if wanted := {key: value for key, value in namespace_labels(workspace).items() if there.metadata.label(key) != value}:
+                self._label_ours(workspace, there, wanted, scene)
+        self._bound[name] = (there.metadata.uid, workspace.id)
+
+    def _label_ours(self, workspace: Workspace, there: Thing, wanted: dict[str, str], scene: Scene) -> None:
+        name, was_ours = there.metadata.name, self._is_known(workspace, there)
+        # Without the label of the workspace the pods of an open box could be neither let in nor cleared.
+        if was_ours and not scene.repairs and not (SLICE in wanted and scene.is_in_use(workspace, name)):
+            scene.leave("label", name)
+            return
+        try:
+            self._label(there, wanted)
+        except Forbidden as error:
+            if there.metadata.label(SLICE) == workspace.id:
+                raise
+            raise Refused(BindingState.CONFLICT, _what_to_do(workspace, name, was_ours=was_ours)) from error
+        if was_ours:
+            scene.repair("label", name)
+
+    def _refuse_awaited(self, workspace: Workspace, name: str, scene: Scene) -> None:
+        if self._awaited.is_awaited(name, own=scene.namespaces_of(workspace.id)):
+            raise Refused(BindingState.CONFLICT, "Something in the cluster counts on a namespace of this name already. Bind another one.")
+
+    def _make(self, workspace: Workspace, name: str, scene: Scene) -> Thing:
+        was_ours = self._is_ours(workspace, name, scene)
+        if not was_ours:
+            self._refuse_awaited(workspace, name, scene)
+        if was_ours and not scene.repairs:
+            scene.leave("namespace", name)
+            raise Refused(BindingState.WAITING, "Somebody deleted it in the cluster, whose policy says that it stays so.")
+        made = self._api.create(NAMESPACES, _namespace_object(workspace, name), Thing)
+        if was_ours:
+            scene.repair("namespace", name)
+            self._forget(name)  # all in it is new, which is no repair
+        return made
+
+    def _namespace(self, name: str) -> Thing | None:
+        try:
+            return self._api.get(f"{NAMESPACES}/{name}", Thing)
+        except Missing:
+            return None
+
+    def _check_ours(self, workspace: Workspace, binding: Binding, there: Thing, scene: Scene) -> None:
+        meta = there.metadata
+        is_ours = self._is_known(workspace, there) or meta.label(SLICE) == workspace.id
+        if not is_ours and not binding.may_adopt:  # in the same words whoever has it
+            raise Refused(
+                BindingState.CONFLICT,
+                "There was a namespace of this name before. An administrator may let this workspace adopt it; or bind another name.",
+            )
+        if meta.label(EXEMPT) == "true":
+            raise Refused(BindingState.CONFLICT, "This namespace is exempt from EGS (label egs.io/exempt). Bind another one.")
+        if is_ours:
+            return
+        if meta.label(SLICE):
+            raise Refused(BindingState.CONFLICT, "In the cluster this namespace is bound to another workspace.")
+        self._refuse_awaited(workspace, meta.name, scene)
+
+    def _is_ours(self, workspace: Workspace, namespace: str, scene: Scene) -> bool:
+        return self._bound.get(namespace, ("", ""))[1] == workspace.id
+
+    def _describe(self, workspace: Workspace, namespace: str, scene: Scene, detail: str) -> None:
+        """For its members to read; nothing depends on it."""
+        wanted = about_workspace(workspace, namespace)
+        place = (ABOUT, namespace, wanted["metadata"]["name"])
+        try:
+            for other in [each for each in scene.objects if each[:2] == place[:2] and each != place]:
+                self._delete(other, scene)  # the workspace was called otherwise
+            self._keep(place, wanted, scene)
+            there = scene.objects.get(place)
+            status = about_status(workspace, there.status if there else {}, detail, now=datetime.now(UTC))
+            if there is None or there.status != status:
+                body = {key: wanted[key] for key in ("apiVersion", "kind")} | {"metadata": {"name": place[2]}, "status": status}
+                left = self._api.apply(f"{path_of(place)}/status", body, Thing)
+                self._written[place] = Written.of(wanted, left)
+        except Missing:
+            scene.has_about = False  # which a look at no namespace cannot tell
+        except ClusterError as error:
+            self._note("workspace_undescribed", {"namespace": namespace, "why": str(error)})
+
+    def _is_known(self, workspace: Workspace, there: Thing) -> bool:
+        """That we bound it, though its label may be gone by now."""
+        is_marked = there.metadata.label(BOUND_TO) == workspace.id
+        return is_marked or self._bound.get(there.metadata.name) == (there.metadata.uid, workspace.id)
+
+    def _label(self, there: Thing, labels: dict[str, str]) -> None:
+        ops = [{"op": "test", "path": "/metadata/uid", "value": there.metadata.uid}]
+        # One that has no labels at all has no map to add to; any that is served has kubernetes.io/metadata.name.
+        ops += [{"op": "add", "path": pointer("metadata", "labels", key), "value": value} for key, value in labels.items()]
+        self._api.patch(f"{NAMESPACES}/{there.metadata.name}", ops, Thing)
+
+    def _admit(self, workspace: Workspace, account: Account, namespace: str, scene: Scene) -> None:
+        name = account_of(account.id)
+        home = scene.home_of(account)
+        if account.namespace == namespace:
+            self._keep_account(workspace, account, ("serviceaccounts", home, name), scene)
+        place, wanted = ("rolebindings", namespace, name), role_binding(workspace, account, namespace, home=home)
+        there = scene.objects.get(place)
+        if there is not None and not scene.repairs and _gives_more(there, wanted):
+            self._end(place, scene)
+        try:
+            self._keep(place, wanted, scene)
+        except Conflict:  # the role of a RoleBinding cannot be changed
+            self._end(place, scene)
+            self._keep(place, wanted, scene)
+
+    def _keep_account(self, workspace: Workspace, account: Account, place: Place, scene: Scene) -> None:
+        """Once for each account. One whose token was given out and that is not there is made anew, with another uid."""
+        is_new = place not in scene.objects
+        self._keep(place, service_account(workspace, account, place[1]), scene, about=account.namespace)
+        if is_new and account.token_s == 0 and place in self._written:
+            scene.ended.append(account.id)
+
+    def _keep(self, place: Place, wanted: dict[str, Any], scene: Scene, *, about: str = "") -> None:
+        """Written only where it is not as we left it: no comparison with what the server makes of our words is needed.
+
+        `about`: the namespace of which it is told, where that is another.
+        """
+        there, written = scene.objects.get(place), self._written.get(place)
+        if written is not None and written.is_still(there, wanted):
+            return
+        if not scene.repairs and self._is_changed(place, wanted, there, written):
+            scene.leave(KINDS[place[0]][1], about or place[1])
+            return
+        left = self._api.apply(path_of(place), said(wanted), Thing)
+        if written is not None and written.wanted == wanted and (there is None or there.content != left.content):
+            scene.repair(KINDS[place[0]][1], about or place[1])
+        self._written[place] = Written.of(wanted, left)
+
+    def _is_changed(self, place: Place, wanted: dict[str, Any], there: Thing | None, written: Written | None) -> bool:
+        """By somebody else, since we said just this: what we say for the first time is no change of theirs."""
+        is_said = written is not None and written.wanted == wanted
+        if there is None:
+            return is_said
+        if not is_said and there.metadata.annotation(SAID) != said(wanted)["metadata"]["annotations"][SAID]:
+            return False
+        try:
+            return self._api.apply(path_of(place), said(wanted), Thing, dryRun="All").content != there.content
+        except Conflict:  # the role of a RoleBinding cannot be changed
+            return True
+
+    # -- unbind --------------------------------------------------------------------------------------------------------
+
+    def _unbind(self, workspace: Workspace, name: str, scene: Scene) -> None:
+        if scene.is_in_use(workspace, name):
+            raise Refused(BindingState.WAITING, "A GPR of the workspace still has nodes here. It is unbound when that has ended.")
+        self._bound.pop(name, None)
+        if scene.slice_of(name) != workspace.id:
+            if not scene.slice_of(name) and self._is_open_to_anybody(name, scene):
+                raise Refused(BindingState.WAITING, f"People may still enter it. {_put_back(workspace, name)}")
+            return
+        if unlabeled := scene.unlabeled.get(name):
+            self._label(unlabeled, namespace_labels(workspace))  # without it we may take nothing away there
+        for kind in (*ACCESS, "resourcequotas", DEFAULTS, ABOUT):
+            for place in [place for place in scene.objects if place[:2] == (kind, name)]:
+                self._end(place, scene)
+        is_marked = unlabeled is not None or bool(scene.namespaces[name].metadata.label(BOUND_TO))
+        label = pointer("metadata", "labels", SLICE)
+        ops = [{"op": "test", "path": label, "value": workspace.id}, {"op": "remove", "path": label}]
+        ops += [{"op": "remove", "path": pointer("metadata", "labels", BOUND_TO)}] if is_marked else []
+        self._api.patch(f"{NAMESPACES}/{name}", ops, Thing)
+        for seen in (scene.namespaces, scene.unlabeled):
+            seen.pop(name, None)
+        self._forget(name)
+
+    def _is_open_to_anybody(self, namespace: str, scene: Scene) -> bool:
+        return any(place[0] in ACCESS and place[1] == namespace and self._account_in(place, scene) for place in scene.objects)
+
+    def _forget(self, namespace: str) -> None:
+        self._written = {place: written for place, written in self._written.items() if place[1] != namespace}
+
+    # -- tokens --------------------------------------------------------------------------------------------------------
+
+    def _issue(self, account: Account, home: str) -> IssuedToken | None:
+        """None: not yet, the next pass tries again."""
+        path = f"{NAMESPACES}/{home}/serviceaccounts/{account_of(account.id)}/token"
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": account.token_s}}
+        try:
+            answer = self._api.create(path, body, TokenAnswer)
+        except (Unavailable, Throttled, Missing, Forbidden) as error:  # 403 also for some seconds after a start of the API server
+            self._note("token_delayed", {"account": account.id, "why": str(error)})
+            return None
+        except ClusterError as error:
+            self._note("token_refused", {"account": account.id, "why": str(error)})
+            return IssuedToken(account=account.id, failure=_sentence(error))
+        return IssuedToken(
+            account=account.id,
+            token=answer.status.token,
+            expires_s=answer.status.expirationTimestamp.timestamp(),
+            server=self._server,
+            ca=self._ca,
+        )
+
+
+def _is_of_cluster(namespace: str) -> bool:
+    return namespace in OF_CLUSTER or namespace.startswith("kube-")
+
+
+def said(wanted: dict[str, Any]) -> dict[str, Any]:
+    """With a mark of what we said, by which it is known after a restart whether another word of ours, or of somebody else, differs."""
+    digest = hashlib.sha256(msgspec.json.encode(wanted, order="deterministic")).hexdigest()[:16]
+    return {**wanted, "metadata": {**wanted["metadata"], "annotations": {SAID: digest}}}
+
+
+def _gives_more(there: Thing, wanted: dict[str, Any]) -> bool:
+    """A role that the hub does not say (any more), and that is none of the least."""
+    return bool(there.roleRef != wanted["roleRef"] and there.roleRef.get("name") != LEAST_ROLE)
+
+
+def _namespace_object(workspace: Workspace, name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": namespace_labels(workspace)}}
+
+
+def _what_to_do(workspace: Workspace, name: str, *, was_ours: bool) -> str:
+    """For an administrator of the cluster, where the agent may not give the namespace its label."""
+    if was_ours:
+        return _put_back(workspace, name)
+    return f"The cluster does not let its agent bind this namespace: kubectl label namespace {name} {MAY_ADOPT}=true"
+
+
+def _put_back(workspace: Workspace, name: str) -> str:
+    return (
+        "Somebody took its label egs.io/slice off, and the cluster does not let its agent put it back: "
+        f"kubectl label namespace {name} {SLICE}={workspace.id} --overwrite"
+    )
+
+
+def _sentence(error: ClusterError) -> str:
+    match error:
+        case Forbidden():
+            said = "The agent lacks a right in the cluster"
+        case Conflict():
+            said = "The cluster refused it"
+        case _:
+            said = "The cluster did not do it; it is tried again"
+    return f"{said}: {error}"[:DETAIL_MAX_CHARS]
