@@ -10,7 +10,7 @@ KERNELS := planner/__pycache__/all-compiled
 setup: ; deploy/bootstrap-python && $(MAKE) --no-print-directory vendor $(KERNELS)
 # The planner's kernels, or requests would wait for them: a minute and a half from nothing, seconds where no kernel has changed.
 # The file names another, which is gone when somebody has emptied the cache.
-$(KERNELS): $(wildcard planner/*.py) $(if $(wildcard $(shell cat $(KERNELS) 2>/dev/null)),,always) ; mkdir -p $(@D) && $(PY) -m planner.compile >$@
+$(KERNELS): $(wildcard planner/*.py planner/*/*.py) $(if $(wildcard $(shell cat $(KERNELS) 2>/dev/null)),,always) ; mkdir -p $(@D) && $(PY) -m planner.compile >$@
 always: ;
 # Libraries, fonts and icons of the pages, into static/vendor
 vendor: ; $(PY) deploy/front-end

@@ -18,7 +18,7 @@ from bench.openb import Mix, arrivals, mixes, published, read_nodes, read_reques
 from bench.packing.model import WHOLE_GPU, Kind, PackNode, PackRequest, Policy, demand_of
 from bench.packing.packer import Packer
 from bench.packing.worths import Worths, worths_of
-from planner.board import Board
+from planner.board.board import Board
 from planner.snapshot import Node, Pool, Request
 from planner.snapshot import Policy as EnginePolicy
 

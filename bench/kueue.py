@@ -23,8 +23,8 @@ from bench.figures import Figure, NotRun
 from bench.kueue_runner import Ran
 from bench.own_hub import figures_from
 from bench.scenarios import BASELINE, LARGE_SCALE, Arrival, Kind, Scenario, arrivals
-from planner.board import Board
-from planner.pace import Pace
+from planner.board.board import Board
+from planner.promises.slack import Pace
 from planner.snapshot import Memory, Node, Policy, PolicyName, Pool, Quota, Request
 from simulation.replay import Planner
 

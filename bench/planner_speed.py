@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Final
 
 from bench.figures import Figure
-from planner.board import Board
+from planner.board.board import Board
 from planner.engine import admit, plan
-from planner.offering import offers
-from planner.pace import Pace
-from planner.repair import board_of
+from planner.offers import offers
+from planner.promises.repair import board_of
+from planner.promises.slack import Pace
 from planner.snapshot import Memory, Node, Pool, Quota, Request, Running, Snapshot, Within
 
 SIZES = ((1_000, 500), (10_000, 5_000), (20_000, 10_000))

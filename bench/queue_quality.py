@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.figures import Figure, NotRun
-from planner.bands import quantile
+from planner.promises.ranges import quantile
 from planner.snapshot import Pool
 from simulation.estimators import ESTIMATORS, Estimators
 from simulation.joblist import Job, read_jobs, read_nodes

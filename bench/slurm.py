@@ -17,10 +17,10 @@ from pathlib import Path
 from bench.figures import Figure, NotRun
 from bench.planner_speed import with_slots
 from bench.slurmctld import Ask, Listed, Slurm, slurmctld
-from planner.bands import quantile
-from planner.board import Board
+from planner.board.board import Board
 from planner.engine import admit, plan
-from planner.pace import Pace
+from planner.promises.ranges import quantile
+from planner.promises.slack import Pace
 from planner.snapshot import Memory, Node, Policy, Pool, Request, Running, Snapshot
 from simulation.joblist import Job
 from simulation.replay import POLICIES, replay

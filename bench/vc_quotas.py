@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.figures import Figure, NotRun
-from planner.bands import quantile
+from planner.promises.ranges import quantile
 from planner.snapshot import Policy, Pool, Quota
 from simulation.joblist import Job, read_jobs, read_nodes
 from simulation.replay import POLICIES, Replay, Run, replay

@@ -357,7 +357,7 @@ class PromiseMove(models.Model):
 
 @sound_values
 class Eviction(models.Model):
-    """Boxes that end early: for a GPR that starts sooner by it (planner/claims.py), or because an administrator evicts one.
+    """Boxes that end early: for a GPR that starts sooner by it (planner/sharing/evictions.py), or because an administrator evicts one.
 
     An administrator's eviction has no beneficiary and no times of one.
     """
@@ -432,7 +432,7 @@ class EvictionVictim(models.Model):
 
 @sound_values
 class Forecast(models.Model):
-    """What was foretold to a request that had to wait, and how it turned out: what later forecasts learn from (planner/bands.py).
+    """What was foretold to a request that had to wait, and how it turned out: what later forecasts learn from (planner/promises/ranges.py).
 
     Waits are seconds from `made_at`. One for each time it was promised something; one that never started, or asked for something else
     before it did, is taken away.
@@ -482,7 +482,7 @@ class PromiseOutcome(models.Model):
 
 @sound_values
 class Shadow(models.Model):
-    """Where a request would have stood in two queues that nobody overtakes (planner/pace.py), and the work that it brought.
+    """Where a request would have stood in two queues that nobody overtakes (planner/promises/slack.py), and the work that it brought.
 
     It outlives the wait: it counts until it is over in both queues, and the work for some days. `patient`, `strict`: pool, nodes.
     """

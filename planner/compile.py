@@ -28,7 +28,7 @@ types: Final[Any] = numba_types  # without annotations
 
 def compile_all() -> None:
     """Compile all kernels of all modules, and note that this is done."""
-    for module in pkgutil.iter_modules(planner.__path__, "planner."):
+    for module in pkgutil.walk_packages(planner.__path__, "planner."):
         import_module(module.name)
     KERNELS_DIR.mkdir(parents=True, exist_ok=True)
     with (KERNELS_DIR / "lock").open("w") as lock:

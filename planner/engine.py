@@ -15,22 +15,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 
-from planner.bands import Forecast
-from planner.board import Board
-from planner.claims import Claims
-from planner.edits import change
-from planner.leeway import Leeway
-from planner.limits import most_that_fits
-from planner.moves import move
-from planner.pace import Pace, newcomers_place
+from planner.board.board import Board
+from planner.board.waiting import Waiting, turn_of
+from planner.feasibility import most_that_fits
 from planner.plan import Cause, Eviction, Explanation, Placement, Plan, PromiseMove, Reason, Remembered, Stand
-from planner.proof import faults_of
+from planner.promises.failure_reserve import Leeway
+from planner.promises.proof import faults_of
+from planner.promises.ranges import Forecast
+from planner.promises.repair import board_of, place_anew
+from planner.promises.slack import Pace, newcomers_place
 from planner.reasons import Reasons
-from planner.repair import board_of, place_anew
-from planner.rights import Rank, Rights
+from planner.sharing.displacement import move
+from planner.sharing.edits import change
+from planner.sharing.evictions import Claims
+from planner.sharing.rights import Rank, Rights
+from planner.sharing.supplies import draw
 from planner.snapshot import Arrival, Moved, PolicyName, Quota, Request, Shadow, Slot, Snapshot
-from planner.supplies import draw
-from planner.waiting import Waiting, turn_of
 
 
 @contextmanager

@@ -33,7 +33,7 @@ def kernels_dir(base: str, folder: Path) -> Path:
     A kernel has those of other modules that it calls built in, and would be used as it was when one of them has changed: numba looks at
     its own module alone.
     """
-    texts = (path.read_bytes() for path in sorted(folder.glob("*.py")))
+    texts = (path.read_bytes() for path in sorted(folder.rglob("*.py")))
     digest = sha256(b"".join(text for text in texts if _DECLARED.search(text))).hexdigest()[:16]
     return Path(base or _cache_of_user() or folder / "__pycache__") / f"kernels-{digest}"
 
@@ -62,7 +62,7 @@ class Locator(InTreeCacheLocator):
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> Any:
         """None for what is no kernel."""
-        return super().from_function(py_func, py_file) if Path(py_file).parent == _FOLDER else None  # type: ignore[no-untyped-call]
+        return super().from_function(py_func, py_file) if _FOLDER in Path(py_file).parents else None  # type: ignore[no-untyped-call]
 
 
 numba.config.CACHE_LOCATOR_CLASSES = ",".join(  # type: ignore[attr-defined]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from planner.bands import Forecast
+from planner.promises.ranges import Forecast
 from planner.snapshot import Arrival, Shadow, Slot
 
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from itertools import accumulate
 from typing import Final
 
-from planner.board import Board
-from planner.lines import FOREVER_S
+from planner.board.board import Board
+from planner.capacity.profile import FOREVER_S
 from planner.plan import Blocker, Explanation, Reason
-from planner.silence import unheard_on
+from planner.promises.silence import unheard_on
 from planner.snapshot import Request, Slot, Window
 
 BLOCKERS_MAX: Final = 5

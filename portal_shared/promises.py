@@ -12,8 +12,8 @@ from django.urls import reverse
 from core.pages import words
 from core.pages.parts import Fact, Pair, Tab
 from gpr.promises.calibration import DAYS, DAYS_DEFAULT, Accuracy, Calibration, CauseShare, ClassScore, Score, Settled, SpanScore
-from planner.bands import ENOUGH_COUNT, TARGETS
 from planner.plan import Cause
+from planner.promises.ranges import ENOUGH_COUNT, TARGETS
 from portal_shared.access import PageRequest
 from portal_shared.paging import url_with
 

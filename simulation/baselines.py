@@ -6,12 +6,12 @@ from bisect import insort
 from collections.abc import Set
 from dataclasses import dataclass
 
-from planner.bands import Forecast
-from planner.board import Board, Started
-from planner.ground import Kind
+from planner.board.board import Board, Started
+from planner.board.waiting import Turn, Waiting
+from planner.capacity.placement import Kind
 from planner.plan import Eviction
+from planner.promises.ranges import Forecast
 from planner.snapshot import Policy, PolicyName, Pool, Request
-from planner.waiting import Turn, Waiting
 from simulation.failures import Failure
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from planner.board import Board
+from planner.board.board import Board
 from planner.snapshot import Policy, PolicyName, Pool, Request, Running, Slot
 from simulation.failures import Failure
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from planner.limits import most_that_fits
+from planner.feasibility import most_that_fits
 from planner.snapshot import Node, Pool, Quota, Request, Within
 
 NODE_COLUMNS: Final = ("name", "cluster", "shape", "gpus")

@@ -13,16 +13,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Protocol
 
-from planner.bands import Bands, Forecast
-from planner.board import Board, Started
+from planner.board.board import Board, Started
+from planner.board.waiting import Waiting, turn_of
 from planner.engine import admit, bring_forward, claim, forecast_of
-from planner.leeway import Leeway
-from planner.pace import Pace
 from planner.plan import Cause, Eviction, victims_of
-from planner.proof import refuse_faults
-from planner.repair import mend
+from planner.promises.failure_reserve import Leeway
+from planner.promises.proof import refuse_faults
+from planner.promises.ranges import Bands, Forecast
+from planner.promises.repair import mend
+from planner.promises.slack import Pace
 from planner.snapshot import Failed, Memory, Policy, PolicyName, Pool, Quota, Request, Slot
-from planner.waiting import Waiting, turn_of
 from simulation.baselines import Easy, Fifo, LeastWork, Sjf
 from simulation.estimators import Estimators
 from simulation.failures import Failure

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from planner.bands import quantile
 from planner.plan import victims_of
+from planner.promises.ranges import quantile
 from planner.snapshot import Pool
 from simulation.estimators import ESTIMATORS
 from simulation.joblist import Job

@@ -45,9 +45,9 @@ from inventory.services.supplies import orders_give_up
 from journal.guard import set_aside_on_error
 from journal.models import Event, Severity
 from journal.services import event_record
-from planner.claims import may_claim
-from planner.lines import FOREVER_S
+from planner.capacity.profile import FOREVER_S
 from planner.plan import Explanation, Plan, Reason
+from planner.sharing.evictions import may_claim
 from protocol.messages import Desired, Phase
 from slices.kubeconfigs import kubeconfigs_expire
 

@@ -1,4 +1,4 @@
-"""Plans that are not whole (planner/proof.py): administrators are told, and the log has it."""
+"""Plans that are not whole (planner/promises/proof.py): administrators are told, and the log has it."""
 
 from __future__ import annotations
 

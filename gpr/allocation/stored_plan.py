@@ -30,9 +30,9 @@ from journal.hints import PLAN, hint, slice_topic
 from journal.models import Severity
 from journal.services import event_record
 from planner.engine import plan
-from planner.pace import ENDS_FADING
 from planner.plan import Blocker, Explanation, Placement, Plan, Remembered, Stand
 from planner.plan import PromiseMove as Move
+from planner.promises.slack import ENDS_FADING
 from planner.snapshot import Arrival, Moved, Slot
 from planner.snapshot import Shadow as PlannerShadow
 

@@ -19,8 +19,8 @@ from gpr.requests.services import can_never_start
 from gpr.requests.spec import BOOKING_AHEAD, EARLIEST_START_MAX
 from inventory.models import Cluster, Node
 from inventory.selectors import shapes_known
-from planner.defragment import Move, Proposal, proposals, room_for
-from planner.limits import most_that_fits
+from planner.feasibility import most_that_fits
+from planner.sharing.defragment import Move, Proposal, proposals, room_for
 from planner.snapshot import Request
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN
 

@@ -16,8 +16,8 @@ from gpr.defragmentation.selectors import fingerprint_of
 from gpr.models import Eviction, Gpr, GprState
 from journal.hints import TICK, hint
 from journal.services import event_record
-from planner.defragment import Proposal, agreed, proposals
 from planner.engine import plan
+from planner.sharing.defragment import Proposal, agreed, proposals
 
 
 @transaction.atomic

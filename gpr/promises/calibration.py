@@ -23,7 +23,7 @@ from gpr.allocation.snapshot import PROMISE_TOLERANCE, PROMISE_TOLERANCE_S, box_
 from gpr.models import GprState, Promise, PromiseMove, PromiseOutcome
 from gpr.promises.forecasts import whole_s
 from gpr.promises.outcomes import is_kept
-from planner.bands import ENOUGH_COUNT, quantile
+from planner.promises.ranges import ENOUGH_COUNT, quantile
 from slices.models import Slice
 from slices.selectors import slices_visible_to
 

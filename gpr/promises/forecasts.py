@@ -10,8 +10,8 @@ from typing import Final
 from uuid import UUID
 
 from gpr.models import Forecast, Gpr
-from planner.bands import ENOUGH_COUNT, Bands
-from planner.bands import Forecast as Asked
+from planner.promises.ranges import ENOUGH_COUNT, Bands
+from planner.promises.ranges import Forecast as Asked
 
 # So many of the last outcomes steer the bounds; each class learns from the last two hundred of its own.
 HISTORY_COUNT = 2_000

@@ -66,7 +66,7 @@ class Spot:
 
 @transaction.atomic
 def gpr_move(*, gpr: Gpr, to: MoveTo, actor: User, now: datetime, why: str = "") -> None:
-    """Those whose slots give way are promised anew, with the cause: see planner.moves. Its priority stays, and it never passes another.
+    """Put a waiting request elsewhere among those of its priority. Each slot that gives way gets a new promise, with the cause.
 
     Raises IllegalTransition when it does not wait, Conflict when nobody of its priority is left to pass, or StaleState.
     """

@@ -11,8 +11,8 @@ from uuid import UUID
 from gpr.allocation.rows import HELD, held_of
 from gpr.allocation.snapshot import boxes_of, quotas_load
 from gpr.models import Gpr, GprState
-from planner.repair import board_of
-from planner.rights import Rank, Rights
+from planner.promises.repair import board_of
+from planner.sharing.rights import Rank, Rights
 from planner.snapshot import Node, Pool, Quota, Snapshot
 
 _IT = "It {} GPUs beyond what its project is guaranteed: they may be taken back, after notice."

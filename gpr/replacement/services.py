@@ -1,6 +1,6 @@
 """A node of a running box fails: a spare is found, checked and opened first; then the sick one is set aside, closed and drained.
 
-The end of the box stays. Nobody's promise moves by it: of the spares that hurt nobody the planner names one (planner/spares.py), or
+The end of the box stays. Nobody's promise moves by it: of the spares that hurt nobody the planner names one (planner/sharing/spares.py), or
 says why there is none; then it is tried again while that makes sense. Meanwhile the box goes on where it can. Both nodes are
 reservations of the same run, the spare's `replaces` names the other; until the agent has opened it (`joined_at`) it is no part of the box.
 """
@@ -32,8 +32,8 @@ from journal.guard import set_aside_on_error
 from journal.hints import TICK, hint
 from journal.models import Severity
 from journal.services import event_record
+from planner.sharing.spares import NoSpare, Wanted, spare_for
 from planner.snapshot import Within
-from planner.spares import NoSpare, Wanted, spare_for
 from protocol.messages import Desired, Phase
 
 # Where there was none: each look costs some plans.

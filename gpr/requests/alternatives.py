@@ -16,7 +16,7 @@ from typing import Any, Final
 from gpr.allocation.snapshot import Loaded, at
 from gpr.requests.services import pools_of_spec
 from gpr.requests.spec import GprSpec
-from planner.offering import Desk
+from planner.offers import Desk
 from planner.plan import Offer
 from planner.snapshot import Request
 

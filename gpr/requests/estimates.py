@@ -16,9 +16,9 @@ from gpr.quotas.borrowing import WOULD_BORROW
 from gpr.requests.alternatives import Alternative, Alternatives, Order, by_place
 from gpr.requests.services import Candidate, candidate_of
 from gpr.requests.spec import GprSpec
-from planner.bands import Bands
-from planner.offering import Desk
+from planner.offers import Desk
 from planner.plan import EvictionKind, Offer, victims_of
+from planner.promises.ranges import Bands
 from planner.snapshot import Request
 
 NODES, RECLAIM, ORDER = "nodes", "reclaim", "order"  # where the GPUs of an offer come from

@@ -20,7 +20,7 @@ from journal.models import Event
 from slices.models import Role, Slice
 from slices.selectors import has_role, slices_visible_to
 
-# As the planner considers them (planner/waiting.py); the index gpr_queue is in this order.
+# As the planner considers them (planner/board/waiting.py); the index gpr_queue is in this order.
 TURN = ("turn_share", "turn_key", "turn_at", "id")
 QUEUE_ORDER = ("-priority", *TURN)
 # Requests in the order of their planned starts. A request without one comes last; it gets a far time, since a cursor cannot hold a null.

@@ -38,9 +38,9 @@ from gpr.requests.spec import BOOKING_AHEAD, PLAIN_FIELDS, GprSpec, approval_rea
 from journal.hints import TICK, hint
 from journal.models import Event
 from journal.services import event_record, events_record
-from planner.bookings import Nearest, fitting, nearest
-from planner.limits import most_that_fits
+from planner.feasibility import most_that_fits
 from planner.plan import Placement, Reason
+from planner.sharing.bookings import Nearest, fitting, nearest
 from planner.snapshot import Request, Snapshot, Within
 from slices.models import Role
 from slices.selectors import has_role
@@ -155,8 +155,7 @@ _submits: Group[Filing, Gpr] = Group(together=_submit_together, alone=_submit_al
 
 @transaction.atomic
 def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
-    """Change a request that waits. Its age in the queue stays; what becomes of its place in the plan says planner.edits. Nobody else's
-    promise moves.
+    """Change a request that waits. It keeps its age in the queue, and nobody else's promise moves. See planner.sharing.edits.
 
     Errors as in `gpr_submit`.
     """

@@ -8,8 +8,8 @@ from gpr.allocation.snapshot import snapshot_load
 from gpr.models import Gpr, GprState
 from gpr.quotas.borrowing import BORROWS, WILL_BORROW, borrowers_among, borrowing_of
 from gpr.requests.ending import gpr_release
-from planner.repair import board_of
-from planner.rights import Rank, Rights
+from planner.promises.repair import board_of
+from planner.sharing.rights import Rank, Rights
 from slices.quotas import quota_create
 from tests.builders import SHAPE, make_slice
 from tests.lifecycle.stage import ENTRY, Stage, fresh

@@ -10,7 +10,7 @@ import pytest
 from gpr.models import GprState, Promise, PromiseMove
 from journal.models import Event
 from planner import engine
-from planner.board import Board
+from planner.board.board import Board
 from tests.builders import make_slice
 from tests.lifecycle.stage import Stage, fresh
 

@@ -18,9 +18,9 @@ from gpr.requests import services as requests
 from gpr.requests.services import bookings_fitting, gpr_cancel
 from gpr.requests.spec import BOOKING_AHEAD
 from journal.models import Event
-from planner.bookings import Nearest
 from planner.engine import plan
 from planner.plan import Plan
+from planner.sharing.bookings import Nearest
 from planner.snapshot import Snapshot
 from slices.models import Slice
 from tests import factories

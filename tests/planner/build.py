@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from planner.engine import bring_forward, plan
-from planner.pace import ENDS_FADING
 from planner.plan import Placement, Plan, PromiseMove
-from planner.repair import board_of
+from planner.promises.repair import board_of
+from planner.promises.slack import ENDS_FADING
 from planner.snapshot import Memory, Node, Place, Policy, PolicyName, Pool, Request, Running, Slot, Snapshot, Window
 
 GUARDED = Policy(name=PolicyName.GUARDED)

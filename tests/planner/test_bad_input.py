@@ -10,8 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from planner.engine import plan
-from planner.limits import most_that_fits
-from planner.offering import offers
+from planner.feasibility import most_that_fits
+from planner.offers import offers
 from planner.plan import Reason
 from planner.snapshot import Memory, Policy, Request, Running, Shadow, Slot, Snapshot, Window
 from tests.effort import IS_SOAK, examples

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from planner.bands import ENOUGH_COUNT, Bands, Forecast
+from planner.promises.ranges import ENOUGH_COUNT, Bands, Forecast
 
 NONE_YET = (0, 0)
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from planner import bookings
-from planner.bookings import GRID_S, fitting, nearest
 from planner.engine import plan
-from planner.offering import offers
+from planner.offers import offers
 from planner.plan import Cause, PromiseMove, Reason, victims_of
+from planner.sharing import bookings
+from planner.sharing.bookings import GRID_S, fitting, nearest
 from planner.snapshot import Policy, Quota, Request, Snapshot, Window
 from tests.effort import examples
 from tests.planner.build import EITHER, moves, placements, pool, request, run, running, settled, slots, stand, starts, stored, waiting

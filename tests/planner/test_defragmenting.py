@@ -11,9 +11,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from planner import defragment
-from planner.defragment import Proposal, proposals, room_for
 from planner.engine import plan
+from planner.sharing import defragment
+from planner.sharing.defragment import Proposal, proposals, room_for
 from planner.snapshot import Policy, Quota, Request, Running, Slack, Snapshot, Window
 from tests.effort import examples
 from tests.planner.build import pool, request, running, settled, starts, stored, waiting

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.engine import plan
-from planner.offering import offers
+from planner.offers import offers
 from planner.plan import Placement
 from planner.snapshot import Policy, Pool, Request, Running, Slot, Snapshot, Within
 from tests.effort import examples

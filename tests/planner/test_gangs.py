@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from planner.engine import plan
-from planner.offering import offers
+from planner.offers import offers
 from planner.snapshot import Node, Place, Policy, PolicyName, Pool, Quota, Request, Snapshot, Supply, Window
 from tests.planner.build import placements, pool, request, running, slots, stand, starts, waiting
 

@@ -6,11 +6,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.blank import new_table
-from planner.gates import Gates, are_open, gates_of, leaves_any, look_at_gate
-from planner.ground import NO_INTS
-from planner.lines import NEVER_S, Ints, free_until, stays_free
-from planner.table import Table
+from planner.board.empty import new_table
+from planner.board.table import Table
+from planner.capacity.headroom import Gates, are_open, gates_of, leaves_any, look_at_gate
+from planner.capacity.placement import NO_INTS
+from planner.capacity.profile import NEVER_S, Ints, free_until, stays_free
 from tests.planner.test_lines import BOXES, MANY, ROOM, SECONDS, Box, lines_of
 
 AMOUNTS = st.integers(1, ROOM + 2)

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.blank import ground_of
-from planner.ground import (
+from planner.board.empty import ground_of
+from planner.capacity.placement import (
     Ground,
     Kind,
     anywhere,
@@ -23,7 +23,7 @@ from planner.ground import (
     room_at,
     take,
 )
-from planner.lines import NEVER_S, NONE, Ints, least_free, with_lines, with_spare
+from planner.capacity.profile import NEVER_S, NONE, Ints, least_free, with_lines, with_spare
 from planner.snapshot import Node, Pool
 from tests.effort import examples
 

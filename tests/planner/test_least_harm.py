@@ -10,10 +10,10 @@ from unittest.mock import patch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from planner import bookings
 from planner.engine import plan
-from planner.offering import offers
+from planner.offers import offers
 from planner.plan import Eviction, victims_of
+from planner.sharing import bookings
 from planner.snapshot import Node, Policy, Pool, Quota, Request, Running, Slack, Snapshot
 from tests.effort import examples
 from tests.planner.build import GENEROUS, request

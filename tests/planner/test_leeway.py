@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from planner import shift
 from planner.engine import plan
-from planner.offering import offers
+from planner.offers import offers
 from planner.plan import Cause, PromiseMove
+from planner.promises import failure_shift
 from planner.snapshot import Failed, Memory, Policy, Quota, Request, Slack, Slot, Snapshot, Window
 from tests.effort import examples
 from tests.planner.build import CONSERVATIVE, GENEROUS, GUARDED, moves, placements, pool, request, running, slots, waiting
@@ -132,7 +132,7 @@ def test_who_never_shifts(change: dict[str, object]) -> None:
 
 
 def test_where_too_many_would_have_to_shift_nobody_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shift, "SHIFTED_MOST", 3)
+    monkeypatch.setattr(failure_shift, "SHIFTED_MOST", 3)
 
     assert moves(row(leeway_s=40)).keys() == {"a"}
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.lines import (
+from planner.capacity.profile import (
     AFTER,
     AT_S,
     FOREVER_S,

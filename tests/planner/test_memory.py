@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.board import Board
+from planner.board.board import Board
+from planner.capacity.profile import Ints
 from planner.engine import settle
-from planner.lines import Ints
-from planner.repair import board_of
+from planner.promises.repair import board_of
 from planner.snapshot import Policy, Quota, Snapshot
 from tests.planner.build import EITHER, GUARDED, pool, request, running, settled
 

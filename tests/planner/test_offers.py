@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.engine import plan
-from planner.offering import Desk, offers
+from planner.offers import Desk, offers
 from planner.plan import Reason
 from planner.snapshot import Policy, Request, Snapshot
 from tests.effort import examples

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.engine import plan
-from planner.limits import Most, most_that_fits
+from planner.feasibility import Most, most_that_fits
 from planner.plan import Cause, Placement, PromiseMove, Reason
 from planner.snapshot import Node, Policy, Pool, Quota, Request, Snapshot, Window, Within
 from tests.planner.build import CONSERVATIVE, EITHER, GUARDED, moves, placements, pool, request, running, settled, stand, starts, waiting

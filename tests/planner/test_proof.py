@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from planner import engine
-from planner.board import Board
+from planner.board.board import Board
 from planner.engine import plan
 from planner.plan import Cause, Fault, Flaw, Plan, PromiseMove
-from planner.proof import NotWholeError
+from planner.promises.proof import NotWholeError
 from planner.snapshot import PolicyName, Quota, Request, Snapshot, Window, Within
 from simulation.replay import Planner
 from tests.planner.build import GUARDED, pool, request, running, waiting

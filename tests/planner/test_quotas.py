@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.engine import plan
-from planner.offering import offers
+from planner.offers import offers
 from planner.plan import Cause, EvictionKind, Plan, Reason
-from planner.repair import board_of
-from planner.rights import Rank, Rights
+from planner.promises.repair import board_of
+from planner.sharing.rights import Rank, Rights
 from planner.snapshot import Node, Policy, Pool, Quota, Request, Running, Snapshot
 from tests.effort import examples
 from tests.planner.build import EITHER, moves, placements, pool, request, running, settled, slots, starts, waiting

@@ -10,13 +10,13 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.board import Board
+from planner.board.board import Board
+from planner.board.table import STARTED, WAITING, Table, kind_of, places_of, put
+from planner.capacity.placement import Ground, choose, copy_ground, earliest, limits_allow, which_pool
+from planner.capacity.profile import NEVER_S, next_step_s
 from planner.engine import plan, settle
-from planner.ground import Ground, choose, copy_ground, earliest, limits_allow, which_pool
-from planner.lines import NEVER_S, next_step_s
-from planner.repair import board_of
+from planner.promises.repair import board_of
 from planner.snapshot import Node, Pool, Quota, Request, Running, Slot, Snapshot, Window, Within
-from planner.table import STARTED, WAITING, Table, kind_of, places_of, put
 from tests.effort import examples
 from tests.planner.build import GENEROUS, GUARDED, pool, request, running, settled, stand, starts
 from tests.planner.draw import GUARDED as EITHER_SLACK

@@ -9,8 +9,8 @@ import pytest
 
 from planner.engine import plan
 from planner.plan import Harm, harm_of
+from planner.sharing.spares import Answer, NoSpare, Wanted, spare_for, with_spare
 from planner.snapshot import Node, Pool, Quota, Request, Running, Snapshot, Window, Within
-from planner.spares import Answer, NoSpare, Wanted, spare_for, with_spare
 from tests.effort import IS_SOAK
 from tests.planner.build import GUARDED, pool, running, waiting
 from tests.planner.world import World

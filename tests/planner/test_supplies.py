@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.engine import plan
-from planner.offering import Desk, offers
+from planner.offers import Desk, offers
 from planner.plan import Cause, Plan, Reason
+from planner.sharing.supplies import DRAWS_MOST
 from planner.snapshot import Node, Policy, Pool, Request, Snapshot, Supply, Window, Within
-from planner.supplies import DRAWS_MOST
 from tests.effort import examples
 from tests.planner.build import EITHER, moves, placements, pool, request, running, stand, starts
 from tests.planner.draw import POLICIES

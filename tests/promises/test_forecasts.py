@@ -16,7 +16,7 @@ from gpr.promises.forecasts import LEARNED, NO_HISTORY
 from gpr.requests.ending import gpr_release
 from gpr.requests.estimates import Estimate, gpr_estimate
 from gpr.requests.services import gpr_cancel, gpr_edit, spec_of
-from planner.bands import ENOUGH_COUNT
+from planner.promises.ranges import ENOUGH_COUNT
 from protocol.messages import Phase
 from tests import factories
 from tests.builders import agent_says

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from planner.board import Board
-from planner.silence import silence_s
+from planner.board.board import Board
+from planner.promises.silence import silence_s
 from planner.snapshot import Failed, PolicyName, Pool, Request, Slot
 
 

@@ -17,15 +17,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 
-from planner.board import Board
-from planner.ground import OF_SLICE, is_near
-from planner.kinds import LEVELS
-from planner.lines import FOREVER_S, NONE, Ints
+from planner.board.board import Board
+from planner.board.kinds import LEVELS
+from planner.board.waiting import Turn, Waiting, by_promise
+from planner.capacity.placement import OF_SLICE, is_near
+from planner.capacity.profile import FOREVER_S, NONE, Ints
 from planner.plan import Cause
-from planner.shift import shift
-from planner.silence import hold, hold_late, risk_of, unheard_box, was_at_risk
+from planner.promises.failure_shift import shift
+from planner.promises.silence import hold, hold_late, risk_of, unheard_box, was_at_risk
 from planner.snapshot import PolicyName, Request, Slot, Snapshot, Window, Within
-from planner.waiting import Turn, Waiting, by_promise
 
 # A failure of many nodes at once breaks many promises: no tick may hang on it, and none take all tries from the others.
 EXCHANGES_MOST, EXCHANGES_EACH = 2000, 500

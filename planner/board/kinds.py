@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from planner.blank import LIMITS_MOST, NO_POOLS, new_table, within
-from planner.ground import NO_INTS, OF_SLICE, Kind
-from planner.lines import NONE, Ints
-from planner.now import Now, new_now
+from planner.board.empty import LIMITS_MOST, NO_POOLS, new_table, within
+from planner.capacity.free_now import Now, new_now
+from planner.capacity.placement import NO_INTS, OF_SLICE, Kind
+from planner.capacity.profile import NONE, Ints
 from planner.snapshot import Pool, Quota, Request, Running, Within
 
 # As the ground numbers them.

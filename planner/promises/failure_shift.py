@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from planner.board import Board
-from planner.lines import Ints
+from planner.board.board import Board
+from planner.board.waiting import Turn, Waiting
+from planner.capacity.profile import Ints
 from planner.snapshot import Within
-from planner.waiting import Turn, Waiting
 
 # No tick may hang on it: where more would have to move, all stay. Whose nodes are to be near each other takes so many times as long.
 SHIFTED_MOST, NEAR_COUNTS = 2000, 16

@@ -19,13 +19,13 @@ from typing import Final
 
 import numpy as np
 
-from planner.board import Board, Box
-from planner.ground import Kind, members_of
-from planner.lines import NEVER_S, Ints
+from planner.board.board import Board, Box
+from planner.board.waiting import Waiting
+from planner.capacity.placement import Kind, members_of
+from planner.capacity.profile import NEVER_S, Ints
 from planner.plan import Eviction, EvictionKind, Victim
-from planner.repair import board_of
+from planner.promises.repair import board_of
 from planner.snapshot import Request, Running, Slot, Snapshot
-from planner.waiting import Waiting
 
 # Of those that wait the first so many that want large parts of nodes are looked at, until so many of them were searched for.
 CONSIDERED_MOST: Final = 32

@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from planner.kernels import compiled, lean, spliced
-from planner.lines import (
+from planner.capacity.profile import (
     NEVER_S,
     NONE,
     Bools,
@@ -28,6 +27,7 @@ from planner.lines import (
     least_free,
     stays_free,
 )
+from planner.kernels import compiled, lean, spliced
 
 # For sorting nodes: what is left over first, then the end of the gap, cut to so many bits.
 GAP_BITS: Final = 44

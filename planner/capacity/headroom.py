@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from planner.board.table import Table, used
+from planner.capacity.profile import AFTER, FREE, NEVER_S, NONE, Ints, Lines, end_of
 from planner.kernels import compiled, lean
-from planner.lines import AFTER, FREE, NEVER_S, NONE, Ints, Lines, end_of
-from planner.table import Table, used
 
 
 class Gates(NamedTuple):

@@ -12,13 +12,13 @@ from typing import Final
 
 import numpy as np
 
-from planner.blank import close
-from planner.board import Board
-from planner.ground import NO_INTS, members_of
-from planner.lines import FOREVER_S, NEVER_S, Ints
-from planner.repair import place_anew
+from planner.board.board import Board
+from planner.board.empty import close
+from planner.board.waiting import Waiting
+from planner.capacity.placement import NO_INTS, members_of
+from planner.capacity.profile import FOREVER_S, NEVER_S, Ints
+from planner.promises.repair import place_anew
 from planner.snapshot import Request, Slot, Supply, Window
-from planner.waiting import Waiting
 
 # In one plan: after each the queue is played anew, as others start sooner where its slot was. With long queues it is one in a plan.
 DRAWS_MOST: Final = 8

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from planner.board import Board, Box
-from planner.lines import FOREVER_S
+from planner.board.board import Board, Box
+from planner.board.waiting import Waiting
+from planner.capacity.profile import FOREVER_S
 from planner.plan import Cause
 from planner.snapshot import Request, Slot
-from planner.waiting import Waiting
 
 
 def risk_of(board: Board, request: Request, slot: Slot) -> tuple[Cause, str] | None:

@@ -7,13 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.gates import are_open
-from planner.ground import Ground, Kind, choose, counts_s, earliest, limits_allow
-from planner.kernels import compiled, lean
-from planner.lines import NEVER_S, NONE, Bools, Ints, forget_before, next_step_s, rises
-from planner.now import Now, choose_now, look, look_again, reach
-from planner.table import STARTED, WAITING, Table, kind_of, places_of, put, used
-from planner.watch import (
+from planner.board.recheck import (
     Watch,
     has_better_slot,
     set_ready,
@@ -27,6 +21,12 @@ from planner.watch import (
     touch_torn,
     watch_of,
 )
+from planner.board.table import STARTED, WAITING, Table, kind_of, places_of, put, used
+from planner.capacity.free_now import Now, choose_now, look, look_again, reach
+from planner.capacity.headroom import are_open
+from planner.capacity.placement import Ground, Kind, choose, counts_s, earliest, limits_allow
+from planner.capacity.profile import NEVER_S, NONE, Bools, Ints, forget_before, next_step_s, rises
+from planner.kernels import compiled, lean
 
 
 @lean

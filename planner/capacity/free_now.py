@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from planner.ground import Ground, Kind, members_of, nearest, need_of
+from planner.board.table import used
+from planner.capacity.placement import Ground, Kind, members_of, nearest, need_of
+from planner.capacity.profile import AFTER, AT_S, FREE, NEVER_S, NONE, IntGrid, Ints, end_of, least_free
 from planner.kernels import compiled, lean
-from planner.lines import AFTER, AT_S, FREE, NEVER_S, NONE, IntGrid, Ints, end_of, least_free
-from planner.table import used
 
 # To sort one node costs about as much as to look at so many.
 FEW: Final = 16

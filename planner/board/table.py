@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from planner.ground import Ground, Kind, room_at, take
+from planner.capacity.placement import Ground, Kind, room_at, take
+from planner.capacity.profile import NONE, IntCube, IntGrid, Ints
 from planner.kernels import compiled, lean, spliced
-from planner.lines import NONE, IntCube, IntGrid, Ints
 
 # What a row of the table is.
 EMPTY: Final = 0

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from planner.board import Board
-from planner.claims import Claims
-from planner.ground import Kind
-from planner.lines import NEVER_S
-from planner.repair import board_of
+from planner.board.board import Board
+from planner.capacity.placement import Kind
+from planner.capacity.profile import NEVER_S
+from planner.promises.repair import board_of
+from planner.sharing.evictions import Claims
 from planner.snapshot import Quota, Request, Snapshot
 
 # People book by the minute: other times are looked for on whole ones.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.ground import NO_INTS, Ground, anywhere, take
-from planner.lines import FOREVER_S, NONE, Ints, new_lines
+from planner.board.table import Table
+from planner.capacity.placement import NO_INTS, Ground, anywhere, take
+from planner.capacity.profile import FOREVER_S, NONE, Ints, new_lines
 from planner.snapshot import Pool
-from planner.table import Table
 
 # Limits that hold for one box: of its slice, and of its slice's and its project's quota.
 LIMITS_MOST = 3

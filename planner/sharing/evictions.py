@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from planner.board import Board, Box
-from planner.ground import Kind
-from planner.lines import NEVER_S
-from planner.moves import Lifted, place_or_back
+from planner.board.board import Board, Box
+from planner.board.waiting import Waiting
+from planner.capacity.placement import Kind
+from planner.capacity.profile import NEVER_S
 from planner.plan import Cause, Eviction, EvictionKind, Victim
-from planner.rights import Rank, Right, Rights
+from planner.sharing.displacement import Lifted, place_or_back
+from planner.sharing.rights import Rank, Right, Rights
 from planner.snapshot import Policy, Quota, Request
-from planner.waiting import Waiting
 
 # Of those who claim a plan looks at so many from the front of their order, and at others until so many have failed or won: the next
 # plan goes on.

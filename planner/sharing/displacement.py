@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from planner.board import Board, Box
-from planner.ground import Kind
+from planner.board.board import Board, Box
+from planner.board.waiting import Waiting, by_promise
+from planner.capacity.placement import Kind
 from planner.plan import Cause
-from planner.repair import place_anew
+from planner.promises.repair import place_anew
 from planner.snapshot import Moved
-from planner.waiting import Waiting, by_promise
 
 
 class Lifted:

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from planner.board import Board
+from planner.board.board import Board
+from planner.board.kinds import LEVELS
+from planner.capacity.profile import NONE
 from planner.engine import plan, settle
-from planner.kinds import LEVELS
-from planner.lines import NONE
 from planner.plan import Harm, harm_of
-from planner.repair import board_of
+from planner.promises.repair import board_of
 from planner.snapshot import Request, Running, Snapshot, Within
 
 # Each costs a plan.

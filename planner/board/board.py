@@ -1,7 +1,7 @@
 """The planner's working state: who runs, who waits and where.
 
 Lives here: ids of the outside and numbers of the inside, and the room that the compiled passes need. What moves is decided in passes.py
-(the policy), pace.py (how long a newcomer is promised to wait at most) and repair.py (what broke).
+(the policy), planner.promises.slack (how long a newcomer is promised to wait at most) and planner.promises.repair (what broke).
 """
 
 from __future__ import annotations
@@ -14,9 +14,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sortedcontainers import SortedKeyList
 
-from planner import passes
-from planner.blank import LIMITS_MOST, ground_of, new_table, within
-from planner.ground import (
+from planner.board import passes
+from planner.board.empty import LIMITS_MOST, ground_of, new_table, within
+from planner.board.kinds import Alike, Kinds
+from planner.board.table import EMPTY, LOOSE, WAITING, Table, kind_of, lift, places_of, put, stand
+from planner.board.waiting import Turn, Waiting, turn_of
+from planner.capacity.free_now import Now
+from planner.capacity.placement import (
     NO_INTS,
     OF_SLICE,
     Ground,
@@ -32,12 +36,8 @@ from planner.ground import (
     take,
     take_all,
 )
-from planner.kinds import Alike, Kinds
-from planner.lines import NEVER_S, NONE, Bools, Ints, forget_before, free_until, least_free, with_lines, with_spare
-from planner.now import Now
+from planner.capacity.profile import NEVER_S, NONE, Bools, Ints, forget_before, free_until, least_free, with_lines, with_spare
 from planner.snapshot import Policy, PolicyName, Pool, Quota, Request, Running, Slot, Window
-from planner.table import EMPTY, LOOSE, WAITING, Table, kind_of, lift, places_of, put, stand
-from planner.waiting import Turn, Waiting, turn_of
 
 ROWS_AT_FIRST = 64
 

@@ -15,10 +15,10 @@ from typing import Final
 
 import numpy as np
 
-from planner.blank import ground_of
-from planner.board import Board
-from planner.ground import NO_LIMITS, Ground, Kind, anywhere, boxes_of, copy_ground, put_first, take, take_all
-from planner.lines import NEVER_S, Ints, with_spare
+from planner.board.board import Board
+from planner.board.empty import ground_of
+from planner.capacity.placement import NO_LIMITS, Ground, Kind, anywhere, boxes_of, copy_ground, put_first, take, take_all
+from planner.capacity.profile import NEVER_S, Ints, with_spare
 from planner.snapshot import Arrival, Memory, Request, Shadow
 
 # Work is counted by its size in classes, so many to a doubling.

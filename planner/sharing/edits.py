@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from planner.board import Board
-from planner.leeway import Leeway
-from planner.pace import Pace, newcomers_place
+from planner.board.board import Board
+from planner.board.waiting import Waiting
 from planner.plan import Cause
-from planner.repair import misfit, place_anew
+from planner.promises.failure_reserve import Leeway
+from planner.promises.repair import misfit, place_anew
+from planner.promises.slack import Pace, newcomers_place
 from planner.snapshot import Memory, PolicyName, Request, Slot, Snapshot
-from planner.waiting import Waiting
 
 
 @dataclass(frozen=True, slots=True)

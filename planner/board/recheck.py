@@ -6,12 +6,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from planner.gates import Gates, are_open, gates_of, leaves_any, look_at_gate
-from planner.ground import Ground, which_pool
+from planner.board.table import WAITING, Table, kind_of, places_of, used
+from planner.capacity.free_now import Now, reach
+from planner.capacity.headroom import Gates, are_open, gates_of, leaves_any, look_at_gate
+from planner.capacity.placement import Ground, which_pool
+from planner.capacity.profile import NONE, BoolGrid, Bools, IntGrid, Ints
 from planner.kernels import compiled, lean
-from planner.lines import NONE, BoolGrid, Bools, IntGrid, Ints
-from planner.now import Now, reach
-from planner.table import WAITING, Table, kind_of, places_of, used
 
 # Of so many places, two to this power, one looks at how many are ready.
 BLOCK_BITS: Final = 6

@@ -13,14 +13,14 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from planner.board import Board, Started
-from planner.ground import Ground, copy_ground, is_near, which_pool
+from planner.board.board import Board, Started
+from planner.board.table import WAITING, Table, kind_of, places_of, put, used
+from planner.board.waiting import Waiting
+from planner.capacity.placement import Ground, copy_ground, is_near, which_pool
+from planner.capacity.profile import FOREVER_S, NEVER_S, NONE, Ints, least_free
 from planner.kernels import compiled
-from planner.lines import FOREVER_S, NEVER_S, NONE, Ints, least_free
 from planner.plan import Fault, Flaw, Placement, Stand
 from planner.snapshot import Slot
-from planner.table import WAITING, Table, kind_of, places_of, put, used
-from planner.waiting import Waiting
 
 # As the compiled functions count them; 0 is none.
 FLAWS: Final = (None, Flaw.SHAPE, Flaw.EARLY, Flaw.CROWDED, Flaw.LATE)

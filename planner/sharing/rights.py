@@ -16,10 +16,10 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import NamedTuple
 
-from planner.board import Board, Box
+from planner.board.board import Board, Box
+from planner.board.waiting import Waiting
 from planner.plan import EvictionKind
 from planner.snapshot import Quota, Request
-from planner.waiting import Waiting
 
 
 class Rank(IntEnum):

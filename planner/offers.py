@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from planner.board import Board
-from planner.edits import Left, come_back, leave, pace_without
+from planner.board.board import Board
+from planner.board.waiting import Waiting
 from planner.engine import borrows, can_grow, claim, forecast_of, no_collection, promise_of, settle
-from planner.leeway import Leeway
-from planner.limits import most_that_fits
-from planner.pace import Pace
+from planner.feasibility import most_that_fits
 from planner.plan import Offer
+from planner.promises.failure_reserve import Leeway
+from planner.promises.repair import board_of
+from planner.promises.slack import Pace
 from planner.reasons import Reasons
-from planner.repair import board_of
+from planner.sharing.edits import Left, come_back, leave, pace_without
+from planner.sharing.supplies import draw
 from planner.snapshot import PolicyName, Pool, Request, Snapshot
-from planner.supplies import draw
-from planner.waiting import Waiting
 
 
 def offers(snapshot: Snapshot, candidate: Request) -> tuple[Offer, ...]:
