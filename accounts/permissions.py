@@ -6,6 +6,7 @@ from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
 from accounts.models import ApiToken, Scope, User
+from accounts.policy import is_platform_admin
 
 if TYPE_CHECKING:
     # DRF's views import their default permissions, and so this module.
@@ -38,4 +39,4 @@ class IsAdmin(HasScope):
     message = "Only an administrator may do this, with a token of the scope admin."
 
     def has_permission(self, request: Request, view: APIView) -> bool:
-        return super().has_permission(request, view) and isinstance(request.user, User) and request.user.is_admin
+        return super().has_permission(request, view) and isinstance(request.user, User) and is_platform_admin(request.user)

@@ -13,6 +13,7 @@ from django.db import IntegrityError, transaction
 
 from accounts.audit import Change, tell
 from accounts.models import ApiToken, IdempotentCreation, Scope, User
+from accounts.policy import is_platform_admin
 from accounts.tokens import TokenKind, token_matches, token_mint, token_parse
 from core.errors import Conflict, EgsError, InvalidInput, NotAllowed
 
@@ -42,7 +43,7 @@ def token_issue(*, user: User, name: str, scopes: Sequence[Scope], life: timedel
     """Raises InvalidInput for an unknown or empty scope or a life out of bounds, NotAllowed for a scope beyond the user."""
     if not scopes or not set(scopes) <= set(Scope):
         raise InvalidInput({"scopes": [f"Choose one or more of {', '.join(Scope.values)}."]})
-    if Scope.ADMIN in scopes and not user.is_admin:
+    if Scope.ADMIN in scopes and not is_platform_admin(user):
         raise NotAllowed("Only an administrator's token may have the scope admin.")
     if not timedelta(0) < life <= settings.EGS_TOKEN_LIFE_MAX:
         raise InvalidInput({"expires_in_s": [f"Between 1 and {int(settings.EGS_TOKEN_LIFE_MAX.total_seconds())} seconds."]})

@@ -16,6 +16,7 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.permissions import IsAdmin
+from accounts.policy import Kind, Verb, may_all
 from core.rest.fields import Flag, Id, NewName, StrictSerializer, Text, WholeNumber, Word
 from core.rest.filters import Moment, ReferenceFilter, Words
 from core.rest.pagination import CreatedPagination, NamePagination
@@ -103,7 +104,7 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
 
     def to_representation(self, cluster: Cluster) -> dict[str, Any]:
         told = super().to_representation(cluster)
-        is_for_admin = actor_of(self.context["request"]).is_admin
+        is_for_admin = may_all(actor_of(self.context["request"]), Verb.INSPECT, Kind.CLUSTER)
         return {name: value if is_for_admin or name in self.FOR_ALL else None for name, value in told.items()}
 
 
@@ -259,7 +260,7 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
         return node.cordoned_at is not None
 
     def get_cordon_reason(self, node: Node) -> str | None:
-        return node.cordon_reason if actor_of(self.context["request"]).is_admin else None
+        return node.cordon_reason if may_all(actor_of(self.context["request"]), Verb.INSPECT, Kind.NODE) else None
 
 
 class NodeFilter(filters.FilterSet):

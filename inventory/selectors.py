@@ -34,6 +34,7 @@ from django.db.models import (
 from django.db.models.functions import Coalesce, Greatest
 
 from accounts.models import User
+from accounts.policy import Kind, Verb, may_all
 from core.rest.references import one_by_id, one_by_reference
 from inventory.models import (
     CheckPolicy,
@@ -87,7 +88,7 @@ def cluster_ids_of(actor: User) -> QuerySet[Any]:
 
 def clusters_visible_to(actor: User) -> QuerySet[Cluster]:
     rows = Cluster.objects.select_related("agent")
-    return rows if actor.is_admin else rows.filter(pk__in=cluster_ids_of(actor))
+    return rows if may_all(actor, Verb.SEE, Kind.CLUSTER) else rows.filter(pk__in=cluster_ids_of(actor))
 
 
 def cluster_for(actor: User, reference: str) -> Cluster:
@@ -156,7 +157,7 @@ def gpus_of_shape(shape: str) -> int:
 def nodes_known_to(actor: User) -> QuerySet[Node]:
     """Also those that are gone: history speaks of them."""
     rows = Node.objects.select_related("cluster")
-    return rows if actor.is_admin else rows.filter(cluster__in=cluster_ids_of(actor))
+    return rows if may_all(actor, Verb.SEE, Kind.NODE) else rows.filter(cluster__in=cluster_ids_of(actor))
 
 
 def node_for(actor: User, reference: str, *, now: datetime) -> Node:
@@ -177,7 +178,11 @@ def gpus_visible_to(actor: User, *, now: datetime) -> QuerySet[Gpu]:
     is_ready = Q(node__is_ready=True, node__cordoned_at=None, node__cluster__in=open_ids)
     is_usable = is_ready & ~Exists(sick) & ~Exists(_closing(now, node="node", cluster="node__cluster"))
     whole = reservations_visible_to(actor).filter(HELD, node=OuterRef("node")).alias(n=Count("gpus")).filter(n=F("node__gpu_count"))
-    known = F("hardware_uuid") if actor.is_admin else Case(When(Exists(whole), then=F("hardware_uuid")), default=Value(""))
+    known = (
+        F("hardware_uuid")
+        if may_all(actor, Verb.INSPECT, Kind.GPU)
+        else Case(When(Exists(whole), then=F("hardware_uuid")), default=Value(""))
+    )
     mine = with_holders(ReservedGpu.objects.filter(HELD, reservation__in=reservations_visible_to(actor)), path="reservation__")
     return (
         rows.select_related("node__cluster")
@@ -194,7 +199,7 @@ def gpus_visible_to(actor: User, *, now: datetime) -> QuerySet[Gpu]:
 
 def maintenance_visible_to(actor: User) -> QuerySet[MaintenanceWindow]:
     rows = MaintenanceWindow.objects.select_related("cluster", "node")
-    return rows if actor.is_admin else rows.filter(cluster__in=cluster_ids_of(actor))
+    return rows if may_all(actor, Verb.SEE, Kind.MAINTENANCE) else rows.filter(cluster__in=cluster_ids_of(actor))
 
 
 def maintenance_for(actor: User, window_id: str | UUID) -> MaintenanceWindow:
@@ -213,12 +218,12 @@ def supplies_known_to(actor: User) -> QuerySet[Supply]:
         arrived_count=Count("orders__node", distinct=True, filter=Q(orders__state=SupplyOrderState.ARRIVED, orders__node__gone_at=None)),
     )
     rows = rows.annotate(possible_count=Greatest(F("node_count") - F("open_count") - F("arrived_count"), 0))
-    return rows if actor.is_admin else rows.none()
+    return rows if may_all(actor, Verb.SEE, Kind.SUPPLY) else rows.none()
 
 
 def supply_orders_known_to(actor: User) -> QuerySet[SupplyOrder]:
     rows = SupplyOrder.objects.select_related("supply__cluster", "gpr__slice", "node", "ended_by")
-    return rows if actor.is_admin else rows.none()
+    return rows if may_all(actor, Verb.SEE, Kind.SUPPLY_ORDER) else rows.none()
 
 
 def supply_order_for(actor: User, order_id: str | UUID) -> SupplyOrder:
@@ -227,7 +232,7 @@ def supply_order_for(actor: User, order_id: str | UUID) -> SupplyOrder:
 
 def check_policies_known_to(actor: User) -> QuerySet[CheckPolicy]:
     rows = CheckPolicy.objects.select_related("cluster")
-    return rows if actor.is_admin else rows.none()
+    return rows if may_all(actor, Verb.SEE, Kind.CHECK_POLICY) else rows.none()
 
 
 def check_policy_for(actor: User, policy_id: str | UUID) -> CheckPolicy:
@@ -272,7 +277,11 @@ def _closing(now: datetime, *, node: str, cluster: str = "cluster") -> QuerySet[
 
 
 def reservations_visible_to(actor: User) -> QuerySet[Reservation]:
-    return Reservation.objects.all() if actor.is_admin else Reservation.objects.filter(slice__in=slice_ids_of(actor))
+    return (
+        Reservation.objects.all()
+        if may_all(actor, Verb.SEE, Kind.RESERVATION)
+        else Reservation.objects.filter(slice__in=slice_ids_of(actor))
+    )
 
 
 def with_holders(rows: QuerySet[Row], *, path: str = "") -> QuerySet[Row]:
@@ -285,7 +294,7 @@ def with_holders(rows: QuerySet[Row], *, path: str = "") -> QuerySet[Row]:
 def schedule_visible_to(actor: User) -> QuerySet[Reservation]:
     """With `is_own` for those that may be named. Of others a member sees which nodes are busy until when, but nothing of the past."""
     rows = with_holders(Reservation.objects.select_related("node", "cluster")).prefetch_related("gpus__gpu")
-    if actor.is_admin:
+    if may_all(actor, Verb.SEE, Kind.RESERVATION):
         return rows.annotate(is_own=Value(True))
     own = Q(slice__in=slice_ids_of(actor))
     rows = rows.annotate(is_own=Case(When(own, then=Value(True)), default=Value(False)))
@@ -348,7 +357,7 @@ def _count_in(there: ShapeInCluster, node: Any) -> None:
 
 
 def _allowed_shapes(actor: User) -> Any:
-    if actor.is_admin:
+    if may_all(actor, Verb.SEE, Kind.NODE):
         return lambda cluster_id, shape: True
     allowed: dict[UUID, list[list[str]]] = defaultdict(list)
     rows = User.objects.filter(pk=actor.pk, memberships__slice__clusters__isnull=False)

@@ -16,6 +16,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django_htmx.middleware import HtmxDetails
 
 from accounts.models import ApiToken, Scope, User
+from accounts.policy import is_platform_admin
 from accounts.sessions import session_token
 from core.clock import db_now
 from core.errors import NotAllowed, NotFound
@@ -63,7 +64,7 @@ def admin_only(view: View[P]) -> AnyView[P]:
 
     @wraps(view)
     def guarded(request: PageRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
-        if not request.user.is_admin:
+        if not is_platform_admin(request.user):
             raise NotFound("page")
         return view(request, *args, **kwargs)
 

@@ -21,6 +21,7 @@ from django.http import QueryDict
 from django.http.cookie import parse_cookie
 from django.http.request import split_domain_port, validate_host
 
+from accounts.policy import is_platform_admin
 from accounts.sessions import session_load, session_token
 from core.clock import db_now
 from core.db_threads import in_db_thread
@@ -59,12 +60,13 @@ def listener_of(session_key: str) -> Listener | None:
     if token is None:
         return None
     topics = {user_topic(token.user_id), LOST}
-    if token.user.is_admin:
+    is_admin = is_platform_admin(token.user)
+    if is_admin:
         topics |= {SLICE, PLAN, INVENTORY}
     else:
         members = Membership.objects.filter(user=token.user_id).values_list("slice", flat=True)
         topics |= {slice_topic(slice_id) for slice_id in members}
-    return Listener(token.user_id, token.user.is_admin, frozenset(topics))
+    return Listener(token.user_id, is_admin, frozenset(topics))
 
 
 def made_s(query: bytes) -> float:

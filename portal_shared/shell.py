@@ -8,6 +8,7 @@ from datetime import datetime
 
 from django.urls import reverse
 
+from accounts.policy import is_platform_admin
 from portal_shared.access import PageRequest
 from portal_shared.toasts import toast_taken
 from slices.models import Slice
@@ -117,7 +118,7 @@ class Shell:
             current=current,
             user_name=name,
             user_initials=name[:2].upper(),
-            is_admin=request.user.is_admin,
+            is_admin=is_platform_admin(request.user),
             now=request.now,
             zone=str(request.zone),
             live_url=f"{LIVE_URL}?since={request.now.timestamp():.3f}",

@@ -18,6 +18,7 @@ from accounts.api import TokenSerializer
 from accounts.authentication import actor_of
 from accounts.models import User
 from accounts.permissions import IsAdmin
+from accounts.policy import Verb
 from core.errors import NotFound
 from core.rest.fields import Flag, NewName, Reference, StrictSerializer, Text, WholeNumber, Word
 from core.rest.pagination import CreatedPagination, NamePagination
@@ -190,8 +191,8 @@ class SliceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
 class OfSlice(ApiViewSet[Any]):
     """Under `slices/{slice}/`: its members look, its owners and administrators change."""
 
-    def slice(self, role: Role = Role.VIEWER) -> Slice:
-        return slice_for(actor_of(self.request), self.kwargs["slice"], role=role)
+    def slice(self, verb: Verb = Verb.SEE) -> Slice:
+        return slice_for(actor_of(self.request), self.kwargs["slice"], verb=verb)
 
 
 # Members.
@@ -238,7 +239,7 @@ class MemberViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, OfSlice):
         An owner takes in members of his own workspaces. Everybody else is invited by name or id, and the answer is the same, with a null
         `id`, whether there is such a user: see `invitations/`.
         """
-        slice_, data, actor = self.slice(Role.OWNER), self.body(MemberChange), actor_of(request)
+        slice_, data, actor = self.slice(Verb.MANAGE), self.body(MemberChange), actor_of(request)
         made = member_add(slice_=slice_, reference=data["user"], role=data["role"], actor=actor, now=self.now)
         if isinstance(made, Membership):
             return Response(MemberSerializer(made).data, status=status.HTTP_201_CREATED)
@@ -252,7 +253,7 @@ class MemberViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, OfSlice):
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, slice: str, user: str) -> Response:
-        slice_ = self.slice(Role.OWNER)
+        slice_ = self.slice(Verb.MANAGE)
         member_remove(slice_=slice_, user=self.get_object().user, actor=actor_of(request), now=self.now)
         return Response(status=status.HTTP_204_NO_CONTENT)
 

@@ -10,13 +10,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
+from accounts.policy import Verb
 from core.rest.pagination import NamePagination
 from core.rest.references import one_by_reference
 from core.rest.views import ApiViewSet
 from inventory.api import Nothing
 from slices.api import MemberSerializer, OfSlice
 from slices.invitations import invitation_accept, invitation_decline, invitation_for, invitation_withdraw, invitations_of
-from slices.models import Invitation, Membership, Role
+from slices.models import Invitation, Membership
 
 
 class InvitationSerializer(serializers.ModelSerializer[Invitation]):
@@ -67,7 +68,7 @@ class SliceInvitationViewSet(mixins.ListModelMixin, OfSlice):
     lookup_url_kwarg = "invitation"
 
     def get_queryset(self) -> QuerySet[Invitation]:
-        return self.slice(Role.OWNER).invitations.select_related("slice__project", "invited_by")
+        return self.slice(Verb.MANAGE).invitations.select_related("slice__project", "invited_by")
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, slice: str, invitation: str) -> Response:

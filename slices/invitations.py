@@ -12,6 +12,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from accounts.models import User
+from accounts.policy import Kind, Verb, may_all
 from core.errors import Conflict, NotFound
 from core.rest.references import by_reference, one_by_id
 from journal.hints import hint, user_topic
@@ -26,7 +27,7 @@ OPEN_MAX: Final = 100  # of one workspace
 def users_known_to(actor: User) -> QuerySet[User]:
     """Whom he may take in at once: the members of his own workspaces. An administrator knows everybody."""
     rows = User.objects.filter(is_active=True)
-    if actor.is_admin:
+    if may_all(actor, Verb.SEE, Kind.USER):
         return rows
     return rows.filter(Q(pk=actor.pk) | Q(memberships__slice__in=slices_visible_to(actor))).distinct()
 
@@ -50,7 +51,7 @@ def member_add(*, slice_: Slice, reference: str, role: Role, actor: User, now: d
     user = by_reference(users_known_to(actor), reference)
     if user is not None:
         return member_set(slice_=slice_, user=user, role=role, actor=actor, now=now)
-    if actor.is_admin:
+    if may_all(actor, Verb.SEE, Kind.USER):
         raise NotFound("user")
     if slice_.invitations.exclude(name=reference).count() >= OPEN_MAX:
         raise Conflict(f"Workspace {slice_.name} has {OPEN_MAX} invitations open. Withdraw some of them first.")

@@ -19,6 +19,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from accounts.models import User
+from accounts.policy import Verb, may
 from core.errors import Conflict, EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy
 from core.rest.references import id_of
 from core.words import duration
@@ -34,7 +35,6 @@ from slices.models import (
     LIVE_STATES,
     Kubeconfig,
     KubeconfigState,
-    Membership,
     Namespace,
     Slice,
 )
@@ -70,7 +70,7 @@ class KubeconfigNotMade(EgsError):
 def kubeconfig_ask(*, slice_: Slice, cluster: Cluster, duration_s: int | None, actor: User, now: datetime) -> Kubeconfig:
     """Raises NotAllowed for who is no member, InvalidInput, OverPolicy, ClusterNotConnected, NamespaceNotReady, Conflict."""
     Slice.objects.select_for_update(no_key=True).get(pk=slice_.pk)
-    if not Membership.objects.filter(slice=slice_, user=actor).exists():
+    if not may(actor, Verb.CONNECT, slice_):
         raise NotAllowed(f"Only members of workspace {slice_.name} get a kubeconfig of it. Ask one of its owners to take you in.")
     duration_s = _duration(slice_, duration_s)
     home = _home(slice_, cluster, now)
@@ -115,7 +115,7 @@ def kubeconfig_take(*, cluster: Cluster, issued: IssuedToken, now: datetime) -> 
 def kubeconfig_read(*, kubeconfig: Kubeconfig, actor: User, now: datetime) -> str:
     """Its text, once. Raises NotAllowed for anybody but who asked for it, KubeconfigNotMade, IllegalTransition."""
     row = _locked().get(pk=kubeconfig.pk)
-    if row.user_id != actor.pk:
+    if not may(actor, Verb.READ_SECRET, row):
         raise NotAllowed("Only who asked for a kubeconfig may read it. Ask for one of your own.")
     if row.is_live and row.state != S.GIVEN and now >= row.due_at:
         raise IllegalTransition("It was not made, or not read, in time. Ask for a new one.")

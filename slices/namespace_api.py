@@ -14,13 +14,14 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.permissions import IsAdmin
+from accounts.policy import Verb
 from core.rest.fields import Flag, Reference, StrictSerializer, Word
 from core.rest.pagination import NamePagination
 from core.rest.references import one_by_reference
 from inventory.api import Nothing, Why
 from inventory.selectors import cluster_for
 from slices.api import OfSlice
-from slices.models import NAMESPACE_STATES, Namespace, Role
+from slices.models import NAMESPACE_STATES, Namespace
 from slices.naming import DNS_LABEL
 from slices.services import namespace_adopt, namespace_approve, namespace_bind, namespace_refuse, namespace_unbind
 
@@ -62,7 +63,7 @@ class NamespaceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, OfSlice
 
         A name that the policy's `namespace_patterns` do not cover comes back PENDING, until an administrator decides.
         """
-        slice_, data, actor = self.slice(Role.OWNER), self.body(NamespaceBind), actor_of(request)
+        slice_, data, actor = self.slice(Verb.MANAGE), self.body(NamespaceBind), actor_of(request)
         cluster = cluster_for(actor, data["cluster"])
         namespace = namespace_bind(
             slice_=slice_, cluster=cluster, name=data["name"], actor=actor, now=self.now, may_adopt=data["may_adopt"]
@@ -72,7 +73,7 @@ class NamespaceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, OfSlice
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, slice: str, namespace: str) -> Response:
         """Unbind it, or ask for it no more."""
-        self.slice(Role.OWNER)
+        self.slice(Verb.MANAGE)
         bound = self.get_object()
         namespace_unbind(namespace=bound, actor=actor_of(request), now=self.now)
         return Response(status=status.HTTP_204_NO_CONTENT)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q, QuerySet, Value
 from django.db.models.functions import Coalesce
 
 from accounts.models import User
+from accounts.policy import Kind, Relation, Verb, least_role, may, may_all
 from core.errors import NotAllowed, NotFound
 from core.rest.references import by_reference, id_of, one_by_id
 from inventory.models import Cluster
@@ -16,43 +18,50 @@ from slices.models import Kubeconfig, Membership, Project, Quota, Role, Slice
 
 # By project, its own before those of its workspaces; see quotas_visible_to.
 QUOTA_ORDER = ("tenant_name", "workspace_name", "shape", "id")
-# What a role includes beside itself.
-ROLES_OF = {Role.VIEWER: list(Role), Role.EDITOR: [Role.EDITOR, Role.OWNER], Role.OWNER: [Role.OWNER]}
+# A role, and the smaller ones that it includes.
+RELATIONS_OF: dict[str, frozenset[Relation]] = {
+    Role.VIEWER: frozenset({Relation.VIEWER}),
+    Role.EDITOR: frozenset({Relation.VIEWER, Relation.EDITOR}),
+    Role.OWNER: frozenset({Relation.VIEWER, Relation.EDITOR, Relation.OWNER}),
+}
+
+
+def relations_to(actor: User, obj: Any) -> frozenset[Relation]:
+    """The actor's role in the workspace that `obj` is, or belongs to. One query."""
+    slice_id = obj.pk if isinstance(obj, Slice) else getattr(obj, "slice_id", None)
+    if slice_id is None:
+        return frozenset()
+    role = Membership.objects.filter(slice=slice_id, user=actor).values_list("role", flat=True).first()
+    return RELATIONS_OF.get(role or "", frozenset())
 
 
 def slices_visible_to(actor: User) -> QuerySet[Slice]:
-    if actor.is_admin:
+    if may_all(actor, Verb.SEE, Kind.WORKSPACE):
         return Slice.objects.all()
     return Slice.objects.filter(Exists(Membership.objects.filter(slice=OuterRef("pk"), user=actor)))
 
 
 def projects_visible_to(actor: User) -> QuerySet[Project]:
-    if actor.is_admin:
+    if may_all(actor, Verb.SEE, Kind.PROJECT):
         return Project.objects.all()
     return Project.objects.filter(slices__in=slices_visible_to(actor)).distinct()
 
 
-def slice_for(actor: User, reference: str | UUID, *, role: Role = Role.VIEWER) -> Slice:
+def slice_for(actor: User, reference: str | UUID, *, verb: Verb = Verb.SEE) -> Slice:
     """By id or name. NotFound when the actor may not know of it, NotAllowed when his role is too small."""
     slice_ = by_reference(slices_visible_to(actor), reference)
     if slice_ is None:
         raise NotFound("slice")
-    # Whoever sees it is a viewer at least.
-    if role != Role.VIEWER and not has_role(actor, slice_, role):
+    if verb != Verb.SEE and not may(actor, verb, slice_):
+        role = least_role(verb, Kind.WORKSPACE)
         raise NotAllowed(f"In workspace {slice_.name} this needs the role {role}. Ask one of its owners.")
     return slice_
-
-
-def has_role(actor: User, slice_: Slice, role: Role) -> bool:
-    if actor.is_admin:
-        return True
-    return Membership.objects.filter(slice=slice_, user=actor, role__in=ROLES_OF[role]).exists()
 
 
 def kubeconfig_for(actor: User, slice_: Slice, kubeconfig_id: str | UUID, *, write: bool = False) -> Kubeconfig:
     """Every member sees who has one. `write`: to end it, for who asked for it, the slice's owners and administrators; NotAllowed."""
     row = one_by_id(slice_.kubeconfigs.select_related("slice", "cluster", "user"), kubeconfig_id, what="kubeconfig")
-    if write and row.user_id != actor.pk and not has_role(actor, slice_, Role.OWNER):
+    if write and not may(actor, Verb.CHANGE, row):
         raise NotAllowed("Only who asked for a kubeconfig and the owners of the workspace may revoke it.")
     return row
 
@@ -81,7 +90,7 @@ def quotas_visible_to(actor: User) -> QuerySet[Quota]:
     rows = Quota.objects.select_related("project", "slice__project").annotate(
         tenant_name=Coalesce("project__name", "slice__project__name"), workspace_name=Coalesce("slice__name", Value(""))
     )
-    if actor.is_admin:
+    if may_all(actor, Verb.SEE, Kind.QUOTA):
         return rows
     slices = slices_visible_to(actor)
     return rows.filter(Q(slice__in=slices) | Q(project__in=slices.values("project")))

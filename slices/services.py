@@ -10,6 +10,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
 from accounts.models import User
+from accounts.policy import Kind, Verb, may_all
 from core.errors import Conflict, InvalidInput, NameTaken, NotAllowed, OverPolicy
 from core.words import plural
 from inventory.models import Cluster, Reservation, ReservationState
@@ -197,7 +198,7 @@ def namespace_bind(*, slice_: Slice, cluster: Cluster, name: str, actor: User | 
     _lock(slice_)
     _refuse_other_clusters(slice_, cluster)
     _refuse_beyond_count(slice_)
-    is_pending = actor is not None and not actor.is_admin and not _may_choose(slice_, name)
+    is_pending = actor is not None and not may_all(actor, Verb.DECIDE, Kind.NAMESPACE) and not _may_choose(slice_, name)
     namespace = Namespace(slice=slice_, cluster=cluster, name=name, created_at=now, may_adopt=may_adopt)
     namespace.state = PENDING if is_pending else BindingState.WAITING.value
     try:
@@ -307,7 +308,7 @@ def _refuse_beyond_count(slice_: Slice) -> None:
 
 
 def _refuse_to_decide(actor: User) -> None:
-    if not actor.is_admin:
+    if not may_all(actor, Verb.DECIDE, Kind.NAMESPACE):
         raise NotAllowed("Only an administrator decides on the names of namespaces.")
 
 
@@ -348,7 +349,7 @@ def _namespaces_changed(slice_: Slice, cluster: Cluster) -> None:
 
 def _refuse_to_adopt(actor: User | None) -> None:
     """It opens what others may have put there to the members."""
-    if actor is not None and not actor.is_admin:
+    if actor is not None and not may_all(actor, Verb.DECIDE, Kind.NAMESPACE):
         raise NotAllowed("Only an administrator lets a workspace adopt a namespace that was there before.")
 
 

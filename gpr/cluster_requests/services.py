@@ -24,6 +24,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from fast_update.fast import fast_update
 
 from accounts.models import User
+from accounts.policy import Verb, may
 from core.errors import EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy, QueueFull, StaleState
 from gpr.allocation.stored_plan import filing_lock, witness_lock
 from gpr.cluster_requests.life_marks import life_told
@@ -52,8 +53,8 @@ from protocol.messages import (
     LifeMark,
 )
 from protocol.messages import Claim as Claimed
-from slices.models import KubeconfigState, Namespace, Role, Slice
-from slices.selectors import first_owner, has_role, kubeconfig_behind
+from slices.models import KubeconfigState, Namespace, Slice
+from slices.selectors import first_owner, kubeconfig_behind
 
 log = structlog.get_logger(__name__)
 
@@ -371,7 +372,7 @@ def _change(row: Claim, claim: Claimed, namespace: Namespace | None, now: dateti
     """Take over priority and duration where they differ from what the object said before. Raises EgsError."""
     gpr, owner = row.gpr, row.gpr.owner
     slice_ = _slice_of(namespace, row.namespace)
-    if not owner.is_active or not has_role(owner, slice_, Role.EDITOR):
+    if not owner.is_active or not may(owner, Verb.REQUEST, slice_):
         raise NotAllowed(
             f"{owner.name}, for whom this was filed, may not ask for GPUs in workspace {slice_.name} any more. Make a new object."
         )
@@ -396,7 +397,7 @@ def _extend(gpr: Gpr, duration_s: int, now: datetime) -> None:
             "Its nodes are there, so it can only become longer. To give them back, set earlyRelease or delete the object."
         )
     asked = spec_of(gpr)
-    if gpr.owner.is_admin and (reasons := approval_reasons(replace(asked, duration_s=duration_s), granted=asked)):
+    if may(gpr.owner, Verb.DECIDE, gpr) and (reasons := approval_reasons(replace(asked, duration_s=duration_s), granted=asked)):
         raise OverPolicy(f"{' '.join(reasons)} An administrator can extend it on its page.", limit="duration")
     gpr_extend(gpr=gpr, extra_s=duration_s - gpr.duration_s, actor=gpr.owner, now=now)
 

@@ -19,6 +19,7 @@ from uuid import UUID
 from django.db.models import Count, F, Prefetch, QuerySet
 
 from accounts.models import User
+from accounts.policy import Kind, Verb, may_all
 from gpr.allocation.snapshot import PROMISE_TOLERANCE, PROMISE_TOLERANCE_S, box_length_s
 from gpr.models import GprState, Promise, PromiseMove, PromiseOutcome
 from gpr.promises.forecasts import whole_s
@@ -173,18 +174,19 @@ class Calibration:
 
 def calibration_for(actor: User, *, days: int, now: datetime) -> Calibration:
     """Of so many days by UTC, today being the last, or for others than administrators yesterday. Few queries, however much there is."""
-    ends_at = _day_of(now) + (DAY if actor.is_admin else timedelta())
+    is_exact = may_all(actor, Verb.INSPECT, Kind.PROMISE)
+    ends_at = _day_of(now) + (DAY if is_exact else timedelta())
     since_at, until_at = ends_at - days * DAY, min(now, ends_at)
     # Who waits still could be seen to start: what is overdue is nothing of a day that is over.
-    overdue = _overdue(now) if actor.is_admin else []
+    overdue = _overdue(now) if is_exact else []
     outcomes = overdue + _settled_between(since_at, ends_at)
     is_cut = len(outcomes) > OUTCOMES_MAX
     if is_cut:
         outcomes = outcomes[:OUTCOMES_MAX]
-        since_at = outcomes[-1].settled_at if actor.is_admin else _day_of(outcomes[-1].settled_at)
-    scorer = Scorer(None if actor.is_admin else _strangers(actor))
+        since_at = outcomes[-1].settled_at if is_exact else _day_of(outcomes[-1].settled_at)
+    scorer = Scorer(None if is_exact else _strangers(actor))
     settled = _with_moves(PromiseOutcome.objects.filter(settled_at__gte=since_at))
-    own = settled if actor.is_admin else settled.filter(gpr__slice__in=slices_visible_to(actor).values("pk"))
+    own = settled if is_exact else settled.filter(gpr__slice__in=slices_visible_to(actor).values("pk"))
     late = settled.filter(margin_s__lt=-PROMISE_TOLERANCE_S).order_by("margin_s", "-settled_at", "-pk")
     return Calibration(
         days=days,
@@ -196,7 +198,7 @@ def calibration_for(actor: User, *, days: int, now: datetime) -> Calibration:
         classes=_classes(outcomes, scorer),
         spans=_spans(outcomes, scorer, since_at, until_at, WEEK if days > DAYS_BY_DAY else DAY),
         last=tuple(map(Settled.of, own.order_by("-settled_at", "-pk")[:LAST_SHOWN])),
-        worst=tuple(map(Settled.of, late[:WORST_SHOWN])) if actor.is_admin else (),
+        worst=tuple(map(Settled.of, late[:WORST_SHOWN])) if is_exact else (),
     )
 
 

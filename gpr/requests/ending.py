@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db import transaction
 
 from accounts.models import User
+from accounts.policy import Verb, may
 from core.errors import Conflict, IllegalTransition, InvalidInput, OverPolicy, StaleState
 from core.words import duration_exact, utc
 from gpr.allocation.snapshot import books_end
@@ -41,7 +42,7 @@ SENTENCES = {
 @transaction.atomic
 def gpr_release(*, gpr: Gpr, actor: User, now: datetime) -> None:
     """Give the nodes back before the end. Raises IllegalTransition when it holds none, or StaleState."""
-    is_own = gpr.owner_id == actor.pk or not actor.is_admin
+    is_own = gpr.owner_id == actor.pk or not may(actor, Verb.DECIDE, gpr)
     exit_begin(gpr=gpr, reason=EndReason.EARLY_RELEASE if is_own else EndReason.ADMIN, actor=actor, now=now)
 
 
@@ -138,11 +139,12 @@ def left_s(gpr: Gpr, *, now: datetime) -> int:
 def _refuse_beyond_policy(gpr: Gpr, extra_s: int, actor: User) -> None:
     """What would need approval when asked for at once needs an administrator's hand here. Raises OverPolicy."""
     longest_s = min(gpr.slice.duration_max_s, settings.EGS_DURATION_MAX_S)
-    if not actor.is_admin:
+    is_bound = not may(actor, Verb.DECIDE, gpr)
+    if is_bound:
         longest_s = min(longest_s, gpr.slice.duration_approval_s)
     if gpr.duration_s + extra_s > longest_s:
         most_s = max(longest_s - gpr.duration_s, 0)
-        by_whom = "" if actor.is_admin else " without approval"
+        by_whom = " without approval" if is_bound else ""
         more = f"can get {duration_exact(most_s)} more at most" if most_s else "has all of it"
         raise OverPolicy(
             f"In workspace {gpr.slice.name} one may take {duration_exact(longest_s)} in all{by_whom}: this one {more}. "

@@ -12,13 +12,14 @@ from django.db.models.fields.tuple_lookups import Tuple, TupleGreaterThan, Tuple
 from django.db.models.functions import Coalesce, RowNumber
 
 from accounts.models import User
+from accounts.policy import Kind, Verb, may, may_all
 from core.errors import NotAllowed, StaleState
 from core.rest.references import one_by_id, one_by_reference
 from gpr.models import BookingSeries, Eviction, EvictionVictim, Gpr, GprState, GprTemplate
 from inventory.models import Node, Reservation, ReservationState, StepResult
 from journal.models import Event
-from slices.models import Role, Slice
-from slices.selectors import has_role, slices_visible_to
+from slices.models import Slice
+from slices.selectors import slices_visible_to
 
 # As the planner considers them (planner/board/waiting.py); the index gpr_queue is in this order.
 TURN = ("turn_share", "turn_key", "turn_at", "id")
@@ -30,7 +31,7 @@ START_ORDER = ("starts_at", "created_at", "id")
 
 def gprs_visible_to(actor: User) -> QuerySet[Gpr]:
     rows = Gpr.objects.select_related("slice", "owner", "cluster", "promise", "claim__cluster", "template").prefetch_related("clusters")
-    return rows if actor.is_admin else rows.filter(slice__in=slices_visible_to(actor))
+    return rows if may_all(actor, Verb.SEE, Kind.GPR) else rows.filter(slice__in=slices_visible_to(actor))
 
 
 def with_nodes(rows: QuerySet[Gpr]) -> QuerySet[Gpr]:
@@ -45,35 +46,29 @@ def gpr_for(actor: User, gpr_id: str | UUID, *, write: bool = False, version: in
     StaleState when he names a version that is no longer the present one.
     """
     gpr = one_by_id(gprs_visible_to(actor) if rows is None else rows, gpr_id, what="GPR")
-    if write and not is_writable_by(actor, gpr):
+    if write and not may(actor, Verb.CHANGE, gpr):
         raise NotAllowed("Only its owner, an owner of the workspace or an administrator may change it.")
     if version is not None and version != gpr.version:
         raise StaleState(f"This GPR is at version {gpr.version}, you gave {version}. Read it again and decide anew.", version=gpr.version)
     return gpr
 
 
-def is_writable_by(actor: User, row: Gpr | BookingSeries) -> bool:
-    if row.owner_id == actor.pk:
-        return has_role(actor, row.slice, Role.EDITOR)
-    return has_role(actor, row.slice, Role.OWNER)
-
-
 def series_visible_to(actor: User) -> QuerySet[BookingSeries]:
     rows = BookingSeries.objects.select_related("slice", "owner")
-    return rows if actor.is_admin else rows.filter(slice__in=slices_visible_to(actor))
+    return rows if may_all(actor, Verb.SEE, Kind.BOOKING_SERIES) else rows.filter(slice__in=slices_visible_to(actor))
 
 
 def series_for(actor: User, series_id: str | UUID, *, write: bool = False) -> BookingSeries:
     """NotFound when the actor may not know of it, NotAllowed when he sees it but may not change it."""
     series = one_by_id(series_visible_to(actor).prefetch_related("occurrences__gpr"), series_id, what="booking series")
-    if write and not is_writable_by(actor, series):
+    if write and not may(actor, Verb.CHANGE, series):
         raise NotAllowed("Only its owner, an owner of the workspace or an administrator may change it.")
     return series
 
 
 def templates_visible_to(actor: User) -> QuerySet[GprTemplate]:
     rows = GprTemplate.objects.select_related("slice", "cluster")
-    return rows if actor.is_admin else rows.filter(slice__in=slices_visible_to(actor))
+    return rows if may_all(actor, Verb.SEE, Kind.TEMPLATE) else rows.filter(slice__in=slices_visible_to(actor))
 
 
 def template_for(actor: User, reference: str | UUID, *, slice_: Slice | None = None, write: bool = False) -> GprTemplate:
@@ -83,7 +78,7 @@ def template_for(actor: User, reference: str | UUID, *, slice_: Slice | None = N
     """
     rows = templates_visible_to(actor)
     template = one_by_reference(rows.filter(slice=slice_) if slice_ else rows, reference, what="template")
-    if write and not has_role(actor, template.slice, Role.OWNER):
+    if write and not may(actor, Verb.CHANGE, template):
         raise NotAllowed(f"In workspace {template.slice.name} this needs the role owner. Ask one of its owners.")
     return template
 
@@ -164,4 +159,4 @@ def evictions_visible_to(actor: User) -> QuerySet[Eviction]:
 def events_visible_to(actor: User) -> QuerySet[Event]:
     """Those of his slices; an administrator sees all."""
     rows = Event.objects.select_related("actor")
-    return rows if actor.is_admin else rows.filter(slice_id__in=slices_visible_to(actor).values("pk"))
+    return rows if may_all(actor, Verb.SEE, Kind.EVENT) else rows.filter(slice_id__in=slices_visible_to(actor).values("pk"))

@@ -14,6 +14,7 @@ from django.db import IntegrityError, InterfaceError, OperationalError, connecti
 from django.db.models import Count, F
 
 from accounts.models import User
+from accounts.policy import Verb, may
 from core.errors import (
     BookingDoesNotFit,
     CanNeverStart,
@@ -42,8 +43,6 @@ from planner.feasibility import most_that_fits
 from planner.plan import Placement, Reason
 from planner.sharing.bookings import Nearest, fitting, nearest
 from planner.snapshot import Request, Snapshot, Within
-from slices.models import Role
-from slices.selectors import has_role
 
 # Of the keys under which a request is filed once: the API and the pages file by the same ones.
 CREATION_ROUTE = "gprs"
@@ -550,7 +549,7 @@ def spec_of(gpr: Gpr, **changes: Any) -> GprSpec:
 
 
 def may_submit(actor: User, spec: GprSpec) -> None:
-    if not has_role(actor, spec.slice, Role.EDITOR):
+    if not may(actor, Verb.REQUEST, spec.slice):
         raise NotAllowed(f"In workspace {spec.slice.name} you may look only. Ask one of its owners for the role editor.")
 
 

@@ -13,6 +13,7 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.models import User
+from accounts.policy import Verb
 from core.rest.fields import Flag, NewName, Reference, StrictSerializer
 from core.rest.pagination import NamePagination
 from core.rest.views import ApiViewSet
@@ -23,7 +24,6 @@ from gpr.requests.selectors import template_for, templates_visible_to
 from gpr.templates.fields import WORDS
 from gpr.templates.services import TemplateChange, template_change, template_create, template_delete
 from inventory.selectors import cluster_for
-from slices.models import Role
 from slices.selectors import slice_for
 
 AUTO_HELP = (
@@ -95,7 +95,7 @@ class TemplateViewSet(mixins.ListModelMixin, ApiViewSet[GprTemplate]):
     def create(self, request: Request) -> Response:
         """For owners of the slice."""
         data, actor = self.body(TemplateCreate), actor_of(request)
-        slice_ = slice_for(actor, data["slice"], role=Role.OWNER)
+        slice_ = slice_for(actor, data["slice"], verb=Verb.MANAGE)
         made = template_create(slice_=slice_, change=_change_of(data, actor), actor=actor, now=self.now)
         return self._answer(template_for(actor, made.pk), status=status.HTTP_201_CREATED)
 

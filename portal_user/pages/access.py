@@ -11,6 +11,7 @@ from django.db.models import Q
 from django.http import QueryDict
 from django.urls import reverse
 
+from accounts.policy import Kind, Verb, may, may_all
 from core.pages import words
 from portal_shared.access import PageRequest, why_not_write
 from portal_shared.asking import Question
@@ -18,8 +19,7 @@ from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.forms import KubeconfigForm, ServiceForm
 from portal_user.pages.requests import may_create
 from protocol.messages import BindingState
-from slices.models import LIVE_STATES, PENDING, Kubeconfig, KubeconfigState, Membership, Namespace, Role, Slice
-from slices.selectors import has_role
+from slices.models import LIVE_STATES, PENDING, Kubeconfig, KubeconfigState, Membership, Namespace, Slice
 
 ROWS_MAX = 200
 OVER_SHOWN = timedelta(days=7)  # a kubeconfig that has ended
@@ -221,7 +221,7 @@ def _why_not(request: PageRequest, slice_: Slice) -> str:
 
 
 def _namespaces(request: PageRequest, slice_: Slice) -> Iterator[NamespaceRow]:
-    may_decide = request.may_write and request.user.is_admin
+    may_decide = request.may_write and may_all(request.user, Verb.DECIDE, Kind.NAMESPACE)
     for row in Namespace.with_pending.filter(slice=slice_).select_related("slice", "cluster")[:ROWS_MAX]:
         yield NamespaceRow.of(row, may_decide=may_decide)
 
@@ -233,7 +233,7 @@ def _unbindings(slice_: Slice) -> Iterator[NamespaceRow]:
 
 def _kubeconfigs(request: PageRequest, slice_: Slice) -> Iterator[KubeconfigRow]:
     """Those that live, and those that ended lately."""
-    is_owner = has_role(request.user, slice_, Role.OWNER)
+    is_owner = may(request.user, Verb.MANAGE, slice_)
     rows = slice_.kubeconfigs.filter(Q(state__in=LIVE_STATES) | Q(ended_at__gt=request.now - OVER_SHOWN))
     for row in rows.select_related("slice", "cluster", "user")[:ROWS_MAX]:
         yield KubeconfigRow.of(row, now=request.now, is_writable=request.may_write and (is_owner or row.user_id == request.user.pk))

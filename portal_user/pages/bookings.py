@@ -11,6 +11,7 @@ from django.db.models import Prefetch, Q
 from django.http import QueryDict
 from django.urls import reverse
 
+from accounts.policy import Verb, may
 from core.pages import words
 from gpr.bookings.services import recurrence_of
 from gpr.models import BookingOccurrence, BookingSeries, Gpr, GprState
@@ -21,8 +22,7 @@ from portal_shared.gpr_box import ask_of, shown_state, window_end
 from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.forms import BookForm, ServiceForm
 from portal_user.pages.requests import may_create
-from slices.models import Role, Slice
-from slices.selectors import has_role
+from slices.models import Slice
 
 ROWS_MAX, CLOSURES_MAX = 100, 10
 # A series that is over is shown for so long.
@@ -185,8 +185,8 @@ def _closures(request: PageRequest, slice_: Slice) -> Iterable[Closure]:
 
 
 def _series_rows(request: PageRequest, slice_: Slice, *, is_editor: bool) -> Iterable[SeriesRow]:
-    """As `is_writable_by`, asked once for all of them."""
-    is_owner = request.may_write and has_role(request.user, slice_, Role.OWNER)
+    """As the policy says, asked once for all of them."""
+    is_owner = request.may_write and may(request.user, Verb.MANAGE, slice_)
     for series in _series(slice_, request):
         yield SeriesRow.of(series, request, is_writable=is_owner or (is_editor and series.owner_id == request.user.pk))
 

@@ -13,6 +13,7 @@ from django.db.models.functions import RowNumber
 from django.urls import reverse
 
 from accounts.models import User
+from accounts.policy import Verb, may
 from core.pages import words
 from core.pages.parts import EventRow, GpuTile, NodeRow, Pair
 from gpr.models import ENDED, Gpr, GprState, Promise, PromiseMove
@@ -20,7 +21,7 @@ from gpr.queue.explanations import Told, ToldBlocker
 from gpr.queue.places import NOT_PLANNED, Standing, standings_of
 from gpr.quotas.borrowing import borrowing_of
 from gpr.replacement.selectors import Outcome, Replacement, replacements_of
-from gpr.requests.selectors import events_visible_to, gpr_for, is_writable_by, names_visible_to
+from gpr.requests.selectors import events_visible_to, gpr_for, names_visible_to
 from gpr.requests.services import spec_of
 from gpr.supplies.orders import orders_under
 from inventory.models import Gpu, Reservation, ReservationState, StepResult
@@ -178,7 +179,7 @@ class GprPage:
         standing = standings_of([gpr], actor=request.user, now=request.now, say=says(request)) if wanted & {"now", "why"} else {}
         stands = standing.get(gpr.pk, NOT_PLANNED)
         warning = notice(gpr) if "now" in wanted else None
-        is_writable = "now" in wanted and request.may_write and is_writable_by(request.user, gpr)
+        is_writable = "now" in wanted and request.may_write and may(request.user, Verb.CHANGE, gpr)
         # Whoever may change it may file others.
         is_editor = is_writable or (not part and may_create(request, gpr.slice))
         return cls(

@@ -10,6 +10,7 @@ from uuid import UUID
 from django.db.models import Case, Q, Value, When
 from django.urls import reverse
 
+from accounts.policy import Verb, may
 from core.pages.axis import Axis
 from core.pages.parts import Fact, ListFoot, Tab
 from core.pages.table import RowGroup
@@ -26,8 +27,7 @@ from portal_user.pages.quota_bars import QuotaBar, quota_bars
 from portal_user.pages.request_facts import Tally, facts_of
 from portal_user.pages.request_row import Known, RequestRow
 from portal_user.pages.stories import events_for
-from slices.models import Role, Slice
-from slices.selectors import has_role
+from slices.models import Slice
 
 WAITING = frozenset({GprState.QUEUED, GprState.PENDING_APPROVAL})
 STATES_OF = {"provisioned": PROVISIONED, "pending": WAITING, "ended": ENDED}
@@ -174,7 +174,7 @@ class RequestsPage:
 
 
 def may_create(request: PageRequest, slice_: Slice) -> bool:
-    return request.may_write and has_role(request.user, slice_, Role.EDITOR)
+    return request.may_write and may(request.user, Verb.REQUEST, slice_)
 
 
 def axis_for(gprs: Iterable[Gpr], *, now: datetime, zone: tzinfo, span_s: int = 0) -> Axis:

@@ -10,6 +10,7 @@ from uuid import UUID
 from django.http import QueryDict
 from django.urls import reverse
 
+from accounts.policy import Verb, may
 from core.pages.parts import ListFoot
 from gpr.models import GprTemplate
 from gpr.requests.spec import shapes_of
@@ -21,8 +22,7 @@ from portal_shared.paging import foot_of, page_of, url_with
 from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.forms import ServiceForm, TemplateForm
 from portal_user.pages.requests import may_create
-from slices.models import Role, Slice
-from slices.selectors import has_role
+from slices.models import Slice
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class TemplatesPage:
     @classmethod
     def build(cls, request: PageRequest, slice_: Slice) -> TemplatesPage:
         may_use = may_create(request, slice_)
-        may_change = request.may_write and has_role(request.user, slice_, Role.OWNER)
+        may_change = request.may_write and may(request.user, Verb.MANAGE, slice_)
         found = page_of(request, slice_.templates.select_related("slice", "cluster"), ordering=("name", "id"))
         url = reverse("templates", args=[slice_.name])
         return cls(

@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from accounts.idempotency import digest_of
+from accounts.policy import Verb
 from accounts.services import Remember, create_once, in_one
 from core.errors import Conflict, EgsError, NotAllowed, NotFound
 from gpr.bookings.services import SERIES_ROUTE, series_cancel, series_create
@@ -23,7 +24,7 @@ from portal_user.forms import BookForm, new_key
 from portal_user.pages.bookings import BookingsPage, BookPage, cancel_question
 from portal_user.pages.create import Desk
 from portal_user.views.create import refuse_repetition
-from slices.models import Role, Slice
+from slices.models import Slice
 from slices.selectors import slice_for
 
 TOPICS = ("gpr", "plan")
@@ -42,7 +43,7 @@ def bookings(request: PageRequest, slice: str) -> HttpResponse:
 @signed_in
 @needs_write
 def book(request: PageRequest, slice: str) -> HttpResponse:
-    slice_ = slice_for(request.user, slice, role=Role.EDITOR)
+    slice_ = slice_for(request.user, slice, verb=Verb.REQUEST)
     shapes = [shape.shape for shape in Desk.set_up(request, slice_).shapes]
     if request.method == "GET":
         return _page(request, slice_, BookForm(initial={"key": new_key()}, slice_=slice_, shapes=shapes))

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from accounts.idempotency import digest_of
 from accounts.models import IdempotentCreation
+from accounts.policy import Verb
 from accounts.services import Remember, create_once
 from core.errors import Conflict, EgsError, NotAllowed, NotFound, StaleState
 from gpr.models import Gpr, GprTemplate
@@ -27,7 +28,7 @@ from portal_user.forms import GprForm, new_key
 from portal_user.pages.create import CreatePage, Desk, Meanwhile, folds_of, meanwhile_of, not_whole
 from portal_user.pages.detail import WAITS
 from portal_user.pages.offers import OffersPanel, offers_url
-from slices.models import Role, Slice
+from slices.models import Slice
 from slices.selectors import slice_for
 
 LATELY = timedelta(hours=1)
@@ -37,7 +38,7 @@ LATELY = timedelta(hours=1)
 @signed_in
 @needs_write
 def create(request: PageRequest, slice: str) -> HttpResponse:
-    slice_ = slice_for(request.user, slice, role=Role.EDITOR)
+    slice_ = slice_for(request.user, slice, verb=Verb.REQUEST)
     desk = Desk.set_up(request, slice_)
     if request.method == "GET":
         form = desk.first_form(like=_like(request), template=_template(request, slice_), name=request.GET.get("name", ""))
@@ -90,7 +91,7 @@ def edit(request: PageRequest, pk: UUID) -> HttpResponse:
 @signed_in
 def offers(request: PageRequest, slice: str) -> HttpResponse:
     """The fragment. `?edit=` names the GPR that would be changed."""
-    slice_ = slice_for(request.user, slice, role=Role.EDITOR)
+    slice_ = slice_for(request.user, slice, verb=Verb.REQUEST)
     edited = gpr_for(request.user, request.GET["edit"], write=True) if "edit" in request.GET else None
     if edited is not None and edited.slice_id != slice_.pk:
         raise NotFound("GPR")

@@ -10,6 +10,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
+from accounts.policy import Verb
 from core.errors import EgsError, NotAllowed, NotFound
 from gpr.models import GprTemplate
 from gpr.requests.selectors import template_for
@@ -19,7 +20,7 @@ from portal_shared.asking import UNPROCESSABLE, decide, sent
 from portal_shared.toasts import toast
 from portal_user.forms import TemplateForm
 from portal_user.pages.templates import SWITCHES, TemplatePage, TemplatesPage, delete_question, form_of, switch_question
-from slices.models import Role, Slice
+from slices.models import Slice
 from slices.selectors import slice_for
 
 TOPICS = ("gpr",)
@@ -38,7 +39,7 @@ def templates(request: PageRequest, slice: str) -> HttpResponse:
 @signed_in
 @needs_write
 def create(request: PageRequest, slice: str) -> HttpResponse:
-    slice_ = slice_for(request.user, slice, role=Role.OWNER)
+    slice_ = slice_for(request.user, slice, verb=Verb.MANAGE)
 
     def make(form: TemplateForm) -> GprTemplate:
         return template_create(slice_=slice_, change=form.change(), actor=request.user, now=request.now)

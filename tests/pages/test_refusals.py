@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 
+from accounts.policy import Verb
 from core.clock import db_now
 from core.errors import (
     CanNeverStart,
@@ -26,7 +27,7 @@ from gpr.requests.ending import gpr_extend, gpr_release
 from gpr.requests.selectors import gpr_for
 from gpr.requests.services import gpr_cancel, gpr_edit, gpr_submit, spec_of
 from portal_shared.refusals import refusal_of
-from slices.models import Role, Slice
+from slices.models import Slice
 from slices.selectors import slice_for
 from tests import factories
 from tests.pages.user_world import CREATE, HTMX, OFFERS, World, form, text
@@ -62,7 +63,7 @@ def all_refusals(world: World) -> dict[str, EgsError]:
     return {
         "no such workspace": refused(lambda: slice_for(people.owner, "canary-slice")),
         "no such request": refused(lambda: gpr_for(people.owner, uuid4())),
-        "a viewer": refused(lambda: slice_for(people.teammate, "vision", role=Role.EDITOR)),
+        "a viewer": refused(lambda: slice_for(people.teammate, "vision", verb=Verb.REQUEST)),
         "a viewer who files": refused(lambda: gpr_submit(actor=people.teammate, spec=factories.spec(world.slice), now=now)),
         "a viewer who acts": refused(lambda: gpr_for(people.teammate, waits.pk, write=True)),
         "an old page": refused(lambda: gpr_for(people.owner, waits.pk, write=True, version=77)),

@@ -1,0 +1,149 @@
+"""Who may do what with what: one table. The API, the pages, the sockets and the agents' endpoints all ask it.
+
+Must not live here: who belongs to a workspace. The app that knows it registers itself (`relations_from`).
+A token's scopes bound its user further; see accounts.permissions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+from accounts.models import User
+
+
+class Verb(StrEnum):
+    SEE = "see"
+    INSPECT = "inspect"  # see also what is for operators: hardware ids, reasons, figures that are not rounded
+    REQUEST = "request"  # file requests for GPUs in a workspace
+    MANAGE = "manage"  # change a workspace's members, namespaces and templates
+    CONNECT = "connect"  # get a kubeconfig of a workspace
+    CHANGE = "change"
+    READ_SECRET = "read_secret"  # noqa: S105 - a verb
+    DECIDE = "decide"  # approve, refuse, or do what is beyond a workspace's policy
+    ADMINISTER = "administer"
+
+
+class Kind(StrEnum):
+    """Values are names of models, in lower case, but for PLATFORM."""
+
+    PLATFORM = "platform"
+    USER = "user"
+    PROJECT = "project"
+    WORKSPACE = "slice"
+    QUOTA = "quota"
+    NAMESPACE = "namespace"
+    KUBECONFIG = "kubeconfig"
+    GPR = "gpr"
+    BOOKING_SERIES = "bookingseries"
+    TEMPLATE = "gprtemplate"
+    EVENT = "event"
+    PROMISE = "promiseoutcome"
+    CLUSTER = "cluster"
+    NODE = "node"
+    GPU = "gpu"
+    RESERVATION = "reservation"
+    MAINTENANCE = "maintenancewindow"
+    SUPPLY = "supply"
+    SUPPLY_ORDER = "supplyorder"
+    CHECK_POLICY = "checkpolicy"
+
+
+class Relation(StrEnum):
+    """What an actor is to an object. A role in the object's workspace includes the smaller ones."""
+
+    ADMIN = "admin"
+    OWNER = "owner"
+    EDITOR = "editor"
+    VIEWER = "viewer"
+    CREATOR = "creator"  # the actor filed this very object
+
+
+Rule = tuple[frozenset[Relation], ...]
+R = Relation
+
+
+def _any_of(*ways: Relation | frozenset[Relation]) -> Rule:
+    return tuple(way if isinstance(way, frozenset) else frozenset({way}) for way in ways)
+
+
+_ADMIN: Final = _any_of(R.ADMIN)
+_MEMBERS: Final = _any_of(R.ADMIN, R.VIEWER)
+_OWNERS: Final = _any_of(R.ADMIN, R.OWNER)
+_WRITERS: Final = _any_of(R.ADMIN, R.OWNER, frozenset({R.CREATOR, R.EDITOR}))
+
+# What is not here nobody may do. A rule holds when the actor has all relations of one of its sets.
+TABLE: Final[Mapping[tuple[Verb, Kind], Rule]] = {
+    (Verb.ADMINISTER, Kind.PLATFORM): _ADMIN,
+    (Verb.SEE, Kind.USER): _ADMIN,
+    (Verb.SEE, Kind.PROJECT): _MEMBERS,
+    (Verb.SEE, Kind.QUOTA): _MEMBERS,
+    (Verb.SEE, Kind.WORKSPACE): _MEMBERS,
+    (Verb.CONNECT, Kind.WORKSPACE): _any_of(R.VIEWER),
+    (Verb.REQUEST, Kind.WORKSPACE): _any_of(R.ADMIN, R.EDITOR),
+    (Verb.MANAGE, Kind.WORKSPACE): _OWNERS,
+    (Verb.DECIDE, Kind.NAMESPACE): _ADMIN,
+    (Verb.CHANGE, Kind.KUBECONFIG): _any_of(R.ADMIN, R.OWNER, R.CREATOR),
+    (Verb.READ_SECRET, Kind.KUBECONFIG): _any_of(R.CREATOR),
+    (Verb.SEE, Kind.GPR): _MEMBERS,
+    (Verb.CHANGE, Kind.GPR): _WRITERS,
+    (Verb.DECIDE, Kind.GPR): _ADMIN,
+    (Verb.SEE, Kind.BOOKING_SERIES): _MEMBERS,
+    (Verb.CHANGE, Kind.BOOKING_SERIES): _WRITERS,
+    (Verb.SEE, Kind.TEMPLATE): _MEMBERS,
+    (Verb.CHANGE, Kind.TEMPLATE): _OWNERS,
+    (Verb.SEE, Kind.EVENT): _MEMBERS,
+    (Verb.SEE, Kind.PROMISE): _MEMBERS,
+    (Verb.INSPECT, Kind.PROMISE): _ADMIN,
+    (Verb.SEE, Kind.CLUSTER): _MEMBERS,
+    (Verb.INSPECT, Kind.CLUSTER): _ADMIN,
+    (Verb.SEE, Kind.NODE): _MEMBERS,
+    (Verb.INSPECT, Kind.NODE): _ADMIN,
+    (Verb.SEE, Kind.GPU): _MEMBERS,
+    (Verb.INSPECT, Kind.GPU): _ADMIN,
+    (Verb.SEE, Kind.RESERVATION): _MEMBERS,
+    (Verb.SEE, Kind.MAINTENANCE): _MEMBERS,
+    (Verb.SEE, Kind.SUPPLY): _ADMIN,
+    (Verb.SEE, Kind.SUPPLY_ORDER): _ADMIN,
+    (Verb.SEE, Kind.CHECK_POLICY): _ADMIN,
+}
+
+RelationSource = Callable[[User, Any], Collection[Relation]]
+_sources: list[RelationSource] = []
+
+
+def relations_from(source: RelationSource) -> None:
+    """Have `source` asked what an actor is to an object. An app calls this from its `ready`."""
+    _sources.append(source)
+
+
+def may(actor: User, verb: Verb, obj: Any) -> bool:
+    """Whether the actor may do this with this object, a row of a model that Kind names. At most one query."""
+    kind = Kind(obj._meta.model_name)
+    if may_all(actor, verb, kind):
+        return True
+    relations = _relations(actor, obj)
+    return any(way <= relations for way in TABLE.get((verb, kind), ()))
+
+
+def may_all(actor: User, verb: Verb, kind: Kind) -> bool:
+    """Whether the actor may do this with every object of the kind, whatever their roles in workspaces are. No query."""
+    relations = {Relation.ADMIN} if actor.is_admin else set()
+    return any(way <= relations for way in TABLE.get((verb, kind), ()))
+
+
+def is_platform_admin(actor: User) -> bool:
+    return may_all(actor, Verb.ADMINISTER, Kind.PLATFORM)
+
+
+def least_role(verb: Verb, kind: Kind) -> Relation:
+    """The smallest role in a workspace that is enough, for a refusal that says what to ask for."""
+    roles = [role for role in (R.VIEWER, R.EDITOR, R.OWNER) if frozenset({role}) in TABLE[verb, kind]]
+    return roles[0]
+
+
+def _relations(actor: User, obj: Any) -> set[Relation]:
+    found = {relation for source in _sources for relation in source(actor, obj)}
+    creator_id = getattr(obj, "owner_id", None) or getattr(obj, "user_id", None)
+    return found | ({Relation.CREATOR} if creator_id == actor.pk else set())
