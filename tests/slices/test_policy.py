@@ -8,7 +8,7 @@ from django.apps import apps
 from accounts.models import User
 from accounts.policy import TABLE, Kind, Verb, least_role, may
 from slices.models import Membership, Role, Slice
-from tests import builders, factories
+from tests import factories
 
 pytestmark = pytest.mark.django_db
 PLACES = ["outsider", *Role.values, "admin"]
@@ -16,7 +16,7 @@ PLACES = ["outsider", *Role.values, "admin"]
 
 @pytest.fixture
 def workspace() -> Slice:
-    return factories.make_slice(builders.make_cluster(), owner=factories.user("founder"))
+    return factories.make_slice(factories.cluster(), owner=factories.user("founder"))
 
 
 def person(place: str, workspace: Slice) -> User:
