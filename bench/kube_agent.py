@@ -27,14 +27,14 @@ import msgspec
 from bench.figures import Figure, NotRun
 from bench.kube_view import NODES, PODS, STEADY_S, UPDATES_PER_S, memory_mib, node, pod, update
 from protocol.messages import (
-    CLAIMS_PATH,
+    CLUSTER_REQUESTS_PATH,
     EVENTS_PATH,
     REGISTER_PATH,
     RENEW_PATH,
     SYNC_PATH,
     Assignment,
     Binding,
-    ClaimsReply,
+    ClusterRequestsReply,
     Credential,
     Desired,
     EventsReply,
@@ -270,8 +270,8 @@ class Hub:
                 return Credential(agent_id="a", cluster="bench", credential="c", cred_gen=1, expires_s=time.time() + 86_400)
             case _ if path == EVENTS_PATH:
                 return self._events(msgspec.json.decode(body, type=EventsRequest))
-            case _ if path == CLAIMS_PATH:
-                return ClaimsReply(answers=())
+            case _ if path == CLUSTER_REQUESTS_PATH:
+                return ClusterRequestsReply(answers=())
         assert path == SYNC_PATH, path  # noqa: S101
         return self._sync(msgspec.json.decode(body, type=SyncRequest), time.time())
 

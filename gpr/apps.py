@@ -7,9 +7,9 @@ class GprConfig(AppConfig):
 
     def ready(self) -> None:
         from core.triggers import triggers_of
-        from gpr.cluster_requests.services import GprClaimants
+        from gpr.cluster_requests.services import GprRequestHandler
         from gpr.triggers import TRIGGERS
-        from inventory import claims
+        from inventory import cluster_requests
 
-        claims.answer_by(GprClaimants())
+        cluster_requests.set_handler(GprRequestHandler())
         triggers_of(self, TRIGGERS)

@@ -268,10 +268,10 @@ class BookingOccurrence(models.Model):
 
 @sound_values
 class Claim(models.Model):
-    """An object of kind GPUProvisioningRequest in a cluster, and the GPR that was filed for it: one, however often it is claimed.
+    """A cluster request: an object of kind GPUProvisioningRequest in a cluster, and the one GPR that was filed for it.
 
-    `generation` is the last that was answered, `asked` what the last one that was taken said (a ClaimSpec). The GPR need not be so any
-    more: people may have changed it here. A later generation changes what it changes of `asked`.
+    `generation` is the last that was answered, `asked` the ClusterRequestSpec of the last one that was taken. The GPR may differ
+    from it, since people can change it here. A later generation changes only the fields that differ from `asked`.
     """
 
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="+")

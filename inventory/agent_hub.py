@@ -17,12 +17,12 @@ import structlog
 
 from core.errors import EgsError
 from core.rest.problems import problem
-from inventory import claims, tenancy
+from inventory import cluster_requests, tenancy
 from inventory.services.agents import AgentIdentity, agent_authenticate, agent_register, agent_renew
 from inventory.services.events import UNSTORABLE, events_store
 from inventory.services.sync import sync_hear, sync_tell
 from protocol.messages import (
-    CLAIMS_PATH,
+    CLUSTER_REQUESTS_PATH,
     DRIFTS_MAX,
     EVENTS_PATH,
     JOBS_FAILED_MAX,
@@ -86,7 +86,7 @@ def hear(*, bearer: str, body: bytes, now: datetime) -> HeardSync:
     message = _sync_request(body)
     session_epoch = sync_hear(agent=agent, message=message, now=now)
     tenancy.heard(agent.cluster, message, now)
-    claims.jobs_failed(agent.cluster, message.jobs_failed, now)
+    cluster_requests.take_failed_jobs(agent.cluster, message.jobs_failed, now)
     return HeardSync(agent, message, session_epoch, now)
 
 
@@ -136,9 +136,9 @@ def _events(bearer: str, body: bytes, now: datetime) -> msgspec.Struct:
     return events_store(agent=agent, message=_decode(body, EventsRequest), now=now)
 
 
-def _claims(bearer: str, body: bytes, now: datetime) -> msgspec.Struct:
+def _cluster_requests(bearer: str, body: bytes, now: datetime) -> msgspec.Struct:
     agent = agent_authenticate(bearer=bearer, now=now)
-    return claims.heard(agent, _decode(body, claims.RawClaims), now)
+    return cluster_requests.receive(agent, _decode(body, cluster_requests.RawClusterRequests), now)
 
 
 HANDLERS: dict[str, Callable[[str, bytes, datetime], msgspec.Struct]] = {
@@ -146,7 +146,7 @@ HANDLERS: dict[str, Callable[[str, bytes, datetime], msgspec.Struct]] = {
     RENEW_PATH: _renew,
     SYNC_PATH: _sync,
     EVENTS_PATH: _events,
-    CLAIMS_PATH: _claims,
+    CLUSTER_REQUESTS_PATH: _cluster_requests,
 }
 
 

@@ -24,7 +24,7 @@ from journal.hints import cluster_topic
 from journal.wakeups import wakeups
 from protocol.messages import (
     BODY_MAX_BYTES,
-    CLAIMS_PATH,
+    CLUSTER_REQUESTS_PATH,
     EVENTS_PATH,
     REGISTER_PATH,
     RENEW_PATH,
@@ -104,5 +104,5 @@ urlpatterns: list[URLPattern] = [
     path(RENEW_PATH[1:], exchange),
     path(SYNC_PATH[1:], sync),
     path(EVENTS_PATH[1:], exchange),
-    path(CLAIMS_PATH[1:], exchange),
+    path(CLUSTER_REQUESTS_PATH[1:], exchange),
 ]

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 from protocol.messages import (
     Assignment,
     AutoTemplate,
-    ClaimState,
+    ClusterRequestState,
     LifeMark,
     Listed,
     SyncReply,
@@ -53,7 +53,7 @@ class Listing(Generic[Item]):
 # The desired set. The agent keeps it in its state and not in a HeardList, for it must outlive the process.
 ASSIGNMENTS: Final[Listing[Assignment]] = Listing("assignments", digest="digest", have="have_digest")
 WORKSPACES: Final[Listing[Workspace]] = Listing("workspaces", digest="workspaces_digest", have="have_workspaces", is_numbered=True)
-CLAIMS: Final[Listing[ClaimState]] = Listing("claims", digest="claims_digest", have="have_claims")
+CLUSTER_REQUESTS: Final[Listing[ClusterRequestState]] = Listing("claims", digest="claims_digest", have="have_claims")
 LIFE: Final[Listing[LifeMark]] = Listing("life", digest="life_digest", have="have_life")
 TEMPLATES: Final[Listing[AutoTemplate]] = Listing(
     "templates", digest="templates_digest", have="have_templates", is_numbered=True, ends_with_hub=True

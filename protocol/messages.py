@@ -35,10 +35,10 @@ REGISTER_PATH = "/agent/v1/register"
 RENEW_PATH = "/agent/v1/credential/renew"
 SYNC_PATH = "/agent/v1/sync"
 EVENTS_PATH = "/agent/v1/events"
-CLAIMS_PATH = "/agent/v1/claims"
-CLAIMS_MAX = 100  # of one message
-CLAIMS_AT_ONCE = 25  # so many an agent sends, so that the answer comes soon and other news gets its turn
-CLAIM_TOLD_S = 3600.0  # so long the hub tells of a claim's GPR after its end
+CLUSTER_REQUESTS_PATH = "/agent/v1/claims"
+CLUSTER_REQUESTS_MAX = 100  # of one message
+CLUSTER_REQUESTS_AT_ONCE = 25  # so many an agent sends, so that the answer comes soon and other news gets its turn
+CLUSTER_REQUEST_TOLD_S = 3600.0  # the hub reports the state of a cluster request for this long after its end
 LIFE_TOLD_S = 900.0  # so long the hub tells of a mark; less than the hour for which an API server keeps an event
 LIFE_MARKS_MAX = 500  # in one answer: the latest
 LIFE_NODES_MAX = 256  # of one mark: a larger box is told on so many of its nodes
@@ -382,9 +382,10 @@ class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
     times they give the offset of the clocks however long the request was held. `orders`: all that are open, in every
     answer, and no part of the set: a change of them ends no wait, and comes with the next answer. `workspaces`: all of the cluster, or
     None when the agent has this list. A change of it ends the wait. A workspace or namespace that is missing is left as it is: only
-    `desired: ABSENT` unbinds. An account that is missing from a workspace that is listed is gone. `claims`: how it stands with each
-    claim of the cluster that has not ended, or ended within CLAIM_TOLD_S; None when the agent has this list. A change of a GPR's state
-    ends the wait; of position and estimates it comes with the next answer. `repairs_drift`: put right what somebody else changed of ours;
+    `desired: ABSENT` unbinds. An account that is missing from a workspace that is listed is gone. `claims`: the state of each
+    ClusterRequest that has not ended, or ended within CLUSTER_REQUEST_TOLD_S; None when the agent has this list. A change of a GPR's
+    state ends the wait; a change of position or estimates comes with the next answer.
+    `repairs_drift`: put right what somebody else changed of ours;
     else it is only told. `life`: what happened lately to the GPRs that concern the cluster, the earliest first; None when the agent has
     this list or does not want one, or the hub is an older one. A change of it ends no wait. `warn_before_s`: how long before the end of a
     box its pods are told that it is near; 0: not at all. `templates`: of each workspace that has one, by which requests are made for its
@@ -404,7 +405,7 @@ class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
     workspaces_digest: str = ""
     workspaces: tuple[Workspace, ...] | None = None
     claims_digest: str = ""
-    claims: tuple[ClaimState, ...] | None = None
+    claims: tuple[ClusterRequestState, ...] | None = None
     repairs_drift: bool = True
     life_digest: str = ""
     life: tuple[LifeMark, ...] | None = None
@@ -432,19 +433,19 @@ class LifeMark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     nodes: tuple[str, ...] = ()
 
 
-class ClaimParameter(msgspec.Struct, frozen=True, kw_only=True):
+class ModelParameter(msgspec.Struct, frozen=True, kw_only=True):
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
     value: Annotated[str, msgspec.Meta(max_length=256)] = ""
 
 
-class ClaimModel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ModelDescription(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is run on the nodes, in the words of who asks. Bounded, since every object of the kind is in the agent's memory."""
 
     name: Annotated[str, msgspec.Meta(max_length=253)] = ""
-    parameters: Annotated[tuple[ClaimParameter, ...], msgspec.Meta(max_length=32)] = ()
+    parameters: Annotated[tuple[ModelParameter, ...], msgspec.Meta(max_length=32)] = ()
 
 
-class ClaimSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ClusterRequestSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an object of kind GPUProvisioningRequest asks for, its template's words taken in. The names of the REST API's create; None:
     not said, the hub's default holds.
 
@@ -467,7 +468,7 @@ class ClaimSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     may_evict: bool | None = None
     requeue_on_failure: bool | None = None
     run_checks: bool | None = None
-    model: ClaimModel | None = None
+    model: ModelDescription | None = None
     workspace: Word = ""
     early_release: bool = False
 
@@ -480,10 +481,10 @@ class AutoTemplate(msgspec.Struct, frozen=True, kw_only=True):
 
     id: Id
     name: Word
-    spec: ClaimSpec
+    spec: ClusterRequestSpec
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A GPUProvisioningRequest in the cluster as the agent finds it; the hub makes a GPR of it, once for each `uid`, and keeps to it.
 
     Level, not edge: it may come again at any time, and changes nothing then. `generation`: as the API server counts changes of
@@ -496,49 +497,49 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     namespace: Word
     name: Annotated[str, msgspec.Meta(max_length=253)]
     generation: Number = 0
-    spec: ClaimSpec = ClaimSpec()
+    spec: ClusterRequestSpec = ClusterRequestSpec()
     requester: Annotated[str, msgspec.Meta(max_length=253)] = ""
     is_auto: bool = False
     template: Annotated[str, msgspec.Meta(max_length=63)] = ""
     is_gone: bool = False
 
 
-class ClaimVerdict(StrEnum):
+class ClusterRequestVerdict(StrEnum):
     TAKEN = "TAKEN"  # there is a GPR, and it is as this generation says
     REFUSED = "REFUSED"  # there is none, or it stays as it was: `reason` and `message` say why. The next generation is tried anew
     LATER = "LATER"  # not now: ask again in a while; `message` says why
 
 
-class ClaimAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterRequestAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """`gpr_id`: "" while there is none. `reason`: the code of the problem, as the REST API gives it; `message`: a sentence for people."""
 
     uid: Id
     generation: Number
-    verdict: ClaimVerdict
+    verdict: ClusterRequestVerdict
     gpr_id: str = ""
     reason: str = ""
     message: str = ""
 
 
-class ClaimsRequest(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterRequestsMessage(msgspec.Struct, frozen=True, kw_only=True):
     """Answered at once, in order, each in a transaction of its own: one that is refused does not stop the others."""
 
     session_epoch: int
-    claims: Annotated[tuple[Claim, ...], msgspec.Meta(max_length=CLAIMS_MAX)]
+    claims: Annotated[tuple[ClusterRequest, ...], msgspec.Meta(max_length=CLUSTER_REQUESTS_MAX)]
 
 
-class ClaimsReply(msgspec.Struct, frozen=True, kw_only=True):
-    answers: tuple[ClaimAnswer, ...]
+class ClusterRequestsReply(msgspec.Struct, frozen=True, kw_only=True):
+    answers: tuple[ClusterRequestAnswer, ...]
 
 
-class ClaimState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How it stands with the GPR of one claim, for the object's status. Times (`_s`) are None where there is none.
+class ClusterRequestState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The state of the GPR of one ClusterRequest, for the object's status. Times (`_s`) are None where there is none.
 
     `state`, `end_reason`: as in the REST API. `position`: 1 is next; None when it does not wait. `message`: one sentence, what it waits
     for or how it ended. `is_ended`: nothing of this will change any more. `filed_s`: when it was filed; an older hub does not say.
     """
 
-    id: Id  # the claim's uid
+    id: Id  # the uid of the ClusterRequest
     gpr_id: Id
     state: Word
     is_auto: bool = False

@@ -54,7 +54,7 @@ class _Held(NamedTuple):
     node__name: str
 
 
-def life_told(cluster_id: UUID, *, now: datetime) -> tuple[LifeMark, ...]:
+def life_marks_of(cluster_id: UUID, *, now: datetime) -> tuple[LifeMark, ...]:
     """The earliest first. Two queries where nothing happened, four at most.
 
     What waits in the queue may start in each cluster that it allows: there its workspace is told.

@@ -1,4 +1,4 @@
-"""GPRs that are objects of a cluster: filed, changed and ended as the objects are. See inventory.claims.
+"""GPRs that are objects of a cluster: filed, changed and ended as the objects are. See inventory.cluster_requests.
 
 Lives here: who stands behind an object, what it asks for in the hub's words, and what is answered. Must not live here: rules of requests
 (gpr.requests.spec, gpr.services); how the objects stand (gpr.cluster_requests.states).
@@ -27,15 +27,15 @@ from accounts.models import User
 from accounts.policy import Verb, may
 from core.errors import EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy, QueueFull, StaleState
 from gpr.allocation.stored_plan import filing_lock, witness_lock
-from gpr.cluster_requests.life_marks import life_told
-from gpr.cluster_requests.states import claims_told
+from gpr.cluster_requests.life_marks import life_marks_of
+from gpr.cluster_requests.states import cluster_request_states
 from gpr.evictions.failed_jobs import jobs_failed_take
 from gpr.models import ENDED, Claim, EndReason, Gpr, GprState
 from gpr.requests.ending import exit_begin, goes_back, gpr_extend
 from gpr.requests.inputs import GprCreate, spec_of_create
 from gpr.requests.services import gpr_cancel, gpr_edit, gprs_cancel, gprs_submit, spec_of
 from gpr.requests.spec import NAME_MAX_CHARS, GprSpec, approval_reasons
-from gpr.templates.automatic import auto_templates_told
+from gpr.templates.automatic import auto_templates_of
 from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed
 from journal.guard import set_aside_on_error
@@ -44,15 +44,15 @@ from journal.services import events_record
 from protocol.messages import (
     AutoTemplate,
     BindingState,
-    ClaimAnswer,
-    ClaimModel,
-    ClaimSpec,
-    ClaimState,
-    ClaimVerdict,
+    ClusterRequest,
+    ClusterRequestAnswer,
+    ClusterRequestSpec,
+    ClusterRequestState,
+    ClusterRequestVerdict,
     JobFailed,
     LifeMark,
+    ModelDescription,
 )
-from protocol.messages import Claim as Claimed
 from slices.models import KubeconfigState, Namespace, Slice
 from slices.selectors import first_owner, kubeconfig_behind
 
@@ -90,43 +90,43 @@ class NotNow(EgsError):
     title: ClassVar[str] = "Not at present"
 
 
-class GprClaimants:
-    """Answers for all objects; see inventory.claims."""
+class GprRequestHandler:
+    """Answers for all objects; see inventory.cluster_requests."""
 
-    def told(self, cluster_id: UUID, now: datetime) -> tuple[ClaimState, ...]:
-        return claims_told(cluster_id, now=now)
+    def states(self, cluster_id: UUID, now: datetime) -> tuple[ClusterRequestState, ...]:
+        return cluster_request_states(cluster_id, now=now)
 
-    def life(self, cluster_id: UUID, now: datetime) -> tuple[LifeMark, ...]:
-        return life_told(cluster_id, now=now)
+    def life_marks(self, cluster_id: UUID, now: datetime) -> tuple[LifeMark, ...]:
+        return life_marks_of(cluster_id, now=now)
 
-    def templates(self, cluster_id: UUID) -> tuple[AutoTemplate, ...]:
-        return auto_templates_told(cluster_id)
+    def auto_templates(self, cluster_id: UUID) -> tuple[AutoTemplate, ...]:
+        return auto_templates_of(cluster_id)
 
-    def heard(self, cluster: Cluster, claims: Sequence[Claimed], now: datetime) -> Sequence[ClaimAnswer]:
-        return claims_take(cluster=cluster, claims=claims, now=now)
+    def take(self, cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -> Sequence[ClusterRequestAnswer]:
+        return cluster_requests_take(cluster=cluster, requests=requests, now=now)
 
-    def jobs_failed(self, cluster: Cluster, failed: Sequence[JobFailed], now: datetime) -> None:
+    def take_failed_jobs(self, cluster: Cluster, failed: Sequence[JobFailed], now: datetime) -> None:
         jobs_failed_take(cluster=cluster, failed=failed, now=now)
 
 
-def claims_take(*, cluster: Cluster, claims: Sequence[Claimed], now: datetime) -> list[ClaimAnswer]:
+def cluster_requests_take(*, cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -> list[ClusterRequestAnswer]:
     """In order; new ones that follow each other are filed together, and those whose objects are gone end together."""
-    known = set(Claim.objects.filter(cluster=cluster, uid__in=[claim.uid for claim in claims]).values_list("uid", flat=True))
+    known = set(Claim.objects.filter(cluster=cluster, uid__in=[request.uid for request in requests]).values_list("uid", flat=True))
 
-    def is_new(claim: Claimed) -> bool:
-        is_first = claim.uid not in known
-        known.add(claim.uid)
-        return is_first and not claim.is_gone
+    def is_new(request: ClusterRequest) -> bool:
+        is_first = request.uid not in known
+        known.add(request.uid)
+        return is_first and not request.is_gone
 
-    answers: list[ClaimAnswer] = []
-    for (are_new, are_gone), group in groupby(claims, key=lambda claim: (is_new(claim), claim.is_gone)):
+    answers: list[ClusterRequestAnswer] = []
+    for (are_new, are_gone), group in groupby(requests, key=lambda request: (is_new(request), request.is_gone)):
         run = list(group)
         if are_new:
             answers += _file_each(cluster, run, now)
         elif are_gone and len(run) > 1:
             answers += _cancel_each(cluster, run, now)
         else:
-            answers += [_take(cluster, claim, now) for claim in run]
+            answers += [_take(cluster, request, now) for request in run]
     return answers
 
 
@@ -143,68 +143,68 @@ def orphans_cancel(*, now: datetime) -> None:
 # -- new ones ----------------------------------------------------------------------------------------------------------
 
 
-def _file_each(cluster: Cluster, claims: Sequence[Claimed], now: datetime) -> list[ClaimAnswer]:
+def _file_each(cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -> list[ClusterRequestAnswer]:
     """In one transaction; where something unforeseen is wrong with one of them, each in its own."""
     try:
-        return _file(cluster, claims, now)
+        return _file(cluster, requests, now)
     except (OperationalError, InterfaceError):
         raise  # the database is away
     except Exception as error:
-        if len(claims) == 1:
-            return [_failed(claims[0], error)]
-        return [answer for claim in claims for answer in _file_each(cluster, [claim], now)]
+        if len(requests) == 1:
+            return [_failed(requests[0], error)]
+        return [answer for request in requests for answer in _file_each(cluster, [request], now)]
 
 
 @transaction.atomic
-def _file(cluster: Cluster, claims: Sequence[Claimed], now: datetime) -> list[ClaimAnswer]:
+def _file(cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -> list[ClusterRequestAnswer]:
     """One plan for all that come from one person."""
     filing_lock()
-    answers: dict[str, ClaimAnswer] = {}
-    asks: dict[UUID, list[tuple[Claimed, GprSpec]]] = defaultdict(list)
+    answers: dict[str, ClusterRequestAnswer] = {}
+    asks: dict[UUID, list[tuple[ClusterRequest, GprSpec]]] = defaultdict(list)
     actors: dict[UUID, User] = {}
     # Another connection may have been first with the same message: the lock made us wait for it.
-    filed = {row.uid: row for row in Claim.objects.filter(cluster=cluster, uid__in=[claim.uid for claim in claims])}
-    for claim in claims:
+    filed = {row.uid: row for row in Claim.objects.filter(cluster=cluster, uid__in=[request.uid for request in requests])}
+    for request in requests:
         try:
-            if claim.uid in filed:
-                answers[claim.uid] = _stored(filed[claim.uid], claim)
+            if request.uid in filed:
+                answers[request.uid] = _stored(filed[request.uid], request)
                 continue
-            actor, spec = _ask(cluster, claim, now)
+            actor, spec = _ask(cluster, request, now)
         except EgsError as error:
-            answers[claim.uid] = _refused(claim, error)
+            answers[request.uid] = _refused(request, error)
             continue
         actors[actor.pk] = actor
-        asks[actor.pk].append((claim, spec))
+        asks[actor.pk].append((request, spec))
     for actor_id, asked in asks.items():
         made = gprs_submit(actor=actors[actor_id], specs=[spec for _, spec in asked], now=now, forgives=EgsError)
-        for (claim, _), gpr in zip(asked, made, strict=True):
-            answers[claim.uid] = _keep(cluster, claim, gpr, now) if isinstance(gpr, Gpr) else _refused(claim, gpr)
+        for (request, _), gpr in zip(asked, made, strict=True):
+            answers[request.uid] = _keep(cluster, request, gpr, now) if isinstance(gpr, Gpr) else _refused(request, gpr)
     if asks:
         desired_set_changed([cluster.pk])
-    return [answers[claim.uid] for claim in claims]
+    return [answers[request.uid] for request in requests]
 
 
-def _ask(cluster: Cluster, claim: Claimed, now: datetime) -> tuple[User, GprSpec]:
+def _ask(cluster: Cluster, request: ClusterRequest, now: datetime) -> tuple[User, GprSpec]:
     """Who files it, and what. Raises EgsError."""
-    slice_ = _slice_of(_namespace(cluster, claim.namespace), claim.namespace)
-    if claim.spec.workspace not in {"", slice_.name}:
-        other = claim.spec.workspace
+    slice_ = _slice_of(_namespace(cluster, request.namespace), request.namespace)
+    if request.spec.workspace not in {"", slice_.name}:
+        other = request.spec.workspace
         raise OtherWorkspace(f"This namespace is not of workspace {other}. Leave the workspace out, or use a namespace of its own.")
-    if claim.spec.early_release:
+    if request.spec.early_release:
         raise InvalidInput({"early_release": ["Nothing has been filed that could be released. Make a new object without it."]})
-    actor = _actor(slice_, cluster, claim)
-    spec = _spec(claim.name, claim.spec, slice_, cluster, actor)
-    if claim.is_auto:
+    actor = _actor(slice_, cluster, request)
+    spec = _spec(request.name, request.spec, slice_, cluster, actor)
+    if request.is_auto:
         _refuse_if_served(slice_, cluster)
-        # Its words are in the claim; one that is gone, or has another name by now, has been filed all the same.
-        template = slice_.templates.filter(name=claim.template).first() if claim.template else None
+        # Its words are in the request; one that is gone, or has another name by now, has been filed all the same.
+        template = slice_.templates.filter(name=request.template).first() if request.template else None
         spec = replace(spec, template=template, kept_idle_timeout_s=spec.idle_timeout_s)
     return actor, spec
 
 
-def _actor(slice_: Slice, cluster: Cluster, claim: Claimed) -> User:
+def _actor(slice_: Slice, cluster: Cluster, request: ClusterRequest) -> User:
     """Who made the object, if the hub knows him; for all others the slice's own first owner."""
-    kubeconfig = kubeconfig_behind(slice_, cluster, claim.requester)
+    kubeconfig = kubeconfig_behind(slice_, cluster, request.requester)
     if kubeconfig is not None:
         if kubeconfig.state == KubeconfigState.REVOKED or not kubeconfig.user.is_active:
             raise NotAllowed("The kubeconfig by which this object was made has been revoked. Make it again with one that is good.")
@@ -215,7 +215,7 @@ def _actor(slice_: Slice, cluster: Cluster, claim: Claimed) -> User:
     return owner
 
 
-def _spec(name: str, asked: ClaimSpec, slice_: Slice, cluster: Cluster, actor: User) -> GprSpec:
+def _spec(name: str, asked: ClusterRequestSpec, slice_: Slice, cluster: Cluster, actor: User) -> GprSpec:
     """As the REST API reads a creation. Raises InvalidInput."""
     said = {field: value for field, value in msgspec.structs.asdict(asked).items() if field not in NOT_ASKED and value not in (None, "")}
     data: dict[str, Any] = {"nodes": NODES_DEFAULT} | {ASKED_AS.get(field, field): value for field, value in said.items()}
@@ -227,7 +227,7 @@ def _spec(name: str, asked: ClaimSpec, slice_: Slice, cluster: Cluster, actor: U
     return spec_of_create(form.validated_data, actor=actor)
 
 
-def _model(asked: ClaimModel) -> dict[str, Any]:
+def _model(asked: ModelDescription) -> dict[str, Any]:
     return {"name": asked.name, "parameters": {each.name: each.value for each in asked.parameters}}
 
 
@@ -245,44 +245,44 @@ def _refuse_if_served(slice_: Slice, cluster: Cluster) -> None:
         raise NotNow(f"{other.name} of the same workspace is {other.get_state_display().lower()}: its nodes are for these pods, too.")
 
 
-def _keep(cluster: Cluster, claim: Claimed, gpr: Gpr, now: datetime) -> ClaimAnswer:
+def _keep(cluster: Cluster, request: ClusterRequest, gpr: Gpr, now: datetime) -> ClusterRequestAnswer:
     row = Claim.objects.create(
         cluster=cluster,
-        uid=claim.uid,
-        namespace=claim.namespace,
-        name=claim.name,
-        requester=claim.requester,
-        is_auto=claim.is_auto,
+        uid=request.uid,
+        namespace=request.namespace,
+        name=request.name,
+        requester=request.requester,
+        is_auto=request.is_auto,
         gpr=gpr,
-        generation=claim.generation,
-        asked=msgspec.to_builtins(claim.spec),
+        generation=request.generation,
+        asked=msgspec.to_builtins(request.spec),
     )
     events_record([_event(row, "gpr.claimed", f"{gpr.name} was filed as {row.sentence}.", now, actor=gpr.owner)])
-    return _stored(row, claim)
+    return _stored(row, request)
 
 
 # -- those that are known ----------------------------------------------------------------------------------------------
 
 
-def _cancel_each(cluster: Cluster, claims: Sequence[Claimed], now: datetime) -> list[ClaimAnswer]:
+def _cancel_each(cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -> list[ClusterRequestAnswer]:
     """Their objects are gone. Those that wait are canceled in one transaction; all others, and where that fails all, one by one."""
-    answers: dict[str, ClaimAnswer] = {}
+    answers: dict[str, ClusterRequestAnswer] = {}
     try:
-        answers = _cancel_waiting(cluster, claims, now)
+        answers = _cancel_waiting(cluster, requests, now)
     except (OperationalError, InterfaceError):
         raise  # the database is away
     except EgsError as error:
         log.info("claims_each_alone", why=error.detail)
     except Exception:
         log.exception("claims_each_alone")
-    return [answers.get(claim.uid) or _take(cluster, claim, now) for claim in claims]
+    return [answers.get(request.uid) or _take(cluster, request, now) for request in requests]
 
 
 @transaction.atomic
-def _cancel_waiting(cluster: Cluster, claims: Sequence[Claimed], now: datetime) -> dict[str, ClaimAnswer]:
+def _cancel_waiting(cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -> dict[str, ClusterRequestAnswer]:
     """By uid, of those that could be."""
     witness_lock()
-    said = {claim.uid: claim for claim in claims}
+    said = {request.uid: request for request in requests}
     whose = dict(Namespace.objects.filter(cluster=cluster).values_list("name", "slice"))
     waits = [
         row
@@ -298,48 +298,48 @@ def _cancel_waiting(cluster: Cluster, claims: Sequence[Claimed], now: datetime) 
     return {row.uid: _stored(row, said[row.uid]) for row in waits}
 
 
-def _take(cluster: Cluster, claim: Claimed, now: datetime) -> ClaimAnswer:
-    row = _row(cluster, claim)
+def _take(cluster: Cluster, request: ClusterRequest, now: datetime) -> ClusterRequestAnswer:
+    row = _row(cluster, request)
     if row is None:
-        return _nothing(claim) if claim.is_gone else _file_each(cluster, [claim], now)[0]
+        return _nothing(request) if request.is_gone else _file_each(cluster, [request], now)[0]
     namespace = _namespace(cluster, row.namespace)
     if namespace is not None and namespace.slice_id != row.gpr.slice_id:
         # Others have the namespace by now: neither are they told of the GPR, nor is it theirs to end.
-        return _nothing(claim) if claim.is_gone else _refused(claim, _not_bound(row.namespace))
-    if row.generation >= claim.generation and not claim.is_gone:
-        return _stored(row, claim)
+        return _nothing(request) if request.is_gone else _refused(request, _not_bound(row.namespace))
+    if row.generation >= request.generation and not request.is_gone:
+        return _stored(row, request)
     try:
-        return _follow(cluster, claim, namespace, now)
+        return _follow(cluster, request, namespace, now)
     except (OperationalError, InterfaceError):
         raise
     except Exception as error:
-        return _failed(claim, error)
+        return _failed(request, error)
 
 
 @transaction.atomic
-def _follow(cluster: Cluster, claim: Claimed, namespace: Namespace | None, now: datetime) -> ClaimAnswer:
+def _follow(cluster: Cluster, request: ClusterRequest, namespace: Namespace | None, now: datetime) -> ClusterRequestAnswer:
     """Make the GPR what the object is now. What cannot be is refused, and the GPR stays as it was."""
     witness_lock()
-    row = _row(cluster, claim)
-    if row is None or (row.generation >= claim.generation and not claim.is_gone):
-        return _stored(row, claim) if row else _nothing(claim)
+    row = _row(cluster, request)
+    if row is None or (row.generation >= request.generation and not request.is_gone):
+        return _stored(row, request) if row else _nothing(request)
     try:
         with transaction.atomic():
-            if claim.is_gone:
+            if request.is_gone:
                 _end_gone(row, now)
-            elif claim.spec.early_release:
+            elif request.spec.early_release:
                 _end(row, now)
             else:
-                _change(row, claim, namespace, now)
+                _change(row, request, namespace, now)
     except (NotNow, StaleState) as error:
-        return _refused(claim, error, gpr_id=str(row.gpr_id))
+        return _refused(request, error, gpr_id=str(row.gpr_id))
     except EgsError as error:
         row.reason, row.message = error.code, _sentence(error)
     else:
         row.reason = row.message = ""
-    row.generation = max(row.generation, claim.generation)
+    row.generation = max(row.generation, request.generation)
     row.save(update_fields=["generation", "asked", "reason", "message"])
-    return _stored(row, claim)
+    return _stored(row, request)
 
 
 def _end_gone(row: Claim, now: datetime) -> None:
@@ -368,7 +368,7 @@ def _so_says(row: Claim) -> str:
     return f"So says the object that it was filed as, {row} of cluster {row.cluster.name}."
 
 
-def _change(row: Claim, claim: Claimed, namespace: Namespace | None, now: datetime) -> None:
+def _change(row: Claim, request: ClusterRequest, namespace: Namespace | None, now: datetime) -> None:
     """Take over priority and duration where they differ from what the object said before. Raises EgsError."""
     gpr, owner = row.gpr, row.gpr.owner
     slice_ = _slice_of(namespace, row.namespace)
@@ -376,19 +376,19 @@ def _change(row: Claim, claim: Claimed, namespace: Namespace | None, now: dateti
         raise NotAllowed(
             f"{owner.name}, for whom this was filed, may not ask for GPUs in workspace {slice_.name} any more. Make a new object."
         )
-    before = msgspec.convert(row.asked, ClaimSpec)
+    before = msgspec.convert(row.asked, ClusterRequestSpec)
     if fixed := [
-        name for name in claim.spec.__struct_fields__ if name not in CHANGEABLE and getattr(claim.spec, name) != getattr(before, name)
+        name for name in request.spec.__struct_fields__ if name not in CHANGEABLE and getattr(request.spec, name) != getattr(before, name)
     ]:
         raise InvalidInput({name: ["It cannot be changed any more. Make a new object."] for name in fixed})
-    had, wanted = (_spec(row.name, asked, slice_, row.cluster, owner) for asked in (before, claim.spec))
+    had, wanted = (_spec(row.name, asked, slice_, row.cluster, owner) for asked in (before, request.spec))
     changes = {name: getattr(wanted, name) for name in ("priority", "duration_s") if getattr(wanted, name) != getattr(had, name)}
     changes = {name: value for name, value in changes.items() if value != getattr(gpr, name)}
     if gpr.state == S.ACTIVE and changes.keys() == {"duration_s"}:
         _extend(gpr, wanted.duration_s, now)
     elif changes:
         gpr_edit(gpr=gpr, actor=owner, spec=spec_of(gpr, **changes), now=now)
-    row.asked = msgspec.to_builtins(claim.spec)
+    row.asked = msgspec.to_builtins(request.spec)
 
 
 def _extend(gpr: Gpr, duration_s: int, now: datetime) -> None:
@@ -409,8 +409,8 @@ def _rows(cluster: Cluster) -> QuerySet[Claim]:
     return Claim.objects.select_related("cluster", "gpr__slice", "gpr__owner", "gpr__cluster").filter(cluster=cluster)
 
 
-def _row(cluster: Cluster, claim: Claimed) -> Claim | None:
-    return _rows(cluster).filter(uid=claim.uid).first()
+def _row(cluster: Cluster, request: ClusterRequest) -> Claim | None:
+    return _rows(cluster).filter(uid=request.uid).first()
 
 
 def _namespace(cluster: Cluster, name: str) -> Namespace | None:
@@ -443,40 +443,40 @@ def _event(row: Claim, kind: str, message: str, now: datetime, *, actor: User | 
     )
 
 
-def _stored(row: Claim, claim: Claimed) -> ClaimAnswer:
+def _stored(row: Claim, request: ClusterRequest) -> ClusterRequestAnswer:
     """Also to a generation that a later one has overtaken."""
-    return ClaimAnswer(
+    return ClusterRequestAnswer(
         uid=row.uid,
-        generation=claim.generation,
-        verdict=ClaimVerdict.REFUSED if row.reason else ClaimVerdict.TAKEN,
+        generation=request.generation,
+        verdict=ClusterRequestVerdict.REFUSED if row.reason else ClusterRequestVerdict.TAKEN,
         gpr_id=str(row.gpr_id),
         reason=row.reason,
         message=row.message,
     )
 
 
-def _nothing(claim: Claimed) -> ClaimAnswer:
+def _nothing(request: ClusterRequest) -> ClusterRequestAnswer:
     """Taken, and there is nothing to do."""
-    return ClaimAnswer(uid=claim.uid, generation=claim.generation, verdict=ClaimVerdict.TAKEN)
+    return ClusterRequestAnswer(uid=request.uid, generation=request.generation, verdict=ClusterRequestVerdict.TAKEN)
 
 
-def _refused(claim: Claimed, error: EgsError, *, gpr_id: str = "") -> ClaimAnswer:
+def _refused(request: ClusterRequest, error: EgsError, *, gpr_id: str = "") -> ClusterRequestAnswer:
     # A queue that is full has room later: the object, and the pods that it is for, are told so, and it is tried again.
-    verdict = ClaimVerdict.LATER if isinstance(error, NotNow | StaleState | QueueFull) else ClaimVerdict.REFUSED
-    return ClaimAnswer(
-        uid=claim.uid, generation=claim.generation, verdict=verdict, gpr_id=gpr_id, reason=error.code, message=_sentence(error)
+    verdict = ClusterRequestVerdict.LATER if isinstance(error, NotNow | StaleState | QueueFull) else ClusterRequestVerdict.REFUSED
+    return ClusterRequestAnswer(
+        uid=request.uid, generation=request.generation, verdict=verdict, gpr_id=gpr_id, reason=error.code, message=_sentence(error)
     )
 
 
-def _failed(claim: Claimed, error: Exception) -> ClaimAnswer:
+def _failed(request: ClusterRequest, error: Exception) -> ClusterRequestAnswer:
     """Nothing of it was stored."""
     if isinstance(error, EgsError):
-        return _refused(claim, error)
+        return _refused(request, error)
     if isinstance(error, DataError | ValueError | OverflowError):
-        log.warning("claim_unstorable", uid=claim.uid, exc_info=error)
-        return _refused(claim, InvalidInput({"spec": ["A value is beyond what can be stored."]}))
-    log.error("claim_failed", uid=claim.uid, exc_info=error)
-    return _refused(claim, NotNow("The hub could not take it. It is tried again; tell an administrator if it stays."))
+        log.warning("claim_unstorable", uid=request.uid, exc_info=error)
+        return _refused(request, InvalidInput({"spec": ["A value is beyond what can be stored."]}))
+    log.error("claim_failed", uid=request.uid, exc_info=error)
+    return _refused(request, NotNow("The hub could not take it. It is tried again; tell an administrator if it stays."))
 
 
 def _sentence(error: EgsError) -> str:

@@ -15,13 +15,13 @@ from gpr.requests.end_reasons import ending
 from gpr.requests.selectors import start_places
 from inventory.models import Reservation, ReservationState
 from journal.models import Event
-from protocol.messages import CLAIM_TOLD_S, ClaimState
+from protocol.messages import CLUSTER_REQUEST_TOLD_S, ClusterRequestState
 from slices.models import Namespace
 
 S = GprState
 
 
-def claims_told(cluster_id: UUID, *, now: datetime) -> tuple[ClaimState, ...]:
+def cluster_request_states(cluster_id: UUID, *, now: datetime) -> tuple[ClusterRequestState, ...]:
     """All that are open or ended lately, in order of uid. Eight queries at most, however many there are; one for none."""
     rows = list(_told_rows(cluster_id, now))
     if not rows:
@@ -40,16 +40,16 @@ def claims_told(cluster_id: UUID, *, now: datetime) -> tuple[ClaimState, ...]:
 def _told_rows(cluster_id: UUID, now: datetime) -> Sequence[Claim]:
     """Those that ended long ago are put aside for good."""
     rows = Claim.objects.filter(cluster=cluster_id, is_told=True).select_related("gpr__slice", "gpr__promise")
-    since = now - timedelta(seconds=CLAIM_TOLD_S)
+    since = now - timedelta(seconds=CLUSTER_REQUEST_TOLD_S)
     over = {row.pk for row in rows if row.gpr.ended_at is not None and row.gpr.ended_at <= since}
     if over:
         Claim.objects.filter(pk__in=over).update(is_told=False)
     return [row for row in rows if row.pk not in over]
 
 
-def _state(row: Claim, place: int | None, held: Sequence[Reservation], message: str) -> ClaimState:
+def _state(row: Claim, place: int | None, held: Sequence[Reservation], message: str) -> ClusterRequestState:
     gpr, promise = row.gpr, row.gpr.standing_promise
-    return ClaimState(
+    return ClusterRequestState(
         id=row.uid,
         gpr_id=str(gpr.pk),
         state=gpr.state,

@@ -11,26 +11,26 @@ from django.db.models import F, Q
 
 from core.words import split
 from gpr.models import GprTemplate
-from protocol.messages import AutoTemplate, ClaimSpec
+from protocol.messages import AutoTemplate, ClusterRequestSpec
 from slices.models import Namespace
 
 # The words that agents know by another name.
 SPANS: Final = {"duration_s": "duration", "idle_timeout_s": "idle_timeout"}
 
 
-def auto_templates_told(cluster_id: UUID) -> tuple[AutoTemplate, ...]:
+def auto_templates_of(cluster_id: UUID) -> tuple[AutoTemplate, ...]:
     """Of each slice with a namespace in the cluster, its default there, if that is to be filed for pods that wait; in order of id."""
     bound = Namespace.objects.filter(cluster=cluster_id).values("slice")
     rows = GprTemplate.objects.filter(Q(cluster=cluster_id) | Q(cluster=None), is_default=True, slice__in=bound)
     first: dict[UUID, GprTemplate] = {}
     for row in rows.order_by("slice", F("cluster").asc(nulls_last=True)):
         first.setdefault(row.slice_id, row)
-    return tuple(AutoTemplate(id=str(row.slice_id), name=row.name, spec=_claimed(row.asked)) for row in first.values() if row.auto)
+    return tuple(AutoTemplate(id=str(row.slice_id), name=row.name, spec=_request_spec(row.asked)) for row in first.values() if row.auto)
 
 
-def _claimed(asked: Mapping[str, Any]) -> ClaimSpec:
+def _request_spec(asked: Mapping[str, Any]) -> ClusterRequestSpec:
     words: dict[str, Any] = {str(SPANS.get(name, name)): _span(value) if name in SPANS else value for name, value in asked.items()}
-    return msgspec.convert(words, ClaimSpec)
+    return msgspec.convert(words, ClusterRequestSpec)
 
 
 def _span(span_s: int) -> str:

@@ -12,7 +12,7 @@ from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import F, Prefetch
 
 from core.words import plural
-from inventory import claims, tenancy
+from inventory import cluster_requests, tenancy
 from inventory.models import AgentSession, Cluster, Hub, Node, Reservation, ReservedGpu, SupplyOrder, SupplyOrderState
 from inventory.services.agents import AgentIdentity, AgentSuperseded, session_check
 from inventory.services.checks import policies_told
@@ -21,7 +21,7 @@ from journal.guard import Subject, set_aside_on_error
 from journal.hints import TICK, hint
 from journal.models import Event, Severity
 from journal.services import event_record
-from protocol.listings import ASSIGNMENTS, CLAIMS, LIFE, TEMPLATES, WORKSPACES
+from protocol.listings import ASSIGNMENTS, CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKSPACES
 from protocol.messages import (
     DRIFT_AGAIN_S,
     LEASE_TTL_S,
@@ -71,9 +71,9 @@ def sync_tell(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int,
         **ASSIGNMENTS.tell(message, generation, lambda: assignments),
         **WORKSPACES.tell(message, generation, lambda: tenancy.told(cluster_id)),
         # Read each time: places and estimates change without a change of the generation.
-        **CLAIMS.tell(message, generation, lambda: claims.told(cluster_id, now)),
-        **LIFE.tell(message, generation, lambda: claims.life(cluster_id, now)),
-        **TEMPLATES.tell(message, generation, lambda: claims.templates(cluster_id)),
+        **CLUSTER_REQUESTS.tell(message, generation, lambda: cluster_requests.states(cluster_id, now)),
+        **LIFE.tell(message, generation, lambda: cluster_requests.life_marks(cluster_id, now)),
+        **TEMPLATES.tell(message, generation, lambda: cluster_requests.auto_templates(cluster_id)),
     }
     return SyncReply(
         hub_id=hub_id(),

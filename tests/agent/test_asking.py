@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from protocol import cluster_names
-from protocol.messages import Claim, ClaimModel, ClaimParameter, ClaimSpec
+from protocol.messages import ClusterRequest, ClusterRequestSpec, ModelDescription, ModelParameter
 from worker_agent.kube.api.custom import Custom
 from worker_agent.kube.requests.spec import Fault, claim_of, spec_of
 
@@ -18,8 +18,8 @@ SPEC = {"shape": "H100-80GB", "duration": "1h"}
 def test_the_model_is_carried_with_its_parameters() -> None:
     asked = spec_of({**SPEC, "model": {"name": "llama-3-70b", "parameters": [{"name": "batch", "value": "8"}]}})
 
-    assert isinstance(asked, ClaimSpec)
-    assert asked.model == ClaimModel(name="llama-3-70b", parameters=(ClaimParameter(name="batch", value="8"),))
+    assert isinstance(asked, ClusterRequestSpec)
+    assert asked.model == ModelDescription(name="llama-3-70b", parameters=(ModelParameter(name="batch", value="8"),))
 
 
 @pytest.mark.parametrize(
@@ -49,5 +49,5 @@ def test_a_request_that_the_agent_made_says_by_which_template_of_the_hub_and_non
 
     claim = claim_of(made, {})
 
-    assert isinstance(claim, Claim)
+    assert isinstance(claim, ClusterRequest)
     assert (claim.is_auto, claim.template) == (bool(auto), template)

@@ -9,17 +9,17 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from protocol.messages import (
-    CLAIMS_AT_ONCE,
-    CLAIMS_PATH,
+    CLUSTER_REQUESTS_AT_ONCE,
+    CLUSTER_REQUESTS_PATH,
     SYNC_PATH,
     AutoTemplate,
-    Claim,
-    ClaimAnswer,
-    ClaimSpec,
-    ClaimsReply,
-    ClaimsRequest,
-    ClaimState,
-    ClaimVerdict,
+    ClusterRequest,
+    ClusterRequestAnswer,
+    ClusterRequestsMessage,
+    ClusterRequestSpec,
+    ClusterRequestsReply,
+    ClusterRequestState,
+    ClusterRequestVerdict,
     Code,
     Credential,
     JobFailed,
@@ -38,16 +38,16 @@ from worker_agent.hub.workspaces import SimulatedTenancy
 from worker_agent.log import Log
 from worker_agent.process import Process
 
-CLAIM = Claim(uid="u1", namespace="ns1", name="train", generation=1)
-STATE = ClaimState(id="u1", gpr_id="g1", state="QUEUED", position=1)
+CLAIM = ClusterRequest(uid="u1", namespace="ns1", name="train", generation=1)
+STATE = ClusterRequestState(id="u1", gpr_id="g1", state="QUEUED", position=1)
 
 
-def answer(claim: Claim = CLAIM, verdict: ClaimVerdict = ClaimVerdict.TAKEN) -> ClaimAnswer:
-    return ClaimAnswer(uid=claim.uid, generation=claim.generation, verdict=verdict, gpr_id="g1")
+def answer(claim: ClusterRequest = CLAIM, verdict: ClusterRequestVerdict = ClusterRequestVerdict.TAKEN) -> ClusterRequestAnswer:
+    return ClusterRequestAnswer(uid=claim.uid, generation=claim.generation, verdict=verdict, gpr_id="g1")
 
 
-def replies(*answers: ClaimAnswer) -> bytes:
-    return msgspec.json.encode(ClaimsReply(answers=answers))
+def replies(*answers: ClusterRequestAnswer) -> bytes:
+    return msgspec.json.encode(ClusterRequestsReply(answers=answers))
 
 
 class Talk(Stage):
@@ -80,7 +80,7 @@ class Talk(Stage):
     def is_quiet(self) -> bool:
         return not isinstance(self.dialog.next_call(Lane.PUSH), Call)
 
-    def list_claims(self, *states: ClaimState, is_known: bool = False) -> SyncRequest:
+    def list_claims(self, *states: ClusterRequestState, is_known: bool = False) -> SyncRequest:
         sent = self.core.sync_request(0.0)
         claims = None if is_known else states
         digest = self.desk.claims.digest if is_known else set_digest(states)
@@ -88,7 +88,7 @@ class Talk(Stage):
         return sent.request
 
 
-H100 = ClaimSpec(shape="H100-80GB")
+H100 = ClusterRequestSpec(shape="H100-80GB")
 
 
 def tell_templates(stage: Stage, templates: tuple[AutoTemplate, ...] | None, digest: str) -> None:
@@ -116,9 +116,9 @@ def test_a_claim_is_told_and_its_answer_handed_over_once() -> None:
     talk = Talk()
     talk.desk.put([CLAIM])
 
-    call = talk.say(CLAIMS_PATH, replies(answer()))
+    call = talk.say(CLUSTER_REQUESTS_PATH, replies(answer()))
 
-    told = msgspec.json.decode(call.body, type=ClaimsRequest)
+    told = msgspec.json.decode(call.body, type=ClusterRequestsMessage)
     assert (told.session_epoch, told.claims) == (1, (CLAIM,))
     assert talk.is_quiet()
     assert talk.desk.collect(None).answers == (Answered(answer(), talk.clock.mono()),)
@@ -139,7 +139,7 @@ def test_what_was_answered_in_the_meantime_is_not_told_again() -> None:
     """The thread that reads the objects looked before the answer came."""
     talk = Talk()
     talk.desk.put([CLAIM])
-    talk.say(CLAIMS_PATH, replies(answer()))
+    talk.say(CLUSTER_REQUESTS_PATH, replies(answer()))
 
     talk.desk.put([CLAIM])
 
@@ -150,12 +150,12 @@ def test_what_was_answered_in_the_meantime_is_not_told_again() -> None:
 
 def test_many_claims_go_a_message_at_a_time() -> None:
     talk = Talk()
-    claims = [msgspec.structs.replace(CLAIM, uid=f"u{number}") for number in range(CLAIMS_AT_ONCE + 1)]
+    claims = [msgspec.structs.replace(CLAIM, uid=f"u{number}") for number in range(CLUSTER_REQUESTS_AT_ONCE + 1)]
     talk.desk.put(claims)
 
-    first = talk.say(CLAIMS_PATH, replies(*map(answer, claims[:CLAIMS_AT_ONCE])))
+    first = talk.say(CLUSTER_REQUESTS_PATH, replies(*map(answer, claims[:CLUSTER_REQUESTS_AT_ONCE])))
 
-    assert (len(first.claims), talk.call().claims) == (CLAIMS_AT_ONCE, (claims[-1],))
+    assert (len(first.claims), talk.call().claims) == (CLUSTER_REQUESTS_AT_ONCE, (claims[-1],))
 
 
 def test_no_claim_goes_out_while_the_credential_is_renewed() -> None:
@@ -171,7 +171,7 @@ def test_a_hub_that_takes_no_claims_does_not_hold_up_the_rest() -> None:
     talk = Talk()
     talk.desk.put([CLAIM])
 
-    talk.say(CLAIMS_PATH, msgspec.json.encode(Problem(status=404, code="not_found")), status=404)
+    talk.say(CLUSTER_REQUESTS_PATH, msgspec.json.encode(Problem(status=404, code="not_found")), status=404)
 
     assert talk.is_quiet()
     talk.tell(talk.assignment(0))
@@ -183,10 +183,10 @@ def test_a_hub_that_takes_no_claims_does_not_hold_up_the_rest() -> None:
 def test_answers_to_what_nobody_asked_do_not_count_and_are_no_reason_to_hurry() -> None:
     talk = Talk()
     talk.desk.put([CLAIM])
-    stranger = ClaimAnswer(uid="u2", generation=1, verdict=ClaimVerdict.TAKEN)
-    old = ClaimAnswer(uid="u1", generation=7, verdict=ClaimVerdict.TAKEN)
+    stranger = ClusterRequestAnswer(uid="u2", generation=1, verdict=ClusterRequestVerdict.TAKEN)
+    old = ClusterRequestAnswer(uid="u1", generation=7, verdict=ClusterRequestVerdict.TAKEN)
 
-    talk.say(CLAIMS_PATH, replies(stranger, old))
+    talk.say(CLUSTER_REQUESTS_PATH, replies(stranger, old))
 
     assert talk.desk.collect(None).answers == ()
     assert talk.is_quiet()
@@ -198,7 +198,7 @@ def test_an_agent_that_is_superseded_stops_at_a_claim_too() -> None:
     talk = Talk()
     talk.desk.put([CLAIM])
 
-    talk.say(CLAIMS_PATH, msgspec.json.encode(Problem(status=409, code=Code.SUPERSEDED)), status=409)
+    talk.say(CLUSTER_REQUESTS_PATH, msgspec.json.encode(Problem(status=409, code=Code.SUPERSEDED)), status=409)
 
     assert talk.dialog.stop is not None
 
@@ -234,7 +234,7 @@ class StuckRequests:
     def watch(self, on_change: Callable[[], None]) -> None:
         return None
 
-    def look(self, heard: Heard) -> Sequence[Claim]:
+    def look(self, heard: Heard) -> Sequence[ClusterRequest]:
         self.is_in.set()
         self.may_go.wait()
         return ()

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol.messages import Binding, ClaimState, Workspace
+from protocol.messages import Binding, ClusterRequestState, Workspace
 from worker_agent.hub.requests import Heard
 from worker_agent.kube.api.client import Missing
 from worker_agent.kube.api.custom import API, REQUEST_KIND, REQUESTS, REQUESTS_PATH
@@ -68,7 +68,7 @@ def agent_at(api: KindApi) -> KubernetesRequests:
 
 def gone(agent: KubernetesRequests, filed_s: float | None = MADE_S + 60) -> list[str]:
     """As the hub is told."""
-    state = ClaimState(id="u1", gpr_id="g1", state="ACTIVE", filed_s=filed_s)
+    state = ClusterRequestState(id="u1", gpr_id="g1", state="ACTIVE", filed_s=filed_s)
     heard = Heard(workspaces=(RED,), states={"u1": state}, asked_mono=time.monotonic())
     return [claim.uid for claim in agent.look(heard) if claim.is_gone]
 

@@ -7,16 +7,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol.listings import ASSIGNMENTS, CLAIMS, LIFE, TEMPLATES, WORKSPACES, HeardList, Listing
+from protocol.listings import ASSIGNMENTS, CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKSPACES, HeardList, Listing
 from protocol.messages import SyncReply, SyncRequest, set_digest
 from tests.agent.test_messages import MESSAGES
 
-EACH = pytest.mark.parametrize("listing", [ASSIGNMENTS, WORKSPACES, CLAIMS, LIFE, TEMPLATES], ids=lambda listing: listing.name)
-HEARD = pytest.mark.parametrize("listing", [WORKSPACES, CLAIMS, LIFE, TEMPLATES], ids=lambda listing: listing.name)
+EACH = pytest.mark.parametrize("listing", [ASSIGNMENTS, WORKSPACES, CLUSTER_REQUESTS, LIFE, TEMPLATES], ids=lambda listing: listing.name)
+HEARD = pytest.mark.parametrize("listing", [WORKSPACES, CLUSTER_REQUESTS, LIFE, TEMPLATES], ids=lambda listing: listing.name)
 GENERATION = 7
 REPLY = msgspec.convert(msgspec.to_builtins(MESSAGES["sync_reply"]), SyncReply)
 SILENT = msgspec.structs.replace(
-    REPLY, **{field: empty for each in (WORKSPACES, CLAIMS, LIFE, TEMPLATES) for field, empty in ((each.name, None), (each.digest, ""))}
+    REPLY,
+    **{field: empty for each in (WORKSPACES, CLUSTER_REQUESTS, LIFE, TEMPLATES) for field, empty in ((each.name, None), (each.digest, ""))},
 )
 
 
@@ -67,7 +68,7 @@ def test_what_cannot_have_changed_or_is_not_wanted_is_not_even_read(listing: Lis
     assert listing.tell(asking(listing, have), GENERATION, read) == {listing.digest: have or "", listing.name: None}
 
 
-@pytest.mark.parametrize("listing", [ASSIGNMENTS, CLAIMS, LIFE], ids=lambda listing: listing.name)
+@pytest.mark.parametrize("listing", [ASSIGNMENTS, CLUSTER_REQUESTS, LIFE], ids=lambda listing: listing.name)
 def test_what_changes_without_the_generation_is_news_all_the_same(listing: Listing[Any]) -> None:
     items = items_of(listing)
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol.listings import CLAIMS, LIFE, TEMPLATES, WORKSPACES, Listing
+from protocol.listings import CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKSPACES, Listing
 from protocol.messages import (
     Account,
     Assignment,
@@ -22,15 +22,13 @@ from protocol.messages import (
     BindingState,
     CheckPolicy,
     CheckResult,
-    Claim,
-    ClaimAnswer,
-    ClaimModel,
-    ClaimParameter,
-    ClaimSpec,
-    ClaimsReply,
-    ClaimsRequest,
-    ClaimState,
-    ClaimVerdict,
+    ClusterRequest,
+    ClusterRequestAnswer,
+    ClusterRequestsMessage,
+    ClusterRequestSpec,
+    ClusterRequestsReply,
+    ClusterRequestState,
+    ClusterRequestVerdict,
     Credential,
     Drain,
     Drift,
@@ -42,6 +40,8 @@ from protocol.messages import (
     JobFailed,
     JobWaiting,
     LifeMark,
+    ModelDescription,
+    ModelParameter,
     NodeOrder,
     NodeView,
     Observed,
@@ -109,12 +109,12 @@ WORKSPACE = Workspace(
     pods_max=500,
     may_reach_out=True,
 )
-CLAIM = Claim(
+CLAIM = ClusterRequest(
     uid="c1a2b3c4-0d1e-4f2a-9b3c-4d5e6f708192",
     namespace="red-train",
     name="llama-ft",
     generation=2,
-    spec=ClaimSpec(
+    spec=ClusterRequestSpec(
         nodes=2,
         duration="8h30m",
         shape="H100-80GB",
@@ -130,7 +130,7 @@ CLAIM = Claim(
         may_evict=True,
         requeue_on_failure=False,
         run_checks=False,
-        model=ClaimModel(name="llama-3-70b", parameters=(ClaimParameter(name="batch", value="8"),)),
+        model=ModelDescription(name="llama-3-70b", parameters=(ModelParameter(name="batch", value="8"),)),
         workspace="team-red",
         early_release=True,
     ),
@@ -139,7 +139,7 @@ CLAIM = Claim(
     template="standard",
     is_gone=True,
 )
-CLAIM_STATE = ClaimState(
+CLAIM_STATE = ClusterRequestState(
     id=CLAIM.uid,
     gpr_id=ASSIGNMENT.gpr_id,
     state="EXITING",
@@ -153,8 +153,10 @@ CLAIM_STATE = ClaimState(
     ends_s=1800003700.0,
     nodes=("aurora-h100-01", "aurora-h100-02"),
 )
-WAITING_CLAIM = ClaimState(id="d0e1f2a3-b4c5-4d6e-8f70-8192a3b4c5d6", gpr_id="5e6f7081-92a3-4b4c-9d5e-6f708192a3b4", state="QUEUED")
-TEMPLATE = AutoTemplate(id=WORKSPACE.id, name="standard", spec=ClaimSpec(shape="H100-80GB", duration="8h", rdma=False))
+WAITING_CLAIM = ClusterRequestState(
+    id="d0e1f2a3-b4c5-4d6e-8f70-8192a3b4c5d6", gpr_id="5e6f7081-92a3-4b4c-9d5e-6f708192a3b4", state="QUEUED"
+)
+TEMPLATE = AutoTemplate(id=WORKSPACE.id, name="standard", spec=ClusterRequestSpec(shape="H100-80GB", duration="8h", rdma=False))
 LIFE_MARK = LifeMark(
     id="4711",
     gpr_id=ASSIGNMENT.gpr_id,
@@ -304,11 +306,13 @@ MESSAGES: dict[str, msgspec.Struct] = {
         ),
     ),
     "events_reply": EventsReply(stored_seq=2, stale=(1,)),
-    "claims_request": ClaimsRequest(session_epoch=5, claims=(CLAIM, Claim(uid="u-1", namespace="red-dev", name="small"))),
-    "claims_reply": ClaimsReply(
+    "claims_request": ClusterRequestsMessage(session_epoch=5, claims=(CLAIM, ClusterRequest(uid="u-1", namespace="red-dev", name="small"))),
+    "claims_reply": ClusterRequestsReply(
         answers=(
-            ClaimAnswer(uid=CLAIM.uid, generation=2, verdict=ClaimVerdict.TAKEN, gpr_id=ASSIGNMENT.gpr_id),
-            ClaimAnswer(uid="u-1", generation=0, verdict=ClaimVerdict.REFUSED, reason="over_policy", message="Book less."),
+            ClusterRequestAnswer(uid=CLAIM.uid, generation=2, verdict=ClusterRequestVerdict.TAKEN, gpr_id=ASSIGNMENT.gpr_id),
+            ClusterRequestAnswer(
+                uid="u-1", generation=0, verdict=ClusterRequestVerdict.REFUSED, reason="over_policy", message="Book less."
+            ),
         )
     ),
     "problem": Problem(status=409, code="agent_superseded", detail="Stop."),
@@ -369,7 +373,7 @@ def test_a_hub_that_says_nothing_of_warnings_has_pods_warned_ten_minutes_before_
     assert msgspec.convert(first, type=SyncReply).warn_before_s == 600.0
 
 
-@pytest.mark.parametrize("listing", [WORKSPACES, CLAIMS, LIFE, TEMPLATES], ids=lambda listing: listing.name)
+@pytest.mark.parametrize("listing", [WORKSPACES, CLUSTER_REQUESTS, LIFE, TEMPLATES], ids=lambda listing: listing.name)
 def test_a_hub_that_knows_of_no_such_list_tells_none_and_an_agent_that_does_not_has_none(listing: Listing[Any]) -> None:
     reply, request = fixture("sync_reply_unchanged"), fixture("sync_request")
     del reply[listing.name], reply[listing.digest], request[listing.have]

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from protocol import cluster_names
-from protocol.messages import ClaimState
+from protocol.messages import ClusterRequestState
 from tests.agent.fake_kube import waiting_pod
 from worker_agent.cluster.base import ClusterError, Unavailable
 from worker_agent.kube.api.client import Forbidden, Missing
@@ -54,7 +54,7 @@ class Cluster:
         self.refusing: set[str] = set()  # namespaces
         self.refusal: ClusterError = Forbidden("403")
         self.pods: list[Pod] = []
-        self.states: dict[str, ClaimState] | None = {}
+        self.states: dict[str, ClusterRequestState] | None = {}
         self.bound = {"red", "blue"}
         self.notes: list[str] = []
         self.now_mono = 0.0
@@ -117,14 +117,16 @@ def test_looks_that_follow_each_other_closely_cost_nothing(cluster: Cluster) -> 
     assert cluster.deleted == []
 
 
-@pytest.mark.parametrize("states", [None, {"uid-old": ClaimState(id="uid-old", gpr_id="g", state="ACTIVE", is_auto=True)}])
-def test_nothing_goes_of_which_the_hub_does_not_say_that_it_is_over(cluster: Cluster, states: dict[str, ClaimState] | None) -> None:
+@pytest.mark.parametrize("states", [None, {"uid-old": ClusterRequestState(id="uid-old", gpr_id="g", state="ACTIVE", is_auto=True)}])
+def test_nothing_goes_of_which_the_hub_does_not_say_that_it_is_over(
+    cluster: Cluster, states: dict[str, ClusterRequestState] | None
+) -> None:
     """None: it has not said anything yet."""
     cluster.states = states
 
     assert cluster.look(request("old")) == []
 
-    cluster.states = {"uid-old": ClaimState(id="uid-old", gpr_id="g", state="COMPLETED", is_auto=True, is_ended=True)}
+    cluster.states = {"uid-old": ClusterRequestState(id="uid-old", gpr_id="g", state="COMPLETED", is_auto=True, is_ended=True)}
     assert cluster.look(request("old")) == ["old"]
 
 

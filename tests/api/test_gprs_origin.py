@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from core.clock import db_now
-from gpr.cluster_requests.services import claims_take
+from gpr.cluster_requests.services import cluster_requests_take
 from gpr.models import Gpr
-from protocol.messages import ClaimVerdict
+from protocol.messages import ClusterRequestVerdict
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
 from tests.claims.stage import claim
@@ -19,8 +19,8 @@ ORIGIN = {"cluster": "aurora", "namespace": "train", "name": "llama", "requester
 @pytest.fixture
 def filed(world: World) -> Gpr:
     ready_namespace(world.slice, world.cluster, at=db_now())
-    (answer,) = claims_take(cluster=world.cluster, claims=[claim("llama", requester="ci")], now=db_now())
-    assert answer.verdict == ClaimVerdict.TAKEN, answer
+    (answer,) = cluster_requests_take(cluster=world.cluster, requests=[claim("llama", requester="ci")], now=db_now())
+    assert answer.verdict == ClusterRequestVerdict.TAKEN, answer
     return Gpr.objects.get(pk=answer.gpr_id)
 
 

@@ -6,14 +6,14 @@ from copy import deepcopy
 
 import pytest
 
-from tests.claims.stage import ClaimStage
+from tests.claims.stage import ClusterRequestStage
 
 
 @pytest.fixture(scope="module")
-def built_stage(module_db: None) -> ClaimStage:
-    return ClaimStage()
+def built_stage(module_db: None) -> ClusterRequestStage:
+    return ClusterRequestStage()
 
 
 @pytest.fixture
-def stage(built_stage: ClaimStage, db: None) -> ClaimStage:
+def stage(built_stage: ClusterRequestStage, db: None) -> ClusterRequestStage:
     return deepcopy(built_stage)

@@ -9,7 +9,7 @@ from accounts.models import User
 from gpr.models import Gpr
 from inventory.models import Cluster
 from protocol.cluster_names import ACCOUNTS
-from protocol.messages import Claim, ClaimAnswer, ClaimSpec, ClaimState, ClaimVerdict
+from protocol.messages import ClusterRequest, ClusterRequestAnswer, ClusterRequestSpec, ClusterRequestState, ClusterRequestVerdict
 from slices.models import Kubeconfig, KubeconfigState, Slice
 from tests.builders import NOW, SHAPE, make_cluster, make_slice, make_user
 from tests.inventory.agent import Agent
@@ -19,37 +19,37 @@ from tests.slices.kubeconfigs import made, ready_namespace
 ADMIN_OF_THE_CLUSTER = "kubernetes-admin"
 
 
-def asks(**changes: Any) -> ClaimSpec:
-    return ClaimSpec(**{"nodes": 1, "duration": "1h", "shape": SHAPE, **changes})
+def asks(**changes: Any) -> ClusterRequestSpec:
+    return ClusterRequestSpec(**{"nodes": 1, "duration": "1h", "shape": SHAPE, **changes})
 
 
-def claim(name: str = "train", *, namespace: str = "train", generation: int = 1, uid: str = "", **changes: Any) -> Claim:
+def claim(name: str = "train", *, namespace: str = "train", generation: int = 1, uid: str = "", **changes: Any) -> ClusterRequest:
     """`changes`: of what it asks for, or of the claim itself. Its uid is named after it."""
     own: dict[str, Any] = {key: changes.pop(key) for key in ("requester", "is_auto", "template", "is_gone") if key in changes}
     given: dict[str, Any] = {"requester": ADMIN_OF_THE_CLUSTER, **own}
-    return Claim(uid=uid or f"uid-{name}", namespace=namespace, name=name, generation=generation, spec=asks(**changes), **given)
+    return ClusterRequest(uid=uid or f"uid-{name}", namespace=namespace, name=name, generation=generation, spec=asks(**changes), **given)
 
 
-def gone(name: str = "train") -> Claim:
+def gone(name: str = "train") -> ClusterRequest:
     """As an agent says it that has never seen the object."""
-    return Claim(uid=f"uid-{name}", namespace="", name="", is_gone=True)
+    return ClusterRequest(uid=f"uid-{name}", namespace="", name="", is_gone=True)
 
 
-class ClaimStage(Stage):
+class ClusterRequestStage(Stage):
     def __init__(self, *, nodes: int = 2) -> None:
         super().__init__(nodes=nodes)
         ready_namespace(self.slice, self.cluster, at=self.now)
 
-    def claims(self, *claims: Claim) -> tuple[ClaimAnswer, ...]:
+    def claims(self, *claims: ClusterRequest) -> tuple[ClusterRequestAnswer, ...]:
         return self.agent.claims(*claims, at=self.now)
 
-    def claim(self, *arguments: Any, **changes: Any) -> ClaimAnswer:
+    def claim(self, *arguments: Any, **changes: Any) -> ClusterRequestAnswer:
         (answer,) = self.claims(claim(*arguments, **changes))
         return answer
 
     def filed(self, *arguments: Any, **changes: Any) -> Gpr:
         answer = self.claim(*arguments, **changes)
-        assert answer.verdict == ClaimVerdict.TAKEN, answer
+        assert answer.verdict == ClusterRequestVerdict.TAKEN, answer
         return Gpr.objects.select_related("slice", "owner").get(pk=answer.gpr_id)
 
     def opened(self, *arguments: Any, **changes: Any) -> Gpr:
@@ -70,7 +70,7 @@ class ClaimStage(Stage):
         self.tick()
         gpr.refresh_from_db()
 
-    def states(self) -> dict[str, ClaimState]:
+    def states(self) -> dict[str, ClusterRequestState]:
         """What the agent is told, by uid."""
         reply = self.agent.sync(at=self.now)
         assert reply.claims is not None
@@ -87,7 +87,7 @@ def account(row: Kubeconfig) -> str:
     return f"system:serviceaccount:{ACCOUNTS}:egs-{row.pk}"
 
 
-def neighbor(stage: ClaimStage, *, namespace: str = "theirs") -> tuple[Slice, User]:
+def neighbor(stage: ClusterRequestStage, *, namespace: str = "theirs") -> tuple[Slice, User]:
     """Another workspace in the same cluster."""
     user = make_user()
     slice_ = make_slice(stage.cluster, name="canary", owner=user, at=stage.now)

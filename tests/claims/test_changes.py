@@ -16,23 +16,23 @@ from gpr.requests.end_reasons import ending
 from gpr.requests.ending import gpr_extend, gpr_release
 from gpr.requests.services import gpr_edit, spec_of
 from journal.models import Event
-from protocol.messages import ClaimVerdict
+from protocol.messages import ClusterRequestVerdict
 from slices.models import Namespace, Role, Slice
 from slices.services import member_remove, member_set
 from tests.builders import make_user
-from tests.claims.stage import ClaimStage, claim, gone, neighbor
+from tests.claims.stage import ClusterRequestStage, claim, gone, neighbor
 from tests.lifecycle.stage import EXIT, fresh, moves_of
 
 pytestmark = pytest.mark.django_db
 
-TAKEN, REFUSED, LATER = ClaimVerdict.TAKEN, ClaimVerdict.REFUSED, ClaimVerdict.LATER
+TAKEN, REFUSED, LATER = ClusterRequestVerdict.TAKEN, ClusterRequestVerdict.REFUSED, ClusterRequestVerdict.LATER
 S = GprState
 
 
 # -- changed -------------------------------------------------------------------------------------------------------------
 
 
-def test_while_it_waits_priority_and_duration_follow_the_object(stage: ClaimStage) -> None:
+def test_while_it_waits_priority_and_duration_follow_the_object(stage: ClusterRequestStage) -> None:
     gpr = stage.filed("train")
 
     answer = stage.claim("train", generation=2, priority=150, duration="2h")
@@ -42,7 +42,7 @@ def test_while_it_waits_priority_and_duration_follow_the_object(stage: ClaimStag
     assert (gpr.priority, gpr.duration_s, gpr.state) == (150, 7200, S.QUEUED)
 
 
-def test_a_generation_counts_once(stage: ClaimStage) -> None:
+def test_a_generation_counts_once(stage: ClusterRequestStage) -> None:
     gpr = stage.filed("train")
     first = stage.claim("train", generation=2, priority=150)
     version = fresh(gpr).version
@@ -51,7 +51,7 @@ def test_a_generation_counts_once(stage: ClaimStage) -> None:
     assert fresh(gpr).version == version
 
 
-def test_a_generation_that_comes_late_changes_nothing_back(stage: ClaimStage) -> None:
+def test_a_generation_that_comes_late_changes_nothing_back(stage: ClusterRequestStage) -> None:
     gpr = stage.filed("train")
     stage.claim("train", generation=3, priority=150)
 
@@ -61,7 +61,7 @@ def test_a_generation_that_comes_late_changes_nothing_back(stage: ClaimStage) ->
     assert fresh(gpr).priority == 150
 
 
-def test_what_the_object_did_not_change_stays_as_people_changed_it_here(stage: ClaimStage) -> None:
+def test_what_the_object_did_not_change_stays_as_people_changed_it_here(stage: ClusterRequestStage) -> None:
     gpr = stage.filed("train")
     gpr_set_priority(gpr=gpr, priority=180, actor=stage.admin, why="", now=stage.now)
 
@@ -71,7 +71,7 @@ def test_what_the_object_did_not_change_stays_as_people_changed_it_here(stage: C
     assert (gpr.priority, gpr.duration_s) == (180, 7200)
 
 
-def test_what_cannot_be_changed_of_an_object_is_refused_where_its_cluster_let_it_through(stage: ClaimStage) -> None:
+def test_what_cannot_be_changed_of_an_object_is_refused_where_its_cluster_let_it_through(stage: ClusterRequestStage) -> None:
     gpr = stage.filed("train")
 
     answer = stage.claim("train", generation=2, nodes=2, gpus_per_node=2, duration="2h")
@@ -82,14 +82,14 @@ def test_what_cannot_be_changed_of_an_object_is_refused_where_its_cluster_let_it
     assert fresh(gpr).version == gpr.version
 
 
-def test_the_same_duration_in_other_words_is_no_change(stage: ClaimStage) -> None:
+def test_the_same_duration_in_other_words_is_no_change(stage: ClusterRequestStage) -> None:
     gpr = stage.filed("train")
 
     assert stage.claim("train", generation=2, duration="60m", priority=101).verdict == TAKEN
     assert fresh(gpr).version == gpr.version
 
 
-def test_a_change_may_need_approval(stage: ClaimStage) -> None:
+def test_a_change_may_need_approval(stage: ClusterRequestStage) -> None:
     gpr = stage.filed("train")
 
     assert stage.claim("train", generation=2, duration="8d").verdict == TAKEN
@@ -105,7 +105,7 @@ def test_a_change_may_need_approval(stage: ClaimStage) -> None:
     ],
 )
 def test_a_change_that_cannot_be_is_refused_and_the_request_stays_as_it_was(
-    changes: dict[str, object], reason: str, said: str, stage: ClaimStage
+    changes: dict[str, object], reason: str, said: str, stage: ClusterRequestStage
 ) -> None:
     gpr = stage.filed("train")
 
@@ -117,7 +117,7 @@ def test_a_change_that_cannot_be_is_refused_and_the_request_stays_as_it_was(
     assert fresh(gpr).version == gpr.version
 
 
-def test_after_a_refused_change_the_next_one_is_held_against_what_was_taken(stage: ClaimStage) -> None:
+def test_after_a_refused_change_the_next_one_is_held_against_what_was_taken(stage: ClusterRequestStage) -> None:
     gpr = stage.filed("train")
     stage.claim("train", generation=2, duration="99d")
 
@@ -126,7 +126,7 @@ def test_after_a_refused_change_the_next_one_is_held_against_what_was_taken(stag
     assert fresh(gpr).duration_s == 3 * 3600
 
 
-def test_one_that_is_active_becomes_longer(stage: ClaimStage) -> None:
+def test_one_that_is_active_becomes_longer(stage: ClusterRequestStage) -> None:
     gpr = stage.opened("train")
     ends_at = gpr.ends_at
 
@@ -137,7 +137,7 @@ def test_one_that_is_active_becomes_longer(stage: ClaimStage) -> None:
     assert (gpr.duration_s, gpr.ends_at) == (7200, ends_at + timedelta(hours=1))
 
 
-def test_a_longer_duration_counts_what_was_added_here(stage: ClaimStage) -> None:
+def test_a_longer_duration_counts_what_was_added_here(stage: ClusterRequestStage) -> None:
     gpr = stage.opened("train")
     gpr_extend(gpr=gpr, extra_s=3600, actor=stage.owner, now=stage.now)
 
@@ -150,7 +150,7 @@ def test_a_longer_duration_counts_what_was_added_here(stage: ClaimStage) -> None
 @pytest.mark.parametrize(
     ("changes", "said"), [({"duration": "30m"}, "earlyRelease"), ({"priority": 150}, "waiting"), ({"duration": "30d"}, "7 d")]
 )
-def test_what_an_active_one_cannot_become_is_refused(changes: dict[str, object], said: str, stage: ClaimStage) -> None:
+def test_what_an_active_one_cannot_become_is_refused(changes: dict[str, object], said: str, stage: ClusterRequestStage) -> None:
     gpr = stage.opened("train")
 
     answer = stage.claim("train", generation=2, **changes)
@@ -160,7 +160,7 @@ def test_what_an_active_one_cannot_become_is_refused(changes: dict[str, object],
     assert (fresh(gpr).version, fresh(gpr).state) == (gpr.version, S.ACTIVE)
 
 
-def test_an_administrators_own_object_is_no_way_around_the_policy(stage: ClaimStage) -> None:
+def test_an_administrators_own_object_is_no_way_around_the_policy(stage: ClusterRequestStage) -> None:
     """Whoever works in the namespace may change the object; that he is asked of an administrator's page only."""
     member_set(slice_=stage.slice, user=stage.admin, role=Role.EDITOR, actor=None, now=stage.now)
     gpr = stage.opened("train", requester=stage.kubeconfig(stage.admin))
@@ -172,7 +172,7 @@ def test_an_administrators_own_object_is_no_way_around_the_policy(stage: ClaimSt
     assert fresh(gpr).duration_s == 3600
 
 
-def test_one_that_is_being_prepared_cannot_be_changed(stage: ClaimStage) -> None:
+def test_one_that_is_being_prepared_cannot_be_changed(stage: ClusterRequestStage) -> None:
     gpr = stage.filed("train")
     stage.tick()
 
@@ -182,7 +182,7 @@ def test_one_that_is_being_prepared_cannot_be_changed(stage: ClaimStage) -> None
     assert fresh(gpr).state == S.PROVISIONING
 
 
-def test_nothing_is_changed_for_who_has_left_the_workspace(stage: ClaimStage) -> None:
+def test_nothing_is_changed_for_who_has_left_the_workspace(stage: ClusterRequestStage) -> None:
     editor = make_user(at=stage.now)
     member_set(slice_=stage.slice, user=editor, role=Role.EDITOR, actor=None, now=stage.now)
     gpr = stage.filed("train", requester=stage.kubeconfig(editor))
@@ -194,7 +194,7 @@ def test_nothing_is_changed_for_who_has_left_the_workspace(stage: ClaimStage) ->
     assert fresh(gpr).priority == 101
 
 
-def test_when_his_kubeconfig_has_run_out_his_object_can_still_be_changed(stage: ClaimStage) -> None:
+def test_when_his_kubeconfig_has_run_out_his_object_can_still_be_changed(stage: ClusterRequestStage) -> None:
     requester = stage.kubeconfig(stage.owner)
     gpr = stage.filed("train", requester=requester)
     stage.slice.kubeconfigs.update(state="revoked")
@@ -203,7 +203,7 @@ def test_when_his_kubeconfig_has_run_out_his_object_can_still_be_changed(stage: 
     assert fresh(gpr).priority == 150
 
 
-def test_it_stays_a_request_like_any_other(stage: ClaimStage) -> None:
+def test_it_stays_a_request_like_any_other(stage: ClusterRequestStage) -> None:
     gpr = stage.filed("train")
 
     gpr_edit(gpr=gpr, actor=stage.owner, spec=spec_of(gpr, nodes=2), now=stage.now)
@@ -218,14 +218,14 @@ def test_it_stays_a_request_like_any_other(stage: ClaimStage) -> None:
 # -- released early ------------------------------------------------------------------------------------------------------
 
 
-def test_early_release_withdraws_what_waits(stage: ClaimStage) -> None:
+def test_early_release_withdraws_what_waits(stage: ClusterRequestStage) -> None:
     gpr = stage.filed("train")
 
     assert stage.claim("train", generation=2, early_release=True).verdict == TAKEN
     assert fresh(gpr).state == S.CANCELED
 
 
-def test_early_release_gives_the_nodes_back(stage: ClaimStage) -> None:
+def test_early_release_gives_the_nodes_back(stage: ClusterRequestStage) -> None:
     gpr = stage.opened("train")
 
     assert stage.claim("train", generation=2, early_release=True).verdict == TAKEN
@@ -234,7 +234,7 @@ def test_early_release_gives_the_nodes_back(stage: ClaimStage) -> None:
     assert moves_of(gpr)[-2:] == [("ACTIVE", "EXITING", "EARLY_RELEASE"), ("EXITING", "RELEASED", "EARLY_RELEASE")]
 
 
-def test_early_release_of_what_has_ended_is_taken(stage: ClaimStage) -> None:
+def test_early_release_of_what_has_ended_is_taken(stage: ClusterRequestStage) -> None:
     gpr = stage.filed("train")
     stage.claims(gone("train"))
 
@@ -246,7 +246,7 @@ def test_early_release_of_what_has_ended_is_taken(stage: ClaimStage) -> None:
 
 
 @pytest.mark.parametrize("duration", ["1h", "8d"])
-def test_what_waits_in_the_queue_or_for_approval_is_canceled_with_its_object(duration: str, stage: ClaimStage) -> None:
+def test_what_waits_in_the_queue_or_for_approval_is_canceled_with_its_object(duration: str, stage: ClusterRequestStage) -> None:
     gpr = stage.filed("train", duration=duration)
 
     (answer,) = stage.claims(gone("train"))
@@ -257,7 +257,7 @@ def test_what_waits_in_the_queue_or_for_approval_is_canceled_with_its_object(dur
     assert event.message == f"Object train/train of cluster {stage.cluster.name}, as which train was filed, is gone."
 
 
-def test_what_is_being_prepared_is_released_with_its_object(stage: ClaimStage) -> None:
+def test_what_is_being_prepared_is_released_with_its_object(stage: ClusterRequestStage) -> None:
     gpr = stage.filed("train")
     stage.tick()
 
@@ -267,7 +267,7 @@ def test_what_is_being_prepared_is_released_with_its_object(stage: ClaimStage) -
     assert fresh(gpr).state == S.RELEASED
 
 
-def test_what_runs_is_released_with_its_object(stage: ClaimStage) -> None:
+def test_what_runs_is_released_with_its_object(stage: ClusterRequestStage) -> None:
     gpr = stage.opened("train")
 
     stage.claims(gone("train"))
@@ -276,7 +276,7 @@ def test_what_runs_is_released_with_its_object(stage: ClaimStage) -> None:
     assert fresh(gpr).state == S.RELEASED
 
 
-def test_that_an_object_is_gone_may_be_said_again(stage: ClaimStage) -> None:
+def test_that_an_object_is_gone_may_be_said_again(stage: ClusterRequestStage) -> None:
     gpr = stage.opened("train")
     stage.claims(gone("train"))
 
@@ -289,7 +289,7 @@ def test_that_an_object_is_gone_may_be_said_again(stage: ClaimStage) -> None:
     assert Event.objects.filter(kind="gpr.object_gone").count() == 1
 
 
-def test_what_is_to_wait_again_is_withdrawn_when_it_does(stage: ClaimStage) -> None:
+def test_what_is_to_wait_again_is_withdrawn_when_it_does(stage: ClusterRequestStage) -> None:
     """It was evicted, and its object is deleted while the nodes are taken back: nobody wants it to run again."""
     gpr = stage.opened("train")
     gpr_evict(gpr=gpr, actor=stage.admin, why="room", now=stage.now)
@@ -305,7 +305,7 @@ def test_what_is_to_wait_again_is_withdrawn_when_it_does(stage: ClaimStage) -> N
     assert fresh(gpr).state == S.CANCELED
 
 
-def test_it_is_gone_whatever_has_become_of_its_owner_and_namespace(stage: ClaimStage) -> None:
+def test_it_is_gone_whatever_has_become_of_its_owner_and_namespace(stage: ClusterRequestStage) -> None:
     editor = make_user(at=stage.now)
     member_set(slice_=stage.slice, user=editor, role=Role.EDITOR, actor=None, now=stage.now)
     gpr = stage.filed("train", requester=stage.kubeconfig(editor))
@@ -322,12 +322,14 @@ def test_it_is_gone_whatever_has_become_of_its_owner_and_namespace(stage: ClaimS
 
 
 @pytest.fixture
-def taken_over(stage: ClaimStage) -> Slice:
+def taken_over(stage: ClusterRequestStage) -> Slice:
     slice_, _ = neighbor(stage)
     return slice_
 
 
-def test_who_has_the_namespace_now_neither_changes_nor_ends_nor_sees_the_request_of_before(stage: ClaimStage, taken_over: Slice) -> None:
+def test_who_has_the_namespace_now_neither_changes_nor_ends_nor_sees_the_request_of_before(
+    stage: ClusterRequestStage, taken_over: Slice
+) -> None:
     gpr = stage.filed("train")
     Namespace.objects.filter(name="train").update(slice=taken_over)
 
@@ -340,7 +342,7 @@ def test_who_has_the_namespace_now_neither_changes_nor_ends_nor_sees_the_request
     assert stage.states() == {}
 
 
-def test_an_object_of_a_namespace_that_is_bound_no_more_is_not_changed(stage: ClaimStage) -> None:
+def test_an_object_of_a_namespace_that_is_bound_no_more_is_not_changed(stage: ClusterRequestStage) -> None:
     gpr = stage.filed("train")
     Namespace.objects.all().delete()
 
@@ -350,7 +352,7 @@ def test_an_object_of_a_namespace_that_is_bound_no_more_is_not_changed(stage: Cl
     assert fresh(gpr).priority == 101
 
 
-def test_each_row_knows_the_last_generation_that_was_answered(stage: ClaimStage) -> None:
+def test_each_row_knows_the_last_generation_that_was_answered(stage: ClusterRequestStage) -> None:
     stage.filed("train")
     stage.claim("train", generation=5, duration="99d")
 
@@ -362,7 +364,7 @@ def test_each_row_knows_the_last_generation_that_was_answered(stage: ClaimStage)
     assert (row.generation, row.reason, row.message) == (6, "", "")
 
 
-def test_what_waits_is_withdrawn_when_its_workspace_has_the_namespace_no_more(stage: ClaimStage) -> None:
+def test_what_waits_is_withdrawn_when_its_workspace_has_the_namespace_no_more(stage: ClusterRequestStage) -> None:
     gpr = stage.filed("train")
     others = stage.filed("other")
     ClaimRow.objects.filter(gpr=others).update(namespace="elsewhere")
@@ -379,7 +381,7 @@ def test_what_waits_is_withdrawn_when_its_workspace_has_the_namespace_no_more(st
     assert "has namespace train of cluster" in event.message
 
 
-def test_what_an_object_ended_is_nobody_s_doing_whom_the_hub_knows(stage: ClaimStage) -> None:
+def test_what_an_object_ended_is_nobody_s_doing_whom_the_hub_knows(stage: ClusterRequestStage) -> None:
     running, waiting = stage.opened("run"), stage.filed("wait")
 
     stage.claims(gone("wait"), gone("run"))
@@ -390,7 +392,7 @@ def test_what_an_object_ended_is_nobody_s_doing_whom_the_hub_knows(stage: ClaimS
         assert ending(Gpr.objects.get(pk=gpr.pk), event).endswith(f"train/{gpr.name} of cluster {stage.cluster.name}.")
 
 
-def test_many_that_are_gone_end_together_each_as_it_stands(stage: ClaimStage) -> None:
+def test_many_that_are_gone_end_together_each_as_it_stands(stage: ClusterRequestStage) -> None:
     """One runs, one has ended, of one the namespace is another workspace's by now, of one nobody has heard."""
     running, *waiting = (stage.filed(f"job-{number}") for number in range(4))
     stage.open(running)
@@ -412,7 +414,7 @@ def test_many_that_are_gone_end_together_each_as_it_stands(stage: ClaimStage) ->
     assert not Promise.objects.filter(gpr__in=waiting).exists()
 
 
-def test_that_many_are_gone_costs_little_more_than_that_few_are(stage: ClaimStage) -> None:
+def test_that_many_are_gone_costs_little_more_than_that_few_are(stage: ClusterRequestStage) -> None:
     def query_count(*names: str) -> int:
         stage.claims(*map(claim, names))
         with CaptureQueriesContext(connection) as made:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from accounts.models import User
-from gpr.cluster_requests.services import claims_take
+from gpr.cluster_requests.services import cluster_requests_take
 from gpr.models import Claim as ClaimRow
 from gpr.models import Gpr, GprState
 from gpr.requests.inputs import spec_of_create
@@ -18,23 +18,31 @@ from gpr.requests.services import gpr_cancel
 from gpr.requests.spec import NAME_MAX_CHARS
 from journal.models import Event
 from planner.engine import plan
-from protocol.messages import CLAIMS_MAX, CLAIMS_PATH, BindingState, ClaimModel, ClaimParameter, ClaimVerdict, Code
+from protocol.messages import (
+    CLUSTER_REQUESTS_MAX,
+    CLUSTER_REQUESTS_PATH,
+    BindingState,
+    ClusterRequestVerdict,
+    Code,
+    ModelDescription,
+    ModelParameter,
+)
 from slices.models import KubeconfigState, Membership, Namespace, Role, Slice
 from slices.services import member_set
 from tests import factories
 from tests.builders import SHAPE, make_slice, make_user
-from tests.claims.stage import ClaimStage, account, asks, claim, gone, neighbor, other_cluster
+from tests.claims.stage import ClusterRequestStage, account, asks, claim, gone, neighbor, other_cluster
 from tests.slices.kubeconfigs import made, ready_namespace
 
 pytestmark = pytest.mark.django_db
 
-TAKEN, REFUSED, LATER = ClaimVerdict.TAKEN, ClaimVerdict.REFUSED, ClaimVerdict.LATER
+TAKEN, REFUSED, LATER = ClusterRequestVerdict.TAKEN, ClusterRequestVerdict.REFUSED, ClusterRequestVerdict.LATER
 
 
 # -- what is filed -------------------------------------------------------------------------------------------------------
 
 
-def test_an_object_becomes_a_request_of_its_namespaces_workspace_in_its_cluster(stage: ClaimStage) -> None:
+def test_an_object_becomes_a_request_of_its_namespaces_workspace_in_its_cluster(stage: ClusterRequestStage) -> None:
     answer = stage.claim("train")
 
     gpr = Gpr.objects.get()
@@ -44,7 +52,7 @@ def test_an_object_becomes_a_request_of_its_namespaces_workspace_in_its_cluster(
     assert gpr.promise.promised_start_at >= stage.now
 
 
-def test_every_word_of_the_object_is_asked_for(stage: ClaimStage) -> None:
+def test_every_word_of_the_object_is_asked_for(stage: ClusterRequestStage) -> None:
     start_at = stage.now + timedelta(hours=2)
     gpr = stage.filed(
         "train",
@@ -58,7 +66,7 @@ def test_every_word_of_the_object_is_asked_for(stage: ClaimStage) -> None:
         evictable=False,
         requeue_on_failure=False,
         run_checks=False,
-        model=ClaimModel(name="llama-3-70b", parameters=(ClaimParameter(name="batch", value="8"), ClaimParameter(name="tuned"))),
+        model=ModelDescription(name="llama-3-70b", parameters=(ModelParameter(name="batch", value="8"), ModelParameter(name="tuned"))),
         workspace=stage.slice.name,
     )
 
@@ -68,7 +76,7 @@ def test_every_word_of_the_object_is_asked_for(stage: ClaimStage) -> None:
     assert (gpr.evictable, gpr.requeue_on_failure, gpr.run_checks) == (False, False, False)
 
 
-def test_what_the_object_does_not_say_is_as_everywhere(stage: ClaimStage) -> None:
+def test_what_the_object_does_not_say_is_as_everywhere(stage: ClusterRequestStage) -> None:
     gpr = stage.filed("train", nodes=None)
 
     assert (gpr.nodes, gpr.priority, gpr.gpus_per_node, gpr.evictable, gpr.requeue_on_failure, gpr.run_checks) == (
@@ -81,7 +89,7 @@ def test_what_the_object_does_not_say_is_as_everywhere(stage: ClaimStage) -> Non
     )
 
 
-def test_the_same_object_is_filed_once_however_often_it_is_claimed(stage: ClaimStage) -> None:
+def test_the_same_object_is_filed_once_however_often_it_is_claimed(stage: ClusterRequestStage) -> None:
     first = stage.claim("train")
     event_count = Event.objects.count()
 
@@ -90,13 +98,13 @@ def test_the_same_object_is_filed_once_however_often_it_is_claimed(stage: ClaimS
     assert (Gpr.objects.count(), ClaimRow.objects.count(), Event.objects.count()) == (1, 1, event_count)
 
 
-def test_an_object_that_is_made_anew_under_its_name_is_another_request(stage: ClaimStage) -> None:
+def test_an_object_that_is_made_anew_under_its_name_is_another_request(stage: ClusterRequestStage) -> None:
     first, second = stage.filed("train", uid="uid-1"), stage.filed("train", uid="uid-2")
 
     assert first.pk != second.pk
 
 
-def test_the_same_uid_of_another_cluster_is_another_object(stage: ClaimStage) -> None:
+def test_the_same_uid_of_another_cluster_is_another_object(stage: ClusterRequestStage) -> None:
     stage.filed("train")
     cluster, agent = other_cluster(stage.now)
     slice_ = make_slice(cluster, owner=make_user(), at=stage.now)
@@ -108,13 +116,13 @@ def test_the_same_uid_of_another_cluster_is_another_object(stage: ClaimStage) ->
     assert Gpr.objects.get(pk=answer.gpr_id).slice == slice_
 
 
-def test_a_long_name_is_cut_to_what_a_request_may_be_called(stage: ClaimStage) -> None:
+def test_a_long_name_is_cut_to_what_a_request_may_be_called(stage: ClusterRequestStage) -> None:
     name = "a" * (NAME_MAX_CHARS - 1) + "-" + "b" * 100
 
     assert stage.filed(name, uid="uid-1").name == "a" * (NAME_MAX_CHARS - 1)
 
 
-def test_many_objects_of_one_person_are_one_plan(stage: ClaimStage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_objects_of_one_person_are_one_plan(stage: ClusterRequestStage, monkeypatch: pytest.MonkeyPatch) -> None:
     planned = []
 
     def counted(*arguments: Any, **named: Any) -> Any:
@@ -130,7 +138,7 @@ def test_many_objects_of_one_person_are_one_plan(stage: ClaimStage, monkeypatch:
     assert len(planned) == 1
 
 
-def test_the_events_tell_of_which_object_and_by_whom_it_was_made(stage: ClaimStage) -> None:
+def test_the_events_tell_of_which_object_and_by_whom_it_was_made(stage: ClusterRequestStage) -> None:
     gpr = stage.filed("train", requester="ci")
 
     event = Event.objects.get(kind="gpr.claimed", gpr_id=gpr.pk)
@@ -141,13 +149,13 @@ def test_the_events_tell_of_which_object_and_by_whom_it_was_made(stage: ClaimSta
 # -- for whom ------------------------------------------------------------------------------------------------------------
 
 
-def member(stage: ClaimStage, role: Role) -> User:
+def member(stage: ClusterRequestStage, role: Role) -> User:
     user = make_user(at=stage.now)
     member_set(slice_=stage.slice, user=user, role=role, actor=None, now=stage.now)
     return user
 
 
-def test_who_made_it_by_his_kubeconfig_owns_the_request(stage: ClaimStage) -> None:
+def test_who_made_it_by_his_kubeconfig_owns_the_request(stage: ClusterRequestStage) -> None:
     editor = member(stage, Role.EDITOR)
 
     assert stage.filed("train", requester=stage.kubeconfig(editor)).owner == editor
@@ -155,14 +163,14 @@ def test_who_made_it_by_his_kubeconfig_owns_the_request(stage: ClaimStage) -> No
     assert stage.filed("train-b", requester=older).owner == editor
 
 
-def test_a_viewer_may_look_only_here_too(stage: ClaimStage) -> None:
+def test_a_viewer_may_look_only_here_too(stage: ClusterRequestStage) -> None:
     answer = stage.claim("train", requester=stage.kubeconfig(member(stage, Role.VIEWER)))
 
     assert (answer.verdict, answer.reason) == (REFUSED, "not_allowed")
     assert not Gpr.objects.exists()
 
 
-def test_the_role_of_now_counts_and_not_that_of_when_the_object_was_made(stage: ClaimStage) -> None:
+def test_the_role_of_now_counts_and_not_that_of_when_the_object_was_made(stage: ClusterRequestStage) -> None:
     editor = member(stage, Role.EDITOR)
     requester = stage.kubeconfig(editor)
     member_set(slice_=stage.slice, user=editor, role=Role.VIEWER, actor=None, now=stage.now)
@@ -173,40 +181,40 @@ def test_the_role_of_now_counts_and_not_that_of_when_the_object_was_made(stage: 
 @pytest.mark.parametrize(
     "requester", ["", "kubernetes-admin", "system:serviceaccount:train:default", "system:serviceaccount:train:egs-nobody", "egs-"]
 )
-def test_what_others_make_is_the_first_owners(requester: str, stage: ClaimStage) -> None:
+def test_what_others_make_is_the_first_owners(requester: str, stage: ClusterRequestStage) -> None:
     member(stage, Role.OWNER)
 
     assert stage.filed("train", requester=requester).owner == stage.owner
 
 
-def test_an_account_of_another_workspace_is_nobody_here(stage: ClaimStage) -> None:
+def test_an_account_of_another_workspace_is_nobody_here(stage: ClusterRequestStage) -> None:
     slice_, stranger = neighbor(stage)
     foreign = account(made(slice_, stage.cluster, stranger, at=stage.now))
 
     assert stage.filed("train", requester=foreign).owner == stage.owner
 
 
-def test_an_account_counts_in_its_own_namespace_only(stage: ClaimStage) -> None:
+def test_an_account_counts_in_its_own_namespace_only(stage: ClusterRequestStage) -> None:
     """Anybody who may make accounts in another namespace could call one so."""
     requester = stage.kubeconfig(member(stage, Role.EDITOR)).replace(":egs-accounts:", ":other:")
 
     assert stage.filed("train", requester=requester).owner == stage.owner
 
 
-def test_by_a_kubeconfig_that_was_revoked_nothing_is_filed(stage: ClaimStage) -> None:
+def test_by_a_kubeconfig_that_was_revoked_nothing_is_filed(stage: ClusterRequestStage) -> None:
     answer = stage.claim("train", requester=stage.kubeconfig(member(stage, Role.EDITOR), state=KubeconfigState.REVOKED))
 
     assert (answer.verdict, answer.reason) == (REFUSED, "not_allowed")
     assert "revoked" in answer.message
 
 
-def test_a_kubeconfig_that_has_run_out_since_was_good_when_the_object_was_made(stage: ClaimStage) -> None:
+def test_a_kubeconfig_that_has_run_out_since_was_good_when_the_object_was_made(stage: ClusterRequestStage) -> None:
     editor = member(stage, Role.EDITOR)
 
     assert stage.filed("train", requester=stage.kubeconfig(editor, state=KubeconfigState.EXPIRED)).owner == editor
 
 
-def test_nobody_files_for_who_may_not_sign_in_any_more(stage: ClaimStage) -> None:
+def test_nobody_files_for_who_may_not_sign_in_any_more(stage: ClusterRequestStage) -> None:
     editor = member(stage, Role.EDITOR)
     requester = stage.kubeconfig(editor, state=KubeconfigState.EXPIRED)
     User.objects.filter(pk=editor.pk).update(is_active=False)
@@ -214,7 +222,7 @@ def test_nobody_files_for_who_may_not_sign_in_any_more(stage: ClaimStage) -> Non
     assert stage.claim("train", requester=requester).reason == "not_allowed"
 
 
-def test_a_workspace_without_an_owner_is_told_what_to_do(stage: ClaimStage) -> None:
+def test_a_workspace_without_an_owner_is_told_what_to_do(stage: ClusterRequestStage) -> None:
     Membership.objects.all().delete()
 
     answer = stage.claim("train")
@@ -226,14 +234,14 @@ def test_a_workspace_without_an_owner_is_told_what_to_do(stage: ClaimStage) -> N
 # -- from where ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_namespace_that_is_bound_to_nothing_files_nothing(stage: ClaimStage) -> None:
+def test_a_namespace_that_is_bound_to_nothing_files_nothing(stage: ClusterRequestStage) -> None:
     answer = stage.claim("train", namespace="elsewhere")
 
     assert (answer.verdict, answer.reason, answer.gpr_id) == (REFUSED, "namespace_not_bound", "")
     assert not Gpr.objects.exists()
 
 
-def test_a_namespace_that_is_bound_in_another_cluster_is_not_bound_here(stage: ClaimStage) -> None:
+def test_a_namespace_that_is_bound_in_another_cluster_is_not_bound_here(stage: ClusterRequestStage) -> None:
     _, agent = other_cluster(stage.now)
 
     (answer,) = agent.claims(claim("train"), at=stage.now)
@@ -244,7 +252,9 @@ def test_a_namespace_that_is_bound_in_another_cluster_is_not_bound_here(stage: C
 @pytest.mark.parametrize(
     ("state", "verdict", "reason"), [(BindingState.WAITING, LATER, "not_now"), (BindingState.CONFLICT, REFUSED, "namespace_not_bound")]
 )
-def test_a_namespace_that_is_not_ready_files_nothing(state: BindingState, verdict: ClaimVerdict, reason: str, stage: ClaimStage) -> None:
+def test_a_namespace_that_is_not_ready_files_nothing(
+    state: BindingState, verdict: ClusterRequestVerdict, reason: str, stage: ClusterRequestStage
+) -> None:
     Namespace.objects.update(state=state)
 
     answer = stage.claim("train")
@@ -253,7 +263,7 @@ def test_a_namespace_that_is_not_ready_files_nothing(state: BindingState, verdic
     assert not Gpr.objects.exists()
 
 
-def test_another_workspace_is_refused_alike_whether_it_is_there_or_not(stage: ClaimStage) -> None:
+def test_another_workspace_is_refused_alike_whether_it_is_there_or_not(stage: ClusterRequestStage) -> None:
     neighbor(stage)
 
     there, not_there = (stage.claim(name, workspace=name) for name in ("canary", "nobodys"))
@@ -291,7 +301,7 @@ def test_another_workspace_is_refused_alike_whether_it_is_there_or_not(stage: Cl
     ],
 )
 def test_what_cannot_be_asked_for_is_refused_by_its_name_in_the_object_and_stops_no_other(
-    changes: dict[str, Any], word: str, stage: ClaimStage
+    changes: dict[str, Any], word: str, stage: ClusterRequestStage
 ) -> None:
     before, bad, after = stage.claims(claim("before"), claim("bad", **changes), claim("after"))
 
@@ -316,7 +326,7 @@ def test_what_cannot_be_asked_for_is_refused_by_its_name_in_the_object_and_stops
         lambda body: body.pop("name"),
     ],
 )
-def test_what_cannot_even_be_read_is_refused_alone(spoil: Callable[[dict[str, Any]], object], stage: ClaimStage) -> None:
+def test_what_cannot_even_be_read_is_refused_alone(spoil: Callable[[dict[str, Any]], object], stage: ClusterRequestStage) -> None:
     bodies = [msgspec.to_builtins(claim(name)) for name in ("before", "bad", "after")]
     spoil(bodies[1])
 
@@ -331,22 +341,22 @@ def test_what_cannot_even_be_read_is_refused_alone(spoil: Callable[[dict[str, An
     assert reply[1]["message"]
 
 
-def test_what_has_no_uid_has_no_answer_and_stops_no_other(stage: ClaimStage) -> None:
+def test_what_has_no_uid_has_no_answer_and_stops_no_other(stage: ClusterRequestStage) -> None:
     bodies: list[Any] = [msgspec.to_builtins(claim("before")), {}, 7, msgspec.to_builtins(claim("after"))]
 
     assert [answer["uid"] for answer in post(stage, bodies)] == ["uid-before", "uid-after"]
 
 
-def post(stage: ClaimStage, bodies: list[Any]) -> list[dict[str, Any]]:
+def post(stage: ClusterRequestStage, bodies: list[Any]) -> list[dict[str, Any]]:
     message = msgspec.json.encode({"session_epoch": stage.agent.session_epoch, "claims": bodies})
-    reply = stage.agent.post(CLAIMS_PATH, message, at=stage.now)
+    reply = stage.agent.post(CLUSTER_REQUESTS_PATH, message, at=stage.now)
     assert reply.status == 200, reply.body
     answers: list[dict[str, Any]] = reply.body["answers"]
     return answers
 
 
 def test_one_that_fails_for_whatever_reason_is_asked_for_again_and_stops_no_other(
-    stage: ClaimStage, monkeypatch: pytest.MonkeyPatch
+    stage: ClusterRequestStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def faulty(data: dict[str, Any], *, actor: User) -> Any:
         if data["name"] == "bad":
@@ -362,7 +372,7 @@ def test_one_that_fails_for_whatever_reason_is_asked_for_again_and_stops_no_othe
     assert Gpr.objects.count() == 2
 
 
-def test_what_could_never_start_is_refused_with_the_most_that_could(stage: ClaimStage) -> None:
+def test_what_could_never_start_is_refused_with_the_most_that_could(stage: ClusterRequestStage) -> None:
     answer = stage.claim("train", nodes=7)
 
     assert (answer.verdict, answer.reason) == (REFUSED, "can_never_start")
@@ -370,7 +380,7 @@ def test_what_could_never_start_is_refused_with_the_most_that_could(stage: Claim
     assert not Gpr.objects.exists()
 
 
-def test_what_was_refused_is_tried_anew_when_it_is_claimed_again(stage: ClaimStage) -> None:
+def test_what_was_refused_is_tried_anew_when_it_is_claimed_again(stage: ClusterRequestStage) -> None:
     """Roles, policies and nodes change: its agent asks again in a while."""
     Namespace.objects.update(state=BindingState.CONFLICT)
     assert stage.claim("train").verdict == REFUSED
@@ -379,14 +389,14 @@ def test_what_was_refused_is_tried_anew_when_it_is_claimed_again(stage: ClaimSta
     assert stage.claim("train").verdict == TAKEN
 
 
-def test_what_exceeds_the_policy_waits_for_approval(stage: ClaimStage) -> None:
+def test_what_exceeds_the_policy_waits_for_approval(stage: ClusterRequestStage) -> None:
     gpr = stage.filed("train", duration="8d")
 
     assert gpr.state == GprState.PENDING_APPROVAL
 
 
-def test_a_message_of_too_many_is_refused_whole(stage: ClaimStage) -> None:
-    reply = stage.agent.try_claims(*(claim(f"train-{number}") for number in range(CLAIMS_MAX + 1)), at=stage.now)
+def test_a_message_of_too_many_is_refused_whole(stage: ClusterRequestStage) -> None:
+    reply = stage.agent.try_claims(*(claim(f"train-{number}") for number in range(CLUSTER_REQUESTS_MAX + 1)), at=stage.now)
 
     assert (reply.status, reply.code) == (400, "agent_malformed")
     assert not Gpr.objects.exists()
@@ -395,7 +405,7 @@ def test_a_message_of_too_many_is_refused_whole(stage: ClaimStage) -> None:
 # -- requests for pods that wait -----------------------------------------------------------------------------------------
 
 
-def test_no_request_is_made_for_pods_that_another_of_their_workspace_will_let_in(stage: ClaimStage) -> None:
+def test_no_request_is_made_for_pods_that_another_of_their_workspace_will_let_in(stage: ClusterRequestStage) -> None:
     by_hand = stage.submit(name="by-hand")
 
     answer = stage.claim("auto", is_auto=True)
@@ -406,7 +416,7 @@ def test_no_request_is_made_for_pods_that_another_of_their_workspace_will_let_in
     assert stage.claim("auto", is_auto=True).verdict == TAKEN
 
 
-def test_one_that_an_agent_files_by_a_template_shows_it_as_one_filed_by_hand_does(stage: ClaimStage) -> None:
+def test_one_that_an_agent_files_by_a_template_shows_it_as_one_filed_by_hand_does(stage: ClusterRequestStage) -> None:
     template = factories.template(stage.slice, name="standard")
     factories.template(neighbor(stage)[0], name="of-others")
 
@@ -415,23 +425,23 @@ def test_one_that_an_agent_files_by_a_template_shows_it_as_one_filed_by_hand_doe
     assert stage.filed("own", is_auto=True).template is None
 
 
-def test_a_template_that_has_an_idle_timeout_is_filed_for_pods_that_wait_as_ever(stage: ClaimStage) -> None:
+def test_a_template_that_has_an_idle_timeout_is_filed_for_pods_that_wait_as_ever(stage: ClusterRequestStage) -> None:
     assert stage.filed("auto", is_auto=True, idle_timeout="30m").idle_timeout_s == 1800
 
 
-def test_one_that_was_filed_as_an_object_by_hand_counts_as_well(stage: ClaimStage) -> None:
+def test_one_that_was_filed_as_an_object_by_hand_counts_as_well(stage: ClusterRequestStage) -> None:
     stage.filed("by-hand")
 
     assert stage.claim("auto", is_auto=True).verdict == LATER
 
 
-def test_requests_for_different_pods_stand_side_by_side(stage: ClaimStage) -> None:
+def test_requests_for_different_pods_stand_side_by_side(stage: ClusterRequestStage) -> None:
     stage.filed("auto-1", is_auto=True)
 
     assert stage.claim("auto-2", is_auto=True).verdict == TAKEN
 
 
-def test_one_that_runs_in_another_cluster_lets_no_pods_in_here(stage: ClaimStage) -> None:
+def test_one_that_runs_in_another_cluster_lets_no_pods_in_here(stage: ClusterRequestStage) -> None:
     cluster, _ = other_cluster(stage.now)
     stage.slice.clusters.add(cluster)
     stage.agent.sync(at=stage.now)
@@ -441,7 +451,7 @@ def test_one_that_runs_in_another_cluster_lets_no_pods_in_here(stage: ClaimStage
     assert stage.claim("auto", is_auto=True).verdict == TAKEN
 
 
-def test_one_of_another_workspace_lets_no_pods_in(stage: ClaimStage) -> None:
+def test_one_of_another_workspace_lets_no_pods_in(stage: ClusterRequestStage) -> None:
     slice_, _ = neighbor(stage)
     stage.owner.is_admin = True
     stage.submit(slice_, name="canary")
@@ -452,7 +462,7 @@ def test_one_of_another_workspace_lets_no_pods_in(stage: ClaimStage) -> None:
 # -- who may speak -------------------------------------------------------------------------------------------------------
 
 
-def test_an_agent_that_was_superseded_files_nothing(stage: ClaimStage) -> None:
+def test_an_agent_that_was_superseded_files_nothing(stage: ClusterRequestStage) -> None:
     old_epoch = stage.agent.session_epoch
     stage.agent.boot, stage.agent.session_epoch = "boot-2", 0
     stage.agent.sync(at=stage.now)
@@ -463,33 +473,33 @@ def test_an_agent_that_was_superseded_files_nothing(stage: ClaimStage) -> None:
     assert not Gpr.objects.exists()
 
 
-def test_who_has_no_credential_files_nothing(stage: ClaimStage) -> None:
+def test_who_has_no_credential_files_nothing(stage: ClusterRequestStage) -> None:
     message = {"session_epoch": stage.agent.session_epoch, "claims": [msgspec.to_builtins(claim("train"))]}
 
-    reply = stage.agent.post(CLAIMS_PATH, msgspec.json.encode(message), at=stage.now, bearer="egsa_nothing")
+    reply = stage.agent.post(CLUSTER_REQUESTS_PATH, msgspec.json.encode(message), at=stage.now, bearer="egsa_nothing")
 
     assert (reply.status, reply.code) == (401, Code.BAD_TOKEN)
     assert not Gpr.objects.exists()
 
 
-def test_an_object_that_never_was_may_be_gone(stage: ClaimStage) -> None:
+def test_an_object_that_never_was_may_be_gone(stage: ClusterRequestStage) -> None:
     (answer,) = stage.claims(gone("train"))
 
     assert (answer.verdict, answer.gpr_id) == (TAKEN, "")
     assert not ClaimRow.objects.exists()
 
 
-def test_one_message_may_tell_of_an_object_that_it_is_there_and_that_it_is_gone(stage: ClaimStage) -> None:
+def test_one_message_may_tell_of_an_object_that_it_is_there_and_that_it_is_gone(stage: ClusterRequestStage) -> None:
     filed, canceled = stage.claims(claim("train"), gone("train"))
 
     assert (filed.verdict, canceled.verdict) == (TAKEN, TAKEN)
     assert Gpr.objects.get().state == GprState.CANCELED
 
 
-def test_nothing_of_others_is_in_any_answer(stage: ClaimStage) -> None:
+def test_nothing_of_others_is_in_any_answer(stage: ClusterRequestStage) -> None:
     slice_, stranger = neighbor(stage)
     stage.agent.sync(at=stage.now)
-    claims_take(cluster=stage.cluster, claims=[claim("canary-gpr", namespace="theirs", nodes=2)], now=stage.now)
+    cluster_requests_take(cluster=stage.cluster, requests=[claim("canary-gpr", namespace="theirs", nodes=2)], now=stage.now)
 
     answers = stage.claims(
         claim("a"), claim("b", nodes=9), claim("c", namespace="theirs", workspace=stage.slice.name), claim("d", shape="x")
@@ -501,7 +511,7 @@ def test_nothing_of_others_is_in_any_answer(stage: ClaimStage) -> None:
     assert asks().shape in text
 
 
-def test_an_object_whose_workspace_has_a_full_queue_is_told_so_and_tried_again(stage: ClaimStage) -> None:
+def test_an_object_whose_workspace_has_a_full_queue_is_told_so_and_tried_again(stage: ClusterRequestStage) -> None:
     Slice.objects.update(queued_max=1)
     first = stage.claim("first")
     second = stage.claim("second")

@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from gpr.cluster_requests import life_marks
-from gpr.cluster_requests.life_marks import _held, life_told
+from gpr.cluster_requests.life_marks import _held, life_marks_of
 from gpr.models import Gpr
 from gpr.requests.ending import gpr_release
 from gpr.requests.services import gpr_cancel, gpr_submit
@@ -17,19 +17,19 @@ from inventory.models import Cluster
 from protocol.messages import LIFE_TOLD_S, LifeMark
 from slices.models import Slice
 from tests.builders import NOW, nodes_of, spec
-from tests.claims.stage import ClaimStage, neighbor, other_cluster
+from tests.claims.stage import ClusterRequestStage, neighbor, other_cluster
 from tests.inventory.agent import Agent
 
 pytestmark = pytest.mark.django_db
 
 
-def told(stage: ClaimStage, agent: Agent | None = None) -> tuple[LifeMark, ...]:
+def told(stage: ClusterRequestStage, agent: Agent | None = None) -> tuple[LifeMark, ...]:
     life = (agent or stage.agent).sync(at=stage.now, have_life="").life
     assert life is not None
     return life
 
 
-def words(stage: ClaimStage, agent: Agent | None = None) -> list[tuple[str, int, tuple[str, ...]]]:
+def words(stage: ClusterRequestStage, agent: Agent | None = None) -> list[tuple[str, int, tuple[str, ...]]]:
     return [(mark.state, mark.percent, mark.nodes) for mark in told(stage, agent)]
 
 
@@ -39,7 +39,7 @@ def second_cluster_of(slice_: Slice) -> tuple[Cluster, Agent]:
     return cluster, agent
 
 
-def test_each_mark_of_one_that_was_filed_on_the_pages_is_told_with_the_nodes_it_had(stage: ClaimStage) -> None:
+def test_each_mark_of_one_that_was_filed_on_the_pages_is_told_with_the_nodes_it_had(stage: ClusterRequestStage) -> None:
     gpr = stage.submit(name="train", duration_s=600)
     stage.open(gpr)
     for _ in range(3):
@@ -64,7 +64,7 @@ def test_each_mark_of_one_that_was_filed_on_the_pages_is_told_with_the_nodes_it_
     assert "50 % of the time of train has passed." in {mark.message for mark in marks}
 
 
-def test_a_mark_is_the_same_whenever_it_is_told_and_not_told_for_ever(stage: ClaimStage) -> None:
+def test_a_mark_is_the_same_whenever_it_is_told_and_not_told_for_ever(stage: ClusterRequestStage) -> None:
     stage.submit(name="train")
     (first,) = told(stage)
 
@@ -74,7 +74,7 @@ def test_a_mark_is_the_same_whenever_it_is_told_and_not_told_for_ever(stage: Cla
     assert told(stage) == ()
 
 
-def test_what_waits_is_told_in_each_cluster_that_it_allows_and_its_run_where_it_runs(stage: ClaimStage) -> None:
+def test_what_waits_is_told_in_each_cluster_that_it_allows_and_its_run_where_it_runs(stage: ClusterRequestStage) -> None:
     _, agent = second_cluster_of(stage.slice)
     anywhere = stage.submit(name="anywhere", priority=150)
     here = stage.submit(name="here", clusters=(stage.cluster,))
@@ -88,7 +88,7 @@ def test_what_waits_is_told_in_each_cluster_that_it_allows_and_its_run_where_it_
     assert {mark.state for mark in told(stage)} == {"QUEUED", "CANCELED", "PROVISIONING", "ACTIVE"}
 
 
-def test_a_cluster_hears_nothing_of_workspaces_that_are_not_in_it(stage: ClaimStage) -> None:
+def test_a_cluster_hears_nothing_of_workspaces_that_are_not_in_it(stage: ClusterRequestStage) -> None:
     _, agent = other_cluster()
     stage.submit(name="train")
     theirs, owner = neighbor(stage)
@@ -98,7 +98,7 @@ def test_a_cluster_hears_nothing_of_workspaces_that_are_not_in_it(stage: ClaimSt
     assert {(mark.gpr_name, mark.slice) for mark in told(stage)} == {("train", str(stage.slice.pk)), ("song", str(theirs.pk))}
 
 
-def test_a_node_that_was_replaced_is_told_nothing_of_the_end(stage: ClaimStage) -> None:
+def test_a_node_that_was_replaced_is_told_nothing_of_the_end(stage: ClusterRequestStage) -> None:
     gpr = stage.submit(name="train")
     stage.open(gpr)
     stage.after(60)
@@ -115,17 +115,17 @@ def test_a_node_that_was_replaced_is_told_nothing_of_the_end(stage: ClaimStage) 
     assert told(stage)[-1].at_s == (NOW + timedelta(seconds=120)).timestamp()
 
 
-def test_telling_many_marks_of_many_takes_no_more_queries_than_of_one(stage: ClaimStage) -> None:
+def test_telling_many_marks_of_many_takes_no_more_queries_than_of_one(stage: ClusterRequestStage) -> None:
     stage.open(stage.submit(name="first"))
     with CaptureQueriesContext(connection) as of_one:
-        assert len(life_told(stage.cluster.pk, now=stage.now)) == 3
+        assert len(life_marks_of(stage.cluster.pk, now=stage.now)) == 3
 
     theirs, owner = neighbor(stage)
     stage.open(gpr_submit(actor=owner, spec=spec(theirs, name="second"), now=stage.now))
     for number in range(10):
         stage.submit(name=f"waits-{number}")
     with CaptureQueriesContext(connection) as of_many:
-        assert len(life_told(stage.cluster.pk, now=stage.now)) == 16
+        assert len(life_marks_of(stage.cluster.pk, now=stage.now)) == 16
 
     assert len(of_many) == len(of_one) == 4
 
@@ -139,7 +139,7 @@ def run_anew(gpr: Gpr, run: int, *, node: int, at: datetime) -> None:
     made.save(force_insert=True)
 
 
-def test_of_runs_that_were_over_before_the_earliest_mark_nothing_is_read(stage: ClaimStage) -> None:
+def test_of_runs_that_were_over_before_the_earliest_mark_nothing_is_read(stage: ClusterRequestStage) -> None:
     gpr = stage.submit(name="train", duration_s=24 * 3600)
     stage.open(gpr)
     run_anew(gpr, 2, node=1, at=stage.now + timedelta(seconds=60))
@@ -153,7 +153,7 @@ def test_of_runs_that_were_over_before_the_earliest_mark_nothing_is_read(stage: 
     assert [row.run for row in held] == [2]
 
 
-def test_a_box_of_very_many_nodes_is_told_on_so_many_of_them(stage: ClaimStage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_box_of_very_many_nodes_is_told_on_so_many_of_them(stage: ClusterRequestStage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(life_marks, "LIFE_NODES_MAX", 1)
     stage.open(stage.submit(name="train", nodes=2))
 

@@ -14,14 +14,14 @@ from django.db import connection
 
 from core.errors import EgsError
 from gpr.allocation.allocator import tick
-from gpr.cluster_requests.services import claims_take
+from gpr.cluster_requests.services import cluster_requests_take
 from gpr.models import ENDED, Claim, Gpr, GprState
 from gpr.requests.services import gpr_cancel
 from inventory.models import Cluster
 from journal.models import Event
-from protocol.messages import ClaimAnswer, ClaimVerdict
+from protocol.messages import ClusterRequestAnswer, ClusterRequestVerdict
 from tests.builders import NOW
-from tests.claims.stage import ClaimStage, claim, gone
+from tests.claims.stage import ClusterRequestStage, claim, gone
 
 pytestmark = [pytest.mark.postgres_only, pytest.mark.django_db(transaction=True)]
 ROUNDS = 8
@@ -44,15 +44,15 @@ def at_once(*works: Callable[[], Any]) -> list[Any]:
 
 
 @pytest.fixture
-def stage() -> ClaimStage:
-    return ClaimStage()
+def stage() -> ClusterRequestStage:
+    return ClusterRequestStage()
 
 
-def take(stage: ClaimStage, name: str, **changes: Any) -> list[ClaimAnswer]:
-    return claims_take(cluster=Cluster.objects.get(pk=stage.cluster.pk), claims=[claim(name, **changes)], now=NOW)
+def take(stage: ClusterRequestStage, name: str, **changes: Any) -> list[ClusterRequestAnswer]:
+    return cluster_requests_take(cluster=Cluster.objects.get(pk=stage.cluster.pk), requests=[claim(name, **changes)], now=NOW)
 
 
-def test_one_object_that_two_connections_claim_at_once_is_filed_once(stage: ClaimStage) -> None:
+def test_one_object_that_two_connections_claim_at_once_is_filed_once(stage: ClusterRequestStage) -> None:
     for number in range(ROUNDS):
         answers = at_once(*[lambda number=number: take(stage, f"train-{number}")] * 3)
 
@@ -62,21 +62,21 @@ def test_one_object_that_two_connections_claim_at_once_is_filed_once(stage: Clai
     assert Claim.objects.count() == ROUNDS
 
 
-def test_messages_that_share_some_objects_file_each_once(stage: ClaimStage) -> None:
-    def take_some(*numbers: int) -> list[ClaimAnswer]:
+def test_messages_that_share_some_objects_file_each_once(stage: ClusterRequestStage) -> None:
+    def take_some(*numbers: int) -> list[ClusterRequestAnswer]:
         cluster = Cluster.objects.get(pk=stage.cluster.pk)
-        return claims_take(cluster=cluster, claims=[claim(f"train-{number}") for number in numbers], now=NOW)
+        return cluster_requests_take(cluster=cluster, requests=[claim(f"train-{number}") for number in numbers], now=NOW)
 
     for first in range(0, 4 * ROUNDS, 4):
         answers = at_once(
             lambda first=first: take_some(first, first + 1, first + 2), lambda first=first: take_some(first + 3, first + 2, first + 1)
         )
 
-        assert all(answer.verdict == ClaimVerdict.TAKEN for some in answers for answer in some)
+        assert all(answer.verdict == ClusterRequestVerdict.TAKEN for some in answers for answer in some)
     assert Gpr.objects.count() == Claim.objects.count() == 4 * ROUNDS
 
 
-def test_one_change_that_comes_twice_at_once_is_made_once(stage: ClaimStage) -> None:
+def test_one_change_that_comes_twice_at_once_is_made_once(stage: ClusterRequestStage) -> None:
     gpr = stage.filed("train")
     for generation in range(2, 2 + ROUNDS):
         answers = at_once(*[lambda generation=generation: take(stage, "train", generation=generation, priority=100 + generation)] * 2)
@@ -87,34 +87,35 @@ def test_one_change_that_comes_twice_at_once_is_made_once(stage: ClaimStage) -> 
         assert Event.objects.filter(kind="gpr.edited", gpr_id=gpr.pk).count() == generation - 1
 
 
-def test_an_object_that_is_deleted_while_people_cancel_its_request_is_canceled_once(stage: ClaimStage) -> None:
+def test_an_object_that_is_deleted_while_people_cancel_its_request_is_canceled_once(stage: ClusterRequestStage) -> None:
     cluster = stage.cluster
     for number in range(ROUNDS):
         gpr = stage.filed(f"train-{number}")
 
         _, answers = at_once(
             lambda gpr=gpr: gpr_cancel(gpr=gpr, actor=stage.owner, now=NOW),
-            lambda number=number: claims_take(cluster=cluster, claims=[gone(f"train-{number}")], now=NOW),
+            lambda number=number: cluster_requests_take(cluster=cluster, requests=[gone(f"train-{number}")], now=NOW),
         )
 
-        assert [answer.verdict for answer in answers] == [ClaimVerdict.TAKEN]
+        assert [answer.verdict for answer in answers] == [ClusterRequestVerdict.TAKEN]
         assert Event.objects.filter(kind="gpr.transition", new=GprState.CANCELED, gpr_id=gpr.pk).count() == 1
 
 
-def test_an_object_that_is_deleted_while_its_request_starts_ends_either_way(stage: ClaimStage) -> None:
+def test_an_object_that_is_deleted_while_its_request_starts_ends_either_way(stage: ClusterRequestStage) -> None:
     """Withdrawn before, or released after: never left to run without an object."""
     for number in range(ROUNDS):
         gpr = stage.filed(f"train-{number}")
         stage.agent.sync(at=stage.now)
 
         _, answers = at_once(
-            lambda: tick(now=NOW), lambda number=number: claims_take(cluster=stage.cluster, claims=[gone(f"train-{number}")], now=NOW)
+            lambda: tick(now=NOW),
+            lambda number=number: cluster_requests_take(cluster=stage.cluster, requests=[gone(f"train-{number}")], now=NOW),
         )
 
         (answer,) = answers
-        if answer.verdict == ClaimVerdict.LATER:
+        if answer.verdict == ClusterRequestVerdict.LATER:
             (answer,) = stage.claims(gone(f"train-{number}"))
-        assert answer.verdict == ClaimVerdict.TAKEN
+        assert answer.verdict == ClusterRequestVerdict.TAKEN
         gpr.refresh_from_db()
         assert gpr.state in {GprState.CANCELED, GprState.EXITING}
         if gpr.state == GprState.EXITING:
@@ -122,7 +123,7 @@ def test_an_object_that_is_deleted_while_its_request_starts_ends_either_way(stag
         assert gpr.state in ENDED
 
 
-def test_claims_and_syncs_and_ticks_at_once_wait_for_each_other_in_no_circle(stage: ClaimStage) -> None:
+def test_claims_and_syncs_and_ticks_at_once_wait_for_each_other_in_no_circle(stage: ClusterRequestStage) -> None:
     """Filing holds the plan and wants the cluster's generation; a tick holds nodes and wants the same."""
     stop, failed = threading.Event(), list[str]()
 
@@ -146,7 +147,7 @@ def test_claims_and_syncs_and_ticks_at_once_wait_for_each_other_in_no_circle(sta
     for number in range(2 * ROUNDS):
         take(stage, f"train-{number}")
         take(stage, f"train-{number}", generation=2, priority=120)
-        claims_take(cluster=stage.cluster, claims=[gone(f"train-{number}")], now=NOW)
+        cluster_requests_take(cluster=stage.cluster, requests=[gone(f"train-{number}")], now=NOW)
     stop.set()
     for thread in others:
         thread.join()

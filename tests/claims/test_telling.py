@@ -14,10 +14,10 @@ from gpr.requests.ending import gpr_release
 from gpr.requests.services import gpr_cancel
 from inventory.models import Reservation
 from planner.explain import STRANGER
-from protocol.messages import CLAIM_TOLD_S, ClaimState, Phase, set_digest
+from protocol.messages import CLUSTER_REQUEST_TOLD_S, ClusterRequestState, Phase, set_digest
 from slices.models import Namespace
 from tests.builders import NOW, make_slice, make_user
-from tests.claims.stage import ClaimStage, claim, gone, neighbor, other_cluster
+from tests.claims.stage import ClusterRequestStage, claim, gone, neighbor, other_cluster
 from tests.lifecycle.stage import ENTRY, EXIT
 from tests.slices.kubeconfigs import ready_namespace
 
@@ -26,11 +26,11 @@ pytestmark = pytest.mark.django_db
 UID = "uid-train"
 
 
-def told(stage: ClaimStage) -> ClaimState:
+def told(stage: ClusterRequestStage) -> ClusterRequestState:
     return stage.states()[UID]
 
 
-def test_one_that_waits_has_a_place_a_promise_and_a_reason(stage: ClaimStage) -> None:
+def test_one_that_waits_has_a_place_a_promise_and_a_reason(stage: ClusterRequestStage) -> None:
     ahead = stage.submit(name="ahead", nodes=2, priority=150)
     gpr = stage.filed("train", nodes=2)
     gpr.refresh_from_db()
@@ -46,7 +46,7 @@ def test_one_that_waits_has_a_place_a_promise_and_a_reason(stage: ClaimStage) ->
     assert state.message.startswith(f"It waits for {ahead.name} (waiting before it for 2 nodes, done at 20")
 
 
-def test_its_whole_life_is_told(stage: ClaimStage) -> None:
+def test_its_whole_life_is_told(stage: ClusterRequestStage) -> None:
     gpr = stage.filed("train")
     stage.tick()
     assert (told(stage).state, told(stage).nodes) == ("PROVISIONING", (f"{stage.cluster.name}-n0",))
@@ -71,7 +71,7 @@ def test_its_whole_life_is_told(stage: ClaimStage) -> None:
     assert state.message == f"Released by {stage.owner.name} after 0 s of 1 h."
 
 
-def test_what_holds_an_entry_up_is_told(stage: ClaimStage) -> None:
+def test_what_holds_an_entry_up_is_told(stage: ClusterRequestStage) -> None:
     gpr = stage.filed("train")
     stage.tick()
     Reservation.objects.filter(gpr=gpr).update(failure="It has no driver.")
@@ -79,7 +79,7 @@ def test_what_holds_an_entry_up_is_told(stage: ClaimStage) -> None:
     assert told(stage).message == f"{stage.cluster.name}-n0: It has no driver."
 
 
-def test_one_that_needs_approval_says_for_what_and_why_it_was_refused(stage: ClaimStage) -> None:
+def test_one_that_needs_approval_says_for_what_and_why_it_was_refused(stage: ClusterRequestStage) -> None:
     gpr = stage.filed("train", duration="8d")
     state = told(stage)
     assert (state.state, state.position, state.promised_start_s) == ("PENDING_APPROVAL", None, None)
@@ -92,24 +92,24 @@ def test_one_that_needs_approval_says_for_what_and_why_it_was_refused(stage: Cla
     assert state.message == f"Rejected by {stage.admin.name}: Too long for a trial."
 
 
-def test_one_that_was_canceled_here_is_told(stage: ClaimStage) -> None:
+def test_one_that_was_canceled_here_is_told(stage: ClusterRequestStage) -> None:
     gpr_cancel(gpr=stage.filed("train"), actor=stage.owner, now=stage.now)
 
     assert (told(stage).state, told(stage).message) == ("CANCELED", f"Canceled by {stage.owner.name} before it started.")
 
 
-def test_an_end_is_told_for_an_hour(stage: ClaimStage) -> None:
+def test_an_end_is_told_for_an_hour(stage: ClusterRequestStage) -> None:
     stage.filed("train")
     stage.claims(gone("train"))
 
-    stage.after(CLAIM_TOLD_S - 1)
+    stage.after(CLUSTER_REQUEST_TOLD_S - 1)
     assert stage.states().keys() == {UID}
     stage.after(1)
     assert stage.states() == {}
     assert stage.states() == {}
 
 
-def test_a_list_that_the_agent_has_is_not_sent_again(stage: ClaimStage) -> None:
+def test_a_list_that_the_agent_has_is_not_sent_again(stage: ClusterRequestStage) -> None:
     stage.filed("train")
     first = stage.agent.sync(at=stage.now)
     assert first.claims is not None
@@ -125,14 +125,14 @@ def test_a_list_that_the_agent_has_is_not_sent_again(stage: ClaimStage) -> None:
     assert [state.id for state in again.claims] == ["uid-second", UID]
 
 
-def test_an_agent_is_told_of_its_own_cluster_alone(stage: ClaimStage) -> None:
+def test_an_agent_is_told_of_its_own_cluster_alone(stage: ClusterRequestStage) -> None:
     stage.filed("train")
     _, agent = other_cluster(stage.now)
 
     assert agent.sync(at=stage.now).claims == ()
 
 
-def test_others_of_the_same_workspace_are_named_and_those_of_others_are_not(stage: ClaimStage) -> None:
+def test_others_of_the_same_workspace_are_named_and_those_of_others_are_not(stage: ClusterRequestStage) -> None:
     """Whoever sees the namespace reads it, and need not be in the owner's other workspaces."""
     slice_ = make_slice(stage.cluster, name="second", owner=stage.owner, at=stage.now)
     foreign = stage.submit(slice_, name="canary", nodes=2)
@@ -144,7 +144,7 @@ def test_others_of_the_same_workspace_are_named_and_those_of_others_are_not(stag
 
 
 def test_a_filing_and_each_move_raise_the_generation_and_a_new_place_does_not(
-    stage: ClaimStage, django_capture_on_commit_callbacks: object
+    stage: ClusterRequestStage, django_capture_on_commit_callbacks: object
 ) -> None:
     before = stage.agent.sync(at=stage.now).generation
     gpr = stage.filed("train", nodes=2)
@@ -159,7 +159,7 @@ def test_a_filing_and_each_move_raise_the_generation_and_a_new_place_does_not(
     assert stage.agent.sync(at=stage.now).generation == filed + 1
 
 
-def test_a_move_of_what_was_filed_here_raises_no_generation(stage: ClaimStage, django_capture_on_commit_callbacks: object) -> None:
+def test_a_move_of_what_was_filed_here_raises_no_generation(stage: ClusterRequestStage, django_capture_on_commit_callbacks: object) -> None:
     gpr = stage.submit(name="plain")
     before = stage.agent.sync(at=stage.now).generation
 
@@ -169,7 +169,7 @@ def test_a_move_of_what_was_filed_here_raises_no_generation(stage: ClaimStage, d
     assert stage.agent.sync(at=stage.now).generation == before
 
 
-def test_a_list_costs_as_much_for_many_as_for_a_few(stage: ClaimStage) -> None:
+def test_a_list_costs_as_much_for_many_as_for_a_few(stage: ClusterRequestStage) -> None:
     def query_count() -> int:
         with CaptureQueriesContext(connection) as captured:
             stage.agent.sync(at=stage.now)
@@ -193,7 +193,7 @@ def test_a_list_costs_as_much_for_many_as_for_a_few(stage: ClaimStage) -> None:
     assert few - without <= 9
 
 
-def test_an_unknown_end_of_a_namespace_hides_nothing(stage: ClaimStage) -> None:
+def test_an_unknown_end_of_a_namespace_hides_nothing(stage: ClusterRequestStage) -> None:
     """Bound to nobody by now: the object may still be there, and its status is right to the end."""
     stage.filed("train")
     Namespace.objects.all().delete()
@@ -201,7 +201,7 @@ def test_an_unknown_end_of_a_namespace_hides_nothing(stage: ClaimStage) -> None:
     assert told(stage).state == "QUEUED"
 
 
-def test_one_that_waits_again_is_told_so(stage: ClaimStage) -> None:
+def test_one_that_waits_again_is_told_so(stage: ClusterRequestStage) -> None:
     gpr = stage.opened("train")
     gpr_evict(gpr=gpr, actor=stage.admin, why="Somebody else needs it.", requeue=True, now=stage.now)
     stage.tick()
@@ -215,7 +215,7 @@ def test_one_that_waits_again_is_told_so(stage: ClaimStage) -> None:
     assert (state.is_ended, state.started_s, state.ends_s) == (False, None, None)
 
 
-def test_of_a_neighbor_in_the_same_cluster_each_object_is_told_with_its_own(stage: ClaimStage) -> None:
+def test_of_a_neighbor_in_the_same_cluster_each_object_is_told_with_its_own(stage: ClusterRequestStage) -> None:
     neighbor(stage)
     stage.filed("train")
     stage.claims(claim("canary", namespace="theirs"))

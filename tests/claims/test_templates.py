@@ -8,19 +8,19 @@ import pytest
 
 from gpr.models import GprTemplate
 from inventory.models import Cluster
-from protocol.messages import AutoTemplate, ClaimSpec, SyncReply, set_digest
+from protocol.messages import AutoTemplate, ClusterRequestSpec, SyncReply, set_digest
 from slices.models import Slice
 from slices.services import namespace_unbind
 from tests import factories
 from tests.builders import SHAPE, make_cluster, make_slice
-from tests.claims.stage import ClaimStage
+from tests.claims.stage import ClusterRequestStage
 from tests.inventory.agent import Agent
 from tests.slices.kubeconfigs import ready_namespace
 
 pytestmark = pytest.mark.django_db
 
 
-def told(stage: ClaimStage, agent: Agent | None = None) -> tuple[AutoTemplate, ...]:
+def told(stage: ClusterRequestStage, agent: Agent | None = None) -> tuple[AutoTemplate, ...]:
     templates = (agent or stage.agent).sync(at=stage.now, have_templates="").templates
     assert templates is not None
     return templates
@@ -30,17 +30,17 @@ def default(of: Slice, name: str = "standard", *, cluster: Cluster | None = None
     return factories.template(of, name=name, cluster=cluster, asked=asked, is_default=True, auto=auto)
 
 
-def test_the_default_of_a_workspace_that_says_auto_is_told_in_the_words_of_a_claim(stage: ClaimStage) -> None:
+def test_the_default_of_a_workspace_that_says_auto_is_told_in_the_words_of_a_claim(stage: ClusterRequestStage) -> None:
     default(stage.slice, shape=SHAPE, gpus_per_node=4, duration_s=9000, idle_timeout_s=1800, evictable=False)
     factories.template(stage.slice, name="no-default", auto=True)
 
-    spec = ClaimSpec(shape=SHAPE, gpus_per_node=4, duration="2h30m", idle_timeout="30m", evictable=False)
+    spec = ClusterRequestSpec(shape=SHAPE, gpus_per_node=4, duration="2h30m", idle_timeout="30m", evictable=False)
     assert told(stage) == (AutoTemplate(id=str(stage.slice.pk), name="standard", spec=spec),)
 
 
 @pytest.mark.parametrize(("own_is_auto", "names"), [(True, ["own"]), (False, [])])
 def test_the_default_of_the_cluster_goes_before_that_of_the_workspace_also_where_it_does_not_say_auto(
-    own_is_auto: bool, names: list[str], stage: ClaimStage
+    own_is_auto: bool, names: list[str], stage: ClusterRequestStage
 ) -> None:
     elsewhere = make_cluster()
     stage.slice.clusters.add(elsewhere)
@@ -52,13 +52,13 @@ def test_the_default_of_the_cluster_goes_before_that_of_the_workspace_also_where
     assert [template.name for template in told(stage, Agent.joined(elsewhere, at=stage.now))] == ["of-all"]
 
 
-def test_a_cluster_hears_nothing_of_workspaces_that_have_no_namespace_in_it(stage: ClaimStage) -> None:
+def test_a_cluster_hears_nothing_of_workspaces_that_have_no_namespace_in_it(stage: ClusterRequestStage) -> None:
     default(make_slice(stage.cluster), "of-others")
 
     assert told(stage) == ()
 
 
-def test_who_has_the_list_is_not_sent_it_again_until_it_changes(stage: ClaimStage) -> None:
+def test_who_has_the_list_is_not_sent_it_again_until_it_changes(stage: ClusterRequestStage) -> None:
     default(stage.slice)
     reply = stage.agent.sync(at=stage.now, have_templates="")
 
@@ -75,7 +75,7 @@ def test_who_has_the_list_is_not_sent_it_again_until_it_changes(stage: ClaimStag
     assert (new.templates, new.templates_digest) == ((), set_digest([]))
 
 
-def test_an_agent_that_knows_of_no_templates_is_told_of_none(stage: ClaimStage) -> None:
+def test_an_agent_that_knows_of_no_templates_is_told_of_none(stage: ClusterRequestStage) -> None:
     default(stage.slice)
 
     assert stage.agent.sync(at=stage.now).templates is None

@@ -12,16 +12,16 @@ from inventory import agent_hub
 from inventory.models import Cluster, Reservation
 from inventory.services.clusters import join_token_issue
 from protocol.messages import (
-    CLAIMS_PATH,
+    CLUSTER_REQUESTS_PATH,
     EVENTS_PATH,
     REGISTER_PATH,
     RENEW_PATH,
     SYNC_PATH,
     Assignment,
-    Claim,
-    ClaimAnswer,
-    ClaimsReply,
-    ClaimsRequest,
+    ClusterRequest,
+    ClusterRequestAnswer,
+    ClusterRequestsMessage,
+    ClusterRequestsReply,
     Credential,
     EventsReply,
     EventsRequest,
@@ -111,14 +111,14 @@ class Agent:
         assert reply.status == 200, reply.body
         return msgspec.convert(reply.body, EventsReply)
 
-    def try_claims(self, *claims: Claim, at: datetime = NOW, epoch: int | None = None) -> Reply:
+    def try_claims(self, *claims: ClusterRequest, at: datetime = NOW, epoch: int | None = None) -> Reply:
         session_epoch = self.session_epoch if epoch is None else epoch
-        return self.post(CLAIMS_PATH, ClaimsRequest(session_epoch=session_epoch, claims=claims), at=at)
+        return self.post(CLUSTER_REQUESTS_PATH, ClusterRequestsMessage(session_epoch=session_epoch, claims=claims), at=at)
 
-    def claims(self, *claims: Claim, at: datetime = NOW) -> tuple[ClaimAnswer, ...]:
+    def claims(self, *claims: ClusterRequest, at: datetime = NOW) -> tuple[ClusterRequestAnswer, ...]:
         reply = self.try_claims(*claims, at=at)
         assert reply.status == 200, reply.body
-        return msgspec.convert(reply.body, ClaimsReply).answers
+        return msgspec.convert(reply.body, ClusterRequestsReply).answers
 
     def inventory(self, *nodes: NodeView, at: datetime = NOW) -> EventsReply:
         self.seq += 1

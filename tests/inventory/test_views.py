@@ -25,7 +25,16 @@ from inventory.services.sync import generation_now
 from journal import hints
 from journal.hints import cluster_topic
 from journal.wakeups import Waiter, Wakeups
-from protocol.messages import BODY_MAX_BYTES, CLAIMS_PATH, EVENTS_PATH, REGISTER_PATH, RENEW_PATH, SYNC_PATH, ClaimsRequest, Code
+from protocol.messages import (
+    BODY_MAX_BYTES,
+    CLUSTER_REQUESTS_PATH,
+    EVENTS_PATH,
+    REGISTER_PATH,
+    RENEW_PATH,
+    SYNC_PATH,
+    ClusterRequestsMessage,
+    Code,
+)
 from slices.models import Slice
 from tests.builders import generation_of, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of
 from tests.claims.stage import claim
@@ -38,7 +47,7 @@ from tests.slices.kubeconfigs import asked, ready_namespace
 pytestmark = pytest.mark.django_db(transaction=True)
 
 Result = TypeVar("Result")
-PATHS = [REGISTER_PATH, RENEW_PATH, SYNC_PATH, EVENTS_PATH, CLAIMS_PATH]
+PATHS = [REGISTER_PATH, RENEW_PATH, SYNC_PATH, EVENTS_PATH, CLUSTER_REQUESTS_PATH]
 SELDOM_S = 20.0
 
 
@@ -149,9 +158,9 @@ async def test_a_parked_sync_wakes_when_the_request_of_an_object_is_moved(agent:
 
 
 async def test_claims_are_answered_over_http(agent: Agent) -> None:
-    message = ClaimsRequest(session_epoch=agent.session_epoch, claims=(claim("train"),))
+    message = ClusterRequestsMessage(session_epoch=agent.session_epoch, claims=(claim("train"),))
 
-    response = await request(CLAIMS_PATH, msgspec.json.encode(message), bearer=agent.credential)
+    response = await request(CLUSTER_REQUESTS_PATH, msgspec.json.encode(message), bearer=agent.credential)
 
     assert response is not None
     assert response.status == 200

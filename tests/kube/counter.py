@@ -14,11 +14,11 @@ from protocol import cluster_names
 from protocol.messages import (
     AutoTemplate,
     Binding,
-    Claim,
-    ClaimAnswer,
-    ClaimSpec,
-    ClaimState,
-    ClaimVerdict,
+    ClusterRequest,
+    ClusterRequestAnswer,
+    ClusterRequestSpec,
+    ClusterRequestState,
+    ClusterRequestVerdict,
     SyncReply,
     SyncRequest,
     Workspace,
@@ -37,21 +37,25 @@ from worker_agent.kube.api.objects import Node, Pod
 from worker_agent.kube.requests.sync import KubernetesRequests
 
 SPEC: Object = {"shape": "H100-80GB", "nodes": 2, "duration": "8h30m"}
-Answer = Callable[[Claim], ClaimAnswer]
+Answer = Callable[[ClusterRequest], ClusterRequestAnswer]
 
 
-def taken(claim: Claim) -> ClaimAnswer:
-    return ClaimAnswer(uid=claim.uid, generation=claim.generation, verdict=ClaimVerdict.TAKEN, gpr_id=f"gpr-{claim.uid[:8]}")
+def taken(claim: ClusterRequest) -> ClusterRequestAnswer:
+    return ClusterRequestAnswer(
+        uid=claim.uid, generation=claim.generation, verdict=ClusterRequestVerdict.TAKEN, gpr_id=f"gpr-{claim.uid[:8]}"
+    )
 
 
 def refused(reason: str, message: str, *, gpr_id: str = "") -> Answer:
-    return lambda claim: ClaimAnswer(
-        uid=claim.uid, generation=claim.generation, verdict=ClaimVerdict.REFUSED, reason=reason, message=message, gpr_id=gpr_id
+    return lambda claim: ClusterRequestAnswer(
+        uid=claim.uid, generation=claim.generation, verdict=ClusterRequestVerdict.REFUSED, reason=reason, message=message, gpr_id=gpr_id
     )
 
 
 def later(message: str) -> Answer:
-    return lambda claim: ClaimAnswer(uid=claim.uid, generation=claim.generation, verdict=ClaimVerdict.LATER, message=message)
+    return lambda claim: ClusterRequestAnswer(
+        uid=claim.uid, generation=claim.generation, verdict=ClusterRequestVerdict.LATER, message=message
+    )
 
 
 def request(name: str = "train", **spec: Any) -> Object:
@@ -71,10 +75,10 @@ class Counter:
     namespace: str = ""
     slice_id: str = field(default_factory=lambda: str(uuid4()))
     answer: Answer = taken
-    told: list[Claim] = field(default_factory=list)
-    states: dict[str, ClaimState] = field(default_factory=dict)
+    told: list[ClusterRequest] = field(default_factory=list)
+    states: dict[str, ClusterRequestState] = field(default_factory=dict)
     bound: dict[str, str] = field(default_factory=dict)
-    auto: ClaimSpec | None = None  # what the hub's template for pods that wait says
+    auto: ClusterRequestSpec | None = None  # what the hub's template for pods that wait says
     is_settled: bool = True
     is_away: bool = False
     is_forgetful: bool = False  # what it takes has ended long ago
@@ -142,13 +146,13 @@ class Counter:
             self.told += batch
             answers = tuple(self.answer(claim) for claim in batch)
             for claim, answer in zip(batch, answers, strict=True):
-                if answer.verdict is ClaimVerdict.TAKEN and not self.is_forgetful:
+                if answer.verdict is ClusterRequestVerdict.TAKEN and not self.is_forgetful:
                     self._take(claim, answer.gpr_id)
             self.desk.take_answers(batch, answers)
         return heard
 
-    def _take(self, claim: Claim, gpr_id: str) -> None:
-        new = ClaimState(id=claim.uid, gpr_id=gpr_id, state="QUEUED", is_auto=claim.is_auto, position=1, message="It waits.")
+    def _take(self, claim: ClusterRequest, gpr_id: str) -> None:
+        new = ClusterRequestState(id=claim.uid, gpr_id=gpr_id, state="QUEUED", is_auto=claim.is_auto, position=1, message="It waits.")
         state = self.states.setdefault(claim.uid, new)
         if claim.is_gone or claim.spec.early_release:
             self.states[claim.uid] = msgspec.structs.replace(state, state="CANCELED", is_ended=True, position=None)
@@ -216,7 +220,7 @@ class Counter:
         conditions = self.status(name, kind).get("conditions", [])
         return next(((each["status"], each["reason"]) for each in conditions if each["type"] == type_), ("", ""))
 
-    def claims(self, name: str = "train") -> list[Claim]:
+    def claims(self, name: str = "train") -> list[ClusterRequest]:
         return [claim for claim in self.told if claim.name == name and claim.namespace == self.namespace]
 
     def until(self, what: str, holds: Callable[[], Any], *, within_s: float = SOON_S) -> Any:

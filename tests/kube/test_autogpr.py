@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from protocol import cluster_names
-from protocol.messages import ClaimSpec
+from protocol.messages import ClusterRequestSpec
 from tests.kube.cluster import Cluster, KubeError, Object
 from tests.kube.counter import Counter, request, template
 from tests.kube.nodes import nodes_of
@@ -79,7 +79,7 @@ def test_many_pods_of_a_deployment_get_one_request_that_goes_with_it(counter: Co
     counter.until("the claim", lambda: counter.claims(made["metadata"]["name"]))
     (claim,) = counter.claims(made["metadata"]["name"])
     assert (claim.is_auto, claim.template) == (True, "")
-    assert claim.spec == ClaimSpec(shape="H100-80GB", duration="2h", priority=60, nodes=3)
+    assert claim.spec == ClusterRequestSpec(shape="H100-80GB", duration="2h", priority=60, nodes=3)
     counter.for_a_while(3.0)
     assert len(requests(counter)) == 1
 
@@ -94,14 +94,14 @@ def test_where_the_namespace_has_no_template_that_says_auto_the_hub_s_counts_and
     counter.for_a_while(4.0)
     assert requests(counter) == []
 
-    counter.auto = ClaimSpec(shape="H100-80GB", duration="3h", priority=70, evictable=False)
+    counter.auto = ClusterRequestSpec(shape="H100-80GB", duration="3h", priority=70, evictable=False)
 
     made = the_request(counter)
     assert made["spec"] == {"shape": "H100-80GB", "duration": "3h", "priority": 70, "evictable": False, "nodes": 2}
     counter.until("the claim", lambda: counter.claims(made["metadata"]["name"]))
     (claim,) = counter.claims(made["metadata"]["name"])
     assert (claim.is_auto, claim.template) == (True, "of-the-hub")
-    assert claim.spec == ClaimSpec(shape="H100-80GB", duration="3h", priority=70, evictable=False, nodes=2)
+    assert claim.spec == ClusterRequestSpec(shape="H100-80GB", duration="3h", priority=70, evictable=False, nodes=2)
     counter.for_a_while(3.0)
     assert len(requests(counter)) == 1
 
@@ -110,7 +110,7 @@ def test_where_the_namespace_has_no_template_that_says_auto_the_hub_s_counts_and
 
 
 def test_a_namespace_that_is_not_bound_gets_nothing_by_the_hub_s_template(counter: Counter) -> None:
-    counter.auto = ClaimSpec(shape="H100-80GB", duration="3h")
+    counter.auto = ClusterRequestSpec(shape="H100-80GB", duration="3h")
     counter.bound[counter.namespace] = ""
     counter.make(deployment())
     counter.for_a_while(4.0)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocol.messages import Claim, ClaimModel, ClaimParameter, ClaimSpec
+from protocol.messages import ClusterRequest, ClusterRequestSpec, ModelDescription, ModelParameter
 from tests.kube.cluster import MUTATING, Cluster, KubeError, Object
 from tests.kube.counter import SPEC, Answer, Counter, later, refused, request, taken, template
 from tests.kube.world import install
@@ -35,7 +35,7 @@ def test_a_request_is_told_to_the_hub_once_and_its_status_says_that_it_waits(cou
 
     counter.for_a_while()
     (claim,) = counter.claims()
-    assert claim.spec == ClaimSpec(shape="H100-80GB", nodes=2, duration="8h30m")
+    assert claim.spec == ClusterRequestSpec(shape="H100-80GB", nodes=2, duration="8h30m")
     assert (claim.uid, claim.generation, claim.requester, claim.is_auto) == (counter.uid(), 1, noted_requester(counter), False)
     status = counter.status()
     assert status | {"conditions": []} == {
@@ -85,7 +85,7 @@ def test_all_that_can_be_asked_for_reaches_the_hub(counter: Counter) -> None:
 
     counter.until("the claim", counter.claims)
 
-    assert counter.claims()[0].spec == ClaimSpec(
+    assert counter.claims()[0].spec == ClusterRequestSpec(
         workspace="vision",
         min_gpu_memory_gib=40,
         nodes=3,
@@ -101,7 +101,7 @@ def test_all_that_can_be_asked_for_reaches_the_hub(counter: Counter) -> None:
         may_evict=True,
         requeue_on_failure=False,
         run_checks=False,
-        model=ClaimModel(name="llama-3-70b", parameters=(ClaimParameter(name="batch", value="8"),)),
+        model=ModelDescription(name="llama-3-70b", parameters=(ModelParameter(name="batch", value="8"),)),
     )
 
 
@@ -333,14 +333,14 @@ def test_a_request_that_is_replaced_by_its_first_words_keeps_who_made_it(counter
 def test_a_request_takes_in_its_template_and_keeps_it_when_that_changes_or_goes(counter: Counter) -> None:
     counter.make(template(shape="H100-80GB", nodes=2, duration="1h", priority=50), request(template="standard", nodes=4))
     counter.until_condition("Current", "True", "Taken")
-    assert counter.claims()[0].spec == ClaimSpec(shape="H100-80GB", nodes=4, duration="1h", priority=50)
+    assert counter.claims()[0].spec == ClusterRequestSpec(shape="H100-80GB", nodes=4, duration="1h", priority=50)
     assert (counter.status()["shape"], counter.status()["nodeCount"]) == ("H100-80GB", 4)
 
     counter.delete("gprt", "standard")
     counter.change({"priority": 60})
 
     counter.until("the change", lambda: counter.status()["observedGeneration"] == 2)
-    assert counter.claims()[-1].spec == ClaimSpec(shape="H100-80GB", nodes=4, duration="1h", priority=60)
+    assert counter.claims()[-1].spec == ClusterRequestSpec(shape="H100-80GB", nodes=4, duration="1h", priority=60)
     assert counter.condition("Current") == ("True", "Taken")
 
 
@@ -534,8 +534,8 @@ def test_one_whose_namespace_the_hub_has_given_to_others_does_not_look_as_if_it_
 
 
 def test_each_namespace_gets_its_turn_however_many_requests_another_has() -> None:
-    many = [Claim(uid=f"a{number}", namespace="a", name=f"a{number}") for number in range(5)]
-    few = [Claim(uid="b0", namespace="b", name="b0"), Claim(uid="c0", namespace="c", name="c0")]
+    many = [ClusterRequest(uid=f"a{number}", namespace="a", name=f"a{number}") for number in range(5)]
+    few = [ClusterRequest(uid="b0", namespace="b", name="b0"), ClusterRequest(uid="c0", namespace="c", name="c0")]
 
     assert [claim.uid for claim in in_turns([*many, *few])] == ["a0", "b0", "c0", "a1", "a2", "a3", "a4"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.clock import db_now
-from gpr.cluster_requests.services import claims_take
+from gpr.cluster_requests.services import cluster_requests_take
 from gpr.models import Gpr
 from tests import factories
 from tests.claims.stage import claim
@@ -20,7 +20,7 @@ ORIGIN = "object train/llama of cluster aurora, made by ci"
 @pytest.fixture
 def filed(world: World) -> Gpr:
     ready_namespace(world.slice, world.cluster, at=db_now())
-    (answer,) = claims_take(cluster=world.cluster, claims=[claim("llama", requester="ci")], now=db_now())
+    (answer,) = cluster_requests_take(cluster=world.cluster, requests=[claim("llama", requester="ci")], now=db_now())
     return Gpr.objects.get(pk=answer.gpr_id)
 
 
@@ -44,7 +44,7 @@ def test_pages_of_others_say_nothing_of_objects(world: World) -> None:
 
 def test_one_for_pods_that_wait_says_so(world: World) -> None:
     ready_namespace(world.slice, world.cluster, at=db_now())
-    (answer,) = claims_take(cluster=world.cluster, claims=[claim("llama", requester="", is_auto=True)], now=db_now())
+    (answer,) = cluster_requests_take(cluster=world.cluster, requests=[claim("llama", requester="", is_auto=True)], now=db_now())
 
     shown = text(world.client("owner").get(f"/gprs/{answer.gpr_id}/"))
 

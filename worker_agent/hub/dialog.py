@@ -16,15 +16,15 @@ from enum import StrEnum
 import msgspec
 
 from protocol.messages import (
-    CLAIMS_PATH,
+    CLUSTER_REQUESTS_PATH,
     EVENTS_PATH,
     REGISTER_PATH,
     RENEW_PATH,
     SYNC_PATH,
     WAIT_MAX_S,
-    Claim,
-    ClaimsReply,
-    ClaimsRequest,
+    ClusterRequest,
+    ClusterRequestsMessage,
+    ClusterRequestsReply,
     Code,
     Credential,
     EventsReply,
@@ -72,7 +72,7 @@ class Call:
     bearer: str = ""
     sent: Sent | None = None
     session_epoch: int = 0
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[ClusterRequest, ...] = ()
     join_token_digest: str = ""
 
 
@@ -161,8 +161,8 @@ class Dialog:
         claims, session_epoch = self._core.link.desk.batch(), self._core.link.session_epoch
         if not claims or self._clock.mono() < self._claims_not_before_mono:
             return None
-        body = msgspec.json.encode(ClaimsRequest(session_epoch=session_epoch, claims=claims))
-        return Call(CLAIMS_PATH, body, TIMEOUT_S, bearer=credential.credential, session_epoch=session_epoch, claims=claims)
+        body = msgspec.json.encode(ClusterRequestsMessage(session_epoch=session_epoch, claims=claims))
+        return Call(CLUSTER_REQUESTS_PATH, body, TIMEOUT_S, bearer=credential.credential, session_epoch=session_epoch, claims=claims)
 
     def _sync(self, credential: Credential, wait_s: float) -> Call:
         sent = self._core.sync_request(wait_s)
@@ -201,8 +201,8 @@ class Dialog:
             reply = msgspec.json.decode(body, type=EventsReply)
             if not self._core.acknowledge(session_epoch=call.session_epoch, stored_seq=reply.stored_seq):
                 self._lanes[lane].not_before_mono = self._clock.mono() + PACE_S
-        elif call.path == CLAIMS_PATH:
-            answers = msgspec.json.decode(body, type=ClaimsReply).answers
+        elif call.path == CLUSTER_REQUESTS_PATH:
+            answers = msgspec.json.decode(body, type=ClusterRequestsReply).answers
             if not self._core.link.desk.take_answers(call.claims, answers):
                 self._claims_not_before_mono = self._clock.mono() + SLOW_S
         elif call.sent:
@@ -224,7 +224,7 @@ class Dialog:
         self._lanes[lane].last_asked = asked
 
     def _on_problem(self, lane: Lane, call: Call, problem: Problem, retry_after_s: float) -> None:
-        if call.path == CLAIMS_PATH and problem.status < 500 and problem.status != 429 and problem.code not in list(Code):
+        if call.path == CLUSTER_REQUESTS_PATH and problem.status < 500 and problem.status != 429 and problem.code not in list(Code):
             # An older hub, or one that does not take them: the lane has more to tell.
             self._claims_not_before_mono = self._clock.mono() + SLOW_S
             self._lanes[lane].is_busy = False

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from protocol.listings import CLAIMS, TEMPLATES, HeardList
+from protocol.listings import CLUSTER_REQUESTS, TEMPLATES, HeardList
 from protocol.messages import (
-    CLAIMS_AT_ONCE,
+    CLUSTER_REQUESTS_AT_ONCE,
     AutoTemplate,
-    Claim,
-    ClaimAnswer,
-    ClaimState,
+    ClusterRequest,
+    ClusterRequestAnswer,
+    ClusterRequestState,
     JobFailed,
     PodsWaiting,
     SyncReply,
@@ -30,7 +30,7 @@ from worker_agent.clock import Clock
 class Answered:
     """`at_mono`: when the answer came, by our own clock. `is_gone`: it was told that the object is gone."""
 
-    answer: ClaimAnswer
+    answer: ClusterRequestAnswer
     at_mono: float
     is_gone: bool = False
 
@@ -45,7 +45,7 @@ class Heard:
 
     workspaces: Sequence[Workspace] | None = None
     answers: Sequence[Answered] = ()
-    states: Mapping[str, ClaimState] | None = None
+    states: Mapping[str, ClusterRequestState] | None = None
     asked_mono: float = float("-inf")
     autos: Mapping[str, AutoTemplate] = field(default_factory=dict)
 
@@ -54,7 +54,7 @@ class Requests(Protocol):
     def watch(self, on_change: Callable[[], None]) -> None:
         """Begin to. `on_change`: called by any thread where there may be something to look at."""
 
-    def look(self, heard: Heard) -> Sequence[Claim]:
+    def look(self, heard: Heard) -> Sequence[ClusterRequest]:
         """One pass: write into the objects what the hub said, and return all that it is to be told now. Raises nothing."""
 
     def waiting(self) -> tuple[PodsWaiting, ...] | None:
@@ -70,7 +70,7 @@ class SimulatedRequests:
     def watch(self, on_change: Callable[[], None]) -> None:
         return None
 
-    def look(self, heard: Heard) -> Sequence[Claim]:
+    def look(self, heard: Heard) -> Sequence[ClusterRequest]:
         return ()
 
     def waiting(self) -> tuple[PodsWaiting, ...] | None:
@@ -85,9 +85,9 @@ class Desk:
     """Nothing of it is written down: an agent that starts again asks for the list, and claims what the objects do not say was answered."""
 
     clock: Clock
-    claims: HeardList[ClaimState] = field(default_factory=lambda: HeardList(CLAIMS))
+    claims: HeardList[ClusterRequestState] = field(default_factory=lambda: HeardList(CLUSTER_REQUESTS))
     templates: HeardList[AutoTemplate] = field(default_factory=lambda: HeardList(TEMPLATES))
-    _to_tell: tuple[Claim, ...] = ()
+    _to_tell: tuple[ClusterRequest, ...] = ()
     _answers: dict[str, Answered] = field(default_factory=dict)
     _asked_mono: float = float("-inf")
 
@@ -99,11 +99,11 @@ class Desk:
         states = None if self.claims.told is None else {state.id: state for state in self.claims.told}
         return Heard(workspaces, answers, states, self._asked_mono, {each.id: each for each in self.templates.items})
 
-    def put(self, claims: Sequence[Claim]) -> None:
+    def put(self, claims: Sequence[ClusterRequest]) -> None:
         """All that is to be told now, but for what was answered in the meantime."""
         self._to_tell = tuple(claim for claim in claims if not self._is_answered(claim))
 
-    def _is_answered(self, claim: Claim) -> bool:
+    def _is_answered(self, claim: ClusterRequest) -> bool:
         known = self._answers.get(claim.uid)
         return known is not None and known.is_gone == claim.is_gone and (claim.is_gone or known.answer.generation == claim.generation)
 
@@ -113,10 +113,10 @@ class Desk:
     def has_answers(self) -> bool:
         return bool(self._answers)
 
-    def batch(self) -> tuple[Claim, ...]:
-        return self._to_tell[:CLAIMS_AT_ONCE]
+    def batch(self) -> tuple[ClusterRequest, ...]:
+        return self._to_tell[:CLUSTER_REQUESTS_AT_ONCE]
 
-    def take_answers(self, told: Sequence[Claim], answers: Sequence[ClaimAnswer]) -> bool:
+    def take_answers(self, told: Sequence[ClusterRequest], answers: Sequence[ClusterRequestAnswer]) -> bool:
         """False: it answers none of what was told, which is told again."""
         claims = {claim.uid: claim for claim in told}
         before = len(self._to_tell)

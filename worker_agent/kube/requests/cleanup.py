@@ -17,7 +17,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Final
 
-from protocol.messages import ClaimState
+from protocol.messages import ClusterRequestState
 from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
 from worker_agent.kube.api.client import Api
 from worker_agent.kube.api.custom import FINISHED, GIVEN_BACK, REQUESTS, Custom, path_of
@@ -46,7 +46,7 @@ class Tidying:
     def look(
         self,
         requests: Iterable[Custom],
-        states: Mapping[str, ClaimState] | None,
+        states: Mapping[str, ClusterRequestState] | None,
         *,
         is_bound: Callable[[str], bool | None],
         now: datetime,

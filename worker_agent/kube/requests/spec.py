@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from protocol.messages import Claim, ClaimSpec
+from protocol.messages import ClusterRequest, ClusterRequestSpec
 from worker_agent.kube.api.custom import Custom, Fields
 
 # By the name in the object: that of the protocol. Those that a template may say, then those of a request alone.
@@ -64,19 +64,19 @@ def template_words(gpr: Custom, template: Custom | None) -> Fields | Fault:
     return {key: value for key, value in template.fields.items() if key in FROM_TEMPLATE}
 
 
-def words_of(spec: ClaimSpec) -> Fields:
+def words_of(spec: ClusterRequestSpec) -> Fields:
     """A template of the hub, in an object's words."""
     said = msgspec.to_builtins(spec)
     return {key: said[name] for key, name in FROM_TEMPLATE.items() if name in said}
 
 
-def claim_of(gpr: Custom, words: Fields) -> Claim | Fault:
+def claim_of(gpr: Custom, words: Fields) -> ClusterRequest | Fault:
     """`words`: those of its template."""
     spec = spec_of({**words, **gpr.fields})
     if isinstance(spec, Fault):
         return spec
     meta = gpr.metadata
-    return Claim(
+    return ClusterRequest(
         uid=meta.uid,
         namespace=meta.namespace,
         name=meta.name,
@@ -88,13 +88,13 @@ def claim_of(gpr: Custom, words: Fields) -> Claim | Fault:
     )
 
 
-def spec_of(fields: Fields) -> ClaimSpec | Fault:
+def spec_of(fields: Fields) -> ClusterRequestSpec | Fault:
     unknown = sorted(fields.keys() - ALL.keys() - {"template"})
     if unknown:
         return Fault("UnknownField", f"EGS knows no field {_short(unknown[0])}. Take it out: make the request anew without it.")
     given = {ALL[key]: value for key, value in fields.items() if key in ALL and value is not None}
     try:
-        return msgspec.convert(given, ClaimSpec)
+        return msgspec.convert(given, ClusterRequestSpec)
     except msgspec.ValidationError as error:
         said = str(error)
         for key, name in ALL.items():

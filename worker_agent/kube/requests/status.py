@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from protocol.messages import MOMENT_MAX_S, Claim, ClaimAnswer, ClaimState, ClaimVerdict
+from protocol.messages import MOMENT_MAX_S, ClusterRequest, ClusterRequestAnswer, ClusterRequestState, ClusterRequestVerdict
 from worker_agent.kube.api.custom import FINISHED, Custom, Fields
 from worker_agent.kube.requests.spec import NOTE_MAX, Fault
 
@@ -46,10 +46,10 @@ class Case:
     gpr: Custom
     is_bound: bool | None
     words: Fields
-    asked: Claim | Fault
-    answer: ClaimAnswer | None = None
+    asked: ClusterRequest | Fault
+    answer: ClusterRequestAnswer | None = None
     is_listed_since: bool = False
-    state: ClaimState | None = None
+    state: ClusterRequestState | None = None
 
     @property
     def fault(self) -> Fault | None:
@@ -85,15 +85,15 @@ class Case:
         return reason if accepted.get("status") == "False" and reason not in OWN else ""
 
 
-def claim_due(case: Case, *, answered_s: float, is_listed: bool) -> Claim | None:
+def claim_due(case: Case, *, answered_s: float, is_listed: bool) -> ClusterRequest | None:
     """What to tell the hub now. `answered_s`: since the answer, or since this agent began. `is_listed`: the hub's list is known."""
     if case.was_finished or not case.is_bound or not is_listed or case.fault or isinstance(case.asked, Fault):
         return None
     if case.answer is not None:
         match case.answer.verdict:
-            case ClaimVerdict.LATER:
+            case ClusterRequestVerdict.LATER:
                 is_due = answered_s >= LATER_S
-            case ClaimVerdict.REFUSED:
+            case ClusterRequestVerdict.REFUSED:
                 is_due = not case.gpr_id and camel(case.answer.reason) in PASSING and answered_s >= PASSING_S
             case _:
                 is_due = False
@@ -121,7 +121,7 @@ def status_of(case: Case, *, now: datetime) -> Fields:
         status |= {"state": "ENDED", "message": ENDED_UNSEEN}
     elif case.gpr_id:
         status |= _of_state(case) if state else {key: said[key] for key in _OF_STATE if key in said}
-    elif fault is not None or (answer and answer.verdict is ClaimVerdict.REFUSED):
+    elif fault is not None or (answer and answer.verdict is ClusterRequestVerdict.REFUSED):
         status |= {"state": "REFUSED", "message": fault.message if fault else _note(answer.message if answer else "")}
     elif case.was_answered:
         status |= {key: said[key] for key in ("state", "message") if key in said}
@@ -183,13 +183,13 @@ def _of_state(case: Case) -> Fields:
 
 def _asked_for(case: Case) -> Fields:
     """For those who look; and the template's words, once the request is filed."""
-    spec = case.asked.spec if isinstance(case.asked, Claim) else None
+    spec = case.asked.spec if isinstance(case.asked, ClusterRequest) else None
     filed = case.words if case.gpr_id and case.gpr.fields.get("template") else None
     return {"shape": (spec.shape or None) if spec else None, "nodeCount": spec.nodes if spec else None, "templateSpec": filed}
 
 
 def _observed(case: Case) -> int | None:
-    is_answered = case.fault is not None or (case.answer is not None and case.answer.verdict is not ClaimVerdict.LATER)
+    is_answered = case.fault is not None or (case.answer is not None and case.answer.verdict is not ClusterRequestVerdict.LATER)
     known = case.gpr.said.get("observedGeneration")
     return case.gpr.metadata.generation if is_answered else known
 
@@ -210,9 +210,9 @@ def _accepted(case: Case) -> _Said:
     if case.fault:
         return "False", case.fault.reason, case.fault.message
     match case.answer:
-        case ClaimAnswer(verdict=ClaimVerdict.REFUSED, reason=reason, message=message):
+        case ClusterRequestAnswer(verdict=ClusterRequestVerdict.REFUSED, reason=reason, message=message):
             return "False", camel(reason), _note(message)
-        case ClaimAnswer(message=message):
+        case ClusterRequestAnswer(message=message):
             return "Unknown", "Later", _note(message)
     return _kept(case, ACCEPTED) if case.was_answered else ("Unknown", "Asking", "EGS has not answered yet.")
 
@@ -242,9 +242,9 @@ def _current(case: Case) -> _Said | None:
     if case.fault:
         return "False", case.fault.reason, case.fault.message
     match case.answer:
-        case ClaimAnswer(verdict=ClaimVerdict.REFUSED, reason=reason, message=message):
+        case ClusterRequestAnswer(verdict=ClusterRequestVerdict.REFUSED, reason=reason, message=message):
             return "False", camel(reason), _note(message)
-        case ClaimAnswer(verdict=ClaimVerdict.LATER, message=message):
+        case ClusterRequestAnswer(verdict=ClusterRequestVerdict.LATER, message=message):
             return "Unknown", "Later", _note(message)
         case None if case.gpr.condition(CURRENT):
             return _kept(case, CURRENT)

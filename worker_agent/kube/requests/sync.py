@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import Final
 
-from protocol.messages import Claim, ClaimState, ClaimVerdict, Desired, JobFailed, PodsWaiting
+from protocol.messages import ClusterRequest, ClusterRequestState, ClusterRequestVerdict, Desired, JobFailed, PodsWaiting
 from worker_agent.cluster.base import ClusterError, Conflict, Note
 from worker_agent.hub.requests import Answered, Heard
 from worker_agent.kube.api.client import Api, Missing, Op
@@ -72,7 +72,7 @@ class Known:
     since_mono: float
     answered: Answered | None = None
     case: Case | None = None
-    read: tuple[Custom, Custom | None, Fields, Claim | Fault] | None = None
+    read: tuple[Custom, Custom | None, Fields, ClusterRequest | Fault] | None = None
     write_not_before_mono: float = float("-inf")
     written_mono: float = float("-inf")
     missing_since_mono: float | None = None
@@ -96,7 +96,7 @@ class Look:
     slices: Mapping[str, str]  # by namespace, as the hub wants it
     templates: Mapping[Key, Custom]
     wanted: list[tuple[Custom, Fields]] = field(default_factory=list)
-    claims: list[Claim] = field(default_factory=list)
+    claims: list[ClusterRequest] = field(default_factory=list)
 
 
 class KubernetesRequests:
@@ -154,7 +154,7 @@ class KubernetesRequests:
     def jobs_failed(self) -> tuple[JobFailed, ...]:
         return self._waits.take_failed()
 
-    def look(self, heard: Heard) -> list[Claim]:
+    def look(self, heard: Heard) -> list[ClusterRequest]:
         """Nothing, while the kinds are not installed."""
         self._take_answers(heard)
         if self._requests is None or self._templates is None or not (self._requests.is_whole and self._templates.is_whole):
@@ -303,7 +303,7 @@ class KubernetesRequests:
 
     # -- what is gone --------------------------------------------------------------------------------------------------
 
-    def _gone(self, there: Mapping[str, Custom], look: Look) -> Iterator[Claim]:
+    def _gone(self, there: Mapping[str, Custom], look: Look) -> Iterator[ClusterRequest]:
         missing = [state for uid, state in (look.heard.states or {}).items() if uid not in there and not state.is_ended]
         if any(state.is_auto for state in missing):
             # It went with its workload: while pods of another one are in its box, it is there for these.
@@ -318,7 +318,7 @@ class KubernetesRequests:
             if claim := self._gone_due(state, look.now_mono):
                 yield claim
 
-    def _confirm_gone(self, known: list[Known], missing: list[ClaimState], now_mono: float) -> None:
+    def _confirm_gone(self, known: list[Known], missing: list[ClusterRequestState], now_mono: float) -> None:
         """One list for all."""
         unsure = [(state, each) for state, each in zip(missing, known, strict=True) if each.is_unsure(now_mono)]
         if not unsure or now_mono < self._ask_gone_not_before_mono:
@@ -343,18 +343,18 @@ class KubernetesRequests:
         items = listed(self._api, REQUESTS_PATH, Page[Item])
         return {item.metadata.uid for item in items if not item.metadata.deletionTimestamp}
 
-    def _gone_due(self, state: ClaimState, now_mono: float) -> Claim | None:
+    def _gone_due(self, state: ClusterRequestState, now_mono: float) -> ClusterRequest | None:
         known = self._known[state.id]
         if not known.is_gone:
             return None
         if known.answered is not None and known.answered.is_gone:
-            is_done = known.answered.answer.verdict is ClaimVerdict.TAKEN
+            is_done = known.answered.answer.verdict is ClusterRequestVerdict.TAKEN
             if is_done or now_mono - known.answered.at_mono < LATER_S:
                 return None
-        return Claim(uid=state.id, namespace=known.namespace, name=known.name, is_gone=True)
+        return ClusterRequest(uid=state.id, namespace=known.namespace, name=known.name, is_gone=True)
 
 
-def _read(gpr: Custom, template: Custom | None, known: Known) -> tuple[Fields, Claim | Fault]:
+def _read(gpr: Custom, template: Custom | None, known: Known) -> tuple[Fields, ClusterRequest | Fault]:
     """The template's words, and what the request asks for. Once for each state of both."""
     if known.read is None or known.read[0] is not gpr or known.read[1] is not template:
         words = template_words(gpr, template)
@@ -362,9 +362,9 @@ def _read(gpr: Custom, template: Custom | None, known: Known) -> tuple[Fields, C
     return known.read[2:]
 
 
-def in_turns(claims: Iterable[Claim]) -> list[Claim]:
+def in_turns(claims: Iterable[ClusterRequest]) -> list[ClusterRequest]:
     """Each namespace in its turn, so that one with thousands keeps no other waiting; in one namespace as they come."""
-    waiting: dict[str, list[Claim]] = {}
+    waiting: dict[str, list[ClusterRequest]] = {}
     for claim in claims:
         waiting.setdefault(claim.namespace, []).append(claim)
     rounds = zip_longest(*waiting.values())

@@ -1,0 +1,118 @@
+"""GPUProvisioningRequest objects as agents report them, and the lists about GPRs that a sync reply carries.
+
+This module checks the messages and hands them to the handler that the `gpr` app registers at start-up: `inventory` cannot import `gpr`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Protocol
+from uuid import UUID
+
+import msgspec
+
+from core.errors import InvalidInput
+from inventory.models import AgentSession, Cluster
+from inventory.services.agents import AgentIdentity, session_check
+from protocol.messages import (
+    CLUSTER_REQUESTS_MAX,
+    AutoTemplate,
+    ClusterRequest,
+    ClusterRequestAnswer,
+    ClusterRequestsReply,
+    ClusterRequestState,
+    ClusterRequestVerdict,
+    Id,
+    JobFailed,
+    LifeMark,
+    Number,
+)
+
+
+class ClusterRequestHandler(Protocol):
+    def states(self, cluster_id: UUID, now: datetime) -> tuple[ClusterRequestState, ...]:
+        """The states of all requests that are objects of the cluster, ordered by id."""
+
+    def life_marks(self, cluster_id: UUID, now: datetime) -> tuple[LifeMark, ...]:
+        """Recent events of all GPRs that concern the cluster, whether they are objects or not."""
+
+    def auto_templates(self, cluster_id: UUID) -> tuple[AutoTemplate, ...]:
+        """The templates from which the agent creates requests for waiting pods, ordered by id."""
+
+    def take(self, cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -> Sequence[ClusterRequestAnswer]:
+        """Answers each request, in order. It uses its own transactions, so a request that fails does not stop the others."""
+
+    def take_failed_jobs(self, cluster: Cluster, failed: Sequence[JobFailed], now: datetime) -> None:
+        """Records Jobs that the agent found failed after they had run in a GPR."""
+
+
+class RawClusterRequests(msgspec.Struct, frozen=True, kw_only=True):
+    """A ClusterRequestsMessage whose entries are decoded one by one, so that an unreadable entry does not reject the others."""
+
+    session_epoch: int
+    claims: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(max_length=CLUSTER_REQUESTS_MAX)]
+
+
+class _Identity(msgspec.Struct, frozen=True, kw_only=True):
+    uid: Id
+    generation: Number = 0
+
+
+_handlers: list[ClusterRequestHandler] = []
+
+
+def set_handler(handler: ClusterRequestHandler) -> None:
+    _handlers[:] = [handler]
+
+
+def states(cluster_id: UUID, now: datetime) -> tuple[ClusterRequestState, ...]:
+    return tuple(state for handler in _handlers for state in handler.states(cluster_id, now))
+
+
+def life_marks(cluster_id: UUID, now: datetime) -> tuple[LifeMark, ...]:
+    return tuple(mark for handler in _handlers for mark in handler.life_marks(cluster_id, now))
+
+
+def auto_templates(cluster_id: UUID) -> tuple[AutoTemplate, ...]:
+    return tuple(template for handler in _handlers for template in handler.auto_templates(cluster_id))
+
+
+def take_failed_jobs(cluster: Cluster, failed: Sequence[JobFailed], now: datetime) -> None:
+    for handler in _handlers:
+        handler.take_failed_jobs(cluster, failed, now)
+
+
+def receive(agent: AgentIdentity, message: RawClusterRequests, now: datetime) -> ClusterRequestsReply:
+    """Answers a message of requests. An entry without a readable uid gets no answer. Raises AgentSuperseded.
+
+    The session row is not locked, unlike for events: each request is counted once by its uid, and planning it takes long.
+    """
+    session_check(AgentSession.objects.get(pk=agent.cluster.pk), message.session_epoch)
+    decoded = [_decode(raw) for raw in message.claims]
+    requests = [each for each in decoded if isinstance(each, ClusterRequest)]
+    answers = iter([answer for handler in _handlers for answer in handler.take(agent.cluster, requests, now)])
+    in_order = (next(answers) if isinstance(each, ClusterRequest) else each for each in decoded if each is not None)
+    return ClusterRequestsReply(answers=tuple(in_order))
+
+
+def _decode(raw: msgspec.Raw) -> ClusterRequest | ClusterRequestAnswer | None:
+    """The request, or the answer to one that cannot be read; None when not even its uid can be read."""
+    try:
+        return msgspec.json.decode(raw, type=ClusterRequest)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return _unreadable(raw, str(error))
+
+
+def _unreadable(raw: msgspec.Raw, why: str) -> ClusterRequestAnswer | None:
+    try:
+        identity = msgspec.json.decode(raw, type=_Identity)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return ClusterRequestAnswer(
+        uid=identity.uid,
+        generation=identity.generation,
+        verdict=ClusterRequestVerdict.REFUSED,
+        reason=InvalidInput.code,
+        message=f"A value of the object cannot be read: {why}.",
+    )
