@@ -1,5 +1,3 @@
-"""`tokens/`: a user's own bearer tokens. A secret is told once, in the answer that makes it."""
-
 from __future__ import annotations
 
 from datetime import timedelta
@@ -77,7 +75,7 @@ class TokenViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, ref: str) -> Response:
-        """Ends the token at once. It stays in the list, revoked."""
+        """Revoke the token at once. It stays in the list."""
         token_revoke(token=self.get_object(), now=self.now)
         return Response(status=status.HTTP_204_NO_CONTENT)
 

@@ -1,4 +1,4 @@
-"""What becomes of users and tokens, told to whoever keeps the record. The journal stands on this floor's roof: it registers itself."""
+"""Reports changes to the journal, which this app must not import."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _listeners: list[Callable[[Change], None]] = []
 
 
 def listen(listener: Callable[[Change], None]) -> None:
-    """Called inside the transaction of the change."""
+    """Listeners run in the transaction of the change."""
     _listeners.append(listener)
 
 

@@ -1,5 +1,3 @@
-"""`Authorization: Bearer egsu_…` for the API."""
-
 from __future__ import annotations
 
 from typing import Any, cast
@@ -16,7 +14,6 @@ from core.clock import db_now
 
 class BearerAuthentication(BaseAuthentication):
     def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
-        """None without a header. One text for every bad token: unknown, revoked and expired look the same."""
         words = get_authorization_header(request).split()
         if not words or words[0].lower() != b"bearer":
             return None
@@ -26,8 +23,7 @@ class BearerAuthentication(BaseAuthentication):
         if token is None:
             raise AuthenticationFailed("This token is malformed, unknown, expired or revoked. Make a new one and try again.")
         user = token.user
-        # A token bounds its user: without the scope admin even an administrator's token sees and does what a member may.
-        # The instance lives for this request and is never saved.
+        # Without the scope admin, an administrator's token may only do what a member may. This instance is never saved.
         user.is_admin = user.is_admin and token.allows(Scope.ADMIN)
         return user, token
 
@@ -44,5 +40,4 @@ class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-c
 
 
 def actor_of(request: Request) -> User:
-    """The signed-in user, typed."""
     return cast(User, request.user)

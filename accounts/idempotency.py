@@ -1,8 +1,4 @@
-"""POST with an `Idempotency-Key`: a client that lost the answer asks again, and what it asked for is done once.
-
-Every POST of the API goes through `post_once`, but for those that a viewset names in `keyless_actions`. The key is remembered in the
-transaction of the act: both are there, or neither.
-"""
+"""POST with an `Idempotency-Key`, which is stored in the transaction of the change."""
 
 from __future__ import annotations
 
@@ -27,9 +23,9 @@ GONE = "What this Idempotency-Key asked for was done, but the object has been de
 
 
 def post_once(view: ApiViewSet[Any], handler: Handler, request: Request, *args: Any, **kwargs: Any) -> Response:
-    """Run the view's handler, unless this key has done so: then the object as it is now is the answer.
+    """Run the handler, or answer with the object as it is now if this key has run it.
 
-    Raises InvalidInput for a bad key, Conflict for one of another request, Gone for an object that is not there any more.
+    Raises InvalidInput for a malformed key, Conflict for one of another request, Gone when the object is not visible any more.
     """
     key = request.headers.get(HEADER)
     if key is None:
@@ -54,7 +50,6 @@ def post_once(view: ApiViewSet[Any], handler: Handler, request: Request, *args: 
 
 
 def digest_of(body: Any) -> str:
-    """By which the same request is known again, whether it came by REST or by a page."""
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
@@ -68,11 +63,10 @@ def _again(view: ApiViewSet[Any], object_id: UUID | None) -> Response:
 
 
 def _route(request: Request) -> str:
-    """`gprs`, `gprs/<id>/extend`: the address below the API's root."""
+    """E.g. `gprs/<id>/extend`."""
     return request.path.partition("/v1/")[2].strip("/")
 
 
 def _id_of(answer: Response) -> UUID | None:
-    """Returns the id of the object that the act made or changed, or None if the answer names no object."""
     id_ = answer.data.get("id") if isinstance(answer.data, dict) else None
     return UUID(str(id_)) if id_ is not None else None

@@ -11,8 +11,6 @@ from core.column_checks import sound_values
 
 
 class Scope(models.TextChoices):
-    """What a token may do at most; its user's rights bound it further."""
-
     READ = "read", "Read"
     WRITE = "write", "Read and change"
     ADMIN = "admin", "Administer"
@@ -20,7 +18,7 @@ class Scope(models.TextChoices):
 
 @sound_values
 class User(AbstractBaseUser):
-    """A person or a robot. Never deleted, since Events name it; deactivated instead."""
+    """A person or a robot. Never deleted, since Events name it."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=63, unique=True)
@@ -38,8 +36,6 @@ class User(AbstractBaseUser):
 
 @sound_values
 class ApiToken(models.Model):
-    """A user's bearer token: found by its key id, proved by an HMAC, never readable again."""
-
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="tokens")
     name = models.CharField(max_length=63)
@@ -70,7 +66,7 @@ class ApiToken(models.Model):
 
 @sound_values
 class IdempotentCreation(models.Model):
-    """That a user's key made or changed an object: the same key answers with the same object instead of doing it again."""
+    """The object that a request with this key made or changed."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
     route = models.CharField(max_length=400, help_text="The address below the API's root.")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     # DRF's views import their default permissions, and so this module.
     from rest_framework.views import APIView
 
-# What a scope allows beside itself.
+# The scopes that include the key's scope.
 IMPLIED_BY = {
     Scope.READ: {Scope.READ, Scope.WRITE, Scope.ADMIN},
     Scope.WRITE: {Scope.WRITE, Scope.ADMIN},
@@ -21,7 +21,7 @@ IMPLIED_BY = {
 
 
 class HasScope(BasePermission):
-    """Reading needs the scope read, anything else write. A view may name `read_actions`: POSTs that change nothing."""
+    """`read_actions` of a view are POSTs that need only scope read."""
 
     message = "This token's scopes do not allow that. Use one with the scope write."
 
@@ -34,8 +34,6 @@ class HasScope(BasePermission):
 
 
 class IsAdmin(HasScope):
-    """An administrator with a token of scope admin (see BearerAuthentication, which has already joined the two)."""
-
     message = "Only an administrator may do this, with a token of the scope admin."
 
     def has_permission(self, request: Request, view: APIView) -> bool:

@@ -1,7 +1,6 @@
-"""Who may do what with what: one table. The API, the pages, the sockets and the agents' endpoints all ask it.
+"""Who may do what with what: one table for API, pages, sockets and agents.
 
-Must not live here: who belongs to a workspace. The app that knows it registers itself (`relations_from`).
-A token's scopes bound its user further; see accounts.permissions.
+Must not live here: membership (slices), token scopes (accounts.permissions).
 """
 
 from __future__ import annotations
@@ -26,9 +25,7 @@ class Verb(StrEnum):
 
 
 class Kind(StrEnum):
-    """Values are names of models, in lower case, but for PLATFORM."""
-
-    PLATFORM = "platform"
+    PLATFORM = "platform"  # all others are model names in lower case
     USER = "user"
     PROJECT = "project"
     WORKSPACE = "slice"
@@ -51,7 +48,7 @@ class Kind(StrEnum):
 
 
 class Relation(StrEnum):
-    """What an actor is to an object. A role in the object's workspace includes the smaller ones."""
+    """A role includes the smaller ones."""
 
     ADMIN = "admin"
     OWNER = "owner"
@@ -73,7 +70,7 @@ _MEMBERS: Final = _any_of(R.ADMIN, R.VIEWER)
 _OWNERS: Final = _any_of(R.ADMIN, R.OWNER)
 _WRITERS: Final = _any_of(R.ADMIN, R.OWNER, frozenset({R.CREATOR, R.EDITOR}))
 
-# What is not here nobody may do. A rule holds when the actor has all relations of one of its sets.
+# Everything not listed is forbidden. A rule allows actors who have all relations of one of its sets.
 TABLE: Final[Mapping[tuple[Verb, Kind], Rule]] = {
     (Verb.ADMINISTER, Kind.PLATFORM): _ADMIN,
     (Verb.SEE, Kind.USER): _ADMIN,
@@ -114,12 +111,12 @@ _sources: list[RelationSource] = []
 
 
 def relations_from(source: RelationSource) -> None:
-    """Have `source` asked what an actor is to an object. An app calls this from its `ready`."""
+    """Call it from an app's `ready`."""
     _sources.append(source)
 
 
 def may(actor: User, verb: Verb, obj: Any) -> bool:
-    """Whether the actor may do this with this object, a row of a model that Kind names. At most one query."""
+    """`obj` is a row of a model in Kind. At most one query."""
     kind = Kind(obj._meta.model_name)
     if may_all(actor, verb, kind):
         return True
@@ -128,7 +125,7 @@ def may(actor: User, verb: Verb, obj: Any) -> bool:
 
 
 def may_all(actor: User, verb: Verb, kind: Kind) -> bool:
-    """Whether the actor may do this with every object of the kind, whatever their roles in workspaces are. No query."""
+    """For every object of the kind. No query."""
     relations = {Relation.ADMIN} if actor.is_admin else set()
     return any(way <= relations for way in TABLE.get((verb, kind), ()))
 
@@ -138,7 +135,7 @@ def is_platform_admin(actor: User) -> bool:
 
 
 def least_role(verb: Verb, kind: Kind) -> Relation:
-    """The smallest role in a workspace that is enough, for a refusal that says what to ask for."""
+    """The smallest sufficient role in a workspace."""
     roles = [role for role in (R.VIEWER, R.EDITOR, R.OWNER) if frozenset({role}) in TABLE[verb, kind]]
     return roles[0]
 

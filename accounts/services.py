@@ -1,5 +1,3 @@
-"""Every write to users and their tokens."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -22,8 +20,6 @@ LAST_USED_RESOLUTION = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class IssuedToken:
-    """The only moment at which `plain` exists outside the user's hands."""
-
     token: ApiToken
     plain: str
 
@@ -66,13 +62,12 @@ def token_issue(*, user: User, name: str, scopes: Sequence[Scope], life: timedel
 
 @transaction.atomic
 def token_revoke(*, token: ApiToken, now: datetime) -> None:
-    """Ends it at once; ending it again changes nothing."""
     if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=now):
         tell(Change("token.revoked", f"A token of {token.user.name} was revoked: {token.name} ({token.key_id}).", token.user, now))
 
 
 def token_authenticate(*, plain: str, now: datetime) -> ApiToken | None:
-    """The live token of an active user, or None, whatever the cause: the caller learns nothing about other people's tokens."""
+    """The live token of an active user, else None."""
     parsed = token_parse(plain)
     if parsed is None or parsed.kind != TokenKind.USER:
         return None
@@ -93,10 +88,9 @@ MaybeId = TypeVar("MaybeId", UUID, UUID | None)
 def create_once(
     *, user: User, route: str, key: str, digest: str, now: datetime, create: Callable[[Remember], MaybeId]
 ) -> tuple[MaybeId, bool]:
-    """Run `create` unless this key has already done so; the id of what it made or changed, and whether that was done before.
+    """Run `create` unless this key has run it. Returns the object's id and whether it was a repeat.
 
-    `create` calls what it is given with the id, in the transaction that makes the change (`in_one` does).
-    Raises Conflict when the key was used with another body. Two at once: the unique constraint lets one through, the other reads it.
+    `create` must pass the id to its argument, in the transaction of the change. Raises Conflict for another body.
     """
     if (old := _creation(user, route, key, digest)) is not None:
         stored: Any = old.object_id
@@ -108,7 +102,7 @@ def create_once(
     try:
         return create(remember), False
     except (IntegrityError, EgsError):
-        # The other one may have taken the name that ours was to have, or have changed the state that ours was to change.
+        # A concurrent request with the same key may have taken the name or changed the state first.
         if (old := _creation(user, route, key, digest)) is None:
             raise
         stored = old.object_id
@@ -116,7 +110,7 @@ def create_once(
 
 
 def in_one(create: Callable[[], UUID]) -> Callable[[Remember], UUID]:
-    """For `create_once`: all of it in one transaction."""
+    """Makes `create` one transaction, for `create_once`."""
 
     @transaction.atomic
     def create_and_remember(remember: Remember) -> UUID:

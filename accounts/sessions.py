@@ -1,4 +1,4 @@
-"""Signed-in browsers. A session names the token that opened it: it may do what the token may, and ends with it."""
+"""Browser sessions have the rights of the token that opened them, and end with it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ TOKEN_KEY = "token"  # noqa: S105  # the name of an entry, not a secret
 
 
 def session_open(request: HttpRequest, *, plain: str, now: datetime) -> ApiToken | None:
-    """Sign in with an access token. None when it is not accepted; the cause is not told. The session gets a new key: one that was
-    planted before is worth nothing."""
+    """None when refused."""
     token = token_authenticate(plain=plain, now=now)
     if token is None or not token.allows(Scope.READ):
         return None
-    request.session.flush()
+    request.session.flush()  # a new session key, against session fixation
     request.session[TOKEN_KEY] = str(token.pk)
     request.session.set_expiry(token.expires_at)
     rotate_token(request)
@@ -35,7 +34,7 @@ def session_close(request: HttpRequest) -> None:
 
 
 def session_token(session: SessionBase, *, now: datetime) -> ApiToken | None:
-    """The token behind a session, while it lives and its user is active. Its user's rights are bounded by it; it is never saved."""
+    """None when the token has ended. Its user has at most the token's rights, and must not be saved."""
     token_id: Any = session.get(TOKEN_KEY)
     if token_id is None:
         return None
@@ -47,7 +46,7 @@ def session_token(session: SessionBase, *, now: datetime) -> ApiToken | None:
 
 
 def session_load(key: str) -> SessionBase:
-    """By the value of the cookie, where there is no request: for WebSockets."""
+    """For WebSockets."""
     engine: Any = import_module(settings.SESSION_ENGINE)
     session: SessionBase = engine.SessionStore(key)
     return session

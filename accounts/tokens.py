@@ -1,7 +1,6 @@
-"""Bearer secrets: how they are made, recognized and stored. Pure but for the peppers in settings.
+"""Bearer tokens: `<kind>_<key id>_<secret><checksum>`.
 
-A token reads `<kind>_<key id>_<secret><checksum>`: the kind and the CRC let a scanner recognize a leaked one offline, the key id finds
-the row without a search by secret, and the row keeps only an HMAC. A random secret of 178 bits needs no slow hash.
+Kind and CRC let a scanner recognize a leaked token; the key id finds the row. An HMAC is enough for a random secret of 178 bits.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class TokenKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MintedToken:
-    """`plain` is shown once; the rest is stored."""
+    """`plain` is shown once and not stored."""
 
     plain: str
     key_id: str
@@ -50,7 +49,7 @@ def token_mint(kind: TokenKind) -> MintedToken:
 
 
 def token_parse(plain: str) -> ParsedToken | None:
-    """None when it is not a token of ours: wrong form or wrong checksum. No look-up is needed to say so."""
+    """None for a wrong form or checksum."""
     body, checksum = plain[:-CHECKSUM_LENGTH], plain[-CHECKSUM_LENGTH:]
     parts = body.split("_")
     if len(parts) != 3 or parts[0] not in set(TokenKind) or len(parts[1]) != KEY_ID_LENGTH:
@@ -66,7 +65,7 @@ def token_digest(secret: str, pepper_id: str) -> str:
 
 
 def token_matches(secret: str, *, digest: str, pepper_id: str) -> bool:
-    """False also when the pepper has been retired."""
+    """False also when the pepper was removed from the settings."""
     if pepper_id not in settings.EGS_TOKEN_PEPPERS:
         return False
     return hmac.compare_digest(token_digest(secret, pepper_id), digest)

@@ -1,1 +1,1 @@
-"""The project: settings, addresses, the ASGI and Celery applications, the runner for one process, and the demo. No app imports it."""
+"""Settings, URLs, the ASGI and Celery applications, the single-process runner, the demo. No app imports it."""

@@ -1,5 +1,3 @@
-"""The root of the REST API: which viewset serves which path (design: the paths are fixed)."""
-
 from __future__ import annotations
 
 from django.http import HttpRequest, JsonResponse
@@ -56,14 +54,14 @@ router.register("events", EventViewSet, basename="event")
 router.register("tokens", TokenViewSet, basename="token")
 
 
-@csrf_exempt  # else a POST would be told that its page is too old
+@csrf_exempt  # else a POST would get the CSRF error page
 def nothing_here(request: HttpRequest, rest: str) -> JsonResponse:
-    """Instead of a redirect to the address with a slash, which would lose the body of a POST."""
+    """Not a redirect to the path with a slash, which would lose the body of a POST."""
     detail = "There is nothing at this address. All addresses end with a slash; /api/schema/ lists them."
     return problem_response(problem(status=404, code="not_found", title="Not found", detail=detail))
 
 
-app_name = "api"  # its names are not those of the pages
+app_name = "api"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("me/", MeViewSet.as_view({"get": "retrieve"}), name="me"),
     path("insights/", InsightsViewSet.as_view({"get": "retrieve"}), name="insights"),

@@ -1,4 +1,4 @@
-"""The ASGI application: Django, with agents and probes led past its middleware and its thread per request, and every request counted."""
+"""The ASGI application. Agents and probes bypass Django's middleware and its thread per request."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from django.http import HttpResponse
 from django.urls import Resolver404, resolve
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "egs.settings")
-# Files of the pages are small: Django reads each whole, in a thread, and would warn of it at every first one.
+# Static files are small: Django may read each at once in a thread, and need not warn about it.
 warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous iterators")
 django_application = get_asgi_application()
 
-# Only now are the apps loaded, which the protocol's views need.
+# These imports need loaded apps.
 from core.clock import db_now  # noqa: E402
 from core.db_threads import in_db_thread  # noqa: E402
 from core.rest.problems import CONTENT_TYPE, problem  # noqa: E402
@@ -53,7 +53,7 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _bounded(scope: Scope, receive: Receive, send: Send) -> None:
-    """Django's handler writes a body to disk before anybody has looked who sent it: one beyond the limit never gets so far."""
+    """Refuses bodies beyond the limit: Django would write them to disk before it checks who sent them."""
     most_bytes: int = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     read_bytes = 0
 
@@ -61,7 +61,7 @@ async def _bounded(scope: Scope, receive: Receive, send: Send) -> None:
         nonlocal read_bytes
         message = await receive()
         read_bytes += len(message.get("body", b""))
-        # To Django that is a client that hung up in the middle of its body.
+        # Django treats this as a client that hung up in the middle of its body.
         return {"type": "http.disconnect"} if read_bytes > most_bytes else message
 
     length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
@@ -77,7 +77,7 @@ async def _bounded(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _bare(scope: Scope, receive: Receive, send: Send, *, urls: str, methods: set[str]) -> None:
-    """A view of the module `urls` with nothing around it: a parked sync costs one task and nothing else."""
+    """Run a view of the module `urls` without middleware, so that a parked sync costs one task only."""
     body = await _body(receive)
     if body is None:
         return
@@ -89,7 +89,7 @@ async def _bare(scope: Scope, receive: Receive, send: Send, *, urls: str, method
     except Resolver404:
         response = HttpResponse(status=404)
     except (OperationalError, InterfaceError):
-        # The database is away. To the agent that is the hub being away: it keeps its ends and asks again.
+        # The database is away. The agent goes on to end boxes on time, and asks again.
         response = HttpResponse(status=503, headers={"Retry-After": "2"})
     headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in response.items()]
     headers.append((b"content-length", str(len(response.content)).encode()))
@@ -109,7 +109,7 @@ async def _websocket(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """None when the agent hung up. Stops reading just past the limit, which the view then refuses."""
+    """None when the client hung up. Reads at most one chunk past the limit."""
     chunks = io.BytesIO()
     while True:
         message = await receive()
@@ -134,11 +134,11 @@ async def _lifespan(receive: Receive, send: Send) -> None:
 
 
 async def _be_present() -> None:
-    """Say so again and again, by the threads that hear agents: when these hang, nobody is heard here."""
+    """Uses the threads that serve agents: when these hang, this process does not count as serving."""
     while True:
         try:
             await in_db_thread(lambda: served(now=db_now()))
         except Exception:
-            # Nor is anybody heard while the database is away.
+            # While the database is away, agents are not served either.
             log.exception("presence_failed")
         await asyncio.sleep(SERVED_EVERY_S)

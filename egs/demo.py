@@ -1,4 +1,4 @@
-"""What `manage.py demo` shows: tenants, people, two simulated clusters with real agents, and nodes to order. Made once, found again."""
+"""The data of `manage.py demo`: tenants, users, two simulated clusters with real agents, and nodes to order."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SLICES: dict[str, tuple[str, tuple[str, ...], dict[str, Role]]] = {
     "language": ("foundation", ("aurora", "borealis"), {"cleo": Role.OWNER}),
     "agents": ("foundation", ("borealis",), {"cleo": Role.OWNER, "dan": Role.EDITOR}),
 }
-# Each project is guaranteed half of what borealis has: whoever takes more borrows, and gives it back when the other asks.
+# Each project is guaranteed half of the GPUs of borealis; what it takes beyond is borrowed until the other project asks.
 QUOTA_SHAPE, QUOTA_GPUS = "A100-80GB", 32
 QUOTAS: dict[str, QuotaChange] = {
     "perception": {"guaranteed_gpus": 16},
@@ -51,7 +51,7 @@ QUOTAS: dict[str, QuotaChange] = {
     "language": {"guaranteed_gpus": 8},
     "agents": {"guaranteed_gpus": 8, "most_gpus": 16},
 }
-# GPUs that nobody has until one of this workspace asks for them: the agent of the cluster has them come, by its fleet file.
+# Nodes that exist only after a request of this workspace orders them; the simulated cluster's fleet file describes them.
 SUPPLY_CLUSTER, SUPPLY_SLICE = "aurora", "vision"
 SUPPLY = {"name": "h200-pool", "kind": SupplyKind.NODE_POOL, "shape": "H200-141GB", "gpus_per_node": 8, "gpu_memory_gib": 141}
 SUPPLY |= {"node_count": 2, "lead_time_s": 60, "gain_s": 600}
@@ -66,7 +66,7 @@ class DemoTokens:
 
 
 def seed(*, now: datetime) -> DemoTokens:
-    """Tenants and people, if they are not there yet, and fresh tokens for one administrator and one user."""
+    """Make tenants and users that do not exist yet, and new tokens for one administrator and one user."""
     admin = _user("root", is_admin=True, now=now)
     clusters = {name: _cluster(name, now) for name in FLEETS}
     for name, (project, cluster_names, members) in SLICES.items():
@@ -79,7 +79,7 @@ def seed(*, now: datetime) -> DemoTokens:
 
 
 def agents(*, url: str, now: datetime) -> list[Process]:
-    """One real agent for each simulated cluster; it joins with a token the first time and keeps its state in EGS_VAR_DIR."""
+    """One real agent per simulated cluster."""
     made = []
     for name, fleet in FLEETS.items():
         _, join_token = join_token_issue(cluster=Cluster.objects.get(name=name), actor=None, now=now)
@@ -106,19 +106,19 @@ def agents_start(processes: Sequence[Process]) -> None:
 
 
 def when_joined(then: Callable[[], None], *, since: datetime) -> None:
-    """In the background: once the fleet has joined, give the quotas, for what nobody has yet cannot be guaranteed; then call `then`."""
+    """In a thread: wait for the fleet, make the quotas (they need GPUs that exist), then call `then`."""
     threading.Thread(target=_when_joined, args=(then, since), name="egs-demo-joining", daemon=True).start()
 
 
 def has_joined(*, since: datetime) -> bool:
-    """Has every agent synced since then, and told of its nodes? Before that nobody can make requests."""
+    """Whether every agent has synced since then and has reported nodes."""
     heard = Cluster.objects.filter(name__in=FLEETS, agent__last_sync_at__gte=since)
     return heard.filter(nodes__gone_at=None, nodes__isnull=False).distinct().count() == len(FLEETS)
 
 
 @transaction.atomic
 def quotas_seed(*, now: datetime) -> bool:
-    """All or none: where there are any of this shape they are left as they are. False while its GPUs have not joined."""
+    """Does nothing if there is a quota of this shape. False while its GPUs have not joined."""
     if Quota.objects.filter(shape=QUOTA_SHAPE).exists():
         return True
     if gpus_of_shape(QUOTA_SHAPE) < QUOTA_GPUS:
@@ -130,12 +130,11 @@ def quotas_seed(*, now: datetime) -> bool:
 
 
 def demo_json() -> Path:
-    """Where scripts find the address and the tokens while the demo is ready."""
+    """Tells scripts the URL and the tokens while the demo is ready."""
     return Path(settings.EGS_VAR_DIR) / "demo.json"
 
 
 def announce(*, url: str, tokens: DemoTokens) -> Path:
-    """Write `demo.json`, readable by its owner only."""
     path = demo_json()
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)
@@ -169,7 +168,7 @@ def _slice(name: str, project: str, clusters: list[Cluster], members: dict[str, 
         return
     owner = Project.objects.filter(name=project).first() or project_create(name=project, actor=None, now=now)
     slice_ = slice_create(name=name, project=owner, clusters=clusters, actor=None, now=now)
-    # Owners first: a workspace is never without one.
+    # Owners first: a workspace must always have one.
     for member, role in sorted(members.items(), key=lambda item: item[1] != Role.OWNER):
         member_set(slice_=slice_, user=_user(member, is_admin=False, now=now), role=role, actor=None, now=now)
     for cluster in clusters:

@@ -1,4 +1,4 @@
-"""Settings from the environment. A value that does not parse stops the start with a sentence that names the variable."""
+"""Reads settings from the environment. Raises ImproperlyConfigured for a value that does not parse."""
 
 import os
 from collections.abc import Collection
@@ -46,7 +46,7 @@ def env_list(name: str, default: str = "") -> list[str]:
 
 
 def env_networks(name: str, default: str) -> list[IPv4Network | IPv6Network]:
-    """`10.0.0.0/8,::1`: an address alone is a network of one."""
+    """Reads `10.0.0.0/8,::1`."""
     try:
         return [ip_network(part) for part in env_list(name, default)]
     except ValueError as error:
@@ -54,7 +54,7 @@ def env_networks(name: str, default: str) -> list[IPv4Network | IPv6Network]:
 
 
 def env_secret(name: str, default: str = "") -> str:
-    """The value of `NAME`, or what stands in the file that `NAME_FILE` names (Docker and Kubernetes secrets)."""
+    """The value of `NAME`, or the content of the file that `NAME_FILE` names (Docker and Kubernetes secrets)."""
     path = os.environ.get(f"{name}_FILE")
     if path is None:
         return env_str(name, default)
@@ -65,7 +65,7 @@ def env_secret(name: str, default: str = "") -> str:
 
 
 def env_peppers(name: str, default: str) -> dict[str, str]:
-    """`1:first,2:second` as a map from id to pepper; `default` alone, as pepper 1, where nothing is set."""
+    """Reads `1:first,2:second` as {id: pepper}; unset: `default` as pepper 1."""
     value = env_secret(name)
     if not value:
         return {"1": default}
@@ -76,14 +76,14 @@ def env_peppers(name: str, default: str) -> dict[str, str]:
 
 
 def env_database(name: str, default: str) -> dict[str, object]:
-    """`sqlite:///relative.db`, `sqlite:////absolute.db` or `postgres://user:password@host:port/name?option=value`."""
+    """Reads `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgres://user:password@host:port/name?option=value`."""
     url = urlsplit(env_secret(name, default))
     if url.scheme == "sqlite":
         return {
             "ENGINE": "django.db.backends.sqlite3",
             "NAME": url.path[1:],
             "OPTIONS": {
-                # IMMEDIATE: a transaction that will write takes the lock at once instead of failing half-way.
+                # IMMEDIATE: a transaction takes the write lock when it begins instead of failing at its first write.
                 "transaction_mode": "IMMEDIATE",
                 "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL;PRAGMA busy_timeout=10000;",
                 "timeout": 10,
@@ -99,7 +99,7 @@ def env_database(name: str, default: str) -> dict[str, object]:
             "PORT": str(url.port or ""),
             "CONN_MAX_AGE": 60,
             "CONN_HEALTH_CHECKS": True,
-            # A server that is away without refusing must not hold a thread for minutes.
+            # A server that does not answer must not block a thread for minutes.
             "OPTIONS": {"connect_timeout": 5},
         }
     raise ImproperlyConfigured(f"{name} must start with sqlite:// or postgres://, not {url.scheme!r}.")

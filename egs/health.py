@@ -1,6 +1,6 @@
-"""Whether this process lives, whether it is ready, and what it measured.
+"""Liveness, readiness and metrics.
 
-Reached past the middleware (egs/asgi.py): no session, no redirect to HTTPS, no check of the host's name, which a probe seldom knows.
+egs/asgi.py serves these without middleware: no session, no redirect to HTTPS, no check of the Host header.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ log = structlog.get_logger(__name__)
 
 HEALTH_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 READY_WITHIN_S = 5.0
-# Any of them tells that a proxy stands between, so that the address we see is not the reader's.
+# Each shows that the request came through a proxy, so REMOTE_ADDR is not the client's.
 FORWARDED_HEADERS = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip")
 NO_STORE = {"Cache-Control": "no-store"}
 
 
 async def healthz(request: HttpRequest) -> HttpResponse:
-    """The process and its event loop live. Nothing else: who restarts on it must not do so because a database is away."""
+    """The process and its event loop live. It does not check the database, whose outage a restart would not cure."""
     return JsonResponse({"status": "ok"}, headers=NO_STORE)
 
 
 async def readyz(request: HttpRequest) -> HttpResponse:
-    """Says which check failed, never why: the cause may name an address, and stands in the log."""
+    """Causes are only logged, since they may contain addresses."""
     try:
         checks = await asyncio.wait_for(in_db_thread(_run_checks), timeout=READY_WITHIN_S)
     except TimeoutError:
@@ -55,7 +55,7 @@ async def readyz(request: HttpRequest) -> HttpResponse:
 
 
 async def metrics(request: HttpRequest) -> HttpResponse:
-    """For Prometheus: from an allowed network without more, else with an administrator's token of the scope read."""
+    """Open to allowed networks; else needs an administrator's token with the scope read."""
     if not _is_allowed_address(request):
         refusal = await in_db_thread(partial(_refusal, request.headers.get("Authorization", "")))
         if refusal is not None:
@@ -92,7 +92,7 @@ def _check_migrations() -> None:
 
 @cache
 def _newest_migrations() -> frozenset[tuple[str, str]]:
-    """Of each app, in this version of the code. A database that is further has them, too."""
+    """A database of a newer version has these, too."""
     return frozenset(MigrationLoader(None).graph.leaf_nodes())
 
 

@@ -1,4 +1,4 @@
-"""One set-up of the log for all processes of the hub: lines of JSON in production, readable ones else; ours and libraries' alike."""
+"""Log configuration of all hub processes: JSON lines in production, readable lines otherwise."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import structlog
 from structlog.types import Processor
 
 QUIET = {
-    # A line for each tick says nothing: whether they run stands in /metrics.
+    # No line for each tick: /metrics shows whether they run.
     "celery.app.trace": "WARNING",
     "celery.worker.strategy": "WARNING",
     "celery.beat": "WARNING",
     "django.request": "ERROR",
     "httpx": "WARNING",
 }
-# Without the values of variables: among them are passwords.
+# Without local variables, which may hold passwords.
 _TRACEBACK = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
 _BEFORE: list[Processor] = [
     structlog.contextvars.merge_contextvars,
@@ -27,7 +27,7 @@ _BEFORE: list[Processor] = [
 
 
 def logging_configure(*, is_json: bool, level: str) -> dict[str, Any]:
-    """Set structlog up; the answer is Django's LOGGING, through which it writes."""
+    """Configures structlog and returns Django's LOGGING."""
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

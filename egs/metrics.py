@@ -1,7 +1,6 @@
-"""What Prometheus may read of EGS, in a registry of its own.
+"""Metrics for Prometheus.
 
-Two kinds. What the database knows is read at each scrape and is the same from every web process. What a process counted since it started
-bears the label `process`, so that siblings behind one address do not write over each other.
+Numbers from the database are equal in every web process. Numbers that a process counts have the label `process`.
 """
 
 from __future__ import annotations
@@ -36,17 +35,17 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 disable_created_metrics()  # type: ignore[no-untyped-call]
 REGISTRY = CollectorRegistry()
 PROCESS = f"{socket.gethostname()}:{os.getpid()}"
-# Words from outside that become labels: a stranger must not be able to make new series.
+# Only these values become labels, so that clients cannot create new series.
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 OTHER = "other"
-HUNG_UP, FAILED = 499, 500  # what is counted when no answer was sent
+HUNG_UP, FAILED = 499, 500  # the status that is counted when no response was sent
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 _requests = Counter("egs_http_requests", "Requests answered.", ["process", "route", "method", "status"], registry=REGISTRY)
 _durations = Histogram(
     "egs_http_request_duration_seconds", "From request to answer.", ["process", "route", "method"], buckets=BUCKETS_S, registry=REGISTRY
 )
-# Apart from the rest: an agent's sync waits for news on purpose, which says nothing of how fast we are.
+# Counted apart: an agent's sync waits for changes on purpose, so its duration is no measure of speed.
 _syncs = Counter("egs_agent_syncs", "Syncs of agents answered.", ["process", "status"], registry=REGISTRY)
 _parked = Gauge("egs_agent_syncs_parked", "Syncs that wait for news here, now.", ["process"], registry=REGISTRY).labels(PROCESS)
 
@@ -56,7 +55,6 @@ def scrape() -> bytes:
 
 
 async def measure(app: App, scope: Scope, receive: Receive, send: Send) -> None:
-    """Run the ASGI application for one request and count it."""
     began_s, status = time.perf_counter(), HUNG_UP
     is_sync = scope["path"] == SYNC_PATH
 
@@ -87,7 +85,7 @@ def _count(scope: Scope, status: int, duration_s: float) -> None:
 
 
 def _route(path: str) -> str:
-    """The name of the route, never the path: ids in it would make a series each."""
+    """The route's name. The path would make one series per id."""
     try:
         return resolve(path).view_name
     except Resolver404:
@@ -95,14 +93,14 @@ def _route(path: str) -> str:
 
 
 class FromDatabase(Collector):
-    """A handful of queries, whatever the size of the fleet. Without a database it says so, and the rest can still be read."""
+    """Reads with a few queries, whatever the fleet's size. Without a database it yields only `egs_database_up` 0."""
 
     def collect(self) -> Iterator[Metric]:
         families: list[Metric] = []
         try:
             families = [family for read in _READERS for family in read(db_now())]
         except (OperationalError, InterfaceError):
-            # The half of it would look like an empty platform.
+            # A part of the numbers would look like an empty platform.
             families = []
         yield GaugeMetricFamily("egs_database_up", "1 when the database answered this scrape.", value=bool(families))
         yield from families

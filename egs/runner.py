@@ -1,6 +1,6 @@
-"""The web server as a process, alone (production) or with the allocator's thread beside it (embedded).
+"""Runs the web server alone (production) or with the allocator in a thread (embedded).
 
-The thread calls the same `tick` as the Celery task; killed at any moment it loses nothing, since all state is in the database.
+All state is in the database, so the process may be killed at any moment.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GRACE_S = 5
 
 
 class AllocatorThread(threading.Thread):
-    """A tick each second and on every hint, one at a time; a tick that fails is logged and the next one tries again."""
+    """Runs a tick each second and on every TICK hint."""
 
     def __init__(self) -> None:
         super().__init__(name="egs-allocator", daemon=True)
@@ -46,7 +46,6 @@ class AllocatorThread(threading.Thread):
             was_kicked = self._kicked.wait(settings.EGS_TICK_S)
 
     def stop(self) -> None:
-        """Ends after the present tick."""
         self._is_stopping = True
         self._kicked.set()
         self.join(GRACE_S)
@@ -57,7 +56,7 @@ class AllocatorThread(threading.Thread):
 
 
 class Hub(uvicorn.Server):
-    """The web server, which says when it listens and ends what else runs when it is told to end."""
+    """The web server; it wakes parked requests when it stops."""
 
     def __init__(self, *, host: str, port: int, on_start: Callable[[], None]) -> None:
         super().__init__(
@@ -83,21 +82,20 @@ class Hub(uvicorn.Server):
 
 
 def serve(*, host: str, port: int, on_start: Callable[[], None]) -> None:
-    """Serve until SIGINT or SIGTERM, answer what is open, exit with 0. `on_start` runs once the port is open."""
+    """Serve until SIGINT or SIGTERM, finish open requests, exit with 0. `on_start` runs once the port is open."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        # Uvicorn raises the signal again when it has stopped in order.
+        # Uvicorn raises the signal again after a graceful stop.
         signal.signal(number, lambda *_: sys.exit(0))
     request_finished.connect(_close_connections)
     Hub(host=host, port=port, on_start=on_start).run()
 
 
 def _close_connections(**_: object) -> None:
-    """Under ASGI each request has a thread of its own and leaves it behind: so would it leave an idle connection."""
+    """Under ASGI each request runs in a thread of its own, whose database connection would stay open."""
     connections.close_all()
 
 
 def serve_all(*, host: str, port: int, on_start: Callable[[], None]) -> None:
-    """The same, with the allocator."""
     allocator = AllocatorThread()
     allocator.start()
     try:

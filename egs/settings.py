@@ -1,6 +1,6 @@
-"""One settings file for both profiles; everything that differs comes from the environment (egs/env.py).
+"""Settings of both profiles; everything that differs comes from the environment (egs/env.py).
 
-EGS_PROFILE=embedded: one process, SQLite, a simulated or small fleet. EGS_PROFILE=production: PostgreSQL, Redis, Celery.
+EGS_PROFILE=embedded: one process, SQLite. EGS_PROFILE=production: PostgreSQL, Redis, Celery.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EMBEDDED = EGS_PROFILE == "embedded"
 
 
 def _embedded_secret() -> str:
-    """Made once per installation; losing it ends all tokens, so it lies beside the database."""
+    """Kept beside the database: without it all tokens end."""
     path = EGS_VAR_DIR / "secret-key"
     EGS_VAR_DIR.mkdir(parents=True, exist_ok=True)
     try:
@@ -99,7 +99,7 @@ TEMPLATES = [
 ]
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
-# Embedded serves files from where the packages have them; production from where collectstatic put them.
+# Embedded serves static files from their source folders; production from where collectstatic put them.
 STATIC_ROOT = None if EMBEDDED else EGS_VAR_DIR / "static"
 WHITENOISE_USE_FINDERS = EMBEDDED
 
@@ -113,7 +113,7 @@ TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en-us"
 USE_I18N = False
 DATA_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
-# Pages: everything from here, nothing inline.
+# Pages load everything from this origin and have no inline scripts or styles.
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": ["'self'"],
@@ -131,14 +131,14 @@ CSRF_COOKIE_HTTPONLY = True
 CSRF_FAILURE_VIEW = "portal_shared.errors.forbidden"
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
-# Production is reached by HTTPS only, through a proxy that ends TLS and sets X-Forwarded-Proto itself.
+# In production a proxy terminates TLS and sets X-Forwarded-Proto.
 EGS_BEHIND_TLS_PROXY = env_bool("EGS_BEHIND_TLS_PROXY", not EMBEDDED)
 SECURE_SSL_REDIRECT = SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = EGS_BEHIND_TLS_PROXY
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if EGS_BEHIND_TLS_PROXY else None
 SECURE_HSTS_SECONDS = 31_536_000 if EGS_BEHIND_TLS_PROXY else 0
-# Both ask that HSTS bind other hosts of the domain, too: that is for their owners to decide.
+# These checks want HSTS for subdomains and preload, which the owner of the domain has to decide.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
-# Who may read /metrics without a token, unless a proxy stands between.
+# Networks that may read /metrics without a token, unless the request came through a proxy.
 EGS_METRICS_ALLOW = env_networks("EGS_METRICS_ALLOW", "127.0.0.0/8,::1")
 
 REST_FRAMEWORK = {
@@ -182,49 +182,49 @@ SPECTACULAR_SETTINGS = {
     },
 }
 
-# Tokens: "1:first,2:second". The highest id signs; older ones still prove. Taking one out ends its tokens.
+# Peppers of tokens, as "1:first,2:second". The highest id signs; the others only verify. Removing one ends its tokens.
 EGS_TOKEN_PEPPERS = env_peppers("EGS_TOKEN_PEPPERS", SECRET_KEY)
 EGS_TOKEN_LIFE = timedelta(days=90)
 EGS_TOKEN_LIFE_MAX = timedelta(days=365)
 EGS_JOIN_TOKEN_LIFE = timedelta(hours=1)
 EGS_AGENT_CREDENTIAL_LIFE = timedelta(hours=24)
 
-# What the planner books around a GPR's own time, in seconds: entry checks before, drain and exit checks behind.
+# The planner reserves this time around a GPR's own: for entry checks before it, for drain and exit checks after it.
 EGS_ENTRY_ALLOWANCE_S = env_int("EGS_ENTRY_ALLOWANCE_S", 15 if EMBEDDED else 120)
 EGS_EXIT_ALLOWANCE_S = env_int("EGS_EXIT_ALLOWANCE_S", 15 if EMBEDDED else 300)
-# An entry that takes longer has failed; so many failed entries fail the GPR.
+# An entry that takes longer has failed; this many failed entries fail the GPR.
 EGS_ENTRY_TIMEOUT_S = env_int("EGS_ENTRY_TIMEOUT_S", 900)
 EGS_ENTRY_ATTEMPTS_MAX = env_int("EGS_ENTRY_ATTEMPTS_MAX", 3)
-# A node of a running GPR that is not ready, or has a sick GPU, for so long is replaced by a spare, as one that is gone. So many spares are
-# tried for one node (0: none is ever), and none when less than so much time is left. A GPR whose node is gone waits so long for a spare.
+# A spare replaces a node of a running GPR that is gone, or that is not ready or has a sick GPU for GRACE. At most TRIES_MAX spares are
+# tried for a node (0: none), and none when the GPR has less than LEAST left. A GPR whose node is gone waits for a spare for WAIT.
 EGS_SPARE_GRACE_S = env_int("EGS_SPARE_GRACE_S", 20 if EMBEDDED else 60)
 EGS_SPARE_TRIES_MAX = env_int("EGS_SPARE_TRIES_MAX", 3)
 EGS_SPARE_LEAST_S = env_int("EGS_SPARE_LEAST_S", 60 if EMBEDDED else 600)
 EGS_SPARE_WAIT_S = env_int("EGS_SPARE_WAIT_S", 60 if EMBEDDED else 300)
-# What the agent does with a node on the way in and out; without `run_checks` only the short list.
+# The steps of the agent when a node enters or leaves a GPR; without `run_checks` the short list.
 EGS_ENTRY_STEPS = ("node_ready", "gpu_count", "gpu_health", "storage", "network", "rdma", "nccl", "gang_network")
 EGS_ENTRY_STEPS_SHORT = ("node_ready", "gpu_count")
 EGS_EXIT_STEPS = ("drain", "gpu_idle", "exit_network", "exit_nccl", "volumes", "node_clean")
-# Whoever is evicted has notice, and has run for a while; nobody is for a smaller gain than this (planner/sharing/evictions.py).
+# An evicted GPR gets this notice and has run for this long; the gain must be at least this (planner/sharing/evictions.py).
 EGS_EVICTION_NOTICE_S = env_int("EGS_EVICTION_NOTICE_S", 60 if EMBEDDED else 600)
 EGS_EVICTION_LEAST_RUN_S = env_int("EGS_EVICTION_LEAST_RUN_S", 120 if EMBEDDED else 1800)
 EGS_EVICTION_GAIN_S = env_int("EGS_EVICTION_GAIN_S", 60 if EMBEDDED else 600)
-# How long before its end what runs in a box is told that it is near; 0: not at all.
+# How long before its end the pods of a GPR get a warning; 0: none.
 EGS_END_WARNING_S = env_int("EGS_END_WARNING_S", 60 if EMBEDDED else 600)
-# How the queue is worked off: shortest first beside everybody's promised slot, or each as early as those before it allow.
+# guarded: shortest first, within the promises of all. conservative: each as early as those before it in the queue allow.
 EGS_POLICY = env_choice("EGS_POLICY", "guarded", ("guarded", "conservative"))
-# From this priority on a new request moves promises of lower ones, each with its cause; 0: every promise holds.
+# A new request of at least this priority may move promises of lower ones; 0: every promise holds.
 EGS_BREAK_PROMISES_FROM = env_int("EGS_BREAK_PROMISES_FROM", 0)
-# A gang that has waited for so much of its promised wait is moved up when a box ends early; 100: none is (planner/engine.py).
+# A gang that has waited this share of its promised wait moves up when a box ends early; 100: none does (planner/engine.py).
 EGS_GANG_PATIENCE_PERCENT = env_int("EGS_GANG_PATIENCE_PERCENT", 30)
-# No box is longer, whatever a slice's policy says: one year.
+# The longest box, whatever a slice's policy says.
 EGS_DURATION_MAX_S = 366 * 86_400
-# What a project has used counts half after so long: among equals in priority who has used less than his share goes first.
+# Half-life of a project's past use in fair share, which orders requests of equal priority.
 EGS_FAIRNESS_HALF_LIFE_S = max(env_int("EGS_FAIRNESS_HALF_LIFE_S", 7 * 86_400), 1)
 EGS_TICK_S = 1.0
-# Where nothing happens and nothing is due, a tick plans anew after so long at the latest.
+# When nothing changes and nothing is due, ticks plan only this often, in seconds.
 EGS_REST_S = 10
-# An agent not heard for so long gets nothing new; after the second, its cluster is called unreachable.
+# After EGS_AGENT_STALE_S without a sync a cluster gets no new work; after EGS_AGENT_UNREACHABLE_S it counts as unreachable.
 EGS_AGENT_STALE_S = 45
 EGS_AGENT_UNREACHABLE_S = 90
 
@@ -233,9 +233,9 @@ CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_TIME_LIMIT = 90
 CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 300}
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # Redis may be away for as long as it likes
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # retry without end while Redis is away
 CELERY_TASK_ROUTES = {"gpr.tick": {"queue": "allocator"}}
-# Beat only wakes: the tick is right with any number of beats, or none for an hour. A late wake-up is dropped, not caught up.
+# The tick is correct with any number of wake-ups. A late wake-up expires.
 CELERY_BEAT_SCHEDULE = {"tick": {"task": "gpr.tick", "schedule": EGS_TICK_S, "options": {"expires": EGS_TICK_S}}}
 
 LOGGING = logging_configure(is_json=not EMBEDDED, level=env_str("EGS_LOG_LEVEL", "INFO"))

@@ -1,5 +1,3 @@
-"""All addresses: pages of both portals, the API under /api/v1/, its schema and docs, agents, health."""
-
 from __future__ import annotations
 
 from csp.decorators import csp_update
@@ -9,7 +7,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 
 from portal_shared.login import login, logout
 
-# Swagger UI writes styles into its page; no page of ours may.
+# Only Swagger UI needs inline styles.
 swagger = csp_update({"style-src": ["'self'", "'unsafe-inline'"]})
 
 urlpatterns: list[URLPattern | URLResolver] = [

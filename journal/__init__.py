@@ -1,5 +1,4 @@
-"""What happened, who did it and why: the append-only Event; and hints that something changed.
+"""The append-only Event log, and hints between processes.
 
-Lives here: Event and its one writer, hints between processes (kick the allocator, wake a parked agent).
-Must not live here: the change itself. A hint is never the truth: whoever hears it reads the database.
+Must not live here: the changes themselves.
 """

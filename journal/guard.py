@@ -1,4 +1,4 @@
-"""The one guard of ticks and syncs: an object that raises is set aside, administrators are told once, and the others go on."""
+"""Isolates errors: one failing object does not stop a tick or sync."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ TELL_AGAIN: Final = timedelta(days=1)
 
 
 class Subject(TypedDict, total=False):
-    """Names the object that failed. It is empty for an object for which an Event has no column."""
-
     gpr_id: UUID
     node_id: UUID
     cluster_id: UUID
@@ -47,10 +45,10 @@ def set_aside_on_error(
     raises: tuple[type[Exception], ...] = (),
     **ids: Unpack[Subject],
 ) -> Iterator[Attempt]:
-    """Run the body for one object, and keep what it raises from the others, but for `raises`.
+    """Run the body for one object and swallow what it raises, except `raises`.
 
-    `failed` says it as a clause: "This request could not be started". What the body writes must be in transactions of its own, which are
-    undone. An EgsError is no fault: the object changed meanwhile. A lost connection to the database is everybody's, and is raised.
+    `failed` is a clause: "This request could not be started". The body must write in its own transactions. Faults are reported to
+    administrators; an EgsError only means that the object changed meanwhile. A lost database connection is raised.
     """
     attempt = Attempt()
     try:
@@ -74,7 +72,7 @@ def set_aside_on_error(
 
 
 def fault_tell(kind: str, message: str, *, reason: str, now: datetime, **ids: Unpack[Subject]) -> None:
-    """A fault of EGS itself, to administrators: an Event without a slice, once a day for each object. Inside a transaction."""
+    """Report to administrators once a day per object. Needs a transaction."""
     told = Event.objects.filter(kind=kind, reason=reason, at__gt=now - TELL_AGAIN, message=message[:500], **NOBODY | ids)
     if not told.exists():
         event_record(kind=kind, message=message, at=now, severity=Severity.ERROR, reason=reason, **ids)

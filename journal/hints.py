@@ -1,9 +1,6 @@
-"""Hints: "something changed, look". Sent after commit, may be lost, never carry data.
+"""Hints: "something changed, look again".
 
-TICK wakes the allocator; `cluster_topic(id)` the agent parked on that cluster's desired set; `slice_topic(id)`, PLAN and INVENTORY the
-pages that show what changed; `user_topic(id)` those of a user whose rights changed. In one process a hint is a function call; over
-several it travels by Redis. Everybody who listens also looks by himself now and then, so that a lost hint costs seconds, never the
-change.
+They are sent after commit, may be lost, and carry no data.
 """
 
 from __future__ import annotations
@@ -23,11 +20,11 @@ log = structlog.get_logger(__name__)
 
 TICK = "tick"
 PLAN = "plan"  # starts of waiting GPRs have moved
-INVENTORY = "inventory"  # nodes, GPUs or agents
+INVENTORY = "inventory"  # nodes, GPUs or agents changed
 SLICE = "slice"  # the kind of all slice topics
-LOST = "lost"  # to listeners of this process alone: Redis is away, so from now on hints are missed
+LOST = "lost"  # sent only within this process: Redis is away and hints are being missed
 CHANNEL = "egs:hints"
-# Many changes, one kick: the first asks for a task, the task takes the key away before it looks.
+# Many changes start one task: the first sets the key and sends the task, and the task deletes the key before it reads.
 TICK_TASK, KICK_KEY, KICK_MS = "gpr.tick", "egs:kick", 2000
 RECONNECT_S = 1.0
 
@@ -52,13 +49,12 @@ def kind_of(topic: str) -> str:
 
 
 def hint(topic: str) -> None:
-    """Send once the present transaction has committed (now, if there is none)."""
-    # A function, not a partial: Django wants the name of a robust one that failed, and would fail itself.
+    # Not a partial: when a robust callback fails, Django logs its __qualname__, which a partial lacks.
     transaction.on_commit(lambda: _send(topic), robust=True)
 
 
 def listen(listener: Listener) -> None:
-    """Call `listener(topic)` for every hint, in whatever thread it arrives: it must be quick and must not raise."""
+    """`listener` runs in any thread: it must be quick and must not raise."""
     _listeners.append(listener)
     if settings.EGS_REDIS_URL:
         _start_reader()
@@ -81,7 +77,7 @@ def _send(topic: str) -> None:
 
 
 def kick_taken() -> bool:
-    """The tick begins: changes from now on need another kick. Was it kicked? Yes, for all one knows, when Redis is away."""
+    """Whether there was a kick; True when Redis is away."""
     if not settings.EGS_REDIS_URL:
         return False
     try:
@@ -99,7 +95,6 @@ _clients = threading.local()
 
 
 def _redis() -> redis.Redis:
-    """One client a thread and process; short time-outs, since a hint is not worth waiting for."""
     client: redis.Redis | None = getattr(_clients, "client", None)
     if client is None:
         client = redis.Redis.from_url(settings.EGS_REDIS_URL, socket_timeout=1, socket_connect_timeout=1)
@@ -113,19 +108,18 @@ READER_NAME = "egs-hints"
 
 
 def hints_flow() -> bool:
-    """False while this process listens and cannot hear the others."""
+    """False while hints of other processes cannot arrive."""
     return not _is_lost.is_set()
 
 
 def _start_reader() -> None:
-    """One reader a process, whoever listens."""
     with _reader_lock:
         if not any(thread.name == READER_NAME for thread in threading.enumerate()):
             threading.Thread(target=_read_forever, name=READER_NAME, daemon=True).start()
 
 
 def _read_forever() -> None:
-    # No read time-out: an idle subscription is healthy. TCP keep-alive finds a dead peer.
+    # No read timeout: an idle subscription is healthy, and TCP keep-alive finds a dead peer.
     client = redis.Redis.from_url(settings.EGS_REDIS_URL, socket_timeout=None, socket_keepalive=True)
     pause = threading.Event()
     while True:

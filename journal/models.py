@@ -16,11 +16,7 @@ class Severity(models.TextChoices):
 
 @sound_values
 class Event(models.Model):
-    """One thing that happened. Append-only: the database refuses to change or delete a row.
-
-    Subjects are ids and names as they were, not foreign keys: an Event outlives what it speaks of. A row with a slice is for that
-    slice's members; one without is for administrators.
-    """
+    """Append-only. A row without a slice is for administrators."""
 
     at = models.DateTimeField()
     kind = models.CharField(max_length=63)
@@ -29,7 +25,7 @@ class Event(models.Model):
     reason = models.CharField(max_length=63, blank=True)
     old = models.CharField(max_length=63, blank=True)
     new = models.CharField(max_length=63, blank=True)
-    # None: EGS itself did it. Users are never deleted, so no cascade may ever touch this table.
+    # None: EGS itself did it. PROTECT is safe, since users are never deleted.
     actor = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="+")
     gpr_id = models.UUIDField(null=True)
     slice_id = models.UUIDField(null=True)

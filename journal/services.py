@@ -1,5 +1,3 @@
-"""The one way to write an Event: in the transaction of the change that it tells of."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -16,7 +14,6 @@ from journal.models import Event, Severity
 
 
 def record_account_change(change: Change) -> None:
-    """Of a user or a token; for administrators."""
     event_record(kind=change.kind, message=change.message, at=change.at, actor=change.actor)
 
 
@@ -36,7 +33,7 @@ def event_record(
     cluster_id: UUID | None = None,
     data: dict[str, Any] | None = None,
 ) -> Event:
-    """`message` is read by everyone who may see the subject: name nothing in it that they may not know of."""
+    """Everyone who may see the subject reads `message`: it must name nothing else."""
     event = Event(
         kind=kind,
         message=message,
@@ -57,7 +54,7 @@ def event_record(
 
 
 def events_record(events: Sequence[Event]) -> None:
-    """`event_record` for many, of which nothing is stored yet."""
+    """Raises RuntimeError outside a transaction."""
     if not transaction.get_connection().in_atomic_block:
         raise RuntimeError("An Event is written in the transaction of its change.")
     for event in events:

@@ -1,4 +1,4 @@
-"""I12 on SQLite: an Event is never changed and never deleted. On PostgreSQL: migration 0002."""
+"""Append-only Events on SQLite; for PostgreSQL see migration 0002."""
 
 from __future__ import annotations
 

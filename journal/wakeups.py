@@ -1,4 +1,4 @@
-"""Who waits for hints in this process: parked agents and open pages. Hints arrive in any thread; each waiter wakes in its own loop."""
+"""Wakes parked agents and open pages of this process on hints."""
 
 from __future__ import annotations
 
@@ -11,15 +11,12 @@ from journal.hints import kind_of, listen
 
 
 class Waiter:
-    """One who waits, in one loop: `event` is set when something came, `take` says what."""
-
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.event = asyncio.Event()
         self._topics: set[str] = set()
 
     def take(self) -> set[str]:
-        """The topics that came since the last take."""
         self.event.clear()
         topics, self._topics = self._topics, set()
         return topics
@@ -38,7 +35,7 @@ class Wakeups:
 
     @contextmanager
     def expect(self, *topics: str) -> Iterator[Waiter]:
-        """A waiter that wakes with every hint on one of the topics from now on. A topic's kind stands for all of that kind."""
+        """`kind_of(topic)` stands for all topics of a kind."""
         waiter = Waiter()
         with self._lock:
             if not self._is_listening:
@@ -56,7 +53,6 @@ class Wakeups:
                         del self._waiting[topic]
 
     def close(self) -> None:
-        """The server is stopping: whoever waits goes on now, and asks again elsewhere."""
         self.is_closing = True
         for topic in tuple(self._waiting):
             self.wake(topic)

@@ -1,5 +1,4 @@
-"""Who the tenants are: projects, slices (workspaces), their namespaces, members, clusters and policy.
+"""Tenants: projects, slices (workspaces), namespaces, members, policy, quotas, kubeconfigs.
 
-Lives here: what a user may see and do in a slice, and the limits a slice's requests are held against.
-Must not live here: requests themselves (gpr), nodes (inventory).
+Must not live here: requests (gpr), nodes (inventory).
 """

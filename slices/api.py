@@ -1,5 +1,3 @@
-"""`projects/`, `slices/` with `members/`, and `me/`."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -87,9 +85,9 @@ class ProjectViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
 class SliceSerializer(serializers.ModelSerializer[Slice]):
     project = serializers.CharField(source="project.name")
     project_id = serializers.UUIDField()
-    clusters = serializers.SerializerMethodField(help_text="Names of those where its GPRs may run.")
-    home = serializers.CharField(source="home.name", default=None, allow_null=True, help_text="The cluster that it prefers; null: none.")
-    role = serializers.SerializerMethodField(help_text="The reader's own; null for an administrator who is no member.")
+    clusters = serializers.SerializerMethodField(help_text="Names of the clusters where its GPRs may run.")
+    home = serializers.CharField(source="home.name", default=None, allow_null=True, help_text="The cluster that it prefers, or null.")
+    role = serializers.SerializerMethodField(help_text="The caller's role; null for an administrator who is not a member.")
 
     class Meta:
         model = Slice
@@ -113,14 +111,17 @@ class SliceCreate(StrictSerializer):
 
 
 class SlicePolicyChange(StrictSerializer):
-    """What is left out stays as it is."""
+    """Omitted fields stay as they are."""
 
     nodes_approval = WholeNumber(min_value=0, max_value=COUNT_MAX, required=False)
     gpus_approval = WholeNumber(min_value=0, max_value=COUNT_MAX, required=False)
     duration_approval_s = WholeNumber(min_value=1, max_value=settings.EGS_DURATION_MAX_S, required=False)
     duration_max_s = WholeNumber(min_value=1, max_value=settings.EGS_DURATION_MAX_S, required=False)
     queued_max = WholeNumber(
-        min_value=0, max_value=COUNT_MAX, required=False, help_text="Requests that may wait at once, for approval too; more are refused."
+        min_value=0,
+        max_value=COUNT_MAX,
+        required=False,
+        help_text="Requests that may wait at once, including for approval; more are refused.",
     )
     priority_approval = WholeNumber(min_value=PRIORITY_MIN, max_value=PRIORITY_MAX, required=False)
     may_evict = Flag(required=False, help_text="Whether its GPRs may evict others of lower priority without approval.")
@@ -130,9 +131,9 @@ class SlicePolicyChange(StrictSerializer):
         min_value=0,
         max_value=settings.EGS_DURATION_MAX_S,
         required=False,
-        help_text="Outside its home they run only where that saves more.",
+        help_text="Its GPRs run outside its home cluster only if that saves more time than this.",
     )
-    pods_max = WholeNumber(min_value=0, max_value=COUNT_MAX, required=False, help_text="Pods at once in each of its namespaces.")
+    pods_max = WholeNumber(min_value=0, max_value=COUNT_MAX, required=False, help_text="The most pods in each of its namespaces.")
     may_reach_out = Flag(required=False, help_text="Whether its pods may open connections beyond the workspace, the internet included.")
     kubeconfig_max_s = WholeNumber(min_value=KUBECONFIG_MIN_S, max_value=settings.EGS_DURATION_MAX_S, required=False)
     namespace_patterns = serializers.ListField(
@@ -140,13 +141,18 @@ class SlicePolicyChange(StrictSerializer):
         allow_empty=True,
         max_length=50,
         required=False,
-        help_text="Names of namespaces that its owners may bind, as `vision-*`; every other name waits for an administrator.",
+        help_text="Names of namespaces that its owners may bind, e.g. `vision-*`; every other name needs an administrator's approval.",
     )
     namespaces_max = WholeNumber(
-        min_value=0, max_value=COUNT_MAX, required=False, help_text="Namespaces that it has or asks for, in all clusters together."
+        min_value=0,
+        max_value=COUNT_MAX,
+        required=False,
+        help_text="The most namespaces in all clusters together, including those that wait for approval.",
     )
-    clusters = serializers.ListField(child=Reference(), allow_empty=True, max_length=100, required=False, help_text="All of them.")
-    home = Reference(required=False, allow_null=True, help_text="One of its clusters, which it prefers; null: none.")
+    clusters = serializers.ListField(
+        child=Reference(), allow_empty=True, max_length=100, required=False, help_text="Replaces the whole list."
+    )
+    home = Reference(required=False, allow_null=True, help_text="The one of its clusters that it prefers; null: none.")
 
 
 class SliceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[Slice]):
@@ -175,7 +181,7 @@ class SliceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
 
     @extend_schema(request=SlicePolicyChange)
     def partial_update(self, request: Request, ref: str) -> Response:
-        """Change its policy and its clusters, for requests from now on."""
+        """Change the policy and the clusters, for requests from now on."""
         data, actor, slice_ = self.body(SlicePolicyChange), actor_of(request), self.get_object()
         references, homes = data.pop("clusters", None), [data.pop("home")] if "home" in data else []
         with transaction.atomic():
@@ -189,7 +195,7 @@ class SliceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
 
 
 class OfSlice(ApiViewSet[Any]):
-    """Under `slices/{slice}/`: its members look, its owners and administrators change."""
+    """Base of viewsets under `slices/{slice}/`."""
 
     def slice(self, verb: Verb = Verb.SEE) -> Slice:
         return slice_for(actor_of(self.request), self.kwargs["slice"], verb=verb)
@@ -199,7 +205,7 @@ class OfSlice(ApiViewSet[Any]):
 
 
 class MemberSerializer(serializers.ModelSerializer[Membership]):
-    id = serializers.UUIDField(source="user_id", allow_null=True, help_text="Null: he has not accepted yet.")
+    id = serializers.UUIDField(source="user_id", allow_null=True, help_text="Null: the invitation is not accepted yet.")
     name = serializers.CharField(source="user.name")
 
     class Meta:
@@ -234,10 +240,10 @@ class MemberViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, OfSlice):
 
     @extend_schema(request=MemberChange, responses={201: MemberSerializer})
     def create(self, request: Request, slice: str) -> Response:
-        """Take somebody in, or give a member another role.
+        """Add a member, or change a member's role.
 
-        An owner takes in members of his own workspaces. Everybody else is invited by name or id, and the answer is the same, with a null
-        `id`, whether there is such a user: see `invitations/`.
+        Users who share a workspace with the owner become members at once. All others are invited by name or id: the answer then has a null
+        `id`, whether such a user exists or not. See `invitations/`.
         """
         slice_, data, actor = self.slice(Verb.MANAGE), self.body(MemberChange), actor_of(request)
         made = member_add(slice_=slice_, reference=data["user"], role=data["role"], actor=actor, now=self.now)
@@ -274,9 +280,9 @@ class OwnSliceSerializer(serializers.ModelSerializer[Membership]):
 
 class MeSerializer(serializers.ModelSerializer[User]):
     email = serializers.CharField(help_text="May be empty.")
-    is_admin = serializers.BooleanField(help_text="With this token: it needs the scope admin, too.")
+    is_admin = serializers.BooleanField(help_text="True only if the token has the scope admin.")
     slices = serializers.SerializerMethodField()
-    token = serializers.SerializerMethodField(help_text="The one that this request came with.")
+    token = serializers.SerializerMethodField(help_text="The token of this request.")
 
     class Meta:
         model = User

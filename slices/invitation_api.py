@@ -1,5 +1,3 @@
-"""`invitations/`: what the caller is invited to; `slices/{slice}/invitations/`: whom a workspace has invited."""
-
 from __future__ import annotations
 
 from django.db.models import QuerySet
@@ -34,7 +32,7 @@ class InvitationSerializer(serializers.ModelSerializer[Invitation]):
 class InvitationViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[Invitation]):
     queryset = Invitation.objects.none()
     serializer_class = InvitationSerializer
-    keyless_actions = ("accept", "decline")  # the invitation is used up
+    keyless_actions = ("accept", "decline")  # an invitation can be used only once anyway
 
     def get_queryset(self) -> QuerySet[Invitation]:
         return invitations_of(actor_of(self.request))
@@ -45,7 +43,6 @@ class InvitationViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiVie
     @extend_schema(request=Nothing, responses={200: MemberSerializer})
     @action(detail=True, methods=["post"])
     def accept(self, request: Request, pk: str) -> Response:
-        """Become a member of the workspace."""
         self.body(Nothing)
         invitation, actor = self.get_object(), actor_of(request)
         invitation_accept(invitation=invitation, actor=actor, now=self.now)
@@ -60,7 +57,7 @@ class InvitationViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiVie
 
 
 class SliceInvitationViewSet(mixins.ListModelMixin, OfSlice):
-    """For owners: those that nobody has accepted yet, whether there is somebody of that name or not."""
+    """For owners: the invitations that nobody has accepted yet, whether or not such a user exists."""
 
     queryset = Invitation.objects.none()
     serializer_class = InvitationSerializer

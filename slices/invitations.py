@@ -1,5 +1,6 @@
-"""Who is asked to join a workspace. An owner takes in at once whom he knows already, and invites all others by name: the answer is the
-same whether there is such a user, so that nobody finds out who uses EGS by trying names.
+"""Owners add users of their own workspaces at once, and invite all others by name.
+
+The answer must not tell whether the user exists.
 """
 
 from __future__ import annotations
@@ -21,11 +22,10 @@ from slices.models import Invitation, Membership, Role, Slice
 from slices.selectors import slices_visible_to
 from slices.services import member_set
 
-OPEN_MAX: Final = 100  # of one workspace
+OPEN_MAX: Final = 100  # per workspace
 
 
 def users_known_to(actor: User) -> QuerySet[User]:
-    """Whom he may take in at once: the members of his own workspaces. An administrator knows everybody."""
     rows = User.objects.filter(is_active=True)
     if may_all(actor, Verb.SEE, Kind.USER):
         return rows
@@ -33,7 +33,6 @@ def users_known_to(actor: User) -> QuerySet[User]:
 
 
 def invitations_of(user: User) -> QuerySet[Invitation]:
-    """Those that he may accept."""
     rows = Invitation.objects.filter(Q(name=user.name) | Q(name=str(user.pk)))
     return rows.select_related("slice__project", "invited_by")
 
@@ -44,9 +43,9 @@ def invitation_for(user: User, invitation_id: str | UUID) -> Invitation:
 
 @transaction.atomic
 def member_add(*, slice_: Slice, reference: str, role: Role, actor: User, now: datetime) -> Membership | Invitation:
-    """Takes in whom the actor knows, and invites all others.
+    """Add a user whom the actor knows, or invite by name.
 
-    Raises NotFound for an administrator, who invites nobody, and Conflict beyond OPEN_MAX invitations: see also member_set.
+    Raises NotFound for a name unknown to an administrator, Conflict beyond OPEN_MAX; see also member_set.
     """
     user = by_reference(users_known_to(actor), reference)
     if user is not None:
@@ -68,7 +67,7 @@ def member_add(*, slice_: Slice, reference: str, role: Role, actor: User, now: d
 
 @transaction.atomic
 def invitation_accept(*, invitation: Invitation, actor: User, now: datetime) -> None:
-    """He becomes a member. Raises Conflict for an invitation that was withdrawn meanwhile."""
+    """Raises Conflict when it was withdrawn meanwhile."""
     if not Invitation.objects.filter(pk=invitation.pk).delete()[0]:
         raise Conflict("This invitation was withdrawn.")
     member_set(slice_=invitation.slice, user=actor, role=Role(invitation.role), actor=actor, now=now)
@@ -76,7 +75,7 @@ def invitation_accept(*, invitation: Invitation, actor: User, now: datetime) -> 
 
 @transaction.atomic
 def invitation_decline(*, invitation: Invitation) -> None:
-    """Without a word to the workspace: from its list an invitation that is withdrawn and one that is declined are gone alike."""
+    """Records no Event: nobody must learn whether the user exists."""
     Invitation.objects.filter(pk=invitation.pk).delete()
 
 

@@ -1,5 +1,3 @@
-"""`slices/{slice}/kubeconfig/`: ask for one, read it once, see who has one, revoke it."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -24,9 +22,9 @@ from slices.selectors import kubeconfig_for
 
 
 class KubeconfigSerializer(serializers.ModelSerializer[Kubeconfig]):
-    """Who has a way into which cluster, and until when. The secret is in none of these answers."""
+    """Who may access which cluster, and until when. No secret is in these answers."""
 
-    name = serializers.CharField(help_text="Of its contexts in kubectl, before the namespace.")
+    name = serializers.CharField(help_text="The prefix of its contexts in kubectl, before the namespace.")
     cluster = serializers.CharField(source="cluster.name")
     cluster_id = serializers.UUIDField()
     user = serializers.CharField(source="user.name")
@@ -45,14 +43,14 @@ class KubeconfigAsk(StrictSerializer):
         min_value=KUBECONFIG_MIN_S,
         max_value=settings.EGS_DURATION_MAX_S,
         required=False,
-        help_text="8 hours, or what the workspace allows, if that is less. The cluster may give less: see expires_at.",
+        help_text="Default: 8 hours, or the workspace's limit if that is less. The cluster may give less: see expires_at.",
     )
 
 
 class KubeconfigTextSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     name = serializers.CharField()
-    kubeconfig = serializers.CharField(help_text="The file for kubectl. This answer is the only one with it.")
+    kubeconfig = serializers.CharField(help_text="The file for kubectl. Only this answer contains it.")
     expires_at = serializers.DateTimeField()
 
 
@@ -64,7 +62,7 @@ class KubeconfigViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, OfSlic
     queryset = Kubeconfig.objects.none()
     serializer_class = KubeconfigSerializer
     pagination_class = KubeconfigPagination
-    keyless_actions = ("read",)  # it is given once, whoever asks again
+    keyless_actions = ("read",)  # it is shown only once
     lookup_url_kwarg = "kubeconfig"
 
     def get_queryset(self) -> QuerySet[Kubeconfig]:
@@ -75,7 +73,7 @@ class KubeconfigViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, OfSlic
 
     @extend_schema(request=KubeconfigAsk, responses={201: KubeconfigSerializer})
     def create(self, request: Request, slice: str) -> Response:
-        """Ask for one. The agent of the cluster makes it within seconds; then `read/` gives it, once."""
+        """Ask for a kubeconfig. The cluster's agent makes it within seconds; then `read/` returns it once."""
         slice_, data, actor = self.slice(), self.body(KubeconfigAsk), actor_of(request)
         cluster = cluster_for(actor, data["cluster"])
         made = kubeconfig_ask(slice_=slice_, cluster=cluster, duration_s=data.get("duration_s"), actor=actor, now=self.now)
@@ -84,7 +82,9 @@ class KubeconfigViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, OfSlic
     @extend_schema(request=Nothing, responses=KubeconfigTextSerializer)
     @action(detail=True, methods=["post"])
     def read(self, request: Request, slice: str, kubeconfig: str) -> Response:
-        """The file, for who asked for it, once. 409 `kubeconfig_not_made` while the agent makes it: try again in a second."""
+        """The kubeconfig, once and only for the user who asked for it. 409 `kubeconfig_not_made` while the agent makes it: try again in a
+        second.
+        """
         self.body(Nothing)
         row = self.get_object()
         text = kubeconfig_read(kubeconfig=row, actor=actor_of(request), now=self.now)
@@ -94,7 +94,7 @@ class KubeconfigViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, OfSlic
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, slice: str, kubeconfig: str) -> Response:
-        """Revoke it: in the cluster it opens nothing any more within seconds."""
+        """Revoke it. The cluster refuses it within seconds."""
         actor = actor_of(request)
         row = kubeconfig_for(actor, self.slice(), kubeconfig, write=True)
         kubeconfig_revoke(kubeconfig=row, actor=actor, now=self.now)

@@ -1,8 +1,7 @@
-"""Kubeconfigs: ask for one, read it once, revoke it.
+"""The hub has no credentials of any cluster.
 
-The hub has no credential of any cluster. It lists an account for the kubeconfig among what the cluster's agent is told; the agent makes
-the account and its token, and the token waits in the row for who asked, for two minutes at most. Then it is gone from here, and only
-the cluster can still tell that it is good. To revoke is to list the account no more.
+The agent makes an account and a token, which stays in the row for at most two minutes until its user reads it. Revoking takes the account
+off the agent's list.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ from slices.models import (
 )
 
 DURATION_DEFAULT_S = 8 * 3600
-ANSWER_WITHIN = timedelta(seconds=60)  # else the agent is away, or cannot
+ANSWER_WITHIN = timedelta(seconds=60)
 READ_WITHIN = timedelta(seconds=120)
-LIVE_MOST = 10  # of one member in one cluster
+LIVE_MOST = 10  # per member and cluster
 S = KubeconfigState
 
 
@@ -59,8 +58,6 @@ class NamespaceNotReady(EgsError):
 
 
 class KubeconfigNotMade(EgsError):
-    """Ask again in a second."""
-
     status: ClassVar[int] = 409
     code: ClassVar[str] = "kubeconfig_not_made"
     title: ClassVar[str] = "The kubeconfig is not made yet"
@@ -68,7 +65,7 @@ class KubeconfigNotMade(EgsError):
 
 @transaction.atomic
 def kubeconfig_ask(*, slice_: Slice, cluster: Cluster, duration_s: int | None, actor: User, now: datetime) -> Kubeconfig:
-    """Raises NotAllowed for who is no member, InvalidInput, OverPolicy, ClusterNotConnected, NamespaceNotReady, Conflict."""
+    """Raises NotAllowed for a non-member, InvalidInput, OverPolicy, ClusterNotConnected, NamespaceNotReady, Conflict."""
     Slice.objects.select_for_update(no_key=True).get(pk=slice_.pk)
     if not may(actor, Verb.CONNECT, slice_):
         raise NotAllowed(f"Only members of workspace {slice_.name} get a kubeconfig of it. Ask one of its owners to take you in.")
@@ -93,7 +90,7 @@ def kubeconfig_ask(*, slice_: Slice, cluster: Cluster, duration_s: int | None, a
 
 @transaction.atomic
 def kubeconfig_take(*, cluster: Cluster, issued: IssuedToken, now: datetime) -> None:
-    """What the agent made, or why not. Of one that is not waited for any more nothing is kept, but that it is good no more."""
+    """Store the agent's token or failure, unless the kubeconfig has ended."""
     row = _live(cluster, issued.account)
     if row is None:
         return
@@ -113,7 +110,7 @@ def kubeconfig_take(*, cluster: Cluster, issued: IssuedToken, now: datetime) -> 
 
 @transaction.atomic
 def kubeconfig_read(*, kubeconfig: Kubeconfig, actor: User, now: datetime) -> str:
-    """Its text, once. Raises NotAllowed for anybody but who asked for it, KubeconfigNotMade, IllegalTransition."""
+    """Raises NotAllowed for other users, KubeconfigNotMade, IllegalTransition."""
     row = _locked().get(pk=kubeconfig.pk)
     if not may(actor, Verb.READ_SECRET, row):
         raise NotAllowed("Only who asked for a kubeconfig may read it. Ask for one of your own.")
@@ -150,14 +147,14 @@ def kubeconfig_revoke(*, kubeconfig: Kubeconfig, actor: User, now: datetime) -> 
 
 
 def kubeconfigs_revoke(rows: QuerySet[Kubeconfig], *, why: str, actor: User | None, now: datetime) -> None:
-    """Those of them that live. In the caller's transaction."""
+    """Skips those that have ended. Needs a transaction."""
     ids = rows.filter(state__in=LIVE_STATES).order_by("pk").values_list("pk", flat=True)
     for row in _locked().filter(pk__in=list(ids)).order_by("pk"):
         _end(row, S.REVOKED, why, now, actor=actor)
 
 
 def kubeconfigs_expire(*, now: datetime) -> None:
-    """Those that stayed in their state for too long, wherever, and those of people who may not sign in any more. At every tick."""
+    """End those past `due_at` and those of deactivated users."""
     over = Kubeconfig.objects.filter(Q(due_at__lte=now) | Q(user__is_active=False), state__in=LIVE_STATES)
     for pk, cluster_id in over.order_by("pk").values_list("pk", "cluster_id"):
         with set_aside_on_error("kubeconfig_expire", f"Kubeconfig {pk} could not be ended", now=now, cluster_id=cluster_id):
@@ -178,14 +175,13 @@ def _expire(pk: UUID, now: datetime) -> None:
 
 
 def kubeconfigs_open(cluster: Cluster, *, generation: int) -> list[UUID]:
-    """Those that had ended by then, and whose accounts the cluster may still have."""
+    """Those that had ended at that generation and whose accounts may still exist."""
     rows = Kubeconfig.objects.filter(cluster=cluster, ended_at__isnull=False, closed_at=None, ended_generation__lte=generation)
     return list(rows.values_list("pk", flat=True))
 
 
 @transaction.atomic
 def kubeconfigs_close(ids: Sequence[UUID], *, now: datetime) -> None:
-    """The cluster has their accounts no more."""
     rows = list(_locked().filter(pk__in=ids, closed_at=None).order_by("pk"))
     Kubeconfig.objects.filter(pk__in=[row.pk for row in rows]).update(closed_at=now)
     for row in rows:
@@ -194,7 +190,7 @@ def kubeconfigs_close(ids: Sequence[UUID], *, now: datetime) -> None:
 
 
 def kubeconfig_text(*, cluster: str, user: str, server: str, ca: str, token: str, namespaces: Sequence[str]) -> str:
-    """YAML for kubectl: a context for each namespace, the first one current."""
+    """YAML for kubectl; the first namespace is the current context."""
     reach = {"server": server, **({"certificate-authority-data": base64.b64encode(ca.encode()).decode()} if ca else {})}
     contexts = [
         {"name": f"{user}/{namespace}", "context": {"cluster": cluster, "user": user, "namespace": namespace}} for namespace in namespaces
@@ -221,7 +217,7 @@ def _duration(slice_: Slice, duration_s: int | None) -> int:
 
 
 def _home(slice_: Slice, cluster: Cluster, now: datetime) -> Namespace:
-    """Where the account lives: the first namespace that is ready."""
+    """The oldest namespace that is ready."""
     if not agent_is_live(getattr(cluster, "agent", None), now, within_s=settings.EGS_AGENT_UNREACHABLE_S):
         raise ClusterNotConnected(f"The agent of cluster {cluster.name} has not been heard lately, and only it can make a kubeconfig.")
     bound = list(Namespace.objects.filter(slice=slice_, cluster=cluster).order_by("created_at", "pk"))

@@ -12,14 +12,12 @@ from inventory.models import Cluster
 from protocol.messages import BindingState
 
 PRIORITY_MIN, PRIORITY_MAX, PRIORITY_DEFAULT = 1, 300, 101
-KUBECONFIG_MIN_S = 600  # no API server gives a token for less
+KUBECONFIG_MIN_S = 600  # the minimum of the Kubernetes TokenRequest API
 DETAIL_MAX_CHARS = 300
 
 
 @sound_values
 class Project(models.Model):
-    """A tenant."""
-
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=63, unique=True)
     created_at = models.DateTimeField()
@@ -33,9 +31,9 @@ class Project(models.Model):
 
 @sound_values
 class Slice(models.Model):
-    """A workspace: the members who share GPRs, and the clusters where those may run.
+    """A workspace.
 
-    Its policy: what exceeds a `…_approval` limit waits for an admin; what exceeds `duration_max_s` is refused.
+    A request beyond an `…_approval` limit waits for an administrator; one beyond `duration_max_s` is refused.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -86,7 +84,7 @@ class Slice(models.Model):
 
 @sound_values
 class Quota(models.Model):
-    """GPUs of one shape for a project, or for a slice out of its project's: see docs/quotas.md."""
+    """See docs/quotas.md."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     project = models.ForeignKey(Project, null=True, blank=True, on_delete=models.CASCADE, related_name="quotas")
@@ -116,17 +114,16 @@ class Quota(models.Model):
     def owner(self) -> Project | Slice:
         if self.slice is not None:
             return self.slice
-        return self.project  # type: ignore[return-value]  # the database holds it to one of the two
+        return self.project  # type: ignore[return-value]  # a constraint requires one of the two
 
     @property
     def tenant(self) -> Project:
-        """The project that it is of, or that its slice is of."""
         return self.owner if isinstance(self.owner, Project) else self.owner.project
 
 
 class Role(models.TextChoices):
-    OWNER = "owner", "Owner"  # members, namespaces, and every GPR of the slice
-    EDITOR = "editor", "Editor"  # its own GPRs
+    OWNER = "owner", "Owner"  # manages members, namespaces and every GPR of the slice
+    EDITOR = "editor", "Editor"  # manages own GPRs
     VIEWER = "viewer", "Viewer"
 
 
@@ -148,8 +145,6 @@ class Membership(models.Model):
 
 @sound_values
 class Invitation(models.Model):
-    """That whoever goes by this name may become a member. It is stored alike whether there is such a user or not."""
-
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="invitations")
     name = models.CharField(max_length=63, help_text="The name or the id of a user, as it was given.")
@@ -167,9 +162,9 @@ class Invitation(models.Model):
         return f"{self.name}, invited to {self.slice_id}"
 
 
-PENDING = "PENDING"  # a namespace that an administrator has to approve: it is bound to nobody, and no agent knows of it
+PENDING = "PENDING"  # waits for an administrator's approval: not bound, and not sent to the agent
 NAMESPACE_STATES = [(PENDING, "Pending approval"), *((state.value, state.value.capitalize()) for state in BindingState)]
-LIVE_STATES = ("asked", "made", "given")  # of a kubeconfig: its account is there, or shall be
+LIVE_STATES = ("asked", "made", "given")  # of a kubeconfig whose account exists or is to be made
 
 
 class BoundNamespaces(models.Manager["Namespace"]):
@@ -179,10 +174,9 @@ class BoundNamespaces(models.Manager["Namespace"]):
 
 @sound_values
 class Namespace(models.Model):
-    """A Kubernetes namespace bound to a slice: its pods may use the slice's nodes, and no other slice may bind it.
+    """A Kubernetes namespace of one slice. The agent reports `state`, `detail` and `waiting`.
 
-    `state`, `detail` and `waiting` are its agent's words, unless it is PENDING. A PENDING one grants nothing and holds no name, so
-    `objects` leaves it out.
+    A PENDING one grants nothing and does not reserve its name, so `objects` excludes it.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -211,7 +205,7 @@ class Namespace(models.Model):
 
 @sound_values
 class Unbinding(models.Model):
-    """A namespace that a slice gave up, until the agent has taken the binding away in the cluster. The same name may be bound meanwhile."""
+    """Stays until the agent has removed the binding. The name may be bound again meanwhile."""
 
     slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="unbindings")
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="+")
@@ -230,9 +224,9 @@ class Unbinding(models.Model):
 
 
 class KubeconfigState(models.TextChoices):
-    ASKED = "asked", "Asked for"  # the agent of the cluster makes its token
-    MADE = "made", "Made"  # its token is here, until it is read
-    GIVEN = "given", "In use"  # it was read, by who asked for it; the hub has its token no more
+    ASKED = "asked", "Asked for"  # the agent has yet to make its token
+    MADE = "made", "Made"  # its token is stored here until it is read
+    GIVEN = "given", "In use"  # its user has read it; the hub has deleted the token
     FAILED = "failed", "Failed"
     REVOKED = "revoked", "Revoked"
     EXPIRED = "expired", "Expired"
@@ -240,10 +234,7 @@ class KubeconfigState(models.TextChoices):
 
 @sound_values
 class Kubeconfig(models.Model):
-    """Somebody's way into the namespaces of a slice in one cluster: an account there, and a token of it that is read once.
-
-    `due_at`: how long it may stay in its state.
-    """
+    """`due_at` limits the time in the present state."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="kubeconfigs")
@@ -267,7 +258,7 @@ class Kubeconfig(models.Model):
     class Meta:
         ordering: ClassVar[list[str]] = ["-asked_at", "id"]
         constraints: ClassVar[list[models.BaseConstraint]] = [
-            # A secret stays no longer than until it is read, whatever code may do.
+            # The database enforces that a secret is stored only until it is read.
             models.CheckConstraint(condition=Q(token="") | Q(state=KubeconfigState.MADE), name="kubeconfig_token_until_read"),
         ]
         indexes: ClassVar[list[models.Index]] = [

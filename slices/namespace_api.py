@@ -1,5 +1,3 @@
-"""`slices/{slice}/namespaces/`: the namespaces that a workspace has, and those that it asks for."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -30,7 +28,8 @@ class NamespaceSerializer(serializers.ModelSerializer[Namespace]):
     cluster = serializers.CharField(source="cluster.name")
     cluster_id = serializers.UUIDField()
     state = serializers.ChoiceField(
-        choices=NAMESPACE_STATES, help_text="PENDING: an administrator has to approve the name. Else as the cluster's agent finds it."
+        choices=NAMESPACE_STATES,
+        help_text="PENDING: an administrator has to approve the name. All other states are reported by the cluster's agent.",
     )
 
     class Meta:
@@ -42,7 +41,7 @@ class NamespaceSerializer(serializers.ModelSerializer[Namespace]):
 class NamespaceBind(StrictSerializer):
     name = Word(DNS_LABEL, must="Must be the name of a Kubernetes namespace.")
     cluster = Reference()
-    may_adopt = Flag(default=False, help_text="For administrators: take it over, with what is in it, if it was there before.")
+    may_adopt = Flag(default=False, help_text="For administrators: take the namespace over with its contents if it exists already.")
 
 
 class NamespaceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, OfSlice):
@@ -61,7 +60,7 @@ class NamespaceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, OfSlice
     def create(self, request: Request, slice: str) -> Response:
         """Bind a namespace: its pods may use the slice's nodes, and no other slice may bind it.
 
-        A name that the policy's `namespace_patterns` do not cover comes back PENDING, until an administrator decides.
+        A name that the policy's `namespace_patterns` do not cover stays PENDING until an administrator decides.
         """
         slice_, data, actor = self.slice(Verb.MANAGE), self.body(NamespaceBind), actor_of(request)
         cluster = cluster_for(actor, data["cluster"])
@@ -72,7 +71,7 @@ class NamespaceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, OfSlice
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, slice: str, namespace: str) -> Response:
-        """Unbind it, or ask for it no more."""
+        """Unbind it, or withdraw the request for it."""
         self.slice(Verb.MANAGE)
         bound = self.get_object()
         namespace_unbind(namespace=bound, actor=actor_of(request), now=self.now)
@@ -81,21 +80,21 @@ class NamespaceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, OfSlice
     @extend_schema(request=Nothing)
     @action(detail=True, methods=["post"])
     def adopt(self, request: Request, slice: str, namespace: str) -> Response:
-        """Let the workspace take it over, with what is in it, though it was there before."""
+        """Let the workspace take over a namespace that existed before, with its contents."""
         self.body(Nothing)
         return self._decide(namespace_adopt)
 
     @extend_schema(request=Nothing)
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, slice: str, namespace: str) -> Response:
-        """Bind one that is PENDING."""
+        """Bind a PENDING namespace."""
         self.body(Nothing)
         return self._decide(namespace_approve)
 
     @extend_schema(request=Why, responses={204: None})
     @action(detail=True, methods=["post"])
     def refuse(self, request: Request, slice: str, namespace: str) -> Response:
-        """Take one that is PENDING off the list. The workspace reads why among its events."""
+        """Remove a PENDING namespace. The reason is in the workspace's events."""
         data = self.body(Why)
         namespace_refuse(namespace=self.get_object(), actor=actor_of(request), now=self.now, **data)
         return Response(status=status.HTTP_204_NO_CONTENT)

@@ -1,5 +1,3 @@
-"""Which Kubernetes namespaces a workspace may have: names as patterns, and those that nobody may bind."""
-
 from __future__ import annotations
 
 import re
@@ -13,13 +11,12 @@ PATTERN_MUST: Final = "Must be the name of a Kubernetes namespace, or the beginn
 
 
 def patterns_of(workspace: str) -> list[str]:
-    """What the owners of a new workspace may choose: its own name, and names that begin with it."""
     base = re.sub(r"[^a-z0-9]+", "-", workspace.lower()).strip("-")
     return [base, f"{base}-*"] if len(base) < LABEL_MAX_CHARS - 1 else [base]
 
 
 def coverage(name: str, patterns: Iterable[str]) -> int:
-    """How many characters of the name the most specific pattern spells out; an exact name counts above all. -1 where none matches."""
+    """The length of the closest matching pattern; an exact name ranks above a prefix. -1: none matches."""
     closeness = (len(each) - 1 if each.endswith("*") else len(each) + 1 for each in patterns if _matches(name, each))
     return max(closeness, default=-1)
 
@@ -29,5 +26,5 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 def is_reserved(name: str) -> bool:
-    """Those of Kubernetes and of EGS: no workspace ever has one."""
+    """Names of Kubernetes and EGS."""
     return name == "default" or name.startswith(("kube-", "egs-"))

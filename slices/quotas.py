@@ -1,8 +1,7 @@
-"""Every write to quotas: how many GPUs of a shape somebody is guaranteed, and how many he may hold at most.
+"""Every write to quotas.
 
-A project's quota is the parent of those of its slices: their guarantees come out of its guarantee, and none may hold more than it may.
-What all projects are guaranteed is there. Each sum is counted under a lock, so that two who write at once cannot both pass; a start that
-takes GPUs under a limit takes the same lock.
+The slices' guarantees come out of their project's, and no slice may hold more than its project. All projects' guarantees must fit the GPUs
+that exist. Sums are checked under a lock that starts take, too.
 """
 
 from __future__ import annotations
@@ -25,15 +24,13 @@ from slices.models import Project, Quota, Slice
 
 
 class QuotaChange(TypedDict, total=False):
-    """What is left out stays as it is. `most_gpus` None: no limit."""
-
     guaranteed_gpus: int
     most_gpus: int | None
 
 
 @transaction.atomic
 def quota_create(*, owner: Project | Slice, shape: str, change: QuotaChange, actor: User | None, now: datetime, why: str = "") -> Quota:
-    """Raises InvalidInput for what contradicts the inventory or another quota, Conflict when there is one already."""
+    """Raises InvalidInput for a contradiction to the inventory or another quota, Conflict when it exists already."""
     of = {"project": owner} if isinstance(owner, Project) else {"slice": owner}
     quota = Quota(**of, shape=shape, created_at=now, **change)
     if shape not in shapes_known():
@@ -52,7 +49,7 @@ def quota_create(*, owner: Project | Slice, shape: str, change: QuotaChange, act
 
 @transaction.atomic
 def quota_change(*, quota: Quota, change: QuotaChange, actor: User, now: datetime, why: str = "") -> Quota:
-    """A limit below what is held takes nothing away: nothing new starts until less is held. Errors as in `quota_create`."""
+    """A lower limit ends nothing that runs. Raises InvalidInput, NotFound."""
     found = _locked(quota)
     had_gpus, old = found.guaranteed_gpus, terms(found)
     for name, value in change.items():
@@ -67,7 +64,7 @@ def quota_change(*, quota: Quota, change: QuotaChange, actor: User, now: datetim
 
 @transaction.atomic
 def quota_delete(*, quota: Quota, actor: User, now: datetime, why: str = "") -> None:
-    """Then it has no guarantee, and no limit of its own. Raises Conflict while workspaces are guaranteed something out of it."""
+    """Raises Conflict while its workspaces have guarantees out of it, NotFound."""
     found = _locked(quota)
     given = _guaranteed(_of_slices(found.tenant, found.shape)) if found.slice is None else 0
     if given:
@@ -77,12 +74,12 @@ def quota_delete(*, quota: Quota, actor: User, now: datetime, why: str = "") -> 
 
 
 def quotas_keep(project_ids: Collection[UUID]) -> None:
-    """None of these projects, or of their slices, is given or loses a quota until the transaction ends. Before any row of a GPR or node."""
+    """Call it before locking rows of GPRs or nodes."""
     list(Project.objects.select_for_update(no_key=True).filter(pk__in=project_ids).order_by("pk").values_list("pk"))
 
 
 def terms(quota: Quota) -> str:
-    """`16 GPUs guaranteed, 24 at most`."""
+    """E.g. `16 GPUs guaranteed, 24 at most`."""
     most = "no limit" if quota.most_gpus is None else f"{number(quota.most_gpus)} at most"
     return f"{plural(quota.guaranteed_gpus, 'GPU')} guaranteed, {most}"
 
@@ -92,13 +89,13 @@ def whose(quota: Quota) -> str:
 
 
 def _lock_sums(quota: Quota) -> None:
-    """Over the slices of a project by its row; over all projects by all rows, which keeps those of slices out, too."""
+    """A slice's quota locks its project; a project's quota locks all projects."""
     rows = Project.objects.select_for_update(no_key=True).order_by("pk")
     list(rows if quota.slice is None else rows.filter(pk=quota.slice.project_id))
 
 
 def _locked(quota: Quota) -> Quota:
-    """As it is now, its sums locked. Raises NotFound when it is gone."""
+    """Raises NotFound when it is gone."""
     _lock_sums(quota)
     found = Quota.objects.select_related("project", "slice__project").filter(pk=quota.pk).first()
     if found is None:
@@ -107,7 +104,7 @@ def _locked(quota: Quota) -> Quota:
 
 
 def _check(quota: Quota, *, had_gpus: int) -> None:
-    """Raises InvalidInput with every contradiction. `had_gpus`: what was guaranteed before; less may always be."""
+    """Raises InvalidInput. `had_gpus`, the old guarantee, may always be lowered."""
     errors: dict[str, list[str]] = {}
     for field, text in _faults(quota, had_gpus):
         errors.setdefault(field, []).append(text)

@@ -1,5 +1,3 @@
-"""What a user may see of tenants. Every read of a slice comes through here; for others it does not exist."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -16,9 +14,9 @@ from inventory.models import Cluster
 from protocol.cluster_names import ACCOUNTS, account_of
 from slices.models import Kubeconfig, Membership, Project, Quota, Role, Slice
 
-# By project, its own before those of its workspaces; see quotas_visible_to.
+# By project; the project's own quota comes before those of its workspaces. Needs the annotations of quotas_visible_to.
 QUOTA_ORDER = ("tenant_name", "workspace_name", "shape", "id")
-# A role, and the smaller ones that it includes.
+# Each role includes the smaller ones.
 RELATIONS_OF: dict[str, frozenset[Relation]] = {
     Role.VIEWER: frozenset({Relation.VIEWER}),
     Role.EDITOR: frozenset({Relation.VIEWER, Relation.EDITOR}),
@@ -27,7 +25,7 @@ RELATIONS_OF: dict[str, frozenset[Relation]] = {
 
 
 def relations_to(actor: User, obj: Any) -> frozenset[Relation]:
-    """The actor's role in the workspace that `obj` is, or belongs to. One query."""
+    """The actor's role in the workspace of `obj`. One query."""
     slice_id = obj.pk if isinstance(obj, Slice) else getattr(obj, "slice_id", None)
     if slice_id is None:
         return frozenset()
@@ -48,7 +46,7 @@ def projects_visible_to(actor: User) -> QuerySet[Project]:
 
 
 def slice_for(actor: User, reference: str | UUID, *, verb: Verb = Verb.SEE) -> Slice:
-    """By id or name. NotFound when the actor may not know of it, NotAllowed when his role is too small."""
+    """Raises NotFound when the actor may not see it, NotAllowed when his role is not enough."""
     slice_ = by_reference(slices_visible_to(actor), reference)
     if slice_ is None:
         raise NotFound("slice")
@@ -59,7 +57,7 @@ def slice_for(actor: User, reference: str | UUID, *, verb: Verb = Verb.SEE) -> S
 
 
 def kubeconfig_for(actor: User, slice_: Slice, kubeconfig_id: str | UUID, *, write: bool = False) -> Kubeconfig:
-    """Every member sees who has one. `write`: to end it, for who asked for it, the slice's owners and administrators; NotAllowed."""
+    """Every member may read. `write` (to revoke) is for its user, owners and administrators; raises NotAllowed."""
     row = one_by_id(slice_.kubeconfigs.select_related("slice", "cluster", "user"), kubeconfig_id, what="kubeconfig")
     if write and not may(actor, Verb.CHANGE, row):
         raise NotAllowed("Only who asked for a kubeconfig and the owners of the workspace may revoke it.")
@@ -67,26 +65,26 @@ def kubeconfig_for(actor: User, slice_: Slice, kubeconfig_id: str | UUID, *, wri
 
 
 def kubeconfig_behind(slice_: Slice, cluster: Cluster, username: str) -> Kubeconfig | None:
-    """Whose account this is by which the cluster knows somebody; None for all who came in by no kubeconfig of the slice."""
+    """The kubeconfig of this Kubernetes user name, if the slice has it."""
     *_, account = username.rpartition(":")
     id_ = id_of(account.removeprefix(account_of("")))
     row = slice_.kubeconfigs.select_related("user").filter(pk=id_, cluster=cluster).first() if id_ else None
     if row is None:
         return None
-    # Where an older installation kept them. Of accounts called so in namespaces of workspaces nobody gets a token (policy egs-workspace).
+    # Older installations kept accounts in the workspace's namespace. The policy egs-workspace refuses tokens for such names there.
     homes = (ACCOUNTS, row.namespace)
     return row if username in {f"system:serviceaccount:{home}:{account_of(str(row.pk))}" for home in homes} else None
 
 
 def first_owner(slice_: Slice) -> User | None:
-    """Of its owners who may sign in, who has been a member for longest."""
+    """The active owner who joined first."""
     rows = Membership.objects.filter(slice=slice_, role=Role.OWNER, user__is_active=True).select_related("user")
     membership = rows.order_by("pk").first()
     return membership.user if membership else None
 
 
 def quotas_visible_to(actor: User) -> QuerySet[Quota]:
-    """A member sees those of his slices and of their projects, not of his neighbors in a project."""
+    """A member sees quotas of his slices and their projects."""
     rows = Quota.objects.select_related("project", "slice__project").annotate(
         tenant_name=Coalesce("project__name", "slice__project__name"), workspace_name=Coalesce("slice__name", Value(""))
     )
@@ -101,5 +99,4 @@ def quota_for(actor: User, quota_id: str | UUID) -> Quota:
 
 
 def quotas_of(slice_: Slice) -> QuerySet[Quota]:
-    """All that hold for its boxes: its own and its project's."""
     return Quota.objects.filter(Q(slice=slice_) | Q(project=slice_.project_id)).select_related("project", "slice__project")

@@ -1,5 +1,3 @@
-"""Every write to projects, slices, their members and namespaces."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -28,7 +26,7 @@ from slices.naming import coverage, is_reserved, patterns_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlicePolicy:
-    """The limits that a change may set; None leaves one as it is. See Slice for their meaning."""
+    """None leaves a limit as it is."""
 
     nodes_approval: int | None = None
     gpus_approval: int | None = None
@@ -74,7 +72,7 @@ def slice_create(*, name: str, project: Project, clusters: Iterable[Cluster], ac
 
 @transaction.atomic
 def slice_set_policy(*, slice_: Slice, policy: SlicePolicy, actor: User, now: datetime) -> None:
-    """Holds for requests from now on. Raises InvalidInput when approval would begin beyond the maximum."""
+    """Applies to later requests. Raises InvalidInput."""
     changes = {field.name: getattr(policy, field.name) for field in fields(policy) if getattr(policy, field.name) is not None}
     if not changes:
         return
@@ -100,7 +98,7 @@ def slice_set_policy(*, slice_: Slice, policy: SlicePolicy, actor: User, now: da
 
 @transaction.atomic
 def slice_set_home(*, slice_: Slice, home: Cluster | None, actor: User, now: datetime) -> None:
-    """The cluster that it prefers, or none. Raises InvalidInput for one that it may not use."""
+    """Raises InvalidInput for a cluster that it may not use."""
     _lock(slice_)
     slice_.refresh_from_db(fields=["home"])
     if home is not None and not slice_.clusters.filter(pk=home.pk).exists():
@@ -121,7 +119,7 @@ def slice_set_home(*, slice_: Slice, home: Cluster | None, actor: User, now: dat
 
 @transaction.atomic
 def slice_set_clusters(*, slice_: Slice, clusters: Iterable[Cluster], actor: User, now: datetime) -> None:
-    """Where its GPRs may run from now on. Raises Conflict for one to be taken away that it still uses."""
+    """Raises Conflict for a removed cluster that it still uses."""
     _lock(slice_)
     wanted, had = set(clusters), set(slice_.clusters.all())
     if wanted == had:
@@ -145,7 +143,7 @@ def slice_set_clusters(*, slice_: Slice, clusters: Iterable[Cluster], actor: Use
 
 @transaction.atomic
 def member_set(*, slice_: Slice, user: User, role: Role, actor: User | None, now: datetime) -> Membership:
-    """Takes him in, or gives him another role; nothing happens where he has it already. Raises Conflict: see _keep_an_owner."""
+    """Add a member or change his role. Raises Conflict when no owner would be left."""
     _lock(slice_)
     had = Membership.objects.filter(slice=slice_, user=user).first()
     if had is not None and had.role == role:
@@ -161,7 +159,7 @@ def member_set(*, slice_: Slice, user: User, role: Role, actor: User | None, now
         actor=actor,
         slice_id=slice_.pk,
     )
-    # His kubeconfigs are good for what his role is.
+    # The agent adapts his kubeconfigs to the new role.
     desired_set_changed(Kubeconfig.objects.filter(slice=slice_, user=user, state__in=LIVE_STATES).values_list("cluster", flat=True))
     return membership
 
@@ -186,10 +184,9 @@ def member_remove(*, slice_: Slice, user: User, actor: User, now: datetime) -> N
 
 @transaction.atomic
 def namespace_bind(*, slice_: Slice, cluster: Cluster, name: str, actor: User | None, now: datetime, may_adopt: bool = False) -> Namespace:
-    """Binds it, or leaves it PENDING where an owner chose a name that he may not choose alone.
+    """Bind a namespace, or leave it PENDING when its owner may not choose the name.
 
-    Raises InvalidInput for names of the cluster itself, OverPolicy beyond the number that the workspace may have, and Conflict for a name
-    that is taken; by whom is not said. `may_adopt` is for administrators to say, see namespace_adopt; raises NotAllowed.
+    Raises InvalidInput for reserved names, OverPolicy, Conflict for a taken name, NotAllowed when `may_adopt` is not an administrator's.
     """
     if may_adopt:
         _refuse_to_adopt(actor)
@@ -216,7 +213,7 @@ def namespace_bind(*, slice_: Slice, cluster: Cluster, name: str, actor: User | 
 
 
 def _may_choose(slice_: Slice, name: str) -> bool:
-    """Do its patterns cover the name, and no other workspace's do so more closely?"""
+    """Whether no other workspace's pattern is closer."""
     own = coverage(name, slice_.namespace_patterns)
     others = Slice.objects.exclude(pk=slice_.pk).values_list("namespace_patterns", flat=True)
     return own >= 0 and all(coverage(name, patterns) <= own for patterns in others)
@@ -224,7 +221,7 @@ def _may_choose(slice_: Slice, name: str) -> bool:
 
 @transaction.atomic
 def namespace_approve(*, namespace: Namespace, actor: User, now: datetime) -> None:
-    """Binds a PENDING one. Raises NotAllowed, InvalidInput when the workspace lost the cluster, Conflict when the name is taken."""
+    """Raises NotAllowed, InvalidInput when the workspace lost the cluster, Conflict when the name is taken."""
     _refuse_to_decide(actor)
     _lock(namespace.slice)
     _refuse_other_clusters(namespace.slice, namespace.cluster)
@@ -241,7 +238,7 @@ def namespace_approve(*, namespace: Namespace, actor: User, now: datetime) -> No
 
 @transaction.atomic
 def namespace_refuse(*, namespace: Namespace, actor: User, why: str, now: datetime) -> None:
-    """The workspace does not get it. Raises NotAllowed, or Conflict when it waits for no approval."""
+    """Raises NotAllowed, or Conflict when it waits for no approval."""
     _refuse_to_decide(actor)
     if not _pending(namespace).delete()[0]:
         raise Conflict(f"Namespace {namespace.name} waits for no approval.")
@@ -251,7 +248,7 @@ def namespace_refuse(*, namespace: Namespace, actor: User, why: str, now: dateti
 
 @transaction.atomic
 def namespace_adopt(*, namespace: Namespace, actor: User, now: datetime) -> None:
-    """One that was there before EGS may be taken over, with all that is in it. Raises NotAllowed, Conflict when it is ready already."""
+    """Allow the agent to take over a namespace that existed before. Raises NotAllowed, Conflict when it is ready already."""
     _refuse_to_adopt(actor)
     if not Namespace.with_pending.filter(pk=namespace.pk).exclude(state=BindingState.READY).update(may_adopt=True):
         raise Conflict(f"Namespace {namespace.name} is the workspace's already.")
@@ -262,10 +259,7 @@ def namespace_adopt(*, namespace: Namespace, actor: User, now: datetime) -> None
 
 @transaction.atomic
 def namespace_unbind(*, namespace: Namespace, actor: User, now: datetime) -> None:
-    """The agent takes away who may enter it; what is in it stays, and so do the limits of its network.
-
-    Not while the slice holds nodes there: its pods may still run in it. Raises Conflict.
-    """
+    """The agent removes access; contents and network limits stay. Raises Conflict while the slice holds nodes there."""
     slice_, cluster = namespace.slice, namespace.cluster
     _lock(slice_)
     if _pending(namespace).delete()[0]:
@@ -291,7 +285,7 @@ def _refuse_if_used(slice_: Slice, cluster: Cluster) -> None:
 
 
 def _lock(slice_: Slice) -> None:
-    """Two owners who step down at once must not each count on the other; a start must not miss a namespace of its slice."""
+    """Serializes changes of owners, and of namespaces with starts."""
     Slice.objects.select_for_update(no_key=True).get(pk=slice_.pk)
 
 
@@ -313,7 +307,7 @@ def _refuse_to_decide(actor: User) -> None:
 
 
 def _taken(name: str) -> Conflict:
-    """One answer for a name of this workspace and of any other."""
+    """The same answer for names of this workspace and of others."""
     return Conflict(f"The name {name} is taken in this cluster. Choose another one.")
 
 
@@ -348,12 +342,10 @@ def _namespaces_changed(slice_: Slice, cluster: Cluster) -> None:
 
 
 def _refuse_to_adopt(actor: User | None) -> None:
-    """It opens what others may have put there to the members."""
     if actor is not None and not may_all(actor, Verb.DECIDE, Kind.NAMESPACE):
         raise NotAllowed("Only an administrator lets a workspace adopt a namespace that was there before.")
 
 
 def _keep_an_owner(slice_: Slice) -> None:
-    """Raises Conflict: a workspace without an owner could only be mended by an administrator."""
     if not Membership.objects.filter(slice=slice_, role=Role.OWNER).exists():
         raise Conflict(f"Workspace {slice_.name} needs an owner. Make another member its owner first.")

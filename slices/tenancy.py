@@ -1,4 +1,4 @@
-"""Workspaces as agents are told of them, and what agents report: the slices' side of EGS Sync v1."""
+"""The slices' part of EGS Sync v1."""
 
 from __future__ import annotations
 
@@ -46,10 +46,8 @@ ACCESS_OF = {Role.OWNER: AccessRole.USER, Role.EDITOR: AccessRole.USER, Role.VIE
 
 
 class SliceTenants:
-    """Answers for all slices; see inventory.tenancy."""
-
     def told(self, cluster_id: UUID) -> tuple[Workspace, ...]:
-        """Four queries, however many there are."""
+        """Four queries for any number of workspaces."""
         bindings: dict[UUID, list[Binding]] = defaultdict(list)
         for slice_id, name, may_adopt in Namespace.objects.filter(cluster=cluster_id).values_list("slice", "name", "may_adopt"):
             bindings[slice_id].append(Binding(namespace=name, may_adopt=may_adopt))
@@ -81,9 +79,10 @@ class SliceTenants:
             self._close(cluster, message, frozenset(message.accounts_left), now)
 
     def _close(self, cluster: Cluster, message: SyncRequest, left: frozenset[str], now: datetime) -> None:
-        """Only what had ended when the agent's list was told: the same list may have been told before the account was made, too.
+        """Close ended kubeconfigs whose accounts the agent no longer lists.
 
-        Read before the list is made again: what ends between the two is not closed by a list that still has it.
+        Only those that had ended in the generation the agent knew. They are read before the list is computed again, so that one that ends
+        in between stays open.
         """
         ended = [pk for pk in kubeconfigs_open(cluster, generation=message.known_generation) if str(pk) not in left]
         if ended and message.have_workspaces == set_digest(self.told(cluster.pk)):
@@ -92,7 +91,7 @@ class SliceTenants:
 
 @transaction.atomic
 def binding_observe(*, cluster: Cluster, seen: BindingSeen, now: datetime) -> None:
-    """Take over what is news. Of what is not wanted so any more, or not of this cluster: no effect."""
+    """Ignores namespaces that are not bound here."""
     slice_id, detail = id_of(seen.slice), seen.detail[:DETAIL_MAX_CHARS]
     if slice_id is None:
         return
@@ -109,7 +108,7 @@ def binding_observe(*, cluster: Cluster, seen: BindingSeen, now: datetime) -> No
 
 @transaction.atomic
 def waiting_observe(*, cluster: Cluster, waiting: Sequence[PodsWaiting]) -> None:
-    """Take over the whole list: in a namespace that is not on it none waits. What is not bound here has no row to be told of."""
+    """`waiting` is the whole list."""
     told = {each.namespace: msgspec.json.decode(msgspec.json.encode(each)) for each in waiting}  # as it is read back
     changed = []
     for row in Namespace.objects.filter(cluster=cluster).only("pk", "name", "waiting", "slice"):
@@ -152,7 +151,7 @@ def _tell(row: Namespace | Unbinding, what: str, message: str, now: datetime, *,
 
 
 def _accounts(cluster_id: UUID) -> dict[UUID, list[Account]]:
-    """Of members as they are now: who has left, may not sign in, or is of no known role has none."""
+    """Only current, active members have accounts."""
     role = Membership.objects.filter(slice=OuterRef("slice"), user=OuterRef("user"), user__is_active=True).values("role")[:1]
     rows = Kubeconfig.objects.filter(cluster=cluster_id, state__in=LIVE_STATES).annotate(role=Subquery(role)).order_by("pk")
     found: dict[UUID, list[Account]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""`manage.py demo`: the whole system on one machine, in one process, with a simulated fleet. `make demo` calls it."""
+"""`manage.py demo` (`make demo`): the whole system in one process, with a simulated fleet."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _refuse_taken_port(port: int) -> None:
 
 
 def _forget() -> None:
-    """The embedded database and the simulated clusters belong together: one without the other would be a restored backup."""
+    """Empties the embedded database and the simulated clusters together: one without the other looks like a restored backup."""
     if settings.DATABASES["default"]["ENGINE"] != "django.db.backends.sqlite3":
         raise CommandError("--fresh empties the embedded database only; this one is not SQLite.")
     for path in settings.EGS_VAR_DIR.glob("egs.sqlite3*"):

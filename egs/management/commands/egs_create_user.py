@@ -1,4 +1,4 @@
-"""`manage.py egs_create_user NAME [--admin]`: people and robots, the first administrator among them. There is none by default."""
+"""Makes users, the first administrator among them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Command(BaseCommand):
 
 
 def _name(text: str) -> str:
-    """By the same rules as every name that the API takes. Raises CommandError."""
+    """Applies the API's rules for names. Raises CommandError."""
     try:
         return str(NewName().run_validation(text))
     except serializers.ValidationError as error:

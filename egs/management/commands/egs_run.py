@@ -1,5 +1,3 @@
-"""`manage.py egs_run`: the hub in one process, on whatever database the settings name."""
-
 from __future__ import annotations
 
 from argparse import ArgumentParser

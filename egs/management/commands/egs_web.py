@@ -1,5 +1,3 @@
-"""`manage.py egs_web`: one web process of the production profile; start as many as you like, on any machines."""
-
 from __future__ import annotations
 
 from argparse import ArgumentParser
