@@ -50,11 +50,11 @@ def _pages(client: Any, queued: int) -> Iterator[Figure]:
 
 
 def _places(client: Any, queued: int) -> Iterator[Figure]:
-    from gpr.requests.selectors import start_places
+    from gpr.requests.selectors import start_positions
 
     for where, offset in {"first": 0, "in the middle": queued // 2, "last": queued - 1}.items():
         gpr = _at(offset)
-        yield _figure(queued, f"place of the one {where}", _each_ms(partial(start_places, [gpr]), RUNS))
+        yield _figure(queued, f"place of the one {where}", _each_ms(partial(start_positions, [gpr]), RUNS))
         yield _figure(queued, f"API gprs/ID/ of the one {where}", times_ms(client, f"/api/v1/gprs/{gpr.pk}/", runs=RUNS))
 
 
@@ -63,7 +63,7 @@ def _changes(queued: int) -> Iterator[Figure]:
     from core.clock import db_now
     from gpr.models import Gpr, GprState
     from gpr.queue.decisions import gpr_set_priority
-    from gpr.queue.moves import MoveTo, spot_for
+    from gpr.queue.moves import MoveTo, move_target
     from gpr.requests.services import gpr_cancel, gpr_update
 
     now, admin, dice = db_now(), User.objects.get(is_admin=True), random.Random(11)
@@ -77,7 +77,7 @@ def _changes(queued: int) -> Iterator[Figure]:
 
     def move(to: MoveTo) -> None:
         gpr = next(picked)
-        gpr_update(gpr, spot_for(gpr, to).changes)
+        gpr_update(gpr, move_target(gpr, to).changes)
 
     yield _figure(queued, "insert a row", _each_ms(insert, RUNS))
     yield _figure(queued, "cancel", _each_ms(lambda: gpr_cancel(gpr=next(picked), actor=admin, now=now), RUNS))

@@ -191,7 +191,7 @@ class Gpr(models.Model):
         return self.explanation.get("reason") in NO_PLACE
 
     @property
-    def standing_promise(self) -> Promise | None:
+    def current_promise(self) -> Promise | None:
         """None where nothing is promised to it, also while it has no place: what it was promised before does not hold then."""
         promise: Promise | None = getattr(self, "promise", None)
         return None if self.has_no_place else promise

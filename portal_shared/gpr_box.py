@@ -17,7 +17,7 @@ S = GprState
 def box_of(gpr: Gpr, *, reason: str = "") -> StripBox:
     """`reason`: one sentence, for those who do not see the drawing."""
     hue, mark = mark_of(gpr.slice.number)
-    promise = gpr.standing_promise
+    promise = gpr.current_promise
     return StripBox(
         state=shown_state(gpr),
         filed_at=waiting_since(gpr),
@@ -54,7 +54,7 @@ def ask_of(gpr: Gpr) -> str:
 
 def promised_at_first(gpr: Gpr) -> datetime | None:
     """What its owner was told, whatever moved the promise since: lateness counts from here. An edit makes a new promise."""
-    promise = gpr.standing_promise
+    promise = gpr.current_promise
     return promise.first_promised_start_at if promise else None
 
 

@@ -12,7 +12,7 @@ from gpr.evictions.services import WHY, notices_of
 from gpr.models import ENDED, PROVISIONED, Claim, EndReason, Gpr, GprState, VictimKind
 from gpr.queue.explanations import sentences_for_slices
 from gpr.requests.end_reasons import ending
-from gpr.requests.selectors import start_places
+from gpr.requests.selectors import start_positions
 from inventory.models import Reservation, ReservationState
 from journal.models import Event
 from protocol.messages import CLUSTER_REQUEST_TOLD_S, ClusterRequestState
@@ -30,7 +30,7 @@ def cluster_request_states(cluster_id: UUID, *, now: datetime) -> tuple[ClusterR
     bound = dict(Namespace.objects.filter(cluster=cluster_id).values_list("name", "slice"))
     rows = [row for row in rows if bound.get(row.namespace) in {None, row.gpr.slice_id}]
     gprs = [row.gpr for row in rows]
-    places, held = start_places(gprs), _held(gprs)
+    places, held = start_positions(gprs), _held(gprs)
     messages = _messages(gprs, held)
     return tuple(
         _state(row, places.get(row.gpr_id), held.get(row.gpr_id, ()), messages[row.gpr_id]) for row in sorted(rows, key=lambda row: row.uid)
@@ -48,7 +48,7 @@ def _told_rows(cluster_id: UUID, now: datetime) -> Sequence[Claim]:
 
 
 def _state(row: Claim, place: int | None, held: Sequence[Reservation], message: str) -> ClusterRequestState:
-    gpr, promise = row.gpr, row.gpr.standing_promise
+    gpr, promise = row.gpr, row.gpr.current_promise
     return ClusterRequestState(
         id=row.uid,
         gpr_id=str(gpr.pk),

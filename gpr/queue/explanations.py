@@ -20,11 +20,11 @@ from planner.explain import STRANGER, sentence
 from planner.plan import Blocker, Explanation, Reason
 
 # How a moment is said to the reader of a sentence.
-Say = Callable[[datetime], str]
+FormatTime = Callable[[datetime], str]
 
 
 @dataclass(frozen=True, slots=True)
-class ToldBlocker:
+class VisibleBlocker:
     """A GPR that is waited for. All strangers together are one, without id, number, size or time.
 
     `nodes`: that it holds, or waits for; None also where it is not known. `gpus_per_node`: None means all of each node.
@@ -39,25 +39,25 @@ class ToldBlocker:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class VisibleExplanation:
     """An explanation as its reader may have it. `ahead_count` counts all that start before it, of whomever."""
 
     reason: Reason
     sentence: str
-    blockers: list[ToldBlocker]
+    blockers: list[VisibleBlocker]
     ahead_count: int
 
 
-def explain(explanations: Sequence[Explanation], *, actor: User, now: datetime, say: Say = utc) -> list[Told]:
+def explain(explanations: Sequence[Explanation], *, actor: User, now: datetime, format_time: FormatTime = utc) -> list[VisibleExplanation]:
     """One query, however many there are."""
     names = names_visible_to(actor, {blocker.id for explanation in explanations for blocker in explanation.blockers})
-    return [_told(explanation, names, math.floor(now.timestamp()), say) for explanation in explanations]
+    return [_told(explanation, names, math.floor(now.timestamp()), format_time) for explanation in explanations]
 
 
-def explain_gprs(gprs: Iterable[Gpr], *, actor: User, now: datetime, say: Say = utc) -> dict[Any, Told]:
-    """By id of the GPR; those that wait for no start have none, and those that no plan has told anything yet. See gpr.queue.places."""
+def explain_gprs(gprs: Iterable[Gpr], *, actor: User, now: datetime, format_time: FormatTime = utc) -> dict[Any, VisibleExplanation]:
+    """By id of the GPR; those that wait for no start have none, and those that no plan has told anything yet. See gpr.queue.status."""
     stored = {gpr.pk: explanation for gpr in gprs if (explanation := _stored(gpr.explanation)) is not None}
-    return dict(zip(stored, explain(list(stored.values()), actor=actor, now=now, say=say), strict=True))
+    return dict(zip(stored, explain(list(stored.values()), actor=actor, now=now, format_time=format_time), strict=True))
 
 
 def sentences_for_slices(gprs: Iterable[Gpr]) -> dict[UUID, str]:
@@ -76,17 +76,17 @@ def sentences_for_slices(gprs: Iterable[Gpr]) -> dict[UUID, str]:
     }
 
 
-def _told(explanation: Explanation, names: Mapping[str, str], now_s: int, say: Say) -> Told:
+def _told(explanation: Explanation, names: Mapping[str, str], now_s: int, format_time: FormatTime) -> VisibleExplanation:
     blockers = [_told_blocker(blocker, names[blocker.id]) for blocker in explanation.blockers if blocker.id in names]
     if len(blockers) < len(explanation.blockers):
-        blockers.append(ToldBlocker(STRANGER))
-    text = sentence(explanation, now_s=now_s, name_of=names.get, say_at=lambda at_s: say(at(at_s)))
-    return Told(explanation.reason, text, blockers, explanation.ahead_count)
+        blockers.append(VisibleBlocker(STRANGER))
+    text = sentence(explanation, now_s=now_s, name_of=names.get, say_at=lambda at_s: format_time(at(at_s)))
+    return VisibleExplanation(explanation.reason, text, blockers, explanation.ahead_count)
 
 
-def _told_blocker(blocker: Blocker, name: str) -> ToldBlocker:
+def _told_blocker(blocker: Blocker, name: str) -> VisibleBlocker:
     size = blocker.node_count or None, blocker.gpus_per_node or None
-    return ToldBlocker(name, blocker.id, blocker.is_running, at(blocker.until_s), *size)
+    return VisibleBlocker(name, blocker.id, blocker.is_running, at(blocker.until_s), *size)
 
 
 def _stored(data: Any) -> Explanation | None:

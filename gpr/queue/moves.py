@@ -42,7 +42,7 @@ DONE = {MoveTo.UP: "moved up", MoveTo.DOWN: "moved down", MoveTo.FIRST: "moved t
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class MoveTarget:
     """A place in the order, and the GPR that is just before it if it is a place further back.
 
     `neighbor`: whom it passes by one place, and who stays where he is from now on.
@@ -72,11 +72,11 @@ def gpr_move(*, gpr: Gpr, to: MoveTo, actor: User, now: datetime, why: str = "")
     """
     witness_lock()
     gpr.refresh_from_db(fields=["turn_share", "turn_key", "turn_at"])  # plans change these without the version
-    spot = spot_for(gpr, MoveTo(to))
-    gpr_update(gpr, spot.changes)
-    if spot.neighbor is not None:
-        _keep_place(spot.neighbor, actor, now)
-    replan(now=now, moved=Moved(str(gpr.pk), spot.moved_behind))
+    target = move_target(gpr, MoveTo(to))
+    gpr_update(gpr, target.changes)
+    if target.neighbor is not None:
+        _keep_place(target.neighbor, actor, now)
+    replan(now=now, moved=Moved(str(gpr.pk), target.moved_behind))
     event_record(
         kind="gpr.moved",
         message=f"{gpr.name} was {DONE[MoveTo(to)]} of its priority in the queue. {why}".strip(),
@@ -89,7 +89,7 @@ def gpr_move(*, gpr: Gpr, to: MoveTo, actor: User, now: datetime, why: str = "")
     hint(TICK)
 
 
-def spot_for(gpr: Gpr, to: MoveTo) -> Spot:
+def move_target(gpr: Gpr, to: MoveTo) -> MoveTarget:
     """Where it would go. A few rows by the index of the queue, however long that is. Raises as `gpr_move`."""
     if gpr.state != GprState.QUEUED:
         raise IllegalTransition(
@@ -102,18 +102,18 @@ def spot_for(gpr: Gpr, to: MoveTo) -> Spot:
         raise Conflict(f"It is the {which} of its priority already. To pass those of another, change its priority.")
     match to:
         case MoveTo.FIRST:
-            return Spot(Place(-FAR_SHARE, 0), _at(neighbor) - GAP)
+            return MoveTarget(Place(-FAR_SHARE, 0), _at(neighbor) - GAP)
         case MoveTo.LAST:
             key = neighbor.turn_key if neighbor.turn_share == FAR_SHARE else 0
-            return Spot(Place(FAR_SHARE, key), _at(neighbor) + GAP, neighbor)
+            return MoveTarget(Place(FAR_SHARE, key), _at(neighbor) + GAP, neighbor)
         case MoveTo.UP:
             last = _band(gpr).filter(before(neighbor)).last()
             at = _at(neighbor) - GAP if last is None or place_of(last) != place_of(neighbor) else _middle(last, neighbor)
-            return Spot(place_of(neighbor), at, neighbor=neighbor)
+            return MoveTarget(place_of(neighbor), at, neighbor=neighbor)
         case MoveTo.DOWN:
             following = _band(gpr).filter(behind(neighbor)).first()
             at = _at(neighbor) + GAP if following is None or place_of(following) != place_of(neighbor) else _middle(neighbor, following)
-            return Spot(place_of(neighbor), at, neighbor, neighbor)
+            return MoveTarget(place_of(neighbor), at, neighbor, neighbor)
 
 
 def place_of(gpr: Gpr) -> Place:

@@ -17,8 +17,8 @@ from gpr.allocation.snapshot import at, snapshot_load
 from gpr.evictions.restarts import rejoined
 from gpr.models import Gpr, GprState
 from gpr.queue.ages import ages_of, joined
-from gpr.queue.moves import MoveTo, place_of, spot_for
-from gpr.requests.selectors import start_places
+from gpr.queue.moves import MoveTo, move_target, place_of
+from gpr.requests.selectors import start_positions
 from gpr.requests.services import spec_of
 from gpr.requests.spec import approval_reasons
 from inventory.models import MaintenanceWindow, Reservation
@@ -29,7 +29,7 @@ from planner.snapshot import Moved, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Shift:
+class StartChange:
     """A GPR's planned start as it is and as it would be; None where it has none."""
 
     gpr: Gpr
@@ -51,27 +51,27 @@ class Preview:
     `others` are those whose start would change, the greatest change first; `evicted` those that would have notice.
     """
 
-    own: Shift
-    old_place: int | None
-    new_place: int | None
-    others: tuple[Shift, ...] = ()
+    own: StartChange
+    old_position: int | None
+    new_position: int | None
+    others: tuple[StartChange, ...] = ()
     evicted: tuple[Gpr, ...] = ()
     waits: bool = True
 
     @property
-    def earlier(self) -> tuple[Shift, ...]:
-        return tuple(shift for shift in self.others if shift.later_s < 0)
+    def earlier(self) -> tuple[StartChange, ...]:
+        return tuple(change for change in self.others if change.later_s < 0)
 
     @property
-    def later(self) -> tuple[Shift, ...]:
-        return tuple(shift for shift in self.others if shift.later_s > 0)
+    def later(self) -> tuple[StartChange, ...]:
+        return tuple(change for change in self.others if change.later_s > 0)
 
 
 @dataclass(frozen=True, slots=True)
 class MaintenancePreview:
     """`moved`: promises that could not be kept, the latest first. `boxes`: what holds a node of it beyond its start."""
 
-    moved: tuple[Shift, ...]
+    moved: tuple[StartChange, ...]
     boxes: tuple[Reservation, ...]
 
 
@@ -82,9 +82,9 @@ def preview_maintenance(*, window: MaintenanceWindow, now: datetime) -> Maintena
     moves = ((p.id, p.moved) for p in plan(loaded.with_maintenance(window)).placements if p.moved is not None)
     due = {id_: m for id_, m in moves if (m.cause, m.cause_id) == cause}
     gprs = gprs_by_id(due)
-    moved = [Shift(gprs[id_], at(m.old_s), at(m.new_s)) for id_, m in due.items() if id_ in gprs]
+    moved = [StartChange(gprs[id_], at(m.old_s), at(m.new_s)) for id_, m in due.items() if id_ in gprs]
     return MaintenancePreview(
-        moved=tuple(sorted(moved, key=lambda shift: (-shift.later_s, shift.gpr.name))),
+        moved=tuple(sorted(moved, key=lambda change: (-change.later_s, change.gpr.name))),
         boxes=tuple(boxes_reaching_into([window], now=now)[window.pk]),
     )
 
@@ -108,14 +108,14 @@ def preview_priority(*, gpr: Gpr, priority: int, now: datetime) -> Preview:
 
 def preview_move(*, gpr: Gpr, to: MoveTo, now: datetime) -> Preview:
     """Whose promise gives way shows as a later start. Raises as `gpr_move`."""
-    spot, loaded = spot_for(gpr, to), snapshot_load(now=now)
+    target, loaded = move_target(gpr, to), snapshot_load(now=now)
     queue = loaded.snapshot.queue
-    if (stays := spot.neighbor) is not None:
+    if (stays := target.neighbor) is not None:
         queue = tuple(replace(request, place=place_of(stays)) if request.id == str(stays.pk) else request for request in queue)
     if (own := loaded.queued(gpr)) is None:
         return _unchanged(gpr)
-    changed = joined(replace(loaded.snapshot, queue=queue), ages_of(loaded), replace(own, place=spot.place), spot.at)
-    return _compare(gpr, replace(changed, moved=Moved(str(gpr.pk), spot.moved_behind)))
+    changed = joined(replace(loaded.snapshot, queue=queue), ages_of(loaded), replace(own, place=target.place), target.at)
+    return _compare(gpr, replace(changed, moved=Moved(str(gpr.pk), target.moved_behind)))
 
 
 def preview_approval(*, gpr: Gpr, now: datetime) -> Preview:
@@ -140,11 +140,11 @@ def preview_eviction(*, gpr: Gpr, now: datetime) -> Preview:
 
 
 def _unchanged(gpr: Gpr) -> Preview:
-    return Preview(Shift(gpr, None, None), None, None, waits=False)
+    return Preview(StartChange(gpr, None, None), None, None, waits=False)
 
 
 def _compare(gpr: Gpr, changed: Snapshot) -> Preview:
-    own = Shift(gpr, gpr.planned_start_at, None)
+    own = StartChange(gpr, gpr.planned_start_at, None)
     others: dict[str, tuple[datetime | None, datetime | None]] = {}
     made, told = plan(changed), told_waiting()
     for placement in made.placements:
@@ -154,14 +154,14 @@ def _compare(gpr: Gpr, changed: Snapshot) -> Preview:
         elif placement.id in told and told[placement.id].planned_start_at != start_at:
             others[placement.id] = told[placement.id].planned_start_at, start_at
     gprs = gprs_by_id(others)
-    shifts = (Shift(gprs[id_], *starts) for id_, starts in others.items() if id_ in gprs)
-    moved = sorted((shift for shift in shifts if shift.later_s), key=lambda shift: (-abs(shift.later_s), shift.gpr.name))
+    changes = (StartChange(gprs[id_], *starts) for id_, starts in others.items() if id_ in gprs)
+    moved = sorted((change for change in changes if change.later_s), key=lambda change: (-abs(change.later_s), change.gpr.name))
     waits = any(placement.id == str(gpr.pk) for placement in made.placements)
-    return Preview(own, start_places([gpr]).get(gpr.pk), _place_in(made, gpr), tuple(moved), _evicted(made), waits)
+    return Preview(own, start_positions([gpr]).get(gpr.pk), _position_in(made, gpr), tuple(moved), _evicted(made), waits)
 
 
-def _place_in(made: Plan, gpr: Gpr) -> int | None:
-    """The place that `start_places` would give it by this plan: of requests that start together, the one filed first comes first."""
+def _position_in(made: Plan, gpr: Gpr) -> int | None:
+    """The place that `start_positions` would give it by this plan: of requests that start together, the one filed first comes first."""
     starts = {placement.id: placement.start_s for placement in made.placements if placement.start_s is not None}
     own_s = starts.get(str(gpr.pk))
     if own_s is None:

@@ -20,7 +20,7 @@ from core.rest.fields import Reference, StrictSerializer, Text, WholeNumber
 from core.rest.pagination import CreatedPagination
 from core.rest.references import one_by_reference
 from core.rest.views import ApiViewSet
-from gpr.quotas.selectors import standings
+from gpr.quotas.selectors import quota_usages
 from gpr.requests.filters import QuotaFilter
 from gpr.requests.inputs import WHY_MAX_CHARS
 from slices.models import Project, Quota, Slice
@@ -81,7 +81,7 @@ class QuotaViewSet(ApiViewSet[Any]):
     def list(self, request: Request) -> Response:
         """A member sees those of his slices and of their projects."""
         rows = self.paginate_queryset(self.filter_queryset(quotas_visible_to(actor_of(request)))) or []
-        return self.get_paginated_response(QuotaSerializer(standings(rows), many=True).data)
+        return self.get_paginated_response(QuotaSerializer(quota_usages(rows), many=True).data)
 
     def retrieve(self, request: Request, pk: str) -> Response:
         return self._answer(pk)
@@ -111,8 +111,8 @@ class QuotaViewSet(ApiViewSet[Any]):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     def _answer(self, pk: str | UUID, **kwargs: Any) -> Response:
-        (standing,) = standings([quota_for(actor_of(self.request), pk)])
-        return Response(QuotaSerializer(standing).data, **kwargs)
+        (usage,) = quota_usages([quota_for(actor_of(self.request), pk)])
+        return Response(QuotaSerializer(usage).data, **kwargs)
 
 
 def _change_of(data: dict[str, Any]) -> tuple[QuotaChange, str]:

@@ -21,7 +21,7 @@ Counts = Counter[tuple[UUID, UUID, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class QuotaUsage:
     """Of a quota, in GPUs of its shape. `wanted_gpus`: of queued requests that name this shape."""
 
     quota: Quota
@@ -56,12 +56,12 @@ def refuse_beyond(taken: Collection[tuple[UUID, str]], projects: Set[UUID]) -> N
             raise Conflict(f"By the quota of {quota.shape} {whose(quota)} may hold {number(quota.most_gpus or 0)}, not {number(gpus)}.")
 
 
-def standings(quotas: Iterable[Quota]) -> list[Standing]:
+def quota_usages(quotas: Iterable[Quota]) -> list[QuotaUsage]:
     """In the order given. Three queries, however many there are."""
     quotas = list(quotas)
     projects = {quota.tenant.pk for quota in quotas}
     held, wanted = _held(projects), _wanted(projects)
-    return [Standing(quota, _under(quota, held), _under(quota, wanted)) for quota in quotas]
+    return [QuotaUsage(quota, _under(quota, held), _under(quota, wanted)) for quota in quotas]
 
 
 def _under(quota: Quota, counts: Counts) -> int:

@@ -11,7 +11,7 @@ from core.words import duration_exact, utc
 from gpr.allocation.snapshot import Loaded, at
 from gpr.models import Gpr
 from gpr.promises.forecasts import BOOKED, NO_HISTORY_BORROWED, Range, bands_load, range_of
-from gpr.queue.explanations import Say, Told, explain
+from gpr.queue.explanations import FormatTime, VisibleExplanation, explain
 from gpr.quotas.borrowing import WOULD_BORROW
 from gpr.requests.alternatives import Alternative, Alternatives, Order, by_place
 from gpr.requests.services import Candidate, candidate_of
@@ -49,16 +49,16 @@ class Estimate:
     p50_s: int
     p90_s: int
     basis: str
-    explanation: Told
+    explanation: VisibleExplanation
     alternatives: list[Alternative]
 
 
-def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | None = None, say: Say = utc) -> list[Estimate]:
+def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | None = None, format_time: FormatTime = utc) -> list[Estimate]:
     """One offer for each cluster and shape, soonest first. `edited`: for a change of a waiting GPR. Raises as `gpr_submit` does."""
     asked = candidate_of(spec, actor=actor, now=now, edited=edited)
     candidate, loaded, desk = asked.request, asked.loaded, Desk(asked.loaded.snapshot)
     found = list(by_place(_offers(asked, desk)).values())
-    told = explain([offer.explanation for offer in found], actor=actor, now=now, say=say)
+    told = explain([offer.explanation for offer in found], actor=actor, now=now, format_time=format_time)
     alternatives = Alternatives(spec, candidate, desk, loaded, found).of_each()
     bands = bands_load(edited=edited)
     return [
@@ -90,7 +90,7 @@ def _range(spec: GprSpec, offer: Offer, bands: Bands) -> Range:
     return replace(found, basis=NO_HISTORY_BORROWED) if offer.borrows and not found.is_learned else found
 
 
-def _estimate(offer: Offer, loaded: Loaded, told: Told, alternatives: list[Alternative], likely: Range) -> Estimate:
+def _estimate(offer: Offer, loaded: Loaded, told: VisibleExplanation, alternatives: list[Alternative], likely: Range) -> Estimate:
     wait_s = max(offer.start_s - loaded.snapshot.now_s, 0)
     return Estimate(
         cluster=offer.cluster,
@@ -110,7 +110,7 @@ def _estimate(offer: Offer, loaded: Loaded, told: Told, alternatives: list[Alter
     )
 
 
-def _told_more(told: Told, sentences: Sequence[str]) -> Told:
+def _told_more(told: VisibleExplanation, sentences: Sequence[str]) -> VisibleExplanation:
     return replace(told, sentence=" ".join([told.sentence, *sentences]))
 
 

@@ -17,8 +17,8 @@ from gpr.evictions.failed_jobs import failed_jobs_of
 from gpr.evictions.services import WHY, notices_of
 from gpr.models import Claim, EndReason, EvictionVictim, Gpr, GprState, VictimKind
 from gpr.promises.forecasts import BOOKED, LEARNED, NO_HISTORY
-from gpr.queue.explanations import Told
-from gpr.queue.places import Standing, standings_of
+from gpr.queue.explanations import VisibleExplanation
+from gpr.queue.status import QueueStatus, queue_statuses
 from gpr.quotas.borrowing import borrowers_among
 from gpr.replacement.selectors import Outcome as ReplacementOutcome
 from gpr.replacement.selectors import replacements_of
@@ -51,14 +51,14 @@ class GprPage:
     """What the reader may know of these GPRs that does not stand in their rows."""
 
     now: datetime
-    standings: Mapping[UUID, Standing]
+    statuses: Mapping[UUID, QueueStatus]
     notices: Mapping[UUID, EvictionVictim]
     borrowers: Set[UUID]
     failed_jobs: Mapping[UUID, Sequence[str]]
 
     @classmethod
     def build(cls, gprs: Sequence[Gpr], *, actor: User, now: datetime) -> GprPage:
-        return cls(now, standings_of(gprs, actor=actor, now=now), notices_of(gprs), borrowers_among(gprs, now=now), failed_jobs_of(gprs))
+        return cls(now, queue_statuses(gprs, actor=actor, now=now), notices_of(gprs), borrowers_among(gprs, now=now), failed_jobs_of(gprs))
 
 
 class ToldBlockerSerializer(serializers.Serializer[Any]):
@@ -70,7 +70,7 @@ class ToldBlockerSerializer(serializers.Serializer[Any]):
     gpus_per_node = serializers.IntegerField(allow_null=True, help_text="Null, where `nodes` is not: all of each node.")
 
 
-class ToldSerializer(serializers.Serializer[Told]):
+class ToldSerializer(serializers.Serializer[VisibleExplanation]):
     reason = serializers.ChoiceField(choices=[(reason.value, reason.value) for reason in Reason])
     sentence = serializers.CharField()
     blockers = ToldBlockerSerializer(many=True)
@@ -186,7 +186,7 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
         return gpr.end_reason or None
 
     def get_position(self, gpr: Gpr) -> int | None:
-        return self._page.standings[gpr.pk].place
+        return self._page.statuses[gpr.pk].position
 
     def get_promised_start_at(self, gpr: Gpr) -> datetime | None:
         return promised_start_of(gpr)
@@ -211,7 +211,7 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
 
     @extend_schema_field(ToldSerializer(allow_null=True))
     def get_explanation(self, gpr: Gpr) -> Any:
-        told = self._page.standings[gpr.pk].told
+        told = self._page.statuses[gpr.pk].explanation
         return ToldSerializer(told).data if told else None
 
     @extend_schema_field(AssignedNodeSerializer(many=True))
@@ -349,23 +349,23 @@ class QueueRowSerializer(serializers.ModelSerializer[Gpr]):
         fields += ["queued_at", "planned_start_at", "promised_start_at", "reason", "explanation"]
         read_only_fields = fields
 
-    def _standing(self, gpr: Gpr) -> Standing:
+    def _status(self, gpr: Gpr) -> QueueStatus:
         page: GprPage = self.context["page"]
-        return page.standings[gpr.pk]
+        return page.statuses[gpr.pk]
 
     def get_position(self, gpr: Gpr) -> int | None:
-        return self._standing(gpr).place
+        return self._status(gpr).position
 
     def get_promised_start_at(self, gpr: Gpr) -> datetime | None:
         return promised_start_of(gpr)
 
     def get_reason(self, gpr: Gpr) -> str:
-        told = self._standing(gpr).told
+        told = self._status(gpr).explanation
         return told.sentence if told else ""
 
     @extend_schema_field(ToldSerializer(allow_null=True))
     def get_explanation(self, gpr: Gpr) -> Any:
-        told = self._standing(gpr).told
+        told = self._status(gpr).explanation
         return ToldSerializer(told).data if told else None
 
 
@@ -424,5 +424,5 @@ class OffersSerializer(serializers.Serializer[Any]):
 
 
 def promised_start_of(gpr: Gpr) -> datetime | None:
-    promise = gpr.standing_promise
+    promise = gpr.current_promise
     return promise.promised_start_at if promise else None

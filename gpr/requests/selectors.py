@@ -88,8 +88,8 @@ def queue_visible_to(actor: User) -> QuerySet[Gpr]:
     return gprs_visible_to(actor).filter(state=GprState.QUEUED).annotate(starts_at=STARTS_AT).order_by(*START_ORDER)
 
 
-def start_places(gprs: Iterable[Gpr]) -> dict[UUID, int]:
-    """For those that wait and have a planned start: 1 starts first. One query; see gpr.queue.places.
+def start_positions(gprs: Iterable[Gpr]) -> dict[UUID, int]:
+    """For those that wait and have a planned start: 1 starts first. One query; see gpr.queue.status.
 
     It counts those that start before, of whomever, and tells nothing else of them.
     """

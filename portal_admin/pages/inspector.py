@@ -1,4 +1,4 @@
-"""One GPR as an administrator sees it: where it stands, why, whether its promise held, and what can be done."""
+"""One GPR as an administrator sees it: where it status, why, whether its promise held, and what can be done."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from core.pages.axis import Axis
 from core.pages.parts import EventRow
 from core.pages.strip import Strip, hero_of
 from gpr.models import PROVISIONED, Gpr, GprState, PromiseMove
-from gpr.queue.explanations import ToldBlocker
-from gpr.queue.places import standings_of
+from gpr.queue.explanations import VisibleBlocker
+from gpr.queue.status import queue_statuses
 from gpr.quotas.borrowing import borrowing_of
 from gpr.requests.selectors import gpr_for, gprs_visible_to, names_visible_to
 from inventory.models import Node
@@ -88,7 +88,7 @@ class InspectorPage:
     late: str
     reason: str
     borrowing: str
-    blockers: tuple[ToldBlocker, ...]
+    blockers: tuple[VisibleBlocker, ...]
     approval_reasons: tuple[str, ...]
     moves: tuple[MoveRow, ...]
     events: tuple[EventRow, ...]
@@ -100,8 +100,8 @@ class InspectorPage:
     @classmethod
     def build(cls, request: PageRequest, pk: UUID) -> InspectorPage:
         gpr = gpr_for(request.user, pk, rows=gprs_visible_to(request.user).prefetch_related(None))
-        stands = standings_of([gpr], actor=request.user, now=request.now, say=says(request))[gpr.pk]
-        told = stands.told
+        status = queue_statuses([gpr], actor=request.user, now=request.now, format_time=says(request))[gpr.pk]
+        told = status.explanation
         axis, reason = _axis(gpr, request), told.sentence if told else ""
         return cls(
             shell=admin_shell(request, page="queue"),
@@ -115,7 +115,7 @@ class InspectorPage:
             priority=gpr.priority,
             owner=gpr.owner.name,
             origin=claim.sentence if (claim := getattr(gpr, "claim", None)) else "",
-            place=stands.place,
+            place=status.position,
             no_place="no planned start" if gpr.state == GprState.QUEUED else "not in the queue",
             filed_at=gpr.queued_at or gpr.created_at,
             planned_at=gpr.planned_start_at,

@@ -11,7 +11,7 @@ from django.urls import reverse
 from core.pages import words
 from gpr.allocation.snapshot import books_end
 from gpr.models import Gpr, GprState
-from gpr.queue.previews import MaintenancePreview, Preview, Shift
+from gpr.queue.previews import MaintenancePreview, Preview, StartChange
 from gpr.requests.ending import left_s
 from inventory.models import Reservation
 from portal_admin.pages.queue import Mark
@@ -36,15 +36,15 @@ class Effect:
     is_later: bool
 
     @classmethod
-    def of(cls, shift: Shift) -> Effect:
-        is_later = shift.later_s > 0
+    def of(cls, change: StartChange) -> Effect:
+        is_later = change.later_s > 0
         return cls(
-            name=shift.gpr.name,
-            url=reverse("admin-inspect", args=[shift.gpr.pk]),
-            mark=Mark.of(shift.gpr.slice),
-            old_at=shift.old_start_at,
-            new_at=shift.new_start_at,
-            change=f"{words.duration(abs(shift.later_s))} {'later' if is_later else 'earlier'}",
+            name=change.gpr.name,
+            url=reverse("admin-inspect", args=[change.gpr.pk]),
+            mark=Mark.of(change.gpr.slice),
+            old_at=change.old_start_at,
+            new_at=change.new_start_at,
+            change=f"{words.duration(abs(change.later_s))} {'later' if is_later else 'earlier'}",
             is_later=is_later,
         )
 
@@ -75,12 +75,12 @@ class Effects:
 
     @classmethod
     def of(cls, own: str, preview: Preview) -> Effects:
-        noted = [shift for shift in preview.others if abs(shift.later_s) >= NOTED_S]
-        later = sum(shift.later_s > 0 for shift in noted)
+        noted = [change for change in preview.others if abs(change.later_s) >= NOTED_S]
+        later = sum(change.later_s > 0 for change in noted)
         earlier = len(noted) - later
         told = [f"{words.plural(count, 'other')} would start {how}" for count, how in ((later, "later"), (earlier, "earlier")) if count]
         summary = ", ".join(told) or "Nobody else would start earlier or later"
-        return cls(own, tuple(Effect.of(shift) for shift in noted[:EFFECTS_SHOWN]), f"{summary}.", evicted=_evicted(preview.evicted))
+        return cls(own, tuple(Effect.of(change) for change in noted[:EFFECTS_SHOWN]), f"{summary}.", evicted=_evicted(preview.evicted))
 
     @classmethod
     def of_maintenance(cls, preview: MaintenancePreview) -> Effects:
@@ -89,7 +89,7 @@ class Effects:
         would = f"{words.plural(moves, 'promise')} would move to a later start."
         return cls(
             own=reach if runs else "No running request reaches into it.",
-            shown=tuple(Effect.of(shift) for shift in preview.moved[:EFFECTS_SHOWN]),
+            shown=tuple(Effect.of(change) for change in preview.moved[:EFFECTS_SHOWN]),
             summary=would if moves else "Every promise would be kept.",
             boxes=tuple(Reaching.of(row) for row in preview.boxes),
             start_word="Promised",
@@ -109,14 +109,14 @@ def about(gpr: Gpr) -> str:
 
 
 def own_of_priority(preview: Preview, request: PageRequest) -> str:
-    own, place = preview.own, preview.new_place
+    own, place = preview.own, preview.new_position
     if not preview.waits:
         return "It still needs approval: other rules hold it back."
     if own.gpr.state == GprState.PENDING_APPROVAL:
         return own_of_approval(preview, request)
     if own.new_start_at is None:
         return "It has no planned start with that either."
-    instead = "" if preview.old_place in {None, place} else f" instead of {preview.old_place}"
+    instead = "" if preview.old_position in {None, place} else f" instead of {preview.old_position}"
     places = f"It is planned as number {place}{instead}"
     if own.old_start_at is None:
         return f"{places}. It starts {_when(own.new_start_at, request)}."

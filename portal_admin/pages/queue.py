@@ -16,8 +16,8 @@ from core.pages.parts import Fact, ListFoot, Tab
 from core.pages.strip import Strip, strip_of
 from core.pages.table import RowGroup
 from gpr.models import PROVISIONED, Gpr, GprState
-from gpr.queue.explanations import Told
-from gpr.queue.places import NOT_PLANNED, Standing, standings_of
+from gpr.queue.explanations import VisibleExplanation
+from gpr.queue.status import NOT_PLANNED, QueueStatus, queue_statuses
 from gpr.requests.selectors import START_ORDER, STARTS_AT, by_id
 from planner.plan import Reason
 from portal_admin.pages.nav import nav_count
@@ -114,8 +114,8 @@ class QueueRow:
     reason: str
 
     @classmethod
-    def of(cls, gpr: Gpr, *, axis: Axis, standing: Standing) -> QueueRow:
-        told = standing.told
+    def of(cls, gpr: Gpr, *, axis: Axis, status: QueueStatus) -> QueueRow:
+        told = status.explanation
         reason = told.sentence if told else " ".join(gpr.approval_reasons)
         is_waiting = gpr.state in {GprState.QUEUED, GprState.PENDING_APPROVAL}
         return cls(
@@ -127,7 +127,7 @@ class QueueRow:
             ask=ask_of(gpr),
             duration_s=gpr.duration_s,
             priority=gpr.priority,
-            place=standing.place,
+            place=status.position,
             waited_s=max((axis.now - waiting_since(gpr)).total_seconds(), 0.0) if is_waiting else None,
             promised_at=promised_at_first(gpr),
             planned_at=gpr.planned_start_at or gpr.provisioning_at,
@@ -152,12 +152,12 @@ class QueueTable:
         url, lists = reverse("admin-queue"), list(_lists(request, filters, counts))
         gprs = [gpr for found in lists for gpr in found.rows]
         queued = [gpr for gpr in gprs if gpr.state == GprState.QUEUED]
-        standings = standings_of(queued, actor=request.user, now=request.now, say=says(request))
+        statuses = queue_statuses(queued, actor=request.user, now=request.now, format_time=says(request))
         axis = axis_for(gprs, now=request.now, zone=request.zone)
         return cls(
             axis=axis,
-            groups=tuple(_group(found, filters, axis, standings) for found in lists),
-            foot=_foot(lists, filters, standings),
+            groups=tuple(_group(found, filters, axis, statuses) for found in lists),
+            foot=_foot(lists, filters, statuses),
             url=url_with(url, filters.in_url, cursor=request.GET.get("cursor", ""), part="rows"),
             clear_url=url_with(url, {"state": filters.state}) if filters.is_narrow else "",
         )
@@ -202,7 +202,7 @@ def table_of(request: PageRequest) -> QueueTable:
     return QueueTable.build(request, filters=QueueFilters.of(request), counts=QueueCounts.load())
 
 
-def waits_of(gpr: Gpr, told: Told | None) -> str:
+def waits_of(gpr: Gpr, told: VisibleExplanation | None) -> str:
     """In a few words what it waits for, or how far it is."""
     if gpr.state == GprState.PENDING_APPROVAL:
         return "your decision"
@@ -261,21 +261,21 @@ def _lists(request: PageRequest, filters: QueueFilters, counts: QueueCounts) -> 
             yield _Found(state, list(rows.order_by(*order)[:GROUP_ROWS]), count, None)
 
 
-def _group(found: _Found, filters: QueueFilters, axis: Axis, standings: Mapping[UUID, Standing]) -> RowGroup[QueueRow]:
-    rows = tuple(QueueRow.of(gpr, axis=axis, standing=standings.get(gpr.pk, NOT_PLANNED)) for gpr in found.rows)
+def _group(found: _Found, filters: QueueFilters, axis: Axis, statuses: Mapping[UUID, QueueStatus]) -> RowGroup[QueueRow]:
+    rows = tuple(QueueRow.of(gpr, axis=axis, status=statuses.get(gpr.pk, NOT_PLANNED)) for gpr in found.rows)
     is_cut = found.page is None and (len(rows) == GROUP_ROWS if found.count is None else len(rows) < found.count)
     more_url = url_with(reverse("admin-queue"), filters.in_url, state=found.state) if is_cut else ""
     label = STATES[found.state]
     return RowGroup(f"queue-{found.state}", label, rows, found.count, more_url=more_url, more_label=f"Show all: {label.lower()}")
 
 
-def _foot(lists: Sequence[_Found], filters: QueueFilters, standings: Mapping[UUID, Standing]) -> ListFoot:
+def _foot(lists: Sequence[_Found], filters: QueueFilters, statuses: Mapping[UUID, QueueStatus]) -> ListFoot:
     paged, page = next((found, found.page) for found in lists if found.page is not None)
     foot = foot_of(page, reverse("admin-queue"), filters.in_url)
     if paged.state != "queued" or filters.is_narrow or not paged.rows:
         return foot
     # A row that has left the queue since the page was read has no place. Those without a start are the last.
-    first_row = standings[paged.rows[0].pk].place or 0
+    first_row = statuses[paged.rows[0].pk].position or 0
     last_row = first_row + len(paged.rows) - 1 if first_row else 0
     return replace(foot, first_row=first_row, last_row=last_row, about_total=paged.count or 0)
 

@@ -12,7 +12,7 @@ from django.urls import reverse
 from core.pages import words
 from core.pages.parts import ListFoot, Meter
 from core.pages.table import RowGroup
-from gpr.quotas.selectors import Standing, standings
+from gpr.quotas.selectors import QuotaUsage, quota_usages
 from inventory.selectors import shapes_known
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.queue import Mark
@@ -42,8 +42,8 @@ class QuotaRow:
     meter: Meter
 
     @classmethod
-    def of(cls, standing: Standing) -> QuotaRow:
-        quota = standing.quota
+    def of(cls, usage: QuotaUsage) -> QuotaRow:
+        quota = usage.quota
         return cls(
             id=quota.pk,
             mark=Mark.of(quota.slice) if quota.slice else None,
@@ -53,11 +53,11 @@ class QuotaRow:
             delete_url=reverse("admin-quota-delete", args=[quota.pk]),
             guaranteed=quota.guaranteed_gpus,
             most=quota.most_gpus,
-            held=standing.held_gpus,
-            borrowed=standing.borrowed_gpus,
-            wanted=standing.wanted_gpus,
-            note=standing.note,
-            meter=Meter(standing.held_gpus, guaranteed_count=quota.guaranteed_gpus, limit_count=quota.most_gpus),
+            held=usage.held_gpus,
+            borrowed=usage.borrowed_gpus,
+            wanted=usage.wanted_gpus,
+            note=usage.note,
+            meter=Meter(usage.held_gpus, guaranteed_count=quota.guaranteed_gpus, limit_count=quota.most_gpus),
         )
 
 
@@ -76,7 +76,7 @@ class QuotasPage:
         found = page_of(request, quotas_visible_to(request.user), ordering=QUOTA_ORDER)
         return cls(
             shell=admin_shell(request, page="quotas"),
-            groups=_groups(standings(found.rows)),
+            groups=_groups(quota_usages(found.rows)),
             foot=foot_of(found, url),
             url=url_with(url, {"cursor": request.GET.get("cursor", ""), "part": "rows"}),
             read_only=why_not_write(request),
@@ -84,11 +84,11 @@ class QuotasPage:
         )
 
 
-def _groups(found: Sequence[Standing]) -> tuple[RowGroup[QuotaRow], ...]:
+def _groups(found: Sequence[QuotaUsage]) -> tuple[RowGroup[QuotaRow], ...]:
     """One for each project."""
     groups = []
-    for number, (project, members) in enumerate(groupby(found, key=lambda standing: standing.quota.tenant)):
-        rows = tuple(QuotaRow.of(standing) for standing in members)
+    for number, (project, members) in enumerate(groupby(found, key=lambda usage: usage.quota.tenant)):
+        rows = tuple(QuotaRow.of(usage) for usage in members)
         guaranteed = sum(row.guaranteed for row in rows if row.mark is None)
         told = f"{words.plural(guaranteed, 'GPU')} guaranteed" if guaranteed else "nothing guaranteed"
         groups.append(RowGroup(f"quotas-{number}", project.name, rows, note=told))

@@ -12,7 +12,7 @@ from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from gpr.quotas.selectors import standings
+from gpr.quotas.selectors import quota_usages
 from portal_admin.forms import OptionalReasonForm, QuotaForm, QuotaTermsForm
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.quotas import QuotasPage
@@ -88,5 +88,5 @@ def _decide(request: PageRequest, question: Question, do: Callable[..., str]) ->
 
 def _told(quota: Quota) -> str:
     """With what follows when more is held than is allowed now."""
-    (standing,) = standings([quota])
-    return f"{quota}: {terms(quota)}. {standing.note}".strip()
+    (usage,) = quota_usages([quota])
+    return f"{quota}: {terms(quota)}. {usage.note}".strip()

@@ -17,8 +17,8 @@ from accounts.policy import Verb, may
 from core.pages import words
 from core.pages.parts import EventRow, GpuTile, NodeRow, Pair
 from gpr.models import ENDED, Gpr, GprState, Promise, PromiseMove
-from gpr.queue.explanations import Told, ToldBlocker
-from gpr.queue.places import NOT_PLANNED, Standing, standings_of
+from gpr.queue.explanations import VisibleBlocker, VisibleExplanation
+from gpr.queue.status import NOT_PLANNED, QueueStatus, queue_statuses
 from gpr.quotas.borrowing import borrowing_of
 from gpr.replacement.selectors import Outcome, Replacement, replacements_of
 from gpr.requests.selectors import events_visible_to, gpr_for, names_visible_to
@@ -118,7 +118,7 @@ class Ahead:
     until: datetime | None
 
     @classmethod
-    def of(cls, told: ToldBlocker) -> Ahead:
+    def of(cls, told: VisibleBlocker) -> Ahead:
         url = reverse("gpr", args=[told.id]) if told.id else ""
         return cls(told.name, url, _size(told), told.until)
 
@@ -176,8 +176,8 @@ class GprPage:
         wanted = frozenset({part} if part else PARTS)
         nodes = _nodes(gpr, with_gpus="nodes" in wanted) if gpr.run and wanted & {"now", "nodes", "steps"} else []
         panels = step_panels(gpr, nodes, _results(gpr), say=says(request)) if nodes and wanted & {"now", "steps"} else []
-        standing = standings_of([gpr], actor=request.user, now=request.now, say=says(request)) if wanted & {"now", "why"} else {}
-        stands = standing.get(gpr.pk, NOT_PLANNED)
+        statuses = queue_statuses([gpr], actor=request.user, now=request.now, format_time=says(request)) if wanted & {"now", "why"} else {}
+        status = statuses.get(gpr.pk, NOT_PLANNED)
         warning = notice(gpr) if "now" in wanted else None
         is_writable = "now" in wanted and request.may_write and may(request.user, Verb.CHANGE, gpr)
         # Whoever may change it may file others.
@@ -191,14 +191,14 @@ class GprPage:
             mark=WorkspaceMark.of(gpr.slice),
             shell=None if part else Shell.user(request, page="requests", slice_=gpr.slice, may_create=is_editor),
             acts=Acts.of(gpr, is_writable=is_writable, has_notice=warning is not None) if "now" in wanted else None,
-            hero=_hero(gpr, request, stands, nodes, panels, warning) if "now" in wanted else None,
+            hero=_hero(gpr, request, status, nodes, panels, warning) if "now" in wanted else None,
             nodes=tuple(_node_row(node) for node in nodes[:NODES_SHOWN]) if "nodes" in wanted and gpr.state not in WAITS else (),
             nodes_trouble=tuple(f"{node.node.name}: {node.failure}" for node in nodes[:NODES_SHOWN] if node.failure),
             nodes_hint=", ".join(filter(None, [gpr.cluster.name if gpr.cluster else "", ask_of(gpr)])),
             nodes_hidden=max(len(nodes) - NODES_SHOWN, 0),
             changes=tuple(_change(each) for each in replacements_of(gpr)) if "nodes" in wanted else (),
             panels=tuple(panels),
-            why=_why(gpr, request, stands.told if gpr.state == S.QUEUED else None) if "why" in wanted else None,
+            why=_why(gpr, request, status.explanation if gpr.state == S.QUEUED else None) if "why" in wanted else None,
             asked=() if part else tuple(_asked(gpr)),
             events=_events(gpr, request.user) if "events" in wanted else (),
         )
@@ -222,13 +222,13 @@ def _results(gpr: Gpr) -> list[StepResult]:
 def _hero(
     gpr: Gpr,
     request: PageRequest,
-    stands: Standing,
+    status: QueueStatus,
     nodes: Sequence[Reservation],
     panels: Sequence[StepPanel],
     warning: Notice | None,
 ) -> Hero:
     event = events_for([gpr]).get(gpr.pk)
-    return hero(gpr, Seen(request.now, request.zone, queued_since(gpr), stands.place, event, nodes, panels, warning))
+    return hero(gpr, Seen(request.now, request.zone, queued_since(gpr), status.position, event, nodes, panels, warning))
 
 
 def _gpu_title(gpu: Gpu, *, is_whole: bool) -> str:
@@ -268,8 +268,8 @@ def _change(each: Replacement) -> Change:
     return Change(each.joined_at or each.since_at or each.failing_at, text.strip(), each.outcome in {Outcome.FAILED, Outcome.SOUGHT})
 
 
-def _why(gpr: Gpr, request: PageRequest, told: Told | None) -> Why:
-    promise, moves = gpr.standing_promise, list(gpr.promise_moves.order_by("-at", "-pk")[:MOVES_SHOWN])
+def _why(gpr: Gpr, request: PageRequest, told: VisibleExplanation | None) -> Why:
+    promise, moves = gpr.current_promise, list(gpr.promise_moves.order_by("-at", "-pk")[:MOVES_SHOWN])
     names = names_visible_to(request.user, {move.cause_id for move in moves if move.cause != Cause.NODE_FAILURE})
     return Why(
         title="Why it starts when it does" if gpr.state in WAITS else "Why it started when it did",
@@ -288,13 +288,13 @@ def _why(gpr: Gpr, request: PageRequest, told: Told | None) -> Why:
     )
 
 
-def _alone(gpr: Gpr, request: PageRequest, told: Told | None) -> OneAtATime | None:
+def _alone(gpr: Gpr, request: PageRequest, told: VisibleExplanation | None) -> OneAtATime | None:
     if told is None or told.reason != Reason.WAITS_FOR_SLICE:
         return None
     return OneAtATime.of(request, spec_of(gpr), told, stock_for(request.user, now=request.now, slice_=gpr.slice))
 
 
-def _size(told: ToldBlocker) -> str:
+def _size(told: VisibleBlocker) -> str:
     """`holds 2 nodes`, `waits for 2 × 4 GPUs`."""
     if not told.nodes:
         return ""

@@ -124,7 +124,7 @@ def _facts(gpr: Gpr, seen: Seen, axis: Axis) -> list[Fact]:
 
 
 def _range(gpr: Gpr, axis: Axis) -> Fact:
-    promise = gpr.standing_promise
+    promise = gpr.current_promise
     if shown_state(gpr) == "BOOKED":
         return Fact("Range", "none", "booked: it starts exactly then")
     if promise is None or promise.p50_at is None or promise.p90_at is None:
@@ -150,7 +150,7 @@ def _had(gpr: Gpr) -> Fact:
 
 
 def _promise(gpr: Gpr) -> Fact:
-    promise = gpr.standing_promise
+    promise = gpr.current_promise
     if promise is None or gpr.provisioning_at is None:
         return Fact("Promise", "")
     late = words.late(late_s(gpr))

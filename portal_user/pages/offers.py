@@ -106,7 +106,7 @@ class OffersPanel:
             return cls(url, request.now, _clock(request), problem=tuple(_faults(form)))
         spec = form.open_spec()
         try:
-            found = gpr_estimate(actor=request.user, spec=spec, now=request.now, edited=edited, say=says(request))
+            found = gpr_estimate(actor=request.user, spec=spec, now=request.now, edited=edited, format_time=says(request))
         except BookingDoesNotFit as error:
             form.refuse(error)
             return _Drawing(request, form, (), stock, edited).refused_booking(url, spec, error)

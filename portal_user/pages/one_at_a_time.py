@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from django.urls import reverse
 
 from core.words import are, plural
-from gpr.queue.explanations import Told
+from gpr.queue.explanations import VisibleExplanation
 from gpr.requests.spec import GprSpec
 from planner.plan import Reason
 from portal_shared.access import PageRequest
@@ -27,7 +27,7 @@ class OneAtATime:
     ways: tuple[WayOut, ...]
 
     @classmethod
-    def of(cls, request: PageRequest, spec: GprSpec, told: Told, stock: Sequence[Stock]) -> OneAtATime | None:
+    def of(cls, request: PageRequest, spec: GprSpec, told: VisibleExplanation, stock: Sequence[Stock]) -> OneAtATime | None:
         """None where something else holds it back, too."""
         free = [kind for kind in stock if kind.free_count >= spec.nodes and _fits(spec, kind)]
         if told.reason != Reason.WAITS_FOR_SLICE or not free:
@@ -50,7 +50,7 @@ def _fits(spec: GprSpec, kind: Stock) -> bool:
     return is_shape and kind.gpus_per_node >= (spec.gpus_per_node or 0)
 
 
-def _ahead(told: Told) -> Iterator[WayOut]:
+def _ahead(told: VisibleExplanation) -> Iterator[WayOut]:
     for blocker in told.blockers[:1]:
         if blocker.id:
             yield WayOut(f"{'Release' if blocker.is_running else 'Open'} {blocker.name}", reverse("gpr", args=[blocker.id]))

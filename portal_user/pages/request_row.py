@@ -14,7 +14,7 @@ from core.pages.axis import Axis
 from core.pages.strip import Strip, strip_of
 from gpr.evictions.services import WHY
 from gpr.models import ENDED, EvictionVictim, Gpr, GprState, VictimKind
-from gpr.queue.places import NOT_PLANNED, Standing
+from gpr.queue.status import NOT_PLANNED, QueueStatus
 from gpr.requests.end_reasons import ending
 from inventory.models import Reservation
 from journal.models import Event
@@ -31,7 +31,7 @@ READY = frozenset({Phase.ENTERED, Phase.ACTIVE})
 class Known:
     """What the page has read of one GPR beside its row."""
 
-    standing: Standing = NOT_PLANNED
+    status: QueueStatus = NOT_PLANNED
     event: Event | None = None
     nodes: Sequence[Reservation] = ()
     notice: EvictionVictim | None = None
@@ -97,7 +97,7 @@ def _unapproved(row: RequestRow, gpr: Gpr, known: Known, axis: Axis) -> RequestR
 
 def _queued(row: RequestRow, gpr: Gpr, known: Known, axis: Axis) -> RequestRow:
     late = lateness(gpr, known.event)
-    place, told = known.standing.place, known.standing.told
+    place, told = known.status.position, known.status.explanation
     why = told.sentence if told else "It is about to be planned."
     promised_at = promised_at_first(gpr)
     return replace(

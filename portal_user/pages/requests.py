@@ -16,7 +16,7 @@ from core.pages.parts import Fact, ListFoot, Tab
 from core.pages.table import RowGroup
 from gpr.evictions.services import notices_of
 from gpr.models import ENDED, PROVISIONED, Gpr, GprState
-from gpr.queue.places import NOT_PLANNED, standings_of
+from gpr.queue.status import NOT_PLANNED, queue_statuses
 from gpr.requests.selectors import START_ORDER, STARTS_AT, by_id
 from inventory.models import Reservation, ReservationState
 from portal_shared.access import PageRequest, says
@@ -220,7 +220,7 @@ class _Found:
     def known(self, request: PageRequest) -> dict[UUID, Known]:
         """Five queries, however many rows; those that have nothing to ask for ask nothing."""
         waiting = [gpr for gpr in self.gprs if gpr.state == GprState.QUEUED]
-        standings = standings_of(waiting, actor=request.user, now=request.now, say=says(request))
+        statuses = queue_statuses(waiting, actor=request.user, now=request.now, format_time=says(request))
         events, notices = events_for(self.gprs), notices_of(self.gprs)
         nodes: dict[UUID, list[Reservation]] = {}
         if holding := [gpr.pk for gpr in self.gprs if gpr.state in PROVISIONED]:
@@ -229,7 +229,7 @@ class _Found:
             ):
                 nodes.setdefault(row.gpr_id, []).append(row)
         return {
-            gpr.pk: Known(standings.get(gpr.pk, NOT_PLANNED), events.get(gpr.pk), nodes.get(gpr.pk, ()), notices.get(gpr.pk))
+            gpr.pk: Known(statuses.get(gpr.pk, NOT_PLANNED), events.get(gpr.pk), nodes.get(gpr.pk, ()), notices.get(gpr.pk))
             for gpr in self.gprs
         }
 

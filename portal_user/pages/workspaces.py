@@ -14,8 +14,8 @@ from django.urls import reverse
 from core.pages import words
 from core.pages.parts import Fact, ListFoot
 from gpr.models import PROVISIONED, Gpr, GprState
-from gpr.queue.explanations import Told
-from gpr.queue.places import Standing, standings_of
+from gpr.queue.explanations import VisibleExplanation
+from gpr.queue.status import QueueStatus, queue_statuses
 from portal_shared.access import PageRequest, says
 from portal_shared.gpr_box import ask_of
 from portal_shared.paging import foot_of, page_of, url_with
@@ -70,9 +70,9 @@ class WorkspacesPage:
         found = page_of(request, _slices(request), ordering=("name", "id"))
         gprs = _gprs(found.rows)
         waiting = [gpr for gpr in gprs.values() if gpr.state == GprState.QUEUED]
-        standings = standings_of(waiting, actor=request.user, now=request.now, say=says(request))
+        statuses = queue_statuses(waiting, actor=request.user, now=request.now, format_time=says(request))
         shapes = shapes_in(stock_for(request.user, now=request.now))
-        rows = tuple(_row(slice_, gprs, standings, may_write=request.may_write) for slice_ in found.rows)
+        rows = tuple(_row(slice_, gprs, statuses, may_write=request.may_write) for slice_ in found.rows)
         url = reverse("workspaces")
         return cls(
             shell=Shell.user(request, page="workspaces"),
@@ -107,7 +107,7 @@ def _gprs(slices: Sequence[Any]) -> dict[UUID, Gpr]:
     return {gpr.pk: gpr for gpr in Gpr.objects.filter(pk__in=ids)} if ids else {}
 
 
-def _row(slice_: Any, gprs: Mapping[UUID, Gpr], standings: Mapping[UUID, Standing], *, may_write: bool) -> WorkspaceRow:
+def _row(slice_: Any, gprs: Mapping[UUID, Gpr], statuses: Mapping[UUID, QueueStatus], *, may_write: bool) -> WorkspaceRow:
     held, waiting = gprs.get(slice_.held_id), gprs.get(slice_.next_id)
     may_create = may_write and slice_.own_role != Role.VIEWER
     return WorkspaceRow(
@@ -115,14 +115,14 @@ def _row(slice_: Any, gprs: Mapping[UUID, Gpr], standings: Mapping[UUID, Standin
         project=slice_.project.name,
         role=Role(slice_.own_role).label if slice_.own_role else "Administrator",
         holds=_holding(held, at=held.ends_at) if held else None,
-        next=_holding(waiting, at=waiting.planned_start_at, told=standings[waiting.pk].told) if waiting else None,
+        next=_holding(waiting, at=waiting.planned_start_at, told=statuses[waiting.pk].explanation) if waiting else None,
         waiting_count=slice_.waiting_count,
         approval_count=slice_.approval_count,
         create_url=reverse("gpr-create", args=[slice_.name]) if may_create else "",
     )
 
 
-def _holding(gpr: Gpr, *, at: datetime | None, told: Told | None = None) -> Holding:
+def _holding(gpr: Gpr, *, at: datetime | None, told: VisibleExplanation | None = None) -> Holding:
     return Holding(gpr.name, reverse("gpr", args=[gpr.pk]), gpr.state, ask_of(gpr), at, told.sentence if told else "")
 
 

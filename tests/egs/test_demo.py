@@ -10,7 +10,7 @@ from django.conf import settings
 
 from core.clock import db_now
 from egs import demo
-from gpr.quotas.selectors import standings
+from gpr.quotas.selectors import quota_usages
 from inventory.models import AgentSession, Cluster, Node, Supply, SupplyOrder
 from inventory.services.inventory import inventory_store
 from inventory.services.sync import order_told
@@ -107,7 +107,7 @@ def test_nobody_wants_or_holds_anything_yet_and_the_projects_weigh_the_same() ->
     join("borealis")
     demo.quotas_seed(now=db_now())
 
-    assert {(standing.held_gpus, standing.wanted_gpus) for standing in standings(Quota.objects.all())} == {(0, 0)}
+    assert {(usage.held_gpus, usage.wanted_gpus) for usage in quota_usages(Quota.objects.all())} == {(0, 0)}
     of_projects = Quota.objects.filter(slice=None)
     assert {quota.guaranteed_gpus for quota in of_projects} == {16}
     assert {slice_.project_id for slice_ in Slice.objects.all()} == {quota.project_id for quota in of_projects}

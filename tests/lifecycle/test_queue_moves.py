@@ -12,7 +12,7 @@ from gpr.models import Gpr, GprState, ProjectUsage
 from gpr.queue.decisions import gpr_set_priority
 from gpr.queue.moves import MoveTo, gpr_move
 from gpr.queue.previews import preview_move, preview_priority
-from gpr.requests.selectors import QUEUE_ORDER, start_places
+from gpr.requests.selectors import QUEUE_ORDER, start_positions
 from gpr.requests.services import gpr_cancel, gpr_edit, spec_of
 from journal.models import Event
 from planner.plan import Cause
@@ -71,7 +71,7 @@ def test_each_move_takes_it_where_it_says(stage: Stage) -> None:
     assert order(stage) == [one, three, two]
     move(stage, one, MoveTo.LAST)
     assert order(stage) == [three, two, one]
-    assert [start_places([gpr])[gpr.pk] for gpr in order(stage)] == [1, 2, 3]
+    assert [start_positions([gpr])[gpr.pk] for gpr in order(stage)] == [1, 2, 3]
 
 
 def test_among_equals_it_passes_exactly_one(stage: Stage) -> None:
@@ -202,7 +202,7 @@ def test_the_preview_says_what_the_move_then_does(stage: Stage) -> None:
     preview = preview_move(gpr=fresh(three), to=MoveTo.FIRST, now=stage.now)
     gpr_move(gpr=fresh(three), to=MoveTo.FIRST, actor=stage.admin, now=stage.now)
 
-    assert (preview.old_place, preview.new_place) == (3, 1)
+    assert (preview.old_position, preview.new_position) == (3, 1)
     assert preview.own.new_start_at == fresh(three).planned_start_at
     assert {shift.gpr: shift.new_start_at for shift in preview.others}[one] == fresh(one).planned_start_at
 
@@ -234,7 +234,7 @@ def test_who_gets_the_priority_that_he_has_keeps_his_place_and_nothing_is_told(s
     gpr_set_priority(gpr=fresh(last), priority=101, actor=stage.admin, why="", now=stage.now)
     stage.tick()
 
-    assert (told.old_place, told.new_place, start_places([fresh(last)])[last.pk]) == (1, 1, 1)
+    assert (told.old_position, told.new_position, start_positions([fresh(last)])[last.pk]) == (1, 1, 1)
     assert fresh(last).version == version
     assert not Event.objects.filter(gpr_id=last.pk, kind="gpr.priority_changed").exists()
 
@@ -260,5 +260,5 @@ def test_what_a_new_priority_would_do_to_one_that_was_moved_is_what_it_does(stag
     stage.tick()
 
     assert len({*low, *high}) == 4
-    assert start_places([fresh(chosen)])[chosen.pk] == told.new_place
+    assert start_positions([fresh(chosen)])[chosen.pk] == told.new_position
     assert fresh(chosen).planned_start_at == told.own.new_start_at

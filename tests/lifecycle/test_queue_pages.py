@@ -18,8 +18,8 @@ from core.clock import db_now
 from core.errors import Conflict
 from core.rest.pagination import page_behind
 from gpr.models import Gpr, GprState
-from gpr.queue.moves import MoveTo, spot_for
-from gpr.requests.selectors import QUEUE_ORDER, queue_visible_to, start_places
+from gpr.queue.moves import MoveTo, move_target
+from gpr.requests.selectors import QUEUE_ORDER, queue_visible_to, start_positions
 from slices.models import Slice
 from tests import factories
 
@@ -88,14 +88,14 @@ def test_a_place_counts_planned_starts_of_everybody_and_who_has_none_has_no_plac
     listed = list(queue_visible_to(admin))
 
     assert set(listed[-3:]) == set(queue[-3:])
-    assert start_places(listed) == {gpr.pk: place for place, gpr in enumerate(listed[:-3], start=1)}
-    assert start_places(listed[7:9]) == {listed[7].pk: 8, listed[8].pk: 9}
-    assert start_places([]) == start_places(queue[-1:]) == start_places(queue[5:6]) == {}
+    assert start_positions(listed) == {gpr.pk: place for place, gpr in enumerate(listed[:-3], start=1)}
+    assert start_positions(listed[7:9]) == {listed[7].pk: 8, listed[8].pk: 9}
+    assert start_positions([]) == start_positions(queue[-1:]) == start_positions(queue[5:6]) == {}
 
 
 def spot(gpr: Gpr, to: MoveTo) -> None:
     with suppress(Conflict):  # some came at the same moment: there is no room between those
-        spot_for(gpr, to)
+        move_target(gpr, to)
 
 
 @pytest.mark.parametrize("to", MoveTo)

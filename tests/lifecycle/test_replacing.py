@@ -14,7 +14,7 @@ from core.errors import Conflict, IllegalTransition, NotFound
 from gpr.models import EndReason, Gpr, GprState, Promise, PromiseMove
 from gpr.queue.decisions import gpr_evict
 from gpr.quotas.fairness import usage_load
-from gpr.quotas.selectors import standings
+from gpr.quotas.selectors import quota_usages
 from gpr.replacement.services import node_replace
 from gpr.requests.ending import gpr_extend, gpr_release
 from inventory.models import Node, Reservation, ReservationState
@@ -571,7 +571,7 @@ def test_a_box_counts_once_for_quotas_and_for_its_share_while_it_swaps(stage: St
     gpr = swapping(stage)
     quota = quota_create(owner=stage.slice.project, shape=SHAPE, change={"guaranteed_gpus": 4, "most_gpus": 4}, actor=None, now=stage.now)
     assert len(stage.held(gpr)) == 2
-    assert standings([quota])[0].held_gpus == 4
+    assert quota_usages([quota])[0].held_gpus == 4
 
     say(stage, spare_of(gpr), *ENTRY)
     stage.tick()

@@ -19,7 +19,7 @@ from gpr.allocation.snapshot import snapshot_load
 from gpr.models import EvictionVictim, Gpr, GprState, Promise
 from gpr.queue.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
 from gpr.queue.previews import Preview, preview_approval, preview_eviction, preview_priority, preview_withdrawal
-from gpr.requests.selectors import start_places
+from gpr.requests.selectors import start_positions
 from gpr.requests.services import gpr_submit
 from inventory.models import Cluster, Reservation, ReservationState
 from portal_admin.pages.question import Effects
@@ -114,7 +114,7 @@ def test_an_eviction_frees_the_nodes_early_and_all_behind_it_move_up(stage: Stag
 
     assert preview.earlier
     assert not preview.later
-    assert preview.new_place == 5  # of equals it brings the most work
+    assert preview.new_position == 5  # of equals it brings the most work
     check(stage, before, preview)
 
 
@@ -128,7 +128,7 @@ def test_an_evicted_one_that_does_not_come_back_leaves_no_trace_in_the_queue(sta
     gpr_evict(gpr=runs, actor=stage.admin, why="maintenance", now=NOW)
     stage.free(runs, NOW + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S))
 
-    assert (preview.own.new_start_at, preview.new_place) == (None, None)
+    assert (preview.own.new_start_at, preview.new_position) == (None, None)
     check(stage, before, preview)
 
 
@@ -162,7 +162,7 @@ def test_a_priority_changes_the_place_and_only_what_the_plan_then_gives(stage: S
     stage.tick()
 
     last.refresh_from_db()
-    assert (preview.old_place, preview.new_place) == (4, start_places([last])[last.pk])
+    assert (preview.old_position, preview.new_position) == (4, start_positions([last])[last.pk])
     check(stage, before, preview)
 
 
@@ -191,7 +191,7 @@ def test_an_approval_adds_one_and_delays_nobody(stage: Stage) -> None:
 
     assert not preview.later
     held.refresh_from_db()
-    assert (preview.old_place, preview.new_place) == (None, start_places([held])[held.pk])
+    assert (preview.old_position, preview.new_position) == (None, start_positions([held])[held.pk])
     check(stage, before, preview)
 
 
@@ -204,7 +204,7 @@ def test_a_priority_that_leaves_nothing_to_approve_lets_it_join(stage: Stage) ->
     stage.tick()
 
     held.refresh_from_db()
-    assert preview.new_place == start_places([held])[held.pk]
+    assert preview.new_position == start_positions([held])[held.pk]
     check(stage, before, preview)
 
 
