@@ -1,1 +1,1 @@
-"""Promises: how late a newcomer may be promised to start, stored slots put back and repaired, and the proof that all are kept."""
+"""Promises: slack, failure reserve, repair of stored slots, verification and forecasts."""

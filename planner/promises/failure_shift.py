@@ -1,7 +1,6 @@
-"""A node failed, and who stood there cannot be in time: those due later on nodes of its pool shift, so that fewer promises are broken.
+"""Shift later slots of a pool after a node failure, so that fewer promises are broken.
 
-Whoever lost its slot takes the first place that those due before it leave, whoever due later stood there takes the next, and so on, until
-the node is back or a gap ends it. Most shifts are small, and break nothing while promises stand some time after their slots.
+A request that lost its slot takes the first place that earlier slots leave, and pushes later slots back until a gap absorbs the delay.
 """
 
 from __future__ import annotations
@@ -15,18 +14,16 @@ from planner.board.waiting import Turn, Waiting
 from planner.capacity.profile import Ints
 from planner.snapshot import Within
 
-# No tick may hang on it: where more would have to move, all stay. Whose nodes are to be near each other takes so many times as long.
+# Limits the time of a tick: if more slots would have to move, none moves. A request with a topology constraint counts NEAR_COUNTS times.
 SHIFTED_MOST, NEAR_COUNTS = 2000, 16
 
 
 @dataclass(frozen=True, slots=True)
 class _Stand:
-    """Where a slot is, and since when it may be: `since_s` is its start, or what that was before it was lost."""
-
     waiting: Waiting
     start_s: int
     places: Ints
-    since_s: int
+    since_s: int  # the earliest start to try: the stored start if the slot was lost
     is_lost: bool
 
     @property
@@ -35,10 +32,9 @@ class _Stand:
 
 
 def shift(board: Board, lost: Sequence[Waiting], broken: Sequence[Waiting], pool: int) -> None:
-    """`lost`: their slots were on failed nodes of this pool; they have others, but these of them are `broken`: too late.
+    """`lost`: their slots were on failed nodes of this pool and have been replaced; those in `broken` now miss their promises.
 
-    All stay where they are unless fewer promises are broken so, of the highest priority first, and none by more than the worst was.
-    Whoever breaks a promise by shifting has the failure as its cause.
+    Nothing moves unless this breaks fewer promises, counted from the highest priority down, and none by more than the worst before.
     """
     stands = _stands(board, lost, pool, highest=max(waiting.request.priority for waiting in broken))
     before, worst_s = _broken(board, stands), max(_late_s(board, waiting) for waiting in broken)
@@ -54,7 +50,6 @@ def shift(board: Board, lost: Sequence[Waiting], broken: Sequence[Waiting], pool
 
 
 def _stands(board: Board, lost: Sequence[Waiting], pool: int, *, highest: int) -> list[_Stand]:
-    """In order of their starts: those that were lost, and all behind the first of them that may shift."""
     found = [_Stand(waiting, board.start_s(waiting), board.box(waiting).places, _since_s(board, waiting), is_lost=True) for waiting in lost]
     first_s, were_lost = min(stand.since_s for stand in found), {waiting.request.id for waiting in lost}
     for waiting in board.order:
@@ -66,15 +61,12 @@ def _stands(board: Board, lost: Sequence[Waiting], pool: int, *, highest: int) -
 
 
 def _since_s(board: Board, waiting: Waiting) -> int:
-    """Its slot, before it was lost."""
     slot, soonest_s = waiting.request.slot, board.soonest_s(waiting.request)
     return soonest_s if slot is None else max(slot.start_s, soonest_s)
 
 
 def _may_shift(board: Board, waiting: Waiting, pool: int) -> bool:
-    """Nobody who would lose what it was given: a time of its own, nodes that were ordered for it, or on which others end for it; and
-    nobody who is late already.
-    """
+    """Exclude slots with a booked time, ordered nodes or evicted nodes."""
     request = waiting.request
     if board.pool_of_slot(waiting) != pool or board.pools[pool].supply is not None or waiting.risk is not None:
         return False
@@ -82,7 +74,7 @@ def _may_shift(board: Board, waiting: Waiting, pool: int) -> bool:
 
 
 def _are_set_anew(board: Board, stands: Sequence[_Stand], pool: int, worst_s: int) -> bool:
-    """Each where it was if it still has room there, else as soon after that as it has. False: too many moved, or one by too much."""
+    """False if too many slots would move or one too far."""
     moved_count = 0
     for stand in stands:
         waiting, request = stand.waiting, stand.waiting.request
@@ -101,14 +93,12 @@ def _are_set_anew(board: Board, stands: Sequence[_Stand], pool: int, worst_s: in
 
 
 def _late_s(board: Board, waiting: Waiting) -> int:
-    """By how much its slot breaks its promise; 0 where it keeps it."""
     promise_s = waiting.promise_s
     late_s = 0 if promise_s is None else board.start_s(waiting) - promise_s
     return late_s if late_s > board.policy.promise_tolerance_s else 0
 
 
 def _broken(board: Board, stands: Iterable[_Stand]) -> list[int]:
-    """How many promises are broken of each priority, the highest first."""
     counts = Counter({stand.waiting.request.priority: 0 for stand in stands})
     counts.update(stand.waiting.request.priority for stand in stands if _late_s(board, stand.waiting) > 0)
     return [counts[priority] for priority in sorted(counts, reverse=True)]

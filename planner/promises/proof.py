@@ -1,9 +1,7 @@
-"""The assertion behind every promise: that the witness is whole, whatever the passes did to it.
+"""Verify a finished plan independently of the passes that made it.
 
-Each slot has all of what was asked for, room on its nodes and below its limits beside all others, and no start before its time or after
-its promise, unless a cause that moved the promise is recorded. What fails is the planner's own fault: whoever stores a plan records it as
-such, and a simulation ends. It trusts that slots and boxes are on the ground where the board says they are; the oracle of the tests does
-not.
+A violation is a planner bug: it is stored as a Fault, and a simulation stops. The check trusts that the capacity profile matches the board;
+only the oracle in the tests recomputes that.
 """
 
 from __future__ import annotations
@@ -22,29 +20,26 @@ from planner.kernels import compiled
 from planner.plan import Fault, Flaw, Placement, Stand
 from planner.snapshot import Slot
 
-# As the compiled functions count them; 0 is none.
+# Codes returned by the compiled functions; 0 means no flaw.
 FLAWS: Final = (None, Flaw.SHAPE, Flaw.EARLY, Flaw.CROWDED, Flaw.LATE)
 SHAPE, EARLY, CROWDED, LATE = 1, 2, 3, 4
 
 
 class Asked(NamedTuple):
-    """What requests were to have, one place each. `last_s`: the latest start that keeps the promise; NEVER_S where there was none."""
+    """What each request asked for."""
 
     nodes: Ints
     gpus: Ints
     length_s: Ints
-    last_s: Ints
+    last_s: Ints  # the latest start that keeps the promise; NEVER_S without one
 
 
 class NotWholeError(AssertionError):
-    """The planner is at fault, and what it would go on with is worth nothing."""
+    pass
 
 
 def faults_of(board: Board, placements: Sequence[Placement], others: Sequence[Stand]) -> tuple[Fault, ...]:
-    """What is wrong with what a plan says; empty while the planner is right. Each request has one fault at most.
-
-    Cost: a look at the steps of each slot's nodes in its window, and one at each request.
-    """
+    """List the violations, at most one per request. A late start is none if a recorded cause moved the promise."""
     starting = {placement.id: slot for placement in placements if placement.starts_now and (slot := placement.slot) is not None}
     stands: tuple[Placement | Stand, ...] = (*placements, *others)
     moved = {stand.id for stand in stands if stand.moved is not None and board.queue[stand.id].displaced is not None}
@@ -54,7 +49,7 @@ def faults_of(board: Board, placements: Sequence[Placement], others: Sequence[St
 
 
 def refuse_faults(board: Board, started: Iterable[Started]) -> None:
-    """Of a board that lives on, after a tick. Raises NotWholeError."""
+    """Check a board after a tick. Raises NotWholeError."""
     found = _flawed(board, lambda waiting: NEVER_S if waiting.promise_s is None else waiting.promise_s, {})
     found += [(new.request.id, flaw) for new in started for flaw in _flaws_of_box(board, new)]
     if found:
@@ -62,7 +57,6 @@ def refuse_faults(board: Board, started: Iterable[Started]) -> None:
 
 
 def _flaws_of_box(board: Board, new: Started) -> list[Flaw]:
-    """It has just started."""
     box = board.running[new.request.id]
     is_whole = len(set(new.slot.nodes)) == new.request.node_count and new.slot.pool in new.request.pools
     limits = box.kind.limits[which_pool(board.ground, box.kind, box.places)]
@@ -72,7 +66,7 @@ def _flaws_of_box(board: Board, new: Started) -> list[Flaw]:
 
 
 def _flawed(board: Board, last_s_of: Callable[[Waiting], int], starting: Mapping[str, Slot]) -> list[tuple[str, Flaw]]:
-    """Of those that have a slot, in order of turn. `starting`: who stands there from now on instead."""
+    """`starting`: requests that start now, and where."""
     ground, table = board.witness()
     astray: set[int] = set()
     if starting:
@@ -92,7 +86,7 @@ def _flawed(board: Board, last_s_of: Callable[[Waiting], int], starting: Mapping
 
 
 def _started(board: Board, table: Table, starting: Mapping[str, Slot]) -> tuple[Ground, Table, set[int]]:
-    """Copies, on which these stand there; and the rows of those that could not, for they got too many nodes or too few."""
+    """Return copies with the starting requests in place, and rows with a wrong node count."""
     places = board.places([node for slot in starting.values() for node in slot.nodes])
     board.spare(2 * len(places), 2 * len(starting))
     ground = copy_ground(board.ground)
@@ -106,7 +100,7 @@ def _started(board: Board, table: Table, starting: Mapping[str, Slot]) -> tuple[
 
 @compiled
 def restand(ground: Ground, table: Table, rows: Ints, starts_s: Ints, places: Ints, ends: Ints) -> None:
-    """Put these rows there instead. `places[:ends[0]]` are of the first, and so on; who has not as many as it wants stays."""
+    """`places[:ends[0]]` is for the first row, and so on. A row with a wrong number of places stays."""
     first = 0
     for i in range(len(rows)):
         j, end = rows[i], ends[i]
@@ -120,7 +114,6 @@ def restand(ground: Ground, table: Table, rows: Ints, starts_s: Ints, places: In
 
 @compiled
 def flaws_of(ground: Ground, table: Table, rows: Ints, asked: Asked, now_s: int) -> Ints:
-    """Of each row what is wrong with its slot. `asked`: by place in `rows`."""
     flaws = np.zeros(len(rows), np.int64)
     for i in range(len(rows)):
         j = rows[i]
@@ -138,7 +131,7 @@ def flaws_of(ground: Ground, table: Table, rows: Ints, asked: Asked, now_s: int)
 
 @compiled
 def pool_of_all(ground: Ground, places: Ints) -> int:
-    """The pool that all these nodes are of, each another; NONE if they are not."""
+    """NONE if the nodes span pools or repeat."""
     pool = NONE
     for k in range(len(places)):
         if k > 0 and ground.pool_of[places[k]] != pool:
@@ -152,7 +145,6 @@ def pool_of_all(ground: Ground, places: Ints) -> int:
 
 @compiled
 def is_whole(ground: Ground, table: Table, j: int, pool: int, asked: Asked, i: int) -> bool:
-    """As many nodes of one of its pools as it asked for, large enough, near each other, and for as long."""
     if table.nodes[j] != asked.nodes[i] or table.gpus[j] != asked.gpus[i] or table.length_s[j] != max(1, asked.length_s[i]):
         return False
     is_own = False
@@ -165,7 +157,6 @@ def is_whole(ground: Ground, table: Table, j: int, pool: int, asked: Asked, i: i
 
 @compiled
 def limits_at(ground: Ground, table: Table, j: int) -> Ints:
-    """That hold for it where its slot is."""
     kind = kind_of(table, j)
     limits: Ints = kind.limits[which_pool(ground, kind, places_of(table, j))]
     return limits
@@ -173,7 +164,6 @@ def limits_at(ground: Ground, table: Table, j: int) -> Ints:
 
 @compiled
 def is_crowded(ground: Ground, places: Ints, limits: Ints, start_s: int, end_s: int) -> bool:
-    """Is more taken of a node or of a limit within this window than there is?"""
     least = 0
     for node in places:
         least = min(least, least_free(ground.nodes, node, start_s, end_s))

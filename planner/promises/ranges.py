@@ -1,8 +1,8 @@
-"""When a promised request will probably start: p50 and p90, from how the promises of its class turned out.
+"""Forecast when a promised request will start (p50 and p90), from how past promises of its class turned out.
 
-A bound is a quantile of past (wait / promised wait), times the promised wait, and never later than the promise. Which quantile is taken
-is steered by every outcome, so that nine of ten do start within their p90 whatever the queue is like.
-Source: steered conformal bounds (Gibbs and Candès, Adaptive conformal inference, NeurIPS 2021), in classes.
+A bound is a quantile of past (wait / promised wait), times the promised wait, and never later than the promise. Each outcome adjusts the
+quantile level, so that nine of ten requests start within their p90. Source: steered conformal bounds (Gibbs and Candès, Adaptive conformal
+inference, NeurIPS 2021), in classes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 TARGETS: Final = (0.5, 0.9)
 STEP: Final = 0.03
 KEPT_COUNT: Final = 200
-# Fewer tell nothing; then the wider class is asked, then all together, and with fewer of these nobody knows.
+# With fewer outcomes the wider class is used, then all outcomes; if these are too few, the bound is the promise.
 ENOUGH_COUNT: Final = 20
 CERTAIN: Final = 0.995
 BIG_GPUS: Final = 8
@@ -27,37 +27,32 @@ THIRDS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What was told to one that had to wait. Waits in seconds from `made_s`.
-
-    `expected_wait_s`: by the queue as it stood; `bounds_s`: p50 and p90. `wait_s`: how it turned out; None while it waits.
-    """
+    """What a waiting request was told. Waits are seconds from `made_s`."""
 
     id: str
     made_s: int
     length_s: int
     gpu_count: int
-    expected_wait_s: int
+    expected_wait_s: int  # simulated from the current queue
     promised_wait_s: int
-    bounds_s: tuple[int, int]
-    wait_s: int | None = None
+    bounds_s: tuple[int, int]  # p50 and p90
+    wait_s: int | None = None  # the actual wait
 
     @property
     def kind(self) -> tuple[int, bool, int]:
-        """Its class: length by factors of four, big or not, and which part of the promise is expected to be waited."""
+        """Length by factors of four, big or not, and the expected third of the promised wait."""
         part = min(THIRDS * self.expected_wait_s // max(self.promised_wait_s, 1), THIRDS - 1)
         return _factors_of_four(self.length_s), self.gpu_count >= BIG_GPUS, part
 
     @property
     def kinds(self) -> tuple[tuple[int, ...], ...]:
-        """The narrowest class first: of its kind, those that were promised as long a wait, by factors of four; then its kind."""
         return (*self.kind, _factors_of_four(self.promised_wait_s)), self.kind
 
 
 class Bands:
-    """What past forecasts teach. Deterministic; it is told of starts, and asked with a clock that never goes back."""
+    """Deterministic; the times passed in must not decrease."""
 
-    def __init__(self, past: Iterable[Forecast] = ()) -> None:
-        """`past`: in order of their ends."""
+    def __init__(self, past: Iterable[Forecast] = ()) -> None:  # in order of their ends
         self._levels = list(TARGETS)
         self._shares: dict[tuple[int, ...], deque[float]] = defaultdict(lambda: deque(maxlen=KEPT_COUNT))
         self._all: deque[float] = deque(maxlen=KEPT_COUNT)
@@ -70,7 +65,7 @@ class Bands:
                 self.started(forecast.id, forecast.made_s + forecast.wait_s)
 
     def forecast(self, asked: Forecast) -> Forecast:
-        """With its bounds; remembered until it starts or is dropped."""
+        """Add the bounds, and tracks the forecast until it starts or is dropped."""
         self._pass_time(asked.made_s)
         p50_s, p90_s = (self._bound(asked, i) for i in range(len(TARGETS)))
         told = Forecast(
@@ -86,7 +81,6 @@ class Bands:
         return told
 
     def started(self, id_: str, now_s: int) -> None:
-        """It has: its outcome counts, for its class and for the levels."""
         self._pass_time(now_s)
         told = self._open.pop(id_, None)
         if told is None:
@@ -103,12 +97,10 @@ class Bands:
                 self._steer(i, is_hit=True)
 
     def dropped(self, id_: str) -> None:
-        """It will never start: nothing is learned of it any more."""
         self._open.pop(id_, None)
 
     @property
     def outcome_count(self) -> int:
-        """How many it learns from now, at most KEPT_COUNT."""
         return len(self._all)
 
     def _bound(self, asked: Forecast, i: int) -> int:
@@ -125,7 +117,7 @@ class Bands:
             heapq.heappush(self._due, (told.made_s + bound_s, told.id, i))
 
     def _pass_time(self, now_s: int) -> None:
-        """A miss counts when the clock passes the bound, not when the box starts: else the long waits would come in too late."""
+        """Counts a miss when the clock passes the bound, because long waits would otherwise be counted too late."""
         while self._due and self._due[0][0] < now_s:
             at_s, id_, i = heapq.heappop(self._due)
             told = self._open.get(id_)
@@ -134,17 +126,16 @@ class Bands:
                 self._steer(i, is_hit=False)
 
     def _steer(self, i: int, *, is_hit: bool) -> None:
-        """Not clipped: a level that would have to go beyond all that was seen must come back as far."""
+        """Not clipped: after it overshoots, the level must come back as far."""
         self._levels[i] += STEP * (TARGETS[i] - is_hit)
 
 
 def _factors_of_four(span_s: int) -> int:
-    """Whole ones, over SHORT_S."""
     return int(math.log(max(span_s, SHORT_S) / SHORT_S, 4))
 
 
 def quantile(values: Sequence[float], level: float) -> float | None:
-    """Linear between the two nearest values; None where there is none."""
+    """Interpolate linearly between neighbors."""
     return _quantile_of(sorted(values), level) if values else None
 
 

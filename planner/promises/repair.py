@@ -1,13 +1,9 @@
-"""Put the stored slots back on the board, and mend what no longer holds.
+"""Restore the stored slots on the board and repair those that no longer hold, moving as few as possible.
 
-Three kinds of harm, three cures, so that as little as possible moves:
-- A silence (a cluster is not heard): its slots are at risk, and stay as they are until it is heard. See silence.py.
-- A delay (nobody planned for a while, a box is overdue): who cannot start in time is shoved back on its own nodes, by no more than
-  the delay, and so are those behind it. Otherwise a second's delay would send a request behind all others of its nodes.
-- A loss (a node is gone or closed, a running box was extended): only the broken slots move, best promise first: to the latest place that
-  keeps the promise, else to the earliest place there is. Where a node failed one other may give way, and where that is not enough those
-  whose slots come later in its pool (shift.py).
-What its owner has just changed is put back as it was; then it changes its place (edits.py).
+- Silence (a cluster is not heard): its slots are kept at risk (silence.py).
+- Delay (no plan for a while, an overdue box): slots are delayed on their own nodes, by no more than the delay.
+- Loss (a node is gone or closed, a box was extended): broken slots move to the latest place that keeps the promise, else to the earliest
+  place. After a node failure one other slot may give way; then later slots shift (failure_shift.py).
 """
 
 from __future__ import annotations
@@ -27,12 +23,14 @@ from planner.promises.failure_shift import shift
 from planner.promises.silence import hold, hold_late, risk_of, unheard_box, was_at_risk
 from planner.snapshot import PolicyName, Request, Slot, Snapshot, Window, Within
 
-# A failure of many nodes at once breaks many promises: no tick may hang on it, and none take all tries from the others.
+# Limits the time of a tick when many nodes fail at once, in all and per request.
 EXCHANGES_MOST, EXCHANGES_EACH = 2000, 500
 
 
 def board_of(snapshot: Snapshot) -> tuple[Board, list[Waiting]]:
-    """All that is known on a board, as it is planned on; and those that have no slot yet. What was edited is there as it was."""
+    """Return the board with stored slots restored, and the requests without a slot. An edited request is restored in its old form
+    (edits.py).
+    """
     board = Board(snapshot.pools, now_s=snapshot.now_s, policy=snapshot.policy, quotas=snapshot.quotas)
     board.hold_all(snapshot.running)
     edited = snapshot.edited
@@ -41,11 +39,7 @@ def board_of(snapshot: Snapshot) -> tuple[Board, list[Waiting]]:
 
 
 def _restore(board: Board, queue: Sequence[Request]) -> list[Waiting]:
-    """Enroll all, and place those that have a stored slot, there if it is possible. Running boxes must be on the board already.
-
-    Answers those that have no slot yet. Source: `force` in the policy's design, with a shove for delays. O(n log n) while nothing is
-    broken.
-    """
+    """Return the requests without a stored slot. Running boxes must be on the board already."""
     loose: list[Waiting] = []
     at_risk: list[Waiting] = []
     standing: list[_Stored] = []
@@ -72,7 +66,7 @@ def _restore(board: Board, queue: Sequence[Request]) -> list[Waiting]:
 
 
 def mend(board: Board, lost: Sequence[Waiting]) -> None:
-    """Requests that were promised and have lost their slots get others, the best promise first; of a priority those that can be in time."""
+    """Give new slots to promised requests that lost theirs."""
     left = EXCHANGES_MOST
     for _, alike in groupby(sorted(lost, key=by_promise), key=lambda waiting: waiting.request.priority):
         late = [waiting for waiting in alike if not _place_in_time(board, waiting)]
@@ -84,7 +78,6 @@ def mend(board: Board, lost: Sequence[Waiting]) -> None:
 
 
 def _shift_each_pool(board: Board, lost: Sequence[Waiting]) -> None:
-    """Where nodes failed, and promises are still broken by that."""
     by_pool: dict[int | None, list[Waiting]] = defaultdict(list)
     for waiting in lost:
         slot, displaced = waiting.request.slot, waiting.displaced
@@ -97,7 +90,7 @@ def _shift_each_pool(board: Board, lost: Sequence[Waiting]) -> None:
 
 
 def place_anew(board: Board, waiting: Waiting) -> None:
-    """A request that was promised, and has lost its slot: nobody else moves."""
+    """Find a slot for a promised request without moving any other."""
     if _place_in_time(board, waiting):
         return
     kind = board.kind(waiting.request)
@@ -107,7 +100,7 @@ def place_anew(board: Board, waiting: Waiting) -> None:
 
 
 def _place_in_time(board: Board, waiting: Waiting) -> bool:
-    """At the latest place that keeps its promise, if there is any."""
+    """Use the latest place that keeps the promise."""
     if board.policy.name != PolicyName.GUARDED or waiting.promise_s is None:
         return False
     kind = board.kind(waiting.request)
@@ -118,14 +111,13 @@ def _place_in_time(board: Board, waiting: Waiting) -> bool:
 
 
 def _is_broken_by_failure(board: Board, waiting: Waiting, promise_s: int) -> bool:
-    """Is its slot too late, because a node failed? For what somebody asked for nobody gives way."""
     if board.policy.name != PolicyName.GUARDED or not board.has_slot(waiting) or waiting.displaced is None:
         return False
     return waiting.displaced[0] == Cause.NODE_FAILURE and board.start_s(waiting) > promise_s + board.policy.promise_tolerance_s
 
 
 def _exchange_one(board: Board, waiting: Waiting, promise_s: int, *, most: int) -> int:
-    """Keep its promise by moving one other slot to a place in its pool that is as early, if that can be. Answers how many were tried."""
+    """Try to keep a promise by moving one other slot to an equally early place. Return the number of tries."""
     old = board.box(waiting)
     board.lift(waiting)
     count = 0
@@ -137,9 +129,7 @@ def _exchange_one(board: Board, waiting: Waiting, promise_s: int, *, most: int) 
 
 
 def _may_give_way(board: Board, waiting: Waiting, promise_s: int) -> Iterator[Waiting]:
-    """Last in turn first, as it may lose a chance to start before its slot. Of no higher priority, and nobody who loses what it was given:
-    a time of its own, nodes side by side or ordered for it, or those on which others end for it.
-    """
+    """Yield slots in reverse turn, except those with a booked time, several nodes, ordered nodes or evicted nodes."""
     pools, priority = set(board.pools_of(waiting.request)), waiting.request.priority
     since_s, until_s = board.soonest_s(waiting.request), promise_s + waiting.request.length_s
     for other in reversed(board.order):
@@ -154,7 +144,6 @@ def _may_give_way(board: Board, waiting: Waiting, promise_s: int) -> Iterator[Wa
 
 
 def _exchange(board: Board, waiting: Waiting, other: Waiting) -> bool:
-    """False leaves all as it was."""
     old, pool = board.box(other), board.pool_of_slot(other)
     board.lift(other)
     if _place_in_time(board, waiting):
@@ -179,10 +168,10 @@ class _Stored:
 
 
 def misfit(board: Board, request: Request, slot: Slot) -> tuple[Cause, str] | None:
-    """Why the slot is no place for the request, whoever else is there."""
+    """Return why the slot is invalid regardless of other slots, or None."""
     changed = (Cause.CHANGED, request.id)
     if not slot.nodes:
-        return Cause.FAULT, ""  # what was stored of it could not be read
+        return Cause.FAULT, ""  # the stored slot could not be read
     if not 0 < len(slot.nodes) == len(set(slot.nodes)) == request.node_count or slot.start_s > FOREVER_S:
         return changed
     # A pool whose last node is gone is gone from the request's pools as well.
@@ -202,21 +191,19 @@ def misfit(board: Board, request: Request, slot: Slot) -> tuple[Cause, str] | No
 
 
 def _cause_of_old(request: Request) -> tuple[Cause, str]:
-    """Of a slot that was lost some time ago, and there was no other."""
     if request.lost is None:
         return Cause.CHANGED, request.id
     return Cause(request.lost[0]), request.lost[1]
 
 
 def _cause_of_loss(board: Board, pool: int | None) -> Cause:
-    """Of a node that is not there: it failed, or it was ordered and will not come."""
     return Cause.NODE_FAILURE if pool is None or board.pools[pool].supply is None else Cause.SUPPLY
 
 
 def _stand(board: Board, standing: list[_Stored], at_risk: Sequence[Waiting]) -> list[_Stored]:
-    """Place these where they were stored, or shove them back; answers those that are lost."""
+    """Return the slots that fit nowhere on their nodes."""
     late_s = max((board.now_s - stored.slot.start_s for stored in standing), default=0)
-    # So long nobody planned, or was heard, and then there is the grace of what is late itself.
+    # The longest time without a plan or a contact, plus the grace period of overdue boxes and late nodes.
     shove_s = late_s + (board.policy.overrun_grace_s if board.overdue or _is_any_late(board) else 0)
     in_order = sorted(standing, key=lambda stored: stored.by_start)
     for stored in in_order:
@@ -229,12 +216,10 @@ def _stand(board: Board, standing: list[_Stored], at_risk: Sequence[Waiting]) ->
 
 
 def _is_any_late(board: Board) -> bool:
-    """Was a node to have come by now?"""
     return any(window.is_late for windows in board.closed.values() for window in windows)
 
 
 def _shove(board: Board, waiting: Waiting, shove_s: int, cause: tuple[Cause, str]) -> bool:
-    """By no more than this; False when there is no place."""
     waiting.displaced = cause
     places, start_s = board.nodes_of(waiting), board.start_s(waiting)
     found_s = board.earliest_there(places, board.kind(waiting.request), start_s, start_s + shove_s) if shove_s > 0 else None
@@ -254,8 +239,6 @@ def _cause_of_closure(window: Window, node_id: str) -> tuple[Cause, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Stay:
-    """A box on nodes, in its slice and below ceilings over time."""
-
     id: str
     slice: str
     ceilings: tuple[tuple[str, str], ...]
@@ -265,23 +248,20 @@ class _Stay:
 
     @classmethod
     def of(cls, board: Board, waiting: Waiting) -> _Stay:
-        """In its slot, or where that was to be."""
         request, places, start_s = waiting.request, board.nodes_of(waiting), board.start_s(waiting)
         ceilings = board.ceilings_over(request.project, request.slice, places)
         return cls(request.id, request.slice, ceilings, places, start_s, start_s + request.length_s)
 
     @property
     def keys(self) -> list[object]:
-        """Where it can be in the way."""
+        """Boxes that share none of these keys cannot conflict."""
         return [*(int(node) for node in self.places), *([self.slice] if self.slice else []), *self.ceilings]
 
 
 @dataclass(frozen=True, slots=True)
 class _Rival:
-    """A box on the board. `weight` ranks whom to blame: overdue, displaced, running, any other."""
-
     stay: _Stay
-    weight: int
+    weight: int  # the lowest is blamed first: overdue, displaced, running, other
     cause: tuple[Cause, str]
 
     @property
@@ -290,18 +270,17 @@ class _Rival:
 
 
 class _Obstacles:
-    """Who stands in the way of a slot, to be named as the cause. The index is made when first asked for: mostly nobody does."""
+    """Find what displaced a slot. The index is built on first use, because most plans need none."""
 
     def __init__(self, board: Board, waitings: Sequence[Waiting], at_risk: Sequence[Waiting]) -> None:
-        """`waitings`: in the order in which they are placed; ask of them in this order. `at_risk`: those that have their places already."""
+        """`waitings`: in placement order; call `cause` in that order."""
         self._board = board
         self._waitings = waitings
         self._at_risk = at_risk
         self._rivals: dict[object, list[_Rival]] = {}
-        self._count = 0  # of these have been entered, if they have a place
+        self._count = 0  # how many of the waitings are in the index
 
     def cause(self, i: int) -> tuple[Cause, str]:
-        """Who is in the way of the one at this place of the order: of those before it, and the boxes that run."""
         if not self._rivals:
             self._rivals = self._running()
             for held in self._at_risk:
@@ -320,8 +299,8 @@ class _Obstacles:
         closures = list(self._closures(stay))
         risk = was_at_risk(waiting.request)
         if risk is not None and not closures:
-            return risk  # nor could it be heard that the box there has ended
-        # A box that is overdue holds the node, open or closed.
+            return risk  # a silent cluster could not report that the box has ended
+        # An overdue box holds its node even if that is closed.
         if worst is not None and worst.weight == OVERDUE:
             return worst.cause
         if closures:
@@ -337,7 +316,6 @@ class _Obstacles:
             yield from ((w, node_id) for w in self._board.closed[node_id] if w.start_s < stay.end_s and w.end_s > stay.start_s)
 
     def _fits_but_for_ceilings(self, waiting: Waiting, stay: _Stay) -> bool:
-        """Is there room on its nodes and in its slice?"""
         kind = self._board.kind(waiting.request)
         limits = kind.limits.copy()
         limits[:, OF_SLICE + 1 :] = NONE

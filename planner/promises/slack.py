@@ -1,7 +1,8 @@
-"""How late a newcomer may be promised to start: the slack that lets shorter work go first.
+"""Compute the slack of a new request: how much later than its earliest start it may be promised.
 
-A promise at the earliest start would make the queue conservative backfill. Some slack makes it nearly shortest-first; too much would make
-promises worthless, or let big boxes wait for ever. So slack is bounded by what two queues that nobody overtakes would have promised.
+Promising the earliest start would make the queue conservative backfill. Some slack makes it nearly shortest-first; too much would starve
+big boxes. It is bounded by the waits in two reference queues that nobody overtakes: conservative backfill ("patient") and strict turn order
+("strict").
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from planner.capacity.placement import NO_LIMITS, Ground, Kind, anywhere, boxes_
 from planner.capacity.profile import NEVER_S, Ints, with_spare
 from planner.snapshot import Arrival, Memory, Request, Shadow
 
-# Work is counted by its size in classes, so many to a doubling.
+# Size classes of work per doubling.
 CLASSES_PER_DOUBLING: Final = 8
-# Of the sums of booked and used time, at each end of a box.
+# Factor on the sums of booked and used time at each end of a box.
 ENDS_FADING: Final = 0.999
-# A queue just opened tells little about how busy it is.
+# A new queue's arrivals are averaged over this time at least.
 OBSERVED_LEAST_S: Final = 86_400
 
 
 @dataclass(slots=True)
 class _Queue:
-    """A queue that nobody overtakes: boxes on a ground of their own, without limits."""
+    """A reference queue: its own capacity profile, no limits."""
 
     ground: Ground
 
@@ -41,7 +42,6 @@ class _Queue:
         return start_s, places
 
     def put_back(self, stays: Sequence[_Stay]) -> None:
-        """Where they stood."""
         times_s = [(stay.start_s, stay.end_s) for stay in stays]
         none = np.empty((len(stays), 0), np.int64)
         boxes = boxes_of([stay.places for stay in stays], [stay.gpus for stay in stays], times_s, none, none)
@@ -49,7 +49,6 @@ class _Queue:
         take_all(self.ground, boxes)
 
     def free(self, stay: _Stay, since_s: int) -> None:
-        """It ends early."""
         self._spare(len(stay.places))
         take(self.ground, stay.places, anywhere(len(stay.places), stay.gpus, stay.end_s - since_s), since_s, stay.end_s, -1)
 
@@ -62,8 +61,6 @@ class _Queue:
 
 @dataclass(frozen=True, slots=True)
 class _Stay:
-    """A box in a queue that nobody overtakes."""
-
     places: Ints
     gpus: int
     start_s: int
@@ -71,13 +68,13 @@ class _Stay:
 
 
 class Pace:
-    """What is remembered, and the slack that follows from it. One for a board; it never changes the board."""
+    """Never changes the board."""
 
     def __init__(self, board: Board, memory: Memory) -> None:
         self._board = board
         self._slack = board.policy.slack
         self._gpu_count = int(board.ground.rooms.sum())
-        # Until the queues are begun: with what is remembered, and who has a slot now.
+        # What the reference queues are built from on first use: remembered boxes, and ids of requests with slots.
         self._first: tuple[tuple[Shadow, ...], set[str]] | None = memory.shadows, self._slotted()
         self._stays: dict[str, tuple[_Stay, _Stay]] = {}
         self._is_fresh = False
@@ -90,11 +87,10 @@ class Pace:
             self._note(arrival)
 
     def begin(self) -> None:
-        """Now, instead of when first asked: whoever asks more than once lets all begin from here (`on`)."""
+        """Build the reference queues now, so that copies (`on`) share the work."""
         self._catch_up()
 
     def on(self, board: Board) -> Pace:
-        """The same for a copy of its board."""
         twin = copy(self)
         twin._board, twin._stays, twin._arrivals = board, dict(self._stays), deque(self._arrivals)
         twin._work = defaultdict(_no_work, {priority: classes.copy() for priority, classes in self._work.items()})
@@ -102,10 +98,7 @@ class Pace:
         return twin
 
     def promise(self, request: Request, kind: Kind, earliest_s: int) -> tuple[int, Shadow | None]:
-        """No later than this is the newcomer to start, if there is room then; and what to remember of it.
-
-        `earliest_s`: the first start that all slots leave.
-        """
+        """Return the latest start to promise, and the shadow to remember. `earliest_s`: the first start beside all slots."""
         gpu_s = self._board.gpu_s(request)
         busy = self._overtaking(request.priority, gpu_s)
         self._note(Arrival(self._board.now_s, request.priority, gpu_s))
@@ -127,9 +120,8 @@ class Pace:
         return earliest_s + int(max(min(extra_s, most_s - wait_s), 0.0)), self._shadow(request.id)
 
     def promised(self, request: Request, promise_s: int) -> None:
-        """So the newcomer was promised: the budget follows."""
         since_s = self._board.soonest_s(request)
-        # Clocks may be set back: nothing fades by that, and nothing grows.
+        # A clock that is set back must not make the sums grow.
         fading = math.exp(-max(self._board.now_s - self._summed_at_s, 0) / self._slack.remembered_s)
         known = self._stays.get(request.id)
         patient_s = since_s if known is None else known[0].start_s
@@ -139,15 +131,13 @@ class Pace:
 
     @property
     def sums(self) -> tuple[float, float, int]:
-        """(promised_s, patient_s, summed_at_s) of `Memory`, as they are now."""
         return self._promised_s, self._patient_s, self._summed_at_s
 
     def ended(self, request_id: str, ran_s: int, booked_s: int) -> None:
-        """When it used less than it booked: in the queues that nobody overtakes it would have, too."""
         self._ran_s = self._ran_s * ENDS_FADING + ran_s
         self._booked_s = self._booked_s * ENDS_FADING + booked_s
         if self._is_fresh:
-            return  # they are to be begun anew, without it
+            return  # the queues will be rebuilt without it
         self._catch_up()
         known = self._stays.pop(request_id, None)
         if known is None:
@@ -159,11 +149,10 @@ class Pace:
 
     @property
     def _used_share(self) -> float:
-        """How much of its booked time a box uses, of late: a strict queue would go on so much faster than its bookings say."""
+        """The fraction of booked time that recent boxes used."""
         return min(self._ran_s / self._booked_s, 1.0) if self._booked_s > 0 else 1.0
 
     def _begin(self, shadows: tuple[Shadow, ...], slotted: Set[str]) -> None:
-        """The queues, as they are remembered, and whoever else runs or is one of these."""
         self._patient = _Queue(ground_of(self._board.pools, self._board.now_s))
         self._strict = _Queue(ground_of(self._board.pools, self._board.now_s))
         self._strict_s = self._board.now_s
@@ -173,8 +162,7 @@ class Pace:
         self._first, self._is_fresh = None, False
 
     def _catch_up(self) -> None:
-        """While nobody waits nobody can be overtaken: all queues are what really runs."""
-        if self._is_fresh:
+        if self._is_fresh:  # while nobody waits, nobody can be overtaken: the queues are what really runs
             self._begin((), self._slotted())
         elif self._first is not None:
             self._begin(*self._first)
@@ -183,7 +171,7 @@ class Pace:
         return {waiting.request.id for waiting in self._board.order if self._board.has_slot(waiting)}
 
     def _join_others(self, slotted: Set[str]) -> None:
-        """Boxes that run or are among these, and that nothing else is remembered of: a slot without a shadow came when nobody waited."""
+        """Add boxes that have no shadow, because they came when nobody waited."""
         board, boxes = self._board, [box for box in self._board.running.values() if box.id not in self._stays]
         unknown = slotted - self._stays.keys()
         boxes += [board.box(waiting) for waiting in board.order if waiting.request.id in unknown]
@@ -196,7 +184,6 @@ class Pace:
         self._stays.update(stays)
 
     def _put(self, request: Request, kind: Kind, since_s: int) -> tuple[int, int]:
-        """The newcomer into both queues: its starts there."""
         bare = kind._replace(limits=NO_LIMITS, amounts=NO_LIMITS)
         stays = []
         for queue, from_s in ((self._patient, since_s), (self._strict, max(since_s, self._strict_s))):
@@ -207,14 +194,14 @@ class Pace:
         return stays[0].start_s, stays[1].start_s
 
     def _budget(self) -> float:
-        """Of the slack by length: all of it while promises are better than conservative backfill's by a margin, none when worse."""
+        """From 1 (promises beat conservative backfill by a margin) to 0 (worse)."""
         if self._patient_s <= 0:
             return 0.0
         better = (self._patient_s - self._promised_s) / (self._slack.budget_share * self._patient_s)
         return min(max(better, 0.0), 1.0)
 
     def _overtaking(self, priority: int, gpu_s: int) -> float:
-        """The share of all GPUs that work of higher priority, or less work of the same, has come to need lately."""
+        """The share of all GPUs that recent overtaking arrivals need: higher priority, or less work at the same."""
         now_s, observed_s = self._board.now_s, self._slack.observed_s
         while self._arrivals and self._arrivals[0].at_s < now_s - observed_s:
             gone = self._arrivals.popleft()
@@ -252,9 +239,7 @@ class Pace:
 
 
 def newcomers_place(board: Board, pace: Pace | None, request: Request) -> tuple[tuple[int, int] | None, Shadow | None]:
-    """(start, pool) of the place that it is given beside all slots, and what to remember of it. None: nothing could ever hold it, or not at
-    its booked time.
-    """
+    """Return (start, pool) beside all slots, and the shadow to remember. None: it can never fit, or not at its booked time."""
     kind = board.kind(request)
     before_s = request.earliest_start_s + 1 if request.is_fixed else NEVER_S
     found = board.earliest(kind, board.soonest_s(request), before_s)

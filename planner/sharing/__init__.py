@@ -1,1 +1,1 @@
-"""Who gives way to whom: eviction rights, evictions, displaced slots, spares, supplies, bookings, edits and defragmentation."""
+"""Sharing: eviction rights, evictions, displaced slots, spares, supplies, bookings, edits and defragmentation."""

@@ -1,4 +1,4 @@
-"""A booking starts at its time or not at all: whether it fits then, and where else it would."""
+"""Decide whether a booking fits at its exact time, and find the nearest times that do."""
 
 from __future__ import annotations
 
@@ -13,32 +13,30 @@ from planner.promises.repair import board_of
 from planner.sharing.evictions import Claims
 from planner.snapshot import Quota, Request, Snapshot
 
-# People book by the minute: other times are looked for on whole ones.
+# Other times are searched on whole minutes, because people book by the minute.
 GRID_S: Final = 60
-# So many times at which it might have a right are tried, in each direction and each shape.
+# Candidate times tried for an eviction right, in each direction and shape.
 TRIES_MOST: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """`fits`: at the time asked for. The last whole minute before that and the first after it that would do; None where there is none."""
-
-    fits: bool
-    before_s: int | None
-    after_s: int | None
+    fits: bool  # at the requested time
+    before_s: int | None  # the last whole minute before that
+    after_s: int | None  # the first whole minute after it
 
 
 def fitting(snapshot: Snapshot, bookings: Sequence[Request]) -> list[bool]:
-    """Which of these, that are not in the queue, would have their time, each as if it alone were booked. Cost as for a newcomer each."""
+    """Check each new booking as if it were the only one. Each costs as much as a new request."""
     board, _ = board_of(snapshot)
     return [_is_free(board, each) or _has_right(board, snapshot.quotas, each) for each in bookings]
 
 
 def nearest(snapshot: Snapshot, booking: Request, *, since_s: int) -> Nearest:
-    """Beside all slots, or where others have to make way for it; other times no earlier than `since_s`. A request in the queue with its
-    id is left out. Where it fits, the other times are beside all slots.
+    """Find times beside all slots, or where others must give way; other times are no earlier than `since_s`.
 
-    Cost as for one newcomer in `plan`, and again for each place that is not on a whole minute, and each time that is tried for its right.
+    A queued request with the same id is ignored. Where the booking fits, the other times are beside all slots. Cost: about one new request
+    in `plan`, and again for each place off the minute and each time tried for a right.
     """
     board, _ = board_of(replace(snapshot, queue=tuple(request for request in snapshot.queue if request.id != booking.id)))
     kind, asked_s = board.kind(booking), booking.earliest_start_s
@@ -52,18 +50,16 @@ def nearest(snapshot: Snapshot, booking: Request, *, since_s: int) -> Nearest:
 
 
 def _is_free(board: Board, booking: Request) -> bool:
-    """At its time, beside all slots."""
     at_s = booking.earliest_start_s
     return at_s >= board.now_s and board.earliest(board.kind(booking), at_s, at_s + 1) is not None
 
 
 def _has_right(board: Board, quotas: tuple[Quota, ...], booking: Request) -> bool:
-    """At its time, where others have to make way for it."""
     return _may_have_right(board, quotas, booking) and _ByRight(board, quotas, booking).has(booking.earliest_start_s)
 
 
 def _may_have_right(board: Board, quotas: tuple[Quota, ...], booking: Request) -> bool:
-    """Could others have to make way for it at any time? A quick look; the answer may be yes where none has to."""
+    """Quick check that never says no wrongly."""
     break_from = board.policy.break_from
     if booking.may_evict or (break_from is not None and booking.priority >= break_from):
         return True
@@ -74,26 +70,24 @@ def _may_have_right(board: Board, quotas: tuple[Quota, ...], booking: Request) -
 
 @dataclass(frozen=True, slots=True)
 class _ByRight:
-    """Times at which others would have to make way for it."""
+    """Times at which others would have to give way."""
 
     board: Board
     quotas: tuple[Quota, ...]
     booking: Request
 
     def has(self, start_s: int) -> bool:
-        """Would it get this time? Tried on a copy, by the code that plans."""
+        """Try the time on a copy, with the planner's own code."""
         board = self.board.copy()
         waiting = board.enroll(replace(self.booking, earliest_start_s=start_s))
         return start_s >= board.now_s and Claims(board, self.quotas).book(waiting) is not None
 
     def last_before(self, since_s: int, free_s: int | None) -> int | None:
-        """Later than the time before it at which it would be free, if it can be; else that."""
         since_s = since_s if free_s is None else free_s + 1
         found = (self._last_before(shape, since_s) for shape in self.board.gpus_by_shape(self.booking))
         return max((start_s for start_s in found if start_s is not None), default=free_s)
 
     def first_after(self, since_s: int, free_s: int | None) -> int | None:
-        """Sooner than the time after it at which it would be free, if it can be; else that."""
         until_s = NEVER_S if free_s is None else free_s
         found = (self._first_after(shape, since_s, until_s) for shape in self.board.gpus_by_shape(self.booking))
         return min((start_s for start_s in found if start_s is not None), default=free_s)
@@ -121,7 +115,7 @@ class _ByRight:
         return None
 
     def _cleared(self, shape: str) -> tuple[Board, Kind, int]:
-        """A copy where all have made way who ever could, and from when on it has its right. What does not fit there does not fit at all."""
+        """Return a copy where everyone who could give way has done so, and when the right begins. A time that fails here is impossible."""
         board = self.board.copy()
         waiting = board.enroll(self.booking)  # before its rights are worked out
         from_s = Claims(board, self.quotas).clear(waiting, shape)

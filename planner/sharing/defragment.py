@@ -1,13 +1,10 @@
-"""Making room on purpose: which running boxes to move so that whole nodes come free together, for one that waits or for a wanted booking.
+"""Propose moves of running part-node boxes that free whole nodes together, for a waiting request or a wanted booking.
 
-A move is an eviction of a part-node box whose place for the rest of its time is known: on other nodes of its pool, beside everybody's
-slots and below all limits. Who would only wait for the same nodes is not moved. Nothing is done here: these are proposals for an
-administrator, with what they cost and what they are worth.
+A moved box is evicted and restarts on other nodes of its pool, beside all slots and within limits. These are proposals only; an
+administrator decides.
 
-Cost: GPU-seconds that the moved boxes have run, all lost if they saved nothing, and the time in which their GPUs do not work for them,
-from the end of the notice until their window is open again. Value: GPUs of the beneficiary times the seconds that it starts sooner than
-it would otherwise: of one that waits the earlier of its expected start and of the first place beside all slots, of a booking the next time
-that is free.
+Cost: GPU-seconds that the moved boxes have run (lost if nothing was saved), plus their idle time from the end of the notice until they run
+again. Value: GPUs of the beneficiary times the seconds that it starts sooner.
 """
 
 from __future__ import annotations
@@ -27,42 +24,37 @@ from planner.plan import Eviction, EvictionKind, Victim
 from planner.promises.repair import board_of
 from planner.snapshot import Request, Running, Slot, Snapshot
 
-# Of those that wait the first so many that want large parts of nodes are looked at, until so many of them were searched for.
+# Requests looked at in order of turn, and how many of them get a full search.
 CONSIDERED_MOST: Final = 32
 SEARCHED_MOST: Final = 8
-# With so few boxes all sets of them are tried; else the cheapest nodes at so many moments.
+# With at most EXACT_MOST boxes all subsets are tried, else the cheapest nodes at MOMENTS_MOST moments.
 EXACT_MOST: Final = 10
 MOMENTS_MOST: Final = 6
-# So often without those for whom there turned out to be no other place.
+# Search rounds; each leaves out boxes for which the last one found no other place.
 ROUNDS_MOST: Final = 3
-# Nobody would agree to more.
+# An administrator would hardly accept more.
 MOVES_MOST: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A box that leaves its nodes, which are free at `frees_s`, and has a place on others from `restarts_s` on.
-
-    `lost_gpu_s`: what it has run since it began. `idle_gpu_s`: between the end of its window and the opening of the next.
-    """
-
     id: str
     from_nodes: tuple[str, ...]
     to_nodes: tuple[str, ...]
     frees_s: int
     restarts_s: int
-    lost_gpu_s: int
-    idle_gpu_s: int
+    lost_gpu_s: int  # what the box has run since it began
+    idle_gpu_s: int  # between the end of its window and the opening of the next
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Moves by which the request `id` stands in `slot` instead of starting at `instead_s`. `freed`: nodes of the slot that boxes leave."""
+    """Moves that let the request `id` start in `slot` instead of at `instead_s`."""
 
     id: str
     moves: tuple[Move, ...]
     slot: Slot
-    freed: tuple[str, ...]
+    freed: tuple[str, ...]  # nodes of the slot that boxes leave
     instead_s: int
     cost_gpu_s: int
     value_gpu_s: int
@@ -73,30 +65,24 @@ class Proposal:
 
     @property
     def eviction(self) -> Eviction:
-        """What it takes from whom."""
         victims = tuple(Victim(move.id, EvictionKind.DEFRAGMENT, move.frees_s, move.lost_gpu_s) for move in self.moves)
         return Eviction(self.id, victims, self.start_s, self.instead_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """For a wanted booking. `fits`: at its time, as it is. `instead_s`: else the next time at which it would; None: at none."""
-
-    fits: bool
-    instead_s: int | None
+    fits: bool  # at its time, without moves
+    instead_s: int | None  # otherwise the next time at which it fits
     proposal: Proposal | None
 
 
 def proposals(snapshot: Snapshot, *, only: str = "") -> tuple[Proposal, ...]:
-    """For those that wait for whole nodes, or for half of a node and more, or `only` for this one: at most one each, least cost first.
+    """Propose at most one set of moves for each request that wants whole nodes or at least half of a node, cheapest first.
 
-    Each starts sooner by `policy.claim_gain_s` at least, and is worth its cost. Of all sets of moves it is the one whose value is the
-    furthest above its cost, where there are few boxes to choose from; else the best of those that empty the cheapest nodes. Each
-    stands for itself: with one of them done the others have to be asked for anew.
-    Units, shapes and errors as for `plan`; requests without a slot have no proposal, and no slot moves but the beneficiary's.
-    Cost: `plan` without newcomers; a first place for each of CONSIDERED_MOST requests; for each of SEARCHED_MOST, up to ROUNDS_MOST times,
-    a change of each movable box, a look at each node for MOMENTS_MOST moments, and first places for each of at most MOVES_MOST moves, in
-    turn without each.
+    Each starts the request sooner by at least `policy.claim_gain_s` and is worth its cost: exactly the best set for few boxes, else a good
+    one. Proposals are independent; after one is carried out, the others must be computed again. `only`: just this request. Units, shapes
+    and errors as for `plan`. Requests without a slot get no proposal, and only the beneficiary's slot moves. Cost: a plan without new
+    requests, plus the searches bounded by the constants above.
     """
     board, _ = board_of(snapshot)
     expected = board.expected()
@@ -120,7 +106,7 @@ def proposals(snapshot: Snapshot, *, only: str = "") -> tuple[Proposal, ...]:
 
 
 def room_for(snapshot: Snapshot, booking: Request) -> Room:
-    """Could it have its nodes at its time, `booking.earliest_start_s`, and by which moves? Nothing else needs to wait; cost as for one."""
+    """Check a booking that is not queued yet, and propose moves if it does not fit."""
     board, _ = board_of(snapshot)
     kind, at_s = board.kind(booking), booking.earliest_start_s
     if at_s >= board.now_s and board.earliest(kind, at_s, at_s + 1) is not None:
@@ -133,7 +119,7 @@ def room_for(snapshot: Snapshot, booking: Request) -> Room:
 
 
 def agreed(snapshot: Snapshot, proposal: Proposal) -> Snapshot:
-    """As it is with this proposal: its boxes end early, and its request is promised its slot."""
+    """Return the snapshot as it is once the proposal is accepted."""
     frees_s = {move.id: move.frees_s for move in proposal.moves}
     running = tuple(replace(box, end_s=frees_s.get(box.id, box.end_s)) for box in snapshot.running)
     queue = tuple(_stands(request, proposal) if request.id == proposal.id else request for request in snapshot.queue)
@@ -145,7 +131,7 @@ def _stands(request: Request, proposal: Proposal) -> Request:
 
 
 def _large(board: Board, only: str) -> Iterator[Waiting]:
-    """In order of turn, those in whose way parts of nodes could be that have room elsewhere."""
+    """Yield, in order of turn, requests that could be blocked by partly used nodes."""
     largest = {pool.id: max((node.gpu_count for node in pool.nodes), default=0) for pool in board.pools}
     for waiting in [board.queue[only]] if only in board.queue else [] if only else board.order:
         gpus = waiting.request.gpus_per_node
@@ -158,13 +144,13 @@ def _large(board: Board, only: str) -> Iterator[Waiting]:
 
 
 def _instead_s(board: Board, request: Request, expected_s: int) -> int:
-    """It has no slot on the board just now. When it starts if nothing is moved."""
+    """The start without moves. The request must have no slot on the board now."""
     found = board.earliest(board.kind(request), board.soonest_s(request), expected_s)
     return expected_s if found is None else found[0]
 
 
 def _could_start(emptied: Board, request: Request, before_s: int) -> bool:
-    """If all boxes moved that may be for anybody: a quick look, before all sets of them are."""
+    """Quick check with all movable boxes moved."""
     waiting, soonest_s = emptied.queue[request.id], emptied.soonest_s(request)
     old = emptied.box(waiting)
     emptied.lift(waiting)
@@ -175,13 +161,11 @@ def _could_start(emptied: Board, request: Request, before_s: int) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Candidate:
-    """A box that could be moved. `least_gpu_s`: what that costs if it runs again at once. `again`: itself as it would wait."""
-
     box: Box
     frees_s: int
     lost_gpu_s: int
-    least_gpu_s: int
-    again: Waiting
+    least_gpu_s: int  # the cost if it restarts at once
+    again: Waiting  # the box as a request for the rest of its time
 
 
 _Chosen = tuple[_Candidate, ...]
@@ -189,21 +173,19 @@ _Chosen = tuple[_Candidate, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Found:
-    """A set of moves that does it."""
-
     chosen: _Chosen
     proposal: Proposal
 
     @property
     def rank(self) -> tuple[int, int, int, int, tuple[str, ...]]:
-        """The least is best: the furthest above its cost, then the cheapest, the soonest, the fewest."""
+        """Lowest is best: net cost, cost, start, count."""
         made = self.proposal
         ids = tuple(move.id for move in made.moves)
         return made.cost_gpu_s - made.value_gpu_s, made.cost_gpu_s, made.start_s, len(ids), ids
 
 
 class _Mover:
-    """All boxes of a board that could be moved for anybody."""
+    """All movable boxes of a board."""
 
     def __init__(self, board: Board, running: Iterable[Running]) -> None:
         self.board = board
@@ -211,13 +193,12 @@ class _Mover:
         self._candidates = [candidate for candidate in made if candidate is not None]
 
     def emptied(self, snapshot: Snapshot) -> Board:
-        """Another board, on which all of them end as early as they can."""
+        """Return a new board on which all of them end as early as they can."""
         frees_s = {each.box.id: each.frees_s for each in self._candidates}
         running = tuple(replace(each, end_s=frees_s.get(each.id, each.end_s)) for each in snapshot.running)
         return board_of(replace(snapshot, running=running))[0]
 
     def for_request(self, request: Request, before_s: int) -> list[_Candidate]:
-        """Those that may be moved for it and can be gone by then."""
         pools = self.board.pools_of(request)
         return [
             each
@@ -229,7 +210,7 @@ class _Mover:
         ]
 
     def _candidate(self, running: Running) -> _Candidate | None:
-        """None: it may not be moved, or nothing would be left of its time. One that has notice already ends no later than by another."""
+        """None if the box may not move or no time would be left. A box with an earlier notice keeps its earlier end."""
         board, policy, box = self.board, self.board.policy, self.board.running[running.id]
         frees_s = max(board.now_s + policy.notice_s, box.began_s + policy.least_run_s) + policy.exit_s
         is_part = running.gpus_per_node > 0 and len(box.places) == len(running.nodes) > 0
@@ -242,24 +223,23 @@ class _Mover:
         return _Candidate(box, frees_s, lost_gpu_s, least_gpu_s, board.enroll(self._again(running, frees_s, box.end_s)))
 
     def _again(self, running: Running, frees_s: int, end_s: int) -> Request:
-        """With the time that is left when its notice is over, and a way in and out as at first."""
         policy, whose = self.board.policy, (running.id, running.slice, running.project, running.priority)
         length_s = end_s - frees_s + policy.entry_s + policy.exit_s
         return Request(*whose, 0, len(running.nodes), running.gpus_per_node, length_s, (running.pool,), frees_s)
 
 
 class _Search:
-    """The best moves for one that is in the queue of the board, without a slot: it is to start in `[since_s, before_s)`."""
+    """Searches the best moves for one request without a slot, to start in `[since_s, before_s)`."""
 
     def __init__(self, mover: _Mover, waiting: Waiting, since_s: int, before_s: int, instead_s: int) -> None:
         self._board, self._waiting = mover.board, waiting
         self._kind = mover.board.kind(waiting.request)
         self._since_s, self._before_s, self._instead_s = since_s, before_s, instead_s
         self._candidates = mover.for_request(waiting.request, before_s)
-        self._stuck: set[str] = set()  # for whom no other place was found
+        self._stuck: set[str] = set()  # boxes without another place
 
     def best(self) -> Proposal | None:
-        """None when none is worth its cost."""
+        """None when nothing is worth its cost."""
         best = self._round()
         for _ in range(ROUNDS_MOST - 1):
             if best is not None or not self._stuck:
@@ -269,7 +249,7 @@ class _Search:
         return best.proposal if best is not None and best.rank[0] <= 0 else None
 
     def _round(self) -> _Found | None:
-        """Those that could be cheapest first, until no other can be better."""
+        """Try sets by their least possible cost, until no later set can be better."""
         self._stuck.clear()
         first_s, sets = self._sets()
         value_most, best = self._gpus_most() * (self._instead_s - first_s), None
@@ -280,7 +260,7 @@ class _Search:
         return best and self._spared(best)
 
     def _sets(self) -> tuple[int, list[_Chosen]]:
-        """The soonest start of all, and which boxes to move: all sets of few, of many those on the cheapest nodes at some moments."""
+        """Return the soonest start possible, and the sets of boxes to try."""
         self._end(self._candidates)
         found = self._board.earliest(self._kind, self._since_s, self._before_s) if self._candidates else None
         first_s, sets = self._since_s if found is None else found[0], list[_Chosen]()
@@ -300,23 +280,20 @@ class _Search:
         return min((each for each in (best, found) if each is not None), key=lambda each: each.rank, default=None)
 
     def _spared(self, best: _Found) -> _Found:
-        """Without those that need not be moved, the costliest first."""
+        """Drop boxes that need not move, costliest first."""
         for each in sorted(best.chosen, key=lambda each: -each.least_gpu_s):
             fewer = tuple(other for other in best.chosen if other is not each)
             best = (self._better(best, fewer) if fewer else None) or best
         return best
 
     def _moments(self, first_s: int) -> list[int]:
-        """The soonest start of all; then, spread, when boxes end, moved or by themselves."""
+        """The soonest start, then a spread of moments at which boxes end."""
         boxes = [*self._board.running.values(), *(each.box for each in self._candidates)]
         ends_s = sorted({box.end_s for box in boxes if first_s < box.end_s < self._before_s})
         return [first_s, *ends_s[:: -(-len(ends_s) // (MOMENTS_MOST - 1)) or 1]]
 
     def _emptying(self, pool: int, at_s: int) -> _Chosen:
-        """What has to be moved off the nodes of this pool that are cheapest to have room on at that time; none where there are too few.
-
-        All candidates end early just now.
-        """
+        """The boxes on the cheapest nodes of the pool; empty if too few nodes. All candidates must end early on the board now."""
         board, on_node = self._board, self._on_nodes(at_s)
         members = members_of(board.ground, pool)
         able = [int(node) for node in members if board.has_room(_one(node), self._kind, at_s)]
@@ -330,7 +307,6 @@ class _Search:
         return tuple(chosen.values())
 
     def _on_nodes(self, at_s: int) -> dict[int, list[_Candidate]]:
-        """Those in the way of a start at that time."""
         found: dict[int, list[_Candidate]] = {}
         for each in self._candidates:
             if each.frees_s <= at_s < each.box.end_s:
@@ -339,7 +315,7 @@ class _Search:
         return found
 
     def _needed(self, node: int, there: list[_Candidate], at_s: int) -> list[_Candidate]:
-        """Of those on the node the ones without which it has no room; the costliest stay if they can."""
+        """The boxes that must leave the node; the costliest stay if possible."""
         if self._kind.gpus == 0:
             return there
         needed = []
@@ -352,7 +328,7 @@ class _Search:
         return needed
 
     def _try(self, chosen: _Chosen) -> _Found | None:
-        """The proposal to move just these; the board is as it was then. None: it does not start by it, or one has no other place."""
+        """Leaves the board unchanged. None: the request does not start, or a box finds no other place."""
         board, placed = self._board, []
         self._end(chosen)
         for waiting, kind, since_s, before_s in self._wanted(chosen):
@@ -374,13 +350,11 @@ class _Search:
         return set(each.box.places.tolist()) != set(self._board.box(each.again).places.tolist())
 
     def _wanted(self, chosen: _Chosen) -> Iterable[tuple[Waiting, Kind, int, int]]:
-        """The beneficiary first, then in order of turn."""
         yield self._waiting, self._kind, self._since_s, self._before_s
         for each in sorted(chosen, key=lambda each: each.again.turn):
             yield each.again, self._board.kind(each.again.request), each.frees_s, NEVER_S
 
     def _proposal(self, chosen: _Chosen) -> Proposal:
-        """All stand in their places."""
         board, box = self._board, self._board.box(self._waiting)
         slot = board.slot_at(box.places, box.start_s)
         moves = tuple(self._move(each) for each in sorted(chosen, key=lambda each: each.again.turn))

@@ -1,7 +1,6 @@
-"""Slots that give way to another, by right or because an administrator says so.
+"""Let slots give way to another slot, by right or by an administrator's decision.
 
-Source: `force` in the policy's design: what stands in the way goes to the latest place that keeps its promise, else to the earliest there
-is, and then the promise moves, with its cause.
+A displaced slot goes to the latest place that keeps its promise, else to the earliest place; then its promise moves, with the cause.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from planner.snapshot import Moved
 
 
 class Lifted:
-    """Slots taken off the board, to be put back when another has its place."""
+    """Slots taken off the board until another has its place."""
 
     def __init__(self, board: Board, waiting: Iterable[Waiting]) -> None:
         self._board = board
@@ -25,7 +24,7 @@ class Lifted:
         board.lift_all(self._waiting)
 
     def put_back(self, cause: Callable[[Waiting], tuple[Cause, str]]) -> None:
-        """Each where it was if it can be; the others anew, the best promise first. `cause`: why one had to move."""
+        """Restore slots where possible, and place the others anew, earliest promise first. `cause`: why a slot moved."""
         broken = [self._waiting[i] for i in self._board.stand_again(self._waiting)]
         for each in sorted(broken, key=by_promise):
             each.displaced = cause(each)
@@ -33,9 +32,7 @@ class Lifted:
 
 
 def move(board: Board, moved: Moved) -> None:
-    """What an administrator moved in the order gets the slot that goes with its new turn. One that is new, or gone, has none to move; one
-    at risk keeps its own.
-    """
+    """Give a request that an administrator moved in the queue the slot of its new turn. A slot at risk stays."""
     waiting, behind = board.queue.get(moved.id), board.queue.get(moved.behind)
     if waiting is None or not board.has_slot(waiting) or waiting.request.is_fixed or waiting.risk is not None:
         return
@@ -46,7 +43,6 @@ def move(board: Board, moved: Moved) -> None:
 
 
 def place_or_back(board: Board, waiting: Waiting, kind: Kind, found: tuple[int, int] | None, old: Box | None) -> None:
-    """Into the place that was found, or where it was, if anywhere."""
     if found is not None:
         board.place_at(waiting, kind, found)
     elif old is not None:
@@ -54,7 +50,7 @@ def place_or_back(board: Board, waiting: Waiting, kind: Kind, found: tuple[int, 
 
 
 def _move_up(board: Board, waiting: Waiting) -> None:
-    """As early as those before it in turn allow; those behind it give way."""
+    """As early as requests before it in turn allow."""
     request, kind, old = waiting.request, board.kind(waiting.request), board.box(waiting)
     board.lift(waiting)
     lifted = Lifted(board, _behind(board, waiting, old.end_s))
@@ -66,7 +62,7 @@ def _move_up(board: Board, waiting: Waiting) -> None:
 
 
 def _move_down(board: Board, waiting: Waiting, since_s: int) -> None:
-    """No earlier than the one that it was moved behind."""
+    """No earlier than the request it was moved behind."""
     request, kind, old = waiting.request, board.kind(waiting.request), board.box(waiting)
     if since_s <= old.start_s:
         return

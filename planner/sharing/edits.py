@@ -1,8 +1,7 @@
-"""What the owner of a request has just changed: all others keep their slots, and it takes the best place that they leave.
+"""Place a request anew after its owner edited it; all other slots stay.
 
-That is the place that a newcomer of its kind would be given, if that is sooner than where it stood. Else it stays where it stood, or
-where that is no place for it any more, it goes to the latest place that keeps its promise, and only if there is none to a later one. It
-is promised what the newcomer would be, where that is sooner than what it was promised.
+It gets a new request's place if that is sooner than its old slot. Otherwise it keeps its slot; if that no longer fits, it gets the latest
+place that keeps its promise, or a later one. The promise only ever improves.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from planner.snapshot import Memory, PolicyName, Request, Slot, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a request leaves that is to become another: `displaced` and `risk` as of a Waiting."""
+    """The old state of an edited request."""
 
     request: Request
     slot: Slot | None
@@ -30,13 +29,11 @@ class Left:
 
 
 def change(board: Board, snapshot: Snapshot, request_id: str, leeway: Leeway) -> None:
-    """All others have their slots."""
     request, left = next(each for each in snapshot.queue if each.id == request_id), leave(board, request_id)
     come_back(board, request, left, pace_without(board, snapshot.memory, request_id), leeway)
 
 
 def leave(board: Board, request_id: str) -> Left:
-    """Out of the queue, as it was."""
     waiting = board.queue[request_id]
     left = Left(waiting.request, board.slot(waiting), waiting.promise_s, waiting.displaced, waiting.risk)
     board.withdraw(waiting)
@@ -44,14 +41,12 @@ def leave(board: Board, request_id: str) -> Left:
 
 
 def pace_without(board: Board, memory: Memory, request_id: str) -> Pace | None:
-    """By which a newcomer would be promised that takes the place of this one, which has left the board."""
     if board.policy.name != PolicyName.GUARDED:
         return None
     return Pace(board, replace(memory, shadows=tuple(shadow for shadow in memory.shadows if shadow.id != request_id)))
 
 
 def come_back(board: Board, request: Request, left: Left, pace: Pace | None, leeway: Leeway) -> Waiting:
-    """Into the queue, as it is now."""
     waiting, kept = board.enroll(request), _kept(board, request, left)
     waiting.promise_s, waiting.displaced = left.promise_s, left.displaced
     best = _best(board, request, left, pace)
@@ -70,7 +65,7 @@ def come_back(board: Board, request: Request, left: Left, pace: Pace | None, lee
 
 
 def _best(board: Board, request: Request, left: Left, pace: Pace | None) -> tuple[int, int] | None:
-    """(start, pool) of what a newcomer would get. None: it asks for what it asked for, or for a time of its own."""
+    """Return (start, pool) that a new request would get; None if nothing relevant changed or the time is fixed."""
     asked = replace(request, rank=left.request.rank, place=left.request.place)
     if request.is_fixed or asked == left.request:
         return None
@@ -79,7 +74,6 @@ def _best(board: Board, request: Request, left: Left, pace: Pace | None) -> tupl
 
 
 def _is_better(board: Board, request: Request, best: tuple[int, int], kept: Slot | None, left: Left) -> bool:
-    """Than where it stood, or where that is no place for it, than what it was promised."""
     slot = _slot_of(board, best)
     if kept is None:
         return left.promise_s is None or slot.start_s <= left.promise_s
@@ -88,13 +82,13 @@ def _is_better(board: Board, request: Request, best: tuple[int, int], kept: Slot
 
 
 def _slot_of(board: Board, found: tuple[int, int]) -> Slot:
-    """On nodes yet to be chosen."""
+    """A slot without nodes chosen yet."""
     start_s, pool = found
     return Slot(board.pools[pool].id, start_s, ())
 
 
 def _kept(board: Board, request: Request, left: Left) -> Slot | None:
-    """Where it stood, if that is a place for it beside all others. At risk it may hold no more there than it did."""
+    """The old slot if it still fits beside all others. A slot at risk must not grow."""
     slot = left.slot
     if slot is None or misfit(board, request, slot) is not None:
         return None

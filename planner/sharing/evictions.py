@@ -1,9 +1,8 @@
-"""Ending boxes before their time: who is entitled takes back what others borrow, and by priority who may evict takes from who may be.
+"""End boxes early: entitled requests reclaim borrowed GPUs, and requests that may evict end evictable boxes of lower priority.
 
-Whoever is evicted has notice, has run for a while, and ends no sooner than the other can start; it waits again with the time that is left.
-Of all ways to start the beneficiary about as soon as can be had, the least harm: the highest priority that pays is as low as can be, then
-the least work lost, then the fewest boxes. Where many boxes could end, the first of these is exact, the others nearly. First of all slots
-of those that still wait give way, for that loses no work. A booking has its right at its own time, and at no other.
+An evicted box gets notice, has its minimum run time, and ends no sooner than the beneficiary can start; it is queued again with the time
+left. Slots of waiting requests give way first, because that loses no work. Then the least harm is chosen: the lowest maximum priority, then
+the least work lost, then the fewest boxes. With many boxes only the first criterion is exact. A booking has its right at its own time only.
 """
 
 from __future__ import annotations
@@ -23,33 +22,37 @@ from planner.sharing.displacement import Lifted, place_or_back
 from planner.sharing.rights import Rank, Right, Rights
 from planner.snapshot import Policy, Quota, Request
 
-# Of those who claim a plan looks at so many from the front of their order, and at others until so many have failed or won: the next
-# plan goes on.
+# A plan tries this many requests from the front of the order, then others until OUTCOMES_MOST have failed or succeeded. The next plan
+# continues with others.
 FRONT_COUNT: Final = 8
 OUTCOMES_MOST: Final = 8
-# Of so many boxes that could end all choices are looked through.
+# Up to this many boxes all choices are searched.
 EXACT_MOST: Final = 8
 
-Harm = tuple[int, int, int]
+Harm = tuple[int, int, int]  # highest priority, work lost, number of boxes
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A box that could end for the beneficiary: its GPUs would be back at `frees_s` instead of `box.end_s`."""
+    """-
+
+
+    def
+    """
 
     box: Box
     why: EvictionKind
-    frees_s: int
+    frees_s: int  # when its GPUs would be free, instead of `box.end_s`
     lost_gpu_s: int
 
 
 def may_claim(policy: Policy, quotas: Sequence[Quota], *, evictor_count: int) -> bool:
-    """Could anybody who waits have a right to what others hold? `evictor_count`: of those, who may evict."""
+    """Quick check. `evictor_count`: waiting requests that may evict."""
     return bool(quotas) or evictor_count > 0 or policy.break_from is not None
 
 
 class Claims:
-    """What those who wait may take from others. Changes the board: boxes end earlier, slots move. `rights` follow."""
+    """Plans evictions on a board, which it changes: boxes end earlier, slots move."""
 
     def __init__(self, board: Board, quotas: Sequence[Quota]) -> None:
         self._board = board
@@ -58,7 +61,7 @@ class Claims:
         self.rights = Rights(board, quotas)
 
     def make(self) -> list[Eviction]:
-        """For all that wait and would gain by it: the highest right first, then in order of turn, so that no slot is won in vain."""
+        """Evict for all requests that gain by it: highest right first, then by turn, so that no slot is won in vain."""
         made: list[Eviction] = []
         if not may_claim(self._policy, self._quotas, evictor_count=self._board.evictor_count):
             return made
@@ -77,7 +80,7 @@ class Claims:
         return made
 
     def book(self, waiting: Waiting) -> Eviction | None:
-        """Give a booking that has no slot the one at its time, if it has a right to it, or somebody before it has made room."""
+        """Give a booking without a slot its time, if it has a right to it or others have made room."""
         rights, project = self.rights, waiting.request.project
         rights.renew(project, hoping=waiting)
         won = self._claim(waiting, rights)
@@ -86,9 +89,9 @@ class Claims:
         return won
 
     def clear(self, waiting: Waiting, shape: str) -> int:
-        """Of a booking that has no slot: all that could ever make way for it in this shape does; answers from when on it has its right.
+        """Remove everything that could ever give way to a booking in this shape, and return when its right begins.
 
-        For a look at when it could have its time: the board is of no other use then.
+        The board is useless afterwards except for searching times.
         """
         board, rights, request = self._board, self.rights, waiting.request
         rights.renew(request.project, hoping=waiting)
@@ -99,10 +102,7 @@ class Claims:
         return rights.since_s(request, shape) if own.beside > Rank.BORROWS else 0
 
     def _book_all(self) -> list[Eviction]:
-        """All bookings that found no room: they come before all others, for a plan without a place for one of them refuses it.
-
-        Of equals the soonest goes first: who ends for that need not be told again for the others.
-        """
+        """Bookings come first, because a plan without a place for one refuses it. The soonest of a priority is first, to give notice once."""
         lost = [waiting for waiting in self._board.order if self._lacks_its_time(waiting)]
         lost.sort(key=lambda waiting: (-waiting.request.priority, waiting.request.earliest_start_s))
         won = [self.book(waiting) for waiting in lost]
@@ -113,7 +113,7 @@ class Claims:
         return request.is_fixed and request.earliest_start_s >= self._board.now_s and not self._board.has_slot(waiting)
 
     def _in_order(self, hopeful: list[Waiting], rights: Rights) -> list[Waiting]:
-        """Some from the front; then, as those may be without hope time and again, from another place at every second."""
+        """A fixed front, then a rotation by time, because the front may be hopeless in every plan."""
         ranked = sorted(hopeful, key=lambda waiting: (-self._best_rank(waiting, rights), waiting.turn))
         front, rest = ranked[:FRONT_COUNT], ranked[FRONT_COUNT:]
         place = self._board.now_s * FRONT_COUNT % len(rest) if rest else 0
@@ -124,7 +124,7 @@ class Claims:
         return max(rights.of_waiting(waiting.request, shape, before_s).beside for shape in self._board.gpus_by_shape(waiting.request))
 
     def _may_gain(self, waiting: Waiting, rights: Rights) -> bool:
-        """Has it a right to anything that is there? A few looks, for there may be many."""
+        """Quick check."""
         request = waiting.request
         if not self._gains(waiting):
             return False
@@ -134,19 +134,18 @@ class Claims:
         return any(rights.has_claim(request, shape, before_s) for shape in self._board.gpus_by_shape(request))
 
     def _gains(self, waiting: Waiting) -> bool:
-        """Would it wait for longer than it takes to evict anybody?"""
         if waiting.risk is not None:
             return False  # when its own place comes back is not known, so nobody has to end for it
         return self._board.has_slot(waiting) and self._before_s(waiting) > self._board.soonest_s(waiting.request)
 
     def _before_s(self, waiting: Waiting) -> int:
-        """It has to start before this to gain anything; a booking that has no slot gains by any."""
+        """The start must be before this to gain anything."""
         if not self._board.has_slot(waiting):
             return waiting.request.earliest_start_s + 1
         return self._board.start_s(waiting) - self._policy.claim_gain_s
 
     def _instead_s(self, waiting: Waiting) -> int:
-        """When it would start without: in its slot, or for a booking that has none the next time at which there is room."""
+        """The start without evictions."""
         board, request = self._board, waiting.request
         if board.has_slot(waiting):
             return board.start_s(waiting)
@@ -154,11 +153,11 @@ class Claims:
         return NEVER_S if found is None else found[0]
 
     def _breaks(self, request: Request) -> bool:
-        """May it move promises of lower priority? Only when it comes, so that none is moved again and again."""
+        """True only while it is new, so that promises do not move repeatedly."""
         return self._policy.break_from is not None and request.priority >= self._policy.break_from and request.promise_s is None
 
     def _claim(self, waiting: Waiting, rights: Rights) -> Eviction | None:
-        """In the first shape in which it gains; without victims when it is enough that others who wait give way."""
+        """Try each shape. Returns no victims if moving slots was enough."""
         board, request = self._board, waiting.request
         instead_s = self._instead_s(waiting)
         for shape in board.gpus_by_shape(request):
@@ -166,12 +165,12 @@ class Claims:
             if board.has_slot(waiting) and (start_s := board.start_s(waiting)) < instead_s:
                 for project in {request.project, *(board.running[victim.id].project for victim in victims)}:
                     rights.renew(project)
-                waiting.promise_by(start_s)  # what others end for is promised, so that nothing puts it off without a cause
+                waiting.promise_by(start_s)  # the start that others end for is promised, so that a delay needs a cause
                 return Eviction(request.id, victims, start_s, instead_s)
         return None
 
     def _claim_in(self, waiting: Waiting, shape: str, rights: Rights) -> tuple[Victim, ...]:
-        """Move its slot up into this shape, or give it one there, if that can be; answers who has to end for that."""
+        """Move the slot up within this shape, or create it, and return the victims."""
         board, request, before_s = self._board, waiting.request, self._before_s(waiting)
         own = rights.of_waiting(request, shape, before_s)
         since_s = max(board.soonest_s(request), rights.since_s(request, shape) if own.beside > Rank.BORROWS else 0)
@@ -194,7 +193,7 @@ class Claims:
         return tuple(Victim(each.box.id, each.why, each.frees_s, each.lost_gpu_s) for each in evicted)
 
     def _candidates(self, rights: Rights, request: Request, own: Right, pools: list[int], at_s: int) -> list[_Candidate]:
-        """`at_s`: for a booking its start, until when they work on: their ranks and their work are as of then."""
+        """`at_s`: the start of a booking, until which the boxes keep working: rank and lost work are as of then."""
         board, found = self._board, []
         rank_of = rights.of_running if at_s <= board.now_s else rights.of_running_at(at_s)
         for box in board.running.values():
@@ -208,9 +207,7 @@ class Claims:
         return found
 
     def _yielding(self, rights: Rights, waiting: Waiting, own: Right, pools: list[int], end_s: int) -> list[Waiting]:
-        """Who waits, is to start before then, and gives way to it: by quota those that would borrow, by the policy also those of lower
-        priority.
-        """
+        """Waiting requests that start before `end_s` and give way: borrowers, and by policy lower priorities."""
         board, request, found = self._board, waiting.request, []
         for other in board.order:
             if other is waiting or other.request.is_fixed or not board.has_slot(other) or (start_s := board.start_s(other)) >= end_s:
@@ -233,9 +230,9 @@ class Claims:
         return Cause.PRIORITY if self._is_broken(request, other) else Cause.RECLAIM, request.id
 
     def _evict(self, kind: Kind, candidates: list[_Candidate], since_s: int, before_s: int) -> list[_Candidate]:
-        """End those that harm least, so that the box starts about as early as it could if all ended, and before `before_s`; or none.
+        """End the boxes of least harm, for a start before `before_s` about as early as possible; or end none.
 
-        About: a start that is later by less than what nobody would be evicted for may cost less harm.
+        A start later by less than `claim_gain_s` is accepted, because it may do less harm.
         """
         with self._ended(candidates):
             found = self._board.earliest(kind, since_s, before_s) if since_s < before_s else None
@@ -249,13 +246,13 @@ class Claims:
         return chosen
 
     def _as_late_as_can_be(self, kind: Kind, chosen: list[_Candidate], since_s: int, until_s: int) -> list[_Candidate]:
-        """None has to end before the start that they end for: what else that waits for may take longer than their notice."""
+        """A box need not end before the start that it makes room for."""
         with self._ended(chosen):
             found = self._board.earliest(kind, since_s, until_s)
         return chosen if found is None else [replace(each, frees_s=max(each.frees_s, found[0])) for each in chosen]
 
     def _rankings(self, candidates: list[_Candidate]) -> list[list[_Candidate]]:
-        """The least harmful first: one by one, and node by node, as all boxes of a node may have to end for one on it."""
+        """Least harmful first: by box, and by node, because one node may need all its boxes ended."""
         of_node: dict[int, int] = {}
         for each in candidates:
             for node in each.box.places:
@@ -268,9 +265,9 @@ class Claims:
         return [sorted(candidates, key=key) for key in keys]
 
     def _least(self, kind: Kind, ranked: list[_Candidate], since_s: int, until_s: int) -> list[_Candidate]:
-        """The shortest beginning of the ranking that is enough, less all that can be spared, the most harmful first.
+        """The shortest sufficient prefix of the ranking, minus boxes that can be spared, most harmful first.
 
-        No other choice spares the highest priorities better: room only grows with each box that ends. O(log n + those chosen) fits.
+        No other choice has a lower maximum priority, because room only grows with each box that ends.
         """
         low, high = 0, len(ranked)
         while low < high:
@@ -289,9 +286,9 @@ class Claims:
     def _least_of_few(
         self, kind: Kind, candidates: list[_Candidate], good: list[_Candidate], since_s: int, until_s: int
     ) -> list[_Candidate]:
-        """The least harmful choice, where few boxes could be part of one that harms less than this good one; else that one.
+        """Return the least harmful choice if few boxes could improve on `good`, else `good`.
 
-        Source: branch and bound (Land and Doig, 1960). Those whose work is most are spared first, for as long as the others are enough.
+        Source: branch and bound (Land and Doig, 1960).
         """
         highest, lost_gpu_s, _ = _harm(good)
         few = [each for each in candidates if each.box.priority <= highest and each.lost_gpu_s <= lost_gpu_s]
@@ -304,7 +301,7 @@ class Claims:
     def _branch(
         self, fits: Callable[[], bool], open_: list[_Candidate], ended: list[_Candidate], best: list[_Candidate]
     ) -> list[_Candidate]:
-        """The best, or a choice that harms less: all of `ended` and some of the open ones, which are ended now and are enough."""
+        """Return `best`, or a less harmful choice of all `ended` and some of `open_`; all of these are ended on the board."""
         if _harm(ended) >= _harm(best):
             return best
         if not open_:
@@ -317,13 +314,12 @@ class Claims:
         return self._branch(fits, rest, [*ended, first], best)
 
     def _starts(self, kind: Kind, ended: Sequence[_Candidate], since_s: int, until_s: int) -> bool:
-        """Could it start in `[since_s, until_s)` if these boxes ended?"""
         with self._ended(ended):
             return self._board.earliest(kind, since_s, until_s) is not None
 
     @contextmanager
     def _ended(self, boxes: Sequence[_Candidate]) -> Iterator[None]:
-        """As if these ended early."""
+        """End these boxes early within the context."""
         for each in boxes:
             self._board.set_end(each.box.id, each.frees_s)
         yield
@@ -332,5 +328,4 @@ class Claims:
 
 
 def _harm(chosen: list[_Candidate]) -> Harm:
-    """The highest priority, then the work lost, then how many."""
     return max((each.box.priority for each in chosen), default=0), sum(each.lost_gpu_s for each in chosen), len(chosen)

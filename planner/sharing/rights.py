@@ -1,7 +1,7 @@
-"""Who is within its guarantee and who borrows, and so who may take from whom.
+"""Rank boxes by their quota (within a guarantee or borrowing), which decides who may take GPUs from whom.
 
-A project's boxes fill its guarantee in order: those within their own slice's guarantee first, then by priority, the older first; what does
-not fit beside those before it borrows. So it is always clear which boxes are borrowed. Who waits is entitled if it fits beside all of them.
+A project's boxes fill its guarantee in order: boxes within their own slice's guarantee first, then by priority, then the older first. A box
+that does not fit beside those before it borrows. A waiting request is entitled if it fits beside all of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from planner.snapshot import Quota, Request
 
 
 class Rank(IntEnum):
-    """What a box has a right to. Where nothing of a shape is guaranteed to anybody all are OF_PROJECT."""
+    """Without any guarantee of a shape all boxes of it are OF_PROJECT."""
 
     BORROWS = 0  # beyond its project's guarantee
     OF_PROJECT = 1  # within its project's guarantee, beyond its slice's
@@ -31,28 +31,21 @@ class Rank(IntEnum):
 
 
 class Right(NamedTuple):
-    """Of one that waits. `beside`: beside all that its project holds, whatever that is; `within`: by the order within its project, where
-    it may take the place of those behind it.
-    """
-
-    beside: Rank
-    within: Rank
+    beside: Rank  # beside all that its project holds
+    within: Rank  # by the order in its project, where it may take the place of those behind it
 
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """A box that wants its part of a guarantee over `[start_s, end_s)`. `order`: not of its slice, minus priority, waits, age, id.
-
-    `is_fixed`: a booking that waits; `has_time`: one that has its slot.
-    """
+    """A box that uses a guarantee over `[start_s, end_s)`."""
 
     gpus: int
     start_s: int
     end_s: int
     slice: str
-    order: tuple[bool, int, bool, int, str]
-    is_fixed: bool = False
-    has_time: bool = False
+    order: tuple[bool, int, bool, int, str]  # beyond its slice's guarantee, minus priority, waits, age, id
+    is_fixed: bool = False  # a waiting booking
+    has_time: bool = False  # a booking with its slot
 
     @property
     def rank(self) -> Rank:
@@ -64,7 +57,7 @@ Shares = dict[str, list[_Share]]  # by shape
 
 
 class Rights:
-    """The ranks of all boxes on a board, as it stands when this is made. O(n log n) where quotas are in force, else O(1)."""
+    """The ranks of all boxes at construction time. O(n log n) with quotas, else O(1)."""
 
     def __init__(self, board: Board, quotas: Iterable[Quota]) -> None:
         self._board = board
@@ -85,7 +78,7 @@ class Rights:
                 self.renew(project)
 
     def renew(self, project: str, *, hoping: Waiting | None = None) -> None:
-        """Its boxes or its slots have changed. `hoping`: a booking of it that counts as if it had its time."""
+        """Recompute after boxes or slots of the project changed. `hoping`: a booking that counts as if it had its time."""
         if not self._shapes:
             return
         running, waiting = self._running(project), self._waiting(project, hoping)
@@ -101,7 +94,7 @@ class Rights:
         return self._ranks.get((box.id, self._board.shape_of(box)), NOTHING_GUARANTEED)[0]
 
     def of_running_at(self, at_s: int) -> Callable[[Box], Rank]:
-        """As they will be then: what has ended leaves its part of the guarantee to the others of its project."""
+        """Ranks at a future time, when ended boxes have left their guarantee to others."""
 
         @cache
         def ranks(project: str, shape: str) -> dict[str, Rank]:
@@ -112,26 +105,23 @@ class Rights:
         return lambda box: ranks(box.project, self._board.shape_of(box)).get(box.id, NOTHING_GUARANTEED[0])
 
     def of_waiting(self, request: Request, shape: str, at_s: int) -> Right:
-        """If it started then in this shape."""
         rank, since_s = self._ranks.get((request.id, shape), NOTHING_GUARANTEED)
         return Right(rank if since_s <= at_s else Rank.BORROWS, self._within.get((request.id, shape), Rank.OF_PROJECT))
 
     def since_s(self, request: Request, shape: str) -> int:
-        """From when on it has its rank; before it only borrows."""
         return self._ranks.get((request.id, shape), NOTHING_GUARANTEED)[1]
 
     def has_claim(self, request: Request, shape: str, at_s: int) -> bool:
-        """Could there be anybody to reclaim from? A quick look; the answer may be yes where there is nobody."""
+        """Quick check that never says no wrongly."""
         own = self.of_waiting(request, shape, at_s)
         if own.beside > Rank.BORROWS and self._borrowers[shape] - {request.project}:
             return True
         return own.within == Rank.OF_SLICE and self._is_of_slice(request.slice, shape, 1)
 
     def claim(self, request: Request, own: Right, box: Box, other: Rank) -> EvictionKind | None:
-        """By what right the request may end this box, whose rank is `other`; None: by none.
+        """Return the right by which the request may end this box of rank `other`, if any.
 
-        The rank and then the priority of whoever is evicted are lower than those of whom it is evicted for: as things stand nobody can
-        evict who evicted it. Ranks change when others of the projects come and go.
+        The victim's rank and priority are never above the beneficiary's, so two requests cannot evict each other in turn.
         """
         if self.may_reclaim(request, own, box.project, box.slice, other):
             return EvictionKind.RECLAIM
@@ -141,7 +131,7 @@ class Rights:
         return None
 
     def may_reclaim(self, request: Request, own: Right, project: str, slice_: str, other: Rank) -> bool:
-        """Entitled to it, and the other only borrows it: from the project, or within one project from the slice."""
+        """An entitled request may reclaim what is borrowed from its project, or within one project from its slice."""
         if project != request.project:
             return own.beside > Rank.BORROWS and other == Rank.BORROWS
         return slice_ != request.slice and own.within == Rank.OF_SLICE and other < Rank.OF_SLICE
@@ -173,12 +163,11 @@ class Rights:
         return wanted
 
     def _fill_running(self, key: tuple[str, str], shares: list[_Share]) -> None:
-        """In order, whoever still fits is within the guarantee."""
         for share, fits in self._fitting(key, shares):
             self._rank(key, share, share.rank if fits else Rank.BORROWS, 0)
 
     def _fitting(self, key: tuple[str, str], shares: list[_Share]) -> Iterator[tuple[_Share, bool]]:
-        """In order, beside those before it that fit: of each other slice the largest, since it runs one at a time."""
+        """Each slice counts with its largest box, because it runs one at a time."""
         room = self._guaranteed.get(key, 0)
         largest: dict[str, int] = defaultdict(int)
         for share in sorted(shares, key=lambda share: share.order):
@@ -190,9 +179,9 @@ class Rights:
             yield share, fits
 
     def _fill_waiting(self, key: tuple[str, str], shares: list[_Share], held: list[_Share]) -> None:
-        """In order, beside all that the project holds, in whatever order that is: nobody gets more than its guarantee back by asking for
-        it at a higher priority. Of those that wait, who is to start no later counts, and of each slice the largest: it runs one at a time.
-        A booking that has its time keeps it, so it counts as held then, whoever comes before it, and all that overlap a booking count.
+        """Rank requests in order, beside all that the project holds, so that a higher priority cannot reclaim more than the guarantee.
+
+        Waiting requests that start no later count, each slice with its largest. A booking with its time counts as held then.
         """
         for share, fits in self._fitting(key, [*held, *shares]):
             self._within[share.order[-1], key[1]] = share.rank if fits else Rank.BORROWS
@@ -215,7 +204,7 @@ class Rights:
 
 
 class _Ending:
-    """What is held, and how it becomes less."""
+    """Held GPUs and when they become fewer."""
 
     def __init__(self, held: Iterable[_Share]) -> None:
         last_first = sorted(held, key=lambda share: -share.end_s)
@@ -223,7 +212,7 @@ class _Ending:
         self._gpus = list(accumulate(share.gpus for share in last_first))
 
     def since_s(self, room: int) -> int | None:
-        """From when on what is still held takes no more than this room; None: it is none."""
+        """The first time at which held GPUs fit in `room`; None if `room` is negative."""
         if room < 0:
             return None
         fitting = bisect_right(self._gpus, room)
@@ -231,22 +220,21 @@ class _Ending:
 
 
 class _Granted:
-    """What those that wait were granted, by when they are to start: of each slice the largest, as it runs one at a time.
+    """GPUs granted to waiting requests by start time, each slice with its largest box.
 
-    Each looks at all that start no later: kept as sums over a binary indexed tree (Fenwick, 1994), so that a look costs O(log n); and one
-    by one at bookings that start while it lasts. A booking looks one by one at all that overlap it.
+    Prefix sums in a binary indexed tree (Fenwick, 1994), O(log n) each; bookings are scanned one by one.
     """
 
     def __init__(self, starts_s: Iterable[int]) -> None:
         self._times_s = sorted(set(starts_s))
         self._sums = [0] * (len(self._times_s) + 1)
-        # By slice: (start, the largest that starts no later), both rising.
+        # By slice: (start, largest box that starts no later), both rising.
         self._steps: dict[str, list[tuple[int, int]]] = defaultdict(list)
         self._all: list[_Share] = []
         self._fixed: list[_Share] = []
 
     def beside(self, share: _Share) -> int:
-        """GPUs of other slices, when it is to start; where bookings are among them, the most that could be while it lasts."""
+        """GPUs of other slices at its start; with bookings, the most that could be in use while it lasts."""
         if share.is_fixed:
             return sum(_largest(self._all, share).values())
         before = self._sum(share.start_s) - self._level_at(share.slice, share.start_s)
@@ -267,7 +255,7 @@ class _Granted:
         if share.gpus <= level:
             return
         self._raise(share.start_s, share.gpus - level)
-        # Later steps of the slice rise from the new level on, or no longer.
+        # Later steps of the slice now rise by less, or not at all.
         while place < len(steps) and level < share.gpus:
             at_s, gpus = steps[place]
             self._raise(at_s, max(gpus, share.gpus) - share.gpus - (gpus - level))
@@ -291,7 +279,6 @@ class _Granted:
 
 
 def _largest(shares: Iterable[_Share], beside: _Share) -> dict[str, int]:
-    """Of each other slice that of these which overlap this one."""
     most: dict[str, int] = defaultdict(int)
     for each in shares:
         if each.slice != beside.slice and each.start_s < beside.end_s and each.end_s > beside.start_s:

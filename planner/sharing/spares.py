@@ -1,6 +1,6 @@
-"""A spare: one more node for a box that runs, in the place of one of its nodes, beside everybody's slots.
+"""Find a spare: an extra node for a running box that replaces one of its nodes until the box ends.
 
-The box ends when it ends, so the spare is held from now until then; nobody may start later than promised, or be evicted, for it.
+A spare is free beside all slots: nobody starts later than promised or is evicted for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from planner.plan import Harm, harm_of
 from planner.promises.repair import board_of
 from planner.snapshot import Request, Running, Snapshot, Within
 
-# Each costs a plan.
+# Nodes tried; each costs a plan.
 TRIED_MOST: Final = 4
 
 
@@ -33,31 +33,24 @@ class NoSpare(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """`box`: the id of what runs; `leaving`: the node whose place it is. A node of one of `pools`, with `gpu_count` GPUs at least, that is
-    not `barred`. `within`: what all nodes of the box must be of.
-    """
-
-    box: str
-    leaving: str
+    box: str  # id of the running box
+    leaving: str  # the node to replace
     pools: tuple[str, ...]
-    gpu_count: int
-    within: Within = Within.ANY
+    gpu_count: int  # the least that the spare must have
+    within: Within = Within.ANY  # for all nodes of the box
     barred: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`node` is empty where there is none; then `why` says why."""
-
-    node: str = ""
+    node: str = ""  # empty: see `why`
     why: NoSpare | None = None
 
 
 def spare_for(snapshot: Snapshot, wanted: Wanted) -> Answer:
-    """Of the nodes that hurt nobody the one that is nearest to the others of the box and leaves the fewest parts of nodes.
+    """Choose, of the nodes that harm nobody, the one nearest to the others of the box that leaves the fewest parts of nodes.
 
-    Units and shapes as for `plan`. Errors: none; a box that is not in the snapshot has no spare. Cost: `plan` for what is now, and for each
-    of at most TRIED_MOST nodes; two boards.
+    Units and shapes as for `plan`. A box that is not in the snapshot has no spare. Cost: up to 1 + TRIED_MOST plans.
     """
     box = next((running for running in snapshot.running if running.id == wanted.box), None)
     if box is None or box.end_s <= snapshot.now_s:
@@ -78,13 +71,12 @@ def spare_for(snapshot: Snapshot, wanted: Wanted) -> Answer:
 
 
 def with_spare(snapshot: Snapshot, box: Running, node: str) -> Snapshot:
-    """A copy in which the box has this node, too."""
     larger = replace(box, nodes=(*box.nodes, node), uncounted=(*box.uncounted, node))
     return replace(snapshot, running=tuple(larger if running.id == box.id else running for running in snapshot.running))
 
 
 def _why_none(snapshot: Snapshot, box: Running, wanted: Wanted) -> NoSpare:
-    """As if nobody waited, and as if it did not matter where."""
+    """Retry without a queue, then without the topology constraint."""
     board, _ = board_of(replace(snapshot, queue=()))
     if _Search(board, box, wanted).nodes():
         return NoSpare.PROMISED
@@ -100,13 +92,12 @@ class _Search:
         self._kind = board.kind(_request(box, wanted, board.now_s))
 
     def nodes(self) -> list[str]:
-        """Those that have room until the end of the box, the best first."""
+        """Nodes with room until the end of the box, best first."""
         fits = ((node, self._board.fit(node, self._kind, self._board.now_s)) for node in self._alike())
         found = sorted((*self._farness(node), *fit, node) for node, fit in fits if fit is not None)
         return [self._board.node_ids[node] for *_, node in found]
 
     def _alike(self) -> Iterator[int]:
-        """Of its kind, and near enough."""
         pools = {self._board.pool_numbers[id_] for id_ in self._wanted.pools if id_ in self._board.pool_numbers}
         numbers = self._board.node_numbers
         barred = self._own | {numbers[id_] for id_ in self._wanted.barred if id_ in numbers}
@@ -121,17 +112,16 @@ class _Search:
         return level == NONE or not self._staying or self._shares(level, node)
 
     def _farness(self, node: int) -> tuple[bool, ...]:
-        """By level, the nearest first: is it somewhere else than the others?"""
+        """Per topology level, nearest first: is the node apart from the others?"""
         return tuple(bool(self._staying) and not self._shares(level, node) for level in range(len(self._board.ground.part_counts)))
 
     def _shares(self, level: int, node: int) -> bool:
-        """Is it of the part that all others are of?"""
         part_of = self._board.ground.part_of[level]
         return part_of[node] != NONE and all(part_of[other] == part_of[node] for other in self._staying)
 
 
 def _request(box: Running, wanted: Wanted, now_s: int) -> Request:
-    """Of nobody, so that no quota counts it and no slice waits for it."""
+    """Without owner, so that no quota or slice limits it."""
     return Request(
         id=f"spare of {box.id}",
         slice="",

@@ -1,7 +1,7 @@
-"""Nodes that do not exist yet but can be ordered: for whom some are, so that it starts sooner by enough to be worth it.
+"""Assign nodes that can be ordered to requests that start enough sooner with them.
 
-What nobody has ordered holds nothing, so no other pass of the planner can promise it. Here it is opened for a moment, for one request after
-the other in order of turn; what none of them takes is as before. An order takes nothing from anybody: no other slot moves for it.
+Nodes that nobody has ordered have no capacity, so other passes cannot promise them. They are opened briefly for each request in order of
+turn, and closed again if nobody takes them. No other slot moves for an order.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from planner.capacity.profile import FOREVER_S, NEVER_S, Ints
 from planner.promises.repair import place_anew
 from planner.snapshot import Request, Slot, Supply, Window
 
-# In one plan: after each the queue is played anew, as others start sooner where its slot was. With long queues it is one in a plan.
+# Assignments in one plan. After each the queue is simulated again, because others start sooner where the slot was.
 DRAWS_MOST: Final = 8
-PLAYED_MOST: Final = 8_000  # requests, in all these plays
+PLAYED_MOST: Final = 8_000  # requests, in all these simulations
 
 
 def draw(board: Board, expected: Mapping[str, Slot], barred: Set[str] = frozenset(), only: str | None = None) -> Mapping[str, Slot]:
-    """Move slots onto nodes to be ordered where they gain enough, and answer what is expected then. `expected`: without.
+    """Move slots onto nodes to be ordered where they gain enough, and return the expected starts.
 
-    Not those of `barred`: boxes end early for them, at the place that they have. `only`: the slot of this request. Nothing is ordered
-    before it is time to, but for whom there is no other place. Units: as for `plan`. Errors: none.
-    Cost: nothing where nothing can be ordered; else a look at those pools for each that may, and a play of the queue for each that does.
+    `expected`: starts without orders. `barred`: boxes end early for these, so they stay. `only`: just this request. Nodes are ordered no
+    earlier than needed, unless the request has no other place. Cost: nothing without supplies; else a search for each candidate and a
+    simulation of the queue for each assignment.
     """
     sources = {pool.id: _Source(board, number, pool.supply) for number, pool in enumerate(board.pools) if pool.supply is not None}
     for _ in range(max(1, min(DRAWS_MOST, PLAYED_MOST // max(len(board.order), 1)))):
@@ -42,14 +42,14 @@ def draw(board: Board, expected: Mapping[str, Slot], barred: Set[str] = frozense
 
 
 def _place_the_rest(board: Board) -> None:
-    """Those that have no place anywhere else stand behind whom the nodes are ordered for, if there."""
+    """Requests without a place may fit behind the one that the nodes are ordered for."""
     for waiting in board.order:
         if waiting.request.may_order_in and not board.has_slot(waiting):
             place_anew(board, waiting)
 
 
 class _Source:
-    """A pool that can grow, and its nodes that nobody has ordered."""
+    """A pool that can grow, with its nodes not yet ordered."""
 
     def __init__(self, board: Board, number: int, supply: Supply) -> None:
         self.supply = supply
@@ -59,19 +59,18 @@ class _Source:
         self._gpus = {int(node): size.gpu_count for node, size in zip(members, board.pools[number].nodes, strict=True)}
 
     def could_hold(self, request: Request) -> bool:
-        """Also beside nodes that are ordered already."""
+        """Counts nodes already ordered too."""
         gpus = max(self._gpus.values(), default=0)
         return len(self.left) > 0 and request.node_count <= len(self._gpus) and request.gpus_per_node <= gpus
 
     def open(self, board: Board) -> None:
-        """As if all were ordered now."""
         board.spare(len(self.left))
         for node in self.left:
             board.ground.rooms[node] = self._gpus[int(node)]
             self._set(board, node, self.comes_s, FOREVER_S, -1)
 
     def shut(self, board: Board, taken: Ints, start_s: int) -> None:
-        """As before, but for those that were taken by a box that starts then: they come for it."""
+        """Close the pool again, except nodes taken by a box that starts at `start_s`."""
         board.spare(len(self.left))
         for node in self.left:
             if node in taken:
@@ -95,7 +94,7 @@ class _Found:
 
 
 def _draw_one(board: Board, expected: Mapping[str, Slot], barred: Set[str], sources: Mapping[str, _Source], only: str | None) -> bool:
-    """For the first that gains by it; those first that have no other place at all."""
+    """Requests without any other place come first."""
     least_s = min(source.comes_s + source.supply.gain_s for source in sources.values())
     asked = board.order if only is None else [board.queue[only]]
     may = (waiting for waiting in asked if waiting.request.may_order_in and waiting.request.id not in barred)
@@ -118,7 +117,7 @@ def _draw_one(board: Board, expected: Mapping[str, Slot], barred: Set[str], sour
 
 
 def _place(board: Board, waiting: Waiting, expected: Mapping[str, Slot], sources: Mapping[str, _Source]) -> _Found | None:
-    """Where it would start soonest, if by enough; nothing is kept."""
+    """Does not change the board."""
     request, without = waiting.request, expected.get(waiting.request.id)
     without_s = NEVER_S if without is None else without.start_s
     best: _Found | None = None
@@ -127,7 +126,7 @@ def _place(board: Board, waiting: Waiting, expected: Mapping[str, Slot], sources
         if source is None or id_ not in request.pools or not source.could_hold(request):
             continue
         if without is not None and board.soonest_s(request) > source.comes_s:
-            continue  # it is not time yet to order for it
+            continue  # too early to order
         before_s = without_s - max(source.supply.gain_s, 1) + 1
         before_s = before_s if best is None else min(before_s, best.start_s)
         if max(board.soonest_s(request), source.comes_s) < before_s:
@@ -137,7 +136,6 @@ def _place(board: Board, waiting: Waiting, expected: Mapping[str, Slot], sources
 
 
 def _place_in(board: Board, waiting: Waiting, pool: str, before_s: int) -> tuple[int, Ints] | None:
-    """The first place in this pool, its own slot not counted."""
     old = board.box(waiting) if board.has_slot(waiting) else None
     if old is not None:
         board.lift(waiting)
