@@ -1,4 +1,4 @@
-"""The policies of the field, to be replayed beside ours. They plan on nodes too, and choose them as ours does; none promises."""
+"""Reference policies to replay beside the planner. They choose nodes like the planner, but promise nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Queued:
 
 
 class Fifo:
-    """Strictly one after the other: nobody starts before those ahead of it have, however much is free."""
+    """Strict order: nobody starts before those ahead."""
 
     def __init__(self, pools: tuple[Pool, ...]) -> None:
         self._board = Board(pools, now_s=0, policy=Policy(name=PolicyName.CONSERVATIVE))
@@ -44,7 +44,6 @@ class Fifo:
         self.release(failure.outage.id, failure.until_s)
 
     def tick(self, now_s: int) -> list[Started]:
-        """Start whom the policy starts now."""
         self._board.now_s = now_s
         return self._start_heads()
 
@@ -56,11 +55,9 @@ class Fifo:
         return None
 
     def evicted(self) -> list[Eviction]:
-        """Nobody is."""
         return []
 
     def refused(self) -> list[str]:
-        """Nobody is: they know no bookings."""
         return []
 
     def repromised(self) -> Set[str]:
@@ -98,23 +95,23 @@ class Fifo:
 
 
 class Sjf(Fifo):
-    """The shortest first, and nobody past the head: an oracle of short waits where boxes are exact."""
+    """Shortest first; nobody passes the head."""
 
     def _turn(self, request: Request) -> Turn:
         return Turn.of(request, request.length_s)
 
 
 class LeastWork(Fifo):
-    """The fewest GPU-seconds first, and nobody past the head: shorter waits still, at the expense of big boxes."""
+    """Fewest GPU-seconds first; nobody passes the head."""
 
     def _turn(self, request: Request) -> Turn:
         return Turn.of(request, self._board.gpu_s(request))
 
 
 class Easy(Fifo):
-    """EASY backfill: the head holds a reservation, anybody else may start now if that stays whole.
+    """EASY backfill: the head holds a reservation, renewed at every event; others may start now if it stays whole.
 
-    Source: Lifka, The ANL/IBM SP scheduling system, JSSPP 1995. The reservation is made of nodes and anew at every event.
+    Source: Lifka, The ANL/IBM SP scheduling system, JSSPP 1995.
     """
 
     def tick(self, now_s: int) -> list[Started]:

@@ -1,10 +1,8 @@
-"""What others would tell a newcomer of its wait, to be held against our promise. Asked at arrival, whatever policy runs.
+"""Wait estimates of other schedulers, computed at arrival and compared with the promise.
 
-- `slurm`: sbatch --test-only of Slurm 26.05 (`_delayed_job_start_time` in src/slurmctld/job_scheduler.c): the first start that the
-  running boxes leave, put off by the booked GPU-seconds of all that wait with no lower priority, over all GPUs.
-- `depth_over_throughput`: those ahead and itself over recent starts per second (the idea of Kueue's issue 13159).
-- `last_wait`, `head_wait`: how long whoever started last had waited, and how long the oldest in the queue has by now (LES and HOL in
-  Ibrahim and Whitt, Real-time delay estimation based on delay history, 2009).
+- `slurm`: sbatch --test-only of Slurm 26.05 (`_delayed_job_start_time` in src/slurmctld/job_scheduler.c).
+- `depth_over_throughput`: requests ahead over recent starts per second (the idea of Kueue's issue 13159).
+- `last_wait`, `head_wait`: LES and HOL in Ibrahim and Whitt, Real-time delay estimation based on delay history, 2009.
 """
 
 from __future__ import annotations
@@ -20,23 +18,21 @@ from planner.snapshot import Policy, PolicyName, Pool, Request, Running, Slot
 from simulation.failures import Failure
 
 ESTIMATORS: Final = ("slurm", "depth_over_throughput", "last_wait", "head_wait")
-# Starts fade from the throughput with this time.
+# Time constant with which starts fade from the throughput.
 FADING_S: Final = 3600
-# After weeks without a start as many are left of the last one.
+# Lower bound of the faded count, which would underflow after weeks without a start.
 LEAST_STARTS: Final = 1e-9
 
 
 @dataclass(slots=True)
 class _Ahead:
-    """All that wait with the same pools and priority."""
+    """Waiting requests with the same pools and priority."""
 
     count: int = 0
     gpu_s: int = 0
 
 
 class Estimators:
-    """Keeps the running boxes alone on a board, and sums of what waits."""
-
     def __init__(self, pools: tuple[Pool, ...]) -> None:
         self._board = Board(pools, now_s=0, policy=Policy(name=PolicyName.CONSERVATIVE))
         self._gpu_count = {pool.id: sum(node.gpu_count for node in pool.nodes) for pool in pools}
@@ -46,7 +42,7 @@ class Estimators:
         self._last_wait_s = 0
 
     def submitted(self, request: Request, now_s: int) -> Mapping[str, int]:
-        """The wait that each would have told it, in seconds. It waits from now on."""
+        """Return the estimated waits in seconds, and queue the request."""
         self._board.now_s = now_s
         ahead = self._ahead_of(request)
         oldest_s = next(iter(self._waiting.values()))[0] if self._waiting else now_s
@@ -87,7 +83,6 @@ class Estimators:
         return start_s - now_s + ahead.gpu_s // sum(self._gpu_count[pool] for pool in request.pools)
 
     def _ahead_of(self, request: Request) -> _Ahead:
-        """Those with no lower priority that may use one of its pools."""
         found = _Ahead()
         for (pools, priority), ahead in self._ahead.items():
             if priority >= request.priority and not set(pools).isdisjoint(request.pools):
@@ -103,7 +98,7 @@ class Estimators:
 
 @dataclass(slots=True)
 class _Throughput:
-    """Starts per second of late: each start fades, and so does the time that was watched."""
+    """Recent starts per second, faded exponentially."""
 
     starts: float = 0.0
     since_s: int | None = None
@@ -115,7 +110,7 @@ class _Throughput:
         self.at_s = now_s
 
     def seconds_for(self, count: int, now_s: int) -> int:
-        """0 while nothing has started: nobody can tell."""
+        """0 while nothing has started."""
         if self.since_s is None:
             return 0
         watched_s = FADING_S * (1 - math.exp((self.since_s - now_s) / FADING_S))

@@ -1,4 +1,4 @@
-"""Nodes that fail in a replay: when, for how long, and what stands on the board meanwhile."""
+"""Node failures in a replay."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DAY_S = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The node is gone over `[at_s, until_s)`."""
+    """The node is down over `[at_s, until_s)`."""
 
     at_s: int
     until_s: int
@@ -22,16 +22,15 @@ class Failure:
 
     @property
     def outage(self) -> Running:
-        """As a box of all its GPUs, so that nothing else can stand there; not open, so nobody takes them from it."""
+        """A box that takes all its GPUs; not open, so that it cannot be evicted."""
         return Running(f"outage of {self.node}", "", "", 0, "", (self.node,), 0, self.until_s, is_open=False)
 
 
 def draw_failures(pools: Sequence[Pool], *, every_days: float, repair_s: int, seed: int, since_s: int) -> Iterator[Failure]:
-    """Failures without end, in order of time. A node is up for an exponential time with a mean of `every_days`, then away for `repair_s`.
-
-    They hang on the nodes and the seed alone, so every policy meets the same ones.
+    """Generate endless failures in order of time; uptimes are exponential. They depend on nodes and seed only, so every policy meets the
+    same.
     """
-    dice = random.Random(seed)  # noqa: S311 - to be drawn again, not to be secret
+    dice = random.Random(seed)  # noqa: S311 - must be repeatable, not secret
 
     def next_s(up_s: int) -> int:
         return up_s + 1 + int(dice.expovariate(1 / (every_days * DAY_S)))

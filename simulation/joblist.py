@@ -1,4 +1,4 @@
-"""Read node lists and job lists for a replay. What is wrong with them is said with file and line."""
+"""Read node lists and job lists for a replay."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 from planner.feasibility import most_that_fits
 from planner.snapshot import Node, Pool, Quota, Request, Within
 
-NODE_COLUMNS: Final = ("name", "cluster", "shape", "gpus")
+NODE_COLUMNS: Final = ("name", "cluster", "shape", "gpus")  # optional: rack and nvlink_domain, unique in the cluster
 JOB_COLUMNS: Final = ("id", "submit_s", "reserve_s", "run_s", "nodes", "gpus_per_node", "priority")
 
 QUOTA_COLUMNS: Final = ("owner", "shape", "guaranteed_gpus", "most_gpus")
@@ -21,17 +21,17 @@ WHOLE_MAX: Final = 10**11  # seconds of three thousand years, or their date
 
 
 class BadList(ValueError):
-    """A list that cannot be replayed; the text names file, line and what is wrong."""
+    """The text names file, line and what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One line of a job list. `reserve_s` is the box its user books, `run_s` how long it is really used."""
+    """One line of a job list."""
 
     id: str
     submit_s: int
-    reserve_s: int
-    run_s: int
+    reserve_s: int  # booked time
+    run_s: int  # time really used
     node_count: int
     gpus_per_node: int  # 0: all of each node
     priority: int
@@ -47,10 +47,7 @@ class Job:
 
 
 def read_nodes(path: Path) -> tuple[Pool, ...]:
-    """A pool for each cluster and shape, in order of the file; the nodes of a pool too. Raises BadList.
-
-    Optional columns: `rack` and `nvlink_domain`, names that are unique in the cluster.
-    """
+    """Return a pool for each cluster and shape, in file order. Raises BadList."""
     pools: dict[tuple[str, str], list[Node]] = defaultdict(list)
     seen: set[str] = set()
     for row in _rows(path, NODE_COLUMNS):
@@ -62,7 +59,7 @@ def read_nodes(path: Path) -> tuple[Pool, ...]:
 
 
 def read_quotas(path: Path, pools: tuple[Pool, ...]) -> tuple[Quota, ...]:
-    """Of projects and slices; an empty `most_gpus` is no limit. Raises BadList, also where a limit is below its guarantee."""
+    """An empty `most_gpus` is no limit. Raises BadList."""
     seen: set[tuple[str, str]] = set()
     return tuple(_quota(row, {pool.shape for pool in pools}, seen) for row in _rows(path, QUOTA_COLUMNS))
 
@@ -70,13 +67,12 @@ def read_quotas(path: Path, pools: tuple[Pool, ...]) -> tuple[Quota, ...]:
 def read_jobs(
     path: Path, pools: tuple[Pool, ...], *, early: bool, quotas: tuple[Quota, ...] = (), burst_gain_s: int = 0
 ) -> tuple[Job, ...]:
-    """In order of submission, then of the file.
+    """Read jobs in order of submission, then of the file.
 
-    Optional columns: `project`; `slice`, whose jobs run one after the other; `shape` and `clusters` (space separated), which narrow a
-    job to such pools; `home`, a cluster outside of which it runs only where that saves more than `burst_gain_s`; `idle_from_s`, from when
-    on it uses nothing; `may_evict`, 1 for one that may; `evictable`, 0 for one that may not be evicted for its priority; `within`, `rack`
-    or `nvlink` for a gang whose nodes must all be of one; `booked_s`, when it is to start, or not at all. Empty: as if the column were
-    not there. Raises BadList, also for a job that could never start, and with `early` for one that runs longer than its box.
+    Optional columns: `project`; `slice`, whose jobs run one at a time; `shape` and `clusters` (space separated), which restrict the pools;
+    `home`, a cluster that is left only to save more than `burst_gain_s`; `idle_from_s`, when use stops; `may_evict` and `evictable`, 0 or
+    1; `within`, `rack` or `nvlink`; `booked_s`, the exact start. Raises BadList, also for a job that could never start, and with `early`
+    for one that runs longer than its box.
     """
     seen: set[str] = set()
     jobs = [_job(row, pools, seen, quotas, early=early, burst_gain_s=burst_gain_s) for row in _rows(path, JOB_COLUMNS)]
@@ -208,7 +204,6 @@ def _within(row: _Row) -> Within:
 
 
 def _away(row: _Row, pools: tuple[Pool, ...], wanted: tuple[str, ...]) -> list[str]:
-    """Those of its pools that are not at home, if some are."""
     home = row.optional("home")
     if home and home not in {pool.cluster for pool in pools}:
         raise BadList(f"{row.where}: no node is in the cluster {home!r}.")
@@ -227,9 +222,8 @@ def _check_fits(row: _Row, pools: tuple[Pool, ...], job: Job, quotas: tuple[Quot
 
 
 def request_of(job: Job, *, rank: int, length_s: int, priority: int, is_new: bool = True) -> Request:
-    """As submitted. A job without a slice shares none, so that it waits for no other of its project.
-
-    `is_new`: it has not run before; what is left of a booking is a request as any other.
+    """A job without a slice waits for no other job of its project. `is_new`: it has not run before; the rest of a booking has no fixed
+    time.
     """
     return Request(
         id=job.id,

@@ -1,8 +1,7 @@
-"""Replay a job list on a simulated clock, through the planner itself or one of the baselines.
+"""Replay a job list on a simulated clock, through the planner or a baseline policy.
 
-The clock jumps from event to event: releases first, then nodes that fail, then submissions, then one planning. For our policy the
-planner's working state is kept from one event to the next instead of being rebuilt from a snapshot; the schedule is the same, and a
-test holds it.
+At each event: releases first, then node failures, submissions, and one planning. The planner's board is kept between events instead of
+being rebuilt from a snapshot; a test checks that the schedule is the same.
 """
 
 from __future__ import annotations
@@ -33,20 +32,16 @@ STANDARD: Final = Policy()
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How it went for one job, from its way into the queue to the end of its box; again for what was left when it was killed or evicted.
-
-    `promise_s`: the start it was promised when it was queued; None where nobody promises. `forecast`: what it was told of its wait;
-    None where nobody foretells, or it started at once. `estimates`: the waits that others would have told it.
-    """
+    """One box of a job, and its wait before. A killed or evicted job has another run for the rest."""
 
     job: Job
     queued_s: int
     start_s: int
     end_s: int
     nodes: tuple[str, ...]
-    promise_s: int | None
-    forecast: Forecast | None = None
-    estimates: Mapping[str, int] = field(default_factory=dict)
+    promise_s: int | None  # None: the policy promises nothing
+    forecast: Forecast | None = None  # None: no forecast, or an immediate start
+    estimates: Mapping[str, int] = field(default_factory=dict)  # waits in seconds by estimator
 
     @property
     def wait_s(self) -> int:
@@ -55,25 +50,19 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Runs in order of start; `plan_s` is the wall time of each planning, measured by the clock that was passed in.
-
-    `killed_count`: boxes that failures ended. `repromised`: jobs whose promise a failure, a reclaim or a higher priority moved.
-    `idle_count`: boxes taken back as idle. `evictions`: in order. `refused`: bookings that had no place at their time.
-    """
+    """Runs in order of start."""
 
     runs: tuple[Run, ...]
-    plan_s: tuple[float, ...]
+    plan_s: tuple[float, ...]  # wall time of each planning
     failure_count: int
-    killed_count: int
-    repromised: Set[str]
-    idle_count: int
+    killed_count: int  # boxes ended by failures
+    repromised: Set[str]  # jobs whose promise a failure, a reclaim or a higher priority moved
+    idle_count: int  # boxes released as idle
     evictions: tuple[Eviction, ...] = ()
-    refused: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()  # bookings without a place at their time
 
 
 class Scheduler(Protocol):
-    """What a policy must do to be replayed."""
-
     def submit(self, request: Request, now_s: int) -> None: ...
     def release(self, request_id: str, now_s: int) -> None: ...
     def close(self, failure: Failure) -> None: ...
@@ -88,10 +77,9 @@ class Scheduler(Protocol):
 
 
 class Planner:
-    """The planner on a board that lives on between events."""
+    """The real planner on a board kept between events."""
 
     def __init__(self, pools: tuple[Pool, ...], name: PolicyName, quotas: tuple[Quota, ...] = (), *, policy: Policy = STANDARD) -> None:
-        """`policy`: all but its name."""
         self._board = Board(pools, now_s=0, policy=replace(policy, name=name), quotas=quotas)
         self._quotas = quotas
         self._evicted: list[Eviction] = []
@@ -118,7 +106,7 @@ class Planner:
             self._pace.ended(request_id, now_s - box.start_s, box.end_s - box.start_s)
 
     def close(self, failure: Failure) -> None:
-        """Nobody runs on the node any more. Slots that are hit move."""
+        """Nothing may run on the node any more."""
         board = self._board
         board.now_s = failure.at_s
         hit = [waiting for waiting in board.order if _is_hit(board.slot(waiting), failure)]
@@ -171,7 +159,7 @@ class Planner:
         return self._evicted
 
     def refused(self) -> list[str]:
-        """Of those that came last: bookings without a place; they are out of the queue."""
+        """Bookings of the last tick that found no place; they have left the queue."""
         return self._refused
 
     def repromised(self) -> Set[str]:
@@ -190,14 +178,12 @@ class Planner:
         self._refused = [waiting.request.id for waiting in refused]
 
     def _claim(self) -> None:
-        """Evictions, and promises that gave way to whoever is entitled, or of a priority that may break them."""
         self._evicted, _ = claim(self._board, self._quotas)
         if self._quotas or self._board.policy.break_from is not None:
             self._hit = [waiting for waiting in self._board.order if waiting.displaced is not None and self._board.has_slot(waiting)]
             self._move_promises()
 
     def _move_promises(self) -> None:
-        """Of those whose slots were moved and that no longer start in time."""
         for waiting in self._hit:
             if waiting.promise_s is not None and (start_s := self._board.start_s(waiting)) > waiting.promise_s:
                 waiting.promise_s = start_s
@@ -205,7 +191,6 @@ class Planner:
         self._hit.clear()
 
     def _foretell(self) -> None:
-        """To newcomers that have to wait."""
         waiting = [new for new in self._newcomers if new.request.id in self._board.queue]
         expected = self._board.expected() if waiting else {}
         for new in waiting:
@@ -219,7 +204,7 @@ def _is_hit(slot: Slot | None, failure: Failure) -> bool:
     return slot is not None and failure.node in slot.nodes and slot.start_s < failure.until_s
 
 
-# Those that know quotas.
+# Policies that respect quotas.
 PLANNERS: Final = frozenset({"egs", "conservative"})
 POLICIES: Final[dict[str, Callable[..., Scheduler]]] = {
     "egs": partial(Planner, name=PolicyName.GUARDED),
@@ -242,11 +227,10 @@ def replay(
     failures: Iterable[Failure] = (),
     estimators: Estimators | None = None,
 ) -> Replay:
-    """Run all jobs to their end. Jobs are in order of submission; each must fit its pools when they are empty.
+    """Run all jobs to their end. Jobs are in order of submission; each must fit its empty pools.
 
-    Without `early` a job books exactly what it uses. With it, it books `reserve_s`, which is all that the policy knows, and is
-    released at `run_s`; with `idle_timeout_s` earlier, when it was idle for so long. What runs on a node that fails comes back to the
-    queue at once, for what is left of it, with its old rank. `clock` answers wall time in seconds. Deterministic but for that.
+    Without `early` a job books exactly what it uses. With it, it books `reserve_s` and is released at `run_s`, or after `idle_timeout_s`
+    without use. Jobs on a failed node are queued again for the rest, with their old rank. `clock` returns wall time in seconds.
     """
     desk = _Desk(early=early, ignore_priority=ignore_priority, idle_timeout_s=idle_timeout_s)
     return _Simulation(scheduler, tuple(jobs), desk, failures=iter(failures), estimators=estimators, clock=clock).run()
@@ -254,8 +238,6 @@ def replay(
 
 @dataclass(frozen=True, slots=True)
 class _Desk:
-    """What a job asks for, and how long it really holds it."""
-
     early: bool
     ignore_priority: bool
     idle_timeout_s: int | None
@@ -296,7 +278,7 @@ class _Simulation:
         self._done_s = dict.fromkeys(self._jobs, 0)
         self._arrivals = list(reversed(jobs))
         self._queued: dict[str, _Queued] = {}
-        self._running: dict[str, int] = {}  # the number of its run
+        self._running: dict[str, int] = {}  # index in `_runs`
         self._has_run: set[str] = set()
         self._ends: list[tuple[int, str]] = []
         self._failures = failures
@@ -332,7 +314,7 @@ class _Simulation:
         return Replay(tuple(self._runs), tuple(self._plan_s), *counts, tuple(self._evictions), tuple(self._refused))
 
     def _next_event_s(self) -> int | None:
-        """None when all is done; nodes fail for ever."""
+        """None when all jobs are done, because failures never end."""
         if not (self._arrivals or self._queued or self._running):
             return None
         times = [self._scheduler.next_start_s()]
@@ -366,7 +348,6 @@ class _Simulation:
             self._refused.append(id_)
 
     def _send_back(self, id_: str, now_s: int) -> None:
-        """Its box ends with something left of it."""
         number = self._running[id_]
         self._runs[number] = replace(self._runs[number], end_s=now_s)
         self._done_s[id_] += now_s - self._runs[number].start_s

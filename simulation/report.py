@@ -1,4 +1,4 @@
-"""What a replay says about a policy, as data; and both of its files, written whole or not at all."""
+"""Turns a replay into a report, and writes its files."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ from simulation.estimators import ESTIMATORS
 from simulation.joblist import Job
 from simulation.replay import Replay, Run
 
-# A start by so much later than promised still counts as kept, and as within a minute.
+# A promise counts as kept up to this much later.
 MINUTE_S: Final = 60
 BASIS: Final = "promise: the bound given at submission; p50 and p90: how past promises of the class turned out, steered by every outcome"
 SCHEDULE_COLUMNS: Final = ("id", "start_s", "end_s", "nodes", "gpus_per_node")
 
 
 def report(replay: Replay, pools: tuple[Pool, ...]) -> dict[str, Any]:
-    """The JSON of `simulate`. Times in seconds, shares from 0 to 1; None where there is nothing to measure.
+    """Return the JSON of `simulate`. Times in seconds, shares from 0 to 1; None where there is nothing to measure.
 
-    The wait of a job is all its time in the queue; promises and estimates are counted anew when a failure sent it back there. A booking
-    waits for its own time alone, so only what it waits beyond that is told, and apart.
+    The wait of a job is all its time in the queue. Bookings are reported apart, by how late they start.
     """
     runs = replay.runs
     begin_s = min((run.job.submit_s for run in runs), default=0)
@@ -68,10 +67,7 @@ def report(replay: Replay, pools: tuple[Pool, ...]) -> dict[str, Any]:
 
 
 def schedule_csv(replay: Replay, pools: tuple[Pool, ...]) -> str:
-    """One line a box in order of start: more than one for a job that a failure killed.
-
-    `gpus_per_node` as given; for whole nodes (0) what they have, if all have the same.
-    """
+    """One line per box in order of start. `gpus_per_node` 0 (whole nodes) becomes the size of the nodes if they are alike."""
     sizes = _sizes(pools)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -84,7 +80,7 @@ def schedule_csv(replay: Replay, pools: tuple[Pool, ...]) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace the file in one step: a reader sees the old text or the new one. Raises OSError."""
+    """Replace the file atomically. Raises OSError."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -93,7 +89,7 @@ def write_whole(path: Path, text: str) -> None:
             os.fsync(file.fileno())
         umask = os.umask(0)
         os.umask(umask)
-        Path(name).chmod(0o666 & ~umask)  # as any other file, not private as temporary ones are
+        Path(name).chmod(0o666 & ~umask)  # mkstemp creates private files
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
@@ -105,7 +101,7 @@ def to_json(data: dict[str, Any]) -> str:
 
 
 def _estimate(runs: Sequence[Run]) -> dict[str, Any]:
-    """How the promises turned out. Margin and p90 are over those that had to wait, the rest over all."""
+    """Margin and p90 cover requests that had to wait, the rest covers all."""
     told = [(run, run.promise_s) for run in runs if run.promise_s is not None]
     errors = [abs(run.start_s - promise_s) for run, promise_s in told]
     late_s = [run.start_s - promise_s for run, promise_s in told]
@@ -127,10 +123,7 @@ def _estimate(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def _estimators(waited: Sequence[Run]) -> dict[str, Any]:
-    """Waits as told at arrival, against how they turned out, over those that had to wait: the field's, and ours beside them.
-
-    Of ours, the promise is a bound and meant to be beaten; expected is the queue as it stood, played forward.
-    """
+    """The promise is a bound and meant to be beaten; `expected` simulates the queue at arrival."""
     told: dict[str, list[float]] = {name: [] for name in (*ESTIMATORS, "promise", "expected", "p50")}
     for run in waited:
         for name, wait_s in _told(run).items():

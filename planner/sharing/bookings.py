@@ -27,7 +27,7 @@ class Nearest:
 
 
 def fitting(snapshot: Snapshot, bookings: Sequence[Request]) -> list[bool]:
-    """Check each new booking as if it were the only one. Each costs as much as a new request."""
+    """Check each new booking as if it were the only one."""
     board, _ = board_of(snapshot)
     return [_is_free(board, each) or _has_right(board, snapshot.quotas, each) for each in bookings]
 
@@ -36,7 +36,7 @@ def nearest(snapshot: Snapshot, booking: Request, *, since_s: int) -> Nearest:
     """Find times beside all slots, or where others must give way; other times are no earlier than `since_s`.
 
     A queued request with the same id is ignored. Where the booking fits, the other times are beside all slots. Cost: about one new request
-    in `plan`, and again for each place off the minute and each time tried for a right.
+    in `plan`, and again for each candidate time.
     """
     board, _ = board_of(replace(snapshot, queue=tuple(request for request in snapshot.queue if request.id != booking.id)))
     kind, asked_s = board.kind(booking), booking.earliest_start_s
@@ -77,7 +77,7 @@ class _ByRight:
     booking: Request
 
     def has(self, start_s: int) -> bool:
-        """Try the time on a copy, with the planner's own code."""
+        """Try the time on a copy."""
         board = self.board.copy()
         waiting = board.enroll(replace(self.booking, earliest_start_s=start_s))
         return start_s >= board.now_s and Claims(board, self.quotas).book(waiting) is not None
@@ -115,7 +115,7 @@ class _ByRight:
         return None
 
     def _cleared(self, shape: str) -> tuple[Board, Kind, int]:
-        """Return a copy where everyone who could give way has done so, and when the right begins. A time that fails here is impossible."""
+        """Return a copy where everyone who could give way has done so, and when the right begins."""
         board = self.board.copy()
         waiting = board.enroll(self.booking)  # before its rights are worked out
         from_s = Claims(board, self.quotas).clear(waiting, shape)

@@ -1,7 +1,6 @@
 """Propose moves of running part-node boxes that free whole nodes together, for a waiting request or a wanted booking.
 
-A moved box is evicted and restarts on other nodes of its pool, beside all slots and within limits. These are proposals only; an
-administrator decides.
+A moved box is evicted and restarts on other nodes of its pool, beside all slots. Nothing is moved here; an administrator decides.
 
 Cost: GPU-seconds that the moved boxes have run (lost if nothing was saved), plus their idle time from the end of the notice until they run
 again. Value: GPUs of the beneficiary times the seconds that it starts sooner.
@@ -79,10 +78,8 @@ class Room:
 def proposals(snapshot: Snapshot, *, only: str = "") -> tuple[Proposal, ...]:
     """Propose at most one set of moves for each request that wants whole nodes or at least half of a node, cheapest first.
 
-    Each starts the request sooner by at least `policy.claim_gain_s` and is worth its cost: exactly the best set for few boxes, else a good
-    one. Proposals are independent; after one is carried out, the others must be computed again. `only`: just this request. Units, shapes
-    and errors as for `plan`. Requests without a slot get no proposal, and only the beneficiary's slot moves. Cost: a plan without new
-    requests, plus the searches bounded by the constants above.
+    Each starts the request sooner by at least `policy.claim_gain_s` and is worth its cost. Proposals are independent; after one is carried
+    out, the others must be computed again. Requests without a slot get none. `only`: just this request.
     """
     board, _ = board_of(snapshot)
     expected = board.expected()
@@ -106,7 +103,7 @@ def proposals(snapshot: Snapshot, *, only: str = "") -> tuple[Proposal, ...]:
 
 
 def room_for(snapshot: Snapshot, booking: Request) -> Room:
-    """Check a booking that is not queued yet, and propose moves if it does not fit."""
+    """Check a booking that is not queued yet."""
     board, _ = board_of(snapshot)
     kind, at_s = board.kind(booking), booking.earliest_start_s
     if at_s >= board.now_s and board.earliest(kind, at_s, at_s + 1) is not None:
@@ -119,7 +116,7 @@ def room_for(snapshot: Snapshot, booking: Request) -> Room:
 
 
 def agreed(snapshot: Snapshot, proposal: Proposal) -> Snapshot:
-    """Return the snapshot as it is once the proposal is accepted."""
+    """Return the snapshot after the proposal is accepted."""
     frees_s = {move.id: move.frees_s for move in proposal.moves}
     running = tuple(replace(box, end_s=frees_s.get(box.id, box.end_s)) for box in snapshot.running)
     queue = tuple(_stands(request, proposal) if request.id == proposal.id else request for request in snapshot.queue)
@@ -131,10 +128,10 @@ def _stands(request: Request, proposal: Proposal) -> Request:
 
 
 def _large(board: Board, only: str) -> Iterator[Waiting]:
-    """Yield, in order of turn, requests that could be blocked by partly used nodes."""
     largest = {pool.id: max((node.gpu_count for node in pool.nodes), default=0) for pool in board.pools}
     for waiting in [board.queue[only]] if only in board.queue else [] if only else board.order:
         gpus = waiting.request.gpus_per_node
+        # A smaller request is hardly blocked by partly used nodes.
         if (
             board.has_slot(waiting)
             and waiting.risk is None
@@ -144,7 +141,7 @@ def _large(board: Board, only: str) -> Iterator[Waiting]:
 
 
 def _instead_s(board: Board, request: Request, expected_s: int) -> int:
-    """The start without moves. The request must have no slot on the board now."""
+    """The start without moves. The request must have no slot now."""
     found = board.earliest(board.kind(request), board.soonest_s(request), expected_s)
     return expected_s if found is None else found[0]
 
@@ -178,22 +175,18 @@ class _Found:
 
     @property
     def rank(self) -> tuple[int, int, int, int, tuple[str, ...]]:
-        """Lowest is best: net cost, cost, start, count."""
         made = self.proposal
         ids = tuple(move.id for move in made.moves)
         return made.cost_gpu_s - made.value_gpu_s, made.cost_gpu_s, made.start_s, len(ids), ids
 
 
 class _Mover:
-    """All movable boxes of a board."""
-
     def __init__(self, board: Board, running: Iterable[Running]) -> None:
         self.board = board
         made = (self._candidate(each) for each in sorted(running, key=lambda each: each.id))
         self._candidates = [candidate for candidate in made if candidate is not None]
 
     def emptied(self, snapshot: Snapshot) -> Board:
-        """Return a new board on which all of them end as early as they can."""
         frees_s = {each.box.id: each.frees_s for each in self._candidates}
         running = tuple(replace(each, end_s=frees_s.get(each.id, each.end_s)) for each in snapshot.running)
         return board_of(replace(snapshot, running=running))[0]
@@ -210,7 +203,7 @@ class _Mover:
         ]
 
     def _candidate(self, running: Running) -> _Candidate | None:
-        """None if the box may not move or no time would be left. A box with an earlier notice keeps its earlier end."""
+        """None if the box may not move or has no time left. An earlier notice stays in force."""
         board, policy, box = self.board, self.board.policy, self.board.running[running.id]
         frees_s = max(board.now_s + policy.notice_s, box.began_s + policy.least_run_s) + policy.exit_s
         is_part = running.gpus_per_node > 0 and len(box.places) == len(running.nodes) > 0
@@ -239,7 +232,6 @@ class _Search:
         self._stuck: set[str] = set()  # boxes without another place
 
     def best(self) -> Proposal | None:
-        """None when nothing is worth its cost."""
         best = self._round()
         for _ in range(ROUNDS_MOST - 1):
             if best is not None or not self._stuck:
@@ -260,7 +252,7 @@ class _Search:
         return best and self._spared(best)
 
     def _sets(self) -> tuple[int, list[_Chosen]]:
-        """Return the soonest start possible, and the sets of boxes to try."""
+        """Return the soonest start possible, and sets of boxes to try."""
         self._end(self._candidates)
         found = self._board.earliest(self._kind, self._since_s, self._before_s) if self._candidates else None
         first_s, sets = self._since_s if found is None else found[0], list[_Chosen]()
@@ -315,7 +307,7 @@ class _Search:
         return found
 
     def _needed(self, node: int, there: list[_Candidate], at_s: int) -> list[_Candidate]:
-        """The boxes that must leave the node; the costliest stay if possible."""
+        """The costliest boxes stay if possible."""
         if self._kind.gpus == 0:
             return there
         needed = []
@@ -328,7 +320,7 @@ class _Search:
         return needed
 
     def _try(self, chosen: _Chosen) -> _Found | None:
-        """Leaves the board unchanged. None: the request does not start, or a box finds no other place."""
+        """Leaves the board unchanged."""
         board, placed = self._board, []
         self._end(chosen)
         for waiting, kind, since_s, before_s in self._wanted(chosen):

@@ -1,6 +1,6 @@
 """Let slots give way to another slot, by right or by an administrator's decision.
 
-A displaced slot goes to the latest place that keeps its promise, else to the earliest place; then its promise moves, with the cause.
+A displaced slot goes to the latest place that keeps its promise, else to the earliest; then its promise moves, with the cause.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Lifted:
         board.lift_all(self._waiting)
 
     def put_back(self, cause: Callable[[Waiting], tuple[Cause, str]]) -> None:
-        """Restore slots where possible, and place the others anew, earliest promise first. `cause`: why a slot moved."""
+        """Restore slots where possible, and place the others anew. `cause`: why a slot moved."""
         broken = [self._waiting[i] for i in self._board.stand_again(self._waiting)]
         for each in sorted(broken, key=by_promise):
             each.displaced = cause(each)
@@ -32,7 +32,7 @@ class Lifted:
 
 
 def move(board: Board, moved: Moved) -> None:
-    """Give a request that an administrator moved in the queue the slot of its new turn. A slot at risk stays."""
+    """Give a request that an administrator moved in the queue the slot of its new turn."""
     waiting, behind = board.queue.get(moved.id), board.queue.get(moved.behind)
     if waiting is None or not board.has_slot(waiting) or waiting.request.is_fixed or waiting.risk is not None:
         return
@@ -50,7 +50,6 @@ def place_or_back(board: Board, waiting: Waiting, kind: Kind, found: tuple[int, 
 
 
 def _move_up(board: Board, waiting: Waiting) -> None:
-    """As early as requests before it in turn allow."""
     request, kind, old = waiting.request, board.kind(waiting.request), board.box(waiting)
     board.lift(waiting)
     lifted = Lifted(board, _behind(board, waiting, old.end_s))
@@ -62,7 +61,6 @@ def _move_up(board: Board, waiting: Waiting) -> None:
 
 
 def _move_down(board: Board, waiting: Waiting, since_s: int) -> None:
-    """No earlier than the request it was moved behind."""
     request, kind, old = waiting.request, board.kind(waiting.request), board.box(waiting)
     if since_s <= old.start_s:
         return

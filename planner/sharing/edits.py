@@ -1,7 +1,7 @@
 """Place a request anew after its owner edited it; all other slots stay.
 
-It gets a new request's place if that is sooner than its old slot. Otherwise it keeps its slot; if that no longer fits, it gets the latest
-place that keeps its promise, or a later one. The promise only ever improves.
+It gets a new request's place if that is sooner. Otherwise it keeps its slot, or gets the latest place that keeps its promise, or a later
+one. The promise only improves.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def come_back(board: Board, request: Request, left: Left, pace: Pace | None, lee
 
 
 def _best(board: Board, request: Request, left: Left, pace: Pace | None) -> tuple[int, int] | None:
-    """Return (start, pool) that a new request would get; None if nothing relevant changed or the time is fixed."""
+    """Return (start, pool) that a new request would get; None if nothing changed or the time is fixed."""
     asked = replace(request, rank=left.request.rank, place=left.request.place)
     if request.is_fixed or asked == left.request:
         return None
@@ -82,13 +82,12 @@ def _is_better(board: Board, request: Request, best: tuple[int, int], kept: Slot
 
 
 def _slot_of(board: Board, found: tuple[int, int]) -> Slot:
-    """A slot without nodes chosen yet."""
     start_s, pool = found
     return Slot(board.pools[pool].id, start_s, ())
 
 
 def _kept(board: Board, request: Request, left: Left) -> Slot | None:
-    """The old slot if it still fits beside all others. A slot at risk must not grow."""
+    """A slot at risk must not grow."""
     slot = left.slot
     if slot is None or misfit(board, request, slot) is not None:
         return None

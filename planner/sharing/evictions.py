@@ -1,8 +1,8 @@
 """End boxes early: entitled requests reclaim borrowed GPUs, and requests that may evict end evictable boxes of lower priority.
 
-An evicted box gets notice, has its minimum run time, and ends no sooner than the beneficiary can start; it is queued again with the time
-left. Slots of waiting requests give way first, because that loses no work. Then the least harm is chosen: the lowest maximum priority, then
-the least work lost, then the fewest boxes. With many boxes only the first criterion is exact. A booking has its right at its own time only.
+An evicted box gets notice and its minimum run time, ends no sooner than needed, and is queued again with the time left. Slots of waiting
+requests give way first. Then the least harm is chosen: the lowest maximum priority, then the least work lost, then the fewest boxes. With
+many boxes only the first criterion is exact. A booking has its right at its own time only.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class _Candidate:
 
 
 def may_claim(policy: Policy, quotas: Sequence[Quota], *, evictor_count: int) -> bool:
-    """Quick check. `evictor_count`: waiting requests that may evict."""
+    """`evictor_count`: waiting requests that may evict."""
     return bool(quotas) or evictor_count > 0 or policy.break_from is not None
 
 
 class Claims:
-    """Plans evictions on a board, which it changes: boxes end earlier, slots move."""
+    """Changes the board: boxes end earlier, slots move."""
 
     def __init__(self, board: Board, quotas: Sequence[Quota]) -> None:
         self._board = board
@@ -61,7 +61,7 @@ class Claims:
         self.rights = Rights(board, quotas)
 
     def make(self) -> list[Eviction]:
-        """Evict for all requests that gain by it: highest right first, then by turn, so that no slot is won in vain."""
+        """Evict for all requests that gain by it: highest right first, then by turn."""
         made: list[Eviction] = []
         if not may_claim(self._policy, self._quotas, evictor_count=self._board.evictor_count):
             return made
@@ -80,7 +80,7 @@ class Claims:
         return made
 
     def book(self, waiting: Waiting) -> Eviction | None:
-        """Give a booking without a slot its time, if it has a right to it or others have made room."""
+        """Give a booking without a slot its time if it can have it."""
         rights, project = self.rights, waiting.request.project
         rights.renew(project, hoping=waiting)
         won = self._claim(waiting, rights)
@@ -89,10 +89,7 @@ class Claims:
         return won
 
     def clear(self, waiting: Waiting, shape: str) -> int:
-        """Remove everything that could ever give way to a booking in this shape, and return when its right begins.
-
-        The board is useless afterwards except for searching times.
-        """
+        """Remove everything that could ever give way to a booking in this shape, and return when its right begins."""
         board, rights, request = self._board, self.rights, waiting.request
         rights.renew(request.project, hoping=waiting)
         own, pools = rights.of_waiting(request, shape, NEVER_S), board.pools_in(request, shape)
@@ -102,7 +99,7 @@ class Claims:
         return rights.since_s(request, shape) if own.beside > Rank.BORROWS else 0
 
     def _book_all(self) -> list[Eviction]:
-        """Bookings come first, because a plan without a place for one refuses it. The soonest of a priority is first, to give notice once."""
+        """Bookings come first, because a plan without a place for one refuses it. The soonest is first, to give notice once."""
         lost = [waiting for waiting in self._board.order if self._lacks_its_time(waiting)]
         lost.sort(key=lambda waiting: (-waiting.request.priority, waiting.request.earliest_start_s))
         won = [self.book(waiting) for waiting in lost]
@@ -113,7 +110,7 @@ class Claims:
         return request.is_fixed and request.earliest_start_s >= self._board.now_s and not self._board.has_slot(waiting)
 
     def _in_order(self, hopeful: list[Waiting], rights: Rights) -> list[Waiting]:
-        """A fixed front, then a rotation by time, because the front may be hopeless in every plan."""
+        # All but the front rotate over time, because some requests fail in every plan.
         ranked = sorted(hopeful, key=lambda waiting: (-self._best_rank(waiting, rights), waiting.turn))
         front, rest = ranked[:FRONT_COUNT], ranked[FRONT_COUNT:]
         place = self._board.now_s * FRONT_COUNT % len(rest) if rest else 0
@@ -124,7 +121,6 @@ class Claims:
         return max(rights.of_waiting(waiting.request, shape, before_s).beside for shape in self._board.gpus_by_shape(waiting.request))
 
     def _may_gain(self, waiting: Waiting, rights: Rights) -> bool:
-        """Quick check."""
         request = waiting.request
         if not self._gains(waiting):
             return False
@@ -139,13 +135,11 @@ class Claims:
         return self._board.has_slot(waiting) and self._before_s(waiting) > self._board.soonest_s(waiting.request)
 
     def _before_s(self, waiting: Waiting) -> int:
-        """The start must be before this to gain anything."""
         if not self._board.has_slot(waiting):
             return waiting.request.earliest_start_s + 1
         return self._board.start_s(waiting) - self._policy.claim_gain_s
 
     def _instead_s(self, waiting: Waiting) -> int:
-        """The start without evictions."""
         board, request = self._board, waiting.request
         if board.has_slot(waiting):
             return board.start_s(waiting)
@@ -153,11 +147,11 @@ class Claims:
         return NEVER_S if found is None else found[0]
 
     def _breaks(self, request: Request) -> bool:
-        """True only while it is new, so that promises do not move repeatedly."""
+        # Only while it is new, so that promises do not move repeatedly.
         return self._policy.break_from is not None and request.priority >= self._policy.break_from and request.promise_s is None
 
     def _claim(self, waiting: Waiting, rights: Rights) -> Eviction | None:
-        """Try each shape. Returns no victims if moving slots was enough."""
+        """Return no victims if moving slots was enough."""
         board, request = self._board, waiting.request
         instead_s = self._instead_s(waiting)
         for shape in board.gpus_by_shape(request):
@@ -170,7 +164,6 @@ class Claims:
         return None
 
     def _claim_in(self, waiting: Waiting, shape: str, rights: Rights) -> tuple[Victim, ...]:
-        """Move the slot up within this shape, or create it, and return the victims."""
         board, request, before_s = self._board, waiting.request, self._before_s(waiting)
         own = rights.of_waiting(request, shape, before_s)
         since_s = max(board.soonest_s(request), rights.since_s(request, shape) if own.beside > Rank.BORROWS else 0)
@@ -193,7 +186,7 @@ class Claims:
         return tuple(Victim(each.box.id, each.why, each.frees_s, each.lost_gpu_s) for each in evicted)
 
     def _candidates(self, rights: Rights, request: Request, own: Right, pools: list[int], at_s: int) -> list[_Candidate]:
-        """`at_s`: the start of a booking, until which the boxes keep working: rank and lost work are as of then."""
+        """`at_s`: the start of a booking, until which the boxes keep working."""
         board, found = self._board, []
         rank_of = rights.of_running if at_s <= board.now_s else rights.of_running_at(at_s)
         for box in board.running.values():
@@ -207,7 +200,7 @@ class Claims:
         return found
 
     def _yielding(self, rights: Rights, waiting: Waiting, own: Right, pools: list[int], end_s: int) -> list[Waiting]:
-        """Waiting requests that start before `end_s` and give way: borrowers, and by policy lower priorities."""
+        """Borrowers, and by policy lower priorities."""
         board, request, found = self._board, waiting.request, []
         for other in board.order:
             if other is waiting or other.request.is_fixed or not board.has_slot(other) or (start_s := board.start_s(other)) >= end_s:
@@ -230,10 +223,7 @@ class Claims:
         return Cause.PRIORITY if self._is_broken(request, other) else Cause.RECLAIM, request.id
 
     def _evict(self, kind: Kind, candidates: list[_Candidate], since_s: int, before_s: int) -> list[_Candidate]:
-        """End the boxes of least harm, for a start before `before_s` about as early as possible; or end none.
-
-        A start later by less than `claim_gain_s` is accepted, because it may do less harm.
-        """
+        """End the boxes of least harm for a start before `before_s`, if any. A start that is slightly later may do less harm."""
         with self._ended(candidates):
             found = self._board.earliest(kind, since_s, before_s) if since_s < before_s else None
         if found is None:
@@ -246,13 +236,12 @@ class Claims:
         return chosen
 
     def _as_late_as_can_be(self, kind: Kind, chosen: list[_Candidate], since_s: int, until_s: int) -> list[_Candidate]:
-        """A box need not end before the start that it makes room for."""
         with self._ended(chosen):
             found = self._board.earliest(kind, since_s, until_s)
         return chosen if found is None else [replace(each, frees_s=max(each.frees_s, found[0])) for each in chosen]
 
     def _rankings(self, candidates: list[_Candidate]) -> list[list[_Candidate]]:
-        """Least harmful first: by box, and by node, because one node may need all its boxes ended."""
+        """Rank by box, and by node, because one node may need all its boxes ended."""
         of_node: dict[int, int] = {}
         for each in candidates:
             for node in each.box.places:
@@ -265,7 +254,7 @@ class Claims:
         return [sorted(candidates, key=key) for key in keys]
 
     def _least(self, kind: Kind, ranked: list[_Candidate], since_s: int, until_s: int) -> list[_Candidate]:
-        """The shortest sufficient prefix of the ranking, minus boxes that can be spared, most harmful first.
+        """The shortest sufficient prefix of the ranking, minus boxes that can be spared.
 
         No other choice has a lower maximum priority, because room only grows with each box that ends.
         """
@@ -286,10 +275,7 @@ class Claims:
     def _least_of_few(
         self, kind: Kind, candidates: list[_Candidate], good: list[_Candidate], since_s: int, until_s: int
     ) -> list[_Candidate]:
-        """Return the least harmful choice if few boxes could improve on `good`, else `good`.
-
-        Source: branch and bound (Land and Doig, 1960).
-        """
+        """Source: branch and bound (Land and Doig, 1960)."""
         highest, lost_gpu_s, _ = _harm(good)
         few = [each for each in candidates if each.box.priority <= highest and each.lost_gpu_s <= lost_gpu_s]
         if len(few) > EXACT_MOST:
@@ -301,7 +287,7 @@ class Claims:
     def _branch(
         self, fits: Callable[[], bool], open_: list[_Candidate], ended: list[_Candidate], best: list[_Candidate]
     ) -> list[_Candidate]:
-        """Return `best`, or a less harmful choice of all `ended` and some of `open_`; all of these are ended on the board."""
+        """Return `best`, or a less harmful choice: all `ended` and some of `open_`."""
         if _harm(ended) >= _harm(best):
             return best
         if not open_:
@@ -319,7 +305,6 @@ class Claims:
 
     @contextmanager
     def _ended(self, boxes: Sequence[_Candidate]) -> Iterator[None]:
-        """End these boxes early within the context."""
         for each in boxes:
             self._board.set_end(each.box.id, each.frees_s)
         yield

@@ -57,7 +57,7 @@ Shares = dict[str, list[_Share]]  # by shape
 
 
 class Rights:
-    """The ranks of all boxes at construction time. O(n log n) with quotas, else O(1)."""
+    """The ranks of all boxes. O(n log n) with quotas, else O(1)."""
 
     def __init__(self, board: Board, quotas: Iterable[Quota]) -> None:
         self._board = board
@@ -78,7 +78,7 @@ class Rights:
                 self.renew(project)
 
     def renew(self, project: str, *, hoping: Waiting | None = None) -> None:
-        """Recompute after boxes or slots of the project changed. `hoping`: a booking that counts as if it had its time."""
+        """`hoping`: a booking that counts as if it had its time."""
         if not self._shapes:
             return
         running, waiting = self._running(project), self._waiting(project, hoping)
@@ -94,7 +94,7 @@ class Rights:
         return self._ranks.get((box.id, self._board.shape_of(box)), NOTHING_GUARANTEED)[0]
 
     def of_running_at(self, at_s: int) -> Callable[[Box], Rank]:
-        """Ranks at a future time, when ended boxes have left their guarantee to others."""
+        """Ended boxes leave their guarantee to others."""
 
         @cache
         def ranks(project: str, shape: str) -> dict[str, Rank]:
@@ -112,17 +112,14 @@ class Rights:
         return self._ranks.get((request.id, shape), NOTHING_GUARANTEED)[1]
 
     def has_claim(self, request: Request, shape: str, at_s: int) -> bool:
-        """Quick check that never says no wrongly."""
+        """Never says no wrongly."""
         own = self.of_waiting(request, shape, at_s)
         if own.beside > Rank.BORROWS and self._borrowers[shape] - {request.project}:
             return True
         return own.within == Rank.OF_SLICE and self._is_of_slice(request.slice, shape, 1)
 
     def claim(self, request: Request, own: Right, box: Box, other: Rank) -> EvictionKind | None:
-        """Return the right by which the request may end this box of rank `other`, if any.
-
-        The victim's rank and priority are never above the beneficiary's, so two requests cannot evict each other in turn.
-        """
+        """The victim's rank and priority are never above the beneficiary's, so two requests cannot evict each other in turn."""
         if self.may_reclaim(request, own, box.project, box.slice, other):
             return EvictionKind.RECLAIM
         rank = own.within if box.project == request.project else own.beside
@@ -131,7 +128,7 @@ class Rights:
         return None
 
     def may_reclaim(self, request: Request, own: Right, project: str, slice_: str, other: Rank) -> bool:
-        """An entitled request may reclaim what is borrowed from its project, or within one project from its slice."""
+        """Borrowed from its project, or within one project from its slice."""
         if project != request.project:
             return own.beside > Rank.BORROWS and other == Rank.BORROWS
         return slice_ != request.slice and own.within == Rank.OF_SLICE and other < Rank.OF_SLICE
@@ -179,9 +176,9 @@ class Rights:
             yield share, fits
 
     def _fill_waiting(self, key: tuple[str, str], shares: list[_Share], held: list[_Share]) -> None:
-        """Rank requests in order, beside all that the project holds, so that a higher priority cannot reclaim more than the guarantee.
+        """Rank beside all that the project holds, so that a higher priority cannot reclaim more than the guarantee.
 
-        Waiting requests that start no later count, each slice with its largest. A booking with its time counts as held then.
+        Waiting requests that start no later count. A booking with its time counts as held then.
         """
         for share, fits in self._fitting(key, [*held, *shares]):
             self._within[share.order[-1], key[1]] = share.rank if fits else Rank.BORROWS
@@ -204,8 +201,6 @@ class Rights:
 
 
 class _Ending:
-    """Held GPUs and when they become fewer."""
-
     def __init__(self, held: Iterable[_Share]) -> None:
         last_first = sorted(held, key=lambda share: -share.end_s)
         self._ends_s = [share.end_s for share in last_first]
@@ -234,7 +229,7 @@ class _Granted:
         self._fixed: list[_Share] = []
 
     def beside(self, share: _Share) -> int:
-        """GPUs of other slices at its start; with bookings, the most that could be in use while it lasts."""
+        """GPUs of other slices at its start, or with bookings, the most while it lasts."""
         if share.is_fixed:
             return sum(_largest(self._all, share).values())
         before = self._sum(share.start_s) - self._level_at(share.slice, share.start_s)

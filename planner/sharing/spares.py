@@ -50,7 +50,7 @@ class Answer:
 def spare_for(snapshot: Snapshot, wanted: Wanted) -> Answer:
     """Choose, of the nodes that harm nobody, the one nearest to the others of the box that leaves the fewest parts of nodes.
 
-    Units and shapes as for `plan`. A box that is not in the snapshot has no spare. Cost: up to 1 + TRIED_MOST plans.
+    Cost: up to 1 + TRIED_MOST plans.
     """
     box = next((running for running in snapshot.running if running.id == wanted.box), None)
     if box is None or box.end_s <= snapshot.now_s:
@@ -92,7 +92,7 @@ class _Search:
         self._kind = board.kind(_request(box, wanted, board.now_s))
 
     def nodes(self) -> list[str]:
-        """Nodes with room until the end of the box, best first."""
+        """Best first."""
         fits = ((node, self._board.fit(node, self._kind, self._board.now_s)) for node in self._alike())
         found = sorted((*self._farness(node), *fit, node) for node, fit in fits if fit is not None)
         return [self._board.node_ids[node] for *_, node in found]
@@ -112,7 +112,6 @@ class _Search:
         return level == NONE or not self._staying or self._shares(level, node)
 
     def _farness(self, node: int) -> tuple[bool, ...]:
-        """Per topology level, nearest first: is the node apart from the others?"""
         return tuple(bool(self._staying) and not self._shares(level, node) for level in range(len(self._board.ground.part_counts)))
 
     def _shares(self, level: int, node: int) -> bool:
@@ -121,7 +120,7 @@ class _Search:
 
 
 def _request(box: Running, wanted: Wanted, now_s: int) -> Request:
-    """Without owner, so that no quota or slice limits it."""
+    """Without owner, so that no quota limits it."""
     return Request(
         id=f"spare of {box.id}",
         slice="",

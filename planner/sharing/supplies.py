@@ -1,7 +1,7 @@
 """Assign nodes that can be ordered to requests that start enough sooner with them.
 
 Nodes that nobody has ordered have no capacity, so other passes cannot promise them. They are opened briefly for each request in order of
-turn, and closed again if nobody takes them. No other slot moves for an order.
+turn. No other slot moves for an order.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ PLAYED_MOST: Final = 8_000  # requests, in all these simulations
 def draw(board: Board, expected: Mapping[str, Slot], barred: Set[str] = frozenset(), only: str | None = None) -> Mapping[str, Slot]:
     """Move slots onto nodes to be ordered where they gain enough, and return the expected starts.
 
-    `expected`: starts without orders. `barred`: boxes end early for these, so they stay. `only`: just this request. Nodes are ordered no
-    earlier than needed, unless the request has no other place. Cost: nothing without supplies; else a search for each candidate and a
-    simulation of the queue for each assignment.
+    `expected`: starts without orders. `barred`: boxes end early for these, so they stay. Cost: nothing without supplies; else a simulation
+    of the queue for each assignment.
     """
     sources = {pool.id: _Source(board, number, pool.supply) for number, pool in enumerate(board.pools) if pool.supply is not None}
     for _ in range(max(1, min(DRAWS_MOST, PLAYED_MOST // max(len(board.order), 1)))):
@@ -42,7 +41,6 @@ def draw(board: Board, expected: Mapping[str, Slot], barred: Set[str] = frozense
 
 
 def _place_the_rest(board: Board) -> None:
-    """Requests without a place may fit behind the one that the nodes are ordered for."""
     for waiting in board.order:
         if waiting.request.may_order_in and not board.has_slot(waiting):
             place_anew(board, waiting)
@@ -70,7 +68,7 @@ class _Source:
             self._set(board, node, self.comes_s, FOREVER_S, -1)
 
     def shut(self, board: Board, taken: Ints, start_s: int) -> None:
-        """Close the pool again, except nodes taken by a box that starts at `start_s`."""
+        """Close all but the nodes taken by a box that starts at `start_s`."""
         board.spare(len(self.left))
         for node in self.left:
             if node in taken:
