@@ -21,7 +21,6 @@ _listeners: list[Callable[[Change], None]] = []
 
 
 def listen(listener: Callable[[Change], None]) -> None:
-    """Listeners run in the transaction of the change."""
     _listeners.append(listener)
 
 

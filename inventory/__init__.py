@@ -1,5 +1,4 @@
-"""What there is and who holds it: clusters, nodes, GPUs, reservations, and the hub's side of EGS Sync.
+"""Clusters, nodes, GPUs, their reservations, and the hub's side of EGS Sync.
 
-Lives here: joining and syncing of agents, node and GPU state, Reservation with its GPUs (the schedule of every node), step logs.
-Must not live here: who should get what (gpr), what a slice may do (slices). A reservation points up by string foreign keys only.
+Must not live here: who gets what (gpr), what a slice may do (slices).
 """

@@ -1,7 +1,4 @@
-"""The hub's end of EGS Sync v1, without HTTP: a path, a bearer and a body in, a status and a body out.
-
-The async views (agent_views.py) and the deterministic simulation call the same functions.
-"""
+"""The hub's side of EGS Sync v1 without HTTP, for the async views and the deterministic simulation."""
 
 from __future__ import annotations
 
@@ -46,7 +43,7 @@ from protocol.messages import (
 log = structlog.get_logger(__name__)
 
 Message = TypeVar("Message")
-# No text of PostgreSQL holds the character NUL, and a log may: it is left out. An even number of backslashes before it is text.
+# PostgreSQL cannot store the character NUL, which logs may contain. After an odd number of backslashes `\u0000` is plain text.
 NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 
 
@@ -68,8 +65,6 @@ class UnsupportedProto(EgsError):
 
 @dataclass(frozen=True, slots=True)
 class HeardSync:
-    """A sync that has been stored; `agent_hub.tell` answers it, now and as often as the view looks again."""
-
     agent: AgentIdentity
     message: SyncRequest
     session_epoch: int
@@ -77,7 +72,7 @@ class HeardSync:
 
 
 def answer(*, path: str, bearer: str, body: bytes, now: datetime) -> AgentAnswer:
-    """One exchange, never waiting. Every error becomes a problem document; nothing of it is stored then."""
+    """Never waits. After an error nothing of the message is stored."""
     return guarded(lambda: _encode(201 if path == REGISTER_PATH else 200, HANDLERS[path](bearer, body, now)))
 
 
@@ -163,7 +158,7 @@ def _decode(body: bytes, kind: type[Message]) -> Message:
 
 
 def _sync_request(body: bytes) -> SyncRequest:
-    """What only people read is left out where it cannot be read: it is of people's making, and must cost no cluster its heartbeat."""
+    """Drops informational lists that cannot be decoded: user data must not block the heartbeat."""
     try:
         return _decode(body, SyncRequest)
     except Malformed as error:
@@ -174,14 +169,14 @@ def _sync_request(body: bytes) -> SyncRequest:
         log.warning("agent_sync_partly_unreadable", error=error.detail)
         return msgspec.structs.replace(
             message,
-            waiting=_readable(waiting, PodsWaiting, NAMESPACES_WAITING_MAX),  # None: as it was told before
+            waiting=_readable(waiting, PodsWaiting, NAMESPACES_WAITING_MAX),  # None: unchanged
             drifts=_readable(drifts, Drift, DRIFTS_MAX) or (),
             jobs_failed=_readable(failed, JobFailed, JOBS_FAILED_MAX) or (),
         )
 
 
 def _readable(told: msgspec.Raw | None, kind: type[Message], count_max: int) -> tuple[Message, ...] | None:
-    """One by one, so that nobody's hides another's. None: there is no list."""
+    """Drops entries that cannot be decoded. None: there is no list."""
     if told is None:
         return None
     try:

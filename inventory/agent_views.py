@@ -1,7 +1,6 @@
-"""The agents' HTTP endpoints: async views that, while a sync is parked, hold no thread and no database connection.
+"""The agents' HTTP endpoints. A parked sync holds no thread and no database connection.
 
-Database work runs in core/db_threads.py and gives the thread back before the view waits. Any middleware that is not async would keep
-one for each parked request, which is why egs/asgi.py leads these paths past the middleware.
+egs/asgi.py bypasses the middleware, which would keep a thread per parked request.
 """
 
 from __future__ import annotations
@@ -33,12 +32,11 @@ from protocol.messages import (
     SyncReply,
 )
 
-LOOK_AGAIN_S = 5.0  # a hint may be lost
+LOOK_AGAIN_S = 5.0  # polls as well, since hints may be lost
 
 
 @csrf_exempt
 async def exchange(request: HttpRequest) -> HttpResponse:
-    """All but syncs: answered at once."""
     bearer, body = _read(request)
     if body is None:
         return _too_large()
@@ -48,7 +46,7 @@ async def exchange(request: HttpRequest) -> HttpResponse:
 
 @csrf_exempt
 async def sync(request: HttpRequest) -> HttpResponse:
-    """Answered when the desired set differs from what the agent has, or when `wait_s` is over."""
+    """Answers when the desired set differs from the agent's, or after `wait_s`."""
     bearer, body = _read(request)
     if body is None:
         return _too_large()

@@ -1,5 +1,3 @@
-"""`clusters/`, `nodes/`, `gpus/`, `shapes/`, `schedule/`: what there is, what of it is free, and what administrators do to it."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -50,11 +48,11 @@ WHY_MAX_CHARS = 150
 
 
 class Nothing(StrictSerializer):
-    """A body without fields."""
+    pass
 
 
 class Why(StrictSerializer):
-    why = Text(max_length=WHY_MAX_CHARS, help_text="Recorded with who did it.")
+    why = Text(max_length=WHY_MAX_CHARS, help_text="The reason, which is recorded with the user's name.")
 
 
 class AgentSerializer(serializers.ModelSerializer[AgentSession]):
@@ -65,18 +63,18 @@ class AgentSerializer(serializers.ModelSerializer[AgentSession]):
 
 
 class ClusterSerializer(serializers.ModelSerializer[Cluster]):
-    """What only administrators see is null for others."""
+    """Fields for administrators are null for others."""
 
     FOR_ALL: ClassVar[frozenset[str]] = frozenset(
         {"id", "name", "created_at", "is_enabled", "is_open", "drain_grace_s", "drain_force_after_s"}
     )
 
-    is_open = serializers.SerializerMethodField(help_text="Boxes may start here now.")
+    is_open = serializers.SerializerMethodField(help_text="Requests may start here now.")
     uid = serializers.CharField(allow_null=True)
     generation = serializers.IntegerField(allow_null=True)
-    api_url = serializers.CharField(allow_null=True, help_text="Where users reach its API server; empty: where its agent does.")
+    api_url = serializers.CharField(allow_null=True, help_text="API server address for users; empty: the address that the agent uses.")
     repairs_drift = serializers.BooleanField(
-        allow_null=True, help_text="Its agent puts right what somebody else changed of EGS; else it only tells."
+        allow_null=True, help_text="Whether its agent repairs changes that others make to EGS objects, or only reports them."
     )
     agent = AgentSerializer(allow_null=True)
 
@@ -113,7 +111,7 @@ class ClusterCreate(StrictSerializer):
 
 
 class ClusterChange(StrictSerializer):
-    """What is left out stays as it is."""
+    """Omitted fields stay as they are."""
 
     api_url = Word(
         r"\A(https://[^\s/?#@]+(:[0-9]{1,5})?(/[^\s?#]*)?)?\Z",
@@ -121,24 +119,26 @@ class ClusterChange(StrictSerializer):
         required=False,
         allow_blank=True,
         max_length=253,
-        help_text="Where users reach its API server, for their kubeconfigs; empty: where its agent does.",
+        help_text="API server address in kubeconfigs; empty: the address that the agent uses.",
     )
-    repairs_drift = Flag(required=False, help_text="Put right what somebody else changes of EGS in the cluster, or only tell.")
+    repairs_drift = Flag(
+        required=False, help_text="Whether to repair changes that others make to EGS objects in the cluster, or only report them."
+    )
     drain_grace_s = WholeNumber(
         required=False,
         min_value=0,
         max_value=DRAIN_MAX_S,
-        help_text="So long a disruption budget may hold a pod after its box has ended.",
+        help_text="How long a disruption budget may keep a pod after the end of its request.",
     )
     drain_force_after_s = WholeNumber(
-        required=False, min_value=1, max_value=DRAIN_MAX_S, help_text="So long after the end of its box a pod is ended by force."
+        required=False, min_value=1, max_value=DRAIN_MAX_S, help_text="How long after the end of its request a pod is killed."
     )
 
 
 class JoinTokenSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField()
-    name = serializers.CharField(help_text="The cluster that it is for.")
-    token = serializers.CharField(allow_null=True, help_text="Good for one join; this answer is the only one with it. Null in a replay.")
+    name = serializers.CharField(help_text="The cluster's name.")
+    token = serializers.CharField(allow_null=True, help_text="Valid for one join. Only this answer contains it; null in a replay.")
     expires_at = serializers.DateTimeField()
 
 
@@ -178,7 +178,7 @@ class ClusterViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
     @extend_schema(request=Nothing, responses={201: JoinTokenSerializer})
     @action(detail=True, methods=["post"], url_path="join-token")
     def join_token(self, request: Request, ref: str) -> Response:
-        """A new token for the cluster's agent, told once. It ends earlier unused ones, and readmits an agent that was locked."""
+        """A new token for the cluster's agent, shown once. It ends unused earlier tokens and unlocks a locked agent."""
         self.body(Nothing)
         cluster = self.get_object()
         token, plain = join_token_issue(cluster=cluster, actor=actor_of(request), now=self.now)
@@ -188,7 +188,7 @@ class ClusterViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
     @extend_schema(request=Nothing)
     @action(detail=True, methods=["post"])
     def resume(self, request: Request, ref: str) -> Response:
-        """Go on after a rewind: the administrator has compared what the agent holds with what the hub knows."""
+        """Continue after a rewind, when the administrator has compared the agent's state with the hub's."""
         self.body(Nothing)
         cluster = self.get_object()
         cluster_resume(cluster=cluster, actor=actor_of(request), now=self.now)
@@ -202,7 +202,7 @@ class ClusterViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
     @extend_schema(request=Nothing)
     @action(detail=True, methods=["post"])
     def disable(self, request: Request, ref: str) -> Response:
-        """Nothing new starts there; what runs, runs to its end."""
+        """Nothing new starts there; running requests continue to their end."""
         return self._set_enabled(False)
 
     def replay(self, object_id: UUID | None) -> Response:
@@ -240,7 +240,7 @@ class NodeHolderSerializer(HolderSerializer):
 
 
 class NodeSerializer(serializers.ModelSerializer[Node]):
-    """`held_by` names only what the reader may know of: a node may be held and name nobody."""
+    """`held_by` names only holders that the caller may see, so it can be empty for a held node."""
 
     cluster_id = serializers.UUIDField()
     cluster = serializers.CharField(source="cluster.name")
@@ -293,7 +293,7 @@ class NodeViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[A
     @extend_schema(request=Why)
     @action(detail=True, methods=["post"])
     def cordon(self, request: Request, ref: str) -> Response:
-        """Nothing new starts on it; what runs, runs to its end."""
+        """Nothing new starts on the node; running requests continue to their end."""
         why = self.body(Why)["why"]
         node_cordon(node=self.get_object(), actor=actor_of(request), why=why, now=self.now)
         return self.retrieve(request)
@@ -308,7 +308,7 @@ class NodeViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[A
     @extend_schema(request=ForceRelease)
     @action(detail=True, methods=["post"], url_path="force-release")
     def force_release(self, request: Request, ref: str) -> Response:
-        """Free it without its agent's word: the administrator vouches that nothing of these reservations is left on it."""
+        """Free the node without its agent's confirmation: the administrator vouches that nothing of these reservations runs on it."""
         data = self.body(ForceRelease)
         node_force_release(
             node=self.get_object(), reservation_ids=data["reservations"], actor=actor_of(request), why=data["why"], now=self.now
@@ -317,9 +317,9 @@ class NodeViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[A
 
 
 HARDWARE_HELP: Final = (
-    "One of its node's, as their driver told a check; empty: not yet, or not the reader's to know. Members of a workspace are told while "
-    "it holds the whole node, administrators always. Of a node that is held in parts it says nothing of `held_by`: there the cluster "
-    "chooses which GPUs a box gets, and `index` is EGS's own count."
+    "The UUID that the GPU's driver reported to a check; empty if unknown or hidden. Administrators always see it, members while their "
+    "workspace holds the whole node. If boxes share a node, it does not relate to `held_by`: there the cluster chooses the GPUs of a "
+    "box, and `index` is EGS's own number."
 )
 
 
@@ -373,7 +373,7 @@ class ShapeInClusterSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     node_types = serializers.ListField(child=serializers.CharField())
     rdma = serializers.BooleanField()
-    gpus_per_node = serializers.IntegerField(help_text="Of the largest node.")
+    gpus_per_node = serializers.IntegerField(help_text="GPUs of the largest node.")
     nodes = serializers.IntegerField()
     nodes_free = serializers.IntegerField()
     gpus = serializers.IntegerField()
@@ -388,21 +388,20 @@ class ShapeSerializer(serializers.Serializer[Any]):
 
 
 class ShapeViewSet(ApiViewSet[Any]):
-    """Words rather than rows, and few: all of them on one page."""
-
     queryset = Node.objects.none()
     serializer_class = ShapeSerializer
 
     @extend_schema(responses=ShapeSerializer(many=True), parameters=[])
     def list(self, request: Request) -> Response:
-        self.filter_queryset(self.get_queryset())  # for its complaints
+        self.filter_queryset(self.get_queryset())  # validates the query parameters
         shapes = shapes_visible_to(actor_of(request), now=self.now)
         return Response({"next": None, "previous": None, "results": ShapeSerializer(shapes, many=True).data})
 
 
 class ScheduleSerializer(serializers.ModelSerializer[Reservation]):
-    """Of another workspace's reservation a member learns node and window; all else is null, and its name is "busy"."""
+    """For other workspaces' reservations only node and window are given; the name is "busy" and all else null."""
 
+    # An allowlist, so that a new field is hidden by default.
     FOR_ALL: ClassVar[frozenset[str]] = frozenset({"node_id", "node", "cluster_id", "cluster", "state", "starts_at", "ends_at"})
     MASKED: ClassVar[dict[str, Any]] = {"name": "busy", "gpus": []}
 
@@ -412,7 +411,7 @@ class ScheduleSerializer(serializers.ModelSerializer[Reservation]):
     node = serializers.CharField(source="node.name")
     cluster_id = serializers.UUIDField()
     cluster = serializers.CharField(source="cluster.name")
-    gpus = serializers.SerializerMethodField(help_text="Their UUIDs.")
+    gpus = serializers.SerializerMethodField(help_text="UUIDs of the GPUs.")
     gpr_id = serializers.UUIDField(allow_null=True)
     gpr = serializers.CharField(source="gpr.name", allow_null=True)
     slice_id = serializers.UUIDField(allow_null=True)
@@ -432,7 +431,6 @@ class ScheduleSerializer(serializers.ModelSerializer[Reservation]):
         return sorted(reserved.gpu.uuid for reserved in row.gpus.all())
 
     def to_representation(self, row: Any) -> dict[str, Any]:
-        """What may be told of strangers is listed, so that a new field is hidden until somebody decides."""
         told = super().to_representation(row)
         if row.is_own:
             return told
@@ -445,18 +443,18 @@ class ScheduleFilter(filters.FilterSet):
     gpr = ReferenceFilter("gpr", only=Q(is_own=True))
     slice = ReferenceFilter("slice", only=Q(is_own=True))
     state = Words(choices=ReservationState.choices)
-    # `from` is a word of Python's.
+    # `from` is a Python keyword.
     vars()["from"] = Moment("ends_at", lookup_expr="gt", label="Ends after this time.")
     to = Moment("starts_at", lookup_expr="lt", label="Starts before this time.")
 
 
 class SchedulePagination(CreatedPagination):
-    # Not by id: a cursor must not carry a stranger's. A node has each epoch once.
+    # Not by id: a cursor must not reveal ids of other workspaces. (node, epoch) is unique.
     ordering = ("starts_at", "node_id", "epoch")
 
 
 class ScheduleViewSet(mixins.ListModelMixin, ApiViewSet[Any]):
-    """Who holds which node from when to when, oldest first."""
+    """Reservations of nodes, oldest first."""
 
     queryset = Reservation.objects.none()
     serializer_class = ScheduleSerializer

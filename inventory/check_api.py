@@ -1,5 +1,3 @@
-"""`check-policies/`: limits, images and steps of entry and exit checks, by cluster and shape. For administrators."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -36,11 +34,11 @@ CHANGEABLE = ("limits", "images", "skipped_steps", "storage_class", "rdma_subnet
 
 
 class CheckResultSerializer(serializers.ModelSerializer[CheckResult]):
-    """One thing that a step measured. When and for how long: see the step."""
+    """One measurement of a step."""
 
     id = SealedId()
     check = serializers.CharField(source="what", help_text="What was measured.")
-    name = serializers.SerializerMethodField(help_text="The same for people.")
+    name = serializers.SerializerMethodField(help_text="Its readable name.")
     gpu_uuid = serializers.CharField(help_text="Empty: the whole node.")
     verdict = serializers.ChoiceField(choices=VERDICTS)
 
@@ -68,10 +66,12 @@ class CheckPolicySerializer(serializers.ModelSerializer[CheckPolicy]):
 
 
 class CheckPolicyTerms(StrictSerializer):
-    """Of a change: what is left out stays as it is; a map or list that is given replaces the old one whole."""
+    """In a change, omitted fields stay as they are; a given map or list replaces the old one."""
 
-    limits = serializers.DictField(child=serializers.FloatField(), required=False, help_text="Thresholds by name; others are EGS's own.")
-    images = serializers.DictField(child=Text(), required=False, help_text="`probe`, `nccl`; without one for NCCL it is not measured.")
+    limits = serializers.DictField(
+        child=serializers.FloatField(), required=False, help_text="Thresholds by name; others keep their defaults."
+    )
+    images = serializers.DictField(child=Text(), required=False, help_text="`probe`, `nccl`. Without an `nccl` image NCCL is not measured.")
     skipped_steps = serializers.ListField(child=Text(max_length=63), required=False, max_length=20)
     storage_class = Text(max_length=OBJECT_NAME_MAX_CHARS, required=False, allow_blank=True, help_text="Empty: the cluster's default.")
     rdma_subnet = Text(max_length=19, required=False, allow_blank=True, help_text="First half of the GIDs of RDMA ports; empty: any.")
@@ -79,13 +79,13 @@ class CheckPolicyTerms(StrictSerializer):
         max_length=OBJECT_NAME_MAX_CHARS,
         required=False,
         allow_blank=True,
-        help_text="Of the pods that look at GPUs, as `nvidia`; empty: the agent's own.",
+        help_text="Runtime class of the pods that check GPUs, e.g. `nvidia`; empty: the agent's default.",
     )
     pull_secret = Text(
         max_length=OBJECT_NAME_MAX_CHARS,
         required=False,
         allow_blank=True,
-        help_text="A Secret in egs-system by which the images are pulled; empty: the agent's own.",
+        help_text="Image pull Secret in egs-system; empty: the agent's default.",
     )
 
 
@@ -95,7 +95,7 @@ class CheckPolicyPatch(CheckPolicyTerms):
 
 class CheckPolicyCreate(CheckPolicyTerms):
     cluster = Reference()
-    shape = Text(max_length=63, required=False, allow_blank=True, help_text="Empty: all shapes; that of a shape goes first.")
+    shape = Text(max_length=63, required=False, allow_blank=True, help_text="Empty: all shapes. A shape's own policy takes precedence.")
 
 
 class CheckPolicyViewSet(mixins.ListModelMixin, ApiViewSet[CheckPolicy]):
@@ -115,7 +115,7 @@ class CheckPolicyViewSet(mixins.ListModelMixin, ApiViewSet[CheckPolicy]):
 
     @extend_schema(request=CheckPolicyCreate, responses={201: CheckPolicySerializer})
     def create(self, request: Request) -> Response:
-        """It holds for each check that begins from now on."""
+        """It applies to checks that begin later."""
         data, actor = self.body(CheckPolicyCreate), actor_of(request)
         policy = CheckPolicy(**{**data, "cluster": cluster_for(actor, data["cluster"])})
         made = check_policy_create(policy=policy, actor=actor, now=self.now)
@@ -123,7 +123,7 @@ class CheckPolicyViewSet(mixins.ListModelMixin, ApiViewSet[CheckPolicy]):
 
     @extend_schema(request=CheckPolicyPatch)
     def partial_update(self, request: Request, pk: str) -> Response:
-        """For each check that begins from now on."""
+        """It applies to checks that begin later."""
         data, actor = self.body(CheckPolicyPatch), actor_of(request)
         change = CheckPolicyChange(**{name: data[name] for name in CHANGEABLE if name in data})  # type: ignore[typeddict-item]
         policy = check_policy_for(actor, pk)
@@ -131,7 +131,7 @@ class CheckPolicyViewSet(mixins.ListModelMixin, ApiViewSet[CheckPolicy]):
         return self._answer(pk)
 
     def destroy(self, request: Request, pk: str) -> Response:
-        """From now on EGS's own limits hold there."""
+        """The default limits apply from now on."""
         actor = actor_of(request)
         check_policy_delete(policy=check_policy_for(actor, pk), actor=actor, now=self.now)
         return Response(status=status.HTTP_204_NO_CONTENT)

@@ -1,5 +1,3 @@
-"""Filters of `check-policies/`."""
-
 from __future__ import annotations
 
 from django_filters import rest_framework as filters

@@ -20,7 +20,7 @@ SUPPLY_LEAD_MAX_S, SUPPLY_GAIN_MAX_S = 30 * 86_400, 90 * 86_400
 
 
 class Hub(models.Model):
-    """One row: the identity of this database. A restored backup keeps it, which is how agents notice that time was turned back."""
+    """The identity of this database, in one row. Restored backups have the same id."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     singleton = models.BooleanField(default=True, unique=True)
@@ -31,13 +31,11 @@ class Hub(models.Model):
 
 @sound_values
 class Cluster(models.Model):
-    """A Kubernetes cluster that EGS may give nodes of."""
-
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=63, unique=True)
     created_at = models.DateTimeField()
     uid = models.CharField(max_length=63, blank=True, help_text="UID of its namespace kube-system; set by the first join, for good.")
-    # Rises with every change of the desired set; the database refuses to lower it.
+    # Rises with each change of the desired set; the database refuses to lower it.
     generation = models.BigIntegerField(default=0)
     is_enabled = models.BooleanField(default=True, help_text="The allocator may start boxes here.")
     api_url = models.CharField(max_length=253, blank=True, help_text="Where users reach its API server; empty: where its agent does.")
@@ -46,7 +44,7 @@ class Cluster(models.Model):
     )
     drain_grace_s = models.PositiveIntegerField(default=30, help_text="So long a disruption budget may hold a pod after its box has ended.")
     drain_force_after_s = models.PositiveIntegerField(default=120, help_text="So long after the end of its box a pod is ended by force.")
-    # The agent knew a higher generation than we: our database is an old copy. Nothing starts here until an admin resumes it.
+    # The agent knew a higher generation, so this database is an old copy. Nothing starts here until an administrator resumes it.
     rewound_at = models.DateTimeField(null=True, blank=True)
     node_failed_at = models.DateTimeField(null=True, blank=True, help_text="When one of its nodes last failed, and nobody was to blame.")
 
@@ -54,7 +52,7 @@ class Cluster(models.Model):
         ordering: ClassVar[list[str]] = ["name"]
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.UniqueConstraint(fields=["uid"], condition=~Q(uid=""), name="cluster_uid_once"),
-            # People read and type names: two that differ only in upper and lower case would be taken for each other.
+            # People would confuse names that differ only in case.
             models.UniqueConstraint(Lower("name"), name="cluster_name_once_in_any_case"),
             models.CheckConstraint(
                 condition=Q(drain_force_after_s__gte=F("drain_grace_s"), drain_force_after_s__range=(1, DRAIN_MAX_S)),
@@ -68,7 +66,7 @@ class Cluster(models.Model):
 
 @sound_values
 class AgentSession(models.Model):
-    """The agent of a cluster as the hub last heard it. Every message but claims locks this row first, so messages count one by one."""
+    """Almost every message of the agent locks this row first."""
 
     cluster = models.OneToOneField(Cluster, primary_key=True, on_delete=models.CASCADE, related_name="agent")
     install_id = models.CharField(max_length=63)
@@ -81,7 +79,7 @@ class AgentSession(models.Model):
     last_sync_at = models.DateTimeField(null=True, blank=True)
     known_generation = models.BigIntegerField(default=0, help_text="What the agent said it has.")
     clock_offset_s = models.FloatField(null=True, blank=True)
-    # Two processes used one credential. Nodes stay as they are; an admin issues a new join token.
+    # Two processes used one credential. An administrator has to issue a new join token.
     locked_at = models.DateTimeField(null=True, blank=True)
 
     def __str__(self) -> str:
@@ -90,7 +88,7 @@ class AgentSession(models.Model):
 
 @sound_values
 class JoinToken(models.Model):
-    """Good for one join of one cluster. The same install may repeat it while it lives: its answer may have been lost."""
+    """For one install, which may repeat the join if the answer was lost."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="join_tokens")
@@ -107,7 +105,7 @@ class JoinToken(models.Model):
 
 @sound_values
 class AgentCredential(models.Model):
-    """A bearer secret of an agent. The successor ends its predecessor when it is first used."""
+    """The first use of its successor ends it."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="credentials")
     key_id = models.CharField(max_length=12, unique=True)
@@ -131,7 +129,7 @@ class AgentCredential(models.Model):
 
 @sound_values
 class Node(models.Model):
-    """A GPU node, known by its UID: one made anew under an old name is another node."""
+    """Identified by its UID: a new node with an old name is another node."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="nodes")
@@ -145,7 +143,7 @@ class Node(models.Model):
     zone = models.CharField(max_length=63, blank=True)
     rack = models.CharField(max_length=63, blank=True)
     nvlink_domain = models.CharField(max_length=63, blank=True, help_text="Nodes whose GPUs share one NVLink fabric name the same.")
-    # Fencing: +1 with every reservation that takes GPUs of it. The database refuses to lower it.
+    # Fencing token: rises with each reservation of the node. The database refuses to lower it.
     epoch = models.BigIntegerField(default=0)
     is_ready = models.BooleanField(default=True, help_text="The cluster calls it ready.")
     broken_at = models.DateTimeField(null=True, blank=True, help_text="Since when the cluster says that it does not work.")
@@ -169,7 +167,7 @@ class Node(models.Model):
 
 @sound_values
 class MaintenanceWindow(models.Model):
-    """That a node, or without one the whole cluster, is closed over `[starts_at, ends_at)`, as announced. No box stands on it then."""
+    """A node, or without one the whole cluster, is closed over `[starts_at, ends_at)`."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="maintenance")
@@ -194,7 +192,6 @@ class MaintenanceWindow(models.Model):
 
     @property
     def place(self) -> str:
-        """What it closes, by name."""
         return f"Node {self.node.name}" if self.node is not None else f"Cluster {self.cluster.name}"
 
     def state(self, now: datetime) -> MaintenanceState:
@@ -205,13 +202,10 @@ class MaintenanceWindow(models.Model):
         return MaintenanceState.RUNNING if now >= self.starts_at else MaintenanceState.PLANNED
 
     def is_standing(self, now: datetime) -> bool:
-        """It closes something now or later."""
         return self.canceled_at is None and now < self.ends_at
 
 
 class MaintenanceState(models.TextChoices):
-    """It follows from the clock."""
-
     PLANNED = "PLANNED", "Planned"
     RUNNING = "RUNNING", "In progress"
     OVER = "OVER", "Over"
@@ -219,15 +213,13 @@ class MaintenanceState(models.TextChoices):
 
 
 class SupplyKind(models.TextChoices):
-    """Where capacity comes from that does not exist yet."""
-
     NODE_POOL = "NODE_POOL", "A node pool that can grow"
     ATTACH = "ATTACH", "GPUs that can be attached"
 
 
 @sound_values
 class Supply(models.Model):
-    """That a cluster can have more nodes of a shape, some time after they are ordered: see docs/supplies.md."""
+    """See docs/supplies.md."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="supplies")
@@ -266,7 +258,7 @@ class SupplyOrderState(models.TextChoices):
 
 @sound_values
 class SupplyOrder(models.Model):
-    """One node that was ordered. Until it is there its id stands for the node's in plans; from then on it names that node."""
+    """Plans use its id as the node's id until the node arrives."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     supply = models.ForeignKey(Supply, on_delete=models.PROTECT, related_name="orders")
@@ -309,7 +301,7 @@ class SupplyOrder(models.Model):
 
     @property
     def order_by_at(self) -> datetime:
-        """When its node has to be asked for at the latest."""
+        """The latest time to ask for the node."""
         return max(self.ordered_at, self.expected_at - timedelta(seconds=self.supply.lead_time_s))
 
 
@@ -317,7 +309,7 @@ class SupplyOrder(models.Model):
 class Gpu(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="gpus")
-    # One row for each node it has been in: no agent can take over a GPU by naming its UUID.
+    # One row per node it has been in, so that no agent can take over a GPU by reporting its UUID.
     uuid = models.CharField(max_length=63, db_index=True, help_text="By which boxes hold it; the vendor's where its cluster names them.")
     hardware_uuid = models.CharField(max_length=63, blank=True, db_index=True, help_text="As its driver told a check; empty: not yet.")
     index = models.PositiveIntegerField()
@@ -342,7 +334,7 @@ class ReservationState(models.TextChoices):
     RELEASED = "RELEASED", "Released"
 
 
-# The protocol's words are the database's: what the agent reports is stored as it is.
+# The database stores the protocol's values as the agent reports them.
 PHASES = [(phase.value, phase.value.title()) for phase in Phase]
 DESIRED = [(desired.value, desired.value.title()) for desired in Desired]
 VERDICTS = [(verdict.value, verdict.value.title()) for verdict in Verdict]
@@ -351,9 +343,9 @@ OUTCOMES = [(outcome.value, outcome.value.title()) for outcome in Outcome]
 
 @sound_values
 class Reservation(models.Model):
-    """One node for one GPR over `[starts_at, ends_at)`; it is what the agent is told, and what the agent says came of it.
+    """One node for one GPR over `[starts_at, ends_at)`.
 
-    `ends_at` is when the GPUs should be free again, exit included; `not_after_at` when the slice's window closes.
+    `ends_at` is when the GPUs should be free again, exit included; `not_after_at` is the end of the GPR's time.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -365,7 +357,7 @@ class Reservation(models.Model):
     state = models.CharField(max_length=8, choices=ReservationState.choices)
     starts_at = models.DateTimeField()
     ends_at = models.DateTimeField()
-    # What the agent is told.
+    # Sent to the agent.
     desired = models.CharField(max_length=7, choices=DESIRED, default=Desired.PRESENT)
     run = models.PositiveIntegerField(default=1, help_text="How often the GPR was started, this time included.")
     gang_count = models.PositiveIntegerField()
@@ -375,13 +367,13 @@ class Reservation(models.Model):
     enter_by_at = models.DateTimeField()
     duration_s = models.PositiveBigIntegerField()
     not_after_at = models.DateTimeField(null=True, blank=True)
-    # What the agent says.
+    # Reported by the agent.
     phase = models.CharField(max_length=8, choices=PHASES, default=Phase.PENDING)
     active_at = models.DateTimeField(null=True, blank=True)
     exit_began_at = models.DateTimeField(null=True, blank=True)
     failure = models.CharField(max_length=200, blank=True)
     released_at = models.DateTimeField(null=True, blank=True)
-    # A node may fail while its box runs: then another, the spare, takes its place (gpr/replacement/services.py).
+    # A spare node replaces one that fails while its box runs (gpr/replacement/services.py).
     replaces = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.PROTECT, related_name="spares", help_text="In whose place this node enters."
     )
@@ -423,19 +415,19 @@ class Reservation(models.Model):
 
     @property
     def is_coming(self) -> bool:
-        """A spare that is on its way in."""
+        """Whether this spare has not joined its box yet."""
         is_wanted = self.state == ReservationState.HELD and self.desired == Desired.PRESENT
         return self.replaces_id is not None and self.joined_at is None and is_wanted
 
     @property
     def is_given_up(self) -> bool:
-        """It fails, and leaves before a spare has taken its place: its node is gone."""
+        """Whether it leaves its box before a spare has joined."""
         return self.failing_at is not None and self.desired == Desired.ABSENT
 
 
 @sound_values
 class ReservedGpu(models.Model):
-    """A GPU of a reservation; repeats its window and state, so that the database itself can refuse to give a GPU twice."""
+    """Repeats its reservation's window and state for database constraints."""
 
     reservation = models.ForeignKey(Reservation, on_delete=models.PROTECT, related_name="gpus")
     gpu = models.ForeignKey(Gpu, on_delete=models.PROTECT, related_name="reserved")
@@ -446,9 +438,9 @@ class ReservedGpu(models.Model):
     class Meta:
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.CheckConstraint(condition=Q(starts_at__lt=F("ends_at")), name="reserved_gpu_starts_before_it_ends"),
-            # I2: a late exit keeps the GPU, whatever the books say, until it is really released.
+            # I2: a GPU stays held until it is released, even after ends_at.
             models.UniqueConstraint(fields=["gpu"], condition=Q(state=ReservationState.HELD), name="gpu_held_once"),
-            # I1, a GPU reserved for one box at any instant, is an EXCLUDE on PostgreSQL and triggers on SQLite: see migration 0003.
+            # I1, at most one box per GPU at any instant, is an EXCLUDE constraint on PostgreSQL and triggers on SQLite: migration 0003.
         ]
 
     def __str__(self) -> str:
@@ -457,8 +449,6 @@ class ReservedGpu(models.Model):
 
 @sound_values
 class StepResult(models.Model):
-    """One attempt at one entry or exit step of a reservation, with its log."""
-
     reservation = models.ForeignKey(Reservation, on_delete=models.CASCADE, related_name="steps")
     step = models.CharField(max_length=63)
     attempt = models.PositiveIntegerField()
@@ -480,7 +470,7 @@ class StepResult(models.Model):
 
     @property
     def skipped_why(self) -> str:
-        """Of one that passed, and measured nothing at all: why; else empty."""
+        """Why a passed step measured nothing; else empty."""
         results = self.results.all()
         if self.outcome != Outcome.OK or not results or any(result.verdict != Verdict.SKIP for result in results):
             return ""
@@ -489,8 +479,6 @@ class StepResult(models.Model):
 
 @sound_values
 class CheckResult(models.Model):
-    """One thing that a step measured, of one GPU or, without one, of the node. When, and for how long: see its step."""
-
     step = models.ForeignKey(StepResult, on_delete=models.CASCADE, related_name="results")
     what = models.CharField(max_length=63, help_text="As in protocol.check_limits.")
     gpu_uuid = models.CharField(max_length=63, blank=True, help_text="As the vendor gives it; the GPU may be new to us, or gone.")
@@ -513,7 +501,7 @@ class CheckResult(models.Model):
 
 @sound_values
 class CheckPolicy(models.Model):
-    """What differs from the agent's own limits in the checks of a cluster, or of its nodes of one shape: that goes first."""
+    """Overrides the agent's check limits. A shape's policy takes precedence."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="check_policies")
@@ -543,19 +531,19 @@ class CheckPolicy(models.Model):
 
 @dataclass(frozen=True, slots=True)
 class HubAbsence:
-    """EGS itself was away: nobody could be heard meanwhile."""
+    """A time in which EGS itself was down."""
 
     began_at: datetime
     ended_at: datetime
 
     def silent_since(self, heard_at: datetime, *, within_s: float) -> datetime:
-        """Of an agent that was live when EGS went away: since when it could have been heard again. Else since it was heard."""
+        """The hub's return, if the agent was live when the hub went down; else `heard_at`."""
         was_live = (self.began_at - heard_at).total_seconds() <= within_s
         return max(heard_at, self.ended_at) if was_live else heard_at
 
 
 def agent_is_live(agent: AgentSession | None, now: datetime, *, within_s: float, absence: HubAbsence | None = None) -> bool:
-    """Has it synced within `within_s`, and may it act? `absence`: if given, no silence of the agent."""
+    """Whether it has synced within `within_s` and is not locked."""
     if agent is None or agent.last_sync_at is None or agent.locked_at is not None:
         return False
     since_at = absence.silent_since(agent.last_sync_at, within_s=within_s) if absence is not None else agent.last_sync_at

@@ -1,4 +1,4 @@
-"""Narrow rows of clusters and nodes, for plans over thousands of them."""
+"""Narrow rows for plans over thousands of nodes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from django.db.models import Exists, OuterRef, Q
 from inventory.models import Cluster, Gpu, Node
 from inventory.selectors import maintenance_ahead
 
-# With its agent, and no more of the two than decides whether anything may start there.
+# Only the columns that decide whether anything may start there.
 CLUSTERS: Final = Cluster.objects.select_related("agent").only(
     "name", "is_enabled", "rewound_at", "agent__last_sync_at", "agent__locked_at"
 )
 
 
 class NodeRow(NamedTuple):
-    """A node that is there."""
-
     pk: UUID
     cluster_id: UUID
     shape: str
@@ -37,13 +35,10 @@ class NodeRow(NamedTuple):
 
     @property
     def is_usable(self) -> bool:
-        """May something new start on it?"""
         return self.is_ready and not self.is_cordoned and not self.has_sick_gpu
 
 
 class WindowRow(NamedTuple):
-    """An announced maintenance: its place and its time."""
-
     pk: UUID
     cluster_id: UUID
     node_id: UUID | None
@@ -52,23 +47,21 @@ class WindowRow(NamedTuple):
 
 
 def clusters_there() -> dict[UUID, Cluster]:
-    """All by id."""
     return {cluster.pk: cluster for cluster in CLUSTERS.all()}
 
 
 def clusters_failed() -> list[tuple[str, datetime]]:
-    """By name, those of which a node has failed, and when the last did."""
+    """When a node of the cluster last failed, for clusters with failures."""
     failed: Any = Cluster.objects.filter(node_failed_at__isnull=False).order_by("name")
     return list(failed.values_list("name", "node_failed_at"))
 
 
 def windows_ahead(now: datetime) -> list[WindowRow]:
-    """What closes something now or later."""
     return [WindowRow._make(row) for row in maintenance_ahead(now).values_list(*WindowRow._fields)]
 
 
 def nodes_there(clusters: Iterable[UUID]) -> list[NodeRow]:
-    """With GPUs, in the order in which equals are chosen."""
+    """In the order in which the planner chooses among equals."""
     sick = Gpu.objects.filter(node=OuterRef("pk"), gone_at=None, is_healthy=False)
     rows = Node.objects.filter(gone_at=None, gpu_count__gt=0, cluster__in=list(clusters))
     rows = rows.annotate(has_sick_gpu=Exists(sick), is_cordoned=Q(cordoned_at__isnull=False))

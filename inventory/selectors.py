@@ -1,7 +1,6 @@
-"""What a user may see of the inventory: the clusters that his slices may use, and what is in them.
+"""What a user may see of the inventory: the clusters of his slices and what is in them.
 
-Who holds a node is his to know only if it is one of his slices; of others he sees that GPUs are busy. Slices are on the floor above:
-they are reached by the names of relations, as the models' foreign keys are.
+The slices app is above this one: queries reach it through relation names.
 """
 
 from __future__ import annotations
@@ -57,8 +56,6 @@ Row = TypeVar("Row", bound=Model)
 
 
 class Availability(TextChoices):
-    """Of a node or GPU, now."""
-
     FREE = "free", "A box could start on it now"
     HELD = "held", "Held by a GPR, in whole or in part"
     DRAINING = "draining", "Every box on it has ended, and is being cleared away: not free before that is done"
@@ -66,23 +63,21 @@ class Availability(TextChoices):
 
 
 HELD = Q(state=ReservationState.HELD)
-# Of a GPR, what names whoever holds a node.
+# The GPR's columns that describe the holder of a node.
 NAMED_BY: Final = frozenset({"id", "name", "state"})
 
 
 def stays(path: str = "") -> Q:
-    """A filter for reservations whose box goes on, as far as the hub and its agent know."""
+    """A filter for reservations that neither the hub nor the agent is ending."""
     leaves = [Phase.FAILED, Phase.EXITING, Phase.RELEASED]
     return ~Q(**{f"{path}phase__in": leaves}) & Q(**{f"{path}desired": Desired.PRESENT})
 
 
 def slice_ids_of(actor: User) -> QuerySet[Any]:
-    """As a subquery."""
     return User.objects.filter(pk=actor.pk).values("memberships__slice")
 
 
 def cluster_ids_of(actor: User) -> QuerySet[Any]:
-    """Of those that his slices may use, as a subquery."""
     return User.objects.filter(pk=actor.pk).values("memberships__slice__clusters")
 
 
@@ -96,14 +91,14 @@ def cluster_for(actor: User, reference: str) -> Cluster:
 
 
 def cluster_is_open(cluster: Cluster, now: datetime, *, absence: HubAbsence | None = None) -> bool:
-    """May boxes start there? A short silence of its agent only delays them; what of it was an absence of EGS does not count, if given."""
+    """Whether boxes may start there."""
     if not cluster.is_enabled or cluster.rewound_at is not None:
         return False
     return agent_is_live(getattr(cluster, "agent", None), now, within_s=settings.EGS_AGENT_UNREACHABLE_S, absence=absence)
 
 
 def cluster_is_silent(cluster: Cluster, now: datetime) -> bool:
-    """Is it closed only because its agent, which was heard before, is not heard now? What stands there is not lost by that."""
+    """Whether only the agent's silence closes it."""
     agent = getattr(cluster, "agent", None)
     if agent is None or agent.last_sync_at is None or agent.locked_at is not None:
         return False
@@ -112,14 +107,13 @@ def cluster_is_silent(cluster: Cluster, now: datetime) -> bool:
 
 
 def nodes_visible_to(actor: User, *, now: datetime) -> QuerySet[Node]:
-    """Those that are there, with `availability`, `gpus_free` and, as `held_by`, the reservations that the actor may know of."""
+    """Adds `availability`, `gpus_free` and `held_by` (the reservations that the actor may see)."""
     mine = with_holders(reservations_visible_to(actor).filter(HELD)).annotate(gpu_count=Count("gpus"))
     held_by = Prefetch("reservations", queryset=mine.order_by("starts_at", "pk"), to_attr="held_by")
     return _nodes_in(clusters_visible_to(actor), now).prefetch_related(held_by)
 
 
 def node_counts(*, now: datetime) -> dict[str, int]:
-    """Of all clusters, by availability: for those who watch the whole platform."""
     nodes: QuerySet[Any] = _nodes_in(Cluster.objects.select_related("agent"), now)
     counts = nodes.order_by().values_list("availability").annotate(n=Count("pk"))
     return dict.fromkeys(Availability.values, 0) | dict(counts)
@@ -145,38 +139,33 @@ def _nodes_in(clusters: QuerySet[Cluster], now: datetime) -> QuerySet[Node]:
 
 
 def shapes_known() -> set[str]:
-    """Of all nodes that ever were, or can be ordered: a policy may speak of those that are away."""
+    """Also of nodes that are gone or can be ordered."""
     return {*Node.objects.values_list("shape", flat=True).distinct(), *Supply.objects.values_list("shape", flat=True).distinct()}
 
 
 def gpus_of_shape(shape: str) -> int:
-    """In all clusters, usable at the moment or not."""
     return int(Node.objects.filter(shape=shape, gone_at=None).aggregate(n=Sum("gpu_count"))["n"] or 0)
 
 
 def nodes_known_to(actor: User) -> QuerySet[Node]:
-    """Also those that are gone: history speaks of them."""
     rows = Node.objects.select_related("cluster")
     return rows if may_all(actor, Verb.SEE, Kind.NODE) else rows.filter(cluster__in=cluster_ids_of(actor))
 
 
 def node_for(actor: User, reference: str, *, now: datetime) -> Node:
-    """Several clusters may have nodes of one name: then only the id will do."""
+    """Several clusters may use one name: then only the id works."""
     return one_by_reference(nodes_visible_to(actor, now=now), reference, what="node")
 
 
 def gpus_visible_to(actor: User, *, now: datetime) -> QuerySet[Gpu]:
-    """Those that are there, with `availability` and, as `held_by`, the reservation that the actor may know of.
-
-    `hardware_known`: what the driver calls it, for administrators and those who hold the whole node; else empty. In a node that is held
-    in parts nothing tells whose is which.
-    """
+    """Adds `availability`, `held_by` (the reservation that the actor may see) and `hardware_known` (the driver's UUID, or empty)."""
     clusters = list(clusters_visible_to(actor))
     open_ids = [cluster.pk for cluster in clusters if cluster_is_open(cluster, now)]
     rows = Gpu.objects.filter(gone_at=None, node__gone_at=None, node__cluster__in=[cluster.pk for cluster in clusters])
     sick = Gpu.objects.filter(node=OuterRef("node"), gone_at=None, is_healthy=False)
     is_ready = Q(node__is_ready=True, node__cordoned_at=None, node__cluster__in=open_ids)
     is_usable = is_ready & ~Exists(sick) & ~Exists(_closing(now, node="node", cluster="node__cluster"))
+    # If boxes share a node, EGS does not know which box has which GPU.
     whole = reservations_visible_to(actor).filter(HELD, node=OuterRef("node")).alias(n=Count("gpus")).filter(n=F("node__gpu_count"))
     known = (
         F("hardware_uuid")
@@ -207,12 +196,11 @@ def maintenance_for(actor: User, window_id: str | UUID) -> MaintenanceWindow:
 
 
 def supply_for(actor: User, reference: str) -> Supply:
-    """Supplies are for administrators: others see what they get of them. NotFound also for them."""
     return one_by_reference(supplies_known_to(actor), reference, what="supply")
 
 
 def supplies_known_to(actor: User) -> QuerySet[Supply]:
-    """With how many of its nodes are to come (`open_count`), how many are there (`arrived_count`), and how many are left."""
+    """Adds the counts of nodes that are ordered, that have arrived and that can still be ordered."""
     rows: QuerySet[Any] = Supply.objects.select_related("cluster").annotate(
         open_count=Count("orders", distinct=True, filter=Q(orders__state=SupplyOrderState.ORDERED)),
         arrived_count=Count("orders__node", distinct=True, filter=Q(orders__state=SupplyOrderState.ARRIVED, orders__node__gone_at=None)),
@@ -240,19 +228,18 @@ def check_policy_for(actor: User, policy_id: str | UUID) -> CheckPolicy:
 
 
 def maintenance_ahead(now: datetime) -> QuerySet[MaintenanceWindow]:
-    """What closes something now or later."""
     return MaintenanceWindow.objects.filter(canceled_at=None, ends_at__gt=now).order_by("starts_at", "pk")
 
 
 def maintenance_over(nodes: Iterable[Node], *, starts_at: datetime, ends_at: datetime) -> QuerySet[MaintenanceWindow]:
-    """What closes one of these nodes at some time within `[starts_at, ends_at)`."""
+    """Windows that overlap `[starts_at, ends_at)` on one of these nodes."""
     nodes = list(nodes)
     is_theirs = Q(node__in=nodes) | Q(node=None, cluster__in={node.cluster_id for node in nodes})
     return MaintenanceWindow.objects.filter(is_theirs, canceled_at=None, starts_at__lt=ends_at, ends_at__gt=starts_at).order_by("starts_at")
 
 
 def boxes_reaching_into(windows: Sequence[MaintenanceWindow], *, now: datetime) -> dict[UUID, list[Reservation]]:
-    """What holds nodes of each beyond its start, by the books or being overdue: one reservation for each GPR, the last end first."""
+    """Held reservations that overlap each window, overdue ones included: one per GPR, the latest end first."""
     rows = Reservation.objects.filter(HELD, cluster__in={window.cluster_id for window in windows})
     held = list(rows.select_related("gpr", "slice", "node").order_by("-ends_at", "node__name", "pk"))
     found: dict[UUID, list[Reservation]] = {}
@@ -271,7 +258,6 @@ def _reaches(row: Reservation, window: MaintenanceWindow, now: datetime) -> bool
 
 
 def _closing(now: datetime, *, node: str, cluster: str = "cluster") -> QuerySet[MaintenanceWindow]:
-    """What closes a node of the outer query now."""
     is_its = Q(node=OuterRef(node)) | Q(node=None, cluster=OuterRef(cluster))
     return MaintenanceWindow.objects.filter(is_its, canceled_at=None, starts_at__lte=now, ends_at__gt=now)
 
@@ -285,14 +271,14 @@ def reservations_visible_to(actor: User) -> QuerySet[Reservation]:
 
 
 def with_holders(rows: QuerySet[Row], *, path: str = "") -> QuerySet[Row]:
-    """With the slice, and of the GPR its name and state alone."""
+    """Loads the slice, and only name and state of the GPR."""
     gpr = Reservation._meta.get_field("gpr").related_model
     others = [field.name for field in gpr._meta.concrete_fields if field.name not in NAMED_BY]
     return rows.select_related(f"{path}gpr", f"{path}slice").defer(*(f"{path}gpr__{name}" for name in others))
 
 
 def schedule_visible_to(actor: User) -> QuerySet[Reservation]:
-    """With `is_own` for those that may be named. Of others a member sees which nodes are busy until when, but nothing of the past."""
+    """`is_own` marks rows in full detail. Of other slices a member sees no past."""
     rows = with_holders(Reservation.objects.select_related("node", "cluster")).prefetch_related("gpus__gpu")
     if may_all(actor, Verb.SEE, Kind.RESERVATION):
         return rows.annotate(is_own=Value(True))
@@ -304,8 +290,6 @@ def schedule_visible_to(actor: User) -> QuerySet[Reservation]:
 
 @dataclass(slots=True)
 class ShapeInCluster:
-    """How much there is of a shape in one cluster."""
-
     id: UUID
     name: str
     node_types: list[str]
@@ -319,8 +303,6 @@ class ShapeInCluster:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """`id` is the name: shapes are words, not rows."""
-
     name: str
     gpu_memory_gib: int
     clusters: list[ShapeInCluster]
@@ -331,7 +313,7 @@ class Shape:
 
 
 def shapes_visible_to(actor: User, *, now: datetime) -> list[Shape]:
-    """What one of the actor's slices may use: in its clusters, and allowed by its policy."""
+    """What the clusters and policy of one of the actor's slices allow."""
     made: dict[str, dict[UUID, ShapeInCluster]] = defaultdict(dict)
     memory: dict[str, int] = {}
     is_allowed = _allowed_shapes(actor)
@@ -345,7 +327,6 @@ def shapes_visible_to(actor: User, *, now: datetime) -> list[Shape]:
 
 
 def _count_in(there: ShapeInCluster, node: Any) -> None:
-    """`node` with its annotations."""
     there.nodes += 1
     there.gpus += node.gpu_count
     there.gpus_free += node.gpus_free

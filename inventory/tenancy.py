@@ -1,7 +1,4 @@
-"""What agents are told of workspaces, and say of them.
-
-Workspaces live on the floor above: it names here, when the project starts, who answers.
-"""
+"""The workspaces' part of EGS Sync, which the slices app implements."""
 
 from __future__ import annotations
 
@@ -15,10 +12,10 @@ from protocol.messages import SyncRequest, Workspace
 
 class Tenants(Protocol):
     def told(self, cluster_id: UUID) -> tuple[Workspace, ...]:
-        """All that the cluster shall have, in order of id."""
+        """In order of id."""
 
     def heard(self, cluster: Cluster, message: SyncRequest, now: datetime) -> None:
-        """What its agent reports. A transaction of its own."""
+        """Runs in a transaction of its own."""
 
 
 _tenants: list[Tenants] = []

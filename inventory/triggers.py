@@ -1,4 +1,4 @@
-"""I1, I5 and I16 on SQLite: a GPU is of one box at any instant; epochs and generations only rise. On PostgreSQL: migration 0003."""
+"""Invariants I1, I5 and I16 on SQLite; for PostgreSQL see migration 0003."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from core.triggers import Triggers
 
-# Django writes every time as UTC text of one form, so text order is time order.
+# Django stores times as UTC text in one format, so that text order is time order.
 OVERLAPS: Final = """
     SELECT RAISE(ABORT, 'gpu_reserved_once_at_a_time') WHERE EXISTS (
         SELECT 1 FROM inventory_reservedgpu AS other

@@ -47,7 +47,7 @@ ACCESS_OF = {Role.OWNER: AccessRole.USER, Role.EDITOR: AccessRole.USER, Role.VIE
 
 class SliceTenants:
     def told(self, cluster_id: UUID) -> tuple[Workspace, ...]:
-        """Four queries for any number of workspaces."""
+        """Four queries."""
         bindings: dict[UUID, list[Binding]] = defaultdict(list)
         for slice_id, name, may_adopt in Namespace.objects.filter(cluster=cluster_id).values_list("slice", "name", "may_adopt"):
             bindings[slice_id].append(Binding(namespace=name, may_adopt=may_adopt))

@@ -1,4 +1,4 @@
-"""What an agent proves: the join with a one-time token, credentials that renew and tell clones apart, sessions that supersede."""
+"""Agents' joins, credentials and sessions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from journal.models import Severity
 from journal.services import event_record
 from protocol.messages import Code, Credential, RegisterRequest
 
-# A request that was under way when its credential was replaced is late, not a clone.
+# Within this time a replaced credential is no sign of a clone: the request may have been under way.
 RENEWAL_GRACE = timedelta(seconds=60)
 
 
@@ -48,7 +48,7 @@ class AgentSuperseded(EgsError):
 
 @dataclass(frozen=True, slots=True)
 class AgentIdentity:
-    """Which cluster a credential speaks for. It comes from the credential, never from a message."""
+    """Comes from the credential, never from a message."""
 
     cluster: Cluster
     cred_gen: int
@@ -56,10 +56,7 @@ class AgentIdentity:
 
 @transaction.atomic
 def agent_register(*, message: RegisterRequest, now: datetime) -> Credential:
-    """Trade a join token for a credential. Raises BadAgentToken or WrongCluster; nothing is changed then.
-
-    The same install may come again with the same token while it lives: the answer to its first try may have been lost.
-    """
+    """Exchange a join token for a credential. Raises BadAgentToken or WrongCluster."""
     token = _join_token(message, now)
     cluster = token.cluster
     if cluster.uid and cluster.uid != message.cluster_uid:
@@ -96,7 +93,7 @@ def agent_register(*, message: RegisterRequest, now: datetime) -> Credential:
 
 
 def agent_authenticate(*, bearer: str, now: datetime) -> AgentIdentity:
-    """Who speaks. Ends the predecessor of a credential that is used for the first time; locks the agent when a dead one is used.
+    """The first use of a credential ends its predecessor; the use of a superseded one locks the agent, which may be cloned.
 
     Raises BadAgentToken or AgentCloned.
     """
@@ -122,8 +119,8 @@ def agent_authenticate(*, bearer: str, now: datetime) -> AgentIdentity:
 
 @transaction.atomic
 def agent_renew(*, agent: AgentIdentity, now: datetime) -> Credential:
-    """The next credential. A successor that was never used is replaced: the answer that carried it was lost."""
     AgentSession.objects.select_for_update().get(pk=agent.cluster.pk)
+    # A successor that was never used was lost with its answer.
     AgentCredential.objects.filter(cluster=agent.cluster, first_used_at=None, revoked_at=None).exclude(cred_gen=agent.cred_gen).update(
         revoked_at=now
     )
@@ -131,7 +128,7 @@ def agent_renew(*, agent: AgentIdentity, now: datetime) -> Credential:
 
 
 def session_check(session: AgentSession, session_epoch: int) -> None:
-    """Raises AgentSuperseded for the messages of an older session."""
+    """Raises AgentSuperseded for an older session."""
     if session_epoch != session.session_epoch:
         raise AgentSuperseded("Another process of this agent has begun a newer session. This one should stop.")
 

@@ -1,7 +1,4 @@
-"""Check policies: what administrators set for the entry and exit checks of a cluster, or of its nodes of one shape.
-
-Lives here: writes of policies, and what of them an agent and a box get. Must not live here: the limits themselves (protocol.check_limits).
-"""
+"""Check policies; the limits themselves are in protocol.check_limits."""
 
 from __future__ import annotations
 
@@ -29,8 +26,6 @@ SUBNET: Final = re.compile(r"([0-9a-f]{4}:){3}[0-9a-f]{4}", re.ASCII)
 
 
 class CheckPolicyChange(TypedDict, total=False):
-    """What is left out stays as it is. For which cluster and shape it is cannot change."""
-
     limits: dict[str, float]
     images: dict[str, str]
     skipped_steps: list[str]
@@ -42,7 +37,7 @@ class CheckPolicyChange(TypedDict, total=False):
 
 @transaction.atomic
 def check_policy_create(*, policy: CheckPolicy, actor: User, now: datetime) -> CheckPolicy:
-    """Store this new one. Raises InvalidInput for what cannot be, Conflict where the cluster has one for that shape."""
+    """Raises InvalidInput, or Conflict for a second policy of the shape."""
     _check(policy)
     policy.created_at = now
     try:
@@ -56,7 +51,7 @@ def check_policy_create(*, policy: CheckPolicy, actor: User, now: datetime) -> C
 
 @transaction.atomic
 def check_policy_change(*, policy: CheckPolicy, change: CheckPolicyChange, actor: User, now: datetime, why: str = "") -> CheckPolicy:
-    """For each check that begins from now on. Errors as in `check_policy_create`."""
+    """Applies to later checks. Raises InvalidInput, NotFound."""
     found = _locked(policy)
     old = terms(found)
     for name, value in change.items():
@@ -72,7 +67,6 @@ def check_policy_change(*, policy: CheckPolicy, change: CheckPolicyChange, actor
 
 @transaction.atomic
 def check_policy_delete(*, policy: CheckPolicy, actor: User, now: datetime, why: str = "") -> None:
-    """From now on the agent's own limits hold there."""
     found = _locked(policy)
     because = f" Reason: {why}" if why else ""
     _tell(found, "deleted", f"Checks of {found.name} are EGS's own again; they were: {terms(found)}.{because}", actor, now)
@@ -80,7 +74,7 @@ def check_policy_delete(*, policy: CheckPolicy, actor: User, now: datetime, why:
 
 
 def terms(policy: CheckPolicy) -> str:
-    """`nccl_bandwidth 430, image of nccl a/b:1, without storage`."""
+    """E.g. `nccl_bandwidth 430, image of nccl a/b:1, without storage`."""
     said = [f"{name} {amount(value)}" for name, value in sorted(policy.limits.items())]
     said += [f"image of {name} {image}" for name, image in sorted(policy.images.items())]
     said += [f"storage class {policy.storage_class}"] if policy.storage_class else []
@@ -92,13 +86,13 @@ def terms(policy: CheckPolicy) -> str:
 
 
 def policies_told(*, cluster_id: UUID) -> Callable[[str], messages.CheckPolicy]:
-    """By shape, what an agent gets for nodes of it. One query."""
+    """Maps a shape to its policy. One query."""
     rows = list(CheckPolicy.objects.filter(cluster=cluster_id).order_by("shape"))
     return lambda shape: _merged([row for row in rows if row.shape in ("", shape)])
 
 
 def steps_skipped(*, cluster_ids: Collection[UUID]) -> Callable[[Node], frozenset[str]]:
-    """By node, the steps that its checks leave out. One query."""
+    """Maps a node to the steps that its checks skip. One query."""
     rows = list(CheckPolicy.objects.filter(cluster__in=cluster_ids))
     return lambda node: frozenset(
         step for row in rows if row.cluster_id == node.cluster_id and row.shape in ("", node.shape) for step in row.skipped_steps
@@ -106,7 +100,7 @@ def steps_skipped(*, cluster_ids: Collection[UUID]) -> Callable[[Node], frozense
 
 
 def _merged(rows: Iterable[CheckPolicy]) -> messages.CheckPolicy:
-    """That of the shape comes last, and its words go before the cluster's."""
+    """Later rows take precedence."""
     told = messages.CheckPolicy()
     for row in rows:
         told = messages.CheckPolicy(
@@ -121,7 +115,7 @@ def _merged(rows: Iterable[CheckPolicy]) -> messages.CheckPolicy:
 
 
 def _locked(policy: CheckPolicy) -> CheckPolicy:
-    """Raises NotFound where somebody deleted it meanwhile."""
+    """Raises NotFound when it was deleted meanwhile."""
     found = CheckPolicy.objects.select_for_update(of=("self",)).select_related("cluster").filter(pk=policy.pk).first()
     if found is None:
         raise NotFound("check policy")
@@ -129,7 +123,7 @@ def _locked(policy: CheckPolicy) -> CheckPolicy:
 
 
 def _check(policy: CheckPolicy) -> None:
-    """Raises InvalidInput with every fault."""
+    """Raises InvalidInput."""
     errors = {f"limits.{name[:63]}": [fault] for name, value in policy.limits.items() if (fault := _limit_fault(name, value))}
     errors |= {f"images.{name[:63]}": [fault] for name, image in policy.images.items() if (fault := _image_fault(name, image))}
     if faults := _step_faults(policy.skipped_steps):

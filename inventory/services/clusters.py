@@ -1,5 +1,3 @@
-"""Clusters, join tokens, and the generation of a cluster's desired set."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -32,7 +30,6 @@ def cluster_create(*, name: str, actor: User | None, now: datetime) -> Cluster:
 
 @transaction.atomic
 def cluster_set_enabled(*, cluster: Cluster, is_enabled: bool, actor: User, now: datetime) -> None:
-    """Off: nothing new starts there; what runs, runs to its end."""
     if not Cluster.objects.filter(pk=cluster.pk, is_enabled=not is_enabled).update(is_enabled=is_enabled):
         return
     verb = "enabled" if is_enabled else "disabled"
@@ -43,7 +40,7 @@ def cluster_set_enabled(*, cluster: Cluster, is_enabled: bool, actor: User, now:
 
 @transaction.atomic
 def cluster_set_api_url(*, cluster: Cluster, api_url: str, actor: User, now: datetime) -> None:
-    """For kubeconfigs from now on. An agent inside its cluster knows only an address that is good there."""
+    """For later kubeconfigs: the agent may know only an address inside the cluster."""
     if not Cluster.objects.filter(pk=cluster.pk).exclude(api_url=api_url).update(api_url=api_url):
         return
     where = f"at {api_url}" if api_url else "where its agent does"
@@ -53,7 +50,6 @@ def cluster_set_api_url(*, cluster: Cluster, api_url: str, actor: User, now: dat
 
 @transaction.atomic
 def cluster_set_repairs(*, cluster: Cluster, repairs_drift: bool, actor: User, now: datetime) -> None:
-    """Its agent hears it with the next answer."""
     if not Cluster.objects.filter(pk=cluster.pk, repairs_drift=not repairs_drift).update(repairs_drift=repairs_drift):
         return
     does = "puts right what somebody else changes of EGS there" if repairs_drift else "only tells what somebody else changes of EGS there"
@@ -64,10 +60,7 @@ def cluster_set_repairs(*, cluster: Cluster, repairs_drift: bool, actor: User, n
 
 @transaction.atomic
 def cluster_set_drain(*, cluster: Cluster, grace_s: int | None, force_after_s: int | None, actor: User, now: datetime) -> None:
-    """Its agent hears it with the next answer, also for boxes that are open or being cleared. None leaves one as it is.
-
-    Raises InvalidInput.
-    """
+    """None leaves a value as it is. Raises InvalidInput."""
     row = Cluster.objects.select_for_update().get(pk=cluster.pk)
     grace_s = row.drain_grace_s if grace_s is None else grace_s
     force_after_s = row.drain_force_after_s if force_after_s is None else force_after_s
@@ -86,7 +79,7 @@ def cluster_set_drain(*, cluster: Cluster, grace_s: int | None, force_after_s: i
 
 @transaction.atomic
 def join_token_issue(*, cluster: Cluster, actor: User | None, now: datetime) -> tuple[JoinToken, str]:
-    """A new token, shown once. It also readmits an agent that was locked: an administrator has looked at it."""
+    """Ends the earlier tokens. A join with the new one unlocks a locked agent."""
     join_tokens_end(cluster=cluster, now=now)
     minted = token_mint(TokenKind.JOIN)
     token = JoinToken.objects.create(
@@ -109,7 +102,7 @@ def join_token_issue(*, cluster: Cluster, actor: User | None, now: datetime) -> 
 
 @transaction.atomic
 def cluster_resume(*, cluster: Cluster, actor: User, now: datetime) -> None:
-    """After a rewind, when an administrator has compared what the agent holds: go on above every generation that it has seen."""
+    """Continue after a rewind, above every generation that the agent has seen. Raises Conflict without a rewind."""
     agent = AgentSession.objects.select_for_update().filter(cluster=cluster).first()
     known = agent.known_generation if agent else 0
     locked = Cluster.objects.select_for_update().get(pk=cluster.pk)
@@ -134,12 +127,12 @@ def agent_credentials_revoke(*, cluster: Cluster, now: datetime) -> None:
 
 
 def join_tokens_end(*, cluster: Cluster, now: datetime) -> None:
-    """Used ones too: who joined with one may repeat that only until an administrator, or a lock, has decided anew."""
+    # Used ones too, since their agent may repeat the join with them.
     JoinToken.objects.filter(cluster=cluster, expires_at__gt=now).update(expires_at=now)
 
 
 def desired_set_changed(cluster_ids: Iterable[UUID]) -> None:
-    """Call last in every transaction that touches what an agent is told (I16)."""
+    """Call it last in every transaction that changes what an agent is sent (I16)."""
     for cluster_id in sorted(set(cluster_ids)):
         Cluster.objects.filter(pk=cluster_id).update(generation=F("generation") + 1)
         hint(cluster_topic(cluster_id))

@@ -1,4 +1,4 @@
-"""What agents report: ends of steps with their logs, and the inventory. Each message counts once, in order."""
+"""Stores agents' reports, each once and in order."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ from protocol.check_limits import sentence
 from protocol.messages import ENTRY_ATTEMPTS, AgentEvent, EventsReply, EventsRequest, InventoryEvent, Outcome, StepEvent, Verdict
 from protocol.steps import EXIT_CHECKS
 
-# A value beyond its column or the calendar: the form was right, but no database can hold it. The agent's message is refused.
+# A value that does not fit its column or the calendar: the agent's message is refused.
 UNSTORABLE = (DataError, IntegrityError, ValueError, OverflowError)
 RETRIED = (EgsError, OperationalError, InterfaceError)
 LOG_MAX_CHARS, MESSAGE_MAX_CHARS, WHY_MAX_CHARS = 64_000, 400, 200
 
 
 def events_store(*, agent: AgentIdentity, message: EventsRequest, now: datetime) -> EventsReply:
-    """Store what comes next in order; a repeat is skipped, a gap is left for the agent to send again. Raises AgentSuperseded.
+    """Repeats are skipped; after a gap the agent has to send again. Raises AgentSuperseded.
 
-    Steps that passed are stored together, each other event in a transaction of its own: what is stored stays stored, and no
-    transaction locks nodes for two.
+    Passed steps share a transaction. Each other event has its own, so that no transaction locks nodes for two.
     """
     in_order = sorted(message.events, key=lambda event: event.seq)
     stale = [seq for batch in _batches(in_order) for seq in _store_batch(agent, message.session_epoch, batch, now)]
@@ -47,7 +46,7 @@ def _batches(events: Iterable[AgentEvent]) -> Iterator[list[AgentEvent]]:
 
 
 def _store_batch(agent: AgentIdentity, session_epoch: int, batch: Sequence[AgentEvent], now: datetime) -> list[int]:
-    """Together, else each alone. The numbers of those that came too late to count."""
+    """Returns the numbers of stale events."""
     if len(batch) == 1:
         return _store_alone(agent, session_epoch, batch[0], now)
     try:
@@ -59,11 +58,11 @@ def _store_batch(agent: AgentIdentity, session_epoch: int, batch: Sequence[Agent
 
 
 def _store_alone(agent: AgentIdentity, session_epoch: int, event: AgentEvent, now: datetime) -> list[int]:
-    """One that EGS fails at counts as heard: the agent would send it for ever, and nothing after it."""
     failed, cluster_id = f"Event {event.seq} of the agent of {agent.cluster.name} could not be stored", agent.cluster.pk
     stale: list[int] = []
     with set_aside_on_error("agent_event_store", failed, now=now, cluster_id=cluster_id, raises=(*RETRIED, *UNSTORABLE)) as attempt:
         stale = _store_next(agent, session_epoch, [event], now)
+    # Else the agent would send the event for ever, and nothing after it.
     if attempt.error is not None:
         AgentSession.objects.filter(pk=cluster_id, session_epoch=session_epoch, stored_seq=event.seq - 1).update(stored_seq=event.seq)
     return stale
@@ -85,7 +84,7 @@ def _store_next(agent: AgentIdentity, session_epoch: int, batch: Sequence[AgentE
 
 
 def _store_steps(agent: AgentIdentity, events: Sequence[StepEvent], now: datetime) -> list[int]:
-    """The numbers of those whose assignment is none of its own, or over."""
+    """Returns the numbers of events of unknown reservations or old epochs."""
     ids = {event.seq: id_of(event.assignment_id) for event in events}
     told = Reservation.objects.select_related("node").filter(cluster=agent.cluster, pk__in={id_ for id_ in ids.values() if id_})
     rows = {row.pk: row for row in told}
@@ -101,7 +100,7 @@ def _store_steps(agent: AgentIdentity, events: Sequence[StepEvent], now: datetim
 
 
 def _store_new(told: Sequence[tuple[Reservation, StepEvent]], now: datetime) -> None:
-    # In order of reservations, which their steps lock at the commit.
+    # In order of reservations: their foreign keys lock them.
     ordered = sorted(told, key=lambda each: each[0].pk)
     steps = StepResult.objects.bulk_create([_step(row, event) for row, event in ordered])
     CheckResult.objects.bulk_create(result for step, (_, event) in zip(steps, ordered, strict=True) for result in _results(step, event))
@@ -127,7 +126,6 @@ def _step(row: Reservation, event: StepEvent) -> StepResult:
 
 
 def _results(step: StepResult, event: StepEvent) -> Iterator[CheckResult]:
-    """The last of two of one name and GPU counts."""
     by_name = {(result.check, result.gpu): result for result in event.results}
     for result in by_name.values():
         yield CheckResult(
@@ -168,13 +166,12 @@ def _message(row: Reservation, event: StepEvent) -> str:
 
 
 def _worst(event: StepEvent) -> str:
-    """The first measurement that failed, as a sentence."""
     bad = next((result for result in event.results if result.verdict == Verdict.FAIL), None)
     return f" {sentence(bad)}{f', GPU {bad.gpu}' if bad.gpu else ''}." if bad else ""
 
 
 def _has_failed_for_good(row: Reservation, event: StepEvent) -> bool:
-    """The agent tries each check again; one failure may be chance. What it could not make says nothing of the node."""
+    """The agent repeats failed checks."""
     is_check = event.step in row.entry_steps or event.step in EXIT_CHECKS
     if event.outcome != Outcome.FAILED or not event.blames_node or not is_check:
         return False

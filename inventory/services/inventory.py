@@ -1,8 +1,4 @@
-"""The inventory as an agent reports it: all nodes of a cluster and their GPUs, whole.
-
-Most reports differ in one node from the one before: what is the same is not written, and what changes alike is written at once. The
-nodes stay locked meanwhile, and whoever starts boxes waits for them.
-"""
+"""Stores an agent's full report of a cluster. Only differences are written, equal changes together."""
 
 from __future__ import annotations
 
@@ -27,22 +23,19 @@ from journal.models import Event, Severity
 from journal.services import events_record
 from protocol.messages import GpuView, NodeView
 
-# A node that is gone may have been taken away.
+# Not node.gone: the node may have been removed on purpose.
 FAILURES: Final = frozenset({"node.not_ready", "node.gpus_lost"})
 GPU_FIELDS: Final = ("index", "model", "memory_gib", "is_healthy", "gone_at", "hardware_uuid")
 
 
 @transaction.atomic
 def inventory_store(*, cluster: Cluster, nodes: Sequence[NodeView], now: datetime) -> None:
-    """Make the cluster's nodes and GPUs what the agent sees: the whole of it, so whatever is not in it is gone.
-
-    Raises InvalidInput when it names a node, or a GPU of one, twice.
-    """
+    """What is not in the report is gone. Raises InvalidInput when it names a node, or a GPU of one, twice."""
     _refuse_twins(nodes)
     seen = {view.uid for view in nodes}
     known = {node.uid: node for node in _lock_known(cluster, seen)}
     gpus = _gpus_of(known.values())
-    # Nodes that left make room for the names of those that came.
+    # First, since new nodes may reuse the names of nodes that are gone.
     gone = [node for node in known.values() if node.uid not in seen]
     Node.objects.filter(pk__in=[node.pk for node in gone]).update(gone_at=now, is_ready=False)
     reports = [_Report.of(view, known.get(view.uid), gpus, now, cluster) for view in nodes]
@@ -59,16 +52,16 @@ def inventory_store(*, cluster: Cluster, nodes: Sequence[NodeView], now: datetim
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """A node as it is seen, beside what was known of it."""
+    """A node as reported, beside its state before."""
 
     view: NodeView
     node: Node  # as it is now
     changes: Mapping[str, Any]  # none for a new one
     was_here: tuple[bool, datetime | None] | None  # (is_ready, gone_at); None: new
     was_kind: tuple[str, int]  # shape and count of GPUs
-    had_uuids: frozenset[str]  # of its GPUs, those that are gone included
+    had_uuids: frozenset[str]  # of all GPUs it ever had
     had_healthy_count: int
-    had_hardware: frozenset[str]  # UUIDs as its driver told them, of GPUs that were there
+    had_hardware: frozenset[str]  # the driver's UUIDs of its present GPUs
 
     @classmethod
     def of(cls, view: NodeView, old: Node | None, gpus: Mapping[UUID, Mapping[str, Gpu]], now: datetime, cluster: Cluster) -> _Report:
@@ -88,11 +81,11 @@ class _Report:
         return self.was_here is None
 
     def arrivals(self) -> Iterable[Arrival]:
-        """Its GPUs and labels may come in several reports: until it is used it may still become what was ordered."""
+        """GPUs and labels may come in several reports: until its first use a node may match an order."""
         was_empty = not self.is_new and self.was_kind[1] == 0
         has_become = self.node.epoch == 0 and self.was_kind != (self.node.shape, self.node.gpu_count)
         had = self.had_uuids if was_empty else frozenset[str]()
-        # GPUs that only come back were not ordered; a node may be there before its GPUs are.
+        # GPUs that return were not ordered. A node may exist before its GPUs do.
         if self.view.gpus and (self.is_new or was_empty or has_become) and had.isdisjoint(gpu.uuid for gpu in self.view.gpus):
             kinds = (SupplyKind.ATTACH,) if had else tuple(SupplyKind)
             yield Arrival(self.node, kinds, self.view.order, self.view.supply)
@@ -114,7 +107,6 @@ class _Report:
 
 
 def _lock_known(cluster: Cluster, seen: Set[str]) -> list[Node]:
-    """Those that are there, or were and are seen."""
     return list(Node.objects.select_for_update().filter(Q(gone_at=None) | Q(uid__in=seen), cluster=cluster).order_by("pk"))
 
 
@@ -125,7 +117,7 @@ def _refuse_twins(nodes: Sequence[NodeView]) -> None:
 
 
 def _gpus_of(nodes: Iterable[Node]) -> dict[UUID, dict[str, Gpu]]:
-    """All there ever were in these, by node and UUID."""
+    """Includes GPUs that are gone."""
     found: dict[UUID, dict[str, Gpu]] = defaultdict(dict)
     for gpu in Gpu.objects.filter(node__in=[node.pk for node in nodes]).order_by():
         found[gpu.node_id][gpu.uuid] = gpu
@@ -133,7 +125,6 @@ def _gpus_of(nodes: Iterable[Node]) -> dict[UUID, dict[str, Gpu]]:
 
 
 def _fields_of(view: NodeView, node: Node, now: datetime) -> dict[str, Any]:
-    """Never the epoch or the cordon: others write those."""
     is_sick = any(not gpu.healthy for gpu in view.gpus)
     return {
         "name": view.name,
@@ -153,7 +144,7 @@ def _fields_of(view: NodeView, node: Node, now: datetime) -> dict[str, Any]:
 
 
 def _nodes_write(reports: Sequence[_Report]) -> None:
-    """Nodes may have exchanged names: whoever changes his steps aside first, so that no two bear one for a moment."""
+    """Nodes may have exchanged names, so renamed ones first get a temporary name."""
     alike: dict[tuple[tuple[str, Any], ...], list[UUID]] = defaultdict(list)
     for report in reports:
         if report.changes:
@@ -179,7 +170,6 @@ def _gpus_write(reports: Sequence[_Report], known: Mapping[UUID, Mapping[str, Gp
 
 
 def _gpu(node: Node, view: GpuView, known: Gpu | None) -> Gpu:
-    """While the agent cannot tell its hardware, what was told last stays: only so it is seen later that it was replaced."""
     return Gpu(
         node=node,
         uuid=view.uuid,
@@ -187,6 +177,7 @@ def _gpu(node: Node, view: GpuView, known: Gpu | None) -> Gpu:
         model=view.model,
         memory_gib=view.memory_gib,
         is_healthy=view.healthy,
+        # Kept while the agent cannot read it, so that a later replacement is noticed.
         hardware_uuid=view.hardware_uuid or (known.hardware_uuid if known else ""),
     )
 
@@ -196,7 +187,6 @@ def _differs(gpu: Gpu, known: Gpu | None) -> bool:
 
 
 def _replaced_event(node: Node, *, gone: Set[str], new: Set[str], now: datetime) -> Event:
-    """By what a check read there, beside what one had read before. The sentence tells as many as it has room for."""
     told = {words: sorted(uuids) for words, uuids in (("gone", gone), ("new", new)) if uuids}
     said = "; ".join(f"{words}: {', '.join(uuids)}" for words, uuids in told.items())
     event = _event(node, "node.gpus_replaced", f"GPUs of node {node.name} were replaced. By their UUIDs, {said}", Severity.INFO, now)
@@ -215,7 +205,7 @@ def _gpu_events(node: Node, *, had: int, has: int, now: datetime) -> Iterable[Ev
 
 
 def _failure_note(cluster: Cluster, node_ids: Sequence[UUID], now: datetime) -> None:
-    """Promises that are made from now on leave room for the next one. What was set aside, or is maintained, did not fail by itself."""
+    """Later promises keep a failure reserve. Cordons and maintenance do not count."""
     if not node_ids:
         return
     maintained = set(maintenance_ahead(now).filter(cluster=cluster, starts_at__lte=now).values_list("node_id", flat=True))

@@ -1,5 +1,3 @@
-"""Maintenance: a node or a whole cluster announced as closed for a time. What runs there runs to its end; nothing new reaches into it."""
-
 from __future__ import annotations
 
 from datetime import datetime, timedelta
@@ -22,7 +20,7 @@ CLOCK_SLACK = timedelta(minutes=1)
 def window_draft(
     *, cluster: Cluster, node: Node | None, starts_at: datetime, ends_at: datetime, reason: str, now: datetime
 ) -> MaintenanceWindow:
-    """Not stored yet: to ask what it would do, or to announce it. Raises InvalidInput for a time that cannot be."""
+    """Not saved yet. Raises InvalidInput."""
     errors: dict[str, list[str]] = {}
     if not now - CLOCK_SLACK <= starts_at <= now + AHEAD_MAX:
         errors["starts_at"] = ["Must lie between now and a year from now."]
@@ -35,10 +33,8 @@ def window_draft(
 
 @transaction.atomic
 def window_announce(*, window: MaintenanceWindow, actor: User, now: datetime) -> None:
-    """Close the place of this draft then. Raises Conflict where it overlaps what is announced for the same node, or the same cluster.
-
-    The nodes are locked first: a box that starts meanwhile sees the window, or is seen by it.
-    """
+    """Raises Conflict for an overlap with another window of the same place."""
+    # With the nodes locked, a box that starts at the same time either sees the window or is seen by it.
     nodes = Node.objects.filter(cluster=window.cluster)
     list((nodes.filter(pk=window.node_id) if window.node_id else nodes).select_for_update().order_by("pk"))
     _refuse_overlap(window)
@@ -49,7 +45,7 @@ def window_announce(*, window: MaintenanceWindow, actor: User, now: datetime) ->
 
 @transaction.atomic
 def window_cancel(*, window: MaintenanceWindow, actor: User, now: datetime) -> None:
-    """What is left of it is open again. Raises IllegalTransition when nothing is."""
+    """Raises IllegalTransition when it is over or canceled."""
     rows = MaintenanceWindow.objects.filter(pk=window.pk, canceled_at=None, ends_at__gt=now)
     if not rows.update(canceled_at=now):
         state = MaintenanceState.CANCELED if window.canceled_at else MaintenanceState.OVER

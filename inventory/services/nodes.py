@@ -1,5 +1,3 @@
-"""Nodes, set aside by administrators and by failed checks."""
-
 from __future__ import annotations
 
 from datetime import datetime
@@ -16,14 +14,14 @@ from journal.services import event_record
 
 @transaction.atomic
 def node_cordon(*, node: Node, actor: User | None, why: str, now: datetime) -> None:
-    """Nothing new starts on it; what runs, runs to its end. Raises Conflict when it is set aside already."""
+    """Raises Conflict when it is cordoned already."""
     if not Node.objects.filter(pk=node.pk, cordoned_at=None).update(cordoned_at=now, cordon_reason=why[:200]):
         raise Conflict("This node is set aside already.")
     _tell(node, "node.cordoned", f"Node {node.name} was set aside: {why}", Severity.WARNING, actor, now)
 
 
 def node_set_aside(*, node: Node, why: str, now: datetime) -> None:
-    """As `node_cordon`, by EGS itself: no complaint when it is so already."""
+    """As `node_cordon`, without the Conflict."""
     try:
         with transaction.atomic():
             node_cordon(node=node, actor=None, why=why, now=now)

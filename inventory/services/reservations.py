@@ -1,4 +1,4 @@
-"""Who holds which node until when: the facts that plans become."""
+"""Every write to reservations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from journal.models import Severity
 from journal.services import event_record
 from protocol.messages import Desired, Phase
 
-# How far each phase is; an observation never takes a reservation back.
+# The order of phases; an observation never moves a reservation back.
 PROGRESS = {
     phase: rank
     for rank, phase in enumerate([Phase.PENDING, Phase.ENTERING, Phase.ENTERED, Phase.ACTIVE, Phase.FAILED, Phase.EXITING, Phase.RELEASED])
@@ -35,9 +35,9 @@ FAILURE_MAX_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class HoldSpec:
-    """What a GPR takes: `gpus_per_node` GPUs (None: all) of each of these nodes, for `[starts_at, ends_at)` by the books.
+    """Takes `gpus_per_node` GPUs (None: all) of each node.
 
-    `replaces_id`: the node enters a box that runs, in the place of this reservation's, until `not_after_at`.
+    `replaces_id`: the node is a spare for this reservation's node.
     """
 
     gpr_id: UUID
@@ -58,9 +58,9 @@ class HoldSpec:
 
 @transaction.atomic
 def reservations_hold(*, specs: Sequence[HoldSpec]) -> list[Reservation]:
-    """Take the GPUs for the agents to make true. Raises Conflict when a node or enough of its GPUs cannot be had; nothing is held then.
+    """Raises Conflict when a node or enough of its GPUs are not available; nothing is held then.
 
-    Node rows are locked in order of id first: two inserts that meet in the exclusion constraint would otherwise wait for each other.
+    Node rows are locked in order of id: inserts that conflict in the exclusion constraint would otherwise deadlock.
     """
     nodes = _lock_nodes(specs)
     usable = {node_id for node_id, node in nodes.items() if is_usable(node)}
@@ -95,7 +95,7 @@ def reservations_hold(*, specs: Sequence[HoldSpec]) -> list[Reservation]:
 
 @transaction.atomic
 def reservations_want_absent(*, gpr_id: UUID) -> None:
-    """Tell the agent to begin the exit, whatever the time."""
+    """Tell the agents to begin the exit now."""
     rows = _lock_held(gpr_id=gpr_id)
     changed = [row for row in rows if row.desired != Desired.ABSENT]
     Reservation.objects.filter(pk__in=[row.pk for row in changed]).update(desired=Desired.ABSENT)
@@ -105,10 +105,7 @@ def reservations_want_absent(*, gpr_id: UUID) -> None:
 
 @transaction.atomic
 def reservation_want_absent(*, reservation: Reservation, ends_at: datetime) -> None:
-    """As `reservations_want_absent` for one node of a box that goes on without it; its GPUs should be free at `ends_at`.
-
-    Its agent may have let it go already: then the box is only counted anew.
-    """
+    """One node leaves a box that goes on; its GPUs should be free at `ends_at`."""
     _lock_box(reservation)
     _take_out(reservation.pk, ends_at)
     _count_box(reservation.gpr_id)
@@ -116,7 +113,7 @@ def reservation_want_absent(*, reservation: Reservation, ends_at: datetime) -> N
 
 
 def box_count(*, gpr_id: UUID) -> None:
-    """Let the agent know how many nodes there are, a spare on its way with them: one may have been freed by force."""
+    """Correct the node count that the agents know, after a forced release."""
     wanted = Reservation.objects.filter(gpr=gpr_id, state=ReservationState.HELD, desired=Desired.PRESENT)
     told = list(wanted.values_list("gang_count", flat=True))
     if set(told) <= {len(told)}:
@@ -129,7 +126,7 @@ def box_count(*, gpr_id: UUID) -> None:
 
 @transaction.atomic
 def spare_join(*, spare: Reservation, ends_at: datetime, now: datetime) -> None:
-    """It is open: it takes the place of the node that it replaces, and that one leaves. Raises Conflict when it is not held any more."""
+    """The spare replaces its node, which leaves. Raises Conflict when the spare is not held any more."""
     replaced = Reservation.objects.get(spares=spare)
     _lock_box(replaced)
     if not Reservation.objects.filter(pk=spare.pk, state=ReservationState.HELD).update(joined_at=now):
@@ -141,8 +138,6 @@ def spare_join(*, spare: Reservation, ends_at: datetime, now: datetime) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """When the box of a GPR ends, and when its GPUs should be free by the books."""
-
     gpr_id: UUID
     not_after_at: datetime
     ends_at: datetime
@@ -150,9 +145,9 @@ class Window:
 
 @transaction.atomic
 def reservations_set_windows(windows: Sequence[Window]) -> None:
-    """Fix the ends of boxes that run. A node that leaves earlier stays as it is.
+    """Set the ends of running boxes, except for nodes that leave earlier.
 
-    Raises Conflict when the GPUs of one are reserved for another by then.
+    Raises Conflict when GPUs are reserved for another box by then.
     """
     of_gpr = {window.gpr_id: window for window in windows}
     rows = [row for row in _lock_held(gpr__in=list(of_gpr)) if row.desired == Desired.PRESENT]
@@ -169,10 +164,7 @@ def reservations_set_windows(windows: Sequence[Window]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What an agent says of a reservation: how far it is, and why no further.
-
-    `active_at` and `exit_began_at` by its estimate of our clock: they are held within what we know to be possible.
-    """
+    """An agent's report. `active_at` and `exit_began_at` are its estimates, which are clamped to possible values."""
 
     reservation: Reservation
     phase: Phase
@@ -183,8 +175,8 @@ class Word:
 
 @transaction.atomic
 def reservations_observe(words: Sequence[Word], *, now: datetime) -> None:
-    """Store what is news. The caller has locked the agent's session."""
-    # All nodes at once and in order: reservations of others lock them so, too.
+    """The caller holds the lock of the agent's session."""
+    # All nodes at once and in the common order of locks.
     node_ids = {word.reservation.node_id for word in words}
     list(Node.objects.select_for_update().filter(pk__in=node_ids).order_by("pk").values_list("pk"))
     locked = Reservation.objects.select_for_update().filter(pk__in={word.reservation.pk for word in words}).order_by("pk")
@@ -200,7 +192,7 @@ def reservations_observe(words: Sequence[Word], *, now: datetime) -> None:
 
 
 def _take(row: Reservation, word: Word, now: datetime) -> bool:
-    """Into the row, if it is news. Of one that was freed by force all that its agent can still say is that it has let go."""
+    """Returns whether the row changed. After a forced release only the phase is stored."""
     if not is_news(row, word.phase, word.failure):
         return False
     if row.phase != word.phase and row.state == ReservationState.HELD:
@@ -216,12 +208,12 @@ def _take(row: Reservation, word: Word, now: datetime) -> bool:
 
 
 def reservations_told(cluster_id: UUID) -> QuerySet[Reservation]:
-    """What the cluster's agent is told of: all that it has not let go. Most of it is held; some was freed by force."""
+    """All that its agent has not released, even after a forced release."""
     return Reservation.objects.filter(cluster_id=cluster_id).exclude(phase=Phase.RELEASED).exclude(state=ReservationState.PLANNED)
 
 
 def is_news(row: Reservation, phase: Phase, failure: str) -> bool:
-    """Is this word of its agent further, or another reason at the same place?"""
+    """Whether the phase is later or the failure is another."""
     if row.phase == phase:
         return row.state == ReservationState.HELD and row.failure != failure[:FAILURE_MAX_CHARS]
     return PROGRESS[phase] > PROGRESS[Phase(row.phase)]
@@ -229,15 +221,12 @@ def is_news(row: Reservation, phase: Phase, failure: str) -> bool:
 
 @transaction.atomic
 def reservation_force_release(*, reservation: Reservation, actor: User, why: str, now: datetime) -> None:
-    """Free a node without its agent's word: an administrator vouches that nothing of the slice is left on it.
-
-    Raises Conflict when it is not held. The epoch rises, so that the agent, should it come back, cannot act on the old one; it is told
-    to let go until it says that it has.
-    """
+    """Raises Conflict when it is not held. The agent still has to confirm its release."""
     node = Node.objects.select_for_update().get(pk=reservation.node_id)
     row = Reservation.objects.select_for_update().get(pk=reservation.pk)
     if row.state != ReservationState.HELD:
         raise Conflict("This reservation is not held any more.")
+    # The agent must not act on the old epoch.
     Node.objects.filter(pk=node.pk).update(epoch=node.epoch + 1)
     row.desired, row.failure = Desired.ABSENT, f"Released by force: {why}"[:FAILURE_MAX_CHARS]
     row.save(update_fields=["desired", "failure"])
@@ -259,7 +248,7 @@ def reservation_force_release(*, reservation: Reservation, actor: User, why: str
 
 @transaction.atomic
 def node_force_release(*, node: Node, reservation_ids: Sequence[UUID], actor: User, why: str, now: datetime) -> None:
-    """Free what these reservations hold of the node, all or none. Raises NotFound when one of them is not of this node, or Conflict."""
+    """All or none. Raises NotFound, Conflict."""
     rows = list(Reservation.objects.filter(node=node, pk__in=reservation_ids).order_by("pk"))
     if len(rows) != len(set(reservation_ids)):
         raise NotFound("reservation of this node")
@@ -269,19 +258,17 @@ def node_force_release(*, node: Node, reservation_ids: Sequence[UUID], actor: Us
 
 @transaction.atomic
 def reservations_set_namespaces(*, slice_id: UUID, cluster_id: UUID, namespaces: Sequence[str]) -> None:
-    """The slice's namespaces in this cluster have changed: its live reservations follow."""
     rows = _lock_held(slice_id=slice_id, cluster_id=cluster_id)
     if Reservation.objects.filter(pk__in=[row.pk for row in rows]).update(namespaces=list(namespaces)):
         desired_set_changed([cluster_id])
 
 
 def is_usable(node: Node) -> bool:
-    """May something new start on it?"""
     return node.gone_at is None and node.is_ready and node.cordoned_at is None
 
 
 def _lock_nodes(specs: Sequence[HoldSpec]) -> dict[UUID, Node]:
-    """Those of the specs by id; of a spare the others of its box are locked with it, for they are told of it."""
+    """For a spare also the other nodes of its box, whose count changes."""
     wanted = Q(pk__in={node_id for spec in specs for node_id in spec.node_ids})
     for spec in specs:
         if spec.replaces_id is not None:
@@ -291,7 +278,7 @@ def _lock_nodes(specs: Sequence[HoldSpec]) -> dict[UUID, Node]:
 
 
 def _refuse_closed(specs: Sequence[HoldSpec], nodes: Sequence[Node]) -> None:
-    """Raises Conflict. One query where no maintenance is near."""
+    """One query if there is no maintenance."""
     whole = {"starts_at": min(spec.starts_at for spec in specs), "ends_at": max(spec.ends_at for spec in specs)}
     if not maintenance_over(nodes, **whole).exists():
         return
@@ -302,7 +289,6 @@ def _refuse_closed(specs: Sequence[HoldSpec], nodes: Sequence[Node]) -> None:
 
 
 def _lock_box(reservation: Reservation) -> None:
-    """The nodes of its box, its own with them though it may be free, then what is held of them."""
     held = Reservation.objects.filter(gpr=reservation.gpr_id, state=ReservationState.HELD)
     wanted = Q(pk__in=held.values("node")) | Q(pk=reservation.node_id)
     list(Node.objects.select_for_update().filter(wanted).order_by("pk").values_list("pk"))
@@ -310,7 +296,7 @@ def _lock_box(reservation: Reservation) -> None:
 
 
 def _take_out(pk: UUID, ends_at: datetime) -> None:
-    """The box is locked. What is free already keeps its books."""
+    """Needs the box locked. A released reservation keeps its end."""
     row = Reservation.objects.get(pk=pk)
     row.desired = Desired.ABSENT
     if row.state == ReservationState.HELD:
@@ -320,20 +306,20 @@ def _take_out(pk: UUID, ends_at: datetime) -> None:
 
 
 def _count_box(gpr_id: UUID) -> None:
-    """Each node of a box tells the agent how many there are, with a spare that is to open beside them. Their nodes are locked."""
+    """Needs the box locked."""
     wanted = Reservation.objects.filter(gpr=gpr_id, state=ReservationState.HELD, desired=Desired.PRESENT)
     wanted.update(gang_count=wanted.count())
 
 
 def _lock_held(**whose: Any) -> list[Reservation]:
     held = Reservation.objects.filter(**whose, state=ReservationState.HELD)
-    # By a subquery: a join would lock each node's reservation along with it, before the next node, and somebody could wait in a circle.
+    # A subquery, since a join would lock a node's reservation before the next node, which can deadlock.
     list(Node.objects.select_for_update().filter(pk__in=held.values("node")).order_by("pk").values_list("pk"))
     return list(held.select_for_update().order_by("pk"))
 
 
 def _free_gpus(nodes: Sequence[Node], starts_at: datetime) -> dict[UUID, list[Gpu]]:
-    # One that came free a moment after the plan was made is not taken from before that moment: the books would show two holders.
+    # A GPU that was released after the planned start is skipped: the schedule would show two holders at once.
     taken = Q(state=ReservationState.HELD) | Q(reservation__released_at__gt=starts_at)
     held = ReservedGpu.objects.filter(taken, gpu__node__in=nodes).values("gpu_id")
     free: dict[UUID, list[Gpu]] = {}
@@ -344,7 +330,6 @@ def _free_gpus(nodes: Sequence[Node], starts_at: datetime) -> dict[UUID, list[Gp
 
 
 def _pick(node: Node, free: dict[UUID, list[Gpu]], gpus_per_node: int | None) -> list[Gpu]:
-    """They are free no more."""
     there, wanted = free.get(node.pk, []), node.gpu_count if gpus_per_node is None else gpus_per_node
     if len(there) < wanted:
         raise Conflict("A node of the plan has too few free GPUs.")
@@ -376,7 +361,7 @@ def _reservation(spec: HoldSpec, node: Node, *, skipped: frozenset[str]) -> Rese
 
 
 def _release(rows: Sequence[Reservation], now: datetime) -> None:
-    """The GPUs are free. The books now say when that was, so that the schedule shows what happened."""
+    """Sets `ends_at` to the real end."""
     for row in rows:
         row.state, row.released_at = ReservationState.RELEASED, now
         row.ends_at = max(now, row.starts_at + timedelta(microseconds=1))
@@ -385,7 +370,7 @@ def _release(rows: Sequence[Reservation], now: datetime) -> None:
 
 
 def _repeat(rows: Sequence[Reservation], fields: Sequence[str]) -> None:
-    """In the rows of their GPUs, what those repeat of them; see ReservedGpu."""
+    """Copy fields to the ReservedGpu rows."""
     of_id = {row.pk: row for row in rows}
     gpus = list(ReservedGpu.objects.filter(reservation__in=of_id).order_by("pk"))
     for gpu in gpus:

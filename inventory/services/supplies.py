@@ -1,7 +1,6 @@
-"""Supplies: more nodes that a cluster can have some time after they are ordered; and the orders, one for each node.
+"""Supplies and orders, one order per node.
 
-Lives here: what administrators say of supplies, and what becomes of an order. Must not live here: when something is ordered, and for whom
-(the planner's), or making a node pool grow: whoever does that reads the orders (docs/supplies.md).
+Must not live here: what is ordered for whom (the planner's), growing a node pool (docs/supplies.md).
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ from journal.services import event_record
 
 MEMORY_MAX_GIB = 100_000
 ORDER_WHY_MAX_CHARS = 200
-# A node that is late by so much is not waited for any longer.
+# A node that is this late is given up.
 ORDER_LATE_MOST_S = 900
 
 
 class SupplyChange(TypedDict, total=False):
-    """What is left out stays as it is. What comes (kind, shape, GPUs) cannot change: orders were made for it."""
+    """Kind, shape and GPUs cannot change, since orders depend on them."""
 
     name: str
     node_count: int
@@ -54,7 +53,7 @@ class SupplyChange(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class NewOrder:
-    """One node, as the plan wants it. `id` is the node's in the plan."""
+    """`id` is the node's id in the plan."""
 
     id: UUID
     supply_id: UUID
@@ -66,7 +65,7 @@ class NewOrder:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A node whose GPUs have just come. `kinds`: of supplies that it can be from; `order`, `supply`: what its labels say, unchecked."""
+    """`kinds`: of supplies it can be from; `order`, `supply`: values of its labels, unchecked."""
 
     node: Node
     kinds: tuple[SupplyKind, ...]
@@ -79,13 +78,13 @@ class Arrival:
         return is_alike and supply.gpu_memory_gib <= node.gpu_memory_gib and supply.kind in self.kinds
 
     def mismatch(self, order: SupplyOrder) -> tuple[bool, bool]:
-        """Least for what the labels name; equal for all others."""
+        """The smallest value is the order that the labels name."""
         return self.order != str(order.pk), self.supply not in {str(order.supply_id), order.supply.name}
 
 
 @transaction.atomic
 def supply_create(*, supply: Supply, actor: User, now: datetime) -> Supply:
-    """Store this new one. Raises InvalidInput for what cannot be, Conflict where the cluster has one of that name."""
+    """Raises InvalidInput, NameTaken."""
     _check(supply)
     supply.created_at = now
     _save(supply, is_new=True)
@@ -95,7 +94,7 @@ def supply_create(*, supply: Supply, actor: User, now: datetime) -> Supply:
 
 @transaction.atomic
 def supply_change(*, supply: Supply, change: SupplyChange, actor: User, now: datetime, why: str = "") -> Supply:
-    """For what is ordered from now on: orders that were made stand. Errors as in `supply_create`."""
+    """Applies to later orders. Raises InvalidInput, NameTaken."""
     found = Supply.objects.select_for_update().select_related("cluster").get(pk=supply.pk)
     old = (found.name, terms(found))
     for name, value in change.items():
@@ -111,7 +110,7 @@ def supply_change(*, supply: Supply, change: SupplyChange, actor: User, now: dat
 
 
 def terms(supply: Supply) -> str:
-    """`4 nodes of 8 x H100-80GB, 20 min lead, for a gain of 10 min`."""
+    """E.g. `4 nodes of 8 x H100-80GB, 20 min lead, for a gain of 10 min`."""
     nodes = f"{plural(supply.node_count, 'node')} of {supply.gpus_per_node} x {supply.shape}"
     off = "" if supply.is_enabled else ", disabled"
     return f"{nodes}, {duration_exact(supply.lead_time_s)} lead, for a gain of {duration_exact(supply.gain_s)}{off}"
@@ -119,7 +118,7 @@ def terms(supply: Supply) -> str:
 
 @transaction.atomic
 def orders_place(*, orders: Sequence[NewOrder], ordered_at: datetime, now: datetime) -> None:
-    """The caller stores slots on them in the same transaction."""
+    """The caller stores slots on these nodes in the same transaction."""
     if not orders:
         return
     SupplyOrder.objects.bulk_create(
@@ -145,26 +144,25 @@ def orders_place(*, orders: Sequence[NewOrder], ordered_at: datetime, now: datet
 
 @transaction.atomic
 def orders_drop(*, orders: Iterable[SupplyOrder], now: datetime) -> None:
-    """Cancel these, as far as they are still open: no slot stands on them any more."""
     for order in orders:
         _end(order, SupplyOrderState.CANCELED, None, "Nothing is planned on it any more.", now)
 
 
 @transaction.atomic
 def order_cancel(*, order: SupplyOrder, refused_to: Iterable[Any], actor: User, why: str, now: datetime) -> None:
-    """By an administrator: nothing more is ordered from its supply for these GPRs. Raises IllegalTransition when it is not open."""
+    """These GPRs get no more orders from its supply. Raises IllegalTransition."""
     _end_or_raise(order, SupplyOrderState.CANCELED, actor, why, now)
     order.refused_to.set(refused_to)
 
 
 @transaction.atomic
 def order_fail(*, order: SupplyOrder, actor: User, why: str, now: datetime) -> None:
-    """It will not come: nothing is ordered from this supply for a while. Raises IllegalTransition when it is not open."""
+    """Nothing is ordered from its supply for a while. Raises IllegalTransition."""
     _end_or_raise(order, SupplyOrderState.FAILED, actor, why, now)
 
 
 def orders_give_up(*, now: datetime) -> None:
-    """Those that are late by so much have failed: whoever waits for them is planned elsewhere. One query where none is."""
+    """One query if nothing is late."""
     for order in _open_of(SupplyOrder.objects.filter(expected_at__lte=now - timedelta(seconds=ORDER_LATE_MOST_S))):
         failed, cluster_id = f"The late order {order.pk} could not be given up", order.supply.cluster_id
         with set_aside_on_error("order_give_up", failed, now=now, cluster_id=cluster_id), transaction.atomic():
@@ -172,9 +170,9 @@ def orders_give_up(*, now: datetime) -> None:
 
 
 def orders_fulfil(*, cluster: Cluster, arrivals: Sequence[Arrival], now: datetime) -> None:
-    """Each fulfils one order for such a node: that which it names, else one of the supply that it names, else that expected first.
+    """Each arrival fulfils the order that it names, else one of the supply that it names, else the one expected first.
 
-    The caller holds the rows of the nodes. One query where nothing is ordered.
+    The caller holds the locks of the nodes. One query if nothing is ordered.
     """
     orders = _open_of(SupplyOrder.objects.filter(supply__cluster=cluster))
     if not orders:
@@ -182,12 +180,12 @@ def orders_fulfil(*, cluster: Cluster, arrivals: Sequence[Arrival], now: datetim
     came = set(SupplyOrder.objects.filter(node__in=[arrival.node for arrival in arrivals]).values_list("node", flat=True))
     fitting = ((arrival, [order for order in orders if arrival.fits(order.supply)]) for arrival in arrivals)
     new = [(arrival, alike) for arrival, alike in fitting if arrival.node.pk not in came]
-    # Those that name an open one come first: else another might take it.
+    # Arrivals that name an open order choose first.
     new.sort(key=lambda each: min(map(each[0].mismatch, each[1]), default=(True, True)))
     for arrival, alike in new:
         node = arrival.node
         for order in sorted(alike, key=arrival.mismatch):
-            # Another may have ended it since: then the next one.
+            # If the order has ended meanwhile, the next one is tried.
             rows = SupplyOrder.objects.filter(pk=order.pk, state=SupplyOrderState.ORDERED)
             if rows.update(state=SupplyOrderState.ARRIVED, node=node, ended_at=now):
                 text = f"Node {node.name}, ordered from {order.supply.name} for {order.gpr.name}, has come."
@@ -196,7 +194,7 @@ def orders_fulfil(*, cluster: Cluster, arrivals: Sequence[Arrival], now: datetim
 
 
 def _open_of(rows: QuerySet[SupplyOrder]) -> list[SupplyOrder]:
-    """Of these, the first expected first. With no more of their supplies and GPRs than decides what becomes of them."""
+    """The first expected first, with only the columns that are needed here."""
     rows = rows.filter(state=SupplyOrderState.ORDERED).order_by("expected_at", "ordered_at", "pk")
     of_supply = ("name", "cluster", "kind", "shape", "gpus_per_node", "gpu_memory_gib")
     needed = [*(f"supply__{name}" for name in of_supply), "gpr__name", "gpr__slice", "gpr__promise__slot_nodes"]
@@ -221,7 +219,7 @@ def _end(order: SupplyOrder, to: SupplyOrderState, actor: User | None, why: str,
 
 
 def _check(supply: Supply) -> None:
-    """Raises InvalidInput with every fault."""
+    """Raises InvalidInput."""
     errors: dict[str, list[str]] = {}
     for field, least, most, say in [
         ("node_count", 1, SUPPLY_NODES_MAX, number),
@@ -256,7 +254,7 @@ def _tell_supply(supply: Supply, verb: str, text: str, actor: User, now: datetim
 
 
 def _tell_order(order: SupplyOrder, verb: str, text: str, actor: User | None, now: datetime, node_id: UUID | None = None) -> None:
-    """To administrators; and to the workspace that it was ordered for, while that stands on it: later it is others' affair."""
+    """Members see it only while their workspace has a slot on the order."""
     is_bad, is_theirs = verb == "order_failed", _is_stood_on(order)
     event_record(
         kind=f"supply.{verb}",
@@ -274,6 +272,5 @@ def _tell_order(order: SupplyOrder, verb: str, text: str, actor: User | None, no
 
 
 def _is_stood_on(order: SupplyOrder) -> bool:
-    """By the GPR that it was made for."""
     promise = getattr(order.gpr, "promise", None)
     return promise is not None and str(order.pk) in promise.slot_nodes

@@ -1,4 +1,4 @@
-"""One exchange with an agent: hear what it sees, tell it the whole desired set. No waiting here; the view parks between exchanges."""
+"""One sync with an agent, without waiting."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ AGAIN = timedelta(seconds=DRIFT_AGAIN_S / 2)
 
 @transaction.atomic
 def sync_hear(*, agent: AgentIdentity, message: SyncRequest, now: datetime) -> int:
-    """Store the heartbeat and what the agent sees; the session it belongs to. Raises AgentSuperseded."""
+    """Returns the session's epoch. Raises AgentSuperseded."""
     session = AgentSession.objects.select_for_update().get(pk=agent.cluster.pk)
     if message.session_epoch == 0:
         _begin_session(session, message)
@@ -62,15 +62,15 @@ def sync_hear(*, agent: AgentIdentity, message: SyncRequest, now: datetime) -> i
 
 
 def sync_tell(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int, received_at: datetime, now: datetime) -> SyncReply:
-    """The whole set, or without its assignments when the agent has just this one."""
-    # The generation is read before the set: a change between the two makes the set newer than its number, and is sent again.
+    """The reply, without lists that the agent has already."""
+    # The generation is read first: after a change in between the set is newer than its number, and is sent again.
     generation, repairs_drift = Cluster.objects.values_list("generation", "repairs_drift").get(pk=agent.cluster.pk)
     cluster_id = agent.cluster.pk
     assignments = desired_set(cluster_id=cluster_id, now=now)
     lists = {
         **ASSIGNMENTS.tell(message, generation, lambda: assignments),
         **WORKSPACES.tell(message, generation, lambda: tenancy.told(cluster_id)),
-        # Read each time: places and estimates change without a change of the generation.
+        # Places and estimates change without a new generation.
         **CLUSTER_REQUESTS.tell(message, generation, lambda: cluster_requests.states(cluster_id, now)),
         **LIFE.tell(message, generation, lambda: cluster_requests.life_marks(cluster_id, now)),
         **TEMPLATES.tell(message, generation, lambda: cluster_requests.auto_templates(cluster_id)),
@@ -95,9 +95,9 @@ def generation_now(*, cluster_id: UUID) -> int:
 
 
 def desired_set(*, cluster_id: UUID, now: datetime) -> tuple[Assignment, ...]:
-    """Everything in the cluster that its agent has not let go, in order of id: what is held, and what an administrator freed without it.
+    """All that its agent has not released, in order of id.
 
-    One that cannot be told is left out: the agent keeps what it has heard of and is not listed, with its end.
+    A reservation that causes an error is left out: the agent keeps what it knows of it.
     """
     told = policies_told(cluster_id=cluster_id)
     gpus = Prefetch("gpus", queryset=ReservedGpu.objects.select_related("gpu"))
@@ -110,7 +110,6 @@ def desired_set(*, cluster_id: UUID, now: datetime) -> tuple[Assignment, ...]:
 
 
 def orders_told(*, cluster_id: UUID) -> tuple[NodeOrder, ...]:
-    """The nodes that the cluster shall get, the first expected first."""
     rows = SupplyOrder.objects.filter(supply__cluster=cluster_id, state=SupplyOrderState.ORDERED).select_related("supply")
     return tuple(order_told(row) for row in rows.order_by("expected_at", "pk"))
 
@@ -135,7 +134,7 @@ def hub_id() -> str:
 
 
 def observations_store(*, cluster_id: UUID, observed: tuple[Observed, ...], now: datetime) -> None:
-    """Take over what is news. Another cluster's id, an old epoch, an unknown id: no effect."""
+    """Unknown ids and old epochs are ignored."""
     rows = {str(row.pk): row for row in reservations_told(cluster_id)}
     news = [seen for seen in observed if _is_news(rows.get(seen.assignment_id), seen)]
     if not news:
@@ -171,7 +170,7 @@ def _is_news(row: Reservation | None, seen: Observed) -> bool:
 
 
 def _begin_session(session: AgentSession, message: SyncRequest) -> None:
-    """The same boot asking again has lost our answer: it gets the same session."""
+    """A repeated request of the same boot gets the same session."""
     if session.boot_id == message.boot_id:
         return
     session.session_epoch += 1
@@ -181,7 +180,7 @@ def _begin_session(session: AgentSession, message: SyncRequest) -> None:
 
 
 def _tell_drifts(cluster: Cluster, drifts: Sequence[Drift], now: datetime) -> None:
-    """An agent that lost our answer says it again."""
+    """Skips repeats: an agent that lost the answer reports again."""
     if not drifts:
         return
     known = _said_just_now(cluster, DRIFT, now)
@@ -203,7 +202,6 @@ def _tell_drifts(cluster: Cluster, drifts: Sequence[Drift], now: datetime) -> No
 
 
 def _tell_lost(cluster: Cluster, step_count: int, now: datetime) -> None:
-    """Likewise. Nobody shall take the steps of its nodes for all that there were."""
     message = (
         f"What came of up to {plural(step_count, 'step')} on nodes of {cluster.name} is not known: its agent could not keep more while "
         "it had no word from the hub. How far each box is it did tell."
@@ -228,8 +226,8 @@ def _drift_message(cluster: Cluster, drift: Drift) -> str:
 
 
 def _notice_rewind(cluster: Cluster, message: SyncRequest, now: datetime) -> None:
-    """An agent of this very database that knows a later generation: we are an old copy, restored."""
-    # The cluster was read in this exchange, and its generation only rises.
+    """Detects a restored database: the agent knows this hub at a later generation."""
+    # The cluster may be read a little earlier: its generation only rises.
     if message.known_generation <= cluster.generation or message.known_hub_id != hub_id():
         return
     rewound = Cluster.objects.filter(pk=cluster.pk, generation__lt=message.known_generation, rewound_at=None)
@@ -263,7 +261,7 @@ def _assignment(row: Any, checks: CheckPolicy) -> Assignment:
         gang_count=row.gang_count,
         not_before_s=row.starts_at.timestamp(),
         enter_by_s=row.enter_by_at.timestamp(),
-        duration_s=float(row.duration_s),  # as the agent reads it back, so that both digests agree
+        duration_s=float(row.duration_s),  # the agent's decoded type, so that both digests agree
         not_after_s=row.not_after_at.timestamp() if row.not_after_at else None,
         entry_steps=tuple(row.entry_steps),
         exit_steps=tuple(row.exit_steps),
