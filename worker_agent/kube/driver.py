@@ -1,8 +1,7 @@
 """The cluster driver for Kubernetes.
 
-Every write to a node is one JSON Patch that tests the records as they were read; taint and labels follow from the
-records (marks.py). Four locks keep a box to its slice: gate, taint, box label and bind guard; the order of writes leaves
-no gap between them: to take, guard first and then node; to give, node first and then guard.
+Every write to a node is one JSON Patch that tests the records as read; taint and labels follow from them (marks.py). Four locks reserve a
+box for its slice: gate, taint, box label and bind guard. To close, the guard is written before the node; to open, after it.
 """
 
 from __future__ import annotations
@@ -61,10 +60,10 @@ from worker_agent.kube.requests.life_events import Herald
 from worker_agent.metrics import WritePool
 
 STATE_PATH: Final = f"/api/v1/namespaces/{cluster_names.NAMESPACE}/secrets/egs-agent-state"
-# No quota counts the others, and nothing of them runs: to a watch, a pod that finishes is gone.
+# Finished pods use no quota and run nothing. With this selector a watch reports them as deleted.
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 LOOK_EVERY_S: Final = 1.0
-CALLS_AT_ONCE: Final = 8  # of each kind
+CALLS_AT_ONCE: Final = 8  # per kind of call
 TOLD_AT_ONCE: Final = 2
 BOXES_TOLD_KEPT: Final = 1000
 
@@ -80,7 +79,7 @@ class _Secret(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KubernetesCluster:
-    """`check` does each step but the drain. Calls come from one thread at a time."""
+    """`check` runs each step except the drain. Not thread-safe, except where a method says so."""
 
     def __init__(self, api: Api, *, check: Step, note: Note) -> None:
         self._api, self._check, self._note = api, check, note
@@ -89,7 +88,7 @@ class KubernetesCluster:
         self._namespaces = Mirror(api=api, path="/api/v1/namespaces", type_=Namespace, note=note)
         self._sight = Sight(self._nodes, self._pods, self._namespaces)
         self._guard = GuardBook(api)
-        # Apart, so that none waits for calls of another kind that hang.
+        # One pool per kind, so that hanging calls of one kind do not delay others.
         urgent = dict.fromkeys(("nodes", "lifts", "evictions", "force"), CALLS_AT_ONCE)
         kinds = {**urgent, "tell": TOLD_AT_ONCE, "ends": TOLD_AT_ONCE}
         self._pools = [WritePool(kind, count) for kind, count in kinds.items()]
@@ -99,20 +98,21 @@ class KubernetesCluster:
         self._judgements = Judgements()
         self._misfits = Misfits()
         self._draining = Draining(api, evictions=evictions, force=force)
-        self._moves = 0  # times that it was asked for its serial while something was on its way
-        self._opening: dict[str, str] = {}  # by node: the guard as read before the node was opened
+        self._moves = 0  # counts calls of `serial` while calls are in flight
+        self._opening: dict[str, str] = {}  # by node: the guard's value as read before the node was opened
         self._observed_mono = float("-inf")
-        self._fenced: dict[str, tuple[str, frozenset[str]]] = {}  # by node: as it was seen, and to whom the guard is closed since
+        # By node: its version, and the slices to which the guard was closed at that version.
+        self._fenced: dict[str, tuple[str, frozenset[str]]] = {}
         self._telling = Telling(api, tellers)
         self._herald = Herald(self._telling, self._sight)
         self._ends = Ends(api, pool=announcers, telling=self._telling, sight=self._sight)
         self._boxes_told: deque[tuple[str, int, str]] = deque(maxlen=BOXES_TOLD_KEPT)
-        self.waited_for: Callable[[Pod], str] = lambda _: ""  # the request that a pod waits for
-        self.unasked: Callable[[Pod], str] = lambda _: ""  # why none could be made for it
+        self.waited_for: Callable[[Pod], str] = lambda _: ""  # returns the name of the request that a pod waits for
+        self.unasked: Callable[[Pod], str] = lambda _: ""  # returns why no request could be made for a pod
         self._tending = Tending(api, sight=self._sight, guard=self._guard, draining=self._draining, note=note)
 
     def start(self, stop: Event | None = None) -> None:
-        """Begin to watch, and wait until all was read, or `stop` is set: however long the cluster is away, nobody else could do more."""
+        """Starts the watches and waits until all objects are read or `stop` is set."""
         mirrors = (self._nodes, self._pods, self._namespaces)
         for mirror in mirrors:
             mirror.start()
@@ -122,20 +122,20 @@ class KubernetesCluster:
         self._observed_mono = time.monotonic()
 
     def pods(self) -> Collection[Pod]:
-        """As any thread may ask."""
+        """Thread-safe."""
         return self._pods.objects().values()
 
     def nodes(self) -> Collection[Node]:
-        """As any thread may ask."""
+        """Thread-safe."""
         return self._nodes.objects().values()
 
     def namespace_uid(self, name: str) -> str:
-        """As any thread may ask; "" where there is none."""
+        """Returns "" if there is none. Thread-safe."""
         found = self._namespaces.objects().get(("", name))
         return found.metadata.uid if found else ""
 
     def why_blind(self) -> str:
-        """As any thread may ask: which watch is behind, as a sentence; "" while all are alive."""
+        """Says which watch is behind; "" if none is. Thread-safe."""
         mirrors: dict[str, Mirror[Any]] = {"nodes": self._nodes, "pods": self._pods, "namespaces": self._namespaces}
         unread = [kind for kind, mirror in mirrors.items() if not mirror.is_whole]
         if unread:
@@ -145,11 +145,11 @@ class KubernetesCluster:
 
     @property
     def idle_s(self) -> float:
-        """Since the last pass began."""
+        """Seconds since the last pass began."""
         return time.monotonic() - self._observed_mono
 
     def stop(self) -> None:
-        """What has begun is waited for; of the rest nothing is done any more, in no pool while another is waited for."""
+        """Cancels pending calls and waits for running ones."""
         for pool in self._pools:
             pool.shutdown(wait=False, cancel_futures=True)
         for mirror in (self._nodes, self._pods, self._namespaces):
@@ -173,8 +173,8 @@ class KubernetesCluster:
             raise StateLost(f"the agent's state document, Secret egs-agent-state, is damaged: {error}") from error
 
     def save_state(self, body: bytes, version: str) -> str:
-        """Compressed, since an object may have 1 MiB at most. The install made it, empty."""
-        if not version:
+        """Stores the state compressed, since an object holds at most 1 MiB."""
+        if not version:  # the installation created the Secret empty
             secret = self._api.get(STATE_PATH, _Secret)
             if secret.data:
                 raise Conflict("the state document is there already")
@@ -213,7 +213,7 @@ class KubernetesCluster:
                 return self._write(changes)
 
     def _open(self, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
-        """The guard follows in `serve`, in one patch for all nodes: it tests what it was before they were written."""
+        """`serve` then opens the guard in one patch that tests its value from before the nodes were written."""
         try:
             before = {seen.view.name: self._guard.value(seen.view.name) for seen, _ in changes}
         except ClusterError as error:
@@ -223,7 +223,7 @@ class KubernetesCluster:
         return answers
 
     def _close(self, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
-        """Guard first: where that fails its node is left as it is."""
+        """Closes the guard first; a node whose guard could not be closed is not written."""
         for seen, _ in changes:
             self._opening.pop(seen.view.name, None)
         faults = self._try_fence(changes)
@@ -234,10 +234,10 @@ class KubernetesCluster:
         return answers
 
     def _try_fence(self, changes: Sequence[NodeChange]) -> dict[str, ClusterError]:
-        """What went wrong, by node. Where one of them is not as expected, each has a patch of its own."""
         try:
             self.fence(changes)
         except Conflict as error:
+            # One node differs from what was expected: patch them one by one.
             if len(changes) == 1:
                 return {changes[0][0].view.name: error}
             return {name: fault for change in changes for name, fault in self._try_fence([change]).items()}
@@ -260,22 +260,21 @@ class KubernetesCluster:
             return error
 
     def fence(self, closing: Sequence[NodeChange]) -> None:
-        """Once for what was seen: a node whose own write fails again and again needs no more than that."""
+        # Once per version of a node, however often the write of the node itself fails.
         due = [(seen, records) for seen, records in closing if not _slices_of(records) <= self._fenced_slices(seen)]
         for box in {(record.gpr_id, record.run) for _, records in due for record in records.values()}:
             self._hoist.end(box)
         try:
             self._close_guard(due)
         except Missing:
-            # It lists nobody then: the other locks hold, and an end is an end.
+            # Then it lists no slice. The other locks hold, and the box must still end.
             self._note("guard_missing", {"nodes": len(due)})
         except Conflict:
-            self._close_guard(due)  # by what it says now, in one patch still
+            self._close_guard(due)  # once more with its present values, still in one patch
         for seen, records in due:
             self._fenced[seen.view.name] = (seen.version, self._fenced_slices(seen) | _slices_of(records))
 
     def _fenced_slices(self, seen: NodeState) -> frozenset[str]:
-        """To these the guard was closed since the node is as it was seen."""
         version, slices = self._fenced.get(seen.view.name, ("", frozenset()))
         return slices if version == seen.version else frozenset()
 
@@ -307,7 +306,7 @@ class KubernetesCluster:
             self._hoist.send(lift, _box(box), ends_at=self._ends.ends_at(_box(box)))
 
     def _lifts(self, boxes: Iterable[Sequence[Assignment]]) -> Iterator[tuple[Lift, Assignment]]:
-        """No pod into two boxes."""
+        # A pod is lifted into one box at most.
         chosen = self._hoist.spoken_for()
         for box in (box for box in boxes if not self._hoist.is_busy(_box(box[0]))):
             gpr_id, waiting = (
@@ -328,25 +327,23 @@ class KubernetesCluster:
                 yield lift, box[0]
 
     def _fitting(self, box: Sequence[Assignment], waiting: Sequence[Pod], inside: Sequence[Pod], stranded: Sequence[Pod]) -> list[Lift]:
-        """None where it breaks: the pods of other boxes are let in all the same."""
         try:
             rooms, able = self._rooms(box), [pod for pod in waiting if not self._judgements.of(pod).why_never]
             uids = {pod.metadata.uid for pod in stranded}
             found = list(islice(lifts(rooms, able, inside, stranded=uids, needs=self._judgements.needs), LIFTS_OF_BOX))
-            # While one of its nodes is away or not open yet, nobody can say what fits nowhere.
+            # Only when all nodes of the box are ready and open is it known that a pod fits nowhere.
             is_whole = len(rooms) == len(box) >= box[0].gang_count
             self._misfits.see(box[0], rooms if is_whole else (), map(self._judgements.of, able))
             return found
-        except Exception:
+        except Exception:  # the other boxes are still served
             self._note("lifts_broke", {"gpr": box[0].gpr_id, "trace": traceback.format_exc()})
             return []
 
     def lifted(self, gpr_id: str) -> list[Pod]:
-        """Pods that were let into boxes of the GPR, of whichever run, and may run."""
+        """Lists pods let into boxes of the GPR, of any run, that may run."""
         return [pod for pod in self._sight.pods.lifted.get(gpr_id, ()) if pod.holds]
 
     def _rooms(self, box: Sequence[Assignment]) -> list[Room]:
-        """On nodes where a pod could begin now."""
         rooms = []
         for assignment in filter(self._is_listed, box):
             node, others = self._sight.node(assignment.node), self._sight.pods.others.get(assignment.node, ())
@@ -356,7 +353,6 @@ class KubernetesCluster:
         return rooms
 
     def _open_guard(self, opened: Iterable[Assignment]) -> None:
-        """One patch for all nodes that do not list the slices of their open boxes yet."""
         closed = [each for each in opened if not self._is_listed(each)]
         unsure = [each for each in closed if each.node not in self._opening]
         sure = [each for each in closed if each.node in self._opening]
@@ -367,7 +363,7 @@ class KubernetesCluster:
         self._guard.write({node: (before[node], with_slices(before[node], slices_in(before[node]) | slices[node])) for node in slices})
 
     def _looked_again(self, unsure: Sequence[Assignment]) -> list[Assignment]:
-        """After a restart, or a guard that was not as expected: first the guard, then the nodes as they are now. Those that are open."""
+        """Finds nodes that are open after a restart or an unexpected guard value; reads the guard before the nodes."""
         if unsure:
             self._guard.forget()
         before = {each.node: self._guard.value(each.node) for each in unsure}
@@ -406,7 +402,7 @@ class KubernetesCluster:
         return result if are_lifts_over or result.status is not StepStatus.OK else StepResult(status=StepStatus.RUNNING)
 
     def provide(self, orders: Sequence[NodeOrder]) -> None:
-        """Nodes come by whoever runs the cluster: there is nobody to ask yet."""
+        """Does nothing: no node provider is supported yet."""
 
     def tend(self, *, repairs: bool) -> Sequence[Drift] | None:
         found = self._tending.tend(repairs=repairs)
@@ -420,7 +416,7 @@ class KubernetesCluster:
         return found
 
     def why_it_waits(self, pod: Pod) -> str:
-        """As any thread may ask."""
+        """Thread-safe."""
         if not self._sight.slice_of(pod.metadata.namespace):
             return f"Namespace {pod.metadata.namespace} is bound to no workspace: bind it in EGS, or take the GPUs out of the pod."
         judgement = self._judgements.of(pod)
@@ -446,7 +442,7 @@ class KubernetesCluster:
         self._ends.look(ends)
 
     def tell(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
-        """On the node each; in the slice's namespaces once for a box."""
+        """Records an event on each node, and once per box in the slice's namespaces."""
         reason = f"Egs{what.title().replace('_', '')}{'Failed' if is_bad else ''}"
         told = f"GPR {assignment.gpr_name}: {message}"
         if (node := self._sight.node(assignment.node)) is not None:

@@ -1,1 +1,1 @@
-"""Nodes: what the cluster says of each, the marks and the bind guard of EGS, and the repair of what somebody else changed."""
+"""Nodes: observation, marks, the bind guard, drift repair."""

@@ -1,8 +1,7 @@
-"""The bind guard: one object that says whose pods may be bound to each node now.
+"""The bind guard: one object that lists, per node, the workspaces whose pods may be bound there.
 
-Its value of a node is "@<fence>,<slice>,<slice>". The fence rises with each close, and every write tests the value that
-was read before: so whoever slept meanwhile cannot open a node that was closed since. One patch serves many nodes, since
-its cost is that of the object's size.
+A node's value is "@<fence>,<slice>,<slice>". Closing raises the fence and every write tests the value read before, so a delayed agent
+cannot reopen a closed node.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ def _fence(value: str) -> int:
 
 
 class GuardBook:
-    """What the guard says, as far as we know. Not for several threads at once."""
+    """Not thread-safe."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self._nodes: dict[str, str] | None = None
-        self._before: dict[str, str] = {}  # as it was known when it was forgotten
+        self._before: dict[str, str] = {}  # the values before forget(), to detect changes by others
         self._changed: dict[str, tuple[str, str]] = {}
 
     def nodes(self) -> Mapping[str, str]:
-        """Read once, then kept by our own writes. Raises Missing where the guard is not installed."""
+        """Raises Missing if the guard is not installed."""
         if self._nodes is None:
             before, self._before = self._before, {}
             self._nodes = dict(self._api.get(GUARD_PATH, Guard).spec.nodes)
@@ -53,35 +52,34 @@ class GuardBook:
         return self._nodes
 
     def take_changed(self) -> Mapping[str, tuple[str, str]]:
-        """By node what it said before somebody else wrote it, and then; since it was asked last."""
+        """Returns (old, new) values that others changed, by node."""
         changed, self._changed = self._changed, {}
         return changed
 
     def value(self, node: str) -> str:
-        """ "" for a node that is not listed."""
         return self.nodes().get(node, "")
 
     def forget(self) -> None:
-        """Read anew at the next use."""
         if self._nodes is not None:
             self._before = self._nodes
         self._nodes = None
 
     def write(self, changes: Mapping[str, tuple[str, str | None]]) -> None:
-        """By node the value that was read, and the new one (None: not listed any more). All of them or none."""
+        """Maps nodes to (value read, new value or None); applies all or none."""
         wanted = {node: change for node, change in changes.items() if change[0] != (change[1] or "")}
         if not wanted:
             return
+        # One patch covers many nodes, because its cost is set by the size of the object.
         ops = [op for node, (old, new) in sorted(wanted.items()) for op in _ops(node, old, new)]
         try:
             self._nodes = dict(self._api.patch(GUARD_PATH, ops, Guard).spec.nodes)
         except ClusterError:
-            self._nodes, self._before = None, {}  # it may have been written, by us
+            self._nodes, self._before = None, {}  # our own write may have been applied
             raise
 
 
 def _ops(node: str, old: str, new: str | None) -> list[Op]:
     path = pointer("spec", "nodes", node)
-    # A value that is not there equals null, as long as the map is.
+    # JSON Patch "test" treats a missing key as null as long as the map itself exists.
     test = {"op": "test", "path": path, "value": old or None}
     return [test, {"op": "remove", "path": path} if new is None else {"op": "add", "path": path, "value": new}]

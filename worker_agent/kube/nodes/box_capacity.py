@@ -1,4 +1,4 @@
-"""What boxes have on their nodes, worked out anew only where a node, the pods of its system or the box is another: boxes may have hundreds.
+"""The capacity of boxes on their nodes, cached because a box may have hundreds.
 
 Must not live here: which pod goes where (lifting.py), any call.
 """
@@ -17,10 +17,11 @@ from worker_agent.kube.pods.lifting import Room, share_of, whole_of
 
 class Rooms:
     def __init__(self) -> None:
-        self._known: dict[str, tuple[tuple[object, ...], Room | None]] = {}  # by assignment: what was seen, as objects, and what follows
+        # By assignment ID: the objects that the result was computed from, and the result.
+        self._known: dict[str, tuple[tuple[object, ...], Room | None]] = {}
 
     def of(self, assignment: Assignment, node: Node, view: NodeView, others: Sequence[Pod]) -> Room | None:
-        """None where no pod could begin now: it would wait for the node, though another came in its place."""
+        """None if no pod could start there now."""
         seen = (assignment, node, view, *others)
         known = self._known.get(assignment.id)
         if known is None or len(known[0]) != len(seen) or any(old is not new for old, new in zip(known[0], seen, strict=True)):
@@ -33,7 +34,7 @@ class Rooms:
 
 
 def _room(assignment: Assignment, node: Node, view: NodeView, others: Sequence[Pod]) -> Room | None:
-    """Of a shared node whose GPUs cannot be named just now, nobody can say what part of it is the box's."""
+    # Without named GPUs, the box's part of a shared node is unknown.
     own, taint = set(assignment.gpus), box_taint(node)
     is_shared = taint == cluster_names.SHARED or not own.issuperset(gpu.uuid for gpu in view.gpus)
     if node.metadata.uid != assignment.node_uid or why_unready(node) or (is_shared and not view.gpus):

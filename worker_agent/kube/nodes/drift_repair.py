@@ -1,6 +1,6 @@
-"""What needs care besides assignments: nodes that come and go, marks and guard that somebody changed, homeless pods.
+"""Repairs what does not depend on an assignment: nodes that join or leave, changed marks and guard, pods without a box.
 
-All of it follows from the records on the nodes, so it may be done at any time and twice.
+Everything follows from the records on the nodes, so repairs may run at any time and repeat.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from worker_agent.kube.nodes.observation import Sight, is_held, is_taken_in, is_
 from worker_agent.kube.pods.draining import Draining
 
 EVERY_S: Final = 1.0
-GUARD_ANEW_S: Final = 30.0  # somebody with the right to may have changed it
+GUARD_ANEW_S: Final = 30.0  # re-read at this interval: an administrator may have changed it
 ORPHAN_GRACE_S: Final = 30.0
 DETAIL_MAX_CHARS: Final = 300
 
@@ -30,14 +30,13 @@ class Tending:
         self._api, self._sight, self._guard, self._draining, self._note = api, sight, guard, draining, note
         self._last_mono = self._guard_mono = float("-inf")
         self._said: dict[str, str] = {}
-        self._fine: dict[str, tuple[Node, bool]] = {}  # by name: as it was when nothing was to be done, and whether the guard was there
-        self._kept: tuple[object, ...] = ()  # likewise of the guard
+        self._fine: dict[str, tuple[Node, bool]] = {}  # by name: the node that needed no repair, and whether the guard was in order
+        self._kept: tuple[object, ...] = ()  # the serial and guard that needed no repair
         self._repairs = True
         self._found: list[Drift] = []
-        self._guard_left: list[Drift] = []  # what stays in the guard as somebody wrote it
+        self._guard_left: list[Drift] = []  # drift in the guard that the policy leaves unrepaired
 
     def tend(self, *, repairs: bool) -> Sequence[Drift] | None:
-        """As `Cluster.tend`."""
         now = time.monotonic()
         if now - self._last_mono < EVERY_S:
             return None
@@ -60,7 +59,7 @@ class Tending:
         return self._found
 
     def _end_left_over(self) -> None:
-        """Whatever the policy on drift says: the node is nobody's while they run there."""
+        # Done whatever the drift policy says: nobody may use the node while they run.
         by_node: dict[str, list[Pod]] = {}
         for pod in self._sight.left_over():
             self._draining.end(pod, ORPHAN_GRACE_S)
@@ -71,7 +70,7 @@ class Tending:
             self._found.append(Drift(what=f"pods on node {node}", detail=detail[:DETAIL_MAX_CHARS], node=node))
 
     def _try(self, what: str, act: Callable[[], None]) -> bool:
-        """A fault with one must not keep the others waiting. The same fault is noted once."""
+        # A failure on one node must not delay the others. The same failure is logged once.
         try:
             act()
         except ClusterError as error:
@@ -86,7 +85,7 @@ class Tending:
         return True
 
     def _keep_guard(self) -> None:
-        """Nodes that we want are nobody's before they are taken in; nobody's again is what no open record asks for."""
+        # A managed node is listed with no workspace before it is added; later it is closed to workspaces without an open record.
         serial, listed = self._sight.nodes_serial, self._guard.nodes()
         self._found += self._taken_off()
         if self._kept == (serial, listed):
@@ -112,7 +111,8 @@ class Tending:
         self._kept = (serial, dict(self._guard.nodes()))
 
     def _taken_off(self) -> Iterator[Drift]:
-        """It is put back whatever the policy on drift says: else the node were open to all, or shut to its own box."""
+        """Reports entries that others removed from the guard."""
+        # Restored whatever the drift policy says: otherwise the node would be open to everyone, or closed to its own box.
         for name, (before, after) in self._guard.take_changed().items():
             node = self._sight.node(name)
             if node is None or not is_taken_in(node):
@@ -131,7 +131,6 @@ class Tending:
         return Drift(what=f"bind guard of node {node}", detail=detail[:DETAIL_MAX_CHARS], node=node, is_repaired=self._repairs)
 
     def _open_slices(self, node: Node) -> set[str]:
-        """Of a node whose records cannot be read: nobody's."""
         return {record.slice for record in self._sight.state(node).records.values() if record.phase is GpuPhase.OPEN}
 
     def _tend_node(self, node: Node, *, is_guarded: bool) -> None:
@@ -167,7 +166,7 @@ class Tending:
 
 
 def write_node(api: Api, node: Node, seen: NodeState, records: Records) -> Node:
-    """Records, taint and labels in one patch, if the records are still as seen."""
+    """Writes records, taint and labels in one patch that tests the records as seen."""
     ops = write_ops(node, seen.version, records_text(records), marks_for(node, seen, records))
     return api.patch(node_path(node.metadata.name), ops, Node)
 

@@ -1,7 +1,6 @@
-"""What a node carries of us: the records in its annotation, and the taint and labels that follow from them.
+"""EGS marks on a node: records in an annotation, and the taint and labels that follow from them.
 
-Pure: from a node as it was seen to the one JSON Patch that changes it. Every patch tests the node's UID and the
-annotation as it was seen, so that of several writers one wins. Must not live here: any call.
+Pure: builds JSON Patches, each of which tests the node's UID and the annotation as read. Must not live here: any call.
 """
 
 from __future__ import annotations
@@ -17,18 +16,17 @@ from worker_agent.cluster.base import ClusterError, GpuPhase, GpuRecord, Records
 from worker_agent.kube.api.client import Op
 from worker_agent.kube.api.objects import Node, Taint
 
-_ISOLATED = (GpuPhase.CLAIMED, GpuPhase.OPEN)  # while a record is in one of these, the node is marked for its box
+_ISOLATED = (GpuPhase.CLAIMED, GpuPhase.OPEN)  # phases in which the node is marked for the box of the record
 
 
+# A box claims and releases its GPUs together, so one record is stored for many.
 class _Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """GPUs are claimed and released together: one record for many."""
-
     record: GpuRecord
     gpus: tuple[str, ...]
 
 
 class UnreadableRecords(ClusterError):
-    """The annotation is not ours, or of a newer version: nobody may write over it but an administrator."""
+    """Only an administrator may overwrite such an annotation."""
 
 
 def read_records(text: str) -> dict[str, GpuRecord]:
@@ -50,14 +48,12 @@ def records_text(records: Records) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The taint's value, and our labels. `boxes`: by GPR id the run."""
-
-    taint: str
+    taint: str  # the taint's value
     labels: Mapping[str, str]
 
 
 def marks_of(uid: str, records: Records, gpus: Iterable[str]) -> Marks:
-    """`gpus`: all of the node, none where they cannot be named. A box that has all of them has the node to itself."""
+    """`gpus`: all of the node, empty if unnamed."""
     held = {gpu: record for gpu, record in records.items() if record.phase in _ISOLATED}
     boxes = {(record.gpr_id, record.run): record.slice for record in held.values()}
     labels = {cluster_names.box_label(gpr_id): str(run) for gpr_id, run in boxes}
@@ -73,12 +69,11 @@ def marks_of(uid: str, records: Records, gpus: Iterable[str]) -> Marks:
 
 
 def box_taint(node: Node) -> str:
-    """The value of our taint, "" without one."""
     return next((taint.value for taint in node.spec.taints if taint.key == cluster_names.TAINT), "")
 
 
 def differs(node: Node, marks: Marks) -> str:
-    """In which marks the node is not as it should be, as a sentence; "" when it is."""
+    """Describes the difference in sentences; "" if none."""
     ours, labels = [taint for taint in node.spec.taints if taint.key == cluster_names.TAINT], _our_labels(node)
     wrong = sorted(key for key in labels.keys() | marks.labels.keys() if labels.get(key) != marks.labels.get(key))
     parts = []
@@ -91,7 +86,7 @@ def differs(node: Node, marks: Marks) -> str:
 
 
 def write_ops(node: Node, seen: str, new: str, marks: Marks) -> list[Op]:
-    """`seen` and `new`: the annotation before ("" : there was none) and after."""
+    """`seen` ("" if absent) and `new` are annotation texts."""
     meta = node.metadata
     ops: list[Op] = [{"op": "test", "path": "/metadata/uid", "value": meta.uid}]
     if meta.annotations is None:
@@ -103,7 +98,7 @@ def write_ops(node: Node, seen: str, new: str, marks: Marks) -> list[Op]:
 
 
 def leave_ops(node: Node, seen: str) -> list[Op]:
-    """All that is ours off the node, whose GPUs are all free."""
+    """Removes all marks; all GPUs must be free."""
     ops: list[Op] = [{"op": "test", "path": "/metadata/uid", "value": node.metadata.uid}]
     path = pointer("metadata", "annotations", cluster_names.RECORDS)
     ops += [{"op": "test", "path": path, "value": seen}, {"op": "remove", "path": path}]
@@ -124,7 +119,7 @@ def _label_ops(node: Node, wanted: Mapping[str, str]) -> list[Op]:
 
 
 def _taint_ops(node: Node, value: str) -> list[Op]:
-    """Exactly one of ours: the first is replaced, others go."""
+    # Keeps exactly one EGS taint: the first is replaced, others are removed.
     new = msgspec.to_builtins(_taint(value))
     places = [number for number, taint in enumerate(node.spec.taints) if taint.key == cluster_names.TAINT]
     if not places:
@@ -136,7 +131,7 @@ def _taint_ops(node: Node, value: str) -> list[Op]:
 
 
 def _first(path: str, value: object) -> list[Op]:
-    """Where nothing was: what somebody else began there since is not written over."""
+    # The test fails if somebody else created the map meanwhile, so theirs is not overwritten.
     return [{"op": "test", "path": path, "value": None}, {"op": "add", "path": path, "value": value}]
 
 

@@ -1,6 +1,6 @@
-"""The cluster as the agent sees it at one pass: nodes as the core wants them, and pods by what they are to us.
+"""The cluster as observed in one pass: node states, and pods grouped by their relation to EGS.
 
-Built from the mirrors, and anew only where these changed. Must not live here: any call.
+Must not live here: any call.
 """
 
 from __future__ import annotations
@@ -25,16 +25,15 @@ Key = tuple[str, str]
 
 @dataclass(slots=True)
 class PodIndex:
-    """`waiting`: behind our gate, by namespace. `lifted`: by GPR. `others`: on a node, and no lifted ones, by node.
-
-    `placed`: those of the lifted ones that may run, by node and GPR.
-    `strange`: nodes with GPU pods among the others, which hold GPUs that we would give out. Our own checks are none of these.
-    """
-
+    # By namespace: pods behind the EGS scheduling gate, the oldest first.
     waiting: dict[str, list[Pod]] = field(default_factory=lambda: defaultdict(list))
+    # By GPR: pods whose gate EGS has lifted.
     lifted: dict[str, list[Pod]] = field(default_factory=lambda: defaultdict(list))
+    # By node and GPR: the lifted pods that may run.
     placed: dict[str, dict[str, list[Pod]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
+    # By node: pods that EGS did not let in.
     others: dict[str, list[Pod]] = field(default_factory=lambda: defaultdict(list))
+    # Nodes where such pods use GPUs that EGS would give out. The agent's own check pods do not count.
     strange: set[str] = field(default_factory=set)
 
     @classmethod
@@ -58,17 +57,14 @@ class PodIndex:
 
 
 class Sight:
-    """Not for several threads at once; the mirrors are kept by threads of their own.
-
-    Pods are sorted anew once a pass, by `look`.
-    """
+    """Not thread-safe."""
 
     def __init__(self, nodes: Mirror[Node], pods: Mirror[Pod], namespaces: Mirror[Namespace]) -> None:
         self._nodes, self._pods, self._namespaces = nodes, pods, namespaces
         self.pods, self._index_serial = PodIndex(), -1
         self._bound: dict[str, tuple[str, ...]] = {}
         self._bound_serial = -1
-        self._boxes: dict[tuple[str, str], set[str]] = {}  # by their label: UIDs of the nodes that have it
+        self._boxes: dict[tuple[str, str], set[str]] = {}  # by box label (key and value): UIDs of the nodes that have it
         self._boxes_serial = -1
         self._states: dict[str, tuple[Node, bool, NodeState]] = {}
 
@@ -78,7 +74,6 @@ class Sight:
 
     @property
     def serial(self) -> int:
-        """Rises with each change of any."""
         return self._nodes.serial + self._pods.serial + self._namespaces.serial
 
     @property
@@ -94,7 +89,7 @@ class Sight:
             self.pods = PodIndex.of(self._pods.objects().values())
 
     def learn_pod(self, pod: Pod) -> None:
-        """Seen by the next look."""
+        """Takes effect at the next `look`."""
         self._pods.learn(pod)
 
     def namespaces_of(self, slice_key: str) -> Sequence[str]:
@@ -122,25 +117,25 @@ class Sight:
         return found.metadata.label(cluster_names.SLICE) if found else ""
 
     def strays(self, node: str, slice_key: str) -> list[Pod]:
-        """Pods of the slice on the node that no lift brought there: a lock was open for them."""
+        """Pods of the slice on the node that EGS did not let in."""
         bound = self.namespaces_of(slice_key)
         return [pod for pod in self.pods.others.get(node, ()) if pod.metadata.namespace in bound and pod.holds]
 
     def homeless(self) -> list[Pod]:
-        """Lifted pods without a node, whose box no node has any more, or not the one that they were given."""
+        """Lifted pods without a node whose box or assigned node is gone."""
         unplaced = [pod for pods in self.pods.lifted.values() for pod in pods if not pod.spec.nodeName and pod.holds]
         return [pod for pod in unplaced if not self._has_home(pod)]
 
     def left_over(self) -> list[Pod]:
-        """Lifted pods on nodes that were made anew under the name of the one that they were placed on: their kubelet runs them on."""
+        """Lifted pods still running on a node re-created under its old name."""
         there = [node for node in map(self.node, self.pods.placed) if node is not None and is_taken_in(node)]
         return [pod for node in there for pod in self._left_over_on(node, self.state(node).records)]
 
     def _left_over_on(self, node: Node, records: Records) -> list[Pod]:
-        """Of GPRs that the node knows nothing of, since it is younger than their being placed there."""
+        # Pods of GPRs without records on the node, placed there before this node object was created.
         placed, born = self.pods.placed.get(node.metadata.name), node.metadata.creationTimestamp
         if not placed or born is None or all(node.metadata.label(cluster_names.box_label(gpr_id)) for gpr_id in placed):
-            return []  # nearly always, and asked of every node at every pass
+            return []  # the common case; this runs for every node in every pass
         unknown = placed.keys() - {record.gpr_id for record in records.values()}
         return [pod for gpr_id in unknown for pod in placed[gpr_id] if (pod.placed_at or born) <= born]
 
@@ -175,14 +170,14 @@ class Sight:
         return self.state(node)
 
     def states(self) -> dict[str, NodeState]:
-        """All nodes that we have taken in; without GPUs that can be named only those that are held."""
+        # A node whose GPUs cannot be named counts only while some of them are held.
         taken_in = {node.metadata.name: self.state(node) for node in self.nodes() if is_taken_in(node)}
         states = {name: state for name, state in taken_in.items() if state.view.gpus or is_held(state)}
         self._states = {name: known for name, known in self._states.items() if name in states}
         return states
 
     def state(self, node: Node) -> NodeState:
-        """Made anew only where the node is another object, since a pass asks for all of them."""
+        # Cached by object identity, because each pass reads all nodes.
         name, strange = node.metadata.name, node.metadata.name in self.pods.strange
         known = self._states.get(name)
         if known is None or known[0] is not node or known[1] != strange:
@@ -207,12 +202,11 @@ def is_held(state: NodeState) -> bool:
 
 
 def _bare(node: Node) -> NodeView:
-    """Its labels name no GPUs (any more)."""
     return NodeView(name=node.metadata.name, uid=node.metadata.uid, shape="", node_type="", gpus=(), ready=False)
 
 
 def _state_of(node: Node, *, strange: bool) -> NodeState:
-    """`version`: the annotation as it is, since that is what a write tests. A heartbeat of the node is no other version."""
+    # The version is the annotation's text, because writes test that: a heartbeat of the node does not change it.
     text = node.metadata.annotation(cluster_names.RECORDS)
     seen = view_of(node)
     view = _bare(node) if isinstance(seen, Unseen) else seen
@@ -221,7 +215,7 @@ def _state_of(node: Node, *, strange: bool) -> NodeState:
     try:
         records = read_records(text)
     except UnreadableRecords as error:
-        # Shown, or its assignments would be taken for gone; every write to it says why it cannot be.
+        # The node is still reported, or its assignments would seem gone. Writes to it fail with the reason.
         why.append(str(error))
     why += ["pods with GPUs that EGS did not let in run there"] if strange else []
     why += [] if is_wanted(node) else [f"it has no label {cluster_names.MANAGED}=true any more"]

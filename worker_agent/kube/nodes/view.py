@@ -1,8 +1,7 @@
-"""What the hub is told of a node: its shape, its place and its GPUs, from what the cluster says of it.
+"""The hub's view of a node: its shape, location and GPUs.
 
-Shape and count are those of NVIDIA's GPU Feature Discovery (labels nvidia.com/gpu.*), what works is what the device plugin offers
-(capacity and allocatable). Nothing here is trusted: labels may be absurd, and then are cut, or the node is not shown, with a reason.
-Must not live here: any call, anything about tenants.
+Shape and count come from labels of NVIDIA GPU Feature Discovery, healthy GPUs from the device plugin. Labels are not trusted: absurd values
+are cut, or the node is not shown. Must not live here: any call, anything about tenants.
 """
 
 from __future__ import annotations
@@ -27,34 +26,26 @@ _NODE_TYPE, _MACHINE = "node.kubernetes.io/instance-type", "nvidia.com/gpu.machi
 _ZONE, _RACK = "topology.kubernetes.io/zone", "topology.kubernetes.io/rack"
 _RDMA: Final = "feature.node.kubernetes.io/rdma.available"
 
-# These, where true, say that the node cannot take work, whatever Ready says.
+# If one of these is true, the node cannot take work, whatever Ready says.
 _PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 
-MOST_GPUS: Final = 64  # four times the largest servers that are sold: more is a mistake
-_WORD_MAX: Final = 63  # of the protocol's words
+MOST_GPUS: Final = 64  # four times the largest servers on the market: more is an error
+_WORD_MAX: Final = 63  # the protocol's limit for short texts
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _BRANDS: Final = frozenset({"NVIDIA", "TESLA", "GEFORCE", "QUADRO", "GRAPHICS", "DEVICE"})
-# Words of a product's name that no model needs: its memory, which the shape names, the socket of boards, and what all of its kind have.
+# Words of a product name that the model name leaves out: memory (the shape has it), board socket, and common suffixes.
 _REST: Final = re.compile(r"\d+GB|HBM\w*|SXM\d*|GENERATION|SERVER|WORKSTATION|EDITION", re.IGNORECASE)
 _PARTS: Final = re.compile(r"-(SHARED|MIG-.*)$")
-# GiB that a driver shows of cards without HBM while ECC is on, which takes a sixteenth, and what they are sold as.
+# GiB that drivers report for cards without HBM while ECC is on, which takes a sixteenth, and the marketed size.
 _SOLD_AS_GIB: Final = {15: 16, 19: 20, 23: 24, 30: 32, 45: 48, 90: 96}
 
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """Why a node is not shown to the hub, as a sentence."""
-
-    why: str
+    why: str  # the reason why the node is not shown to the hub, as a sentence
 
 
 def view_of(node: Node) -> NodeView | Unseen:
-    """A node of whole GPUs as the protocol has it.
-
-    GPUs are named by the annotation egs.io/gpu-uuids where it names all of them, else `<uid of the node>-<index>`; as their driver calls
-    them they are told beside that once checks have read all of them, in the order of the bus. A node keeps its GPUs
-    while some of them have dropped out: the kubelet says how many work, not which, so those of the highest indexes are called unhealthy.
-    """
     try:
         gpus, shape = _gpus(node)
         return NodeView(
@@ -77,7 +68,6 @@ def view_of(node: Node) -> NodeView | Unseen:
 
 
 def why_unready(node: Node) -> tuple[str, ...]:
-    """Each condition that keeps it from taking work, for people; none where it is ready."""
     conditions = {condition.type: condition for condition in node.status.conditions}
     ready = conditions.get("Ready")
     why = [] if ready and ready.status == "True" else [_condition(ready) if ready else "the cluster tells no condition Ready"]
@@ -87,7 +77,6 @@ def why_unready(node: Node) -> tuple[str, ...]:
 
 
 def _condition(condition: Condition) -> str:
-    """`MemoryPressure is True (KubeletHasInsufficientMemory)`."""
     return _CONTROL.sub("", f"{condition.type} is {condition.status}" + (f" ({condition.reason})" if condition.reason else ""))
 
 
@@ -96,7 +85,8 @@ class _CannotShow(Exception):
 
 
 def _gpus(node: Node) -> tuple[tuple[GpuView, ...], str]:
-    """Those of the node, and its shape."""
+    # The driver's UUIDs are known once checks have read all of them. The kubelet tells how many GPUs work, not which ones:
+    # those with the highest indexes are reported unhealthy, and the node keeps all of them.
     model, memory_gib = _model(node), _memory_gib(node)
     uuids = _uuids(node, _count(node))
     capacity = min(_amount(node.status.capacity, GPU), _amount(node.status.allocatable, GPU))
@@ -117,15 +107,13 @@ def _gpus(node: Node) -> tuple[tuple[GpuView, ...], str]:
 
 
 def _model(node: Node) -> str:
-    """H100 of NVIDIA-H100-80GB-HBM3. Of a model with several form factors the words PCIe and NVL stay: those are slower.
-
-    Raises _CannotShow where the node offers parts of GPUs.
-    """
+    """Returns H100 for NVIDIA-H100-80GB-HBM3. Raises _CannotShow."""
     product = _CONTROL.sub("", node.metadata.label(_PRODUCT))
     if not product:
         raise _CannotShow(f"it has no label {_PRODUCT}: is GPU Feature Discovery at work there?")
     if _is_shared(node, product):
         raise _CannotShow(f"its GPUs are shared or cut into parts ({product[:_WORD_MAX]}), and only whole ones are booked")
+    # PCIe and NVL stay in the name: where a model has several form factors, those are slower.
     words = [word for word in product.split("-") if word and word.upper() not in _BRANDS and not _REST.fullmatch(word)]
     return _word("-".join("PCIe" if word.upper() == "PCIE" else word for word in words) or product)
 
@@ -138,7 +126,7 @@ def _is_shared(node: Node, product: str) -> bool:
 
 
 def _memory_gib(node: Node) -> int:
-    """As it is sold: a driver shows a little less. Raises _CannotShow."""
+    """Returns the marketed size. Raises _CannotShow."""
     memory_mib = _number(node.metadata.label(_MEMORY))
     memory_gib = math.ceil(memory_mib / 1024)
     if not 1 <= memory_gib <= 1_000_000:
@@ -147,7 +135,8 @@ def _memory_gib(node: Node) -> int:
 
 
 def _count(node: Node) -> int:
-    """GPUs built in, as far as is known: what the device plugin offers may be fewer. Raises _CannotShow."""
+    """Counts installed GPUs. Raises _CannotShow."""
+    # The device plugin may offer fewer GPUs than are installed.
     count = max(_number(node.metadata.label(_COUNT)), _amount(node.status.capacity, GPU))
     if not 1 <= count <= MOST_GPUS:
         raise _CannotShow(
@@ -157,10 +146,9 @@ def _count(node: Node) -> int:
 
 
 def _uuids(node: Node, count: int) -> list[str]:
-    """Reservations name them: so they stay the same while GPUs come and go.
-
-    An annotation that names more than are counted is right: the others have dropped out.
-    """
+    # Names come from the annotation egs.io/gpu-uuids if it names all GPUs, otherwise from the node's UID and an index.
+    # Reservations refer to these names, so they must stay the same while GPUs fail and return. An annotation with more
+    # names than GPUs counted is accepted: the others have failed.
     named = [_CONTROL.sub("", uuid).strip() for uuid in node.metadata.annotation(GPU_UUIDS).split(",")]
     if count <= len(named) <= MOST_GPUS and len(set(named)) == len(named) and all(1 <= len(uuid) <= _WORD_MAX for uuid in named):
         return named
@@ -173,7 +161,7 @@ def _name(node: Node) -> str:
 
 def _uid(node: Node) -> str:
     uid = node.metadata.uid
-    _checked(uid and f"{uid}-{MOST_GPUS}", Id, "UID")  # a GPU's index must fit behind it, too
+    _checked(uid and f"{uid}-{MOST_GPUS}", Id, "UID")  # room for a GPU index appended to it
     return uid
 
 
@@ -189,7 +177,7 @@ def _is_broken(node: Node) -> bool:
 
 
 def _has_rdma(node: Node) -> bool:
-    """By node feature discovery, or by devices on offer (of shared ones "1k" and the like)."""
+    # Either node feature discovery or an offered device shows it; shared devices have amounts such as "1k".
     return node.metadata.label(_RDMA) == "true" or any(_is_rdma(key) and amount != "0" for key, amount in node.status.capacity.items())
 
 
@@ -199,12 +187,11 @@ def _is_rdma(resource: str) -> bool:
 
 
 def _amount(resources: dict[str, str], key: str) -> int:
-    """Of a resource that is counted in whole ones; 0 where there is none."""
     return _number(resources.get(key, ""))
 
 
 def _number(text: str) -> int:
-    """0 where it is none, or none that anything here can have."""
+    # 0 for anything that is not a plausible number.
     return int(text) if re.fullmatch(r"[0-9]{1,15}", text) else 0
 
 
