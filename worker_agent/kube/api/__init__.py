@@ -1,1 +1,1 @@
-"""The API server: calls, local copies of lists, objects and kinds, the lease of the agent, and what was installed beside it."""
+"""What every part of the agent uses to talk to a Kubernetes API server."""

@@ -1,6 +1,6 @@
-"""Calls to one API server: credentials, timeouts, and what each refusal means to the agent.
+"""Calls to one API server, with an error class for each kind of refusal.
 
-Bodies are msgspec structs that name the fields that are needed: what else an object has is skipped while it is read.
+Answers are decoded into structs that name only the needed fields.
 """
 
 from __future__ import annotations
@@ -22,50 +22,46 @@ from worker_agent.cluster.base import ClusterError, Conflict, Throttled, Unavail
 
 T = TypeVar("T")
 Params = dict[str, str | int | bool]
-Op = dict[str, Any]  # of a JSON Patch (RFC 6902)
+Op = dict[str, Any]  # one operation of a JSON Patch (RFC 6902)
 
-TIMEOUT_S: Final = 5.0  # told to the server as well, so that it gives up before we forget the call
+TIMEOUT_S: Final = 5.0  # sent to the server as well, so that it gives up before the client does
 CONNECT_S: Final = 3.0
 JSON: Final = "application/json"
 PATH_SHOWN: Final = 200
-WEBHOOK_AWAY: Final = "failed calling webhook"  # as the API server says it, before anything is stored
-TOKEN_KEPT_S: Final = 60.0  # a projected token is renewed long before it ends
+WEBHOOK_AWAY: Final = "failed calling webhook"  # words of the API server; it has stored nothing then
+TOKEN_KEPT_S: Final = 60.0  # a projected token is renewed long before it expires
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class Missing(Conflict):
-    """404: the object is not there (any more). Nothing was changed."""
+    """404. Nothing was changed."""
 
 
 class Forbidden(ClusterError):
-    """401 or 403. Also for some seconds after a start of the API server, of a right that we have: try again."""
+    """401 or 403. An API server that has just started may answer so although the right exists."""
 
 
 class Gone(ClusterError):
-    """410: the server knows no longer what happened since that version. Read all anew."""
+    """410: the requested version is too old. Read everything again."""
 
 
 class WebhookAway(Unavailable):
-    """500: an admission webhook of the cluster did not answer, and has to. Nothing was changed."""
+    """500: a required admission webhook did not answer. Nothing was changed."""
 
 
-class DisruptionBudget(Throttled):
-    """429 to an eviction: a PodDisruptionBudget does not allow it now."""
-
+class DisruptionBudget(Throttled):  # 429 to an eviction
     def __init__(self) -> None:
         super().__init__()
         self.args = ("a PodDisruptionBudget allows no eviction now",)
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """The API server's refusal, as its body says it."""
-
     class Details(msgspec.Struct, frozen=True):
         class Cause(msgspec.Struct, frozen=True):
             reason: str = ""
 
         causes: tuple[Cause, ...] = ()
-        retryAfterSeconds: float = 0.0  # as on the wire
+        retryAfterSeconds: float = 0.0  # the wire name
 
     code: int = 0
     message: str = ""
@@ -74,17 +70,15 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an API server is and who we are there. `bearer` is asked anew at each call; "" without a token. `ca`: PEM, or ""."""
-
     url: str
     tls: ssl.SSLContext | bool
-    bearer: Callable[[], str]
-    ca: str = ""
+    bearer: Callable[[], str]  # called for each request; returns "" without a token
+    ca: str = ""  # PEM
 
 
 def access_by_kubeconfig(path: Path) -> Access:
-    """Raises ClusterError where the file names no cluster that can be reached."""
-    # Here, since it takes 60 MiB that an agent in its cluster does without.
+    """Raises ClusterError when the file cannot be used."""
+    # Imported here because it takes 60 MiB, which an agent inside its cluster does not need.
     from kubernetes import config
 
     try:
@@ -106,7 +100,7 @@ def access_by_kubeconfig(path: Path) -> Access:
 
 
 def access_in_cluster(host: str, port: str, folder: Path = SERVICE_ACCOUNT) -> Access:
-    """As the ServiceAccount of the agent's pod. Raises ClusterError where it has none."""
+    """Raises ClusterError where the pod has no ServiceAccount."""
     if not host or not port:
         raise ClusterError("this is no pod of a cluster: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set")
     try:
@@ -128,7 +122,7 @@ class _TokenFile:
 
 
 class Api:
-    """May be used by several threads. Each call raises nothing but ClusterError."""
+    """Threads may share it. Its calls raise only ClusterError."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -145,36 +139,35 @@ class Api:
         return _decoded(self._call("GET", path, params=params), type_)
 
     def text(self, path: str, *, timeout_s: float = TIMEOUT_S, **params: str | int | bool) -> str:
-        """An answer that is no object: the log of a pod."""
         return self._call("GET", path, params=params, timeout_s=timeout_s).decode(errors="replace")
 
     def patch(self, path: str, ops: Sequence[Op], type_: type[T], **params: str | int | bool) -> T:
-        """A JSON Patch. A `test` that fails is a Conflict."""
+        """Raises Conflict when a `test` fails."""
         return self._write("PATCH", path, ops, type_, params, "application/json-patch+json")
 
     def apply(self, path: str, body: Any, type_: type[T], **params: str | int | bool) -> T:
-        """Server-side apply of the fields that are ours, whoever wrote them before."""
+        """Server-side apply that takes over fields from other managers."""
         return self._write("PATCH", path, body, type_, {"force": True, **params}, "application/apply-patch+yaml")
 
     def create(self, path: str, body: Any, type_: type[T], **params: str | int | bool) -> T:
         return self._write("POST", path, body, type_, params)
 
     def replace(self, path: str, body: Any, type_: type[T]) -> T:
-        """PUT: with metadata.resourceVersion a Conflict where the object was written since."""
+        """Raises Conflict when metadata.resourceVersion is given and out of date."""
         return self._write("PUT", path, body, type_, {})
 
     def delete(self, path: str, *, uid: str = "", grace_s: int | None = None) -> None:
-        """`uid`: of this very object, else it is a Conflict. `grace_s` 0: without waiting for its node."""
+        """Raises Conflict when the object has not this `uid`."""
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if uid:
             options["preconditions"] = {"uid": uid}
         if grace_s is not None:
-            options["gracePeriodSeconds"] = grace_s
+            options["gracePeriodSeconds"] = grace_s  # 0 does not wait for the node
         self._call("DELETE", path, body=msgspec.json.encode(options))
 
     @contextmanager
     def stream(self, path: str, params: Params, *, silence_s: float) -> Iterator[Lines]:
-        """The lines of a watch. `silence_s`: a stream that says nothing for so long is broken (Unavailable)."""
+        """The lines of a watch. Raises Unavailable after `silence_s` without any."""
         timeout = httpx.Timeout(silence_s, connect=CONNECT_S)
         try:
             with self._client.stream("GET", path, params=params, headers=self._headers(), timeout=timeout) as answer:
@@ -209,7 +202,7 @@ class Api:
             answer = self._client.request(method, path, params=timed, content=body, headers=headers, timeout=patience)
         except httpx.HTTPError as error:
             raise Unavailable(f"{method} {path}: {type(error).__name__}: {error}") from error
-        except httpx.InvalidURL as error:  # no HTTPError: a path that is none, as one of 64 KiB
+        except httpx.InvalidURL as error:  # not an HTTPError: the path is invalid, for example 64 KiB long
             raise ClusterError(f"{method} {path[:PATH_SHOWN]}: {error}") from error
         if answer.is_error:
             raise _refusal(answer)
@@ -224,8 +217,6 @@ class Api:
 
 
 class Lines:
-    """Those of one answer, as they come."""
-
     def __init__(self, answer: httpx.Response) -> None:
         self._answer = answer
 
@@ -236,10 +227,10 @@ class Lines:
             yield from (line for line in whole if line)
 
     def cut(self) -> None:
-        """For another thread: who reads now, and would wait, is told that the connection broke."""
+        """For another thread: a reader that waits for a line gets a connection error."""
         connection = self._answer.extensions["network_stream"].get_extra_info("socket")
-        with suppress(OSError):  # over already
-            socket.socket.shutdown(connection, socket.SHUT_RDWR)  # TLS's own one would change what the reader works with
+        with suppress(OSError):  # already closed
+            socket.socket.shutdown(connection, socket.SHUT_RDWR)  # SSLSocket.shutdown would change state that the reader uses
 
 
 def _decoded(body: bytes, type_: type[T]) -> T:
@@ -275,6 +266,6 @@ def _error_of(answer: httpx.Response, status: Status) -> ClusterError:
             is_budget = any(cause.reason == "DisruptionBudget" for cause in details.causes)
             return DisruptionBudget() if is_budget else Throttled(details.retryAfterSeconds or 1.0)
         case code if code < 500:
-            return ClusterError(text)  # our own mistake; nothing was changed
+            return ClusterError(text)  # the agent's own mistake; nothing was changed
         case _:
             return WebhookAway(text) if WEBHOOK_AWAY in status.message else Unavailable(text)

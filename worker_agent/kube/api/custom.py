@@ -1,8 +1,4 @@
-"""The kinds of EGS that people write, as far as the agent needs them. What people wrote is read as it is, and judged elsewhere.
-
-Of annotations only ours are read: those of thousands of objects, each as large as it may be, would not fit into the agent's memory. How
-many there may be in a namespace, its quota says (isolation.py).
-"""
+"""The custom resources of EGS, as users wrote them: other modules validate them."""
 
 from __future__ import annotations
 
@@ -18,14 +14,16 @@ API: Final = "egs.io/v1alpha1"
 REQUESTS, TEMPLATES = "gpuprovisioningrequests", "gprtemplates"
 REQUEST_KIND: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gpuprovisioningrequests.egs.io"
 REQUESTS_PATH, TEMPLATES_PATH = f"/apis/{API}/{REQUESTS}", f"/apis/{API}/{TEMPLATES}"
-FINISHED: Final = "Finished"  # condition
-GIVEN_BACK: Final = "given-back"  # the value of names.AUTO on a request that the agent gave back, since nobody used it
+FINISHED: Final = "Finished"  # a condition type
+GIVEN_BACK: Final = "given-back"  # the value of the annotation AUTO on a request that the agent released because nobody used it
 Fields = dict[str, Any]
 
 
+# Only these annotations are read: all annotations of thousands of objects would not fit into memory.
+# The quota of a namespace limits how many objects there are (isolation.py).
 class Marks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     requester: str = msgspec.field(name=REQUESTER, default="")
-    auto: str = msgspec.field(name=AUTO, default="")
+    auto: str = msgspec.field(name=AUTO, default="")  # only the agent may write it
     hub_template: str = msgspec.field(name=HUB_TEMPLATE, default="")
 
 
@@ -50,9 +48,8 @@ class CustomMeta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Custom(msgspec.Struct, frozen=True, kw_only=True):
-    """A request or a template. `spec` and `status` are what the API server let pass, perhaps by an older schema."""
-
     metadata: CustomMeta
+    # Both may follow an older schema.
     spec: Any = None
     status: Any = None
 
@@ -62,11 +59,10 @@ class Custom(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def said(self) -> Fields:
-        """The status as we left it."""
         return self.status if isinstance(self.status, dict) else {}
 
     def condition(self, type_: str) -> Fields:
-        """Empty where there is none."""
+        """Returns {} when there is none."""
         conditions = self.said.get("conditions")
         found = [each for each in conditions if isinstance(each, dict)] if isinstance(conditions, list) else []
         return next((each for each in found if each.get("type") == type_), {})
@@ -77,7 +73,7 @@ class Custom(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_auto(self) -> bool:
-        """A request that the agent made for pods that wait. Nobody else may write that mark."""
+        """Whether the agent made this request for waiting pods."""
         return self.metadata.annotations.auto in ("true", GIVEN_BACK)
 
     @property
@@ -93,9 +89,7 @@ class DefinitionMeta(msgspec.Struct, frozen=True):
     creationTimestamp: datetime
 
 
-class Definition(msgspec.Struct, frozen=True):
-    """Of a kind. One that is deleted and installed again is another, and knows nothing of the objects of the first."""
-
+class Definition(msgspec.Struct, frozen=True):  # a CustomResourceDefinition
     metadata: DefinitionMeta
 
 
@@ -105,14 +99,10 @@ class ItemMeta(msgspec.Struct, frozen=True):
 
 
 class Item(msgspec.Struct, frozen=True):
-    """Of a list: which objects there are."""
-
     metadata: ItemMeta
 
 
 class Kinds(msgspec.Struct, frozen=True, kw_only=True):
-    """What the API server serves of our group."""
-
     class Kind(msgspec.Struct, frozen=True):
         name: str
         verbs: tuple[str, ...] = ()
@@ -120,5 +110,5 @@ class Kinds(msgspec.Struct, frozen=True, kw_only=True):
     resources: tuple[Kind, ...] = ()
 
     def may_create(self, resource: str) -> bool:
-        """Not while the kind itself is being deleted, and all its objects with it."""
+        """False while the definition is being deleted together with all its objects."""
         return any(kind.name == resource and "create" in kind.verbs for kind in self.resources)

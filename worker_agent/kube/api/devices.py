@@ -1,8 +1,6 @@
-"""What the resources of a cluster are: which are GPUs, and which other devices come with a whole node alone.
+"""Which resources are GPUs, and which other devices come only with a whole node.
 
-Lives here: the rules, as an installation sets them (settings.py reads them), and what follows for a resource by its name. They are set
-once, before the agent judges any pod. The admission policies of the cluster go by the same lists: deploy/agent/install
-writes them in. Must not live here: amounts (lifting.py), any call.
+deploy/agent/install writes the same rules into the admission policies.
 """
 
 from __future__ import annotations
@@ -15,19 +13,15 @@ from protocol.cluster_names import GPU, GPU_PREFIXES
 
 NO_GPUS: Final = ("nvidia.com/hostdev", "nvidia.com/hostdev_rdma", "nvidia.com/mlnxnics", "amd.com/nic", "amd.com/vnic")
 
-# Not devices: each node has them, and what a part of a shared node has of them goes with its GPUs.
+# These are no devices: every node has them, and a part of a shared node gets the same share of them as of its GPUs.
 _PLAIN: Final = ("cpu", "memory", "ephemeral-storage")
 _HUGEPAGES: Final = "hugepages-"
 
 
 class Devices(msgspec.Struct, frozen=True, kw_only=True):
-    """`gpus`: what the names of GPU resources begin with. `no_gpus`: names that begin so and are none, as of network cards. `in_parts`:
-    names of other devices of which a box has as large a part as of the GPUs of a shared node; all others come with whole nodes alone.
-    """
-
-    gpus: tuple[str, ...] = GPU_PREFIXES
-    no_gpus: tuple[str, ...] = NO_GPUS
-    in_parts: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = GPU_PREFIXES  # prefixes of the names of GPU resources
+    no_gpus: tuple[str, ...] = NO_GPUS  # names with such a prefix that are no GPUs, such as network cards
+    in_parts: tuple[str, ...] = ()  # other devices, of which a box gets the same share as of a shared node's GPUs
 
     def is_gpu(self, resource: str) -> bool:
         return resource.startswith(self.gpus) and resource not in self.no_gpus
@@ -36,13 +30,11 @@ class Devices(msgspec.Struct, frozen=True, kw_only=True):
         return resource in (*_PLAIN, *self.in_parts) or resource.startswith(_HUGEPAGES)
 
     def is_whole(self, resource: str) -> bool:
-        """It comes with a whole node alone."""
+        """It comes only with a whole node."""
         return resource not in (GPU, "pods") and not self.comes_in_parts(resource)
 
 
 class _Here:
-    """Those of the cluster that the agent works on."""
-
     rules = Devices()
 
 

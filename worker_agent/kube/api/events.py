@@ -1,8 +1,6 @@
-"""Kubernetes events: what the agent tells people on the spot, in `kubectl describe` of pods, nodes,
-namespaces and requests.
+"""Kubernetes events for `kubectl describe`, sent once and in the background.
 
-They are told once each, later where the API server is busy, and never in the way of anything else: one that is lost is lost, but for those
-that whoever tells them sends again.
+An event that cannot be sent is lost unless its caller sends it again.
 """
 
 from __future__ import annotations
@@ -23,18 +21,18 @@ from worker_agent.kube.api.client import Api
 from worker_agent.kube.api.objects import Meta, Pod
 from worker_agent.kube.requests.messages import News
 
-MESSAGE_MAX: Final = 1024  # more the API server refuses
-WAITING_MAX: Final = 500  # to be sent; what comes then is not told
-NEW_AT_ONCE: Final = 50  # pods in one look; the others at the next
+MESSAGE_MAX: Final = 1024  # the API server refuses longer ones
+WAITING_MAX: Final = 500  # events in the queue; further ones are dropped
+NEW_AT_ONCE: Final = 50  # pods in one pass; the others follow in the next
 Kind = Literal["Pod", "Node", "Namespace", "GPUProvisioningRequest"]
-GROUPS: Final = {"GPUProvisioningRequest": "egs.io/v1alpha1"}  # of kinds that are none of v1
+GROUPS: Final = {"GPUProvisioningRequest": "egs.io/v1alpha1"}  # API versions of kinds outside v1
 
 
 class Telling:
     def __init__(self, api: Api, pool: Executor) -> None:
         self._api, self._pool = api, pool
         self._room = BoundedSemaphore(WAITING_MAX)
-        self._said: dict[str, str] = {}  # by UID of a pod that waits: what it was told
+        self._said: dict[str, str] = {}  # the last message by UID of a waiting pod
 
     def tell(self, kind: Kind, about: Meta, reason: str, message: str, *, is_bad: bool = False) -> None:
         if self._room.acquire(blocking=False):
@@ -42,12 +40,12 @@ class Telling:
             sent.add_done_callback(lambda _: self._room.release())
 
     def tell_once(self, kind: Kind, about: Meta, news: News, *, key: str, at: datetime) -> Future[None]:
-        """Of what happened at `at`. `key` and what it is about make its name: told again it is a Conflict. May fail as any call."""
+        """A repeat of the same `key` for the same object is a Conflict. The future may raise any ClusterError."""
         name = hashlib.sha256(f"{key}/{about.uid}".encode()).hexdigest()[:16]
         return self._pool.submit(self._create, kind, about, _body(kind, about, news, name=name, at=at))
 
     def tell_waiting(self, waiting: Iterable[Pod], why: Callable[[Pod], str], *, is_refused: Callable[[Pod], bool]) -> None:
-        """Each pod once, and again where the reason changes."""
+        """Records the reason once for each pod, and again when it changes."""
         told: dict[str, str] = {}
         new = 0
         for pod in waiting:
@@ -65,20 +63,20 @@ class Telling:
         try:
             self._create(kind, about, _body(kind, about, news, name=uuid4().hex[:16], at=datetime.now(UTC)))
         except ClusterError:
-            return  # of a namespace that is going, or too many
+            return  # lost: its namespace is being deleted, or there are too many
 
     def _create(self, kind: Kind, about: Meta, body: dict[str, Any]) -> None:
         self._api.create(f"/api/v1/namespaces/{_place(kind, about) or 'default'}/events", body, msgspec.Raw)
 
 
 def _place(kind: Kind, about: Meta) -> str:
-    """Of a node they lie in `default`, where kubectl looks for them; of a namespace in itself, for those who may look there."""
+    # kubectl looks for events of a node in `default`. Those of a namespace go into it, where its users may read them.
     return about.namespace or (about.name if kind == "Namespace" else "")
 
 
 def _body(kind: Kind, about: Meta, news: News, *, name: str, at: datetime) -> dict[str, Any]:
     place = _place(kind, about)
-    uid = about.name if kind == "Node" else about.uid  # as kubelets do, and `kubectl describe node` asks for it
+    uid = about.name if kind == "Node" else about.uid  # kubelets do the same, and `kubectl describe node` selects by it
     involved = {"apiVersion": GROUPS.get(kind, "v1"), "kind": kind, "name": about.name, "uid": uid}
     if place:
         involved["namespace"] = place

@@ -1,9 +1,6 @@
-"""What was installed beside the agent, and that it still is as it was: admission policies, roles and kinds.
+"""Reports changes of the admission policies, roles and custom resource definitions that were installed beside the agent.
 
-The agent has no right to change any of it, and must not have it: it tells. The install script writes down what it left in the
-ConfigMap egs-installed, each object as "<apiVersion> <kind> <namespace or -> <name> <uid> <generation, or resourceVersion where there is
-none>". What somebody adds beside these is not seen here, but for the cluster's default priority (priorities.py), which is looked at
-along with them. Must not live here: what is wanted of these objects (deploy/agent).
+The agent must not have the right to change these.
 """
 
 from __future__ import annotations
@@ -18,6 +15,7 @@ from worker_agent.cluster.base import ClusterError, Note
 from worker_agent.kube.api.client import Api, Missing
 from worker_agent.kube.tenancy.priorities import DefaultPriority
 
+# The install script writes one line per object: <apiVersion> <kind> <namespace or -> <name> <uid> <mark>.
 PATH: Final = f"/api/v1/namespaces/{cluster_names.NAMESPACE}/configmaps/egs-installed"
 REMEDY: Final = "Run deploy/agent/install again, or find out who did it."
 PLURALS: Final = {
@@ -47,7 +45,7 @@ class _Marked(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def mark(self) -> tuple[str, str]:
-        """Another one of the same name has another uid."""
+        # An object that was deleted and made again has another UID. Some kinds have no generation.
         return self.metadata.uid, str(self.metadata.generation or self.metadata.resourceVersion)
 
 
@@ -58,12 +56,12 @@ class Installed:
         self._default_priority = DefaultPriority(api, note=note)
 
     def look(self) -> tuple[Drift, ...]:
-        """What is not as it was installed, or works against it. As before where the API server does not answer."""
+        """Repeats the last result when the API server does not answer."""
         try:
             lines = self._api.get(PATH, _ConfigMap).data.get("objects", "").splitlines()
             self._found = tuple(drift for line in lines if (drift := self._look_at(line)))
         except Missing:
-            self._found = ()  # by an older script, which wrote nothing down
+            self._found = ()  # an older install script wrote no list
         except ClusterError as error:
             self._note("installation_unseen", {"why": str(error)})
         return (*self._found, *self._default_priority.look())
@@ -82,10 +80,10 @@ class Installed:
         return Drift(what=f"{kind} {name}", detail=detail)
 
     def _read(self, version: str, rest: str) -> _Marked:
-        """What was installed as v1beta1 is the same object where a newer Kubernetes serves v1 alone."""
         try:
             return self._api.get(f"/apis/{version}{rest}", _Marked)
         except Missing:
             if not version.endswith("/v1beta1"):
                 raise
+            # A newer Kubernetes serves the same object only as v1.
             return self._api.get(f"/apis/{version.removesuffix('beta1')}{rest}", _Marked)

@@ -1,7 +1,6 @@
-"""Which of the agent's replicas is at work: a Kubernetes Lease.
+"""The Kubernetes Lease that decides which replica of the agent works.
 
-It keeps two from doing the same work; it is not what keeps them from harm: that are the tests in every write. So clocks
-need not agree: a lease is over when nobody was seen to renew it for its duration by our own clock.
+It avoids double work; the tests in every write are what prevents harm.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from worker_agent.kube.api.client import Api
 PATH: Final = f"/apis/coordination.k8s.io/v1/namespaces/{cluster_names.NAMESPACE}/leases/{cluster_names.AGENT}"
 DURATION_S: Final = 10.0
 RENEW_EVERY_S: Final = 2.0
-RENEW_WITHIN_S: Final = 7.0  # without success for so long the holder stops, before another begins
-IDLE_MOST_S: Final = 60.0  # one that hangs in a pass gives the other its turn
+RENEW_WITHIN_S: Final = 7.0  # after so long without a renewal the holder stops, before another begins
+IDLE_MOST_S: Final = 60.0  # a holder that hangs in a pass for so long gives up the lease
 LOOK_EVERY_S: Final = 1.0
 
 
@@ -48,17 +47,15 @@ class _Lease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Leadership:
-    """`identity`: of this replica, different from all others and from itself before a restart."""
-
     def __init__(self, api: Api, *, identity: str, note: Note) -> None:
-        self._api, self._identity, self._note = api, identity, note
-        self._seen: tuple[str, float] = ("", float("-inf"))  # its resourceVersion, and since when by our clock
+        self._api, self._identity, self._note = api, identity, note  # each start has an identity of its own
+        self._seen: tuple[str, float] = ("", float("-inf"))  # its resourceVersion, and when our clock first saw it
         self._renewed_mono = float("-inf")
         self._is_over = threading.Event()
         self.is_lost = False
 
     def acquire(self, stop: threading.Event) -> bool:
-        """Wait until it is ours. False when `stop` was set before."""
+        """Returns False when `stop` was set first."""
         while not stop.is_set():
             try:
                 if self._take():
@@ -70,7 +67,7 @@ class Leadership:
         return False
 
     def keep(self, on_loss: threading.Event, idle_s: Callable[[], float]) -> None:
-        """Renew until `give_up`; sets `on_loss` when it cannot be kept, or nothing was done for too long. For a thread of its own."""
+        """For a thread of its own. Sets `on_loss` when the lease is lost."""
         while not self._is_over.wait(RENEW_EVERY_S):
             try:
                 held = idle_s() < IDLE_MOST_S and self._take()
@@ -83,7 +80,6 @@ class Leadership:
                 return
 
     def give_up(self) -> None:
-        """The next one need not wait for its end."""
         self._is_over.set()
         if self.is_lost:
             return
@@ -95,8 +91,9 @@ class Leadership:
             self._note("lease_not_given_up", {"error": str(error)})
 
     def _take(self) -> bool:
-        """Take it or renew it. False: another has it."""
+        """Returns False when another replica has it."""
         lease, now = self._api.get(PATH, _Lease), time.monotonic()
+        # Clocks need not agree: the lease has ended when nobody was seen to renew it for its duration by our own clock.
         if lease.metadata.resourceVersion != self._seen[0]:
             self._seen = (lease.metadata.resourceVersion, now)
         holder = lease.spec.holderIdentity or ""

@@ -1,13 +1,7 @@
-"""A local copy of all objects of one path, kept by one thread on one watch.
+"""A local copy of all objects of one path, kept by one thread with one watch.
 
-The watch begins with all that there is (sendInitialEvents) and goes on with what changes; a server that refuses that is listed by pages,
-then watched. What may go wrong, and what is done about it:
-- the stream ends or breaks: on from the version reached;
-- the server no longer knows what happened since (410, as an HTTP status or as an ERROR event in a 200): all anew;
-- it is behind what it told before (restored from a backup): all anew. A watch from a version that is still to come would say nothing at
-  all, so its version is asked for before each resume;
-- silence, also of a connection that is dead and does not know it: bookmarks come each minute, so two minutes without a line end it.
-Anew means beside the copy: it stays as it is until the whole state is there, then is exchanged at once.
+A server that refuses to start a watch with all objects (sendInitialEvents) is listed, then watched. While everything is read again the old
+copy stays.
 """
 
 from __future__ import annotations
@@ -27,22 +21,20 @@ from worker_agent.kube.api.replica import Key, Replica, Rewound, key_of, version
 
 T = TypeVar("T", bound=HasMeta)
 
-SILENCE_S: Final = 120.0
+SILENCE_S: Final = 120.0  # bookmarks come each minute, so a stream that is silent for longer is dead
 STOP_LOOK_S: Final = 0.05
 PAGE_COUNT: Final = 500
 INITIAL_END: Final = "k8s.io/initial-events-end"
-# Between two attempts, at random from 0 up to this; it doubles with each attempt in a row that brought nothing.
+# The pause between attempts is random from 0 to this limit, which doubles with each attempt in a row that received nothing.
 PAUSE_S, PAUSE_MOST_S = 0.1, 10.0
 
 
 class _Event(msgspec.Struct, frozen=True):
     type: str
-    object: msgspec.Raw  # read by itself: one that cannot be read does not hide the others
+    object: msgspec.Raw  # decoded separately: an unreadable object does not hide the others
 
 
 class _Mark(msgspec.Struct, frozen=True):
-    """How far it has come: of a bookmark, and of a page of a list."""
-
     resourceVersion: str = ""
     annotations: dict[str, str] | None = None
     next: str = msgspec.field(name="continue", default="")
@@ -62,8 +54,6 @@ class _Page(msgspec.Struct, frozen=True):
 
 
 class _Gone(msgspec.Struct, frozen=True):
-    """A deleted object: whatever else it was."""
-
     metadata: Meta
 
 
@@ -73,11 +63,11 @@ _gone = msgspec.json.Decoder(_Gone).decode
 
 
 def _nobody() -> None:
-    """Whoever wants no call at each change."""
+    pass
 
 
 class Mirror(Generic[T]):
-    """Reading it never calls anybody. `params`: selectors. `on_change`: called by its thread after each change that the server told of."""
+    """Reading it makes no call. The thread calls `on_change` after each change from the server."""
 
     def __init__(
         self,
@@ -92,10 +82,10 @@ class Mirror(Generic[T]):
         self._api, self._path, self._params, self._note, self._on_change = api, path, params or {}, note, on_change
         self._object = msgspec.json.Decoder(type_).decode
         self._replica: Replica[T] = Replica()
-        self._fresh: dict[Key, T] | None = {}  # while all is read anew; None while what changes is followed
+        self._fresh: dict[Key, T] | None = {}  # the new copy while everything is read again; None while changes are followed
         self._lists = self._always_lists = False
-        self._failures = 0  # attempts in a row that brought nothing
-        self._refused_as: type[Exception] | None = None  # not served here, or not ours to read: an older install. Said once
+        self._failures = 0  # attempts in a row that received nothing
+        self._refused_as: type[Exception] | None = None  # 404 or 403 from an older installation; logged once
         self._heard: Instant | None = None
         self._lines: Lines | None = None
         self._is_whole, self._is_stopping = threading.Event(), threading.Event()
@@ -105,10 +95,8 @@ class Mirror(Generic[T]):
         self._thread.start()
 
     def stop(self) -> None:
-        """Its thread has ended then; what was copied stays.
-
-        It must not read on where somebody closes the Api next: by then the number of its socket may be that of another file.
-        """
+        """Returns when the thread has ended; the copy stays."""
+        # The thread must not read on while the caller closes the Api: the number of its socket may then be that of another file.
         self._is_stopping.set()
         while self._thread.is_alive():
             lines = self._lines
@@ -121,25 +109,25 @@ class Mirror(Generic[T]):
 
     @property
     def is_whole(self) -> bool:
-        """It has been complete once, and so is complete ever since, if late."""
+        """Whether the copy was complete once. After that it may only be late."""
         return self._is_whole.is_set()
 
     @property
     def silent_for_s(self) -> float:
-        """Since the server last said anything; infinite if it never did. Up to a minute where nothing happens."""
+        """Infinite before the first answer. Up to a minute is normal."""
         return self._heard.age_s(SystemClock()) if self._heard else float("inf")
 
     @property
     def serial(self) -> int:
-        """Rises with each change. Read it before objects(): then a change in between is seen the next time."""
+        """Read it before objects(), so that a change in between is seen the next time."""
         return self._replica.serial
 
     def objects(self) -> Mapping[Key, T]:
-        """By namespace ("" where the kind has none) and name. Never changes: the next call gives another one where something did."""
+        """By namespace ("" for cluster-scoped kinds) and name. After a change this returns another mapping."""
         return self._replica.objects()
 
     def learn(self, obj: T) -> None:
-        """Take in what one of our own writes answered. An older version never replaces a newer one, nor brings back what was deleted."""
+        """Takes in the answer to one of the agent's own writes, unless the copy is newer."""
         self._replica.learn(obj)
 
     # -- the thread ----------------------------------------------------------------------------------------------------
@@ -149,11 +137,11 @@ class Mirror(Generic[T]):
             self._is_stopping.wait(self._attempt())
 
     def _attempt(self) -> float:
-        """One connection, from opening to its end. Returns for how long to pause."""
+        """Returns the pause in seconds."""
         heard, least_s = self._heard, 0.0
         try:
             self._follow()
-        except (Gone, Rewound) as error:
+        except (Gone, Rewound) as error:  # the server no longer has that version, or was restored from a backup
             self._begin_anew(str(error))
         except Exception as error:
             self._broke(error)
@@ -170,18 +158,18 @@ class Mirror(Generic[T]):
         if self._is_stopping.is_set():
             return
         if self._fresh is not None and not self._lists and isinstance(error, Conflict) and not isinstance(error, Missing):
-            # No fault: servers without the feature WatchList, as all of Kubernetes 1.30, 1.31 and 1.33 are, begin no watch that way.
+            # This is no fault: servers without the feature WatchList (all of Kubernetes 1.30, 1.31 and 1.33) refuse such a watch.
             self._lists = self._always_lists = True
             return
         before, self._refused_as = self._refused_as, type(error) if isinstance(error, Missing | Forbidden) else None
         if self._refused_as is None or self._refused_as is not before:
             self._note("watch_broke", {"path": self._path, "why": str(error) or type(error).__name__})
         if self._fresh is not None:
-            # Refused, or too much for this server: the other way is tried next.
+            # The server refused it or could not bear it: the next attempt uses the other way.
             self._fresh, self._lists = {}, self._always_lists or not self._lists
 
     def _follow(self) -> None:
-        """Until the server ends the stream in order. Raises ClusterError, Rewound."""
+        """Runs until the server ends the stream. Raises ClusterError and Rewound."""
         if self._fresh is None:
             self._check_version()
         elif self._lists:
@@ -202,12 +190,13 @@ class Mirror(Generic[T]):
         return {**params, "sendInitialEvents": True, "resourceVersionMatch": "NotOlderThan"}
 
     def _check_version(self) -> None:
+        # A watch from a version that is still to come, as after a restore from a backup, would stay silent.
         at = self._api.get(self._path, _Page, limit=1, **self._params).version
         if at < self._replica.version:
             raise Rewound(f"the server is at version {at}, and told of {self._replica.version} before")
 
     def _listed(self) -> tuple[dict[Key, T], int]:
-        """All objects, and the version that they are of."""
+        """Returns all objects, and their common version."""
         objects: dict[Key, T] = {}
         following: Params = {}
         while True:
@@ -273,7 +262,7 @@ class Mirror(Generic[T]):
         self._on_change()
 
     def _read(self, raw: msgspec.Raw) -> T | None:
-        """None: it cannot be read, which is noted, and it stays as it was known."""
+        """Returns None for an unreadable object."""
         try:
             return self._object(raw)
         except msgspec.DecodeError as error:

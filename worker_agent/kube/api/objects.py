@@ -1,7 +1,6 @@
-"""Kubernetes objects as far as the agent needs them. Names as on the wire; what else an object has is skipped while it is read.
+"""Kubernetes objects with the fields that the agent needs, by their wire names.
 
-Of pods, which people write as they like, only that is kept which the agent reads, and of it so much as a pod can need: thousands, as large
-as they may be, would not fit into its memory.
+Pods are cut to the most that a real pod needs: thousands of pods of any size would not fit into the agent's memory.
 """
 
 from __future__ import annotations
@@ -19,20 +18,18 @@ POD_LABELS: Final = frozenset({cluster_names.POD_GPR, cluster_names.CHECK_OF, cl
 POD_ANNOTATIONS: Final = frozenset({cluster_names.ENDS_AT})
 WORD_MAX: Final = 256  # longer than any name or label can be
 FINALIZERS_MAX: Final = 20
-GATES_MAX: Final = 50  # before ours
+GATES_MAX: Final = 50  # before EGS's own
 CONTAINERS_MAX: Final = 100  # of a pod that is let into a box
 RESOURCES_MAX: Final = 50  # of a container
-LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)  # of what tells no time
+LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)  # stands for a missing time
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`controller`: it makes such objects, and anew where one goes."""
-
     apiVersion: str
     kind: str
     name: str
     uid: str
-    controller: bool = False
+    controller: bool = False  # it makes such objects, and makes a deleted one again
 
 
 class Meta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -59,7 +56,7 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def _lean(meta: Meta) -> Meta:
-    """A map or list that is there stays one, if empty: a JSON Patch has to know. So in the spec."""
+    # A map or list that is empty afterwards stays, because a JSON Patch depends on whether it exists. The same holds for the spec.
     return msgspec.structs.replace(
         meta,
         labels=_kept(meta.labels, POD_LABELS),
@@ -82,8 +79,6 @@ def _cut(owner: Owner) -> Owner:
 
 
 class Named(Protocol):
-    """What a copy of objects goes by."""
-
     @property
     def name(self) -> str: ...
     @property
@@ -93,8 +88,6 @@ class Named(Protocol):
 
 
 class HasMeta(Protocol):
-    """Any object."""
-
     @property
     def metadata(self) -> Named: ...
 
@@ -159,13 +152,13 @@ def _first(amounts: dict[str, str | int]) -> dict[str, str | int]:
 
 class Container(msgspec.Struct, frozen=True, kw_only=True):
     resources: Resources = Resources()
-    restartPolicy: str = ""  # "Always" makes a sidecar of an init container
+    restartPolicy: str = ""  # "Always" makes an init container a sidecar
 
 
 def _largest(containers: tuple[Container, ...]) -> tuple[Container, ...]:
-    """All of them, where no pod could need more; else those with GPUs first, and of each its GPUs first."""
     if len(containers) <= CONTAINERS_MAX and all(each.resources.count <= RESOURCES_MAX for each in containers):
         return containers
+    # GPUs come first, so that the cut loses none.
     ranked = sorted(containers, key=lambda each: not each.resources.has_gpus)
     return tuple(Container(resources=each.resources.cut, restartPolicy=each.restartPolicy) for each in ranked[:CONTAINERS_MAX])
 
@@ -210,7 +203,7 @@ class PodSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _gates_to_ours(gates: tuple[Gate, ...]) -> tuple[Gate, ...]:
-    """Ours is the last of them, or there is none: its place among the others is asked for when it is taken off."""
+    """A JSON Patch that removes EGS's gate needs its index among the gates."""
     place = next((place for place, gate in enumerate(gates) if gate.name == cluster_names.GATE), None)
     return () if place is None else gates[: place + 1]
 
@@ -225,11 +218,9 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Terminated(msgspec.Struct, frozen=True, kw_only=True):
-    """`message`: its last words, 4096 bytes at most."""
-
     exitCode: int
     reason: str = ""
-    message: str = ""
+    message: str = ""  # at most 4096 bytes
 
 
 class ContainerState(msgspec.Struct, frozen=True, kw_only=True):
@@ -260,7 +251,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_over(self) -> bool:
-        """Said by its node: nothing of it runs any more."""
+        """Its node has reported that nothing of it runs any more."""
         return self.status.phase in ("Succeeded", "Failed")
 
     @property
@@ -269,23 +260,22 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def holds(self) -> bool:
-        """It runs or may yet run somewhere. One that is deleted before it had a node can get none any more."""
+        """It runs or may still run."""
+        # A pod that is deleted before it had a node can get none any more.
         return not self.is_over and not (self.is_leaving and not self.spec.nodeName)
 
     def run_of(self, gpr_id: str) -> str:
-        """Of which run of the GPR it is, by what its lift wrote; "" where that says none."""
+        """The run of the GPR that its node selector names, or ""."""
         return (self.spec.nodeSelector or {}).get(cluster_names.box_label(gpr_id), "")
 
     @property
     def placed_at(self) -> datetime | None:
-        """When the scheduler gave it its node."""
         return next(
             (each.lastTransitionTime for each in self.status.conditions if each.type == "PodScheduled" and each.status == "True"), None
         )
 
     @property
     def is_unschedulable(self) -> bool:
-        """The scheduler has looked for a node, and found none for it."""
         return any(each.type == "PodScheduled" and each.reason == "Unschedulable" for each in self.status.conditions)
 
     @property
@@ -294,7 +284,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """For people: where it is and what it is called."""
+        """For people."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
 
@@ -341,7 +331,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> Condition | None:
-        """Complete or Failed, as soon as either is true."""
         return self._true("Complete", "Failed")
 
     @property
@@ -362,11 +351,11 @@ class Namespace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GuardSpec(msgspec.Struct, frozen=True, kw_only=True):
-    nodes: dict[str, str] = {}
+    nodes: dict[str, str] = {}  # comma-separated slices by node name, after the node's fence as the first word
 
 
 class Guard(msgspec.Struct, frozen=True, kw_only=True):
-    """Which slices may be bound to a node now. `nodes`: by name, comma-separated; the first word of each is its fence."""
+    """Which workspaces may bind pods to a node now."""
 
     metadata: Meta
     spec: GuardSpec = GuardSpec()

@@ -1,4 +1,4 @@
-"""Lists that may be long, page by page: one answer is never larger than the API server or the agent can bear."""
+"""Reads long lists page by page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from worker_agent.kube.api.client import Api
 
 T = TypeVar("T")
 
-PAGE_COUNT: Final = 100  # of objects that tenants may make large: annotations alone may have 256 KiB
+PAGE_COUNT: Final = 100  # tenants may make objects large: annotations alone may have 256 KiB
 
 
 class PageMeta(msgspec.Struct, frozen=True):
@@ -24,7 +24,7 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
 
 def listed(api: Api, path: str, page_type: type[Page[T]], *, page_count: int = PAGE_COUNT, **selectors: str) -> Iterator[T]:
-    """Raises ClusterError, also in the middle: where the server has forgotten the list meanwhile it is read anew by the next look."""
+    """Raises ClusterError, also in the middle, when the server has dropped the list."""
     after: dict[str, str] = {}
     while True:
         page = api.get(path, page_type, limit=page_count, **after, **selectors)

@@ -1,10 +1,4 @@
-"""The local copy of all objects of one path: as of one version, and on top of it what our own writes answered since.
-
-Lives here: which of two states of an object is the newer one. Must not live here: any call, any thread.
-
-The version is the API server's resourceVersion, a number that rises with each write to anything of that kind. Whatever happened up to the
-copy's version is in it, deletes as well: an answer of ours that is not beyond it says nothing new, and may be about an object that is gone.
-"""
+"""A copy of all objects as of one version, with newer answers to the agent's own writes. No calls, no threads."""
 
 from __future__ import annotations
 
@@ -20,11 +14,11 @@ Key = tuple[str, str]  # namespace, "" where the kind has none, and name
 
 
 class Rewound(Exception):
-    """The server told of an older version than the replica has: it was restored from a backup. Read all anew."""
+    """The server is behind the replica, so it was restored from a backup."""
 
 
 def version_of(resource_version: str) -> int:
-    """0 where it is no number: older than anything."""
+    """Returns 0 for text that is no number."""
     return int(resource_version) if resource_version.isdecimal() else 0
 
 
@@ -37,25 +31,25 @@ def _version(obj: HasMeta) -> int:
 
 
 class Replica(Generic[T]):
-    """One thread tells it what the server says (put, drop, reach, replace); any may read it and learn()."""
+    """One thread calls put, drop, reach and replace. Any thread may call objects and learn."""
 
     def __init__(self) -> None:
-        self.version = 0
+        self.version = 0  # the API server's resourceVersion, which rises with each write to any object of the kind
         self.serial = 0
         self._lock = threading.Lock()
         self._told: dict[Key, T] = {}
-        self._learned: dict[Key, T] = {}  # beyond `version`
+        self._learned: dict[Key, T] = {}  # answers to own writes, newer than `version`
         self._snapshot: Mapping[Key, T] | None = None
 
     def objects(self) -> Mapping[Key, T]:
-        """The same mapping until something changes."""
+        """Returns the same mapping until something changes."""
         with self._lock:
             if self._snapshot is None:
                 self._snapshot = MappingProxyType(self._told | self._learned)
             return self._snapshot
 
     def put(self, obj: T) -> None:
-        """It was added or changed. Raises Rewound."""
+        """Raises Rewound."""
         with self._lock:
             self._move(_version(obj))
             self._told[key_of(obj)] = obj
@@ -63,7 +57,7 @@ class Replica(Generic[T]):
             self._changed()
 
     def drop(self, obj: HasMeta) -> None:
-        """It was deleted, at its version. Raises Rewound."""
+        """Raises Rewound."""
         with self._lock:
             self._move(_version(obj))
             self._told.pop(key_of(obj), None)
@@ -77,19 +71,19 @@ class Replica(Generic[T]):
             self._forget_all()
 
     def replace(self, objects: Mapping[Key, T], version: int) -> None:
-        """All there is at this version, older than the copy's or not: what is not among them is gone."""
+        """The new state may be older than the copy's."""
         with self._lock:
             if version < self.version:
-                self._learned = {}  # of a time that never was
+                self._learned = {}  # answers from before the restore count no more
             self.version = version
             self._told = dict(objects)
             self._forget_all()
             self._changed()
 
     def learn(self, obj: T) -> None:
-        """What one of our own writes answered. No effect where the copy knows as much or more."""
         with self._lock:
             known = self._learned.get(key_of(obj))
+            # The copy includes all changes up to its version, deletions too: the object of an older answer may be gone.
             if _version(obj) > max(self.version, _version(known) if known else 0):
                 self._learned[key_of(obj)] = obj
                 self._changed()
@@ -103,10 +97,9 @@ class Replica(Generic[T]):
         self._forget(*self._learned)
 
     def _forget(self, *keys: Key) -> None:
-        """What was learned, where the server has told of it by now."""
         for key in keys:
             learned = self._learned.get(key)
-            if learned is not None and _version(learned) <= self.version:
+            if learned is not None and _version(learned) <= self.version:  # the server's state includes it now
                 del self._learned[key]
                 self._changed()
 

@@ -1,8 +1,6 @@
-"""What an installation sets for its cluster: the ConfigMap egs-settings, written by administrators, read when an agent begins to act.
+"""The ConfigMap egs-settings, where administrators describe their cluster. Read when the agent becomes the leader, never written.
 
-`gpus`, `no-gpus`, `in-parts`: lists of words, see devices.py. `quota`: lines of `resource=number`, what each namespace of a workspace may
-have at most. What is not in it, or cannot be read, is as it is without it: all that may be a GPU is one. deploy/agent/install reads the
-first two as well, and writes them into the admission policies. Must not live here: any write.
+A missing or unreadable setting has its default. deploy/agent/install writes `gpus` and `no-gpus` into the admission policies.
 """
 
 from __future__ import annotations
@@ -29,9 +27,8 @@ _LIMIT: Final = re.compile(r"([a-z0-9][a-z0-9./-]{0,252})=([0-9]{1,9})")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`quota`: by resource, the whole of it."""
-
     devices: Devices = field(default_factory=Devices)
+    # Limits of each namespace of a workspace by resource, defaults included.
     quota: Mapping[str, str] = field(default_factory=lambda: QUOTA)
 
 
@@ -40,12 +37,12 @@ class _ConfigMap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_settings(api: Api, *, note: Note) -> Settings:
-    """Raises ClusterError where the API server does not answer."""
+    """Raises ClusterError when the API server does not answer."""
     try:
         data = api.get(PATH, _ConfigMap).data
     except Missing:
         return Settings()
-    except Forbidden as error:  # by a role from before there were any
+    except Forbidden as error:  # the role of an older installation does not allow it
         note("settings_unreadable", {"why": str(error)})
         return Settings()
     return settings_of(data, note=note)
@@ -78,10 +75,9 @@ def _words(data: Mapping[str, str], key: str, what: re.Pattern[str], default: tu
 
 
 def _limits(text: str, note: Note) -> dict[str, str]:
-    """Line by line: one that cannot be read leaves the others."""
     found = {}
     for line in filter(None, map(str.strip, text.splitlines())):
-        match = _LIMIT.fullmatch(line)
+        match = _LIMIT.fullmatch(line)  # resource=number
         if match is None or match[1] in QUOTA_KEPT:
             note("settings_unreadable", {"why": f"quota: {line[:100]}"})
         else:
