@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from protocol.messages import Phase
+from protocol.assignments import Phase
 
 if TYPE_CHECKING:
     from inventory.models import Cluster, Reservation

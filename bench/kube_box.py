@@ -26,7 +26,7 @@ def run(traces: Path | None) -> list[Figure]:
 
 
 def _measured(cluster: Any) -> list[Figure]:
-    from protocol.messages import Phase
+    from protocol.assignments import Phase
     from tests.kube.site import Site, ended, install
 
     install(cluster)
@@ -57,7 +57,7 @@ def _measured(cluster: Any) -> list[Figure]:
 
 def _lateness_s(site: Any, slice_: str) -> float:
     """Of the node whose exit began last, by the agent's own clock."""
-    from protocol.messages import Phase
+    from protocol.assignments import Phase
 
     box = site.box(slice_, nodes=tuple(range(NODES)), duration_s=WINDOW_S, entry_steps=(), exit_steps=("drain",))
     site.tell(*box)  # the last word from the hub

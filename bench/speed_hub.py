@@ -19,7 +19,7 @@ import msgspec
 from bench.figures import Figure
 from bench.hub_world import ENTRY, agent_says, cluster_made, rooms_made, statistics_renewed
 from bench.own_hub import migrated_database, tell
-from protocol.messages import GpuView, NodeView
+from protocol.nodes import GpuView, NodeView
 
 if TYPE_CHECKING:
     from gpr.models import Gpr

@@ -33,7 +33,7 @@ from egs.metrics import App, Receive, Scope, Send, measure  # noqa: E402
 from gpr.allocation.absence import SERVED_EVERY_S, served  # noqa: E402
 from portal_shared.live import LiveConsumer  # noqa: E402
 from portal_shared.shell import LIVE_URL  # noqa: E402
-from protocol.messages import BODY_MAX_BYTES  # noqa: E402
+from protocol.transport import BODY_MAX_BYTES  # noqa: E402
 
 AGENT_PREFIX = "/agent/v1/"
 log = structlog.get_logger(__name__)

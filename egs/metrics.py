@@ -25,7 +25,7 @@ from core.clock import db_now
 from gpr.models import AllocatorRecord, Gpr, GprState, PromiseMove
 from inventory.models import AgentSession, agent_is_live
 from inventory.selectors import node_counts
-from protocol.messages import SYNC_PATH
+from protocol.sync import SYNC_PATH
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -18,27 +18,13 @@ from inventory import cluster_requests, tenancy
 from inventory.services.agents import AgentIdentity, agent_authenticate, agent_register, agent_renew
 from inventory.services.events import UNSTORABLE, events_store
 from inventory.services.sync import sync_hear, sync_tell
-from protocol.messages import (
-    CLUSTER_REQUESTS_PATH,
-    DRIFTS_MAX,
-    EVENTS_PATH,
-    JOBS_FAILED_MAX,
-    NAMESPACES_WAITING_MAX,
-    PROTO_MAX,
-    PROTO_MIN,
-    REGISTER_PATH,
-    RENEW_PATH,
-    SYNC_PATH,
-    Code,
-    Drift,
-    EventsRequest,
-    JobFailed,
-    PodsWaiting,
-    RegisterRequest,
-    RenewRequest,
-    SyncReply,
-    SyncRequest,
-)
+from protocol.cluster_requests import CLUSTER_REQUESTS_PATH
+from protocol.drift import DRIFTS_MAX, Drift
+from protocol.events import EVENTS_PATH, EventsRequest
+from protocol.registration import REGISTER_PATH, RENEW_PATH, RegisterRequest, RenewRequest
+from protocol.sync import SYNC_PATH, SyncReply, SyncRequest
+from protocol.transport import PROTO_MAX, PROTO_MIN, Code
+from protocol.waiting_pods import JOBS_FAILED_MAX, NAMESPACES_WAITING_MAX, JobFailed, PodsWaiting
 
 log = structlog.get_logger(__name__)
 

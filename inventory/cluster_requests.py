@@ -15,7 +15,7 @@ import msgspec
 from core.errors import InvalidInput
 from inventory.models import AgentSession, Cluster
 from inventory.services.agents import AgentIdentity, session_check
-from protocol.messages import (
+from protocol.cluster_requests import (
     CLUSTER_REQUESTS_MAX,
     AutoTemplate,
     ClusterRequest,
@@ -23,11 +23,10 @@ from protocol.messages import (
     ClusterRequestsReply,
     ClusterRequestState,
     ClusterRequestVerdict,
-    Id,
-    JobFailed,
-    LifeMark,
-    Number,
 )
+from protocol.life_marks import LifeMark
+from protocol.scalars import Id, Number
+from protocol.waiting_pods import JobFailed
 
 
 class ClusterRequestHandler(Protocol):

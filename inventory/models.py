@@ -11,7 +11,9 @@ from django.db.models import F, Q
 from django.db.models.functions import Lower
 
 from core.column_checks import sound_values
-from protocol.messages import Desired, Outcome, Phase, Verdict
+from protocol.assignments import Desired, Phase
+from protocol.checks import Verdict
+from protocol.events import Outcome
 
 NODE_GPUS_MAX = 10_000
 DRAIN_MAX_S = 86_400

@@ -50,7 +50,7 @@ from inventory.models import (
     SupplyOrderState,
     agent_is_live,
 )
-from protocol.messages import Desired, Phase
+from protocol.assignments import Desired, Phase
 
 Row = TypeVar("Row", bound=Model)
 

@@ -7,7 +7,8 @@ from typing import Protocol
 from uuid import UUID
 
 from inventory.models import Cluster
-from protocol.messages import SyncRequest, Workspace
+from protocol.sync import SyncRequest
+from protocol.workspaces import Workspace
 
 
 class Tenants(Protocol):

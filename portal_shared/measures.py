@@ -9,7 +9,7 @@ from core.pages.parts import MeasureRow
 from core.words import plural
 from inventory.models import CheckResult, StepResult
 from protocol.check_limits import amount, says
-from protocol.messages import Verdict
+from protocol.checks import Verdict
 
 STATES = {Verdict.PASS: "passed", Verdict.WARN: "warned", Verdict.FAIL: "failed", Verdict.SKIP: "skipped"}
 WORST_FIRST = [Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS]

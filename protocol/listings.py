@@ -7,21 +7,32 @@ names and defaults: a side that is one version older leaves them out, and is und
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-from protocol.messages import (
-    Assignment,
-    AutoTemplate,
-    ClusterRequestState,
-    LifeMark,
-    Listed,
-    SyncReply,
-    SyncRequest,
-    Workspace,
-    set_digest,
-)
+import msgspec
+
+from protocol.assignments import Assignment
+from protocol.cluster_requests import AutoTemplate, ClusterRequestState
+from protocol.life_marks import LifeMark
+from protocol.sync import SyncReply, SyncRequest
+from protocol.workspaces import Workspace
+
+
+class Listed(Protocol):
+    """An item of a list that is told by its digest."""
+
+    @property
+    def id(self) -> str: ...
+
+
+def set_digest(listed: Sequence[Listed]) -> str:
+    """SHA-256 over the set in order of id, so that both sides can compare what they hold."""
+    ordered = sorted(listed, key=lambda item: item.id)
+    return hashlib.sha256(msgspec.json.encode(ordered, order="deterministic")).hexdigest()
+
 
 Item = TypeVar("Item", bound=Listed)
 

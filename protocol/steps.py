@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from protocol.messages import Drain
+from protocol.assignments import Drain
 
 
 class EntryStep(StrEnum):

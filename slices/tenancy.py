@@ -17,18 +17,11 @@ from inventory.services.clusters import desired_set_changed
 from journal.hints import hint, slice_topic
 from journal.models import Severity
 from journal.services import event_record
-from protocol.messages import (
-    AccessRole,
-    Account,
-    Binding,
-    BindingSeen,
-    BindingState,
-    Desired,
-    PodsWaiting,
-    SyncRequest,
-    Workspace,
-    set_digest,
-)
+from protocol.assignments import Desired
+from protocol.listings import set_digest
+from protocol.sync import SyncRequest
+from protocol.waiting_pods import PodsWaiting
+from protocol.workspaces import AccessRole, Account, Binding, BindingSeen, BindingState, Workspace
 from slices.kubeconfigs import kubeconfig_take, kubeconfigs_close, kubeconfigs_open
 from slices.models import (
     DETAIL_MAX_CHARS,

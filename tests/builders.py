@@ -17,7 +17,8 @@ from inventory.models import AgentSession, Cluster, Node, Reservation
 from inventory.services.clusters import cluster_create
 from inventory.services.inventory import inventory_store
 from inventory.services.reservations import HoldSpec, Word, reservations_hold, reservations_observe
-from protocol.messages import GpuView, NodeView, Phase
+from protocol.assignments import Phase
+from protocol.nodes import GpuView, NodeView
 from slices.models import Project, Role, Slice
 from slices.services import member_set, project_create, slice_create
 

@@ -19,7 +19,7 @@ from inventory.models import CheckPolicy, Cluster, Node, Reservation, Reservatio
 from inventory.services.checks import check_policy_create
 from inventory.services.inventory import inventory_store
 from inventory.services.supplies import supply_create
-from protocol.messages import Phase
+from protocol.assignments import Phase
 from slices.models import Project, Slice
 from tests import builders
 from tests.builders import SHAPE, agent_says, node_view, unique

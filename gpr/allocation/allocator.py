@@ -48,7 +48,7 @@ from journal.services import event_record
 from planner.capacity.profile import FOREVER_S
 from planner.plan import Explanation, Plan, Reason
 from planner.sharing.evictions import may_claim
-from protocol.messages import Desired, Phase
+from protocol.assignments import Desired, Phase
 from slices.kubeconfigs import kubeconfigs_expire
 
 log = structlog.get_logger(__name__)

@@ -41,18 +41,18 @@ from inventory.services.clusters import desired_set_changed
 from journal.guard import set_aside_on_error
 from journal.models import Event
 from journal.services import events_record
-from protocol.messages import (
+from protocol.cluster_requests import (
     AutoTemplate,
-    BindingState,
     ClusterRequest,
     ClusterRequestAnswer,
     ClusterRequestSpec,
     ClusterRequestState,
     ClusterRequestVerdict,
-    JobFailed,
-    LifeMark,
     ModelDescription,
 )
+from protocol.life_marks import LifeMark
+from protocol.waiting_pods import JobFailed
+from protocol.workspaces import BindingState
 from slices.models import KubeconfigState, Namespace, Slice
 from slices.selectors import first_owner, kubeconfig_behind
 

@@ -20,7 +20,7 @@ from inventory.models import Cluster, Reservation
 from journal.guard import set_aside_on_error
 from journal.models import Event, Severity
 from journal.services import event_record
-from protocol.messages import JobFailed
+from protocol.waiting_pods import JobFailed
 from slices.models import Namespace
 
 KIND: Final = "gpr.job_failed"

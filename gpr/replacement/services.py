@@ -34,7 +34,7 @@ from journal.models import Severity
 from journal.services import event_record
 from planner.sharing.spares import NoSpare, Wanted, spare_for
 from planner.snapshot import Within
-from protocol.messages import Desired, Phase
+from protocol.assignments import Desired, Phase
 
 # Where there was none: each look costs some plans.
 SEEK_EVERY_S: Final = 15

@@ -11,7 +11,7 @@ from django.db.models import F, Q
 
 from core.words import split
 from gpr.models import GprTemplate
-from protocol.messages import AutoTemplate, ClusterRequestSpec
+from protocol.cluster_requests import AutoTemplate, ClusterRequestSpec
 from slices.models import Namespace
 
 # The words that agents know by another name.

@@ -2,7 +2,7 @@
 
 import django.db.models.deletion
 import uuid
-import protocol.messages
+import protocol.assignments
 from django.db import migrations, models
 
 
@@ -111,7 +111,7 @@ class Migration(migrations.Migration):
                 ('state', models.CharField(choices=[('PLANNED', 'Planned'), ('HELD', 'Held'), ('RELEASED', 'Released')], max_length=8)),
                 ('starts_at', models.DateTimeField()),
                 ('ends_at', models.DateTimeField()),
-                ('desired', models.CharField(choices=[('PRESENT', 'Present'), ('ABSENT', 'Absent')], default=protocol.messages.Desired['PRESENT'], max_length=7)),
+                ('desired', models.CharField(choices=[('PRESENT', 'Present'), ('ABSENT', 'Absent')], default=protocol.assignments.Desired['PRESENT'], max_length=7)),
                 ('run', models.PositiveIntegerField(default=1, help_text='How often the GPR was started, this time included.')),
                 ('gang_count', models.PositiveIntegerField()),
                 ('namespaces', models.JSONField(default=list)),
@@ -120,7 +120,7 @@ class Migration(migrations.Migration):
                 ('enter_by_at', models.DateTimeField()),
                 ('duration_s', models.PositiveBigIntegerField()),
                 ('not_after_at', models.DateTimeField(blank=True, null=True)),
-                ('phase', models.CharField(choices=[('PENDING', 'Pending'), ('ENTERING', 'Entering'), ('ENTERED', 'Entered'), ('ACTIVE', 'Active'), ('FAILED', 'Failed'), ('EXITING', 'Exiting'), ('RELEASED', 'Released')], default=protocol.messages.Phase['PENDING'], max_length=8)),
+                ('phase', models.CharField(choices=[('PENDING', 'Pending'), ('ENTERING', 'Entering'), ('ENTERED', 'Entered'), ('ACTIVE', 'Active'), ('FAILED', 'Failed'), ('EXITING', 'Exiting'), ('RELEASED', 'Released')], default=protocol.assignments.Phase['PENDING'], max_length=8)),
                 ('active_at', models.DateTimeField(blank=True, null=True)),
                 ('exit_began_at', models.DateTimeField(blank=True, null=True)),
                 ('failure', models.CharField(blank=True, max_length=200)),

@@ -16,7 +16,7 @@ from core.errors import Conflict, InvalidInput, NotFound
 from inventory.models import CheckPolicy, Node
 from inventory.services.clusters import desired_set_changed
 from journal.services import event_record
-from protocol import messages
+from protocol import checks
 from protocol.check_limits import IMAGES, LIMITS, amount
 from protocol.references import is_image, is_object_name
 from protocol.steps import OPTIONAL
@@ -85,7 +85,7 @@ def terms(policy: CheckPolicy) -> str:
     return ", ".join(said) or "nothing differs"
 
 
-def policies_told(*, cluster_id: UUID) -> Callable[[str], messages.CheckPolicy]:
+def policies_told(*, cluster_id: UUID) -> Callable[[str], checks.CheckPolicy]:
     """Maps a shape to its policy. One query."""
     rows = list(CheckPolicy.objects.filter(cluster=cluster_id).order_by("shape"))
     return lambda shape: _merged([row for row in rows if row.shape in ("", shape)])
@@ -99,11 +99,11 @@ def steps_skipped(*, cluster_ids: Collection[UUID]) -> Callable[[Node], frozense
     )
 
 
-def _merged(rows: Iterable[CheckPolicy]) -> messages.CheckPolicy:
+def _merged(rows: Iterable[CheckPolicy]) -> checks.CheckPolicy:
     """Later rows take precedence."""
-    told = messages.CheckPolicy()
+    told = checks.CheckPolicy()
     for row in rows:
-        told = messages.CheckPolicy(
+        told = checks.CheckPolicy(
             limits={**told.limits, **{name: float(value) for name, value in row.limits.items()}},
             images={**told.images, **row.images},
             storage_class=row.storage_class or told.storage_class,

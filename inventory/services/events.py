@@ -18,8 +18,10 @@ from inventory.services.nodes import node_set_aside
 from journal.guard import set_aside_on_error
 from journal.models import Event, Severity
 from journal.services import events_record
+from protocol.assignments import ENTRY_ATTEMPTS
 from protocol.check_limits import sentence
-from protocol.messages import ENTRY_ATTEMPTS, AgentEvent, EventsReply, EventsRequest, InventoryEvent, Outcome, StepEvent, Verdict
+from protocol.checks import Verdict
+from protocol.events import AgentEvent, EventsReply, EventsRequest, InventoryEvent, Outcome, StepEvent
 from protocol.steps import EXIT_CHECKS
 
 # A value that does not fit its column or the calendar: the agent's message is refused.

@@ -21,7 +21,7 @@ from inventory.services.clusters import desired_set_changed
 from journal.hints import TICK, hint, slice_topic
 from journal.models import Severity
 from journal.services import event_record
-from protocol.messages import Desired, Phase
+from protocol.assignments import Desired, Phase
 
 # The order of phases; an observation never moves a reservation back.
 PROGRESS = {

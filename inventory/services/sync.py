@@ -21,19 +21,12 @@ from journal.guard import Subject, set_aside_on_error
 from journal.hints import TICK, hint
 from journal.models import Event, Severity
 from journal.services import event_record
+from protocol.assignments import LEASE_TTL_S, Assignment, Drain, Observed
+from protocol.checks import CheckPolicy
+from protocol.drift import DRIFT_AGAIN_S, Drift
 from protocol.listings import ASSIGNMENTS, CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKSPACES
-from protocol.messages import (
-    DRIFT_AGAIN_S,
-    LEASE_TTL_S,
-    Assignment,
-    CheckPolicy,
-    Drain,
-    Drift,
-    NodeOrder,
-    Observed,
-    SyncReply,
-    SyncRequest,
-)
+from protocol.nodes import NodeOrder
+from protocol.sync import SyncReply, SyncRequest
 
 MESSAGE_MAX_CHARS = 500
 DRIFT, STEPS_LOST = "cluster.drift", "cluster.steps_lost"

@@ -25,7 +25,7 @@ from portal_admin.pages.queue import Mark, clean
 from portal_shared.access import PageRequest
 from portal_shared.paging import foot_of, page_of, url_with
 from portal_shared.shell import Shell
-from protocol.messages import Phase
+from protocol.assignments import Phase
 
 NODE_ORDER = ("cluster__name", "shape", "name", "id")
 STATES = {"": "All", **words.NODE_WORDS}

@@ -39,7 +39,7 @@ from portal_user.pages.requests import may_create
 from portal_user.pages.steps import StepPanel, step_panels
 from portal_user.pages.stories import events_for
 from portal_user.pages.waiting_pods import WaitingPods, waiting_pods
-from protocol.messages import Desired, Phase
+from protocol.assignments import Desired, Phase
 
 S = GprState
 NODES_SHOWN, EVENTS_SHOWN, STEPS_READ = 100, 40, 2_000

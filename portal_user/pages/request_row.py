@@ -20,7 +20,7 @@ from inventory.models import Reservation
 from journal.models import Event
 from portal_shared.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_state
 from portal_user.pages.stories import lateness
-from protocol.messages import Phase
+from protocol.assignments import Phase
 
 S = GprState
 ROW_STRIP_PX = 45

@@ -13,7 +13,8 @@ from gpr.models import Gpr, GprState
 from gpr.replacement.services import box_of
 from inventory.models import Reservation, ReservationState, StepResult
 from portal_shared.measures import measures_of
-from protocol.messages import Desired, Outcome
+from protocol.assignments import Desired
+from protocol.events import Outcome
 from protocol.steps import Milestone
 
 LOG_NODES, LOG_CHARS = 50, 2_000

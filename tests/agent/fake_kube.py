@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from protocol import cluster_names
-from protocol.messages import Assignment, Desired, Drain
+from protocol.assignments import Assignment, Desired, Drain
 from worker_agent.cluster.base import Conflict, GpuRecord, NodeState, Records, StepResult, StepStatus
 from worker_agent.kube.api.client import Missing
 from worker_agent.kube.api.objects import Meta, Namespace, Node, Pod

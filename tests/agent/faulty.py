@@ -6,7 +6,10 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import TypeVar
 
-from protocol.messages import Assignment, Drift, LifeMark, NodeOrder
+from protocol.assignments import Assignment
+from protocol.drift import Drift
+from protocol.life_marks import LifeMark
+from protocol.nodes import NodeOrder
 from tests.effort import IS_SOAK
 from worker_agent.cluster.base import (
     BoxEnd,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.messages import Assignment, CheckPolicy, Desired, GpuView, NodeView
+from protocol.assignments import Assignment, Desired
+from protocol.checks import CheckPolicy
+from protocol.nodes import GpuView, NodeView
 from protocol.steps import EntryStep, ExitStep
 from worker_agent.cluster.base import NodeState, StepCall
 

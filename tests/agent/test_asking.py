@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from protocol import cluster_names
-from protocol.messages import ClusterRequest, ClusterRequestSpec, ModelDescription, ModelParameter
+from protocol.cluster_requests import ClusterRequest, ClusterRequestSpec, ModelDescription, ModelParameter
 from worker_agent.kube.api.custom import Custom
 from worker_agent.kube.requests.spec import Fault, claim_of, spec_of
 

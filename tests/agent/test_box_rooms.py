@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from protocol import cluster_names
-from protocol.messages import Assignment
+from protocol.assignments import Assignment
 from tests.agent.fake_kube import FakeApi, Object, assignment, fill, made, waiting_pod
 from worker_agent.boxes.records import new_records
 from worker_agent.cluster.base import GpuPhase

@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from protocol.messages import (
+from protocol.cluster_requests import (
     CLUSTER_REQUESTS_AT_ONCE,
     CLUSTER_REQUESTS_PATH,
-    SYNC_PATH,
     AutoTemplate,
     ClusterRequest,
     ClusterRequestAnswer,
@@ -20,15 +19,12 @@ from protocol.messages import (
     ClusterRequestsReply,
     ClusterRequestState,
     ClusterRequestVerdict,
-    Code,
-    Credential,
-    JobFailed,
-    PodsWaiting,
-    Problem,
-    SyncReply,
-    SyncRequest,
-    set_digest,
 )
+from protocol.listings import set_digest
+from protocol.registration import Credential
+from protocol.sync import SYNC_PATH, SyncReply, SyncRequest
+from protocol.transport import Code, Problem
+from protocol.waiting_pods import JobFailed, PodsWaiting
 from tests.agent.stage import Stage
 from worker_agent.clock import SystemClock
 from worker_agent.hub.dialog import SLOW_S, Call, Dialog, Lane

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from protocol.messages import Assignment, Phase
+from protocol.assignments import Assignment, Phase
 from tests.agent.stage import T0, Stage
 from worker_agent.cluster.base import BoxEnd
 

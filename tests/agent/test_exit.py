@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from protocol.messages import Assignment, Drain, Outcome, Phase
+from protocol.assignments import Assignment, Drain, Phase
+from protocol.events import Outcome
 from protocol.steps import DrainStage, drain_stage
 from tests.agent.faulty import Fault
 from tests.agent.stage import T0, Stage, absent, small_fleet

@@ -8,7 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from protocol.messages import CheckPolicy, Outcome, Phase, Verdict
+from protocol.assignments import Phase
+from protocol.checks import CheckPolicy, Verdict
+from protocol.events import Outcome
 from protocol.steps import CAPABILITIES, EntryStep, ExitStep
 from tests.agent.stage import FakeClock, Stage, small_fleet
 from worker_agent.boxes.records import new_records

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol.messages import Assignment, CheckResult, Phase, Verdict
+from protocol.assignments import Assignment, Phase
+from protocol.checks import CheckResult, Verdict
 from protocol.steps import EntryStep
 from tests.agent.stage import Stage, small_fleet
 from tests.agent.test_probes import call

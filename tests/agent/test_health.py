@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol.messages import Drift, Phase, Problem
+from protocol.assignments import Phase
+from protocol.drift import Drift
+from protocol.transport import Problem
 from tests.agent.fake_kube import assignment as kube_assignment
 from tests.agent.fake_kube import made, waiting_pod
 from tests.agent.stage import Stage

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from protocol import cluster_names
-from protocol.messages import Assignment
+from protocol.assignments import Assignment
 from tests.agent.fake_kube import FakeApi, assignment, fill, free_calls, made, running_pod, waiting_pod
 from worker_agent.boxes.records import new_records
 from worker_agent.cluster.base import BoxEnd, Conflict, GpuPhase, Unavailable

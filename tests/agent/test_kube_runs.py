@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from protocol import cluster_names
-from protocol.messages import Assignment
+from protocol.assignments import Assignment
 from tests.agent.fake_kube import FakeApi, Object, assignment, made, running_pod, waiting_pod
 from worker_agent.boxes.records import new_records
 from worker_agent.cluster.base import GpuPhase, StepCall, StepResult, StepStatus

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.cluster_names import GPU, GPU_HARDWARE, GPU_UUIDS, ORDER, SUPPLY
-from protocol.messages import InventoryEvent, NodeView
+from protocol.events import InventoryEvent
+from protocol.nodes import NodeView
 from tests.kube.nodes import nodes_of
 from worker_agent.cluster.fleet import read_fleet
 from worker_agent.kube.api.objects import Condition, Meta, Node, NodeSpec, NodeStatus

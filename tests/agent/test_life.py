@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from protocol.messages import LifeMark, set_digest
+from protocol.life_marks import LifeMark
+from protocol.listings import set_digest
 from tests.agent.stage import Stage
 from worker_agent.hub.link import LIFE_EVERY_S
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol.listings import ASSIGNMENTS, CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKSPACES, HeardList, Listing
-from protocol.messages import SyncReply, SyncRequest, set_digest
+from protocol.listings import ASSIGNMENTS, CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKSPACES, HeardList, Listing, set_digest
+from protocol.sync import SyncReply, SyncRequest
 from tests.agent.test_messages import MESSAGES
 
 EACH = pytest.mark.parametrize("listing", [ASSIGNMENTS, WORKSPACES, CLUSTER_REQUESTS, LIFE, TEMPLATES], ids=lambda listing: listing.name)

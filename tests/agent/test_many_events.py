@@ -10,7 +10,8 @@ from collections import Counter
 import msgspec
 import pytest
 
-from protocol.messages import Outcome, Phase, StepEvent
+from protocol.assignments import Phase
+from protocol.events import Outcome, StepEvent
 from tests.agent.stage import Stage, small_fleet
 from tests.agent.test_results_kept import Shelf, event
 from worker_agent.boxes import state

@@ -12,16 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol.listings import CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKSPACES, Listing
-from protocol.messages import (
-    Account,
-    Assignment,
+from protocol.assignments import Assignment, Drain, Observed, Phase
+from protocol.checks import CheckPolicy, CheckResult, Verdict
+from protocol.cluster_requests import (
     AutoTemplate,
-    Binding,
-    BindingSeen,
-    BindingState,
-    CheckPolicy,
-    CheckResult,
     ClusterRequest,
     ClusterRequestAnswer,
     ClusterRequestsMessage,
@@ -29,36 +23,19 @@ from protocol.messages import (
     ClusterRequestsReply,
     ClusterRequestState,
     ClusterRequestVerdict,
-    Credential,
-    Drain,
-    Drift,
-    EventsReply,
-    EventsRequest,
-    GpuView,
-    InventoryEvent,
-    IssuedToken,
-    JobFailed,
-    JobWaiting,
-    LifeMark,
     ModelDescription,
     ModelParameter,
-    NodeOrder,
-    NodeView,
-    Observed,
-    Outcome,
-    Phase,
-    PodsWaiting,
-    Problem,
-    ReasonWaiting,
-    RegisterRequest,
-    RenewRequest,
-    StepEvent,
-    SyncReply,
-    SyncRequest,
-    Verdict,
-    Workspace,
-    set_digest,
 )
+from protocol.drift import Drift
+from protocol.events import EventsReply, EventsRequest, InventoryEvent, Outcome, StepEvent
+from protocol.life_marks import LifeMark
+from protocol.listings import CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKSPACES, Listing, set_digest
+from protocol.nodes import GpuView, NodeOrder, NodeView
+from protocol.registration import Credential, RegisterRequest, RenewRequest
+from protocol.sync import SyncReply, SyncRequest
+from protocol.transport import Problem
+from protocol.waiting_pods import JobFailed, JobWaiting, PodsWaiting, ReasonWaiting
+from protocol.workspaces import Account, Binding, BindingSeen, BindingState, IssuedToken, Workspace
 from worker_agent.hub.link import encoded_digest
 from worker_agent.hub.wire import read_problem, read_sync_reply
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from protocol import cluster_names
-from protocol.messages import Verdict
+from protocol.checks import Verdict
 from protocol.steps import EntryStep
 from tests.agent.fake_kube import Object, assignment, fill, made
 from worker_agent.cluster.base import StepCall, StepResult, StepStatus

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol.messages import LEASE_TTL_S, NodeOrder, NodeView
+from protocol.assignments import LEASE_TTL_S
+from protocol.nodes import NodeOrder, NodeView
 from tests.agent.stage import T0, Stage, small_fleet
 from worker_agent.cluster.fleet import Growth
 from worker_agent.cluster.simulated import SimulatedCluster

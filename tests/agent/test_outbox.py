@@ -7,17 +7,10 @@ from itertools import count
 import msgspec
 import pytest
 
-from protocol.messages import (
-    BODY_MAX_BYTES,
-    AgentEvent,
-    CheckResult,
-    EventsRequest,
-    InventoryEvent,
-    NodeView,
-    Outcome,
-    StepEvent,
-    Verdict,
-)
+from protocol.checks import CheckResult, Verdict
+from protocol.events import AgentEvent, EventsRequest, InventoryEvent, Outcome, StepEvent
+from protocol.nodes import NodeView
+from protocol.transport import BODY_MAX_BYTES
 from tests.builders import node_view
 from worker_agent.hub.outbox import Outbox
 

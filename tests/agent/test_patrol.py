@@ -9,7 +9,8 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from protocol.messages import AccessRole, Account, Binding, Drift, Workspace
+from protocol.drift import Drift
+from protocol.workspaces import AccessRole, Account, Binding, Workspace
 from worker_agent.cluster.base import Conflict, Unavailable
 from worker_agent.kube.api.client import Api, Forbidden, Missing
 from worker_agent.kube.api.paging import PAGE_COUNT, Page, PageMeta

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from protocol.checks import CheckPolicy, Verdict
 from protocol.cluster_names import node_path
-from protocol.messages import CheckPolicy, Verdict
 from protocol.steps import EntryStep, ExitStep
 from tests.agent.local_jobs import LocalJobs
 from tests.agent.step_calls import step_call

@@ -16,22 +16,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from protocol.messages import (
-    REGISTER_PATH,
-    SYNC_PATH,
-    Assignment,
-    Code,
-    Credential,
-    Desired,
-    EventsReply,
-    EventsRequest,
-    Observed,
-    Phase,
-    Problem,
-    SyncReply,
-    SyncRequest,
-    set_digest,
-)
+from protocol.assignments import Assignment, Desired, Observed, Phase
+from protocol.events import EventsReply, EventsRequest
+from protocol.listings import set_digest
+from protocol.registration import REGISTER_PATH, Credential
+from protocol.sync import SYNC_PATH, SyncReply, SyncRequest
+from protocol.transport import Code, Problem
 from tests.agent.stage import Stage
 from tests.agent.test_tenancy import process_with
 from worker_agent.hub.workspaces import Found

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from protocol.messages import Desired, Phase
+from protocol.assignments import Desired, Phase
 from tests.agent.faulty import Fault
 from tests.agent.stage import Stage
 from worker_agent import process

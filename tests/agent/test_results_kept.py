@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from protocol.messages import CheckResult, Outcome, StepEvent, Verdict
+from protocol.checks import CheckResult, Verdict
+from protocol.events import Outcome, StepEvent
 from worker_agent.boxes.state import RESULTS_KEPT, Memory, State
 from worker_agent.cluster.base import StateDoc
 

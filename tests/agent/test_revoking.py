@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol.messages import AccessRole, Account, Binding, BindingState, Desired, Workspace
+from protocol.assignments import Desired
+from protocol.workspaces import AccessRole, Account, Binding, BindingState, Workspace
 from tests.agent.fake_kube import Object
 from worker_agent.cluster.base import Conflict, Unavailable
 from worker_agent.hub.workspaces import Found

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from protocol.check_limits import is_good, threshold_of
-from protocol.messages import CheckPolicy, CheckResult, Verdict
+from protocol.checks import CheckPolicy, CheckResult, Verdict
 from protocol.steps import EntryStep
 from tests.agent.step_calls import step_call
 from tests.kube.healthy import nccl_report

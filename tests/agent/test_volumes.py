@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol.messages import Verdict
+from protocol.checks import Verdict
 from protocol.steps import ExitStep
 from tests.agent.step_calls import step_call
 from worker_agent.cluster.base import StepCall, StepResult, StepStatus, Unavailable

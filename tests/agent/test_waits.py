@@ -8,7 +8,9 @@ import msgspec
 import pytest
 
 from protocol import cluster_names
-from protocol.messages import JobFailed, PodsWaiting, Workspace, set_digest
+from protocol.listings import set_digest
+from protocol.waiting_pods import JobFailed, PodsWaiting
+from protocol.workspaces import Workspace
 from tests.agent.fake_kube import Object, waiting_pod
 from tests.agent.stage import Stage
 from worker_agent.cluster.base import ClusterError

@@ -11,7 +11,7 @@ from core.clock import db_now
 from gpr.allocation.allocator import tick
 from gpr.models import Gpr, GprState
 from gpr.queue.decisions import gpr_evict
-from protocol.messages import Phase
+from protocol.assignments import Phase
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
 from tests.builders import agent_heard

@@ -8,7 +8,7 @@ import pytest
 
 from gpr.models import Gpr
 from journal.models import Event
-from protocol.messages import Phase
+from protocol.assignments import Phase
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
 

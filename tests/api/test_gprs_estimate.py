@@ -13,7 +13,7 @@ from gpr.allocation.snapshot import snapshot_load
 from gpr.models import Eviction, Gpr
 from journal.models import Event
 from planner.snapshot import Quota
-from protocol.messages import Phase
+from protocol.assignments import Phase
 from slices.models import Slice
 from tests import factories
 from tests.api.conftest import A_STRANGER, Caller, World, assert_problem, faults

@@ -5,7 +5,7 @@ import pytest
 from accounts.models import User
 from gpr.models import EndReason, Gpr, GprState
 from journal.models import Event
-from protocol.messages import Desired
+from protocol.assignments import Desired
 from slices.models import Role
 from slices.services import member_set
 from tests import factories

@@ -11,7 +11,7 @@ from gpr.models import Gpr, PromiseMove
 from inventory.models import Node
 from planner.explain import STRANGER
 from planner.plan import Cause
-from protocol.messages import Phase
+from protocol.assignments import Phase
 from tests import factories
 from tests.api.conftest import A_STRANGER, Caller, World, assert_problem
 from tests.builders import agent_says

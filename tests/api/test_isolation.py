@@ -12,7 +12,7 @@ import pytest
 from core.clock import db_now
 from gpr.models import Gpr, PromiseMove
 from inventory.models import Reservation, StepResult
-from protocol.messages import Outcome
+from protocol.events import Outcome
 from slices.models import Quota
 from slices.services import namespace_bind
 from tests import factories

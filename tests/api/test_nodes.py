@@ -5,7 +5,7 @@ from uuid import uuid4
 
 from inventory.models import Gpu, Node, ReservationState
 from journal.models import Event
-from protocol.messages import Phase
+from protocol.assignments import Phase
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
 from tests.builders import SHAPE

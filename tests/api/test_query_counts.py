@@ -15,7 +15,7 @@ from gpr.models import Eviction, EvictionVictim, Gpr, GprState, Promise, VictimO
 from inventory.models import Cluster, Reservation, StepResult
 from inventory.services.reservations import HoldSpec, reservations_hold
 from journal.models import Event
-from protocol.messages import Outcome
+from protocol.events import Outcome
 from slices.models import Kubeconfig, Membership, Namespace, Project, Quota, Role, Slice
 from tests import factories
 from tests.api.conftest import Caller, World

@@ -9,7 +9,7 @@ import pytest
 
 from core.clock import db_now
 from gpr.models import Gpr
-from protocol.messages import Phase
+from protocol.assignments import Phase
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
 

@@ -23,7 +23,7 @@ from gpr.bookings.services import SeriesAsk, series_create
 from gpr.models import BookingSeries, PromiseMove, RepeatRule
 from inventory.models import MaintenanceWindow, StepResult, Supply, SupplyOrder
 from inventory.services.maintenance import window_announce, window_draft
-from protocol.messages import Outcome
+from protocol.events import Outcome
 from slices.models import Quota
 from slices.services import namespace_bind
 from tests import factories

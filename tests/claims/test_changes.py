@@ -16,7 +16,7 @@ from gpr.requests.end_reasons import ending
 from gpr.requests.ending import gpr_extend, gpr_release
 from gpr.requests.services import gpr_edit, spec_of
 from journal.models import Event
-from protocol.messages import ClusterRequestVerdict
+from protocol.cluster_requests import ClusterRequestVerdict
 from slices.models import Namespace, Role, Slice
 from slices.services import member_remove, member_set
 from tests.builders import make_user

@@ -18,15 +18,9 @@ from gpr.requests.services import gpr_cancel
 from gpr.requests.spec import NAME_MAX_CHARS
 from journal.models import Event
 from planner.engine import plan
-from protocol.messages import (
-    CLUSTER_REQUESTS_MAX,
-    CLUSTER_REQUESTS_PATH,
-    BindingState,
-    ClusterRequestVerdict,
-    Code,
-    ModelDescription,
-    ModelParameter,
-)
+from protocol.cluster_requests import CLUSTER_REQUESTS_MAX, CLUSTER_REQUESTS_PATH, ClusterRequestVerdict, ModelDescription, ModelParameter
+from protocol.transport import Code
+from protocol.workspaces import BindingState
 from slices.models import KubeconfigState, Membership, Namespace, Role, Slice
 from slices.services import member_set
 from tests import factories

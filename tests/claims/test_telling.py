@@ -14,7 +14,9 @@ from gpr.requests.ending import gpr_release
 from gpr.requests.services import gpr_cancel
 from inventory.models import Reservation
 from planner.explain import STRANGER
-from protocol.messages import CLUSTER_REQUEST_TOLD_S, ClusterRequestState, Phase, set_digest
+from protocol.assignments import Phase
+from protocol.cluster_requests import CLUSTER_REQUEST_TOLD_S, ClusterRequestState
+from protocol.listings import set_digest
 from slices.models import Namespace
 from tests.builders import NOW, make_slice, make_user
 from tests.claims.stage import ClusterRequestStage, claim, gone, neighbor, other_cluster

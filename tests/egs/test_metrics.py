@@ -20,7 +20,7 @@ from egs.metrics import scrape
 from gpr.allocation.allocator import tick
 from gpr.models import Gpr, GprState, Promise
 from inventory.models import AgentSession, Node
-from protocol.messages import SYNC_PATH
+from protocol.sync import SYNC_PATH
 from tests import factories
 from tests.egs.conftest import Connect
 

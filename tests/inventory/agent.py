@@ -11,30 +11,18 @@ import msgspec
 from inventory import agent_hub
 from inventory.models import Cluster, Reservation
 from inventory.services.clusters import join_token_issue
-from protocol.messages import (
+from protocol.assignments import Assignment, Observed, Phase
+from protocol.cluster_requests import (
     CLUSTER_REQUESTS_PATH,
-    EVENTS_PATH,
-    REGISTER_PATH,
-    RENEW_PATH,
-    SYNC_PATH,
-    Assignment,
     ClusterRequest,
     ClusterRequestAnswer,
     ClusterRequestsMessage,
     ClusterRequestsReply,
-    Credential,
-    EventsReply,
-    EventsRequest,
-    InventoryEvent,
-    NodeView,
-    Observed,
-    Outcome,
-    Phase,
-    RegisterRequest,
-    StepEvent,
-    SyncReply,
-    SyncRequest,
 )
+from protocol.events import EVENTS_PATH, EventsReply, EventsRequest, InventoryEvent, Outcome, StepEvent
+from protocol.nodes import NodeView
+from protocol.registration import REGISTER_PATH, RENEW_PATH, Credential, RegisterRequest
+from protocol.sync import SYNC_PATH, SyncReply, SyncRequest
 from tests.builders import NOW
 
 

@@ -11,19 +11,17 @@ from uuid import uuid4
 import msgspec
 
 from protocol import cluster_names
-from protocol.messages import (
+from protocol.cluster_requests import (
     AutoTemplate,
-    Binding,
     ClusterRequest,
     ClusterRequestAnswer,
     ClusterRequestSpec,
     ClusterRequestState,
     ClusterRequestVerdict,
-    SyncReply,
-    SyncRequest,
-    Workspace,
-    set_digest,
 )
+from protocol.listings import set_digest
+from protocol.sync import SyncReply, SyncRequest
+from protocol.workspaces import Binding, Workspace
 from tests.e2e.processes import wait_for
 from tests.kube.cluster import SOON_S, Cluster, Object
 from tests.kube.corner import CornerApi

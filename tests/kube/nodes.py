@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from protocol.messages import NodeView
+from protocol.nodes import NodeView
 from worker_agent.cluster.fleet import Fleet, read_fleet
 
 # As GPU Feature Discovery reads them from the driver: the product's name, and MiB of memory.

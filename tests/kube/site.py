@@ -18,21 +18,13 @@ from uuid import uuid4
 import msgspec
 
 from protocol import cluster_names
-from protocol.messages import (
-    AgentEvent,
-    Assignment,
-    Desired,
-    Drain,
-    Drift,
-    InventoryEvent,
-    LifeMark,
-    NodeView,
-    Observed,
-    Phase,
-    StepEvent,
-    SyncReply,
-    set_digest,
-)
+from protocol.assignments import Assignment, Desired, Drain, Observed, Phase
+from protocol.drift import Drift
+from protocol.events import AgentEvent, InventoryEvent, StepEvent
+from protocol.life_marks import LifeMark
+from protocol.listings import set_digest
+from protocol.nodes import NodeView
+from protocol.sync import SyncReply
 from tests.e2e.processes import ROOT, wait_for
 from tests.kube.cluster import SOON_S, Cluster, KubeError, Object
 from tests.kube.corner import CornerAccess, CornerApi, state_of

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocol.messages import Phase
+from protocol.assignments import Phase
 from tests.kube.cluster import Cluster
 from tests.kube.site import NODE_GPUS, Site, ended, moved_in
 from worker_agent.kube.pods.stranded import STRANDED_S

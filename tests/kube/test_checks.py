@@ -11,6 +11,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
+from protocol.checks import CheckPolicy, Verdict
 from protocol.cluster_names import (
     CHECK_OF,
     CHECK_SERVICE,
@@ -24,7 +25,6 @@ from protocol.cluster_names import (
     box_of,
     node_path,
 )
-from protocol.messages import CheckPolicy, Verdict
 from protocol.steps import EntryStep, ExitStep
 from tests.agent.step_calls import step_call
 from tests.e2e.processes import wait_for

@@ -9,7 +9,8 @@ from functools import partial
 import pytest
 
 from protocol import cluster_names
-from protocol.messages import Assignment, Drain, Outcome, Phase, StepEvent
+from protocol.assignments import Assignment, Drain, Phase
+from protocol.events import Outcome, StepEvent
 from protocol.steps import Milestone
 from tests.e2e.processes import wait_for
 from tests.kube.callers import Caller

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from protocol.messages import Assignment
+from protocol.assignments import Assignment
 from tests.kube.cluster import Cluster, Object
 from tests.kube.site import Site, moved_in
 from worker_agent.kube.requests.status import stamp

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol.messages import Assignment, Drain, Outcome, Phase, StepEvent
+from protocol.assignments import Assignment, Drain, Phase
+from protocol.events import Outcome, StepEvent
 from tests.kube import outage
 from tests.kube.attacks.attack import eviction
 from tests.kube.callers import Caller

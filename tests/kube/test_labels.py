@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from protocol import cluster_names
-from protocol.messages import AccessRole, Binding, BindingState, Desired, Phase, Workspace
+from protocol.assignments import Desired, Phase
+from protocol.workspaces import AccessRole, Binding, BindingState, Workspace
 from tests.e2e.processes import wait_for
 from tests.kube.cluster import SOON_S, Cluster
 from tests.kube.site import access_as_agent, ended, moved_in

@@ -14,7 +14,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from protocol.messages import NodeView
+from protocol.nodes import NodeView
 from tests.e2e.processes import wait_for
 from tests.kube.cluster import SOON_S, Cluster
 from tests.kube.outage import without

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.messages import Assignment, Drain, Phase
+from protocol.assignments import Assignment, Drain, Phase
 from tests.effort import IS_SOAK
 from tests.kube.cluster import Cluster
 from tests.kube.corner import CornerApi

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocol.messages import Phase
+from protocol.assignments import Phase
 from tests.kube.cluster import Cluster
 from tests.kube.counter import Counter, template
 from tests.kube.site import Site, moved_in

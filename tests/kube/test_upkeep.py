@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from protocol.messages import Assignment, Drain, Phase
+from protocol.assignments import Assignment, Drain, Phase
 from tests.kube.cluster import Cluster, Object
 from tests.kube.faults import StillClock
 from tests.kube.site import AGENT, NODE_GPUS, Site, ended, moved_in

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from protocol.messages import Assignment, Desired, Observed, Phase
+from protocol.assignments import Assignment, Desired, Observed, Phase
 from tests.inventory.agent import Agent, seen_of
 
 NEXT = {

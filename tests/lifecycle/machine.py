@@ -36,7 +36,10 @@ from inventory.services.reservations import reservation_force_release
 from inventory.services.sync import desired_set
 from journal.models import Event
 from planner.plan import Reason
-from protocol.messages import Desired, NodeView, Outcome, Phase, set_digest
+from protocol.assignments import Desired, Phase
+from protocol.events import Outcome
+from protocol.listings import set_digest
+from protocol.nodes import NodeView
 from slices.models import Namespace, Slice
 from slices.services import namespace_bind, namespace_unbind
 from tests.builders import NOW, make_cluster, make_slice, make_user, node_view, spec

@@ -13,7 +13,7 @@ from gpr.models import AllocatorRecord, Gpr
 from gpr.requests.services import gpr_submit
 from inventory.models import Cluster, Node, Reservation, ReservationState
 from journal.models import Event
-from protocol.messages import Phase
+from protocol.assignments import Phase
 from slices.models import Slice
 from tests.builders import NOW, make_cluster, make_slice, make_user, node_view, nodes_of, spec
 from tests.inventory.agent import Agent, seen

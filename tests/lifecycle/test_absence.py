@@ -16,7 +16,7 @@ from gpr.models import AllocatorRecord, Gpr, GprState, Promise, PromiseMove
 from inventory.models import SupplyOrderState
 from inventory.services.supplies import ORDER_LATE_MOST_S
 from planner.plan import Cause
-from protocol.messages import Desired
+from protocol.assignments import Desired
 from tests.builders import make_slice, node_view
 from tests.lifecycle.stage import ENTRY, Stage, fresh
 from tests.lifecycle.test_replacing import spare_of, swapping

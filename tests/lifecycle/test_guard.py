@@ -13,7 +13,7 @@ from gpr.models import Gpr, GprState
 from inventory.models import StepResult
 from inventory.services import events, sync
 from journal.models import Event
-from protocol.messages import Phase
+from protocol.assignments import Phase
 from tests.builders import make_slice
 from tests.inventory.agent import seen, step
 from tests.lifecycle.stage import ENTRY, Stage, fresh

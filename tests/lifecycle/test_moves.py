@@ -17,7 +17,7 @@ from gpr.requests.ending import exit_begin, gpr_release
 from gpr.requests.services import gpr_cancel, gpr_edit, spec_of
 from inventory.services.reservations import reservation_force_release
 from journal.models import Event
-from protocol.messages import Phase
+from protocol.assignments import Phase
 from tests.lifecycle.stage import EXIT, Stage, fresh, moves_of
 
 pytestmark = pytest.mark.django_db

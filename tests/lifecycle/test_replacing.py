@@ -23,7 +23,8 @@ from inventory.services.nodes import node_cordon
 from inventory.services.reservations import reservation_force_release
 from inventory.services.sync import desired_set
 from journal.models import Event
-from protocol.messages import Assignment, Desired, NodeView, Phase
+from protocol.assignments import Assignment, Desired, Phase
+from protocol.nodes import NodeView
 from slices.quotas import quota_create
 from tests.builders import SHAPE, make_slice, node_view, nodes_of
 from tests.inventory.agent import seen

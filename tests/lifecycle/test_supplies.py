@@ -25,7 +25,7 @@ from journal.models import Event
 from planner import engine
 from planner.plan import Cause, Plan
 from planner.snapshot import Snapshot
-from protocol.messages import GpuView, NodeView
+from protocol.nodes import GpuView, NodeView
 from slices.models import Slice
 from slices.services import SlicePolicy, slice_set_policy
 from tests.agent.stage import FakeClock

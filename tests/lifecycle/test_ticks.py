@@ -23,7 +23,7 @@ from inventory.models import Cluster, Node, Reservation
 from inventory.services.clusters import cluster_resume, cluster_set_enabled
 from inventory.services.nodes import node_cordon
 from journal.models import Event
-from protocol.messages import Observed, Phase
+from protocol.assignments import Observed, Phase
 from tests.builders import HOUR, NOW, make_cluster, make_slice, make_user, spec
 from tests.inventory.agent import Agent, seen
 from tests.lifecycle.stage import ENTRY, EXIT, Stage, fresh, moves_of

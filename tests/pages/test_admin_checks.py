@@ -11,7 +11,8 @@ from django.test import Client
 
 from core.clock import db_now
 from inventory.models import CheckPolicy, CheckResult, Node, StepResult
-from protocol.messages import Outcome, Verdict
+from protocol.checks import Verdict
+from protocol.events import Outcome
 from tests import factories
 from tests.builders import SHAPE
 from tests.pages.admin_world import HTMX, House, signed_in

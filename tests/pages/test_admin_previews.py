@@ -23,7 +23,7 @@ from gpr.requests.selectors import start_positions
 from gpr.requests.services import gpr_submit
 from inventory.models import Cluster, Reservation, ReservationState
 from portal_admin.pages.question import Effects
-from protocol.messages import Phase
+from protocol.assignments import Phase
 from slices.models import Slice
 from tests import builders
 from tests.builders import NOW, agent_heard, agent_says

@@ -24,7 +24,8 @@ from planner.plan import Cause
 from portal_admin.pages import inspector
 from portal_shared import promises
 from portal_user.pages.detail import _gpu_title
-from protocol.messages import Outcome, Phase
+from protocol.assignments import Phase
+from protocol.events import Outcome
 from slices.models import Quota, Slice
 from slices.quotas import quota_create
 from tests import factories

@@ -18,7 +18,8 @@ from gpr.models import EndReason, Gpr, GprState, VictimKind
 from gpr.queue.decisions import gpr_evict
 from gpr.requests.ending import exit_begin
 from portal_user.pages.notices import WAS
-from protocol.messages import JobFailed, Phase
+from protocol.assignments import Phase
+from protocol.waiting_pods import JobFailed
 from tests import factories
 from tests.api.conftest import Caller
 from tests.pages.user_world import WORKSPACE, World, text

@@ -16,7 +16,7 @@ from gpr.queue.decisions import gpr_evict, gpr_reject
 from gpr.requests.ending import gpr_release
 from gpr.requests.services import gpr_cancel
 from inventory.models import Reservation
-from protocol.messages import Phase
+from protocol.assignments import Phase
 from slices.invitations import member_add
 from slices.models import Invitation, Membership, Role, Slice
 from tests import factories

@@ -30,7 +30,10 @@ from inventory.services.reservations import (
     reservations_want_absent,
 )
 from inventory.services.sync import sync_hear, sync_tell
-from protocol.messages import EventsRequest, Observed, Outcome, Phase, RegisterRequest, StepEvent, SyncRequest
+from protocol.assignments import Observed, Phase
+from protocol.events import EventsRequest, Outcome, StepEvent
+from protocol.registration import RegisterRequest
+from protocol.sync import SyncRequest
 from slices.models import Membership, Role, Slice
 from slices.services import member_set, namespace_bind, namespace_unbind, project_create
 from tests.builders import agent_says, node_view, spec

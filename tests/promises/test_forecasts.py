@@ -17,7 +17,7 @@ from gpr.requests.ending import gpr_release
 from gpr.requests.estimates import Estimate, gpr_estimate
 from gpr.requests.services import gpr_cancel, gpr_edit, spec_of
 from planner.promises.ranges import ENOUGH_COUNT
-from protocol.messages import Phase
+from protocol.assignments import Phase
 from tests import factories
 from tests.builders import agent_says
 

@@ -28,7 +28,8 @@ from inventory.services.agents import AgentIdentity
 from inventory.services.events import events_store
 from inventory.services.reservations import reservations_set_namespaces, reservations_want_absent
 from inventory.services.sync import observations_store
-from protocol.messages import EventsRequest, Outcome, Phase
+from protocol.assignments import Phase
+from protocol.events import EventsRequest, Outcome
 from slices.models import Slice
 from slices.services import namespace_bind, namespace_unbind
 from tests import factories

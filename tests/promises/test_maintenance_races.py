@@ -27,7 +27,7 @@ from gpr.requests.services import gpr_cancel
 from inventory.models import Cluster, MaintenanceWindow, Reservation, ReservationState
 from inventory.services import maintenance as maintenance_module
 from inventory.services.maintenance import window_cancel
-from protocol.messages import Phase
+from protocol.assignments import Phase
 from tests import factories
 from tests.api.conftest import Caller
 from tests.builders import nodes_of

@@ -20,7 +20,7 @@ from gpr.requests.services import gpr_submit
 from inventory.models import Node, Reservation, ReservationState, ReservedGpu
 from inventory.services.inventory import inventory_store
 from inventory.services.sync import observations_store
-from protocol.messages import Desired, Phase
+from protocol.assignments import Desired, Phase
 from tests.builders import make_slice, node_view, nodes_of, spec
 from tests.inventory.agent import seen
 from tests.lifecycle.stage import ENTRY, EXIT, Stage, fresh

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from core.errors import Conflict
 from gpr.models import Gpr
 from inventory.models import Gpu, Reservation, ReservationState, ReservedGpu
-from protocol.messages import Phase
+from protocol.assignments import Phase
 from tests.builders import HOUR, NOW, agent_says, hold, make_cluster, make_gpr, make_slice, nodes_of
 from tests.effort import examples
 from tests.promises.books import book, is_refused, moment, undone

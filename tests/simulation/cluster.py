@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from inventory.models import Cluster, Reservation, ReservationState
-from protocol.messages import LEASE_TTL_S, Assignment, Desired, NodeView
+from protocol.assignments import LEASE_TTL_S, Assignment, Desired
+from protocol.nodes import NodeView
 from protocol.steps import ExitStep
 from tests.simulation.faults import Faults, Kind
 from tests.simulation.loop import Loop, TrueClock

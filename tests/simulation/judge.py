@@ -11,7 +11,7 @@ from django.db import connection
 from gpr.lifecycle import TRANSITIONS
 from gpr.models import ENDED, PROVISIONED, Gpr, GprState
 from inventory.models import AgentSession, Cluster, Reservation, ReservationState
-from protocol.messages import Phase
+from protocol.assignments import Phase
 from tests.simulation.cluster import Violation, WatchedCluster
 
 PHASES = list(Phase)

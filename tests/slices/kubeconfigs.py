@@ -6,7 +6,9 @@ from datetime import datetime, timedelta
 
 from accounts.models import User
 from inventory.models import Cluster
-from protocol.messages import BindingState, IssuedToken, SyncRequest, set_digest
+from protocol.listings import set_digest
+from protocol.sync import SyncRequest
+from protocol.workspaces import BindingState, IssuedToken
 from slices.kubeconfigs import kubeconfig_ask, kubeconfig_take
 from slices.models import Kubeconfig, Namespace, Slice
 from slices.services import namespace_bind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.errors import Conflict
-from protocol.messages import Phase
+from protocol.assignments import Phase
 from slices.models import Membership, Namespace, Role
 from slices.services import member_remove, member_set, namespace_bind, namespace_unbind
 from tests.builders import NOW, agent_says, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of

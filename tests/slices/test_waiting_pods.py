@@ -8,7 +8,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from inventory.models import Cluster
-from protocol.messages import NAMESPACES_WAITING_MAX, SYNC_PATH, JobWaiting, PodsWaiting, ReasonWaiting, SyncRequest
+from protocol.sync import SYNC_PATH, SyncRequest
+from protocol.waiting_pods import NAMESPACES_WAITING_MAX, JobWaiting, PodsWaiting, ReasonWaiting
 from slices.models import Namespace, Slice
 from tests.builders import NOW, make_cluster, make_slice
 from tests.inventory.agent import Agent

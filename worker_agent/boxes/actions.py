@@ -12,7 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from protocol.messages import RESULTS_MAX, Assignment, Drift, LifeMark, NodeOrder, Outcome, Phase, StepEvent
+from protocol.assignments import Assignment, Phase
+from protocol.checks import RESULTS_MAX
+from protocol.drift import Drift
+from protocol.events import Outcome, StepEvent
+from protocol.life_marks import LifeMark
+from protocol.nodes import NodeOrder
 from protocol.steps import ExitStep, Milestone
 from worker_agent.boxes.gangs import NO_GANG, Gang
 from worker_agent.boxes.records import Held, HeldGpus, own_record

@@ -16,17 +16,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.messages import (
-    AgentEvent,
-    Assignment,
-    Credential,
-    Desired,
-    Observed,
-    Phase,
-    SyncReply,
-    SyncRequest,
-)
+from protocol.assignments import Assignment, Desired, Observed, Phase
+from protocol.events import AgentEvent
+from protocol.registration import Credential
 from protocol.steps import Milestone
+from protocol.sync import SyncReply, SyncRequest
 from worker_agent import VERSION
 from worker_agent.boxes import records
 from worker_agent.boxes.actions import Hands

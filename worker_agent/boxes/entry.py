@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from protocol.messages import ENTRY_ATTEMPTS, Assignment, Desired, Phase
+from protocol.assignments import ENTRY_ATTEMPTS, Assignment, Desired, Phase
 from protocol.steps import GANG_STEPS, EntryStep
 from worker_agent.boxes.actions import Hands, Write
 from worker_agent.boxes.gangs import NO_GANG, Gangs

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from protocol.messages import ENTRY_ATTEMPTS, Assignment, Outcome, Phase
+from protocol.assignments import ENTRY_ATTEMPTS, Assignment, Phase
+from protocol.events import Outcome
 from protocol.steps import EXIT_CHECKS, ExitStep, Milestone
 from worker_agent.boxes.actions import Hands, Write
 from worker_agent.boxes.records import fence_records, is_given_on, new_records

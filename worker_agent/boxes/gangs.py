@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from protocol.messages import Assignment, Phase
+from protocol.assignments import Assignment, Phase
 from worker_agent.boxes.state import Member, Progress
 
 AT_WORK_MAX: Final = 2  # of the nodes at work, those that a spare is measured against

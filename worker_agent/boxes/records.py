@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from protocol.messages import Assignment, Desired, Observed, Phase
+from protocol.assignments import Assignment, Desired, Observed, Phase
 from protocol.steps import ExitStep
 from worker_agent.cluster.base import GpuPhase, GpuRecord, NodeState
 

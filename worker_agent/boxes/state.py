@@ -10,7 +10,9 @@ import hashlib
 
 import msgspec
 
-from protocol.messages import LEASE_TTL_S, Assignment, Credential, Outcome, Phase, StepEvent
+from protocol.assignments import LEASE_TTL_S, Assignment, Phase
+from protocol.events import Outcome, StepEvent
+from protocol.registration import Credential
 from protocol.steps import EXIT_CHECKS, EntryStep
 from worker_agent.cluster.base import Cluster, ClusterError, Conflict, Note, StateDoc
 

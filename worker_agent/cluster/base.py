@@ -20,7 +20,11 @@ from typing import Protocol
 
 import msgspec
 
-from protocol.messages import Assignment, CheckResult, Drift, LifeMark, NodeOrder, NodeView
+from protocol.assignments import Assignment
+from protocol.checks import CheckResult
+from protocol.drift import Drift
+from protocol.life_marks import LifeMark
+from protocol.nodes import NodeOrder, NodeView
 
 Note = Callable[[str, dict[str, object]], None]  # takes an event of the log, and its fields
 

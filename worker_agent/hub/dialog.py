@@ -15,26 +15,13 @@ from enum import StrEnum
 
 import msgspec
 
-from protocol.messages import (
-    CLUSTER_REQUESTS_PATH,
-    EVENTS_PATH,
-    REGISTER_PATH,
-    RENEW_PATH,
-    SYNC_PATH,
-    WAIT_MAX_S,
-    ClusterRequest,
-    ClusterRequestsMessage,
-    ClusterRequestsReply,
-    Code,
-    Credential,
-    EventsReply,
-    EventsRequest,
-    Observed,
-    Problem,
-    RegisterRequest,
-    RenewRequest,
-)
+from protocol.assignments import Observed
+from protocol.cluster_requests import CLUSTER_REQUESTS_PATH, ClusterRequest, ClusterRequestsMessage, ClusterRequestsReply
+from protocol.events import EVENTS_PATH, EventsReply, EventsRequest
+from protocol.registration import REGISTER_PATH, RENEW_PATH, Credential, RegisterRequest, RenewRequest
 from protocol.steps import CAPABILITIES
+from protocol.sync import SYNC_PATH, WAIT_MAX_S
+from protocol.transport import Code, Problem
 from worker_agent import VERSION
 from worker_agent.boxes.core import Core
 from worker_agent.clock import Clock

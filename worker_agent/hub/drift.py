@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from protocol.messages import DRIFT_AGAIN_S, DRIFTS_MAX, Drift
+from protocol.drift import DRIFT_AGAIN_S, DRIFTS_MAX, Drift
 from worker_agent.metrics import DRIFT_REPAIRS
 
 ADDED_AGAIN_S = 3600.0  # as DRIFT_AGAIN_S, of what was added and does no harm: operators make such things all the time

@@ -11,19 +11,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from protocol.listings import LIFE, HeardList
-from protocol.messages import (
-    CLOCK_OFFSET_REFUSE_S,
-    CLOCK_OFFSET_WARN_S,
-    Assignment,
-    Desired,
-    NodeOrder,
-    Observed,
-    Phase,
-    SyncReply,
-    SyncRequest,
-    set_digest,
-)
+from protocol.assignments import Assignment, Desired, Observed, Phase
+from protocol.listings import LIFE, HeardList, set_digest
+from protocol.nodes import NodeOrder
+from protocol.sync import SyncReply, SyncRequest
+from protocol.transport import CLOCK_OFFSET_REFUSE_S, CLOCK_OFFSET_WARN_S
 from worker_agent.boxes.state import Progress, State
 from worker_agent.clock import Clock, HubTime, Instant
 from worker_agent.cluster.base import Note

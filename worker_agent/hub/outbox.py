@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from protocol.messages import BODY_MAX_BYTES, AgentEvent, InventoryEvent, NodeView, StepEvent
+from protocol.events import AgentEvent, InventoryEvent, StepEvent
+from protocol.nodes import NodeView
+from protocol.transport import BODY_MAX_BYTES
 
 INVENTORY_EVERY_S = 600.0
 # Of one message. What is larger alone goes alone.

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from protocol.messages import JOBS_FAILED_MAX, JobFailed, PodsWaiting, SyncRequest
+from protocol.sync import SyncRequest
+from protocol.waiting_pods import JOBS_FAILED_MAX, JobFailed, PodsWaiting
 
 Waiting = tuple[PodsWaiting, ...]
 

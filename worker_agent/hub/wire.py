@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from protocol.messages import Problem, SyncReply
+from protocol.sync import SyncReply
+from protocol.transport import Problem
 from worker_agent.hub.link import encoded_digest
 
 

@@ -11,20 +11,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
+from protocol.assignments import Desired
+from protocol.drift import Drift
 from protocol.listings import WORKSPACES, HeardList
-from protocol.messages import (
-    BINDINGS_MAX,
-    Account,
-    Binding,
-    BindingSeen,
-    BindingState,
-    Desired,
-    Drift,
-    IssuedToken,
-    SyncReply,
-    SyncRequest,
-    Workspace,
-)
+from protocol.sync import SyncReply, SyncRequest
+from protocol.workspaces import BINDINGS_MAX, Account, Binding, BindingSeen, BindingState, IssuedToken, Workspace
 
 SIMULATED_HAS_NO_DOOR = "This cluster is simulated: there is nothing that a kubeconfig could reach."
 

@@ -19,7 +19,10 @@ from typing import Any, Final
 import msgspec
 
 from protocol import cluster_names
-from protocol.messages import Assignment, Drift, LifeMark, NodeOrder
+from protocol.assignments import Assignment
+from protocol.drift import Drift
+from protocol.life_marks import LifeMark
+from protocol.nodes import NodeOrder
 from protocol.steps import ExitStep
 from worker_agent.boxes.state import StateLost
 from worker_agent.cluster.base import (

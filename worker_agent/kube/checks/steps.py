@@ -15,8 +15,8 @@ from typing import Final
 import msgspec
 
 from protocol.check_limits import expect, is_good, sentence, skipped
+from protocol.checks import CheckResult
 from protocol.cluster_names import POD_GPR, box_of, node_path
-from protocol.messages import CheckResult
 from protocol.steps import EntryStep, ExitStep
 from worker_agent.boxes.gangs import why_alone
 from worker_agent.cluster.base import ClusterError, StepCall, StepResult, StepStatus

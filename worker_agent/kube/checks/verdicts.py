@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 
 from protocol.check_limits import expect, judge, skipped
+from protocol.checks import CheckPolicy, CheckResult, Verdict
 from protocol.cluster_names import DRAINING, FREE, NODE_SLICE, TAINT, box_label, box_of
-from protocol.messages import CheckPolicy, CheckResult, Verdict
 from worker_agent.cluster.base import GpuPhase, StepCall
 from worker_agent.kube.api.objects import Node, Pod
 from worker_agent.kube.checks import readings

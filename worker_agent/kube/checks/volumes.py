@@ -16,7 +16,7 @@ import msgspec
 
 from protocol import cluster_names
 from protocol.check_limits import expect, skipped
-from protocol.messages import CheckResult, Verdict
+from protocol.checks import CheckResult, Verdict
 from worker_agent.cluster.base import ClusterError, StepCall
 from worker_agent.kube.api.client import Api, Missing
 from worker_agent.kube.api.objects import Claim, Namespace, VolumeAttachment

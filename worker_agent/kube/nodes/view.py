@@ -14,7 +14,8 @@ from typing import Final
 import msgspec
 
 from protocol.cluster_names import GPU, GPU_UUIDS, ORDER, SUPPLY
-from protocol.messages import GpuView, Id, NodeName, NodeView
+from protocol.nodes import GpuView, NodeView
+from protocol.scalars import Id, NodeName
 from worker_agent.kube.api.objects import Condition, Node
 from worker_agent.kube.nodes.hardware import in_order, known_of
 

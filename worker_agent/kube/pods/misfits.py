@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from protocol.messages import Assignment
+from protocol.assignments import Assignment
 from worker_agent.kube.pods.lifting import Amounts, Room, why_nowhere
 from worker_agent.kube.pods.needs import Judgement
 

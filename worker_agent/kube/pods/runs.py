@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from protocol.messages import Assignment
+from protocol.assignments import Assignment
 from worker_agent.cluster.base import BoxEnd, GpuPhase, StepCall
 from worker_agent.kube.api.objects import Pod
 

@@ -17,9 +17,9 @@ from typing import Final
 import msgspec
 
 from protocol import cluster_names
-from protocol.messages import (
+from protocol.scalars import MOMENT_MAX_S
+from protocol.waiting_pods import (
     JOBS_WAITING_MAX,
-    MOMENT_MAX_S,
     NAMESPACES_WAITING_MAX,
     PODS_NAMED_MAX,
     REASONS_WAITING_MAX,

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from protocol import cluster_names
-from protocol.messages import NodeView
+from protocol.nodes import NodeView
 from worker_agent.cluster.base import ClusterError, Throttled, Unavailable
 from worker_agent.kube.api.client import Api, Missing
 from worker_agent.kube.api.custom import Fields

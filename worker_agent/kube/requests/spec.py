@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from protocol.messages import ClusterRequest, ClusterRequestSpec
+from protocol.cluster_requests import ClusterRequest, ClusterRequestSpec
 from worker_agent.kube.api.custom import Custom, Fields
 
 # By the name in the object: that of the protocol. Those that a template may say, then those of a request alone.

@@ -20,7 +20,9 @@ from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import Final
 
-from protocol.messages import ClusterRequest, ClusterRequestState, ClusterRequestVerdict, Desired, JobFailed, PodsWaiting
+from protocol.assignments import Desired
+from protocol.cluster_requests import ClusterRequest, ClusterRequestState, ClusterRequestVerdict
+from protocol.waiting_pods import JobFailed, PodsWaiting
 from worker_agent.cluster.base import ClusterError, Conflict, Note
 from worker_agent.hub.requests import Answered, Heard
 from worker_agent.kube.api.client import Api, Missing, Op

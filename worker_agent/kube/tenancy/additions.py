@@ -17,7 +17,8 @@ from typing import Any, Final
 import msgspec
 
 from protocol.cluster_names import ACCOUNT, ISOLATION, KEEP, SLICE, account_of
-from protocol.messages import Drift, Workspace
+from protocol.drift import Drift
+from protocol.workspaces import Workspace
 
 DETAIL_MAX_CHARS: Final = 300  # as the protocol has it
 NAME_MAX_CHARS: Final = 80

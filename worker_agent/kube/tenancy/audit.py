@@ -17,7 +17,8 @@ from typing import Final
 
 import msgspec
 
-from protocol.messages import Drift, Workspace
+from protocol.drift import Drift
+from protocol.workspaces import Workspace
 from worker_agent.cluster.base import ClusterError, Conflict, Note
 from worker_agent.kube.api.client import Api, Missing, Op
 from worker_agent.kube.api.paging import Page, listed

@@ -31,6 +31,7 @@ from typing import Any, Final
 
 import msgspec
 
+from protocol.assignments import Desired
 from protocol.cluster_names import (
     ACCOUNT,
     ACCOUNTS,
@@ -45,7 +46,7 @@ from protocol.cluster_names import (
     pointer,
     role_of,
 )
-from protocol.messages import AccessRole, Account, Binding, BindingSeen, BindingState, Desired, IssuedToken, Workspace
+from protocol.workspaces import AccessRole, Account, Binding, BindingSeen, BindingState, IssuedToken, Workspace
 from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
 from worker_agent.hub.workspaces import Found
 from worker_agent.kube.api.client import Api, Forbidden, Missing

@@ -1,0 +1,37 @@
+"""How an agent registers with its hub and renews its credential."""
+
+from __future__ import annotations
+
+import msgspec
+
+from protocol.scalars import Id
+from protocol.transport import PROTO_MAX, PROTO_MIN
+
+REGISTER_PATH = "/agent/v1/register"
+RENEW_PATH = "/agent/v1/credential/renew"
+
+
+class RegisterRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`cluster_uid`: UID of the namespace kube-system. `install_id`: random, made once: it may repeat a lost register."""
+
+    join_token: str
+    cluster_uid: Id
+    install_id: Id
+    agent_version: str
+    proto_min: int = PROTO_MIN
+    proto_max: int = PROTO_MAX
+    capabilities: tuple[str, ...] = ()
+
+
+class Credential(msgspec.Struct, frozen=True, kw_only=True):
+    """The agent's bearer secret. Renewed at half its life; the old one dies when the new one is first used."""
+
+    agent_id: str
+    cluster: str
+    credential: str
+    cred_gen: int
+    expires_s: float
+
+
+class RenewRequest(msgspec.Struct, frozen=True, kw_only=True):
+    cred_gen: int
