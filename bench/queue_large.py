@@ -64,7 +64,7 @@ def _changes(queued: int) -> Iterator[Figure]:
     from gpr.models import Gpr, GprState
     from gpr.queue.decisions import gpr_set_priority
     from gpr.queue.moves import MoveTo, move_target
-    from gpr.requests.services import gpr_cancel, gpr_update
+    from gpr.requests.editing import gpr_cancel, gpr_update
 
     now, admin, dice = db_now(), User.objects.get(is_admin=True), random.Random(11)
     middle = range(queued * 3 // 10, queued * 7 // 10)  # all of one priority, and with neighbors

@@ -22,7 +22,7 @@ from core.rest.parsers import json_strict
 from core.rest.references import id_of
 from gpr.bookings.services import SeriesAsk
 from gpr.models import Gpr, GprTemplate, Nearness, RepeatRule
-from gpr.requests.services import spec_of
+from gpr.requests.editing import spec_of
 from gpr.requests.spec import GprSpec
 from gpr.templates.services import TemplateChange
 from inventory.models import Cluster

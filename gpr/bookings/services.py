@@ -19,7 +19,9 @@ from core.words import duration_exact, utc
 from gpr.allocation.stored_plan import filing_lock, witness_lock
 from gpr.bookings.recurrence import OCCURRENCES_MAX, SATURDAY, SPAN_MAX, Recurrence, shortest_gap
 from gpr.models import BookingOccurrence, BookingSeries, Gpr, GprState, RepeatRule
-from gpr.requests.services import booking_does_not_fit, bookings_fitting, gpr_cancel, gprs_submit, may_submit
+from gpr.requests.editing import gpr_cancel
+from gpr.requests.planning import booking_does_not_fit, bookings_fitting
+from gpr.requests.services import gprs_submit, may_submit
 from gpr.requests.spec import BOOKING_AHEAD, EARLIEST_START_MAX, PLAIN_FIELDS, GprSpec, spec_check
 from inventory.models import Cluster
 from journal.guard import set_aside_on_error
@@ -75,7 +77,7 @@ def series_create(*, actor: User, ask: SeriesAsk, now: datetime) -> BookingSerie
         next_start_at=ask.first_start_at,
     )
     _tell(series, "booking_series.created", f"{series.name} is booked again and again, {series.get_rule_display().lower()}.", actor, now)
-    refused = _extend(series, now, forgives=BookingDoesNotFit)
+    refused = _extend(series, now, collect_errors=BookingDoesNotFit)
     if refused and len(refused) == series.occurrences.count():
         raise refused[0]
     return series
@@ -154,7 +156,7 @@ def _take_up(pk: UUID, starts: Sequence[datetime], now: datetime) -> None:
     series = BookingSeries.objects.select_for_update(of=("self",)).select_related("slice", "owner").get(pk=pk)
     rows = list(_refused(now).filter(series=pk, series__canceled_at=None, starts_at__in=starts))
     spec = spec_of_series(series)
-    answers = gprs_submit(actor=series.owner, specs=[_at(spec, row.starts_at) for row in rows], now=now, forgives=EgsError)
+    answers = gprs_submit(actor=series.owner, specs=[_at(spec, row.starts_at) for row in rows], now=now, collect_errors=EgsError)
     for row, answer in zip(rows, answers, strict=True):
         if isinstance(answer, Gpr):
             row.gpr, row.refusal, row.nearest_before_at, row.nearest_after_at = answer, "", None, None
@@ -168,15 +170,15 @@ def _carry_on(pk: UUID, now: datetime) -> None:
     filing_lock()
     series = BookingSeries.objects.select_for_update(of=("self",)).select_related("slice", "owner").get(pk=pk)
     if series.next_start_at is not None:
-        _extend(series, now, forgives=EgsError)
+        _extend(series, now, collect_errors=EgsError)
 
 
-def _extend(series: BookingSeries, now: datetime, *, forgives: type[EgsError]) -> list[EgsError]:
+def _extend(series: BookingSeries, now: datetime, *, collect_errors: type[EgsError]) -> list[EgsError]:
     """Try what lies within the horizon and has not been tried; answers the refusals."""
     spec, ahead = spec_of_series(series), [at for at in recurrence_of(series).starts() if at >= (series.next_start_at or now)]
     due = [at for at in ahead if at <= now + HORIZON]
     asked = [_at(spec, at) for at in due]
-    answers = gprs_submit(actor=series.owner, specs=asked, now=now, forgives=forgives) if due else []
+    answers = gprs_submit(actor=series.owner, specs=asked, now=now, collect_errors=collect_errors) if due else []
     for starts_at, answer in zip(due, answers, strict=True):
         _note(series, starts_at, answer, now)
     series.next_start_at = next(iter(ahead[len(due) :]), None)

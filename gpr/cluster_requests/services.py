@@ -31,9 +31,10 @@ from gpr.cluster_requests.life_marks import life_marks_of
 from gpr.cluster_requests.states import cluster_request_states
 from gpr.evictions.failed_jobs import jobs_failed_take
 from gpr.models import ENDED, Claim, EndReason, Gpr, GprState
+from gpr.requests.editing import gpr_cancel, gpr_edit, gprs_cancel, spec_of
 from gpr.requests.ending import exit_begin, goes_back, gpr_extend
 from gpr.requests.inputs import GprCreate, spec_of_create
-from gpr.requests.services import gpr_cancel, gpr_edit, gprs_cancel, gprs_submit, spec_of
+from gpr.requests.services import gprs_submit
 from gpr.requests.spec import NAME_MAX_CHARS, GprSpec, approval_reasons
 from gpr.templates.automatic import auto_templates_of
 from inventory.models import Cluster
@@ -176,7 +177,7 @@ def _file(cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -
         actors[actor.pk] = actor
         asks[actor.pk].append((request, spec))
     for actor_id, asked in asks.items():
-        made = gprs_submit(actor=actors[actor_id], specs=[spec for _, spec in asked], now=now, forgives=EgsError)
+        made = gprs_submit(actor=actors[actor_id], specs=[spec for _, spec in asked], now=now, collect_errors=EgsError)
         for (request, _), gpr in zip(asked, made, strict=True):
             answers[request.uid] = _keep(cluster, request, gpr, now) if isinstance(gpr, Gpr) else _refused(request, gpr)
     if asks:

@@ -15,7 +15,7 @@ from core.words import duration_exact
 from gpr.allocation.rows import gprs_by_id
 from gpr.allocation.snapshot import Loaded, at, end_by_books, length_s, snapshot_load
 from gpr.models import GPUS_PER_NODE_MAX, NODES_MAX, Gpr
-from gpr.requests.services import can_never_start
+from gpr.requests.planning import can_never_start
 from gpr.requests.spec import BOOKING_AHEAD, EARLIEST_START_MAX
 from inventory.models import Cluster, Node
 from inventory.selectors import shapes_known

@@ -12,8 +12,9 @@ from gpr.allocation.stored_plan import witness_lock
 from gpr.evictions.services import eviction_by_administrator
 from gpr.lifecycle import gpr_transition
 from gpr.models import EndReason, Gpr, GprState
+from gpr.requests.editing import automatic_place, gpr_update, replan_changed, spec_of
 from gpr.requests.ending import exit_begin
-from gpr.requests.services import gpr_update, no_place, promise_make, promises_drop, spec_of, to_its_queue
+from gpr.requests.planning import promise_make, promises_drop
 from gpr.requests.spec import approval_reasons
 from journal.hints import TICK, hint
 from journal.models import Severity
@@ -76,7 +77,7 @@ def gpr_set_priority(*, gpr: Gpr, priority: int, actor: User, why: str, now: dat
     old = gpr.priority
     # What an administrator gives needs no approval; what waits for approval waits for what is left to approve.
     reasons = approval_reasons(spec_of(gpr, priority=priority)) if gpr.state == S.PENDING_APPROVAL else gpr.approval_reasons
-    gpr_update(gpr, {"priority": priority, "approval_reasons": reasons, **no_place(gpr)})
+    gpr_update(gpr, {"priority": priority, "approval_reasons": reasons, **automatic_place(gpr)})
     event_record(
         kind="gpr.priority_changed",
         message=_because(f"The priority of {gpr.name} went from {old} to {priority}.", why),
@@ -88,7 +89,7 @@ def gpr_set_priority(*, gpr: Gpr, priority: int, actor: User, why: str, now: dat
         slice_id=gpr.slice_id,
     )
     if gpr.state == S.PENDING_APPROVAL and not reasons:
-        to_its_queue(gpr, reasons=reasons, actor=actor, now=now)
+        replan_changed(gpr, reasons=reasons, actor=actor, now=now)
     hint(TICK)
 
 

@@ -17,8 +17,8 @@ from accounts.models import User
 from core.errors import Conflict, IllegalTransition
 from gpr.allocation.stored_plan import replan, witness_lock
 from gpr.models import Gpr, GprState
+from gpr.requests.editing import gpr_update
 from gpr.requests.selectors import QUEUE_ORDER, TURN, before, behind
-from gpr.requests.services import gpr_update
 from journal.hints import TICK, hint
 from journal.services import event_record
 from planner.snapshot import Moved, Place

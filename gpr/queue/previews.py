@@ -18,8 +18,8 @@ from gpr.evictions.restarts import rejoined
 from gpr.models import Gpr, GprState
 from gpr.queue.ages import ages_of, joined
 from gpr.queue.moves import MoveTo, move_target, place_of
+from gpr.requests.editing import spec_of
 from gpr.requests.selectors import start_positions
-from gpr.requests.services import spec_of
 from gpr.requests.spec import approval_reasons
 from inventory.models import MaintenanceWindow, Reservation
 from inventory.selectors import boxes_reaching_into

@@ -14,7 +14,7 @@ from itertools import takewhile
 from typing import Any, Final
 
 from gpr.allocation.snapshot import Loaded, at
-from gpr.requests.services import pools_of_spec
+from gpr.requests.planning import pools_of_spec
 from gpr.requests.spec import GprSpec
 from planner.offers import Desk
 from planner.plan import Offer

@@ -24,6 +24,7 @@ from gpr.models import Gpr
 from gpr.queue.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
 from gpr.queue.moves import gpr_move
 from gpr.replacement.services import node_replace
+from gpr.requests.editing import gpr_cancel, gpr_edit, spec_of
 from gpr.requests.ending import gpr_extend, gpr_release
 from gpr.requests.estimates import gpr_estimate
 from gpr.requests.filters import GprFilter
@@ -44,7 +45,7 @@ from gpr.requests.inputs import (
 )
 from gpr.requests.outputs import GprDetailSerializer, GprPage, GprSerializer, OffersSerializer, QueueRowSerializer, StepSerializer
 from gpr.requests.selectors import START_ORDER, gpr_for, gprs_visible_to, queue_visible_to, steps_of, steps_on, with_nodes
-from gpr.requests.services import gpr_cancel, gpr_edit, gpr_submit, spec_of
+from gpr.requests.services import gpr_submit
 from gpr.requests.spec import approval_reasons
 from inventory.models import StepResult
 from inventory.selectors import node_for
@@ -77,7 +78,7 @@ class GprViewSet(ApiViewSet[Gpr]):
     def create(self, request: Request) -> Response:
         """File a request. It comes back QUEUED with a promised start, or PENDING_APPROVAL with the rules that it exceeds."""
         data, actor = self.body(GprCreate), actor_of(request)
-        made = gpr_submit(actor=actor, spec=spec_of_create(data, actor=actor), now=self.now, also=self.remember)
+        made = gpr_submit(actor=actor, spec=spec_of_create(data, actor=actor), now=self.now, on_created=self.remember)
         return self._answer(made.pk, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=GprAsk, responses={200: OffersSerializer})

@@ -18,8 +18,9 @@ from gpr.allocation.stored_plan import box_ended, witness_lock
 from gpr.evictions.services import notice_of, notice_settle
 from gpr.lifecycle import ENDS_AS, gpr_transition
 from gpr.models import EndReason, Gpr, GprState
+from gpr.requests.editing import automatic_place
 from gpr.requests.extensions import maintenance_before, refuse_harmful_extension
-from gpr.requests.services import no_place, promises_drop
+from gpr.requests.planning import promises_drop
 from inventory.services.reservations import Window, reservations_set_windows, reservations_want_absent
 from journal.hints import TICK, hint
 from journal.models import Severity
@@ -72,7 +73,7 @@ def exit_finish(*, gpr: Gpr, now: datetime) -> None:
         changes: dict[str, Any] = {
             "end_reason": "",
             "explanation": {},
-            **no_place(gpr),
+            **automatic_place(gpr),
             "cluster": None,
             "provisioning_at": None,
             "active_at": None,

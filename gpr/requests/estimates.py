@@ -14,7 +14,7 @@ from gpr.promises.forecasts import BOOKED, NO_HISTORY_BORROWED, Range, bands_loa
 from gpr.queue.explanations import FormatTime, VisibleExplanation, explain
 from gpr.quotas.borrowing import WOULD_BORROW
 from gpr.requests.alternatives import Alternative, Alternatives, Order, by_place
-from gpr.requests.services import Candidate, candidate_of
+from gpr.requests.editing import Candidate, candidate_of
 from gpr.requests.spec import GprSpec
 from planner.offers import Desk
 from planner.plan import EvictionKind, Offer, victims_of
@@ -75,9 +75,9 @@ def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | Non
 
 def _offers(asked: Candidate, desk: Desk) -> tuple[Offer, ...]:
     """First what it has if it stays as it stands, if anything; to take any other is to ask for something else."""
-    if asked.stands is None:
+    if asked.unchanged is None:
         return desk.offers(asked.request)
-    request, snapshot = asked.stands
+    request, snapshot = asked.unchanged
     return desk.beside(Desk(snapshot).best(request), asked.request)
 
 

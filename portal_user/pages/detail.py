@@ -21,8 +21,8 @@ from gpr.queue.explanations import VisibleBlocker, VisibleExplanation
 from gpr.queue.status import NOT_PLANNED, QueueStatus, queue_statuses
 from gpr.quotas.borrowing import borrowing_of
 from gpr.replacement.selectors import Outcome, Replacement, replacements_of
+from gpr.requests.editing import spec_of
 from gpr.requests.selectors import events_visible_to, gpr_for, names_visible_to
-from gpr.requests.services import spec_of
 from gpr.supplies.orders import orders_under
 from inventory.models import Gpu, Reservation, ReservationState, StepResult
 from journal.models import Event

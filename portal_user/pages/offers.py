@@ -16,8 +16,8 @@ from core.pages.parts import OfferRow, SwapRow
 from core.pages.strip import StripBox, strip_of
 from gpr.models import Gpr, GprState
 from gpr.requests.alternatives import Alternative
+from gpr.requests.editing import spec_of
 from gpr.requests.estimates import RECLAIM, Estimate, gpr_estimate
-from gpr.requests.services import spec_of
 from gpr.requests.spec import Breach, GprSpec, approval_breaches
 from portal_shared.access import PageRequest, says
 from portal_shared.gpr_box import entry_allowance

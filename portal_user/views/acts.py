@@ -14,8 +14,8 @@ from django.views.decorators.http import require_http_methods
 
 from accounts.models import User
 from gpr.models import Gpr, GprState
+from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import gpr_extend, gpr_release
-from gpr.requests.services import gpr_cancel
 from portal_shared.access import PageRequest, needs_write, signed_in
 from portal_shared.asking import GprAct, Question, decide_on
 from portal_user.forms import ExtendForm, VersionForm

@@ -79,7 +79,7 @@ def _book(request: PageRequest, slice_: Slice, form: BookForm) -> HttpResponse:
     ask = form.series_ask(request.zone)
 
     def once(remember: Remember) -> UUID:
-        return gpr_submit(actor=request.user, spec=form.spec(), now=request.now, also=remember).pk
+        return gpr_submit(actor=request.user, spec=form.spec(), now=request.now, on_created=remember).pk
 
     def again_and_again() -> UUID:
         return series_create(actor=request.user, ask=ask, now=request.now).pk  # type: ignore[arg-type]

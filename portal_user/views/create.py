@@ -17,8 +17,9 @@ from accounts.policy import Verb
 from accounts.services import Remember, create_once
 from core.errors import Conflict, EgsError, NotAllowed, NotFound, StaleState
 from gpr.models import Gpr, GprTemplate
+from gpr.requests.editing import gpr_edit
 from gpr.requests.selectors import gpr_for, template_for
-from gpr.requests.services import CREATION_ROUTE, gpr_edit, gpr_submit
+from gpr.requests.services import CREATION_ROUTE, gpr_submit
 from portal_shared.access import PageRequest, needs_write, signed_in
 from portal_shared.asking import UNPROCESSABLE, closed
 from portal_shared.shell import Shell
@@ -117,7 +118,7 @@ def _submit(request: PageRequest, form: GprForm) -> UUID:
     spec = form.spec()
 
     def submit(remember: Remember) -> UUID:
-        made = gpr_submit(actor=request.user, spec=spec, now=request.now, also=remember)
+        made = gpr_submit(actor=request.user, spec=spec, now=request.now, on_created=remember)
         toast(request, f"{made.name} is filed")
         return made.pk
 

@@ -286,7 +286,7 @@ def test_what_is_beyond_the_guarantee_is_borrowed(
         made, project_id = snapshot_load(**kwargs), str(world.slice.project_id)
         return replace(made, snapshot=replace(made.snapshot, quotas=(Quota(project_id, SHAPE, guaranteed),)))
 
-    monkeypatch.setattr("gpr.requests.services.snapshot_load", loaded)
+    monkeypatch.setattr("gpr.requests.editing.snapshot_load", loaded)
     (offer,) = offers(owner, {**ask, "nodes": 2})
 
     assert offer["borrows"] == (guaranteed < 16)

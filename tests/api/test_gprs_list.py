@@ -7,7 +7,7 @@ import yaml
 
 from core.clock import db_now
 from gpr.models import GprState
-from gpr.requests.services import gpr_cancel
+from gpr.requests.editing import gpr_cancel
 from slices.models import Role
 from slices.services import member_set
 from tests import factories

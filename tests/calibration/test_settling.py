@@ -9,8 +9,8 @@ import pytest
 from gpr.models import AllocatorRecord, Forecast, Promise, PromiseOutcome
 from gpr.queue.decisions import gpr_evict
 from gpr.queue.moves import MoveTo, gpr_move
+from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import gpr_release
-from gpr.requests.services import gpr_cancel
 from tests.builders import make_slice
 from tests.lifecycle.stage import EXIT, Stage, fresh, length_s
 

@@ -12,9 +12,9 @@ from gpr.allocation.allocator import advance
 from gpr.models import Claim as ClaimRow
 from gpr.models import Gpr, GprState, Promise
 from gpr.queue.decisions import gpr_evict, gpr_set_priority
+from gpr.requests.editing import gpr_edit, spec_of
 from gpr.requests.end_reasons import ending
 from gpr.requests.ending import gpr_extend, gpr_release
-from gpr.requests.services import gpr_edit, spec_of
 from journal.models import Event
 from protocol.cluster_requests import ClusterRequestVerdict
 from slices.models import Namespace, Role, Slice

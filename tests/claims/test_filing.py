@@ -13,8 +13,8 @@ from accounts.models import User
 from gpr.cluster_requests.services import cluster_requests_take
 from gpr.models import Claim as ClaimRow
 from gpr.models import Gpr, GprState
+from gpr.requests.editing import gpr_cancel
 from gpr.requests.inputs import spec_of_create
-from gpr.requests.services import gpr_cancel
 from gpr.requests.spec import NAME_MAX_CHARS
 from journal.models import Event
 from planner.engine import plan

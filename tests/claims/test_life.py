@@ -11,8 +11,9 @@ from django.test.utils import CaptureQueriesContext
 from gpr.cluster_requests import life_marks
 from gpr.cluster_requests.life_marks import _held, life_marks_of
 from gpr.models import Gpr
+from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import gpr_release
-from gpr.requests.services import gpr_cancel, gpr_submit
+from gpr.requests.services import gpr_submit
 from inventory.models import Cluster
 from protocol.life_marks import LIFE_TOLD_S, LifeMark
 from slices.models import Slice

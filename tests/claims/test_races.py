@@ -16,7 +16,7 @@ from core.errors import EgsError
 from gpr.allocation.allocator import tick
 from gpr.cluster_requests.services import cluster_requests_take
 from gpr.models import ENDED, Claim, Gpr, GprState
-from gpr.requests.services import gpr_cancel
+from gpr.requests.editing import gpr_cancel
 from inventory.models import Cluster
 from journal.models import Event
 from protocol.cluster_requests import ClusterRequestAnswer, ClusterRequestVerdict

@@ -10,8 +10,8 @@ from django.test.utils import CaptureQueriesContext
 
 from gpr.models import Gpr, GprState
 from gpr.queue.decisions import gpr_evict, gpr_reject
+from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import gpr_release
-from gpr.requests.services import gpr_cancel
 from inventory.models import Reservation
 from planner.explain import STRANGER
 from protocol.assignments import Phase

@@ -8,7 +8,7 @@ import pytest
 
 from core.errors import OverPolicy
 from gpr.models import Gpr, GprState
-from gpr.requests.services import gpr_edit, spec_of
+from gpr.requests.editing import gpr_edit, spec_of
 from inventory.services.inventory import inventory_store
 from slices.models import Project, Slice
 from slices.quotas import quota_create

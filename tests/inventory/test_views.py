@@ -17,7 +17,7 @@ from core.clock import db_now
 from core.db_threads import DB_THREADS
 from egs.asgi import application
 from gpr.models import AllocatorRecord, Gpr
-from gpr.requests.services import gpr_cancel
+from gpr.requests.editing import gpr_cancel
 from inventory import agent_views
 from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed

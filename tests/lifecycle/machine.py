@@ -28,8 +28,9 @@ from gpr.lifecycle import TRANSITIONS
 from gpr.models import ENDED, PROVISIONED, Gpr, GprState, Promise, PromiseMove
 from gpr.queue.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
 from gpr.replacement.services import box_of, node_replace
+from gpr.requests.editing import gpr_cancel, gpr_edit, spec_of
 from gpr.requests.ending import gpr_extend, gpr_release
-from gpr.requests.services import gpr_cancel, gpr_edit, gpr_submit, spec_of
+from gpr.requests.services import gpr_submit
 from inventory.models import Cluster, Node, Reservation, ReservationState, ReservedGpu
 from inventory.services.nodes import node_cordon, node_uncordon
 from inventory.services.reservations import reservation_force_release

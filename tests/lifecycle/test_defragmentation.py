@@ -14,8 +14,8 @@ from core.errors import IllegalTransition, InvalidInput, StaleState
 from gpr.defragmentation.selectors import Suggestion, WantedRoom, room_ask, suggestion_for, suggestions
 from gpr.defragmentation.services import gpr_make_room
 from gpr.models import EndReason, Eviction, EvictionVictim, Gpr, GprState, Promise, VictimKind, VictimOutcome
+from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import gpr_release
-from gpr.requests.services import gpr_cancel
 from journal.models import Event
 from tests.builders import SHAPE, make_slice
 from tests.lifecycle.stage import EXIT, Stage, fresh, moves_of

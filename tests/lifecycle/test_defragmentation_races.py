@@ -13,8 +13,8 @@ from django.test import override_settings
 
 from core.errors import EgsError
 from gpr.models import Eviction, EvictionVictim, GprState, Promise, VictimOutcome
+from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import gpr_release
-from gpr.requests.services import gpr_cancel
 from journal.models import Event
 from tests.lifecycle.stage import fresh
 from tests.lifecycle.test_defragmentation import Scattered

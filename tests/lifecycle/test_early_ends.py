@@ -6,9 +6,9 @@ import pytest
 from django.test import override_settings
 
 from gpr.models import Gpr, Promise, PromiseMove, Witness
+from gpr.requests.editing import gpr_cancel, gpr_edit
 from gpr.requests.ending import gpr_release
 from gpr.requests.estimates import gpr_estimate
-from gpr.requests.services import gpr_cancel, gpr_edit
 from tests.builders import make_slice, spec
 from tests.lifecycle.stage import EXIT, Stage, fresh
 

@@ -15,9 +15,9 @@ from django.db import transaction
 from core.errors import CanNeverStart, Conflict
 from gpr.models import Gpr, GprState, Promise, PromiseMove
 from gpr.queue.moves import MoveTo, gpr_move
+from gpr.requests.editing import gpr_edit, spec_of
 from gpr.requests.ending import gpr_extend
 from gpr.requests.estimates import Estimate, gpr_estimate
-from gpr.requests.services import gpr_edit, spec_of
 from gpr.requests.spec import GprSpec
 from inventory.models import Cluster, Node
 from inventory.services.inventory import inventory_store

@@ -19,10 +19,11 @@ from gpr.evictions import withdrawals
 from gpr.evictions.failed_jobs import KIND, failed_jobs_of
 from gpr.models import EndReason, Eviction, EvictionVictim, Gpr, GprState, RepeatRule, VictimOutcome
 from gpr.queue.decisions import gpr_approve
+from gpr.requests.editing import gpr_cancel, gpr_edit, spec_of
 from gpr.requests.ending import gpr_extend, gpr_release
 from gpr.requests.estimates import RECLAIM, gpr_estimate
 from gpr.requests.extensions import ExtensionTrial
-from gpr.requests.services import gpr_cancel, gpr_edit, gpr_submit, spec_of
+from gpr.requests.services import gpr_submit
 from journal.models import Event
 from planner.engine import plan
 from protocol.waiting_pods import JobFailed, PodsWaiting

@@ -13,8 +13,8 @@ from django.conf import settings
 from gpr.allocation.allocator import ENTRY_SILENCE_S
 from gpr.models import EndReason, Gpr, GprState
 from gpr.queue.decisions import gpr_approve, gpr_evict, gpr_reject
+from gpr.requests.editing import gpr_cancel, gpr_edit, spec_of
 from gpr.requests.ending import exit_begin, gpr_release
-from gpr.requests.services import gpr_cancel, gpr_edit, spec_of
 from inventory.services.reservations import reservation_force_release
 from journal.models import Event
 from protocol.assignments import Phase

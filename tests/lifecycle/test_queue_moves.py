@@ -12,8 +12,8 @@ from gpr.models import Gpr, GprState, ProjectUsage
 from gpr.queue.decisions import gpr_set_priority
 from gpr.queue.moves import MoveTo, gpr_move
 from gpr.queue.previews import preview_move, preview_priority
+from gpr.requests.editing import gpr_cancel, gpr_edit, spec_of
 from gpr.requests.selectors import QUEUE_ORDER, start_positions
-from gpr.requests.services import gpr_cancel, gpr_edit, spec_of
 from journal.models import Event
 from planner.plan import Cause
 from tests.builders import make_slice

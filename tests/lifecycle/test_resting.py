@@ -9,7 +9,8 @@ from django.conf import settings
 
 from gpr.allocation.allocator import TickReport, tick
 from gpr.models import AllocatorRecord, Gpr, GprState
-from gpr.requests.services import gpr_cancel, gpr_submit
+from gpr.requests.editing import gpr_cancel
+from gpr.requests.services import gpr_submit
 from inventory.models import Node
 from slices.models import Quota
 from tests.builders import NOW, agent_heard, make_cluster, make_slice, make_user, spec

@@ -14,8 +14,9 @@ from gpr.allocation import stored_plan
 from gpr.bookings import services as bookings
 from gpr.bookings.services import RETRIED_AFTER, SeriesAsk, occurrences_retry, series_cancel, series_create
 from gpr.models import BookingSeries, Gpr, GprState, Promise, RepeatRule
-from gpr.requests import services as requests
-from gpr.requests.services import bookings_fitting, gpr_cancel
+from gpr.requests import planning
+from gpr.requests.editing import gpr_cancel
+from gpr.requests.planning import bookings_fitting
 from gpr.requests.spec import BOOKING_AHEAD
 from journal.models import Event
 from planner.engine import plan
@@ -141,7 +142,7 @@ def test_a_booking_that_the_plan_has_no_place_for_is_refused_also_where_it_would
 ) -> None:
     """Else it would wait for ever, as a booking without a promise."""
     taken(stage, [1])
-    monkeypatch.setattr(requests, "nearest", lambda *args, **how: Nearest(fits=True, before_s=None, after_s=None))
+    monkeypatch.setattr(planning, "nearest", lambda *args, **how: Nearest(fits=True, before_s=None, after_s=None))
 
     with pytest.raises(BookingDoesNotFit, match="try again"):
         stage.submit(nodes=2, earliest_start_at=starts(stage)[1], is_booking=True)

@@ -12,9 +12,10 @@ import pytest
 
 from core.errors import CanNeverStart
 from gpr.models import Gpr, GprState, Promise, PromiseMove
+from gpr.requests.editing import gpr_cancel, gpr_edit, spec_of
 from gpr.requests.ending import gpr_release
 from gpr.requests.estimates import gpr_estimate
-from gpr.requests.services import gpr_cancel, gpr_edit, gpr_submit, spec_of
+from gpr.requests.services import gpr_submit
 from gpr.supplies.selectors import REST
 from gpr.supplies.services import order_refuse
 from inventory.models import Node, Supply, SupplyKind, SupplyOrder, SupplyOrderState

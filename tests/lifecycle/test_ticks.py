@@ -17,8 +17,9 @@ from gpr.allocation import starts as starting
 from gpr.allocation.allocator import tick
 from gpr.allocation.starts import Start
 from gpr.models import EndReason, Gpr, GprState, Promise, PromiseMove
+from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import gpr_extend
-from gpr.requests.services import gpr_cancel, gpr_submit
+from gpr.requests.services import gpr_submit
 from inventory.models import Cluster, Node, Reservation
 from inventory.services.clusters import cluster_resume, cluster_set_enabled
 from inventory.services.nodes import node_cordon

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpr.models import Gpr, PromiseMove
-from gpr.requests.services import gpr_edit, spec_of
+from gpr.requests.editing import gpr_edit, spec_of
 from planner.plan import Cause
 from tests import factories
 from tests.api.conftest import Caller

@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from accounts.models import Scope
 from core.clock import db_now
 from gpr.models import Eviction, EvictionVictim, Gpr
-from gpr.requests.services import gpr_cancel
+from gpr.requests.editing import gpr_cancel
 from journal.models import Event
 from tests import factories
 from tests.builders import SHAPE

@@ -13,7 +13,7 @@ from core.clock import db_now
 from gpr.evictions.withdrawals import notices_review
 from gpr.models import Eviction, EvictionVictim, Gpr, VictimOutcome
 from gpr.queue.decisions import gpr_evict
-from gpr.requests.services import gpr_cancel
+from gpr.requests.editing import gpr_cancel
 from portal_shared.paging import PAGE_ROWS
 from tests import factories
 from tests.pages.admin_world import HTMX, signed_in

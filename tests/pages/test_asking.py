@@ -9,7 +9,7 @@ import pytest
 
 from core.clock import db_now
 from gpr.models import Gpr, GprState
-from gpr.requests.services import gpr_cancel
+from gpr.requests.editing import gpr_cancel
 from inventory.models import Cluster, MaintenanceWindow, Node
 from slices.models import Kubeconfig, KubeconfigState
 from tests import factories

@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from accounts.models import Scope
 from core.clock import db_now
 from gpr.models import BookingSeries, Gpr, GprState
-from gpr.requests.services import gpr_cancel
+from gpr.requests.editing import gpr_cancel
 from inventory.models import MaintenanceWindow
 from tests import factories
 from tests.builders import SHAPE

@@ -13,8 +13,8 @@ from accounts.models import Scope
 from core.clock import db_now
 from gpr.models import EndReason, Gpr, GprState
 from gpr.queue.decisions import gpr_evict, gpr_reject
+from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import gpr_release
-from gpr.requests.services import gpr_cancel
 from inventory.models import Reservation
 from protocol.assignments import Phase
 from slices.invitations import member_add

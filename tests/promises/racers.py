@@ -15,7 +15,8 @@ from core.errors import Conflict, EgsError, IllegalTransition, StaleState
 from gpr.allocation.allocator import tick
 from gpr.lifecycle import gpr_transition
 from gpr.models import PROVISIONED, Gpr, GprState
-from gpr.requests.services import gpr_cancel, gpr_submit
+from gpr.requests.editing import gpr_cancel
+from gpr.requests.services import gpr_submit
 from inventory.models import AgentSession, Cluster, Node, Reservation, ReservationState
 from inventory.services.agents import AgentIdentity, BadAgentToken, WrongCluster, agent_register
 from inventory.services.events import events_store

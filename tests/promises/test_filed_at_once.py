@@ -17,6 +17,7 @@ from accounts.services import create_once
 from core.errors import CanNeverStart, NotAllowed
 from gpr.allocation.stored_plan import replan
 from gpr.models import Gpr, GprState, Promise
+from gpr.requests import planning
 from gpr.requests import services as requests
 from gpr.requests.services import CREATION_ROUTE, gpr_submit
 from inventory.models import Cluster
@@ -44,7 +45,7 @@ class Crowd:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.plan_count = 0
         self._is_in, self._may_go = threading.Event(), threading.Event()
-        monkeypatch.setattr(requests, "replan", self._planned)
+        monkeypatch.setattr(planning, "replan", self._planned)
 
     def _planned(self, **given: Any) -> Any:
         self.plan_count += 1
@@ -126,7 +127,7 @@ def test_one_key_files_once_however_many_bring_it_at_once(crowd: Crowd, cluster:
 
     def once() -> tuple[UUID, bool]:
         def create(remember: Callable[[UUID], None]) -> UUID:
-            return gpr_submit(actor=user, spec=spec(slice_), now=NOW, also=remember).pk
+            return gpr_submit(actor=user, spec=spec(slice_), now=NOW, on_created=remember).pk
 
         return create_once(user=user, route=CREATION_ROUTE, key="k", digest="d", now=NOW, create=create)
 

@@ -13,9 +13,9 @@ from gpr.allocation.allocator import tick
 from gpr.allocation.snapshot import length_s
 from gpr.models import Forecast, Gpr, GprState, Promise, PromiseOutcome
 from gpr.promises.forecasts import LEARNED, NO_HISTORY
+from gpr.requests.editing import gpr_cancel, gpr_edit, spec_of
 from gpr.requests.ending import gpr_release
 from gpr.requests.estimates import Estimate, gpr_estimate
-from gpr.requests.services import gpr_cancel, gpr_edit, spec_of
 from planner.promises.ranges import ENOUGH_COUNT
 from protocol.assignments import Phase
 from tests import factories

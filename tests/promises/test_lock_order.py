@@ -19,7 +19,8 @@ from gpr.allocation import snapshot as snapshot_module
 from gpr.allocation.allocator import tick
 from gpr.allocation.starts import Start
 from gpr.models import Gpr, GprState
-from gpr.requests.services import gpr_cancel, gpr_submit
+from gpr.requests.editing import gpr_cancel
+from gpr.requests.services import gpr_submit
 from gpr.supplies.services import order_refuse
 from inventory.models import AgentSession, Cluster, Node, Reservation, ReservationState, SupplyOrder
 from inventory.services import events as events_module

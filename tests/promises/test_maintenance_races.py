@@ -22,8 +22,8 @@ from core.clock import db_now
 from gpr.allocation import starts
 from gpr.allocation.allocator import TickReport, tick
 from gpr.models import Gpr, GprState
+from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import gpr_release
-from gpr.requests.services import gpr_cancel
 from inventory.models import Cluster, MaintenanceWindow, Reservation, ReservationState
 from inventory.services import maintenance as maintenance_module
 from inventory.services.maintenance import window_cancel

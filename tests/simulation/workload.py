@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 from accounts.services import user_create
 from gpr.models import Gpr, GprState
 from gpr.queue.decisions import gpr_approve, gpr_evict
+from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import gpr_extend, gpr_release
-from gpr.requests.services import gpr_cancel, gpr_submit
+from gpr.requests.services import gpr_submit
 from gpr.requests.spec import GprSpec
 from inventory.models import Cluster, Node
 from inventory.services.clusters import cluster_create, join_token_issue

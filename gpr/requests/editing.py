@@ -1,0 +1,196 @@
+"""Changes and cancels waiting requests."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+
+from accounts.models import User
+from core.errors import IllegalTransition, InvalidInput, StaleState
+from core.words import duration_exact
+from gpr.allocation.snapshot import Loaded, snapshot_load
+from gpr.allocation.stored_plan import Edited, witness_lock
+from gpr.lifecycle import gpr_transition, gprs_transition
+from gpr.models import Gpr, GprState
+from gpr.queue.ages import ages_of, joined
+from gpr.requests.planning import gpr_of_spec, promise_make, promise_tighten, promises_drop, refuse_impossible
+from gpr.requests.services import may_submit, request_summary
+from gpr.requests.spec import PLAIN_FIELDS, GprSpec, approval_reasons, spec_check
+from journal.hints import TICK, hint
+from journal.services import event_record
+from planner.snapshot import Request, Snapshot
+
+# A change of one of these is another request to the planner; of any other, the promise stands.
+PLANNED_FIELDS = frozenset(
+    {
+        *("nodes", "gpus_per_node", "duration_s", "shape", "min_gpu_memory_gib", "node_type", "rdma", "within", "priority"),
+        *("earliest_start_at", "is_booking", "may_evict"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A request as the planner would see it were it filed now, and what it would be planned on.
+
+    `stands`: of a request that waits and would not change by what it is to ask for, how it stands and on what; the candidate is then what
+    any other change makes of it. None: that is the same.
+    """
+
+    request: Request
+    loaded: Loaded
+    unchanged: tuple[Request, Snapshot] | None = None
+
+
+@transaction.atomic
+def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
+    """Change a request that waits. It keeps its age in the queue, and nobody else's promise moves. See planner.sharing.edits.
+
+    Errors as in `gpr_submit`.
+    """
+    if gpr.state not in {GprState.QUEUED, GprState.PENDING_APPROVAL}:
+        raise IllegalTransition(f"Only a waiting GPR can be changed; this one is {gpr.get_state_display().lower()}.", state=gpr.state)
+    spec_check(spec, now=now, kept_start_at=gpr.earliest_start_at)
+    witness_lock()
+    reasons = _reasons_of_edit(gpr, spec)
+    was, is_replanned = Edited(copy(gpr), tuple(gpr.clusters.all())), _is_replanned(gpr, spec)
+    changes = {name: getattr(spec, name) for name in _changed(gpr, spec)}
+    # What was had before an eviction stays had.
+    remaining_s = gpr.remaining_s + spec.duration_s - gpr.duration_s
+    if remaining_s < 1:
+        raise InvalidInput(
+            {"duration_s": [f"{duration_exact(gpr.duration_s - gpr.remaining_s)} of it have been used already: ask for more."]}
+        )
+    if is_replanned:
+        # An administrator put there what it was before, and the policy is that of now.
+        changes |= {**automatic_place(gpr), "allowed_shapes": spec.slice.shapes}
+    gpr_update(gpr, {**changes, "remaining_s": remaining_s, "approval_reasons": reasons})
+    gpr.clusters.set(spec.clusters)
+    event_record(
+        kind="gpr.edited",
+        message=f"{gpr.name} was changed: {request_summary(spec)}.",
+        at=now,
+        actor=actor,
+        gpr_id=gpr.pk,
+        slice_id=gpr.slice_id,
+        data={"changed": sorted(changes.keys() & set(PLAIN_FIELDS))},
+    )
+    if is_replanned:
+        replan_changed(gpr, reasons=reasons, actor=actor, was=was, now=now)
+    hint(TICK)
+    return gpr
+
+
+def gpr_cancel(*, gpr: Gpr, actor: User | None, now: datetime, why: str = "") -> None:
+    """Withdraw a request that holds no nodes yet. `actor` is None when EGS itself does it. Raises IllegalTransition or StaleState."""
+    gprs_cancel([(gpr, why)], actor=actor, now=now)
+
+
+@transaction.atomic
+def gprs_cancel(canceled: Sequence[tuple[Gpr, str]], *, actor: User | None, now: datetime) -> None:
+    """`gpr_cancel` for each, with its reason; all or none."""
+    of_state: dict[str, list[tuple[Gpr, str]]] = defaultdict(list)
+    for gpr, why in canceled:
+        of_state[gpr.state].append((gpr, f"{gpr.name} was canceled. {why}".strip()))
+    for messages in of_state.values():
+        gprs_transition(messages=messages, to=GprState.CANCELED, now=now, actor=actor)
+    promises_drop([gpr for gpr, _ in canceled], now=now)
+    hint(TICK)  # those behind them may start earlier
+
+
+def gpr_update(gpr: Gpr, changes: dict[str, Any]) -> None:
+    """Guarded by the version, like a transition. Raises StaleState."""
+    if not Gpr.objects.filter(pk=gpr.pk, version=gpr.version, state=gpr.state).update(version=F("version") + 1, **changes):
+        raise StaleState("This GPR has changed since you read it. Read it again and decide anew.")
+    for name, value in changes.items():
+        setattr(gpr, name, value)
+    gpr.version += 1
+
+
+def automatic_place(gpr: Gpr) -> dict[str, Any]:
+    """What an administrator's move gave it is over: it stands where it would by itself."""
+    return {"place_share": None, "place_key": None, "turn_at": gpr.queued_at}
+
+
+def replan_changed(gpr: Gpr, *, reasons: list[str], actor: User, was: Edited | None = None, now: datetime) -> None:
+    """After a change: into the queue, or to approval, where it now belongs, and planned anew. The caller holds the witness. `was`: what its
+    owner has changed.
+
+    Raises CanNeverStart.
+    """
+    if reasons and gpr.state == GprState.QUEUED:
+        promises_drop([gpr], now=now)
+        text = f"{gpr.name} needs approval: {' '.join(reasons)}"
+        gpr_transition(gpr=gpr, to=GprState.PENDING_APPROVAL, now=now, actor=actor, message=text)
+    elif not reasons and gpr.state == GprState.PENDING_APPROVAL:
+        changes = {"queued_at": gpr.queued_at or now, "turn_at": gpr.turn_at or now}
+        text = f"{gpr.name} needs no approval any more."
+        gpr_transition(gpr=gpr, to=GprState.QUEUED, now=now, actor=actor, message=text, changes=changes)
+    if gpr.state == GprState.QUEUED:
+        if gpr.is_booking:
+            promises_drop([gpr], now=now)  # its time is new: it is met, or the change is refused
+        promise_make(gpr, edited=was, now=now)
+        promise_tighten(gpr, now)
+    else:
+        loaded = snapshot_load(now=now)
+        refuse_impossible(loaded.candidate(gpr, gpr.clusters.all()), loaded)
+
+
+def spec_of(gpr: Gpr, **changes: Any) -> GprSpec:
+    """What the GPR asks for, with changes: the starting point of an edit."""
+    plain = {name: getattr(gpr, name) for name in PLAIN_FIELDS}
+    spec = GprSpec(**plain, slice=gpr.slice, clusters=tuple(gpr.clusters.all()), kept_idle_timeout_s=gpr.idle_timeout_s)
+    return replace(spec, **changes)
+
+
+def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | None = None) -> Candidate:
+    """Writes nothing. `edited`: a waiting GPR that would become it. Raises as `gpr_submit`."""
+    may_submit(actor, spec)
+    spec_check(spec, now=now, kept_start_at=edited.earliest_start_at if edited else None)
+    loaded = snapshot_load(now=now, with_memory=True)
+    if edited is not None:
+        return _edited_candidate(spec, edited, loaded, now)
+    request = loaded.candidate(gpr_of_spec(spec), spec.clusters)
+    refuse_impossible(request, loaded)
+    return Candidate(request, loaded)
+
+
+def _edited_candidate(spec: GprSpec, edited: Gpr, loaded: Loaded, now: datetime) -> Candidate:
+    """As `gpr_edit` would have it planned: from where it stands, or as a newcomer of its age where its promise ends by the change."""
+    ends = spec.is_booking or bool(_reasons_of_edit(edited, spec))
+    was = None if ends else loaded.waiting(edited, edited.clusters.all())
+    made = gpr_of_spec(spec)
+    made.pk, made.run = edited.pk, edited.run
+    made.remaining_s = max(edited.remaining_s + spec.duration_s - edited.duration_s, 1)
+    request = (loaded.waiting(made, spec.clusters) if was is not None else None) or loaded.candidate(made, spec.clusters)
+    snapshot = joined(loaded.snapshot, ages_of(loaded), request, edited.queued_at or now)
+    request = next(waiting for waiting in snapshot.queue if waiting.id == request.id)
+    if was is None:
+        refuse_impossible(request, loaded)
+        others = tuple(waiting for waiting in snapshot.queue if waiting.id != request.id)
+        return Candidate(request, replace(loaded, snapshot=replace(snapshot, queue=others)))
+    anew = replace(loaded, snapshot=replace(snapshot, edited=replace(was, rank=request.rank)))
+    if not _is_replanned(edited, spec):
+        # An administrator may have moved it, and the policy have changed: it keeps both while it asks for the same.
+        return Candidate(request, anew, None if request == was else (was, replace(loaded.snapshot, edited=was)))
+    refuse_impossible(request, loaded)
+    return Candidate(request, anew)
+
+
+def _changed(gpr: Gpr, spec: GprSpec) -> Iterator[str]:
+    return (name for name in PLAIN_FIELDS if getattr(spec, name) != getattr(gpr, name))
+
+
+def _is_replanned(gpr: Gpr, spec: GprSpec) -> bool:
+    return not PLANNED_FIELDS.isdisjoint(_changed(gpr, spec)) or set(gpr.clusters.all()) != set(spec.clusters)
+
+
+def _reasons_of_edit(gpr: Gpr, spec: GprSpec) -> list[str]:
+    return approval_reasons(spec, granted=spec_of(gpr) if gpr.state == GprState.QUEUED else None)

@@ -1,0 +1,154 @@
+"""Plans waiting requests, stores their promises, and says why a request can never start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import F
+
+from core.errors import BookingDoesNotFit, CanNeverStart, EgsError
+from core.words import plural, utc
+from gpr.allocation.rows import told_waiting
+from gpr.allocation.snapshot import Loaded, at, snapshot_load
+from gpr.allocation.stored_plan import Edited, replan, shadows_drop
+from gpr.models import Gpr, Promise
+from gpr.promises.forecasts import forecasts_drop
+from gpr.promises.outcomes import promises_abandon
+from gpr.requests.spec import BOOKING_AHEAD, PLAIN_FIELDS, GprSpec
+from planner.feasibility import most_that_fits
+from planner.plan import Placement, Reason
+from planner.sharing.bookings import Nearest, fitting, nearest
+from planner.snapshot import Request, Within
+
+WITHIN_WORDS = {Within.ANY: "", Within.RACK: " in one rack", Within.NVLINK: " in one NVLink domain"}
+
+
+def promise_make(gpr: Gpr, *, edited: Edited | None = None, now: datetime) -> None:
+    """Plan the queue with this GPR in it and store what it can be promised. The caller holds the witness since before it wrote.
+
+    `edited`: it waited before, for that.
+
+    Raises CanNeverStart or BookingDoesNotFit.
+    """
+    if refused := promises_make([gpr], now, edited=edited):
+        raise refused[gpr.pk]
+
+
+def promises_make(gprs: Sequence[Gpr], now: datetime, *, edited: Edited | None = None) -> dict[UUID, EgsError]:
+    """One plan with all of these in the queue, stored, also in the objects given; those that it has no place for, and why.
+
+    The nearest times of a booking without one are looked for beside those that have theirs now.
+    """
+    made, _ = replan(now=now, edited=edited, tells={gpr.pk for gpr in gprs})
+    placements = {placement.id: placement for placement in made.placements}
+    refused: dict[UUID, EgsError] = {}
+    loaded: Loaded | None = None
+    for gpr in gprs:
+        placement = placements[str(gpr.pk)]
+        if placement.explanation.reason == Reason.NEVER_FITS:
+            refused[gpr.pk] = never_fits(placement, Within(gpr.within))
+        elif placement.explanation.reason == Reason.DOES_NOT_FIT_THEN:
+            loaded = loaded or snapshot_load(now=now)
+            request = loaded.candidate(gpr, gpr.clusters.all())
+            refused[gpr.pk] = _booking_refusal(_nearest(request, loaded), request)
+    told = told_waiting(gpr.pk for gpr in gprs)
+    for gpr in gprs:
+        for name, value in told[str(gpr.pk)]._asdict().items():
+            setattr(gpr, name, value)
+    return refused
+
+
+def promise_tighten(gpr: Gpr, now: datetime) -> None:
+    """A request that asks for less may be promised more: then that is what is to be kept from now on."""
+    rows = Promise.objects.filter(gpr=gpr, promised_start_at__lt=F("first_promised_start_at"))
+    rows.update(first_promised_start_at=F("promised_start_at"), made_at=now)
+
+
+def promises_drop(gprs: Sequence[Gpr], *, now: datetime) -> None:
+    """They wait no longer: their slots are free for others."""
+    promises_abandon(gprs, now=now)
+    Promise.objects.filter(gpr__in=gprs).delete()
+    forecasts_drop(gprs)
+    shadows_drop(gprs)
+    Gpr.objects.filter(pk__in=[gpr.pk for gpr in gprs]).update(planned_start_at=None, explanation={})
+    for gpr in gprs:
+        gpr.planned_start_at, gpr.explanation = None, {}
+
+
+def refuse_impossible(request: Request, loaded: Loaded) -> None:
+    """Raises CanNeverStart, with the most that could, or BookingDoesNotFit, with the nearest times at which it would."""
+    if error := impossibility(request, loaded):
+        raise error
+
+
+def impossibility(request: Request, loaded: Loaded) -> EgsError | None:
+    most = most_that_fits(loaded.snapshot.pools, request, loaded.snapshot.quotas)
+    return _booking_misfit(request, loaded) if most.fits else can_never_start(most.node_count, most.gpus_per_node, request.within)
+
+
+def _booking_misfit(request: Request, loaded: Loaded) -> BookingDoesNotFit | None:
+    """Of a booking, at its time."""
+    near = _nearest(request, loaded) if request.is_fixed else None
+    return None if near is None or near.fits else _booking_refusal(near, request)
+
+
+def _nearest(request: Request, loaded: Loaded) -> Nearest:
+    return nearest(loaded.snapshot, request, since_s=loaded.snapshot.now_s + int(BOOKING_AHEAD.total_seconds()))
+
+
+def _booking_refusal(near: Nearest, request: Request) -> BookingDoesNotFit:
+    """Of a booking that the plan had no place for: also where it would have one by now."""
+    starts = {"nearest_before_at": near.before_s, "nearest_after_at": near.after_s}
+    found = {name: None if start_s is None else at(start_s) for name, start_s in starts.items()}
+    return booking_does_not_fit(at(request.earliest_start_s), **found, has_room_by_now=near.fits)
+
+
+def booking_does_not_fit(
+    start_at: datetime, *, nearest_before_at: datetime | None, nearest_after_at: datetime | None, has_room_by_now: bool = False
+) -> BookingDoesNotFit:
+    times = [f"{utc(moment)} {word}" for moment, word in ((nearest_before_at, "before it"), (nearest_after_at, "after it")) if moment]
+    near = f"The nearest starts with room are {' and '.join(times)}." if times else "No other time was found."
+    why = "the GPUs are promised to others, closed, or its workspace runs another then"
+    if has_room_by_now:
+        why = "somebody else was just given the GPUs. There may be room again by now: try again"
+    return BookingDoesNotFit(
+        f"It does not fit at {utc(start_at)}: {why}. {near}",
+        nearest_before_at=nearest_before_at,
+        nearest_after_at=nearest_after_at,
+    )
+
+
+def never_fits(placement: Placement, within: Within) -> CanNeverStart:
+    return can_never_start(placement.explanation.most_node_count, placement.explanation.most_gpus_per_node, within)
+
+
+def can_never_start(most_nodes: int, most_gpus_per_node: int, within: Within = Within.ANY) -> CanNeverStart:
+    if not most_nodes:
+        most = "It has no node of that kind, or may hold none: ask for another shape, node type, memory or cluster, or without RDMA."
+    else:
+        gpus = plural(most_gpus_per_node, "GPU") + (" each" if most_nodes > 1 else "")
+        most = f"The most that could start{WITHIN_WORDS[within]} is {plural(most_nodes, 'node')} of that kind with {gpus}."
+    return CanNeverStart(
+        f"No cluster that it may use could ever hold it. {most}",
+        most_nodes=most_nodes,
+        most_gpus_per_node=most_gpus_per_node,
+    )
+
+
+def bookings_fitting(specs: Sequence[GprSpec], *, now: datetime) -> list[bool]:
+    """Which of these would have their time if it were booked now. A quick look, no promise: nothing is written, and no policy is asked."""
+    loaded = snapshot_load(now=now)
+    return fitting(loaded.snapshot, [loaded.candidate(gpr_of_spec(spec), spec.clusters) for spec in specs])
+
+
+def pools_of_spec(spec: GprSpec, loaded: Loaded) -> tuple[str, ...]:
+    """Where such a request could run, by the slice's clusters and policy."""
+    names = {cluster.name for cluster in spec.clusters or spec.slice.clusters.only("name")}
+    return loaded.places.pools_for(gpr_of_spec(spec), names, may_order=spec.slice.may_order)
+
+
+def gpr_of_spec(spec: GprSpec) -> Gpr:
+    plain = {name: getattr(spec, name) for name in PLAIN_FIELDS}
+    return Gpr(**plain, slice=spec.slice, template=spec.template, remaining_s=spec.duration_s, allowed_shapes=spec.slice.shapes)
