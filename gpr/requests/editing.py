@@ -1,4 +1,4 @@
-"""Changes and cancels waiting requests."""
+"""Edits and cancels waiting requests, and previews how an edit would be planned."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from journal.hints import TICK, hint
 from journal.services import event_record
 from planner.snapshot import Request, Snapshot
 
-# A change of one of these is another request to the planner; of any other, the promise stands.
+# An edit of one of these fields makes a new plan and a new promise; an edit of any other field keeps the promise.
 PLANNED_FIELDS = frozenset(
     {
         *("nodes", "gpus_per_node", "duration_s", "shape", "min_gpu_memory_gib", "node_type", "rdma", "within", "priority"),
@@ -38,22 +38,19 @@ PLANNED_FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A request as the planner would see it were it filed now, and what it would be planned on.
-
-    `stands`: of a request that waits and would not change by what it is to ask for, how it stands and on what; the candidate is then what
-    any other change makes of it. None: that is the same.
-    """
+    """A request as the planner would see it if it were filed now, and the state that it would be planned on."""
 
     request: Request
     loaded: Loaded
+    # Set when an edit keeps what the planner sees, but the policy or a move would change the slot: the request as it waits now.
     unchanged: tuple[Request, Snapshot] | None = None
 
 
 @transaction.atomic
 def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
-    """Change a request that waits. It keeps its age in the queue, and nobody else's promise moves. See planner.sharing.edits.
+    """Changes a waiting request. It keeps its age and no other promise moves; see planner.sharing.edits.
 
-    Errors as in `gpr_submit`.
+    Raises IllegalTransition, StaleState and the errors of `gpr_submit`.
     """
     if gpr.state not in {GprState.QUEUED, GprState.PENDING_APPROVAL}:
         raise IllegalTransition(f"Only a waiting GPR can be changed; this one is {gpr.get_state_display().lower()}.", state=gpr.state)
@@ -62,14 +59,14 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
     reasons = _reasons_of_edit(gpr, spec)
     was, is_replanned = Edited(copy(gpr), tuple(gpr.clusters.all())), _is_replanned(gpr, spec)
     changes = {name: getattr(spec, name) for name in _changed(gpr, spec)}
-    # What was had before an eviction stays had.
+    # Time that it used before an eviction still counts.
     remaining_s = gpr.remaining_s + spec.duration_s - gpr.duration_s
     if remaining_s < 1:
         raise InvalidInput(
             {"duration_s": [f"{duration_exact(gpr.duration_s - gpr.remaining_s)} of it have been used already: ask for more."]}
         )
     if is_replanned:
-        # An administrator put there what it was before, and the policy is that of now.
+        # An administrator's move was made for the old request, so it ends; the policy of today applies.
         changes |= {**automatic_place(gpr), "allowed_shapes": spec.slice.shapes}
     gpr_update(gpr, {**changes, "remaining_s": remaining_s, "approval_reasons": reasons})
     gpr.clusters.set(spec.clusters)
@@ -89,13 +86,13 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
 
 
 def gpr_cancel(*, gpr: Gpr, actor: User | None, now: datetime, why: str = "") -> None:
-    """Withdraw a request that holds no nodes yet. `actor` is None when EGS itself does it. Raises IllegalTransition or StaleState."""
+    """Withdraws a request that holds no nodes yet. `actor` None: EGS did it. Raises IllegalTransition or StaleState."""
     gprs_cancel([(gpr, why)], actor=actor, now=now)
 
 
 @transaction.atomic
 def gprs_cancel(canceled: Sequence[tuple[Gpr, str]], *, actor: User | None, now: datetime) -> None:
-    """`gpr_cancel` for each, with its reason; all or none."""
+    """Cancels all of these, each with its reason, or none."""
     of_state: dict[str, list[tuple[Gpr, str]]] = defaultdict(list)
     for gpr, why in canceled:
         of_state[gpr.state].append((gpr, f"{gpr.name} was canceled. {why}".strip()))
@@ -106,7 +103,7 @@ def gprs_cancel(canceled: Sequence[tuple[Gpr, str]], *, actor: User | None, now:
 
 
 def gpr_update(gpr: Gpr, changes: dict[str, Any]) -> None:
-    """Guarded by the version, like a transition. Raises StaleState."""
+    """Updates row and object if the version is still the same. Raises StaleState."""
     if not Gpr.objects.filter(pk=gpr.pk, version=gpr.version, state=gpr.state).update(version=F("version") + 1, **changes):
         raise StaleState("This GPR has changed since you read it. Read it again and decide anew.")
     for name, value in changes.items():
@@ -115,15 +112,14 @@ def gpr_update(gpr: Gpr, changes: dict[str, Any]) -> None:
 
 
 def automatic_place(gpr: Gpr) -> dict[str, Any]:
-    """What an administrator's move gave it is over: it stands where it would by itself."""
+    """The field values that undo an administrator's move."""
     return {"place_share": None, "place_key": None, "turn_at": gpr.queued_at}
 
 
 def replan_changed(gpr: Gpr, *, reasons: list[str], actor: User, was: Edited | None = None, now: datetime) -> None:
-    """After a change: into the queue, or to approval, where it now belongs, and planned anew. The caller holds the witness. `was`: what its
-    owner has changed.
+    """Moves the GPR into the queue or back to approval as `reasons` demand, and plans it again. `was`: before the edit.
 
-    Raises CanNeverStart.
+    The caller holds the plan lock. Raises CanNeverStart or BookingDoesNotFit.
     """
     if reasons and gpr.state == GprState.QUEUED:
         promises_drop([gpr], now=now)
@@ -135,7 +131,7 @@ def replan_changed(gpr: Gpr, *, reasons: list[str], actor: User, was: Edited | N
         gpr_transition(gpr=gpr, to=GprState.QUEUED, now=now, actor=actor, message=text, changes=changes)
     if gpr.state == GprState.QUEUED:
         if gpr.is_booking:
-            promises_drop([gpr], now=now)  # its time is new: it is met, or the change is refused
+            promises_drop([gpr], now=now)  # the new time is granted or the edit is refused; the old promise never applies
         promise_make(gpr, edited=was, now=now)
         promise_tighten(gpr, now)
     else:
@@ -144,14 +140,14 @@ def replan_changed(gpr: Gpr, *, reasons: list[str], actor: User, was: Edited | N
 
 
 def spec_of(gpr: Gpr, **changes: Any) -> GprSpec:
-    """What the GPR asks for, with changes: the starting point of an edit."""
+    """The spec of a stored GPR, with `changes` applied."""
     plain = {name: getattr(gpr, name) for name in PLAIN_FIELDS}
     spec = GprSpec(**plain, slice=gpr.slice, clusters=tuple(gpr.clusters.all()), kept_idle_timeout_s=gpr.idle_timeout_s)
     return replace(spec, **changes)
 
 
 def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | None = None) -> Candidate:
-    """Writes nothing. `edited`: a waiting GPR that would become it. Raises as `gpr_submit`."""
+    """The candidate of a new request, or of an edit of `edited`. Raises as `gpr_submit`."""
     may_submit(actor, spec)
     spec_check(spec, now=now, kept_start_at=edited.earliest_start_at if edited else None)
     loaded = snapshot_load(now=now, with_memory=True)
@@ -163,7 +159,7 @@ def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | Non
 
 
 def _edited_candidate(spec: GprSpec, edited: Gpr, loaded: Loaded, now: datetime) -> Candidate:
-    """As `gpr_edit` would have it planned: from where it stands, or as a newcomer of its age where its promise ends by the change."""
+    # As in `gpr_edit`: it is planned from its present slot, or as a newcomer of the same age when the edit ends its promise.
     ends = spec.is_booking or bool(_reasons_of_edit(edited, spec))
     was = None if ends else loaded.waiting(edited, edited.clusters.all())
     made = gpr_of_spec(spec)
@@ -178,7 +174,7 @@ def _edited_candidate(spec: GprSpec, edited: Gpr, loaded: Loaded, now: datetime)
         return Candidate(request, replace(loaded, snapshot=replace(snapshot, queue=others)))
     anew = replace(loaded, snapshot=replace(snapshot, edited=replace(was, rank=request.rank)))
     if not _is_replanned(edited, spec):
-        # An administrator may have moved it, and the policy have changed: it keeps both while it asks for the same.
+        # It asks for the same, so it keeps an administrator's move and the policy under which it was filed.
         return Candidate(request, anew, None if request == was else (was, replace(loaded.snapshot, edited=was)))
     refuse_impossible(request, loaded)
     return Candidate(request, anew)

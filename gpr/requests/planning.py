@@ -1,4 +1,4 @@
-"""Plans waiting requests, stores their promises, and says why a request can never start."""
+"""Stores and drops promises of waiting requests, and builds the errors for requests that cannot start."""
 
 from __future__ import annotations
 
@@ -26,21 +26,16 @@ WITHIN_WORDS = {Within.ANY: "", Within.RACK: " in one rack", Within.NVLINK: " in
 
 
 def promise_make(gpr: Gpr, *, edited: Edited | None = None, now: datetime) -> None:
-    """Plan the queue with this GPR in it and store what it can be promised. The caller holds the witness since before it wrote.
+    """Plans the queue with this GPR and stores its promise. `edited`: the request before an edit, if it waited already.
 
-    `edited`: it waited before, for that.
-
-    Raises CanNeverStart or BookingDoesNotFit.
+    The caller must have taken the plan lock before it wrote. Raises CanNeverStart or BookingDoesNotFit.
     """
     if refused := promises_make([gpr], now, edited=edited):
         raise refused[gpr.pk]
 
 
 def promises_make(gprs: Sequence[Gpr], now: datetime, *, edited: Edited | None = None) -> dict[UUID, EgsError]:
-    """One plan with all of these in the queue, stored, also in the objects given; those that it has no place for, and why.
-
-    The nearest times of a booking without one are looked for beside those that have theirs now.
-    """
+    """Stores one plan with all of these, updates the objects, and returns errors by id for those that do not fit."""
     made, _ = replan(now=now, edited=edited, tells={gpr.pk for gpr in gprs})
     placements = {placement.id: placement for placement in made.placements}
     refused: dict[UUID, EgsError] = {}
@@ -50,7 +45,7 @@ def promises_make(gprs: Sequence[Gpr], now: datetime, *, edited: Edited | None =
         if placement.explanation.reason == Reason.NEVER_FITS:
             refused[gpr.pk] = never_fits(placement, Within(gpr.within))
         elif placement.explanation.reason == Reason.DOES_NOT_FIT_THEN:
-            loaded = loaded or snapshot_load(now=now)
+            loaded = loaded or snapshot_load(now=now)  # after the plan: the bookings that did fit take their place in it
             request = loaded.candidate(gpr, gpr.clusters.all())
             refused[gpr.pk] = _booking_refusal(_nearest(request, loaded), request)
     told = told_waiting(gpr.pk for gpr in gprs)
@@ -61,13 +56,13 @@ def promises_make(gprs: Sequence[Gpr], now: datetime, *, edited: Edited | None =
 
 
 def promise_tighten(gpr: Gpr, now: datetime) -> None:
-    """A request that asks for less may be promised more: then that is what is to be kept from now on."""
+    """After an edit that made the promised start earlier, lateness is measured from the earlier start."""
     rows = Promise.objects.filter(gpr=gpr, promised_start_at__lt=F("first_promised_start_at"))
     rows.update(first_promised_start_at=F("promised_start_at"), made_at=now)
 
 
 def promises_drop(gprs: Sequence[Gpr], *, now: datetime) -> None:
-    """They wait no longer: their slots are free for others."""
+    """For requests that no longer wait."""
     promises_abandon(gprs, now=now)
     Promise.objects.filter(gpr__in=gprs).delete()
     forecasts_drop(gprs)
@@ -78,7 +73,7 @@ def promises_drop(gprs: Sequence[Gpr], *, now: datetime) -> None:
 
 
 def refuse_impossible(request: Request, loaded: Loaded) -> None:
-    """Raises CanNeverStart, with the most that could, or BookingDoesNotFit, with the nearest times at which it would."""
+    """Raises CanNeverStart or BookingDoesNotFit."""
     if error := impossibility(request, loaded):
         raise error
 
@@ -89,7 +84,6 @@ def impossibility(request: Request, loaded: Loaded) -> EgsError | None:
 
 
 def _booking_misfit(request: Request, loaded: Loaded) -> BookingDoesNotFit | None:
-    """Of a booking, at its time."""
     near = _nearest(request, loaded) if request.is_fixed else None
     return None if near is None or near.fits else _booking_refusal(near, request)
 
@@ -99,7 +93,6 @@ def _nearest(request: Request, loaded: Loaded) -> Nearest:
 
 
 def _booking_refusal(near: Nearest, request: Request) -> BookingDoesNotFit:
-    """Of a booking that the plan had no place for: also where it would have one by now."""
     starts = {"nearest_before_at": near.before_s, "nearest_after_at": near.after_s}
     found = {name: None if start_s is None else at(start_s) for name, start_s in starts.items()}
     return booking_does_not_fit(at(request.earliest_start_s), **found, has_room_by_now=near.fits)
@@ -138,13 +131,12 @@ def can_never_start(most_nodes: int, most_gpus_per_node: int, within: Within = W
 
 
 def bookings_fitting(specs: Sequence[GprSpec], *, now: datetime) -> list[bool]:
-    """Which of these would have their time if it were booked now. A quick look, no promise: nothing is written, and no policy is asked."""
+    """Which of these bookings would fit now. It checks no policy and reserves nothing."""
     loaded = snapshot_load(now=now)
     return fitting(loaded.snapshot, [loaded.candidate(gpr_of_spec(spec), spec.clusters) for spec in specs])
 
 
 def pools_of_spec(spec: GprSpec, loaded: Loaded) -> tuple[str, ...]:
-    """Where such a request could run, by the slice's clusters and policy."""
     names = {cluster.name for cluster in spec.clusters or spec.slice.clusters.only("name")}
     return loaded.places.pools_for(gpr_of_spec(spec), names, may_order=spec.slice.may_order)
 

@@ -1,4 +1,4 @@
-"""Files requests: checks, inserts and plans them."""
+"""Files new requests: checks, stores and plans them in one transaction. See editing.py for edits and cancellation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from journal.hints import TICK, hint
 from journal.models import Event
 from journal.services import events_record
 
-# Of the keys under which a request is filed once: the API and the pages file by the same ones.
+# The route in idempotency keys: the API and the pages share it, so a key sent to both files one request.
 CREATION_ROUTE = "gprs"
 SUBMITS_AT_ONCE = 64
 WAITING = frozenset({GprState.PENDING_APPROVAL, GprState.QUEUED})
@@ -33,7 +33,7 @@ WAITING = frozenset({GprState.PENDING_APPROVAL, GprState.QUEUED})
 
 @dataclass(frozen=True, slots=True)
 class Filing:
-    """A request on its way in, which has been checked. `also` is done in the same transaction, with the new GPR's id."""
+    """A checked request to file. `on_created` is called with the new GPR's id in the same transaction."""
 
     actor: User
     spec: GprSpec
@@ -42,23 +42,21 @@ class Filing:
 
 
 def gpr_submit(*, actor: User, spec: GprSpec, now: datetime, on_created: Callable[[UUID], None] | None = None) -> Gpr:
-    """File a request. It comes back QUEUED with a promised start, or PENDING_APPROVAL with the rules that it exceeds.
+    """Files a request; returns it QUEUED with a promised start, or PENDING_APPROVAL with the rules that it exceeds.
 
-    Those who file at once share one transaction and one plan, unless the caller is in a transaction of his own. What one may ask for is
-    as it was when he came, not when it was his turn.
-    Raises InvalidInput, OverPolicy, QueueFull, NotAllowed, CanNeverStart with the most that could, or for a booking BookingDoesNotFit
-    with the nearest times; nothing is stored then. What `also` raises is raised, too.
+    Concurrent calls share one transaction and one plan, unless the caller is already in a transaction.
+    Raises InvalidInput, OverPolicy, QueueFull, NotAllowed, CanNeverStart, BookingDoesNotFit, or what `on_created` raises.
     """
-    _check(actor, spec, now)  # whoever is refused has waited for nobody
+    _check(actor, spec, now)  # before waiting for the others, so that a refusal is immediate
     filing = Filing(actor, spec, now, on_created)
     return _submit_alone(filing) if connection.in_atomic_block else _submits.do(filing)
 
 
 @transaction.atomic
 def gprs_submit(*, actor: User, specs: Sequence[GprSpec], now: datetime, collect_errors: type[EgsError]) -> list[Gpr | EgsError]:
-    """As `gpr_submit` for each, in one plan for all; in their order.
+    """Files several requests with one plan; the results are in the order of `specs`.
 
-    What `forgives` names is answered in the place of the GPR that it refuses, of which nothing is stored, and the others stand.
+    An error of type `collect_errors` is returned in place of its GPR and the others are still filed; any other error is raised.
     """
     answers: dict[int, Gpr | EgsError] = {}
     for index, spec in enumerate(specs):
@@ -108,9 +106,8 @@ def _submit_alone(filing: Filing) -> Gpr:
 
 
 def _submit_together(filings: Sequence[Filing]) -> Sequence[Gpr | Exception]:
-    """What fails for reasons of one request is told to that one. Other faults are for each to find out alone, but for a commit of which
-    the database did not say what became of it.
-    """
+    # A database error before the commit is raised, and the group then retries each request alone. After a failed commit nobody knows
+    # whether the requests were stored, so every caller gets the error instead.
     is_done = False
     try:
         with transaction.atomic():
@@ -127,13 +124,12 @@ _submits: Group[Filing, Gpr] = Group(together=_submit_together, alone=_submit_al
 
 
 def _check(actor: User, spec: GprSpec, now: datetime) -> None:
-    """Errors as in `gpr_submit`, but for what only a plan can tell."""
     may_submit(actor, spec)
     spec_check(spec, now=now)
 
 
 class _CannotStart(Exception):
-    """Some cannot, by their places among those that were filed: the others are to be filed without them."""
+    # Raised to roll back the transaction; the other requests are then tried without those in `errors`, by index.
 
     def __init__(self, errors: Mapping[int, EgsError]) -> None:
         super().__init__()
@@ -141,7 +137,7 @@ class _CannotStart(Exception):
 
 
 def _submit_all(filings: Sequence[Filing], now: datetime) -> list[Gpr | EgsError | IntegrityError]:
-    """All of them, with one plan, and another one where some have no place. What cannot be, or what `also` refuses, is answered by why."""
+    """Returns the error of a request in its place, and plans again without those that cannot start."""
     answers: dict[int, Gpr | EgsError | IntegrityError] = {}
     filing_lock()
     answers |= _over_queue_limit(dict(enumerate(filings)))
@@ -156,7 +152,7 @@ def _submit_all(filings: Sequence[Filing], now: datetime) -> list[Gpr | EgsError
 
 
 def _over_queue_limit(filings: Mapping[int, Filing]) -> dict[int, QueueFull]:
-    """Those of whose workspace as many wait as may, by their places. The caller holds the lock of those who file, so none slips in."""
+    """Errors by index for requests beyond their workspace's limit. The caller holds the filing lock."""
     waiting = Gpr.objects.filter(slice__in={filing.spec.slice.pk for filing in filings.values()}, state__in=WAITING)
     counts = Counter(dict(waiting.order_by().values_list("slice").annotate(Count("pk"))))
     refused: dict[int, QueueFull] = {}
@@ -175,7 +171,7 @@ def _over_queue_limit(filings: Mapping[int, Filing]) -> dict[int, QueueFull]:
 
 
 def _insert_and_plan(filings: Mapping[int, Filing], now: datetime) -> dict[int, Gpr | EgsError | IntegrityError]:
-    """Raises _CannotStart: then nothing may be stored."""
+    """Raises _CannotStart."""
     gprs = _insert(filings)
     refused = {index: error for index, filing in filings.items() if (error := _run_on_created(filing, gprs[index]))}
     Gpr.objects.filter(pk__in=[gprs.pop(index).pk for index in refused]).delete()
@@ -186,7 +182,6 @@ def _insert_and_plan(filings: Mapping[int, Filing], now: datetime) -> dict[int, 
 
 
 def _insert(filings: Mapping[int, Filing]) -> dict[int, Gpr]:
-    """They are not planned yet, nor told of. The caller has checked them, and holds the witness."""
     gprs = {index: _new_gpr(filing) for index, filing in filings.items()}
     _clear_deleted_templates(gprs.values())
     Gpr.objects.bulk_create(gprs.values())
@@ -196,7 +191,7 @@ def _insert(filings: Mapping[int, Filing]) -> dict[int, Gpr]:
 
 
 def _clear_deleted_templates(gprs: Collection[Gpr]) -> None:
-    """Whoever deletes one takes the lock, too: those that are there now stay until these are stored."""
+    # Deleting a template takes the filing lock too, so the templates found here exist until these rows are stored.
     if named := {gpr.template_id for gpr in gprs if gpr.template_id}:
         there = set(GprTemplate.objects.filter(pk__in=named).values_list("pk", flat=True))
         for gpr in gprs:
@@ -205,7 +200,6 @@ def _clear_deleted_templates(gprs: Collection[Gpr]) -> None:
 
 
 def _run_on_created(filing: Filing, gpr: Gpr) -> EgsError | IntegrityError | None:
-    """Of what is to be done beside it."""
     if filing.on_created is None:
         return None
     try:
@@ -217,7 +211,6 @@ def _run_on_created(filing: Filing, gpr: Gpr) -> EgsError | IntegrityError | Non
 
 
 def _new_gpr(filing: Filing) -> Gpr:
-    """For the queue, or for approval. It is not stored yet."""
     reasons = approval_reasons(filing.spec)
     gpr = gpr_of_spec(filing.spec)
     gpr.owner, gpr.created_at, gpr.state_changed_at = filing.actor, filing.now, filing.now
@@ -240,7 +233,7 @@ def _created_event(gpr: Gpr, filing: Filing) -> Event:
 
 
 def _plan(gprs: Sequence[Gpr], now: datetime) -> dict[UUID, EgsError]:
-    """Promise those in the queue what they can have; those that cannot be, and why, also among those that need approval."""
+    """Stores promises for the queued ones; returns errors by id for all that cannot start."""
     queued = [gpr for gpr in gprs if gpr.state == GprState.QUEUED]
     refused = promises_make(queued, now) if queued else {}
     if len(queued) < len(gprs):
