@@ -1,1 +1,1 @@
-"""Namespaces of workspaces: bound, isolated, and looked after."""
+"""The namespaces of workspaces: their binding, isolation and repair."""

@@ -1,9 +1,6 @@
-"""What somebody else put into a namespace of a workspace beside what EGS keeps there, and what of it is told. Pure.
+"""Which objects that others added to a workspace's namespace matter, and how they are reported. Pure functions.
 
-NetworkPolicies add up: one more that lets anything through opens the fence, one that lets nothing through changes nothing. RoleBindings
-add up, too, but give nobody more than who made them had: no lock rests on rights within a namespace. A Role alone gives nothing to anybody.
-
-What is told is one drift for each namespace and kind: operators make such objects by the hundred.
+One drift covers a namespace and kind, since operators create such objects by the hundred.
 """
 
 from __future__ import annotations
@@ -20,15 +17,14 @@ from protocol.cluster_names import ACCOUNT, ISOLATION, KEEP, SLICE, account_of
 from protocol.drift import Drift
 from protocol.workspaces import Workspace
 
-DETAIL_MAX_CHARS: Final = 300  # as the protocol has it
+DETAIL_MAX_CHARS: Final = 300  # the limit of the protocol
 NAME_MAX_CHARS: Final = 80
 DIGEST_CHARS: Final = 8
 CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
+# Without annotations: those of thousands of objects would not fit into the agent's memory.
 class AddedMeta(msgspec.Struct, frozen=True, kw_only=True):
-    """No annotations: those of thousands of objects, each as large as it may be, would not fit into the agent's memory."""
-
     name: str
     namespace: str = ""
     uid: str = ""
@@ -45,12 +41,11 @@ class Added(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_our_policy(policy: Added, workspace: Workspace) -> bool:
-    """By its name alone: what is in it is kept."""
-    return policy.metadata.name == ISOLATION
+    return policy.metadata.name == ISOLATION  # what is in it is restored in each pass
 
 
 def is_our_binding(binding: Added, workspace: Workspace) -> bool:
-    """Labels anybody may write: they count where they name this workspace, and an account that it has."""
+    # Anybody may write these labels, so they must name this workspace and one of its accounts.
     labels = binding.metadata.labels or {}
     account = labels.get(ACCOUNT, "")
     if labels.get(SLICE) != workspace.id or binding.metadata.name != account_of(account):
@@ -58,21 +53,23 @@ def is_our_binding(binding: Added, workspace: Workspace) -> bool:
     return any(each.id == account for each in workspace.accounts)
 
 
+# NetworkPolicies add up: one that allows any traffic opens the isolation, one that allows none changes nothing.
+# RoleBindings give nobody more rights than their author had.
 def opens(policy: Added) -> bool:
-    """Whether it lets anything through."""
+    """Whether it allows any traffic."""
     spec: dict[str, Any] = policy.spec or {}
-    # As the API server fills them in. Rules of a type that is not named have no effect.
+    # The defaults of the API server. Rules of a type that is not listed have no effect.
     types = spec.get("policyTypes") or ["Ingress", *(["Egress"] if spec.get("egress") else [])]
     return bool(("Ingress" in types and spec.get("ingress")) or ("Egress" in types and spec.get("egress")))
 
 
 def is_marked(policy: Added) -> bool:
-    """As one that stays. Only an administrator of the cluster may do that, where the admission policy egs-keep is installed."""
+    """Where the policy egs-keep is installed, only administrators can set this label."""
     return (policy.metadata.labels or {}).get(KEEP) == "true"
 
 
 def taken_away(namespace: str, policies: Iterable[str], *, later_count: int) -> Drift:
-    """`later_count`: as many are there beside them, and were not tried at this look."""
+    """`later_count`: others that were not tried."""
     return _drift(f"network policies in namespace {namespace}", policies, later_count=later_count, is_repaired=True, is_foreign=True)
 
 
@@ -85,7 +82,7 @@ def bindings_drift(namespace: str, bindings: Iterable[Added]) -> Drift:
 
 
 def readable(text: str, max_chars: int = NAME_MAX_CHARS) -> str:
-    """Without control characters, and no longer than that; what differs in what is left out differs in a digest."""
+    """Without control characters; a digest stands for what was cut."""
     plain = CONTROL.sub("?", text)
     if plain == text and len(text) <= max_chars:
         return text
@@ -102,7 +99,7 @@ def _drift(what: str, texts: Iterable[str], *, later_count: int = 0, is_repaired
 
 
 def _listed(begin: str, texts: list[str]) -> str:
-    """As many as there is room for; the same for the same ones, and another for others."""
+    """A digest stands for those that do not fit."""
     whole = f"{begin}{', '.join(texts)}."
     if len(whole) <= DETAIL_MAX_CHARS:
         return whole

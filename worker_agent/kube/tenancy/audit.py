@@ -1,9 +1,6 @@
-"""A look at what somebody else added in the namespaces whose fence stands, after all that is kept there.
+"""Audits isolated namespaces for what others added (additions.py), after everything of EGS is in place.
 
-A NetworkPolicy that lets anything through is emptied and deleted, and told, unless an administrator marked it as one that stays; without
-repairs, and of RoleBindings in any case, it is only told. The look may fail alone: nothing else of tenancy rests on it. Nor does anything
-wait long for it: a look takes away so many, in turn of each namespace, and tells how many are left for the next ones. Must not live here:
-what counts as added, and its words (added.py).
+A NetworkPolicy that allows traffic is emptied, deleted and reported, unless it is marked to stay. RoleBindings are only reported.
 """
 
 from __future__ import annotations
@@ -38,25 +35,25 @@ NETWORKING: Final = "/apis/networking.k8s.io/v1"
 POLICIES: Final = f"{NETWORKING}/networkpolicies"
 BINDINGS: Final = "/apis/rbac.authorization.k8s.io/v1/rolebindings"
 KEEP_GUARD: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/egs-keep"
-TAKEN_MAX: Final = 100  # policies that one look tries to take away, of all namespaces together
-TAKING_MAX_S: Final = 5.0  # after so long it begins with no more of them
+TAKEN_MAX: Final = 100  # removals that one audit tries, in all namespaces together
+TAKING_MAX_S: Final = 5.0  # after so long an audit begins no further removal
 SPEC_MAX_CHARS: Final = 4000  # of a policy, in the log
 
-Fenced = Mapping[str, Workspace]  # by namespace: whose it is
+Fenced = Mapping[str, Workspace]  # the workspace by namespace
 IsOurs = Callable[[Added, Workspace], bool]
 ByNamespace = Mapping[str, list[Added]]
 
 
 class Patrol:
-    """One thread."""
+    """For one thread."""
 
     def __init__(self, api: Api, *, note: Note) -> None:
         self._api, self._note = api, note
-        self._standing: dict[str, tuple[Drift, ...]] = {}  # by path: what the last look left as it is
+        self._standing: dict[str, tuple[Drift, ...]] = {}  # by path: what the last audit found and left
         self._unseen: set[str] = set()
-        self.is_unfinished = False  # the last look left some that it did not try to take away
-        self._turns = 0  # attempts to take a policy away
-        self._turn_of: dict[str, int] = {}  # the last one, by UID of the policy
+        self.is_unfinished = False  # the last audit did not try all removals
+        self._turns = 0  # removals tried so far
+        self._turn_of: dict[str, int] = {}  # the number of the last attempt by UID of the policy
         self._turn_in: dict[str, int] = {}  # and by namespace
 
     @property
@@ -64,7 +61,7 @@ class Patrol:
         return tuple(drift for drifts in self._standing.values() for drift in drifts)
 
     def look(self, fenced: Fenced, *, repairs: bool) -> tuple[Drift, ...]:
-        """What is added, and what of it was taken away just now. As before where the API server does not answer."""
+        """Repeats the last result when the API server does not answer."""
         policies = self._answer(POLICIES, fenced, is_our_policy, lambda added: self._answer_policies(added, repairs=repairs))
         return policies + self._answer(BINDINGS, fenced, is_our_binding, _answer_bindings)
 
@@ -82,8 +79,8 @@ class Patrol:
         return drifts
 
     def _added(self, path: str, fenced: Fenced, is_ours: IsOurs) -> ByNamespace:
-        """Page by page: a cluster may have tens of thousands that are nobody's business here."""
         found: dict[str, list[Added]] = defaultdict(list)
+        # Other namespaces may have tens of thousands.
         for each in listed(self._api, path, Page[Added]) if fenced else ():
             namespace = each.metadata.namespace
             if namespace in fenced and not is_ours(each, fenced[namespace]):
@@ -97,7 +94,7 @@ class Patrol:
         is_guarded = self._is_guarded() if any(is_marked(policy) for policies in open_.values() for policy in policies) else False
         if is_guarded:
             open_ = {namespace: [each for each in policies if not is_marked(each)] for namespace, policies in open_.items()}
-        is_unsure = is_guarded is None  # of those with the mark
+        is_unsure = is_guarded is None  # marked policies are left alone then
         due = {
             namespace: [each for each in policies if repairs and not (is_unsure and is_marked(each))]
             for namespace, policies in open_.items()
@@ -115,7 +112,7 @@ class Patrol:
                 yield left_open(namespace, told, later_count=len(later))
 
     def _take_away_some(self, due: ByNamespace) -> dict[str, bool]:
-        """Whether each that was tried is away, by UID."""
+        """By UID, whether the policy is gone."""
         is_away: dict[str, bool] = {}
         until_mono = time.monotonic() + TAKING_MAX_S
         for policy in islice(self._in_turn(due), TAKEN_MAX):
@@ -125,7 +122,7 @@ class Patrol:
         return is_away
 
     def _in_turn(self, due: ByNamespace) -> Iterator[Added]:
-        """The namespaces one after the other, also over the looks; of each first what was never tried, then what was long ago."""
+        """Alternates between namespaces, also across audits; policies that were tried longest ago come first."""
         uids = {each.metadata.uid for policies in due.values() for each in policies}
         self._turn_of = {uid: turn for uid, turn in self._turn_of.items() if uid in uids}
         self._turn_in = {namespace: turn for namespace, turn in self._turn_in.items() if namespace in due}
@@ -146,7 +143,7 @@ class Patrol:
                 heappush(turns, (self._turns, namespace))
 
     def _is_guarded(self) -> bool | None:
-        """Whether the mark is an administrator's: by an older install anybody may write it. None: it cannot be seen now."""
+        """None: it cannot be seen now."""
         try:
             self._api.get(KEEP_GUARD, Added)
         except Missing:
@@ -154,28 +151,25 @@ class Patrol:
         except ClusterError as error:
             self._note("added_unseen", {"path": KEEP_GUARD, "why": str(error)})
             return None
-        return True
+        return True  # only administrators can write the mark
 
     def _take_away(self, policy: Added) -> bool:
-        """Emptied first: one with a finalizer stays, and holds, long after it was deleted. Whoever made it may need what it said again."""
         path = _path(policy)
+        # It is emptied first, because a finalizer may keep a deleted policy in force for long.
         try:
             is_away = self._ends(path, lambda: self._empty(path, policy), is_enough=True)
-            # Not while a finalizer holds it.
             is_enough = not policy.metadata.finalizers
             is_away = self._ends(path, lambda: self._api.delete(path, uid=policy.metadata.uid), is_enough=is_enough) or is_away
-        except Conflict as error:  # it was written meanwhile: the next look judges what it says then
+        except Conflict as error:  # it was written meanwhile: the next audit reads it again
             self._note("network_policy_kept", {"object": path, "why": str(error)})
             return False
         if is_away:
-            spec = msgspec.json.encode(policy.spec).decode()
+            spec = msgspec.json.encode(policy.spec).decode()  # its author may need it again
             self._note("network_policy_deleted", {"object": path, "spec": spec[:SPEC_MAX_CHARS]})
         return is_away
 
     def _ends(self, path: str, call: Callable[[], object], *, is_enough: bool) -> bool:
-        """Whether it lets nothing through after this call; `is_enough`: if the call is taken. Raises Conflict: another has its name, or
-        it was written meanwhile.
-        """
+        """Whether the policy allows nothing after this call. Raises Conflict when it was replaced or written meanwhile."""
         try:
             call()
         except Missing:

@@ -1,8 +1,7 @@
-"""Names of namespaces that something in the cluster counts on already: no workspace takes one of these.
+"""Names of namespaces that something in the cluster refers to already. No workspace may take one.
 
-Whoever has such a namespace gets what waits for it: the rights that a binding gives to its service accounts, the calls of a webhook or of
-an API that a Service in it is to answer, a volume, a way through a fence. What it is stands in the agent's log alone, for administrators:
-an owner who asks for a name shall learn nothing of what others have. Must not live here: any write.
+Its owner would get what waits for it: rights of service accounts, calls to a webhook or an API, a volume, or passage through a
+NetworkPolicy.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from worker_agent.cluster.base import Note
 from worker_agent.kube.api.client import Api
 from worker_agent.kube.api.paging import Page, listed
 
-AGAIN_S: Final = 300.0  # so long one that was refused is not looked for again
-PAGE_COUNT: Final = 20  # definitions of kinds may be as large as objects can be
-BY_NAME: Final = "kubernetes.io/metadata.name"  # a label of each namespace, by Kubernetes
+AGAIN_S: Final = 300.0  # for so long a refused name is not looked up again
+PAGE_COUNT: Final = 20  # custom resource definitions may be as large as objects can be
+BY_NAME: Final = "kubernetes.io/metadata.name"  # Kubernetes sets this label on each namespace
 ACCOUNTS_OF, ACCOUNT_IN = "system:serviceaccounts:", "system:serviceaccount:"
 
 T = TypeVar("T")
 
 
-# Each field may be missing, and a list null.
+# Any field may be missing, and any list may be null.
 
 
 class _Meta(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,8 +35,6 @@ class _Meta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Ref(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a Service, a claim or a subject."""
-
     kind: str = ""
     name: str = ""
     namespace: str = ""
@@ -99,15 +96,13 @@ class _Fence(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """`inside`: the namespace that it is in, "" where it is in none. What is in the namespace itself counts on nothing but itself."""
-
     what: str
-    inside: str
+    inside: str  # its namespace, or "" for cluster-scoped kinds
 
 
 @dataclass(slots=True)
 class Awaited:
-    """One thread."""
+    """For one thread."""
 
     api: Api
     note: Note
@@ -118,17 +113,18 @@ class Awaited:
         self._found = None
 
     def is_awaited(self, name: str, *, own: Iterable[str]) -> bool:
-        """`own`: namespaces of the same workspace: what is in these gives nobody more than he has. Raises ClusterError."""
+        """References from `own`, other namespaces of the workspace, do not count. Raises ClusterError."""
         now_mono = time.monotonic()
         if now_mono - self._refused_mono.get(name, float("-inf")) < AGAIN_S:
             return True
         if self._found is None:
             self._found = self._look()
-        own = {name, *own}
+        own = {name, *own}  # references from inside the namespace itself do not count either
         waiting = [each.what for each in self._found.get(name, ()) if each.inside not in own]
         self._refused_mono.pop(name, None)
         if waiting:
             self._refused_mono[name] = now_mono
+            # Only the log says what refers to it: users must learn nothing of each other.
             self.note("namespace_awaited", {"namespace": name, "by": ", ".join(waiting[:5])})
         return bool(waiting)
 
@@ -139,7 +135,7 @@ class Awaited:
         return found
 
     def _all(self) -> Iterator[tuple[str, str, str]]:
-        """The name that is counted on, by what, and where that is."""
+        """Yields the name, what refers to it, and the namespace of that."""
         for kind, folder in (("RoleBinding", "rolebindings"), ("ClusterRoleBinding", "clusterrolebindings")):
             for binding in self._list(f"/apis/rbac.authorization.k8s.io/v1/{folder}", Page[_Binding]):
                 names = {_of_subject(subject) for subject in binding.subjects or ()} - {""}
@@ -167,7 +163,7 @@ class Awaited:
 
 
 def _of_subject(subject: _Ref) -> str:
-    """The namespace whose service accounts it names, "" where it names none."""
+    """The namespace whose service accounts the subject names, or ""."""
     match subject.kind:
         case "ServiceAccount":
             return subject.namespace
@@ -180,7 +176,7 @@ def _of_subject(subject: _Ref) -> str:
 
 
 def _let_through(spec: dict[str, Any]) -> set[str]:
-    """Namespaces that a NetworkPolicy calls by their names."""
+    """Namespaces that a NetworkPolicy selects by name."""
     rules = [(rule or {}).get(way) or [] for rules, way in (("ingress", "from"), ("egress", "to")) for rule in spec.get(rules) or []]
     selectors = [(peer or {}).get("namespaceSelector") or {} for peers in rules for peer in peers]
     named = {(each.get("matchLabels") or {}).get(BY_NAME, "") for each in selectors}

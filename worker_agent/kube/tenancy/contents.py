@@ -1,4 +1,4 @@
-"""Namespaces of workspaces and what is in them, as one pass of tenancy finds it. Must not live here: any call."""
+"""Namespaces of workspaces and their objects, as one pass finds them. No calls."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from worker_agent.kube.api.objects import Meta
 
 
 class Thing(msgspec.Struct, frozen=True, kw_only=True):
-    """Any of our objects."""
-
     metadata: Meta
     spec: Any = None
     roleRef: Any = None
@@ -29,7 +27,7 @@ class Thing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def word(self) -> tuple[Any, ...]:
-        """Its content with our mark of what we said."""
+        """The content, with the digest of what the agent applied."""
         return *self.content, self.metadata.annotation(SAID)
 
     @property
@@ -50,15 +48,12 @@ Place = tuple[str, str, str]  # kind, namespace, name
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """An object as we left it: what we said, and what the server made of it.
-
-    `word`: what of a quota may be ours, for the server writes into it at each pod how much of it is used. None: each new version counts.
-    """
+    """An object as the agent last wrote it."""
 
     wanted: dict[str, Any]
     uid: str
     version: str
-    word: tuple[Any, ...] | None = None
+    word: tuple[Any, ...] | None = None  # only of a quota: the server writes its usage, so a new version is no change
 
     @classmethod
     def of(cls, wanted: dict[str, Any], left: Thing) -> Self:
@@ -73,41 +68,38 @@ class Written:
 
 @dataclass(slots=True)
 class Scene:
-    """The cluster as one pass found it, and, by namespace, what of ours somebody else had changed. Not `repairs`: it stays so.
+    """What one pass found, and which of our objects others had changed."""
 
-    `namespaces`: with the label of a workspace. `unlabeled`: with the mark of one alone. `in_use`: see Tenancy.
-    """
-
-    namespaces: dict[str, Thing]
-    unlabeled: dict[str, Thing]
+    namespaces: dict[str, Thing]  # with the label of a workspace
+    unlabeled: dict[str, Thing]  # with only the mark of one (BOUND_TO)
     objects: dict[Place, Thing]
-    repairs: bool
-    in_use: frozenset[str]
-    fenced: dict[str, Workspace] = field(default_factory=dict)  # by namespace: whose NetworkPolicy was kept there in this pass
+    repairs: bool  # False: what others changed stays as it is
+    in_use: frozenset[str]  # as in Tenancy.reconcile
+    fenced: dict[str, Workspace] = field(default_factory=dict)  # whose NetworkPolicy is in place, by namespace
     repaired: dict[str, list[str]] = field(default_factory=dict)
     left: dict[str, list[str]] = field(default_factory=dict)
     has_about: bool = True  # the kind ABOUT is installed
-    counts_kinds: bool = False  # the quota does
+    counts_kinds: bool = False  # quotas count the custom resources of EGS
     has_accounts: bool = True  # the namespace of accounts is installed
-    ended: list[str] = field(default_factory=list)  # accounts that were made anew: no token from before is good any more
-    unseen: dict[str, ClusterError] = field(default_factory=dict)  # namespaces that could not be looked at
+    ended: list[str] = field(default_factory=list)  # accounts that were made again, so that earlier tokens are invalid
+    unseen: dict[str, ClusterError] = field(default_factory=dict)  # namespaces that could not be read
 
     def slice_of(self, namespace: str) -> str:
-        """Whose it is by what stands on it; "" nobody's."""
+        """By its labels; "" for none."""
         if there := self.namespaces.get(namespace):
             return there.metadata.label(SLICE)
         there = self.unlabeled.get(namespace)
         return there.metadata.label(BOUND_TO) if there else ""
 
     def home_of(self, account: Account) -> str:
-        """Where its ServiceAccount lives: where no workspace does, so that nothing in the cluster gives it rights by its namespace."""
+        """The namespace of its ServiceAccount."""
+        # No workspace has this namespace, so that nothing gives the account rights by where it is.
         return ACCOUNTS if self.has_accounts else account.namespace
 
     def owner_of(self, place: Place) -> str:
-        """The workspace that an object is of. In the namespace of accounts labels are the agent's word."""
         if place[1] != ACCOUNTS:
             return self.slice_of(place[1])
-        there = self.objects.get(place)
+        there = self.objects.get(place)  # in the namespace of accounts only the agent writes labels
         return there.metadata.label(SLICE) if there else ""
 
     def namespaces_of(self, slice_: str) -> list[str]:
@@ -117,12 +109,11 @@ class Scene:
         return bool(self.in_use & {workspace.id, workspace.name, namespace})
 
     def repair(self, what: str, namespace: str) -> None:
-        """It was put right."""
         self.repaired.setdefault(namespace, []).append(what)
 
     def leave(self, what: str, namespace: str) -> None:
         self.left.setdefault(namespace, []).append(what)
 
     def is_silent(self, namespace: str) -> bool:
-        """Nothing is said of it: the API server has trouble, which is no word on the namespace."""
+        """Nothing is reported of it, because the API server has trouble."""
         return isinstance(self.unseen.get(namespace), Unavailable | Throttled)

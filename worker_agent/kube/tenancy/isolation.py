@@ -1,4 +1,4 @@
-"""The objects in a namespace of a workspace, as they are sent. Must not live here: any call."""
+"""Builds the objects that EGS keeps in a namespace of a workspace. No calls."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from worker_agent.kube.api.custom import REQUESTS, TEMPLATES
 
 Object = dict[str, Any]
 
-# In each namespace, where an installation says nothing else (settings.py). What is another cluster's worth, as a port of all nodes or an
-# address of the cloud, is nobody's before an administrator gives some.
+# The default limits of each namespace (settings.py may change them). Ports on all nodes and load balancers cost the whole cluster, so an
+# administrator has to allow them.
 QUOTA: Final[Mapping[str, str]] = {
     "services": "200",
     "services.nodeports": "0",
@@ -35,23 +35,24 @@ QUOTA: Final[Mapping[str, str]] = {
     "count/resourceclaims.resource.k8s.io": "2000",
     "count/resourceclaimtemplates.resource.k8s.io": "500",
 }
-# In each namespace: the agent reads all of them to find those of people whose access ended.
+# Limits in each namespace: the agent reads all of these to find accounts whose access ended.
 ACCOUNTS: Final = {"count/serviceaccounts": "1000", "count/rolebindings.rbac.authorization.k8s.io": "1000"}
-# Likewise: the agent keeps all of them in its memory.
+# Limits in each namespace: the agent keeps all of these in memory.
 REQUESTS_MAX: Final = 1_000
 TEMPLATES_MAX: Final = 100
 KINDS: Final = {f"count/{REQUESTS}.egs.io": str(REQUESTS_MAX), f"count/{TEMPLATES}.egs.io": str(TEMPLATES_MAX)}
-QUOTA_KEPT: Final = frozenset({"pods", *ACCOUNTS, *KINDS})  # not an installation's to say
-# So old a kind has to be before it is counted: of one that Kubernetes' own controller has not found yet the API server would refuse each.
+QUOTA_KEPT: Final = frozenset({"pods", *ACCOUNTS, *KINDS})  # settings cannot change these
+# A definition must be this old before its objects are counted: until Kubernetes' quota controller has discovered it, the API server
+# refuses all of its objects.
 KINDS_COUNTED_S: Final = 120.0
 REQUESTED: Final = {"cpu": "100m", "memory": "256Mi"}
 DNS_PORTS: Final = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
-# Beyond the slice, but never the addresses of the node itself, where clouds answer with the node's own credentials.
+# Addresses beyond the workspace, but not the link-local ones where clouds hand out the node's own credentials.
 OUTSIDE: Final = [
     {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}},
     {"ipBlock": {"cidr": "::/0", "except": ["fe80::/10", "fd00:ec2::254/128"]}},
 ]
-# Where clusters answer for names: their own pods, or a cache on each node.
+# Where clusters answer DNS: in pods of their own, or in a cache on each node.
 DNS: Final = [
     {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}},
     {"ipBlock": {"cidr": "169.254.20.10/32"}},
@@ -63,12 +64,9 @@ def namespace_labels(workspace: Workspace) -> dict[str, str]:
 
 
 def network_policy(workspace: Workspace, namespace: str) -> Object:
-    """Nothing in and nothing out but within the slice, and names.
-
-    In also from namespaces that an administrator of the cluster lets enter, as of an ingress controller, but never from those of another
-    workspace, whatever label somebody left on one; out also beyond the slice where the hub allows that.
-    """
+    """Allows traffic within the workspace, and DNS."""
     slice_ = {"namespaceSelector": {"matchLabels": {SLICE: workspace.id}}}
+    # Namespaces that a cluster administrator lets in, such as an ingress controller's, but never those of another workspace.
     guests = {
         "namespaceSelector": {
             "matchExpressions": [
@@ -88,13 +86,13 @@ def network_policy(workspace: Workspace, namespace: str) -> Object:
 
 
 def quota_of(workspace: Workspace, namespace: str, *, limits: Mapping[str, str] = QUOTA, counts_kinds: bool = False) -> Object:
-    """Of objects alone: a quota of GPUs would refuse what shall wait. `counts_kinds`: also those of our kinds, see KINDS_COUNTED_S."""
+    """It counts objects only: a quota of GPUs would refuse pods that are to wait."""
     spec = {"hard": {**limits, "pods": str(workspace.pods_max), **ACCOUNTS, **(KINDS if counts_kinds else {})}}
     return {**_named("v1", "ResourceQuota", ISOLATION, namespace, workspace), "spec": spec}
 
 
 def default_requests(workspace: Workspace, namespace: str) -> Object:
-    """For containers that ask for nothing: on a node that is shared a pod has to ask for something, and counts by it."""
+    """For containers without requests: on a shared node each pod counts by what it requests."""
     spec = {"limits": [{"type": "Container", "defaultRequest": dict(REQUESTED)}]}
     return {**_named("v1", "LimitRange", ISOLATION, namespace, workspace), "spec": spec}
 
@@ -114,13 +112,12 @@ def role_binding(workspace: Workspace, account: Account, namespace: str, *, home
 
 
 def about_workspace(workspace: Workspace, namespace: str) -> Object:
-    """For its members to read: only what is theirs."""
     spec = {"id": workspace.id, "podsMax": workspace.pods_max, "mayReachOut": workspace.may_reach_out}
     return {**_named("egs.io/v1alpha1", "Workspace", object_name(workspace.name), namespace, workspace), "spec": spec}
 
 
 def about_status(workspace: Workspace, before: Object, detail: str, *, now: datetime) -> Object:
-    """`detail`: why this namespace is not ready, "" where it is. `before`: the status as it is."""
+    """`detail`: why the namespace is not ready, or "". `before`: the present status."""
     namespaces = sorted(binding.namespace for binding in workspace.bindings if binding.desired == Desired.PRESENT)
     ready: Object = {"type": "Ready", "status": "False" if detail else "True", "reason": "Unfinished" if detail else "Bound"}
     if detail:

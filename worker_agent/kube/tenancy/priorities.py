@@ -1,7 +1,6 @@
-"""The cluster's default priority, where it works against workspaces: the agent may not change it, so it tells.
+"""Reports a default PriorityClass that works against workspaces.
 
-Pods that name no PriorityClass get the default one. A pod of a workspace may have no priority, or one that preempts nobody (the policy
-egs-pod): by another default all that say nothing are refused, and whoever is no workspace's may push theirs out.
+The policy egs-pod lets a workspace's pod have priority 0, or a positive one that preempts nobody.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class _Class(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def why_bad(self) -> str:
-        """As the policy egs-pod has it; "" where it is good."""
+        """ "" for a good class."""
         if not self.globalDefault or self.value == 0:
             return ""
         if self.preemptionPolicy != NEVER:
@@ -47,7 +46,7 @@ class DefaultPriority:
         self._is_unseen = False
 
     def look(self) -> tuple[Drift, ...]:
-        """As before where the API server does not answer, or refuses it: by an older install we may not ask."""
+        """Repeats the last result when the API server does not answer."""
         try:
             self._found = tuple(_drift(each, why) for each in self._api.get(PATH, _Classes).items if (why := each.why_bad))
             self._is_unseen = False

@@ -1,6 +1,6 @@
-"""What of ours is in the namespaces of workspaces, as the API server has it: each namespace by itself, a few at once, page by page.
+"""Reads the objects of EGS in the namespaces of workspaces, a few namespaces in parallel. No writes.
 
-Whoever administers a namespace may make objects there as many and as large as he likes, with any label. Must not live here: any write.
+Others may create many large objects there, with any label.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from worker_agent.kube.api.client import Api, Forbidden, Missing
 from worker_agent.kube.api.paging import Page, listed
 from worker_agent.kube.tenancy.contents import Place, Thing
 
-ABOUT: Final = "workspaces"  # a kind of ours, which an older install has not
-DEFAULTS: Final = "limitranges"  # of which an older install gives no rights
-# Where objects of each kind are, and what it is called when somebody had changed one.
+ABOUT: Final = "workspaces"  # a kind of EGS, missing in older installations
+DEFAULTS: Final = "limitranges"  # older installations give no rights to it
+# By kind: its API path, and its name in reports of changes.
 KINDS: Final = {
     "networkpolicies": ("/apis/networking.k8s.io/v1", "network policy"),
     "resourcequotas": ("/api/v1", "quota"),
@@ -29,7 +29,7 @@ KINDS: Final = {
     "rolebindings": ("/apis/rbac.authorization.k8s.io/v1", "role"),
     ABOUT: ("/apis/egs.io/v1alpha1", "workspace object"),
 }
-# Of the others the names say which are ours, or else the labels.
+# Objects of the other kinds are known by their names, or else by their labels.
 SELECTORS: Final[dict[str, dict[str, str]]] = {
     "networkpolicies": {"fieldSelector": f"metadata.name={ISOLATION}"},
     "resourcequotas": {"fieldSelector": f"metadata.name={ISOLATION}"},
@@ -37,19 +37,17 @@ SELECTORS: Final[dict[str, dict[str, str]]] = {
     ABOUT: {"labelSelector": SLICE},
 }
 ACCOUNT_NAME: Final = re.compile(account_of("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"))  # ids of the hub are UUIDs
-LOOKS_AT_ONCE: Final = 4  # namespaces
+LOOKS_AT_ONCE: Final = 4  # namespaces in parallel
 PAGE_COUNT: Final = 20  # each may be as large as an object can be
 OBJECTS_MAX: Final = 2_000  # of a kind in one namespace
-ACCOUNTS_MAX: Final = 100_000  # in the one of all kubeconfigs, where nobody else writes
+ACCOUNTS_MAX: Final = 100_000  # in the namespace of accounts, where nobody else writes
 ACCOUNTS_PAGE: Final = 500
 
 
 @dataclass(slots=True)
 class Inside:
-    """One namespace. `has_about`: the kind ABOUT is installed."""
-
     objects: dict[Place, Thing] = field(default_factory=dict)
-    has_about: bool = True
+    has_about: bool = True  # the kind ABOUT is installed
 
 
 class Survey:
@@ -57,12 +55,11 @@ class Survey:
         self._api = api
 
     def look(self, namespaces: Sequence[str], *, known: Container[Place]) -> Iterator[tuple[str, Inside | ClusterError]]:
-        """By namespace what is ours in it, or why it could not be seen. `known`: what we have written."""
+        """Yields what is in each namespace, or why it could not be read. `known`: objects that the agent wrote."""
         with ThreadPoolExecutor(LOOKS_AT_ONCE, thread_name_prefix="egs-tenancy") as pool:
             yield from zip(namespaces, pool.map(lambda name: self._try_look_at(name, known), namespaces), strict=True)
 
     def named(self, place: Place) -> list[Thing]:
-        """The one there, if it is."""
         kind, namespace, name = place
         escaped = re.sub(r"([\\,=])", r"\\\1", name)
         return list(self.list(_folder(kind, namespace), fieldSelector=f"metadata.name={escaped}"))
@@ -100,7 +97,7 @@ class Survey:
 
 def path_of(place: Place) -> str:
     kind, namespace, name = place
-    # The name of a RoleBinding may have a question mark, and would then speak of another one.
+    # A RoleBinding's name may have a question mark, which would end the path.
     return f"{_folder(kind, namespace)}/{quote(name)}"
 
 

@@ -1,24 +1,7 @@
-"""Workspaces on Kubernetes: their namespaces bound, shut off, and opened to those whom the hub names.
+"""Workspaces on Kubernetes: each pass reads their namespaces, compares them with what the hub wants, and repairs differences.
 
-Lives here: one pass of look, compare, mend. What is wanted of a namespace: the label of its slice and Pod Security `restricted`; a
-NetworkPolicy that shuts it off but for its slice and DNS; a quota of objects; requests for containers that have none; an object that says
-what it is; for each account a RoleBinding, and a ServiceAccount in the namespace of accounts, which is no workspace's. Must not live here:
-nodes and pods (the driver's).
-
-A namespace that was there before is not ours to take: it is a conflict, unless an administrator said that it may be adopted. Nor is one
-whose name something in the cluster counts on already (awaited.py), whether it is there or not. Unbinding
-takes away who may enter and the label. The namespace, its data and its NetworkPolicy stay: nobody gets in by that it was given up.
-Nothing that a tenant may write is believed: whether we bound a namespace whose label is gone, is known by its uid, in memory, and by a
-mark beside the label, which policies let nobody write but us and administrators; by it they let us put the label back. Where both are
-gone we may write nothing, but look all the same, as long as the hub speaks of it: who may enter is not told as gone. An account is
-known by its name, whatever its labels say; and it is told as gone when it is seen gone. Each namespace is looked at by itself: what
-somebody makes elsewhere, or too much of in one, is no reason to leave anybody's access elsewhere.
-
-What somebody else added beside all this is looked at last (patrol.py).
-
-Needs, beside the driver's rights: list of namespaces, networkpolicies, resourcequotas, limitranges, rolebindings, serviceaccounts and
-workspaces in all namespaces; create and patch of these, delete of all but namespaces; patch of workspaces/status; create of
-serviceaccounts/token; bind of the roles; and list of what awaited.py looks at.
+A namespace from before is a conflict unless an administrator allowed its adoption. Unbinding removes access and the label; the namespace,
+its data and its NetworkPolicy stay. Labels that tenants can write are not believed.
 """
 
 from __future__ import annotations
@@ -71,7 +54,7 @@ from worker_agent.kube.tenancy.survey import ABOUT, ACCOUNT_NAME, DEFAULTS, KIND
 from worker_agent.metrics import DRIFT_REPAIRS
 
 NAMESPACES: Final = "/api/v1/namespaces"
-ACCESS: Final = ("rolebindings", "serviceaccounts")  # kinds of what lets somebody in, in the order in which they are taken away
+ACCESS: Final = ("rolebindings", "serviceaccounts")  # kinds that give access, in the order of their removal
 LEAST_ROLE: Final = role_of(AccessRole.VIEWER)
 DETAIL_MAX_CHARS: Final = 300
 ACCOUNT_ANEW: Final = "Its account in the cluster was made anew, so it is good no more. Ask for a new one."
@@ -86,11 +69,11 @@ class Refused(Exception):
 
 
 class KubernetesTenancy:
-    """One thread. `server` and `ca` (PEM) go into kubeconfigs: where users reach the API server. `limits`: of objects in a namespace."""
+    """For one thread. `server` and `ca` (PEM) go into kubeconfigs. `limits`: the quota of a namespace."""
 
     def __init__(self, *, api: Api, server: str, ca: str, note: Note, limits: Mapping[str, str] = QUOTA) -> None:
         self._api, self._server, self._ca, self._note, self._limits = api, server, ca, note, limits
-        self._bound: dict[str, tuple[str, str]] = {}  # by name: uid and slice of what we bound
+        self._bound: dict[str, tuple[str, str]] = {}  # UID and workspace by name of each namespace that the agent bound
         self._written: dict[Place, Written] = {}
         self._were_counted = False
         self._survey = Survey(api)
@@ -99,7 +82,7 @@ class KubernetesTenancy:
         self._awaited = Awaited(api, note)
 
     def bound_to(self, namespace: str, uid: str) -> str:
-        """The workspace that we bound this very namespace to; "" where to none. As any thread may ask."""
+        """The workspace of this very namespace, or "". Any thread may ask."""
         known_uid, slice_ = self._bound.get(namespace, ("", ""))
         return slice_ if uid and uid == known_uid else ""
 
@@ -111,7 +94,7 @@ class KubernetesTenancy:
             self._note("tenancy_unseen", {"why": str(error)})
             return Found(drifts=drifts + self._patrol.standing)
         left = self._revoke(workspaces, scene)
-        # What one workspace gives up another may take in the same pass.
+        # Unbinding goes first, so that another workspace may take the namespace in the same pass.
         listed = [(workspace, each) for workspace in workspaces for each in workspace.bindings if not scene.is_silent(each.namespace)]
         listed.sort(key=lambda pair: pair[1].desired != Desired.ABSENT)
         seen = [self._settle(workspace, binding, scene) for workspace, binding in listed]
@@ -154,7 +137,6 @@ class KubernetesTenancy:
         return scene
 
     def _counts_kinds(self) -> bool:
-        """As before where it cannot be seen: nothing else waits for it."""
         try:
             made_at = self._api.get(REQUEST_KIND, Definition).metadata.creationTimestamp
             self._were_counted = (datetime.now(UTC) - made_at).total_seconds() >= KINDS_COUNTED_S
@@ -167,15 +149,14 @@ class KubernetesTenancy:
     # -- revoke --------------------------------------------------------------------------------------------------------
 
     def _revoke(self, workspaces: Sequence[Workspace], scene: Scene) -> tuple[str, ...]:
-        """Before all else. RoleBindings first: their end holds within a millisecond, that of a ServiceAccount after ten seconds.
-
-        Those that are left: of workspaces that are not listed, or in a namespace whose labels are gone, which are not touched, or since
-        the cluster did not delete them.
-        """
+        """Returns the accounts that are left."""
         accounts = {workspace.id: {account.id: account for account in workspace.accounts} for workspace in workspaces}
-        accounts[""] = {id_: account for of_one in accounts.values() for id_, account in of_one.items()}  # where nothing says whose it is
+        # For places where no label names the workspace:
+        accounts[""] = {id_: account for of_one in accounts.values() for id_, account in of_one.items()}
+        # Left are those of workspaces that are not listed, in namespaces without labels, and what the cluster did not delete.
         left = set()
         places = [*scene.objects, *(place for place in self._written if place[1] in scene.unseen)]
+        # The end of a RoleBinding takes effect within a millisecond, that of a ServiceAccount after ten seconds.
         for kind in ACCESS:
             for place in places:
                 id_ = self._account_in(place, scene)
@@ -191,9 +172,8 @@ class KubernetesTenancy:
         return tuple(sorted(left))
 
     def _account_in(self, place: Place, scene: Scene) -> str:
-        """By its name; its label may be another's by now, or gone."""
         if place in self._written or ACCOUNT_NAME.fullmatch(place[2]):
-            return place[2].removeprefix(account_of(""))
+            return place[2].removeprefix(account_of(""))  # its label may be wrong or gone
         there = scene.objects.get(place)
         return there.metadata.label(ACCOUNT) if there else ""
 
@@ -206,9 +186,10 @@ class KubernetesTenancy:
         return True
 
     def _end(self, place: Place, scene: Scene) -> None:
-        """Raises where it is not seen gone: what a finalizer holds gives its rights on, so that goes, too."""
+        """Raises unless the object is seen gone."""
         self._delete(place, scene)
         for left in self._survey.named(place):
+            # A RoleBinding that a finalizer holds still gives its rights.
             ops = [{"op": "test", "path": "/metadata/uid", "value": left.metadata.uid}, {"op": "remove", "path": "/metadata/finalizers"}]
             self._api.patch(path_of(place), ops, Thing)
         if self._survey.named(place):
@@ -260,17 +241,17 @@ class KubernetesTenancy:
             self._admit(workspace, account, name, scene)
 
     def _keep_defaults(self, workspace: Workspace, name: str, scene: Scene) -> None:
-        """No access and no box rests on them: by a role from before the agent may not."""
         try:
             self._keep((DEFAULTS, name, ISOLATION), default_requests(workspace, name), scene)
         except Forbidden as error:
+            # An older role does not allow it, and neither access nor a box depends on it.
             self._note("default_requests_unwritten", {"namespace": name, "why": str(error)})
 
     def _quota(self, workspace: Workspace, name: str, scene: Scene) -> dict[str, Any]:
         return quota_of(workspace, name, limits=self._limits, counts_kinds=scene.counts_kinds)
 
     def _take(self, workspace: Workspace, binding: Binding, scene: Scene) -> None:
-        """Label the namespace; make it where there is none. Raises Refused where it is not ours."""
+        """Labels the namespace, or creates it. Raises Refused where it is not ours."""
         name = binding.namespace
         if _is_of_cluster(name):
             raise Refused(BindingState.CONFLICT, "This namespace belongs to the cluster itself. Bind another one.")
@@ -287,7 +268,7 @@ class KubernetesTenancy:
 
     def _label_ours(self, workspace: Workspace, there: Thing, wanted: dict[str, str], scene: Scene) -> None:
         name, was_ours = there.metadata.name, self._is_known(workspace, there)
-        # Without the label of the workspace the pods of an open box could be neither let in nor cleared.
+        # Without the label the pods of an open box can be neither admitted nor removed.
         if was_ours and not scene.repairs and not (SLICE in wanted and scene.is_in_use(workspace, name)):
             scene.leave("label", name)
             return
@@ -314,7 +295,7 @@ class KubernetesTenancy:
         made = self._api.create(NAMESPACES, _namespace_object(workspace, name), Thing)
         if was_ours:
             scene.repair("namespace", name)
-            self._forget(name)  # all in it is new, which is no repair
+            self._forget(name)  # all objects in it are new, which is no repair
         return made
 
     def _namespace(self, name: str) -> Thing | None:
@@ -326,7 +307,7 @@ class KubernetesTenancy:
     def _check_ours(self, workspace: Workspace, binding: Binding, there: Thing, scene: Scene) -> None:
         meta = there.metadata
         is_ours = self._is_known(workspace, there) or meta.label(SLICE) == workspace.id
-        if not is_ours and not binding.may_adopt:  # in the same words whoever has it
+        if not is_ours and not binding.may_adopt:  # the text does not tell whose it is
             raise Refused(
                 BindingState.CONFLICT,
                 "There was a namespace of this name before. An administrator may let this workspace adopt it; or bind another name.",
@@ -343,12 +324,11 @@ class KubernetesTenancy:
         return self._bound.get(namespace, ("", ""))[1] == workspace.id
 
     def _describe(self, workspace: Workspace, namespace: str, scene: Scene, detail: str) -> None:
-        """For its members to read; nothing depends on it."""
         wanted = about_workspace(workspace, namespace)
         place = (ABOUT, namespace, wanted["metadata"]["name"])
         try:
             for other in [each for each in scene.objects if each[:2] == place[:2] and each != place]:
-                self._delete(other, scene)  # the workspace was called otherwise
+                self._delete(other, scene)  # the workspace was renamed
             self._keep(place, wanted, scene)
             there = scene.objects.get(place)
             status = about_status(workspace, there.status if there else {}, detail, now=datetime.now(UTC))
@@ -357,18 +337,19 @@ class KubernetesTenancy:
                 left = self._api.apply(f"{path_of(place)}/status", body, Thing)
                 self._written[place] = Written.of(wanted, left)
         except Missing:
-            scene.has_about = False  # which a look at no namespace cannot tell
+            scene.has_about = False  # a pass over no namespaces does not notice it
         except ClusterError as error:
             self._note("workspace_undescribed", {"namespace": namespace, "why": str(error)})
 
     def _is_known(self, workspace: Workspace, there: Thing) -> bool:
-        """That we bound it, though its label may be gone by now."""
+        """Whether the agent bound it, even if its label is gone."""
+        # Only the agent and administrators can write this mark.
         is_marked = there.metadata.label(BOUND_TO) == workspace.id
         return is_marked or self._bound.get(there.metadata.name) == (there.metadata.uid, workspace.id)
 
     def _label(self, there: Thing, labels: dict[str, str]) -> None:
         ops = [{"op": "test", "path": "/metadata/uid", "value": there.metadata.uid}]
-        # One that has no labels at all has no map to add to; any that is served has kubernetes.io/metadata.name.
+        # An `add` needs an existing map of labels: each namespace has at least kubernetes.io/metadata.name.
         ops += [{"op": "add", "path": pointer("metadata", "labels", key), "value": value} for key, value in labels.items()]
         self._api.patch(f"{NAMESPACES}/{there.metadata.name}", ops, Thing)
 
@@ -388,17 +369,13 @@ class KubernetesTenancy:
             self._keep(place, wanted, scene)
 
     def _keep_account(self, workspace: Workspace, account: Account, place: Place, scene: Scene) -> None:
-        """Once for each account. One whose token was given out and that is not there is made anew, with another uid."""
-        is_new = place not in scene.objects
+        is_new = place not in scene.objects  # a new one has another UID, so tokens from before are invalid
         self._keep(place, service_account(workspace, account, place[1]), scene, about=account.namespace)
         if is_new and account.token_s == 0 and place in self._written:
             scene.ended.append(account.id)
 
     def _keep(self, place: Place, wanted: dict[str, Any], scene: Scene, *, about: str = "") -> None:
-        """Written only where it is not as we left it: no comparison with what the server makes of our words is needed.
-
-        `about`: the namespace of which it is told, where that is another.
-        """
+        """Writes only what is not as the agent left it. `about`: the namespace to report, where it is another."""
         there, written = scene.objects.get(place), self._written.get(place)
         if written is not None and written.is_still(there, wanted):
             return
@@ -411,7 +388,7 @@ class KubernetesTenancy:
         self._written[place] = Written.of(wanted, left)
 
     def _is_changed(self, place: Place, wanted: dict[str, Any], there: Thing | None, written: Written | None) -> bool:
-        """By somebody else, since we said just this: what we say for the first time is no change of theirs."""
+        # What the agent wants for the first time is no change by others.
         is_said = written is not None and written.wanted == wanted
         if there is None:
             return is_said
@@ -433,7 +410,7 @@ class KubernetesTenancy:
                 raise Refused(BindingState.WAITING, f"People may still enter it. {_put_back(workspace, name)}")
             return
         if unlabeled := scene.unlabeled.get(name):
-            self._label(unlabeled, namespace_labels(workspace))  # without it we may take nothing away there
+            self._label(unlabeled, namespace_labels(workspace))  # without it the agent may delete nothing there
         for kind in (*ACCESS, "resourcequotas", DEFAULTS, ABOUT):
             for place in [place for place in scene.objects if place[:2] == (kind, name)]:
                 self._end(place, scene)
@@ -455,12 +432,12 @@ class KubernetesTenancy:
     # -- tokens --------------------------------------------------------------------------------------------------------
 
     def _issue(self, account: Account, home: str) -> IssuedToken | None:
-        """None: not yet, the next pass tries again."""
+        """None: the next pass tries again."""
         path = f"{NAMESPACES}/{home}/serviceaccounts/{account_of(account.id)}/token"
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": account.token_s}}
         try:
             answer = self._api.create(path, body, TokenAnswer)
-        except (Unavailable, Throttled, Missing, Forbidden) as error:  # 403 also for some seconds after a start of the API server
+        except (Unavailable, Throttled, Missing, Forbidden) as error:  # also 403: an API server that has just started may answer so
             self._note("token_delayed", {"account": account.id, "why": str(error)})
             return None
         except ClusterError as error:
@@ -480,13 +457,13 @@ def _is_of_cluster(namespace: str) -> bool:
 
 
 def said(wanted: dict[str, Any]) -> dict[str, Any]:
-    """With a mark of what we said, by which it is known after a restart whether another word of ours, or of somebody else, differs."""
+    """Adds a digest, which shows after a restart whether others changed the object."""
     digest = hashlib.sha256(msgspec.json.encode(wanted, order="deterministic")).hexdigest()[:16]
     return {**wanted, "metadata": {**wanted["metadata"], "annotations": {SAID: digest}}}
 
 
 def _gives_more(there: Thing, wanted: dict[str, Any]) -> bool:
-    """A role that the hub does not say (any more), and that is none of the least."""
+    # The hub does not want this role any more, and it is not the least one.
     return bool(there.roleRef != wanted["roleRef"] and there.roleRef.get("name") != LEAST_ROLE)
 
 
@@ -495,7 +472,6 @@ def _namespace_object(workspace: Workspace, name: str) -> dict[str, Any]:
 
 
 def _what_to_do(workspace: Workspace, name: str, *, was_ours: bool) -> str:
-    """For an administrator of the cluster, where the agent may not give the namespace its label."""
     if was_ours:
         return _put_back(workspace, name)
     return f"The cluster does not let its agent bind this namespace: kubectl label namespace {name} {MAY_ADOPT}=true"
