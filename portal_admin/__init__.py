@@ -1,4 +1,4 @@
-"""The administrator's pages: thin views, context objects, forms, tables.
+"""The administrators' pages.
 
-Lives here: queue, inventory, clusters, slices, schedule as an administrator steers them. Must not live here: a rule (see portal_user).
+Must not live here: rules. Pages call the same services as the API.
 """

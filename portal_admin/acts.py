@@ -1,4 +1,4 @@
-"""What an administrator may decide about a GPR: in which states, with which form, what it would change, and the service that does it."""
+"""Administrators' actions on a GPR."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What administrators are asked for. Services hold the rules; a form only says them sooner and keeps what was typed."""
+"""Forms of the administrators' pages. Services hold the rules."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def _why(hint: str, *, required: bool) -> forms.CharField:
 
 
 class DecisionForm(forms.Form):
-    """About a GPR as it was shown: the version says which."""
+    """`version`: of the GPR that the administrator saw."""
 
     version = UnseenNumber(min_value=0)
     why = _why("Recorded with your name.", required=False)
 
 
 class VerdictForm(DecisionForm):
-    """Against somebody: the reason is owed to him."""
+    """The owner reads the reason."""
 
     why = _why("Recorded with your name, and shown to its owner.", required=True)
 
@@ -53,7 +53,7 @@ class MoveForm(DecisionForm):
 
 
 class PlainForm(forms.Form):
-    """Nothing but the decision itself."""
+    pass
 
 
 class ReasonForm(forms.Form):
@@ -73,7 +73,7 @@ class QuotaTermsForm(OptionalReasonForm):
 
 
 class QuotaForm(QuotaTermsForm):
-    """For a project, or for a workspace out of its project's."""
+    """For a project, or for a workspace as a part of its project's."""
 
     owner = forms.ChoiceField(label="For")
     shape = forms.ChoiceField(label="Shape")
@@ -95,7 +95,7 @@ class QuotaForm(QuotaTermsForm):
 
 
 class ForceReleaseForm(ReasonForm):
-    """The reservations as they were shown, so that a newer holder is never freed by an old page."""
+    """Names the reservations that were shown, so that an old page cannot release newer ones."""
 
     reservations = forms.CharField(widget=forms.HiddenInput, max_length=4000)
 
@@ -119,7 +119,7 @@ class ClusterForm(forms.Form):
 
 
 class MaintenanceForm(forms.Form):
-    """What closes is a cluster or one of its nodes, chosen from all that there are."""
+    """Closes a cluster or one of its nodes."""
 
     place = forms.ChoiceField(label="Closes")
     starts_at = MomentField(label="Closed from")
@@ -127,7 +127,7 @@ class MaintenanceForm(forms.Form):
     reason = PlainTextField(label="Reason", max_length=200, help_text="Shown to all whose workspaces may use the cluster.")
 
     def __init__(self, *args: Any, clusters: Sequence[Cluster], **kwargs: Any) -> None:
-        """`clusters`: with their nodes."""
+        """`clusters` have prefetched nodes."""
         super().__init__(*args, **kwargs)
         self._places: dict[str, tuple[Cluster, Node | None]] = {}
         groups: list[tuple[str, list[tuple[str, str]]]] = []
@@ -143,7 +143,7 @@ class MaintenanceForm(forms.Form):
 
 
 class RoomForm(forms.Form):
-    """A booking that is only asked about."""
+    """A hypothetical booking."""
 
     shape = forms.ChoiceField(label="GPU")
     cluster = forms.ChoiceField(label="Cluster", required=False)
@@ -168,14 +168,12 @@ class RoomForm(forms.Form):
 
 
 class AgreementForm(ReasonForm):
-    """To the proposal as it was shown."""
+    """`fingerprint`: of the proposal that was shown."""
 
     fingerprint = forms.CharField(widget=forms.HiddenInput, max_length=64)
 
 
 class SupplyTermsForm(OptionalReasonForm):
-    """Services say how much of each may be."""
-
     name = PlainTextField(label="Name", max_length=63, help_text="Shown in offers.")
     node_count = forms.IntegerField(label="Nodes", min_value=1, max_value=GPUS_MAX, help_text="How many more it can give in all.")
     lead_time = SpanField(label="Lead time", max_length=40, initial="20 min", help_text="From the order to the node.")
@@ -190,7 +188,7 @@ class SupplyForm(SupplyTermsForm):
     shape = PlainTextField(label="Shape", max_length=63, help_text="As its nodes will report it; it may be new to the cluster.")
     gpus_per_node = forms.IntegerField(label="GPUs per node", min_value=1, max_value=GPUS_MAX, initial=8)
     gpu_memory_gib = forms.IntegerField(label="GPU memory", min_value=1, max_value=GPUS_MAX, help_text="GiB of each, at least.")
-    why = None  # type: ignore[assignment]  # a new one says by itself what it is for
+    why = None  # type: ignore[assignment]  # a new one needs no reason
     field_order = ("cluster", "name", "kind", "shape", "gpus_per_node", "gpu_memory_gib", "node_count", "lead_time", "gain")
 
     def __init__(self, *args: Any, clusters: Sequence[str], **kwargs: Any) -> None:
@@ -199,7 +197,7 @@ class SupplyForm(SupplyTermsForm):
 
 
 class CheckPolicyTermsForm(OptionalReasonForm):
-    """A field for each limit and image: left empty, EGS's own holds."""
+    """A field for each limit and image; empty means the default."""
 
     skipped_steps = forms.MultipleChoiceField(
         label="Leave out",
@@ -226,7 +224,6 @@ class CheckPolicyTermsForm(OptionalReasonForm):
         self.order_fields(["cluster", "shape", *self._images(), "pull_secret", "runtime_class", "storage_class", "rdma_subnet"])
 
     def change(self) -> CheckPolicyChange:
-        """What was typed, as the service takes it."""
         given = self.cleaned_data
         return {
             "limits": {name: given[f"limit_{name}"] for name in LIMITS if given[f"limit_{name}"] is not None},
@@ -244,7 +241,7 @@ class CheckPolicyTermsForm(OptionalReasonForm):
 
     @staticmethod
     def typed(policy: CheckPolicy) -> dict[str, Any]:
-        """What the fields show of it."""
+        """Initial values for this policy."""
         fields = {f"limit_{name}": value for name, value in policy.limits.items()}
         fields |= {f"image_{name}": image for name, image in policy.images.items()}
         others = ("skipped_steps", "storage_class", "rdma_subnet", "runtime_class", "pull_secret")
@@ -254,7 +251,7 @@ class CheckPolicyTermsForm(OptionalReasonForm):
 class CheckPolicyForm(CheckPolicyTermsForm):
     cluster = forms.ChoiceField(label="Cluster")
     shape = PlainTextField(label="Shape", max_length=63, required=False, help_text="Empty: all shapes. That of a shape goes first.")
-    why = None  # type: ignore[assignment]  # a new one says by itself what it is for
+    why = None  # type: ignore[assignment]  # a new one needs no reason
 
     def __init__(self, *args: Any, clusters: Sequence[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

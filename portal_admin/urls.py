@@ -1,5 +1,3 @@
-"""Addresses of the admin portal, below /admin/."""
-
 from __future__ import annotations
 
 from django.urls import URLPattern, path

@@ -1,4 +1,4 @@
-"""What the pages of both portals share: who is signed in, the shell around a page, words, drawings, live hints.
+"""What the pages of both portals share.
 
-Must not live here: a page of one portal (portal_user, portal_admin), a rule (services), a query of one subject (selectors).
+Must not live here: pages of one portal, rules (services), queries (selectors).
 """

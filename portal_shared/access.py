@@ -1,4 +1,4 @@
-"""Who asks for a page: the session's user, the door in front of every view, and the answer to those who may not pass."""
+"""Access to pages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ P = ParamSpec("P")
 
 
 class PageRequest(HttpRequest):
-    """A request that has passed the door: somebody is signed in."""
+    """Somebody is signed in."""
 
     user: User
     token: ApiToken
@@ -43,7 +43,7 @@ AnyView = Callable[Concatenate[HttpRequest, P], HttpResponse]
 
 
 def signed_in(view: View[P]) -> AnyView[P]:
-    """For members. Strangers go to the login page, and come back from there; a POST needs a token that may write."""
+    """Sends strangers to the login page. A POST needs a token with the scope write."""
 
     @wraps(view)
     def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
@@ -60,7 +60,7 @@ def signed_in(view: View[P]) -> AnyView[P]:
 
 
 def admin_only(view: View[P]) -> AnyView[P]:
-    """For administrators; for others the page does not exist."""
+    """For others the page does not exist."""
 
     @wraps(view)
     def guarded(request: PageRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
@@ -72,7 +72,7 @@ def admin_only(view: View[P]) -> AnyView[P]:
 
 
 def needs_write(view: View[P]) -> View[P]:
-    """For what changes something: of a token that may only read, the question is not even asked."""
+    """For forms: a read-only token cannot even open them."""
 
     @wraps(view)
     def guarded(request: PageRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
@@ -88,18 +88,18 @@ def refuse_read_only(request: PageRequest) -> None:
 
 
 def why_not_write(request: PageRequest) -> str:
-    """Shown in the place of acts. Empty for a token that may write."""
+    """Shown in place of buttons."""
     return "" if request.may_write else READ_ONLY
 
 
 def kept_private(response: HttpResponse) -> HttpResponse:
-    """Behind a login nothing is kept: not by a proxy, not for the next who sits at this browser."""
+    """Keeps pages out of caches."""
     response.headers["Cache-Control"] = "private, no-store"
     return response
 
 
 def to_login(request: HttpRequest) -> HttpResponse:
-    """A fragment must not get the login page into a table cell: htmx is told to go there as a whole."""
+    """With htmx the whole page is redirected, not a fragment."""
     htmx: Any = request.htmx  # type: ignore[attr-defined]
     if htmx:
         back = htmx.current_url_abs_path or "/"
@@ -112,13 +112,13 @@ def login_url(back: str) -> str:
 
 
 def safe_next(request: HttpRequest, given: str) -> str:
-    """Where to go after signing in; never to another site."""
+    """Never a URL of another site."""
     is_ours = url_has_allowed_host_and_scheme(given, allowed_hosts={request.get_host()}, require_https=request.is_secure())
     return given if is_ours and given.startswith("/") else "/"
 
 
 def zone_of(request: HttpRequest) -> ZoneInfo:
-    """The browser's, from a cookie that its script sets; UTC until then."""
+    """From a cookie that the browser's script sets; UTC until then."""
     try:
         return ZoneInfo(request.COOKIES.get(ZONE_COOKIE, "UTC")[:64])
     except (ValueError, OSError, KeyError):
@@ -126,7 +126,6 @@ def zone_of(request: HttpRequest) -> ZoneInfo:
 
 
 def says(request: PageRequest) -> Callable[[datetime], str]:
-    """How a moment is said to this reader."""
     return partial(words.moment, now=request.now, zone=request.zone)
 
 

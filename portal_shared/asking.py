@@ -1,6 +1,6 @@
-"""How every act is asked before it is done, in both portals: in a dialog where htmx asks, on a page of its own without a script.
+"""Confirmation of actions, in a dialog or on a page of its own.
 
-A view makes a `Question` and gives it to `decide`, with what does the act; for an act on a GPR, `decide_on` also guards its version.
+A view builds a `Question` and calls `decide` with the function that acts; `decide_on` is for actions on a GPR.
 """
 
 from __future__ import annotations
@@ -33,10 +33,7 @@ NO_VERSION = "This form did not say which version it was about. Look at it again
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`effects`: the preview of the act (portal_admin.pages.question.Effects), or None.
-
-    `closed`: why there is nothing to decide any more; the question is then shown without a button that sends it.
-    """
+    """`effects`: the preview (portal_admin.pages.question.Effects). `closed`: why the action is not possible any more."""
 
     title: str
     text: str
@@ -53,7 +50,7 @@ class Question:
     closed: str = ""
     refused: str = ""
     refused_why: str = ""
-    # Acts that would do instead of one that is refused: a name, an address, and the fields that it posts there.
+    # Alternatives to an action that was refused.
     ways_out: tuple[WayOut, ...] = ()
 
     def refused_by(self, error: EgsError) -> Self:
@@ -63,7 +60,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class WayOut:
-    """A link, or with `field` a button that sends the form again with that value in that field."""
+    """A link, or with `field` a button that sends the form again."""
 
     label: str
     url: str = ""
@@ -73,10 +70,7 @@ class WayOut:
 
 @dataclass(frozen=True, slots=True)
 class GprAct:
-    """What may be decided about a GPR in these states. `do` takes the fields of the form by name.
-
-    `done` is a sentence, with the name and the priority of the GPR as they are then.
-    """
+    """An action that is possible in these states. `done` is a sentence with the placeholders name and priority."""
 
     name: str
     states: frozenset[GprState]
@@ -89,10 +83,7 @@ class GprAct:
 
 
 def ask(request: PageRequest, question: Question, *, status: int = 200) -> HttpResponse:
-    """`status`: of what was refused, for a page.
-
-    A dialog says itself what was refused, and is what was asked for: 200. To a browser any 4xx of a fragment is an error for its console.
-    """
+    """A dialog always gets 200: browsers log 4xx of fragments as errors."""
     context = {"question": question, "shell": question.shell, "now": request.now}
     if request.htmx:
         return render(request, "components/question_dialog.html", context)
@@ -100,21 +91,21 @@ def ask(request: PageRequest, question: Question, *, status: int = 200) -> HttpR
 
 
 def sent(request: PageRequest) -> QueryDict | None:
-    """What a form is bound to: nothing while the question is only put."""
+    """Binds a form on POST only."""
     return request.POST if request.method == "POST" else None
 
 
 def is_preview(request: PageRequest) -> bool:
-    """A preview is posted too: an address would keep the reason and the token against forgery in logs and in the browser's history."""
+    """Previews are posted to keep reason and CSRF token out of logs."""
     return request.POST.get("act") == PREVIEW
 
 
 def decide(
     request: PageRequest, question: Question, do: Callable[..., str], *, topics: Iterable[str], fields: Mapping[str, str] | None = None
 ) -> HttpResponse:
-    """Put the question; once it is answered, call `do` with what was typed, and say what it says. A refusal keeps what was typed.
+    """Ask; on a valid answer call `do` with the form's data and show the sentence it returns. Errors keep what was typed.
 
-    `fields`: as of `errors_placed`. Raises NotFound and NotAllowed as `do` does.
+    `fields`: see `errors_placed`. Raises NotFound, NotAllowed.
     """
     form = question.form
     if not form.is_bound or question.closed or is_preview(request):
@@ -131,7 +122,7 @@ def decide(
 
 
 def refused(request: PageRequest, question: Question, error: EgsError, *, fields: Mapping[str, str] | None = None) -> HttpResponse:
-    """Put the question again: the error stands beside its field, or above all of them."""
+    """Ask again, with the error at its field or at the top."""
     if errors_placed(question.form, error, fields):
         return ask(request, question, status=UNPROCESSABLE)
     status = UNPROCESSABLE if error.status == EgsError.status else error.status
@@ -147,9 +138,9 @@ def decide_on(
     topics: Iterable[str],
     ways_out: Callable[[Gpr, EgsError], tuple[WayOut, ...]] | None = None,
 ) -> HttpResponse:
-    """An act on a GPR as its reader saw it: the form says which version that was.
+    """`decide` for an action on a GPR, with a check of its version.
 
-    What is refused is asked again about the GPR as it is now, so sending it again is a new decision. `ways_out` says what would do instead.
+    After a refusal the question is about the GPR as it is now. `ways_out` returns alternatives.
     """
     gpr = gpr_for(request.user, pk, write=True)
     form = act.form(sent(request), initial={"version": gpr.version, "priority": gpr.priority})
@@ -182,7 +173,7 @@ def decide_on(
 
 
 def closed(request: PageRequest, gpr: Gpr, what: str, *, shell: Shell) -> HttpResponse:
-    """The answer of a page that is no question, where its GPR has moved on."""
+    """For pages that the GPR's state does not allow any more."""
     back_url = reverse("gpr", args=[gpr.pk])
     question = Question(f"{gpr.name} cannot be {what} any more", "", "", "", back_url, forms.Form(), shell)
     return ask(request, replace(question, closed=_by_now(gpr)))

@@ -1,4 +1,4 @@
-"""What a page answers when something is refused or broken: a whole page, or for a fragment a message that the script shows."""
+"""Error pages; fragments get an htmx event."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GetResponse = Callable[[HttpRequest], HttpResponse]
 
 
 class Refusals:
-    """Middleware: errors of services become answers in one place. Those of the API never come so far."""
+    """Turns services' errors into pages. The API handles its own."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self._get_response = get_response
@@ -39,7 +39,7 @@ class Refusals:
 
 def refuse(request: HttpRequest, status: int, title: str, detail: str) -> HttpResponse:
     if getattr(request, "htmx", False):
-        # htmx swaps no 4xx: what is on the page stays, and the script shows this.
+        # htmx does not swap 4xx: the page stays, and the script shows this event.
         told = json.dumps({"egs:refused": {"title": title, "detail": detail}})
         return kept_private(HttpResponse(status=status, headers={"HX-Trigger": told}))
     return kept_private(render(request, "errors/error.html", {"status": status, "title": title, "detail": detail}, status=status))
@@ -52,7 +52,7 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def forbidden(request: HttpRequest, exception: Exception | None = None, reason: str = "") -> HttpResponse:
-    """Also for a form whose CSRF token is not ours: from another site, or from before the last sign-in."""
+    """Also for a failed CSRF check."""
     return refuse(request, 403, "Not accepted", "This page was too old, or not from here. Reload it and try again.")
 
 

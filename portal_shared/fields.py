@@ -1,4 +1,4 @@
-"""Form fields that both portals use; the rules are the API's."""
+"""Form fields with the API's rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from portal_shared.refusals import refusal_of
 
 DURATION_HINT = "Write 90 min, 1h30m, 2 d or PT90M."
 FormT = TypeVar("FormT", bound=forms.Form)
-# The form's names of fields, by the service's names.
+# Maps services' field names to form fields.
 FORM_FIELDS = {
     "duration_s": "duration",
     "lead_time_s": "lead_time",
@@ -31,7 +31,7 @@ FORM_FIELDS = {
 
 
 class PlainTextField(forms.CharField):
-    """One line, without control or invisible characters: it is shown to others."""
+    """No control or invisible characters."""
 
     def clean(self, value: Any) -> str:
         text = str(super().clean(value))
@@ -41,7 +41,7 @@ class PlainTextField(forms.CharField):
 
 
 class SpanField(forms.CharField):
-    """A length of time as people write it; seconds."""
+    """Parses a duration to seconds."""
 
     def clean(self, value: Any) -> int | None:
         text = super().clean(value)
@@ -54,7 +54,7 @@ class SpanField(forms.CharField):
 
 
 class _Unseen(forms.Field):
-    """What nobody types is nobody's to mend at a field: with a fault it counts as not sent, and the view says what to do."""
+    """A hidden field: an invalid value counts as missing."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(required=False, widget=forms.HiddenInput, **kwargs)
@@ -79,7 +79,7 @@ class UnseenMoment(_Unseen, forms.DateTimeField):
 
 
 class MomentField(forms.DateTimeField):
-    """A moment by the reader's clock. The hint names his time zone: a browser's field for a date and time shows none."""
+    """The hint names the reader's time zone."""
 
     def __init__(self, **kwargs: Any) -> None:
         self.hint = kwargs.pop("help_text", "")
@@ -91,10 +91,7 @@ class MomentField(forms.DateTimeField):
 
 
 def errors_placed(form: forms.Form, error: EgsError, fields: Mapping[str, str] | None = None) -> bool:
-    """Put what a service refused beside its fields. False where it is about no field of this form.
-
-    `fields`: the form's names of fields, by the service's names, where they differ.
-    """
+    """Add a service's error to its fields. False if it concerns none. `fields` maps service names to form names."""
     names = {**FORM_FIELDS, **(fields or {})}
     if isinstance(error, InvalidInput):
         for name, texts in error.extra["errors"].items():
@@ -108,7 +105,7 @@ def errors_placed(form: forms.Form, error: EgsError, fields: Mapping[str, str] |
 
 
 def _fields_of(error: EgsError) -> tuple[str, ...]:
-    """Where an error stands that is about one thing alone; the first of these that the form has."""
+    """In order of preference."""
     match error:
         case NameTaken():
             return ("name",)
@@ -121,7 +118,7 @@ def _fields_of(error: EgsError) -> tuple[str, ...]:
 
 
 def rebound(form: FormT, **changes: Any) -> FormT:
-    """The same form with what was typed, but for these fields."""
+    """A copy with some values changed."""
     again = copy(form)
     again.data = data = form.data.copy()  # type: ignore[attr-defined]
     for name, value in changes.items():
@@ -131,7 +128,7 @@ def rebound(form: FormT, **changes: Any) -> FormT:
 
 
 def in_zone(sentence: str) -> str:
-    """A service's sentence with its moments in the reader's zone."""
+    """Converts the moments in a service's sentence to the reader's zone."""
     now, zone = timezone.now(), timezone.get_current_timezone()
     parts = (part if isinstance(part, str) else words.moment(part, now=now, zone=zone) for part in words.moments_in(sentence))
     return "".join(parts)

@@ -1,4 +1,4 @@
-"""From a GPR to what its drawing needs, the same on every page of both portals. Runs no query: read GPRs with their slice and promise."""
+"""Converts a GPR to a StripBox. No query if slice and promise are loaded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ S = GprState
 
 
 def box_of(gpr: Gpr, *, reason: str = "") -> StripBox:
-    """`reason`: one sentence, for those who do not see the drawing."""
+    """`reason` is for screen readers."""
     hue, mark = mark_of(gpr.slice.number)
     promise = gpr.current_promise
     return StripBox(
@@ -37,35 +37,35 @@ def box_of(gpr: Gpr, *, reason: str = "") -> StripBox:
 
 
 def shown_state(gpr: Gpr) -> str:
-    """A booking that waits for its time is booked, unless it has lost that time."""
+    """BOOKED for a booking that waits and is not late."""
     is_booked = gpr.is_booking and gpr.state == S.QUEUED and not gpr.run and not gpr.has_no_place and late_s(gpr) < words.MINUTE_S
     return "BOOKED" if is_booked else gpr.state
 
 
 def waiting_since(gpr: Gpr) -> datetime:
-    """One that has run before and was queued again waits from then on, at its old age."""
+    """For a requeued GPR since it was queued again."""
     return gpr.state_changed_at if gpr.state == S.QUEUED and gpr.run else gpr.queued_at or gpr.created_at
 
 
 def ask_of(gpr: Gpr) -> str:
-    """`4 × 8 H100-80GB`."""
+    """E.g. `4 × 8 H100-80GB`."""
     return words.ask(gpr.nodes, gpr.gpus_per_node, gpr.shape or f"with {gpr.min_gpu_memory_gib} GiB or more")
 
 
 def promised_at_first(gpr: Gpr) -> datetime | None:
-    """What its owner was told, whatever moved the promise since: lateness counts from here. An edit makes a new promise."""
+    """Lateness counts from here. An edit makes a new promise."""
     promise = gpr.current_promise
     return promise.first_promised_start_at if promise else None
 
 
 def late_s(gpr: Gpr) -> float:
-    """How much later than promised it starts, by the plan or in fact; negative when it is early."""
+    """Negative when early."""
     start_at, promised_at = gpr.provisioning_at or gpr.planned_start_at, promised_at_first(gpr)
     return (start_at - promised_at).total_seconds() if start_at and promised_at else 0.0
 
 
 def window_end(gpr: Gpr) -> datetime | None:
-    """Strict once it is active, before that as far as it is planned: the clock starts when the entry checks have passed."""
+    """Planned until it is active: the time counts from passed entry checks."""
     start_at = gpr.provisioning_at or gpr.planned_start_at
     if gpr.ends_at or start_at is None or gpr.state in ENDED:
         return gpr.ends_at

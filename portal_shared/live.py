@@ -1,7 +1,6 @@
-"""The one WebSocket of a page: hints that something changed, nothing else. The page fetches what it shows by its own, permissioned address.
+"""The WebSocket of a page: it sends hints, and the page fetches its fragments.
 
-Who listens is looked up again on every join, when rights may have changed, and every RECHECK_S; a login that has ended ends its sockets.
-While hints do not flow there is no socket: then the page polls, and says so.
+Rights are checked on connect, on hints about the user, and every RECHECK_S. While hints do not flow sockets are refused and pages poll.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from slices.models import Membership
 log = structlog.get_logger(__name__)
 
 RECHECK_S = 30.0
-GAP_S = 0.25  # changes come in bursts: one message for all of them
+GAP_S = 0.25  # combines bursts of changes into one message
 SIGNED_OUT, FOREIGN, STOPPING, BROKEN, NO_HINTS = 4401, 4403, 1001, 1011, 1013
 
-# What a hint means to a page: the names of the fragments' triggers.
+# The triggers of page fragments, by kind of hint.
 PAGE_TOPICS: dict[str, tuple[str, ...]] = {
     SLICE: ("gpr", "plan", "queue", "schedule"),
     PLAN: ("plan", "queue"),
@@ -47,15 +46,13 @@ ADMIN_TOPICS = {"queue", "schedule"}
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Who listens, and to what."""
-
     user_id: UUID
     is_admin: bool
     topics: frozenset[str]
 
 
 def listener_of(session_key: str) -> Listener | None:
-    """None when nobody is signed in by this session. A member hears of his own workspaces alone: he could count what all others do."""
+    """None when nobody is signed in. Members hear of their own workspaces only."""
     token = session_token(session_load(session_key), now=db_now())
     if token is None:
         return None
@@ -70,7 +67,7 @@ def listener_of(session_key: str) -> Listener | None:
 
 
 def made_s(query: bytes) -> float:
-    """When the page was made, as its address of the socket says; long ago if it does not."""
+    """When the page was rendered; 0 if unknown."""
     try:
         return float(QueryDict(query).get("since") or 0)
     except ValueError:
@@ -78,7 +75,7 @@ def made_s(query: bytes) -> float:
 
 
 def has_news(listener: Listener, since_s: float) -> bool:
-    """Has anything been recorded since then that his pages may show?"""
+    """Whether an Event since then may concern the listener."""
     news = Event.objects.order_by("-id")
     if not listener.is_admin:
         news = news.filter(slice_id__in=Membership.objects.filter(user=listener.user_id).values("slice"))
@@ -99,15 +96,15 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
         listener = await self._look()
         if listener is None:
             await self.accept()
-            await self.close(SIGNED_OUT)  # only after accepting can a browser read the code
+            await self.close(SIGNED_OUT)  # a browser can read the code only after accept
             return
         if not hints_flow():
-            await self.close(NO_HINTS)  # not accepted: a socket that opens only to close would look live each time
+            await self.close(NO_HINTS)  # without accept, since the page would show that it is live
             return
         self._task = asyncio.create_task(self._tell(listener))
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any) -> None:
-        """Pages only listen."""
+        """Pages send nothing."""
 
     async def disconnect(self, code: int) -> None:
         if self._task is not None:
@@ -117,25 +114,25 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
         raise StopConsumer
 
     async def _tell(self, first: Listener) -> None:
-        """A socket never stays open without somebody who tells: its page would say that it is live."""
+        """An open socket makes the page show that it is live, so every error closes it."""
         listener: Listener | None = first
         try:
             while listener is not None:
                 listener = await self._tell_while(listener, is_first=listener is first)
         except Exception as error:
-            log.warning("live_broken", error=type(error).__name__)  # the database is away, mostly
+            log.warning("live_broken", error=type(error).__name__)  # mostly: the database is away
             await self.close(BROKEN)
         else:
             await self.close(_code_of_end())
 
     async def _tell_while(self, listener: Listener, *, is_first: bool) -> Listener | None:
-        """As long as his rights are these; then: what they are now."""
+        """Returns the new rights when they change."""
         loop = asyncio.get_running_loop()
         look_at = loop.time() + RECHECK_S
         with wakeups.expect(*listener.topics) as waiter:
             if is_first:
                 await self.accept()
-            # From here on nothing is missed; what happened since the page was made, or while his rights were looked up, may have been.
+            # Changes since the page was rendered, or while the rights were checked, may have been missed.
             if not is_first or await in_db_thread(lambda: has_news(listener, self._page_made_s)):
                 await self.send_json({"topics": page_topics({SLICE, PLAN, INVENTORY}, listener)})
             while not wakeups.is_closing and hints_flow():
@@ -161,7 +158,7 @@ def _code_of_end() -> int:
 
 
 async def _topics(waiter: Waiter, within_s: float) -> set[str]:
-    """What came; empty when nothing did in time."""
+    """Empty on timeout."""
     with suppress(TimeoutError):
         await asyncio.wait_for(waiter.event.wait(), timeout=max(within_s, 0.0))
     return waiter.take()
@@ -173,7 +170,7 @@ def page_topics(topics: set[str], listener: Listener) -> list[str]:
 
 
 def is_same_origin(headers: dict[str, str]) -> bool:
-    """Cookies go with a WebSocket from any site, and no CORS protects it: the page must be ours, to the port."""
+    """Browsers send cookies with WebSockets from any site."""
     host = headers.get("host", "")
     domain, _ = split_domain_port(host)
     if not domain or not validate_host(domain, settings.ALLOWED_HOSTS or [".localhost", "127.0.0.1", "[::1]"]):

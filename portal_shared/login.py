@@ -1,5 +1,3 @@
-"""Signing in with an access token, and out."""
-
 from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -18,7 +16,7 @@ TOKEN_MAX_CHARS = 200
 
 @require_http_methods(["GET", "POST"])
 def login(request: HttpRequest) -> HttpResponse:
-    """Says nothing of any tenant, and of a token only that it was not accepted."""
+    """Reveals nothing about tenants, nor why a token was refused."""
     back = safe_next(request, (request.POST if request.method == "POST" else request.GET).get("next", "/"))
     if request.method == "POST":
         plain = request.POST.get("token", "").strip()
@@ -34,7 +32,7 @@ def login(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def logout(request: HttpRequest) -> HttpResponse:
-    """Open pages of this login end with it: they are told to look, and find that nobody is signed in."""
+    """The hint ends the login's open sockets."""
     token = session_token(request.session, now=db_now())
     session_close(request)
     if token is not None:

@@ -1,4 +1,4 @@
-"""What a step measured, as rows: those that are not good one by one, the rest together for each thing."""
+"""Rows of measurements: failures and warnings one by one, others combined."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from protocol.checks import Verdict
 STATES = {Verdict.PASS: "passed", Verdict.WARN: "warned", Verdict.FAIL: "failed", Verdict.SKIP: "skipped"}
 WORST_FIRST = [Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS]
 ROWS_MAX = 100
-GPU_CHARS = 12  # of its UUID
+GPU_CHARS = 12  # of the UUID
 
 
 def measures_each(step: StepResult) -> tuple[MeasureRow, ...]:
-    """Of one node: each GPU's value, in the order of the GPUs."""
+    """Of one node, with each GPU's value."""
     return _rows([("", result) for result in step.results.all()], _listed)
 
 
 def measures_of(steps: Iterable[StepResult], nodes: Mapping[UUID, str]) -> tuple[MeasureRow, ...]:
-    """Of all nodes of a box, from the least value to the greatest. `nodes`: their names by reservation."""
+    """Of a box, as ranges. `nodes`: names by reservation."""
     return _rows([(nodes.get(step.reservation_id, ""), result) for step in steps for result in step.results.all()], _range)
 
 
@@ -60,13 +60,13 @@ def _row(result: CheckResult, *, where: str) -> MeasureRow:
 
 
 def _range(values: Sequence[float]) -> str:
-    """`31 to 43`."""
+    """E.g. `31 to 43`."""
     least, most = min(values), max(values)
     return amount(least) if least == most else f"{amount(least)} to {amount(most)}"
 
 
 def _listed(values: Sequence[float]) -> str:
-    """`31, 43, 35`; where all are alike only one."""
+    """E.g. `31, 43, 35`; equal values once."""
     return amount(values[0]) if len(set(values)) == 1 else ", ".join(map(amount, values))
 
 

@@ -1,4 +1,4 @@
-"""Pages of a list by cursor, with the API's own cursors."""
+"""Lists with the API's cursors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Row = TypeVar("Row", bound=Model)
 
 @dataclass(frozen=True, slots=True)
 class ListPage(Generic[Row]):
-    """`next`, `previous`: cursors, empty where there is nothing more."""
+    """`next` and `previous` are cursors or empty."""
 
     rows: list[Row]
     next: str
@@ -29,7 +29,7 @@ class ListPage(Generic[Row]):
 
 
 def page_of(request: PageRequest, rows: QuerySet[Row, Row], *, ordering: tuple[str, ...]) -> ListPage[Row]:
-    """The page that `?cursor=` names, PAGE_ROWS long. `ordering` as for the API. Raises InvalidInput for what is no cursor of this list."""
+    """The page of `?cursor=`. Raises InvalidInput."""
     try:
         found = page_behind(rows, ordering, cursor=request.GET.get(CURSOR), size=PAGE_ROWS)
     except ValidationError:
@@ -38,7 +38,6 @@ def page_of(request: PageRequest, rows: QuerySet[Row, Row], *, ordering: tuple[s
 
 
 def foot_of(page: ListPage[Any], url: str, filters: Mapping[str, str] | None = None) -> ListFoot:
-    """The ways to the pages before and behind it, under the same filters."""
     return ListFoot(
         previous_url=url_with(url, filters or {}, cursor=page.previous) if page.previous else "",
         next_url=url_with(url, filters or {}, cursor=page.next) if page.next else "",
@@ -46,6 +45,6 @@ def foot_of(page: ListPage[Any], url: str, filters: Mapping[str, str] | None = N
 
 
 def url_with(url: str, filters: Mapping[str, str], **changes: str) -> str:
-    """An address with filters in it; empty ones are left out."""
+    """Omits empty filters."""
     given = {name: value for name, value in {**filters, **changes}.items() if value}
     return f"{url}?{urlencode(given)}" if given else url

@@ -1,4 +1,4 @@
-"""How promises turned out, as both portals show it: figures, bars, and lines of single promises."""
+"""Statistics of kept promises."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from portal_shared.access import PageRequest
 from portal_shared.paging import url_with
 
 NOT_YET = "too few"
-# Height of a full bar, and the room above it for the target's line.
+# Height of a full bar, and the space above it for the target line.
 BARS_PX, ABOVE_PX = 64, 2
-# Of the room of a bar, what is left free beside it.
+# Share of a bar's width that stays empty.
 GAP = 0.2
 CAUSE_WORDS = {
     Cause.OVERRUN: "a request before it gave its nodes back late",
@@ -42,14 +42,12 @@ CAUSE_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class PromiseLine:
-    """One promise. Where it was withdrawn when it was overdue there is no start."""
-
     id: str
     name: str
     url: str
     mark: Any
     promised_at: datetime
-    started_at: datetime | None
+    started_at: datetime | None  # None: withdrawn after its time
     settled_at: datetime
     margin: str
     is_late: bool
@@ -59,13 +57,13 @@ class PromiseLine:
     def of(cls, settled: Settled, *, page: str, mark: Any) -> PromiseLine:
         moves = tuple((move.new_start_at, CAUSE_WORDS[Cause(move.cause)]) for move in settled.moves)
         times = settled.promised_start_at, settled.started_at, settled.settled_at
-        id_ = f"{settled.gpr_id}-{int(settled.settled_at.timestamp())}"  # it may have been promised something more than once
+        id_ = f"{settled.gpr_id}-{int(settled.settled_at.timestamp())}"  # a GPR may have had several promises
         return cls(id_, settled.gpr, reverse(page, args=[settled.gpr_id]), mark, *times, _margin(settled), not settled.is_kept, moves)
 
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """A share beside its target. Both `x` are percentages of the width."""
+    """Both `x` are percentages of the width."""
 
     label: str
     value: str
@@ -85,7 +83,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class BarChart:
-    """A share over time, and the target as a line. `spoken`: without the picture."""
+    """`spoken` is for screen readers."""
 
     title: str
     spoken: str
@@ -96,8 +94,6 @@ class BarChart:
 
 @dataclass(frozen=True, slots=True)
 class SpanRow:
-    """The same as a table."""
-
     label: str
     due: str
     kept: str
@@ -125,7 +121,7 @@ class CauseRow:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What both portals show. `is_blank`: nothing came due, or too little for this reader."""
+    """`is_blank`: no promises came due, or too few to show."""
 
     days: int
     tabs: tuple[Tab, ...]
@@ -167,13 +163,12 @@ class Figures:
 
 
 def days_asked(request: PageRequest) -> int:
-    """What stands in the URL, if it is one of the choices."""
     given = request.GET.get("days", "")
     return int(given) if given in map(str, DAYS) else DAYS_DEFAULT
 
 
 def percent(share: float | None) -> str:
-    """`98.7 %`. Nothing short of all is called all."""
+    """E.g. `98.7 %`. Less than all is never rounded to 100 %."""
     if share is None:
         return NOT_YET
     return f"{words.number(99.9 if 0.999 < share < 1 else round(100 * share, 1))} %"
@@ -284,7 +279,7 @@ def _length(one: ClassScore) -> str:
 
 
 def _margin(settled: Settled) -> str:
-    """`45 min late`, `4 min early`, `on time`."""
+    """E.g. `45 min late`, `4 min early`, `on time`."""
     if abs(settled.margin_s) < words.MINUTE_S:
         return "on time"
     return f"{words.duration(abs(settled.margin_s))} {'early' if settled.margin_s > 0 else 'late'}"
@@ -297,7 +292,7 @@ def _span(span_s: float | None) -> str:
 
 
 def _day(at: datetime) -> str:
-    """`24 Nov`, by UTC, as the days are counted."""
+    """E.g. `24 Nov`. Days are counted in UTC."""
     local = at.astimezone(UTC)
     return f"{local.day} {local:%b}"
 

@@ -1,4 +1,4 @@
-"""What services refuse, in the words of the pages: their own are the API's, which speaks of slices, GPRs, versions and fields."""
+"""Rewords services' errors, which use the API's terms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands around every page: navigation, the workspace switch, who is signed in."""
+"""Navigation, workspace switch and user menu."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SWITCHER_MAX = 50
 
 @dataclass(frozen=True, slots=True)
 class NavCount:
-    """A figure beside the name of a page. `noun` says what it counts; with a `url` it is fetched anew when the queue changes."""
+    """With a `url` it is fetched again when the queue changes."""
 
     number: int
     noun: str
@@ -42,8 +42,6 @@ class NavItem:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceMark:
-    """How a workspace is drawn everywhere: its name, color and shape."""
-
     name: str
     url: str
     hue: int
@@ -68,7 +66,7 @@ class Shell:
     now: datetime
     zone: str
     live_url: str
-    toast: str = ""  # what came of the act that led here
+    toast: str = ""  # the result of the action before
 
     @classmethod
     def user(cls, request: PageRequest, *, page: str, slice_: Slice | None = None, may_create: bool = True) -> Shell:
@@ -127,5 +125,5 @@ class Shell:
 
 
 def mark_of(number: int) -> tuple[int, int]:
-    """Hue and shape of the workspace with this number. Beyond 40, pairs repeat."""
+    """Hue and shape. After 40 workspaces pairs repeat."""
     return number % HUE_COUNT, number // HUE_COUNT % MARK_COUNT

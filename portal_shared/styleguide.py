@@ -1,4 +1,4 @@
-"""Every component with each of its states, from made-up data; only where settings.DEBUG is on. Needs no login, no database."""
+"""All components with example data. Only with settings.DEBUG."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TTS = WorkspaceMark("edge-tts", "#", 6, 1)
 
 
 def at(clock: str, days: int = 0) -> datetime:
-    """A moment near NOW by the clock of ZONE."""
+    """A moment near NOW in ZONE."""
     hour, minute = clock.split(":")
     return NOW.astimezone(ZONE).replace(hour=int(hour), minute=int(minute), second=0) + timedelta(days=days)
 

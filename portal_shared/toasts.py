@@ -1,4 +1,4 @@
-"""What came of an act: said by the script where there is one, else on the page that one is led to after it."""
+"""Shows the result of an action, as a toast or on the next page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TOAST_KEY = "toast"
 
 
 def done(request: PageRequest, text: str, *, back_url: str, topics: Iterable[str]) -> HttpResponse:
-    """A dialog closes, a toast says what came of it, and the fragments of these topics look again."""
+    """With htmx: closes the dialog and reloads the fragments of these topics."""
     if request.htmx:
         told = {"egs:toast": {"text": text}, **{f"egs:{topic}": None for topic in topics}}
         return HttpResponse(status=204, headers={"HX-Trigger": json.dumps(told)})
@@ -26,7 +26,6 @@ def toast(request: PageRequest, text: str) -> None:
 
 
 def toast_taken(request: PageRequest) -> str:
-    """Once, for a whole page: a fragment has no place to say it. Empty when there is nothing to say."""
     if request.htmx or TOAST_KEY not in request.session:
         return ""
     return str(request.session.pop(TOAST_KEY))

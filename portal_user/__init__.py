@@ -1,4 +1,4 @@
-"""The user's pages: thin views, context objects, forms, tables.
+"""The users' pages.
 
-Lives here: what a member of slices sees and submits. Must not live here: a rule; pages call the services that the API calls.
+Must not live here: rules. Pages call the same services as the API.
 """

@@ -1,4 +1,4 @@
-"""What a form asks for, as the API takes it: the code beside the form is the very request that the form sends."""
+"""Shows a form's request as an API call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpr.requests.spec import DEFAULTS, PLAIN_FIELDS, GprSpec
 
 
 def creation_body(spec: GprSpec) -> dict[str, Any]:
-    """Fields that have their defaults are left out, or with a template those that it gives."""
+    """Omits defaults and values that the template gives."""
     template = spec.template
     without = {**DEFAULTS, **(template.asked if template else {})}
     given = {name: value for name in PLAIN_FIELDS if (value := getattr(spec, name)) != without.get(name)}
@@ -22,7 +22,7 @@ def creation_body(spec: GprSpec) -> dict[str, Any]:
 
 
 def change_body(spec: GprSpec, gpr: Gpr) -> dict[str, Any]:
-    """Fields that stay as they are are left out; the version says what they are."""
+    """Omits unchanged fields."""
     given = {name: value for name in PLAIN_FIELDS if (value := getattr(spec, name)) != getattr(gpr, name)}
     names = [cluster.name for cluster in spec.clusters]
     clusters = {"clusters": names} if set(names) != {cluster.name for cluster in gpr.clusters.all()} else {}
@@ -30,6 +30,5 @@ def change_body(spec: GprSpec, gpr: Gpr) -> dict[str, Any]:
 
 
 def _as_json(body: dict[str, Any]) -> dict[str, Any]:
-    """As the API reads it."""
     read: dict[str, Any] = json.loads(json.dumps(body, cls=JSONEncoder))
     return read

@@ -1,4 +1,4 @@
-"""What a member fills in. Services hold the rules; a form reads what people write and keeps it when it is refused."""
+"""Forms of the users' pages. Services hold the rules."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Slice
 NUMBER_MAX = 2**31 - 1
 SAID_OR_NOT = ("rdma", "run_checks", "evictable", "may_evict", "requeue_on_failure")
 KEY = re.compile(r"\A[0-9a-f]{32}\Z", re.ASCII)
-# Of a cluster that is no choice, as one that has left the workspace since.
+# For a cluster that the workspace cannot use any more.
 CLUSTER_NOT_USED = "Workspace {} does not use cluster {}. Choose others; none chosen means any."
 FLAGS = ("is_booking", "rdma", "evictable", "may_evict", "requeue_on_failure", "run_checks")
 SAME_FIELDS = (
@@ -67,13 +67,12 @@ class ServiceForm(forms.Form):
             self.fields["name"].widget.attrs["autofocus"] = True
 
     def refuse(self, error: EgsError) -> None:
-        """Show what a service said where it belongs."""
         if not errors_placed(self, error):
             self.add_error(None, in_zone(refusal_of(error).detail))
 
 
 class GprForm(ServiceForm):
-    """A request, new or changed. `edited`: the one that it changes. `is_question`: only to hear when it would start."""
+    """`edited`: the GPR that it changes. `is_question`: only for offers, so that the name is optional."""
 
     name = forms.CharField(label="Name", max_length=63)
     shape = forms.ChoiceField(label="GPU", required=False)
@@ -103,7 +102,7 @@ class GprForm(ServiceForm):
     offer = UnseenText(max_length=200)
     template = UnseenText(max_length=36)
     key = UnseenText(validators=[RegexValidator(KEY)])
-    again = UnseenText(max_length=3)  # its sender knows that he has filed the same lately
+    again = UnseenText(max_length=3)  # confirms a repetition of a recent request
     version = UnseenNumber(min_value=0)
 
     def __init__(
@@ -127,12 +126,12 @@ class GprForm(ServiceForm):
 
     @property
     def clusters_not_used(self) -> list[str]:
-        """What to say of each cluster that the form was filled in with and that is no choice any more."""
+        """Messages about initial clusters that are no longer choices."""
         given = self.initial.get("clusters", [])
         return [CLUSTER_NOT_USED.format(self.slice.name, name) for name in given if name not in self._clusters]
 
     def clean_template(self) -> GprTemplate | None:
-        """One that is gone meanwhile has filled the form all the same."""
+        """None if it was deleted meanwhile."""
         id_ = id_of(self.cleaned_data["template"])
         return self.slice.templates.select_related("cluster").filter(pk=id_).first() if id_ else None
 
@@ -144,7 +143,7 @@ class GprForm(ServiceForm):
             raise forms.ValidationError('Write a JSON object of plain text and finite numbers, as {"precision": "bf16"}.') from None
 
     def spec(self) -> GprSpec:
-        """What is asked. An offer that was chosen keeps it in that cluster, on that shape."""
+        """A chosen offer fixes cluster and shape."""
         data = self.cleaned_data
         names, shape = data["clusters"], data["shape"]
         cluster, _, chosen_shape = data["offer"].partition("/")
@@ -173,14 +172,14 @@ class GprForm(ServiceForm):
         )
 
     def _kept_idle_timeout_s(self) -> int | None:
-        """Nobody can set one here; that of the request or of its template stays."""
+        """The form has no such field: the value of the request or template stays."""
         template: GprTemplate | None = self.cleaned_data["template"]
         if self.edited is not None:
             return self.edited.idle_timeout_s
         return template.asked.get("idle_timeout_s") if template else None
 
     def open_spec(self) -> GprSpec:
-        """The same wherever it starts first: what the offers are for."""
+        """Without the chosen offer, to get all offers."""
         self.cleaned_data, kept = {**self.cleaned_data, "offer": ""}, self.cleaned_data
         try:
             return self.spec()
@@ -189,7 +188,7 @@ class GprForm(ServiceForm):
 
 
 class BookForm(ServiceForm):
-    """A time that is booked, once or again and again."""
+    """A booking, once or as a series."""
 
     name = forms.CharField(label="Name", max_length=63)
     shape = forms.ChoiceField(label="GPU")
@@ -204,7 +203,7 @@ class BookForm(ServiceForm):
         label="Repeat until (inclusive)", required=False, widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
     )
     key = UnseenText(validators=[RegexValidator(KEY)])
-    again = UnseenText(max_length=3)  # its sender knows that he has filed the same lately
+    again = UnseenText(max_length=3)  # confirms a repetition of a recent request
 
     def __init__(self, *args: Any, slice_: Slice, shapes: Sequence[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -218,7 +217,7 @@ class BookForm(ServiceForm):
         return data
 
     def spec(self) -> GprSpec:
-        """Of the first, or only, one."""
+        """The first booking."""
         data = self.cleaned_data
         return GprSpec(
             name=data["name"],
@@ -232,7 +231,7 @@ class BookForm(ServiceForm):
         )
 
     def series_ask(self, zone: ZoneInfo) -> SeriesAsk | None:
-        """None: once."""
+        """None for a single booking."""
         data = self.cleaned_data
         if not data["repeat"]:
             return None
@@ -250,7 +249,7 @@ def _said_or_not(label: str) -> forms.ChoiceField:
 
 
 class TemplateForm(ServiceForm):
-    """What is left empty a template does not say."""
+    """An empty field is not part of the template."""
 
     name = PlainTextField(label="Name", max_length=63)
     cluster = forms.ChoiceField(label="For", required=False)
@@ -273,7 +272,7 @@ class TemplateForm(ServiceForm):
     auto = forms.BooleanField(label="As default, create requests for waiting GPU pods", required=False)
 
     def __init__(self, *args: Any, slice_: Slice, shapes: Sequence[str], own: Cluster | None = None, **kwargs: Any) -> None:
-        """`own`: the cluster that it is for now. It may have left the slice: then it stays a choice, or saving would mean all."""
+        """`own`: the template's cluster, a choice even if the workspace cannot use it any more."""
         super().__init__(*args, **kwargs)
         clusters = [*slice_.clusters.all(), *([own] if own else [])]
         self._clusters = {cluster.name: cluster for cluster in sorted(clusters, key=lambda cluster: cluster.name)}
@@ -281,7 +280,6 @@ class TemplateForm(ServiceForm):
         self.fields["shape"].choices = [("", "Not set"), *((shape, shape) for shape in shapes)]  # type: ignore[attr-defined]
 
     def change(self) -> TemplateChange:
-        """What was typed, as the service takes it."""
         data = self.cleaned_data
         plain = ("shape", "min_gpu_memory_gib", "nodes", "gpus_per_node", "priority", "node_type", "within")
         asked = {name: data[name] or None for name in plain} | {"duration_s": data["duration"]}
@@ -296,7 +294,7 @@ class TemplateForm(ServiceForm):
 
     @staticmethod
     def typed(template: GprTemplate) -> dict[str, Any]:
-        """What the fields show of it."""
+        """Initial values for this template."""
         flags = {name: "yes" if template.asked[name] else "no" for name in SAID_OR_NOT if name in template.asked}
         own = {"name": template.name, "cluster": template.cluster.name if template.cluster else ""}
         return {**template.asked, **initial_by(template), **flags, **own, "is_default": template.is_default, "auto": template.auto}
@@ -316,14 +314,14 @@ class ReasonForm(ServiceForm):
 
 
 class VersionForm(ServiceForm):
-    """A decision about a GPR as it was shown: the version says which, None that the page does not say."""
+    """`version`: of the GPR that the user saw; None when missing."""
 
     version = UnseenNumber(min_value=0)
 
 
 class ExtendForm(VersionForm):
     extra = SpanField(label="Extend by", max_length=40, initial="30 min", help_text=DURATION_HINT)
-    until = UnseenMoment()  # of the button that offers the latest end instead
+    until = UnseenMoment()  # sent by the button that offers the latest possible end
 
 
 def new_key() -> str:
@@ -331,17 +329,16 @@ def new_key() -> str:
 
 
 def initial_by(template: GprTemplate) -> dict[str, Any]:
-    """What of a request's form the template fills in."""
+    """The form fields that the template sets."""
     asked = template.asked
     given = {name: asked[name] for name in SAME_FIELDS if name in asked}
     if {"shape", "min_gpu_memory_gib"} & given.keys():
-        given = {"shape": "", "gpus_per_node": None, **given}  # no other GPU is meant
+        given = {"shape": "", "gpus_per_node": None, **given}  # replaces the form's default GPU
     duration = {"duration": words.duration_exact(asked["duration_s"])} if "duration_s" in asked else {}
     return {**given, **duration, "clusters": [template.cluster.name] if template.cluster else [], "template": str(template.pk)}
 
 
 def initial_of(gpr: Gpr) -> dict[str, Any]:
-    """A form filled in with what this GPR asks for."""
     spec = spec_of(gpr)
     model = dict(spec.model)
     name = model.pop("name", "") if isinstance(model.get("name"), str) else ""

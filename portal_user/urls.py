@@ -1,5 +1,3 @@
-"""Addresses of the user's portal."""
-
 from __future__ import annotations
 
 from django.urls import URLPattern, path

@@ -1,4 +1,4 @@
-"""Checks: what differs from EGS's own limits in a cluster or for a shape, and EGS's own."""
+"""Check policies and the default limits."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class ChecksPage:
     shell: Shell
     policies: tuple[PolicyRow, ...]
     own: tuple[OwnLimit, ...]
-    read_only: str  # why there are no acts
+    read_only: str  # why there are no buttons
     has_clusters: bool
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Clusters, and how their agents are."""
+"""Clusters and the health of their agents."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from portal_shared.paging import url_with
 from portal_shared.shell import Shell
 
 CLOCK_NOTED_S = 1.0
-# glyph and its color, the word, and what to do about it.
+# Glyph, CSS class, word, and advice.
 AGENT_STATES = {
     "live": ("step-passed", "step-passed", "Live", ""),
     "late": ("step-warned", "step-warned", "Late", "Nothing new starts here until it is heard again."),
@@ -75,8 +75,6 @@ class AgentTold:
 
 @dataclass(frozen=True, slots=True)
 class KindCount:
-    """Of one shape in one cluster."""
-
     shape: str
     node_count: int
     usable_count: int
@@ -95,7 +93,7 @@ class ClusterRow:
     generation: int
     kinds: tuple[KindCount, ...]
     token_url: str
-    resume_url: str  # this and the two below: empty where the cluster has nothing of the kind to do
+    resume_url: str  # this and the two below: empty if the action does not apply
     disable_url: str
     enable_url: str
 
@@ -109,7 +107,7 @@ class ClustersPage:
     shell: Shell
     clusters: tuple[ClusterRow, ...]
     form: forms.Form
-    read_only: str  # why there are no acts
+    read_only: str  # why there are no buttons
 
     @classmethod
     def build(cls, request: PageRequest, form: forms.Form) -> ClustersPage:
@@ -118,7 +116,7 @@ class ClustersPage:
 
 @dataclass(frozen=True, slots=True)
 class TokenShown:
-    """A join token, told once, with the commands that use it."""
+    """A new join token, with the commands that use it."""
 
     shell: Shell
     cluster: str
@@ -128,7 +126,7 @@ class TokenShown:
 
 
 def join_commands(hub: str) -> str:
-    """Those of docs/kubernetes.md. They do the same for an agent that joins anew."""
+    """As in docs/kubernetes.md. They also work for an agent that joins again."""
     apply = "--dry-run=client -o yaml | kubectl apply --server-side -f -"
     return "\n".join(
         (

@@ -1,4 +1,4 @@
-"""Moves that would free whole nodes: for whom, who moves where, what it costs and what it is worth. Nothing is done by looking."""
+"""Proposals to move GPRs in order to free whole nodes. Nothing moves before an administrator agrees."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class MoveLine:
     to_nodes: str
     ends_at: datetime
     restarts_at: datetime
-    waits_s: float  # between its nodes are back and its start elsewhere
+    waits_s: float  # from the return of its nodes to its start elsewhere
 
     @classmethod
     def of(cls, moving: Moving) -> MoveLine:
@@ -43,7 +43,7 @@ class MoveLine:
 
 @dataclass(frozen=True, slots=True)
 class SuggestionLine:
-    """`cost`, `value`: GPU-hours. `party` None, and no `apply_url`: of a booking that nobody has filed."""
+    """`cost` and `value` are GPU-hours. `party` is None for a hypothetical booking."""
 
     party: Party | None
     start_at: datetime
@@ -74,7 +74,7 @@ class SuggestionLine:
 class DefragmentationPage:
     shell: Shell
     rows: tuple[SuggestionLine, ...]
-    read_only: str  # why there are no acts
+    read_only: str  # why there are no buttons
 
     @classmethod
     def build(cls, request: PageRequest) -> DefragmentationPage:
@@ -84,7 +84,7 @@ class DefragmentationPage:
 
 @dataclass(frozen=True, slots=True)
 class RoomPage:
-    """`answer`: in bold and plain; empty before anything is asked. `rows`: the moves, where some are worth it."""
+    """`answer`: a bold and a plain sentence; empty before the question. `rows`: the moves, if any are worth it."""
 
     shell: Shell
     form: RoomForm
@@ -100,7 +100,6 @@ class RoomPage:
 
 
 def effects_of(gpr: Gpr, made: Suggestion, request: PageRequest) -> Effects:
-    """What the administrator agrees to."""
     say, won_s = says(request), (made.instead_at - made.start_at).total_seconds()
     back = [f"{each.gpr.name} runs again about {say(each.restarts_at)} on {_named(each.to_nodes)}" for each in made.moves]
     return Effects(

@@ -1,4 +1,4 @@
-"""Boxes that ended early, so that others could start or by an administrator: for whom, whose, what it cost and what it won."""
+"""GPRs that were evicted: for whom, what was lost and what was gained."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class VictimLine:
 
 @dataclass(frozen=True, slots=True)
 class EvictionLine:
-    """`lost`: GPU-hours that those who were, or will be, evicted had run. `party`: whom it is for; None: an administrator evicted."""
+    """`lost`: GPU-hours that the evicted had run. `party` None: an administrator evicted."""
 
     id: UUID
     made_at: datetime
@@ -78,7 +78,7 @@ class EvictionLine:
 
     @classmethod
     def of(cls, row: Any) -> EvictionLine:
-        """`row` with its victims."""
+        """`row` has prefetched victims."""
         victims = list(row.victims.all())
         lost_gpu_s = sum(victim.lost_gpu_s for victim in victims if victim.outcome in COSTS)
         return cls(
@@ -112,12 +112,12 @@ class EvictionsPage:
 
 
 def _why(victim: EvictionVictim) -> str:
-    """As things stood when it was chosen."""
+    """With the priority at that time."""
     kind = KINDS[VictimKind(victim.kind)]
     return kind if victim.priority is None else f"priority {victim.priority}, {kind}"
 
 
 def gpu_hours(gpu_s: int) -> str:
-    """With a decimal while it tells something."""
+    """With a decimal below ten."""
     hours = gpu_s / words.HOUR_S
     return words.number(round(hours)) if hours >= 10 or not gpu_s else f"{hours:.1f}"

@@ -1,4 +1,4 @@
-"""One GPR as an administrator sees it: where it status, why, whether its promise held, and what can be done."""
+"""One GPR as an administrator sees it, with the possible actions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ CAUSE_WORDS = {
     Cause.TOPOLOGY: "nodes of its slot are in different racks or NVLink domains now",
     Cause.FAULT: "EGS itself made a mistake: see the events",
 }
-# In their words another GPR is named.
+# Causes that name another GPR.
 OF_GPRS = frozenset({Cause.OVERRUN, Cause.RECLAIM, Cause.PRIORITY, Cause.ADMIN})
 
 
@@ -95,7 +95,7 @@ class InspectorPage:
     axis: Axis
     strip: Strip
     acts: tuple[ActLink, ...]
-    read_only: str  # why there are no acts
+    read_only: str  # why there are no buttons
 
     @classmethod
     def build(cls, request: PageRequest, pk: UUID) -> InspectorPage:
@@ -139,7 +139,7 @@ def _link(act: Act, gpr: Gpr) -> ActLink:
 
 
 def _axis(gpr: Gpr, request: PageRequest) -> Axis:
-    """From when it was filed, if that is not long ago, to its end."""
+    """From filing, unless that is long ago, to the end."""
     start_at = gpr.provisioning_at or gpr.planned_start_at or request.now
     end_at = gpr.ended_at or window_end(gpr) or start_at + timedelta(seconds=gpr.remaining_s)
     end_at = max(end_at, request.now + timedelta(minutes=5)) if gpr.state in {GprState.QUEUED, *PROVISIONED} else end_at

@@ -1,4 +1,4 @@
-"""Nodes by cluster and shape, what each of their GPUs does, and who holds them until when."""
+"""Nodes by cluster and shape, with their GPUs and holders."""
 
 from __future__ import annotations
 
@@ -35,8 +35,6 @@ FREE_TILE, ASIDE_TILE, SICK_TILE = "free", "aside", "sick"
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A GPR on a node."""
-
     name: str
     url: str
     mark: Mark
@@ -65,7 +63,7 @@ class NodeLine:
 
     @classmethod
     def of(cls, node: Any, gpus: Sequence[Any]) -> NodeLine:
-        """`node` and `gpus` with their annotations."""
+        """`node` and `gpus` have the selectors' annotations."""
         return cls(
             id=node.pk,
             name=node.name,
@@ -151,7 +149,7 @@ class InventoryPage:
 
 
 def nodes_with_state(actor: User, *, now: datetime) -> QuerySet[Node, Node]:
-    """Of `words.NODE_WORDS`: what a person would call the state of the node."""
+    """`state` is a key of words.NODE_WORDS."""
     agents = {cluster.pk: getattr(cluster, "agent", None) for cluster in Cluster.objects.select_related("agent")}
     silent = [pk for pk, agent in agents.items() if not agent_is_live(agent, now, within_s=settings.EGS_AGENT_UNREACHABLE_S)]
     leaves = Reservation.objects.filter(~stays(), node=OuterRef("pk"), state=ReservationState.HELD)
@@ -167,7 +165,7 @@ def nodes_with_state(actor: User, *, now: datetime) -> QuerySet[Node, Node]:
 
 
 def tiles_of(nodes: Iterable[Node], request: PageRequest) -> dict[UUID, list[Any]]:
-    """GPUs by node, with who holds them."""
+    """GPUs by node, with their holders."""
     gpus: dict[UUID, list[Any]] = defaultdict(list)
     for gpu in gpus_visible_to(request.user, now=request.now).filter(node__in=[node.pk for node in nodes]).order_by("index", "pk"):
         gpus[gpu.node_id].append(gpu)
@@ -180,7 +178,7 @@ def _counts(actor: User, now: datetime) -> list[dict[str, Any]]:
 
 
 def _groups(nodes: Sequence[Any], counts: Sequence[dict[str, Any]], request: PageRequest) -> Iterator[RowGroup[NodeLine]]:
-    """By cluster and shape, with the counts of all nodes of it, on whatever page they are."""
+    """Counts include the nodes of other pages."""
     gpus = tiles_of(nodes, request)
     for number, ((cluster, shape), members) in enumerate(groupby(nodes, key=lambda node: (node.cluster.name, node.shape))):
         mine = [row for row in counts if (row["cluster__name"], row["shape"]) == (cluster, shape)]
@@ -191,7 +189,7 @@ def _groups(nodes: Sequence[Any], counts: Sequence[dict[str, Any]], request: Pag
 
 
 def _tile(gpu: Any, *, is_usable: bool) -> GpuTile:
-    # Not its hardware, which the page of the node tells: of a node held in parts nobody knows whose it is.
+    # Without the hardware UUID: if boxes share a node, nobody knows which box has which GPU.
     name = f"GPU {gpu.index}"
     if gpu.held_by:
         row = gpu.held_by[0].reservation

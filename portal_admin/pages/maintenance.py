@@ -1,4 +1,4 @@
-"""Announced maintenance: what is closed when, whom it met, and which running requests reach into it."""
+"""Maintenance windows and the requests that overlap them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from portal_shared.access import PageRequest, why_not_write
 from portal_shared.shell import Shell
 
 AHEAD_ROWS, PAST_ROWS = 200, 50
-# glyph and its color.
+# Glyph and CSS class.
 STATE_GLYPHS = {
     MaintenanceState.PLANNED: ("step-waiting", "step-waiting"),
     MaintenanceState.RUNNING: ("step-warned", "step-warned"),
@@ -72,7 +72,7 @@ class MaintenanceRow:
 class MaintenancePage:
     shell: Shell
     groups: tuple[RowGroup[MaintenanceRow], ...]
-    read_only: str  # why there are no acts
+    read_only: str  # why there are no buttons
 
     @classmethod
     def build(cls, request: PageRequest) -> MaintenancePage:
@@ -91,6 +91,6 @@ class MaintenancePage:
 
 
 def _moved_counts(windows: Sequence[MaintenanceWindow]) -> dict[str, int]:
-    """How many GPRs were promised a later start, by window."""
+    """Per window the number of GPRs whose promise it moved."""
     moves: Any = PromiseMove.objects.filter(cause=Cause.MAINTENANCE, cause_id__in=[str(window.pk) for window in windows])
     return dict(moves.order_by().values_list("cause_id").annotate(n=Count("gpr", distinct=True)))

@@ -1,4 +1,4 @@
-"""The shell of an administrator's page, with how many wait beside the queue's name."""
+"""The navigation of the admin portal, with the length of the queue."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from portal_shared.shell import NavCount, Shell
 
 
 def admin_shell(request: PageRequest, *, page: str) -> Shell:
-    """Around a fragment there is no navigation: nothing is counted for one."""
+    """Fragments show no navigation, so nothing is counted for them."""
     return Shell.admin(request, page=page, queue=None if request.htmx else queue_count())
 
 
 def queue_count() -> NavCount:
-    """By one query, for every page and for its refetch."""
+    """One query."""
     queued, approval = Q(state=GprState.QUEUED), Q(state=GprState.PENDING_APPROVAL)
     counted = Gpr.objects.filter(queued | approval).aggregate(waiting=Count("pk", filter=queued), approval=Count("pk", filter=approval))
     return nav_count(**counted)

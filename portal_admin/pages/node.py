@@ -1,4 +1,4 @@
-"""One node: its GPUs, who held it when, what happened to it, and the steps of its last box."""
+"""One node: GPUs, past holders, events, and the steps of its last box."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STEP_STATES = {Outcome.OK: "passed", Outcome.FAILED: "failed", Outcome.UNSUPPORT
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """A box that was on the node."""
+    """A past or present box of the node."""
 
     id: UUID
     holder: Holder
@@ -59,7 +59,7 @@ class NodePage:
     line: NodeLine | None  # None: it is gone
     facts: tuple[Pair, ...]
     acts: tuple[NodeAct, ...]
-    read_only: str  # why there are no acts
+    read_only: str  # why there are no buttons
     stays: tuple[Stay, ...]
     foot: ListFoot
     events: tuple[EventRow, ...]
@@ -95,7 +95,7 @@ class NodePage:
 
 
 def node_known(actor: User, pk: UUID) -> Node:
-    """Also one that is gone: history speaks of it."""
+    """Includes nodes that are gone. Raises NotFound."""
     node = nodes_known_to(actor).filter(pk=pk).first()
     if node is None:
         raise NotFound("node")
@@ -103,7 +103,7 @@ def node_known(actor: User, pk: UUID) -> Node:
 
 
 def _hardware(node: Node) -> str:
-    """As their driver told a check; empty while none was made."""
+    """UUIDs that a check has read."""
     return ", ".join(node.gpus.filter(gone_at=None).exclude(hardware_uuid="").order_by("index").values_list("hardware_uuid", flat=True))
 
 
@@ -127,7 +127,7 @@ def _facts(node: Node, request: PageRequest) -> tuple[Pair, ...]:
 
 
 def _acts(node: Any) -> list[NodeAct]:
-    """Of one with its annotations."""
+    """`node` has the selectors' annotations."""
     cordon = (
         NodeAct("Use again", reverse("admin-uncordon", args=[node.pk]), False)
         if node.cordoned_at
@@ -146,7 +146,7 @@ def _stay(row: Reservation, now: datetime) -> Stay:
 
 
 def _steps(row: Reservation) -> list[StepRow]:
-    """Every attempt, in the order in which they ended; a failed one is open."""
+    """Every attempt in order of its end."""
     return [_step(result) for result in StepResult.objects.filter(reservation=row).prefetch_related("results")]
 
 

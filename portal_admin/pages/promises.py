@@ -1,4 +1,4 @@
-"""How promises turned out, with all counts, and those that were missed by most."""
+"""Kept promises with exact counts, and the ones that were missed most."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A question before a decision: what would happen to whom, and when."""
+"""Previews of decisions: whose start would change."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from portal_shared.access import PageRequest
 from portal_shared.gpr_box import ask_of
 
 EFFECTS_SHOWN = 6
-# Less is no change to a person.
+# Smaller changes are not shown.
 NOTED_S = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Somebody whose planned start would change."""
+    """A GPR whose planned start would change."""
 
     name: str
     url: str
@@ -51,7 +51,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Reaching:
-    """A box that holds a node of a maintenance beyond its start."""
+    """A box that overlaps a maintenance window."""
 
     name: str
     url: str
@@ -71,7 +71,7 @@ class Effects:
     summary: str
     boxes: tuple[Reaching, ...] = ()
     start_word: str = "Planned"
-    evicted: str = ""  # who would be; empty for nobody
+    evicted: str = ""  # names of those who would be evicted
 
     @classmethod
     def of(cls, own: str, preview: Preview) -> Effects:

@@ -1,4 +1,4 @@
-"""The queue in the order of planned starts, with what waits for approval and what runs."""
+"""The queue by planned start, with requests that need approval and running ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GROUP_ROWS = 8
 STRIP_PX = 26
 WORKSPACES_MAX = 200
 TEXT_MAX_CHARS = 100
-# The shortest of these that shows most of the page's planned starts.
+# The axis has the shortest of these spans that shows most planned starts.
 SPANS = tuple(timedelta(hours=hours) for hours in (1, 3, 6, 12, 24, 72, 168, 672))
 SHOWN_SHARE = 0.8
 STATES = {"": "All", "queued": "Queued", "approval": "Needs approval", "running": "Running", "late": "Late"}
@@ -49,7 +49,7 @@ WAIT_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A workspace as it is drawn; its link shows only its rows."""
+    """A workspace's name, color and shape, with a link that filters the queue."""
 
     name: str
     hue: int
@@ -63,8 +63,6 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class QueueFilters:
-    """What stands in the URL."""
-
     state: str = ""
     workspace: str = ""
     shape: str = ""
@@ -110,7 +108,7 @@ class QueueRow:
     late_s: float
     strip: Strip
     waits: str
-    waits_until: datetime | None  # what it waits for is the end of its own time
+    waits_until: datetime | None  # its end, if it runs
     reason: str
 
     @classmethod
@@ -145,7 +143,7 @@ class QueueTable:
     groups: tuple[RowGroup[QueueRow], ...]
     foot: ListFoot
     url: str
-    clear_url: str  # to the same list without filters; empty when there are none
+    clear_url: str  # without filters; empty if there are none
 
     @classmethod
     def build(cls, request: PageRequest, *, filters: QueueFilters, counts: QueueCounts) -> QueueTable:
@@ -193,17 +191,15 @@ class QueuePage:
 
 
 def facts_of(request: PageRequest) -> list[Fact]:
-    """For the fragment alone."""
     return queue_facts(QueueCounts.load(), ShapeCount.load(actor=request.user, now=request.now), now=request.now)
 
 
 def table_of(request: PageRequest) -> QueueTable:
-    """For the fragment alone."""
     return QueueTable.build(request, filters=QueueFilters.of(request), counts=QueueCounts.load())
 
 
 def waits_of(gpr: Gpr, told: VisibleExplanation | None) -> str:
-    """In a few words what it waits for, or how far it is."""
+    """What it waits for, in a few words."""
     if gpr.state == GprState.PENDING_APPROVAL:
         return "your decision"
     if gpr.state == GprState.PROVISIONING:
@@ -221,7 +217,7 @@ def waits_of(gpr: Gpr, told: VisibleExplanation | None) -> str:
 
 
 def axis_for(gprs: Iterable[Gpr], *, now: datetime, zone: tzinfo, width_px: int = 200, name: str = "queue") -> Axis:
-    """From a little before now to where most of the planned starts are."""
+    """From shortly before now to most of the planned starts."""
     starts = sorted(gpr.planned_start_at for gpr in gprs if gpr.planned_start_at and shown_state(gpr) != "BOOKED")
     last = starts[min(int(len(starts) * SHOWN_SHARE), len(starts) - 1)] if starts else now + timedelta(hours=12)
     span = next((span for span in SPANS if now + span * 0.75 >= last), SPANS[-1])
@@ -231,16 +227,16 @@ def axis_for(gprs: Iterable[Gpr], *, now: datetime, zone: tzinfo, width_px: int 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """`count` None: not known, since filters apply."""
+    """`count` None: unknown because of filters."""
 
     state: str
     rows: list[Gpr]
     count: int | None
-    page: ListPage[Gpr] | None  # of the one that is paged
+    page: ListPage[Gpr] | None  # only for the list with pages
 
 
 def _lists(request: PageRequest, filters: QueueFilters, counts: QueueCounts) -> Iterator[_Found]:
-    """Without a state: what needs an act, the queue, what runs. The queue alone is paged, and its later pages stand alone."""
+    """Without a state: needs approval, queue, running. Only the queue has pages; later pages stand alone."""
     paged = filters.state or "queued"
     known = {"queued": counts.waiting, "late": counts.late, "approval": counts.approval, "running": counts.running}
     of_state: dict[str, tuple[Q, tuple[str, ...]]] = {
@@ -274,7 +270,7 @@ def _foot(lists: Sequence[_Found], filters: QueueFilters, statuses: Mapping[UUID
     foot = foot_of(page, reverse("admin-queue"), filters.in_url)
     if paged.state != "queued" or filters.is_narrow or not paged.rows:
         return foot
-    # A row that has left the queue since the page was read has no place. Those without a start are the last.
+    # A row that has left the queue meanwhile has no place. Rows without a start come last.
     first_row = statuses[paged.rows[0].pk].position or 0
     last_row = first_row + len(paged.rows) - 1 if first_row else 0
     return replace(foot, first_row=first_row, last_row=last_row, about_total=paged.count or 0)

@@ -1,4 +1,4 @@
-"""The figures above the queue."""
+"""Figures above the queue."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ShapeCount:
 
     @classmethod
     def load(cls, *, actor: User, now: datetime) -> list[ShapeCount]:
-        """As `gpus_free` of inventory.selectors.nodes_visible_to, but in two sums: it is asked for on every page of the queue."""
+        """As `gpus_free` of nodes_visible_to, but faster: every page of the queue needs it."""
         open_ids = [cluster.pk for cluster in clusters_visible_to(actor) if cluster_is_open(cluster, now)]
         sick = Gpu.objects.filter(gone_at=None, is_healthy=False).values("node")
         usable = Node.objects.filter(is_ready=True, cordoned_at=None, gone_at=None, cluster__in=open_ids).exclude(pk__in=sick)
@@ -69,7 +69,7 @@ class ShapeCount:
 
 @dataclass(frozen=True, slots=True)
 class PromiseScore:
-    """Of the last 24 hours: how many started, how many of them no later than first promised, and whose promise was moved."""
+    """Of the last 24 hours. `kept`: started by the first promise. `moved`: GPRs whose promise moved."""
 
     started: int
     kept: int
@@ -110,7 +110,7 @@ def _since(at: datetime | None, now: datetime) -> str:
 
 
 def _gpus(shapes: list[ShapeCount]) -> Fact:
-    """Free ones of each shape, never summed; the shapes with most GPUs when there is no room for all."""
+    """Shapes are not added up. The largest come first."""
     url = reverse("admin-inventory")
     if not shapes:
         return Fact("GPUs free", "none", "no cluster has joined", reverse("admin-clusters"), is_wide=True)

@@ -1,4 +1,4 @@
-"""Quotas by project: what each and its workspaces are guaranteed, and at most may hold, and what stands under them."""
+"""Quotas by project, with their use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from slices.selectors import QUOTA_ORDER, quotas_visible_to
 
 @dataclass(frozen=True, slots=True)
 class QuotaRow:
-    """`mark` None: it is the project's own."""
+    """`mark` None: the project's own quota."""
 
     id: UUID
     mark: Mark | None
@@ -67,8 +67,8 @@ class QuotasPage:
     groups: tuple[RowGroup[QuotaRow], ...]
     foot: ListFoot
     url: str  # of its fragment
-    read_only: str  # why there are no acts
-    why_none: str  # why none can be made yet; empty when one can
+    read_only: str  # why there are no buttons
+    why_none: str  # why quotas cannot be made yet, or empty
 
     @classmethod
     def build(cls, request: PageRequest) -> QuotasPage:
@@ -85,7 +85,6 @@ class QuotasPage:
 
 
 def _groups(found: Sequence[QuotaUsage]) -> tuple[RowGroup[QuotaRow], ...]:
-    """One for each project."""
     groups = []
     for number, (project, members) in enumerate(groupby(found, key=lambda usage: usage.quota.tenant)):
         rows = tuple(QuotaRow.of(usage) for usage in members)

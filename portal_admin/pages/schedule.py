@@ -1,4 +1,4 @@
-"""The schedule: what held, holds and is planned to hold each node, cluster by cluster."""
+"""The schedule of all nodes: past, present and planned boxes."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ SPANS = {"6h": timedelta(hours=6), "24h": timedelta(hours=24), "3d": timedelta(d
 SPAN_WORDS = {"6h": "6 h", "24h": "1 d", "3d": "3 d", "7d": "1 w"}
 SPAN_DEFAULT = "24h"
 AXIS_PX = 1030
-# Clusters are drawn at once until they have so many nodes; the others when they come into view.
+# Clusters are drawn at once up to this number of nodes; the others when they scroll into view.
 NODES_AT_ONCE = 60
 TABLE_ROWS = 500
 NAMES_SHOWN = 3
-# The ninth hue: of everybody else, when one workspace is looked for.
+# The ninth hue is for all other workspaces when one is highlighted.
 GREY_HUE = 8
 EARLIEST, LATEST = datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What stands in the URL, and the axis that follows from it. `is_set`: it begins where the URL says, not around now."""
+    """The parameters in the URL and their axis. `is_set`: the URL says when it begins; else it is around now."""
 
     axis: Axis
     span: str
@@ -77,7 +77,7 @@ class Window:
         return url_with(reverse("admin-schedule"), self.in_url, **changes)
 
     def zoomed_url(self, span: str) -> str:
-        """What stands in the middle stays there; a window around now stays around now."""
+        """Keeps the middle of a fixed window."""
         middle = self.axis.start + (self.axis.end - self.axis.start) / 2
         return self.url(span=span, **({"from": (middle - SPANS[span] / 2).isoformat()} if self.is_set else {}))
 
@@ -94,7 +94,7 @@ class NodeName:
 
 @dataclass(frozen=True, slots=True)
 class FreeCurve:
-    """Of the nodes of one shape, how many are free over time. Shapes are never summed: one cannot stand in for another."""
+    """Free nodes of one shape over time. Shapes are not added up, since one cannot replace another."""
 
     shape: str
     node_count: int
@@ -104,7 +104,7 @@ class FreeCurve:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPart:
-    """Not drawn yet while `drawing` is None: it is fetched from `url` when it comes into view."""
+    """`drawing` None: the page fetches it from `url` when it scrolls into view."""
 
     id: UUID
     name: str
@@ -135,7 +135,7 @@ class SchedulePage:
     previous_url: str
     now_url: str
     next_url: str
-    other_url: str  # the drawing's table, the table's drawing
+    other_url: str  # switches between drawing and table
     clear_url: str
     head_url: str
     clusters: tuple[ClusterPart, ...]
@@ -171,12 +171,11 @@ class SchedulePage:
 
 
 def part_of(request: PageRequest, cluster: Cluster) -> ClusterPart:
-    """One cluster alone, for the fragment."""
     return _Books(request, Window.of(request), [cluster]).part(cluster)
 
 
 class _Books:
-    """What stands on the nodes of some clusters within the window: loaded once for all of them."""
+    """The boxes of some clusters within the window, loaded together."""
 
     def __init__(self, request: PageRequest, window: Window, clusters: Sequence[Cluster]) -> None:
         self._window, self._axis = window, window.axis
@@ -211,7 +210,7 @@ class _Books:
         return FreeCurve(shape or "no GPUs", len(nodes), sum(node.state == "free" for node in nodes), steps)
 
     def table(self) -> list[TableRow]:
-        """A row for each box, however many nodes it has."""
+        """A row per box, with all its nodes."""
         boxes: dict[tuple[UUID, str, datetime, datetime], tuple[NodeBox, list[str]]] = {}
         for cluster_id, nodes in self._nodes.items():
             for node in nodes:
@@ -240,7 +239,7 @@ class _Books:
 
     def _add_reservations(self) -> None:
         rows = Reservation.objects.filter(cluster__in=self._clusters, starts_at__lt=self._axis.end, ends_at__gt=self._axis.start)
-        # Held longer than booked: it stands there until it is given back.
+        # An overdue box is shown until its release.
         overdue = Reservation.objects.filter(cluster__in=self._clusters, state=ReservationState.HELD, ends_at__lte=self._axis.start)
         for row in with_holders(rows | overdue):
             ends_at = max(row.ends_at, self._axis.now) if row.state == ReservationState.HELD else row.ends_at
@@ -290,7 +289,7 @@ class _Books:
 
 
 def _spans(window: Window) -> tuple[Tab, ...]:
-    """The neighbors of the present span have keys."""
+    """The neighbors of the present span have keyboard shortcuts."""
     here = list(SPANS).index(window.span)
     keys = {here - 1: ("+", "Zoom in"), here + 1: ("-", "Zoom out")}
     return tuple(
@@ -300,7 +299,7 @@ def _spans(window: Window) -> tuple[Tab, ...]:
 
 
 def _at_once(clusters: Sequence[Any]) -> list[Any]:
-    """The first ones, at least one, with their annotation."""
+    """At least one cluster. `clusters` have node_count."""
     shown: list[Any] = []
     node_count = 0
     for cluster in clusters:
@@ -316,7 +315,7 @@ def _later(cluster: Any, window: Window) -> ClusterPart:
 
 
 def _part_url(cluster: Cluster, window: Window) -> str:
-    """Pinned to where the page's axis begins: all parts agree, whenever they are fetched."""
+    """With the start of the page's axis, so that all parts agree."""
     return window.url(**{"from": window.pinned, "part": str(cluster.pk)})
 
 
@@ -339,8 +338,8 @@ def _names(names: list[str]) -> str:
 
 
 def _moment(request: PageRequest) -> datetime | None:
-    """Of `?from=`; without an offset it is the reader's time. None for what is no time, or outside of any calendar."""
-    # A plus that was not escaped arrives as a space.
+    """`?from=`, by default in the reader's zone. None for an invalid time."""
+    # An unescaped plus arrives as a space.
     text = request.GET.get("from", "").strip().replace(" ", "+")[:40]
     try:
         at = parse_datetime(text)

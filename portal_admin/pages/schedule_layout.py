@@ -1,7 +1,6 @@
-"""Where boxes stand in a cluster's part of the schedule. Pure: stays on nodes in, rows and steps out.
+"""Layout of a cluster's part of the schedule. Pure: from boxes on nodes to rows and steps.
 
-A node is one row high; where boxes share a node at the same time, it has a lane for each. Boxes of one GPR on nodes that stand under each
-other are drawn as one.
+A node is one row high, or has a lane per box if boxes share it at the same time. Boxes of one GPR on adjacent nodes are drawn as one.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from core.pages.node_strip import DrawnBox, NodeBox, node_strip
 ROW_PX = 19
 LANES_MAX = 8
 STEPS_PX, STEP_TOP_PX = 42, 26
-# A number needs so much room above its step.
+# Minimum width of a step that shows its number.
 NUMBER_PERCENT = 2.0
 
 
@@ -37,26 +36,26 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How many nodes are free from here on: a bar of the free-nodes curve."""
+    """A bar of the curve of free nodes."""
 
     x: str
     width: str
     y: float
     height: float
     middle: str
-    count: str  # empty where there is no room for it
+    count: str  # empty if the bar is too narrow
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
     rows: tuple[Row, ...]
-    lanes: tuple[int, ...]  # of each node
+    lanes: tuple[int, ...]  # per node
     lines: tuple[float, ...]  # between nodes
     height: int
 
 
 def draw(stays: Sequence[Sequence[Stay]], axis: Axis) -> Drawing:
-    """`stays` of each node, in the order of the rows."""
+    """`stays` per node, in order of rows."""
     laned = [_lanes(of_node) for of_node in stays]
     tops, top = [], 0
     for lanes in laned:
@@ -77,7 +76,7 @@ def draw(stays: Sequence[Sequence[Stay]], axis: Axis) -> Drawing:
 
 
 def free_steps(stays: Sequence[Sequence[Stay]], axis: Axis) -> tuple[Step, ...]:
-    """From now on; a node is free while nothing stands on it, in whole or in part."""
+    """From now on. A node is free while it has no box at all."""
     begin = max(axis.start, axis.now)
     changes: dict[datetime, int] = {begin: len(stays)}
     for of_node in stays:
@@ -101,7 +100,7 @@ def _step(at: datetime, until: datetime, count: int, total: int, axis: Axis) -> 
 
 
 def _busy(boxes: Iterable[NodeBox], begin: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """Disjoint stretches in which at least one box stands there."""
+    """Disjoint intervals with at least one box."""
     until: datetime | None = None
     since = begin
     for box in sorted(boxes, key=lambda box: box.starts_at):
@@ -119,7 +118,7 @@ def _busy(boxes: Iterable[NodeBox], begin: datetime, end: datetime) -> Iterator[
 
 
 def _lanes(stays: Sequence[Stay]) -> list[list[Stay]]:
-    """Each stay in the first lane that is free when it starts; the last lane takes what is left over."""
+    """Each stay takes the first free lane; the last lane takes the rest."""
     lanes: list[list[Stay]] = []
     for stay in sorted(stays, key=lambda stay: (stay.box.starts_at, stay.key)):
         lane = next((lane for lane in lanes if lane[-1].box.ends_at <= stay.box.starts_at), None)
@@ -133,7 +132,7 @@ def _lanes(stays: Sequence[Stay]) -> list[list[Stay]]:
 
 
 def _merged(laned: Sequence[Sequence[Sequence[Stay]]]) -> Iterator[tuple[int, int, Stay, int]]:
-    """Node, lane, stay and how many rows high: a box goes on over the next nodes while they have one lane and the same stay."""
+    """Yields node, lane, stay and height in rows. A box extends over the next nodes that have one lane and the same stay."""
     drawn: set[tuple[int, str]] = set()
     whole: list[Mapping[str, Stay]] = [{stay.key: stay for stay in lanes[0]} if len(lanes) == 1 else {} for lanes in laned]
     for number, lanes in enumerate(laned):

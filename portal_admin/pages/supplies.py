@@ -1,4 +1,4 @@
-"""Supplies: where more nodes can be had, how many are ordered from each, and the orders with whom they are for."""
+"""Supplies and their orders."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from portal_shared.shell import Shell
 
 OPEN_ROWS, ENDED_ROWS = 200, 50
 LATE = "Late"
-# glyph and its color.
+# Glyph and CSS class.
 STATE_GLYPHS = {
     SupplyOrderState.ORDERED.label: ("step-waiting", "step-waiting"),
     LATE: ("step-warned", "step-warned"),
@@ -80,9 +80,9 @@ class OrderRow:
     node: str
     why: str
     ordered_at: datetime
-    ask_by_at: datetime | None  # None: at once, or not any more
+    ask_by_at: datetime | None  # None: at once, or over
     expected_at: datetime
-    cancel_url: str  # empty: not open any more
+    cancel_url: str  # empty: not open
     fail_url: str
 
     @property
@@ -123,7 +123,7 @@ class SuppliesPage:
     shell: Shell
     supplies: tuple[SupplyRow, ...]
     orders: tuple[RowGroup[OrderRow], ...]
-    read_only: str  # why there are no acts
+    read_only: str  # why there are no buttons
     has_clusters: bool
 
     @property

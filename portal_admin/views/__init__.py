@@ -1,1 +1,1 @@
-"""Thin views: read the URL or a form, call a service or build a context object, answer a page, a fragment or a redirect."""
+"""Views read the URL or a form, call a service or build a context object, and answer."""

@@ -1,4 +1,4 @@
-"""Decisions about a GPR: the question with its preview, then the act, guarded by the version that the question was asked about."""
+"""Decisions about a GPR, with previews."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ _WORDS = {
 
 
 def _chosen(form: forms.Form, name: str) -> Any:
-    """What the preview is about; None when what was typed cannot be, or nothing is typed."""
+    """The value for the preview; None if it is missing or invalid."""
     if not name:
         return None
     if not form.is_bound:

@@ -1,5 +1,3 @@
-"""Check policies: the list with EGS's own limits, and adding, changing and deleting a policy."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

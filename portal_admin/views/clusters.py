@@ -1,5 +1,3 @@
-"""Clusters: make one, let its agent join, stop and resume what starts there."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Room made on purpose: what could be moved for whom, the question about a booking, and the act with its reason."""
+"""Proposals to make room, their approval, and the question about a hypothetical booking."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def defragmentation(request: PageRequest) -> HttpResponse:
 @require_GET
 @admin_only
 def booking(request: PageRequest) -> HttpResponse:
-    """What is asked stands in the address: it changes nothing."""
+    """A GET form, since it changes nothing."""
     names = clusters_visible_to(request.user).order_by("name").values_list("name", flat=True)
     form = RoomForm(request.GET if "nodes" in request.GET else None, clusters=list(names))
     told, refused = _answer(request, form)
@@ -68,7 +68,7 @@ def apply(request: PageRequest, pk: UUID) -> HttpResponse:
 
 
 def _answer(request: PageRequest, form: RoomForm) -> tuple[RoomAnswer | None, str]:
-    """Or why there is none."""
+    """The answer, or why there is none."""
     if not form.is_bound or not form.is_valid():
         return None, ""
     data: dict[str, Any] = form.cleaned_data
@@ -84,7 +84,7 @@ def _answer(request: PageRequest, form: RoomForm) -> tuple[RoomAnswer | None, st
 
 
 def _suggestion(request: PageRequest, gpr: Gpr) -> Suggestion:
-    """The suggestion that EGS makes now. Raises Conflict where it makes none."""
+    """Raises Conflict if there is none any more."""
     made = suggestion_for(gpr, now=request.now)
     if made is None:
         raise Conflict(GONE)
@@ -92,7 +92,7 @@ def _suggestion(request: PageRequest, gpr: Gpr) -> Suggestion:
 
 
 def _again(request: PageRequest, gpr: Gpr, form: forms.Form, *, status: int, refused: EgsError | None = None) -> HttpResponse:
-    """About what would be proposed by now; what was typed stays."""
+    """Ask again about the current proposal."""
     made = _suggestion(request, gpr)
     question = _question(request, gpr, made, rebound(form, fingerprint=made.fingerprint))
     return ask(request, question.refused_by(refused) if refused else question, status=status)

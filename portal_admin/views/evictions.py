@@ -1,5 +1,3 @@
-"""What was evicted for whom."""
-
 from __future__ import annotations
 
 from django.http import HttpResponse

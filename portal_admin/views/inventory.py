@@ -1,5 +1,3 @@
-"""Nodes: the list, one of them, and setting aside, using again, releasing by force."""
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -115,7 +113,7 @@ def force_release(request: PageRequest, pk: UUID) -> HttpResponse:
             is_old = True
     if not is_old:
         return ask(request, _force_question(request, found, held, form), status=UNPROCESSABLE)
-    # Another box has come since, or the form named none of this node: who holds it is named, and decided about anew.
+    # Another box has come since, or the form is invalid: ask again about the present holders.
     changed = StaleState(f"What holds {found.name} is not what you were shown. Read below who would lose it now, and decide again.")
     question = replace(_force_question(request, found, held, rebound(form, **shown)), refused=changed.title, refused_why=changed.detail)
     return ask(request, question, status=changed.status)

@@ -1,5 +1,3 @@
-"""Maintenance: what is announced, a new announcement with its preview, and taking one back."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -68,7 +66,7 @@ def _nodes() -> Any:
 
 
 def _draft(given: Mapping[str, Any], now: datetime) -> MaintenanceWindow:
-    """Raises InvalidInput or Conflict."""
+    """Raises InvalidInput."""
     cluster, node = given["place"]
     times = {name: given[name] for name in ("starts_at", "ends_at", "reason")}
     return window_draft(cluster=cluster, node=node, **times, now=now)
@@ -91,7 +89,7 @@ def _question(request: PageRequest, form: MaintenanceForm) -> Question:
 
 
 def _effects(form: MaintenanceForm, now: datetime) -> Effects | None:
-    """None while something is missing; why not, where what is typed cannot be."""
+    """None while fields are missing; the error for an invalid window."""
     if not form.is_bound or not form.is_valid():
         return None
     try:

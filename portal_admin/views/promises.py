@@ -1,5 +1,3 @@
-"""How promises turned out."""
-
 from __future__ import annotations
 
 from django.http import HttpResponse

@@ -1,5 +1,3 @@
-"""The queue, and one GPR of it in focus."""
-
 from __future__ import annotations
 
 from uuid import UUID
@@ -37,13 +35,13 @@ def queue(request: PageRequest) -> HttpResponse:
 @require_GET
 @admin_only
 def count(request: PageRequest) -> HttpResponse:
-    """The figure beside the queue's name in the navigation, alone."""
+    """The count in the navigation."""
     return render(request, "components/nav_count.html", {"count": queue_count()})
 
 
 @require_GET
 @admin_only
 def inspect(request: PageRequest, pk: UUID) -> HttpResponse:
-    """Beside the queue it is a fragment, else a page with two."""
+    """A fragment beside the queue, else a page."""
     whole = "inspector" if request.htmx else "inspect"
     return show(request, InspectorPage.build(request, pk), whole, head="inspect_head", body="inspect_body")

@@ -1,5 +1,3 @@
-"""Quotas: the list, and making, changing and deleting one."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -87,6 +85,6 @@ def _decide(request: PageRequest, question: Question, do: Callable[..., str]) ->
 
 
 def _told(quota: Quota) -> str:
-    """With what follows when more is held than is allowed now."""
+    """With a note if more is held than allowed."""
     (usage,) = quota_usages([quota])
     return f"{quota}: {terms(quota)}. {usage.note}".strip()

@@ -1,5 +1,3 @@
-"""The schedule, its parts by cluster, and its table."""
-
 from __future__ import annotations
 
 from django.http import HttpResponse
@@ -14,7 +12,7 @@ from portal_shared.access import PageRequest, admin_only
 @require_GET
 @admin_only
 def schedule(request: PageRequest) -> HttpResponse:
-    """`?part=head` is the axis, on which now moves; any other part names a cluster."""
+    """`?part=head`: the axis; any other part is a cluster."""
     part = request.GET.get("part")
     if part == "head":
         return render(request, "admin/schedule_head.html", {"axis": Window.of(request).axis, "head_url": request.get_full_path()})

@@ -1,4 +1,4 @@
-"""How a page of this portal is shown: whole, or the one part of it that renews itself."""
+"""Renders pages and fragments of this portal."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ class Page(Protocol):
 
 
 def show(request: PageRequest, page: Page, whole: str, *, status: int = 200, **parts: str) -> HttpResponse:
-    """The template `whole`, or of `parts` the one that `?part=` names. All of them read nothing but the page and its shell."""
+    """`parts` maps values of `?part=` to templates, which get the page and its shell."""
     template = parts.get(request.GET.get("part", ""), whole)
     return render(request, f"admin/{template}.html", {"page": page, "shell": page.shell}, status=status)

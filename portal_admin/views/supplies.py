@@ -1,5 +1,3 @@
-"""Supplies: the list with its orders, adding and changing a supply, and ending an order."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -32,7 +30,7 @@ RULES = (
     "EGS keeps the list of orders; whoever makes the nodes come reads it by the API."
 )
 NAMED = 3
-SPANS = {"lead_time": "lead_time_s", "gain": "gain_s"}  # fields of forms, and what services call them
+SPANS = {"lead_time": "lead_time_s", "gain": "gain_s"}  # form fields to service fields
 
 
 @require_GET
@@ -137,7 +135,6 @@ def _end_order(request: PageRequest, pk: UUID, said: tuple[str, str, str, str, s
 
 
 def _whom(gprs: Sequence[Gpr]) -> str:
-    """Who is planned on it, as far as a sentence can hold."""
     if not gprs:
         return "Nobody is planned on it any more."
     named = [f"{gpr.name} of {gpr.slice.name}" for gpr in gprs[:NAMED]]

@@ -1,7 +1,4 @@
-"""Tags and filters of the pages: builtins, so that no template loads them. templates/components/README.md lists them with the components.
-
-`now` comes from the shell of the page or from the context, the reader's time zone from Django's current one.
-"""
+"""Builtin tags and filters; see templates/components/README.md."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from core.pages import words
 
 register = template.Library()
 
-# States whose picture is not their own name's: an advance booking has no glyph among the GPR's.
+# An advance booking has no glyph of its own.
 BOOKED_ICON = "calendar-event"
 STEP_GLYPHS = {
     "waiting": "step-waiting",
@@ -30,19 +27,19 @@ STEP_GLYPHS = {
     "failed": "failed",
     "skipped": "step-skipped",
 }
-# The look of an event of the journal, by its severity.
+# Glyph and style of an event by severity.
 SEVERITY_GLYPHS = {"info": ("queued", "queued"), "warning": ("step-warned", "evicted"), "error": ("failed", "failed")}
 
 
 @register.simple_tag
 def icon(name: str) -> SafeString:
-    """`{% icon "plus" %}`: one of Tabler's outline icons. Write the name out: the sprite holds exactly those that are found so."""
+    """`{% icon "plus" %}`: an icon of Tabler. The sprite's build searches templates for literal names."""
     return format_html('<svg class="icon" aria-hidden="true"><use href="{}#{}"/></svg>', static("vendor/icons.svg"), name)
 
 
 @register.simple_tag
 def glyph(name: str, css: str = "") -> SafeString:
-    """One of our own pictures of states, nodes and steps."""
+    """A picture from static/state-icons.svg."""
     return format_html(
         '<svg class="icon{}" aria-hidden="true"><use href="{}#{}"/></svg>', f" {css}" if css else "", static("state-icons.svg"), name
     )
@@ -50,7 +47,7 @@ def glyph(name: str, css: str = "") -> SafeString:
 
 @register.simple_tag
 def state(value: str, *, pill: bool = False, alone: bool = False, word: str = "") -> SafeString:
-    """`{% state gpr.state pill=True %}`. With `alone` the word is only for screen readers and the pointer."""
+    """`{% state gpr.state pill=True %}`. With `alone` the word is for screen readers and the title."""
     name = slug(value)
     said = word or words.STATE_WORDS.get(str(value), str(value))
     picture = icon(BOOKED_ICON) if value == "BOOKED" else glyph(name)
@@ -62,7 +59,6 @@ def state(value: str, *, pill: bool = False, alone: bool = False, word: str = ""
 
 @register.simple_tag
 def node_state(value: str, *, alone: bool = False) -> SafeString:
-    """free, held, draining, set-aside or silent."""
     said, picture = words.NODE_WORDS[value], glyph(f"node-{value}")
     if alone:
         return format_html(
@@ -73,7 +69,6 @@ def node_state(value: str, *, alone: bool = False) -> SafeString:
 
 @register.simple_tag
 def step_state(value: str) -> SafeString:
-    """waiting, running, passed, warned, failed or skipped: the picture, with the word for screen readers."""
     return format_html('{}<span class="visually-hidden">{}</span>', glyph(STEP_GLYPHS[value], f"step-{value}"), words.STEP_WORDS[value])
 
 
@@ -85,7 +80,7 @@ def severity(value: str) -> SafeString:
 
 @register.simple_tag
 def ws(mark: Any) -> SafeString:
-    """A workspace in its color and shape: anything with name, hue and mark, as WorkspaceMark."""
+    """Takes any object with name, hue and mark."""
     return format_html('<span class="ws ws-h{}">{}<span class="clip">{}</span></span>', mark.hue, ws_shape(mark.mark), mark.name)
 
 
@@ -98,7 +93,7 @@ def ws_shape(mark: int, css: str = "") -> SafeString:
 
 @register.simple_tag(takes_context=True)
 def when(context: template.Context, at: datetime | None, missing: str = "none") -> SafeString:
-    """`{% when gpr.ends_at %}`: 16:21 or Fri 03:40, with both zones in the title."""
+    """`{% when gpr.ends_at %}`: 16:21 or Fri 03:40."""
     if at is None:
         return format_html('<span class="muted">{}</span>', missing)
     return _time(at, words.moment(at, now=_now(context), zone=timezone.get_current_timezone()))
@@ -134,14 +129,14 @@ def starts(context: template.Context, at: datetime) -> SafeString:
 
 @register.simple_tag(takes_context=True)
 def told(context: template.Context, sentence: str) -> SafeString:
-    """`{% told event.text %}`: a stored sentence, the moments in it as `when` shows them."""
+    """Renders moments in a stored sentence as `when` does."""
     parts = (when(context, part) if isinstance(part, datetime) else part for part in words.moments_in(sentence))
     return format_html_join("", "{}", ((part,) for part in parts))
 
 
 @register.simple_tag
 def widget(field: BoundField, css: str = "", **attrs: Any) -> SafeString:
-    """The input of a form's field, with what screen readers need to hear of its hint and its error."""
+    """A field's input with ARIA references to hint and error."""
     invalid = bool(field.errors)
     told_by = [f"{field.auto_id}_{what}" for what, is_there in (("hint", field.help_text), ("error", invalid)) if is_there]
     kind = "form-select" if isinstance(field.field.widget, Select) else "form-control"
@@ -156,7 +151,7 @@ def widget(field: BoundField, css: str = "", **attrs: Any) -> SafeString:
 
 @register.simple_tag(takes_context=True)
 def zone_and_day(context: template.Context) -> str:
-    """`CET, Thu 19 Nov`, beside the clock."""
+    """`CET, Thu 19 Nov`."""
     now, zone = _now(context), timezone.get_current_timezone()
     local = now.astimezone(zone)
     return f"{words.zone_name(now, zone=zone)}, {local:%a} {local.day} {local:%b}"
@@ -164,7 +159,6 @@ def zone_and_day(context: template.Context) -> str:
 
 @register.filter
 def slug(value: str) -> str:
-    """PENDING_APPROVAL -> pending-approval."""
     return str(value).lower().replace("_", "-")
 
 
@@ -177,7 +171,6 @@ register.filter("late", words.late)
 
 @register.filter
 def plural(count: int, noun: str) -> str:
-    """`{{ page.node_count|plural:"node" }}`: 2 nodes."""
     return words.plural(count, noun)
 
 
@@ -188,7 +181,7 @@ def end_reason(value: str) -> str:
 
 @register.tag
 def part(parser: template.base.Parser, token: template.base.Token) -> template.Node:
-    """`{% part "dialog" id="ask" title=… %}…{% endpart %}`: a component around the markup between the tags, which it has as `inner`."""
+    """`{% part "dialog" id="ask" title=… %}…{% endpart %}`: the component gets the content as `inner`."""
     name, *bits = token.split_contents()[1:]
     named = token_kwargs(bits, parser)
     if bits:
@@ -219,7 +212,7 @@ def _now(context: template.Context) -> datetime:
 
 
 def _time(at: datetime, text: str, *, tick: str = "") -> SafeString:
-    """`tick`: how the script says it anew while time goes on (static/clock.js)."""
+    """`tick`: the format in which static/clock.js updates the text."""
     title = words.moment_title(at, zone=timezone.get_current_timezone())
     goes_on = format_html(' data-tick="{}"', tick) if tick else ""
     return format_html('<time datetime="{}" title="{}"{}>{}</time>', at.astimezone(UTC).isoformat(), title, goes_on, text)

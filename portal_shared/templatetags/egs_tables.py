@@ -1,4 +1,4 @@
-"""`{% table %}` with a `{% col %}` for each column, and `{% act %}` for what can be done with a row: builtins, as those of egs_pages."""
+"""Builtin tags `{% table %}`, `{% col %}` and `{% act %}`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from core.pages.table import Column, RowGroup
 
 register = template.Library()
 TABLE, BODIES = "components/table.html", "components/table_bodies.html"
-# What a table has where its page gives nothing. They hide variables of the page that have the same names.
+# Default parameters; they also hide the page's variables of the same names.
 DEFAULTS = {"name": "", "caption": "", "label": "", "css": "", "id": "", "scroll_id": "", "foot": None, "is_part": False}
 
 
 @register.tag
 def table(parser: Parser, token: Token) -> TableNode:
-    """The README of templates/components lists its parameters. What stands behind `{% empty %}` is shown where there are no rows."""
+    """See templates/components/README.md."""
     named = _named(token.split_contents()[1:], parser)
     columns = parser.parse(("empty", "endtable"))
     empty = NodeList()
@@ -42,7 +42,7 @@ def col(parser: Parser, token: Token) -> ColumnNode:
 
 @register.simple_tag
 def act(url: str, verb: str, *of: object, stop: bool = False) -> SafeString:
-    """`{% act row.delete_url "Delete" "supply" row.name stop=True %}`: a button that asks in a dialog. Nothing without an address."""
+    """`{% act row.delete_url "Delete" "supply" row.name stop=True %}`: opens a dialog."""
     if not url:
         return SafeString("")
     return format_html(
@@ -80,7 +80,6 @@ class TableNode(template.Node):
             return context.template.engine.get_template(component).render(context)  # type: ignore[union-attr]
 
     def _columns(self, context: template.Context) -> Iterator[tuple[Column, NodeList]]:
-        """Those that are shown, with what draws a cell."""
         for node in self.columns:
             given = _resolved(node.named, context)
             if not given.pop("hidden", False):
@@ -88,12 +87,12 @@ class TableNode(template.Node):
 
 
 def _rows(context: template.Context, rows: Sequence[Any], columns: Sequence[tuple[Column, NodeList]], name: str) -> SafeString:
-    """`name`: of a row's id, `supply-7`; a row that has no id has its number. Without it nobody steps through the rows by keys."""
+    """`name` prefixes ids, which keyboard navigation needs."""
     starts = [(column.cell_start, inner) for column, inner in columns]
     drawn = []
     for number, row in enumerate(rows, 1):
         with context.push(row=row):
-            # An empty cell is left out on a phone, so it is really empty.
+            # CSS hides empty cells on phones.
             cells = "".join(f"{start}{inner.render(context).strip()}</td>" for start, inner in starts)
         attributes = format_html(' id="{}-{}" tabindex="-1"', name, getattr(row, "id", number)) if name else ""
         drawn.append(f"<tr{attributes}>{cells}</tr>")

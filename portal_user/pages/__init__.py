@@ -1,1 +1,1 @@
-"""What templates may read, built before they are rendered: rendering runs no query."""
+"""Context objects of templates. Rendering runs no query."""

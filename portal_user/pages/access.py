@@ -1,4 +1,4 @@
-"""Ways into a workspace's clusters: its namespaces as the agents find them, and who has a kubeconfig until when."""
+"""Namespaces and kubeconfigs of a workspace."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from protocol.workspaces import BindingState
 from slices.models import LIVE_STATES, PENDING, Kubeconfig, KubeconfigState, Membership, Namespace, Slice
 
 ROWS_MAX = 200
-OVER_SHOWN = timedelta(days=7)  # a kubeconfig that has ended
+OVER_SHOWN = timedelta(days=7)  # how long ended kubeconfigs are listed
 STATE_WORDS = {BindingState.READY: "Ready", BindingState.WAITING: "Waiting", BindingState.CONFLICT: "In conflict"}
-# Words of egs.css.
+# Classes of egs.css.
 STATE_CSS = {BindingState.READY: "good", BindingState.CONFLICT: "late"}
 NOT_HEARD = "The cluster's agent has not said anything of it yet."
 NEEDS_APPROVAL = "An administrator has to approve this name. Until then nothing is bound."
@@ -40,8 +40,8 @@ class NamespaceRow:
     word: str
     css: str
     why: str
-    adopt_url: str = ""  # empty: not the reader's to allow, or nothing to adopt
-    approve_url: str = ""  # both empty: not the reader's to decide, or nothing to decide
+    adopt_url: str = ""  # empty: not allowed, or nothing to adopt
+    approve_url: str = ""  # both empty: not allowed, or nothing to decide
     refuse_url: str = ""
 
     @classmethod
@@ -70,7 +70,7 @@ class KubeconfigRow:
     why: str
     asked_at: datetime
     expires_at: datetime | None
-    revoke_url: str  # empty: over, or not the reader's to end
+    revoke_url: str  # empty: ended, or not allowed
 
     @classmethod
     def of(cls, row: Kubeconfig, *, now: datetime, is_writable: bool) -> KubeconfigRow:
@@ -99,7 +99,7 @@ class AccessPage:
     namespaces: tuple[NamespaceRow, ...]
     kubeconfigs: tuple[KubeconfigRow, ...]
     url: str
-    ask_url: str  # empty: none can be made now, see `why_not`
+    ask_url: str  # empty: not possible now, see `why_not`
     why_not: str
 
     @classmethod
@@ -118,7 +118,7 @@ class AccessPage:
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigPage:
-    """What is shown of one: that it is being made, its text, once, or why there is none."""
+    """Shows that a kubeconfig is being made, its text once, or an error."""
 
     shell: Shell
     title: str
@@ -127,7 +127,7 @@ class KubeconfigPage:
     expires_at: datetime | None
     text: str = ""
     refused: str = ""
-    is_asked: bool = False  # somebody pressed the button, or the script: it is not to be waited for without that
+    is_asked: bool = False  # somebody asked to show it, so the page waits for it
 
     @classmethod
     def of(cls, request: PageRequest, row: Kubeconfig, *, text: str = "", refused: str = "", is_asked: bool = False) -> KubeconfigPage:
@@ -148,7 +148,7 @@ def shell_of(request: PageRequest, slice_: Slice) -> Shell:
 
 
 def clusters_ready(slice_: Slice) -> list[str]:
-    """Those for which a kubeconfig can be made."""
+    """Clusters in which a namespace is ready."""
     ready = Namespace.objects.filter(slice=slice_, state=BindingState.READY)
     return list(ready.order_by("cluster__name").values_list("cluster__name", flat=True).distinct())
 
@@ -232,7 +232,7 @@ def _unbindings(slice_: Slice) -> Iterator[NamespaceRow]:
 
 
 def _kubeconfigs(request: PageRequest, slice_: Slice) -> Iterator[KubeconfigRow]:
-    """Those that live, and those that ended lately."""
+    """Live ones and those that ended recently."""
     is_owner = may(request.user, Verb.MANAGE, slice_)
     rows = slice_.kubeconfigs.filter(Q(state__in=LIVE_STATES) | Q(ended_at__gt=request.now - OVER_SHOWN))
     for row in rows.select_related("slice", "cluster", "user")[:ROWS_MAX]:

@@ -1,4 +1,4 @@
-"""The times that a workspace has booked, once and again and again; and the form for more."""
+"""Bookings and booking series of a workspace."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from portal_user.pages.requests import may_create
 from slices.models import Slice
 
 ROWS_MAX, CLOSURES_MAX = 100, 10
-# A series that is over is shown for so long.
+# How long an ended series is listed.
 OVER_SHOWN = timedelta(days=7)
 
 
@@ -81,7 +81,7 @@ class SeriesRow:
     booked_count: int
     missed: tuple[Missed, ...]
     is_canceled: bool
-    cancel_url: str  # empty: canceled, over, or not the reader's to cancel
+    cancel_url: str  # empty: ended, or not allowed
 
     @classmethod
     def of(cls, series: BookingSeries, request: PageRequest, *, is_writable: bool) -> SeriesRow:
@@ -102,8 +102,6 @@ class SeriesRow:
 
 @dataclass(frozen=True, slots=True)
 class Closure:
-    """Maintenance of what the workspace may use."""
-
     place: str
     starts_at: datetime
     ends_at: datetime
@@ -118,7 +116,7 @@ class BookingsPage:
     series: tuple[SeriesRow, ...]
     closures: tuple[Closure, ...]
     url: str
-    book_url: str  # empty: may only look
+    book_url: str  # empty: read-only
 
     @classmethod
     def build(cls, request: PageRequest, slice_: Slice) -> BookingsPage:
@@ -171,7 +169,7 @@ def _booked(slice_: Slice) -> Iterable[Gpr]:
 
 
 def _series(slice_: Slice, request: PageRequest) -> Iterable[BookingSeries]:
-    """Those that go on, and those that were over or canceled lately."""
+    """Current series, and those that ended recently."""
     is_recent = Q(canceled_at__gt=request.now - OVER_SHOWN) | Q(occurrences__starts_at__gt=request.now - OVER_SHOWN, canceled_at=None)
     rows = BookingSeries.objects.filter(Q(next_start_at__isnull=False) | is_recent, slice=slice_).distinct()
     ahead = BookingOccurrence.objects.filter(starts_at__gte=request.now)
@@ -185,14 +183,14 @@ def _closures(request: PageRequest, slice_: Slice) -> Iterable[Closure]:
 
 
 def _series_rows(request: PageRequest, slice_: Slice, *, is_editor: bool) -> Iterable[SeriesRow]:
-    """As the policy says, asked once for all of them."""
+    """Checks rights once for all rows."""
     is_owner = request.may_write and may(request.user, Verb.MANAGE, slice_)
     for series in _series(slice_, request):
         yield SeriesRow.of(series, request, is_writable=is_owner or (is_editor and series.owner_id == request.user.pk))
 
 
 def _rule(series: BookingSeries) -> str:
-    """`Every week, Fri 18:00, Europe/Berlin`."""
+    """E.g. `Every week, Fri 18:00, Europe/Berlin`."""
     zone = recurrence_of(series).zone
     local = series.first_start_at.astimezone(zone)
     day = f"{local:%a} " if series.rule == "weekly" else ""

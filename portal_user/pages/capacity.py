@@ -1,4 +1,4 @@
-"""What there is and what is free, as of now: nodes that are alike, counted together."""
+"""Total and free nodes, grouped by kind."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Stock:
 
 @dataclass(frozen=True, slots=True)
 class ShapeStock:
-    """A shape in all clusters together."""
+    """A shape in all clusters."""
 
     shape: str
     memory_gib: int
@@ -47,7 +47,7 @@ class ShapeStock:
 
 
 def stock_for(actor: User, *, now: datetime, slice_: Slice | None = None) -> list[Stock]:
-    """Two queries. With a slice: what it may use, by its clusters and its policy, and may order where none is there."""
+    """With a slice: what its clusters and policy allow, including kinds that it can only order. Two queries."""
     nodes: Any = nodes_visible_to(actor, now=now).filter(gpu_count__gt=0).prefetch_related(None)
     if slice_ is not None:
         nodes = nodes.filter(cluster__slices=slice_)
@@ -65,7 +65,6 @@ def stock_for(actor: User, *, now: datetime, slice_: Slice | None = None) -> lis
 
 
 def _to_order(slice_: Slice | None) -> list[Stock]:
-    """Kinds that it may order; none is there yet."""
     if slice_ is None or not slice_.may_order:
         return []
     rows = supplies_of(slice_).filter(shape__in=slice_.shapes) if slice_.shapes else supplies_of(slice_)
@@ -89,7 +88,7 @@ def shapes_in(stock: Iterable[Stock]) -> list[ShapeStock]:
 
 
 def capacity_facts(shapes: Sequence[ShapeStock], *, most: int = 4) -> list[Fact]:
-    """`2 of 10 nodes` for each shape; the largest when there is no room for all."""
+    """The shapes with the most nodes."""
     shown = sorted(shapes, key=lambda shape: (-shape.node_count, shape.shape))[:most]
     return [
         Fact(

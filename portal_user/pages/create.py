@@ -1,4 +1,4 @@
-"""The form of a GPU request, new or changed, with what it would get beside it."""
+"""The form of a new or changed GPU request, with its offers."""
 
 from __future__ import annotations
 
@@ -40,14 +40,12 @@ class ShapeChoice:
     value: str
     label: str
     note: str
-    gpus_per_node: int  # that its nodes have at most; 0: not known
+    gpus_per_node: int  # of its largest node; 0: not known
     is_checked: bool
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateChoice:
-    """One that the form can be filled in from."""
-
     name: str
     url: str
     is_current: bool
@@ -55,7 +53,7 @@ class TemplateChoice:
 
 @dataclass(frozen=True, slots=True)
 class Folds:
-    """What stands in the folds, said while they are closed."""
+    """Summaries of the closed sections of the form."""
 
     start: str
     where: str
@@ -65,7 +63,7 @@ class Folds:
 
 @dataclass(frozen=True, slots=True)
 class Opens:
-    """Folds with a fault in them are open, and that of the clusters where one that was filled in has left the workspace."""
+    """Sections with an error are open; `where` also for an initial cluster that is no longer available."""
 
     start: bool
     where: bool
@@ -81,7 +79,7 @@ class Opens:
 
 @dataclass(frozen=True, slots=True)
 class Meanwhile:
-    """What others did to a GPR while it was edited here, and how it is now where that is not what is typed."""
+    """Changes by others while the GPR was edited, and the differences to the form."""
 
     title: str
     hint: str
@@ -103,9 +101,9 @@ class CreatePage:
     back_url: str
     edited: Gpr | None = None
     meanwhile: Meanwhile | None = None
-    filed_url: str = ""  # where the requests are listed, when this form has been filed before
+    filed_url: str = ""  # the list of requests, if this form was sent before
     templates: tuple[TemplateChoice, ...] = ()
-    templates_url: str = ""  # of all of them, where there are more
+    templates_url: str = ""  # the list of all templates, if not all are shown
 
     @classmethod
     def build(
@@ -145,7 +143,7 @@ class CreatePage:
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """What a form of this workspace is made from: the kinds of nodes there are, and the GPR that it changes, if any."""
+    """Builds the forms of a workspace from the kinds of nodes and the edited GPR."""
 
     slice_: Slice
     user: User
@@ -170,10 +168,7 @@ class Desk:
         return form
 
     def first_form(self, *, like: Gpr | None = None, template: GprTemplate | None = None, name: str = "") -> GprForm:
-        """As it is opened: an edit with what is asked now, a new one with the GPU that was asked for last, or what a template says.
-
-        `name`: as it was typed before the template was chosen.
-        """
+        """`like`: a GPR to copy. `name`: what was typed before a template was chosen."""
         model = self.edited or like
         given = initial_of(model) if model else self._usual()
         if template is not None:
@@ -181,13 +176,13 @@ class Desk:
         return self.form(initial={**given, "key": new_key()})
 
     def question(self, form: GprForm) -> GprForm:
-        """The same without the need of a name."""
+        """The form with an optional name."""
         return self.form(form.data, is_question=True)
 
     def _usual(self) -> dict[str, Any]:
-        """The GPU that this user asked for last in the workspace; for the first time the one with the most nodes.
+        """The GPU of this user's last request in the workspace, else the one with the most nodes.
 
-        GPUs per node stay empty: that means all of the node, whichever GPU is chosen.
+        GPUs per node stay empty, which means all of the node.
         """
         if not self.shapes:
             return {"shape": "", "min_gpu_memory_gib": 1}
@@ -201,7 +196,7 @@ class Desk:
 
 
 def meanwhile_of(form: GprForm, gpr: Gpr) -> Meanwhile:
-    """`form` is valid."""
+    """`form` must be valid."""
     events = Event.objects.filter(gpr_id=gpr.pk, kind__in=["gpr.edited", "gpr.priority_changed", "gpr.transition", "promise.moved"])
     found = tuple(EventRow(event.at, event.message, event.severity) for event in events.order_by("-id")[:CHANGES_SHOWN])
     hint = "What you wrote is kept. Save again to apply it to the request as it is now."
@@ -209,7 +204,7 @@ def meanwhile_of(form: GprForm, gpr: Gpr) -> Meanwhile:
 
 
 def not_whole(form: GprForm, gpr: Gpr) -> Meanwhile:
-    """For a form that does not say which version was read; it is valid otherwise."""
+    """For a form without a version."""
     hint = "What you wrote is kept. Reload the page to begin anew, or save again to apply what you wrote to the request as it is now."
     return Meanwhile("This page was too old, or did not come back whole", hint, (), tuple(_differences(form, gpr)))
 
@@ -254,7 +249,7 @@ def _choices(form: GprForm, shapes: Sequence[ShapeStock]) -> list[ShapeChoice]:
 
 
 def _templates(slice_: Slice, form: GprForm) -> Iterator[TemplateChoice]:
-    """The defaults first; one more than are shown, where there are more."""
+    """Defaults first; at most one more than is shown."""
     current = str(form["template"].value() or "")
     url = reverse("gpr-create", args=[slice_.name])
     for pk, name in slice_.templates.order_by("-is_default", "name").values_list("pk", "name")[: TEMPLATES_SHOWN + 1]:
@@ -262,7 +257,6 @@ def _templates(slice_: Slice, form: GprForm) -> Iterator[TemplateChoice]:
 
 
 def _differences(form: GprForm, gpr: Gpr) -> list[tuple[str, str, str]]:
-    """Where what is typed is not what the GPR asks for now."""
     now = initial_of(gpr)
     spec = form.spec()
     typed = {

@@ -1,4 +1,4 @@
-"""One GPU request on a page of its own, whole or one part of it, for the members of its workspace."""
+"""The page of one GPU request and its fragments."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ PHASE_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Acts:
-    """Where the reader may go from here; empty where he may not."""
+    """URLs of actions; empty if not allowed."""
 
     edit: str = ""
     cancel: str = ""
@@ -92,7 +92,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Coming:
-    """Nodes that its start waits for, ordered together."""
+    """Nodes that were ordered together for its start."""
 
     text: str
     expected_at: datetime
@@ -101,7 +101,7 @@ class Coming:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A node that failed, and what became of it, in a sentence; `at`: when."""
+    """A failed node and its replacement."""
 
     at: datetime
     text: str
@@ -110,7 +110,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """One that it waits for. Of strangers there is nothing but that name."""
+    """A request that it waits for. Of other workspaces only the name is set."""
 
     name: str
     url: str
@@ -125,13 +125,13 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why it starts when it does, what and whom it waits for, which pods wait for it, whether it borrows, and how its promise moved."""
+    """Why it starts when it does, what it waits for, and how its promise moved."""
 
     title: str
     alone: OneAtATime | None
     sentence: str
-    again: str  # of one that has run before: since when and why it waits again
-    gone: str  # of such a one: that its work failed, and what to do
+    again: str  # why it waits again after an earlier run
+    gone: str  # that the Jobs of an earlier run failed
     coming: tuple[Coming, ...]
     blockers: tuple[Ahead, ...]
     pods: tuple[WaitingPods, ...]
@@ -144,7 +144,7 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class GprPage:
-    """Parts that were not asked for are left out."""
+    """Parts that were not asked for stay empty."""
 
     id: UUID
     name: str
@@ -171,7 +171,7 @@ class GprPage:
 
     @classmethod
     def build(cls, request: PageRequest, pk: UUID, *, part: str = "") -> GprPage:
-        """With `part` only what that shows is read."""
+        """With `part` only its data is read."""
         gpr = gpr_for(request.user, pk)
         wanted = frozenset({part} if part else PARTS)
         nodes = _nodes(gpr, with_gpus="nodes" in wanted) if gpr.run and wanted & {"now", "nodes", "steps"} else []
@@ -180,7 +180,7 @@ class GprPage:
         status = statuses.get(gpr.pk, NOT_PLANNED)
         warning = notice(gpr) if "now" in wanted else None
         is_writable = "now" in wanted and request.may_write and may(request.user, Verb.CHANGE, gpr)
-        # Whoever may change it may file others.
+        # Everyone who may change it may also create requests.
         is_editor = is_writable or (not part and may_create(request, gpr.slice))
         return cls(
             id=gpr.pk,
@@ -205,14 +205,14 @@ class GprPage:
 
 
 def _nodes(gpr: Gpr, *, with_gpus: bool) -> list[Reservation]:
-    """Of its last run; without spares that failed and are free again, of which the changes tell."""
+    """Nodes of its last run, without released spares that never joined."""
     rows = Reservation.objects.filter(gpr=gpr, run=gpr.run).select_related("node").order_by("node__name", "pk")
     rows = rows.exclude(replaces__isnull=False, joined_at=None, state=ReservationState.RELEASED)
     return list(rows.prefetch_related("gpus__gpu") if with_gpus else rows)
 
 
 def _results(gpr: Gpr) -> list[StepResult]:
-    """Oldest first. Of each step of each node the newest attempts: one that fails for hours leaves room for the others."""
+    """Oldest first. If there are too many, the newest attempts of each step and node."""
     nth = Window(RowNumber(), partition_by=["reservation", "step"], order_by=["-started_at", "-pk"])
     rows = StepResult.objects.filter(reservation__gpr=gpr, reservation__run=gpr.run).annotate(nth=nth)
     newest = rows.order_by("nth", "-started_at", "-pk").prefetch_related("results")[:STEPS_READ]
@@ -232,7 +232,7 @@ def _hero(
 
 
 def _gpu_title(gpu: Gpu, *, is_whole: bool) -> str:
-    """Of a part of a node the cluster chooses the GPUs: which of the node's hardware that is, nobody knows."""
+    """For a part of a node, nobody knows which hardware the cluster chose."""
     return f"{gpu.model}, {gpu.memory_gib} GiB" + (f", {gpu.hardware_uuid or gpu.uuid}" if is_whole else "")
 
 
@@ -295,7 +295,7 @@ def _alone(gpr: Gpr, request: PageRequest, told: VisibleExplanation | None) -> O
 
 
 def _size(told: VisibleBlocker) -> str:
-    """`holds 2 nodes`, `waits for 2 × 4 GPUs`."""
+    """E.g. `holds 2 nodes`, `waits for 2 × 4 GPUs`."""
     if not told.nodes:
         return ""
     size = words.ask(told.nodes, told.gpus_per_node) + (" GPUs" if told.gpus_per_node else "")
@@ -303,7 +303,7 @@ def _size(told: VisibleBlocker) -> str:
 
 
 def _coming(promise: Promise | None, request: PageRequest) -> Iterable[Coming]:
-    """From which supply is nobody's secret: offers named it."""
+    """Supplies are not secret: offers name them."""
     for (name, expected_at), orders in groupby(orders_under(promise), key=lambda order: (order.supply.name, order.expected_at)):
         is_late = request.now >= expected_at
         what = f"{words.plural(len(list(orders)), 'node')} ordered from {name}"
@@ -320,7 +320,7 @@ def _why_plain(gpr: Gpr, request: PageRequest) -> str:
 
 
 def _cause(move: PromiseMove, names: Mapping[str, str]) -> str:
-    """A node is nobody's secret: the slot was in a cluster that this workspace may use. Others' requests are."""
+    """Nodes may be named, since the workspace may use their cluster. Others' requests may not."""
     text = CAUSE_WORDS[Cause(move.cause)] if move.cause in set(Cause) else move.cause
     named = names.get(move.cause_id, "")
     return f"{text} ({named})" if named and move.cause != Cause.CHANGED else text
@@ -357,7 +357,7 @@ def _band(priority: int) -> str:
 
 
 def _events(gpr: Gpr, actor: User) -> tuple[EventRow, ...]:
-    # Steps that passed are told step by step elsewhere.
+    # The panel of steps shows the passed ones.
     rows = events_visible_to(actor).filter(gpr_id=gpr.pk).exclude(kind="node.step_passed")[:EVENTS_SHOWN]
     return tuple(EventRow(row.at, _told_by(row), row.severity, row.new if row.kind == "gpr.transition" else "") for row in rows)
 

@@ -1,4 +1,4 @@
-"""The head of a GPR's page: the one figure that matters in its state, the facts beside it, and its box in time."""
+"""The head of a GPR's page: the main figure of its state, facts, and its timeline."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ SHOWN_MIN = timedelta(minutes=4)
 @dataclass(frozen=True, slots=True)
 class Hero:
     big: str
-    tick: str  # "left" or "starts": the figure goes on with time, towards `at`; empty: it stands
-    text: str  # beneath it
-    at: datetime | None  # that stands behind the text
-    tail: str  # and behind that
-    trouble: str  # why it does not go on; empty while all is well
+    tick: str  # "left" or "starts": how the script updates the figure towards `at`; empty: it is fixed
+    text: str  # below the figure
+    at: datetime | None  # after the text
+    tail: str  # after `at`
+    trouble: str  # why it does not proceed, or empty
     notice: Notice | None
     facts: tuple[Fact, ...]
     axis: Axis
@@ -42,11 +42,11 @@ class Hero:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What has been read of a GPR beside its row."""
+    """What was read of a GPR beside its row."""
 
     now: datetime
     zone: tzinfo
-    since: datetime | None = None  # it waits, or waited before this run
+    since: datetime | None = None  # start of its wait before this run
     position: int | None = None
     event: Event | None = None
     nodes: Sequence[Reservation] = ()
@@ -139,12 +139,12 @@ def _used(gpr: Gpr, seen: Seen) -> Fact:
         window_s = (gpr.ends_at - gpr.active_at).total_seconds()
         used_s = min(max((seen.now - gpr.active_at).total_seconds(), 0), window_s)
         return Fact("Used", f"{used_percent(gpr, seen.now)} %", f"{words.duration(used_s)} of {words.duration(window_s)}")
-    used_s = gpr.duration_s - gpr.remaining_s  # in all its windows; an eviction cuts the last of them short
+    used_s = gpr.duration_s - gpr.remaining_s  # in all its runs
     return Fact("Used", f"{used_s / gpr.duration_s * 100:.0f} %", f"{words.duration(used_s)} of {words.duration(gpr.duration_s)} booked")
 
 
 def _had(gpr: Gpr) -> Fact:
-    """Of one that waits again for the rest of its time."""
+    """For a GPR that waits to run the rest of its time."""
     had_s = gpr.duration_s - gpr.remaining_s
     return Fact("Still to run", words.duration(gpr.remaining_s) if had_s else "", f"of {words.duration(gpr.duration_s)}")
 
@@ -179,7 +179,7 @@ def _provisioning(gpr: Gpr, seen: Seen) -> Fact:
 
 
 def _axis(gpr: Gpr, seen: Seen) -> Axis:
-    """From filed to end, with some air; the wait is cut short when it is much longer than the box."""
+    """From filing to the end. A wait much longer than the box is cut short."""
     begin = waiting_since(gpr)
     end = max(filter(None, (window_end(gpr), gpr.ended_at, promised_at_first(gpr), begin + SHOWN_MIN)))
     if gpr.state not in ENDED:

@@ -1,4 +1,4 @@
-"""What the members of a workspace are told of an eviction: while the notice runs, and when the GPR waits again. Never for whom."""
+"""What members learn of an eviction: the notice, and why their GPR waits again. Never who gets the nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from portal_shared.access import PageRequest, says
 from portal_shared.gpr_box import waiting_since
 
 S = GprState
-# As gpr.evictions.services.WHY, when it is over.
+# The past tense of gpr.evictions.services.WHY.
 WAS = {
     VictimKind.RECLAIM: "its GPUs were borrowed, and whom they are guaranteed to wanted them back",
     VictimKind.PRIORITY: "a request of higher priority that may evict needed its GPUs",
@@ -51,7 +51,7 @@ def notice(gpr: Gpr) -> Notice | None:
 
 
 def queued_since(gpr: Gpr) -> datetime:
-    """Since when it waits, or waited before its last run."""
+    """Start of its present wait, or of the wait before its last run."""
     if gpr.state == S.QUEUED or gpr.run < 2:
         return waiting_since(gpr)
     back = Event.objects.filter(gpr_id=gpr.pk, kind="gpr.transition", old=S.EXITING, new=S.QUEUED).order_by("-at", "-id").first()
@@ -59,7 +59,7 @@ def queued_since(gpr: Gpr) -> datetime:
 
 
 def waits_again(gpr: Gpr, request: PageRequest) -> str:
-    """Since when and why, of one that has run before; empty for others."""
+    """Empty for a GPR that has not run before."""
     if gpr.state != S.QUEUED or not gpr.run:
         return ""
     moves = Event.objects.filter(Q(new=S.EXITING) | Q(old=S.EXITING, new=S.QUEUED), gpr_id=gpr.pk, kind="gpr.transition")
@@ -74,7 +74,7 @@ def waits_again(gpr: Gpr, request: PageRequest) -> str:
 
 
 def work_gone(gpr: Gpr) -> str:
-    """That it may wait for nothing; empty where no Job of it failed, or pods wait."""
+    """Empty unless its Jobs failed and no GPU pods wait."""
     jobs = failed_jobs_of([gpr]).get(gpr.pk)
     if not jobs:
         return ""

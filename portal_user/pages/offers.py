@@ -1,4 +1,4 @@
-"""When a request would start: the offers on one axis, what is not offered, what would start sooner, and the sentence of what is asked."""
+"""When a request would start: offers on a time axis, excluded kinds with reasons, changes that start sooner."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class NotOffered:
 
 @dataclass(frozen=True, slots=True)
 class BreachLine:
-    """`value`: what fits, for the field; empty where no single field makes it fit."""
+    """`value`: what fits into the field; empty if no single field can fix it."""
 
     text: str
     field_id: str = ""
@@ -66,7 +66,7 @@ class BreachLine:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """What is asked, in one sentence, with the end in the reader's zone."""
+    """A summary of the request."""
 
     what: str
     note: str
@@ -77,7 +77,7 @@ class Confirm:
 
 @dataclass(frozen=True, slots=True)
 class OffersPanel:
-    """`problem`: why there are no offers, one line for each cause. Not asked yet: the page fetches it, or its reader asks for it."""
+    """`problem`: why there are no offers. `is_asked` False: offers are not computed yet."""
 
     url: str
     asked_at: datetime
@@ -118,7 +118,7 @@ class OffersPanel:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """Of one field of the form: what would be asked, instead of what."""
+    """A change of one form field."""
 
     text: str
     instead_of: str
@@ -155,7 +155,7 @@ class _Drawing:
         )
 
     def refused_booking(self, url: str, spec: GprSpec, error: BookingDoesNotFit) -> OffersPanel:
-        """With the nearest times at which it has room, to be taken instead."""
+        """Offers the nearest times that fit."""
         near = [at for name in ("nearest_before_at", "nearest_after_at") if (at := error.extra[name]) is not None]
         axis = offers_axis([at + self._length for at in near], now=self.request.now, zone=self.request.zone)
         return OffersPanel(
@@ -168,7 +168,7 @@ class _Drawing:
         )
 
     def _granted(self) -> GprSpec | None:
-        """What a request in the queue may keep without asking again."""
+        """A queued request keeps what is approved already."""
         return spec_of(self.edited) if self.edited and self.edited.state == GprState.QUEUED else None
 
     def _axis(self) -> Axis:
@@ -183,7 +183,7 @@ class _Drawing:
     def _offer(self, number: int, each: Estimate, chosen: Estimate | None, axis: Axis) -> OfferRow:
         supply = _supply(each)
         return OfferRow(
-            # The soonest is not held to its cluster: it may start elsewhere, if that comes first.
+            # The soonest offer does not fix the cluster: the request may start elsewhere if that is earlier.
             value=_value(each) if number else "",
             cluster=each.cluster,
             shape=each.shape,
@@ -201,7 +201,7 @@ class _Drawing:
         return StripBox("OFFER", planned_start_at=start_at, ends_at=start_at + length, promised_at=promised_at, hue=hue, mark=mark)
 
     def _swaps(self, spec: GprSpec, axis: Axis) -> Iterable[SwapRow]:
-        """For each change of the request its soonest start, where that is sooner than the soonest offer."""
+        """For each change its soonest start, if it is sooner than the soonest offer."""
         best: dict[_Change, Alternative] = {}
         for other in (other for each in self.found for other in each.alternatives):
             change = _change(spec, other)
@@ -259,14 +259,13 @@ class _Drawing:
         return words.moment(at, now=self.request.now, zone=self.request.zone)
 
     def _snippet(self) -> str:
-        """Empty while the form could not be sent: a question needs no name, a request does."""
+        """Empty without a name, which a request needs."""
         if not self.form.cleaned_data["name"]:
             return ""
         return api_snippet(self.request, self.form.spec(), key=str(self.form.cleaned_data["key"]), edited=self.edited)
 
 
 def offers_axis(ends: Sequence[datetime], *, now: datetime, zone: tzinfo) -> Axis:
-    """From shortly before now to the last end."""
     last = max(ends, default=now)
     span = next((span for span in SPANS if now + span * 0.95 >= last), SPANS[-1])
     start = now - span * 0.05
@@ -274,7 +273,6 @@ def offers_axis(ends: Sequence[datetime], *, now: datetime, zone: tzinfo) -> Axi
 
 
 def api_snippet(request: PageRequest, spec: GprSpec, *, key: str, edited: Gpr | None) -> str:
-    """What the form would send, by REST."""
     if edited is None:
         method, path, body = "POST", "/api/v1/gprs/", creation_body(spec)
         header = f' \\\n  -H "Idempotency-Key: {key}"' if key else ""
@@ -301,7 +299,6 @@ def _faults(form: GprForm) -> Iterable[str]:
 
 
 def _supply(each: Estimate) -> str:
-    """Where its GPUs come from, as its tag says."""
     if each.order:
         return "Ordered nodes"
     return "Evictions" if each.supply == RECLAIM else "Free nodes" if each.wait_s == 0 else "Planned end"
@@ -316,7 +313,7 @@ def _gpus_per_node(each: Estimate, stock: Iterable[Stock]) -> int:
 
 
 def _not_offered(spec: GprSpec, found: Iterable[Estimate], stock: Sequence[Stock]) -> Iterable[NotOffered]:
-    """Kinds of nodes that the workspace may use and the request might have meant, each with the figure and the limit."""
+    """Kinds of nodes that the workspace may use and the request excludes, with reasons."""
     offered = {(each.cluster, each.shape) for each in found}
     kinds: dict[tuple[str, str], list[Stock]] = {}
     for kind in stock:
@@ -343,7 +340,7 @@ def _why_not(spec: GprSpec, kinds: Sequence[Stock]) -> str:
 
 
 def _change(spec: GprSpec, other: Alternative) -> _Change | None:
-    """What would be asked instead of what; None where it takes more than one field."""
+    """None if it takes more than one field."""
     match other.differs:
         case ("nodes",):
             return _Change(words.plural(other.nodes, "node"), words.number(spec.nodes), "id_nodes", str(other.nodes))
@@ -360,7 +357,7 @@ def _change(spec: GprSpec, other: Alternative) -> _Change | None:
 
 
 def _is_outdone(other: Alternative, others: Iterable[Alternative]) -> bool:
-    """Does the same change somewhere else ask for more, and start no later?"""
+    """Whether a bigger variant of the same change starts no later."""
     return any(
         each.differs == other.differs and each.start_at <= other.start_at and _size(each) > _size(other)
         for each in others

@@ -1,4 +1,4 @@
-"""A request that nothing but the rule of its workspace holds back, one request at a time, while nodes for it are free."""
+"""Explains a request that waits only because its workspace runs one request at a time."""
 
 from __future__ import annotations
 
@@ -21,14 +21,12 @@ OTHERS_SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class OneAtATime:
-    """What is said first, and the ways out."""
-
     text: str
     ways: tuple[WayOut, ...]
 
     @classmethod
     def of(cls, request: PageRequest, spec: GprSpec, told: VisibleExplanation, stock: Sequence[Stock]) -> OneAtATime | None:
-        """None where something else holds it back, too."""
+        """None if anything else holds it back."""
         free = [kind for kind in stock if kind.free_count >= spec.nodes and _fits(spec, kind)]
         if told.reason != Reason.WAITS_FOR_SLICE or not free:
             return None
@@ -57,7 +55,7 @@ def _ahead(told: VisibleExplanation) -> Iterator[WayOut]:
 
 
 def _elsewhere(request: PageRequest, slice_: Slice, cluster: str) -> Iterator[WayOut]:
-    """Other workspaces of the reader that may use these nodes."""
+    """The reader's other workspaces that may use these nodes."""
     rows = Membership.objects.filter(user=request.user, role__in=[Role.EDITOR, Role.OWNER], slice__clusters__name=cluster)
     for name in rows.exclude(slice=slice_).order_by("slice__name").values_list("slice__name", flat=True)[:OTHERS_SHOWN]:
         yield WayOut(f"Request it in {name}", reverse("gpr-create", args=[name]))

@@ -1,4 +1,4 @@
-"""What promises are worth: how they turned out for all workspaces together, and the last ones of the reader's own."""
+"""Kept promises of all workspaces, and recent ones of the reader's."""
 
 from __future__ import annotations
 

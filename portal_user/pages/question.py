@@ -1,5 +1,3 @@
-"""A question before an act: what happens to what, and when."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -67,7 +65,7 @@ def extend_question(gpr: Gpr, request: PageRequest) -> dict[str, object]:
 
 
 def extension_ways(request: PageRequest, gpr: Gpr, error: EgsError) -> tuple[WayOut, ...]:
-    """After a refusal, which says until when it can run: that end, where it is later than the present one, and a new request."""
+    """Alternatives after a refusal: the latest possible end, and a new request."""
     again = WayOut("File another request", f"{reverse('gpr-create', args=[gpr.slice.name])}?from={gpr.pk}")
     max_ends_at: datetime | None = error.extra.get("max_ends_at")
     if max_ends_at is None or max_ends_at == gpr.ends_at:

@@ -1,4 +1,4 @@
-"""The quotas that hold for a workspace, its own and its project's, each as a bar."""
+"""A workspace's quotas and its project's, as bars."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ class QuotaBar:
 
 
 def quota_bars(slice_: Slice) -> tuple[QuotaBar, ...]:
-    """By shape, its own first. One query where there are none."""
+    """By shape, the workspace's first. One query if there are none."""
     found = sorted(quotas_of(slice_), key=lambda quota: (quota.shape, quota.slice is None))
     return tuple(QuotaBar.of(usage) for usage in quota_usages(found)) if found else ()

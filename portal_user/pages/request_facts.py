@@ -1,4 +1,4 @@
-"""What a workspace holds, when its next request starts, how many there are of each kind, what is free."""
+"""Facts above the list: held GPUs, next start, counts, free nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from slices.models import Slice
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """By state, how many; of the one that holds nodes, what and until when; of the next to start, its name and time."""
+    """Counts by state, the request that holds nodes, and the next to start."""
 
     counts: dict[str, int]
     held_state: str = ""
@@ -31,10 +31,8 @@ class Tally:
 
     @classmethod
     def load(cls, slice_: Slice, *, counted: Q) -> Tally:
-        """One query. `counted`: which are counted by state; the rest is of all.
-
-        A workspace holds nodes for one at a time, so the greatest of its group is that of the one.
-        """
+        """`counted` filters only the counts. One query."""
+        # A workspace runs one request at a time, so Max() over a group is that request's value.
         next_ = Gpr.objects.filter(planned_start_at__isnull=False, slice=slice_, state=GprState.QUEUED).order_by("planned_start_at", "pk")
         gpus: Any = ReservedGpu.objects.filter(reservation__slice=slice_, state=ReservationState.HELD).order_by()
         rows: Any = Gpr.objects.filter(slice=slice_).order_by().values("state").annotate(n=Count("pk", filter=counted or None))

@@ -1,4 +1,4 @@
-"""One GPU request in a list: where it is, what it asks for, when, and why then."""
+"""One GPU request in a list."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ READY = frozenset({Phase.ENTERED, Phase.ACTIVE})
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the page has read of one GPR beside its row."""
+    """What was read of a GPR beside its row."""
 
     status: QueueStatus = NOT_PLANNED
     event: Event | None = None
@@ -44,7 +44,7 @@ class RequestRow:
     url: str
     state: str
     note: str
-    note_until: datetime | None  # the note is how long it is until then
+    note_until: datetime | None  # the note shows the time left until then
     ask: str
     duration_s: int
     why: str
@@ -177,7 +177,7 @@ def used_percent(gpr: Gpr, now: datetime) -> int:
 
 
 def node_failure(nodes: Sequence[Reservation]) -> str:
-    """Why one of them does not go on, with its name; empty while all is well."""
+    """The first failure of a node, or empty."""
     return next((f"{node.node.name}: {node.failure.rstrip('.')}." for node in nodes if node.failure), "")
 
 
@@ -194,7 +194,6 @@ def _next_mark(gpr: Gpr, axis: Axis) -> str:
 
 
 def _kept(gpr: Gpr) -> str:
-    """Of one that has started."""
     if promised_at_first(gpr) is None:
         return ""
     late = words.late(late_s(gpr))

@@ -1,4 +1,4 @@
-"""The GPU requests of a workspace: what it holds, what waits in the order in which it starts, what is over."""
+"""A workspace's GPU requests: running, waiting in order of start, ended."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ PENDING_ROWS = 50
 QUERY_MAX_CHARS = 100
 SHOWN_SHARE = 0.8
 IN_ORDER = Case(When(state__in=PROVISIONED, then=Value(0)), default=Value(1))
-# The axis is the shortest of these that shows nearly all rows, as far as it is shown with now at a quarter of it.
+# The axis has the shortest of these spans that shows nearly all rows; now is at a quarter of it.
 SPANS = tuple(timedelta(minutes=minutes) for minutes in (20, 60, 180, 360, 720, 1440, 2880, 10_080, 40_320))
 BEFORE_NOW = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What stands in the address: which rows, and how much time the axis shows."""
+    """The filters and span in the URL."""
 
     slice_: Slice
     state: str = ""
     q: str = ""
     cursor: str = ""
     span_s: int = 0
-    part: str | None = None  # None: all that the address names; empty: only the axis
+    part: str | None = None  # None: the whole list; empty: only the axis
 
     @classmethod
     def of(cls, request: PageRequest, slice_: Slice) -> Listing:
@@ -65,7 +65,6 @@ class Listing:
         )
 
     def tally(self) -> Tally:
-        """Of the workspace, counted as the list is narrowed."""
         return Tally.load(self.slice_, counted=self.match)
 
     def tabs(self, counts: Mapping[str, int]) -> tuple[Tab, ...]:
@@ -76,7 +75,7 @@ class Listing:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Later pages of what has ended stand alone."""
+        """Later pages of ended requests stand alone."""
         if self.part is not None:
             return (self.part,) if self.part else ()
         if self.state:
@@ -91,7 +90,6 @@ class Listing:
 
     @property
     def match(self) -> Q:
-        """What is searched for; empty: everything."""
         return Q(name__icontains=self.q) | Q(model__name__icontains=self.q) | by_id(self.q) if self.q else Q()
 
 
@@ -101,7 +99,7 @@ class RequestTable:
     axis_url: str
     groups: tuple[RowGroup[RequestRow], ...]
     foot: ListFoot
-    empty: str = ""  # why there is no row
+    empty: str = ""  # why there are no rows
 
     @classmethod
     def build(cls, request: PageRequest, listing: Listing) -> RequestTable:
@@ -147,7 +145,7 @@ class RequestsPage:
     tabs: tuple[Tab, ...]
     tabs_url: str
     table: RequestTable
-    create_url: str  # empty: may only look
+    create_url: str  # empty: read-only
     here_url: str
     plain_url: str  # without filters
 
@@ -178,7 +176,7 @@ def may_create(request: PageRequest, slice_: Slice) -> bool:
 
 
 def axis_for(gprs: Iterable[Gpr], *, now: datetime, zone: tzinfo, span_s: int = 0) -> Axis:
-    """`span_s`: that of the page which a fragment belongs to."""
+    """`span_s`: the span of the page, when a fragment is rendered."""
     span = timedelta(seconds=span_s) if span_s else next((span for span in SPANS if _shows(gprs, span, now)), SPANS[-1])
     start = now - span * BEFORE_NOW
     return Axis(start, start + span, now, zone, name="requests")
@@ -191,7 +189,6 @@ class _Found:
 
     @classmethod
     def load(cls, request: PageRequest, listing: Listing) -> _Found:
-        """What holds nodes and what waits are read together, what has ended page by page."""
         of_slice = Gpr.objects.filter(listing.match, slice=listing.slice_).select_related("slice", "promise", "cluster")
         rows: dict[str, list[Gpr]] = {key: [] for key in listing.groups}
         page: ListPage[Gpr] | None = None
@@ -218,7 +215,7 @@ class _Found:
         return [gpr for rows in self.rows.values() for gpr in rows]
 
     def known(self, request: PageRequest) -> dict[UUID, Known]:
-        """Five queries, however many rows; those that have nothing to ask for ask nothing."""
+        """At most five queries."""
         waiting = [gpr for gpr in self.gprs if gpr.state == GprState.QUEUED]
         statuses = queue_statuses(waiting, actor=request.user, now=request.now, format_time=says(request))
         events, notices = events_for(self.gprs), notices_of(self.gprs)
@@ -235,7 +232,7 @@ class _Found:
 
 
 def _shows(gprs: Iterable[Gpr], span: timedelta, now: datetime) -> bool:
-    """All that runs, and all that is planned but the last few and what is booked; what has ended may lie before the axis."""
+    """Bookings and the last few planned requests need not fit."""
     ends = sorted(end for gpr in gprs if gpr.state not in ENDED and shown_state(gpr) != "BOOKED" and (end := window_end(gpr)))
     last = ends[min(len(ends) - 1, int(len(ends) * SHOWN_SHARE))] if ends else now + timedelta(hours=12)
     return now + span * (1 - BEFORE_NOW) >= last

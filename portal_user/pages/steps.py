@@ -1,4 +1,4 @@
-"""The way in and the way out, step by step, over all nodes of a run, with what the nodes logged."""
+"""Entry and exit steps of a run over all nodes, with logs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DONE = frozenset({"passed", "warned"})
 
 @dataclass(frozen=True, slots=True)
 class StepPanel:
-    """`hint`: how far it is, or how long it took."""
+    """`hint`: progress or duration."""
 
     title: str
     key: str
@@ -34,7 +34,7 @@ class StepPanel:
 def step_panels(
     gpr: Gpr, nodes: Sequence[Reservation], results: Sequence[StepResult], *, say: Callable[[datetime], str]
 ) -> list[StepPanel]:
-    """Of one run: those of the box first, then those of spares and of what they replaced. `results` oldest first."""
+    """The box's panels, then those of spares and replaced nodes. `results` oldest first."""
     box, replaced_ids = box_of(nodes), {row.replaces_id for row in nodes if row.joined_at is not None}
     spares = [row for row in nodes if row.replaces_id is not None and row.joined_at is None]
     going = [(row, _Way([row], results, say)) for row in nodes if row.pk in replaced_ids]
@@ -56,7 +56,7 @@ def _box_panels(gpr: Gpr, way: _Way) -> Iterator[StepPanel]:
 
 
 def _spare_panels(row: Reservation, way: _Way) -> Iterator[StepPanel]:
-    """Of one that is no part of the box. On its way out it is told how it came in only if that is why it leaves."""
+    """For a spare that has not joined. When it leaves, its entry is shown only if it failed."""
     is_leaving = not row.is_coming or way.has_begun_to_leave
     entry = way.entry(f"Spare {row.node.name}: entry steps", f"spare-{row.pk}", is_running=not is_leaving)
     if not is_leaving or any(step.state == "failed" for step in entry.steps):
@@ -70,12 +70,12 @@ def steps_done(panel: StepPanel) -> int:
 
 
 def _is_done(row: StepRow) -> bool:
-    """Also one that was come to, and had nothing to measure."""
+    """A skipped step counts if it had nothing to measure."""
     return row.state in DONE or (row.state == "skipped" and bool(row.took))
 
 
 class _Way:
-    """In and out, of nodes that go together."""
+    """The steps of nodes that enter and leave together."""
 
     def __init__(self, nodes: Sequence[Reservation], results: Iterable[StepResult], say: Callable[[datetime], str]) -> None:
         self._nodes, self._say = nodes, say
@@ -106,7 +106,7 @@ class _Way:
     def _panel(
         self, title: str, key: str, steps: Sequence[str], *, is_running: bool, is_over: bool, late_ids: frozenset[UUID]
     ) -> StepPanel:
-        """`is_over`: what is not done by now never will be. `late_ids`: nodes that began after the others."""
+        """`is_over`: open steps will not run any more. `late_ids`: nodes that began later than the others."""
         rows: list[StepRow] = []
         for step in steps:
             is_next = is_running and all(map(_is_done, rows))
@@ -123,7 +123,7 @@ class _Way:
         return f"{done} done, {skipped} skipped" if skipped else f"{done} of {len(rows)} done"
 
     def _row(self, id_: str, step: str, *, rest: str, late_ids: frozenset[UUID]) -> StepRow:
-        """`rest`: its state while there are nodes that it says nothing of."""
+        """`rest`: the state while nodes have no result."""
         results, count = self._by_step.get(step, []), len(self._nodes)
         last = {result.reservation_id: result for result in results}
         passed = sum(result.outcome == Outcome.OK for result in last.values())
@@ -153,7 +153,7 @@ class _Way:
 
     @staticmethod
     def _skipped_why(last: Iterable[StepResult]) -> str:
-        """Where no node measured anything; else empty, and the results tell it of each."""
+        """Empty unless no node measured anything."""
         reasons = [result.skipped_why for result in last]
         return "; ".join(dict.fromkeys(reasons)) if all(reasons) else ""
 
@@ -167,7 +167,7 @@ class _Way:
 
 
 def _took_s(results: Iterable[StepResult], late_ids: frozenset[UUID]) -> float:
-    """Of those that began together, or of one that came later, as a spare: it is not counted from when the others began."""
+    """Nodes that began later are measured from their own start."""
     spans: dict[UUID | None, tuple[datetime, datetime]] = {}
     for each in results:
         whose = each.reservation_id if each.reservation_id in late_ids else None

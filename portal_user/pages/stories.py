@@ -1,4 +1,4 @@
-"""What became of a GPR and by whom, in one sentence: for lists and heads. From the row and one Event of it."""
+"""What happened to a GPR, in one sentence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ S = GprState
 
 
 def events_for(gprs: Iterable[Gpr]) -> dict[UUID, Event]:
-    """The one that tells of each: how it ended, or why its promise moved. One query."""
+    """How each ended, or why its promise moved. One query."""
     ids = [gpr.pk for gpr in gprs if gpr.state in ENDED or late_s(gpr) >= words.MINUTE_S]
     if not ids:
         return {}
@@ -29,7 +29,7 @@ def events_for(gprs: Iterable[Gpr]) -> dict[UUID, Event]:
 
 
 def lateness(gpr: Gpr, event: Event | None) -> str:
-    """`12 min late: a request before it gave its nodes back late.`"""
+    """E.g. `12 min late: a request before it gave its nodes back late.`"""
     late = words.late(late_s(gpr)).removeprefix("+")
     if not late:
         return ""

@@ -1,4 +1,4 @@
-"""Templates of a workspace's requests: the list, one that is written, and the questions before an act."""
+"""Request templates of a workspace."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from slices.models import Slice
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """`label`: of its button; `text`: of its question, in which {place} is where the template is for; `done`: what is said then."""
+    """`label`: of the button; `title`, `text`: of the question; `done`: completes "NAME ..." in the toast."""
 
     change: TemplateChange
     label: str
@@ -82,8 +82,8 @@ class TemplateRow:
     says: str
     is_default: bool
     auto: bool
-    use_url: str  # empty: the reader may not file requests
-    change_url: str  # empty: nor change templates
+    use_url: str  # empty: not allowed
+    change_url: str  # empty: not allowed
     delete_url: str
     switches: tuple[Act, ...]
 
@@ -106,7 +106,7 @@ class TemplateRow:
 
     @property
     def is_idle(self) -> bool:
-        """It says auto, and is not the default: nothing is filed by it."""
+        """Automatic requests need the default."""
         return self.auto and not self.is_default
 
 
@@ -117,7 +117,7 @@ class TemplatesPage:
     rows: tuple[TemplateRow, ...]
     foot: ListFoot
     part_url: str  # of its fragment
-    create_url: str  # empty: not the reader's to make
+    create_url: str  # empty: not allowed
 
     @classmethod
     def build(cls, request: PageRequest, slice_: Slice) -> TemplatesPage:

@@ -1,4 +1,4 @@
-"""Who joins a workspace and which namespaces it gets: what is asked before each of these is decided."""
+"""Questions about invitations and names of namespaces."""
 
 from __future__ import annotations
 
@@ -20,14 +20,12 @@ DECIDED = "This name does not wait for a decision any more."
 
 @dataclass(frozen=True, slots=True)
 class InvitationRow:
-    """That the reader may become a member."""
-
     slice: str
     project: str
     role: str
     invited_by: str
     at: datetime
-    accept_url: str  # both empty: he may only look
+    accept_url: str  # both empty: read-only
     decline_url: str
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The pods of a workspace that wait for a GPU request, by the word of the clusters' agents; and Jobs that will not live to see it start."""
+"""GPU pods that wait for a request, as agents report them; and Jobs that will fail before it starts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHOWS = frozenset({S.PENDING_APPROVAL, S.QUEUED, S.PROVISIONING, S.ACTIVE})
 
 @dataclass(frozen=True, slots=True)
 class WaitingPods:
-    """Of one namespace: how many there are, and why, each a sentence; and what Jobs run into while they wait."""
+    """The waiting pods of one namespace, their reasons, and warnings about Jobs."""
 
     text: str
     reasons: tuple[str, ...]
@@ -31,14 +31,14 @@ class WaitingPods:
 
 
 def waiting_pods(gpr: Gpr, request: PageRequest) -> tuple[WaitingPods, ...]:
-    """Of the namespaces where it runs, or may run."""
+    """For the namespaces where the GPR runs or may run."""
     if gpr.state not in SHOWS:
         return ()
     return tuple(pods for row in _rows(gpr) if (pods := _pods(row, gpr, request)))
 
 
 def _pods(row: Namespace, gpr: Gpr, request: PageRequest) -> WaitingPods | None:
-    """What a cluster that is silent told last is nothing of today, and what cannot be read says nothing."""
+    """The last report of a silent cluster is not shown. None for an unreadable one."""
     if not agent_is_live(getattr(row.cluster, "agent", None), request.now, within_s=settings.EGS_AGENT_UNREACHABLE_S):
         return WaitingPods(f"{row.cluster.name} is silent: which GPU pods of {row.name} wait there is not known.", (), ())
     try:
@@ -46,7 +46,7 @@ def _pods(row: Namespace, gpr: Gpr, request: PageRequest) -> WaitingPods | None:
     except msgspec.ValidationError:  # an older release wrote it
         return None
     text = f"{words.plural(seen.count, 'GPU pod')} of {row.name} in {row.cluster.name} {'waits' if seen.count == 1 else 'wait'}:"
-    # What runs takes pods in now.
+    # A running GPR accepts pods now.
     warnings = () if gpr.state in PROVISIONED else tuple(_warnings(seen.jobs, gpr.planned_start_at, request))
     return WaitingPods(text, tuple(_reasons(seen)), warnings)
 
@@ -68,7 +68,7 @@ def _reasons(seen: PodsWaiting) -> Iterator[str]:
 
 
 def _warnings(jobs: Sequence[JobWaiting], starts_at: datetime | None, request: PageRequest) -> Iterator[str]:
-    """Also where nobody knows when it starts; of what has failed by now the cluster tells."""
+    """Also when the start is unknown; Jobs that have failed already are not included."""
     say = says(request)
     for job in jobs:
         fails_at = datetime.fromtimestamp(job.fails_s, UTC)

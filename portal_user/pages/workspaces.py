@@ -1,4 +1,4 @@
-"""The reader's workspaces: what each holds and waits for, and what is free."""
+"""The reader's workspaces."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WAITING = (GprState.QUEUED, GprState.PENDING_APPROVAL)
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """The one GPR that a workspace has at a time, or the next to start."""
+    """The GPR that holds nodes, or the next to start."""
 
     name: str
     url: str
@@ -49,7 +49,7 @@ class WorkspaceRow:
     next: Holding | None
     waiting_count: int
     approval_count: int
-    create_url: str  # empty: may only look
+    create_url: str  # empty: read-only
 
     @property
     def id(self) -> str:
@@ -127,7 +127,7 @@ def _holding(gpr: Gpr, *, at: datetime | None, told: VisibleExplanation | None =
 
 
 def _counted(request: PageRequest) -> tuple[Fact, Fact]:
-    """Of all workspaces of the reader, on whatever page they are. Two queries."""
+    """Over all pages. Two queries."""
     slices = slices_visible_to(request.user)
     holds, waits = Q(state__in=PROVISIONED), Q(state=GprState.QUEUED)
     found = Gpr.objects.filter(holds | waits, slice__in=slices.values("pk")).aggregate(

@@ -1,1 +1,1 @@
-"""Thin: who may, which page, which answer."""
+"""Views decide who may see which page."""

@@ -1,5 +1,3 @@
-"""Ways into a workspace's clusters: its namespaces, and kubeconfigs made, shown once and revoked."""
-
 from __future__ import annotations
 
 from uuid import UUID
@@ -29,7 +27,7 @@ TOPICS = ("gpr",)
 @require_GET
 @signed_in
 def access(request: PageRequest, slice: str) -> HttpResponse:
-    """`?part=list` as a fragment."""
+    """`?part=list`: the fragment."""
     page = AccessPage.build(request, slice_for(request.user, slice))
     template = "user/access_list.html" if request.GET.get("part") == "list" else "user/access.html"
     return render(request, template, {"page": page, "shell": page.shell, "now": request.now})
@@ -58,7 +56,7 @@ def ask(request: PageRequest, slice: str) -> HttpResponse:
 @signed_in
 @needs_write
 def show(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
-    """POST shows it, once: what is asked by GET may be asked again by anything on the way."""
+    """Only POST reveals the kubeconfig, since a GET may be repeated by browsers and proxies."""
     row = kubeconfig_for(request.user, slice_for(request.user, slice), pk)
     if request.method == "GET":
         return _show(request, KubeconfigPage.of(request, row))
@@ -69,7 +67,7 @@ def show(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
     except NotAllowed:
         raise
     except EgsError as error:
-        # A fragment is what was asked for: see portal_shared.asking.ask.
+        # Fragments get 200: see portal_shared.asking.ask.
         return _show(request, KubeconfigPage.of(request, row, refused=error.detail), status=200 if request.htmx else error.status)
     return _show(request, KubeconfigPage.of(request, row, text=text))
 

@@ -1,4 +1,4 @@
-"""Release, extend, cancel: each asks first, in a dialog, or without script on a page of its own."""
+"""Release, extend and cancel a GPR, each with a question."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""Booked times: the list of a workspace, a new one, and the end of a series."""
-
 from __future__ import annotations
 
 from uuid import UUID
@@ -33,7 +31,7 @@ TOPICS = ("gpr", "plan")
 @require_GET
 @signed_in
 def bookings(request: PageRequest, slice: str) -> HttpResponse:
-    """`?part=list` as a fragment."""
+    """`?part=list`: the fragment."""
     page = BookingsPage.build(request, slice_for(request.user, slice))
     template = "user/bookings_list.html" if request.GET.get("part") == "list" else "user/bookings.html"
     return render(request, template, {"page": page, "shell": page.shell, "now": request.now})
@@ -75,7 +73,7 @@ def cancel(request: PageRequest, pk: UUID) -> HttpResponse:
 
 
 def _book(request: PageRequest, slice_: Slice, form: BookForm) -> HttpResponse:
-    """Once for each form that was opened, however often it is sent."""
+    """Each opened form books once, however often it is sent."""
     ask = form.series_ask(request.zone)
 
     def once(remember: Remember) -> UUID:

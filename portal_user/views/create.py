@@ -1,4 +1,4 @@
-"""Filing a GPU request and changing one; and what it would get, asked while it is written."""
+"""Create and edit GPU requests, and show offers meanwhile."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def create(request: PageRequest, slice: str) -> HttpResponse:
 @needs_write
 def edit(request: PageRequest, pk: UUID) -> HttpResponse:
     gpr = gpr_for(request.user, pk, write=True)
-    if request.method == "GET" and gpr.state not in WAITS:  # what is sent then is refused, and what was typed stays
+    if request.method == "GET" and gpr.state not in WAITS:  # a POST is refused below, with what was typed
         return closed(request, gpr, "edited", shell=Shell.user(request, page="requests", slice_=gpr.slice))
     desk = Desk.set_up(request, gpr.slice, edited=gpr)
     if request.method == "GET":
@@ -75,7 +75,7 @@ def edit(request: PageRequest, pk: UUID) -> HttpResponse:
     if form.cleaned_data["version"] != gpr.version:
         return _changed_meanwhile(request, desk, form, gpr)
     try:
-        # What is refused leaves the one that the page shows as it is.
+        # A copy: a refused edit must not change the GPR that the page shows.
         changed = gpr_edit(gpr=copy(gpr), actor=request.user, spec=form.spec(), now=request.now)
     except StaleState:
         return _changed_meanwhile(request, desk, form, gpr_for(request.user, pk, write=True))
@@ -91,7 +91,7 @@ def edit(request: PageRequest, pk: UUID) -> HttpResponse:
 @require_POST
 @signed_in
 def offers(request: PageRequest, slice: str) -> HttpResponse:
-    """The fragment. `?edit=` names the GPR that would be changed."""
+    """The fragment. `?edit=`: the GPR to be changed."""
     slice_ = slice_for(request.user, slice, verb=Verb.REQUEST)
     edited = gpr_for(request.user, request.GET["edit"], write=True) if "edit" in request.GET else None
     if edited is not None and edited.slice_id != slice_.pk:
@@ -114,7 +114,7 @@ def _page(
 
 
 def _submit(request: PageRequest, form: GprForm) -> UUID:
-    """Once for each form that was opened, however often it is sent, and by whichever way."""
+    """Each opened form creates one request, however often it is sent."""
     spec = form.spec()
 
     def submit(remember: Remember) -> UUID:
@@ -131,21 +131,21 @@ def _submit(request: PageRequest, form: GprForm) -> UUID:
 
 
 def refuse_repetition(request: PageRequest, *, route: str, key: str, digest: str) -> None:
-    """Raises Conflict when the same was filed lately with another key: a form that is gone back to comes with a new one."""
+    """Raises Conflict when the same was filed recently with another key: a reopened form has a new key."""
     lately = IdempotentCreation.objects.filter(user=request.user, route=route, digest=digest, created_at__gt=request.now - LATELY)
     if lately.exclude(key=key).exists():
         raise Conflict("You have filed exactly this within the last hour. Send it again to file a second one.")
 
 
 def _filed_before(request: PageRequest, slice_: Slice, desk: Desk) -> HttpResponse:
-    """The form was filed and gone back to: it takes a new key, and its sender has to say that he wants a second request."""
+    """Gives the form a new key and asks for confirmation of a second request."""
     data = request.POST.copy()
     data["key"], data["again"] = new_key(), "yes"
     return _page(request, slice_, desk, desk.form(data), filed_url=reverse("workspace", args=[slice_.name]))
 
 
 def _changed_meanwhile(request: PageRequest, desk: Desk, form: GprForm, gpr: Gpr) -> HttpResponse:
-    """What was typed stays; sent again, it applies to the GPR as it is now."""
+    """Keeps what was typed, for the GPR as it is now."""
     is_old = form.cleaned_data["version"] is not None
     data = request.POST.copy()
     data["version"] = str(gpr.version)
@@ -155,13 +155,11 @@ def _changed_meanwhile(request: PageRequest, desk: Desk, form: GprForm, gpr: Gpr
 
 
 def _like(request: PageRequest) -> Gpr | None:
-    """A past request to start from."""
     given = request.GET.get("from")
     return gpr_for(request.user, given) if given else None
 
 
 def _template(request: PageRequest, slice_: Slice) -> GprTemplate | None:
-    """One to start from."""
     given = request.GET.get("template")
     return template_for(request.user, given, slice_=slice_) if given else None
 

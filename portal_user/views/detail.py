@@ -1,5 +1,3 @@
-"""One GPU request, whole or a part of it."""
-
 from __future__ import annotations
 
 from uuid import UUID

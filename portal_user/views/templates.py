@@ -1,5 +1,3 @@
-"""Templates of requests: the list of a workspace, and what its owners do with them."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -29,7 +27,7 @@ TOPICS = ("gpr",)
 @require_GET
 @signed_in
 def templates(request: PageRequest, slice: str) -> HttpResponse:
-    """`?part=list` as a fragment."""
+    """`?part=list`: the fragment."""
     page = TemplatesPage.build(request, slice_for(request.user, slice))
     template = "user/templates_list.html" if request.GET.get("part") == "list" else "user/templates.html"
     return render(request, template, {"page": page, "shell": page.shell, "now": request.now})

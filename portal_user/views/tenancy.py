@@ -1,5 +1,3 @@
-"""Who joins a workspace, and which namespaces it gets: invitations for who is invited, names for administrators."""
-
 from __future__ import annotations
 
 from uuid import UUID
@@ -75,7 +73,7 @@ def decline(request: PageRequest, pk: UUID) -> HttpResponse:
 
 
 def _asked(request: PageRequest, slice: str, pk: UUID) -> Namespace:
-    """Raises NotFound to all but administrators."""
+    """Raises NotFound for all but administrators."""
     if not may_all(request.user, Verb.DECIDE, Kind.NAMESPACE):
         raise NotFound("page")
     rows = Namespace.with_pending.filter(slice=slice_for(request.user, slice)).select_related("slice", "cluster")

@@ -1,5 +1,3 @@
-"""The reader's workspaces, and the GPU requests of one."""
-
 from __future__ import annotations
 
 from django.http import HttpResponse
