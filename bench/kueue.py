@@ -24,7 +24,7 @@ from bench.kueue_runner import Ran
 from bench.own_hub import figures_from
 from bench.scenarios import BASELINE, LARGE_SCALE, Arrival, Kind, Scenario, arrivals
 from planner.board.board import Board
-from planner.promises.slack import Pace
+from planner.promises.slack import SlackTracker
 from planner.snapshot import Memory, Node, Policy, PolicyName, Pool, Quota, Request
 from simulation.replay import Planner
 
@@ -116,7 +116,7 @@ class _AtOnce(Planner):
     def __init__(self, pools: tuple[Pool, ...], quotas: tuple[Quota, ...]) -> None:
         super().__init__(pools, PolicyName.GUARDED, quotas)
         self._board = Board(pools, now_s=0, policy=AT_ONCE, quotas=quotas)
-        self._pace = Pace(self._board, Memory())
+        self._slack = SlackTracker(self._board, Memory())
 
 
 def play(scenario: Scenario, *, may_evict: bool) -> Played:

@@ -20,7 +20,7 @@ from planner.board.board import Board
 from planner.engine import admit, plan
 from planner.offers import offers
 from planner.promises.repair import board_of
-from planner.promises.slack import Pace
+from planner.promises.slack import SlackTracker
 from planner.snapshot import Memory, Node, Pool, Quota, Request, Running, Snapshot, Within
 
 SIZES = ((1_000, 500), (10_000, 5_000), (20_000, 10_000))
@@ -73,7 +73,7 @@ class _Desk:
     """A board as it stands between ticks, with what newcomers are measured by."""
 
     board: Board
-    pace: Pace
+    slack: SlackTracker
 
 
 def _case(queue_count: int, node_count: int) -> dict[str, float]:
@@ -82,7 +82,7 @@ def _case(queue_count: int, node_count: int) -> dict[str, float]:
     nothing_s = _seconds(partial(plan, fresh), runs=1)
     stored = with_slots(fresh)
     restart_s = _seconds(partial(board_of, stored), runs=3)
-    desk = _Desk(board := board_of(stored)[0], Pace(board, stored.memory))
+    desk = _Desk(board := board_of(stored)[0], SlackTracker(board, stored.memory))
     board.start()
     return {
         "a plan from nothing": nothing_s,
@@ -123,7 +123,7 @@ def _title(queue_count: int, node_count: int) -> str:
 def _offer(desk: _Desk, dice: random.Random) -> None:
     """What a submit would promise; then it is taken back."""
     waiting = desk.board.enroll(_request(dice, -1))
-    admit(desk.board, desk.pace, waiting)
+    admit(desk.board, desk.slack, waiting)
     desk.board.withdraw(waiting)
 
 

@@ -20,7 +20,7 @@ from bench.slurmctld import Ask, Listed, Slurm, slurmctld
 from planner.board.board import Board
 from planner.engine import admit, plan
 from planner.promises.ranges import quantile
-from planner.promises.slack import Pace
+from planner.promises.slack import SlackTracker
 from planner.snapshot import Memory, Node, Policy, Pool, Request, Running, Snapshot
 from simulation.joblist import Job
 from simulation.replay import POLICIES, replay
@@ -152,16 +152,16 @@ def _ours(running: Iterable[tuple[Ask, Listed]], pool: Pool, queue: Sequence[Ask
         told.replanned_per_s.append(_planned_per_s(with_slots(snapshot)))
     board = Board((pool,), now_s=now_s, policy=Policy())
     board.hold_all(boxes)
-    pace = Pace(board, Memory())
+    slack = SlackTracker(board, Memory())
     for request in requests:
-        admit(board, pace, board.enroll(request))
+        admit(board, slack, board.enroll(request))
     board.start()
     expected_s, promises_s = {}, {}
     for rank, ask in enumerate(probes, start=len(queue)):
         id_ = f"probe{rank}"
         began = time.perf_counter()
         waiting = board.enroll(_request(id_, rank, ask, pool))
-        admit(board, pace, waiting)
+        admit(board, slack, waiting)
         told.took_s.append(time.perf_counter() - began)
         expected_s[id_], promises_s[id_] = board.expected()[id_].start_s, waiting.promise_s or 0
         told.played_s.append(time.perf_counter() - began)

@@ -1,7 +1,7 @@
 """The planner: guarded shortest-first, or conservative backfill, with stored slots.
 
 Every request owns a slot in one feasible plan; its promise is where that slot first started. A newcomer takes the earliest place that
-all slots leave, after the slack of its pace, so it delays nobody, whatever its priority. Then, guarded, whoever is first in turn may
+all slots leave, after the slack of its slack, so it delays nobody, whatever its priority. Then, guarded, whoever is first in turn may
 start at any moment at which its whole box fits beside everybody else's slot. So every promise is kept by construction; one moves only
 by what nobody could help, with its cause. With slack 0 and slots that move up instead it is conservative backfill (Mu'alem and
 Feitelson, IEEE TPDS 2001), with reservations stored instead of made anew.
@@ -19,11 +19,11 @@ from planner.board.board import Board
 from planner.board.waiting import Waiting, turn_of
 from planner.feasibility import most_that_fits
 from planner.plan import Cause, Eviction, Explanation, Placement, Plan, PromiseMove, Reason, Remembered, Stand
-from planner.promises.failure_reserve import Leeway
+from planner.promises.failure_reserve import FailureReserve
 from planner.promises.proof import faults_of
 from planner.promises.ranges import Forecast
 from planner.promises.repair import board_of, place_anew
-from planner.promises.slack import Pace, newcomers_place
+from planner.promises.slack import SlackTracker, newcomers_place
 from planner.reasons import Reasons
 from planner.sharing.displacement import move
 from planner.sharing.edits import change
@@ -58,16 +58,16 @@ def plan(snapshot: Snapshot, *, tells: Set[str] | None = None) -> Plan:
     board, newcomers = board_of(snapshot)
     unpromised = sorted((waiting for waiting in newcomers if waiting.promise_s is None), key=turn_of)
     remembered = settle(board, newcomers, snapshot)
-    leeway = Leeway(board, snapshot.memory.failed)
+    reserve = FailureReserve(board, snapshot.memory.failed)
     if snapshot.edited is not None:
-        change(board, snapshot, snapshot.edited.id, leeway)
+        change(board, snapshot, snapshot.edited.id, reserve)
     evictions, rights = claim(board, snapshot.quotas, snapshot.moved)
     foretold = unpromised if snapshot.edited is None else [*unpromised, board.queue[snapshot.edited.id]]
     asked = None if tells is None or can_grow(snapshot) else tells | {waiting.request.id for waiting in foretold}
     barred = {eviction.id for eviction in evictions} | {waiting.request.id for waiting in board.order if waiting.risk is not None}
     expected = draw(board, board.expected(asked), barred)
     slots = board.slots()
-    teller = _Teller(board, slots, expected, Reasons(board, expected), rights, leeway, snapshot)
+    teller = _Teller(board, slots, expected, Reasons(board, expected), rights, reserve, snapshot)
     placements = tuple(teller.placement(waiting) for waiting in board.order if tells is None or waiting.request.id in tells)
     others = tuple(teller.stand(waiting) for waiting in board.order if tells is not None and waiting.request.id not in tells)
     forecasts = tuple(forecast for waiting in foretold if (forecast := teller.forecast(waiting)) is not None)
@@ -84,9 +84,9 @@ def can_grow(snapshot: Snapshot) -> bool:
     return any(pool.supply is not None for pool in snapshot.pools)
 
 
-def admit(board: Board, pace: Pace | None, waiting: Waiting) -> Shadow | None:
+def admit(board: Board, slack: SlackTracker | None, waiting: Waiting) -> Shadow | None:
     """Give a newcomer its slot and its promise. It has none afterwards when nothing could ever hold it, or not at its booked time."""
-    found, shadow = newcomers_place(board, pace, waiting.request)
+    found, shadow = newcomers_place(board, slack, waiting.request)
     if found is not None:
         waiting.promise_s = found[0]
         board.place_at(waiting, board.kind(waiting.request), found)
@@ -166,27 +166,27 @@ def _is_patient(board: Board, waiting: Waiting) -> bool:
     return board.now_s - since_s >= board.policy.gang_patience * (request.promise_s - since_s)
 
 
-def settle(board: Board, newcomers: list[Waiting], snapshot: Snapshot, pace: Pace | None = None) -> Remembered | None:
-    """Give a slot to all that have none, in order of turn. `pace`: one of this board that has begun, where there is one."""
+def settle(board: Board, newcomers: list[Waiting], snapshot: Snapshot, slack: SlackTracker | None = None) -> Remembered | None:
+    """Give a slot to all that have none, in order of turn. `slack`: one of this board that has begun, where there is one."""
     is_guarded = board.policy.name == PolicyName.GUARDED
     if not is_guarded:
         board.compress()
     elif snapshot.has_freed:
         bring_forward(board)
-    if pace is None and is_guarded and any(waiting.promise_s is None for waiting in newcomers):
-        pace = Pace(board, snapshot.memory)
+    if slack is None and is_guarded and any(waiting.promise_s is None for waiting in newcomers):
+        slack = SlackTracker(board, snapshot.memory)
     shadows: list[Shadow] = []
     arrivals: list[tuple[str, Arrival]] = []
     for waiting in sorted(newcomers, key=turn_of):
         if waiting.promise_s is not None:
             place_anew(board, waiting)  # it had a slot, and lost it
             continue
-        shadow = admit(board, pace, waiting)
+        shadow = admit(board, slack, waiting)
         if not board.has_slot(waiting):
             continue  # it can never start, so it overtakes nobody
         arrivals.append((waiting.request.id, Arrival(board.now_s, waiting.request.priority, board.gpu_s(waiting.request))))
         shadows += [shadow] if shadow is not None else []
-    return Remembered(tuple(arrivals), tuple(shadows), *pace.sums) if pace is not None and arrivals else None
+    return Remembered(tuple(arrivals), tuple(shadows), *slack.sums) if slack is not None and arrivals else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ class _Teller:
     expected: Mapping[str, Slot]
     reasons: Reasons
     rights: Rights
-    leeway: Leeway
+    reserve: FailureReserve
     snapshot: Snapshot
 
     def placement(self, waiting: Waiting) -> Placement:
@@ -222,7 +222,7 @@ class _Teller:
         return self._stand_in(waiting, slot)
 
     def _stand_in(self, waiting: Waiting, slot: Slot) -> Stand:
-        moved, promise_s = promise_of(waiting, slot, self.leeway, self.snapshot.policy.promise_tolerance_s)
+        moved, promise_s = promise_of(waiting, slot, self.reserve, self.snapshot.policy.promise_tolerance_s)
         return Stand(waiting.request.id, slot, promise_s, moved)
 
     def forecast(self, waiting: Waiting) -> Forecast | None:
@@ -238,11 +238,11 @@ class _Teller:
         return Explanation(reason, (), 0, most.node_count, most.gpus_per_node)
 
 
-def promise_of(waiting: Waiting, slot: Slot, leeway: Leeway, tolerance_s: int) -> tuple[PromiseMove | None, int]:
-    """How its promise moves, and what it is: as it was, or earlier where this plan gives more; a newcomer's is its slot and leeway."""
+def promise_of(waiting: Waiting, slot: Slot, reserve: FailureReserve, tolerance_s: int) -> tuple[PromiseMove | None, int]:
+    """How its promise moves, and what it is: as it was, or earlier where this plan gives more; a newcomer's is its slot and reserve."""
     old_s, start_s = waiting.request.promise_s, slot.start_s
     if old_s is None:
-        return None, leeway.promise_s(waiting.request, slot)
+        return None, reserve.promise_s(waiting.request, slot)
     moved = _move_of(waiting, start_s, tolerance_s)
     return moved, min(old_s, max(waiting.promise_s or start_s, start_s)) if moved is None else moved.new_s
 

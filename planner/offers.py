@@ -13,11 +13,11 @@ from planner.board.waiting import Waiting
 from planner.engine import borrows, can_grow, claim, forecast_of, no_collection, promise_of, settle
 from planner.feasibility import most_that_fits
 from planner.plan import Offer
-from planner.promises.failure_reserve import Leeway
+from planner.promises.failure_reserve import FailureReserve
 from planner.promises.repair import board_of
-from planner.promises.slack import Pace
+from planner.promises.slack import SlackTracker
 from planner.reasons import Reasons
-from planner.sharing.edits import Left, come_back, leave, pace_without
+from planner.sharing.edits import Left, come_back, leave, slack_without
 from planner.sharing.supplies import draw
 from planner.snapshot import PolicyName, Pool, Request, Snapshot
 
@@ -45,11 +45,11 @@ class Desk:
         # Whoever moves up first changes what a newcomer finds.
         is_calm = snapshot.policy.name == PolicyName.GUARDED and not snapshot.has_freed
         if self._left is not None:
-            self._pace = pace_without(self._board, snapshot.memory, self._left.request.id)
+            self._slack = slack_without(self._board, snapshot.memory, self._left.request.id)
         else:
-            self._pace = Pace(self._board, snapshot.memory) if is_calm else None
-        if self._pace is not None:
-            self._pace.begin()
+            self._slack = SlackTracker(self._board, snapshot.memory) if is_calm else None
+        if self._slack is not None:
+            self._slack.begin()
 
     def _let_go(self, edited: str) -> Left:
         """All others have their slots before it comes back."""
@@ -108,14 +108,14 @@ class Desk:
             return self._board
         board = self._board.copy()
         newcomers = [board.queue[other.request.id] for other in self._newcomers]
-        settle(board, newcomers, self._snapshot, self._pace.on(board) if self._pace is not None else None)
+        settle(board, newcomers, self._snapshot, self._slack.on(board) if self._slack is not None else None)
         return board
 
     def _offer(self, candidate: Request) -> Offer | None:
         """The last of its pools is the one that is asked about."""
         snapshot, board = self._snapshot, self._board.copy()
-        leeway = Leeway(board, snapshot.memory.failed)
-        waiting = self._taken_in(board, candidate, leeway)
+        reserve = FailureReserve(board, snapshot.memory.failed)
+        waiting = self._taken_in(board, candidate, reserve)
         evictions, rights = claim(board, snapshot.quotas)
         # The others had their turn at the last tick.
         asked = None if can_grow(snapshot) else {candidate.id}
@@ -123,7 +123,7 @@ class Desk:
         slot = board.slot(waiting)
         if slot is None or (self._left is None and not _is_asked_for(board, waiting)):
             return None
-        _, promise_s = promise_of(waiting, slot, leeway, snapshot.policy.promise_tolerance_s)
+        _, promise_s = promise_of(waiting, slot, reserve, snapshot.policy.promise_tolerance_s)
         start, supply = expected[candidate.id], board.pools[board.pool_of_slot(waiting)].supply
         pool = board.pools[board.pool_numbers[start.pool]]
         return Offer(
@@ -140,14 +140,14 @@ class Desk:
             supply=supply.id if supply is not None else "",
         )
 
-    def _taken_in(self, board: Board, candidate: Request, leeway: Leeway) -> Waiting:
+    def _taken_in(self, board: Board, candidate: Request, reserve: FailureReserve) -> Waiting:
         """With a slot, if there is any for it."""
-        pace = self._pace.on(board) if self._pace is not None else None
+        slack = self._slack.on(board) if self._slack is not None else None
         if self._left is not None:
-            return come_back(board, candidate, self._left, pace, leeway)
+            return come_back(board, candidate, self._left, slack, reserve)
         waiting = board.enroll(candidate)
         newcomers = [board.queue[other.request.id] for other in self._newcomers]
-        settle(board, [*newcomers, waiting], self._snapshot, pace)
+        settle(board, [*newcomers, waiting], self._snapshot, slack)
         return waiting
 
 

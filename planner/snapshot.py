@@ -189,8 +189,8 @@ class Slack:
 
     Shares of its own length and of the work that is expected to overtake it; never more than so many times what two patient queues
     would have promised: one of conservative backfill for small boxes, one of strict turn for those of `big_gpus` and more.
-    Where a node failed during the last `leeway_after_s`, a newcomer's promise stands some time after its slot: the time that
-    `leeway_failures` nodes are away, spread over all nodes of the pool, but `leeway_most_s` at most.
+    Where a node failed during the last `reserve_after_s`, a newcomer's promise stands some time after its slot: the time that
+    `reserve_failures` nodes are away, spread over all nodes of the pool, but `reserve_most_s` at most.
     Source of form and figures: tuned on replays of real job lists, see docs/queue.md and bench/README.md.
     """
 
@@ -203,9 +203,9 @@ class Slack:
     busy_most: float = 0.75
     remembered_s: int = 3 * 86_400
     observed_s: int = 5 * 86_400
-    leeway_after_s: int = 30 * 86_400
-    leeway_failures: int = 2
-    leeway_most_s: int = 900
+    reserve_after_s: int = 30 * 86_400
+    reserve_failures: int = 2
+    reserve_most_s: int = 900
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ from planner.board.board import Board, Started
 from planner.board.waiting import Waiting, turn_of
 from planner.engine import admit, bring_forward, claim, forecast_of
 from planner.plan import Cause, Eviction, victims_of
-from planner.promises.failure_reserve import Leeway
+from planner.promises.failure_reserve import FailureReserve
 from planner.promises.proof import refuse_faults
-from planner.promises.ranges import Bands, Forecast
+from planner.promises.ranges import Forecast, ForecastRanges
 from planner.promises.repair import mend
-from planner.promises.slack import Pace
+from planner.promises.slack import SlackTracker
 from planner.snapshot import Failed, Memory, Policy, PolicyName, Pool, Quota, Request, Slot
 from simulation.baselines import Easy, Fifo, LeastWork, Sjf
 from simulation.estimators import Estimators
@@ -84,10 +84,10 @@ class Planner:
         self._quotas = quotas
         self._evicted: list[Eviction] = []
         self._refused: list[str] = []
-        self._pace = Pace(self._board, Memory()) if name == PolicyName.GUARDED else None
-        self._leeway = Leeway(self._board, ())
+        self._slack = SlackTracker(self._board, Memory()) if name == PolicyName.GUARDED else None
+        self._reserve = FailureReserve(self._board, ())
         self._promises: dict[str, int] = {}
-        self._bands = Bands()
+        self._ranges = ForecastRanges()
         self._forecasts: dict[str, Forecast] = {}
         self._newcomers: list[Waiting] = []
         self._has_freed = False
@@ -102,8 +102,8 @@ class Planner:
         self._board.now_s = now_s
         box = self._board.running[request_id]
         self._has_freed |= self._board.release(request_id)
-        if self._pace is not None:
-            self._pace.ended(request_id, now_s - box.start_s, box.end_s - box.start_s)
+        if self._slack is not None:
+            self._slack.ended(request_id, now_s - box.start_s, box.end_s - box.start_s)
 
     def close(self, failure: Failure) -> None:
         """Nothing may run on the node any more."""
@@ -119,7 +119,7 @@ class Planner:
         self._hit += [waiting for waiting in board.order if waiting.displaced == (Cause.NODE_FAILURE, failure.node)]
         self._has_freed = True
         pool = board.pools[board.ground.pool_of.item(board.node_numbers[failure.node])]
-        self._leeway.note(Failed(pool.cluster, failure.at_s, failure.until_s - failure.at_s))
+        self._reserve.note(Failed(pool.cluster, failure.at_s, failure.until_s - failure.at_s))
 
     def reopen(self, failure: Failure) -> None:
         self._board.now_s = failure.until_s
@@ -127,9 +127,9 @@ class Planner:
 
     def tick(self, now_s: int) -> list[Started]:
         self._board.now_s = now_s
-        if self._pace is None and (self._has_freed or self._quotas):
+        if self._slack is None and (self._has_freed or self._quotas):
             self._board.compress()
-        elif self._pace is not None and self._has_freed:
+        elif self._slack is not None and self._has_freed:
             bring_forward(self._board)
         self._has_freed = False
         self._move_promises()
@@ -137,14 +137,14 @@ class Planner:
         self._claim()
         for waiting in self._newcomers:
             if (slot := self._board.slot(waiting)) is not None:
-                waiting.promise_s = self._leeway.promise_s(waiting.request, slot)
+                waiting.promise_s = self._reserve.promise_s(waiting.request, slot)
             if waiting.promise_s is not None:
                 self._promises[waiting.request.id] = waiting.promise_s
                 waiting.request = replace(waiting.request, promise_s=waiting.promise_s, promised_at_s=now_s)
         started = self._board.start()
         refuse_faults(self._board, started)
         for start in started:
-            self._bands.started(start.request.id, now_s)
+            self._ranges.started(start.request.id, now_s)
         self._foretell()
         self._newcomers.clear()
         return started
@@ -170,7 +170,7 @@ class Planner:
 
     def _admit(self) -> None:
         for waiting in sorted(self._newcomers, key=turn_of):
-            admit(self._board, self._pace, waiting)
+            admit(self._board, self._slack, waiting)
         refused = [new for new in self._newcomers if new.request.is_fixed and not self._board.has_slot(new)]
         for waiting in refused:
             self._board.withdraw(waiting)
@@ -197,7 +197,7 @@ class Planner:
             slot = expected.get(new.request.id)
             if slot is not None and new.promise_s is not None:
                 asked = forecast_of(self._board, new, slot.start_s, new.promise_s)
-                self._forecasts[asked.id] = self._bands.forecast(asked)
+                self._forecasts[asked.id] = self._ranges.forecast(asked)
 
 
 def _is_hit(slot: Slot | None, failure: Failure) -> bool:

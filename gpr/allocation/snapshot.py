@@ -223,7 +223,7 @@ def policy() -> Policy:
 
 
 def memory_load(record: Witness, *, now: datetime) -> Memory:
-    """What the pace and the leeway of newcomers follow from; three queries."""
+    """What the slack and the failure reserve of new requests follow from; three queries."""
     since = now - timedelta(seconds=SLACK.observed_s)
     return Memory(
         shadows=tuple(_shadow_of(row) for row in shades_standing(now)),

@@ -10,7 +10,7 @@ from typing import Final
 from uuid import UUID
 
 from gpr.models import Forecast, Gpr
-from planner.promises.ranges import ENOUGH_COUNT, Bands
+from planner.promises.ranges import ENOUGH_COUNT, ForecastRanges
 from planner.promises.ranges import Forecast as Asked
 
 # So many of the last outcomes steer the bounds; each class learns from the last two hundred of its own.
@@ -39,7 +39,7 @@ class Range:
     is_learned: bool
 
 
-def bands_load(*, edited: Gpr | None = None) -> Bands:
+def ranges_load(*, edited: Gpr | None = None) -> ForecastRanges:
     """From the last outcomes, and those that wait still; two queries.
 
     `edited`: what was foretold to it teaches nothing, for it is asked about anew.
@@ -47,14 +47,14 @@ def bands_load(*, edited: Gpr | None = None) -> Bands:
     rows = Forecast.objects.values_list(*_FIELDS)
     ended = list(rows.exclude(started_at=None).order_by("-started_at", "-pk")[:HISTORY_COUNT])
     open_rows = rows.filter(started_at=None) if edited is None else rows.filter(started_at=None).exclude(gpr=edited)
-    return Bands([_asked(*row) for row in (*reversed(ended), *open_rows.order_by("made_at", "pk"))])
+    return ForecastRanges([_asked(*row) for row in (*reversed(ended), *open_rows.order_by("made_at", "pk"))])
 
 
-def range_of(bands: Bands, asked: Asked) -> Range:
+def range_of(learned: ForecastRanges, asked: Asked) -> Range:
     """For one that is not filed yet, or has just been."""
-    if bands.outcome_count < ENOUGH_COUNT:
+    if learned.outcome_count < ENOUGH_COUNT:
         return Range(asked.expected_wait_s, asked.promised_wait_s, NO_HISTORY, is_learned=False)
-    p50_s, p90_s = bands.forecast(asked).bounds_s
+    p50_s, p90_s = learned.forecast(asked).bounds_s
     return Range(p50_s, p90_s, LEARNED, is_learned=True)
 
 
@@ -63,8 +63,8 @@ def forecasts_make(asked: Iterable[Asked], *, now: datetime) -> dict[str, Range]
     asked = list(asked)
     if not asked:
         return {}
-    bands = bands_load()
-    ranges = {one.id: range_of(bands, one) for one in asked}
+    learned = ranges_load()
+    ranges = {one.id: range_of(learned, one) for one in asked}
     Forecast.objects.filter(gpr__in=list(map(UUID, ranges)), started_at=None).delete()
     Forecast.objects.bulk_create(_forecast(one, ranges[one.id], now) for one in asked)
     return ranges

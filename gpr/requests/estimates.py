@@ -10,7 +10,7 @@ from accounts.models import User
 from core.words import duration_exact, utc
 from gpr.allocation.snapshot import Loaded, at
 from gpr.models import Gpr
-from gpr.promises.forecasts import BOOKED, NO_HISTORY_BORROWED, Range, bands_load, range_of
+from gpr.promises.forecasts import BOOKED, NO_HISTORY_BORROWED, Range, range_of, ranges_load
 from gpr.queue.explanations import FormatTime, VisibleExplanation, explain
 from gpr.quotas.borrowing import WOULD_BORROW
 from gpr.requests.alternatives import Alternative, Alternatives, Order, by_place
@@ -18,7 +18,7 @@ from gpr.requests.editing import Candidate, candidate_of
 from gpr.requests.spec import GprSpec
 from planner.offers import Desk
 from planner.plan import EvictionKind, Offer, victims_of
-from planner.promises.ranges import Bands
+from planner.promises.ranges import ForecastRanges
 from planner.snapshot import Request
 
 NODES, RECLAIM, ORDER = "nodes", "reclaim", "order"  # where the GPUs of an offer come from
@@ -60,14 +60,14 @@ def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | Non
     found = list(by_place(_offers(asked, desk)).values())
     told = explain([offer.explanation for offer in found], actor=actor, now=now, format_time=format_time)
     alternatives = Alternatives(spec, candidate, desk, loaded, found).of_each()
-    bands = bands_load(edited=edited)
+    learned = ranges_load(edited=edited)
     return [
         _estimate(
             offer,
             loaded,
             _told_more(text, [*_rights(offer), *_away(spec, candidate, offer)]),
             sooner,
-            _range(spec, offer, bands),
+            _range(spec, offer, learned),
         )
         for offer, text, sooner in zip(found, told, alternatives, strict=True)
     ]
@@ -81,12 +81,12 @@ def _offers(asked: Candidate, desk: Desk) -> tuple[Offer, ...]:
     return desk.beside(Desk(snapshot).best(request), asked.request)
 
 
-def _range(spec: GprSpec, offer: Offer, bands: Bands) -> Range:
+def _range(spec: GprSpec, offer: Offer, learned: ForecastRanges) -> Range:
     """A booking is early for nobody and late for nobody."""
     if spec.is_booking:
         wait_s = offer.forecast.promised_wait_s
         return Range(wait_s, wait_s, BOOKED, is_learned=False)
-    found = range_of(bands, offer.forecast)
+    found = range_of(learned, offer.forecast)
     return replace(found, basis=NO_HISTORY_BORROWED) if offer.borrows and not found.is_learned else found
 
 

@@ -12,7 +12,7 @@ from planner.promises.silence import silence_s
 from planner.snapshot import Failed, PolicyName, Pool, Request, Slot
 
 
-class Leeway:
+class FailureReserve:
     """Only the last failure of each cluster counts."""
 
     def __init__(self, board: Board, failed: Iterable[Failed]) -> None:
@@ -37,6 +37,6 @@ class Leeway:
 
     def _failure_s(self, pool: Pool) -> int:
         slack, last = self._board.policy.slack, self._last.get(pool.cluster)
-        if last is None or last.at_s < self._board.now_s - slack.leeway_after_s:
+        if last is None or last.at_s < self._board.now_s - slack.reserve_after_s:
             return 0
-        return min(slack.leeway_failures * last.away_s // len(pool.nodes), slack.leeway_most_s)
+        return min(slack.reserve_failures * last.away_s // len(pool.nodes), slack.reserve_most_s)

@@ -49,7 +49,7 @@ class Forecast:
         return (*self.kind, _factors_of_four(self.promised_wait_s)), self.kind
 
 
-class Bands:
+class ForecastRanges:
     """Deterministic; the times passed in must not decrease."""
 
     def __init__(self, past: Iterable[Forecast] = ()) -> None:  # in order of their ends

@@ -67,7 +67,7 @@ class _Stay:
     end_s: int
 
 
-class Pace:
+class SlackTracker:
     """Never changes the board."""
 
     def __init__(self, board: Board, memory: Memory) -> None:
@@ -90,7 +90,7 @@ class Pace:
         """Build the reference queues now, so that copies (`on`) share the work."""
         self._catch_up()
 
-    def on(self, board: Board) -> Pace:
+    def on(self, board: Board) -> SlackTracker:
         twin = copy(self)
         twin._board, twin._stays, twin._arrivals = board, dict(self._stays), deque(self._arrivals)
         twin._work = defaultdict(_no_work, {priority: classes.copy() for priority, classes in self._work.items()})
@@ -238,16 +238,16 @@ class Pace:
         return Shadow(request_id, patient.gpus, slots[0], patient.end_s, slots[1], strict.end_s)
 
 
-def newcomers_place(board: Board, pace: Pace | None, request: Request) -> tuple[tuple[int, int] | None, Shadow | None]:
+def newcomers_place(board: Board, tracker: SlackTracker | None, request: Request) -> tuple[tuple[int, int] | None, Shadow | None]:
     """Return (start, pool) beside all slots, and the shadow to remember. None: it can never fit, or not at its booked time."""
     kind = board.kind(request)
     before_s = request.earliest_start_s + 1 if request.is_fixed else NEVER_S
     found = board.earliest(kind, board.soonest_s(request), before_s)
-    if found is None or pace is None or request.is_fixed:
+    if found is None or tracker is None or request.is_fixed:
         return found, None
-    bound_s, shadow = pace.promise(request, kind, found[0])
+    bound_s, shadow = tracker.promise(request, kind, found[0])
     found = board.earliest(kind, bound_s) or found
-    pace.promised(request, found[0])
+    tracker.promised(request, found[0])
     return found, shadow
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from planner.board.board import Board
 from planner.board.waiting import Waiting
 from planner.plan import Cause
-from planner.promises.failure_reserve import Leeway
+from planner.promises.failure_reserve import FailureReserve
 from planner.promises.repair import misfit, place_anew
-from planner.promises.slack import Pace, newcomers_place
+from planner.promises.slack import SlackTracker, newcomers_place
 from planner.snapshot import Memory, PolicyName, Request, Slot, Snapshot
 
 
@@ -28,9 +28,9 @@ class Left:
     risk: tuple[Cause, str] | None
 
 
-def change(board: Board, snapshot: Snapshot, request_id: str, leeway: Leeway) -> None:
+def change(board: Board, snapshot: Snapshot, request_id: str, reserve: FailureReserve) -> None:
     request, left = next(each for each in snapshot.queue if each.id == request_id), leave(board, request_id)
-    come_back(board, request, left, pace_without(board, snapshot.memory, request_id), leeway)
+    come_back(board, request, left, slack_without(board, snapshot.memory, request_id), reserve)
 
 
 def leave(board: Board, request_id: str) -> Left:
@@ -40,16 +40,16 @@ def leave(board: Board, request_id: str) -> Left:
     return left
 
 
-def pace_without(board: Board, memory: Memory, request_id: str) -> Pace | None:
+def slack_without(board: Board, memory: Memory, request_id: str) -> SlackTracker | None:
     if board.policy.name != PolicyName.GUARDED:
         return None
-    return Pace(board, replace(memory, shadows=tuple(shadow for shadow in memory.shadows if shadow.id != request_id)))
+    return SlackTracker(board, replace(memory, shadows=tuple(shadow for shadow in memory.shadows if shadow.id != request_id)))
 
 
-def come_back(board: Board, request: Request, left: Left, pace: Pace | None, leeway: Leeway) -> Waiting:
+def come_back(board: Board, request: Request, left: Left, slack: SlackTracker | None, reserve: FailureReserve) -> Waiting:
     waiting, kept = board.enroll(request), _kept(board, request, left)
     waiting.promise_s, waiting.displaced = left.promise_s, left.displaced
-    best = _best(board, request, left, pace)
+    best = _best(board, request, left, slack)
     if best is not None and _is_better(board, request, best, kept, left):
         board.place_at(waiting, board.kind(request), best)
     elif kept is not None:
@@ -58,18 +58,18 @@ def come_back(board: Board, request: Request, left: Left, pace: Pace | None, lee
     else:
         place_anew(board, waiting)
     if best is not None:
-        waiting.promise_by(max(leeway.promise_s(request, _slot_of(board, best)), board.start_s(waiting)))
+        waiting.promise_by(max(reserve.promise_s(request, _slot_of(board, best)), board.start_s(waiting)))
     if left.slot is not None and (not board.has_slot(waiting) or board.start_s(waiting) > left.slot.start_s):
         waiting.displaced = Cause.CHANGED, request.id
     return waiting
 
 
-def _best(board: Board, request: Request, left: Left, pace: Pace | None) -> tuple[int, int] | None:
+def _best(board: Board, request: Request, left: Left, slack: SlackTracker | None) -> tuple[int, int] | None:
     """Return (start, pool) that a new request would get; None if nothing changed or the time is fixed."""
     asked = replace(request, rank=left.request.rank, place=left.request.place)
     if request.is_fixed or asked == left.request:
         return None
-    found, _ = newcomers_place(board, pace, request)
+    found, _ = newcomers_place(board, slack, request)
     return found
 
 

@@ -1,4 +1,4 @@
-"""What a newcomer's slack and leeway follow from: alike arrivals are read as one, and of failures the last."""
+"""What a newcomer's slack and failure reserve follow from: alike arrivals are read as one, and of failures the last."""
 
 from __future__ import annotations
 
@@ -91,4 +91,4 @@ def test_a_failure_that_was_seen_moves_what_is_promised_behind_the_slot() -> Non
     after = promise()
 
     assert before.promised_start_at == before.slot_start_at
-    assert after.promised_start_at == after.slot_start_at + timedelta(seconds=SLACK.leeway_most_s)
+    assert after.promised_start_at == after.slot_start_at + timedelta(seconds=SLACK.reserve_most_s)

@@ -29,7 +29,7 @@ def promised(failed: Failed | None, new: Request | None = None, *, free_at: int 
     return Snapshot(NOW, (pool(10),), busy, (new or request("new"),), policy=policy, memory=memory)
 
 
-def leeway(snapshot: Snapshot) -> int:
+def reserve_of(snapshot: Snapshot) -> int:
     told = placements(plan(snapshot))["new"]
     assert told.slot is not None
     assert told.promise_s is not None
@@ -37,8 +37,8 @@ def leeway(snapshot: Snapshot) -> int:
 
 
 def test_a_promise_leaves_so_much_time_as_two_failures_cost_each_of_the_nodes() -> None:
-    assert leeway(promised(SEEN)) == 2 * 4000 // 10
-    assert leeway(promised(replace(SEEN, away_s=10**6))) == Slack().leeway_most_s
+    assert reserve_of(promised(SEEN)) == 2 * 4000 // 10
+    assert reserve_of(promised(replace(SEEN, away_s=10**6))) == Slack().reserve_most_s
 
 
 NONE_SEEN = {
@@ -52,7 +52,7 @@ NONE_SEEN = {
 
 @pytest.mark.parametrize("snapshot", NONE_SEEN.values(), ids=NONE_SEEN.keys())
 def test_a_promise_is_its_slot_where(snapshot: Snapshot) -> None:
-    assert leeway(snapshot) == 0
+    assert reserve_of(snapshot) == 0
 
 
 def test_who_starts_at_once_is_promised_that() -> None:
@@ -80,14 +80,14 @@ def test_failures_that_were_seen_move_promises_alone(snapshot: Snapshot) -> None
         assert (told.promise_s or 0) >= (before[id_].promise_s or 0)
 
 
-def row(*, leeway_s: int, third: Request | None = None) -> Snapshot:
+def row(*, reserve_s: int, third: Request | None = None) -> Snapshot:
     """a, b, c and d were to start one after the other, 40 s apart, each on a node of its own, and p4 is free after the last of them.
 
-    a's node is gone for long. Leeway of 40 s is just enough for each to take the next one's node.
+    a's node is gone for long. A reserve of 40 s is just enough for each to take the next one's node.
     """
     starts_s = (1100, 1140, 1180, 1220)
     queue = [
-        waiting(id_, at_s, f"p{i}", promise=at_s + leeway_s, length=1000)
+        waiting(id_, at_s, f"p{i}", promise=at_s + reserve_s, length=1000)
         for i, (id_, at_s) in enumerate(zip("abcd", starts_s, strict=True))
     ]
     queue[2] = third or queue[2]
@@ -96,13 +96,13 @@ def row(*, leeway_s: int, third: Request | None = None) -> Snapshot:
 
 
 def test_where_a_node_fails_all_behind_it_shift_a_little_and_every_promise_is_kept() -> None:
-    assert moves(row(leeway_s=40)) == {}
-    assert slots(plan(row(leeway_s=40))) == {"a": 1140, "b": 1180, "c": 1220, "d": 1260}
+    assert moves(row(reserve_s=40)) == {}
+    assert slots(plan(row(reserve_s=40))) == {"a": 1140, "b": 1180, "c": 1220, "d": 1260}
 
 
 def test_nobody_shifts_where_that_would_break_no_fewer_promises() -> None:
-    assert moves(row(leeway_s=39)) == {"a": PromiseMove(1139, 1260, Cause.NODE_FAILURE, "p0")}
-    assert slots(plan(row(leeway_s=39))) == {"a": 1260, "b": 1140, "c": 1180, "d": 1220}
+    assert moves(row(reserve_s=39)) == {"a": PromiseMove(1139, 1260, Cause.NODE_FAILURE, "p0")}
+    assert slots(plan(row(reserve_s=39))) == {"a": 1260, "b": 1140, "c": 1180, "d": 1220}
 
 
 def test_no_promise_of_higher_priority_is_broken_to_keep_more_of_lower() -> None:
@@ -110,7 +110,7 @@ def test_no_promise_of_higher_priority_is_broken_to_keep_more_of_lower() -> None
     halves = [waiting(id_, 1100, "p0", promise=1140, gpus=4, length=1000) for id_ in ("half1", "half2")]
     high = [replace(waiting("c", 1180, "p2", promise=1190, length=1000), priority=201)]
     high += [replace(waiting("lost", 5000, "p0", promise=9000), priority=201)]
-    world = row(leeway_s=40)
+    world = row(reserve_s=40)
 
     assert moves(replace(world, queue=(*halves, world.queue[1], high[0], world.queue[3], high[1]))).keys() == {"b"}
 
@@ -126,7 +126,7 @@ STAYS = {
 def test_who_never_shifts(change: dict[str, object]) -> None:
     stays = replace(waiting("c", 1180, "p2", promise=1220, length=1000), **change)  # type: ignore[arg-type]
 
-    told = placements(plan(row(leeway_s=40, third=stays)))
+    told = placements(plan(row(reserve_s=40, third=stays)))
 
     assert told["c"].slot == stays.slot
 
@@ -134,14 +134,14 @@ def test_who_never_shifts(change: dict[str, object]) -> None:
 def test_where_too_many_would_have_to_shift_nobody_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failure_shift, "SHIFTED_MOST", 3)
 
-    assert moves(row(leeway_s=40)).keys() == {"a"}
+    assert moves(row(reserve_s=40)).keys() == {"a"}
 
 
 def test_a_failure_elsewhere_moves_nobody_and_is_nobodys_cause() -> None:
     """In q nobody behind could help; alone it moves one, and so it does beside a failure in p that all shift for."""
     other = pool(2, id="q", closed={0: (Window(0, 9000),)})
     alone = replace(waiting("z", 1100, "q0", promise=1140, length=1000), pools=("q",), slot=Slot("q", 1100, ("q0",)))
-    here, there = row(leeway_s=40), running("r9", "q1", end=5000, pool="q")
+    here, there = row(reserve_s=40), running("r9", "q1", end=5000, pool="q")
     both = replace(here, pools=(*here.pools, other), running=(*here.running, there), queue=(*here.queue, alone))
 
     assert moves(both) == {"z": PromiseMove(1140, 5000, Cause.NODE_FAILURE, "q0")}
@@ -164,7 +164,7 @@ def test_nobody_behind_is_made_later_than_the_worst_would_have_been() -> None:
 def test_what_an_owner_changed_is_not_mixed_with_what_a_failure_does() -> None:
     """The edited request lost its place by that alone, whatever fails in the same plan."""
     edited = replace(waiting("edited", 1100, "p4", promise=1100, length=1000), earliest_start_s=1200)
-    here = row(leeway_s=40)
+    here = row(reserve_s=40)
     world = replace(here, queue=(*here.queue, edited))
 
     found = moves(world)
