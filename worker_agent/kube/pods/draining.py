@@ -1,7 +1,6 @@
-"""The exit step `drain`: every lifted pod of a box off a node that was closed before.
+"""The exit step `drain`: removes all lifted pods of a box from a closed node.
 
-Nothing that a tenant may write decides whether a pod counts: not its owner, not an annotation, not its own grace or
-finalizers. A disruption budget delays by the grace of the drain, never beyond.
+Nothing that a tenant can write keeps a pod: owner, annotations, grace period, finalizers. A disruption budget only delays removal.
 """
 
 from __future__ import annotations
@@ -22,23 +21,22 @@ from worker_agent.kube.api.paging import PAGE_COUNT, Page, listed
 from worker_agent.kube.pods.runs import inside
 
 AGAIN_S = 1.0  # between two tries to evict the same pod
-PATIENCE_S = 10.0  # after the force: what is left then is told, with what holds it
-SENDS_AT_ONCE = 256  # waiting for an answer or for their turn
-SENDS_OF_BOX = 64  # of these, so that one whose pods do not go leaves room for others
-CONFIRMED_WITHIN_S = 0.3  # in one pass that no pod is left, so that an end that comes meanwhile is not kept waiting
-KEPT_S = 60.0  # what was refused
-FORGET_S = 60.0  # a box that had no turn for so long is not drained any more
-LOOK_AGAIN_S = 2.0  # where the watch still shows pods, which it may do for long after they are gone
-LOOK_WITHIN_S = 1.0  # all pages of a look but the first
-LOOKS_AGAIN = 2  # so many in one pass: those that have waited longest
-NAMED = 5  # pods, in what is told
+PATIENCE_S = 10.0  # after deletion by force; pods left then are reported, with the reason
+SENDS_AT_ONCE = 256  # in flight or waiting in the pool
+SENDS_OF_BOX = 64  # of these per box, so that a box whose pods do not leave keeps no other waiting
+CONFIRMED_WITHIN_S = 0.3  # time per pass for confirming that no pod is left, so that other ends are not delayed
+KEPT_S = 60.0  # how long a refusal is kept
+FORGET_S = 60.0  # a box without a call of `run` for so long is no longer drained
+LOOK_AGAIN_S = 2.0  # while the watch shows pods: it may be far behind
+LOOK_WITHIN_S = 1.0  # for all pages of a list but the first
+LOOKS_AGAIN = 2  # per pass, the longest waiting first
+NAMED = 5  # pods named in a log
 WITHOUT_BOX = ""
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
+# Concurrent calls that remove pods. What the API server refuses is kept for people and tried again.
 class Sends:
-    """Calls that send pods away, on their way together. What the API server says no to is kept for people, and tried again."""
-
     def __init__(self, pool: Executor) -> None:
         self._pool = pool
         self._going: dict[str, tuple[str, Future[str]]] = {}  # by pod UID: its GPR, and the call
@@ -52,7 +50,7 @@ class Sends:
         self._ended |= {uid: (now, str(going.exception() or going.result())) for uid, going in over.items()}
 
     def send(self, pod: Pod, gpr_id: str, call: Callable[[], str]) -> None:
-        """Unless it was sent a moment ago, or there is no room. `call` answers with what was refused."""
+        """`call` returns what was refused."""
         uid = pod.metadata.uid
         answered_mono, _ = self._ended.get(uid, (float("-inf"), ""))
         if uid in self._going or time.monotonic() - answered_mono < AGAIN_S or len(self._going) >= SENDS_AT_ONCE:
@@ -61,23 +59,24 @@ class Sends:
             self._going[uid] = gpr_id, self._pool.submit(call)
 
     def said(self, pod: Pod) -> str:
-        """What came of it, for people: of the last call that was answered, also while the next is on its way."""
+        # The outcome of the last answered call, even while the next one is in flight.
         if pod.metadata.uid not in self._ended:
             return "no answer yet"
         return self._ended[pod.metadata.uid][1] or "no refusal"
 
 
 class Draining:
-    """Not for several threads at once. `evictions`, `force`: for calls that may be on their way together, each kind apart."""
+    """Not thread-safe."""
 
+    # Two pools, so that hanging evictions do not delay deletion by force.
     def __init__(self, api: Api, *, evictions: Executor, force: Executor) -> None:
         self._api = api
         self._evictions, self._force = Sends(evictions), Sends(force)
         self._listed: dict[str, tuple[Pod, ...]] = {}
-        self._unseen: dict[str, ClusterError] = {}  # by GPR, why this pass could not list its pods
+        self._unseen: dict[str, ClusterError] = {}  # by GPR: why this pass could not list its pods
         self._confirmed_s = 0.0
-        self._looked_mono: dict[str, float] = {}  # by GPR: its last look, or since when it is drained
-        self._asked_mono: dict[str, float] = {}  # by GPR that is drained: its last turn, which need not be in each pass
+        self._looked_mono: dict[str, float] = {}  # by GPR: its last list, or when its drain began
+        self._asked_mono: dict[str, float] = {}  # by GPR: the last call of `run`, which need not come in each pass
         self._oldest: Set[str] = frozenset()
 
     def begin_pass(self) -> None:
@@ -91,8 +90,10 @@ class Draining:
         self._listed, self._unseen, self._confirmed_s = {}, {}, 0.0
 
     def run(self, call: StepCall, lifted: Sequence[Pod], strays: Sequence[Pod], *, is_last: bool, is_ready: bool) -> StepResult:
-        """`lifted`: pods of the GPR, of whichever run, as the watch has them. `strays`: those of the slice on the node that no lift brought
-        there. `is_last`: no other node has the box any more. Raises ClusterError where nobody knows whether any is left.
+        """`lifted`: pods of the GPR, of any run. `strays`: pods of the slice on the node that EGS did not let in. `is_last`: no other node
+        has the box.
+
+        Raises ClusterError if it is unknown whether pods are left.
         """
         gpr_id = call.assignment.gpr_id
         self._asked_mono[gpr_id] = time.monotonic()
@@ -115,24 +116,23 @@ class Draining:
         return StepResult(status=StepStatus.OK, log=log, evidence={"pods_left": 0, "stage": stage.value})
 
     def send_away(self, pod: Pod, grace_s: float) -> None:
-        """A pod that can never be placed any more: its controller makes it anew behind the gate."""
+        # The pod can never be placed. Its controller creates a new one behind the gate.
         if not pod.is_leaving:
             self._evictions.send(pod, WITHOUT_BOX, lambda: self._evict(pod, grace_s))
 
     def end(self, pod: Pod, grace_s: float) -> None:
-        """A pod that has no right to its node any more, whatever its budget says."""
+        # Deleted, not evicted: no disruption budget may delay it.
         if not pod.is_leaving:
             self._evictions.send(pod, WITHOUT_BOX, lambda: self._delete(pod, int(grace_s)))
 
     def _confirm(self, gpr_id: str) -> None:
-        """While there is time for it."""
         if self._confirmed_s < CONFIRMED_WITHIN_S:
             began_mono = time.monotonic()
             self._look(gpr_id)
             self._confirmed_s += time.monotonic() - began_mono
 
     def _look(self, gpr_id: str) -> None:
-        """Without a resourceVersion the answer is as of now, which no watch can promise."""
+        # Without a resourceVersion the list is current, which no watch guarantees.
         if gpr_id in self._listed or gpr_id in self._unseen:
             return
         self._looked_mono[gpr_id] = time.monotonic()
@@ -142,18 +142,18 @@ class Draining:
             self._unseen[gpr_id] = error
 
     def _pods_of(self, gpr_id: str) -> Iterator[Pod]:
-        """Given up where they are too many for the time of a pass: they are sent away by what the watch shows, until they are fewer."""
+        """Raises Unavailable if listing takes too long."""
         until_mono = time.monotonic() + LOOK_WITHIN_S
         pods = listed(self._api, "/api/v1/pods", Page[Pod], labelSelector=f"{cluster_names.POD_GPR}={gpr_id}", fieldSelector=UNFINISHED)
         for number, pod in enumerate(pods):
             if number >= PAGE_COUNT and time.monotonic() >= until_mono:
+                # Until there are fewer, pods are removed as the watch shows them.
                 raise Unavailable(f"the pods of the box are too many to be listed within {LOOK_WITHIN_S:g} s")
             yield pod
 
     def _unknown(self, call: StepCall) -> StepResult:
-        """The watch shows no pod any more. Unless the look failed its turn to be looked at comes."""
         error = self._unseen.get(call.assignment.gpr_id)
-        if error is None:
+        if error is None:  # the watch shows no pod, and the confirming list is yet to come
             return StepResult(status=StepStatus.RUNNING)
         if not _is_overdue(call):
             raise error
@@ -183,7 +183,7 @@ class Draining:
         else:
             self._evictions.send(pod, gpr_id, lambda: self._delete(pod, int(grace_s)))
 
-    # Each answers with what was refused: by a budget, by two budgets (500), or lost on the way.
+    # Each call returns what was refused: by one budget, by two budgets (status 500), or lost in transit.
 
     def _force_away(self, pod: Pod) -> str:
         return "; ".join(filter(None, [self._delete(pod, 0), self._take_finalizers_off(pod)]))

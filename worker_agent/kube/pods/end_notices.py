@@ -1,10 +1,6 @@
-"""When their box ends, told to its pods: by an annotation that follows the end, and by one event of each once it is near.
+"""Tells pods when their box ends: an annotation follows the end, and an event is recorded once it is near.
 
-A pod reads the annotation by the downward API, so that a job can save its work in time. Nothing need be remembered over a restart: the
-annotation is on the pod, and the event's name follows from pod and end, so that the API server itself refuses a second one. A pod is
-told the end of the run that it was let into: a GPR may be on its way out of one run and in its next one at once. GPRs take turns: pods
-of one, however many they are and however often their calls fail, do not hold up those of another.
-Must not live here: when a box ends, and what is near (core.py).
+Needs no memory across restarts: the API server rejects a second event of the same name. Must not live here: when a box ends (core.py).
 """
 
 from __future__ import annotations
@@ -30,8 +26,8 @@ from worker_agent.kube.pods.runs import is_of
 from worker_agent.kube.requests.messages import News
 from worker_agent.kube.requests.status import stamp
 
-AT_ONCE: Final = 100  # calls on their way, however many pods there are; the others follow
-AGAIN_S: Final = 10.0  # after one that came to nothing, or an annotation that somebody changed
+AT_ONCE: Final = 100  # calls in flight
+AGAIN_S: Final = 10.0  # after a failed call, or a change of the annotation by others
 
 NEAR: Final = "EndsSoon"
 UNTRIED_MONO: Final = float("-inf")
@@ -48,17 +44,17 @@ Wanted = tuple[Key, Pod, BoxEnd]
 
 
 class Ends:
-    """Not for several threads at once."""
+    """Not thread-safe."""
 
     def __init__(self, api: Api, *, pool: Executor, telling: Telling, sight: Sight) -> None:
         self._api, self._pool, self._telling, self._sight = api, pool, telling, sight
         self._ends: dict[Box, BoxEnd] = {}
         self._going: dict[Key, Future[Pod] | Future[None]] = {}
         self._not_before_mono: dict[Key, float] = {}
-        self._settled: tuple[dict[Box, BoxEnd], PodIndex] | None = None  # of these all was told
+        self._settled: tuple[dict[Box, BoxEnd], PodIndex] | None = None  # the ends and pods for which everything is told
 
     def ends_at(self, box: Box) -> str:
-        """As it stands in the annotation; "" where no such box is known to be open."""
+        # The text of the annotation; "" if no such box is known to be open.
         end = self._ends.get(box)
         return stamp(end.ends_s) if end is not None else ""
 
@@ -76,7 +72,7 @@ class Ends:
         self._settled = (self._ends, self._sight.pods) if is_told and not self._going else None
 
     def _wanted(self) -> Iterator[Wanted]:
-        """What is to be told and what was."""
+        # A pod is told the end of its own run: a GPR may leave one run and be in its next one at the same time.
         for end in self._ends.values():
             ends_at = stamp(end.ends_s)
             for pod in self._sight.pods.lifted.get(end.gpr_id, ()):
@@ -88,13 +84,13 @@ class Ends:
                     yield Key(end.gpr_id, NEAR, pod.metadata.uid, ends_at), pod, end
 
     def _due(self, wanted: Iterable[Wanted]) -> Sequence[Wanted]:
-        """What was never tried comes first."""
+        # What was never tried comes first.
         now_mono = time.monotonic()
         due = [each for each in wanted if each[0] not in self._going and now_mono >= self._not_before_mono.get(each[0], UNTRIED_MONO)]
         return sorted(due, key=lambda each: self._not_before_mono.get(each[0], UNTRIED_MONO))
 
     def _in_turn(self, due: Iterable[Wanted]) -> Iterator[Wanted]:
-        """That of the GPR with the fewest calls on their way; among equals the soonest end first."""
+        """Prefers GPRs with the fewest calls in flight, then the soonest end."""
         lines: dict[str, deque[Wanted]] = defaultdict(deque)
         for each in due:
             lines[each[0].gpr_id].append(each)
@@ -111,6 +107,7 @@ class Ends:
         if key.what == ENDS_AT:
             ops = [{"op": "test", "path": "/metadata/uid", "value": key.pod_uid}, *annotate_ops(pod.metadata, ENDS_AT, key.ends_at)]
             return self._pool.submit(self._api.patch, pod.path, ops, Pod)
+        # The event's name follows from pod and end.
         message = f"GPR {end.gpr_name} ends at {key.ends_at}: then this pod is ended, and its GPUs are given back. Save its work."
         news = News(NEAR, message, is_bad=True)
         return self._telling.tell_once("Pod", pod.metadata, news, key=f"{NEAR}/{end.gpr_id}/{key.ends_at}", at=datetime.now(UTC))

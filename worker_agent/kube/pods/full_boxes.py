@@ -1,4 +1,4 @@
-"""Boxes into which no more of the pods that wait fitted, so that these are not counted again at each pass while nothing of it changes."""
+"""Remembers boxes without room for any waiting pod, so that they are not evaluated again until something changes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Collection
 
 
 class FullBoxes:
-    """`seen`: all that decides what fits, as objects that are replaced where they change: compared by identity, and kept for that."""
-
     def __init__(self) -> None:
-        self._seen: dict[str, tuple[object, ...]] = {}  # by GPR
+        self._seen: dict[str, tuple[object, ...]] = {}  # by GPR: all objects that decide what fits
 
     def is_full(self, gpr_id: str, seen: tuple[object, ...]) -> bool:
+        # Compared by identity: a changed object is another object, and stored ones keep theirs.
         known = self._seen.get(gpr_id, ())
         return len(known) == len(seen) > 0 and all(old is new for old, new in zip(known, seen, strict=True))
 

@@ -1,8 +1,6 @@
-"""Lifts on their way: several at once, and answered while the passes go on, since each waits for the API server.
+"""Lifts scheduling gates with concurrent calls, while passes go on.
 
-A lift that was not answered may have been applied, now or until the server gives up: its box takes no other pod before the pod was read
-again. A pod that the API server refuses, as a webhook may, lines up anew behind all that wait then, and is tried less and less often: so
-any number of such pods keep no other out. Not for several threads at once. Must not live here: which pod goes into which box (lifting.py).
+Must not live here: which pod goes into which box (lifting.py).
 """
 
 from __future__ import annotations
@@ -21,47 +19,43 @@ from worker_agent.kube.api.objects import LONG_AGO, Pod, Pods
 from worker_agent.kube.pods.lifting import Lift, lift_ops
 from worker_agent.metrics import LIFT_S, LIFTS_REFUSED
 
-LIFTS_AT_ONCE: Final = 128  # waiting for an answer or for their turn
-LIFTS_OF_BOX: Final = 32  # of these, so that one whose pods do not go leaves room for others
-AGAIN_S: Final = 2.0  # after one that failed, and twice as long after each more
+LIFTS_AT_ONCE: Final = 128  # in flight or waiting in the pool
+LIFTS_OF_BOX: Final = 32  # of these per box, so that a box whose lifts hang keeps no other waiting
+AGAIN_S: Final = 2.0  # after a failed lift, doubled after each further one
 AGAIN_MOST_S: Final = 300.0
 
 
-Box = tuple[str, int]  # of a GPR the id, and the number of its run
+Box = tuple[str, int]  # the GPR's ID, and the number of its run
 
 
 @dataclass(slots=True)
 class _Going:
-    """`pod`: as it was before. `call`: the lift, or a look at what came of it; None until it is time to look. `error`: of the lift."""
-
-    pod: Pod
-    call: Future[Pod] | None
+    pod: Pod  # before the lift
+    call: Future[Pod] | None  # the lift, or a read of its outcome; None until that read is due
     seen_mono: float
     is_look: bool = False
     look_mono: float = 0.0
-    error: ClusterError | None = None
+    error: ClusterError | None = None  # of the lift
 
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """`why`: in the cluster's words, "" where nothing is known that the pod's owner could mend."""
-
     times: int
     until_mono: float
     at: datetime
-    why: str
+    why: str  # in the words of the API server; "" if the pod's owner could not fix it
 
 
+# Not thread-safe, except where a method says so.
 class Hoist:
     def __init__(self, api: Api, pool: Executor, note: Note) -> None:
         self._api, self._pool, self._note = api, pool, note
         self._going: dict[Box, list[_Going]] = {}
         self._refused: dict[str, _Refused] = {}  # by pod UID
-        self._seen_mono: dict[str, float] = {}  # by pod UID: since when it is known to wait
+        self._seen_mono: dict[str, float] = {}  # by pod UID: when it was first seen waiting
 
     @property
     def room_count(self) -> int:
-        """How many more may be sent."""
         return max(0, LIFTS_AT_ONCE - sum(each.call is not None for going in self._going.values() for each in going))
 
     @property
@@ -69,22 +63,22 @@ class Hoist:
         return bool(self._going)
 
     def is_busy(self, box: Box) -> bool:
-        """With lifts on their way: how full it is is known once these are answered."""
+        # How full a box is is unknown until its lifts in flight are answered.
         return box in self._going
 
     def spoken_for(self) -> set[str]:
-        """UIDs of pods that are on their way, or were refused and are not tried again yet."""
+        """Returns UIDs of pods with a lift in flight, or refused and not yet due for a retry."""
         now = time.monotonic()
         refused = {uid for uid, each in self._refused.items() if now < each.until_mono}
         return {each.pod.metadata.uid for going in self._going.values() for each in going} | refused
 
     def in_turn(self, waiting: Sequence[Pod]) -> Sequence[Pod]:
-        """`waiting`, the oldest first, with those that were refused behind all that were there by then."""
         now = time.monotonic()
         for pod in waiting:
             self._seen_mono.setdefault(pod.metadata.uid, now)
         if not self._refused:
             return waiting
+        # A refused pod goes behind all pods that waited when it was refused, so refused pods keep no other out.
         return sorted(waiting, key=self._in_line_since)
 
     def _in_line_since(self, pod: Pod) -> datetime:
@@ -92,12 +86,11 @@ class Hoist:
         return max(born, refused.at) if refused else born
 
     def why_refused(self, pod: Pod) -> str:
-        """In the cluster's words; "" of one that was not. As any thread may ask."""
+        """Returns the words of the API server; "" if not refused. Thread-safe."""
         refused = self._refused.get(pod.metadata.uid)
         return refused.why if refused else ""
 
     def see(self, waiting: Collection[str]) -> None:
-        """UIDs of all pods that wait: nothing is kept of others."""
         now = time.monotonic()
         self._seen_mono = {uid: self._seen_mono.get(uid, now) for uid in waiting}
         self._refused = {uid: each for uid, each in self._refused.items() if uid in waiting}
@@ -108,7 +101,7 @@ class Hoist:
         self._going.setdefault(box, []).append(_Going(lift.pod, call, seen_mono))
 
     def take(self) -> list[Pod]:
-        """As they are now: those of which is known what came of it, since the last time."""
+        """Returns the current pods of lifts whose outcome became known."""
         known: list[Pod] = []
         for box, going in tuple(self._going.items()):
             left = [each for each in going if self._goes_on(each, known)]
@@ -118,7 +111,7 @@ class Hoist:
         return known
 
     def _goes_on(self, going: _Going, known: list[Pod]) -> bool:
-        """Not once it is known what came of it. The pod as it is then is added to `known`."""
+        # False once the outcome is known; the pod as it is then is added to `known`.
         if going.call is None:
             if time.monotonic() >= going.look_mono:
                 self._look(going)
@@ -138,13 +131,13 @@ class Hoist:
         return False
 
     def _goes_on_after(self, error: BaseException, going: _Going) -> bool:
-        """Unless the pod is certainly in no box."""
+        # False only if the pod is certainly in no box: an unanswered lift may still be applied, so the pod is read again first.
         if isinstance(error, Missing):
             return False
         if isinstance(error, ClusterError) and not going.is_look:
             going.error = error
         if isinstance(error, Conflict):
-            self._look(going)  # changed; or let in before, by a lift that was not answered
+            self._look(going)  # the pod changed, or an unanswered lift let it in before
             return True
         if isinstance(error, ClusterError) and not going.is_look and (isinstance(error, WebhookAway) or not isinstance(error, Unavailable)):
             self._hold_back(going.pod, error)
@@ -157,7 +150,7 @@ class Hoist:
         going.call, going.is_look = self._pool.submit(self._seen, going.pod), True
 
     def _seen(self, pod: Pod) -> Pod:
-        """As it is now. Listed, for which the agent has the right."""
+        # A list, because the agent may list pods but not get one.
         beside, _, name = pod.path.rpartition("/")
         found = self._api.get(beside, Pods, fieldSelector=f"metadata.name={name}").items
         if not found:
@@ -174,12 +167,11 @@ class Hoist:
         self._note("lift_failed", {"pod": pod.label, "error": str(error), "times": times, "again_s": wait_s})
 
     def keep(self, boxes: Collection[Box]) -> None:
-        """No more of all others."""
         for box in [each for each in self._going if each not in boxes]:
             self.end(box)
 
     def end(self, box: Box) -> bool:
-        """No more of them: those whose turn has not come are given up. Whether none is on its way."""
+        """Cancels the box's pending lifts; returns whether none is in flight."""
         begun = [each for each in self._going.pop(box, ()) if each.is_look or each.call is None or not each.call.cancel()]
         if begun:
             self._going[box] = begun

@@ -1,8 +1,6 @@
-"""Which waiting pods fit into an open box, and the one JSON Patch that lifts a pod.
+"""Chooses which waiting pods fit into an open box, and builds the JSON Patch that lifts a pod. Pure.
 
-Pure. A pod is let in where some node of the box has all that it asks for left. In a box of whole nodes the scheduler places it, and
-another node may be chosen than the one that was counted; on a node that several boxes share each pod is given its node here, and what it
-asks for is counted against the box's share: there a pod asks for CPU and memory, or it could take those of its neighbors.
+The scheduler places pods in a box of whole nodes. On a shared node each pod is assigned its node here and must request CPU and memory.
 """
 
 from __future__ import annotations
@@ -17,8 +15,8 @@ from worker_agent.kube.api import devices
 from worker_agent.kube.api.client import Op
 from worker_agent.kube.api.objects import CONTAINERS_MAX, GATES_MAX, RESOURCES_MAX, Meta, Node, Pod, Resources
 
-_FREELY = ("ephemeral-storage", "hugepages-")  # of which not each node tells how much it has
-_BESIDE_OTHERS = ("cpu", "memory")  # what a pod asks for where a node is shared
+_FREELY = ("ephemeral-storage", "hugepages-")  # resources that not every node reports
+_BESIDE_OTHERS = ("cpu", "memory")  # requests that are mandatory on a shared node
 _UNITS = {
     **{"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1)},
     **{unit: Decimal(1000) ** power for power, unit in enumerate(("k", "M", "G", "T", "P", "E"), start=1)},
@@ -29,7 +27,7 @@ Amounts = Mapping[str, Decimal]
 
 
 def quantity(text: str | int) -> Decimal:
-    """A Kubernetes quantity, e.g. 1500m, 2Gi, 1e3. Raises ValueError for what is none."""
+    """Parses a Kubernetes quantity, e.g. 1500m, 2Gi, 1e3. Raises ValueError."""
     stem = str(text).rstrip("numkKMGTPEi") if not str(text).isdecimal() else str(text)
     unit = str(text)[len(stem) :]
     try:
@@ -39,7 +37,7 @@ def quantity(text: str | int) -> Decimal:
 
 
 def asks_for_gpus(pod: Pod) -> bool:
-    """In whatever number but 0."""
+    # An unreadable amount counts: only a zero is no request.
     resources = [each.resources for each in (*pod.spec.containers, *pod.spec.initContainers)]
     asked = [pair for each in resources for amounts in (each.limits, each.requests) for pair in amounts.items()]
     is_gpu = devices.here().is_gpu
@@ -54,7 +52,8 @@ def _is_none(amount: str | int) -> bool:
 
 
 def needs_of(pod: Pod) -> dict[str, Decimal]:
-    """What the scheduler counts: the sum of the containers, or the largest of those that run before them; overhead on top."""
+    """Returns what the scheduler counts. Raises ValueError."""
+    # The sum of the containers, or the peak of the init containers before them; overhead on top.
     running: dict[str, Decimal] = {}
     peak: dict[str, Decimal] = {}
     for each in pod.spec.initContainers:
@@ -71,7 +70,7 @@ def needs_of(pod: Pod) -> dict[str, Decimal]:
 
 
 def why_never(pod: Pod) -> str:
-    """Why this pod is lifted into no box at all, as a sentence, or ""."""
+    """Says why a pod can enter no box at all; "" if it can."""
     if pod.spec.resourceClaims:
         return "it has resource claims, whose devices are not counted"
     if pod.spec.resources is not None:
@@ -90,34 +89,32 @@ def why_never(pod: Pod) -> str:
 
 
 def devices_of(amounts: Iterable[str]) -> list[str]:
-    """Others than GPUs that come with whole nodes alone: of boxes that share a node nobody counts how many of them are whose."""
+    """Lists devices other than GPUs, which only whole nodes provide."""
     return sorted(filter(devices.here().is_whole, amounts))
 
 
 def lacks_beside_others(needs: Amounts) -> list[str]:
-    """What a pod has to ask for where a node is shared, and does not."""
+    """Lists requests that a pod needs on a shared node and lacks."""
     return [key for key in _BESIDE_OTHERS if not needs.get(key)]
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a box has on one node: all that is there, or its share where others have boxes there as well."""
-
     node: str
     uid: str
     taint: str
-    has: Amounts
+    has: Amounts  # of the whole node, or the box's share of it
     is_shared: bool = False
 
 
 def whole_of(node: Node, gpu_count: int, others: Iterable[Pod]) -> Amounts:
-    """Of a node that a box has to itself. It may have fewer GPUs by now than the `gpu_count` of the box. `others`: as in `share_of`."""
+    # The node may by now have fewer GPUs than the box counts.
     left = _less({key: quantity(value) for key, value in node.status.allocatable.items()}, _taken_by(others))
     return {**left, GPU: min(Decimal(gpu_count), left.get(GPU, Decimal(0)))}
 
 
 def share_of(node: Node, gpu_count: int, node_gpu_count: int, others: Iterable[Pod]) -> Amounts:
-    """The part of a shared node that goes with `gpu_count` of its GPUs. `others`: pods there that are no slice's."""
+    """`others`: pods there that belong to no slice."""
     taken = _taken_by(others)
     part = Decimal(gpu_count) / Decimal(max(1, node_gpu_count))
     there = {key: quantity(value) for key, value in {**_NOTHING, **node.status.allocatable}.items() if _is_shared_out(key)}
@@ -126,7 +123,7 @@ def share_of(node: Node, gpu_count: int, node_gpu_count: int, others: Iterable[P
     return {**shares, **whole, GPU: Decimal(gpu_count)}
 
 
-_NOTHING = {"cpu": "0", "memory": "0", "pods": "0"}  # of a node that does not tell
+_NOTHING = {"cpu": "0", "memory": "0", "pods": "0"}  # for nodes that do not report them
 
 
 def _is_shared_out(key: str) -> bool:
@@ -141,7 +138,7 @@ def _taken_by(pods: Iterable[Pod]) -> Amounts:
 
 
 def why_nowhere(rooms: Sequence[Room], needs: Amounts) -> str:
-    """Why a pod would fit into none of these rooms if all were empty, as a sentence, or ""."""
+    """Says why a pod would fit none of the rooms even if empty; "" if it would."""
     if any(_may_enter(needs, room) and _fits(needs, room.has) for room in rooms):
         return ""
     if not any(_may_enter(needs, room) for room in rooms):
@@ -157,11 +154,9 @@ def why_nowhere(rooms: Sequence[Room], needs: Amounts) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Lift:
-    """`room` None: anywhere in the box."""
-
     pod: Pod
     taints: tuple[str, ...]
-    room: Room | None
+    room: Room | None  # None: any node of the box
 
 
 def lifts(
@@ -172,13 +167,10 @@ def lifts(
     stranded: Collection[str] = (),
     needs: Callable[[Pod], Amounts] = needs_of,
 ) -> Iterator[Lift]:
-    """The oldest first; what does not fit is passed over. `inside`: lifted pods of the box that are not over.
+    """The oldest pods come first; what does not fit is skipped.
 
-    `stranded`: UIDs of those for which the scheduler has found no node for a while. In a box of whole nodes one boxful of them keeps nobody
-    out: whatever is let in, only what fits is placed. Where a node is shared the count alone keeps boxes to their parts: there they count
-    to their end.
-    `needs`: as `needs_of`, which takes its time.
-    Shapes: of n rooms, m pods and k different needs O(m + k n): a room that had too little for some needs is not asked for them again.
+    `inside`: lifted, unfinished pods of the box. `stranded`: UIDs of those that the scheduler fails to place. `needs`: a cached `needs_of`.
+    Shapes: n rooms, m pods and k different needs take O(m + k n).
     """
     if any(room.is_shared for room in rooms):
         yield from _into_rooms(rooms, waiting, inside, needs)
@@ -187,7 +179,9 @@ def lifts(
 
 
 def _counted(rooms: Sequence[Room], inside: Sequence[Pod], stranded: Collection[str], needs: Callable[[Pod], Amounts]) -> Iterator[Pod]:
-    """All but as many of the stranded as fill the box once: else, while nothing can be placed there, all that waits would be let in."""
+    # Leaves out as many stranded pods as would fill the box once: whatever is let in, only what fits is placed. Beyond that they
+    # count, or all waiting pods would be let in while nothing can be placed. On shared nodes all count, since only the count
+    # keeps boxes to their shares.
     free = sum((room.has.get(GPU, Decimal(0)) for room in rooms), Decimal(0))
     for pod in inside:
         gpus = needs(pod).get(GPU, Decimal(0))
@@ -198,7 +192,7 @@ def _counted(rooms: Sequence[Room], inside: Sequence[Pod], stranded: Collection[
 
 
 def _anywhere(rooms: Sequence[Room], waiting: Sequence[Pod], inside: Sequence[Pod], needs: Callable[[Pod], Amounts]) -> Iterator[Lift]:
-    """Those inside that have no node yet are put first; one that finds none is owed its GPUs, wherever some come free."""
+    # Pods inside without a node are placed first. If one fits nowhere now, its GPUs stay reserved for it.
     left, taints = _Left(rooms), tuple(sorted({room.taint for room in rooms}))
     left.take([pod for pod in inside if pod.spec.nodeName or _pinned_to(pod)], needs)
     anywhere = [pod for pod in inside if not (pod.spec.nodeName or _pinned_to(pod))]
@@ -220,19 +214,17 @@ def _into_rooms(rooms: Sequence[Room], waiting: Sequence[Pod], inside: Sequence[
 
 
 class _Left:
-    """What is left in each room. It only grows less: so no room is tried twice for needs for which it once had too little."""
-
     def __init__(self, rooms: Sequence[Room]) -> None:
         self._rooms, self._left = rooms, [dict(room.has) for room in rooms]
         self._places = {room.node: (place, room) for place, room in enumerate(rooms)}
-        self._first: dict[frozenset[tuple[str, Decimal]], int] = {}  # by needs: no room before it has enough
+        self._first: dict[frozenset[tuple[str, Decimal]], int] = {}  # by needs: the first room that may have enough
 
     @property
     def gpu_count(self) -> Decimal:
         return sum((max(Decimal(0), left.get(GPU, Decimal(0))) for left in self._left), Decimal(0))
 
     def take(self, pods: Iterable[Pod], needs: Callable[[Pod], Amounts]) -> None:
-        """Out of each room in which a pod may be: of one without a node that was let in anywhere, these are all."""
+        # Subtracts a pod from each room where it may be: from all of them if it has no node and was let in anywhere.
         for pod in pods:
             node, uid = pod.spec.nodeName, _pinned_to(pod)
             for place, room in [self._places[node]] if node in self._places else [] if node else enumerate(self._rooms):
@@ -240,7 +232,7 @@ class _Left:
                     self._less(place, needs(pod))
 
     def put(self, needs: Amounts) -> Room | None:
-        """Into the first room that has enough, if any has."""
+        # First fit. Capacity only decreases, so no room is tried again for needs that it once could not hold.
         key = frozenset(needs.items())
         place = self._first.get(key, 0)
         while place < len(self._rooms) and not (_fits(needs, self._left[place]) and _may_enter(needs, self._rooms[place])):
@@ -259,12 +251,12 @@ class _Left:
 
 
 def _pinned_to(pod: Pod) -> str:
-    """The UID of the node that it was given here, "" where it was let in anywhere in its box."""
+    # The UID of the node assigned at the lift, "" if the pod may go anywhere in its box.
     return (pod.spec.nodeSelector or {}).get(cluster_names.NODE_UID, "")
 
 
 def lift_ops(lift: Lift, gpr_id: str, run: int, *, ends_at: str = "") -> list[Op]:
-    """`ends_at`: of the box, "" where it is not known. Raises ValueError where the pod has no gate of ours."""
+    """`ends_at`: "" if unknown. Raises ValueError if the pod lacks the gate."""
     meta, spec = lift.pod.metadata, lift.pod.spec
     place = [gate.name for gate in spec.schedulingGates].index(cluster_names.GATE)
     ops: list[Op] = [
@@ -284,7 +276,7 @@ def lift_ops(lift: Lift, gpr_id: str, run: int, *, ends_at: str = "") -> list[Op
 
 
 def annotate_ops(meta: Meta, key: str, value: str) -> list[Op]:
-    """Where there was no annotation at all, none that somebody else wrote meanwhile is lost: it is a Conflict."""
+    # If the pod had no annotations, the test fails when somebody added some meanwhile, so that none is overwritten.
     ops = _add_all("metadata", "annotations", meta.annotations, {key: value})
     return ops if meta.annotations is not None else [{"op": "test", "path": "/metadata/annotations", "value": None}, *ops]
 
@@ -303,7 +295,7 @@ def _add_all(parent: str, name: str, there: Mapping[str, str] | None, new: Mappi
 
 
 def _asked(resources: Resources) -> dict[str, Decimal]:
-    """Extended resources may be given as limits alone; as requests they are the same. What is asked for in no amount is not asked for."""
+    # Extended resources may be given as limits alone, which then are their requests.
     asked = {key: quantity(value) for key, value in {**resources.limits, **resources.requests}.items()}
     return {key: value for key, value in asked.items() if value}
 
@@ -325,14 +317,14 @@ def _may_enter(needs: Amounts, room: Room) -> bool:
 
 
 def _fits(needs: Amounts, left: Amounts) -> bool:
-    """What is counted nowhere (`_FREELY`) is no hindrance where the node does not tell of it; of all else it has none then."""
     if needs.get(GPU, 0) > left.get(GPU, 0):
-        return False  # mostly: this first
+        return False  # the most frequent reason
+    # A resource in `_FREELY` that the node does not report is ignored; any other unreported resource counts as zero.
     return all(value <= max(left.get(key, 0), 0) for key, value in needs.items() if key in left or not key.startswith(_FREELY))
 
 
 def _pairs(keys: Iterable[str], needs: Amounts, most: Amounts) -> Iterator[tuple[str, str]]:
-    """As `1000 cpu`, `512Gi memory`; of bytes that differ by less than that shows, `65536Mi memory`, or in bytes."""
+    """Yields e.g. `1000 cpu`, `512Gi memory`; smaller units if both amounts would look the same."""
     for key in keys:
         units = ((2**30, "Gi"), (2**20, "Mi"), (1, "")) if key == "memory" or key.startswith(_FREELY) else ((1, ""),)
         told = ((_told(needs[key], *unit, key), _told(max(most[key], Decimal(0)), *unit, key)) for unit in units)

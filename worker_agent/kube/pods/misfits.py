@@ -1,4 +1,4 @@
-"""Pods that wait beside an open box of which no node could take them if it were empty: so that they are told, and not to wait."""
+"""Pods that no node of an open box could hold even if empty: their owners are told."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Misfit:
 
 
 class Misfits:
-    """Seen by one thread, and asked by any."""
+    """Written by one thread, read by any."""
 
     def __init__(self) -> None:
         self._known: dict[str, dict[str, Misfit]] = {}  # by GPR, by UID of the pod
 
     def see(self, box: Assignment, rooms: Sequence[Room], judgements: Iterable[Judgement]) -> None:
-        """Without rooms of none is known that it fits nowhere."""
+        # Without rooms it is unknown whether a pod fits.
         why: dict[frozenset[object], str] = {}
         found: dict[str, Misfit] = {}
         for judgement in judgements if rooms else ():
@@ -42,5 +42,5 @@ class Misfits:
 
 
 def _why(rooms: Sequence[Room], needs: Amounts, *, has_devices: bool) -> str:
-    """Devices are in whole nodes alone, and pods that ask for them are told so in any case."""
+    # Only whole nodes provide devices, and pods that request them are told so elsewhere.
     return "" if has_devices and any(room.is_shared for room in rooms) else why_nowhere(rooms, needs)

@@ -1,4 +1,4 @@
-"""What a pod needs, and what keeps it from boxes, worked out once for each version of it: people may give a pod many containers."""
+"""Resource needs of pods, and whether boxes can hold them; cached because pods may have many containers."""
 
 from __future__ import annotations
 
@@ -12,19 +12,17 @@ from worker_agent.kube.pods.lifting import Amounts, devices_of, needs_of, why_ne
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """`why_never`: as a sentence, "" where it may be let in. `devices`: others than GPUs that it asks for."""
-
     pod: Pod
-    why_never: str
+    why_never: str  # a sentence; "" if the pod may enter a box
     needs: Amounts
-    devices: tuple[str, ...]
+    devices: tuple[str, ...]  # requested devices other than GPUs
 
 
 class Judgements:
-    """For several threads: what one works out while another does is the same."""
+    """Thread-safe: concurrent computations give equal results."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Judgement] = {}  # by UID
+        self._known: dict[str, Judgement] = {}  # by pod UID
 
     def of(self, pod: Pod) -> Judgement:
         known = self._known.get(pod.metadata.uid)
@@ -37,7 +35,6 @@ class Judgements:
         return self.of(pod).needs
 
     def keep(self, pods: Iterable[Pod]) -> None:
-        """Of others nothing is remembered."""
         uids = {pod.metadata.uid for pod in pods}
         self._known = {uid: known for uid, known in list(self._known.items()) if uid in uids}
 
@@ -46,4 +43,4 @@ def _readable_needs(pod: Pod) -> dict[str, Decimal]:
     try:
         return needs_of(pod)
     except ValueError:
-        return {}  # it is never let in
+        return {}  # such a pod never enters a box

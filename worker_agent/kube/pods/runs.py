@@ -1,8 +1,4 @@
-"""Which pods are of which run, and which are an exit's to take.
-
-Pure. A GPR may be on its way out of one run and in its next one at once, on the same node even. By what the lift wrote into the pod, which
-nobody else may.
-"""
+"""Which pods belong to which run of a GPR: one run may end on a node while the next begins. Pure."""
 
 from __future__ import annotations
 
@@ -14,15 +10,13 @@ from worker_agent.kube.api.objects import Pod
 
 
 def is_of(box: Assignment | BoxEnd, pod: Pod) -> bool:
-    """Of the same run, or of none that is known."""
+    """True also if the run of the pod is unknown."""
     return pod.run_of(box.gpr_id) in ("", str(box.run))
 
 
 def inside(pods: Iterable[Pod], call: StepCall, *, is_last: bool = False) -> list[Pod]:
-    """Of the GPR's pods those on the node, and where `is_last` those of the run that have none yet.
-
-    On the node those of another run are left to it if it has GPUs there; else nobody would take them.
-    """
+    """Returns pods on the node and, if `is_last`, those without one."""
+    # Pods of another run on the node are left to that run only if it has GPUs there: otherwise nothing else would remove them.
     box, node = call.assignment, call.node
     held = {str(record.run) for record in node.records.values() if record.gpr_id == box.gpr_id and record.phase is not GpuPhase.FREE}
     beside = held - {str(box.run)}

@@ -1,7 +1,4 @@
-"""Pods that were let in and that the scheduler cannot place: after a while nobody waits for them any more.
-
-By a clock of our own: the time of the condition is that of the gate, which stood in it before.
-"""
+"""Lifted pods that the scheduler cannot place: after a while other pods no longer wait for them."""
 
 from __future__ import annotations
 
@@ -11,15 +8,15 @@ from typing import Final
 
 from worker_agent.kube.api.objects import Pod
 
-STRANDED_S: Final = 10.0  # as long as the scheduler waits at most until it tries one again
+STRANDED_S: Final = 10.0  # the scheduler's longest pause between two tries
 
 
 class Stranded:
     def __init__(self) -> None:
-        self._since_mono: dict[str, float] = {}  # by UID
+        # By pod UID. Measured here, because the time of the condition is older: the gate had set it before.
+        self._since_mono: dict[str, float] = {}
 
     def among(self, pods: Iterable[Pod]) -> list[Pod]:
-        """Those of which it has said so for long."""
         now, found = time.monotonic(), []
         for pod in pods:
             if pod.spec.nodeName or not pod.is_unschedulable:

@@ -1,7 +1,5 @@
-"""Which GPU pods of workspaces wait, and why, for the pages of EGS; which Jobs will fail for it, and which failed with their box.
+"""Reports to the hub which GPU pods wait and why, which Jobs will exceed their deadlines, and which failed with their box.
 
-The deadline of a Job runs while its pods wait. Jobs are read one by one, since a deadline is no business of the mirrors: some at each look,
-and each again after a while, for it may be changed. A Job that had pods in a box is read when none of its pods is left, until it is over.
 Must not live here: any write.
 """
 
@@ -34,16 +32,16 @@ from worker_agent.kube.api.objects import Condition, Meta, Owner, Pod
 from worker_agent.kube.pods.workloads import is_waiting
 
 EVERY_S: Final = 5.0
-EVERY_NAMESPACE_S: Final = 0.1  # more for each of which there is something to tell: a long list changes all the time
+EVERY_NAMESPACE_S: Final = 0.1  # added for each namespace in the report, since a long report changes all the time
 JOBS_AT_ONCE: Final = 20  # read in one look
 JOB_AGAIN_S: Final = 60.0
-TROUBLE_S: Final = 30.0  # after a read that the API server did not answer
+TROUBLE_S: Final = 30.0  # after a failed read
 TEXT_MAX: Final = 200
 FAILED: Final = "Failed"
 OVER: Final = frozenset({FAILED, "Complete"})
 UNPLACED: Final = "It was let in, and the scheduler has not placed it yet. The pod's events in the cluster tell why."
 
-Key = tuple[str, str]  # namespace, uid of a Job: a pod may name any uid, also that of another workspace's
+Key = tuple[str, str]  # namespace and UID of a Job; pods may name any UID, even one of another workspace
 
 
 class _Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +49,7 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True):
         activeDeadlineSeconds: int | None = None
 
     class Status(msgspec.Struct, frozen=True, kw_only=True):
-        startTime: datetime | None = None  # none while it is suspended: then the deadline does not run
+        startTime: datetime | None = None  # None while suspended; then the deadline does not run
         conditions: tuple[Condition, ...] | None = None
 
     metadata: Meta
@@ -60,7 +58,6 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ends(self) -> frozenset[str]:
-        """How it is over: as conditions have it."""
         return OVER & {each.type for each in self.status.conditions or () if each.status == "True"}
 
     @property
@@ -72,29 +69,27 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """`name`: as the Job itself has it. `fails_s`: None where it does not. A Job that is not there any more is over, and has not failed."""
-
     read_mono: float
-    name: str = ""
-    fails_s: float | None = None
-    is_over: bool = False
+    name: str = ""  # from the Job itself
+    fails_s: float | None = None  # None: it has no running deadline
+    is_over: bool = False  # also if the Job is gone
     has_failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Ran:
-    """A Job that had pods in the box of this GPR. `name`: as its pods call it."""
+    """A Job that had pods in the box of this GPR."""
 
     gpr_id: str
-    name: str
+    name: str  # from the Job's pods
 
 
 @dataclass(slots=True)
 class Waits:
-    """One thread. `bound`, `pods`: as in requests.py. `why`: why a pod waits at our gate, as a sentence."""
+    """For one thread. `why`: says why a pod waits at the gate."""
 
     api: Api
-    bound: Callable[[str], str]
+    bound: Callable[[str], str]  # returns the workspace of a namespace, or ""
     pods: Callable[[], Iterable[Pod]]
     why: Callable[[Pod], str]
     note: Note
@@ -105,7 +100,7 @@ class Waits:
     _failed: list[JobFailed] = field(default_factory=list)
 
     def look(self) -> tuple[PodsWaiting, ...] | None:
-        """All namespaces of workspaces in which pods wait; None: it was looked at a moment ago."""
+        """Returns None if the last look was a moment ago."""
         now_mono = time.monotonic()
         if now_mono < self._not_before_mono:
             return None
@@ -133,7 +128,7 @@ class Waits:
         return tuple(sorted(told[:NAMESPACES_WAITING_MAX], key=lambda each: each.namespace))
 
     def take_failed(self) -> tuple[JobFailed, ...]:
-        """Those that were found since this was last asked."""
+        """Returns failures found since the last call."""
         failed, self._failed = tuple(self._failed), []
         return failed
 
@@ -156,7 +151,7 @@ class Waits:
         )
 
     def _reason(self, pod: Pod) -> str:
-        """Not in the scheduler's words: they name labels and taints of nodes, and so the boxes of others."""
+        # The scheduler's own message is not used: it names labels and taints of nodes, and so the boxes of others.
         return self.why(pod) if is_waiting(pod) else UNPLACED
 
     # -- jobs ----------------------------------------------------------------------------------------------------------
@@ -170,7 +165,8 @@ class Waits:
                     self._failed.append(JobFailed(gpr_id=ran.gpr_id, namespace=namespace, name=known.name))
 
     def _read_jobs(self, waiting: Mapping[str, Sequence[Pod]], left: Mapping[Key, _Ran], now_mono: float) -> None:
-        """Those that were read longest ago first. `left`: those that have no pod any more."""
+        """`left`: Jobs that had pods in a box and have none now."""
+        # Jobs are read a few at a time, the least recently read first, and again later: a deadline may change.
         jobs = {(namespace, owner.uid): owner.name for namespace, pods in waiting.items() for pod in pods if (owner := job_of(pod))}
         jobs |= {key: ran.name for key, ran in left.items()}
         self._jobs = {key: known for key, known in self._jobs.items() if key in jobs}
@@ -180,7 +176,7 @@ class Waits:
             try:
                 self._jobs[key] = self._read(key, jobs[key], now_mono)
             except ClusterError as error:
-                # It comes last now: one that cannot be read holds up no other.
+                # Counts as read now, so that it delays no other.
                 self._jobs[key] = replace(self._jobs.get(key, _Known(now_mono)), read_mono=now_mono)
                 self._jobs_not_before_mono = now_mono + TROUBLE_S
                 self.note("job_unread", {"why": str(error)})
@@ -208,5 +204,4 @@ def job_of(pod: Pod) -> Owner | None:
 
 
 def is_unplaced(pod: Pod) -> bool:
-    """Let into a box, and on no node yet."""
     return bool(pod.metadata.label(cluster_names.POD_GPR)) and not pod.spec.nodeName and not pod.is_leaving and not pod.is_over

@@ -1,8 +1,6 @@
-"""What GPU pods that wait belong to, and how many nodes all of one workload need.
+"""Groups waiting GPU pods by workload, and computes how many nodes a workload needs.
 
-A pod belongs to what controls it, and that to what controls it in turn: a ReplicaSet to its Deployment, the Jobs of a JobSet to that, the
-StatefulSets of a LeaderWorkerSet to that, also by way of the leaders' pods. One without an owner belongs to itself.
-Must not live here: any write.
+A pod belongs to its topmost controller, e.g. Deployment, JobSet or LeaderWorkerSet, or to itself. Must not live here: any write.
 """
 
 from __future__ import annotations
@@ -26,19 +24,19 @@ from worker_agent.kube.api.objects import Meta, Node, Owner, Pod
 from worker_agent.kube.nodes.view import Unseen, view_of
 from worker_agent.kube.pods.lifting import asks_for_gpus, devices_of, lacks_beside_others, needs_of, quantity, why_never
 
-SETTLED_S: Final = 2.0  # no new pod of it for so long
-SETTLED_MOST_S: Final = 10.0  # or so long since the first
-NODES_MAX: Final = 64  # of one request that nobody wrote
-READS_AT_ONCE: Final = 100  # of owners, in one look
-OWNERS_MOST: Final = 6  # one above the other
-# What is looked up: others that control pods are the workload themselves.
+SETTLED_S: Final = 2.0  # without a new pod of the workload
+SETTLED_MOST_S: Final = 10.0  # since its first pod
+NODES_MAX: Final = 64  # of one automatic request
+READS_AT_ONCE: Final = 100  # reads of owners in one look
+OWNERS_MOST: Final = 6  # the depth of a chain of owners
+# Kinds whose own owner is looked up. Any other controller is itself the workload.
 OWNED: Final = {("apps/v1", "ReplicaSet"): "replicasets", ("apps/v1", "StatefulSet"): "statefulsets", ("batch/v1", "Job"): "jobs"}
 
-Key = tuple[str, str]  # namespace and uid: people may write any uid of an owner, also that of another namespace's
+Key = tuple[str, str]  # namespace and UID; pods may name any owner UID, even one of another namespace
 
 
-class _NotRead(Exception):
-    """An owner is not known at this look."""
+class _NotRead(Exception):  # the owner stays unknown in this look
+    pass
 
 
 class _Owned(msgspec.Struct, frozen=True):
@@ -47,11 +45,9 @@ class _Owned(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Workload:
-    """`waiting`: its pods behind our gate that may be let in some day; it may have none."""
-
     owner: Owner
     namespace: str
-    waiting: list[Pod] = field(default_factory=list)
+    waiting: list[Pod] = field(default_factory=list)  # pods behind the gate that may enter a box
 
     @property
     def key(self) -> Key:
@@ -59,32 +55,29 @@ class Workload:
 
 
 class Workloads:
-    """Not for several threads at once.
-
-    Of the last look: `behind`, namespaces with owners that are read at the next ones, and `refused`, why one of a namespace was not read.
-    """
+    """Not thread-safe."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self.behind: set[str] = set()
-        self.refused: dict[str, ClusterError] = {}
-        self._above_of: dict[Key, Owner | None] = {}  # of each owner that a pod led to at the last look
+        self.behind: set[str] = set()  # namespaces with owners left for the next looks
+        self.refused: dict[str, ClusterError] = {}  # by namespace: why an owner could not be read
+        self._above_of: dict[Key, Owner | None] = {}  # by owner seen in the last look: its own controller
         self._led_to: set[Key] = set()
         self._looks = 0
-        self._read_at: dict[str, int] = {}  # by namespace: the last look that read owners there
-        self._reads: Counter[str] = Counter()  # by namespace, in this look
+        self._read_at: dict[str, int] = {}  # by namespace: the number of the last look that read owners there
+        self._reads: Counter[str] = Counter()  # by namespace: reads in this look
         self._share = READS_AT_ONCE
         self._first_mono: dict[Key, float] = {}
         self._grown_mono: dict[Key, tuple[frozenset[str], float]] = {}
 
     def of(self, pods: Iterable[Pod]) -> dict[Key, Workload]:
-        """Those whose owners are known, see `behind` and `refused`. Raises Unavailable, Throttled."""
+        """Skips pods with unknown owners. Raises Unavailable, Throttled."""
         there: dict[str, dict[str, Pod]] = defaultdict(dict)
         for pod in pods:
             there[pod.metadata.namespace][pod.metadata.uid] = pod
         self._begin_look(there)
         found: dict[Key, Workload] = {}
-        # Whose turn was longest ago comes first: a namespace with thousands of owners keeps no other waiting.
+        # The namespace read longest ago comes first, so that one with thousands of owners delays no other.
         for namespace in sorted(there, key=lambda name: self._read_at.get(name, 0)):
             for pod in there[namespace].values():
                 if pod.holds and asks_for_gpus(pod):
@@ -110,7 +103,7 @@ class Workloads:
             workload.waiting.append(pod)
 
     def settled(self, workload: Workload, now_mono: float) -> bool:
-        """All of its pods are there, as far as can be told."""
+        """Whether all its pods seem to have been created."""
         if workload.namespace in self.behind:
             return False
         key, pods = workload.key, frozenset(pod.metadata.uid for pod in workload.waiting)
@@ -138,7 +131,8 @@ class Workloads:
         return owner
 
     def _above(self, owner: Owner, namespace: str, pods: Mapping[str, Pod]) -> Owner | None:
-        """What controls it, if that is part of the same workload. It stays the same as long as it lives. Raises _NotRead."""
+        """Raises _NotRead."""
+        # Returns the controller of the owner if it is part of the same workload; that never changes while the owner lives.
         if owner.kind == "Pod":
             return pods[owner.uid].metadata.controller if owner.uid in pods else None
         kind = OWNED.get((owner.apiVersion, owner.kind))
@@ -161,14 +155,14 @@ class Workloads:
         try:
             found = self._api.get(path, _Owned).metadata
         except Missing:
-            return None  # on its way out, and its pods with it
+            return None  # it is being deleted, and its pods with it
         except (Unavailable, Throttled):
             raise
         except ClusterError as error:
             self.refused[namespace] = error
             raise _NotRead from error
         above = found.controller if found.uid == owner.uid else None
-        # Each run of a CronJob is a workload: it asks for nodes when its time has come, and gives them back at its end.
+        # Each run of a CronJob is a workload of its own, which requests nodes when it starts and gives them back at its end.
         return None if above is None or above.kind == "CronJob" else above
 
 
@@ -178,17 +172,12 @@ def is_waiting(pod: Pod) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """`gpus_per_node` None: whole nodes. `largest`: the GPUs of the largest pod."""
-
     nodes: int
-    gpus_per_node: int | None
+    gpus_per_node: int | None  # None: whole nodes
 
 
 def size_of(pods: Sequence[Pod], *, gpus_per_node: int | None, node: Node | None) -> Size | None:
-    """Enough for all of the pods that fit into a node. None: none of them does.
-
-    `gpus_per_node`: as the template says. `node`: one of the shape, where the agent sees any.
-    """
+    """Returns None if no pod fits a node. `node`: a sample of the shape, if any."""
     whole = node_gpus(node) if node else 0
     room = gpus_per_node or whole or max((_gpus(pod) for pod in pods), default=0)
     fitting = sorted((gpus for pod in pods if 0 < (gpus := _gpus(pod)) <= room), reverse=True)
@@ -207,14 +196,14 @@ def node_gpus(node: Node) -> int:
 
 
 def node_of(shape: str, nodes: Iterable[Node]) -> Node | None:
-    """The largest of the shape."""
+    """Returns the largest node of the shape."""
     seen = ((node, view_of(node)) for node in nodes)
     found = [(len(view.gpus), node.metadata.name, node) for node, view in seen if not isinstance(view, Unseen) and view.shape == shape]
     return max(found, key=lambda each: each[:2])[2] if found else None
 
 
 def gpus_of_whole(fields: Fields, nodes: Iterable[Node]) -> int:
-    """Of the largest node that a request with these words may get; 0 where none is seen. Who asks for as many of each gets whole nodes."""
+    """GPUs of the largest node that these fields allow; 0 if none."""
     seen = (view for node in nodes if not isinstance(view := view_of(node), Unseen))
     return max((len(view.gpus) for view in seen if _suits(fields, view)), default=0)
 
@@ -230,7 +219,7 @@ def _suits(fields: Fields, view: NodeView) -> bool:
 
 
 def needs_whole_nodes(pod: Pod) -> bool:
-    """For its devices, or since it does not ask for what a pod beside others has to."""
+    # Because of its devices, or because it lacks the requests that are mandatory on a shared node.
     needs = needs_of(pod)
     return bool(devices_of(needs) or lacks_beside_others(needs))
 
@@ -240,7 +229,7 @@ def largest(pods: Iterable[Pod]) -> int:
 
 
 def _bins(sizes: Sequence[int], room: int) -> int:
-    """The largest first, each into the first that has room."""
+    # First-fit decreasing: `sizes` are sorted, the largest first.
     left: list[int] = []
     for size in sizes:
         place = next((index for index, free in enumerate(left) if free >= size), None)
@@ -252,7 +241,7 @@ def _bins(sizes: Sequence[int], room: int) -> int:
 
 
 def _part(pods: Sequence[Pod], node: Node, whole: int) -> int:
-    """GPUs of a node with which as much goes of its CPU, memory and all else that it is shared out by as the pods ask for."""
+    # GPUs whose share of the node's CPU, memory and other divided resources covers what the pods request.
     asked = [needs_of(pod) for pod in pods]
     shares = []
     for key in sorted({key for needs in asked for key in needs if here().comes_in_parts(key)}):
