@@ -1,1 +1,1 @@
-"""Requests that are Kubernetes objects: they are carried to the hub, and their status is written back."""
+"""Requests that are Kubernetes objects: sent to the hub, with their status written back."""

@@ -1,10 +1,9 @@
-"""Requests that nobody wrote: for GPU pods that wait in a namespace with a template that says auto, its own or else the hub's.
+"""Automatic requests: for waiting GPU pods in namespaces whose template, or else the hub's, says auto.
 
-Lives here: for which workload one is made, when it is given back, and which template counts in a namespace. Must not live here: what is
-done with a request once it is there (requests.py).
+Lives here: which workload gets one, when it is given back, which template applies. Must not live here: what follows once the request exists
+(sync.py).
 
-A workload has one that is open at most, whatever else happens: the objects themselves say so, also to an agent that starts in the
-middle, and the name of a second one would be taken.
+A workload has at most one open request: names follow from the workload, so the API server rejects a second one.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ from worker_agent.kube.pods.workloads import (
 from worker_agent.kube.requests.spec import FROM_TEMPLATE, words_of
 from worker_agent.kube.requests.status import ACCEPTED, condition_of
 
-IDLE_S: Final = 60.0  # not needed by its workload for so long, a request is given back
-AGAIN_S: Final = 30.0  # after a call that the API server did not take
-NAME_CHARS: Final = 40  # of the workload's name in that of its request
-AUTO: Final = "Auto"  # condition of a template
-# Ends after which pods that waited before get another one. After all others people or checks were against it: only new pods do.
+IDLE_S: Final = 60.0  # how long a request stays unneeded before it is given back
+AGAIN_S: Final = 30.0  # after a failed call
+NAME_CHARS: Final = 40  # of the workload's name, in the name of its request
+AUTO: Final = "Auto"  # a condition of templates
+# Ends after which pods that already waited get another request. After any other end only newer pods do, since people or checks decided it.
 NATURAL_ENDS: Final = ("COMPLETED", "EVICTED")
 IDLE_END: Final = "IDLE"
 WAITS: Final = ("QUEUED", "PENDING_APPROVAL")
@@ -50,44 +49,38 @@ WAITS: Final = ("QUEUED", "PENDING_APPROVAL")
 
 @dataclass(frozen=True, slots=True)
 class Auto:
-    """By what requests are made for pods of a namespace. `hub_name`: the hub's template; "": it is one of the namespace."""
-
     fields: Fields
-    hub_name: str = ""
+    hub_name: str = ""  # the name of the hub's template; "": a template of the namespace
 
 
 @dataclass(slots=True)
 class Scene:
-    """One look. `slice_of`: the workspace of a namespace, "" where it is bound to none. `autos`: by namespace that is bound, the hub's
-    template for its workspace. `going`: requests that are deleted and still there, by a finalizer of somebody's: their names are taken.
-    """
-
     now_mono: float
     requests: Sequence[Custom]
     templates: Iterable[Custom]
-    slice_of: Callable[[str], str]
-    autos: Mapping[str, Auto] = field(default_factory=dict)
-    going: Sequence[Custom] = ()
+    slice_of: Callable[[str], str]  # returns the workspace of a namespace, or ""
+    autos: Mapping[str, Auto] = field(default_factory=dict)  # by bound namespace: the hub's template for its workspace
+    going: Sequence[Custom] = ()  # requests being deleted that a finalizer keeps: their names are taken
 
 
 @dataclass(slots=True)
 class AutoGpr:
-    """One thread. `learn`: takes in what a write of a request answered. By uid of a pod that waits: `waits_for`, the request for it;
-    `unasked`, why the API server took none.
-    """
+    """For one thread."""
 
     api: Api
     pods: Callable[[], Iterable[Pod]]
     nodes: Callable[[], Iterable[Node]]
-    learn: Callable[[Custom], None]
+    learn: Callable[[Custom], None]  # takes the API server's answer to a write of a request
     note: Note
-    waits_for: Mapping[str, str] = field(default_factory=dict)
-    unasked: Mapping[str, str] = field(default_factory=dict)
+    waits_for: Mapping[str, str] = field(default_factory=dict)  # by UID of a waiting pod: the name of its request
+    unasked: Mapping[str, str] = field(default_factory=dict)  # by UID of a waiting pod: why the API server refused a request
     _workloads: Workloads = field(init=False)
-    _idle_mono: dict[str, float] = field(default_factory=dict)  # by uid of a request: since when it is not needed
-    _not_before_mono: dict[str | Key, float] = field(default_factory=dict)  # by key of workload, uid of request or template, namespace
+    _idle_mono: dict[str, float] = field(default_factory=dict)  # by UID of a request: since when it is not needed
+    # By key of a workload, UID of a request or template, or namespace.
+    _not_before_mono: dict[str | Key, float] = field(default_factory=dict)
     _refused: dict[Key, str] = field(default_factory=dict)  # by key of workload
-    _whole_gpus: dict[tuple[str, ...], int] = field(default_factory=dict)  # by what is asked for, in this look: to view all nodes is slow
+    # By requested fields: the result for this look, since reading all nodes is slow.
+    _whole_gpus: dict[tuple[str, ...], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._workloads = Workloads(self.api)
@@ -102,7 +95,7 @@ class AutoGpr:
             self.waits_for = self.unasked = {}
             return
         pods = list(self.pods())
-        # Any pod of the workspace may be let into a box: one that another workload is in is not given back.
+        # Any pod of the workspace may enter a box, so a box with pods of another workload is not given back.
         in_use = boxes_in_use(pods)
         try:
             workloads = self._workloads.of(pod for pod in pods if pod.metadata.namespace in namespaces)
@@ -111,7 +104,7 @@ class AutoGpr:
             return
         for namespace, refusal in self._workloads.refused.items():
             self._trouble(namespace, scene.now_mono, refusal)
-        unsure = {*self._workloads.behind, *self._workloads.refused}  # there a request may have pods that are not known to be its own
+        unsure = {*self._workloads.behind, *self._workloads.refused}  # here a request may have pods not yet known to belong to it
         idle = [gpr for gpr in is_open if gpr.said.get("gprID") not in in_use and gpr.metadata.namespace not in unsure]
         self._give_back(idle, workloads, scene.now_mono)
         made_for: dict[Key, list[Custom]] = defaultdict(list)
@@ -132,9 +125,7 @@ class AutoGpr:
     # -- templates -----------------------------------------------------------------------------------------------------
 
     def _elect(self, scene: Scene) -> dict[str, Auto]:
-        """By namespace that is bound, the template of its own that counts: the first by name. Each that says auto is told whether it
-        does.
-        """
+        # The first by name counts in each bound namespace. Each template that says auto has a condition that says whether it counts.
         first: dict[str, Custom] = {}
         for template in sorted(scene.templates, key=lambda each: each.metadata.name):
             namespace = template.metadata.namespace
@@ -151,11 +142,11 @@ class AutoGpr:
         return {namespace: Auto(template.fields) for namespace, template in first.items()}
 
     def _tell(self, template: Custom, said: tuple[str, str, str] | None, now_mono: float) -> None:
-        """`said` None: it does not say auto (any more)."""
+        """`said` None: the template does not say auto."""
         wanted: Fields = {"conditions": [condition_of(template, AUTO, *said, datetime.now(UTC))]} if said else {}
         if wanted == template.said or now_mono < self._not_before_mono.get(template.metadata.uid, float("-inf")):
             return
-        # What was written is seen a moment later.
+        # The mirror shows a write only a moment later.
         self._not_before_mono[template.metadata.uid] = now_mono + 1.0
         meta = template.metadata
         ops: list[Op] = [{"op": "test", "path": "/metadata/uid", "value": meta.uid}, {"op": "add", "path": "/status", "value": wanted}]
@@ -167,7 +158,7 @@ class AutoGpr:
     # -- making one ----------------------------------------------------------------------------------------------------
 
     def _serve(self, workload: Workload, template: Auto | None, own: Sequence[Custom], scene: Scene) -> str:
-        """The name of the request that its pods wait for; "" while there is none. `own`: those that were made for it."""
+        """Returns the name of the request that the pods wait for, or "". `own`: requests made for the workload."""
         if there := next((gpr for gpr in own if not gpr.is_finished), None):
             return there.metadata.name
         if by_hand := self._by_hand(workload, scene):
@@ -180,7 +171,7 @@ class AutoGpr:
         return self._make(workload, template, name_for(workload, [*own, *going]), scene.now_mono)
 
     def _by_hand(self, workload: Workload, scene: Scene) -> str:
-        """A request that people made in one of the workspace's namespaces, and that each of its pods can be let into."""
+        """Finds a request made by people in the same workspace that can hold each pod."""
         slice_ = scene.slice_of(workload.namespace)
         for gpr in scene.requests:
             if gpr.is_auto or gpr.is_finished or gpr.condition(ACCEPTED).get("status") == "False" or gpr.fields.get("earlyRelease"):
@@ -200,7 +191,7 @@ class AutoGpr:
         return not any(map(needs_whole_nodes, pods)) or self._gets_whole_nodes(gpr, fields, gpus_per_node)
 
     def _gets_whole_nodes(self, gpr: Custom, fields: Fields, gpus_per_node: int) -> bool:
-        """By the nodes that it has; before that only if all that it may get are as large."""
+        # Judged by the nodes that it has. Before that, it must ask for as many GPUs as any node it may get.
         named = gpr.said.get("nodes")
         has = [node_gpus(node) for node in self.nodes() if node.metadata.name in named] if isinstance(named, list) else []
         return all(gpus == gpus_per_node for gpus in has) if has else gpus_per_node == self._gpus_of_whole(fields)
@@ -242,10 +233,10 @@ class AutoGpr:
             self.learn(self.api.create(path_of(REQUESTS, workload.namespace), body, Custom))
         except ClusterError as error:
             self._trouble(workload.key, now_mono, error)
-            if not isinstance(error, Conflict | Throttled | Unavailable):  # after those it may be there, or be in a moment
+            if not isinstance(error, Conflict | Throttled | Unavailable):  # after these the request may exist now or soon
                 self._refused[workload.key] = str(error)
             return ""
-        # Where its owner is none, it is cleared away at once: no reason to make it again and again.
+        # If its owner is gone, the request is garbage-collected at once and must not be created again and again.
         self._not_before_mono[workload.key] = now_mono + AGAIN_S
         self.note("request_made", {"namespace": workload.namespace, "name": name, "pods": len(workload.waiting)})
         return name
@@ -289,18 +280,19 @@ def auto_of(template: AutoTemplate) -> Auto:
 
 
 def has_ended_by_itself(gpr: Custom) -> bool:
-    """Not against the wish of those whose pods wait: its time was over, others needed it, or nobody did."""
+    """Whether its time was over, others needed its nodes, or nobody used them."""
     is_unused = gpr.metadata.annotations.auto == GIVEN_BACK or gpr.said.get("endReason") == IDLE_END
     return is_unused or gpr.said.get("state") in NATURAL_ENDS
 
 
 def boxes_in_use(pods: Iterable[Pod]) -> frozenset[str]:
-    """The ids of the GPRs that have GPU pods."""
+    """Returns IDs of GPRs that have GPU pods."""
     return frozenset(pod.metadata.label(cluster_names.POD_GPR) for pod in pods if pod.holds and asks_for_gpus(pod))
 
 
 def spec_for(workload: Workload, template: Fields, nodes: Callable[[], Iterable[Node]]) -> Fields | None:
-    """The template's words, and as many nodes as the pods need where it does not say. None: no pod fits."""
+    """Returns None if no pod fits."""
+    # The node count follows from the pods unless the template says it.
     spec = {key: value for key, value in template.items() if key in FROM_TEMPLATE}
     gpus_per_node = spec.get("gpusPerNode")
     pods = workload.waiting
@@ -315,9 +307,9 @@ def spec_for(workload: Workload, template: Fields, nodes: Callable[[], Iterable[
 
 
 def _is_needed(gpr: Custom, workload: Workload | None) -> bool:
-    """One that has no nodes yet is for pods that wait: those that run have got others elsewhere."""
     if workload is None:
         return False
+    # A request without nodes serves waiting pods only: pods that run got their nodes from another one.
     return bool(workload.waiting) or gpr.said.get("state") not in WAITS
 
 
@@ -326,7 +318,7 @@ def _workload_of(gpr: Custom) -> Key:
 
 
 def name_for(workload: Workload, own: Iterable[Custom]) -> str:
-    """The same for the same state, so that the API server refuses a second one."""
+    # The same state gives the same name, so that the API server rejects a second request.
     base = f"{cluster_names.object_name(workload.owner.name)[:NAME_CHARS].rstrip('-')}-{workload.owner.uid[:8]}"
     numbers = [int(match[1]) for gpr in own if (match := re.search(r"-(\d{1,9})\Z", gpr.metadata.name.removeprefix(base)))]
     taken = [*numbers, *(1 for gpr in own if gpr.metadata.name == base)]

@@ -1,8 +1,6 @@
-"""Requests that the agent made itself, deleted some time after they are over: a namespace may have so many (isolation.REQUESTS_MAX), and
-one with many short jobs would be full one day.
+"""Deletes automatic requests some time after they end, because a namespace can hold only isolation.REQUESTS_MAX.
 
-Lives here: which ones, and the calls. People's own are theirs to delete. The hub keeps what it knows of a request that is over, and is
-told nothing: an object that is gone means something to it only while its request is open (requests.py).
+The hub is told nothing: a deleted object matters to it only while its request is open. Must not live here: requests that people made.
 
 Needs, beside other rights: delete of gpuprovisioningrequests.
 """
@@ -27,21 +25,21 @@ from worker_agent.kube.requests.automatic import has_ended_by_itself
 from worker_agent.kube.requests.status import ACCEPTED, stamp
 
 KEPT_S: Final = 24 * 3600.0
-KEPT_MOST: Final = 300  # of a namespace, so that there is room for those that people make
+KEPT_MOST: Final = 300  # per namespace, so that there is room for requests of people
 EVERY_S: Final = 10.0
-AT_ONCE: Final = 50  # in one look
-REFUSALS_MOST: Final = 5  # in one look, of a namespace each
+AT_ONCE: Final = 50  # deletions per look
+REFUSALS_MOST: Final = 5  # refusing namespaces per look
 
 
 @dataclass(slots=True)
 class Tidying:
-    """One thread."""
+    """For one thread."""
 
     api: Api
     pods: Callable[[], Iterable[Pod]]
     note: Note
     _not_before_mono: float = float("-inf")
-    _refused: set[str] = field(default_factory=set)  # namespaces, at their last turn
+    _refused: set[str] = field(default_factory=set)  # namespaces whose last deletion was refused
 
     def look(
         self,
@@ -52,7 +50,7 @@ class Tidying:
         now: datetime,
         now_mono: float,
     ) -> None:
-        """`requests`: all there are. `states`: as in Heard. Raises nothing."""
+        """`states`: as in Heard. Raises nothing."""
         if states is None or now_mono < self._not_before_mono:
             return
         self._not_before_mono = now_mono + EVERY_S
@@ -62,7 +60,7 @@ class Tidying:
         self._refused &= {gpr.metadata.namespace for gpr in due}
         if due:
             waits_since = _first_made(self.pods())
-            # A namespace in which it was refused comes last: it keeps no other waiting.
+            # Namespaces that refused before come last, so that they delay no other.
             due.sort(key=lambda gpr: gpr.metadata.namespace in self._refused)
             self._delete(gpr for gpr in due if not _holds_back(gpr, waits_since))
 
@@ -74,7 +72,7 @@ class Tidying:
             try:
                 self.api.delete(path_of(REQUESTS, meta.namespace, meta.name), uid=meta.uid)
             except Conflict:
-                continue  # gone already, or another of its name
+                continue  # already gone, or replaced by another of the same name
             except ClusterError as error:
                 self._note_refusal(meta.namespace, error)
                 refusing.add(meta.namespace)
@@ -93,10 +91,7 @@ class Tidying:
 
 
 def due_of(requests: Iterable[Custom], now: datetime) -> list[Custom]:
-    """Of each namespace those that are over for so long, and the oldest where they are too many; the namespaces in turns.
-
-    `requests`: automatic ones.
-    """
+    """Returns automatic requests that ended long ago, or are too many, with the namespaces in turn."""
     before = stamp(now.timestamp() - KEPT_S)
     over: dict[str, list[tuple[str, Custom]]] = defaultdict(list)
     for gpr in requests:
@@ -111,18 +106,19 @@ def due_of(requests: Iterable[Custom], now: datetime) -> list[Custom]:
 
 
 def over_since(gpr: Custom) -> str:
-    """As the status says; "" while it goes on, or may yet. One that was given back before the hub took it never will be more."""
+    """Returns a timestamp; "" while the request goes on."""
     if gpr.is_finished:
         return str(gpr.condition(FINISHED).get("lastTransitionTime", ""))
     is_heard = gpr.said.get("observedGeneration") == gpr.metadata.generation
     was_refused = not gpr.said.get("gprID") and gpr.condition(ACCEPTED).get("status") == "False"
+    # A request that was given back before the hub accepted it will never be accepted.
     if gpr.metadata.annotations.auto == GIVEN_BACK and is_heard and was_refused:
         return str(gpr.condition(ACCEPTED).get("lastTransitionTime", ""))
     return ""
 
 
 def _first_made(pods: Iterable[Pod]) -> Mapping[str, str]:
-    """By namespace when the oldest pod that waits was made."""
+    """Returns creation times of the oldest waiting pods, by namespace."""
     first: dict[str, str] = {}
     for pod in pods:
         namespace, made_at = pod.metadata.namespace, pod.metadata.creationTimestamp
@@ -133,6 +129,6 @@ def _first_made(pods: Iterable[Pod]) -> Mapping[str, str]:
 
 
 def _holds_back(gpr: Custom, waits_since: Mapping[str, str]) -> bool:
-    """It ended against the wish of its pods, and some that may be its own still wait: without it these would get another."""
+    # Its pods may still wait and wanted it to go on. Without the ended request as a record, they would get another one.
     since = waits_since.get(gpr.metadata.namespace)
     return since is not None and since <= over_since(gpr) and not has_ended_by_itself(gpr)

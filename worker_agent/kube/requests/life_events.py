@@ -1,7 +1,7 @@
-"""What happens to GPRs, told to the namespaces of their workspaces and on their nodes: also of those that are no objects of the cluster.
+"""Records what happens to GPRs as events on the namespaces of their workspaces and on their nodes.
 
-Each mark is one event of each of these, under a name that follows from the mark: the API server itself refuses a second one, so that
-nothing need be remembered over a restart. Must not live here: what the agent itself does with a node, which hands.py tells.
+Needs no memory across restarts: event names follow from the mark, so the API server rejects a second one. Must not live here: what the
+agent does with a node (boxes/actions.py).
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from worker_agent.kube.api.objects import Meta
 from worker_agent.kube.nodes.observation import Sight
 from worker_agent.kube.requests.messages import life_news
 
-AT_ONCE: Final = 10  # on their way to the API server
-DUE_MAX: Final = 2_000  # what is more is not told
-REST_S: Final = 1.0  # after one that did not arrive
-TRIES_MAX: Final = 5  # of one that is refused: so is all in a namespace that is going, and for a moment all after an API server's start
+AT_ONCE: Final = 10  # calls in flight
+DUE_MAX: Final = 2_000  # further events are dropped
+REST_S: Final = 1.0  # after a failed call
+# Of a forbidden event: a namespace being deleted forbids all, an API server that has just started forbids them for a moment.
+TRIES_MAX: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +38,12 @@ class Due:
 
 
 class Herald:
-    """Not for several threads at once."""
+    """Not thread-safe."""
 
     def __init__(self, telling: Telling, sight: Sight) -> None:
         self._telling, self._sight = telling, sight
         self._life: Sequence[LifeMark] = ()
-        self._known: frozenset[str] = frozenset()  # ids of those that are told or due
+        self._known: frozenset[str] = frozenset()  # IDs of marks that are sent or due
         self._due: deque[Due] = deque(maxlen=DUE_MAX)
         self._not_before_mono = float("-inf")
         self._sent: list[tuple[Due, Future[None]]] = []
@@ -67,11 +68,11 @@ class Herald:
 
     def _send(self, due: Due) -> Future[None]:
         mark = due.mark
-        at = datetime.fromtimestamp(min(max(0.0, mark.at_s), time.time()), UTC)  # nothing was told before it was
+        at = datetime.fromtimestamp(min(max(0.0, mark.at_s), time.time()), UTC)  # an event is never in the future
         return self._telling.tell_once(due.kind, due.about, life_news(mark), key=f"{mark.gpr_id}/{mark.id}", at=at)
 
     def _collect(self) -> None:
-        """What did not arrive is sent again, as long as the hub lists it."""
+        # Lost events are sent again as long as the hub lists their marks.
         going = [(due, sent) for due, sent in self._sent if not sent.done()]
         over, self._sent = [each for each in self._sent if each not in going], going
         lost = [due for due, sent in over if due.mark.id in self._known and _is_lost(due, sent)]
@@ -86,4 +87,4 @@ def _is_lost(due: Due, sent: Future[None]) -> bool:
             return True
         case Forbidden():
             return due.tries < TRIES_MAX
-    return False  # it arrived, was there already, or cannot be
+    return False  # it arrived, existed already, or can never be recorded

@@ -1,6 +1,6 @@
-"""What people are told of a request by events: of one that is an object as its status changes, of any as the hub says. Pure.
+"""Texts of the Kubernetes events about a request. Pure.
 
-The status is what remembers: what is in it was told. Only how much of the window has passed is not in it.
+They follow from changes of the status, so what the status already holds was told; only passed marks are not in it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def news_of(before: Fields, after: Fields) -> list[News]:
     state = str(after.get("state", ""))
     if state != before.get("state") and (state in _SAID or state in ENDED):
         reason, said = _SAID.get(state, (_reason(state), "It has ended."))
-        # What waits is told its place again and again, which belongs into the status alone.
+        # A waiting request's message holds its place, which changes often and belongs in the status only.
         message = str(after.get("message") or said) if state in BAD or state in ENDED else said
         found.append(News(reason, f"{message}{_when(state, after)}", state in BAD))
     was, now = str(before.get("promisedStartTime", "")), str(after.get("promisedStartTime", ""))
@@ -47,7 +47,7 @@ def news_of(before: Fields, after: Fields) -> list[News]:
 
 
 def mark_of(status: Fields, now: datetime) -> int:
-    """The last of the marks that its window has passed; 0 while there is none, or it does not run."""
+    """Returns the last percentage in MARKS that its window has passed, or 0."""
     if status.get("state") != "ACTIVE":
         return 0
     try:
@@ -63,7 +63,6 @@ def mark_news(mark: int, status: Fields) -> News:
 
 
 def life_news(mark: LifeMark) -> News:
-    """Under the same reasons, also of states that this agent does not know."""
     reason, _ = _SAID.get(mark.state, (_reason(mark.state), ""))
     return News(_passed(mark.percent) if mark.percent else reason, f"GPR {mark.gpr_name}: {mark.message}", mark.state in BAD)
 

@@ -1,6 +1,6 @@
-"""What a request that is an object asks for: its own words and its template's, as the hub's protocol has them.
+"""Translates a request object and its template into the hub's protocol. Pure.
 
-Pure. The schema of the kind has checked most before; an older one may have let anything pass.
+The schema has checked most fields; an older schema may have let anything pass.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from protocol.cluster_requests import ClusterRequest, ClusterRequestSpec
 from worker_agent.kube.api.custom import Custom, Fields
 
-# By the name in the object: that of the protocol. Those that a template may say, then those of a request alone.
+# Maps field names of the object to those of the protocol: fields of templates and requests, then fields of requests only.
 FROM_TEMPLATE: Final = {
     "shape": "shape",
     "minGpuMemoryGiB": "min_gpu_memory_gib",
@@ -36,20 +36,20 @@ OF_REQUEST: Final = {"workspace": "workspace", "earliestStartAt": "earliest_star
 ALL: Final = FROM_TEMPLATE | OF_REQUEST
 REQUESTER_MAX: Final = 253
 TEMPLATE_MAX: Final = 63
-# The longest that the object's status takes.
+# The longest message that the schema of the status accepts.
 NOTE_MAX: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why it is not carried to the hub: a reason as conditions have it, and a sentence for people."""
+    """Why a request is not sent to the hub."""
 
-    reason: str
-    message: str
+    reason: str  # of a condition
+    message: str  # for people
 
 
 def template_words(gpr: Custom, template: Custom | None) -> Fields | Fault:
-    """What it takes in: as it was filed, else as the template says now."""
+    """Returns the template's fields as filed, or else as they are now."""
     name = gpr.fields.get("template")
     if not name:
         return {}
@@ -65,13 +65,12 @@ def template_words(gpr: Custom, template: Custom | None) -> Fields | Fault:
 
 
 def words_of(spec: ClusterRequestSpec) -> Fields:
-    """A template of the hub, in an object's words."""
     said = msgspec.to_builtins(spec)
     return {key: said[name] for key, name in FROM_TEMPLATE.items() if name in said}
 
 
 def claim_of(gpr: Custom, words: Fields) -> ClusterRequest | Fault:
-    """`words`: those of its template."""
+    """`words`: its template's."""
     spec = spec_of({**words, **gpr.fields})
     if isinstance(spec, Fault):
         return spec

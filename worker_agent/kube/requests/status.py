@@ -1,7 +1,6 @@
-"""How it stands with one request that is an object: what its status says, and whether the hub is to be asked.
+"""The status of one request object, and whether to ask the hub about it.
 
-Pure. Level, not edge: all follows from the object, the hub's list, and the last answer of the hub. What an earlier agent was answered
-stands in the status.
+Pure. Level-triggered: all follows from the object, the hub's list and its last answer. The status keeps answers to earlier agents.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from worker_agent.kube.requests.spec import NOTE_MAX, Fault
 
 ACCEPTED, PROVISIONED, CURRENT = "Accepted", "Provisioned", "Current"
 ACTIVE: Final = "ACTIVE"
-LATER_S: Final = 30.0  # until it is asked again
-# Refusals of the hub that may pass without a change of the request: nodes come, policies, memberships and bindings change.
+LATER_S: Final = 30.0  # until the hub is asked again
+# Refusals that may end without a change of the request: nodes are added; policies, memberships and bindings change.
 PASSING: Final = frozenset({"CanNeverStart", "OverPolicy", "NotAllowed", "NoOwner", "NamespaceNotBound"})
-# Of the agent itself, which it judges anew at each look.
+# Refusals by the agent itself, evaluated again at each look.
 OWN: Final = frozenset({"NamespaceNotBound", "TemplateNotFound", "UnknownField", "InvalidSpec"})
 PASSING_S: Final = 300.0
-# What changes often: alone it is no hurry to write.
+# Fields that change often; a change of these alone is not urgent to write.
 MINOR: Final = ("position", "estimatedStartTime", "message")
 NOT_BOUND: Final = Fault(
     "NamespaceNotBound",
@@ -38,19 +37,15 @@ AFTER_END: Final = "It has ended, and changes no more. Make a new request."
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`is_bound`: its namespace to a workspace; None: not known yet. `words`: its template's. `asked`: what there is to claim, or why not.
-
-    `answer`: the last of the hub to this generation, `answered_s`: how long ago. `is_listed_since`: the hub's list was asked for after it.
-    `state`: what the list says of it.
-    """
+    """What is known of one request."""
 
     gpr: Custom
-    is_bound: bool | None
-    words: Fields
-    asked: ClusterRequest | Fault
-    answer: ClusterRequestAnswer | None = None
-    is_listed_since: bool = False
-    state: ClusterRequestState | None = None
+    is_bound: bool | None  # whether its namespace is bound to a workspace; None: not known yet
+    words: Fields  # the fields of its template
+    asked: ClusterRequest | Fault  # what to send to the hub, or why not
+    answer: ClusterRequestAnswer | None = None  # the hub's last answer to this generation
+    is_listed_since: bool = False  # whether the hub's list was requested after that answer
+    state: ClusterRequestState | None = None  # its entry in the hub's list
 
     @property
     def fault(self) -> Fault | None:
@@ -69,25 +64,27 @@ class Case:
 
     @property
     def is_lost(self) -> bool:
-        """It has a GPR, but is not in a list that was asked for after the hub's answer: it ended long ago, or is not ours any more."""
+        # The hub gave it a GPR, yet a later list lacks it: it ended long ago or no longer belongs to this cluster.
         return self.state is None and self.is_listed_since and self.answer is not None and bool(self.gpr_id)
 
     @property
     def was_answered(self) -> bool:
-        """By the hub, as the status says. What an agent refused by itself is no answer."""
+        """Whether the status holds an answer of the hub."""
         is_of_this = self.gpr.said.get("observedGeneration") == self.gpr.metadata.generation
         return is_of_this and bool(self.gpr.said.get("gprID") or self.refusal)
 
     @property
     def refusal(self) -> str:
-        """Why the hub refused it, as the status says; "" where it did not."""
+        """Returns the hub's reason of refusal in the status, or ""."""
         accepted = self.gpr.condition(ACCEPTED)
         reason = str(accepted.get("reason", ""))
         return reason if accepted.get("status") == "False" and reason not in OWN else ""
 
 
 def claim_due(case: Case, *, answered_s: float, is_listed: bool) -> ClusterRequest | None:
-    """What to tell the hub now. `answered_s`: since the answer, or since this agent began. `is_listed`: the hub's list is known."""
+    """Returns the request if it is to be sent now. `answered_s`: seconds since the answer, or since this agent began. `is_listed`: the
+    hub's list is known.
+    """
     if case.was_finished or not case.is_bound or not is_listed or case.fault or isinstance(case.asked, Fault):
         return None
     if case.answer is not None:
@@ -101,14 +98,14 @@ def claim_due(case: Case, *, answered_s: float, is_listed: bool) -> ClusterReque
     elif not case.was_answered:
         is_due = True
     elif case.gpr_id:
-        is_due = case.state is None  # it has ended, or the hub has lost it
+        is_due = case.state is None  # it has ended, or the hub lost it
     else:
         is_due = case.refusal in PASSING and answered_s >= PASSING_S
     return case.asked if is_due else None
 
 
 def status_of(case: Case, *, now: datetime) -> Fields:
-    """The whole status as it shall be. Where nothing has changed it is equal to what is there."""
+    """Returns the complete status; equal to the present one if nothing changed."""
     if case.was_finished:
         return _after_end(case, now)
     said, state, fault, answer = case.gpr.said, case.state, case.fault, case.answer
@@ -133,9 +130,7 @@ def status_of(case: Case, *, now: datetime) -> Fields:
 
 
 def is_minor(before: Fields, after: Fields) -> bool:
-    """Only what changes often has changed."""
-
-    # A condition's sentence is that of the status.
+    # The message of a condition repeats the message of the status, so it is left out.
     def kept(status: Fields) -> list[Any]:
         conditions = [{**each, "message": ""} for each in status.get("conditions", []) if isinstance(each, dict)]
         return [{key: value for key, value in status.items() if key not in (*MINOR, "conditions")}, conditions]
@@ -144,14 +139,14 @@ def is_minor(before: Fields, after: Fields) -> bool:
 
 
 def camel(code: str) -> str:
-    """A code of the hub as a reason of a condition."""
+    """Turns the hub's code into a condition's reason."""
     words = re.findall(r"[A-Za-z0-9]+", code)
     reason = "".join(word[0].upper() + word[1:].lower() for word in words)[:127]
     return reason if reason[:1].isalpha() else "Refused"
 
 
 def stamp(seconds: float) -> str:
-    """RFC 3339. Never fails: a moment before 1970 or after 9999, or none at all, is the nearest one in between."""
+    """Formats RFC 3339, clamped to the years 1970 to 9999."""
     return datetime.fromtimestamp(min(max(0.0, seconds), MOMENT_MAX_S), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -183,7 +178,7 @@ def _of_state(case: Case) -> Fields:
 
 
 def _asked_for(case: Case) -> Fields:
-    """For those who look; and the template's words, once the request is filed."""
+    # Shown for people. The template's fields are stored once the request is filed.
     spec = case.asked.spec if isinstance(case.asked, ClusterRequest) else None
     filed = case.words if case.gpr_id and case.gpr.fields.get("template") else None
     return {"shape": (spec.shape or None) if spec else None, "nodeCount": spec.nodes if spec else None, "templateSpec": filed}
@@ -237,8 +232,7 @@ def _life(case: Case, message: str) -> dict[str, _Said]:
 
 
 def _current(case: Case) -> _Said | None:
-    """Only of one that was accepted: of others Accepted says it."""
-    if not case.gpr_id:
+    if not case.gpr_id:  # then the condition Accepted tells it
         return None
     if case.fault:
         return "False", case.fault.reason, case.fault.message
@@ -267,7 +261,7 @@ def _kept(case: Case, type_: str) -> _Said:
 
 
 def condition_of(found: Custom, type_: str, status: str, reason: str, message: str, now: datetime) -> Fields:
-    """The time moves only with the condition."""
+    # The transition time changes only with the condition's status.
     before = found.condition(type_)
     since = before.get("lastTransitionTime") if before.get("status") == status else None
     made = {"type": type_, "status": status, "reason": reason, "lastTransitionTime": since or now.strftime("%Y-%m-%dT%H:%M:%SZ")}

@@ -1,13 +1,12 @@
-"""Requests that are objects: carried to the hub, and how they stand written into their status.
+"""Sends request objects to the hub and writes their status.
 
-Lives here: one look at all of them, and the calls. Must not live here: what a status says (standing.py), what is asked for (asking.py).
+Lives here: one look at all of them, and the calls. Must not live here: the text of a status (status.py), what is requested (spec.py).
 
-Whose a request is follows from its namespace alone, as the agent itself has bound it, and never from what people wrote. An object that is
-gone is told only when the API server itself lists it no more, and serves its kind as ever: with the kind deleted nothing is gone, nor when
-it is installed again, which is another kind, and empty.
+The namespace alone decides whose a request is, as the agent bound it. The hub is told that an object is gone only if the API server no
+longer lists it and still serves the same kind: deleting or reinstalling the kind withdraws no request.
 
-Needs, beside other rights: list and watch of gpuprovisioningrequests and gprtemplates, patch of
-gpuprovisioningrequests/status, get of jobs and of the kind.
+Needs, beside other rights: list and watch of gpuprovisioningrequests and gprtemplates, patch of gpuprovisioningrequests/status, get of jobs
+and of the kind.
 """
 
 from __future__ import annotations
@@ -51,39 +50,37 @@ from worker_agent.kube.requests.messages import mark_news, mark_of, news_of
 from worker_agent.kube.requests.spec import Fault, claim_of, template_words
 from worker_agent.kube.requests.status import LATER_S, Case, claim_due, is_minor, status_of
 
-WRITES_AT_ONCE: Final = 50  # in one look
-WRITE_EVERY_S: Final = 1.0  # to one object
-MINOR_EVERY_S: Final = 3.0  # to one object, of what changes often
-REFUSED_WRITE_S: Final = 5.0  # until a status that the API server did not take is tried again
-GONE_AFTER_S: Final = 1.0  # unseen for so long, before the API server is asked
+WRITES_AT_ONCE: Final = 50  # per look
+WRITE_EVERY_S: Final = 1.0  # per object
+MINOR_EVERY_S: Final = 3.0  # per object, for fields that change often
+REFUSED_WRITE_S: Final = 5.0  # after a rejected status
+GONE_AFTER_S: Final = 1.0  # how long an object is unseen before the API server is asked
 ASK_GONE_EVERY_S: Final = 5.0
-NEW_S: Final = 2.0  # so long a new request waits for its first status, which in most cases the hub's answer brings
+NEW_S: Final = 2.0  # delay of a first status, since the hub usually answers before
 
-Bound = Callable[[str], str]
+Bound = Callable[[str], str]  # returns the workspace to which the agent bound a namespace, or ""
 
 
 @dataclass(slots=True)
 class Known:
-    """What the agent remembers of one object, by its uid. `case`: of the last look that had nothing to write.
-
-    `read`: the object and its template as they were read last, and what they ask for.
-    """
+    """What the agent remembers of one object."""
 
     namespace: str
     name: str
     since_mono: float
     answered: Answered | None = None
-    case: Case | None = None
+    case: Case | None = None  # of the last look that had nothing to write
+    # The object and its template as last read, the template's fields, and what they request.
     read: tuple[Custom, Custom | None, Fields, ClusterRequest | Fault] | None = None
     write_not_before_mono: float = float("-inf")
     written_mono: float = float("-inf")
     missing_since_mono: float | None = None
     is_gone: bool = False
-    is_kept: bool = False  # its kind went, and it with that: no word on the request
-    mark: int | None = None  # percent of its window that were told
+    is_kept: bool = False  # it was deleted with its kind, which withdraws no request
+    mark: int | None = None  # the last percentage of its window that was told
 
     def is_unsure(self, now_mono: float) -> bool:
-        """Whether it is gone has to be asked."""
+        # Whether the API server has to be asked if the object is gone.
         if self.is_gone or self.is_kept or self.missing_since_mono is None:
             return False
         return now_mono - self.missing_since_mono >= GONE_AFTER_S
@@ -91,21 +88,18 @@ class Known:
 
 @dataclass(slots=True)
 class Look:
-    """One pass: what was heard, and what is there."""
+    """One pass."""
 
     heard: Heard
     now_mono: float
-    slices: Mapping[str, str]  # by namespace, as the hub wants it
+    slices: Mapping[str, str]  # by namespace: the workspace that the hub wants it bound to
     templates: Mapping[Key, Custom]
     wanted: list[tuple[Custom, Fields]] = field(default_factory=list)
     claims: list[ClusterRequest] = field(default_factory=list)
 
 
 class KubernetesRequests:
-    """One thread. `bound`: the id of the workspace that the agent has bound a namespace to, "" where to none.
-
-    `pods`, `nodes`: of the cluster, as any thread may ask. `why`: why a pod waits, likewise.
-    """
+    """For one thread."""
 
     def __init__(
         self,
@@ -143,11 +137,11 @@ class KubernetesRequests:
         self._tellers.shutdown(cancel_futures=True)
 
     def waited_for(self, pod: Pod) -> str:
-        """The request of people or of ours that this pod waits for; "" where none is known. As any thread may ask."""
+        """Returns the name of the request that the pod waits for, or "". Thread-safe."""
         return self._auto.waits_for.get(pod.metadata.uid, "")
 
     def unasked(self, pod: Pod) -> str:
-        """Why no request could be made for it; "" where none was tried. As any thread may ask."""
+        """Returns why no request could be made, or "". Thread-safe."""
         return self._auto.unasked.get(pod.metadata.uid, "")
 
     def waiting(self) -> tuple[PodsWaiting, ...] | None:
@@ -157,8 +151,8 @@ class KubernetesRequests:
         return self._waits.take_failed()
 
     def look(self, heard: Heard) -> list[ClusterRequest]:
-        """Nothing, while the kinds are not installed."""
         self._take_answers(heard)
+        # Nothing more is done while the kinds are not installed.
         if self._requests is None or self._templates is None or not (self._requests.is_whole and self._templates.is_whole):
             return []
         wanted = {
@@ -187,7 +181,7 @@ class KubernetesRequests:
         )
         gone = list(self._gone(there, look))
         self._forget(there, heard)
-        # The oldest first, so that they queue in the order in which they were made.
+        # The oldest first, so that they queue in the order of their creation.
         look.claims.sort(key=lambda claim: (there[claim.uid].metadata.creationTimestamp or datetime.min.replace(tzinfo=UTC), claim.name))
         return in_turns([*look.claims, *gone])
 
@@ -246,9 +240,9 @@ class KubernetesRequests:
     # -- what is written -----------------------------------------------------------------------------------------------
 
     def _write_all(self, look: Look) -> None:
-        """What changes often after all else; those that waited longest first."""
         if look.now_mono < self._writes_not_before_mono:
             return
+        # Fields that change often come last; then the object that waited longest comes first.
         due = []
         for gpr, status in look.wanted:
             known, minor = self._known[gpr.metadata.uid], is_minor(gpr.said, status)
@@ -261,7 +255,7 @@ class KubernetesRequests:
                 return
 
     def _write(self, gpr: Custom, status: Fields) -> bool:
-        """False: the API server has trouble, and is left in peace for a while."""
+        """Returns False if the API server has trouble."""
         known = self._known[gpr.metadata.uid]
         known.written_mono = time.monotonic()
         ops: list[Op] = [
@@ -271,7 +265,7 @@ class KubernetesRequests:
         try:
             written = self._api.patch(f"{path_of(REQUESTS, gpr.metadata.namespace, gpr.metadata.name)}/status", ops, Custom)
         except Conflict as error:
-            # Gone or made anew, which is seen soon; or no status by its schema, which is the same again the next time.
+            # The object is gone or re-created, which the watch will show; or the schema rejects the status, and will again.
             known.write_not_before_mono = known.written_mono + REFUSED_WRITE_S
             if not isinstance(error, Missing):
                 self._note_once(gpr.metadata.uid, str(error))
@@ -291,7 +285,7 @@ class KubernetesRequests:
             self._requests.learn(written)
 
     def _tell_mark(self, gpr: Custom, known: Known) -> None:
-        """Once each; what had passed before this agent began an earlier one has told."""
+        # Each mark is told once. Marks that passed before this agent began were told by an earlier one.
         mark = mark_of(gpr.said, datetime.now(UTC))
         if known.mark is not None and mark > known.mark:
             each = mark_news(mark, gpr.said)
@@ -308,7 +302,7 @@ class KubernetesRequests:
     def _gone(self, there: Mapping[str, Custom], look: Look) -> Iterator[ClusterRequest]:
         missing = [state for uid, state in (look.heard.states or {}).items() if uid not in there and not state.is_ended]
         if any(state.is_auto for state in missing):
-            # It went with its workload: while pods of another one are in its box, it is there for these.
+            # An automatic request is deleted with its workload. It stays while pods of another workload use its box.
             in_use = boxes_in_use(self._pods())
             missing = [state for state in missing if not (state.is_auto and state.gpr_id in in_use)]
         for state in missing:
@@ -321,7 +315,7 @@ class KubernetesRequests:
                 yield claim
 
     def _confirm_gone(self, known: list[Known], missing: list[ClusterRequestState], now_mono: float) -> None:
-        """One list for all."""
+        # One list call serves all of them.
         unsure = [(state, each) for state, each in zip(missing, known, strict=True) if each.is_unsure(now_mono)]
         if not unsure or now_mono < self._ask_gone_not_before_mono:
             return
@@ -341,7 +335,7 @@ class KubernetesRequests:
             each.is_gone = is_missing and not each.is_kept
 
     def _listed(self) -> set[str]:
-        """What the API server itself has now, and no copy of it."""
+        # Read from the API server, not from the mirror.
         items = listed(self._api, REQUESTS_PATH, Page[Item])
         return {item.metadata.uid for item in items if not item.metadata.deletionTimestamp}
 
@@ -357,7 +351,7 @@ class KubernetesRequests:
 
 
 def _read(gpr: Custom, template: Custom | None, known: Known) -> tuple[Fields, ClusterRequest | Fault]:
-    """The template's words, and what the request asks for. Once for each state of both."""
+    # The template's fields, and what the request asks for; computed once for each version of both.
     if known.read is None or known.read[0] is not gpr or known.read[1] is not template:
         words = template_words(gpr, template)
         known.read = (gpr, template, {}, words) if isinstance(words, Fault) else (gpr, template, words, claim_of(gpr, words))
@@ -365,7 +359,7 @@ def _read(gpr: Custom, template: Custom | None, known: Known) -> tuple[Fields, C
 
 
 def in_turns(claims: Iterable[ClusterRequest]) -> list[ClusterRequest]:
-    """Each namespace in its turn, so that one with thousands keeps no other waiting; in one namespace as they come."""
+    """Interleaves namespaces, so that one with thousands of requests delays no other."""
     waiting: dict[str, list[ClusterRequest]] = {}
     for claim in claims:
         waiting.setdefault(claim.namespace, []).append(claim)
