@@ -1,1 +1,1 @@
-"""Entry and exit checks: what each measures, the Jobs that run on a node, and how their output is judged."""
+"""Entry and exit checks: their Jobs on nodes, and how the output is judged."""

@@ -1,4 +1,4 @@
-"""The last words of all pods of a gang's Job, read a few at a time: a pass has exits to begin, and a kubelet may be slow."""
+"""Reads the output of all pods of a gang's Job, a few at a time: a kubelet may be slow."""
 
 from __future__ import annotations
 
@@ -11,31 +11,27 @@ import msgspec
 from worker_agent.cluster.base import ClusterError
 from worker_agent.kube.api.objects import Pod
 
-TRY_S: Final = 30.0  # a log that cannot be read by then counts as nothing said
-# After so long, and one log at least, none is read for a while: what a pass has besides goes on.
+TRY_S: Final = 30.0  # a log that cannot be read by then counts as empty
+# After READ_S of reading, and at least one log, reading rests for REST_S, so that the rest of a pass goes on.
 READ_S: Final = 0.2
 REST_S: Final = 0.5
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
-    """What one pod of a gang left. `node`: "" where it came to none."""
-
     index: int
-    node: str
+    node: str  # "" where the pod got none
     text: str
 
 
 @dataclass(slots=True)
 class _Gang:
-    """`said`, `failed`: by index; when it could not be read, and why. `whole`: told to each of its nodes, whatever becomes of the pods."""
-
     ended_mono: float
-    said: dict[int, Said] = field(default_factory=dict)
-    failed: dict[int, tuple[float, str]] = field(default_factory=dict)
-    whole: tuple[Said, ...] | None = None
+    said: dict[int, Said] = field(default_factory=dict)  # by index
+    failed: dict[int, tuple[float, str]] = field(default_factory=dict)  # by index: when reading failed, and why
+    whole: tuple[Said, ...] | None = None  # the same answer for each node, whatever becomes of the pods
 
     def due(self, pods: Mapping[int, Pod], now_mono: float) -> list[int]:
-        """Those that were tried longest ago first: one that does not answer holds up no other."""
+        """Those that were tried longest ago come first."""
         is_late = now_mono - self.ended_mono >= TRY_S
         left = [index for index in pods if index not in self.said and not (is_late and index in self.failed)]
         return sorted(left, key=lambda index: (self.failed.get(index, (float("-inf"), ""))[0], index))
@@ -45,9 +41,8 @@ class _Gang:
 
 
 class GangLogs:
-    """`words`: of a pod that is over; raises ClusterError where they cannot be read yet."""
-
     def __init__(self, words: Callable[[Pod], str], *, mono: Callable[[], float]) -> None:
+        # `words` returns the output of a pod that has ended, or raises ClusterError.
         self._words, self._mono = words, mono
         self._gangs: dict[str, _Gang] = {}  # by Job
         self._spent_s, self._rests_until_mono = 0.0, float("-inf")
@@ -56,7 +51,7 @@ class GangLogs:
         self._gangs = {name: gang for name, gang in self._gangs.items() if name in jobs}
 
     def read(self, job: str, pods: Mapping[int, Pod]) -> tuple[Said, ...] | None:
-        """Of a Job that ended, all pods by index. Each node of the box asks for it, and each log is read once. None: not all are yet."""
+        """All pods of a Job that ended. None: not all have been read. Each log is read once."""
         gang = self._gangs.setdefault(job, _Gang(self._mono()))
         if gang.whole is None and self._is_read(gang, pods):
             gang.whole = gang.all_said(pods)

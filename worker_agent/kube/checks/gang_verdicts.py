@@ -1,4 +1,4 @@
-"""What the pods of one box said of each other, as the results of one of its nodes: pure functions."""
+"""Judges one node of a box by what the box's pods measured between each other. Pure functions."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ NOBODY_SPOKE = skipped(PAIR, "no other node's pod said anything")
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Nodes by name: the one asked the other."""
-
-    asking: str
+    asking: str  # a node name, as is the next
     asked: str
     reach: Reach
 
@@ -39,20 +37,18 @@ class Pair:
 
 
 def gang_network(call: StepCall, said: Sequence[Said], *, fan_out: int) -> Results:
-    """Raises Unreadable where it tells nothing of any node: then what the pods have in common is wrong.
-
-    Of a node at work whose pod said nothing nothing is known: it may have had no room.
-    """
+    """Raises Unreadable where the output tells nothing of any node, because something common to all pods is wrong."""
     documents = dict(_documents(said))
     pairs = _pairs(_placed(call.gang, said), documents, fan_out=fan_out)
     if not documents:
         raise Unreadable("no pod of the box said anything")
     own = call.node.view.name
     by_node = {each.node: documents[each.index] for each in said if each.index in documents}
-    # A pod that never came has no name either: that is its own fault.
+    # A pod that never started has no DNS name, which says nothing of the DNS.
     met = [pair.reach for pair in pairs if pair.asking in by_node and pair.asked in by_node]
     if met and all(reach.error and not reach.is_found for reach in met):
         raise Unreadable(f"its pods do not find each other by name: is the Service {CHECK_SERVICE} there, does the cluster's DNS know it?")
+    # A silent pod on a node at work tells nothing of that node: there may have been no room for the pod.
     silent = [node for node in call.at_work if node not in by_node]
     pairs = [pair for pair in pairs if not any(pair.has(node) for node in silent)]
     rdma = _rdma(own, by_node, is_spare=bool(call.at_work))
@@ -63,7 +59,7 @@ def gang_network(call: StepCall, said: Sequence[Said], *, fan_out: int) -> Resul
 
 
 def in_one(results: Results) -> Results:
-    """The hub keeps one result of a name: the worst of all pairs, with all that are as bad; the log has each."""
+    """The hub keeps one result per name, so the pairs become their worst, which lists all that are as bad."""
     pairs = sorted((each for each in results if each.check == PAIR), key=lambda each: (BADNESS[each.verdict], each.value or 0.0))
     if not pairs:
         return results
@@ -75,12 +71,12 @@ def in_one(results: Results) -> Results:
 
 
 def ring(index: int, count: int, fan_out: int) -> list[int]:
-    """Those that the pod of this index asks, as probes/probe.py has it."""
+    """The pods that this one asks, as in probes/probe.py."""
     return [(index + step) % count for step in range(1, min(fan_out, count - 1) + 1)]
 
 
 def _documents(said: Sequence[Said]) -> Iterator[tuple[int, Document]]:
-    """By index; without those that broke off."""
+    """By index, without output that broke off."""
     for each in said:
         with suppress(Unreadable):
             found = document(each.text)
@@ -89,9 +85,10 @@ def _documents(said: Sequence[Said]) -> Iterator[tuple[int, Document]]:
 
 
 def _placed(nodes: Sequence[str], said: Sequence[Said]) -> dict[int, str]:
-    """By index the node of its pod. Pods that came to no node have said nothing: which of them was for which is all the same."""
+    """The node of each pod by index."""
     placed = {each.index: each.node for each in said if each.node in nodes}
     left = sorted(set(nodes) - set(placed.values()))
+    # Pods without a node printed nothing, so it does not matter which of them was for which node.
     missing = [index for index in range(len(nodes)) if index not in placed]
     return placed | dict(zip(missing, left, strict=False))
 
@@ -109,17 +106,17 @@ def _reach(found: Document | None, peer: int) -> Reach:
 
 
 def _fault(node: str, spoke: Collection[str], pairs: Sequence[Pair]) -> int:
-    """How much speaks against it: most that its pod said nothing, then that it reaches nobody and nobody reaches it."""
+    """Evidence against the node: 2 where its pod printed nothing, 1 where it reaches nobody and nobody reaches it."""
     if node not in spoke:
         return 2
     return int(all(pair.reach.error for pair in pairs if pair.has(node)))
 
 
 def _reached(call: StepCall, pair: Pair, fault: Mapping[str, int]) -> CheckResult:
-    """Of a pair that failed the one that more speaks against is at fault, and the other is warned; where it is as much, both are."""
     own, found = call.node.view.name, _judged(call, pair)
     if not pair.reach.error:
         return found
+    # Of a failed pair the node with more evidence against it fails, and the other is warned. With the same evidence both fail.
     return msgspec.structs.replace(found, verdict=Verdict.WARN if fault[pair.other(own)] > fault[own] else Verdict.FAIL)
 
 
@@ -132,8 +129,8 @@ def _judged(call: StepCall, pair: Pair) -> CheckResult:
 
 
 def _of_spare(call: StepCall, pairs: Sequence[Pair], spoke: Collection[str]) -> Results:
-    """It fails where it alone can be at fault. Else what failed is warned of, with why; so is a long way, for a tenant's load is in it."""
     own = call.node.view.name
+    # The spare fails only where it alone can be at fault. High latency is only a warning, since it includes a tenant's load.
     tie = _tie(own, pairs) if own in spoke else ""
     failed = [_judged(call, pair) for pair in pairs if pair.has(own) and pair.reach.error]
     failed = [msgspec.structs.replace(each, verdict=Verdict.WARN if tie else Verdict.FAIL) for each in failed]
@@ -145,7 +142,7 @@ def _of_spare(call: StepCall, pairs: Sequence[Pair], spoke: Collection[str]) -> 
 
 
 def _tie(own: str, pairs: Sequence[Pair]) -> str:
-    """Why a way of the spare that failed is not held against it, as a sentence; "" where the others do reach each other, but it none."""
+    """Why a failure is not held against the spare; "" where it is."""
     between = [pair for pair in pairs if not pair.has(own)]
     if not between:
         return "it may be either node's fault, as one other alone answered"
@@ -187,12 +184,11 @@ def _rdma(own: str, documents: Mapping[str, Document], *, is_spare: bool) -> Res
 
 
 def _do_others_agree(name: str, own: str, up: Mapping[str, Mapping[str, tuple[str, ...]]]) -> bool:
-    """Two others at least have this port up, in one subnet."""
+    """At least two others have this port up, all in one subnet."""
     others = [of_node[name] for node, of_node in up.items() if node != own and name in of_node]
     return len(others) > 1 and len(set(others)) == 1
 
 
 def _is_most(subnets: tuple[str, ...], all_: Sequence[tuple[str, ...] | None]) -> bool:
-    """More than half of those that have the port up have it there."""
-    counts = Counter(each for each in all_ if each is not None)
+    counts = Counter(each for each in all_ if each is not None)  # of nodes that have the port up
     return 2 * counts[subnets] > counts.total()

@@ -1,13 +1,7 @@
-"""Jobs of checks in egs-system: one for each attempt, started or seen how far it is.
+"""Jobs of checks: one for each attempt.
 
-As far as the cluster tells, never two of an assignment are at work. Attempts of a box do not wait for each other: a pod of an earlier one
-whose node does not answer would hold up all.
-
-A Job of several nodes is an indexed one with a pod on each. Who polls it first starts it, and all read the same.
-
-The name of a Job is made of what it is for, so that creating it twice makes one, and an agent that was restarted finds it. Jobs and pods
-are read for all checks at once. A Job that ended stays until the next one of its assignment, or until its time to live is over: an agent
-that crashes before it has written the result down reads it again.
+An assignment has at most one at work, as far as the cluster tells. Attempts of a box do not wait for each other. A Job's name comes from
+what it is for, so that creating it twice makes one, and an agent that restarts finds it and its result.
 """
 
 from __future__ import annotations
@@ -33,47 +27,40 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 VIEW_S: Final = 0.5  # how old a view of all Jobs may be
 KEPT_S: Final = 600  # how long a Job that ended is kept
 GRACE_S: Final = 5
-# A Job that failed says so only once its pods have ended, and one whose node does not answer never does: what follows GRACE_S, and some.
+# A Job is marked as failed only once its pods have ended, which never happens where the node is silent. So this is GRACE_S and some more.
 FAILING_S: Final = 15.0
-STUCK_S: Final = 120.0  # a pod of an earlier attempt that has not ended by then does not: its node does not answer
+STUCK_S: Final = 120.0  # after so long a pod of an earlier attempt will not end, because its node is silent
 LOG_BYTES: Final = 256 * 1024
-LOG_TIMEOUT_S: Final = 0.5  # of a gang's: it is tried again, and exits wait meanwhile
+LOG_TIMEOUT_S: Final = 0.5  # for logs of a gang: it is tried again, and exits wait meanwhile
 TEXT_CHARS: Final = 600
-# The pod is there, and what is wrong is its image or our manifest.
+# The pod exists, and its image or our manifest is wrong.
 IMAGE_TROUBLE: Final = frozenset(
     {"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "ImageInspectError"}
 )
-NOT_FOUND: Final = 127  # a shell's exit code where a program is not there, but also the loader's of one that lacks a library
+NOT_FOUND: Final = 127  # exit code of a shell without the program, but also of the loader without a library
 VOLUME: Final = "/volume"
 NO_POD: Final = "no pod was made for it"
-NO_RIGHT: Final = "cannot create resource"  # in the words of a 403 by rights; those of policies, webhooks and quotas say other things
-GUEST_LIMITS: Final = {"cpu": "250m", "memory": "128Mi"}  # of a pod beside a workspace's own
+NO_RIGHT: Final = "cannot create resource"  # in a 403 by RBAC; those of policies, webhooks and quotas have other texts
+GUEST_LIMITS: Final = {"cpu": "250m", "memory": "128Mi"}  # of a pod on a node that a workspace uses
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt: what runs where, with what. `volume`: of this class, made for it and gone with it; None: none.
-
-    `owner`: of which there is one at work at a time, an assignment or an attempt of a box. `nodes`: each gets a pod.
-    `capabilities`: of Linux, beyond none. `shared_memory_mib`: of /dev/shm. `is_guest`: on nodes at work, where it waits for no room
-    and may take little. `runtime_class`, `pull_secret`: names, "" for none. `tools`: programs that a shell in it runs.
-    """
-
-    owner: str
+    owner: str  # an assignment or an attempt of a box: it has one Job at work at a time
     epoch: int
     step: str
     attempt: int
-    nodes: tuple[str, ...]
+    nodes: tuple[str, ...]  # each gets a pod
     image: str
     command: tuple[str, ...]
     deadline_s: int
     gpus: int = 0
-    capabilities: tuple[str, ...] = ()
-    volume: str | None = None
-    shared_memory_mib: int = 0
-    is_guest: bool = False
+    capabilities: tuple[str, ...] = ()  # of Linux
+    volume: str | None = None  # storage class of a volume that lives as long as the pod; "" for the default class
+    shared_memory_mib: int = 0  # size of /dev/shm
+    is_guest: bool = False  # on nodes at work, where it needs no free capacity and may use little
     runtime_class: str = ""
     pull_secret: str = ""
-    tools: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()  # programs that its shell runs
 
     @property
     def name(self) -> str:
@@ -86,17 +73,15 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def hosts(self) -> str:
-        """The names that the pods of a gang have for each other; {} is the index."""
+        """The DNS names of the pods of a gang; {} is the index."""
         return f"{self.name}-{{}}.{CHECK_SERVICE}"
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """`why`: why it failed, as a sentence; "" where it did not. `pod`: None where it is gone already. `gang`: of all that ended."""
-
     said: str = ""
-    why: str = ""
+    why: str = ""  # why it failed, as a sentence
     blames_node: bool = True
-    pod: Pod | None = None
+    pod: Pod | None = None  # None where it was deleted
     gang: tuple[Said, ...] = ()
 
 
@@ -106,8 +91,8 @@ class Jobs:
         self._jobs: dict[str, Job] = {}
         self._pods: list[Pod] = []
         self._seen_mono = float("-inf")
-        self._wrote_mono: dict[str, float] = {}  # by owner: views from before that do not show what we did
-        self._begun: dict[str, str] = {}  # by owner: the Job that this process knows to have been there
+        self._wrote_mono: dict[str, float] = {}  # by owner: earlier views do not show our last write
+        self._begun: dict[str, str] = {}  # by owner: the Job that this process has seen or created
         self._stuck_since: dict[str, float] = {}
         self._waited_for: dict[str, str] = {}  # by Job: what its pod last waited for
         self._failing_since: dict[str, float] = {}  # by Job
@@ -140,7 +125,7 @@ class Jobs:
         self._seen_mono = now
 
     def _pod_of(self, name: str) -> Pod | None:
-        """The newest: a Job has one, and another only where that was taken away."""
+        """The newest: a Job has another pod only where the first was deleted."""
         pods = [pod for pod in self._pods if pod.metadata.label(JOB_OF_POD) == name]
         return max(pods, key=lambda pod: str(pod.metadata.creationTimestamp), default=None)
 
@@ -163,10 +148,10 @@ class Jobs:
         except Missing:
             return Ended(why=f"there is no namespace {NAMESPACE}", blames_node=False)
         except Conflict:
-            pass  # it is there already: our own, whose answer was lost
+            pass  # our own Job, whose answer was lost
         except Forbidden as error:
             if NO_RIGHT in str(error):
-                raise  # as just after a start of the API server: it is tried again
+                raise  # perhaps an API server that has just started: it is tried again
             return Ended(why=f"the cluster refuses its Job: {error}", blames_node=False)
         self._begun[work.owner] = work.name
         return None
@@ -185,7 +170,7 @@ class Jobs:
         try:
             self._api.delete(f"{JOBS}/{job.metadata.name}", uid=job.metadata.uid)
         except Conflict:
-            return  # gone already
+            return  # deleted already
 
     def _wrote(self, owner: str) -> None:
         self._wrote_mono[owner] = self._mono()
@@ -243,7 +228,7 @@ class Jobs:
     def _late(self, work: Work) -> Ended:
         waited = self._waited_for.get(work.name, "")
         why = f"it did not end within {work.deadline_s} s" + (f"; it waited for this: {waited}" if waited else "")
-        # Where there is no volume to be had, or no pod may be made, it is so for other nodes, too.
+        # A missing volume or a refused pod would be the same on other nodes.
         return Ended(why=why, blames_node="persistentvolumeclaim" not in waited.lower() and not waited.startswith(NO_POD))
 
     def _last_words(self, pod: Pod | None, state: Terminated | None) -> str:
@@ -253,7 +238,7 @@ class Jobs:
             return f"its log cannot be read: {error}"
 
     def _words(self, pod: Pod | None, state: Terminated | None, *, timeout_s: float = TIMEOUT_S) -> str:
-        """The last words where it left any, else the end of the log."""
+        """The termination message, or else the end of the log."""
         if state is not None and state.message:
             return state.message
         if pod is None:
@@ -262,20 +247,20 @@ class Jobs:
 
 
 def _why_podless(work: Work) -> str:
-    """What its node has nothing to do with: the API server refuses the pod."""
+    # The API server refuses the pod, which its node has nothing to do with.
     asked = f"; is there a RuntimeClass {work.runtime_class}?" if work.runtime_class else ""
     return f"{NO_POD}, see the events of Job {work.name} in {NAMESPACE}{asked}"
 
 
 def is_image_at_fault(work: Work, exit_code: int, words: str) -> bool:
-    """It has not what it is to run. A runtime that misses a program of its own, or a library that the node is to bring, is the node's."""
+    """Whether the image lacks a program. A missing program or library of the runtime is the node's fault."""
     if f'exec: "{work.command[0]}": executable file not found' in words:
         return True
     return exit_code == NOT_FOUND and any(_says_missing(tool, words) for tool in work.tools)
 
 
 def _says_missing(tool: str, words: str) -> bool:
-    """In a line of a shell, or of env: `nccl: 7: tool: not found`, `env: 'tool': No such file or directory`."""
+    """In a line of a shell or of env: `nccl: 7: tool: not found`, `env: 'tool': No such file or directory`."""
     return re.search(rf"(?<![\w./-]){re.escape(tool)}\W?: (command not found|not found|No such file or directory)", words) is not None
 
 
@@ -285,7 +270,7 @@ def terminated(pod: Pod | None) -> Terminated | None:
 
 
 def waits_for(pod: Pod) -> tuple[str, str]:
-    """Why it does not run yet: a reason as Kubernetes has it, and a sentence. Empty where it runs."""
+    """Why the pod does not run yet: a reason of Kubernetes, and a sentence. Empty where it runs."""
     if pod.status.phase != "Pending":
         return "", ""
     for status in pod.status.containerStatuses:
@@ -308,13 +293,12 @@ def manifest(work: Work) -> dict[str, Any]:
 
 
 def _one_for_each(count: int) -> dict[str, Any]:
-    """All at once; one that breaks off does not end the others."""
     return {
         "completionMode": "Indexed",
         "completions": count,
         "parallelism": count,
         "backoffLimitPerIndex": 0,
-        "maxFailedIndexes": count,
+        "maxFailedIndexes": count,  # a pod that fails does not end the others
     }
 
 
@@ -326,7 +310,7 @@ def _pod(work: Work) -> dict[str, Any]:
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": GRACE_S,
         "affinity": _only_on(work.nodes) | (_apart(work) if work.is_gang else {}),
-        # What keeps others from being placed on a node that is to be checked; but from one that does not answer its pod is to go.
+        # It tolerates what keeps other pods off the node. It does not tolerate NoExecute, so that it leaves a silent node.
         "tolerations": [*({"key": key, "operator": "Exists"} for key in (TAINT, GPU)), {"operator": "Exists", "effect": "NoSchedule"}],
         "containers": [_container(work, [{"name": name, "mountPath": at} for name, (at, _) in volumes.items()])],
         "volumes": [{"name": name, **source} for name, (_, source) in volumes.items()],
@@ -340,13 +324,13 @@ def _container(work: Work, mounts: list[dict[str, str]]) -> dict[str, Any]:
     requests = {"cpu": "500m", "memory": f"{256 + work.shared_memory_mib}Mi"}
     limits = {GPU: str(work.gpus)} if work.gpus else {}
     if work.is_guest:
-        # Said, for a limit without a request is a request of as much.
+        # Explicit zeros: a limit without a request would be a request of the same amount.
         requests, limits = {"cpu": "0", "memory": "0"}, limits | GUEST_LIMITS
     return {
         "name": "check",
         "image": work.image,
         "command": list(work.command),
-        # The index comes by itself, as JOB_COMPLETION_INDEX.
+        # Kubernetes adds JOB_COMPLETION_INDEX.
         "env": [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}] if work.is_gang else [],
         "resources": {"requests": requests, "limits": limits},
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -360,25 +344,24 @@ def _container(work: Work, mounts: list[dict[str, str]]) -> dict[str, Any]:
 
 
 def _only_on(nodes: Sequence[str]) -> dict[str, Any]:
-    """By name, and only where they have the mark of nodes that were taken in: the policy egs-agent-job asks for it."""
+    # The policy egs-agent-job requires the mark of managed nodes.
     marked = {"matchExpressions": [{"key": NODE_UID, "operator": "Exists"}]}
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}], **marked} for node in nodes]
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
 def _apart(work: Work) -> dict[str, Any]:
-    """No two of them on one node."""
     term = {"labelSelector": {"matchLabels": {CHECK_OF: work.owner}}, "topologyKey": HOSTNAME}
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
 def _volumes(work: Work) -> Mapping[str, tuple[str, dict[str, Any]]]:
-    """By name: where it is mounted, and what it is."""
-    volumes: dict[str, tuple[str, dict[str, Any]]] = {"tmp": ("/tmp", {"emptyDir": {}})}  # noqa: S108  # of the pod
+    """Mount path and source by name."""
+    volumes: dict[str, tuple[str, dict[str, Any]]] = {"tmp": ("/tmp", {"emptyDir": {}})}  # noqa: S108  # the pod's own
     if work.shared_memory_mib:
         volumes["shm"] = ("/dev/shm", {"emptyDir": {"medium": "Memory", "sizeLimit": f"{work.shared_memory_mib}Mi"}})  # noqa: S108
     if work.volume is not None:
-        # Made when the pod is, also where the class waits for its node; deleted with it.
+        # It is created and deleted with the pod, also where its class waits for the first consumer.
         claim: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
         claim |= {"storageClassName": work.volume} if work.volume else {}
         volumes["volume"] = (VOLUME, {"ephemeral": {"volumeClaimTemplate": {"spec": claim}}})

@@ -1,8 +1,7 @@
-"""What the tools of the checks print, read. Pure functions.
+"""Parses what the tools of the checks print. Pure functions.
 
-The formats are those of their documentation and sources: nvidia-smi (--help-query-gpu, --help-query-remapped-rows), the kernel's log of
-NVIDIA's driver, sysfs of InfiniBand (Documentation/ABI/stable/sysfs-class-infiniband), nccl-tests (report of version 2). None of it was
-seen on real hardware.
+Formats: nvidia-smi (--help-query-gpu, --help-query-remapped-rows), the kernel log of NVIDIA's driver, sysfs of InfiniBand
+(Documentation/ABI/stable/sysfs-class-infiniband), nccl-tests (report of version 2). None was seen on real hardware.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Final
 import msgspec
 
 XID_WINDOW_S: Final = 2 * 3600.0
-# Fields of nvidia-smi --query-gpu, in the order in which `gpus` reads them; drivers before 535 know one by its OLD_NAME.
+# Fields of nvidia-smi --query-gpu, in the order of `gpus`. Drivers before 535 know one by its name in OLD_NAMES.
 GPU_FIELDS: Final = (
     "uuid",
     "pci.bus_id",
@@ -35,7 +34,7 @@ ROW_FIELDS: Final = (
     "remapped_rows.pending",
     "remapped_rows.failure",
 )
-# What nvidia-smi says in brackets where a GPU or driver does not tell, or not to us. All else in brackets is a fault, as [GPU is lost].
+# Bracketed values by which nvidia-smi says that it has no value for us. Any other, such as [GPU is lost], is a fault.
 NOT_TOLD: Final = frozenset(
     {"n/a", "not supported", "not available", "not active", "deprecated", "function not found", "insufficient permissions"}
 )
@@ -44,13 +43,13 @@ ROW_REMAPPERS: Final = ("A100", "A30", "A800", "H100", "H200", "H800", "H20", "G
 THROTTLES: Final = {0x8: "hardware slowdown", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake"}
 
 _XID = re.compile(r"^(?:<\d+>)?\[\s*(?P<at_s>\d+\.\d+)\] .*?NVRM: Xid \(PCI:(?P<pci>[0-9a-fA-F:.]+)\): (?P<xid>\d+)")
-_GID: Final = re.compile(r"([0-9a-f]{4}:){3}[0-9a-f]{4}(:[0-9a-f]{4}){0,4}")  # whole, or as far as the probe tells it
-NO_GID: Final = ":".join(["0000"] * 8)  # a place of the port's table that is not used
+_GID: Final = re.compile(r"([0-9a-f]{4}:){3}[0-9a-f]{4}(:[0-9a-f]{4}){0,4}")  # whole, or cut by the probe
+NO_GID: Final = ":".join(["0000"] * 8)  # an unused entry of the port's table
 IPV4: Final = "IPv4"
 _YES_NO: Final = {"yes": 1.0, "no": 0.0}
-# By what NVIDIA's catalog asks for at once, and Azure's node health checks, which fail a node for any of theirs (docs/checks.md compares
-# the two). One that is in neither table is told, and no reason to refuse the node.
-XIDS_OF_PROGRAMS: Final = frozenset({13, 31, 43, 45, 63, 94, 121, 137})  # the program's fault, mended already, or measured by itself
+# From NVIDIA's catalog (immediate action) and Azure's node health checks, which fail a node for any of theirs; docs/checks.md compares
+# them. An Xid in neither table is reported, and does not fail the node.
+XIDS_OF_PROGRAMS: Final = frozenset({13, 31, 43, 45, 63, 94, 121, 137})  # a fault of the program, repaired already, or measured separately
 XIDS_OF_GPUS: Final = {
     **dict.fromkeys((62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 158), "reset the GPU"),
     **dict.fromkeys((79,), "reboot the node"),
@@ -62,7 +61,7 @@ XIDS_OF_GPUS: Final = {
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of nvidia-smi. None: this GPU or driver does not tell. Memory in MiB, temperature in °C."""
+    """One line of nvidia-smi. None: this GPU or driver does not report it."""
 
     uuid: str
     bus_id: str
@@ -73,12 +72,11 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     ecc_sram_corrected: float | None
     ecc_dram_corrected: float | None
     throttles: tuple[str, ...]
-    faults: tuple[str, ...] = ()  # vital fields that it answered with an error, each with its words
+    faults: tuple[str, ...] = ()  # vital fields that were answered with an error, with its text
 
     @property
     def is_lost(self) -> bool:
-        """It has not even a name."""
-        return _is_fault(self.uuid)
+        return _is_fault(self.uuid)  # it does not even report a name
 
 
 class Rows(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,24 +89,22 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Xid(msgspec.Struct, frozen=True, kw_only=True):
-    """`bus`: domain and bus of the GPU, in one spelling for all tools."""
-
-    bus: str
+    bus: str  # from bus_of()
     number: int
     age_s: float
 
 
 class Port(msgspec.Struct, frozen=True, kw_only=True):
-    """One RDMA port. `subnets`: of its GIDs that are set, in their order, the first halves; IPV4 for those that hold an IPv4 address."""
+    """One RDMA port."""
 
     name: str
     is_up: bool
     rate_gbps: float | None
-    subnets: tuple[str, ...]
+    subnets: tuple[str, ...]  # first halves of its GIDs, or IPV4
 
 
 class Nccl(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the smallest size the latency, of the largest the bandwidth; the worse of in place and out of place."""
+    """Latency of the smallest size, bandwidth of the largest; the worse of in place and out of place."""
 
     latency_us: float
     bandwidth_gbs: float
@@ -116,7 +112,7 @@ class Nccl(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gpus(text: str) -> list[Gpu]:
-    """Of nvidia-smi --query-gpu=GPU_FIELDS --format=csv,noheader,nounits."""
+    """Parses nvidia-smi --query-gpu=GPU_FIELDS --format=csv,noheader,nounits."""
     return [
         Gpu(
             uuid=row[0],
@@ -135,7 +131,7 @@ def gpus(text: str) -> list[Gpu]:
 
 
 def remapped_rows(text: str) -> dict[str, Rows]:
-    """By GPU UUID, of nvidia-smi --query-remapped-rows=ROW_FIELDS --format=csv,noheader,nounits."""
+    """By GPU UUID, from nvidia-smi --query-remapped-rows=ROW_FIELDS --format=csv,noheader,nounits."""
     return {
         row[0]: Rows(uncorrectable=_number(row[1]), pending=_number(row[2]), failed=_number(row[3]), faults=_faults(ROW_FIELDS, row))
         for row in _rows(text, len(ROW_FIELDS))
@@ -143,12 +139,11 @@ def remapped_rows(text: str) -> dict[str, Rows]:
 
 
 def remaps_rows(shape: str) -> bool:
-    """GPUs of this shape (`H100-80GB`) certainly do; of others it is not known."""
-    return shape.split("-", maxsplit=1)[0] in ROW_REMAPPERS
+    return shape.split("-", maxsplit=1)[0] in ROW_REMAPPERS  # of other models, such as in `T4-16GB`, it is not known
 
 
 def processes(text: str) -> dict[str, int]:
-    """How many by GPU UUID, of nvidia-smi --query-compute-apps=gpu_uuid,pid --format=csv,noheader."""
+    """Count by GPU UUID, from nvidia-smi --query-compute-apps=gpu_uuid,pid --format=csv,noheader."""
     counts: dict[str, int] = {}
     for row in _rows(text, 2):
         counts[row[0]] = counts.get(row[0], 0) + 1
@@ -156,7 +151,7 @@ def processes(text: str) -> dict[str, int]:
 
 
 def xids(log: str, uptime_s: float) -> list[Xid]:
-    """Of lines of the kernel's log: those of the last XID_WINDOW_S."""
+    """Xids of the last XID_WINDOW_S in lines of the kernel log."""
     found = (_XID.match(line) for line in log.splitlines())
     read = [Xid(bus=bus_of(m["pci"]), number=int(m["xid"]), age_s=uptime_s - float(m["at_s"])) for m in found if m]
     return [xid for xid in read if xid.age_s <= XID_WINDOW_S]
@@ -169,7 +164,7 @@ def bus_of(pci: str) -> str:
 
 
 def ports(files: Mapping[str, str]) -> list[Port]:
-    """Of /sys/class/infiniband/*/ports/*/{state,phys_state,rate,gids/*}, by path; in order of their names."""
+    """From /sys/class/infiniband/*/ports/*/{state,phys_state,rate,gids/*} by path; sorted by name."""
     by_port: dict[str, dict[str, str]] = {}
     for path, text in files.items():
         parts = PurePosixPath(path).parts
@@ -180,7 +175,7 @@ def ports(files: Mapping[str, str]) -> list[Port]:
 
 
 def nccl(report: bytes) -> Nccl:
-    """Raises ValueError where it is no whole report with two sizes."""
+    """Raises ValueError unless it is a whole report with two sizes."""
     try:
         sizes = sorted(msgspec.json.decode(report, type=_Report).results, key=lambda result: result.size)
     except msgspec.DecodeError as error:
@@ -215,13 +210,12 @@ class _Report(msgspec.Struct, frozen=True):
 
 
 def _rows(text: str, columns: int) -> list[list[str]]:
-    """Lines of another width are not of the table: nvidia-smi says there that it found nothing."""
+    # Lines of another width are messages, such as that nothing was found.
     rows: Sequence[list[str]] = list(csv.reader(text.splitlines(), skipinitialspace=True))
     return [[cell.strip() for cell in row] for row in rows if len(row) == columns]
 
 
 def _number(cell: str) -> float | None:
-    """None where it says that it does not know, as in `[N/A]`, or that something is wrong (`_faults`)."""
     try:
         return _YES_NO[cell.lower()] if cell.lower() in _YES_NO else float(cell)
     except ValueError:

@@ -1,7 +1,6 @@
-"""The steps of entry and exit, but for the drain: what each measures, and by what.
+"""The steps of entry and exit but for the drain: what each measures, and how.
 
-Most are one Job on the node, see `jobs`; the rest reads the API. All Jobs run with no capability but those named here, without a token,
-and with the GPUs of the box where they look at GPUs. A Job only measures: what is good is decided here, by `limits` and the hub's policy.
+A Job only measures (jobs.py); protocol/check_limits.py and the hub's policy judge.
 """
 
 from __future__ import annotations
@@ -30,21 +29,21 @@ from worker_agent.kube.nodes import hardware
 from worker_agent.kube.pods.runs import inside
 
 PROBE, NCCL_PROBE = (Path(__file__).with_name("probes").joinpath(name).read_text() for name in ("probe.py", "nccl.sh"))
-GPUS_BACK_S: Final = 600.0  # after the close, a node that offers none of the box's GPUs is waited for: its device plugin may only restart
+GPUS_BACK_S: Final = 600.0  # how long after the close a node may offer none of the box's GPUs: its device plugin may be restarting
 SHORT_S, GPU_S, VOLUME_S, NCCL_S = 60, 120, 300, 300
 PEERS_MAX: Final = 3
 DNS_PODS: Final = "/api/v1/namespaces/kube-system/pods"
 DNS_SEEN_S: Final = 60.0
 DNS_LABEL: Final = "k8s-app=kube-dns"
-# All-reduce of 16 GiB as thresholds are given for it; GPUs with less memory than twice that and some take 1 GiB.
+# Thresholds are known for an all-reduce of 16 GiB; GPUs with less memory than NCCL_LARGE_GPU_GIB use 1 GiB.
 NCCL_BYTES, NCCL_SMALL_BYTES, NCCL_LARGE_GPU_GIB = 16 << 30, 1 << 30, 64
 NCCL_FIRST_BYTES: Final = 16
 NCCL_TOOLS: Final = ("all_reduce_perf", "env", "mktemp", "tr")  # what nccl.sh runs
-SHARED_MEMORY_MIB: Final = 1024  # NCCL's buffers between processes of a node
-# A port with RoCE has two of its link and two of each IPv4 address in the first places of its table.
+SHARED_MEMORY_MIB: Final = 1024  # NCCL's buffers between processes on a node
+# The first GIDs of a RoCE port are two of its link and two of each IPv4 address.
 RDMA_FILES: Final = [f"/sys/class/infiniband/*/ports/*/{name}" for name in ("state", "phys_state", "rate", "gids/[0-3]")]
-KERNEL_LOG: Final = ""  # the kernel itself is asked
-# Between the nodes of a box: each asks so many others, and keeps trying while pods of the others may still be coming.
+KERNEL_LOG: Final = ""  # the probe asks the kernel itself
+# Each node of a box asks so many others, and keeps trying for GANG_TRY_S while their pods may still be starting.
 GANG_FAN_OUT, GANG_PORT, GANG_TRY_S, GANG_S = 2, 29400, 90, 180
 
 
@@ -52,8 +51,7 @@ class Checks:
     def __init__(
         self, api: Api, *, image: str, runtime_class: str = "", pull_secret: str = "", mono: Callable[[], float] = time.monotonic
     ) -> None:
-        """What holds where the hub's policy says nothing. `image`: of the probes, with Python 3, as the agent's own. `runtime_class`: of
-        pods that look at GPUs; `pull_secret`: in NAMESPACE; "": none."""
+        # Defaults for what the policy of the hub leaves open. The probe image needs Python 3.
         self._api, self._image, self._mono, self._jobs = api, image, mono, Jobs(api, mono=mono)
         self._runtime_class, self._pull_secret = runtime_class, pull_secret
         self._seen_volumes = Volumes(api, mono=mono)
@@ -61,7 +59,7 @@ class Checks:
         self._dns_seen_mono = float("-inf")
 
     def run(self, call: StepCall) -> StepResult:
-        """One poll of one attempt of any step but the drain. Raises ClusterError."""
+        """One poll of one attempt. Raises ClusterError."""
         match call.step:
             case EntryStep.NODE_READY:
                 why = "; ".join(call.node.why_unready)
@@ -113,10 +111,9 @@ class Checks:
         return self._measure(work, results)
 
     def _remember(self, call: StepCall, seen: Sequence[readings.Gpu]) -> None:
-        """What the node's view has already is no news. One that cannot be written down is told by the next check."""
         view = call.node.view
         if not {gpu.uuid for gpu in seen} <= {gpu.hardware_uuid for gpu in view.gpus}:
-            with suppress(ClusterError):
+            with suppress(ClusterError):  # the next check tries again
                 hardware.remember(self._api, view.name, seen, len(view.gpus))
 
     def _probe_image(self, call: StepCall) -> str:
@@ -168,7 +165,7 @@ class Checks:
             return _failed(f"{work.step} could not be measured on node {work.nodes[0]}: {error}")
 
     def _gpu_idle(self, call: StepCall) -> StepResult:
-        """Of the GPUs that are there: a Job that asks for one that dropped out would wait, and the others with it."""
+        # The Job asks only for GPUs that are there: otherwise it would wait for one that dropped out.
         there, wanted = verdicts.gpus_there(call), _gpus(call)
         if there:
             plan = {"commands": {"gpus": _smi(), "processes": _smi_processes()}}
@@ -182,7 +179,7 @@ class Checks:
         return self._probe(call, {"names": [verdicts.NAME], "addresses": addresses}, verdicts.network, deadline_s=SHORT_S)
 
     def _peers(self, call: StepCall) -> list[str]:
-        """Pods of other nodes that answer: those of the cluster's DNS."""
+        """Pods of the cluster's DNS on other nodes."""
         if self._mono() - self._dns_seen_mono > DNS_SEEN_S:
             self._dns_pods = self._api.get(DNS_PODS, Pods, labelSelector=DNS_LABEL).items
             self._dns_seen_mono = self._mono()
@@ -211,7 +208,7 @@ class Checks:
         return self._measure(work, lambda ended: verdicts.nccl(call, ended.said))
 
     def _gang_network(self, call: StepCall) -> StepResult:
-        """One Job for all nodes of the box, of which each reads its own part."""
+        """One Job serves all nodes of the box; each reads its own part."""
         if len(call.gang) < 2:
             return _told([skipped("gang_latency", why_alone(call.assignment))])
         ended = self._jobs.poll(self._gang_work(call))
@@ -225,7 +222,7 @@ class Checks:
             return _failed(f"{call.step} could not be measured between {len(call.gang)} nodes: {why}", blames_node=False)
 
     def _gang_work(self, call: StepCall) -> Work:
-        """The same for each node of the box that enters with it. Spares come one by one, each with a Job of its own."""
+        # All nodes of the box that enter together share it. A spare has one of its own.
         box = call.assignment.id if call.at_work else box_of(call.assignment.gpr_id, call.assignment.run)
         work = Work(
             owner=f"{box}.{call.attempt}",
@@ -245,7 +242,6 @@ class Checks:
     # -- by the API ----------------------------------------------------------------------------------------------------
 
     def _volumes(self, call: StepCall) -> StepResult:
-        """None of the workspace's volumes is attached to the node any more, and none was lost."""
         try:
             found = self._seen_volumes.poll(call)
         except ClusterError as error:

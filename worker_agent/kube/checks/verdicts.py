@@ -1,4 +1,4 @@
-"""What the Jobs of the checks said, as results: pure functions, by what `readings` reads and `limits` judges."""
+"""Turns the output of check Jobs into results: readings.py parses it, protocol/check_limits.py judges it. Pure functions."""
 
 from __future__ import annotations
 
@@ -36,18 +36,14 @@ class Volume(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reach(msgspec.Struct, frozen=True, kw_only=True):
-    """Not `is_found`: there is no address for that name."""
-
     ms: float | None = None
     error: str = ""
-    is_found: bool = True
+    is_found: bool = True  # its name has an address
 
 
 class Gang(msgspec.Struct, frozen=True, kw_only=True):
-    """`peers`: by index in the gang, those that this pod asked."""
-
     index: int
-    peers: dict[int, Reach]
+    peers: dict[int, Reach]  # by index, those that this pod asked
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,11 +59,11 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unreadable(Exception):
-    """What a check left cannot be read, or tells that a tool failed; the message is for people."""
+    """The output cannot be read, or says that a tool failed. The message is for people."""
 
 
 def document(said: str) -> Document:
-    """Of the last line. Raises Unreadable."""
+    """Reads the last line. Raises Unreadable."""
     last = said.strip().rpartition("\n")[2]
     try:
         return msgspec.json.decode(last, type=Document)
@@ -84,7 +80,7 @@ def _output(document: Document, command: str) -> str:
 
 
 def gpus_seen(document: Document) -> list[readings.Gpu]:
-    """None where nvidia-smi failed."""
+    """Empty where nvidia-smi failed."""
     return readings.gpus(document.commands.get("gpus", Output()).text)
 
 
@@ -94,25 +90,26 @@ def gpu_count(call: StepCall, document: Document, pod: Pod | None) -> Results:
 
 
 def gpus_there(call: StepCall) -> int:
-    """How many of the box's GPUs the node offers: those that another box holds there are not for it. All where its labels are gone."""
+    """How many of the box's GPUs the node offers."""
     view, own = call.node.view, call.assignment.gpus
-    if not view.gpus:
+    if not view.gpus:  # its labels are gone
         return len(own)
+    # GPUs that another box holds do not count.
     others = sum(record.phase is not GpuPhase.FREE for gpu, record in call.node.records.items() if gpu not in own)
     return max(0, min(len(own), sum(gpu.healthy for gpu in view.gpus) - others))
 
 
 def missing(call: StepCall) -> Results:
-    """At an exit it is no reason to keep the others: it is told."""
     there, wanted = gpus_there(call), len(call.assignment.gpus)
     if there >= wanted:
         return []
+    # At an exit this only warns: it is no reason to keep the other GPUs.
     told = expect("gpu_count", there, wanted, is_least=True, text="the node offers no more")
     return [msgspec.structs.replace(told, verdict=Verdict.WARN)]
 
 
 def _gpus_of_box(call: StepCall, document: Document, wanted: int) -> list[readings.Gpu]:
-    """Raises Unreadable where not all of them tell."""
+    """Raises Unreadable where some are missing."""
     found = readings.gpus(_output(document, "gpus"))
     if len(found) < wanted:
         raise Unreadable(f"nvidia-smi tells of {len(found)} of {wanted} GPUs")
@@ -138,18 +135,17 @@ def gpu_health(call: StepCall, document: Document, pod: Pod | None) -> Results:
 
 
 def _rows(document: Document) -> tuple[dict[str, readings.Rows], str]:
-    """By UUID; and why it is not told of the others."""
+    """By UUID, and why the others are missing."""
     output = document.commands.get("rows", Output(error="nvidia-smi was not asked"))
     return readings.remapped_rows(output.text), output.error or "nvidia-smi tells nothing of them"
 
 
 def _silence(gpu: readings.Gpu, why: str) -> Results:
-    """Its model remaps rows for certain: where it does not tell, they may be all used up."""
+    # The model is known to remap rows: without figures they may be used up.
     return [expect("rows_told", 0, 1, is_least=True, gpu=gpu.uuid, text=why)]
 
 
 def _faults(gpu: readings.Gpu, rows: readings.Rows | None) -> Results:
-    """Only of a GPU that has any: it does not answer as it should, whatever it tells besides."""
     faults = [*gpu.faults, *(rows.faults if rows else ())]
     return [expect("gpu_faults", len(faults), 0, gpu=gpu.uuid, text=", ".join(faults))] if faults else []
 
@@ -167,8 +163,7 @@ def _counters(call: StepCall, gpu: readings.Gpu) -> Results:
 
 
 def _remaps(call: StepCall, gpu: readings.Gpu, rows: readings.Rows | None) -> Results:
-    """Before Ampere there are none."""
-    values = {
+    values = {  # GPUs before Ampere have none
         "rows_uncorrectable": rows.uncorrectable if rows else None,
         "rows_pending": rows.pending if rows else None,
         "rows_failed": rows.failed if rows else None,
@@ -205,7 +200,7 @@ def storage(call: StepCall, document: Document, pod: Pod | None) -> Results:
 
 
 def _wait_s(pod: Pod | None) -> float | None:
-    """A pod is placed once its volume is there."""
+    # A pod is bound to a node only once its volume is there.
     placed = next((each for each in pod.status.conditions if each.type == "PodScheduled" and each.status == "True"), None) if pod else None
     if pod is None or placed is None or placed.lastTransitionTime is None or pod.metadata.creationTimestamp is None:
         return None
@@ -218,7 +213,7 @@ def network(call: StepCall, document: Document, pod: Pod | None) -> Results:
     results += [_reach(call, "service_time", name, reach) for name, reach in document.addresses.items() if name not in peers]
     if not peers:
         return [*results, skipped("peer_time", "no pod of the cluster's DNS runs on another node")]
-    # One that answers shows that the way is open; one that does not may be broken itself.
+    # One answer shows that the network works; a pod that does not answer may itself be broken.
     took_ms = {address: reach.ms for address, reach in peers.items() if reach.ms is not None}
     best = min(took_ms or peers, key=lambda address: took_ms.get(address, 0.0))
     return [*results, _reach(call, "peer_time", best, peers[best])]
@@ -236,7 +231,7 @@ def rdma(call: StepCall, document: Document, pod: Pod | None) -> Results:
     rates = [port.rate_gbps for port in up if port.rate_gbps is not None]
     links = _judge(call, "rdma_links", len(up), text=f"down: {down}" if down else "")
     if down and links.verdict is Verdict.PASS:
-        links = msgspec.structs.replace(links, verdict=Verdict.WARN)  # nobody has said whether they are in use
+        links = msgspec.structs.replace(links, verdict=Verdict.WARN)  # it is not known whether these ports are in use
     return [
         links,
         _judge(call, "rdma_rate", min(rates, default=None)),
@@ -245,7 +240,7 @@ def rdma(call: StepCall, document: Document, pod: Pod | None) -> Results:
 
 
 def _subnet(policy: CheckPolicy, up: Sequence[readings.Port]) -> CheckResult:
-    """How many ports are in none that the policy asks for."""
+    """Counts the ports outside the subnet of the policy."""
     found = sorted({subnet for port in up for subnet in port.subnets})
     foreign = [port.name for port in up if policy.rdma_subnet not in port.subnets] if policy.rdma_subnet else []
     text = ", ".join(found) or "none"
@@ -263,7 +258,7 @@ def nccl(call: StepCall, said: str) -> Results:
     if bandwidth.threshold is None:
         bandwidth = msgspec.structs.replace(bandwidth, text="no limit is known for this model: only measured, unless a policy sets one")
     if not is_whole:
-        # The thresholds are those of all GPUs of a node together.
+        # Thresholds are known only for all GPUs of a node together.
         bandwidth = msgspec.structs.replace(
             bandwidth, verdict=Verdict.PASS, threshold=None, text="over a part of the node's GPUs: only measured"
         )
@@ -271,8 +266,8 @@ def nccl(call: StepCall, said: str) -> Results:
 
 
 def gpu_idle(call: StepCall, document: Document, pod: Pod | None) -> Results:
-    """A process of another pod is not seen from within one: memory is what tells, so without it nothing is told."""
     busy, gpus = readings.processes(_output(document, "processes")), _gpus_of_box(call, document, gpus_there(call))
+    # Processes of other pods are not visible inside a pod, so only the memory in use shows them.
     if silent := [gpu.uuid for gpu in gpus if gpu.memory_used_mib is None]:
         raise Unreadable(f"nvidia-smi does not tell how much memory is in use on {', '.join(silent)}")
     told = [

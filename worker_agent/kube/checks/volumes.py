@@ -1,7 +1,6 @@
-"""The exit step `volumes`: whether a volume of the workspace is still attached to the node, and which claims have lost theirs.
+"""The exit step `volumes`: which volumes of the workspace are still attached to the node, and which claims have lost theirs.
 
-Whose a volume is says the volume itself, which no tenant may write, also when its claim is gone already. A look serves all nodes of a box
-that have come to this step by then, and runs in a thread of its own: however many claims a workspace has made, no other box waits for it.
+One look serves all waiting nodes of a box, in a thread of its own, so that a workspace with many claims delays no other.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from worker_agent.kube.api.paging import Page, listed
 
 ATTACHMENTS: Final = "/apis/storage.k8s.io/v1/volumeattachments"
 LOOKS_AT_ONCE: Final = 4
-LOST_WITHIN_S: Final = 20.0  # claims are read for so long: that one is lost is told, and keeps no node
+LOST_WITHIN_S: Final = 20.0  # how long claims are read: a lost one is reported, and keeps no node
 
 Results = list[CheckResult]
 
@@ -38,23 +37,19 @@ class _VolumeSpec(msgspec.Struct, frozen=True):
 
 
 class _Volume(msgspec.Struct, frozen=True):
-    """A PersistentVolume, of which is read whose it is."""
-
     spec: _VolumeSpec = _VolumeSpec()
 
 
 @dataclass(slots=True)
 class _Box:
-    """`asked`: nodes that wait for a look that begins after this. `ended`: by node, what a look found."""
-
-    asked: set[str] = field(default_factory=set)
+    asked: set[str] = field(default_factory=set)  # nodes that wait for the next look
     nodes: frozenset[str] = frozenset()  # of the look that is under way
     look: Future[dict[str, Results]] | None = None
-    ended: dict[str, Future[dict[str, Results]]] = field(default_factory=dict)
+    ended: dict[str, Future[dict[str, Results]]] = field(default_factory=dict)  # by node
 
 
 class Volumes:
-    """Not for several threads at once."""
+    """Not thread-safe."""
 
     def __init__(self, api: Api, *, mono: Callable[[], float] = time.monotonic) -> None:
         self._api, self._mono = api, mono
@@ -62,7 +57,7 @@ class Volumes:
         self._boxes: dict[str, _Box] = {}
 
     def poll(self, call: StepCall) -> Results | None:
-        """None: it is being looked at. Raises ClusterError where the look failed."""
+        """None: the look is not over. Raises ClusterError where it failed."""
         key, node = cluster_names.box_of(call.assignment.gpr_id, call.assignment.run), call.node.view.name
         box = self._boxes.setdefault(key, _Box())
         self._take(box)
@@ -85,7 +80,7 @@ class Volumes:
             box.look, box.nodes = None, frozenset()
 
     def _look(self, namespaces: Sequence[str], slice_key: str, nodes: Iterable[str]) -> dict[str, Results]:
-        known = set(namespaces) or self._bound_to(slice_key)
+        known = set(namespaces) or self._bound_to(slice_key)  # an assignment that was rebuilt from its node has none
         lost = self._lost(sorted(known))
         attached: dict[str, list[str]] = {node: [] for node in nodes}
         for each in listed(self._api, ATTACHMENTS, Page[VolumeAttachment]):
@@ -94,7 +89,6 @@ class Volumes:
         return {node: [self._attached(volumes, known), lost] for node, volumes in attached.items()}
 
     def _bound_to(self, slice_key: str) -> set[str]:
-        """Of a box of which the node alone is known."""
         found = listed(self._api, "/api/v1/namespaces", Page[Namespace], labelSelector=f"{cluster_names.SLICE}={slice_key}")
         return {namespace.metadata.name for namespace in found}
 
@@ -106,14 +100,14 @@ class Volumes:
         return msgspec.structs.replace(told, verdict=Verdict.WARN) if unknown and not left else told
 
     def _owner(self, name: str) -> str | None:
-        """The namespace of its claim, as it was when they were bound. None of one that was deleted: nobody knows any more."""
+        """The namespace of its claim. None where the volume was deleted."""
         try:
+            # Tenants cannot write to a volume, and it names its claim even after that was deleted.
             return self._api.get(f"/api/v1/persistentvolumes/{name}", _Volume).spec.claimRef.namespace
         except Missing:
             return None
 
     def _lost(self, namespaces: Sequence[str]) -> CheckResult:
-        """It is no reason to keep the node: it is told."""
         until_mono, lost = self._mono() + LOST_WITHIN_S, []
         try:
             for namespace in namespaces:

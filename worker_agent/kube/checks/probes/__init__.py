@@ -1,1 +1,1 @@
-"""What runs in the pods of checks. Each file is a program that is the command of its pod as it stands, and imports nothing of ours."""
+"""Programs that run in the pods of checks. Each file is the whole command of its pod, and imports nothing of EGS."""

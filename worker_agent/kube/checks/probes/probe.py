@@ -1,7 +1,6 @@
-"""Measures in a pod what it is told to (one JSON document, its only argument), and says it as one JSON document.
+"""Runs the measurements of its only argument, a JSON document, and prints one JSON document as its last line.
 
-It judges nothing. That document is the last line it prints, and the pod's last words where it is small enough for them.
-Standard library only, Python 3.8 or newer: this file is the command of the pod.
+It judges nothing. Standard library only, Python 3.8 or newer: this file is the command of the pod.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ ROUNDS, MESSAGE = 5, "%15d\n"
 LAST_WORDS, LAST_WORDS_BYTES = "/dev/termination-log", 4096
 BLOCK, BLOCKS = 1 << 20, 64
 XIDS_KEPT = 64
-UNSET_HALF, SUBNET_CHARS, IPV4_CHARS = "0000:" * 4, 19, 29  # of a GID: four groups of it, six where they may stand before an IPv4 address
-READ_ALL, BUFFER_SIZE = 3, 10  # of syslog(2)
+UNSET_HALF, SUBNET_CHARS, IPV4_CHARS = "0000:" * 4, 19, 29  # of a GID: four groups, or six where an IPv4 address may follow
+READ_ALL, BUFFER_SIZE = 3, 10  # actions of syslog(2)
 
 
 def run(alternatives: Sequence[Sequence[str]]) -> dict[str, str]:
-    """The output of the first of these commands that succeeds; drivers of other years know other fields."""
+    """The output of the first command that succeeds; older drivers know other fields."""
     why = ""
     for command in alternatives:
         try:
@@ -46,7 +45,6 @@ def run(alternatives: Sequence[Sequence[str]]) -> dict[str, str]:
 
 
 def read(pattern: str) -> dict[str, str]:
-    """Files by path."""
     texts = {}
     for path in sorted(glob.glob(pattern)):
         try:
@@ -58,7 +56,7 @@ def read(pattern: str) -> dict[str, str]:
 
 
 def by_subnet(files: dict[str, str]) -> dict[str, str]:
-    """Of the GIDs of a port the part that tells the subnet, each once: else the last words of a node with many ports are too long."""
+    """Keeps only the subnets of each port's GIDs, to shorten the output."""
     kept, seen = {}, set()
     for path, text in files.items():
         folder, _ = os.path.split(path)
@@ -73,7 +71,7 @@ def by_subnet(files: dict[str, str]) -> dict[str, str]:
 
 
 def kernel_xids(file: str) -> dict[str, Any]:
-    """The last line of each Xid of each GPU in the kernel's log, and its uptime. `file`: holds that log; "": ask the kernel."""
+    """The last line of each Xid of each GPU. `file`: holds the log; "": ask the kernel."""
     log = read(file).get(file, f"error: there is no {file}") if file else kernel_log()
     if log.startswith("error: "):
         return {"error": f"the kernel's log cannot be read: {log[len('error: ') :]}"}
@@ -97,7 +95,7 @@ def kernel_log() -> str:
 
 
 def try_volume(folder: str) -> dict[str, Any]:
-    """Writes a file, reads it back from the volume itself, deletes it."""
+    """Writes a file, reads it back from the volume itself, and deletes it."""
     path, block = os.path.join(folder, "egs-check"), os.urandom(BLOCK)
     began = time.monotonic()
     with open(path, "wb") as file:
@@ -138,12 +136,10 @@ def connect(address: str) -> dict[str, Any]:
 
 
 class Gang:
-    """One of `count` pods on as many nodes: it answers on `port`, and asks the `fan_out` that come next in a ring, for `within_s` at most.
-
-    `hosts`: their names, with {} for the index.
-    """
+    """One of `count` pods on as many nodes. It answers on `port`, and asks the next `fan_out` in a ring."""
 
     def __init__(self, hosts: str, count: int, fan_out: int, port: int, within_s: float) -> None:
+        # `hosts`: the name of each pod, with {} for its index.
         self.index, self.hosts, self.port = int(os.environ["JOB_COMPLETION_INDEX"]), hosts, port
         self.until = time.monotonic() + within_s
         steps = range(1, min(fan_out, count - 1) + 1)
@@ -151,7 +147,7 @@ class Gang:
         self.waited_for = {(self.index - step) % count for step in steps}
 
     def measured(self) -> dict[str, Any]:
-        """It stays until those that ask it have done so."""
+        """Stays until the pods that ask this one have done so, for `within_s` at most."""
         with listener(self.port) as server:
             threading.Thread(target=self.answer, args=(server,), daemon=True).start()
             peers: dict[int, dict[str, Any]] = {}
@@ -164,7 +160,7 @@ class Gang:
         return all("ms" in peers.get(peer, {}) for peer in self.asked)
 
     def ask(self, host: str) -> dict[str, Any]:
-        """The best of some rounds on one connection."""
+        """The best of ROUNDS on one connection."""
         message, best_s = (MESSAGE % self.index).encode(), float("inf")
         try:
             with socket.create_connection((host, self.port), timeout=CONNECT_S) as connection:
@@ -185,7 +181,7 @@ class Gang:
             try:
                 connection, _ = server.accept()
             except OSError:
-                return  # closed: all is over
+                return  # the listener was closed
             threading.Thread(target=self.echo, args=(connection,), daemon=True).start()
 
     def echo(self, connection: socket.socket) -> None:
@@ -207,7 +203,6 @@ def listener(port: int) -> socket.socket:
 
 
 def received(connection: socket.socket) -> bytes:
-    """One message; less where the other side closed."""
     text = b""
     while len(text) < len(MESSAGE % 0) and (more := connection.recv(len(MESSAGE % 0) - len(text))):
         text += more
