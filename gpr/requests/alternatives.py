@@ -1,9 +1,4 @@
-"""Requests that would start sooner than one that has to wait: with fewer nodes or GPUs, for a shorter time, on other GPUs, elsewhere.
-
-Which size is worth a question is found by halving, on places alone: the most that has room beside all others. Where none has, as others
-would have to make way or nodes to be ordered for any, one size from the middle is asked about and no other: each question is a whole offer.
-What is told is what each would get if it were submitted.
-"""
+"""Alternatives that would start sooner: a smaller or shorter request, other GPUs or another cluster."""
 
 from __future__ import annotations
 
@@ -22,14 +17,12 @@ from planner.snapshot import Request
 
 MOST: Final = 5
 HOUR_S: Final = 3600
-# Durations as people book them: until so long in steps of so much.
+# Round durations: (up to this many seconds, in steps of this many).
 STEPS_S: Final = ((600, 60), (HOUR_S, 300), (6 * HOUR_S, 900), (48 * HOUR_S, HOUR_S), (366 * 24 * HOUR_S, 6 * HOUR_S))
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The supply of ordered nodes."""
-
     name: str
     lead_time_s: int
 
@@ -43,27 +36,22 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A request that would start sooner than what was offered, by `sooner_s`; `differs`: the fields in which it is not as asked.
-
-    `gpus_per_node` None: all. `order`: what would be ordered for it.
-    """
-
-    differs: tuple[str, ...]
+    differs: tuple[str, ...]  # the changed fields
     cluster: str
     shape: str
     node_type: str
     nodes: int
-    gpus_per_node: int | None
+    gpus_per_node: int | None  # None: all
     duration_s: int
     start_at: datetime
     wait_s: int
-    sooner_s: int
+    sooner_s: int  # before the offer that it replaces
     order: Order | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """`candidate` is what `spec` asks for, `found` the offers that it has, one for each cluster and shape."""
+    """Finds the alternatives to `found`, the offers for `spec`: one for each cluster and shape."""
 
     spec: GprSpec
     candidate: Request
@@ -72,9 +60,7 @@ class Alternatives:
     found: Sequence[Offer]
 
     def of_each(self) -> list[list[Alternative]]:
-        """For each offer that has to wait: in the same place no more than one of each kind of change; then elsewhere, the soonest first.
-        A booking waits for its time alone.
-        """
+        """For each offer, at most one smaller request per field, then other places, soonest first."""
         if self.spec.is_booking:
             return [[] for _ in self.found]
         elsewhere = self._elsewhere()
@@ -96,8 +82,8 @@ class Alternatives:
                     yield self._told(offer, asked, got)
 
     def _sizes(self) -> Mapping[str, Sequence[int]]:
-        """What each field could be instead, least first."""
-        spent_s = self.spec.duration_s - self.candidate.length_s  # of one that is changed and has run; else below 0: the turnaround
+        # Time already used by an edited request that has run; below 0 for others, whose length includes the turnaround.
+        spent_s = self.spec.duration_s - self.candidate.length_s
         return {
             "nodes": range(1, self.spec.nodes),
             "gpus_per_node": range(1, self.spec.gpus_per_node or 1),
@@ -105,9 +91,8 @@ class Alternatives:
         }
 
     def _most(self, offer: Offer, field: str, values: Sequence[int]) -> int:
-        """The most that has a place at once, or else after half of the wait. If nothing has, one from the middle: others may have to
-        make way for that, or nodes may be ordered for it.
-        """
+        # A full offer is expensive, so bisection over free capacity first finds the largest that fits now or within half of the wait.
+        # Where none fits, the middle value is offered: it may need evictions or ordered nodes.
 
         def sized(value: int) -> Request:
             return self._request(self._resized(field, value), there)
@@ -126,7 +111,6 @@ class Alternatives:
         return {pool.id for pool in self.loaded.snapshot.pools if pool.supply is not None}
 
     def _pools(self, offer: Offer) -> tuple[str, ...]:
-        """Those of the candidate that are of this cluster and shape."""
         place = offer.cluster, offer.shape
         alike = {pool.id for pool in self.loaded.snapshot.pools if (pool.cluster, pool.shape) == place}
         return tuple(id_ for id_ in self.candidate.pools if id_ in alike)
@@ -137,7 +121,7 @@ class Alternatives:
         return replace(self.candidate, pools=pools, **sizes)
 
     def _elsewhere(self) -> list[Offer]:
-        """The same on other GPUs with as much memory, or in another cluster of the slice, where it starts sooner than all of `found`."""
+        # Other GPUs must have as much memory, and the start must be before all of `found`.
         spec, loaded = self.spec, self.loaded
         soonest_s = min((offer.start_s for offer in self.found), default=0)
         if soonest_s <= self._soonest_s:
@@ -175,7 +159,7 @@ class Alternatives:
 
 
 def by_place(found: Sequence[Offer]) -> dict[tuple[str, str], Offer]:
-    """Pools of one cluster and shape differ in node type or network; whoever does not ask for one gets the soonest."""
+    """The soonest offer by cluster and shape; their pools can differ in node type or network."""
     best: dict[tuple[str, str], Offer] = {}
     for offer in found:
         best.setdefault((offer.cluster, offer.shape), offer)
@@ -183,7 +167,6 @@ def by_place(found: Sequence[Offer]) -> dict[tuple[str, str], Offer]:
 
 
 def durations() -> Iterator[int]:
-    """Seconds, as people book them, the shortest first."""
     begin_s = 0
     for until_s, step_s in STEPS_S:
         yield from range(begin_s + step_s, until_s + 1, step_s)

@@ -1,4 +1,4 @@
-"""`gprs/`: ask, file, watch, change, end."""
+"""The REST endpoints of `gprs/` and `queue/`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class GprViewSet(ApiViewSet[Gpr]):
     serializer_class = GprDetailSerializer
     filterset_class = GprFilter
     read_actions = ("estimate",)
-    own_transactions = ("create",)  # those who file at once share one
+    own_transactions = ("create",)  # concurrent calls share one transaction
 
     def get_permissions(self) -> Sequence[Any]:
         return [IsAdmin()] if self.action in ADMIN_ACTIONS else super().get_permissions()
@@ -164,19 +164,17 @@ class GprViewSet(ApiViewSet[Gpr]):
         return self._answer(pk)
 
     def _do(self, pk: str, kind: type[StrictSerializer], service: Callable[..., None]) -> Response:
-        """Every service takes the fields of its body by name."""
+        """Calls the service with the fields of the body as keyword arguments."""
         data = self.body(kind)
         gpr = self._gpr(pk, data.pop("version", None))
         service(gpr=gpr, actor=actor_of(self.request), now=self.now, **data)
         return self._answer(pk)
 
     def _gpr(self, pk: str, version: int | None) -> Gpr:
-        """By the version in the body, or the same in the header If-Match."""
         matched = version_of(self.request.headers.get("If-Match", "").strip(' "') or None, where="If-Match")
         return gpr_for(actor_of(self.request), pk, write=True, version=matched if version is None else version)
 
     def _answer(self, pk: str | UUID, **kwargs: Any) -> Response:
-        """As it is now, after whatever was done to it."""
         actor = actor_of(self.request)
         gpr = gpr_for(actor, pk, rows=with_nodes(gprs_visible_to(actor)))
         context = {"actor": actor, "page": GprPage.build([gpr], actor=actor, now=self.now)}

@@ -1,4 +1,4 @@
-"""Edits and cancels waiting requests, and previews how an edit would be planned."""
+"""Edits and cancels waiting requests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PLANNED_FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A request as the planner would see it if it were filed now, and the state that it would be planned on."""
+    """A request as the planner would see it now, and the state to plan it on."""
 
     request: Request
     loaded: Loaded
@@ -48,7 +48,7 @@ class Candidate:
 
 @transaction.atomic
 def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
-    """Changes a waiting request. It keeps its age and no other promise moves; see planner.sharing.edits.
+    """It keeps its age and no other promise moves; see planner.sharing.edits.
 
     Raises IllegalTransition, StaleState and the errors of `gpr_submit`.
     """
@@ -86,13 +86,13 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
 
 
 def gpr_cancel(*, gpr: Gpr, actor: User | None, now: datetime, why: str = "") -> None:
-    """Withdraws a request that holds no nodes yet. `actor` None: EGS did it. Raises IllegalTransition or StaleState."""
+    """`actor` None: EGS did it. Raises IllegalTransition or StaleState."""
     gprs_cancel([(gpr, why)], actor=actor, now=now)
 
 
 @transaction.atomic
 def gprs_cancel(canceled: Sequence[tuple[Gpr, str]], *, actor: User | None, now: datetime) -> None:
-    """Cancels all of these, each with its reason, or none."""
+    """Cancels all, each with its reason, or none."""
     of_state: dict[str, list[tuple[Gpr, str]]] = defaultdict(list)
     for gpr, why in canceled:
         of_state[gpr.state].append((gpr, f"{gpr.name} was canceled. {why}".strip()))
@@ -103,7 +103,7 @@ def gprs_cancel(canceled: Sequence[tuple[Gpr, str]], *, actor: User | None, now:
 
 
 def gpr_update(gpr: Gpr, changes: dict[str, Any]) -> None:
-    """Updates row and object if the version is still the same. Raises StaleState."""
+    """Raises StaleState when the version has changed."""
     if not Gpr.objects.filter(pk=gpr.pk, version=gpr.version, state=gpr.state).update(version=F("version") + 1, **changes):
         raise StaleState("This GPR has changed since you read it. Read it again and decide anew.")
     for name, value in changes.items():
@@ -140,14 +140,13 @@ def replan_changed(gpr: Gpr, *, reasons: list[str], actor: User, was: Edited | N
 
 
 def spec_of(gpr: Gpr, **changes: Any) -> GprSpec:
-    """The spec of a stored GPR, with `changes` applied."""
     plain = {name: getattr(gpr, name) for name in PLAIN_FIELDS}
     spec = GprSpec(**plain, slice=gpr.slice, clusters=tuple(gpr.clusters.all()), kept_idle_timeout_s=gpr.idle_timeout_s)
     return replace(spec, **changes)
 
 
 def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | None = None) -> Candidate:
-    """The candidate of a new request, or of an edit of `edited`. Raises as `gpr_submit`."""
+    """For a new request, or for an edit of `edited`. Raises as `gpr_submit`."""
     may_submit(actor, spec)
     spec_check(spec, now=now, kept_start_at=edited.earliest_start_at if edited else None)
     loaded = snapshot_load(now=now, with_memory=True)

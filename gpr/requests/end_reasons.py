@@ -1,4 +1,4 @@
-"""How a GPR came to its end, in one sentence: for pages, and for the object of a cluster that it was filed as."""
+"""How a GPR ended, as one sentence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STRICT_ENDS = {
 
 
 def ending(gpr: Gpr, event: Event | None) -> str:
-    """How one that is over, or leaving, came to its end. Names the actor and gives the reason that he gave."""
+    """For a GPR that has ended or is exiting."""
     actor = event.actor.name if event and event.actor else ""
     if gpr.state == S.CANCELED:
         why = event.message.removeprefix(f"{gpr.name} was canceled.").strip() if event else ""

@@ -1,4 +1,4 @@
-"""The way out: every end of a box, and what becomes of the GPR when its nodes are back."""
+"""Release, extension and exit of GPRs that hold nodes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from journal.hints import TICK, hint
 from journal.models import Severity
 from journal.services import event_record
 
-EXTENSION_ACK_S = 30  # an extension that the agent may not hear of before the end is refused
+EXTENSION_ACK_S = 30  # closer to the end the agent may not learn of an extension in time, so it is refused
 S = GprState
 
 SENTENCES = {
@@ -42,14 +42,14 @@ SENTENCES = {
 
 @transaction.atomic
 def gpr_release(*, gpr: Gpr, actor: User, now: datetime) -> None:
-    """Give the nodes back before the end. Raises IllegalTransition when it holds none, or StaleState."""
+    """Raises IllegalTransition when it holds no nodes, or StaleState."""
     is_own = gpr.owner_id == actor.pk or not may(actor, Verb.DECIDE, gpr)
     exit_begin(gpr=gpr, reason=EndReason.EARLY_RELEASE if is_own else EndReason.ADMIN, actor=actor, now=now)
 
 
 @transaction.atomic
 def exit_begin(*, gpr: Gpr, reason: EndReason, now: datetime, actor: User | None = None, why: str = "") -> None:
-    """Tell the agent to take the nodes back. What is left of the booked time is counted from here."""
+    """Has the agent take the nodes back; stores the remaining time."""
     gpr_transition(
         gpr=gpr,
         to=S.EXITING,
@@ -67,7 +67,7 @@ def exit_begin(*, gpr: Gpr, reason: EndReason, now: datetime, actor: User | None
 
 @transaction.atomic
 def exit_finish(*, gpr: Gpr, now: datetime) -> None:
-    """All nodes are back: it has ended, or waits again with the time that is left, at its old age."""
+    """Ends the GPR, or queues it again with its remaining time at its old age."""
     box_ended(gpr, now=now)
     if goes_back(gpr):
         changes: dict[str, Any] = {
@@ -84,7 +84,7 @@ def exit_finish(*, gpr: Gpr, now: datetime) -> None:
         }
         text = f"{gpr.name} waits again, for the {duration_exact(gpr.remaining_s)} that are left of its time."
         gpr_transition(gpr=gpr, to=S.QUEUED, now=now, reason=gpr.end_reason, message=text, changes=changes)
-        promises_drop([gpr], now=now)  # it was kept, and scored; the next tick makes another
+        promises_drop([gpr], now=now)  # this promise was kept and scored; the next tick makes a new one
     else:
         to = ENDS_AS[gpr.end_reason]
         text = f"{gpr.name} has ended: {S(to).label.lower()}."
@@ -94,8 +94,9 @@ def exit_finish(*, gpr: Gpr, now: datetime) -> None:
 
 @transaction.atomic
 def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
-    """Let an active GPR end later, if nobody's promise moves by it. Raises IllegalTransition, InvalidInput, OverPolicy, StaleState
-    or Conflict, with the latest end that is possible where somebody is next.
+    """Moves the end if that breaks no promise.
+
+    Raises IllegalTransition, InvalidInput, OverPolicy, StaleState or Conflict with the latest possible end.
     """
     if gpr.state != S.ACTIVE or gpr.ends_at is None:
         raise IllegalTransition(f"Only an active GPR can be extended; this one is {gpr.get_state_display().lower()}.", state=gpr.state)
@@ -131,14 +132,14 @@ def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
 
 
 def left_s(gpr: Gpr, *, now: datetime) -> int:
-    """Of its duration, were its nodes taken back now."""
+    """The remaining time if its nodes were taken back now."""
     if gpr.active_at is None or gpr.state != S.ACTIVE:
         return gpr.remaining_s
     return max(0, gpr.remaining_s - math.ceil((now - gpr.active_at).total_seconds()))
 
 
 def _refuse_beyond_policy(gpr: Gpr, extra_s: int, actor: User) -> None:
-    """What would need approval when asked for at once needs an administrator's hand here. Raises OverPolicy."""
+    """Raises OverPolicy."""
     longest_s = min(gpr.slice.duration_max_s, settings.EGS_DURATION_MAX_S)
     is_bound = not may(actor, Verb.DECIDE, gpr)
     if is_bound:
@@ -156,7 +157,7 @@ def _refuse_beyond_policy(gpr: Gpr, extra_s: int, actor: User) -> None:
 
 
 def goes_back(gpr: Gpr) -> bool:
-    """Does one whose nodes are being taken back wait again afterwards?"""
+    """Whether an exiting GPR is queued again afterwards."""
     if gpr.remaining_s < 1:
         return False
     if gpr.end_reason == EndReason.CHECK_FAILED:
@@ -165,7 +166,7 @@ def goes_back(gpr: Gpr) -> bool:
 
 
 def _refuse_into_maintenance(gpr: Gpr, ends_at: datetime, now: datetime) -> None:
-    """One that was announced meanwhile: now its nodes are locked. Raises Conflict."""
+    # A maintenance may have been announced since the first check; now the node rows are locked.
     window = maintenance_before(gpr, ends_at, now)
     if window is not None:
         raise Conflict(f"A node of it is closed for maintenance from {utc(window.starts_at)} on. Extend it by less, or file a new request.")

@@ -1,4 +1,4 @@
-"""What a request would get if it were submitted now. Nothing is written."""
+"""Estimates the start of a request that is not filed yet. Writes nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from planner.promises.ranges import ForecastRanges
 from planner.snapshot import Request
 
 NODES, RECLAIM, ORDER = "nodes", "reclaim", "order"  # where the GPUs of an offer come from
-# Nobody is offered what only an administrator may do.
+# Evictions that only an administrator may order are never offered, so they have no sentence.
 AFTER = {
     EvictionKind.RECLAIM: "It starts after others' borrowed GPUs come back.",
     EvictionKind.PRIORITY: "It starts after requests of lower priority have made way.",
@@ -32,17 +32,14 @@ AWAY = "It is not in {home}, the home of its workspace: unless you choose it, it
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A start that can be had now. Waits are seconds from now. `borrows`: it may be evicted for whom the GPUs are guaranteed to.
-
-    `order`: the supply that nodes would be ordered from, or have been; None where it starts on what is there.
-    """
+    """A possible start. Waits are seconds from now."""
 
     cluster: str
     shape: str
     node_type: str
     supply: str
     order: Order | None
-    borrows: bool
+    borrows: bool  # the GPUs are guaranteed to another project, which may evict it
     start_at: datetime
     wait_s: int
     promised_start_at: datetime
@@ -54,7 +51,7 @@ class Estimate:
 
 
 def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | None = None, format_time: FormatTime = utc) -> list[Estimate]:
-    """One offer for each cluster and shape, soonest first. `edited`: for a change of a waiting GPR. Raises as `gpr_submit` does."""
+    """One for each cluster and shape, soonest first. `edited`: for an edit of this GPR. Raises as `gpr_submit`."""
     asked = candidate_of(spec, actor=actor, now=now, edited=edited)
     candidate, loaded, desk = asked.request, asked.loaded, Desk(asked.loaded.snapshot)
     found = list(by_place(_offers(asked, desk)).values())
@@ -74,7 +71,7 @@ def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | Non
 
 
 def _offers(asked: Candidate, desk: Desk) -> tuple[Offer, ...]:
-    """First what it has if it stays as it stands, if anything; to take any other is to ask for something else."""
+    # The start that a request keeps without changes comes first; every other offer is a change.
     if asked.unchanged is None:
         return desk.offers(asked.request)
     request, snapshot = asked.unchanged
@@ -82,7 +79,6 @@ def _offers(asked: Candidate, desk: Desk) -> tuple[Offer, ...]:
 
 
 def _range(spec: GprSpec, offer: Offer, learned: ForecastRanges) -> Range:
-    """A booking is early for nobody and late for nobody."""
     if spec.is_booking:
         wait_s = offer.forecast.promised_wait_s
         return Range(wait_s, wait_s, BOOKED, is_learned=False)
@@ -121,7 +117,6 @@ def _away(spec: GprSpec, candidate: Request, offer: Offer) -> Iterator[str]:
 
 
 def _rights(offer: Offer) -> Iterator[str]:
-    """What it rests on, and what it has no right to, in sentences without names."""
     for kind in sorted({victim.kind for victim in victims_of(offer.evictions)}):
         yield AFTER[kind]
     if offer.borrows:

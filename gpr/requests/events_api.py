@@ -1,4 +1,4 @@
-"""`events/`: what happened, newest first. On this floor because its readers are the members of slices."""
+"""`events/`, newest first. It is in `gpr` because visibility follows slice membership."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Until when a running box can end without harm to others, and what is in the way of a later end."""
+"""How far a running GPR can be extended without harm to others."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ WHY = {
     Harm.LATE: "Others have been promised these GPUs from its end on.",
     Harm.EVICTED: "Others are entitled to these GPUs from its end on: somebody would be evicted for it.",
 }
-# A trial makes a whole plan while all other changes wait, so somebody who asks again and again must not get many of them.
+# Each trial makes a whole plan under the plan lock, so one request may cause only a few.
 TRIALS_MAX = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why a box cannot end then: it would do `harm` to the request `next_id`. Where `harm` is None, a node closes at `closed_at`."""
+    """What blocks a later end: harm to the request `next_id`, or a maintenance at `closed_at`."""
 
     harm: Harm | None
     next_id: str = ""
@@ -38,7 +38,7 @@ class Obstacle:
 
 
 class ExtensionTrial:
-    """Plans with a longer box on a copy of how everything stands now. Nothing is written."""
+    """Plans later ends on a copy of the current state."""
 
     def __init__(self, gpr: Gpr, *, now: datetime) -> None:
         self.gpr, self.now = gpr, now
@@ -52,7 +52,7 @@ class ExtensionTrial:
         return plan(self._snapshot)
 
     def obstacle(self, ends_at: datetime) -> Obstacle | None:
-        """Nobody may start later than promised, or be evicted, who would not be without it."""
+        """The first request that this end would delay or evict, or a maintenance."""
         window = maintenance_before(self.gpr, books_end(ends_at), self.now)
         if window is not None:
             return Obstacle(None, closed_at=window.starts_at)
@@ -61,12 +61,10 @@ class ExtensionTrial:
         return Obstacle(*hurt) if hurt else None
 
     def latest_end(self, refused_at: datetime, obstacle: Obstacle) -> tuple[datetime, Obstacle]:
-        """The latest end that is known to have no obstacle, and the obstacle of a later one.
-
-        It tries first where the limit mostly is, which two plans prove to the second, and halves the span where it is elsewhere.
-        """
+        """The latest end found without an obstacle, and the obstacle of a later one."""
         ends_at = self.gpr.ends_at or refused_at
         can_s, cannot_s = 0, math.floor((refused_at - ends_at).total_seconds())
+        # Likely limits first, since two plans confirm one to the second; then bisection.
         for _ in range(TRIALS_MAX):
             if cannot_s - can_s <= 1:
                 break
@@ -81,7 +79,6 @@ class ExtensionTrial:
         return ends_at + timedelta(seconds=can_s), obstacle
 
     def _likely_ends(self, obstacle: Obstacle) -> Iterator[datetime]:
-        """At the start of the maintenance, or of the slot of who is next, or at its promise."""
         if obstacle.closed_at is not None:
             yield end_by_books(obstacle.closed_at)
         request = next((request for request in self._snapshot.queue if request.id == obstacle.next_id), None)
@@ -92,7 +89,7 @@ class ExtensionTrial:
 
 
 def refuse_harmful_extension(gpr: Gpr, *, ends_at: datetime, actor: User, now: datetime) -> None:
-    """Raises Conflict with the latest end that is possible, `max_ends_at`, and whose request is next, `next_id`, if he may know of it."""
+    """Raises Conflict with `max_ends_at` and, if visible to the actor, `next_id`."""
     trial = ExtensionTrial(gpr, now=now)
     obstacle = trial.obstacle(ends_at)
     if obstacle is None:
@@ -107,7 +104,7 @@ def refuse_harmful_extension(gpr: Gpr, *, ends_at: datetime, actor: User, now: d
 
 
 def maintenance_before(gpr: Gpr, ends_at: datetime, now: datetime) -> MaintenanceWindow | None:
-    """What closes a node of it before that end."""
+    """A maintenance of one of its nodes that starts before `ends_at`."""
     held = gpr.reservations.filter(state=ReservationState.HELD)
     return maintenance_over(Node.objects.filter(reservations__in=held).only("cluster"), starts_at=now, ends_at=ends_at).first()
 

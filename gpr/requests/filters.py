@@ -1,4 +1,4 @@
-"""What lists of GPRs, quotas, supplies and Events can be narrowed to."""
+"""Query filters of the lists of GPRs, quotas, supplies and Events."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class EvictionFilter(filters.FilterSet):
 
 
 class EventFilter(filters.FilterSet):
-    """Events hold ids: a name is looked up among what the reader may see now, and means nothing to him otherwise."""
+    """Events store ids, so a name is resolved among the objects that the reader may see now."""
 
     gpr = filters.CharFilter(method="by_gpr", label="Id or name.")
     slice = filters.CharFilter(method="by_slice", label="Id or name.")

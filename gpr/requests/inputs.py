@@ -1,4 +1,4 @@
-"""What may be sent, and the spec that it makes. Whether a value is possible is `gpr.requests.spec`'s to say, here and everywhere else."""
+"""Request bodies of `gprs/` and the specs made from them. gpr.requests.spec validates the values."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from slices.selectors import slice_for
 
 WHY_MAX_CHARS = 300
 IDLE_HELP = "Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored already."
-NEEDED = ("nodes", "duration_s")  # of a request; all else has a default
-REPLACEMENT_WHY_MAX_CHARS = 150  # it stands in the reason why the node is set aside
+NEEDED = ("nodes", "duration_s")  # a request must give these; all other fields have defaults
+REPLACEMENT_WHY_MAX_CHARS = 150  # it becomes part of the reason why the node is cordoned
 
 
 @extend_schema_field({"oneOf": [{"type": "integer"}, {"type": "string"}]})
@@ -133,7 +133,7 @@ class Move(Decision):
 
 
 def spec_of_create(data: dict[str, Any], *, actor: User) -> GprSpec:
-    """Raises NotFound for a slice, template or cluster that the actor may not know of, InvalidInput for what nothing says."""
+    """Raises NotFound or InvalidInput."""
     slice_, said = slice_for(actor, data["slice"]), {name: value for name, value in data.items() if name != "template"}
     template = template_for(actor, data["template"], slice_=slice_) if data.get("template") else None
     if template and "clusters" not in said:
@@ -146,7 +146,7 @@ def spec_of_create(data: dict[str, Any], *, actor: User) -> GprSpec:
 
 
 def _check_cluster(template: GprTemplate) -> None:
-    """Raises InvalidInput for one of a cluster that has left its slice: the request did not name it."""
+    """Raises InvalidInput."""
     if template.cluster and not template.slice.clusters.filter(pk=template.cluster.pk).exists():
         text = f"Template {template.name} is for cluster {template.cluster.name}, which workspace {template.slice.name} uses no longer."
         raise InvalidInput({"template": [f"{text} Name other clusters, or have one of its owners change the template."]})

@@ -1,4 +1,4 @@
-"""GPRs as they are read, and what a page of them needs beside the rows: loaded once a page, however long it is."""
+"""Serializers of GPRs, and the data that a page of them loads once."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ CAUSES = [(cause.value, cause.value) for cause in Cause]
 
 @dataclass(frozen=True, slots=True)
 class GprPage:
-    """What the reader may know of these GPRs that does not stand in their rows."""
+    """What the reader may see of these GPRs beyond their rows."""
 
     now: datetime
     statuses: Mapping[UUID, QueueStatus]
@@ -279,7 +279,7 @@ class GprDetailSerializer(GprSerializer):
     @extend_schema_field(PromiseMoveSerializer(many=True))
     def get_promise_moves(self, gpr: Gpr) -> Any:
         moves = list(gpr.promise_moves.all())
-        # A node is nobody's secret, nor what closes it: the slot was in a cluster that this slice may use. An order may be another's.
+        # Nodes and maintenances are visible: the slot was in a cluster that this slice may use. GPRs and orders may belong to others.
         of_gprs = [move for move in moves if move.cause not in {Cause.NODE_FAILURE, Cause.MAINTENANCE}]
         orders = [move.cause_id for move in of_gprs if move.cause == Cause.SUPPLY]
         known = {*names_visible_to(self.context["actor"], {move.cause_id for move in of_gprs}), *_own_orders(gpr, orders)}

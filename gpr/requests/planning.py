@@ -1,4 +1,4 @@
-"""Stores and drops promises of waiting requests, and builds the errors for requests that cannot start."""
+"""Stores and drops promises; builds the errors for requests that cannot start."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ WITHIN_WORDS = {Within.ANY: "", Within.RACK: " in one rack", Within.NVLINK: " in
 
 
 def promise_make(gpr: Gpr, *, edited: Edited | None = None, now: datetime) -> None:
-    """Plans the queue with this GPR and stores its promise. `edited`: the request before an edit, if it waited already.
+    """Plans the queue and stores the promise. `edited`: the request before an edit.
 
-    The caller must have taken the plan lock before it wrote. Raises CanNeverStart or BookingDoesNotFit.
+    The caller took the plan lock before it wrote. Raises CanNeverStart or BookingDoesNotFit.
     """
     if refused := promises_make([gpr], now, edited=edited):
         raise refused[gpr.pk]
 
 
 def promises_make(gprs: Sequence[Gpr], now: datetime, *, edited: Edited | None = None) -> dict[UUID, EgsError]:
-    """Stores one plan with all of these, updates the objects, and returns errors by id for those that do not fit."""
+    """Stores one plan, updates the objects, and returns errors by id for those that do not fit."""
     made, _ = replan(now=now, edited=edited, tells={gpr.pk for gpr in gprs})
     placements = {placement.id: placement for placement in made.placements}
     refused: dict[UUID, EgsError] = {}
@@ -56,7 +56,7 @@ def promises_make(gprs: Sequence[Gpr], now: datetime, *, edited: Edited | None =
 
 
 def promise_tighten(gpr: Gpr, now: datetime) -> None:
-    """After an edit that made the promised start earlier, lateness is measured from the earlier start."""
+    # After an edit that made the promised start earlier, lateness is measured from the earlier start.
     rows = Promise.objects.filter(gpr=gpr, promised_start_at__lt=F("first_promised_start_at"))
     rows.update(first_promised_start_at=F("promised_start_at"), made_at=now)
 

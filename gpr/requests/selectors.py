@@ -1,4 +1,4 @@
-"""What a user may see of GPRs; for others they do not exist."""
+"""Queries for GPRs, templates, evictions and Events that a user may see."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from journal.models import Event
 from slices.models import Slice
 from slices.selectors import slices_visible_to
 
-# As the planner considers them (planner/board/waiting.py); the index gpr_queue is in this order.
+# The planner considers requests in this order (planner/board/waiting.py); the index gpr_queue matches it.
 TURN = ("turn_share", "turn_key", "turn_at", "id")
 QUEUE_ORDER = ("-priority", *TURN)
 # Requests in the order of their planned starts. A request without one comes last; it gets a far time, since a cursor cannot hold a null.
@@ -35,16 +35,13 @@ def gprs_visible_to(actor: User) -> QuerySet[Gpr]:
 
 
 def with_nodes(rows: QuerySet[Gpr]) -> QuerySet[Gpr]:
-    """With the reservations that each holds now, as `held_now`."""
+    """Prefetches the reservations that each holds now as `held_now`."""
     held = Reservation.objects.filter(state=ReservationState.HELD).select_related("node").prefetch_related("gpus__gpu")
     return rows.prefetch_related(Prefetch("reservations", queryset=held.order_by("node__name", "pk"), to_attr="held_now"))
 
 
 def gpr_for(actor: User, gpr_id: str | UUID, *, write: bool = False, version: int | None = None, rows: QuerySet[Gpr] | None = None) -> Gpr:
-    """NotFound when the actor may not know of it, NotAllowed when he sees it but may not change it.
-
-    StaleState when he names a version that is no longer the present one.
-    """
+    """Raises NotFound, NotAllowed, or StaleState for an old `version`."""
     gpr = one_by_id(gprs_visible_to(actor) if rows is None else rows, gpr_id, what="GPR")
     if write and not may(actor, Verb.CHANGE, gpr):
         raise NotAllowed("Only its owner, an owner of the workspace or an administrator may change it.")
@@ -59,7 +56,7 @@ def series_visible_to(actor: User) -> QuerySet[BookingSeries]:
 
 
 def series_for(actor: User, series_id: str | UUID, *, write: bool = False) -> BookingSeries:
-    """NotFound when the actor may not know of it, NotAllowed when he sees it but may not change it."""
+    """Raises NotFound or NotAllowed."""
     series = one_by_id(series_visible_to(actor).prefetch_related("occurrences__gpr"), series_id, what="booking series")
     if write and not may(actor, Verb.CHANGE, series):
         raise NotAllowed("Only its owner, an owner of the workspace or an administrator may change it.")
@@ -72,10 +69,7 @@ def templates_visible_to(actor: User) -> QuerySet[GprTemplate]:
 
 
 def template_for(actor: User, reference: str | UUID, *, slice_: Slice | None = None, write: bool = False) -> GprTemplate:
-    """By id or name, of `slice_` where it is given. NotFound when the actor may not know of it, NotAllowed to write when he may only look.
-
-    Conflict for a name that several of his slices have.
-    """
+    """Raises NotFound, NotAllowed, or Conflict for an ambiguous name."""
     rows = templates_visible_to(actor)
     template = one_by_reference(rows.filter(slice=slice_) if slice_ else rows, reference, what="template")
     if write and not may(actor, Verb.CHANGE, template):
@@ -84,15 +78,11 @@ def template_for(actor: User, reference: str | UUID, *, slice_: Slice | None = N
 
 
 def queue_visible_to(actor: User) -> QuerySet[Gpr]:
-    """What waits, in the order of START_ORDER."""
     return gprs_visible_to(actor).filter(state=GprState.QUEUED).annotate(starts_at=STARTS_AT).order_by(*START_ORDER)
 
 
 def start_positions(gprs: Iterable[Gpr]) -> dict[UUID, int]:
-    """For those that wait and have a planned start: 1 starts first. One query; see gpr.queue.status.
-
-    It counts those that start before, of whomever, and tells nothing else of them.
-    """
+    """Positions by planned start among all waiting requests, from 1. One query."""
     ids = [gpr.pk for gpr in gprs if gpr.state == GprState.QUEUED]
     if not ids:
         return {}
@@ -103,12 +93,11 @@ def start_positions(gprs: Iterable[Gpr]) -> dict[UUID, int]:
 
 
 def before(gpr: Gpr) -> Q:
-    """Of those of its priority, whoever is considered before it: a stretch of the index."""
+    """Among requests of one priority; a range of the index gpr_queue."""
     return Q(TupleLessThan(Tuple(*TURN), _turn(gpr)))
 
 
 def behind(gpr: Gpr) -> Q:
-    """Of those of its priority, whoever is considered after it."""
     return Q(TupleGreaterThan(Tuple(*TURN), _turn(gpr)))
 
 
@@ -117,7 +106,7 @@ def _turn(gpr: Gpr) -> tuple[Any, ...]:
 
 
 def by_id(text: str) -> Q:
-    """By the first letters of an id, as pages show them, or by all; an empty Q for what is no id."""
+    """Matches a whole id or the prefix that pages show; an empty Q when `text` is no id."""
     digits = text.lower().removeprefix("gpr-").replace("-", "")
     if not 4 <= len(digits) <= 32 or not set(digits) <= set("0123456789abcdef"):
         return Q()
@@ -125,12 +114,11 @@ def by_id(text: str) -> Q:
 
 
 def steps_of(gpr: Gpr) -> QuerySet[StepResult]:
-    """Of all its runs."""
     return _steps().filter(reservation__gpr=gpr)
 
 
 def steps_on(node: Node) -> QuerySet[StepResult]:
-    """Of all boxes that were on it: for administrators."""
+    """For administrators: it shows all GPRs."""
     return _steps().filter(reservation__node=node)
 
 
@@ -139,7 +127,6 @@ def _steps() -> QuerySet[StepResult]:
 
 
 def names_visible_to(actor: User, gpr_ids: set[str]) -> dict[str, str]:
-    """Names for those of the ids that the actor may know of; an empty one is of nobody."""
     known = gpr_ids - {""}
     if not known:
         return {}
@@ -148,7 +135,7 @@ def names_visible_to(actor: User, gpr_ids: set[str]) -> dict[str, str]:
 
 
 def evictions_visible_to(actor: User) -> QuerySet[Eviction]:
-    """For his GPRs or of them. Each, and each of its victims, `is_known` when he may know of that GPR; the others only count."""
+    """`is_known` on each eviction and victim: whether the actor may see that GPR."""
     known = gprs_visible_to(actor).values("pk")
     victims: Any = EvictionVictim.objects.select_related("gpr__slice").annotate(is_known=Exists(known.filter(pk=OuterRef("gpr"))))
     rows = Eviction.objects.select_related("gpr__slice").annotate(is_known=Exists(known.filter(pk=OuterRef("gpr"))))
@@ -157,6 +144,5 @@ def evictions_visible_to(actor: User) -> QuerySet[Eviction]:
 
 
 def events_visible_to(actor: User) -> QuerySet[Event]:
-    """Those of his slices; an administrator sees all."""
     rows = Event.objects.select_related("actor")
     return rows if may_all(actor, Verb.SEE, Kind.EVENT) else rows.filter(slice_id__in=slices_visible_to(actor).values("pk"))

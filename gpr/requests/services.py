@@ -1,4 +1,4 @@
-"""Files new requests: checks, stores and plans them in one transaction. See editing.py for edits and cancellation."""
+"""Files new requests. Edits and cancellation are in editing.py."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WAITING = frozenset({GprState.PENDING_APPROVAL, GprState.QUEUED})
 
 @dataclass(frozen=True, slots=True)
 class Filing:
-    """A checked request to file. `on_created` is called with the new GPR's id in the same transaction."""
+    """A checked request. `on_created` gets the new GPR's id in the same transaction."""
 
     actor: User
     spec: GprSpec
@@ -42,7 +42,7 @@ class Filing:
 
 
 def gpr_submit(*, actor: User, spec: GprSpec, now: datetime, on_created: Callable[[UUID], None] | None = None) -> Gpr:
-    """Files a request; returns it QUEUED with a promised start, or PENDING_APPROVAL with the rules that it exceeds.
+    """The GPR is QUEUED with a promised start, or PENDING_APPROVAL with the rules that it exceeds.
 
     Concurrent calls share one transaction and one plan, unless the caller is already in a transaction.
     Raises InvalidInput, OverPolicy, QueueFull, NotAllowed, CanNeverStart, BookingDoesNotFit, or what `on_created` raises.
@@ -54,9 +54,9 @@ def gpr_submit(*, actor: User, spec: GprSpec, now: datetime, on_created: Callabl
 
 @transaction.atomic
 def gprs_submit(*, actor: User, specs: Sequence[GprSpec], now: datetime, collect_errors: type[EgsError]) -> list[Gpr | EgsError]:
-    """Files several requests with one plan; the results are in the order of `specs`.
+    """Files several requests with one plan, in order.
 
-    An error of type `collect_errors` is returned in place of its GPR and the others are still filed; any other error is raised.
+    An error of type `collect_errors` is returned in place of its GPR; any other error is raised.
     """
     answers: dict[int, Gpr | EgsError] = {}
     for index, spec in enumerate(specs):
@@ -152,7 +152,7 @@ def _submit_all(filings: Sequence[Filing], now: datetime) -> list[Gpr | EgsError
 
 
 def _over_queue_limit(filings: Mapping[int, Filing]) -> dict[int, QueueFull]:
-    """Errors by index for requests beyond their workspace's limit. The caller holds the filing lock."""
+    """The caller holds the filing lock."""
     waiting = Gpr.objects.filter(slice__in={filing.spec.slice.pk for filing in filings.values()}, state__in=WAITING)
     counts = Counter(dict(waiting.order_by().values_list("slice").annotate(Count("pk"))))
     refused: dict[int, QueueFull] = {}

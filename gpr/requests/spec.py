@@ -1,4 +1,4 @@
-"""What can be asked for: the fields of a request, checked the same way wherever it comes from."""
+"""The fields of a request and their validation, for API, pages and cluster requests."""
 
 from __future__ import annotations
 
@@ -28,23 +28,19 @@ BOOKING_AHEAD = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GprSpec:
-    """A request as asked. `shape` empty: any with `min_gpu_memory_gib`. `gpus_per_node` None: all. `clusters` empty: any of the slice.
-
-    `is_booking`: it starts at `earliest_start_at`, or is refused. `template`: what it was filed from; its words are taken in already.
-    `kept_idle_timeout_s`: what was stored before idle time-outs were refused, of a request that changes or is asked for again.
-    """
+    """A request as asked."""
 
     name: str
     slice: Slice
     nodes: int
     duration_s: int
-    shape: str = ""
+    shape: str = ""  # empty: any with `min_gpu_memory_gib`
     min_gpu_memory_gib: int | None = None
-    gpus_per_node: int | None = None
+    gpus_per_node: int | None = None  # None: all
     priority: int = PRIORITY_DEFAULT
-    clusters: Sequence[Cluster] = ()
+    clusters: Sequence[Cluster] = ()  # empty: any of the slice
     earliest_start_at: datetime | None = None
-    is_booking: bool = False
+    is_booking: bool = False  # it starts at `earliest_start_at` or is refused
     node_type: str = ""
     rdma: bool = False
     within: str = ""
@@ -54,13 +50,13 @@ class GprSpec:
     requeue_on_failure: bool = True
     run_checks: bool = True
     model: dict[str, Any] = field(default_factory=dict)
-    template: GprTemplate | None = None
-    kept_idle_timeout_s: int | None = None
+    template: GprTemplate | None = None  # its values are already merged into the fields
+    kept_idle_timeout_s: int | None = None  # a time-out stored before EGS refused them
 
 
 # The fields that are copied to the Gpr as they are.
 PLAIN_FIELDS = tuple(name for name in GprSpec.__dataclass_fields__ if name not in {"slice", "clusters", "template", "kept_idle_timeout_s"})
-# Of those that need not be given, what they are then.
+# The values of optional fields that are not given.
 DEFAULTS: dict[str, Any] = {
     "model": {},
     **{name: each.default for name, each in GprSpec.__dataclass_fields__.items() if name in PLAIN_FIELDS and each.default is not MISSING},
@@ -68,9 +64,9 @@ DEFAULTS: dict[str, Any] = {
 
 
 def spec_check(spec: GprSpec, *, now: datetime, kept_start_at: datetime | None = None) -> None:
-    """Raises InvalidInput with every fault at once, or OverPolicy for what the policy or a quota never allows.
+    """Raises InvalidInput with all faults, or OverPolicy for what the policy or a quota never allows.
 
-    `kept_start_at`: the earliest start that an edit leaves as it is; it may have passed since.
+    `kept_start_at`: an unchanged earliest start, which may be in the past.
     """
     errors: dict[str, list[str]] = {}
     for field_name, text in _faults(spec, now, kept_start_at):
@@ -90,7 +86,7 @@ def spec_check(spec: GprSpec, *, now: datetime, kept_start_at: datetime | None =
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A rule of the slice's policy that a request exceeds: in which field, as a sentence, and the most that needs no approval."""
+    """`fitting`: the largest value that needs no approval."""
 
     field: str
     text: str
@@ -98,10 +94,7 @@ class Breach:
 
 
 def approval_breaches(spec: GprSpec, *, granted: GprSpec | None = None) -> list[Breach]:
-    """Every rule of the slice's policy that this request exceeds; none means that it needs no approval.
-
-    `granted`: what it had before, approved or in need of no approval; only what goes beyond that as well counts.
-    """
+    """The policy rules that the request exceeds. Values up to those of `granted` need no approval."""
     policy, asked = spec.slice, _measures(spec)
     had = _measures(granted) if granted is not None else dict.fromkeys(asked, 0)
     nodes, gpus, duration_s, priority = policy.nodes_approval, policy.gpus_approval, policy.duration_approval_s, policy.priority_approval
@@ -116,12 +109,11 @@ def approval_breaches(spec: GprSpec, *, granted: GprSpec | None = None) -> list[
 
 
 def approval_reasons(spec: GprSpec, *, granted: GprSpec | None = None) -> list[str]:
-    """As sentences."""
     return [breach.text for breach in approval_breaches(spec, granted=granted)]
 
 
 def shapes_of(slice_: Slice) -> list[str]:
-    """What the slice's clusters have, or can order for it, and its policy allows."""
+    """Shapes that its clusters have or can order and its policy allows."""
     there = _nodes_of(slice_).order_by().values_list("shape", flat=True)
     to_come = supplies_of(slice_).order_by().values_list("shape", flat=True)
     shapes = sorted({*there.distinct(), *to_come.distinct()})
@@ -129,7 +121,7 @@ def shapes_of(slice_: Slice) -> list[str]:
 
 
 def _is_offered(slice_: Slice, shape: str) -> bool:
-    """Is it one of `shapes_of`? One query where its nodes are there."""
+    # Like `shapes_of`, with one query in the common case.
     if slice_.shapes and shape not in slice_.shapes:
         return False
     return _nodes_of(slice_).filter(shape=shape).exists() or supplies_of(slice_).filter(shape=shape).exists()
@@ -140,7 +132,6 @@ def _nodes_of(slice_: Slice) -> QuerySet[Node]:
 
 
 def supplies_of(slice_: Slice) -> QuerySet[Supply]:
-    """What nodes may be ordered from for its GPRs."""
     rows = Supply.objects.filter(cluster__in=slice_.clusters.all(), is_enabled=True)
     return rows if slice_.may_order else rows.none()
 
@@ -169,7 +160,7 @@ def _name_faults(name: str) -> list[str]:
 
 
 def _idle_faults(spec: GprSpec) -> list[tuple[str, str]]:
-    """Nothing tells EGS whether GPUs are idle, so nobody may rely on it; what was stored before stays."""
+    # EGS cannot observe idle GPUs, so new time-outs are refused; stored ones stay.
     given_by_template = spec.template.asked.get("idle_timeout_s") if spec.template else None
     if spec.idle_timeout_s in {None, spec.kept_idle_timeout_s, given_by_template}:
         return []
@@ -205,18 +196,14 @@ def _start_faults(spec: GprSpec, now: datetime, kept_start_at: datetime | None) 
 
 
 def _measures(spec: GprSpec) -> dict[str, int]:
-    """What the policy's limits are held against."""
     gpus = spec.nodes * (spec.gpus_per_node or _largest_gpu_count(spec))
     return {"nodes": spec.nodes, "gpus": gpus, "duration_s": spec.duration_s, "priority": spec.priority, "may_evict": int(spec.may_evict)}
 
 
 def _refuse_beyond_quota(spec: GprSpec) -> None:
-    """Raises OverPolicy for what could not run even with nothing else held; whole nodes count as the largest, as they do for the planner.
-
-    What exceeds a guarantee merely borrows.
-    """
+    """Raises OverPolicy for a request beyond its quota even with nothing else held."""
     limited = quotas_of(spec.slice).filter(most_gpus__isnull=False).select_related(None)
-    limits = {quota.shape: quota for quota in limited.order_by("-most_gpus")}  # the tightest of each shape stays
+    limits = {quota.shape: quota for quota in limited.order_by("-most_gpus")}  # the dict keeps the smallest limit of each shape
     sizes = dict(_nodes_meant(spec).order_by().values_list("shape").annotate(Max("gpu_count"))) if limits else {}
     least = {shape: spec.nodes * (spec.gpus_per_node or size) for shape, size in sizes.items()}
     over = {shape: limits[shape].most_gpus or 0 for shape in least if shape in limits and least[shape] > (limits[shape].most_gpus or 0)}
@@ -232,14 +219,13 @@ def _refuse_beyond_quota(spec: GprSpec) -> None:
 
 
 def _within(most: int, gpus_per_node: int) -> str:
-    """What can be asked for instead."""
     if most >= gpus_per_node:
         return f"Ask for {plural(most // gpus_per_node, 'node')} with {plural(gpus_per_node, 'GPU')} each at most."
     return f"Ask for {plural(most, 'GPU')} on one node at most." if most else "Ask for another shape, or an administrator for more."
 
 
 def _largest_gpu_count(spec: GprSpec) -> int:
-    """Whole nodes: count the largest that may be meant."""
+    # For whole nodes, count the largest that may be used.
     there = _nodes_meant(spec).values_list("gpu_count", flat=True)
     to_come = supplies_of(spec.slice).filter(shape=spec.shape).values_list("gpus_per_node", flat=True)
     return max([*there, *to_come], default=1)
