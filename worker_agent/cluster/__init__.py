@@ -1,1 +1,1 @@
-"""What the agent can do in its cluster: `base` says it, a driver does it."""
+"""What the agent needs from its cluster (base.py), and a simulated one."""

@@ -1,4 +1,4 @@
-"""A simulated cluster as it is written down in FLEET.yaml: nodes, how long each step takes, what fails, what the tenants run."""
+"""A simulated cluster as FLEET.yaml describes it: its nodes, step durations, failures and tenants."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import yaml
 
 from protocol.nodes import GpuView, NodeOrder, NodeView
 
-_NAMES = uuid.UUID("5a9f2f2e-3c0e-5d5e-9f0a-6a1b8f6f2d11")  # root of all made-up ids, so that a fleet is the same each time
+_NAMES = uuid.UUID("5a9f2f2e-3c0e-5d5e-9f0a-6a1b8f6f2d11")  # namespace of all generated ids, so that a fleet is the same each time
 
 
 class FleetError(Exception):
-    """The fleet file cannot be used; the message says where."""
+    """The message says where the file is wrong."""
 
 
 class NodeGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -27,7 +27,7 @@ class NodeGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     gpus: int
     rdma: bool = False
     racks: tuple[str, ...] = ("rack-1",)
-    nvlink_nodes: int = 0  # so many nodes in a row share one NVLink fabric; 0: none do
+    nvlink_nodes: int = 0  # so many consecutive nodes share one NVLink fabric; 0: none do
     zone: str = ""
 
     @property
@@ -36,28 +36,22 @@ class NodeGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Growth(NodeGroup, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """At most `count` nodes that come when the hub orders them from its supply of this name, each so long after it was asked for."""
-
-    lead_time_s: float
+    lead_time_s: float  # after the order; at most `count` nodes come
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A script: this step fails on this node, the first `times` times or always."""
-
     node: str
     step: str
-    times: int | Literal["always"] = 1
+    times: int | Literal["always"] = 1  # the first attempts fail
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A script: once, the first node of this group that has been open to a box for so long fails, and stays so."""
-
     group: str
     what: Literal["gpu_sick", "not_ready", "gone"]
-    open_s: float
+    open_s: float  # strikes the first node of the group that has been open for so long, once and for good
 
     def view(self, node: NodeView) -> NodeView | None:
-        """As it is seen then; None: not at all."""
+        """None: the node is gone."""
         if self.what == "gone":
             return None
         if self.what == "not_ready":
@@ -66,21 +60,19 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Pods(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What each slice runs on each of its nodes: it waits, runs while the box is open, and waits again."""
+    """What each slice runs on each of its nodes."""
 
     per_node: int = 1
-    stop_s: float = 0.8  # how long a pod takes to end once asked
-    ignores_eviction: bool = False  # as if a disruption budget refused: ends only when deleted
+    stop_s: float = 0.8  # how long a pod takes to end
+    ignores_eviction: bool = False  # as with a disruption budget that refuses: the pod ends only when deleted
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Durations in seconds per step; a step that is not named takes `step_default_s`."""
-
     name: str
     groups: tuple[NodeGroup, ...]
     uid: str = ""
     zone: str = ""
-    step_s: dict[str, float] = {}
+    step_s: dict[str, float] = {}  # by step; others take step_default_s
     step_default_s: float = 0.3
     failures: tuple[Failure, ...] = ()
     troubles: tuple[Trouble, ...] = ()
@@ -95,17 +87,15 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return tuple(self._node(group, number) for group in self.groups for number in range(group.count))
 
     def group_of(self, node: str) -> str:
-        """The name of its group; "" of one that was ordered."""
+        """ "" for a node that was ordered."""
         return next((group.name for group in self.groups for number in range(group.count) if self._name(group, number) == node), "")
 
     def growth_for(self, order: NodeOrder) -> Growth | None:
-        """None: nothing here is what was ordered."""
         wanted = (order.supply, order.shape, order.gpus_per_node)
         fits = (each for each in self.supplies if (each.name, each.shape, each.gpus) == wanted and each.memory_gib >= order.gpu_memory_gib)
         return next(fits, None)
 
     def ordered_node(self, growth: Growth, number: int, order: NodeOrder) -> NodeView:
-        """The `number`-th that came from there, counted from 0."""
         return msgspec.structs.replace(self._node(growth, number), order=order.id, supply=order.supply)
 
     def _name(self, group: NodeGroup, number: int) -> str:

@@ -1,9 +1,4 @@
-"""The simulated cluster: a driver whose cluster is a fleet file and one document.
-
-It makes the demo, trying things out and the deterministic simulation possible: nodes that the hub orders come, too, if
-the fleet file says from where. It keeps the same rules as a real one:
-writes are conditional, records survive the agent, a pod runs only where the records are open to its slice.
-"""
+"""A simulated cluster for the demo and for deterministic tests. It keeps the rules of a real one."""
 
 from __future__ import annotations
 
@@ -45,7 +40,7 @@ WORLD, STATE = "cluster.json", "agent-state.json"
 
 
 class PodPhase(StrEnum):
-    WAITING = "WAITING"  # behind its gate
+    WAITING = "WAITING"  # its scheduling gate is in place
     RUNNING = "RUNNING"
     STOPPING = "STOPPING"
 
@@ -62,9 +57,9 @@ class Pod(msgspec.Struct, kw_only=True):
 class World(msgspec.Struct, kw_only=True):
     nodes: dict[str, NodeState]
     pods: dict[str, Pod] = {}
-    failed: dict[str, int] = {}  # by "node/step": how often its script has struck
-    asked: dict[str, float] = {}  # by the id of an order that is open: since when
-    troubled: dict[int, str] = {}  # by the number of the script's trouble: the node that it struck
+    failed: dict[str, int] = {}  # by "node/step": how often it has failed as the fleet file says
+    asked: dict[str, float] = {}  # by the id of an open order: when it came
+    troubled: dict[int, str] = {}  # by the index of the trouble in the fleet file: its node
 
     def pods_of(self, assignment: Assignment) -> list[Pod]:
         return [pod for pod in self.pods.values() if pod.assignment_id == assignment.id]
@@ -72,11 +67,9 @@ class World(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Who could use a GPU from when on; None: nobody."""
-
     at: float
     gpu: str
-    slice: str | None
+    slice: str | None  # which may use the GPU from now on; None: nobody
     epoch: int
 
 
@@ -107,10 +100,10 @@ class SimulatedCluster:
         return new.version
 
     def _load_world(self) -> World:
-        """The fleet says which nodes there are, besides those that were ordered; what was on those that stay is kept."""
         body = self._store.read(WORLD)
         old = msgspec.json.decode(body, type=World) if body else World(nodes={})
         nodes = {}
+        # The fleet file lists the nodes; ordered nodes and the records of nodes that stay are kept.
         for view in (*self._fleet.nodes(), *(node.view for node in old.nodes.values() if node.view.order)):
             known = old.nodes.get(view.name, NodeState(view=view, version="1", records={}))
             nodes[view.name] = msgspec.structs.replace(known, view=view)
@@ -136,7 +129,7 @@ class SimulatedCluster:
         return next(self._serials)
 
     def _due(self, trouble: Trouble) -> str:
-        """The node that it strikes now, or ""."""
+        """The node that fails now, or ""."""
         since = self._clock.wall() - trouble.open_s
         for name, node in sorted(self.world.nodes.items()):
             opened = [record.active_s for record in node.records.values() if record.phase is GpuPhase.OPEN]
@@ -155,20 +148,19 @@ class SimulatedCluster:
             world.pods = {key: pod for key, pod in world.pods.items() if pod.node != name}
 
     def fence(self, closing: Sequence[NodeChange]) -> None:
-        """To close is one write as it is."""
+        pass
 
     def tend(self, *, repairs: bool) -> Sequence[Drift] | None:
-        """Nobody else changes anything here."""
         return None
 
     def tell(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
-        """Nobody looks at it but through the hub."""
+        pass
 
     def herald(self, life: Sequence[LifeMark]) -> None:
-        """Likewise."""
+        pass
 
     def announce(self, ends: Sequence[BoxEnd]) -> None:
-        """Likewise."""
+        pass
 
     def write(self, verb: Verb, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
         return [self._write(seen, records) for seen, records in changes]
@@ -198,7 +190,7 @@ class SimulatedCluster:
     # -- pods ----------------------------------------------------------------------------------------------------------
 
     def _add_pods(self, node: NodeState, records: Records) -> None:
-        """A slice's job has its pods ready before its nodes are."""
+        # The pods of a job exist before its nodes are open.
         for slice_ in {record.slice for record in records.values() if record.phase is GpuPhase.CLAIMED}:
             for number in range(self._fleet.pods.per_node):
                 pod = Pod(slice=slice_, node=node.view.name)
@@ -243,7 +235,7 @@ class SimulatedCluster:
             return True
         stopped = pod.phase is PodPhase.STOPPING and self._clock.wall() - pod.stopping_since >= self._fleet.pods.stop_s
         if stopped or stage is DrainStage.FORCE:
-            # Its controller makes it anew at once: it waits behind the gate for the slice's next box.
+            # Its controller makes it again at once, and it waits for the slice's next box.
             pod.phase, pod.assignment_id, pod.gpus = PodPhase.WAITING, "", ()
             return True
         return False
@@ -259,7 +251,7 @@ class SimulatedCluster:
             self._save_world()
 
     def _join(self, order: NodeOrder, asked_at: float) -> bool:
-        """False: not yet, or the fleet has none of it left."""
+        """False: not yet, or the fleet has none left."""
         growth = self._fleet.growth_for(order)
         if growth is None or self._clock.wall() - asked_at < growth.lead_time_s:
             return False
@@ -332,7 +324,7 @@ def _said(call: StepCall, want: int, sick: list[int], busy: int) -> str:
 
 
 def _measured(call: StepCall, sick: list[int], busy: int) -> tuple[CheckResult, ...]:
-    """Figures as a healthy node of this kind shows them, the same at each run."""
+    """Figures of a healthy node, the same at each run."""
     match call.step:
         case EntryStep.GPU_COUNT:
             return (expect("gpu_count", len(call.assignment.gpus), len(call.assignment.gpus), is_least=True),)
@@ -379,6 +371,6 @@ def _judge(call: StepCall, check: str, value: float | None, *, gpu: str = "") ->
 
 
 def _near(call: StepCall, value: float, *, of: str = "") -> float:
-    """Up to a fifth more."""
+    """Adds up to a fifth."""
     luck = zlib.crc32(f"{call.node.view.name}/{call.step}/{of}".encode()) % 1000 / 1000
     return round(value * (1 + luck / 5), 2)

@@ -1,4 +1,4 @@
-"""Where a simulated cluster keeps itself: each document whole in one file, so that a kill -9 never tears it."""
+"""Where a simulated cluster keeps its documents. A kill -9 never tears a file."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ class MemoryStore:
 
 
 class FileStore:
-    """The directory also holds the agent's credential: only its owner may read it."""
-
     def __init__(self, directory: Path) -> None:
+        # Only the owner may read it, since it holds the agent's credential.
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._directory = directory
 
