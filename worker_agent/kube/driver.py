@@ -42,7 +42,7 @@ from worker_agent.cluster.base import (
     Verb,
 )
 from worker_agent.kube.api.client import Api, Missing
-from worker_agent.kube.api.events import Telling
+from worker_agent.kube.api.events import EventRecorder
 from worker_agent.kube.api.mirror import SILENCE_S, Mirror
 from worker_agent.kube.api.objects import Namespace, Node, Pod
 from worker_agent.kube.nodes.bind_guard import GuardBook, closed_to, slices_in, with_slices
@@ -106,9 +106,9 @@ class KubernetesCluster:
         self._observed_mono = float("-inf")
         # By node: its version, and the slices to which the guard was closed at that version.
         self._fenced: dict[str, tuple[str, frozenset[str]]] = {}
-        self._telling = Telling(api, tellers)
-        self._herald = Herald(self._telling, self._sight)
-        self._ends = Ends(api, pool=announcers, telling=self._telling, sight=self._sight)
+        self._recorder = EventRecorder(api, tellers)
+        self._herald = Herald(self._recorder, self._sight)
+        self._ends = Ends(api, pool=announcers, recorder=self._recorder, sight=self._sight)
         self._boxes_told: deque[tuple[str, int, str]] = deque(maxlen=BOXES_TOLD_KEPT)
         self.waited_for: Callable[[Pod], str] = lambda _: ""  # returns the name of the request that a pod waits for
         self.unasked: Callable[[Pod], str] = lambda _: ""  # returns why no request could be made for a pod
@@ -412,7 +412,7 @@ class KubernetesCluster:
         if found is not None:
             waiting = list(self._sight.all_waiting())
             self._hoist.see({pod.metadata.uid for pod in waiting})
-            self._telling.tell_waiting(waiting, self.why_it_waits, is_refused=lambda pod: bool(self._hoist.why_refused(pod)))
+            self._recorder.record_waiting(waiting, self.why_it_waits, is_refused=lambda pod: bool(self._hoist.why_refused(pod)))
             lifted = [pod for pods in self._sight.pods.lifted.values() for pod in pods]
             self._judgements.keep([*waiting, *lifted])
             self._stranded.keep(lifted)
@@ -449,13 +449,13 @@ class KubernetesCluster:
         reason = f"Egs{what.title().replace('_', '')}{'Failed' if is_bad else ''}"
         told = f"GPR {assignment.gpr_name}: {message}"
         if (node := self._sight.node(assignment.node)) is not None:
-            self._telling.tell("Node", node.metadata, reason, told, is_bad=is_bad)
+            self._recorder.record("Node", node.metadata, reason, told, is_bad=is_bad)
         box = (assignment.gpr_id, assignment.run, reason)
         if box in self._boxes_told:
             return
         self._boxes_told.append(box)
         for about in self._sight.about_namespaces(assignment.slice_key):
-            self._telling.tell("Namespace", about, reason, told, is_bad=is_bad)
+            self._recorder.record("Namespace", about, reason, told, is_bad=is_bad)
 
 
 def _box(assignment: Assignment) -> Box:

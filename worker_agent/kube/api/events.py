@@ -28,36 +28,36 @@ Kind = Literal["Pod", "Node", "Namespace", "GPUProvisioningRequest"]
 GROUPS: Final = {"GPUProvisioningRequest": "egs.io/v1alpha1"}  # API versions of kinds outside v1
 
 
-class Telling:
+class EventRecorder:
     def __init__(self, api: Api, pool: Executor) -> None:
         self._api, self._pool = api, pool
-        self._room = BoundedSemaphore(WAITING_MAX)
-        self._said: dict[str, str] = {}  # the last message by UID of a waiting pod
+        self._queue_places = BoundedSemaphore(WAITING_MAX)
+        self._last_messages: dict[str, str] = {}  # by UID of a waiting pod
 
-    def tell(self, kind: Kind, about: Meta, reason: str, message: str, *, is_bad: bool = False) -> None:
-        if self._room.acquire(blocking=False):
+    def record(self, kind: Kind, about: Meta, reason: str, message: str, *, is_bad: bool = False) -> None:
+        if self._queue_places.acquire(blocking=False):
             sent = self._pool.submit(self._write, kind, about, News(reason, message, is_bad))
-            sent.add_done_callback(lambda _: self._room.release())
+            sent.add_done_callback(lambda _: self._queue_places.release())
 
-    def tell_once(self, kind: Kind, about: Meta, news: News, *, key: str, at: datetime) -> Future[None]:
+    def record_once(self, kind: Kind, about: Meta, news: News, *, key: str, at: datetime) -> Future[None]:
         """A repeat of the same `key` for the same object is a Conflict. The future may raise any ClusterError."""
         name = hashlib.sha256(f"{key}/{about.uid}".encode()).hexdigest()[:16]
         return self._pool.submit(self._create, kind, about, _body(kind, about, news, name=name, at=at))
 
-    def tell_waiting(self, waiting: Iterable[Pod], why: Callable[[Pod], str], *, is_refused: Callable[[Pod], bool]) -> None:
+    def record_waiting(self, waiting: Iterable[Pod], why: Callable[[Pod], str], *, is_refused: Callable[[Pod], bool]) -> None:
         """Records the reason once for each pod, and again when it changes."""
-        told: dict[str, str] = {}
+        recorded: dict[str, str] = {}
         new = 0
         for pod in waiting:
             message, about = why(pod), pod.metadata
-            if self._said.get(about.uid) == message:
-                told[about.uid] = message
+            if self._last_messages.get(about.uid) == message:
+                recorded[about.uid] = message
             elif new < NEW_AT_ONCE:
                 new += 1
-                told[about.uid] = message
+                recorded[about.uid] = message
                 reason, is_bad = ("LiftRefused", True) if is_refused(pod) else ("WaitsForGpus", False)
-                self.tell("Pod", about, reason, message, is_bad=is_bad)
-        self._said = told
+                self.record("Pod", about, reason, message, is_bad=is_bad)
+        self._last_messages = recorded
 
     def _write(self, kind: Kind, about: Meta, news: News) -> None:
         try:

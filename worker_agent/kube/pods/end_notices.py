@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from protocol.cluster_names import ENDS_AT
 from worker_agent.cluster.base import BoxEnd, Conflict
 from worker_agent.kube.api.client import Api
-from worker_agent.kube.api.events import Telling
+from worker_agent.kube.api.events import EventRecorder
 from worker_agent.kube.api.objects import Pod
 from worker_agent.kube.nodes.observation import PodIndex, Sight
 from worker_agent.kube.pods.gate_lifter import Box
@@ -46,8 +46,8 @@ Wanted = tuple[Key, Pod, BoxEnd]
 class Ends:
     """Not thread-safe."""
 
-    def __init__(self, api: Api, *, pool: Executor, telling: Telling, sight: Sight) -> None:
-        self._api, self._pool, self._telling, self._sight = api, pool, telling, sight
+    def __init__(self, api: Api, *, pool: Executor, recorder: EventRecorder, sight: Sight) -> None:
+        self._api, self._pool, self._recorder, self._sight = api, pool, recorder, sight
         self._ends: dict[Box, BoxEnd] = {}
         self._going: dict[Key, Future[Pod] | Future[None]] = {}
         self._not_before_mono: dict[Key, float] = {}
@@ -110,7 +110,7 @@ class Ends:
         # The event's name follows from pod and end.
         message = f"GPR {end.gpr_name} ends at {key.ends_at}: then this pod is ended, and its GPUs are given back. Save its work."
         news = News(NEAR, message, is_bad=True)
-        return self._telling.tell_once("Pod", pod.metadata, news, key=f"{NEAR}/{end.gpr_id}/{key.ends_at}", at=datetime.now(UTC))
+        return self._recorder.record_once("Pod", pod.metadata, news, key=f"{NEAR}/{end.gpr_id}/{key.ends_at}", at=datetime.now(UTC))
 
     def _collect(self) -> None:
         for key, call in [each for each in self._going.items() if each[1].done()]:

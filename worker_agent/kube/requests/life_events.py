@@ -17,7 +17,7 @@ from typing import Final
 from protocol.life_marks import LifeMark
 from worker_agent.cluster.base import Throttled, Unavailable
 from worker_agent.kube.api.client import Forbidden
-from worker_agent.kube.api.events import Kind, Telling
+from worker_agent.kube.api.events import EventRecorder, Kind
 from worker_agent.kube.api.objects import Meta
 from worker_agent.kube.nodes.observation import Sight
 from worker_agent.kube.requests.messages import life_news
@@ -40,8 +40,8 @@ class Due:
 class Herald:
     """Not thread-safe."""
 
-    def __init__(self, telling: Telling, sight: Sight) -> None:
-        self._telling, self._sight = telling, sight
+    def __init__(self, recorder: EventRecorder, sight: Sight) -> None:
+        self._recorder, self._sight = recorder, sight
         self._life: Sequence[LifeMark] = ()
         self._known: frozenset[str] = frozenset()  # IDs of marks that are sent or due
         self._due: deque[Due] = deque(maxlen=DUE_MAX)
@@ -69,7 +69,7 @@ class Herald:
     def _send(self, due: Due) -> Future[None]:
         mark = due.mark
         at = datetime.fromtimestamp(min(max(0.0, mark.at_s), time.time()), UTC)  # an event is never in the future
-        return self._telling.tell_once(due.kind, due.about, life_news(mark), key=f"{mark.gpr_id}/{mark.id}", at=at)
+        return self._recorder.record_once(due.kind, due.about, life_news(mark), key=f"{mark.gpr_id}/{mark.id}", at=at)
 
     def _collect(self) -> None:
         # Lost events are sent again as long as the hub lists their marks.

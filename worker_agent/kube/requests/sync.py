@@ -38,7 +38,7 @@ from worker_agent.kube.api.custom import (
     Kinds,
     path_of,
 )
-from worker_agent.kube.api.events import Telling
+from worker_agent.kube.api.events import EventRecorder
 from worker_agent.kube.api.mirror import Mirror
 from worker_agent.kube.api.objects import Node, Pod
 from worker_agent.kube.api.paging import Page, listed
@@ -116,7 +116,7 @@ class KubernetesRequests:
         self._tidying = Tidying(api=api, pods=pods, note=note)
         self._waits = Waits(api=api, bound=bound, pods=pods, why=why, note=note)
         self._tellers = ThreadPoolExecutor(1, thread_name_prefix="egs-tell-requests")
-        self._telling = Telling(api, self._tellers)
+        self._recorder = EventRecorder(api, self._tellers)
         self._known: dict[str, Known] = {}
         self._begun_mono = time.monotonic()
         self._writes_not_before_mono = self._ask_gone_not_before_mono = float("-inf")
@@ -277,7 +277,7 @@ class KubernetesRequests:
         self._learn(written)
         self._unwritable -= {gpr.metadata.uid, ""}
         for each in news_of(gpr.said, status):
-            self._telling.tell("GPUProvisioningRequest", gpr.metadata.plain, each.reason, each.message, is_bad=each.is_bad)
+            self._recorder.record("GPUProvisioningRequest", gpr.metadata.plain, each.reason, each.message, is_bad=each.is_bad)
         return True
 
     def _learn(self, written: Custom) -> None:
@@ -289,7 +289,7 @@ class KubernetesRequests:
         mark = mark_of(gpr.said, datetime.now(UTC))
         if known.mark is not None and mark > known.mark:
             each = mark_news(mark, gpr.said)
-            self._telling.tell("GPUProvisioningRequest", gpr.metadata.plain, each.reason, each.message)
+            self._recorder.record("GPUProvisioningRequest", gpr.metadata.plain, each.reason, each.message)
         known.mark = mark
 
     def _note_once(self, what: str, why: str) -> None:
