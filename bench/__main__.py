@@ -1,4 +1,4 @@
-"""`python -m bench [NAME…] [--traces DIR] [--json OUT]`: run benchmarks, print a table, write the figures as JSON."""
+"""`python -m bench [NAME…] [--traces DIR] [--json OUT] [--record]`: run benchmarks, print a table, write the figures as JSON."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from bench import (
@@ -30,6 +31,7 @@ from bench import (
     vc_quotas,
 )
 from bench.figures import Figure, NotRun, table
+from bench.results import record
 
 BENCHES: dict[str, Callable[[Path | None], list[Figure]]] = {
     "queue-quality": queue_quality.run,
@@ -65,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--traces", type=Path, default=os.environ.get("EGS_TRACES"), help="folder with philly_*.csv, nodes_*.csv and openb")
     parser.add_argument("--json", type=Path, default=Path("var/bench.json"))
+    parser.add_argument("--record", action="store_true", help="put the figures into bench/results.json and the table of bench/README.md")
     options = parser.parse_args(arguments)
     benches = BENCHES | BY_NAME
     unknown = set(options.names) - set(benches)
@@ -81,6 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.json.parent.mkdir(parents=True, exist_ok=True)
     machine = {"python": platform.python_version(), "cpus": os.cpu_count()}
     options.json.write_text(json.dumps({"machine": machine, "figures": [figure.as_dict() for figure in figures]}, indent=2) + "\n")
+    if options.record:
+        record(figures, today=datetime.now(UTC).date())
     return 0
 
 

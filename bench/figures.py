@@ -28,12 +28,15 @@ class Figure:
 
 def table(figures: Sequence[Figure]) -> str:
     rows = [("bench", "case", "ours", "peer", "goal")]
-    for figure in figures:
-        peer = "" if figure.peer_value is None else f"{_short(figure.peer_value)} {figure.unit} ({figure.peer})"
-        rows.append((figure.bench, figure.case, f"{_short(figure.ours)} {figure.unit}", peer, figure.goal))
+    rows += [(figure.bench, figure.case, amount(figure.ours, figure.unit), peer_of(figure), figure.goal) for figure in figures]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n" for row in rows)
 
 
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+def peer_of(figure: Figure) -> str:
+    return "" if figure.peer_value is None else f"{amount(figure.peer_value, figure.unit)} ({figure.peer})"
+
+
+def amount(value: float, unit: str) -> str:
+    number = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{number} {unit}".rstrip()
