@@ -1,1 +1,1 @@
-"""The queue: the age and the place of a request, why it waits, and what an administrator changes about it."""
+"""Queue positions, explanations of waits, and administrators' decisions."""

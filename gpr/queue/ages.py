@@ -1,4 +1,4 @@
-"""Where in a snapshot's queue a request stands by its age: among equals who came first is first."""
+"""The age order of a snapshot's queue."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ Ages = Mapping[str, datetime | None]
 
 
 def ages_of(loaded: Loaded) -> dict[str, datetime | None]:
-    """By which those that wait stand in the snapshot's queue."""
     return {id_: ask.turn_at for id_, ask in loaded.asks.items()}
 
 
 def joined(snapshot: Snapshot, ages: Ages, newcomer: Request, queued_at: datetime) -> Snapshot:
-    """With the newcomer at its age, instead of the request of its id if there is one: those queued after it stand behind it."""
+    """Inserts `newcomer` by its age, in place of any request with its id."""
     others = [request for request in snapshot.queue if request.id != newcomer.id]
     before = (age is not None and (age, id_) < (queued_at, newcomer.id) for age, id_ in ((ages[each.id], each.id) for each in others))
     place = sum(before)

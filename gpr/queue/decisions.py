@@ -1,4 +1,4 @@
-"""What an administrator decides about a GPR; each is recorded with who and why."""
+"""Administrators' decisions about a GPR."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ S = GprState
 
 @transaction.atomic
 def gpr_approve(*, gpr: Gpr, actor: User, now: datetime, why: str = "") -> None:
-    """Into the queue, with a promised start from now. Raises IllegalTransition, StaleState or CanNeverStart."""
+    """Raises IllegalTransition, StaleState or CanNeverStart."""
     if gpr.state != S.PENDING_APPROVAL:
         raise IllegalTransition(f"It does not wait for approval; it is {gpr.get_state_display().lower()}.", state=gpr.state)
     witness_lock()
@@ -39,7 +39,7 @@ def gpr_approve(*, gpr: Gpr, actor: User, now: datetime, why: str = "") -> None:
 
 @transaction.atomic
 def gpr_reject(*, gpr: Gpr, actor: User, why: str, now: datetime) -> None:
-    """Out of the queue for good. Raises IllegalTransition or StaleState."""
+    """Raises IllegalTransition or StaleState."""
     text = _because(f"{gpr.name} was rejected.", why)
     gpr_transition(gpr=gpr, to=S.REJECTED, now=now, actor=actor, message=text, severity=Severity.WARNING)
     promises_drop([gpr], now=now)
@@ -48,10 +48,7 @@ def gpr_reject(*, gpr: Gpr, actor: User, why: str, now: datetime) -> None:
 
 @transaction.atomic
 def gpr_evict(*, gpr: Gpr, actor: User, why: str, now: datetime, requeue: bool | None = None) -> None:
-    """Take its nodes back now. `requeue`: it waits again for the time that is left, at its old age; None: as its owner wished.
-
-    Raises IllegalTransition or StaleState.
-    """
+    """`requeue` None: as its owner wished. Raises IllegalTransition or StaleState."""
     if requeue is not None:
         gpr_update(gpr, {"requeue_on_failure": requeue})
     eviction_by_administrator(gpr, now=now)
@@ -60,10 +57,9 @@ def gpr_evict(*, gpr: Gpr, actor: User, why: str, now: datetime, requeue: bool |
 
 @transaction.atomic
 def gpr_set_priority(*, gpr: Gpr, priority: int, actor: User, why: str, now: datetime) -> None:
-    """Change its place in the queue. No promise moves by it: it may start earlier, nobody starts later than promised. The priority that it
-    has changes nothing.
+    """No promise moves. A request that needs no approval at its new priority is queued.
 
-    One that waits for approval joins the queue when no rule holds it back any more. Raises InvalidInput, IllegalTransition or StaleState.
+    Raises InvalidInput, IllegalTransition or StaleState.
     """
     if not PRIORITY_MIN <= priority <= PRIORITY_MAX:
         raise InvalidInput({"priority": [f"Must be from {PRIORITY_MIN} to {PRIORITY_MAX}."]})
@@ -75,7 +71,7 @@ def gpr_set_priority(*, gpr: Gpr, priority: int, actor: User, why: str, now: dat
         return
     witness_lock()
     old = gpr.priority
-    # What an administrator gives needs no approval; what waits for approval waits for what is left to approve.
+    # A priority set by an administrator needs no approval; other rules may still need it.
     reasons = approval_reasons(spec_of(gpr, priority=priority)) if gpr.state == S.PENDING_APPROVAL else gpr.approval_reasons
     gpr_update(gpr, {"priority": priority, "approval_reasons": reasons, **automatic_place(gpr)})
     event_record(

@@ -1,4 +1,4 @@
-"""Why a GPR waits, for one reader: stored explanations name GPRs of everybody, and only here they are cut to what he may know."""
+"""Explains why GPRs wait, and hides GPRs that the reader may not see."""
 
 from __future__ import annotations
 
@@ -25,46 +25,37 @@ FormatTime = Callable[[datetime], str]
 
 @dataclass(frozen=True, slots=True)
 class VisibleBlocker:
-    """A GPR that is waited for. All strangers together are one, without id, number, size or time.
-
-    `nodes`: that it holds, or waits for; None also where it is not known. `gpus_per_node`: None means all of each node.
-    """
+    """All hidden GPRs together are one blocker without id, size or time."""
 
     name: str
     id: str | None = None
     is_running: bool | None = None
     until: datetime | None = None
-    nodes: int | None = None
-    gpus_per_node: int | None = None
+    nodes: int | None = None  # None: not known
+    gpus_per_node: int | None = None  # None: all of each node
 
 
 @dataclass(frozen=True, slots=True)
 class VisibleExplanation:
-    """An explanation as its reader may have it. `ahead_count` counts all that start before it, of whomever."""
-
     reason: Reason
     sentence: str
     blockers: list[VisibleBlocker]
-    ahead_count: int
+    ahead_count: int  # includes hidden GPRs
 
 
 def explain(explanations: Sequence[Explanation], *, actor: User, now: datetime, format_time: FormatTime = utc) -> list[VisibleExplanation]:
-    """One query, however many there are."""
     names = names_visible_to(actor, {blocker.id for explanation in explanations for blocker in explanation.blockers})
     return [_told(explanation, names, math.floor(now.timestamp()), format_time) for explanation in explanations]
 
 
 def explain_gprs(gprs: Iterable[Gpr], *, actor: User, now: datetime, format_time: FormatTime = utc) -> dict[Any, VisibleExplanation]:
-    """By id of the GPR; those that wait for no start have none, and those that no plan has told anything yet. See gpr.queue.status."""
+    """By GPR id, for waiting GPRs that are planned."""
     stored = {gpr.pk: explanation for gpr in gprs if (explanation := _stored(gpr.explanation)) is not None}
     return dict(zip(stored, explain(list(stored.values()), actor=actor, now=now, format_time=format_time), strict=True))
 
 
 def sentences_for_slices(gprs: Iterable[Gpr]) -> dict[UUID, str]:
-    """By id: what all may read who see the slice of each, later too, so without the time that is left. Others of its slice are named.
-
-    One query, however many there are.
-    """
+    """By GPR id, for every reader of the slice. They contain no remaining time, since they are stored."""
     waiting = {gpr.pk: (gpr.slice_id, stored) for gpr in gprs if (stored := _stored(gpr.explanation)) is not None}
     ids = {blocker.id for _, explanation in waiting.values() for blocker in explanation.blockers}
     names: dict[UUID, dict[str, str]] = defaultdict(dict)
@@ -90,10 +81,7 @@ def _told_blocker(blocker: Blocker, name: str) -> VisibleBlocker:
 
 
 def _stored(data: Any) -> Explanation | None:
-    """The reverse of `explanation_data` in gpr.allocation.stored_plan.
-
-    None where nothing is stored, or where another version of EGS stored it: the next plan stores it anew.
-    """
+    # The reverse of `explanation_data` in gpr.allocation.stored_plan. Another version of EGS may have stored other data.
     try:
         blockers = tuple(_blocker(**b) for b in data["blockers"])
         most = {name: int(data[name]) for name in ("most_node_count", "most_gpus_per_node")}

@@ -1,8 +1,4 @@
-"""An administrator's order of the queue: a GPR is put before or behind others of its priority, and stays there while it waits.
-
-What its project uses moves it no more. Nor the neighbor that it was put before or behind: that one keeps the place that it had, else
-their order would turn round as soon as the shares do.
-"""
+"""Moves by administrators: a GPR gets a fixed place among those of its priority, whatever its project uses later."""
 
 from __future__ import annotations
 
@@ -23,15 +19,13 @@ from journal.hints import TICK, hint
 from journal.services import event_record
 from planner.snapshot import Moved, Place
 
-# Beyond every share that a project can have: the first stay first, and the last the last, whatever anybody uses.
+# Beyond every fair share, so that a GPR at the front or back stays there.
 FAR_SHARE: Final = 1000
-# Room between two neighbors, for those that are put there later.
+# Leaves room between two neighbors for later moves.
 GAP: Final = timedelta(seconds=1)
 
 
 class MoveTo(models.TextChoices):
-    """Among those of its priority."""
-
     UP = "up", "One place up"
     DOWN = "down", "One place down"
     FIRST = "first", "To the front"
@@ -43,19 +37,13 @@ DONE = {MoveTo.UP: "moved up", MoveTo.DOWN: "moved down", MoveTo.FIRST: "moved t
 
 @dataclass(frozen=True, slots=True)
 class MoveTarget:
-    """A place in the order, and the GPR that is just before it if it is a place further back.
-
-    `neighbor`: whom it passes by one place, and who stays where he is from now on.
-    """
-
     place: Place
     at: datetime
-    behind: Gpr | None = None
-    neighbor: Gpr | None = None
+    behind: Gpr | None = None  # the GPR just before it, for a move back
+    neighbor: Gpr | None = None  # passed by one place; it gets a fixed place too, or new fair shares could reverse their order
 
     @property
     def changes(self) -> dict[str, Any]:
-        """Of the row that goes there."""
         share, key = self.place.share, self.place.key
         return {"place_share": share, "place_key": key, "turn_share": share, "turn_key": key, "turn_at": self.at}
 
@@ -66,10 +54,7 @@ class MoveTarget:
 
 @transaction.atomic
 def gpr_move(*, gpr: Gpr, to: MoveTo, actor: User, now: datetime, why: str = "") -> None:
-    """Put a waiting request elsewhere among those of its priority. Each slot that gives way gets a new promise, with the cause.
-
-    Raises IllegalTransition when it does not wait, Conflict when nobody of its priority is left to pass, or StaleState.
-    """
+    """Slots that give way get new promises. Raises IllegalTransition, Conflict when there is nobody to pass, or StaleState."""
     witness_lock()
     gpr.refresh_from_db(fields=["turn_share", "turn_key", "turn_at"])  # plans change these without the version
     target = move_target(gpr, MoveTo(to))
@@ -90,7 +75,7 @@ def gpr_move(*, gpr: Gpr, to: MoveTo, actor: User, now: datetime, why: str = "")
 
 
 def move_target(gpr: Gpr, to: MoveTo) -> MoveTarget:
-    """Where it would go. A few rows by the index of the queue, however long that is. Raises as `gpr_move`."""
+    """Raises as `gpr_move`."""
     if gpr.state != GprState.QUEUED:
         raise IllegalTransition(
             f"Only a GPR in the queue has a place there; this one is {gpr.get_state_display().lower()}.", state=gpr.state
@@ -117,12 +102,11 @@ def move_target(gpr: Gpr, to: MoveTo) -> MoveTarget:
 
 
 def place_of(gpr: Gpr) -> Place:
-    """Where it is by the last plan."""
     return Place(gpr.turn_share, gpr.turn_key)
 
 
 def _keep_place(gpr: Gpr, actor: User, now: datetime) -> None:
-    """From now on, unless it was put there by an administrator itself. Not the version: its owner asks for what he asked for."""
+    # A place given by an administrator stays. The version does not change, since the request itself does not.
     place, by_itself = place_of(gpr), Gpr.objects.filter(pk=gpr.pk, place_share=None)
     if not by_itself.update(place_share=place.share, place_key=place.key):
         return
@@ -138,13 +122,13 @@ def _keep_place(gpr: Gpr, actor: User, now: datetime) -> None:
 
 
 def _band(gpr: Gpr) -> QuerySet[Gpr]:
-    """All others of its priority that wait, in order. A booking waits for its time, not for its turn."""
+    # Without bookings: they wait for their time, not for their turn.
     rows = Gpr.objects.filter(state=GprState.QUEUED, priority=gpr.priority, is_booking=False).exclude(pk=gpr.pk).order_by(*QUEUE_ORDER)
     return rows.only(*TURN)
 
 
 def _middle(one: Gpr, other: Gpr) -> datetime:
-    """Raises Conflict for two without a microsecond between them."""
+    """Raises Conflict when they are a microsecond apart."""
     middle = _at(one) + (_at(other) - _at(one)) / 2
     if not _at(one) < middle < _at(other):
         raise Conflict("There is no room between those two any more. Move one of them first, or this one to the front or the back.")

@@ -1,8 +1,4 @@
-"""What a decision of an administrator would change, told before it is made.
-
-A changed copy of the queue is planned by the real planner, and its starts are held against those that pages show now; nothing is written.
-Starts of others may move up by it, or be later than planned; promises move by maintenance and by moves in the order alone.
-"""
+"""Previews administrators' decisions: plans a changed queue and compares the starts with the stored ones."""
 
 from __future__ import annotations
 
@@ -30,10 +26,8 @@ from planner.snapshot import Moved, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class StartChange:
-    """A GPR's planned start as it is and as it would be; None where it has none."""
-
     gpr: Gpr
-    old_start_at: datetime | None
+    old_start_at: datetime | None  # None: no planned start
     new_start_at: datetime | None
 
     @property
@@ -46,17 +40,14 @@ class StartChange:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """`own` is the GPR decided about; `waits`: in the queue then. Places count planned starts, from 1; None: it has none.
-
-    `others` are those whose start would change, the greatest change first; `evicted` those that would have notice.
-    """
+    """Positions count planned starts, from 1; None: no planned start."""
 
     own: StartChange
     old_position: int | None
     new_position: int | None
-    others: tuple[StartChange, ...] = ()
-    evicted: tuple[Gpr, ...] = ()
-    waits: bool = True
+    others: tuple[StartChange, ...] = ()  # the greatest change first
+    evicted: tuple[Gpr, ...] = ()  # those that would get an eviction notice
+    waits: bool = True  # whether the GPR would be in the queue
 
     @property
     def earlier(self) -> tuple[StartChange, ...]:
@@ -69,14 +60,12 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class MaintenancePreview:
-    """`moved`: promises that could not be kept, the latest first. `boxes`: what holds a node of it beyond its start."""
-
-    moved: tuple[StartChange, ...]
-    boxes: tuple[Reservation, ...]
+    moved: tuple[StartChange, ...]  # promises that would move, the longest delay first
+    boxes: tuple[Reservation, ...]  # reservations that last beyond its start
 
 
 def preview_maintenance(*, window: MaintenanceWindow, now: datetime) -> MaintenancePreview:
-    """Of one that is not announced yet; afterwards `PromiseMove` tells whom it moved."""
+    """For a window that is not announced yet."""
     loaded = snapshot_load(now=now)
     cause = (Cause.MAINTENANCE, str(window.pk))
     moves = ((p.id, p.moved) for p in plan(loaded.with_maintenance(window)).placements if p.moved is not None)
@@ -90,9 +79,7 @@ def preview_maintenance(*, window: MaintenanceWindow, now: datetime) -> Maintena
 
 
 def preview_priority(*, gpr: Gpr, priority: int, now: datetime) -> Preview:
-    """One that waits for approval joins the queue if nothing is left to approve; a place that an administrator gave ends: as in
-    `gpr_set_priority`.
-    """
+    # As `gpr_set_priority`: approval may become unnecessary, and an administrator's move ends.
     changed = copy.copy(gpr)
     changed.priority = priority
     if gpr.state == GprState.PENDING_APPROVAL:
@@ -107,7 +94,7 @@ def preview_priority(*, gpr: Gpr, priority: int, now: datetime) -> Preview:
 
 
 def preview_move(*, gpr: Gpr, to: MoveTo, now: datetime) -> Preview:
-    """Whose promise gives way shows as a later start. Raises as `gpr_move`."""
+    """Raises as `gpr_move`."""
     target, loaded = move_target(gpr, to), snapshot_load(now=now)
     queue = loaded.snapshot.queue
     if (stays := target.neighbor) is not None:
@@ -125,7 +112,7 @@ def preview_approval(*, gpr: Gpr, now: datetime) -> Preview:
 
 
 def preview_withdrawal(*, gpr: Gpr, now: datetime) -> Preview:
-    """Of a rejection, or a cancellation: it leaves the queue for good."""
+    """For a rejection or a cancellation."""
     if gpr.state != GprState.QUEUED:
         return _unchanged(gpr)
     loaded = snapshot_load(now=now)
@@ -134,7 +121,6 @@ def preview_withdrawal(*, gpr: Gpr, now: datetime) -> Preview:
 
 
 def preview_eviction(*, gpr: Gpr, now: datetime) -> Preview:
-    """Were it evicted now."""
     loaded = snapshot_load(now=now)
     return _compare(gpr, rejoined(loaded.snapshot, loaded, ages_of(loaded), gpr, ends_at=now, now=now))
 
@@ -161,7 +147,7 @@ def _compare(gpr: Gpr, changed: Snapshot) -> Preview:
 
 
 def _position_in(made: Plan, gpr: Gpr) -> int | None:
-    """The place that `start_positions` would give it by this plan: of requests that start together, the one filed first comes first."""
+    # As `start_positions` counts.
     starts = {placement.id: placement.start_s for placement in made.placements if placement.start_s is not None}
     own_s = starts.get(str(gpr.pk))
     if own_s is None:

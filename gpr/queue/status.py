@@ -1,4 +1,4 @@
-"""The queue status of a waiting GPR: its position and the reason why it waits."""
+"""The queue position of a waiting GPR and why it waits."""
 
 from __future__ import annotations
 
@@ -16,20 +16,15 @@ from gpr.requests.selectors import start_positions
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
-    """`position` counts the requests of all slices by planned start, from 1; None without a planned start.
-
-    `explanation` is None before the first plan.
-    """
-
-    position: int | None = None
-    explanation: VisibleExplanation | None = None
+    position: int | None = None  # by planned start among all slices, from 1; None: no planned start
+    explanation: VisibleExplanation | None = None  # None: not planned yet
 
 
 NOT_PLANNED = QueueStatus()
 
 
 def queue_statuses(gprs: Collection[Gpr], *, actor: User, now: datetime, format_time: FormatTime = utc) -> dict[UUID, QueueStatus]:
-    """The status of each GPR as `actor` may see it, by id. Two queries for any number of GPRs, none when no GPR waits."""
+    """By GPR id. Two queries for any number of GPRs, none when no GPR waits."""
     positions, explanations = start_positions(gprs), explain_gprs(gprs, actor=actor, now=now, format_time=format_time)
     return {gpr.pk: _status(positions.get(gpr.pk), explanations.get(gpr.pk)) for gpr in gprs}
 

@@ -1,1 +1,1 @@
-"""Quotas: what is held and wanted under each, who borrows beyond the guarantee, and fair shares over time."""
+"""Quota usage, borrowing beyond guarantees, and fair shares over time."""

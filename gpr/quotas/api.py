@@ -1,4 +1,4 @@
-"""`quotas/`: who is guaranteed how many GPUs, and may hold how many. On this floor because it tells what GPRs hold and want."""
+"""The REST endpoints of `quotas/`."""
 
 from __future__ import annotations
 

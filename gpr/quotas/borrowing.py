@@ -1,4 +1,4 @@
-"""Which GPRs run, or are to run, beyond what their project is guaranteed: whoever is entitled to the GPUs may take them back."""
+"""Finds GPRs that run, or are planned to run, beyond their project's guarantee."""
 
 from __future__ import annotations
 
@@ -22,10 +22,7 @@ RUNS = frozenset({GprState.PROVISIONING, GprState.ACTIVE})
 
 
 def borrowers_among(gprs: Iterable[Gpr], *, now: datetime) -> set[UUID]:
-    """Of these, with their slices: who waits by the plan of the last tick, who runs as things stand.
-
-    Three queries, however many there are; none where nobody runs.
-    """
+    """Three queries, none when no GPR runs."""
     gprs = list(gprs)
     planned = {gpr.pk for gpr in gprs if gpr.state == GprState.QUEUED and told_to_borrow(gpr)}
     running = [gpr for gpr in gprs if gpr.state in RUNS]
@@ -33,19 +30,16 @@ def borrowers_among(gprs: Iterable[Gpr], *, now: datetime) -> set[UUID]:
 
 
 def told_to_borrow(gpr: Gpr) -> bool:
-    """By the plan of the last tick, if what is stored of it can be read."""
     return gpr.explanation.get("borrows") is True
 
 
 def borrowing_of(gpr: Gpr, *, now: datetime) -> str:
-    """As a sentence; empty for one that borrows nothing."""
     if gpr.pk not in borrowers_among([gpr], now=now):
         return ""
     return WILL_BORROW if gpr.state == GprState.QUEUED else BORROWS
 
 
 def _running_borrowers(projects: Set[UUID], now: datetime) -> set[UUID]:
-    """Of all that these projects run. What others run or hold makes no difference to it."""
     quotas = quotas_load() if projects else ()
     if not any(quota.guaranteed for quota in quotas):
         return set()
@@ -55,7 +49,7 @@ def _running_borrowers(projects: Set[UUID], now: datetime) -> set[UUID]:
 
 
 def _snapshot(projects: Set[UUID], quotas: tuple[Quota, ...], now: datetime) -> Snapshot:
-    """What these projects hold and nothing else. Rights go by shape: nodes of one are one pool."""
+    # Rights are per shape, so all nodes of a shape form one pool. What other projects hold makes no difference.
     held = HELD.filter(slice__project__in=projects)
     nodes: dict[str, dict[UUID, Node]] = defaultdict(dict)
     for pk, shape, gpu_count in held.filter(node__gone_at=None).values_list("node", "node__shape", "node__gpu_count"):

@@ -1,7 +1,6 @@
-"""Fairness over time: what each project has used lately, held against what is due to it.
+"""Fair shares: decayed GPU-seconds of each project against its part of all use, by guaranteed GPUs.
 
-Use is GPU-seconds, and fades: half of it is forgotten after EGS_FAIRNESS_HALF_LIFE_S. Due is a part of all use, by weight: the GPUs that
-a project is guaranteed, one at least. Source of the form: the decayed use of Slurm's priority/multifactor.
+Source: the decayed usage of Slurm's priority/multifactor.
 """
 
 from __future__ import annotations
@@ -20,29 +19,26 @@ from inventory.models import ReservedGpu
 from planner.snapshot import Pool, Quota, Running
 from slices.models import Project
 
-# Everybody is credited with so much use of what is due to him: the first minutes of a new system order nobody.
+# Every project is credited with this much of its due use, so that the first minutes of a new system do not order anybody.
 CREDIT_S: Final = 3600.0
-STEPS_PER_DOUBLING: Final = 2
-# Further apart is as far apart: a thousand times.
+STEPS_PER_DOUBLING: Final = 2  # coarse, so that similar projects count as equal
+# The step is capped at a factor of about a thousand.
 STEPS_MOST: Final = 20
 
 
 def faded(gpu_s: float, age_s: float) -> float:
-    """What is left of it after so long."""
     return float(gpu_s * 2.0 ** (-max(age_s, 0.0) / settings.EGS_FAIRNESS_HALF_LIFE_S))
 
 
 def use_of(gpu_count: int, ran_s: float) -> float:
-    """Of a box that began `ran_s` ago, as it counts now: the integral of its GPUs over that time, each moment faded by its age."""
+    """GPU-seconds of a box that began `ran_s` ago, decayed."""
     mean_life_s = settings.EGS_FAIRNESS_HALF_LIFE_S / math.log(2)
     return float(gpu_count * mean_life_s * -math.expm1(-max(ran_s, 0.0) / mean_life_s))
 
 
 def usage_add(gpr: Gpr, *, ran_s: float, now: datetime) -> None:
-    """Its nodes are back. Inside a transaction: two boxes of a project that end at once are added one after the other.
-
-    A spare counts no more than the node that it replaced.
-    """
+    """It must run in a transaction."""
+    # Without spares: the nodes that they replaced are counted.
     gpu_count = ReservedGpu.objects.filter(reservation__gpr=gpr, reservation__run=gpr.run, reservation__replaces=None).count()
     ProjectUsage.objects.get_or_create(project_id=gpr.slice.project_id, defaults={"summed_at": now})
     usage = ProjectUsage.objects.select_for_update().get(project_id=gpr.slice.project_id)
@@ -52,7 +48,7 @@ def usage_add(gpr: Gpr, *, ran_s: float, now: datetime) -> None:
 
 
 def usage_load(*, now: datetime) -> dict[str, float]:
-    """Of every project, what its ended boxes used; one query."""
+    """Decayed GPU-seconds by project id."""
     rows = Project.objects.order_by("pk").values_list("pk", Coalesce("usage__gpu_s", 0.0), Coalesce("usage__summed_at", Value(now)))
     return {str(pk): faded(gpu_s, (now - at).total_seconds()) for pk, gpu_s, at in rows}
 
@@ -60,10 +56,7 @@ def usage_load(*, now: datetime) -> dict[str, float]:
 def shares_of(
     ended: Mapping[str, float], running: Iterable[Running], pools: Iterable[Pool], quotas: Iterable[Quota], now_s: int
 ) -> dict[str, int]:
-    """By project, in steps: 0 has used about what is due to it, below 0 less, above 0 more; two steps are a factor of two.
-
-    Coarse, so that projects near each other count as equal and the least work goes first among them.
-    """
+    """Steps by project: 0 used its part, above 0 more; two steps are a factor of two."""
     weights = dict.fromkeys(ended, 0)
     for quota in quotas:
         if quota.owner in weights:

@@ -1,4 +1,4 @@
-"""How quotas stand: what is held and wanted under each."""
+"""The usage of quotas, and their limits."""
 
 from __future__ import annotations
 
@@ -22,20 +22,17 @@ Counts = Counter[tuple[UUID, UUID, str]]
 
 @dataclass(frozen=True, slots=True)
 class QuotaUsage:
-    """Of a quota, in GPUs of its shape. `wanted_gpus`: of queued requests that name this shape."""
-
     quota: Quota
     held_gpus: int
-    wanted_gpus: int
+    wanted_gpus: int  # by queued requests that name the shape
 
     @property
     def borrowed_gpus(self) -> int:
-        """Held beyond the guarantee: others who are entitled to them may take them back, after a notice."""
+        """Entitled projects may take these back after a notice."""
         return max(self.held_gpus - self.quota.guaranteed_gpus, 0)
 
     @property
     def note(self) -> str:
-        """What follows when a limit was set below what is held."""
         most = self.quota.most_gpus
         if most is None or self.held_gpus <= most:
             return ""
@@ -44,10 +41,7 @@ class QuotaUsage:
 
 
 def refuse_beyond(taken: Collection[tuple[UUID, str]], projects: Set[UUID]) -> None:
-    """What is held now must not be more than is allowed to these, (project or slice, shape), who have just taken more. Raises Conflict.
-
-    The caller has kept the quotas of these projects as they are (`quotas_keep`). One query where nobody is limited, else two.
-    """
+    """Raises Conflict. `taken`: (project or slice, shape). The caller has locked the quotas (`quotas_keep`)."""
     rows = Quota.objects.filter(Q(project__in=projects) | Q(slice__project__in=projects), most_gpus__isnull=False)
     limits = [quota for quota in rows.select_related("project", "slice__project").order_by("pk") if (quota.owner.pk, quota.shape) in taken]
     held = _booked(projects) if limits else Counts()
@@ -57,7 +51,6 @@ def refuse_beyond(taken: Collection[tuple[UUID, str]], projects: Set[UUID]) -> N
 
 
 def quota_usages(quotas: Iterable[Quota]) -> list[QuotaUsage]:
-    """In the order given. Three queries, however many there are."""
     quotas = list(quotas)
     projects = {quota.tenant.pk for quota in quotas}
     held, wanted = _held(projects), _wanted(projects)
@@ -77,7 +70,7 @@ def _held(projects: Set[UUID]) -> Counts:
 
 
 def _booked(projects: Set[UUID]) -> Counts:
-    """What is held as the planner counts it: by what was asked for, on nodes that are there. Else it would plan what is then refused."""
+    # Counted as the planner does, by requested GPUs on existing nodes, so that no planned start is refused.
     rows = Reservation.objects.filter(state=ReservationState.HELD, slice__project__in=projects, node__gone_at=None)
     rows = rows.exclude(replaces__state=ReservationState.HELD)
     counts: Counts = Counter()
@@ -89,7 +82,7 @@ def _booked(projects: Set[UUID]) -> Counts:
 
 
 def _wanted(projects: set[UUID]) -> Counts:
-    """Whole nodes count as the largest of their shape."""
+    # Requests for whole nodes count the largest node of the shape.
     largest = dict(Node.objects.filter(gone_at=None).order_by().values_list("shape").annotate(Max("gpu_count")))
     rows = Gpr.objects.filter(state=GprState.QUEUED, slice__project__in=projects).exclude(shape="").order_by()
     kinds = rows.values_list("slice", "slice__project", "shape", "gpus_per_node").annotate(Sum("nodes"))

@@ -1,1 +1,1 @@
-"""Templates: fields of a request that users reuse, and the template that pods without a request are given."""
+"""Request templates, and those that agents use for waiting GPU pods."""

@@ -1,4 +1,4 @@
-"""`templates/`: what requests of a slice may start from, and what is filed for pods that wait. Its owners write them."""
+"""The REST endpoints of `templates/`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ DEFAULT_HELP = "Of its cluster, or else of the slice: that of a cluster goes fir
 
 
 def word_fields() -> dict[str, Any]:
-    """The fields of a request that a template may give, each null where it does not say."""
     fields = {name: deepcopy(GprChange().fields[name]) for name in WORDS}
     for each in fields.values():
         each.allow_null = True
@@ -118,7 +117,7 @@ class TemplateViewSet(mixins.ListModelMixin, ApiViewSet[GprTemplate]):
 
 
 def _change_of(data: dict[str, Any], actor: User) -> TemplateChange:
-    """Raises NotFound for a cluster that the actor may not know of."""
+    """Raises NotFound."""
     change: TemplateChange = TemplateChange(**{name: data[name] for name in ("name", "auto", "is_default") if name in data})  # type: ignore[typeddict-item]
     if "cluster" in data:
         change["cluster"] = cluster_for(actor, data["cluster"]) if data["cluster"] else None

@@ -1,4 +1,4 @@
-"""Which template is filed for GPU pods that wait, as agents are told. What they do with it: worker_agent/kube/requests/automatic.py."""
+"""The templates that agents use for waiting GPU pods (worker_agent/kube/requests/automatic.py)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gpr.models import GprTemplate
 from protocol.cluster_requests import AutoTemplate, ClusterRequestSpec
 from slices.models import Namespace
 
-# The words that agents know by another name.
+# Fields with another name in the protocol.
 SPANS: Final = {"duration_s": "duration", "idle_timeout_s": "idle_timeout"}
 
 
 def auto_templates_of(cluster_id: UUID) -> tuple[AutoTemplate, ...]:
-    """Of each slice with a namespace in the cluster, its default there, if that is to be filed for pods that wait; in order of id."""
+    """The `auto` defaults of slices with a namespace in the cluster, ordered by slice id."""
     bound = Namespace.objects.filter(cluster=cluster_id).values("slice")
     rows = GprTemplate.objects.filter(Q(cluster=cluster_id) | Q(cluster=None), is_default=True, slice__in=bound)
     first: dict[UUID, GprTemplate] = {}
@@ -34,5 +34,5 @@ def _request_spec(asked: Mapping[str, Any]) -> ClusterRequestSpec:
 
 
 def _span(span_s: int) -> str:
-    """`2d4h`, as objects say it."""
+    """Such as `2d4h`."""
     return "".join(f"{count}{unit}" for count, unit in zip(split(span_s), "dhms", strict=True) if count)

@@ -1,4 +1,4 @@
-"""What a template gives to a request. Must not live here: writes (gpr/templates/services.py)."""
+"""The fields that a template can give to a request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 from core.words import duration_exact, number
 from gpr.models import GprTemplate
 
-# The fields of a request that a template may give, as the object of kind GPRTemplate may (worker_agent/kube/requests/spec.py).
+# The same fields as in objects of kind GPRTemplate (worker_agent/kube/requests/spec.py).
 WORDS: Final[tuple[str, ...]] = (
     *("shape", "min_gpu_memory_gib", "nodes", "gpus_per_node", "duration_s", "priority", "node_type", "rdma", "within"),
     *("idle_timeout_s", "evictable", "may_evict", "requeue_on_failure", "run_checks"),
@@ -17,18 +17,18 @@ LABELS: Final = {"min_gpu_memory_gib": "GiB of GPU memory", "gpus_per_node": "GP
 
 
 def filled(template: GprTemplate, said: Mapping[str, Any]) -> dict[str, Any]:
-    """What a request asks for that says this and is filed from the template: its own words go first."""
+    """Merges the template with given values, which take precedence."""
     clusters = {"clusters": [str(template.cluster_id)]} if template.cluster_id else {}
     return {**clusters, **template.asked, **said}
 
 
 def terms(template: GprTemplate) -> str:
-    """`shape H100-80GB, nodes 2, duration 4 h`."""
+    """Such as `shape H100-80GB, nodes 2, duration 4 h`."""
     return ", ".join(f"{name} {value}" for name, value in told(template.asked)) or "nothing yet"
 
 
 def told(asked: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """Name and value for people, in the order of a request's fields; without the idle time-out, for nothing comes of it."""
+    """Labels and values, without the idle time-out, which has no effect."""
     for name in WORDS:
         if name in asked and name != "idle_timeout_s":
             yield LABELS.get(name) or name.removesuffix("_s").replace("_", " "), _value(name, asked[name])

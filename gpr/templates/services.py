@@ -1,7 +1,4 @@
-"""Every write to templates of requests.
-
-A slice has one default for all of its clusters at most, and one for each of them: a new one takes the place of the old one.
-"""
+"""Writes to templates. A slice has one default for all clusters and one for each cluster at most."""
 
 from __future__ import annotations
 
@@ -23,14 +20,14 @@ from inventory.services.clusters import desired_set_changed
 from journal.services import event_record
 from slices.models import Slice
 
-# Of a request that a template does not decide, the least: so that only what it says itself is held against policy and quotas.
+# Minimal values for fields that a template leaves open, so that only its own values are checked against policy and quotas.
 LEAST: dict[str, Any] = {"nodes": 1, "gpus_per_node": 1, "duration_s": 1}
-# What is filed for pods has to say, as an object of kind GPRTemplate that says auto (deploy/agent/kinds.yaml): nobody else does.
+# Fields that an `auto` template must give, as in objects of kind GPRTemplate (deploy/agent/kinds.yaml).
 AUTO_NEEDS: Final = ("shape", "duration_s")
 
 
 class TemplateChange(TypedDict, total=False):
-    """What is left out stays as it is. `asked`: the words that change; None takes one back."""
+    """Missing keys stay unchanged. `asked`: the changed request fields; None clears one."""
 
     name: str
     cluster: Cluster | None
@@ -41,7 +38,7 @@ class TemplateChange(TypedDict, total=False):
 
 @transaction.atomic
 def template_create(*, slice_: Slice, change: TemplateChange, actor: User, now: datetime) -> GprTemplate:
-    """Raises InvalidInput or OverPolicy for what no request of the slice could ask for, Conflict for a name that is taken."""
+    """Raises InvalidInput, OverPolicy, or NameTaken."""
     _lock(slice_)
     template = GprTemplate(slice=slice_, created_at=now)
     _apply(template, change, now)
@@ -52,7 +49,7 @@ def template_create(*, slice_: Slice, change: TemplateChange, actor: User, now: 
 
 @transaction.atomic
 def template_change(*, template: GprTemplate, change: TemplateChange, actor: User, now: datetime) -> GprTemplate:
-    """For requests from now on. Errors as in `template_create`."""
+    """Raises as `template_create`, or NotFound."""
     found = _locked(template)
     old_name, old = found.name, _all_of(found)
     was_default = found.is_default
@@ -67,10 +64,10 @@ def template_change(*, template: GprTemplate, change: TemplateChange, actor: Use
 
 @transaction.atomic
 def template_delete(*, template: GprTemplate, actor: User, now: datetime) -> None:
-    """The requests that were filed from it stay as they are."""
-    filing_lock()  # none is filed from it meanwhile
+    """Requests that were filed from it stay."""
+    filing_lock()  # no request is filed from it meanwhile
     found = _locked(template)
-    # In one order, so that no two wait for each other.
+    # Rows are locked in one order to avoid deadlocks.
     list(Gpr.objects.select_for_update(of=("self",)).filter(template=found).order_by("pk").values_list("pk"))
     _tell(found, "deleted", f"Template {found.name} was deleted; it was {terms(found)}.", actor, now)
     was_default = found.is_default
@@ -79,12 +76,12 @@ def template_delete(*, template: GprTemplate, actor: User, now: datetime) -> Non
 
 
 def _lock(slice_: Slice) -> None:
-    """Who is the default is decided by one at a time."""
+    # One change of the default at a time.
     list(Slice.objects.select_for_update(no_key=True).filter(pk=slice_.pk).values_list("pk"))
 
 
 def _locked(template: GprTemplate) -> GprTemplate:
-    """As it is now. Raises NotFound when it is gone."""
+    """Raises NotFound when it is gone."""
     _lock(template.slice)
     found = GprTemplate.objects.select_related("slice", "cluster").filter(pk=template.pk).first()
     if found is None:
@@ -102,7 +99,7 @@ def _apply(template: GprTemplate, change: TemplateChange, now: datetime) -> None
         setattr(template, name, value)
     template.asked = {name: asked[name] for name in WORDS if asked.get(name) not in (None, "")}
     if all(name in {"auto", "is_default"} and not value for name, value in change.items()):
-        return  # what it asks for may have become impossible: then it can be switched off all the same
+        return  # it can be switched off even if its values have become invalid
     _check_auto(template)
     try:
         spec_check(replace(_least_of(template), kept_idle_timeout_s=kept_idle_timeout_s), now=now)
@@ -118,7 +115,6 @@ def _check_auto(template: GprTemplate) -> None:
 
 
 def _least_of(template: GprTemplate) -> GprSpec:
-    """The least that a request filed from it asks for."""
     asked = {**LEAST, **template.asked}
     if not asked.get("shape"):
         asked.setdefault("min_gpu_memory_gib", 1)
