@@ -18,7 +18,7 @@ from worker_agent.kube.api.client import Forbidden, Missing
 from worker_agent.kube.api.custom import REQUEST_KIND
 from worker_agent.kube.tenancy import survey
 from worker_agent.kube.tenancy.isolation import role_binding
-from worker_agent.kube.tenancy.workspaces import NAMESPACES, KubernetesTenancy, said
+from worker_agent.kube.tenancy.workspaces import NAMESPACES, KubernetesTenancy, with_digest
 
 NOBODY: frozenset[str] = frozenset()
 ID = "11111111-aaaa-4aaa-8aaa-000000000001"
@@ -271,7 +271,7 @@ def test_a_member_made_a_viewer_is_one_at_once_whatever_is_written_into_the_bind
     """Also where the cluster repairs nothing: the mark is what the agent would say, written by somebody else."""
     api, tenancy = given()
     viewer = red(AccessRole.VIEWER)
-    mark = said(role_binding(viewer, viewer.accounts[0], "red"))["metadata"]["annotations"]
+    mark = with_digest(role_binding(viewer, viewer.accounts[0], "red"))["metadata"]["annotations"]
     api.touch(BINDING, annotations=mark)
     tenancy = tenancy_at(api) if restarts else tenancy
 

@@ -27,7 +27,7 @@ from tests.kube.world import pod
 from worker_agent.cluster.base import Throttled
 from worker_agent.hub.workspaces import Found
 from worker_agent.kube.api.client import Access, Api, Forbidden
-from worker_agent.kube.tenancy import awaited_names
+from worker_agent.kube.tenancy import referenced_names
 from worker_agent.kube.tenancy.isolation import role_binding
 from worker_agent.kube.tenancy.workspaces import KubernetesTenancy
 
@@ -835,7 +835,7 @@ def test_what_somebody_wrote_into_it_is_put_right(described: House) -> None:
 def test_a_name_that_rights_wait_for_is_not_taken_with_the_rights_that_the_agent_has(
     described: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(awaited_names, "AGAIN_S", 0.0)
+    monkeypatch.setattr(referenced_names, "REFUSED_AGAIN_S", 0.0)
     name = f"waits-{described.namespace}"
     described.cluster.kubectl(
         "create", "clusterrolebinding", name, "--clusterrole=view", f"--group=system:serviceaccounts:{described.namespace}"

@@ -24,7 +24,7 @@ CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 # Without annotations: those of thousands of objects would not fit into the agent's memory.
-class AddedMeta(msgspec.Struct, frozen=True, kw_only=True):
+class AddedObjectMeta(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     namespace: str = ""
     uid: str = ""
@@ -33,18 +33,18 @@ class AddedMeta(msgspec.Struct, frozen=True, kw_only=True):
     finalizers: tuple[str, ...] = ()
 
 
-class Added(msgspec.Struct, frozen=True, kw_only=True):
-    metadata: AddedMeta
+class AddedObject(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: AddedObjectMeta
     spec: Any = None
     roleRef: Any = None
     subjects: Any = None
 
 
-def is_our_policy(policy: Added, workspace: Workspace) -> bool:
+def is_our_policy(policy: AddedObject, workspace: Workspace) -> bool:
     return policy.metadata.name == ISOLATION  # what is in it is restored in each pass
 
 
-def is_our_binding(binding: Added, workspace: Workspace) -> bool:
+def is_our_binding(binding: AddedObject, workspace: Workspace) -> bool:
     # Anybody may write these labels, so they must name this workspace and one of its accounts.
     labels = binding.metadata.labels or {}
     account = labels.get(ACCOUNT, "")
@@ -55,7 +55,7 @@ def is_our_binding(binding: Added, workspace: Workspace) -> bool:
 
 # NetworkPolicies add up: one that allows any traffic opens the isolation, one that allows none changes nothing.
 # RoleBindings give nobody more rights than their author had.
-def opens(policy: Added) -> bool:
+def allows_traffic(policy: AddedObject) -> bool:
     """Whether it allows any traffic."""
     spec: dict[str, Any] = policy.spec or {}
     # The defaults of the API server. Rules of a type that is not listed have no effect.
@@ -63,21 +63,21 @@ def opens(policy: Added) -> bool:
     return bool(("Ingress" in types and spec.get("ingress")) or ("Egress" in types and spec.get("egress")))
 
 
-def is_marked(policy: Added) -> bool:
+def is_marked(policy: AddedObject) -> bool:
     """Where the policy egs-keep is installed, only administrators can set this label."""
     return (policy.metadata.labels or {}).get(KEEP) == "true"
 
 
-def taken_away(namespace: str, policies: Iterable[str], *, later_count: int) -> Drift:
+def removed_drift(namespace: str, policies: Iterable[str], *, later_count: int) -> Drift:
     """`later_count`: others that were not tried."""
     return _drift(f"network policies in namespace {namespace}", policies, later_count=later_count, is_repaired=True, is_foreign=True)
 
 
-def left_open(namespace: str, policies: Iterable[str], *, later_count: int) -> Drift:
+def remaining_drift(namespace: str, policies: Iterable[str], *, later_count: int) -> Drift:
     return _drift(f"network policies that stay in namespace {namespace}", policies, later_count=later_count, is_foreign=True)
 
 
-def bindings_drift(namespace: str, bindings: Iterable[Added]) -> Drift:
+def bindings_drift(namespace: str, bindings: Iterable[AddedObject]) -> Drift:
     return _drift(f"role bindings in namespace {namespace}", [_binding_text(binding) for binding in bindings])
 
 
@@ -113,7 +113,7 @@ def _listed(begin: str, texts: list[str]) -> str:
     return readable(whole, DETAIL_MAX_CHARS)
 
 
-def _binding_text(binding: Added) -> str:
+def _binding_text(binding: AddedObject) -> str:
     role = binding.roleRef or {}
     whom = ", ".join(sorted(f"{each.get('kind')} {each.get('name')}" for each in binding.subjects or ())) or "nobody"
     given = readable(f"{role.get('kind')} {role.get('name')} to {whom}")

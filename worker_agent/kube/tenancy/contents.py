@@ -14,7 +14,7 @@ from worker_agent.cluster.base import ClusterError, Throttled, Unavailable
 from worker_agent.kube.api.objects import Meta
 
 
-class Thing(msgspec.Struct, frozen=True, kw_only=True):
+class TenancyObject(msgspec.Struct, frozen=True, kw_only=True):
     metadata: Meta
     spec: Any = None
     roleRef: Any = None
@@ -26,7 +26,7 @@ class Thing(msgspec.Struct, frozen=True, kw_only=True):
         return (self.metadata.labels or {}, self.spec, self.roleRef, self.subjects)
 
     @property
-    def word(self) -> tuple[Any, ...]:
+    def content_with_digest(self) -> tuple[Any, ...]:
         """The content, with the digest of what the agent applied."""
         return *self.content, self.metadata.annotation(SAID)
 
@@ -43,45 +43,45 @@ class TokenAnswer(msgspec.Struct, frozen=True, kw_only=True):
     status: Status
 
 
-Place = tuple[str, str, str]  # kind, namespace, name
+ObjectKey = tuple[str, str, str]  # kind, namespace, name
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class AppliedObject:
     """An object as the agent last wrote it."""
 
     wanted: dict[str, Any]
     uid: str
     version: str
-    word: tuple[Any, ...] | None = None  # only of a quota: the server writes its usage, so a new version is no change
+    content_with_digest: tuple[Any, ...] | None = None  # only of a quota: the server writes its usage, so a new version is no change
 
     @classmethod
-    def of(cls, wanted: dict[str, Any], left: Thing) -> Self:
-        word = left.word if wanted["kind"] == "ResourceQuota" else None
-        return cls(wanted, left.metadata.uid, left.metadata.resourceVersion, word)
+    def of(cls, wanted: dict[str, Any], left: TenancyObject) -> Self:
+        content_with_digest = left.content_with_digest if wanted["kind"] == "ResourceQuota" else None
+        return cls(wanted, left.metadata.uid, left.metadata.resourceVersion, content_with_digest)
 
-    def is_still(self, there: Thing | None, wanted: dict[str, Any]) -> bool:
+    def is_unchanged(self, there: TenancyObject | None, wanted: dict[str, Any]) -> bool:
         if there is None or there.metadata.uid != self.uid or wanted != self.wanted:
             return False
-        return there.metadata.resourceVersion == self.version or there.word == self.word
+        return there.metadata.resourceVersion == self.version or there.content_with_digest == self.content_with_digest
 
 
 @dataclass(slots=True)
-class Scene:
+class NamespaceContents:
     """What one pass found, and which of our objects others had changed."""
 
-    namespaces: dict[str, Thing]  # with the label of a workspace
-    unlabeled: dict[str, Thing]  # with only the mark of one (BOUND_TO)
-    objects: dict[Place, Thing]
+    namespaces: dict[str, TenancyObject]  # with the label of a workspace
+    unlabeled: dict[str, TenancyObject]  # with only the mark of one (BOUND_TO)
+    objects: dict[ObjectKey, TenancyObject]
     repairs: bool  # False: what others changed stays as it is
     in_use: frozenset[str]  # as in Tenancy.reconcile
-    fenced: dict[str, Workspace] = field(default_factory=dict)  # whose NetworkPolicy is in place, by namespace
+    isolated: dict[str, Workspace] = field(default_factory=dict)  # whose NetworkPolicy is in place, by namespace
     repaired: dict[str, list[str]] = field(default_factory=dict)
     left: dict[str, list[str]] = field(default_factory=dict)
     has_about: bool = True  # the kind ABOUT is installed
     counts_kinds: bool = False  # quotas count the custom resources of EGS
     has_accounts: bool = True  # the namespace of accounts is installed
-    ended: list[str] = field(default_factory=list)  # accounts that were made again, so that earlier tokens are invalid
+    recreated: list[str] = field(default_factory=list)  # accounts that were made again, so that earlier tokens are invalid
     unseen: dict[str, ClusterError] = field(default_factory=dict)  # namespaces that could not be read
 
     def slice_of(self, namespace: str) -> str:
@@ -96,7 +96,7 @@ class Scene:
         # No workspace has this namespace, so that nothing gives the account rights by where it is.
         return ACCOUNTS if self.has_accounts else account.namespace
 
-    def owner_of(self, place: Place) -> str:
+    def owner_of(self, place: ObjectKey) -> str:
         if place[1] != ACCOUNTS:
             return self.slice_of(place[1])
         there = self.objects.get(place)  # in the namespace of accounts only the agent writes labels
@@ -108,12 +108,12 @@ class Scene:
     def is_in_use(self, workspace: Workspace, namespace: str) -> bool:
         return bool(self.in_use & {workspace.id, workspace.name, namespace})
 
-    def repair(self, what: str, namespace: str) -> None:
+    def add_repaired(self, what: str, namespace: str) -> None:
         self.repaired.setdefault(namespace, []).append(what)
 
-    def leave(self, what: str, namespace: str) -> None:
+    def add_left(self, what: str, namespace: str) -> None:
         self.left.setdefault(namespace, []).append(what)
 
-    def is_silent(self, namespace: str) -> bool:
+    def is_unreported(self, namespace: str) -> bool:
         """Nothing is reported of it, because the API server has trouble."""
         return isinstance(self.unseen.get(namespace), Unavailable | Throttled)

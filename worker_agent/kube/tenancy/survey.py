@@ -16,7 +16,7 @@ from protocol.cluster_names import ACCOUNT, ACCOUNTS, ISOLATION, SLICE, account_
 from worker_agent.cluster.base import ClusterError
 from worker_agent.kube.api.client import Api, Forbidden, Missing
 from worker_agent.kube.api.paging import Page, listed
-from worker_agent.kube.tenancy.contents import Place, Thing
+from worker_agent.kube.tenancy.contents import ObjectKey, TenancyObject
 
 ABOUT: Final = "workspaces"  # a kind of EGS, missing in older installations
 DEFAULTS: Final = "limitranges"  # older installations give no rights to it
@@ -45,8 +45,8 @@ ACCOUNTS_PAGE: Final = 500
 
 
 @dataclass(slots=True)
-class Inside:
-    objects: dict[Place, Thing] = field(default_factory=dict)
+class NamespaceObjects:
+    objects: dict[ObjectKey, TenancyObject] = field(default_factory=dict)
     has_about: bool = True  # the kind ABOUT is installed
 
 
@@ -54,21 +54,21 @@ class Survey:
     def __init__(self, api: Api) -> None:
         self._api = api
 
-    def look(self, namespaces: Sequence[str], *, known: Container[Place]) -> Iterator[tuple[str, Inside | ClusterError]]:
+    def look(self, namespaces: Sequence[str], *, known: Container[ObjectKey]) -> Iterator[tuple[str, NamespaceObjects | ClusterError]]:
         """Yields what is in each namespace, or why it could not be read. `known`: objects that the agent wrote."""
         with ThreadPoolExecutor(LOOKS_AT_ONCE, thread_name_prefix="egs-tenancy") as pool:
             yield from zip(namespaces, pool.map(lambda name: self._try_look_at(name, known), namespaces), strict=True)
 
-    def named(self, place: Place) -> list[Thing]:
+    def named(self, place: ObjectKey) -> list[TenancyObject]:
         kind, namespace, name = place
         escaped = re.sub(r"([\\,=])", r"\\\1", name)
         return list(self.list(_folder(kind, namespace), fieldSelector=f"metadata.name={escaped}"))
 
-    def list(self, path: str, **selector: str) -> Iterator[Thing]:
-        return listed(self._api, path, Page[Thing], page_count=PAGE_COUNT, **selector)
+    def list(self, path: str, **selector: str) -> Iterator[TenancyObject]:
+        return listed(self._api, path, Page[TenancyObject], page_count=PAGE_COUNT, **selector)
 
-    def _try_look_at(self, namespace: str, known: Container[Place]) -> Inside | ClusterError:
-        inside = Inside()
+    def _try_look_at(self, namespace: str, known: Container[ObjectKey]) -> NamespaceObjects | ClusterError:
+        inside = NamespaceObjects()
         try:
             for kind in ("serviceaccounts",) if namespace == ACCOUNTS else KINDS:
                 self._look_at(kind, namespace, known, inside)
@@ -76,16 +76,16 @@ class Survey:
             return error
         return inside
 
-    def _look_at(self, kind: str, namespace: str, known: Container[Place], inside: Inside) -> None:
+    def _look_at(self, kind: str, namespace: str, known: Container[ObjectKey], inside: NamespaceObjects) -> None:
         try:
             most, page = (ACCOUNTS_MAX, ACCOUNTS_PAGE) if namespace == ACCOUNTS else (OBJECTS_MAX, PAGE_COUNT)
-            things = listed(self._api, _folder(kind, namespace), Page[Thing], page_count=page, **SELECTORS.get(kind, {}))
-            for count, thing in enumerate(things):
+            objects = listed(self._api, _folder(kind, namespace), Page[TenancyObject], page_count=page, **SELECTORS.get(kind, {}))
+            for count, obj in enumerate(objects):
                 if count >= most:
                     raise ClusterError(f"there are more than {most} {kind} in namespace {namespace}")
-                place = (kind, namespace, thing.metadata.name)
-                if kind in SELECTORS or place in known or _is_of_account(thing):
-                    inside.objects[place] = thing
+                place = (kind, namespace, obj.metadata.name)
+                if kind in SELECTORS or place in known or _is_of_account(obj):
+                    inside.objects[place] = obj
         except Missing:
             if kind != ABOUT:
                 raise
@@ -95,7 +95,7 @@ class Survey:
                 raise
 
 
-def path_of(place: Place) -> str:
+def path_of(place: ObjectKey) -> str:
     kind, namespace, name = place
     # A RoleBinding's name may have a question mark, which would end the path.
     return f"{_folder(kind, namespace)}/{quote(name)}"
@@ -105,6 +105,6 @@ def _folder(kind: str, namespace: str) -> str:
     return f"{KINDS[kind][0]}/namespaces/{namespace}/{kind}"
 
 
-def _is_of_account(thing: Thing) -> bool:
-    labels = thing.metadata.labels or {}
-    return ACCOUNT_NAME.fullmatch(thing.metadata.name) is not None or SLICE in labels or ACCOUNT in labels
+def _is_of_account(obj: TenancyObject) -> bool:
+    labels = obj.metadata.labels or {}
+    return ACCOUNT_NAME.fullmatch(obj.metadata.name) is not None or SLICE in labels or ACCOUNT in labels

@@ -35,9 +35,8 @@ from worker_agent.hub.workspaces import Found
 from worker_agent.kube.api.client import Api, Forbidden, Missing
 from worker_agent.kube.api.custom import REQUEST_KIND, Definition
 from worker_agent.kube.api.installed import Installed
-from worker_agent.kube.tenancy.audit import Patrol
-from worker_agent.kube.tenancy.awaited_names import Awaited
-from worker_agent.kube.tenancy.contents import Place, Scene, Thing, TokenAnswer, Written
+from worker_agent.kube.tenancy.audit import NamespaceAudit
+from worker_agent.kube.tenancy.contents import AppliedObject, NamespaceContents, ObjectKey, TenancyObject, TokenAnswer
 from worker_agent.kube.tenancy.isolation import (
     KINDS_COUNTED_S,
     QUOTA,
@@ -50,6 +49,7 @@ from worker_agent.kube.tenancy.isolation import (
     role_binding,
     service_account,
 )
+from worker_agent.kube.tenancy.referenced_names import ReferencedNames
 from worker_agent.kube.tenancy.survey import ABOUT, ACCOUNT_NAME, DEFAULTS, KINDS, Survey, path_of
 from worker_agent.metrics import DRIFT_REPAIRS
 
@@ -57,7 +57,7 @@ NAMESPACES: Final = "/api/v1/namespaces"
 ACCESS: Final = ("rolebindings", "serviceaccounts")  # kinds that give access, in the order of their removal
 LEAST_ROLE: Final = role_of(AccessRole.VIEWER)
 DETAIL_MAX_CHARS: Final = 300
-ACCOUNT_ANEW: Final = "Its account in the cluster was made anew, so it is good no more. Ask for a new one."
+ACCOUNT_RECREATED: Final = "Its account in the cluster was made anew, so it is good no more. Ask for a new one."
 
 
 class Refused(Exception):
@@ -74,12 +74,12 @@ class KubernetesTenancy:
     def __init__(self, *, api: Api, server: str, ca: str, note: Note, limits: Mapping[str, str] = QUOTA) -> None:
         self._api, self._server, self._ca, self._note, self._limits = api, server, ca, note, limits
         self._bound: dict[str, tuple[str, str]] = {}  # UID and workspace by name of each namespace that the agent bound
-        self._written: dict[Place, Written] = {}
+        self._written: dict[ObjectKey, AppliedObject] = {}
         self._were_counted = False
         self._survey = Survey(api)
         self._installed = Installed(api, note=note)
-        self._patrol = Patrol(api, note=note)
-        self._awaited = Awaited(api, note)
+        self._audit = NamespaceAudit(api, note=note)
+        self._referenced = ReferencedNames(api, note)
 
     def bound_to(self, namespace: str, uid: str) -> str:
         """The workspace of this very namespace, or "". Any thread may ask."""
@@ -89,52 +89,56 @@ class KubernetesTenancy:
     def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool) -> Found:
         drifts = self._installed.look()
         try:
-            scene = self._look(workspaces, repairs=repairs, in_use=in_use)
+            contents = self._look(workspaces, repairs=repairs, in_use=in_use)
         except ClusterError as error:
             self._note("tenancy_unseen", {"why": str(error)})
-            return Found(drifts=drifts + self._patrol.standing)
-        left = self._revoke(workspaces, scene)
+            return Found(drifts=drifts + self._audit.remaining)
+        left = self._revoke(workspaces, contents)
         # Unbinding goes first, so that another workspace may take the namespace in the same pass.
-        listed = [(workspace, each) for workspace in workspaces for each in workspace.bindings if not scene.is_silent(each.namespace)]
+        listed = [
+            (workspace, each) for workspace in workspaces for each in workspace.bindings if not contents.is_unreported(each.namespace)
+        ]
         listed.sort(key=lambda pair: pair[1].desired != Desired.ABSENT)
-        seen = [self._settle(workspace, binding, scene) for workspace, binding in listed]
+        seen = [self._settle(workspace, binding, contents) for workspace, binding in listed]
         ready = {(each.slice, each.namespace) for each in seen if each.state is BindingState.READY}
         tokens = [
-            self._issue(account, scene.home_of(account))
+            self._issue(account, contents.home_of(account))
             for workspace in workspaces
             for account in workspace.accounts
             if account.token_s > 0 and account.id not in has_token and (workspace.id, account.namespace) in ready
         ]
         issued = tuple(token for token in tokens if token is not None)
-        issued += tuple(IssuedToken(account=id_, failure=ACCOUNT_ANEW) for id_ in scene.ended)
-        drifts += self._patrol.look(scene.fenced, repairs=repairs)
+        issued += tuple(IssuedToken(account=id_, failure=ACCOUNT_RECREATED) for id_ in contents.recreated)
+        drifts += self._audit.look(contents.isolated, repairs=repairs)
         return Found(
-            accounts_left=left if not scene.unseen else None,
+            accounts_left=left if not contents.unseen else None,
             bindings=tuple(seen),
             tokens=issued,
             drifts=drifts,
-            is_unfinished=self._patrol.is_unfinished,
+            is_unfinished=self._audit.is_unfinished,
         )
 
     # -- look ----------------------------------------------------------------------------------------------------------
 
-    def _look(self, workspaces: Sequence[Workspace], *, repairs: bool, in_use: frozenset[str]) -> Scene:
-        namespaces = {thing.metadata.name: thing for thing in self._survey.list(NAMESPACES, labelSelector=SLICE)}
-        unlabeled = {thing.metadata.name: thing for thing in self._survey.list(NAMESPACES, labelSelector=f"{BOUND_TO},!{SLICE}")}
+    def _look(self, workspaces: Sequence[Workspace], *, repairs: bool, in_use: frozenset[str]) -> NamespaceContents:
+        namespaces = {obj.metadata.name: obj for obj in self._survey.list(NAMESPACES, labelSelector=SLICE)}
+        unlabeled = {obj.metadata.name: obj for obj in self._survey.list(NAMESPACES, labelSelector=f"{BOUND_TO},!{SLICE}")}
         has_accounts = self._namespace(ACCOUNTS) is not None
-        scene = Scene(namespaces, unlabeled, {}, repairs, in_use, counts_kinds=self._counts_kinds(), has_accounts=has_accounts)
-        self._awaited.begin_pass()
+        contents = NamespaceContents(
+            namespaces, unlabeled, {}, repairs, in_use, counts_kinds=self._counts_kinds(), has_accounts=has_accounts
+        )
+        self._referenced.begin_pass()
         told = {binding.namespace for workspace in workspaces for binding in workspace.bindings if not _is_of_cluster(binding.namespace)}
         for name, seen in self._survey.look(
             sorted({*namespaces, *unlabeled, *self._bound, *told, *([ACCOUNTS] if has_accounts else [])}), known=self._written
         ):
             if isinstance(seen, ClusterError):
-                scene.unseen[name] = seen
+                contents.unseen[name] = seen
                 self._note("namespace_unseen", {"namespace": name, "why": str(seen)})
                 continue
-            scene.has_about = scene.has_about and seen.has_about
-            scene.objects |= seen.objects
-        return scene
+            contents.has_about = contents.has_about and seen.has_about
+            contents.objects |= seen.objects
+        return contents
 
     def _counts_kinds(self) -> bool:
         try:
@@ -148,72 +152,72 @@ class KubernetesTenancy:
 
     # -- revoke --------------------------------------------------------------------------------------------------------
 
-    def _revoke(self, workspaces: Sequence[Workspace], scene: Scene) -> tuple[str, ...]:
+    def _revoke(self, workspaces: Sequence[Workspace], contents: NamespaceContents) -> tuple[str, ...]:
         """Returns the accounts that are left."""
         accounts = {workspace.id: {account.id: account for account in workspace.accounts} for workspace in workspaces}
         # For places where no label names the workspace:
         accounts[""] = {id_: account for of_one in accounts.values() for id_, account in of_one.items()}
         # Left are those of workspaces that are not listed, in namespaces without labels, and what the cluster did not delete.
         left = set()
-        places = [*scene.objects, *(place for place in self._written if place[1] in scene.unseen)]
+        places = [*contents.objects, *(place for place in self._written if place[1] in contents.unseen)]
         # The end of a RoleBinding takes effect within a millisecond, that of a ServiceAccount after ten seconds.
         for kind in ACCESS:
             for place in places:
-                id_ = self._account_in(place, scene)
+                id_ = self._account_in(place, contents)
                 if place[0] != kind or not id_:
                     continue
-                slice_ = scene.owner_of(place) or self._bound.get(place[1], ("", ""))[1]
+                slice_ = contents.owner_of(place) or self._bound.get(place[1], ("", ""))[1]
                 account = accounts.get(slice_, {}).get(id_)
-                if account is not None and (kind == "rolebindings" or scene.home_of(account) == place[1]):
+                if account is not None and (kind == "rolebindings" or contents.home_of(account) == place[1]):
                     continue
-                is_known = slice_ in accounts or (place[1] == ACCOUNTS and not scene.namespaces_of(slice_))
-                if not is_known or not slice_ or not self._try_end(place, scene):
+                is_known = slice_ in accounts or (place[1] == ACCOUNTS and not contents.namespaces_of(slice_))
+                if not is_known or not slice_ or not self._try_end(place, contents):
                     left.add(id_)
         return tuple(sorted(left))
 
-    def _account_in(self, place: Place, scene: Scene) -> str:
+    def _account_in(self, place: ObjectKey, contents: NamespaceContents) -> str:
         if place in self._written or ACCOUNT_NAME.fullmatch(place[2]):
             return place[2].removeprefix(account_of(""))  # its label may be wrong or gone
-        there = scene.objects.get(place)
+        there = contents.objects.get(place)
         return there.metadata.label(ACCOUNT) if there else ""
 
-    def _try_end(self, place: Place, scene: Scene) -> bool:
+    def _try_end(self, place: ObjectKey, contents: NamespaceContents) -> bool:
         try:
-            self._end(place, scene)
+            self._end(place, contents)
         except ClusterError as error:
             self._note("tenancy_delete_failed", {"object": "/".join(place), "why": str(error)})
             return False
         return True
 
-    def _end(self, place: Place, scene: Scene) -> None:
+    def _end(self, place: ObjectKey, contents: NamespaceContents) -> None:
         """Raises unless the object is seen gone."""
-        self._delete(place, scene)
+        self._delete(place, contents)
         for left in self._survey.named(place):
             # A RoleBinding that a finalizer holds still gives its rights.
             ops = [{"op": "test", "path": "/metadata/uid", "value": left.metadata.uid}, {"op": "remove", "path": "/metadata/finalizers"}]
-            self._api.patch(path_of(place), ops, Thing)
+            self._api.patch(path_of(place), ops, TenancyObject)
         if self._survey.named(place):
             raise Unavailable(f"{'/'.join(place)} is still there")
 
-    def _delete(self, place: Place, scene: Scene) -> None:
+    def _delete(self, place: ObjectKey, contents: NamespaceContents) -> None:
         with suppress(Missing):
             self._api.delete(path_of(place))
-        scene.objects.pop(place, None)
+        contents.objects.pop(place, None)
         self._written.pop(place, None)
 
     # -- one namespace -------------------------------------------------------------------------------------------------
 
-    def _settle(self, workspace: Workspace, binding: Binding, scene: Scene) -> BindingSeen:
+    def _settle(self, workspace: Workspace, binding: Binding, contents: NamespaceContents) -> BindingSeen:
         state, detail = BindingState.READY, ""
         try:
-            if unseen := scene.unseen.get(binding.namespace):
+            if unseen := contents.unseen.get(binding.namespace):
                 raise unseen
             match binding.desired:
                 case Desired.ABSENT:
-                    self._unbind(workspace, binding.namespace, scene)
+                    self._unbind(workspace, binding.namespace, contents)
                     state = BindingState.UNBOUND
                 case Desired.PRESENT:
-                    self._bind(workspace, binding, scene)
+                    self._bind(workspace, binding, contents)
                 case unknown:
                     raise Refused(BindingState.WAITING, f"The agent does not know what {unknown} means. Upgrade it.")
         except Refused as refusal:
@@ -221,56 +225,56 @@ class KubernetesTenancy:
         except ClusterError as error:
             self._note("namespace_unfinished", {"namespace": binding.namespace, "why": str(error)})
             state, detail = BindingState.WAITING, _sentence(error)
-        if scene.has_about and state is not BindingState.UNBOUND and self._is_ours(workspace, binding.namespace, scene):
-            self._describe(workspace, binding.namespace, scene, detail)
-        repaired, left = (tuple(dict.fromkeys(by.get(binding.namespace, ()))) for by in (scene.repaired, scene.left))
+        if contents.has_about and state is not BindingState.UNBOUND and self._is_ours(workspace, binding.namespace, contents):
+            self._describe(workspace, binding.namespace, contents, detail)
+        repaired, left = (tuple(dict.fromkeys(by.get(binding.namespace, ()))) for by in (contents.repaired, contents.left))
         DRIFT_REPAIRS.inc(len(repaired))
         for event, what in (("namespace_repaired", repaired), ("namespace_changed", left)):
             if what:
                 self._note(event, {"namespace": binding.namespace, "what": ", ".join(what)})
         return BindingSeen(slice=workspace.id, namespace=binding.namespace, state=state, detail=detail, repaired=repaired, left=left)
 
-    def _bind(self, workspace: Workspace, binding: Binding, scene: Scene) -> None:
+    def _bind(self, workspace: Workspace, binding: Binding, contents: NamespaceContents) -> None:
         name = binding.namespace
-        self._take(workspace, binding, scene)
-        self._keep(("networkpolicies", name, ISOLATION), network_policy(workspace, name), scene)
-        scene.fenced[name] = workspace
-        self._keep(("resourcequotas", name, ISOLATION), self._quota(workspace, name, scene), scene)
-        self._keep_defaults(workspace, name, scene)
+        self._take(workspace, binding, contents)
+        self._keep(("networkpolicies", name, ISOLATION), network_policy(workspace, name), contents)
+        contents.isolated[name] = workspace
+        self._keep(("resourcequotas", name, ISOLATION), self._quota(workspace, name, contents), contents)
+        self._keep_defaults(workspace, name, contents)
         for account in workspace.accounts:
-            self._admit(workspace, account, name, scene)
+            self._admit(workspace, account, name, contents)
 
-    def _keep_defaults(self, workspace: Workspace, name: str, scene: Scene) -> None:
+    def _keep_defaults(self, workspace: Workspace, name: str, contents: NamespaceContents) -> None:
         try:
-            self._keep((DEFAULTS, name, ISOLATION), default_requests(workspace, name), scene)
+            self._keep((DEFAULTS, name, ISOLATION), default_requests(workspace, name), contents)
         except Forbidden as error:
             # An older role does not allow it, and neither access nor a box depends on it.
             self._note("default_requests_unwritten", {"namespace": name, "why": str(error)})
 
-    def _quota(self, workspace: Workspace, name: str, scene: Scene) -> dict[str, Any]:
-        return quota_of(workspace, name, limits=self._limits, counts_kinds=scene.counts_kinds)
+    def _quota(self, workspace: Workspace, name: str, contents: NamespaceContents) -> dict[str, Any]:
+        return quota_of(workspace, name, limits=self._limits, counts_kinds=contents.counts_kinds)
 
-    def _take(self, workspace: Workspace, binding: Binding, scene: Scene) -> None:
+    def _take(self, workspace: Workspace, binding: Binding, contents: NamespaceContents) -> None:
         """Labels the namespace, or creates it. Raises Refused where it is not ours."""
         name = binding.namespace
         if _is_of_cluster(name):
             raise Refused(BindingState.CONFLICT, "This namespace belongs to the cluster itself. Bind another one.")
-        there = scene.namespaces.get(name) or self._namespace(name)
+        there = contents.namespaces.get(name) or self._namespace(name)
         if there is None:
-            there = self._make(workspace, name, scene)
+            there = self._make(workspace, name, contents)
         elif there.is_going:
             raise Refused(BindingState.WAITING, "It is being deleted in the cluster. When it is gone it is made anew.")
         else:
-            self._check_ours(workspace, binding, there, scene)
+            self._check_ours(workspace, binding, there, contents)
             if wanted := {key: value for key, value in namespace_labels(workspace).items() if there.metadata.label(key) != value}:
-                self._label_ours(workspace, there, wanted, scene)
+                self._label_ours(workspace, there, wanted, contents)
         self._bound[name] = (there.metadata.uid, workspace.id)
 
-    def _label_ours(self, workspace: Workspace, there: Thing, wanted: dict[str, str], scene: Scene) -> None:
+    def _label_ours(self, workspace: Workspace, there: TenancyObject, wanted: dict[str, str], contents: NamespaceContents) -> None:
         name, was_ours = there.metadata.name, self._is_known(workspace, there)
         # Without the label the pods of an open box can be neither admitted nor removed.
-        if was_ours and not scene.repairs and not (SLICE in wanted and scene.is_in_use(workspace, name)):
-            scene.leave("label", name)
+        if was_ours and not contents.repairs and not (SLICE in wanted and contents.is_in_use(workspace, name)):
+            contents.add_left("label", name)
             return
         try:
             self._label(there, wanted)
@@ -279,32 +283,32 @@ class KubernetesTenancy:
                 raise
             raise Refused(BindingState.CONFLICT, _what_to_do(workspace, name, was_ours=was_ours)) from error
         if was_ours:
-            scene.repair("label", name)
+            contents.add_repaired("label", name)
 
-    def _refuse_awaited(self, workspace: Workspace, name: str, scene: Scene) -> None:
-        if self._awaited.is_awaited(name, own=scene.namespaces_of(workspace.id)):
+    def _refuse_referenced(self, workspace: Workspace, name: str, contents: NamespaceContents) -> None:
+        if self._referenced.is_referenced(name, own=contents.namespaces_of(workspace.id)):
             raise Refused(BindingState.CONFLICT, "Something in the cluster counts on a namespace of this name already. Bind another one.")
 
-    def _make(self, workspace: Workspace, name: str, scene: Scene) -> Thing:
-        was_ours = self._is_ours(workspace, name, scene)
+    def _make(self, workspace: Workspace, name: str, contents: NamespaceContents) -> TenancyObject:
+        was_ours = self._is_ours(workspace, name, contents)
         if not was_ours:
-            self._refuse_awaited(workspace, name, scene)
-        if was_ours and not scene.repairs:
-            scene.leave("namespace", name)
+            self._refuse_referenced(workspace, name, contents)
+        if was_ours and not contents.repairs:
+            contents.add_left("namespace", name)
             raise Refused(BindingState.WAITING, "Somebody deleted it in the cluster, whose policy says that it stays so.")
-        made = self._api.create(NAMESPACES, _namespace_object(workspace, name), Thing)
+        made = self._api.create(NAMESPACES, _namespace_object(workspace, name), TenancyObject)
         if was_ours:
-            scene.repair("namespace", name)
+            contents.add_repaired("namespace", name)
             self._forget(name)  # all objects in it are new, which is no repair
         return made
 
-    def _namespace(self, name: str) -> Thing | None:
+    def _namespace(self, name: str) -> TenancyObject | None:
         try:
-            return self._api.get(f"{NAMESPACES}/{name}", Thing)
+            return self._api.get(f"{NAMESPACES}/{name}", TenancyObject)
         except Missing:
             return None
 
-    def _check_ours(self, workspace: Workspace, binding: Binding, there: Thing, scene: Scene) -> None:
+    def _check_ours(self, workspace: Workspace, binding: Binding, there: TenancyObject, contents: NamespaceContents) -> None:
         meta = there.metadata
         is_ours = self._is_known(workspace, there) or meta.label(SLICE) == workspace.id
         if not is_ours and not binding.may_adopt:  # the text does not tell whose it is
@@ -318,113 +322,113 @@ class KubernetesTenancy:
             return
         if meta.label(SLICE):
             raise Refused(BindingState.CONFLICT, "In the cluster this namespace is bound to another workspace.")
-        self._refuse_awaited(workspace, meta.name, scene)
+        self._refuse_referenced(workspace, meta.name, contents)
 
-    def _is_ours(self, workspace: Workspace, namespace: str, scene: Scene) -> bool:
+    def _is_ours(self, workspace: Workspace, namespace: str, contents: NamespaceContents) -> bool:
         return self._bound.get(namespace, ("", ""))[1] == workspace.id
 
-    def _describe(self, workspace: Workspace, namespace: str, scene: Scene, detail: str) -> None:
+    def _describe(self, workspace: Workspace, namespace: str, contents: NamespaceContents, detail: str) -> None:
         wanted = about_workspace(workspace, namespace)
         place = (ABOUT, namespace, wanted["metadata"]["name"])
         try:
-            for other in [each for each in scene.objects if each[:2] == place[:2] and each != place]:
-                self._delete(other, scene)  # the workspace was renamed
-            self._keep(place, wanted, scene)
-            there = scene.objects.get(place)
+            for other in [each for each in contents.objects if each[:2] == place[:2] and each != place]:
+                self._delete(other, contents)  # the workspace was renamed
+            self._keep(place, wanted, contents)
+            there = contents.objects.get(place)
             status = about_status(workspace, there.status if there else {}, detail, now=datetime.now(UTC))
             if there is None or there.status != status:
                 body = {key: wanted[key] for key in ("apiVersion", "kind")} | {"metadata": {"name": place[2]}, "status": status}
-                left = self._api.apply(f"{path_of(place)}/status", body, Thing)
-                self._written[place] = Written.of(wanted, left)
+                left = self._api.apply(f"{path_of(place)}/status", body, TenancyObject)
+                self._written[place] = AppliedObject.of(wanted, left)
         except Missing:
-            scene.has_about = False  # a pass over no namespaces does not notice it
+            contents.has_about = False  # a pass over no namespaces does not notice it
         except ClusterError as error:
             self._note("workspace_undescribed", {"namespace": namespace, "why": str(error)})
 
-    def _is_known(self, workspace: Workspace, there: Thing) -> bool:
+    def _is_known(self, workspace: Workspace, there: TenancyObject) -> bool:
         """Whether the agent bound it, even if its label is gone."""
         # Only the agent and administrators can write this mark.
         is_marked = there.metadata.label(BOUND_TO) == workspace.id
         return is_marked or self._bound.get(there.metadata.name) == (there.metadata.uid, workspace.id)
 
-    def _label(self, there: Thing, labels: dict[str, str]) -> None:
+    def _label(self, there: TenancyObject, labels: dict[str, str]) -> None:
         ops = [{"op": "test", "path": "/metadata/uid", "value": there.metadata.uid}]
         # An `add` needs an existing map of labels: each namespace has at least kubernetes.io/metadata.name.
         ops += [{"op": "add", "path": pointer("metadata", "labels", key), "value": value} for key, value in labels.items()]
-        self._api.patch(f"{NAMESPACES}/{there.metadata.name}", ops, Thing)
+        self._api.patch(f"{NAMESPACES}/{there.metadata.name}", ops, TenancyObject)
 
-    def _admit(self, workspace: Workspace, account: Account, namespace: str, scene: Scene) -> None:
+    def _admit(self, workspace: Workspace, account: Account, namespace: str, contents: NamespaceContents) -> None:
         name = account_of(account.id)
-        home = scene.home_of(account)
+        home = contents.home_of(account)
         if account.namespace == namespace:
-            self._keep_account(workspace, account, ("serviceaccounts", home, name), scene)
+            self._keep_account(workspace, account, ("serviceaccounts", home, name), contents)
         place, wanted = ("rolebindings", namespace, name), role_binding(workspace, account, namespace, home=home)
-        there = scene.objects.get(place)
-        if there is not None and not scene.repairs and _gives_more(there, wanted):
-            self._end(place, scene)
+        there = contents.objects.get(place)
+        if there is not None and not contents.repairs and _gives_more(there, wanted):
+            self._end(place, contents)
         try:
-            self._keep(place, wanted, scene)
+            self._keep(place, wanted, contents)
         except Conflict:  # the role of a RoleBinding cannot be changed
-            self._end(place, scene)
-            self._keep(place, wanted, scene)
+            self._end(place, contents)
+            self._keep(place, wanted, contents)
 
-    def _keep_account(self, workspace: Workspace, account: Account, place: Place, scene: Scene) -> None:
-        is_new = place not in scene.objects  # a new one has another UID, so tokens from before are invalid
-        self._keep(place, service_account(workspace, account, place[1]), scene, about=account.namespace)
+    def _keep_account(self, workspace: Workspace, account: Account, place: ObjectKey, contents: NamespaceContents) -> None:
+        is_new = place not in contents.objects  # a new one has another UID, so tokens from before are invalid
+        self._keep(place, service_account(workspace, account, place[1]), contents, about=account.namespace)
         if is_new and account.token_s == 0 and place in self._written:
-            scene.ended.append(account.id)
+            contents.recreated.append(account.id)
 
-    def _keep(self, place: Place, wanted: dict[str, Any], scene: Scene, *, about: str = "") -> None:
+    def _keep(self, place: ObjectKey, wanted: dict[str, Any], contents: NamespaceContents, *, about: str = "") -> None:
         """Writes only what is not as the agent left it. `about`: the namespace to report, where it is another."""
-        there, written = scene.objects.get(place), self._written.get(place)
-        if written is not None and written.is_still(there, wanted):
+        there, written = contents.objects.get(place), self._written.get(place)
+        if written is not None and written.is_unchanged(there, wanted):
             return
-        if not scene.repairs and self._is_changed(place, wanted, there, written):
-            scene.leave(KINDS[place[0]][1], about or place[1])
+        if not contents.repairs and self._is_changed(place, wanted, there, written):
+            contents.add_left(KINDS[place[0]][1], about or place[1])
             return
-        left = self._api.apply(path_of(place), said(wanted), Thing)
+        left = self._api.apply(path_of(place), with_digest(wanted), TenancyObject)
         if written is not None and written.wanted == wanted and (there is None or there.content != left.content):
-            scene.repair(KINDS[place[0]][1], about or place[1])
-        self._written[place] = Written.of(wanted, left)
+            contents.add_repaired(KINDS[place[0]][1], about or place[1])
+        self._written[place] = AppliedObject.of(wanted, left)
 
-    def _is_changed(self, place: Place, wanted: dict[str, Any], there: Thing | None, written: Written | None) -> bool:
+    def _is_changed(self, place: ObjectKey, wanted: dict[str, Any], there: TenancyObject | None, written: AppliedObject | None) -> bool:
         # What the agent wants for the first time is no change by others.
         is_said = written is not None and written.wanted == wanted
         if there is None:
             return is_said
-        if not is_said and there.metadata.annotation(SAID) != said(wanted)["metadata"]["annotations"][SAID]:
+        if not is_said and there.metadata.annotation(SAID) != with_digest(wanted)["metadata"]["annotations"][SAID]:
             return False
         try:
-            return self._api.apply(path_of(place), said(wanted), Thing, dryRun="All").content != there.content
+            return self._api.apply(path_of(place), with_digest(wanted), TenancyObject, dryRun="All").content != there.content
         except Conflict:  # the role of a RoleBinding cannot be changed
             return True
 
     # -- unbind --------------------------------------------------------------------------------------------------------
 
-    def _unbind(self, workspace: Workspace, name: str, scene: Scene) -> None:
-        if scene.is_in_use(workspace, name):
-            raise Refused(BindingState.WAITING, "A GPR of the workspace still has nodes here. It is unbound when that has ended.")
+    def _unbind(self, workspace: Workspace, name: str, contents: NamespaceContents) -> None:
+        if contents.is_in_use(workspace, name):
+            raise Refused(BindingState.WAITING, "A GPR of the workspace still has nodes here. It is unbound when that has recreated.")
         self._bound.pop(name, None)
-        if scene.slice_of(name) != workspace.id:
-            if not scene.slice_of(name) and self._is_open_to_anybody(name, scene):
+        if contents.slice_of(name) != workspace.id:
+            if not contents.slice_of(name) and self._is_open_to_anybody(name, contents):
                 raise Refused(BindingState.WAITING, f"People may still enter it. {_put_back(workspace, name)}")
             return
-        if unlabeled := scene.unlabeled.get(name):
+        if unlabeled := contents.unlabeled.get(name):
             self._label(unlabeled, namespace_labels(workspace))  # without it the agent may delete nothing there
         for kind in (*ACCESS, "resourcequotas", DEFAULTS, ABOUT):
-            for place in [place for place in scene.objects if place[:2] == (kind, name)]:
-                self._end(place, scene)
-        is_marked = unlabeled is not None or bool(scene.namespaces[name].metadata.label(BOUND_TO))
+            for place in [place for place in contents.objects if place[:2] == (kind, name)]:
+                self._end(place, contents)
+        is_marked = unlabeled is not None or bool(contents.namespaces[name].metadata.label(BOUND_TO))
         label = pointer("metadata", "labels", SLICE)
         ops = [{"op": "test", "path": label, "value": workspace.id}, {"op": "remove", "path": label}]
         ops += [{"op": "remove", "path": pointer("metadata", "labels", BOUND_TO)}] if is_marked else []
-        self._api.patch(f"{NAMESPACES}/{name}", ops, Thing)
-        for seen in (scene.namespaces, scene.unlabeled):
+        self._api.patch(f"{NAMESPACES}/{name}", ops, TenancyObject)
+        for seen in (contents.namespaces, contents.unlabeled):
             seen.pop(name, None)
         self._forget(name)
 
-    def _is_open_to_anybody(self, namespace: str, scene: Scene) -> bool:
-        return any(place[0] in ACCESS and place[1] == namespace and self._account_in(place, scene) for place in scene.objects)
+    def _is_open_to_anybody(self, namespace: str, contents: NamespaceContents) -> bool:
+        return any(place[0] in ACCESS and place[1] == namespace and self._account_in(place, contents) for place in contents.objects)
 
     def _forget(self, namespace: str) -> None:
         self._written = {place: written for place, written in self._written.items() if place[1] != namespace}
@@ -456,13 +460,13 @@ def _is_of_cluster(namespace: str) -> bool:
     return namespace in OF_CLUSTER or namespace.startswith("kube-")
 
 
-def said(wanted: dict[str, Any]) -> dict[str, Any]:
+def with_digest(wanted: dict[str, Any]) -> dict[str, Any]:
     """Adds a digest, which shows after a restart whether others changed the object."""
     digest = hashlib.sha256(msgspec.json.encode(wanted, order="deterministic")).hexdigest()[:16]
     return {**wanted, "metadata": {**wanted["metadata"], "annotations": {SAID: digest}}}
 
 
-def _gives_more(there: Thing, wanted: dict[str, Any]) -> bool:
+def _gives_more(there: TenancyObject, wanted: dict[str, Any]) -> bool:
     # The hub does not want this role any more, and it is not the least one.
     return bool(there.roleRef != wanted["roleRef"] and there.roleRef.get("name") != LEAST_ROLE)
 

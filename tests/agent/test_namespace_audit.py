@@ -15,8 +15,8 @@ from worker_agent.cluster.base import Conflict, Unavailable
 from worker_agent.kube.api.client import Api, Forbidden, Missing
 from worker_agent.kube.api.paging import PAGE_COUNT, Page, PageMeta
 from worker_agent.kube.tenancy import audit
-from worker_agent.kube.tenancy.additions import Added, AddedMeta, bindings_drift, is_our_binding, opens, readable
-from worker_agent.kube.tenancy.audit import BINDINGS, KEEP_GUARD, POLICIES, SPEC_MAX_CHARS, TAKEN_MAX, Patrol
+from worker_agent.kube.tenancy.additions import AddedObject, AddedObjectMeta, allows_traffic, bindings_drift, is_our_binding, readable
+from worker_agent.kube.tenancy.audit import BINDINGS, KEEP_GUARD, POLICIES, REMOVED_MAX, SPEC_MAX_CHARS, NamespaceAudit
 
 ACCOUNT = Account(id="k1", role=AccessRole.USER, namespace="red", token_s=0)
 RED = Workspace(id="s1", name="red", bindings=(Binding(namespace="red"),), accounts=(ACCOUNT,))
@@ -25,9 +25,11 @@ OPEN = {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{}]}
 
 def added(
     name: str, *, namespace: str = "red", spec: Any = None, finalizers: tuple[str, ...] = (), labels: dict[str, str] | None = None
-) -> Added:
-    meta = AddedMeta(name=name, namespace=namespace, uid=f"uid-{name}", resourceVersion="7", labels=labels, finalizers=finalizers)
-    return Added(metadata=meta, spec=spec, roleRef={"kind": "ClusterRole", "name": "view"}, subjects=[{"kind": "User", "name": "eve"}])
+) -> AddedObject:
+    meta = AddedObjectMeta(name=name, namespace=namespace, uid=f"uid-{name}", resourceVersion="7", labels=labels, finalizers=finalizers)
+    return AddedObject(
+        metadata=meta, spec=spec, roleRef={"kind": "ClusterRole", "name": "view"}, subjects=[{"kind": "User", "name": "eve"}]
+    )
 
 
 KEPT = {"egs.io/keep": "true"}
@@ -36,7 +38,7 @@ KEPT = {"egs.io/keep": "true"}
 class FakeLists:
     """Two objects a page. `faults`: by verb, path, or name, what a call raises."""
 
-    def __init__(self, policies: list[Added] | None = None, bindings: list[Added] | None = None) -> None:
+    def __init__(self, policies: list[AddedObject] | None = None, bindings: list[AddedObject] | None = None) -> None:
         self.things = {POLICIES: policies or [], BINDINGS: bindings or []}
         self.faults: dict[str, Exception] = {}
         self.calls: list[tuple[str, str]] = []
@@ -70,7 +72,7 @@ class FakeLists:
 
 def patrol_over(lists: FakeLists) -> tuple[Callable[..., tuple[Drift, ...]], list[tuple[str, dict[str, object]]]]:
     notes: list[tuple[str, dict[str, object]]] = []
-    over = Patrol(cast(Api, lists), note=lambda event, fields: notes.append((event, fields)))
+    over = NamespaceAudit(cast(Api, lists), note=lambda event, fields: notes.append((event, fields)))
     return lambda *, repairs=True: over.look({"red": RED, "train": RED}, repairs=repairs), notes
 
 
@@ -127,7 +129,7 @@ def test_labels_make_no_role_binding_ours_that_is_for_no_account_of_the_workspac
     ],
 )
 def test_rules_of_a_type_that_a_policy_does_not_name_open_nothing(spec: dict[str, Any], is_open: bool) -> None:
-    assert opens(added("p", spec=spec)) is is_open
+    assert allows_traffic(added("p", spec=spec)) is is_open
 
 
 def test_all_pages_are_read_and_only_what_is_in_fenced_namespaces_counts() -> None:
@@ -187,7 +189,7 @@ def test_a_list_that_fails_is_noted_once_and_hides_neither_the_other_nor_what_wa
 def test_without_a_fenced_namespace_nothing_is_listed() -> None:
     lists = FakeLists()
 
-    assert Patrol(cast(Api, lists), note=lambda *_: None).look({}, repairs=True) == ()
+    assert NamespaceAudit(cast(Api, lists), note=lambda *_: None).look({}, repairs=True) == ()
     assert lists.calls == []
 
 
@@ -196,38 +198,38 @@ def deleted(lists: FakeLists) -> list[str]:
 
 
 def test_of_policies_by_the_thousand_each_look_takes_some_away_and_tells_how_many_are_left() -> None:
-    lists = FakeLists(policies=[added(f"sneak-{n:04}", spec=OPEN) for n in range(2 * TAKEN_MAX + 5)])
+    lists = FakeLists(policies=[added(f"sneak-{n:04}", spec=OPEN) for n in range(2 * REMOVED_MAX + 5)])
     look, _ = patrol_over(lists)
 
     (first,) = look()
 
-    assert len(deleted(lists)) == TAKEN_MAX
+    assert len(deleted(lists)) == REMOVED_MAX
     assert first.is_repaired
-    assert first.detail.startswith(f"{TAKEN_MAX} of {2 * TAKEN_MAX + 5} (the others go at the next looks) that EGS does not keep")
+    assert first.detail.startswith(f"{REMOVED_MAX} of {2 * REMOVED_MAX + 5} (the others go at the next looks) that EGS does not keep")
     lists.forget_deleted()
     look()
     lists.forget_deleted()
     (last,) = look()
     assert last.detail.startswith("5 that EGS does not keep")
-    assert len(set(deleted(lists))) == 2 * TAKEN_MAX + 5
+    assert len(set(deleted(lists))) == 2 * REMOVED_MAX + 5
 
 
 def test_a_namespace_full_of_policies_hides_none_of_another() -> None:
     """Not at the first look, though it comes first in the list."""
-    crowd = [added(f"sneak-{n:04}", spec=OPEN) for n in range(2 * TAKEN_MAX)]
+    crowd = [added(f"sneak-{n:04}", spec=OPEN) for n in range(2 * REMOVED_MAX)]
     lists = FakeLists(policies=[*crowd, added("hole-1", namespace="train", spec=OPEN), added("hole-2", namespace="train", spec=OPEN)])
     look, _ = patrol_over(lists)
 
     drifts = look()
 
     assert {"hole-1", "hole-2"} <= set(deleted(lists))
-    assert len(deleted(lists)) == TAKEN_MAX
+    assert len(deleted(lists)) == REMOVED_MAX
     (train,) = (drift for drift in drifts if "train" in drift.what)
     assert train.detail == "2 that EGS does not keep and that let traffic through: hole-1, hole-2."
 
 
 def test_more_namespaces_than_one_look_serves_take_turns_over_the_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "TAKEN_MAX", 1)
+    monkeypatch.setattr(audit, "REMOVED_MAX", 1)
     lists = FakeLists(policies=[added("sneak", spec=OPEN), added("hole", namespace="train", spec=OPEN)])
     look, _ = patrol_over(lists)
 
@@ -238,7 +240,7 @@ def test_more_namespaces_than_one_look_serves_take_turns_over_the_looks(monkeypa
 
 def test_policies_that_cannot_be_taken_away_keep_no_others_of_their_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
     """As those that somebody writes all the time."""
-    monkeypatch.setattr(audit, "TAKEN_MAX", 2)
+    monkeypatch.setattr(audit, "REMOVED_MAX", 2)
     lists = FakeLists(policies=[added(name, spec=OPEN) for name in ("busy-1", "busy-2", "sneak")])
     lists.faults |= {f"busy-{n}": Conflict("422") for n in (1, 2)}
     look, _ = patrol_over(lists)
@@ -252,9 +254,9 @@ def test_policies_that_cannot_be_taken_away_keep_no_others_of_their_namespace(mo
 
 def test_a_look_that_left_some_says_so_until_none_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the next one comes soon."""
-    monkeypatch.setattr(audit, "TAKEN_MAX", 2)
+    monkeypatch.setattr(audit, "REMOVED_MAX", 2)
     lists = FakeLists(policies=[added(f"sneak-{n}", spec=OPEN) for n in range(3)])
-    over = Patrol(cast(Api, lists), note=lambda *_: None)
+    over = NamespaceAudit(cast(Api, lists), note=lambda *_: None)
 
     over.look({"red": RED}, repairs=True)
     assert over.is_unfinished
@@ -266,7 +268,7 @@ def test_a_look_that_left_some_says_so_until_none_is_left(monkeypatch: pytest.Mo
 
 def test_a_slow_api_server_ends_the_taking_away_of_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """What else the agent does for workspaces comes after the look."""
-    monkeypatch.setattr(audit, "TAKING_MAX_S", 0.0)
+    monkeypatch.setattr(audit, "REMOVING_MAX_S", 0.0)
     lists = FakeLists(policies=[added(f"sneak-{n}", spec=OPEN) for n in range(5)])
     look, _ = patrol_over(lists)
 

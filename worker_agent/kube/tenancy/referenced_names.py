@@ -18,7 +18,7 @@ from worker_agent.cluster.base import Note
 from worker_agent.kube.api.client import Api
 from worker_agent.kube.api.paging import Page, listed
 
-AGAIN_S: Final = 300.0  # for so long a refused name is not looked up again
+REFUSED_AGAIN_S: Final = 300.0  # for so long a refused name is not looked up again
 PAGE_COUNT: Final = 20  # custom resource definitions may be as large as objects can be
 BY_NAME: Final = "kubernetes.io/metadata.name"  # Kubernetes sets this label on each namespace
 ACCOUNTS_OF, ACCOUNT_IN = "system:serviceaccounts:", "system:serviceaccount:"
@@ -95,43 +95,43 @@ class _Fence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _Reference:
     what: str
     inside: str  # its namespace, or "" for cluster-scoped kinds
 
 
 @dataclass(slots=True)
-class Awaited:
+class ReferencedNames:
     """For one thread."""
 
     api: Api
     note: Note
-    _found: dict[str, list[_Waiting]] | None = None
+    _found: dict[str, list[_Reference]] | None = None
     _refused_mono: dict[str, float] = field(default_factory=dict)
 
     def begin_pass(self) -> None:
         self._found = None
 
-    def is_awaited(self, name: str, *, own: Iterable[str]) -> bool:
+    def is_referenced(self, name: str, *, own: Iterable[str]) -> bool:
         """References from `own`, other namespaces of the workspace, do not count. Raises ClusterError."""
         now_mono = time.monotonic()
-        if now_mono - self._refused_mono.get(name, float("-inf")) < AGAIN_S:
+        if now_mono - self._refused_mono.get(name, float("-inf")) < REFUSED_AGAIN_S:
             return True
         if self._found is None:
             self._found = self._look()
         own = {name, *own}  # references from inside the namespace itself do not count either
-        waiting = [each.what for each in self._found.get(name, ()) if each.inside not in own]
+        references = [each.what for each in self._found.get(name, ()) if each.inside not in own]
         self._refused_mono.pop(name, None)
-        if waiting:
+        if references:
             self._refused_mono[name] = now_mono
             # Only the log says what refers to it: users must learn nothing of each other.
-            self.note("namespace_awaited", {"namespace": name, "by": ", ".join(waiting[:5])})
-        return bool(waiting)
+            self.note("namespace_awaited", {"namespace": name, "by": ", ".join(references[:5])})
+        return bool(references)
 
-    def _look(self) -> dict[str, list[_Waiting]]:
-        found: dict[str, list[_Waiting]] = defaultdict(list)
+    def _look(self) -> dict[str, list[_Reference]]:
+        found: dict[str, list[_Reference]] = defaultdict(list)
         for name, what, inside in self._all():
-            found[name].append(_Waiting(what, inside))
+            found[name].append(_Reference(what, inside))
         return found
 
     def _all(self) -> Iterator[tuple[str, str, str]]:
@@ -139,23 +139,23 @@ class Awaited:
         for kind, folder in (("RoleBinding", "rolebindings"), ("ClusterRoleBinding", "clusterrolebindings")):
             for binding in self._list(f"/apis/rbac.authorization.k8s.io/v1/{folder}", Page[_Binding]):
                 names = {_of_subject(subject) for subject in binding.subjects or ()} - {""}
-                yield from ((name, _told(kind, binding.metadata), binding.metadata.namespace) for name in names)
+                yield from ((name, _described(kind, binding.metadata), binding.metadata.namespace) for name in names)
         for kind, folder in (("Validating", "validatingwebhookconfigurations"), ("Mutating", "mutatingwebhookconfigurations")):
             for hooks in self._list(f"/apis/admissionregistration.k8s.io/v1/{folder}", Page[_Hooks]):
-                what = _told(f"{kind}WebhookConfiguration", hooks.metadata)
+                what = _described(f"{kind}WebhookConfiguration", hooks.metadata)
                 yield from ((hook.clientConfig.service.namespace, what, "") for hook in hooks.webhooks or () if hook.clientConfig.service)
         for api in self._list("/apis/apiregistration.k8s.io/v1/apiservices", Page[_ApiService]):
             if api.spec.service:
-                yield api.spec.service.namespace, _told("APIService", api.metadata), ""
+                yield api.spec.service.namespace, _described("APIService", api.metadata), ""
         for made in self._list("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", Page[_Kind], page_count=PAGE_COUNT):
             hook = made.spec.conversion.webhook if made.spec.conversion else None
             if hook and hook.clientConfig.service:
-                yield hook.clientConfig.service.namespace, _told("CustomResourceDefinition", made.metadata), ""
+                yield hook.clientConfig.service.namespace, _described("CustomResourceDefinition", made.metadata), ""
         for volume in self._list("/api/v1/persistentvolumes", Page[_Volume]):
             if volume.spec.claimRef:
-                yield volume.spec.claimRef.namespace, _told("PersistentVolume", volume.metadata), ""
+                yield volume.spec.claimRef.namespace, _described("PersistentVolume", volume.metadata), ""
         for fence in self._list("/apis/networking.k8s.io/v1/networkpolicies", Page[_Fence]):
-            what = _told("NetworkPolicy", fence.metadata)
+            what = _described("NetworkPolicy", fence.metadata)
             yield from ((name, what, fence.metadata.namespace) for name in _let_through(fence.spec or {}))
 
     def _list(self, path: str, page_type: type[Page[T]], *, page_count: int = 100) -> Iterator[T]:
@@ -184,5 +184,5 @@ def _let_through(spec: dict[str, Any]) -> set[str]:
     return {name for name in (*named, *(value for term in wanted if term.get("operator") == "In" for value in term["values"])) if name}
 
 
-def _told(kind: str, about: _Meta) -> str:
+def _described(kind: str, about: _Meta) -> str:
     return f"{kind} {about.namespace + '/' if about.namespace else ''}{about.name}"

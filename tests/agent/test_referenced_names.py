@@ -11,7 +11,7 @@ from protocol.workspaces import Binding, BindingSeen, BindingState, Workspace
 from tests.agent.fake_kube import Object
 from tests.agent.test_revoking import TenancyApi, look_at
 from worker_agent.kube.api.client import Forbidden
-from worker_agent.kube.tenancy import awaited_names
+from worker_agent.kube.tenancy import referenced_names
 from worker_agent.kube.tenancy.workspaces import KubernetesTenancy
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -75,7 +75,7 @@ def test_a_name_that_something_waits_for_is_neither_made_nor_adopted_and_the_own
     listed = len(api.lists)
     assert seen(tenancy, workspace).state is BindingState.CONFLICT
     assert not [each for each in api.lists[listed:] if each == f"{RBAC}/clusterrolebindings"]  # not read again at each look
-    monkeypatch.setattr(awaited_names, "AGAIN_S", 0.0)
+    monkeypatch.setattr(referenced_names, "REFUSED_AGAIN_S", 0.0)
     assert seen(tenancy, workspace).state is BindingState.READY
 
 
