@@ -18,7 +18,9 @@ from worker_agent.kube.api.client import Forbidden, Missing
 from worker_agent.kube.api.custom import REQUEST_KIND
 from worker_agent.kube.tenancy import survey
 from worker_agent.kube.tenancy.isolation import role_binding
-from worker_agent.kube.tenancy.workspaces import NAMESPACES, KubernetesTenancy, with_digest
+from worker_agent.kube.tenancy.kept_objects import with_digest
+from worker_agent.kube.tenancy.survey import NAMESPACES
+from worker_agent.kube.tenancy.workspaces import KubernetesTenancy
 
 NOBODY: frozenset[str] = frozenset()
 ID = "11111111-aaaa-4aaa-8aaa-000000000001"

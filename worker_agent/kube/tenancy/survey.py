@@ -18,6 +18,7 @@ from worker_agent.kube.api.client import Api, Forbidden, Missing
 from worker_agent.kube.api.paging import Page, listed
 from worker_agent.kube.tenancy.contents import ObjectKey, TenancyObject
 
+NAMESPACES: Final = "/api/v1/namespaces"
 ABOUT: Final = "workspaces"  # a kind of EGS, missing in older installations
 DEFAULTS: Final = "limitranges"  # older installations give no rights to it
 # By kind: its API path, and its name in reports of changes.

@@ -6,37 +6,30 @@ its data and its NetworkPolicy stay. Labels that tenants can write are not belie
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import msgspec
-
 from protocol.assignments import Desired
 from protocol.cluster_names import (
-    ACCOUNT,
     ACCOUNTS,
     BOUND_TO,
     EXEMPT,
     ISOLATION,
     MAY_ADOPT,
     OF_CLUSTER,
-    SAID,
     SLICE,
-    account_of,
     pointer,
-    role_of,
 )
-from protocol.workspaces import AccessRole, Account, Binding, BindingSeen, BindingState, IssuedToken, Workspace
-from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
+from protocol.workspaces import Binding, BindingSeen, BindingState, IssuedToken, Workspace
+from worker_agent.cluster.base import ClusterError, Note
 from worker_agent.hub.workspaces import Found
 from worker_agent.kube.api.client import Api, Forbidden, Missing
 from worker_agent.kube.api.custom import REQUEST_KIND, Definition
 from worker_agent.kube.api.installed import Installed
+from worker_agent.kube.tenancy.access import ACCESS, WorkspaceAccess, sentence_of
 from worker_agent.kube.tenancy.audit import NamespaceAudit
-from worker_agent.kube.tenancy.contents import AppliedObject, NamespaceContents, ObjectKey, TenancyObject, TokenAnswer
+from worker_agent.kube.tenancy.contents import AppliedObject, NamespaceContents, TenancyObject
 from worker_agent.kube.tenancy.isolation import (
     KINDS_COUNTED_S,
     QUOTA,
@@ -46,17 +39,12 @@ from worker_agent.kube.tenancy.isolation import (
     namespace_labels,
     network_policy,
     quota_of,
-    role_binding,
-    service_account,
 )
+from worker_agent.kube.tenancy.kept_objects import KeptObjects
 from worker_agent.kube.tenancy.referenced_names import ReferencedNames
-from worker_agent.kube.tenancy.survey import ABOUT, ACCOUNT_NAME, DEFAULTS, KINDS, Survey, path_of
+from worker_agent.kube.tenancy.survey import ABOUT, DEFAULTS, NAMESPACES, Survey, path_of
 from worker_agent.metrics import DRIFT_REPAIRS
 
-NAMESPACES: Final = "/api/v1/namespaces"
-ACCESS: Final = ("rolebindings", "serviceaccounts")  # kinds that give access, in the order of their removal
-LEAST_ROLE: Final = role_of(AccessRole.VIEWER)
-DETAIL_MAX_CHARS: Final = 300
 ACCOUNT_RECREATED: Final = "Its account in the cluster was made anew, so it is good no more. Ask for a new one."
 
 
@@ -72,11 +60,12 @@ class KubernetesTenancy:
     """For one thread. `server` and `ca` (PEM) go into kubeconfigs. `limits`: the quota of a namespace."""
 
     def __init__(self, *, api: Api, server: str, ca: str, note: Note, limits: Mapping[str, str] = QUOTA) -> None:
-        self._api, self._server, self._ca, self._note, self._limits = api, server, ca, note, limits
+        self._api, self._note, self._limits = api, note, limits
         self._bound: dict[str, tuple[str, str]] = {}  # UID and workspace by name of each namespace that the agent bound
-        self._written: dict[ObjectKey, AppliedObject] = {}
         self._were_counted = False
         self._survey = Survey(api)
+        self._kept = KeptObjects(api, survey=self._survey, note=note)
+        self._access = WorkspaceAccess(api, kept=self._kept, bound_slice=self._bound_slice, server=server, ca=ca, note=note)
         self._installed = Installed(api, note=note)
         self._audit = NamespaceAudit(api, note=note)
         self._referenced = ReferencedNames(api, note)
@@ -86,6 +75,9 @@ class KubernetesTenancy:
         known_uid, slice_ = self._bound.get(namespace, ("", ""))
         return slice_ if uid and uid == known_uid else ""
 
+    def _bound_slice(self, namespace: str) -> str:
+        return self._bound.get(namespace, ("", ""))[1]
+
     def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool) -> Found:
         drifts = self._installed.look()
         try:
@@ -93,7 +85,7 @@ class KubernetesTenancy:
         except ClusterError as error:
             self._note("tenancy_unseen", {"why": str(error)})
             return Found(drifts=drifts + self._audit.remaining)
-        left = self._revoke(workspaces, contents)
+        left = self._access.revoke(workspaces, contents)
         # Unbinding goes first, so that another workspace may take the namespace in the same pass.
         listed = [
             (workspace, each) for workspace in workspaces for each in workspace.bindings if not contents.is_unreported(each.namespace)
@@ -102,7 +94,7 @@ class KubernetesTenancy:
         seen = [self._settle(workspace, binding, contents) for workspace, binding in listed]
         ready = {(each.slice, each.namespace) for each in seen if each.state is BindingState.READY}
         tokens = [
-            self._issue(account, contents.home_of(account))
+            self._access.issue(account, contents.home_of(account))
             for workspace in workspaces
             for account in workspace.accounts
             if account.token_s > 0 and account.id not in has_token and (workspace.id, account.namespace) in ready
@@ -130,7 +122,7 @@ class KubernetesTenancy:
         self._referenced.begin_pass()
         told = {binding.namespace for workspace in workspaces for binding in workspace.bindings if not _is_of_cluster(binding.namespace)}
         for name, seen in self._survey.look(
-            sorted({*namespaces, *unlabeled, *self._bound, *told, *([ACCOUNTS] if has_accounts else [])}), known=self._written
+            sorted({*namespaces, *unlabeled, *self._bound, *told, *([ACCOUNTS] if has_accounts else [])}), known=self._kept.written
         ):
             if isinstance(seen, ClusterError):
                 contents.unseen[name] = seen
@@ -149,61 +141,6 @@ class KubernetesTenancy:
         except ClusterError as error:
             self._note("kinds_unseen", {"why": str(error)})
         return self._were_counted
-
-    # -- revoke --------------------------------------------------------------------------------------------------------
-
-    def _revoke(self, workspaces: Sequence[Workspace], contents: NamespaceContents) -> tuple[str, ...]:
-        """Returns the accounts that are left."""
-        accounts = {workspace.id: {account.id: account for account in workspace.accounts} for workspace in workspaces}
-        # For places where no label names the workspace:
-        accounts[""] = {id_: account for of_one in accounts.values() for id_, account in of_one.items()}
-        # Left are those of workspaces that are not listed, in namespaces without labels, and what the cluster did not delete.
-        left = set()
-        places = [*contents.objects, *(place for place in self._written if place[1] in contents.unseen)]
-        # The end of a RoleBinding takes effect within a millisecond, that of a ServiceAccount after ten seconds.
-        for kind in ACCESS:
-            for place in places:
-                id_ = self._account_in(place, contents)
-                if place[0] != kind or not id_:
-                    continue
-                slice_ = contents.owner_of(place) or self._bound.get(place[1], ("", ""))[1]
-                account = accounts.get(slice_, {}).get(id_)
-                if account is not None and (kind == "rolebindings" or contents.home_of(account) == place[1]):
-                    continue
-                is_known = slice_ in accounts or (place[1] == ACCOUNTS and not contents.namespaces_of(slice_))
-                if not is_known or not slice_ or not self._try_end(place, contents):
-                    left.add(id_)
-        return tuple(sorted(left))
-
-    def _account_in(self, place: ObjectKey, contents: NamespaceContents) -> str:
-        if place in self._written or ACCOUNT_NAME.fullmatch(place[2]):
-            return place[2].removeprefix(account_of(""))  # its label may be wrong or gone
-        there = contents.objects.get(place)
-        return there.metadata.label(ACCOUNT) if there else ""
-
-    def _try_end(self, place: ObjectKey, contents: NamespaceContents) -> bool:
-        try:
-            self._end(place, contents)
-        except ClusterError as error:
-            self._note("tenancy_delete_failed", {"object": "/".join(place), "why": str(error)})
-            return False
-        return True
-
-    def _end(self, place: ObjectKey, contents: NamespaceContents) -> None:
-        """Raises unless the object is seen gone."""
-        self._delete(place, contents)
-        for left in self._survey.named(place):
-            # A RoleBinding that a finalizer holds still gives its rights.
-            ops = [{"op": "test", "path": "/metadata/uid", "value": left.metadata.uid}, {"op": "remove", "path": "/metadata/finalizers"}]
-            self._api.patch(path_of(place), ops, TenancyObject)
-        if self._survey.named(place):
-            raise Unavailable(f"{'/'.join(place)} is still there")
-
-    def _delete(self, place: ObjectKey, contents: NamespaceContents) -> None:
-        with suppress(Missing):
-            self._api.delete(path_of(place))
-        contents.objects.pop(place, None)
-        self._written.pop(place, None)
 
     # -- one namespace -------------------------------------------------------------------------------------------------
 
@@ -224,7 +161,7 @@ class KubernetesTenancy:
             state, detail = refusal.state, refusal.detail
         except ClusterError as error:
             self._note("namespace_unfinished", {"namespace": binding.namespace, "why": str(error)})
-            state, detail = BindingState.WAITING, _sentence(error)
+            state, detail = BindingState.WAITING, sentence_of(error)
         if contents.has_about and state is not BindingState.UNBOUND and self._is_ours(workspace, binding.namespace, contents):
             self._describe(workspace, binding.namespace, contents, detail)
         repaired, left = (tuple(dict.fromkeys(by.get(binding.namespace, ()))) for by in (contents.repaired, contents.left))
@@ -237,16 +174,16 @@ class KubernetesTenancy:
     def _bind(self, workspace: Workspace, binding: Binding, contents: NamespaceContents) -> None:
         name = binding.namespace
         self._take(workspace, binding, contents)
-        self._keep(("networkpolicies", name, ISOLATION), network_policy(workspace, name), contents)
+        self._kept.keep(("networkpolicies", name, ISOLATION), network_policy(workspace, name), contents)
         contents.isolated[name] = workspace
-        self._keep(("resourcequotas", name, ISOLATION), self._quota(workspace, name, contents), contents)
+        self._kept.keep(("resourcequotas", name, ISOLATION), self._quota(workspace, name, contents), contents)
         self._keep_defaults(workspace, name, contents)
         for account in workspace.accounts:
-            self._admit(workspace, account, name, contents)
+            self._access.admit(workspace, account, name, contents)
 
     def _keep_defaults(self, workspace: Workspace, name: str, contents: NamespaceContents) -> None:
         try:
-            self._keep((DEFAULTS, name, ISOLATION), default_requests(workspace, name), contents)
+            self._kept.keep((DEFAULTS, name, ISOLATION), default_requests(workspace, name), contents)
         except Forbidden as error:
             # An older role does not allow it, and neither access nor a box depends on it.
             self._note("default_requests_unwritten", {"namespace": name, "why": str(error)})
@@ -299,7 +236,7 @@ class KubernetesTenancy:
         made = self._api.create(NAMESPACES, _namespace_object(workspace, name), TenancyObject)
         if was_ours:
             contents.add_repaired("namespace", name)
-            self._forget(name)  # all objects in it are new, which is no repair
+            self._kept.forget(name)  # all objects in it are new, which is no repair
         return made
 
     def _namespace(self, name: str) -> TenancyObject | None:
@@ -325,21 +262,21 @@ class KubernetesTenancy:
         self._refuse_referenced(workspace, meta.name, contents)
 
     def _is_ours(self, workspace: Workspace, namespace: str, contents: NamespaceContents) -> bool:
-        return self._bound.get(namespace, ("", ""))[1] == workspace.id
+        return self._bound_slice(namespace) == workspace.id
 
     def _describe(self, workspace: Workspace, namespace: str, contents: NamespaceContents, detail: str) -> None:
         wanted = about_workspace(workspace, namespace)
         place = (ABOUT, namespace, wanted["metadata"]["name"])
         try:
             for other in [each for each in contents.objects if each[:2] == place[:2] and each != place]:
-                self._delete(other, contents)  # the workspace was renamed
-            self._keep(place, wanted, contents)
+                self._kept.delete(other, contents)  # the workspace was renamed
+            self._kept.keep(place, wanted, contents)
             there = contents.objects.get(place)
             status = about_status(workspace, there.status if there else {}, detail, now=datetime.now(UTC))
             if there is None or there.status != status:
                 body = {key: wanted[key] for key in ("apiVersion", "kind")} | {"metadata": {"name": place[2]}, "status": status}
                 left = self._api.apply(f"{path_of(place)}/status", body, TenancyObject)
-                self._written[place] = AppliedObject.of(wanted, left)
+                self._kept.written[place] = AppliedObject.of(wanted, left)
         except Missing:
             contents.has_about = False  # a pass over no namespaces does not notice it
         except ClusterError as error:
@@ -357,52 +294,6 @@ class KubernetesTenancy:
         ops += [{"op": "add", "path": pointer("metadata", "labels", key), "value": value} for key, value in labels.items()]
         self._api.patch(f"{NAMESPACES}/{there.metadata.name}", ops, TenancyObject)
 
-    def _admit(self, workspace: Workspace, account: Account, namespace: str, contents: NamespaceContents) -> None:
-        name = account_of(account.id)
-        home = contents.home_of(account)
-        if account.namespace == namespace:
-            self._keep_account(workspace, account, ("serviceaccounts", home, name), contents)
-        place, wanted = ("rolebindings", namespace, name), role_binding(workspace, account, namespace, home=home)
-        there = contents.objects.get(place)
-        if there is not None and not contents.repairs and _gives_more(there, wanted):
-            self._end(place, contents)
-        try:
-            self._keep(place, wanted, contents)
-        except Conflict:  # the role of a RoleBinding cannot be changed
-            self._end(place, contents)
-            self._keep(place, wanted, contents)
-
-    def _keep_account(self, workspace: Workspace, account: Account, place: ObjectKey, contents: NamespaceContents) -> None:
-        is_new = place not in contents.objects  # a new one has another UID, so tokens from before are invalid
-        self._keep(place, service_account(workspace, account, place[1]), contents, about=account.namespace)
-        if is_new and account.token_s == 0 and place in self._written:
-            contents.recreated.append(account.id)
-
-    def _keep(self, place: ObjectKey, wanted: dict[str, Any], contents: NamespaceContents, *, about: str = "") -> None:
-        """Writes only what is not as the agent left it. `about`: the namespace to report, where it is another."""
-        there, written = contents.objects.get(place), self._written.get(place)
-        if written is not None and written.is_unchanged(there, wanted):
-            return
-        if not contents.repairs and self._is_changed(place, wanted, there, written):
-            contents.add_left(KINDS[place[0]][1], about or place[1])
-            return
-        left = self._api.apply(path_of(place), with_digest(wanted), TenancyObject)
-        if written is not None and written.wanted == wanted and (there is None or there.content != left.content):
-            contents.add_repaired(KINDS[place[0]][1], about or place[1])
-        self._written[place] = AppliedObject.of(wanted, left)
-
-    def _is_changed(self, place: ObjectKey, wanted: dict[str, Any], there: TenancyObject | None, written: AppliedObject | None) -> bool:
-        # What the agent wants for the first time is no change by others.
-        is_said = written is not None and written.wanted == wanted
-        if there is None:
-            return is_said
-        if not is_said and there.metadata.annotation(SAID) != with_digest(wanted)["metadata"]["annotations"][SAID]:
-            return False
-        try:
-            return self._api.apply(path_of(place), with_digest(wanted), TenancyObject, dryRun="All").content != there.content
-        except Conflict:  # the role of a RoleBinding cannot be changed
-            return True
-
     # -- unbind --------------------------------------------------------------------------------------------------------
 
     def _unbind(self, workspace: Workspace, name: str, contents: NamespaceContents) -> None:
@@ -410,14 +301,14 @@ class KubernetesTenancy:
             raise Refused(BindingState.WAITING, "A GPR of the workspace still has nodes here. It is unbound when that has recreated.")
         self._bound.pop(name, None)
         if contents.slice_of(name) != workspace.id:
-            if not contents.slice_of(name) and self._is_open_to_anybody(name, contents):
+            if not contents.slice_of(name) and self._access.is_open_to_anybody(name, contents):
                 raise Refused(BindingState.WAITING, f"People may still enter it. {_put_back(workspace, name)}")
             return
         if unlabeled := contents.unlabeled.get(name):
             self._label(unlabeled, namespace_labels(workspace))  # without it the agent may delete nothing there
         for kind in (*ACCESS, "resourcequotas", DEFAULTS, ABOUT):
             for place in [place for place in contents.objects if place[:2] == (kind, name)]:
-                self._end(place, contents)
+                self._kept.remove(place, contents)
         is_marked = unlabeled is not None or bool(contents.namespaces[name].metadata.label(BOUND_TO))
         label = pointer("metadata", "labels", SLICE)
         ops = [{"op": "test", "path": label, "value": workspace.id}, {"op": "remove", "path": label}]
@@ -425,50 +316,11 @@ class KubernetesTenancy:
         self._api.patch(f"{NAMESPACES}/{name}", ops, TenancyObject)
         for seen in (contents.namespaces, contents.unlabeled):
             seen.pop(name, None)
-        self._forget(name)
-
-    def _is_open_to_anybody(self, namespace: str, contents: NamespaceContents) -> bool:
-        return any(place[0] in ACCESS and place[1] == namespace and self._account_in(place, contents) for place in contents.objects)
-
-    def _forget(self, namespace: str) -> None:
-        self._written = {place: written for place, written in self._written.items() if place[1] != namespace}
-
-    # -- tokens --------------------------------------------------------------------------------------------------------
-
-    def _issue(self, account: Account, home: str) -> IssuedToken | None:
-        """None: the next pass tries again."""
-        path = f"{NAMESPACES}/{home}/serviceaccounts/{account_of(account.id)}/token"
-        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": account.token_s}}
-        try:
-            answer = self._api.create(path, body, TokenAnswer)
-        except (Unavailable, Throttled, Missing, Forbidden) as error:  # also 403: an API server that has just started may answer so
-            self._note("token_delayed", {"account": account.id, "why": str(error)})
-            return None
-        except ClusterError as error:
-            self._note("token_refused", {"account": account.id, "why": str(error)})
-            return IssuedToken(account=account.id, failure=_sentence(error))
-        return IssuedToken(
-            account=account.id,
-            token=answer.status.token,
-            expires_s=answer.status.expirationTimestamp.timestamp(),
-            server=self._server,
-            ca=self._ca,
-        )
+        self._kept.forget(name)
 
 
 def _is_of_cluster(namespace: str) -> bool:
     return namespace in OF_CLUSTER or namespace.startswith("kube-")
-
-
-def with_digest(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Adds a digest, which shows after a restart whether others changed the object."""
-    digest = hashlib.sha256(msgspec.json.encode(wanted, order="deterministic")).hexdigest()[:16]
-    return {**wanted, "metadata": {**wanted["metadata"], "annotations": {SAID: digest}}}
-
-
-def _gives_more(there: TenancyObject, wanted: dict[str, Any]) -> bool:
-    # The hub does not want this role any more, and it is not the least one.
-    return bool(there.roleRef != wanted["roleRef"] and there.roleRef.get("name") != LEAST_ROLE)
 
 
 def _namespace_object(workspace: Workspace, name: str) -> dict[str, Any]:
@@ -486,14 +338,3 @@ def _put_back(workspace: Workspace, name: str) -> str:
         "Somebody took its label egs.io/slice off, and the cluster does not let its agent put it back: "
         f"kubectl label namespace {name} {SLICE}={workspace.id} --overwrite"
     )
-
-
-def _sentence(error: ClusterError) -> str:
-    match error:
-        case Forbidden():
-            said = "The agent lacks a right in the cluster"
-        case Conflict():
-            said = "The cluster refused it"
-        case _:
-            said = "The cluster did not do it; it is tried again"
-    return f"{said}: {error}"[:DETAIL_MAX_CHARS]
