@@ -22,7 +22,7 @@ LEAST_ROLE: Final = role_of(AccessRole.VIEWER)
 DETAIL_MAX_CHARS: Final = 300
 
 
-class Access:
+class WorkspaceAccess:
     """For one thread. `bound_slice`: the workspace to which the agent bound a namespace, or ""."""
 
     def __init__(self, api: Api, *, kept: KeptObjects, bound_slice: Callable[[str], str], server: str, ca: str, note: Note) -> None:
@@ -48,7 +48,7 @@ class Access:
                 if account is not None and (kind == "rolebindings" or contents.home_of(account) == place[1]):
                     continue
                 is_known = slice_ in accounts or (place[1] == ACCOUNTS and not contents.namespaces_of(slice_))
-                if not is_known or not slice_ or not self._kept.try_end(place, contents):
+                if not is_known or not slice_ or not self._kept.try_remove(place, contents):
                     left.add(id_)
         return tuple(sorted(left))
 
@@ -69,11 +69,11 @@ class Access:
         place, wanted = ("rolebindings", namespace, name), role_binding(workspace, account, namespace, home=home)
         there = contents.objects.get(place)
         if there is not None and not contents.repairs and _gives_more(there, wanted):
-            self._kept.end(place, contents)
+            self._kept.remove(place, contents)
         try:
             self._kept.keep(place, wanted, contents)
         except Conflict:  # the role of a RoleBinding cannot be changed
-            self._kept.end(place, contents)
+            self._kept.remove(place, contents)
             self._kept.keep(place, wanted, contents)
 
     def _keep_account(self, workspace: Workspace, account: Account, place: ObjectKey, contents: NamespaceContents) -> None:

@@ -50,15 +50,15 @@ class KeptObjects:
         except Conflict:  # the role of a RoleBinding cannot be changed
             return True
 
-    def try_end(self, place: ObjectKey, contents: NamespaceContents) -> bool:
+    def try_remove(self, place: ObjectKey, contents: NamespaceContents) -> bool:
         try:
-            self.end(place, contents)
+            self.remove(place, contents)
         except ClusterError as error:
             self._note("tenancy_delete_failed", {"object": "/".join(place), "why": str(error)})
             return False
         return True
 
-    def end(self, place: ObjectKey, contents: NamespaceContents) -> None:
+    def remove(self, place: ObjectKey, contents: NamespaceContents) -> None:
         """Raises unless the object is seen gone."""
         self.delete(place, contents)
         for left in self._survey.named(place):
