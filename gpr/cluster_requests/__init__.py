@@ -1,1 +1,1 @@
-"""Requests that are Kubernetes objects: they are filed, changed and ended as the objects in a cluster are."""
+"""Requests that are Kubernetes objects: filed, changed and ended as their objects are."""

@@ -1,6 +1,6 @@
-"""What happened lately to the GPRs that concern a cluster, for its agent to tell there: each mark is an Event, in the Event's words.
+"""Recent Events of GPRs that concern a cluster, for its agent to publish there.
 
-Read again and again by every cluster, so it looks at the latest Events alone, and makes no model of what it reads.
+Every agent reads these often, so only the latest Events are read, and no model instances are made.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from protocol.life_marks import LIFE_MARKS_MAX, LIFE_NODES_MAX, LIFE_TOLD_S, Lif
 from slices.models import Slice
 
 KINDS: Final = ("gpr.created", "gpr.transition", "gpr.mark")
-LOOKED_AT: Final = 10_000  # the latest Events, whatever they are of
+EVENTS_READ: Final = 10_000  # the latest Events of all kinds
 
 
-class _Happened(NamedTuple):
-    """Of an Event, under its fields' names."""
+class _EventRow(NamedTuple):
+    """Fields of Event."""
 
     pk: int
     kind: str
@@ -42,8 +42,8 @@ class _Happened(NamedTuple):
         return self.kind == "gpr.mark" or self.new in PROVISIONED or self.old == GprState.EXITING
 
 
-class _Held(NamedTuple):
-    """Likewise, of a Reservation."""
+class _ReservationRow(NamedTuple):
+    """Fields of Reservation."""
 
     pk: UUID
     gpr_id: UUID
@@ -55,59 +55,56 @@ class _Held(NamedTuple):
 
 
 def life_marks_of(cluster_id: UUID, *, now: datetime) -> tuple[LifeMark, ...]:
-    """The earliest first. Two queries where nothing happened, four at most.
-
-    What waits in the queue may start in each cluster that it allows: there its workspace is told.
-    """
+    """The earliest first. At most four queries. A waiting GPR concerns every cluster that it allows."""
     events = _events(cluster_id, now)
     if not events:
         return ()
     gpr_ids = {event.gpr_id for event in events if event.gpr_id}
     names: dict[UUID, str] = {}
-    allowed: dict[UUID, set[UUID]] = defaultdict(set)  # where it does not allow all
+    allowed: dict[UUID, set[UUID]] = defaultdict(set)  # GPRs that are missing here allow all clusters
     for gpr_id, name, allowed_id in Gpr.objects.filter(pk__in=gpr_ids).order_by().values_list("pk", "name", "clusters"):
         names[gpr_id] = name
         if allowed_id is not None:
             allowed[gpr_id].add(allowed_id)
     held = _held(cluster_id, {event.gpr_id for event in events if event.gpr_id and event.has_nodes}, now)
     return tuple(
-        _mark(event, event.gpr_id, names[event.gpr_id], held.get(event.gpr_id, ()))
+        _mark_of(event, event.gpr_id, names[event.gpr_id], held.get(event.gpr_id, ()))
         for event in events
         if event.gpr_id in names and (event.cluster_id or cluster_id in allowed.get(event.gpr_id, {cluster_id}))
     )
 
 
-def _events(cluster_id: UUID, now: datetime) -> list[_Happened]:
+def _events(cluster_id: UUID, now: datetime) -> list[_EventRow]:
     newest = Event.objects.order_by("-pk").values_list("pk", flat=True).first()
     if newest is None:
         return []
     rows = Event.objects.filter(
         Q(cluster_id=cluster_id) | Q(cluster_id=None),
-        pk__gt=newest - LOOKED_AT,
+        pk__gt=newest - EVENTS_READ,
         kind__in=KINDS,
         at__gt=now - timedelta(seconds=LIFE_TOLD_S),
         slice_id__in=Slice.objects.filter(clusters=cluster_id).values("pk"),
     )
-    latest = rows.order_by("-pk").values_list(*_Happened._fields)[:LIFE_MARKS_MAX]
-    return [_Happened(*row) for row in latest][::-1]
+    latest = rows.order_by("-pk").values_list(*_EventRow._fields)[:LIFE_MARKS_MAX]
+    return [_EventRow(*row) for row in latest][::-1]
 
 
-def _held(cluster_id: UUID, gpr_ids: Collection[UUID], now: datetime) -> Mapping[UUID, list[_Held]]:
-    """Of the runs that marks may be of: of many others before the GPR may have been given nodes. In order of the nodes' names."""
-    found: dict[UUID, list[_Held]] = defaultdict(list)
+def _held(cluster_id: UUID, gpr_ids: Collection[UUID], now: datetime) -> Mapping[UUID, list[_ReservationRow]]:
+    # A GPR can have had many runs: leaves out those that a later run had replaced before the reported period.
+    found: dict[UUID, list[_ReservationRow]] = defaultdict(list)
     if not gpr_ids:
         return found
     later = Reservation.objects.filter(
         gpr=OuterRef("gpr"), cluster=cluster_id, run__gt=OuterRef("run"), starts_at__lte=now - timedelta(seconds=LIFE_TOLD_S)
     )
     rows = Reservation.objects.filter(~Exists(later), cluster=cluster_id, gpr__in=gpr_ids).order_by("node__name")
-    for row in rows.values_list(*_Held._fields):
-        held = _Held(*row)
+    for row in rows.values_list(*_ReservationRow._fields):
+        held = _ReservationRow(*row)
         found[held.gpr_id].append(held)
     return found
 
 
-def _mark(event: _Happened, gpr_id: UUID, gpr_name: str, held: Sequence[_Held]) -> LifeMark:
+def _mark_of(event: _EventRow, gpr_id: UUID, gpr_name: str, held: Sequence[_ReservationRow]) -> LifeMark:
     is_share = event.kind == "gpr.mark"
     box = _box_at(held, event.at) if event.has_nodes else []
     return LifeMark(
@@ -123,8 +120,8 @@ def _mark(event: _Happened, gpr_id: UUID, gpr_name: str, held: Sequence[_Held]) 
     )
 
 
-def _box_at(rows: Sequence[_Held], at: datetime) -> list[_Held]:
-    """What made up the box of its latest run then."""
+def _box_at(rows: Sequence[_ReservationRow], at: datetime) -> list[_ReservationRow]:
+    """The reservations of the run at that time, with spares that had joined instead of the nodes that they replaced."""
     run = max((row.run for row in rows if row.starts_at <= at), default=0)
     joined = {row.pk: row.replaces_id for row in rows if row.joined_at is not None and row.joined_at <= at}
     replaced = set(joined.values())

@@ -1,10 +1,6 @@
-"""GPRs that are objects of a cluster: filed, changed and ended as the objects are. See inventory.cluster_requests.
+"""Files, changes and ends GPRs as their objects in a cluster change; see inventory.cluster_requests.
 
-Lives here: who stands behind an object, what it asks for in the hub's words, and what is answered. Must not live here: rules of requests
-(gpr.requests.spec, gpr.services); how the objects stand (gpr.cluster_requests.states).
-
-Whoever may change an object in its namespace, as the cluster sees it, changes its GPR: changes come in the name of the GPR's owner, and
-take no more than his role allows without an administrator's hand.
+Whoever may change an object in its namespace changes its GPR, in the name of the GPR's owner and within the owner's role.
 """
 
 from __future__ import annotations
@@ -60,10 +56,10 @@ from slices.selectors import first_owner, kubeconfig_behind
 log = structlog.get_logger(__name__)
 
 S = GprState
-# The fields of a request whose names differ from the object's by more than how words are joined.
-OBJECT_WORDS = {"duration_s": "duration", "idle_timeout_s": "idleTimeout", "min_gpu_memory_gib": "minGpuMemoryGiB"}
-# Of an object that says them, the fields that are asked for under other names.
-ASKED_AS = {"duration": "duration_s", "idle_timeout": "idle_timeout_s"}
+# Object field names that are not just the camel case of the request field.
+OBJECT_FIELDS = {"duration_s": "duration", "idle_timeout_s": "idleTimeout", "min_gpu_memory_gib": "minGpuMemoryGiB"}
+# Request field names that differ from those of the protocol.
+REQUEST_FIELDS = {"duration": "duration_s", "idle_timeout": "idle_timeout_s"}
 NODES_DEFAULT = 1
 NOT_ASKED = frozenset({"workspace", "early_release"})
 CHANGEABLE = frozenset({"priority", "duration", "early_release"})
@@ -85,14 +81,14 @@ class NoOwner(EgsError):
 
 
 class NotNow(EgsError):
-    """It passes: the agent asks again."""
+    # The agent asks again later.
 
     code: ClassVar[str] = "not_now"
     title: ClassVar[str] = "Not at present"
 
 
 class GprRequestHandler:
-    """Answers for all objects; see inventory.cluster_requests."""
+    """The handler of inventory.cluster_requests."""
 
     def states(self, cluster_id: UUID, now: datetime) -> tuple[ClusterRequestState, ...]:
         return cluster_request_states(cluster_id, now=now)
@@ -111,7 +107,7 @@ class GprRequestHandler:
 
 
 def cluster_requests_take(*, cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -> list[ClusterRequestAnswer]:
-    """In order; new ones that follow each other are filed together, and those whose objects are gone end together."""
+    """Answers in order. Consecutive new requests are filed together, and consecutive deleted ones are canceled together."""
     known = set(Claim.objects.filter(cluster=cluster, uid__in=[request.uid for request in requests]).values_list("uid", flat=True))
 
     def is_new(request: ClusterRequest) -> bool:
@@ -127,12 +123,12 @@ def cluster_requests_take(*, cluster: Cluster, requests: Sequence[ClusterRequest
         elif are_gone and len(run) > 1:
             answers += _cancel_each(cluster, run, now)
         else:
-            answers += [_take(cluster, request, now) for request in run]
+            answers += [_take_one(cluster, request, now) for request in run]
     return answers
 
 
 def orphans_cancel(*, now: datetime) -> None:
-    """What waits and was filed as an object of a namespace that its workspace has no more: nobody could end it there. At each tick."""
+    """Cancels waiting GPRs whose namespace left their workspace: nobody could delete their objects there. Runs at each tick."""
     home = Namespace.objects.filter(cluster=OuterRef("cluster"), name=OuterRef("namespace"), slice=OuterRef("gpr__slice"))
     rows = Claim.objects.filter(gpr__state__in=[S.QUEUED, S.PENDING_APPROVAL]).exclude(Exists(home)).select_related("gpr", "cluster")
     for row in rows:
@@ -141,11 +137,11 @@ def orphans_cancel(*, now: datetime) -> None:
             gpr_cancel(gpr=row.gpr, actor=None, now=now, why=why)
 
 
-# -- new ones ----------------------------------------------------------------------------------------------------------
+# -- new requests ----------------------------------------------------------------------------------------------------------
 
 
 def _file_each(cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -> list[ClusterRequestAnswer]:
-    """In one transaction; where something unforeseen is wrong with one of them, each in its own."""
+    """Files all in one transaction; after an unexpected error, each in its own."""
     try:
         return _file(cluster, requests, now)
     except (OperationalError, InterfaceError):
@@ -158,19 +154,19 @@ def _file_each(cluster: Cluster, requests: Sequence[ClusterRequest], now: dateti
 
 @transaction.atomic
 def _file(cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -> list[ClusterRequestAnswer]:
-    """One plan for all that come from one person."""
+    # One plan for all requests of one owner.
     filing_lock()
     answers: dict[str, ClusterRequestAnswer] = {}
     asks: dict[UUID, list[tuple[ClusterRequest, GprSpec]]] = defaultdict(list)
     actors: dict[UUID, User] = {}
-    # Another connection may have been first with the same message: the lock made us wait for it.
+    # Another connection may have filed the same message while we waited for the lock.
     filed = {row.uid: row for row in Claim.objects.filter(cluster=cluster, uid__in=[request.uid for request in requests])}
     for request in requests:
         try:
             if request.uid in filed:
-                answers[request.uid] = _stored(filed[request.uid], request)
+                answers[request.uid] = _answer_of(filed[request.uid], request)
                 continue
-            actor, spec = _ask(cluster, request, now)
+            actor, spec = _owner_and_spec(cluster, request, now)
         except EgsError as error:
             answers[request.uid] = _refused(request, error)
             continue
@@ -179,32 +175,32 @@ def _file(cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -
     for actor_id, asked in asks.items():
         made = gprs_submit(actor=actors[actor_id], specs=[spec for _, spec in asked], now=now, collect_errors=EgsError)
         for (request, _), gpr in zip(asked, made, strict=True):
-            answers[request.uid] = _keep(cluster, request, gpr, now) if isinstance(gpr, Gpr) else _refused(request, gpr)
+            answers[request.uid] = _store(cluster, request, gpr, now) if isinstance(gpr, Gpr) else _refused(request, gpr)
     if asks:
         desired_set_changed([cluster.pk])
     return [answers[request.uid] for request in requests]
 
 
-def _ask(cluster: Cluster, request: ClusterRequest, now: datetime) -> tuple[User, GprSpec]:
-    """Who files it, and what. Raises EgsError."""
-    slice_ = _slice_of(_namespace(cluster, request.namespace), request.namespace)
+def _owner_and_spec(cluster: Cluster, request: ClusterRequest, now: datetime) -> tuple[User, GprSpec]:
+    """Raises EgsError."""
+    slice_ = _ready_slice(_namespace(cluster, request.namespace), request.namespace)
     if request.spec.workspace not in {"", slice_.name}:
         other = request.spec.workspace
         raise OtherWorkspace(f"This namespace is not of workspace {other}. Leave the workspace out, or use a namespace of its own.")
     if request.spec.early_release:
         raise InvalidInput({"early_release": ["Nothing has been filed that could be released. Make a new object without it."]})
-    actor = _actor(slice_, cluster, request)
-    spec = _spec(request.name, request.spec, slice_, cluster, actor)
+    actor = _owner_for(slice_, cluster, request)
+    spec = _spec_of(request.name, request.spec, slice_, cluster, actor)
     if request.is_auto:
         _refuse_if_served(slice_, cluster)
-        # Its words are in the request; one that is gone, or has another name by now, has been filed all the same.
+        # The template's values are already in the request, so it is filed even if the template was deleted or renamed.
         template = slice_.templates.filter(name=request.template).first() if request.template else None
         spec = replace(spec, template=template, kept_idle_timeout_s=spec.idle_timeout_s)
     return actor, spec
 
 
-def _actor(slice_: Slice, cluster: Cluster, request: ClusterRequest) -> User:
-    """Who made the object, if the hub knows him; for all others the slice's own first owner."""
+def _owner_for(slice_: Slice, cluster: Cluster, request: ClusterRequest) -> User:
+    """The user who made the object, or else the slice's first owner. Raises NotAllowed or NoOwner."""
     kubeconfig = kubeconfig_behind(slice_, cluster, request.requester)
     if kubeconfig is not None:
         if kubeconfig.state == KubeconfigState.REVOKED or not kubeconfig.user.is_active:
@@ -216,10 +212,10 @@ def _actor(slice_: Slice, cluster: Cluster, request: ClusterRequest) -> User:
     return owner
 
 
-def _spec(name: str, asked: ClusterRequestSpec, slice_: Slice, cluster: Cluster, actor: User) -> GprSpec:
-    """As the REST API reads a creation. Raises InvalidInput."""
+def _spec_of(name: str, asked: ClusterRequestSpec, slice_: Slice, cluster: Cluster, actor: User) -> GprSpec:
+    """Validates as the REST API does. Raises InvalidInput or NotFound."""
     said = {field: value for field, value in msgspec.structs.asdict(asked).items() if field not in NOT_ASKED and value not in (None, "")}
-    data: dict[str, Any] = {"nodes": NODES_DEFAULT} | {ASKED_AS.get(field, field): value for field, value in said.items()}
+    data: dict[str, Any] = {"nodes": NODES_DEFAULT} | {REQUEST_FIELDS.get(field, field): value for field, value in said.items()}
     data |= {"name": _name(name), "slice": str(slice_.pk), "clusters": [str(cluster.pk)]}
     data |= {"model": _model(asked.model)} if asked.model else {}
     form = GprCreate(data=data)
@@ -233,12 +229,12 @@ def _model(asked: ModelDescription) -> dict[str, Any]:
 
 
 def _name(text: str) -> str:
-    """What a GPR may be called: the objects' names may be longer. What else is wrong with it the request's own check says."""
+    # Names of objects may be longer than those of GPRs; other faults are left to the check of the request.
     return text[:NAME_MAX_CHARS].rstrip("-.")
 
 
 def _refuse_if_served(slice_: Slice, cluster: Cluster) -> None:
-    """Pods that wait are let in by any GPR of their workspace. Raises NotNow while it has one here that somebody asked for."""
+    """Raises NotNow while a GPR that a person requested can serve the waiting pods."""
     may_run_here = Q(cluster=cluster) | Q(cluster=None) & (Q(clusters=cluster) | Q(clusters=None))
     open_ = Gpr.objects.filter(may_run_here, slice=slice_).exclude(state__in=ENDED)
     other = open_.exclude(claim__is_auto=True).order_by("created_at").first()
@@ -246,7 +242,7 @@ def _refuse_if_served(slice_: Slice, cluster: Cluster) -> None:
         raise NotNow(f"{other.name} of the same workspace is {other.get_state_display().lower()}: its nodes are for these pods, too.")
 
 
-def _keep(cluster: Cluster, request: ClusterRequest, gpr: Gpr, now: datetime) -> ClusterRequestAnswer:
+def _store(cluster: Cluster, request: ClusterRequest, gpr: Gpr, now: datetime) -> ClusterRequestAnswer:
     row = Claim.objects.create(
         cluster=cluster,
         uid=request.uid,
@@ -259,14 +255,14 @@ def _keep(cluster: Cluster, request: ClusterRequest, gpr: Gpr, now: datetime) ->
         asked=msgspec.to_builtins(request.spec),
     )
     events_record([_event(row, "gpr.claimed", f"{gpr.name} was filed as {row.sentence}.", now, actor=gpr.owner)])
-    return _stored(row, request)
+    return _answer_of(row, request)
 
 
-# -- those that are known ----------------------------------------------------------------------------------------------
+# -- known requests ----------------------------------------------------------------------------------------------
 
 
 def _cancel_each(cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -> list[ClusterRequestAnswer]:
-    """Their objects are gone. Those that wait are canceled in one transaction; all others, and where that fails all, one by one."""
+    """Cancels waiting GPRs in one transaction; all others, or all after an error, one by one."""
     answers: dict[str, ClusterRequestAnswer] = {}
     try:
         answers = _cancel_waiting(cluster, requests, now)
@@ -276,7 +272,7 @@ def _cancel_each(cluster: Cluster, requests: Sequence[ClusterRequest], now: date
         log.info("claims_each_alone", why=error.detail)
     except Exception:
         log.exception("claims_each_alone")
-    return [answers.get(request.uid) or _take(cluster, request, now) for request in requests]
+    return [answers.get(request.uid) or _take_one(cluster, request, now) for request in requests]
 
 
 @transaction.atomic
@@ -294,23 +290,23 @@ def _cancel_waiting(cluster: Cluster, requests: Sequence[ClusterRequest], now: d
     for row in waits:
         row.generation, row.reason, row.message = max(row.generation, said[row.uid].generation), "", ""
     if waits:
-        gprs_cancel([(row.gpr, _so_says(row)) for row in waits], actor=None, now=now)
+        gprs_cancel([(row.gpr, _reason_text(row)) for row in waits], actor=None, now=now)
         fast_update(Claim.objects.all(), waits, ["generation", "reason", "message"], None)
-    return {row.uid: _stored(row, said[row.uid]) for row in waits}
+    return {row.uid: _answer_of(row, said[row.uid]) for row in waits}
 
 
-def _take(cluster: Cluster, request: ClusterRequest, now: datetime) -> ClusterRequestAnswer:
+def _take_one(cluster: Cluster, request: ClusterRequest, now: datetime) -> ClusterRequestAnswer:
     row = _row(cluster, request)
     if row is None:
-        return _nothing(request) if request.is_gone else _file_each(cluster, [request], now)[0]
+        return _nothing_to_do(request) if request.is_gone else _file_each(cluster, [request], now)[0]
     namespace = _namespace(cluster, row.namespace)
     if namespace is not None and namespace.slice_id != row.gpr.slice_id:
-        # Others have the namespace by now: neither are they told of the GPR, nor is it theirs to end.
-        return _nothing(request) if request.is_gone else _refused(request, _not_bound(row.namespace))
+        # Another workspace has the namespace now: it may neither see nor end this GPR.
+        return _nothing_to_do(request) if request.is_gone else _refused(request, _not_bound(row.namespace))
     if row.generation >= request.generation and not request.is_gone:
-        return _stored(row, request)
+        return _answer_of(row, request)
     try:
-        return _follow(cluster, request, namespace, now)
+        return _apply(cluster, request, namespace, now)
     except (OperationalError, InterfaceError):
         raise
     except Exception as error:
@@ -318,12 +314,12 @@ def _take(cluster: Cluster, request: ClusterRequest, now: datetime) -> ClusterRe
 
 
 @transaction.atomic
-def _follow(cluster: Cluster, request: ClusterRequest, namespace: Namespace | None, now: datetime) -> ClusterRequestAnswer:
-    """Make the GPR what the object is now. What cannot be is refused, and the GPR stays as it was."""
+def _apply(cluster: Cluster, request: ClusterRequest, namespace: Namespace | None, now: datetime) -> ClusterRequestAnswer:
+    """Changes the GPR to what the object says now, or refuses and leaves it as it is."""
     witness_lock()
     row = _row(cluster, request)
     if row is None or (row.generation >= request.generation and not request.is_gone):
-        return _stored(row, request) if row else _nothing(request)
+        return _answer_of(row, request) if row else _nothing_to_do(request)
     try:
         with transaction.atomic():
             if request.is_gone:
@@ -335,12 +331,12 @@ def _follow(cluster: Cluster, request: ClusterRequest, namespace: Namespace | No
     except (NotNow, StaleState) as error:
         return _refused(request, error, gpr_id=str(row.gpr_id))
     except EgsError as error:
-        row.reason, row.message = error.code, _sentence(error)
+        row.reason, row.message = error.code, _message(error)
     else:
         row.reason = row.message = ""
     row.generation = max(row.generation, request.generation)
     row.save(update_fields=["generation", "asked", "reason", "message"])
-    return _stored(row, request)
+    return _answer_of(row, request)
 
 
 def _end_gone(row: Claim, now: datetime) -> None:
@@ -355,8 +351,8 @@ def _gone_event(row: Claim, now: datetime) -> Event:
 
 
 def _end(row: Claim, now: datetime) -> None:
-    """By nobody whom the hub knows: whoever may write the object did it. Raises StaleState, or NotNow for one that would wait again."""
-    gpr, why = row.gpr, _so_says(row)
+    """Raises StaleState, or NotNow for an exiting GPR that will be queued again."""
+    gpr, why = row.gpr, _reason_text(row)
     if gpr.state in {S.QUEUED, S.PENDING_APPROVAL}:
         gpr_cancel(gpr=gpr, actor=None, now=now, why=why)
     elif gpr.state in {S.PROVISIONING, S.ACTIVE}:
@@ -365,14 +361,14 @@ def _end(row: Claim, now: datetime) -> None:
         raise NotNow("Its nodes are being taken back, and it is to wait again: it is withdrawn when it does.")
 
 
-def _so_says(row: Claim) -> str:
+def _reason_text(row: Claim) -> str:
     return f"So says the object that it was filed as, {row} of cluster {row.cluster.name}."
 
 
 def _change(row: Claim, request: ClusterRequest, namespace: Namespace | None, now: datetime) -> None:
-    """Take over priority and duration where they differ from what the object said before. Raises EgsError."""
+    """Applies changes of priority and duration since the last generation. Raises EgsError."""
     gpr, owner = row.gpr, row.gpr.owner
-    slice_ = _slice_of(namespace, row.namespace)
+    slice_ = _ready_slice(namespace, row.namespace)
     if not owner.is_active or not may(owner, Verb.REQUEST, slice_):
         raise NotAllowed(
             f"{owner.name}, for whom this was filed, may not ask for GPUs in workspace {slice_.name} any more. Make a new object."
@@ -382,7 +378,7 @@ def _change(row: Claim, request: ClusterRequest, namespace: Namespace | None, no
         name for name in request.spec.__struct_fields__ if name not in CHANGEABLE and getattr(request.spec, name) != getattr(before, name)
     ]:
         raise InvalidInput({name: ["It cannot be changed any more. Make a new object."] for name in fixed})
-    had, wanted = (_spec(row.name, asked, slice_, row.cluster, owner) for asked in (before, request.spec))
+    had, wanted = (_spec_of(row.name, asked, slice_, row.cluster, owner) for asked in (before, request.spec))
     changes = {name: getattr(wanted, name) for name in ("priority", "duration_s") if getattr(wanted, name) != getattr(had, name)}
     changes = {name: value for name, value in changes.items() if value != getattr(gpr, name)}
     if gpr.state == S.ACTIVE and changes.keys() == {"duration_s"}:
@@ -403,7 +399,7 @@ def _extend(gpr: Gpr, duration_s: int, now: datetime) -> None:
     gpr_extend(gpr=gpr, extra_s=duration_s - gpr.duration_s, actor=gpr.owner, now=now)
 
 
-# -- what both need ----------------------------------------------------------------------------------------------------
+# -- shared ----------------------------------------------------------------------------------------------------
 
 
 def _rows(cluster: Cluster) -> QuerySet[Claim]:
@@ -418,7 +414,7 @@ def _namespace(cluster: Cluster, name: str) -> Namespace | None:
     return Namespace.objects.select_related("slice").filter(cluster=cluster, name=name).first()
 
 
-def _slice_of(namespace: Namespace | None, name: str) -> Slice:
+def _ready_slice(namespace: Namespace | None, name: str) -> Slice:
     """Raises NamespaceNotBound, or NotNow."""
     if namespace is None or namespace.state == BindingState.CONFLICT:
         raise _not_bound(name)
@@ -444,8 +440,7 @@ def _event(row: Claim, kind: str, message: str, now: datetime, *, actor: User | 
     )
 
 
-def _stored(row: Claim, request: ClusterRequest) -> ClusterRequestAnswer:
-    """Also to a generation that a later one has overtaken."""
+def _answer_of(row: Claim, request: ClusterRequest) -> ClusterRequestAnswer:
     return ClusterRequestAnswer(
         uid=row.uid,
         generation=request.generation,
@@ -456,21 +451,20 @@ def _stored(row: Claim, request: ClusterRequest) -> ClusterRequestAnswer:
     )
 
 
-def _nothing(request: ClusterRequest) -> ClusterRequestAnswer:
-    """Taken, and there is nothing to do."""
+def _nothing_to_do(request: ClusterRequest) -> ClusterRequestAnswer:
     return ClusterRequestAnswer(uid=request.uid, generation=request.generation, verdict=ClusterRequestVerdict.TAKEN)
 
 
 def _refused(request: ClusterRequest, error: EgsError, *, gpr_id: str = "") -> ClusterRequestAnswer:
-    # A queue that is full has room later: the object, and the pods that it is for, are told so, and it is tried again.
+    # A full queue has room later, so the agent tries again.
     verdict = ClusterRequestVerdict.LATER if isinstance(error, NotNow | StaleState | QueueFull) else ClusterRequestVerdict.REFUSED
     return ClusterRequestAnswer(
-        uid=request.uid, generation=request.generation, verdict=verdict, gpr_id=gpr_id, reason=error.code, message=_sentence(error)
+        uid=request.uid, generation=request.generation, verdict=verdict, gpr_id=gpr_id, reason=error.code, message=_message(error)
     )
 
 
 def _failed(request: ClusterRequest, error: Exception) -> ClusterRequestAnswer:
-    """Nothing of it was stored."""
+    # Nothing was stored.
     if isinstance(error, EgsError):
         return _refused(request, error)
     if isinstance(error, DataError | ValueError | OverflowError):
@@ -480,14 +474,14 @@ def _failed(request: ClusterRequest, error: Exception) -> ClusterRequestAnswer:
     return _refused(request, NotNow("The hub could not take it. It is tried again; tell an administrator if it stays."))
 
 
-def _sentence(error: EgsError) -> str:
-    """Faults of fields by the names that they have in the object."""
+def _message(error: EgsError) -> str:
+    """Names fields as the object does."""
     if not isinstance(error, InvalidInput):
         return error.detail
     errors: dict[str, list[str]] = error.extra["errors"]
-    return " ".join(f"{_object_word(name)}: {' '.join(texts)}" for name, texts in errors.items())
+    return " ".join(f"{_object_field(name)}: {' '.join(texts)}" for name, texts in errors.items())
 
 
-def _object_word(name: str) -> str:
+def _object_field(name: str) -> str:
     first, *rest = name.split("_")
-    return OBJECT_WORDS.get(name) or first + "".join(word.capitalize() for word in rest)
+    return OBJECT_FIELDS.get(name) or first + "".join(word.capitalize() for word in rest)

@@ -1,4 +1,4 @@
-"""How it stands with the GPRs that are objects of a cluster: what its agent writes into their status. Read at every word of the agent."""
+"""The states that a cluster's agent writes into the status of its objects. Read at every sync."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ S = GprState
 
 
 def cluster_request_states(cluster_id: UUID, *, now: datetime) -> tuple[ClusterRequestState, ...]:
-    """All that are open or ended lately, in order of uid. Eight queries at most, however many there are; one for none."""
-    rows = list(_told_rows(cluster_id, now))
+    """Open and recently ended requests, ordered by uid. At most eight queries."""
+    rows = list(_open_rows(cluster_id, now))
     if not rows:
         return ()
-    # Who has the namespace by now may not know of the GPR of who had it before.
+    # A workspace that got the namespace later may not see GPRs of the previous one.
     bound = dict(Namespace.objects.filter(cluster=cluster_id).values_list("name", "slice"))
     rows = [row for row in rows if bound.get(row.namespace) in {None, row.gpr.slice_id}]
     gprs = [row.gpr for row in rows]
-    places, held = start_positions(gprs), _held(gprs)
+    positions, held = start_positions(gprs), _held(gprs)
     messages = _messages(gprs, held)
     return tuple(
-        _state(row, places.get(row.gpr_id), held.get(row.gpr_id, ()), messages[row.gpr_id]) for row in sorted(rows, key=lambda row: row.uid)
+        _state_of(row, positions.get(row.gpr_id), held.get(row.gpr_id, ()), messages[row.gpr_id])
+        for row in sorted(rows, key=lambda row: row.uid)
     )
 
 
-def _told_rows(cluster_id: UUID, now: datetime) -> Sequence[Claim]:
-    """Those that ended long ago are put aside for good."""
+def _open_rows(cluster_id: UUID, now: datetime) -> Sequence[Claim]:
+    # Requests that ended long ago are marked, and not read again.
     rows = Claim.objects.filter(cluster=cluster_id, is_told=True).select_related("gpr__slice", "gpr__promise")
     since = now - timedelta(seconds=CLUSTER_REQUEST_TOLD_S)
     over = {row.pk for row in rows if row.gpr.ended_at is not None and row.gpr.ended_at <= since}
@@ -47,7 +48,7 @@ def _told_rows(cluster_id: UUID, now: datetime) -> Sequence[Claim]:
     return [row for row in rows if row.pk not in over]
 
 
-def _state(row: Claim, place: int | None, held: Sequence[Reservation], message: str) -> ClusterRequestState:
+def _state_of(row: Claim, position: int | None, held: Sequence[Reservation], message: str) -> ClusterRequestState:
     gpr, promise = row.gpr, row.gpr.current_promise
     return ClusterRequestState(
         id=row.uid,
@@ -57,7 +58,7 @@ def _state(row: Claim, place: int | None, held: Sequence[Reservation], message: 
         is_ended=gpr.is_ended,
         end_reason=gpr.end_reason,
         message=message,
-        position=place,
+        position=position,
         promised_start_s=_seconds(promise.promised_start_at if promise else None),
         estimated_start_s=_seconds(gpr.planned_start_at),
         started_s=_seconds(gpr.active_at),
@@ -72,7 +73,6 @@ def _seconds(at: datetime | None) -> float | None:
 
 
 def _held(gprs: Sequence[Gpr]) -> dict[UUID, list[Reservation]]:
-    """The nodes that each holds now."""
     found: dict[UUID, list[Reservation]] = defaultdict(list)
     holders = [gpr.pk for gpr in gprs if gpr.state in PROVISIONED]
     if holders:
@@ -83,9 +83,9 @@ def _held(gprs: Sequence[Gpr]) -> dict[UUID, list[Reservation]]:
 
 
 def _messages(gprs: Sequence[Gpr], held: Mapping[UUID, Sequence[Reservation]]) -> dict[UUID, str]:
-    """What each waits for, what is done with it, or how it ended, as the pages say it."""
+    """One sentence for each: what it waits for, its progress, or how it ended."""
     waits, notices, ends = sentences_for_slices(gprs), notices_of(gprs), _end_events(gprs)
-    told: dict[UUID, str] = {}
+    messages: dict[UUID, str] = {}
     for gpr in gprs:
         match gpr.state:
             case S.PENDING_APPROVAL:
@@ -103,12 +103,12 @@ def _messages(gprs: Sequence[Gpr], held: Mapping[UUID, Sequence[Reservation]]) -
                 text = waits.get(gpr.pk) or f"{EndReason(gpr.end_reason).label}; its nodes are being taken back."
             case _:
                 text = ending(gpr, ends.get(gpr.pk))
-        told[gpr.pk] = text
-    return told
+        messages[gpr.pk] = text
+    return messages
 
 
 def _end_events(gprs: Sequence[Gpr]) -> dict[UUID, Event]:
-    """By whom and why, of those that have ended: the last one of each."""
+    """The last Event of each ended GPR that says who ended it and why."""
     ids = [gpr.pk for gpr in gprs if gpr.state in ENDED]
     if not ids:
         return {}
