@@ -17,7 +17,7 @@ from gpr.allocation.snapshot import Loaded, at, length_s
 from gpr.lifecycle import gprs_transition
 from gpr.models import Gpr, GprState
 from gpr.promises.outcomes import promises_settle
-from gpr.quotas.selectors import refuse_beyond
+from gpr.quotas.selectors import refuse_over_limit
 from inventory.models import Cluster, agent_is_live
 from inventory.rows import CLUSTERS
 from inventory.services.reservations import HoldSpec, reservations_hold
@@ -52,7 +52,7 @@ def gprs_start(starts: Sequence[Start], *, loaded: Loaded, now: datetime) -> Non
         _move(some, starting_cluster(name, now), run + 1, now)
     namespaces = namespaces_of({gpr.slice_id for gpr in gprs})
     reservations_hold(specs=[_hold_of(start, namespaces, now) for start in starts])
-    refuse_beyond({taken for start in starts for taken in _taken(start, loaded)}, projects)
+    refuse_over_limit({taken for start in starts for taken in _taken(start, loaded)}, projects)
     promises_settle(gprs, now=now)
 
 

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from gpr.allocation.snapshot import Loaded, at, books_end, with_running_end
 from gpr.models import EndReason, EvictionVictim, Gpr, GprState, VictimOutcome
-from gpr.queue.ages import Ages, ages_of, joined
+from gpr.queue.ages import Ages, queue_ages, with_newcomer
 from gpr.requests.ending import goes_back, left_s
 from journal.guard import set_aside_on_error
 from planner.engine import plan
@@ -35,7 +35,7 @@ def restarts_foresee(loaded: Loaded, *, is_anew: bool, now: datetime) -> None:
 
 
 def _foresee(notices: list[EvictionVictim], loaded: Loaded, now: datetime) -> None:
-    snapshot, ages = loaded.snapshot, ages_of(loaded)
+    snapshot, ages = loaded.snapshot, queue_ages(loaded)
     for notice in notices:
         snapshot = rejoined(snapshot, loaded, ages, notice.gpr, ends_at=notice.ends_at, now=now)
         ages[str(notice.gpr_id)] = notice.gpr.queued_at or now
@@ -57,4 +57,4 @@ def rejoined(snapshot: Snapshot, loaded: Loaded, ages: Ages, gpr: Gpr, *, ends_a
         return snapshot
     again = loaded.candidate(evicted, gpr.clusters.all())
     again = replace(again, earliest_start_s=max(again.earliest_start_s, freed_s))
-    return joined(snapshot, ages, again, gpr.queued_at or now)
+    return with_newcomer(snapshot, ages, again, gpr.queued_at or now)

@@ -12,11 +12,11 @@ from planner.snapshot import Request, Snapshot
 Ages = Mapping[str, datetime | None]
 
 
-def ages_of(loaded: Loaded) -> dict[str, datetime | None]:
+def queue_ages(loaded: Loaded) -> dict[str, datetime | None]:
     return {id_: ask.turn_at for id_, ask in loaded.asks.items()}
 
 
-def joined(snapshot: Snapshot, ages: Ages, newcomer: Request, queued_at: datetime) -> Snapshot:
+def with_newcomer(snapshot: Snapshot, ages: Ages, newcomer: Request, queued_at: datetime) -> Snapshot:
     """Inserts `newcomer` by its age, in place of any request with its id."""
     others = [request for request in snapshot.queue if request.id != newcomer.id]
     before = (age is not None and (age, id_) < (queued_at, newcomer.id) for age, id_ in ((ages[each.id], each.id) for each in others))

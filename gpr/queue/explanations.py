@@ -45,7 +45,7 @@ class VisibleExplanation:
 
 def explain(explanations: Sequence[Explanation], *, actor: User, now: datetime, format_time: FormatTime = utc) -> list[VisibleExplanation]:
     names = names_visible_to(actor, {blocker.id for explanation in explanations for blocker in explanation.blockers})
-    return [_told(explanation, names, math.floor(now.timestamp()), format_time) for explanation in explanations]
+    return [_visible(explanation, names, math.floor(now.timestamp()), format_time) for explanation in explanations]
 
 
 def explain_gprs(gprs: Iterable[Gpr], *, actor: User, now: datetime, format_time: FormatTime = utc) -> dict[Any, VisibleExplanation]:
@@ -67,15 +67,15 @@ def sentences_for_slices(gprs: Iterable[Gpr]) -> dict[UUID, str]:
     }
 
 
-def _told(explanation: Explanation, names: Mapping[str, str], now_s: int, format_time: FormatTime) -> VisibleExplanation:
-    blockers = [_told_blocker(blocker, names[blocker.id]) for blocker in explanation.blockers if blocker.id in names]
+def _visible(explanation: Explanation, names: Mapping[str, str], now_s: int, format_time: FormatTime) -> VisibleExplanation:
+    blockers = [_visible_blocker(blocker, names[blocker.id]) for blocker in explanation.blockers if blocker.id in names]
     if len(blockers) < len(explanation.blockers):
         blockers.append(VisibleBlocker(STRANGER))
     text = sentence(explanation, now_s=now_s, name_of=names.get, say_at=lambda at_s: format_time(at(at_s)))
     return VisibleExplanation(explanation.reason, text, blockers, explanation.ahead_count)
 
 
-def _told_blocker(blocker: Blocker, name: str) -> VisibleBlocker:
+def _visible_blocker(blocker: Blocker, name: str) -> VisibleBlocker:
     size = blocker.node_count or None, blocker.gpus_per_node or None
     return VisibleBlocker(name, blocker.id, blocker.is_running, at(blocker.until_s), *size)
 

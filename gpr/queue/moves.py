@@ -32,7 +32,7 @@ class MoveTo(models.TextChoices):
     LAST = "last", "To the back"
 
 
-DONE = {MoveTo.UP: "moved up", MoveTo.DOWN: "moved down", MoveTo.FIRST: "moved to the front", MoveTo.LAST: "moved to the back"}
+MOVED_WORDS = {MoveTo.UP: "moved up", MoveTo.DOWN: "moved down", MoveTo.FIRST: "moved to the front", MoveTo.LAST: "moved to the back"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,11 @@ def gpr_move(*, gpr: Gpr, to: MoveTo, actor: User, now: datetime, why: str = "")
     target = move_target(gpr, MoveTo(to))
     gpr_update(gpr, target.changes)
     if target.neighbor is not None:
-        _keep_place(target.neighbor, actor, now)
+        _fix_place(target.neighbor, actor, now)
     replan(now=now, moved=Moved(str(gpr.pk), target.moved_behind))
     event_record(
         kind="gpr.moved",
-        message=f"{gpr.name} was {DONE[MoveTo(to)]} of its priority in the queue. {why}".strip(),
+        message=f"{gpr.name} was {MOVED_WORDS[MoveTo(to)]} of its priority in the queue. {why}".strip(),
         at=now,
         actor=actor,
         reason=to,
@@ -80,24 +80,28 @@ def move_target(gpr: Gpr, to: MoveTo) -> MoveTarget:
         raise IllegalTransition(
             f"Only a GPR in the queue has a place there; this one is {gpr.get_state_display().lower()}.", state=gpr.state
         )
-    passed = _band(gpr).filter(before(gpr) if to in {MoveTo.UP, MoveTo.FIRST} else behind(gpr))
+    passed = _same_priority(gpr).filter(before(gpr) if to in {MoveTo.UP, MoveTo.FIRST} else behind(gpr))
     neighbor = passed.first() if to in {MoveTo.FIRST, MoveTo.DOWN} else passed.last()
     if neighbor is None:
         which = "first" if to in {MoveTo.UP, MoveTo.FIRST} else "last"
         raise Conflict(f"It is the {which} of its priority already. To pass those of another, change its priority.")
     match to:
         case MoveTo.FIRST:
-            return MoveTarget(Place(-FAR_SHARE, 0), _at(neighbor) - GAP)
+            return MoveTarget(Place(-FAR_SHARE, 0), _turn_at(neighbor) - GAP)
         case MoveTo.LAST:
             key = neighbor.turn_key if neighbor.turn_share == FAR_SHARE else 0
-            return MoveTarget(Place(FAR_SHARE, key), _at(neighbor) + GAP, neighbor)
+            return MoveTarget(Place(FAR_SHARE, key), _turn_at(neighbor) + GAP, neighbor)
         case MoveTo.UP:
-            last = _band(gpr).filter(before(neighbor)).last()
-            at = _at(neighbor) - GAP if last is None or place_of(last) != place_of(neighbor) else _middle(last, neighbor)
+            last = _same_priority(gpr).filter(before(neighbor)).last()
+            at = _turn_at(neighbor) - GAP if last is None or place_of(last) != place_of(neighbor) else _between(last, neighbor)
             return MoveTarget(place_of(neighbor), at, neighbor=neighbor)
         case MoveTo.DOWN:
-            following = _band(gpr).filter(behind(neighbor)).first()
-            at = _at(neighbor) + GAP if following is None or place_of(following) != place_of(neighbor) else _middle(neighbor, following)
+            following = _same_priority(gpr).filter(behind(neighbor)).first()
+            at = (
+                _turn_at(neighbor) + GAP
+                if following is None or place_of(following) != place_of(neighbor)
+                else _between(neighbor, following)
+            )
             return MoveTarget(place_of(neighbor), at, neighbor, neighbor)
 
 
@@ -105,7 +109,7 @@ def place_of(gpr: Gpr) -> Place:
     return Place(gpr.turn_share, gpr.turn_key)
 
 
-def _keep_place(gpr: Gpr, actor: User, now: datetime) -> None:
+def _fix_place(gpr: Gpr, actor: User, now: datetime) -> None:
     # A place given by an administrator stays. The version does not change, since the request itself does not.
     place, by_itself = place_of(gpr), Gpr.objects.filter(pk=gpr.pk, place_share=None)
     if not by_itself.update(place_share=place.share, place_key=place.key):
@@ -121,19 +125,19 @@ def _keep_place(gpr: Gpr, actor: User, now: datetime) -> None:
     )
 
 
-def _band(gpr: Gpr) -> QuerySet[Gpr]:
+def _same_priority(gpr: Gpr) -> QuerySet[Gpr]:
     # Without bookings: they wait for their time, not for their turn.
     rows = Gpr.objects.filter(state=GprState.QUEUED, priority=gpr.priority, is_booking=False).exclude(pk=gpr.pk).order_by(*QUEUE_ORDER)
     return rows.only(*TURN)
 
 
-def _middle(one: Gpr, other: Gpr) -> datetime:
+def _between(one: Gpr, other: Gpr) -> datetime:
     """Raises Conflict when they are a microsecond apart."""
-    middle = _at(one) + (_at(other) - _at(one)) / 2
-    if not _at(one) < middle < _at(other):
+    middle = _turn_at(one) + (_turn_at(other) - _turn_at(one)) / 2
+    if not _turn_at(one) < middle < _turn_at(other):
         raise Conflict("There is no room between those two any more. Move one of them first, or this one to the front or the back.")
     return middle
 
 
-def _at(gpr: Gpr) -> datetime:
+def _turn_at(gpr: Gpr) -> datetime:
     return gpr.turn_at or gpr.created_at

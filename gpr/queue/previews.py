@@ -12,7 +12,7 @@ from gpr.allocation.rows import gprs_by_id, told_waiting
 from gpr.allocation.snapshot import at, snapshot_load
 from gpr.evictions.restarts import rejoined
 from gpr.models import Gpr, GprState
-from gpr.queue.ages import ages_of, joined
+from gpr.queue.ages import queue_ages, with_newcomer
 from gpr.queue.moves import MoveTo, move_target, place_of
 from gpr.requests.editing import spec_of
 from gpr.requests.selectors import start_positions
@@ -90,7 +90,9 @@ def preview_priority(*, gpr: Gpr, priority: int, now: datetime) -> Preview:
         return _unchanged(gpr)
     if priority == gpr.priority:
         return _compare(gpr, loaded.snapshot)
-    return _compare(gpr, joined(loaded.snapshot, ages_of(loaded), replace(own, priority=priority, place=None), gpr.queued_at or now))
+    return _compare(
+        gpr, with_newcomer(loaded.snapshot, queue_ages(loaded), replace(own, priority=priority, place=None), gpr.queued_at or now)
+    )
 
 
 def preview_move(*, gpr: Gpr, to: MoveTo, now: datetime) -> Preview:
@@ -101,14 +103,14 @@ def preview_move(*, gpr: Gpr, to: MoveTo, now: datetime) -> Preview:
         queue = tuple(replace(request, place=place_of(stays)) if request.id == str(stays.pk) else request for request in queue)
     if (own := loaded.queued(gpr)) is None:
         return _unchanged(gpr)
-    changed = joined(replace(loaded.snapshot, queue=queue), ages_of(loaded), replace(own, place=target.place), target.at)
+    changed = with_newcomer(replace(loaded.snapshot, queue=queue), queue_ages(loaded), replace(own, place=target.place), target.at)
     return _compare(gpr, replace(changed, moved=Moved(str(gpr.pk), target.moved_behind)))
 
 
 def preview_approval(*, gpr: Gpr, now: datetime) -> Preview:
     loaded = snapshot_load(now=now, with_memory=True)
     request = loaded.candidate(gpr, gpr.clusters.all())
-    return _compare(gpr, joined(loaded.snapshot, ages_of(loaded), request, gpr.queued_at or now))
+    return _compare(gpr, with_newcomer(loaded.snapshot, queue_ages(loaded), request, gpr.queued_at or now))
 
 
 def preview_withdrawal(*, gpr: Gpr, now: datetime) -> Preview:
@@ -122,7 +124,7 @@ def preview_withdrawal(*, gpr: Gpr, now: datetime) -> Preview:
 
 def preview_eviction(*, gpr: Gpr, now: datetime) -> Preview:
     loaded = snapshot_load(now=now)
-    return _compare(gpr, rejoined(loaded.snapshot, loaded, ages_of(loaded), gpr, ends_at=now, now=now))
+    return _compare(gpr, rejoined(loaded.snapshot, loaded, queue_ages(loaded), gpr, ends_at=now, now=now))
 
 
 def _unchanged(gpr: Gpr) -> Preview:
@@ -132,23 +134,23 @@ def _unchanged(gpr: Gpr) -> Preview:
 def _compare(gpr: Gpr, changed: Snapshot) -> Preview:
     own = StartChange(gpr, gpr.planned_start_at, None)
     others: dict[str, tuple[datetime | None, datetime | None]] = {}
-    made, told = plan(changed), told_waiting()
-    for placement in made.placements:
+    after, before = plan(changed), told_waiting()
+    for placement in after.placements:
         start_at = at(placement.start_s) if placement.start_s is not None else None
         if placement.id == str(gpr.pk):
             own = replace(own, new_start_at=start_at)
-        elif placement.id in told and told[placement.id].planned_start_at != start_at:
-            others[placement.id] = told[placement.id].planned_start_at, start_at
+        elif placement.id in before and before[placement.id].planned_start_at != start_at:
+            others[placement.id] = before[placement.id].planned_start_at, start_at
     gprs = gprs_by_id(others)
     changes = (StartChange(gprs[id_], *starts) for id_, starts in others.items() if id_ in gprs)
     moved = sorted((change for change in changes if change.later_s), key=lambda change: (-abs(change.later_s), change.gpr.name))
-    waits = any(placement.id == str(gpr.pk) for placement in made.placements)
-    return Preview(own, start_positions([gpr]).get(gpr.pk), _position_in(made, gpr), tuple(moved), _evicted(made), waits)
+    waits = any(placement.id == str(gpr.pk) for placement in after.placements)
+    return Preview(own, start_positions([gpr]).get(gpr.pk), _position_in(after, gpr), tuple(moved), _evicted(after), waits)
 
 
-def _position_in(made: Plan, gpr: Gpr) -> int | None:
+def _position_in(after: Plan, gpr: Gpr) -> int | None:
     # As `start_positions` counts.
-    starts = {placement.id: placement.start_s for placement in made.placements if placement.start_s is not None}
+    starts = {placement.id: placement.start_s for placement in after.placements if placement.start_s is not None}
     own_s = starts.get(str(gpr.pk))
     if own_s is None:
         return None
@@ -157,6 +159,6 @@ def _position_in(made: Plan, gpr: Gpr) -> int | None:
     return 1 + sum(start_s < own_s for start_s in starts.values()) + equals.filter(filed_first).count()
 
 
-def _evicted(made: Plan) -> tuple[Gpr, ...]:
-    ids = {victim.id for victim in victims_of(made.evictions)}
+def _evicted(after: Plan) -> tuple[Gpr, ...]:
+    ids = {victim.id for victim in victims_of(after.evictions)}
     return tuple(Gpr.objects.filter(pk__in=ids).select_related("slice").order_by("name", "pk")) if ids else ()

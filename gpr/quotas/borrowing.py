@@ -24,12 +24,12 @@ RUNS = frozenset({GprState.PROVISIONING, GprState.ACTIVE})
 def borrowers_among(gprs: Iterable[Gpr], *, now: datetime) -> set[UUID]:
     """Three queries, none when no GPR runs."""
     gprs = list(gprs)
-    planned = {gpr.pk for gpr in gprs if gpr.state == GprState.QUEUED and told_to_borrow(gpr)}
+    planned = {gpr.pk for gpr in gprs if gpr.state == GprState.QUEUED and planned_to_borrow(gpr)}
     running = [gpr for gpr in gprs if gpr.state in RUNS]
     return planned | (_running_borrowers({gpr.slice.project_id for gpr in running}, now) & {gpr.pk for gpr in running})
 
 
-def told_to_borrow(gpr: Gpr) -> bool:
+def planned_to_borrow(gpr: Gpr) -> bool:
     return gpr.explanation.get("borrows") is True
 
 

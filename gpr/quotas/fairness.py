@@ -26,11 +26,11 @@ STEPS_PER_DOUBLING: Final = 2  # coarse, so that similar projects count as equal
 STEPS_MOST: Final = 20
 
 
-def faded(gpu_s: float, age_s: float) -> float:
+def decayed(gpu_s: float, age_s: float) -> float:
     return float(gpu_s * 2.0 ** (-max(age_s, 0.0) / settings.EGS_FAIRNESS_HALF_LIFE_S))
 
 
-def use_of(gpu_count: int, ran_s: float) -> float:
+def box_use(gpu_count: int, ran_s: float) -> float:
     """GPU-seconds of a box that began `ran_s` ago, decayed."""
     mean_life_s = settings.EGS_FAIRNESS_HALF_LIFE_S / math.log(2)
     return float(gpu_count * mean_life_s * -math.expm1(-max(ran_s, 0.0) / mean_life_s))
@@ -42,7 +42,7 @@ def usage_add(gpr: Gpr, *, ran_s: float, now: datetime) -> None:
     gpu_count = ReservedGpu.objects.filter(reservation__gpr=gpr, reservation__run=gpr.run, reservation__replaces=None).count()
     ProjectUsage.objects.get_or_create(project_id=gpr.slice.project_id, defaults={"summed_at": now})
     usage = ProjectUsage.objects.select_for_update().get(project_id=gpr.slice.project_id)
-    usage.gpu_s = faded(usage.gpu_s, (now - usage.summed_at).total_seconds()) + use_of(gpu_count, ran_s)
+    usage.gpu_s = decayed(usage.gpu_s, (now - usage.summed_at).total_seconds()) + box_use(gpu_count, ran_s)
     usage.summed_at = now
     usage.save(update_fields=["gpu_s", "summed_at"])
 
@@ -50,7 +50,7 @@ def usage_add(gpr: Gpr, *, ran_s: float, now: datetime) -> None:
 def usage_load(*, now: datetime) -> dict[str, float]:
     """Decayed GPU-seconds by project id."""
     rows = Project.objects.order_by("pk").values_list("pk", Coalesce("usage__gpu_s", 0.0), Coalesce("usage__summed_at", Value(now)))
-    return {str(pk): faded(gpu_s, (now - at).total_seconds()) for pk, gpu_s, at in rows}
+    return {str(pk): decayed(gpu_s, (now - at).total_seconds()) for pk, gpu_s, at in rows}
 
 
 def shares_of(
@@ -66,7 +66,7 @@ def shares_of(
     gpus_of = {node.id: node.gpu_count for pool in pools for node in pool.nodes}
     for box in running:
         gpu_count = len(box.counted) * box.gpus_per_node or sum(gpus_of.get(node, 0) for node in box.counted)
-        use[box.project] += use_of(gpu_count, now_s - box.started_s)
+        use[box.project] += box_use(gpu_count, now_s - box.started_s)
     due_per_weight = sum(use.values()) / max(sum(weights.values()), 1)
     return {project: _step(use[project] / (weight * due_per_weight)) for project, weight in weights.items()}
 

@@ -40,13 +40,13 @@ class QuotaUsage:
         return f"{held}: nothing is taken away, and nothing new starts until less is held."
 
 
-def refuse_beyond(taken: Collection[tuple[UUID, str]], projects: Set[UUID]) -> None:
+def refuse_over_limit(taken: Collection[tuple[UUID, str]], projects: Set[UUID]) -> None:
     """Raises Conflict. `taken`: (project or slice, shape). The caller has locked the quotas (`quotas_keep`)."""
     rows = Quota.objects.filter(Q(project__in=projects) | Q(slice__project__in=projects), most_gpus__isnull=False)
     limits = [quota for quota in rows.select_related("project", "slice__project").order_by("pk") if (quota.owner.pk, quota.shape) in taken]
     held = _booked(projects) if limits else Counts()
     for quota in limits:
-        if (gpus := _under(quota, held)) > (quota.most_gpus or 0):
+        if (gpus := _sum_for(quota, held)) > (quota.most_gpus or 0):
             raise Conflict(f"By the quota of {quota.shape} {whose(quota)} may hold {number(quota.most_gpus or 0)}, not {number(gpus)}.")
 
 
@@ -54,10 +54,10 @@ def quota_usages(quotas: Iterable[Quota]) -> list[QuotaUsage]:
     quotas = list(quotas)
     projects = {quota.tenant.pk for quota in quotas}
     held, wanted = _held(projects), _wanted(projects)
-    return [QuotaUsage(quota, _under(quota, held), _under(quota, wanted)) for quota in quotas]
+    return [QuotaUsage(quota, _sum_for(quota, held), _sum_for(quota, wanted)) for quota in quotas]
 
 
-def _under(quota: Quota, counts: Counts) -> int:
+def _sum_for(quota: Quota, counts: Counts) -> int:
     owner = quota.owner.pk
     return sum(count for (slice_id, project_id, shape), count in counts.items() if shape == quota.shape and owner in {slice_id, project_id})
 

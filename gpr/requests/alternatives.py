@@ -15,7 +15,7 @@ from planner.offers import Desk
 from planner.plan import Offer
 from planner.snapshot import Request
 
-MOST: Final = 5
+ALTERNATIVES_MAX: Final = 5
 HOUR_S: Final = 3600
 # Round durations: (up to this many seconds, in steps of this many).
 STEPS_S: Final = ((600, 60), (HOUR_S, 300), (6 * HOUR_S, 900), (48 * HOUR_S, HOUR_S), (366 * 24 * HOUR_S, 6 * HOUR_S))
@@ -59,12 +59,15 @@ class Alternatives:
     loaded: Loaded
     found: Sequence[Offer]
 
-    def of_each(self) -> list[list[Alternative]]:
+    def per_offer(self) -> list[list[Alternative]]:
         """For each offer, at most one smaller request per field, then other places, soonest first."""
         if self.spec.is_booking:
             return [[] for _ in self.found]
         elsewhere = self._elsewhere()
-        return [[*self._smaller(offer), *(self._told(offer, self.spec, other) for other in elsewhere)][:MOST] for offer in self.found]
+        return [
+            [*self._smaller(offer), *(self._alternative(offer, self.spec, other) for other in elsewhere)][:ALTERNATIVES_MAX]
+            for offer in self.found
+        ]
 
     @property
     def _soonest_s(self) -> int:
@@ -74,12 +77,12 @@ class Alternatives:
         if offer.start_s <= self._soonest_s:
             return
         for field, values in self._sizes().items():
-            value = self._most(offer, field, values) if values else None
+            value = self._best_value(offer, field, values) if values else None
             if value is not None:
-                asked = self._resized(field, value)
-                got = by_place(self.desk.offers(self._request(asked, self._pools(offer)))).get((offer.cluster, offer.shape))
+                asked = self._spec_with(field, value)
+                got = soonest_by_place(self.desk.offers(self._request(asked, self._pools(offer)))).get((offer.cluster, offer.shape))
                 if got is not None and got.start_s < offer.start_s:
-                    yield self._told(offer, asked, got)
+                    yield self._alternative(offer, asked, got)
 
     def _sizes(self) -> Mapping[str, Sequence[int]]:
         # Time already used by an edited request that has run; below 0 for others, whose length includes the turnaround.
@@ -90,19 +93,19 @@ class Alternatives:
             "duration_s": [s for s in takewhile(lambda s: s < self.spec.duration_s, durations()) if s > spent_s],
         }
 
-    def _most(self, offer: Offer, field: str, values: Sequence[int]) -> int:
+    def _best_value(self, offer: Offer, field: str, values: Sequence[int]) -> int:
         # A full offer is expensive, so bisection over free capacity first finds the largest that fits now or within half of the wait.
         # Where none fits, the middle value is offered: it may need evictions or ordered nodes.
 
         def sized(value: int) -> Request:
-            return self._request(self._resized(field, value), there)
+            return self._request(self._spec_with(field, value), there)
 
         there = tuple(id_ for id_ in self._pools(offer) if id_ not in self._orderable)
         limits_s = (self._soonest_s, (self._soonest_s + offer.start_s) // 2)
         found = (self.desk.most_by(limit_s, values, sized) for limit_s in limits_s)
         return next((value for value in found if value is not None), values[len(values) // 2])
 
-    def _resized(self, field: str, value: int) -> GprSpec:
+    def _spec_with(self, field: str, value: int) -> GprSpec:
         change: dict[str, Any] = {field: value}
         return replace(self.spec, **change)
 
@@ -129,10 +132,10 @@ class Alternatives:
         memory_gib = max([loaded.places.keys[offer.pool].gpu_memory_gib for offer in self.found] + [spec.min_gpu_memory_gib or 0])
         anywhere = replace(spec, shape="", min_gpu_memory_gib=memory_gib, node_type="", clusters=())
         pools = tuple(id_ for id_ in pools_of_spec(anywhere, loaded) if id_ not in self.candidate.pools)
-        found = by_place(self.desk.offers(loaded.elsewhere(self.candidate, pools))).values()
+        found = soonest_by_place(self.desk.offers(loaded.elsewhere(self.candidate, pools))).values()
         return sorted((offer for offer in found if offer.start_s < soonest_s), key=lambda offer: offer.start_s)
 
-    def _told(self, instead_of: Offer, asked: GprSpec, got: Offer) -> Alternative:
+    def _alternative(self, instead_of: Offer, asked: GprSpec, got: Offer) -> Alternative:
         node_type = self.loaded.places.keys[got.pool].node_type
         return Alternative(
             differs=tuple(self._differs(asked, got, node_type)),
@@ -158,7 +161,7 @@ class Alternatives:
             yield "node_type"
 
 
-def by_place(found: Sequence[Offer]) -> dict[tuple[str, str], Offer]:
+def soonest_by_place(found: Sequence[Offer]) -> dict[tuple[str, str], Offer]:
     """The soonest offer by cluster and shape; their pools can differ in node type or network."""
     best: dict[tuple[str, str], Offer] = {}
     for offer in found:

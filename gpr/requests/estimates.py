@@ -13,7 +13,7 @@ from gpr.models import Gpr
 from gpr.promises.forecasts import BOOKED, NO_HISTORY_BORROWED, Range, range_of, ranges_load
 from gpr.queue.explanations import FormatTime, VisibleExplanation, explain
 from gpr.quotas.borrowing import WOULD_BORROW
-from gpr.requests.alternatives import Alternative, Alternatives, Order, by_place
+from gpr.requests.alternatives import Alternative, Alternatives, Order, soonest_by_place
 from gpr.requests.editing import Candidate, candidate_of
 from gpr.requests.spec import GprSpec
 from planner.offers import Desk
@@ -27,7 +27,7 @@ AFTER = {
     EvictionKind.RECLAIM: "It starts after others' borrowed GPUs come back.",
     EvictionKind.PRIORITY: "It starts after requests of lower priority have made way.",
 }
-AWAY = "It is not in {home}, the home of its workspace: unless you choose it, it is used only where that saves more than {gain}."
+OUTSIDE_HOME = "It is not in {home}, the home of its workspace: unless you choose it, it is used only where that saves more than {gain}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +54,19 @@ def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | Non
     """One for each cluster and shape, soonest first. `edited`: for an edit of this GPR. Raises as `gpr_submit`."""
     asked = candidate_of(spec, actor=actor, now=now, edited=edited)
     candidate, loaded, desk = asked.request, asked.loaded, Desk(asked.loaded.snapshot)
-    found = list(by_place(_offers(asked, desk)).values())
-    told = explain([offer.explanation for offer in found], actor=actor, now=now, format_time=format_time)
-    alternatives = Alternatives(spec, candidate, desk, loaded, found).of_each()
+    found = list(soonest_by_place(_offers(asked, desk)).values())
+    explanations = explain([offer.explanation for offer in found], actor=actor, now=now, format_time=format_time)
+    alternatives = Alternatives(spec, candidate, desk, loaded, found).per_offer()
     learned = ranges_load(edited=edited)
     return [
         _estimate(
             offer,
             loaded,
-            _told_more(text, [*_rights(offer), *_away(spec, candidate, offer)]),
+            _with_sentences(explanation, [*_rights_sentences(offer), *_outside_home(spec, candidate, offer)]),
             sooner,
             _range(spec, offer, learned),
         )
-        for offer, text, sooner in zip(found, told, alternatives, strict=True)
+        for offer, explanation, sooner in zip(found, explanations, alternatives, strict=True)
     ]
 
 
@@ -86,7 +86,7 @@ def _range(spec: GprSpec, offer: Offer, learned: ForecastRanges) -> Range:
     return replace(found, basis=NO_HISTORY_BORROWED) if offer.borrows and not found.is_learned else found
 
 
-def _estimate(offer: Offer, loaded: Loaded, told: VisibleExplanation, alternatives: list[Alternative], likely: Range) -> Estimate:
+def _estimate(offer: Offer, loaded: Loaded, explanation: VisibleExplanation, alternatives: list[Alternative], likely: Range) -> Estimate:
     wait_s = max(offer.start_s - loaded.snapshot.now_s, 0)
     return Estimate(
         cluster=offer.cluster,
@@ -101,22 +101,22 @@ def _estimate(offer: Offer, loaded: Loaded, told: VisibleExplanation, alternativ
         p50_s=likely.p50_s if wait_s else 0,
         p90_s=likely.p90_s if wait_s else 0,
         basis=likely.basis,
-        explanation=told,
+        explanation=explanation,
         alternatives=alternatives,
     )
 
 
-def _told_more(told: VisibleExplanation, sentences: Sequence[str]) -> VisibleExplanation:
-    return replace(told, sentence=" ".join([told.sentence, *sentences]))
+def _with_sentences(explanation: VisibleExplanation, sentences: Sequence[str]) -> VisibleExplanation:
+    return replace(explanation, sentence=" ".join([explanation.sentence, *sentences]))
 
 
-def _away(spec: GprSpec, candidate: Request, offer: Offer) -> Iterator[str]:
+def _outside_home(spec: GprSpec, candidate: Request, offer: Offer) -> Iterator[str]:
     home = spec.slice.home
     if home is not None and offer.cluster != home.name and candidate.handicap_s(offer.pool):
-        yield AWAY.format(home=home.name, gain=duration_exact(spec.slice.burst_gain_s))
+        yield OUTSIDE_HOME.format(home=home.name, gain=duration_exact(spec.slice.burst_gain_s))
 
 
-def _rights(offer: Offer) -> Iterator[str]:
+def _rights_sentences(offer: Offer) -> Iterator[str]:
     for kind in sorted({victim.kind for victim in victims_of(offer.evictions)}):
         yield AFTER[kind]
     if offer.borrows:

@@ -15,7 +15,7 @@ from gpr.models import GprTemplate, Nearness
 from gpr.queue.moves import MoveTo
 from gpr.requests.selectors import template_for
 from gpr.requests.spec import GprSpec
-from gpr.templates.fields import filled
+from gpr.templates.fields import merged
 from inventory.models import Cluster
 from inventory.selectors import cluster_for
 from slices.selectors import slice_for
@@ -138,7 +138,7 @@ def spec_of_create(data: dict[str, Any], *, actor: User) -> GprSpec:
     template = template_for(actor, data["template"], slice_=slice_) if data.get("template") else None
     if template and "clusters" not in said:
         _check_cluster(template)
-    fields = filled(template, said) if template else said
+    fields = merged(template, said) if template else said
     if missing := [name for name in NEEDED if name not in fields]:
         raise InvalidInput({name: ["This field is required."] for name in missing})
     clusters = clusters_of(fields.get("clusters", []), actor=actor)

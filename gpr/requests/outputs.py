@@ -211,8 +211,8 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
 
     @extend_schema_field(ToldSerializer(allow_null=True))
     def get_explanation(self, gpr: Gpr) -> Any:
-        told = self._page.statuses[gpr.pk].explanation
-        return ToldSerializer(told).data if told else None
+        explanation = self._page.statuses[gpr.pk].explanation
+        return ToldSerializer(explanation).data if explanation else None
 
     @extend_schema_field(AssignedNodeSerializer(many=True))
     def get_nodes_assigned(self, gpr: Any) -> Any:
@@ -360,13 +360,13 @@ class QueueRowSerializer(serializers.ModelSerializer[Gpr]):
         return promised_start_of(gpr)
 
     def get_reason(self, gpr: Gpr) -> str:
-        told = self._status(gpr).explanation
-        return told.sentence if told else ""
+        explanation = self._status(gpr).explanation
+        return explanation.sentence if explanation else ""
 
     @extend_schema_field(ToldSerializer(allow_null=True))
     def get_explanation(self, gpr: Gpr) -> Any:
-        told = self._status(gpr).explanation
-        return ToldSerializer(told).data if told else None
+        explanation = self._status(gpr).explanation
+        return ToldSerializer(explanation).data if explanation else None
 
 
 class OrderSerializer(serializers.Serializer[Any]):

@@ -21,7 +21,7 @@ from gpr.models import GprTemplate
 from gpr.requests.filters import TemplateFilter
 from gpr.requests.inputs import GprChange
 from gpr.requests.selectors import template_for, templates_visible_to
-from gpr.templates.fields import WORDS
+from gpr.templates.fields import FIELDS
 from gpr.templates.services import TemplateChange, template_change, template_create, template_delete
 from inventory.selectors import cluster_for
 from slices.selectors import slice_for
@@ -33,8 +33,8 @@ AUTO_HELP = (
 DEFAULT_HELP = "Of its cluster, or else of the slice: that of a cluster goes first. It takes the place of the one before."
 
 
-def word_fields() -> dict[str, Any]:
-    fields = {name: deepcopy(GprChange().fields[name]) for name in WORDS}
+def request_fields() -> dict[str, Any]:
+    fields = {name: deepcopy(GprChange().fields[name]) for name in FIELDS}
     for each in fields.values():
         each.allow_null = True
     return fields
@@ -54,7 +54,7 @@ class TemplateSerializer(serializers.ModelSerializer[GprTemplate]):
         read_only_fields = fields
 
     def get_fields(self) -> dict[str, Any]:
-        words = word_fields()
+        words = request_fields()
         for name, each in words.items():
             each.source, each.read_only, each.required = f"asked.{name}", True, False
         return {**super().get_fields(), **words}
@@ -69,7 +69,7 @@ class TemplatePatch(StrictSerializer):
     auto = Flag(required=False, help_text=AUTO_HELP)
 
     def get_fields(self) -> dict[str, Any]:
-        return {**super().get_fields(), **word_fields()}
+        return {**super().get_fields(), **request_fields()}
 
 
 class TemplateCreate(TemplatePatch):
@@ -121,6 +121,6 @@ def _change_of(data: dict[str, Any], actor: User) -> TemplateChange:
     change: TemplateChange = TemplateChange(**{name: data[name] for name in ("name", "auto", "is_default") if name in data})  # type: ignore[typeddict-item]
     if "cluster" in data:
         change["cluster"] = cluster_for(actor, data["cluster"]) if data["cluster"] else None
-    if asked := {name: data[name] for name in WORDS if name in data}:
+    if asked := {name: data[name] for name in FIELDS if name in data}:
         change["asked"] = asked
     return change

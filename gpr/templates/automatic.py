@@ -15,7 +15,7 @@ from protocol.cluster_requests import AutoTemplate, ClusterRequestSpec
 from slices.models import Namespace
 
 # Fields with another name in the protocol.
-SPANS: Final = {"duration_s": "duration", "idle_timeout_s": "idle_timeout"}
+DURATION_FIELDS: Final = {"duration_s": "duration", "idle_timeout_s": "idle_timeout"}
 
 
 def auto_templates_of(cluster_id: UUID) -> tuple[AutoTemplate, ...]:
@@ -29,10 +29,12 @@ def auto_templates_of(cluster_id: UUID) -> tuple[AutoTemplate, ...]:
 
 
 def _request_spec(asked: Mapping[str, Any]) -> ClusterRequestSpec:
-    words: dict[str, Any] = {str(SPANS.get(name, name)): _span(value) if name in SPANS else value for name, value in asked.items()}
+    words: dict[str, Any] = {
+        str(DURATION_FIELDS.get(name, name)): _duration_text(value) if name in DURATION_FIELDS else value for name, value in asked.items()
+    }
     return msgspec.convert(words, ClusterRequestSpec)
 
 
-def _span(span_s: int) -> str:
+def _duration_text(span_s: int) -> str:
     """Such as `2d4h`."""
     return "".join(f"{count}{unit}" for count, unit in zip(split(span_s), "dhms", strict=True) if count)

@@ -9,27 +9,27 @@ from core.words import duration_exact, number
 from gpr.models import GprTemplate
 
 # The same fields as in objects of kind GPRTemplate (worker_agent/kube/requests/spec.py).
-WORDS: Final[tuple[str, ...]] = (
+FIELDS: Final[tuple[str, ...]] = (
     *("shape", "min_gpu_memory_gib", "nodes", "gpus_per_node", "duration_s", "priority", "node_type", "rdma", "within"),
     *("idle_timeout_s", "evictable", "may_evict", "requeue_on_failure", "run_checks"),
 )
 LABELS: Final = {"min_gpu_memory_gib": "GiB of GPU memory", "gpus_per_node": "GPUs per node", "rdma": "RDMA"}
 
 
-def filled(template: GprTemplate, said: Mapping[str, Any]) -> dict[str, Any]:
+def merged(template: GprTemplate, given: Mapping[str, Any]) -> dict[str, Any]:
     """Merges the template with given values, which take precedence."""
     clusters = {"clusters": [str(template.cluster_id)]} if template.cluster_id else {}
-    return {**clusters, **template.asked, **said}
+    return {**clusters, **template.asked, **given}
 
 
 def terms(template: GprTemplate) -> str:
     """Such as `shape H100-80GB, nodes 2, duration 4 h`."""
-    return ", ".join(f"{name} {value}" for name, value in told(template.asked)) or "nothing yet"
+    return ", ".join(f"{name} {value}" for name, value in labeled(template.asked)) or "nothing yet"
 
 
-def told(asked: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+def labeled(asked: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     """Labels and values, without the idle time-out, which has no effect."""
-    for name in WORDS:
+    for name in FIELDS:
         if name in asked and name != "idle_timeout_s":
             yield LABELS.get(name) or name.removesuffix("_s").replace("_", " "), _value(name, asked[name])
 

@@ -14,16 +14,16 @@ from core.names import name_fault
 from gpr.allocation.stored_plan import filing_lock
 from gpr.models import Gpr, GprTemplate
 from gpr.requests.spec import GprSpec, spec_check
-from gpr.templates.fields import WORDS, terms
+from gpr.templates.fields import FIELDS, terms
 from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed
 from journal.services import event_record
 from slices.models import Slice
 
 # Minimal values for fields that a template leaves open, so that only its own values are checked against policy and quotas.
-LEAST: dict[str, Any] = {"nodes": 1, "gpus_per_node": 1, "duration_s": 1}
+MINIMAL_VALUES: dict[str, Any] = {"nodes": 1, "gpus_per_node": 1, "duration_s": 1}
 # Fields that an `auto` template must give, as in objects of kind GPRTemplate (deploy/agent/kinds.yaml).
-AUTO_NEEDS: Final = ("shape", "duration_s")
+AUTO_REQUIRED: Final = ("shape", "duration_s")
 
 
 class TemplateChange(TypedDict, total=False):
@@ -43,7 +43,7 @@ def template_create(*, slice_: Slice, change: TemplateChange, actor: User, now: 
     template = GprTemplate(slice=slice_, created_at=now)
     _apply(template, change, now)
     _store(template, actor, now, is_new=True)
-    _tell(template, "created", f"Template {template.name} was made: {terms(template)}{_standing(template)}.", actor, now)
+    _record(template, "created", f"Template {template.name} was made: {terms(template)}{_default_text(template)}.", actor, now)
     return template
 
 
@@ -51,14 +51,14 @@ def template_create(*, slice_: Slice, change: TemplateChange, actor: User, now: 
 def template_change(*, template: GprTemplate, change: TemplateChange, actor: User, now: datetime) -> GprTemplate:
     """Raises as `template_create`, or NotFound."""
     found = _locked(template)
-    old_name, old = found.name, _all_of(found)
+    old_name, old = found.name, _values(found)
     was_default = found.is_default
     _apply(found, change, now)
-    if _all_of(found) == old:
+    if _values(found) == old:
         return found
     _store(found, actor, now, was_default=was_default)
     renamed = f", and is named {found.name} now" if found.name != old_name else ""
-    _tell(found, "changed", f"Template {old_name} was changed{renamed}: {terms(found)}{_standing(found)}.", actor, now)
+    _record(found, "changed", f"Template {old_name} was changed{renamed}: {terms(found)}{_default_text(found)}.", actor, now)
     return found
 
 
@@ -69,10 +69,10 @@ def template_delete(*, template: GprTemplate, actor: User, now: datetime) -> Non
     found = _locked(template)
     # Rows are locked in one order to avoid deadlocks.
     list(Gpr.objects.select_for_update(of=("self",)).filter(template=found).order_by("pk").values_list("pk"))
-    _tell(found, "deleted", f"Template {found.name} was deleted; it was {terms(found)}.", actor, now)
+    _record(found, "deleted", f"Template {found.name} was deleted; it was {terms(found)}.", actor, now)
     was_default = found.is_default
     found.delete()
-    _tell_agents(found, was_default=was_default)
+    _notify_agents(found, was_default=was_default)
 
 
 def _lock(slice_: Slice) -> None:
@@ -97,12 +97,12 @@ def _apply(template: GprTemplate, change: TemplateChange, now: datetime) -> None
     asked = {**template.asked, **change.get("asked", {})}
     for name, value in change.items():
         setattr(template, name, value)
-    template.asked = {name: asked[name] for name in WORDS if asked.get(name) not in (None, "")}
+    template.asked = {name: asked[name] for name in FIELDS if asked.get(name) not in (None, "")}
     if all(name in {"auto", "is_default"} and not value for name, value in change.items()):
         return  # it can be switched off even if its values have become invalid
     _check_auto(template)
     try:
-        spec_check(replace(_least_of(template), kept_idle_timeout_s=kept_idle_timeout_s), now=now)
+        spec_check(replace(_minimal_spec(template), kept_idle_timeout_s=kept_idle_timeout_s), now=now)
     except InvalidInput as error:
         errors: dict[str, list[str]] = error.extra["errors"]
         raise InvalidInput({"cluster" if name == "clusters" else name: texts for name, texts in errors.items()}) from None
@@ -110,12 +110,12 @@ def _apply(template: GprTemplate, change: TemplateChange, now: datetime) -> None
 
 def _check_auto(template: GprTemplate) -> None:
     """Raises InvalidInput."""
-    if template.auto and (missing := [name for name in AUTO_NEEDS if name not in template.asked]):
+    if template.auto and (missing := [name for name in AUTO_REQUIRED if name not in template.asked]):
         raise InvalidInput({name: ["What is filed for pods that wait says this: give it, or switch auto off."] for name in missing})
 
 
-def _least_of(template: GprTemplate) -> GprSpec:
-    asked = {**LEAST, **template.asked}
+def _minimal_spec(template: GprTemplate) -> GprSpec:
+    asked = {**MINIMAL_VALUES, **template.asked}
     if not asked.get("shape"):
         asked.setdefault("min_gpu_memory_gib", 1)
     clusters = (template.cluster,) if template.cluster else ()
@@ -124,38 +124,38 @@ def _least_of(template: GprTemplate) -> GprSpec:
 
 def _store(template: GprTemplate, actor: User, now: datetime, *, is_new: bool = False, was_default: bool = False) -> None:
     if template.is_default:
-        _take_place(template, actor, now)
+        _replace_default(template, actor, now)
     try:
         with transaction.atomic():
             template.save(force_insert=is_new)
     except IntegrityError:
         raise NameTaken(f"Workspace {template.slice.name} has a template {template.name} already. Choose another name.") from None
-    _tell_agents(template, was_default=was_default)
+    _notify_agents(template, was_default=was_default)
 
 
-def _take_place(template: GprTemplate, actor: User, now: datetime) -> None:
+def _replace_default(template: GprTemplate, actor: User, now: datetime) -> None:
     others = GprTemplate.objects.select_related("slice").filter(slice=template.slice, cluster=template.cluster, is_default=True)
     for other in others.exclude(pk=template.pk):
         GprTemplate.objects.filter(pk=other.pk).update(is_default=False)
-        _tell(other, "changed", f"Template {other.name} is no default any more: {template.name} takes its place.", actor, now)
+        _record(other, "changed", f"Template {other.name} is no default any more: {template.name} takes its place.", actor, now)
 
 
-def _tell_agents(template: GprTemplate, *, was_default: bool) -> None:
+def _notify_agents(template: GprTemplate, *, was_default: bool) -> None:
     if template.is_default or was_default:
         desired_set_changed(template.slice.namespaces.values_list("cluster", flat=True))
 
 
-def _all_of(template: GprTemplate) -> tuple[Any, ...]:
+def _values(template: GprTemplate) -> tuple[Any, ...]:
     return template.name, template.cluster_id, template.asked, template.auto, template.is_default
 
 
-def _standing(template: GprTemplate) -> str:
+def _default_text(template: GprTemplate) -> str:
     where = f" in cluster {template.cluster.name}" if template.cluster else ""
     default = f"; the default{where}" if template.is_default else ""
     return f"{default}; for pods that wait" if template.auto else default
 
 
-def _tell(template: GprTemplate, what: str, message: str, actor: User, now: datetime) -> None:
+def _record(template: GprTemplate, what: str, message: str, actor: User, now: datetime) -> None:
     event_record(
         kind=f"template.{what}",
         message=message,

@@ -14,7 +14,7 @@ from accounts.policy import Verb, may
 from core.pages.parts import ListFoot
 from gpr.models import GprTemplate
 from gpr.requests.spec import shapes_of
-from gpr.templates.fields import told
+from gpr.templates.fields import labeled
 from gpr.templates.services import TemplateChange
 from portal_shared.access import PageRequest
 from portal_shared.asking import Question
@@ -95,7 +95,7 @@ class TemplateRow:
             id=row.pk,
             name=row.name,
             place=place_of(row),
-            says=", ".join(f"{name} {value}" for name, value in told(row.asked)),
+            says=", ".join(f"{name} {value}" for name, value in labeled(row.asked)),
             is_default=row.is_default,
             auto=row.auto,
             use_url=f"{reverse('gpr-create', args=[row.slice.name])}?template={row.pk}" if may_use else "",

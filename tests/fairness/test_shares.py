@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pytest_django.fixtures import Settings
 
-from gpr.quotas.fairness import CREDIT_S, STEPS_MOST, faded, shares_of, use_of
+from gpr.quotas.fairness import CREDIT_S, STEPS_MOST, box_use, decayed, shares_of
 from planner.snapshot import Node, Pool, Quota, Running
 
 HOUR, DAY = 3600, 86_400
@@ -28,21 +28,21 @@ def shares(*running: Running, quotas: tuple[Quota, ...] = (), **ended: float) ->
 
 
 def test_half_of_what_was_used_is_forgotten_after_a_half_life() -> None:
-    assert faded(1000, 7 * DAY) == pytest.approx(500)
-    assert faded(1000, 14 * DAY) == pytest.approx(250)
-    assert faded(1000, -5) == 1000
+    assert decayed(1000, 7 * DAY) == pytest.approx(500)
+    assert decayed(1000, 14 * DAY) == pytest.approx(250)
+    assert decayed(1000, -5) == 1000
 
 
 def test_a_running_box_counts_second_by_second() -> None:
     """The closed form against the sum that it stands for."""
     for ran_s in (0, 60, 5 * HOUR, 30 * DAY):
         step_s = max(ran_s // 2000, 1)
-        summed = sum(faded(4 * step_s, age_s + step_s / 2) for age_s in range(0, ran_s, step_s))
-        assert use_of(4, ran_s) == pytest.approx(summed, rel=1e-3)
+        summed = sum(decayed(4 * step_s, age_s + step_s / 2) for age_s in range(0, ran_s, step_s))
+        assert box_use(4, ran_s) == pytest.approx(summed, rel=1e-3)
 
 
 def test_one_that_ended_long_ago_fades_as_if_it_had_been_counted_second_by_second() -> None:
-    assert faded(use_of(4, 10 * DAY), 3 * DAY) == pytest.approx(use_of(4, 13 * DAY) - use_of(4, 3 * DAY))
+    assert decayed(box_use(4, 10 * DAY), 3 * DAY) == pytest.approx(box_use(4, 13 * DAY) - box_use(4, 3 * DAY))
 
 
 def test_without_any_use_nobody_is_ahead() -> None:

@@ -10,7 +10,7 @@ from pytest_django.fixtures import Settings
 
 from gpr.allocation.snapshot import snapshot_load
 from gpr.models import Gpr, GprState, ProjectUsage
-from gpr.quotas.fairness import faded, usage_load, use_of
+from gpr.quotas.fairness import box_use, decayed, usage_load
 from gpr.requests.ending import gpr_release
 from gpr.requests.selectors import QUEUE_ORDER
 from slices.models import Project, Slice
@@ -43,7 +43,7 @@ def test_use_is_added_when_the_nodes_are_back(stage: Stage) -> None:
 
     usage = ProjectUsage.objects.get()
     assert usage.project == stage.slice.project
-    assert usage.gpu_s == pytest.approx(use_of(8, 3600))
+    assert usage.gpu_s == pytest.approx(box_use(8, 3600))
     assert usage.summed_at == stage.now
 
 
@@ -53,9 +53,9 @@ def test_a_second_box_is_added_to_what_is_left_of_the_first(stage: Stage) -> Non
     stage.after(12 * HOUR_S)
     run(stage, 7200, nodes=1, gpus_per_node=2)
 
-    assert ProjectUsage.objects.get().gpu_s == pytest.approx(faded(use_of(4, 3600), 14 * HOUR_S) + use_of(2, 7200))
+    assert ProjectUsage.objects.get().gpu_s == pytest.approx(decayed(box_use(4, 3600), 14 * HOUR_S) + box_use(2, 7200))
     assert usage_load(now=stage.now + timedelta(days=7))[str(stage.slice.project_id)] == pytest.approx(
-        faded(ProjectUsage.objects.get().gpu_s, 7 * DAY_S)
+        decayed(ProjectUsage.objects.get().gpu_s, 7 * DAY_S)
     )
 
 
