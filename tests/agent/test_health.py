@@ -85,10 +85,10 @@ def test_a_replica_that_waits_for_its_turn_is_ready_as_long_as_it_hears_of_all_t
     _, driver = made({"n1": {}}, guard={})
     health, now = Health({"watches": driver.why_blind}), Instant.of(SystemClock())
     for mirror in (driver._nodes, driver._pods, driver._namespaces):
-        mirror._heard = now
+        mirror._heard_at = now
     assert health.answer("/readyz")[0] == 200
 
-    driver._pods._heard = now.later(-SILENCE_S - 1)
+    driver._pods._heard_at = now.later(-SILENCE_S - 1)
     status, _, body = health.answer("/readyz")
     assert (status, b"has said nothing of pods for more than 120 s" in body) == (503, True)
 

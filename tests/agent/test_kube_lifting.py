@@ -284,7 +284,7 @@ def test_network_cards_of_vendors_of_gpus_are_devices_and_an_installation_says_w
     assert [lift.room and lift.room.node for lift in lifts([part, whole], [both], [])] == ["n1"]
     assert "resibp24s0" in why_never(odd)
 
-    monkeypatch.setattr(devices._Here, "rules", devices.Devices(no_gpus=("nvidia.com/resibp24s0",), in_parts=("nvidia.com/resibp24s0",)))
+    monkeypatch.setattr(devices._Current, "rules", devices.Devices(no_gpus=("nvidia.com/resibp24s0",), in_parts=("nvidia.com/resibp24s0",)))
     node = Node(metadata=Meta(name="n"), status=NodeStatus(allocatable={"nvidia.com/resibp24s0": "9", "nvidia.com/hostdev": "8"}))
     assert why_never(odd) == ""
     assert share_of(node, 4, 8, []) == {"cpu": 0, "memory": 0, "pods": 0, "nvidia.com/resibp24s0": 4, cluster_names.GPU: 4}

@@ -13,7 +13,7 @@ from protocol.drift import Drift
 from protocol.workspaces import AccessRole, Account, Binding, Workspace
 from worker_agent.cluster.base import Conflict, Unavailable
 from worker_agent.kube.api.client import Api, Forbidden, Missing
-from worker_agent.kube.api.paging import PAGE_COUNT, Page, PageMeta
+from worker_agent.kube.api.paging import PAGE_COUNT, ListMeta, ListPage
 from worker_agent.kube.tenancy import audit
 from worker_agent.kube.tenancy.additions import AddedObject, AddedObjectMeta, allows_traffic, bindings_drift, is_our_binding, readable
 from worker_agent.kube.tenancy.audit import BINDINGS, KEEP_GUARD, POLICIES, REMOVED_MAX, SPEC_MAX_CHARS, NamespaceAudit
@@ -48,14 +48,14 @@ class FakeLists:
         if fault := self.faults.get(verb) or self.faults.get(path) or self.faults.get(path.rpartition("/")[2]):
             raise fault
 
-    def get(self, path: str, type_: type, **params: Any) -> Page[Any]:
+    def get(self, path: str, type_: type, **params: Any) -> ListPage[Any]:
         self._call("get", path)
         if path == KEEP_GUARD:
-            return Page()
+            return ListPage()
         begin = int(params.get("continue", 0))
         assert params["limit"] == PAGE_COUNT
         is_last = begin + 2 >= len(self.things[path])
-        return Page(metadata=PageMeta(next="" if is_last else str(begin + 2)), items=tuple(self.things[path][begin : begin + 2]))
+        return ListPage(metadata=ListMeta(next="" if is_last else str(begin + 2)), items=tuple(self.things[path][begin : begin + 2]))
 
     def forget_deleted(self) -> None:
         gone = {name for verb, name in self.calls if verb == "delete"}

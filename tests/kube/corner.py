@@ -15,7 +15,7 @@ import msgspec
 
 from protocol import cluster_names
 from tests.kube.wire import Object
-from worker_agent.kube.api.client import Access, Api, Lines, Params
+from worker_agent.kube.api.client import Access, Api, Params, StreamLines
 from worker_agent.kube.driver import STATE_PATH
 
 # What agents list and watch in the whole cluster.
@@ -35,7 +35,7 @@ class CornerApi(Api):
         self._key = access.key.encode() if isinstance(access, CornerAccess) else b""
 
     @contextmanager
-    def stream(self, path: str, params: Params, *, silence_s: float) -> Iterator[Lines]:
+    def stream(self, path: str, params: Params, *, silence_s: float) -> Iterator[StreamLines]:
         with super().stream(path, params, silence_s=silence_s) as lines:
             yield _CornerLines(lines, self._key) if self._key and _is_of_all(path) else lines
 
@@ -51,8 +51,8 @@ class CornerApi(Api):
         return _own_items(answer, self._key) if method == "GET" and _is_of_all(path) else answer
 
 
-class _CornerLines(Lines):
-    def __init__(self, lines: Lines, key: bytes) -> None:
+class _CornerLines(StreamLines):
+    def __init__(self, lines: StreamLines, key: bytes) -> None:
         self._lines, self._key = lines, key
 
     def __iter__(self) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ from protocol.cluster_names import GUARD_PATH, RECORDS, pointer
 from tests.kube.corner import CornerApi
 from worker_agent.clock import SystemClock
 from worker_agent.cluster.base import ClusterError, GpuPhase, Throttled, Unavailable
-from worker_agent.kube.api.client import Access, Api, Forbidden, Lines, Params
+from worker_agent.kube.api.client import Access, Api, Forbidden, Params, StreamLines
 from worker_agent.kube.driver import STATE_PATH
 from worker_agent.kube.nodes.marks import read_records
 
@@ -64,15 +64,15 @@ class PartedApi(CornerApi):
         return answer
 
     @contextmanager
-    def stream(self, path: str, params: Params, *, silence_s: float) -> Iterator[Lines]:
+    def stream(self, path: str, params: Params, *, silence_s: float) -> Iterator[StreamLines]:
         with super().stream(path, params, silence_s=silence_s) as lines:
             yield _HeldLines(lines, self)
 
 
-class _HeldLines(Lines):
+class _HeldLines(StreamLines):
     """They come when it is no longer cut off."""
 
-    def __init__(self, lines: Lines, api: PartedApi) -> None:
+    def __init__(self, lines: StreamLines, api: PartedApi) -> None:
         self._lines, self._api = lines, api
 
     def __iter__(self) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 
-from worker_agent.kube.api.client import Access, Lines
+from worker_agent.kube.api.client import Access, StreamLines
 
 EXPIRED: Final = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old resource version"}
 REFUSED: Final = {"kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid", "message": "sendInitialEvents is forbidden"}
@@ -30,7 +30,7 @@ class Proxy:
         self.is_away = False  # nobody answers
         self._goes_on = threading.Event()
         self._goes_on.set()
-        self._open: set[Lines] = set()
+        self._open: set[StreamLines] = set()
         self._is_over = False
         self._behind = httpx.Client(base_url=access.url, verify=access.tls, timeout=httpx.Timeout(30.0, read=None))
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -98,7 +98,7 @@ class Proxy:
 
     def _lines(self, answer: httpx.Response) -> Iterator[str]:
         """Those of a watch, until stop() cuts it."""
-        lines = Lines(answer)
+        lines = StreamLines(answer)
         self._open.add(lines)
         try:
             # Also before the first one: stop() may have come too early to cut it.

@@ -41,7 +41,7 @@ class Forbidden(ClusterError):
     """401 or 403. An API server that has just started may answer so although the right exists."""
 
 
-class Gone(ClusterError):
+class VersionGone(ClusterError):
     """410: the requested version is too old. Read everything again."""
 
 
@@ -166,7 +166,7 @@ class Api:
         self._call("DELETE", path, body=msgspec.json.encode(options))
 
     @contextmanager
-    def stream(self, path: str, params: Params, *, silence_s: float) -> Iterator[Lines]:
+    def stream(self, path: str, params: Params, *, silence_s: float) -> Iterator[StreamLines]:
         """The lines of a watch. Raises Unavailable after `silence_s` without any."""
         timeout = httpx.Timeout(silence_s, connect=CONNECT_S)
         try:
@@ -174,7 +174,7 @@ class Api:
                 if answer.is_error:
                     answer.read()
                     raise _refusal(answer)
-                yield Lines(answer)
+                yield StreamLines(answer)
         except httpx.HTTPError as error:
             raise Unavailable(f"GET {path}: {type(error).__name__}: {error}") from error
 
@@ -216,7 +216,7 @@ class Api:
         return {"Authorization": bearer} if bearer else {}
 
 
-class Lines:
+class StreamLines:
     def __init__(self, answer: httpx.Response) -> None:
         self._answer = answer
 
@@ -261,7 +261,7 @@ def _error_of(answer: httpx.Response, status: Status) -> ClusterError:
         case 409 | 422:
             return Conflict(text)
         case 410:
-            return Gone(text)
+            return VersionGone(text)
         case 429:
             is_budget = any(cause.reason == "DisruptionBudget" for cause in details.causes)
             return DisruptionBudget() if is_budget else Throttled(details.retryAfterSeconds or 1.0)

@@ -21,13 +21,13 @@ Fields = dict[str, Any]
 
 # Only these annotations are read: all annotations of thousands of objects would not fit into memory.
 # The quota of a namespace limits how many objects there are (isolation.py).
-class Marks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class EgsAnnotations(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     requester: str = msgspec.field(name=REQUESTER, default="")
     auto: str = msgspec.field(name=AUTO, default="")  # only the agent may write it
     hub_template: str = msgspec.field(name=HUB_TEMPLATE, default="")
 
 
-class Labels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class EgsLabels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     workload: str = msgspec.field(name=WORKLOAD, default="")
 
 
@@ -39,8 +39,8 @@ class CustomMeta(msgspec.Struct, frozen=True, kw_only=True):
     generation: int = 0
     creationTimestamp: datetime | None = None
     deletionTimestamp: str = ""
-    annotations: Marks = Marks()
-    labels: Labels = Labels()
+    annotations: EgsAnnotations = EgsAnnotations()
+    labels: EgsLabels = EgsLabels()
 
     @property
     def plain(self) -> Meta:
@@ -58,12 +58,12 @@ class Custom(msgspec.Struct, frozen=True, kw_only=True):
         return self.spec if isinstance(self.spec, dict) else {}
 
     @property
-    def said(self) -> Fields:
+    def status_fields(self) -> Fields:
         return self.status if isinstance(self.status, dict) else {}
 
     def condition(self, type_: str) -> Fields:
         """Returns {} when there is none."""
-        conditions = self.said.get("conditions")
+        conditions = self.status_fields.get("conditions")
         found = [each for each in conditions if isinstance(each, dict)] if isinstance(conditions, list) else []
         return next((each for each in found if each.get("type") == type_), {})
 
@@ -98,11 +98,11 @@ class ItemMeta(msgspec.Struct, frozen=True):
     deletionTimestamp: str = ""
 
 
-class Item(msgspec.Struct, frozen=True):
+class ListedObject(msgspec.Struct, frozen=True):
     metadata: ItemMeta
 
 
-class Kinds(msgspec.Struct, frozen=True, kw_only=True):
+class ServedKinds(msgspec.Struct, frozen=True, kw_only=True):
     class Kind(msgspec.Struct, frozen=True):
         name: str
         verbs: tuple[str, ...] = ()

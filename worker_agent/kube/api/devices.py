@@ -34,13 +34,13 @@ class Devices(msgspec.Struct, frozen=True, kw_only=True):
         return resource not in (GPU, "pods") and not self.comes_in_parts(resource)
 
 
-class _Here:
+class _Current:
     rules = Devices()
 
 
 def use(rules: Devices) -> None:
-    _Here.rules = rules
+    _Current.rules = rules
 
 
-def here() -> Devices:
-    return _Here.rules
+def current() -> Devices:
+    return _Current.rules

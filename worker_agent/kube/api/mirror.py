@@ -15,7 +15,7 @@ import msgspec
 
 from worker_agent.clock import Instant, SystemClock
 from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
-from worker_agent.kube.api.client import Api, Forbidden, Gone, Lines, Missing, Params, Status
+from worker_agent.kube.api.client import Api, Forbidden, Missing, Params, Status, StreamLines, VersionGone
 from worker_agent.kube.api.objects import HasMeta, Meta
 from worker_agent.kube.api.replica import Key, Replica, Rewound, key_of, version_of
 
@@ -34,18 +34,18 @@ class _Event(msgspec.Struct, frozen=True):
     object: msgspec.Raw  # decoded separately: an unreadable object does not hide the others
 
 
-class _Mark(msgspec.Struct, frozen=True):
+class _ListMeta(msgspec.Struct, frozen=True):
     resourceVersion: str = ""
     annotations: dict[str, str] | None = None
     next: str = msgspec.field(name="continue", default="")
 
 
 class _Bookmark(msgspec.Struct, frozen=True):
-    metadata: _Mark
+    metadata: _ListMeta
 
 
 class _Page(msgspec.Struct, frozen=True):
-    metadata: _Mark
+    metadata: _ListMeta
     items: tuple[msgspec.Raw, ...] | None = None
 
     @property
@@ -53,16 +53,16 @@ class _Page(msgspec.Struct, frozen=True):
         return version_of(self.metadata.resourceVersion)
 
 
-class _Gone(msgspec.Struct, frozen=True):
+class _Deleted(msgspec.Struct, frozen=True):
     metadata: Meta
 
 
 _event = msgspec.json.Decoder(_Event).decode
 _bookmark = msgspec.json.Decoder(_Bookmark).decode
-_gone = msgspec.json.Decoder(_Gone).decode
+_deleted = msgspec.json.Decoder(_Deleted).decode
 
 
-def _nobody() -> None:
+def _ignore() -> None:
     pass
 
 
@@ -77,7 +77,7 @@ class Mirror(Generic[T]):
         type_: type[T],
         note: Note,
         params: Params | None = None,
-        on_change: Callable[[], None] = _nobody,
+        on_change: Callable[[], None] = _ignore,
     ) -> None:
         self._api, self._path, self._params, self._note, self._on_change = api, path, params or {}, note, on_change
         self._object = msgspec.json.Decoder(type_).decode
@@ -86,8 +86,8 @@ class Mirror(Generic[T]):
         self._lists = self._always_lists = False
         self._failures = 0  # attempts in a row that received nothing
         self._refused_as: type[Exception] | None = None  # 404 or 403 from an older installation; logged once
-        self._heard: Instant | None = None
-        self._lines: Lines | None = None
+        self._heard_at: Instant | None = None
+        self._lines: StreamLines | None = None
         self._is_whole, self._is_stopping = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"egs-mirror {path}", daemon=True)
 
@@ -115,7 +115,7 @@ class Mirror(Generic[T]):
     @property
     def silent_for_s(self) -> float:
         """Infinite before the first answer. Up to a minute is normal."""
-        return self._heard.age_s(SystemClock()) if self._heard else float("inf")
+        return self._heard_at.age_s(SystemClock()) if self._heard_at else float("inf")
 
     @property
     def serial(self) -> int:
@@ -138,23 +138,23 @@ class Mirror(Generic[T]):
 
     def _attempt(self) -> float:
         """Returns the pause in seconds."""
-        heard, least_s = self._heard, 0.0
+        heard, least_s = self._heard_at, 0.0
         try:
             self._follow()
-        except (Gone, Rewound) as error:  # the server no longer has that version, or was restored from a backup
-            self._begin_anew(str(error))
+        except (VersionGone, Rewound) as error:  # the server no longer has that version, or was restored from a backup
+            self._begin_again(str(error))
         except Exception as error:
-            self._broke(error)
+            self._handle_failure(error)
             least_s = error.retry_after_s if isinstance(error, Throttled) else 0.0
-        self._failures = self._failures + 1 if self._heard is heard else 0
+        self._failures = self._failures + 1 if self._heard_at is heard else 0
         most_s = min(PAUSE_MOST_S, PAUSE_S * 2.0 ** min(self._failures, 16))
         return max(least_s, random.uniform(0.0, most_s))  # noqa: S311  # jitter
 
-    def _begin_anew(self, why: str) -> None:
+    def _begin_again(self, why: str) -> None:
         self._note("watch_begins_anew", {"path": self._path, "why": why})
         self._fresh = {}
 
-    def _broke(self, error: Exception) -> None:
+    def _handle_failure(self, error: Exception) -> None:
         if self._is_stopping.is_set():
             return
         if self._fresh is not None and not self._lists and isinstance(error, Conflict) and not isinstance(error, Missing):
@@ -212,7 +212,7 @@ class Mirror(Generic[T]):
             if obj is not None:
                 yield obj
 
-    def _take_lines(self, lines: Lines) -> None:
+    def _take_lines(self, lines: StreamLines) -> None:
         for line in lines:
             try:
                 self._take_event(_event(line))
@@ -224,15 +224,15 @@ class Mirror(Generic[T]):
     def _take_event(self, event: _Event) -> None:
         if event.type == "ERROR":
             raise _refusal(msgspec.json.decode(event.object, type=Status))
-        self._heard = Instant.of(SystemClock())
+        self._heard_at = Instant.of(SystemClock())
         if event.type == "BOOKMARK":
             self._take_bookmark(_bookmark(event.object).metadata)
         elif event.type == "DELETED":
-            self._drop(_gone(event.object))
+            self._drop(_deleted(event.object))
         elif (obj := self._read(event.object)) is not None:
             self._put(obj)
 
-    def _take_bookmark(self, mark: _Mark) -> None:
+    def _take_bookmark(self, mark: _ListMeta) -> None:
         version = version_of(mark.resourceVersion)
         if self._fresh is None:
             self._replica.reach(version)
@@ -242,7 +242,7 @@ class Mirror(Generic[T]):
     def _take_all(self, objects: dict[Key, T], version: int) -> None:
         self._replica.replace(objects, version)
         self._fresh, self._lists = None, self._always_lists
-        self._heard = Instant.of(SystemClock())
+        self._heard_at = Instant.of(SystemClock())
         self._refused_as = None
         self._is_whole.set()
         self._on_change()
@@ -272,4 +272,4 @@ class Mirror(Generic[T]):
 
 def _refusal(status: Status) -> ClusterError:
     text = f"the watch says {status.code} {status.reason} {status.message}"
-    return Gone(text) if status.code == 410 or status.reason in ("Expired", "Gone") else Unavailable(text)
+    return VersionGone(text) if status.code == 410 or status.reason in ("Expired", "Gone") else Unavailable(text)

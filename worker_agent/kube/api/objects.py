@@ -137,7 +137,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_gpus(self) -> bool:
-        return any(map(devices.here().is_gpu, (*self.limits, *self.requests)))
+        return any(map(devices.current().is_gpu, (*self.limits, *self.requests)))
 
     @property
     def cut(self) -> Resources:
@@ -145,7 +145,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _first(amounts: dict[str, str | int]) -> dict[str, str | int]:
-    is_gpu = devices.here().is_gpu
+    is_gpu = devices.current().is_gpu
     keys = sorted(amounts, key=lambda key: not is_gpu(key))[: RESOURCES_MAX // 2]
     return {key: amounts[key] for key in keys}
 
@@ -212,20 +212,20 @@ def _is_ours(key: str) -> bool:
     return key == cluster_names.NODE_UID or cluster_names.is_box_label(key)
 
 
-class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+class WaitingState(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     message: str = ""
 
 
-class Terminated(msgspec.Struct, frozen=True, kw_only=True):
+class TerminatedState(msgspec.Struct, frozen=True, kw_only=True):
     exitCode: int
     reason: str = ""
     message: str = ""  # at most 4096 bytes
 
 
 class ContainerState(msgspec.Struct, frozen=True, kw_only=True):
-    waiting: Waiting | None = None
-    terminated: Terminated | None = None
+    waiting: WaitingState | None = None
+    terminated: TerminatedState | None = None
 
 
 class ContainerStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -288,24 +288,24 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
 
-class Pods(msgspec.Struct, frozen=True):
+class PodList(msgspec.Struct, frozen=True):
     items: tuple[Pod, ...]
 
 
-class ClaimSpec(msgspec.Struct, frozen=True):
+class VolumeClaimSpec(msgspec.Struct, frozen=True):
     volumeName: str = ""
 
 
-class ClaimStatus(msgspec.Struct, frozen=True):
+class VolumeClaimStatus(msgspec.Struct, frozen=True):
     phase: str = ""
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class VolumeClaim(msgspec.Struct, frozen=True, kw_only=True):
     """A PersistentVolumeClaim."""
 
     metadata: Meta
-    spec: ClaimSpec = ClaimSpec()
-    status: ClaimStatus = ClaimStatus()
+    spec: VolumeClaimSpec = VolumeClaimSpec()
+    status: VolumeClaimStatus = VolumeClaimStatus()
 
 
 class AttachmentSource(msgspec.Struct, frozen=True):
@@ -342,7 +342,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return next((each for each in self.status.conditions if each.type in types and each.status == "True"), None)
 
 
-class Jobs(msgspec.Struct, frozen=True):
+class JobList(msgspec.Struct, frozen=True):
     items: tuple[Job, ...]
 
 

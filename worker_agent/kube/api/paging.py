@@ -14,16 +14,16 @@ T = TypeVar("T")
 PAGE_COUNT: Final = 100  # tenants may make objects large: annotations alone may have 256 KiB
 
 
-class PageMeta(msgspec.Struct, frozen=True):
+class ListMeta(msgspec.Struct, frozen=True):
     next: str = msgspec.field(name="continue", default="")
 
 
-class Page(msgspec.Struct, Generic[T], frozen=True):
+class ListPage(msgspec.Struct, Generic[T], frozen=True):
     items: tuple[T, ...] = ()
-    metadata: PageMeta = PageMeta()
+    metadata: ListMeta = ListMeta()
 
 
-def listed(api: Api, path: str, page_type: type[Page[T]], *, page_count: int = PAGE_COUNT, **selectors: str) -> Iterator[T]:
+def listed(api: Api, path: str, page_type: type[ListPage[T]], *, page_count: int = PAGE_COUNT, **selectors: str) -> Iterator[T]:
     """Raises ClusterError, also in the middle, when the server has dropped the list."""
     after: dict[str, str] = {}
     while True:

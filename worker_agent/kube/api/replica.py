@@ -37,70 +37,70 @@ class Replica(Generic[T]):
         self.version = 0  # the API server's resourceVersion, which rises with each write to any object of the kind
         self.serial = 0
         self._lock = threading.Lock()
-        self._told: dict[Key, T] = {}
-        self._learned: dict[Key, T] = {}  # answers to own writes, newer than `version`
+        self._from_server: dict[Key, T] = {}
+        self._from_writes: dict[Key, T] = {}  # answers to own writes, newer than `version`
         self._snapshot: Mapping[Key, T] | None = None
 
     def objects(self) -> Mapping[Key, T]:
         """Returns the same mapping until something changes."""
         with self._lock:
             if self._snapshot is None:
-                self._snapshot = MappingProxyType(self._told | self._learned)
+                self._snapshot = MappingProxyType(self._from_server | self._from_writes)
             return self._snapshot
 
     def put(self, obj: T) -> None:
         """Raises Rewound."""
         with self._lock:
-            self._move(_version(obj))
-            self._told[key_of(obj)] = obj
+            self._advance(_version(obj))
+            self._from_server[key_of(obj)] = obj
             self._forget(key_of(obj))
             self._changed()
 
     def drop(self, obj: HasMeta) -> None:
         """Raises Rewound."""
         with self._lock:
-            self._move(_version(obj))
-            self._told.pop(key_of(obj), None)
+            self._advance(_version(obj))
+            self._from_server.pop(key_of(obj), None)
             self._forget(key_of(obj))
             self._changed()
 
     def reach(self, version: int) -> None:
         """Nothing else has happened up to this version. Raises Rewound."""
         with self._lock:
-            self._move(version)
+            self._advance(version)
             self._forget_all()
 
     def replace(self, objects: Mapping[Key, T], version: int) -> None:
         """The new state may be older than the copy's."""
         with self._lock:
             if version < self.version:
-                self._learned = {}  # answers from before the restore count no more
+                self._from_writes = {}  # answers from before the restore count no more
             self.version = version
-            self._told = dict(objects)
+            self._from_server = dict(objects)
             self._forget_all()
             self._changed()
 
     def learn(self, obj: T) -> None:
         with self._lock:
-            known = self._learned.get(key_of(obj))
+            known = self._from_writes.get(key_of(obj))
             # The copy includes all changes up to its version, deletions too: the object of an older answer may be gone.
             if _version(obj) > max(self.version, _version(known) if known else 0):
-                self._learned[key_of(obj)] = obj
+                self._from_writes[key_of(obj)] = obj
                 self._changed()
 
-    def _move(self, version: int) -> None:
+    def _advance(self, version: int) -> None:
         if version < self.version:
             raise Rewound(f"version {version} came after {self.version}")
         self.version = version
 
     def _forget_all(self) -> None:
-        self._forget(*self._learned)
+        self._forget(*self._from_writes)
 
     def _forget(self, *keys: Key) -> None:
         for key in keys:
-            learned = self._learned.get(key)
+            learned = self._from_writes.get(key)
             if learned is not None and _version(learned) <= self.version:  # the server's state includes it now
-                del self._learned[key]
+                del self._from_writes[key]
                 self._changed()
 
     def _changed(self) -> None:

@@ -18,7 +18,7 @@ from protocol.cluster_names import CHECK_OF, CHECK_SERVICE, CHECK_STEP, GPU, IND
 from worker_agent.cluster.base import ClusterError, Conflict
 from worker_agent.kube.api import objects
 from worker_agent.kube.api.client import TIMEOUT_S, Api, Forbidden, Missing
-from worker_agent.kube.api.objects import Condition, Job, Meta, Pod, Terminated
+from worker_agent.kube.api.objects import Condition, Job, Meta, Pod, TerminatedState
 from worker_agent.kube.checks.gang_logs import GangLogs, Said
 
 JOBS: Final = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
@@ -117,8 +117,8 @@ class Jobs:
         now = self._mono()
         if now - self._seen_mono < VIEW_S:
             return
-        jobs = self._api.get(JOBS, objects.Jobs, labelSelector=CHECK_OF).items
-        self._pods = list(self._api.get(PODS, objects.Pods, labelSelector=CHECK_OF).items)
+        jobs = self._api.get(JOBS, objects.JobList, labelSelector=CHECK_OF).items
+        self._pods = list(self._api.get(PODS, objects.PodList, labelSelector=CHECK_OF).items)
         self._jobs = {job.metadata.name: job for job in jobs}
         self._failing_since = {name: self._failing_since.get(name, now) for name, job in self._jobs.items() if job.failing is not None}
         self._gang_logs.forget_all_but(self._jobs)
@@ -231,13 +231,13 @@ class Jobs:
         # A missing volume or a refused pod would be the same on other nodes.
         return Ended(why=why, blames_node="persistentvolumeclaim" not in waited.lower() and not waited.startswith(NO_POD))
 
-    def _last_words(self, pod: Pod | None, state: Terminated | None) -> str:
+    def _last_words(self, pod: Pod | None, state: TerminatedState | None) -> str:
         try:
             return self._words(pod, state)
         except ClusterError as error:
             return f"its log cannot be read: {error}"
 
-    def _words(self, pod: Pod | None, state: Terminated | None, *, timeout_s: float = TIMEOUT_S) -> str:
+    def _words(self, pod: Pod | None, state: TerminatedState | None, *, timeout_s: float = TIMEOUT_S) -> str:
         """The termination message, or else the end of the log."""
         if state is not None and state.message:
             return state.message
@@ -264,7 +264,7 @@ def _says_missing(tool: str, words: str) -> bool:
     return re.search(rf"(?<![\w./-]){re.escape(tool)}\W?: (command not found|not found|No such file or directory)", words) is not None
 
 
-def terminated(pod: Pod | None) -> Terminated | None:
+def terminated(pod: Pod | None) -> TerminatedState | None:
     states = [status.state.terminated for status in pod.status.containerStatuses] if pod else []
     return states[0] if states else None
 

@@ -20,7 +20,7 @@ from protocol.steps import EntryStep, ExitStep
 from worker_agent.boxes.gangs import why_alone
 from worker_agent.cluster.base import ClusterError, StepCall, StepResult, StepStatus
 from worker_agent.kube.api.client import Api
-from worker_agent.kube.api.objects import Node, Pod, Pods
+from worker_agent.kube.api.objects import Node, Pod, PodList
 from worker_agent.kube.checks import readings, verdicts
 from worker_agent.kube.checks.gang_verdicts import gang_network, in_one
 from worker_agent.kube.checks.jobs import VOLUME, Ended, Jobs, Work
@@ -181,7 +181,7 @@ class Checks:
     def _peers(self, call: StepCall) -> list[str]:
         """Pods of the cluster's DNS on other nodes."""
         if self._mono() - self._dns_seen_mono > DNS_SEEN_S:
-            self._dns_pods = self._api.get(DNS_PODS, Pods, labelSelector=DNS_LABEL).items
+            self._dns_pods = self._api.get(DNS_PODS, PodList, labelSelector=DNS_LABEL).items
             self._dns_seen_mono = self._mono()
         others = (pod.status for pod in self._dns_pods if pod.spec.nodeName != call.node.view.name)
         ips = sorted(status.podIP for status in others if status.podIP and status.phase == "Running")
@@ -251,7 +251,7 @@ class Checks:
     def _clean(self, call: StepCall) -> StepResult:
         name, gpr_id = call.node.view.name, call.assignment.gpr_id
         node = self._api.get(node_path(name), Node)
-        pods = self._api.get("/api/v1/pods", Pods, labelSelector=f"{POD_GPR}={gpr_id}", fieldSelector=f"spec.nodeName={name}").items
+        pods = self._api.get("/api/v1/pods", PodList, labelSelector=f"{POD_GPR}={gpr_id}", fieldSelector=f"spec.nodeName={name}").items
         left = sorted(pod.label for pod in inside(pods, call))
         marks = verdicts.marks_left(node, call)
         return _told([expect("pods_left", len(left), 0, text=", ".join(left)), expect("marks_left", len(marks), 0, text=", ".join(marks))])

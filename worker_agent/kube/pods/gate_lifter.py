@@ -15,7 +15,7 @@ from typing import Final
 from protocol import cluster_names
 from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
 from worker_agent.kube.api.client import TIMEOUT_S, Api, Missing, WebhookAway
-from worker_agent.kube.api.objects import LONG_AGO, Pod, Pods
+from worker_agent.kube.api.objects import LONG_AGO, Pod, PodList
 from worker_agent.kube.pods.lifting import Lift, lift_ops
 from worker_agent.metrics import LIFT_S, LIFTS_REFUSED
 
@@ -152,7 +152,7 @@ class Hoist:
     def _seen(self, pod: Pod) -> Pod:
         # A list, because the agent may list pods but not get one.
         beside, _, name = pod.path.rpartition("/")
-        found = self._api.get(beside, Pods, fieldSelector=f"metadata.name={name}").items
+        found = self._api.get(beside, PodList, fieldSelector=f"metadata.name={name}").items
         if not found:
             raise Missing(f"there is no pod {pod.label}")
         return found[0]

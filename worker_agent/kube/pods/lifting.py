@@ -40,7 +40,7 @@ def asks_for_gpus(pod: Pod) -> bool:
     # An unreadable amount counts: only a zero is no request.
     resources = [each.resources for each in (*pod.spec.containers, *pod.spec.initContainers)]
     asked = [pair for each in resources for amounts in (each.limits, each.requests) for pair in amounts.items()]
-    is_gpu = devices.here().is_gpu
+    is_gpu = devices.current().is_gpu
     return bool(pod.spec.resourceClaims) or any(is_gpu(key) and not _is_none(value) for key, value in asked)
 
 
@@ -82,7 +82,7 @@ def why_never(pod: Pod) -> str:
         needs = needs_of(pod)
     except ValueError as error:
         return f"what it asks for cannot be read: {error}"
-    strange = sorted(key for key in needs if devices.here().is_gpu(key) and key != GPU)
+    strange = sorted(key for key in needs if devices.current().is_gpu(key) and key != GPU)
     if strange:
         return f"it asks for {', '.join(strange)}, which is not counted"
     return "" if needs.get(GPU) else f"it asks for no {GPU}"
@@ -90,7 +90,7 @@ def why_never(pod: Pod) -> str:
 
 def devices_of(amounts: Iterable[str]) -> list[str]:
     """Lists devices other than GPUs, which only whole nodes provide."""
-    return sorted(filter(devices.here().is_whole, amounts))
+    return sorted(filter(devices.current().is_whole, amounts))
 
 
 def lacks_beside_others(needs: Amounts) -> list[str]:
@@ -119,7 +119,7 @@ def share_of(node: Node, gpu_count: int, node_gpu_count: int, others: Iterable[P
     part = Decimal(gpu_count) / Decimal(max(1, node_gpu_count))
     there = {key: quantity(value) for key, value in {**_NOTHING, **node.status.allocatable}.items() if _is_shared_out(key)}
     shares = {key: max(Decimal(0), value - taken.get(key, Decimal(0))) * part for key, value in there.items()}
-    whole = {key: Decimal(int(value)) for key, value in shares.items() if key == "pods" or key in devices.here().in_parts}
+    whole = {key: Decimal(int(value)) for key, value in shares.items() if key == "pods" or key in devices.current().in_parts}
     return {**shares, **whole, GPU: Decimal(gpu_count)}
 
 
@@ -127,7 +127,7 @@ _NOTHING = {"cpu": "0", "memory": "0", "pods": "0"}  # for nodes that do not rep
 
 
 def _is_shared_out(key: str) -> bool:
-    return key == "pods" or devices.here().comes_in_parts(key)
+    return key == "pods" or devices.current().comes_in_parts(key)
 
 
 def _taken_by(pods: Iterable[Pod]) -> Amounts:

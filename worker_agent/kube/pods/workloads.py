@@ -17,9 +17,9 @@ import msgspec
 from protocol import cluster_names
 from protocol.nodes import NodeView
 from worker_agent.cluster.base import ClusterError, Throttled, Unavailable
+from worker_agent.kube.api import devices
 from worker_agent.kube.api.client import Api, Missing
 from worker_agent.kube.api.custom import Fields
-from worker_agent.kube.api.devices import here
 from worker_agent.kube.api.objects import Meta, Node, Owner, Pod
 from worker_agent.kube.nodes.view import Unseen, view_of
 from worker_agent.kube.pods.lifting import asks_for_gpus, devices_of, lacks_beside_others, needs_of, quantity, why_never
@@ -244,7 +244,7 @@ def _part(pods: Sequence[Pod], node: Node, whole: int) -> int:
     # GPUs whose share of the node's CPU, memory and other divided resources covers what the pods request.
     asked = [needs_of(pod) for pod in pods]
     shares = []
-    for key in sorted({key for needs in asked for key in needs if here().comes_in_parts(key)}):
+    for key in sorted({key for needs in asked for key in needs if devices.current().comes_in_parts(key)}):
         there = quantity(node.status.allocatable.get(key, "0"))
         wanted = sum((needs.get(key, Decimal(0)) for needs in asked), Decimal(0))
         shares.append(wanted / there if there else Decimal(0))

@@ -105,7 +105,7 @@ class AutoGpr:
         for namespace, refusal in self._workloads.refused.items():
             self._trouble(namespace, scene.now_mono, refusal)
         unsure = {*self._workloads.behind, *self._workloads.refused}  # here a request may have pods not yet known to belong to it
-        idle = [gpr for gpr in is_open if gpr.said.get("gprID") not in in_use and gpr.metadata.namespace not in unsure]
+        idle = [gpr for gpr in is_open if gpr.status_fields.get("gprID") not in in_use and gpr.metadata.namespace not in unsure]
         self._give_back(idle, workloads, scene.now_mono)
         made_for: dict[Key, list[Custom]] = defaultdict(list)
         for gpr in made:
@@ -144,7 +144,7 @@ class AutoGpr:
     def _tell(self, template: Custom, said: tuple[str, str, str] | None, now_mono: float) -> None:
         """`said` None: the template does not say auto."""
         wanted: Fields = {"conditions": [condition_of(template, AUTO, *said, datetime.now(UTC))]} if said else {}
-        if wanted == template.said or now_mono < self._not_before_mono.get(template.metadata.uid, float("-inf")):
+        if wanted == template.status_fields or now_mono < self._not_before_mono.get(template.metadata.uid, float("-inf")):
             return
         # The mirror shows a write only a moment later.
         self._not_before_mono[template.metadata.uid] = now_mono + 1.0
@@ -181,7 +181,7 @@ class AutoGpr:
         return ""
 
     def _fit_into(self, gpr: Custom, pods: Sequence[Pod]) -> bool:
-        filed = gpr.said.get("templateSpec")
+        filed = gpr.status_fields.get("templateSpec")
         fields = {**(filed if isinstance(filed, dict) else {}), **gpr.fields}
         gpus_per_node = fields.get("gpusPerNode")
         if not isinstance(gpus_per_node, int):
@@ -192,7 +192,7 @@ class AutoGpr:
 
     def _gets_whole_nodes(self, gpr: Custom, fields: Fields, gpus_per_node: int) -> bool:
         # Judged by the nodes that it has. Before that, it must ask for as many GPUs as any node it may get.
-        named = gpr.said.get("nodes")
+        named = gpr.status_fields.get("nodes")
         has = [node_gpus(node) for node in self.nodes() if node.metadata.name in named] if isinstance(named, list) else []
         return all(gpus == gpus_per_node for gpus in has) if has else gpus_per_node == self._gpus_of_whole(fields)
 
@@ -281,8 +281,8 @@ def auto_of(template: AutoTemplate) -> Auto:
 
 def has_ended_by_itself(gpr: Custom) -> bool:
     """Whether its time was over, others needed its nodes, or nobody used them."""
-    is_unused = gpr.metadata.annotations.auto == GIVEN_BACK or gpr.said.get("endReason") == IDLE_END
-    return is_unused or gpr.said.get("state") in NATURAL_ENDS
+    is_unused = gpr.metadata.annotations.auto == GIVEN_BACK or gpr.status_fields.get("endReason") == IDLE_END
+    return is_unused or gpr.status_fields.get("state") in NATURAL_ENDS
 
 
 def boxes_in_use(pods: Iterable[Pod]) -> frozenset[str]:
@@ -310,7 +310,7 @@ def _is_needed(gpr: Custom, workload: Workload | None) -> bool:
     if workload is None:
         return False
     # A request without nodes serves waiting pods only: pods that run got their nodes from another one.
-    return bool(workload.waiting) or gpr.said.get("state") not in WAITS
+    return bool(workload.waiting) or gpr.status_fields.get("state") not in WAITS
 
 
 def _workload_of(gpr: Custom) -> Key:

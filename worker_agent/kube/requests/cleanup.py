@@ -109,8 +109,8 @@ def over_since(gpr: Custom) -> str:
     """Returns a timestamp; "" while the request goes on."""
     if gpr.is_finished:
         return str(gpr.condition(FINISHED).get("lastTransitionTime", ""))
-    is_heard = gpr.said.get("observedGeneration") == gpr.metadata.generation
-    was_refused = not gpr.said.get("gprID") and gpr.condition(ACCEPTED).get("status") == "False"
+    is_heard = gpr.status_fields.get("observedGeneration") == gpr.metadata.generation
+    was_refused = not gpr.status_fields.get("gprID") and gpr.condition(ACCEPTED).get("status") == "False"
     # A request that was given back before the hub accepted it will never be accepted.
     if gpr.metadata.annotations.auto == GIVEN_BACK and is_heard and was_refused:
         return str(gpr.condition(ACCEPTED).get("lastTransitionTime", ""))

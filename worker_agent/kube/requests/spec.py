@@ -53,7 +53,7 @@ def template_words(gpr: Custom, template: Custom | None) -> Fields | Fault:
     name = gpr.fields.get("template")
     if not name:
         return {}
-    filed = gpr.said.get("templateSpec")
+    filed = gpr.status_fields.get("templateSpec")
     if isinstance(filed, dict):
         return filed
     if template is None:

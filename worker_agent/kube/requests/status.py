@@ -56,7 +56,7 @@ class Case:
     @property
     def gpr_id(self) -> str:
         known = self.state.gpr_id if self.state else self.answer.gpr_id if self.answer else ""
-        return known or str(self.gpr.said.get("gprID") or "")
+        return known or str(self.gpr.status_fields.get("gprID") or "")
 
     @property
     def was_finished(self) -> bool:
@@ -70,8 +70,8 @@ class Case:
     @property
     def was_answered(self) -> bool:
         """Whether the status holds an answer of the hub."""
-        is_of_this = self.gpr.said.get("observedGeneration") == self.gpr.metadata.generation
-        return is_of_this and bool(self.gpr.said.get("gprID") or self.refusal)
+        is_of_this = self.gpr.status_fields.get("observedGeneration") == self.gpr.metadata.generation
+        return is_of_this and bool(self.gpr.status_fields.get("gprID") or self.refusal)
 
     @property
     def refusal(self) -> str:
@@ -108,7 +108,7 @@ def status_of(case: Case, *, now: datetime) -> Fields:
     """Returns the complete status; equal to the present one if nothing changed."""
     if case.was_finished:
         return _after_end(case, now)
-    said, state, fault, answer = case.gpr.said, case.state, case.fault, case.answer
+    said, state, fault, answer = case.gpr.status_fields, case.state, case.fault, case.answer
     status: Fields = {
         "observedGeneration": _observed(case),
         "gprID": case.gpr_id or None,
@@ -186,7 +186,7 @@ def _asked_for(case: Case) -> Fields:
 
 def _observed(case: Case) -> int | None:
     is_answered = case.fault is not None or (case.answer is not None and case.answer.verdict is not ClusterRequestVerdict.LATER)
-    known = case.gpr.said.get("observedGeneration")
+    known = case.gpr.status_fields.get("observedGeneration")
     return case.gpr.metadata.generation if is_answered else known
 
 
@@ -247,7 +247,7 @@ def _current(case: Case) -> _Said | None:
 
 
 def _after_end(case: Case, now: datetime) -> Fields:
-    said, generation = case.gpr.said, case.gpr.metadata.generation
+    said, generation = case.gpr.status_fields, case.gpr.metadata.generation
     if said.get("observedGeneration") == generation:
         return said
     current = condition_of(case.gpr, CURRENT, "False", "Ended", AFTER_END, now)

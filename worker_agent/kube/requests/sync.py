@@ -34,14 +34,14 @@ from worker_agent.kube.api.custom import (
     Custom,
     Definition,
     Fields,
-    Item,
-    Kinds,
+    ListedObject,
+    ServedKinds,
     path_of,
 )
 from worker_agent.kube.api.events import EventRecorder
 from worker_agent.kube.api.mirror import Mirror
 from worker_agent.kube.api.objects import Node, Pod
-from worker_agent.kube.api.paging import Page, listed
+from worker_agent.kube.api.paging import ListPage, listed
 from worker_agent.kube.api.replica import Key
 from worker_agent.kube.pods.waiting import Waits
 from worker_agent.kube.requests.automatic import AutoGpr, Scene, auto_of, boxes_in_use
@@ -211,9 +211,9 @@ class KubernetesRequests:
         if case == known.case:
             return
         status = status_of(case, now=datetime.now(UTC))
-        if status == gpr.said:
+        if status == gpr.status_fields:
             known.case = case
-        elif gpr.said or case.answer or case.state or case.fault or now - known.since_mono >= NEW_S:
+        elif gpr.status_fields or case.answer or case.state or case.fault or now - known.since_mono >= NEW_S:
             look.wanted.append((gpr, status))
 
     def _case(self, gpr: Custom, known: Known, look: Look) -> Case:
@@ -245,7 +245,7 @@ class KubernetesRequests:
         # Fields that change often come last; then the object that waited longest comes first.
         due = []
         for gpr, status in look.wanted:
-            known, minor = self._known[gpr.metadata.uid], is_minor(gpr.said, status)
+            known, minor = self._known[gpr.metadata.uid], is_minor(gpr.status_fields, status)
             pause_s = MINOR_EVERY_S if minor else WRITE_EVERY_S
             if look.now_mono >= max(known.written_mono + pause_s, known.write_not_before_mono):
                 due.append((minor, known.written_mono, gpr, status))
@@ -276,7 +276,7 @@ class KubernetesRequests:
             return False
         self._learn(written)
         self._unwritable -= {gpr.metadata.uid, ""}
-        for each in news_of(gpr.said, status):
+        for each in news_of(gpr.status_fields, status):
             self._recorder.record("GPUProvisioningRequest", gpr.metadata.plain, each.reason, each.message, is_bad=each.is_bad)
         return True
 
@@ -286,9 +286,9 @@ class KubernetesRequests:
 
     def _tell_mark(self, gpr: Custom, known: Known) -> None:
         # Each mark is told once. Marks that passed before this agent began were told by an earlier one.
-        mark = mark_of(gpr.said, datetime.now(UTC))
+        mark = mark_of(gpr.status_fields, datetime.now(UTC))
         if known.mark is not None and mark > known.mark:
-            each = mark_news(mark, gpr.said)
+            each = mark_news(mark, gpr.status_fields)
             self._recorder.record("GPUProvisioningRequest", gpr.metadata.plain, each.reason, each.message)
         known.mark = mark
 
@@ -321,7 +321,7 @@ class KubernetesRequests:
             return
         try:
             uids = self._listed()
-            is_served = self._api.get(f"/apis/{API}", Kinds).may_create(REQUESTS)
+            is_served = self._api.get(f"/apis/{API}", ServedKinds).may_create(REQUESTS)
             kind_s = self._api.get(REQUEST_KIND, Definition).metadata.creationTimestamp.timestamp() if is_served else 0.0
         except ClusterError as error:
             self._ask_gone_not_before_mono = now_mono + ASK_GONE_EVERY_S
@@ -336,7 +336,7 @@ class KubernetesRequests:
 
     def _listed(self) -> set[str]:
         # Read from the API server, not from the mirror.
-        items = listed(self._api, REQUESTS_PATH, Page[Item])
+        items = listed(self._api, REQUESTS_PATH, ListPage[ListedObject])
         return {item.metadata.uid for item in items if not item.metadata.deletionTimestamp}
 
     def _gone_due(self, state: ClusterRequestState, now_mono: float) -> ClusterRequest | None:
