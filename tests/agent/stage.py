@@ -15,7 +15,7 @@ from protocol.sync import SyncReply
 from tests.agent.faulty import Fault, FaultyCluster
 from worker_agent.boxes.core import Core
 from worker_agent.cluster.base import GpuPhase
-from worker_agent.cluster.fleet import Failure, Fleet, NodeGroup, Pods
+from worker_agent.cluster.fleet import Fleet, NodeGroup, StepFailure, TenantPods
 from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import MemoryStore
 
@@ -40,9 +40,9 @@ class FakeClock:
         self.mono_s += seconds
 
 
-def small_fleet(*, count: int = 2, failures: tuple[Failure, ...] = (), pods: Pods | None = None) -> Fleet:
+def small_fleet(*, count: int = 2, failures: tuple[StepFailure, ...] = (), pods: TenantPods | None = None) -> Fleet:
     group = NodeGroup(name="h", count=count, node_type="hgx", gpu_model="H100", memory_gib=80, gpus=4)
-    return Fleet(name="test", groups=(group,), failures=failures, pods=pods or Pods(stop_s=0.5))
+    return Fleet(name="test", groups=(group,), failures=failures, pods=pods or TenantPods(stop_s=0.5))
 
 
 class Stage:

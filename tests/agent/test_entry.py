@@ -22,7 +22,7 @@ from worker_agent.cluster.base import (
     Unavailable,
     Verb,
 )
-from worker_agent.cluster.fleet import Failure
+from worker_agent.cluster.fleet import StepFailure
 
 
 def put_record(stage: Stage, epoch: int, phase: GpuPhase, assignment_id: str = "other") -> None:
@@ -47,7 +47,7 @@ def test_a_box_goes_through_claim_checks_and_opening_and_tells_each_step_once() 
 
 
 def test_a_gang_opens_only_when_every_node_is_ready_and_then_all_at_one_time() -> None:
-    stage = Stage(small_fleet(failures=(Failure(node="test-h-02", step="gpu_count", times=1),)))
+    stage = Stage(small_fleet(failures=(StepFailure(node="test-h-02", step="gpu_count", times=1),)))
     stage.tell(*stage.gang())
     stage.run(1.25)
     assert stage.phase("a0") is Phase.ENTERED
@@ -194,7 +194,7 @@ def test_another_machine_under_the_same_name_is_not_claimed() -> None:
 
 
 def test_a_check_that_fails_once_is_tried_again() -> None:
-    stage = Stage(small_fleet(failures=(Failure(node="test-h-01", step="node_ready", times=1),)))
+    stage = Stage(small_fleet(failures=(StepFailure(node="test-h-01", step="node_ready", times=1),)))
     stage.tell(stage.assignment())
     stage.run(6)
     assert stage.phase() is Phase.ACTIVE
@@ -203,7 +203,7 @@ def test_a_check_that_fails_once_is_tried_again() -> None:
 
 
 def test_a_check_that_keeps_failing_fails_this_node_and_the_others_wait_for_the_hub() -> None:
-    stage = Stage(small_fleet(failures=(Failure(node="test-h-01", step="node_ready", times="always"),)))
+    stage = Stage(small_fleet(failures=(StepFailure(node="test-h-01", step="node_ready", times="always"),)))
     stage.tell(*stage.gang())
     stage.run(6)
     failed, other = stage.seen("a0"), stage.seen("a1")

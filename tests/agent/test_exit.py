@@ -12,7 +12,7 @@ from tests.agent.faulty import Fault
 from tests.agent.stage import T0, Stage, absent, small_fleet
 from worker_agent.boxes.records import new_records
 from worker_agent.cluster.base import GpuPhase, StepCall, StepResult, Unavailable
-from worker_agent.cluster.fleet import Failure, Pods
+from worker_agent.cluster.fleet import StepFailure, TenantPods
 
 
 def active(stage: Stage, *assignments: Assignment) -> float:
@@ -145,7 +145,7 @@ def test_no_step_runs_while_the_close_does_not_succeed() -> None:
 
 
 def test_pods_that_ignore_eviction_are_deleted_after_the_grace() -> None:
-    stage = Stage(small_fleet(pods=Pods(stop_s=0.25, ignores_eviction=True)))
+    stage = Stage(small_fleet(pods=TenantPods(stop_s=0.25, ignores_eviction=True)))
     one = stage.assignment(drain=Drain(grace_s=5.0, force_after_s=20.0))
     active(stage, one)
     stage.tell(absent(one))
@@ -156,7 +156,7 @@ def test_pods_that_ignore_eviction_are_deleted_after_the_grace() -> None:
 
 
 def test_pods_that_never_stop_are_deleted_by_force() -> None:
-    stage = Stage(small_fleet(pods=Pods(stop_s=1e9)))
+    stage = Stage(small_fleet(pods=TenantPods(stop_s=1e9)))
     one = stage.assignment(drain=Drain(grace_s=2.0, force_after_s=5.0))
     active(stage, one)
     stage.tell(absent(one))
@@ -165,7 +165,7 @@ def test_pods_that_never_stop_are_deleted_by_force() -> None:
 
 
 def test_the_force_deadline_counts_from_the_close_also_over_a_restart() -> None:
-    stage = Stage(small_fleet(pods=Pods(stop_s=1e9)))
+    stage = Stage(small_fleet(pods=TenantPods(stop_s=1e9)))
     one = stage.assignment(drain=Drain(grace_s=2.0, force_after_s=5.0))
     active(stage, one)
     stage.tell(absent(one))
@@ -186,7 +186,7 @@ def test_draining_cannot_be_left_out() -> None:
 
 
 def test_an_exit_check_that_fails_is_repeated_until_it_passes() -> None:
-    stage = Stage(small_fleet(failures=(Failure(node="test-h-01", step="gpu_idle", times=3),)))
+    stage = Stage(small_fleet(failures=(StepFailure(node="test-h-01", step="gpu_idle", times=3),)))
     active(stage)
     stage.tell(absent(stage.assignment()))
     stage.run(1.5)
@@ -342,7 +342,7 @@ def test_a_gpu_that_was_given_on_by_hand_stays_with_whom_it_was_given_to_and_the
     *, is_leaving: bool, is_wiped: bool
 ) -> None:
     """An admin took one GPU's record off the node, or all of them, while the box ran, or left; the hub gave one GPU on."""
-    stage = Stage(small_fleet(pods=Pods(stop_s=5.0)))
+    stage = Stage(small_fleet(pods=TenantPods(stop_s=5.0)))
     red = stage.assignment(epoch=1)
     active(stage, red)
     if is_leaving:
@@ -366,7 +366,7 @@ def test_a_gpu_that_was_given_on_by_hand_stays_with_whom_it_was_given_to_and_the
 
 
 def test_an_exit_that_had_begun_is_finished_though_the_agents_document_is_lost_and_the_hub_away() -> None:
-    stage = Stage(small_fleet(pods=Pods(stop_s=5.0)))
+    stage = Stage(small_fleet(pods=TenantPods(stop_s=5.0)))
     active(stage)
     stage.tell(absent(stage.assignment()))
     stage.run(0.5)

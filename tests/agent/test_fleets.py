@@ -15,7 +15,7 @@ from protocol.steps import CAPABILITIES, EntryStep, ExitStep
 from tests.agent.stage import FakeClock, Stage, small_fleet
 from worker_agent.boxes.records import new_records
 from worker_agent.cluster.base import Conflict, GpuPhase, NodeState, Verb
-from worker_agent.cluster.fleet import Fleet, FleetError, NodeGroup, Trouble, read_fleet
+from worker_agent.cluster.fleet import Fleet, FleetError, NodeFailure, NodeGroup, read_fleet
 from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import FileStore
 
@@ -80,7 +80,7 @@ def test_a_fleet_with_a_fault_is_refused_with_its_place(tmp_path: Path, text: st
 
 @pytest.mark.parametrize("what", ["gpu_sick", "not_ready", "gone"])
 def test_by_the_script_one_node_fails_once_it_has_been_open_for_so_long_and_stays_so(tmp_path: Path, what: str) -> None:
-    fleet = msgspec.structs.replace(small_fleet(), troubles=(Trouble(group="h", what=what, open_s=5.0),))  # type: ignore[arg-type]
+    fleet = msgspec.structs.replace(small_fleet(), troubles=(NodeFailure(group="h", what=what, open_s=5.0),))  # type: ignore[arg-type]
     stage = Stage(fleet)
     stage.cluster._store = FileStore(tmp_path / "state")
     stage.tell(*stage.gang())

@@ -10,11 +10,11 @@ import pytest
 from protocol.assignments import LEASE_TTL_S
 from protocol.nodes import NodeOrder, NodeView
 from tests.agent.stage import T0, Stage, small_fleet
-from worker_agent.cluster.fleet import Growth
+from worker_agent.cluster.fleet import OrderableNodes
 from worker_agent.cluster.simulated import SimulatedCluster
 
 LEAD_S = 60.0
-GROWTH = Growth(name="spot", count=2, node_type="hgx", gpu_model="H100", memory_gib=80, gpus=4, lead_time_s=LEAD_S)
+GROWTH = OrderableNodes(name="spot", count=2, node_type="hgx", gpu_model="H100", memory_gib=80, gpus=4, lead_time_s=LEAD_S)
 
 
 def order(id_: str = "o-1", **changes: Any) -> NodeOrder:

@@ -8,7 +8,7 @@ from protocol.assignments import Assignment, Phase
 from tests.agent.faulty import WRITES, Crash, Fault, each_write
 from tests.agent.stage import T0, Stage, absent, small_fleet
 from worker_agent.cluster.base import GpuPhase
-from worker_agent.cluster.fleet import Failure
+from worker_agent.cluster.fleet import StepFailure
 
 DURATION_S = 120.0
 END_S = T0 + 200.0
@@ -75,7 +75,7 @@ def test_when_the_other_leaves_its_pods_run_on_the_spare_and_the_end_is_kept_at_
 
 
 def test_a_spare_that_fails_its_checks_leaves_the_box_as_it_is() -> None:
-    stage = Stage(small_fleet(failures=(Failure(node="test-h-02", step="gpu_count", times="always"),)))
+    stage = Stage(small_fleet(failures=(StepFailure(node="test-h-02", step="gpu_count", times="always"),)))
     open_box(stage)
     stage.tell(*with_spare(stage))
     stage.run(20)
@@ -87,7 +87,7 @@ def test_a_spare_that_fails_its_checks_leaves_the_box_as_it_is() -> None:
 
 
 def test_of_two_spares_the_good_one_opens_once_the_hub_counts_without_the_bad_one() -> None:
-    stage = Stage(small_fleet(count=3, failures=(Failure(node="test-h-02", step="gpu_count", times="always"),)))
+    stage = Stage(small_fleet(count=3, failures=(StepFailure(node="test-h-02", step="gpu_count", times="always"),)))
     open_box(stage)
     end_s = T0 + DURATION_S
     both = [stage.assignment(node, epoch=2, gang_count=3, not_after_s=end_s) for node in (1, 2)]

@@ -29,7 +29,7 @@ from tests.simulation.hub import SimHub
 from tests.simulation.judge import Judge
 from tests.simulation.loop import Loop
 from tests.simulation.workload import People, token_life
-from worker_agent.cluster.fleet import Fleet, NodeGroup, Pods
+from worker_agent.cluster.fleet import Fleet, NodeGroup, TenantPods
 from worker_agent.hub.dialog import Call
 
 TROUBLE_UNTIL_S = 100.0
@@ -61,7 +61,7 @@ def fleets(rng: random.Random) -> list[Fleet]:
     def group(count: int, gpus: int) -> NodeGroup:
         return NodeGroup(name="h", count=count, node_type="hgx", gpu_model="H100", memory_gib=80, gpus=gpus)
 
-    pods = Pods(per_node=2, stop_s=1.5)
+    pods = TenantPods(per_node=2, stop_s=1.5)
     # Checks that take longer than the lease lives, now and then.
     steps = FAST_STEPS | ({"gpu_health": rng.uniform(40.0, 60.0)} if rng.random() < SLOW_CHECKS else {})
     return [

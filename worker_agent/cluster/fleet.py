@@ -35,17 +35,17 @@ class NodeGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return f"{self.gpu_model}-{self.memory_gib}GB"
 
 
-class Growth(NodeGroup, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OrderableNodes(NodeGroup, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lead_time_s: float  # after the order; at most `count` nodes come
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StepFailure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     node: str
     step: str
     times: int | Literal["always"] = 1  # the first attempts fail
 
 
-class Trouble(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NodeFailure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     group: str
     what: Literal["gpu_sick", "not_ready", "gone"]
     open_s: float  # strikes the first node of the group that has been open for so long, once and for good
@@ -59,7 +59,7 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return msgspec.structs.replace(node, gpus=(msgspec.structs.replace(node.gpus[0], healthy=False), *node.gpus[1:]))
 
 
-class Pods(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TenantPods(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What each slice runs on each of its nodes."""
 
     per_node: int = 1
@@ -74,10 +74,10 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     zone: str = ""
     step_s: dict[str, float] = {}  # by step; others take step_default_s
     step_default_s: float = 0.3
-    failures: tuple[Failure, ...] = ()
-    troubles: tuple[Trouble, ...] = ()
-    pods: Pods = Pods()
-    supplies: tuple[Growth, ...] = ()
+    failures: tuple[StepFailure, ...] = ()
+    troubles: tuple[NodeFailure, ...] = ()
+    pods: TenantPods = TenantPods()
+    supplies: tuple[OrderableNodes, ...] = ()
 
     @property
     def cluster_uid(self) -> str:
@@ -90,12 +90,12 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """ "" for a node that was ordered."""
         return next((group.name for group in self.groups for number in range(group.count) if self._name(group, number) == node), "")
 
-    def growth_for(self, order: NodeOrder) -> Growth | None:
+    def growth_for(self, order: NodeOrder) -> OrderableNodes | None:
         wanted = (order.supply, order.shape, order.gpus_per_node)
         fits = (each for each in self.supplies if (each.name, each.shape, each.gpus) == wanted and each.memory_gib >= order.gpu_memory_gib)
         return next(fits, None)
 
-    def ordered_node(self, growth: Growth, number: int, order: NodeOrder) -> NodeView:
+    def ordered_node(self, growth: OrderableNodes, number: int, order: NodeOrder) -> NodeView:
         return msgspec.structs.replace(self._node(growth, number), order=order.id, supply=order.supply)
 
     def _name(self, group: NodeGroup, number: int) -> str:

@@ -33,7 +33,7 @@ from worker_agent.cluster.base import (
     StepStatus,
     Verb,
 )
-from worker_agent.cluster.fleet import Fleet, Trouble
+from worker_agent.cluster.fleet import Fleet, NodeFailure
 from worker_agent.cluster.store import Store
 
 WORLD, STATE = "cluster.json", "agent-state.json"
@@ -45,7 +45,7 @@ class PodPhase(StrEnum):
     STOPPING = "STOPPING"
 
 
-class Pod(msgspec.Struct, kw_only=True):
+class SimulatedPod(msgspec.Struct, kw_only=True):
     slice: str
     node: str
     phase: PodPhase = PodPhase.WAITING
@@ -54,19 +54,19 @@ class Pod(msgspec.Struct, kw_only=True):
     stopping_since: float = 0.0
 
 
-class World(msgspec.Struct, kw_only=True):
+class SimulatedWorld(msgspec.Struct, kw_only=True):
     nodes: dict[str, NodeState]
-    pods: dict[str, Pod] = {}
+    pods: dict[str, SimulatedPod] = {}
     failed: dict[str, int] = {}  # by "node/step": how often it has failed as the fleet file says
     asked: dict[str, float] = {}  # by the id of an open order: when it came
     troubled: dict[int, str] = {}  # by the index of the trouble in the fleet file: its node
 
-    def pods_of(self, assignment: Assignment) -> list[Pod]:
+    def pods_of(self, assignment: Assignment) -> list[SimulatedPod]:
         return [pod for pod in self.pods.values() if pod.assignment_id == assignment.id]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AccessChange:
     at: float
     gpu: str
     slice: str | None  # which may use the GPU from now on; None: nobody
@@ -74,12 +74,12 @@ class Change:
 
 
 class SimulatedCluster:
-    def __init__(self, *, fleet: Fleet, store: Store, clock: Clock, on_change: Callable[[Change], None] | None = None) -> None:
+    def __init__(self, *, fleet: Fleet, store: Store, clock: Clock, on_change: Callable[[AccessChange], None] | None = None) -> None:
         self._fleet, self._store, self._clock = fleet, store, clock
         self._on_change = on_change
         self._started: dict[tuple[str, int, str, int], float] = {}
         self._serials = count()
-        self.history: list[Change] = []
+        self.history: list[AccessChange] = []
         self.world = self._load_world()
 
     def uid(self) -> str:
@@ -99,17 +99,17 @@ class SimulatedCluster:
         self._store.write(STATE, msgspec.json.encode(new))
         return new.version
 
-    def _load_world(self) -> World:
+    def _load_world(self) -> SimulatedWorld:
         body = self._store.read(WORLD)
-        old = msgspec.json.decode(body, type=World) if body else World(nodes={})
+        old = msgspec.json.decode(body, type=SimulatedWorld) if body else SimulatedWorld(nodes={})
         nodes = {}
         # The fleet file lists the nodes; ordered nodes and the records of nodes that stay are kept.
         for view in (*self._fleet.nodes(), *(node.view for node in old.nodes.values() if node.view.order)):
             known = old.nodes.get(view.name, NodeState(view=view, version="1", records={}))
             nodes[view.name] = msgspec.structs.replace(known, view=view)
-        world = World(nodes=nodes, pods=old.pods, failed=old.failed, asked=old.asked, troubled=old.troubled)
+        world = SimulatedWorld(nodes=nodes, pods=old.pods, failed=old.failed, asked=old.asked, troubled=old.troubled)
         for number, name in world.troubled.items():
-            self._trouble(world, self._fleet.troubles[number : number + 1], name)
+            self._apply_failures(world, self._fleet.troubles[number : number + 1], name)
         return world
 
     def _save_world(self) -> None:
@@ -121,14 +121,14 @@ class SimulatedCluster:
         for number, trouble in enumerate(self._fleet.troubles):
             if number not in self.world.troubled and (name := self._due(trouble)):
                 self.world.troubled[number] = name
-                self._trouble(self.world, [trouble], name)
+                self._apply_failures(self.world, [trouble], name)
                 self._save_world()
         return dict(self.world.nodes)
 
     def serial(self) -> int:
         return next(self._serials)
 
-    def _due(self, trouble: Trouble) -> str:
+    def _due(self, trouble: NodeFailure) -> str:
         """The node that fails now, or ""."""
         since = self._clock.wall() - trouble.open_s
         for name, node in sorted(self.world.nodes.items()):
@@ -138,7 +138,7 @@ class SimulatedCluster:
         return ""
 
     @staticmethod
-    def _trouble(world: World, troubles: Sequence[Trouble], name: str) -> None:
+    def _apply_failures(world: SimulatedWorld, troubles: Sequence[NodeFailure], name: str) -> None:
         for trouble in troubles:
             node = world.nodes.pop(name, None)
             view = trouble.view(node.view) if node else None
@@ -182,7 +182,7 @@ class SimulatedCluster:
             was = before.slice if before and before.phase is GpuPhase.OPEN else None
             now = record.slice if record.phase is GpuPhase.OPEN else None
             if was != now or (now and before and before.epoch != record.epoch):
-                change = Change(at=self._clock.wall(), gpu=gpu, slice=now, epoch=record.epoch)
+                change = AccessChange(at=self._clock.wall(), gpu=gpu, slice=now, epoch=record.epoch)
                 self.history.append(change)
                 if self._on_change:
                     self._on_change(change)
@@ -193,11 +193,11 @@ class SimulatedCluster:
         # The pods of a job exist before its nodes are open.
         for slice_ in {record.slice for record in records.values() if record.phase is GpuPhase.CLAIMED}:
             for number in range(self._fleet.pods.per_node):
-                pod = Pod(slice=slice_, node=node.view.name)
+                pod = SimulatedPod(slice=slice_, node=node.view.name)
                 self.world.pods.setdefault(f"{slice_}/{node.view.name}-{number}", pod)
 
     def serve(self, boxes: Sequence[Sequence[Assignment]]) -> None:
-        waiting: dict[tuple[str, str], list[Pod]] = {}
+        waiting: dict[tuple[str, str], list[SimulatedPod]] = {}
         for pod in self.world.pods.values():
             if pod.phase is PodPhase.WAITING:
                 waiting.setdefault((pod.slice, pod.node), []).append(pod)
@@ -205,7 +205,7 @@ class SimulatedCluster:
         if lifted:
             self._save_world()
 
-    def _lift(self, assignment: Assignment, pods: Sequence[Pod]) -> bool:
+    def _lift(self, assignment: Assignment, pods: Sequence[SimulatedPod]) -> bool:
         node = self.world.nodes.get(assignment.node)
         # The bind guard: a pod runs only where the records are open for this very assignment now.
         records = [node.records.get(gpu) if node else None for gpu in assignment.gpus]
@@ -229,7 +229,7 @@ class SimulatedCluster:
         log = f"no pod of workspace {call.assignment.slice} is left {call.since_closed_s:.1f} s after the close ({stage})"
         return StepResult(status=StepStatus.OK, log=log, evidence={"pods_left": 0, "stage": stage.value})
 
-    def _stop(self, pod: Pod, stage: DrainStage) -> bool:
+    def _stop(self, pod: SimulatedPod, stage: DrainStage) -> bool:
         if pod.phase is PodPhase.RUNNING and (stage is not DrainStage.EVICT or not self._fleet.pods.ignores_eviction):
             pod.phase, pod.stopping_since = PodPhase.STOPPING, self._clock.wall()
             return True
