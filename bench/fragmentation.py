@@ -111,10 +111,10 @@ def _engine_run(mix: Mix, seed: int) -> tuple[float, float]:
 def _has_place(board: Board, number: int, gpu_count: int) -> bool:
     """Now, for longer than anybody asks; it stays there."""
     request = Request(str(number), "", "", 1, number, 1, gpu_count, NEVER_ENDS_S, ("openb",))
-    kind = board.kind(request)
-    found = board.earliest(kind, 0, 1)
+    demand = board.demand(request)
+    found = board.earliest(demand, 0, 1)
     if found is not None:
-        board.place_at(board.enroll(request), kind, found)
+        board.place_at(board.enqueue(request), demand, found)
     return found is not None
 
 

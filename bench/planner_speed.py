@@ -122,9 +122,9 @@ def _title(queue_count: int, node_count: int) -> str:
 
 def _offer(desk: _Desk, dice: random.Random) -> None:
     """What a submit would promise; then it is taken back."""
-    waiting = desk.board.enroll(_request(dice, -1))
+    waiting = desk.board.enqueue(_request(dice, -1))
     admit(desk.board, desk.slack, waiting)
-    desk.board.withdraw(waiting)
+    desk.board.dequeue(waiting)
 
 
 def _snapshot(queue_count: int, node_count: int) -> Snapshot:

@@ -151,16 +151,16 @@ def _ours(running: Iterable[tuple[Ask, Listed]], pool: Pool, queue: Sequence[Ask
         told.planned_per_s.append(_planned_per_s(snapshot))
         told.replanned_per_s.append(_planned_per_s(with_slots(snapshot)))
     board = Board((pool,), now_s=now_s, policy=Policy())
-    board.hold_all(boxes)
+    board.add_all_running(boxes)
     slack = SlackTracker(board, Memory())
     for request in requests:
-        admit(board, slack, board.enroll(request))
+        admit(board, slack, board.enqueue(request))
     board.start()
     expected_s, promises_s = {}, {}
     for rank, ask in enumerate(probes, start=len(queue)):
         id_ = f"probe{rank}"
         began = time.perf_counter()
-        waiting = board.enroll(_request(id_, rank, ask, pool))
+        waiting = board.enqueue(_request(id_, rank, ask, pool))
         admit(board, slack, waiting)
         told.took_s.append(time.perf_counter() - began)
         expected_s[id_], promises_s[id_] = board.expected()[id_].start_s, waiting.promise_s or 0

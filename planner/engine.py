@@ -18,7 +18,7 @@ from itertools import groupby
 from planner.board.board import Board
 from planner.board.waiting import Waiting, turn_of
 from planner.feasibility import most_that_fits
-from planner.plan import Cause, Eviction, Explanation, Placement, Plan, PromiseMove, Reason, Remembered, Stand
+from planner.plan import BarePlacement, Cause, Eviction, Explanation, Placement, Plan, PromiseMove, Reason, Remembered
 from planner.promises.failure_reserve import FailureReserve
 from planner.promises.proof import faults_of
 from planner.promises.ranges import Forecast
@@ -46,7 +46,7 @@ def no_collection() -> Iterator[None]:
 
 
 @no_collection()
-def plan(snapshot: Snapshot, *, tells: Set[str] | None = None) -> Plan:
+def plan(snapshot: Snapshot, *, explained: Set[str] | None = None) -> Plan:
     """Where and when each waiting request starts, and which start now.
 
     `tells`: of these alone it is said when they start and why, and of the others where their slots are. None: of all.
@@ -57,20 +57,22 @@ def plan(snapshot: Snapshot, *, tells: Set[str] | None = None) -> Plan:
     """
     board, newcomers = board_of(snapshot)
     unpromised = sorted((waiting for waiting in newcomers if waiting.promise_s is None), key=turn_of)
-    remembered = settle(board, newcomers, snapshot)
+    remembered = place_newcomers(board, newcomers, snapshot)
     reserve = FailureReserve(board, snapshot.memory.failed)
     if snapshot.edited is not None:
         change(board, snapshot, snapshot.edited.id, reserve)
-    evictions, rights = claim(board, snapshot.quotas, snapshot.moved)
+    evictions, rights = make_evictions(board, snapshot.quotas, snapshot.moved)
     foretold = unpromised if snapshot.edited is None else [*unpromised, board.queue[snapshot.edited.id]]
-    asked = None if tells is None or can_grow(snapshot) else tells | {waiting.request.id for waiting in foretold}
+    asked = None if explained is None or can_order_nodes(snapshot) else explained | {waiting.request.id for waiting in foretold}
     barred = {eviction.id for eviction in evictions} | {waiting.request.id for waiting in board.order if waiting.risk is not None}
     expected = draw(board, board.expected(asked), barred)
     slots = board.slots()
-    teller = _Teller(board, slots, expected, Reasons(board, expected), rights, reserve, snapshot)
-    placements = tuple(teller.placement(waiting) for waiting in board.order if tells is None or waiting.request.id in tells)
-    others = tuple(teller.stand(waiting) for waiting in board.order if tells is not None and waiting.request.id not in tells)
-    forecasts = tuple(forecast for waiting in foretold if (forecast := teller.forecast(waiting)) is not None)
+    explainer = _Explainer(board, slots, expected, Reasons(board, expected), rights, reserve, snapshot)
+    placements = tuple(explainer.placement(waiting) for waiting in board.order if explained is None or waiting.request.id in explained)
+    others = tuple(
+        explainer.bare_placement(waiting) for waiting in board.order if explained is not None and waiting.request.id not in explained
+    )
+    forecasts = tuple(forecast for waiting in foretold if (forecast := explainer.forecast(waiting)) is not None)
     # Whether those at risk have room is known when their cluster is heard; what starts elsewhere must have it.
     at_risk = {id_ for id_, waiting in board.queue.items() if waiting.risk is not None} - {
         each.id for each in placements if each.starts_now
@@ -79,7 +81,7 @@ def plan(snapshot: Snapshot, *, tells: Set[str] | None = None) -> Plan:
     return Plan(snapshot.now_s, placements, remembered, forecasts, tuple(evictions), others, faults)
 
 
-def can_grow(snapshot: Snapshot) -> bool:
+def can_order_nodes(snapshot: Snapshot) -> bool:
     """Can nodes be ordered? Then it matters to all when the others start."""
     return any(pool.supply is not None for pool in snapshot.pools)
 
@@ -89,22 +91,22 @@ def admit(board: Board, slack: SlackTracker | None, waiting: Waiting) -> Shadow 
     found, shadow = newcomers_place(board, slack, waiting.request)
     if found is not None:
         waiting.promise_s = found[0]
-        board.place_at(waiting, board.kind(waiting.request), found)
+        board.place_at(waiting, board.demand(waiting.request), found)
     return shadow
 
 
-def claim(board: Board, quotas: tuple[Quota, ...], moved: Moved | None = None) -> tuple[list[Eviction], Rights]:
+def make_evictions(board: Board, quotas: tuple[Quota, ...], moved: Moved | None = None) -> tuple[list[Eviction], Rights]:
     """What an administrator moved, then what those who are entitled take. Slots and ends of boxes change on the board.
 
     Also what everybody has a right to then.
     """
     if moved is not None:
         move(board, moved)
-    claims = Claims(board, quotas)
-    evictions = claims.make()
+    search = Claims(board, quotas)
+    evictions = search.make()
     if board.policy.name == PolicyName.CONSERVATIVE and (evictions or moved):
         board.compress()
-    return evictions, claims.rights
+    return evictions, search.rights
 
 
 def forecast_of(board: Board, waiting: Waiting, expected_s: int, promise_s: int) -> Forecast:
@@ -134,14 +136,14 @@ def _movable(board: Board, late: set[str]) -> Iterator[Waiting]:
     for _, alike in groupby(board.order, key=lambda waiting: waiting.request.priority):
         same, before = list(alike), set(higher)
         for waiting in same:
-            if waiting.request.id in late and before.isdisjoint(board.rooms_of([waiting])):
+            if waiting.request.id in late and before.isdisjoint(board.resources_of([waiting])):
                 yield waiting
             elif waiting.request.place is not None and _could_gain(board, waiting):
-                before |= board.rooms_of([waiting])
+                before |= board.resources_of([waiting])
         late -= {waiting.request.id for waiting in same}
         if not late:
             return
-        higher |= board.rooms_of([waiting for waiting in same if _could_gain(board, waiting)])
+        higher |= board.resources_of([waiting for waiting in same if _could_gain(board, waiting)])
 
 
 def _could_gain(board: Board, waiting: Waiting) -> bool:
@@ -152,7 +154,7 @@ def _could_gain(board: Board, waiting: Waiting) -> bool:
     soonest_s = board.soonest_s(request)
     if board.has_slot(waiting):
         return board.start_s(waiting) > soonest_s
-    return board.earliest(board.kind(request), soonest_s) is not None
+    return board.earliest(board.demand(request), soonest_s) is not None
 
 
 def _is_patient(board: Board, waiting: Waiting) -> bool:
@@ -166,7 +168,7 @@ def _is_patient(board: Board, waiting: Waiting) -> bool:
     return board.now_s - since_s >= board.policy.gang_patience * (request.promise_s - since_s)
 
 
-def settle(board: Board, newcomers: list[Waiting], snapshot: Snapshot, slack: SlackTracker | None = None) -> Remembered | None:
+def place_newcomers(board: Board, newcomers: list[Waiting], snapshot: Snapshot, slack: SlackTracker | None = None) -> Remembered | None:
     """Give a slot to all that have none, in order of turn. `slack`: one of this board that has begun, where there is one."""
     is_guarded = board.policy.name == PolicyName.GUARDED
     if not is_guarded:
@@ -190,7 +192,7 @@ def settle(board: Board, newcomers: list[Waiting], snapshot: Snapshot, slack: Sl
 
 
 @dataclass(frozen=True, slots=True)
-class _Teller:
+class _Explainer:
     """What the plan says of each, when all is decided."""
 
     board: Board
@@ -204,30 +206,30 @@ class _Teller:
     def placement(self, waiting: Waiting) -> Placement:
         request, turn, start = waiting.request, waiting.turn, self.expected.get(waiting.request.id)
         if start is None:
-            lost, told = waiting.displaced, self._never(request)
-            return Placement(request.id, None, None, waiting.promise_s, False, told, None, turn.share, turn.key, lost=lost)
+            lost, explanation = waiting.displaced, self._never(request)
+            return Placement(request.id, None, None, waiting.promise_s, False, explanation, None, turn.share, turn.key, lost=lost)
         starts_now = start.start_s <= self.snapshot.now_s
-        stand = self._stand_in(waiting, start) if starts_now and waiting.risk is not None else self.stand(waiting)
-        slot, told = start if starts_now else stand.slot, self.reasons.explain(request, start)
+        bare_placement = self._in_slot(waiting, start) if starts_now and waiting.risk is not None else self.bare_placement(waiting)
+        slot, explanation = start if starts_now else bare_placement.slot, self.reasons.explain(request, start)
         borrowing = borrows(self.board, self.rights, request, start)
-        shown = starts_now, told, stand.moved, turn.share, turn.key, borrowing, stand.lost
-        return Placement(request.id, slot, start.start_s, stand.promise_s, *shown)
+        shown = starts_now, explanation, bare_placement.moved, turn.share, turn.key, borrowing, bare_placement.lost
+        return Placement(request.id, slot, start.start_s, bare_placement.promise_s, *shown)
 
-    def stand(self, waiting: Waiting) -> Stand:
+    def bare_placement(self, waiting: Waiting) -> BarePlacement:
         slot = self.slots.get(waiting.request.id)
         if slot is None:
-            return Stand(waiting.request.id, None, waiting.promise_s, lost=waiting.displaced)
+            return BarePlacement(waiting.request.id, None, waiting.promise_s, lost=waiting.displaced)
         if waiting.risk is not None:
-            return Stand(waiting.request.id, waiting.request.slot, waiting.promise_s, lost=waiting.risk)
-        return self._stand_in(waiting, slot)
+            return BarePlacement(waiting.request.id, waiting.request.slot, waiting.promise_s, lost=waiting.risk)
+        return self._in_slot(waiting, slot)
 
-    def _stand_in(self, waiting: Waiting, slot: Slot) -> Stand:
+    def _in_slot(self, waiting: Waiting, slot: Slot) -> BarePlacement:
         moved, promise_s = promise_of(waiting, slot, self.reserve, self.snapshot.policy.promise_tolerance_s)
-        return Stand(waiting.request.id, slot, promise_s, moved)
+        return BarePlacement(waiting.request.id, slot, promise_s, moved)
 
     def forecast(self, waiting: Waiting) -> Forecast | None:
         """None: it starts now, or exactly when it is booked, or never."""
-        start, promise_s = self.expected.get(waiting.request.id), self.stand(waiting).promise_s
+        start, promise_s = self.expected.get(waiting.request.id), self.bare_placement(waiting).promise_s
         if start is None or start.start_s <= self.snapshot.now_s or waiting.request.is_fixed or promise_s is None:
             return None
         return forecast_of(self.board, waiting, start.start_s, promise_s)

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from planner.board.board import Board
 from planner.board.waiting import Waiting
-from planner.engine import borrows, can_grow, claim, forecast_of, no_collection, promise_of, settle
+from planner.engine import borrows, can_order_nodes, forecast_of, make_evictions, no_collection, place_newcomers, promise_of
 from planner.feasibility import most_that_fits
 from planner.plan import Offer
 from planner.promises.failure_reserve import FailureReserve
@@ -28,10 +28,10 @@ def offers(snapshot: Snapshot, candidate: Request) -> tuple[Offer, ...]:
     See `Desk`. Of one that is not `edited` a request in the queue with the candidate's id is left out.
     """
     others = tuple(request for request in snapshot.queue if request.id != candidate.id)
-    return Desk(snapshot if snapshot.edited is not None else replace(snapshot, queue=others)).offers(candidate)
+    return OfferFinder(snapshot if snapshot.edited is not None else replace(snapshot, queue=others)).offers(candidate)
 
 
-class Desk:
+class OfferFinder:
     """A snapshot that one may ask about candidates. What holds for all of them is worked out once.
 
     Of a snapshot with `edited` they are what that may become.
@@ -53,7 +53,7 @@ class Desk:
 
     def _let_go(self, edited: str) -> Left:
         """All others have their slots before it comes back."""
-        settle(self._board, self._newcomers, self._snapshot)
+        place_newcomers(self._board, self._newcomers, self._snapshot)
         self._newcomers = []
         return leave(self._board, edited)
 
@@ -96,7 +96,7 @@ class Desk:
 
         def has_no_place(size: int) -> bool:
             request = sized(size)
-            return board.earliest(board.kind(request), board.soonest_s(request), by_s + 1) is None
+            return board.earliest(board.demand(request), board.soonest_s(request), by_s + 1) is None
 
         count = bisect_left(sizes, True, key=has_no_place)
         return sizes[count - 1] if count else None
@@ -108,7 +108,7 @@ class Desk:
             return self._board
         board = self._board.copy()
         newcomers = [board.queue[other.request.id] for other in self._newcomers]
-        settle(board, newcomers, self._snapshot, self._slack.on(board) if self._slack is not None else None)
+        place_newcomers(board, newcomers, self._snapshot, self._slack.on(board) if self._slack is not None else None)
         return board
 
     def _offer(self, candidate: Request) -> Offer | None:
@@ -116,9 +116,9 @@ class Desk:
         snapshot, board = self._snapshot, self._board.copy()
         reserve = FailureReserve(board, snapshot.memory.failed)
         waiting = self._taken_in(board, candidate, reserve)
-        evictions, rights = claim(board, snapshot.quotas)
+        evictions, rights = make_evictions(board, snapshot.quotas)
         # The others had their turn at the last tick.
-        asked = None if can_grow(snapshot) else {candidate.id}
+        asked = None if can_order_nodes(snapshot) else {candidate.id}
         expected = draw(board, board.expected(asked), {eviction.id for eviction in evictions}, only=candidate.id)
         slot = board.slot(waiting)
         if slot is None or (self._left is None and not _is_asked_for(board, waiting)):
@@ -145,9 +145,9 @@ class Desk:
         slack = self._slack.on(board) if self._slack is not None else None
         if self._left is not None:
             return come_back(board, candidate, self._left, slack, reserve)
-        waiting = board.enroll(candidate)
+        waiting = board.enqueue(candidate)
         newcomers = [board.queue[other.request.id] for other in self._newcomers]
-        settle(board, [*newcomers, waiting], self._snapshot, slack)
+        place_newcomers(board, [*newcomers, waiting], self._snapshot, slack)
         return waiting
 
 

@@ -94,7 +94,7 @@ class PromiseMove:
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class BarePlacement:
     """Holds slot, promise and `lost` of a request that needs no explanation. The fields mean what they mean in a Placement."""
 
     id: str
@@ -238,11 +238,11 @@ class Plan:
     remembered: Remembered | None = None
     forecasts: tuple[Forecast, ...] = ()
     evictions: tuple[Eviction, ...] = ()
-    others: tuple[Stand, ...] = ()
+    others: tuple[BarePlacement, ...] = ()
     faults: tuple[Fault, ...] = ()
 
     @property
-    def stands(self) -> tuple[Placement | Stand, ...]:
+    def all_placements(self) -> tuple[Placement | BarePlacement, ...]:
         """Of all requests."""
         return self.placements + self.others
 

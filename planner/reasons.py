@@ -57,7 +57,7 @@ class Reasons:
         board, expected = self._board, self._expected
         for box in board.running.values():
             nodes = [board.node_ids[node] for node in box.places]
-            self._enter(Blocker(box.id, True, box.end_s, box.id in board.overdue, len(nodes), box.kind.gpus), box.slice, nodes)
+            self._enter(Blocker(box.id, True, box.end_s, box.id in board.overdue, len(nodes), box.demand.gpus), box.slice, nodes)
         for waiting in board.order:
             slot = expected.get(waiting.request.id)
             if slot is not None:

@@ -184,7 +184,7 @@ class PolicyName(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Slack:
+class SlackSettings:
     """How much later than the earliest start a newcomer may be promised, so that shorter ones can go first.
 
     Shares of its own length and of the work that is expected to overtake it; never more than so many times what two patient queues
@@ -231,7 +231,7 @@ class Policy:
     claim_gain_s: int = 600
     break_from: int | None = None
     gang_patience: float = 0.3
-    slack: Slack = field(default_factory=Slack)
+    slack: SlackSettings = field(default_factory=SlackSettings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from planner.board.board import Board, Started
 from planner.board.waiting import Turn, Waiting
-from planner.capacity.placement import Kind
+from planner.capacity.placement import Demand
 from planner.plan import Eviction
 from planner.promises.ranges import Forecast
 from planner.snapshot import Policy, PolicyName, Pool, Request
@@ -19,7 +19,7 @@ from simulation.failures import Failure
 class _Queued:
     turn: Turn
     request: Request
-    kind: Kind
+    demand: Demand
 
 
 class Fifo:
@@ -30,7 +30,7 @@ class Fifo:
         self._queue: list[_Queued] = []
 
     def submit(self, request: Request, now_s: int) -> None:
-        insort(self._queue, _Queued(self._turn(request), request, self._board.kind(request)), key=lambda queued: queued.turn)
+        insort(self._queue, _Queued(self._turn(request), request, self._board.demand(request)), key=lambda queued: queued.turn)
 
     def release(self, request_id: str, now_s: int) -> None:
         self._board.now_s = now_s
@@ -38,7 +38,7 @@ class Fifo:
 
     def close(self, failure: Failure) -> None:
         self._board.now_s = failure.at_s
-        self._board.hold(failure.outage)
+        self._board.add_running(failure.outage)
 
     def reopen(self, failure: Failure) -> None:
         self.release(failure.outage.id, failure.until_s)
@@ -81,7 +81,7 @@ class Fifo:
 
     def _start(self, queued: _Queued) -> Started | None:
         now_s = self._board.now_s
-        found = self._board.earliest(queued.kind, now_s, now_s + 1)
+        found = self._board.earliest(queued.demand, now_s, now_s + 1)
         if found is None:
             return None
         waiting = self._reserve(queued, found)
@@ -89,8 +89,8 @@ class Fifo:
         return started if started.request is waiting.request else None
 
     def _reserve(self, queued: _Queued, found: tuple[int, int]) -> Waiting:
-        waiting = self._board.enroll(queued.request)
-        self._board.place_at(waiting, queued.kind, found)
+        waiting = self._board.enqueue(queued.request)
+        self._board.place_at(waiting, queued.demand, found)
         return waiting
 
 
@@ -117,12 +117,12 @@ class Easy(Fifo):
     def tick(self, now_s: int) -> list[Started]:
         self._board.now_s = now_s
         started = self._start_heads()
-        found = self._board.earliest(self._queue[0].kind, now_s) if self._queue else None
+        found = self._board.earliest(self._queue[0].demand, now_s) if self._queue else None
         if found is None:
             return started
         reservation = self._reserve(self._queue[0], found)
         started += self._backfill()
-        self._board.withdraw(reservation)
+        self._board.dequeue(reservation)
         return started
 
     def _backfill(self) -> list[Started]:

@@ -64,7 +64,7 @@ class Estimators:
         self._last_wait_s = slot.start_s - queued_s
         end_s = slot.start_s + request.length_s
         box = Running(request.id, "", request.project, request.priority, slot.pool, slot.nodes, request.gpus_per_node, end_s)
-        self._board.hold(box)
+        self._board.add_running(box)
 
     def ended(self, request_id: str, now_s: int) -> None:
         self._board.now_s = now_s
@@ -72,14 +72,14 @@ class Estimators:
 
     def closed(self, failure: Failure) -> None:
         self._board.now_s = failure.at_s
-        self._board.hold(failure.outage)
+        self._board.add_running(failure.outage)
 
     def reopened(self, failure: Failure) -> None:
         self.ended(failure.outage.id, failure.until_s)
 
     def _slurm_s(self, request: Request, ahead: _Ahead) -> int:
         now_s = self._board.now_s
-        start_s, _ = self._board.earliest(self._board.kind(request), now_s) or (now_s, 0)
+        start_s, _ = self._board.earliest(self._board.demand(request), now_s) or (now_s, 0)
         return start_s - now_s + ahead.gpu_s // sum(self._gpu_count[pool] for pool in request.pools)
 
     def _ahead_of(self, request: Request) -> _Ahead:

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from planner.board.board import Board, Started
 from planner.board.waiting import Waiting, turn_of
-from planner.engine import admit, bring_forward, claim, forecast_of
+from planner.engine import admit, bring_forward, forecast_of, make_evictions
 from planner.plan import Cause, Eviction, victims_of
 from planner.promises.failure_reserve import FailureReserve
 from planner.promises.proof import refuse_faults
@@ -95,7 +95,7 @@ class Planner:
         self._repromised: set[str] = set()
 
     def submit(self, request: Request, now_s: int) -> None:
-        self._newcomers.append(self._board.enroll(request))
+        self._newcomers.append(self._board.enqueue(request))
         self._forecasts.pop(request.id, None)
 
     def release(self, request_id: str, now_s: int) -> None:
@@ -112,13 +112,13 @@ class Planner:
         hit = [waiting for waiting in board.order if _is_hit(board.slot(waiting), failure)]
         for waiting in hit:
             waiting.request = replace(waiting.request, slot=board.slot(waiting))
-            board.lift(waiting)
+            board.remove_slot(waiting)
             waiting.displaced = Cause.NODE_FAILURE, failure.node
-        board.hold(failure.outage)
+        board.add_running(failure.outage)
         mend(board, hit)
         self._hit += [waiting for waiting in board.order if waiting.displaced == (Cause.NODE_FAILURE, failure.node)]
         self._has_freed = True
-        pool = board.pools[board.ground.pool_of.item(board.node_numbers[failure.node])]
+        pool = board.pools[board.capacity.pool_of.item(board.node_numbers[failure.node])]
         self._reserve.note(Failed(pool.cluster, failure.at_s, failure.until_s - failure.at_s))
 
     def reopen(self, failure: Failure) -> None:
@@ -173,12 +173,12 @@ class Planner:
             admit(self._board, self._slack, waiting)
         refused = [new for new in self._newcomers if new.request.is_fixed and not self._board.has_slot(new)]
         for waiting in refused:
-            self._board.withdraw(waiting)
+            self._board.dequeue(waiting)
         self._newcomers = [new for new in self._newcomers if new not in refused]
         self._refused = [waiting.request.id for waiting in refused]
 
     def _claim(self) -> None:
-        self._evicted, _ = claim(self._board, self._quotas)
+        self._evicted, _ = make_evictions(self._board, self._quotas)
         if self._quotas or self._board.policy.break_from is not None:
             self._hit = [waiting for waiting in self._board.order if waiting.displaced is not None and self._board.has_slot(waiting)]
             self._move_promises()

@@ -47,7 +47,7 @@ from planner.snapshot import (
     Quota,
     Request,
     Running,
-    Slack,
+    SlackSettings,
     Slot,
     Snapshot,
     Window,
@@ -63,7 +63,7 @@ RETURN_S = 4 * 3600
 # Ticks are not exact: a start this late has kept its promise.
 PROMISE_TOLERANCE_S = 60
 PROMISE_TOLERANCE = timedelta(seconds=PROMISE_TOLERANCE_S)
-SLACK = Slack()
+SLACK = SlackSettings()
 CAUSES = frozenset(Cause)
 
 

@@ -30,7 +30,7 @@ from journal.hints import PLAN, hint, slice_topic
 from journal.models import Severity
 from journal.services import event_record
 from planner.engine import plan
-from planner.plan import Blocker, Explanation, Placement, Plan, Remembered, Stand
+from planner.plan import BarePlacement, Blocker, Explanation, Placement, Plan, Remembered
 from planner.plan import PromiseMove as Move
 from planner.promises.slack import ENDS_FADING
 from planner.snapshot import Arrival, Moved, Slot
@@ -74,7 +74,7 @@ def replan(
     loaded = snapshot_load(now=now, with_memory=edited is not None)
     was = loaded.waiting(edited.gpr, edited.clusters) if edited is not None else None
     snapshot = replace(loaded.snapshot, moved=moved, edited=was)
-    made = plan(snapshot, tells=None if tells is None else {str(pk) for pk in tells})
+    made = plan(snapshot, explained=None if tells is None else {str(pk) for pk in tells})
     plan_store(made, loaded, now, tells=tells, edited=edited.gpr if edited is not None else None)
     return made, loaded
 
@@ -102,7 +102,7 @@ def plan_store(made: Plan, loaded: Loaded, now: datetime, *, tells: Set[UUID] | 
     for placement in made.placements:
         if placement.id in shown and (told := _told(placement)) != shown[placement.id]:
             news[UUID(placement.id)] = told
-    for stand in made.stands:
+    for stand in made.all_placements:
         ask, stood = loaded.asks[stand.id], loaded.promises.get(stand.id)
         if stand.moved is not None:
             _record_move(ask, stand.moved, now)
@@ -164,7 +164,7 @@ def _range_at(told: Range | None, now: datetime) -> dict[str, datetime | None]:
     return {"p50_at": now + timedelta(seconds=told.p50_s), "p90_at": now + timedelta(seconds=told.p90_s)}
 
 
-def _following(stood: Stood, stand: Placement | Stand) -> Stood:
+def _following(stood: Stood, stand: Placement | BarePlacement) -> Stood:
     """As the plan has it now."""
     slot, (cause, cause_id) = stand.slot, stand.lost or ("", "")
     promised_at = stood.promised_start_at if stand.promise_s is None else at(stand.promise_s)

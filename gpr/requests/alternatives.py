@@ -11,7 +11,7 @@ from typing import Any, Final
 from gpr.allocation.snapshot import Loaded, at
 from gpr.requests.planning import pools_of_spec
 from gpr.requests.spec import GprSpec
-from planner.offers import Desk
+from planner.offers import OfferFinder
 from planner.plan import Offer
 from planner.snapshot import Request
 
@@ -55,7 +55,7 @@ class Alternatives:
 
     spec: GprSpec
     candidate: Request
-    desk: Desk
+    desk: OfferFinder
     loaded: Loaded
     found: Sequence[Offer]
 

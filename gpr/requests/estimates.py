@@ -16,7 +16,7 @@ from gpr.quotas.borrowing import WOULD_BORROW
 from gpr.requests.alternatives import Alternative, Alternatives, Order, soonest_by_place
 from gpr.requests.editing import Candidate, candidate_of
 from gpr.requests.spec import GprSpec
-from planner.offers import Desk
+from planner.offers import OfferFinder
 from planner.plan import EvictionKind, Offer, victims_of
 from planner.promises.ranges import ForecastRanges
 from planner.snapshot import Request
@@ -53,10 +53,10 @@ class Estimate:
 def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | None = None, format_time: FormatTime = utc) -> list[Estimate]:
     """One for each cluster and shape, soonest first. `edited`: for an edit of this GPR. Raises as `gpr_submit`."""
     asked = candidate_of(spec, actor=actor, now=now, edited=edited)
-    candidate, loaded, desk = asked.request, asked.loaded, Desk(asked.loaded.snapshot)
-    found = list(soonest_by_place(_offers(asked, desk)).values())
+    candidate, loaded, finder = asked.request, asked.loaded, OfferFinder(asked.loaded.snapshot)
+    found = list(soonest_by_place(_offers(asked, finder)).values())
     explanations = explain([offer.explanation for offer in found], actor=actor, now=now, format_time=format_time)
-    alternatives = Alternatives(spec, candidate, desk, loaded, found).per_offer()
+    alternatives = Alternatives(spec, candidate, finder, loaded, found).per_offer()
     learned = ranges_load(edited=edited)
     return [
         _estimate(
@@ -70,12 +70,12 @@ def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | Non
     ]
 
 
-def _offers(asked: Candidate, desk: Desk) -> tuple[Offer, ...]:
+def _offers(asked: Candidate, finder: OfferFinder) -> tuple[Offer, ...]:
     # The start that a request keeps without changes comes first; every other offer is a change.
     if asked.unchanged is None:
-        return desk.offers(asked.request)
+        return finder.offers(asked.request)
     request, snapshot = asked.unchanged
-    return desk.beside(Desk(snapshot).best(request), asked.request)
+    return finder.beside(OfferFinder(snapshot).best(request), asked.request)
 
 
 def _range(spec: GprSpec, offer: Offer, learned: ForecastRanges) -> Range:

@@ -20,7 +20,7 @@ def orders_follow(made: Plan, loaded: Loaded, *, now: datetime) -> None:
     books = loaded.places.books
     if not books.supplies:
         return
-    slots = sorted(((p.slot, p.id) for p in made.stands if p.slot is not None), key=lambda pair: pair[0].start_s)
+    slots = sorted(((p.slot, p.id) for p in made.all_placements if p.slot is not None), key=lambda pair: pair[0].start_s)
     supply_of = {
         id_: supply.id for supply in (pool.supply for pool in loaded.snapshot.pools) if supply is not None for id_ in supply.unordered
     }

@@ -1,6 +1,6 @@
 """The planner's working state: who runs, who waits and where.
 
-Lives here: ids of the outside and numbers of the inside, and the room that the compiled passes need. What moves is decided in passes.py
+Lives here: ids of the outside and numbers of the inside, and the room that the compiled passes need. What moves is decided in scheduling.py
 (the policy), planner.promises.slack (how long a newcomer is promised to wait at most) and planner.promises.repair (what broke).
 """
 
@@ -14,29 +14,39 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sortedcontainers import SortedKeyList
 
-from planner.board import passes
-from planner.board.empty import LIMITS_MOST, ground_of, new_table, within
-from planner.board.kinds import Alike, Kinds
-from planner.board.table import EMPTY, LOOSE, WAITING, Table, kind_of, lift, places_of, put, stand
+from planner.board import scheduling
+from planner.board.demands import DemandClass, Demands
+from planner.board.empty import LIMITS_MOST, capacity_of, clamp_s, new_table
+from planner.board.table import EMPTY, HAS_SLOT, NO_SLOT, Table, demand_of, places_of, put_slot, remove_slots, restore_slots
 from planner.board.waiting import Turn, Waiting, turn_of
-from planner.capacity.free_now import Now
+from planner.capacity.free_now import FreeNow
 from planner.capacity.placement import (
     NO_INTS,
     OF_SLICE,
-    Ground,
-    Kind,
+    Capacity,
+    Demand,
     boxes_of,
     choose,
-    copy_ground,
+    copy_capacity,
     earliest,
-    earliest_there,
+    earliest_on,
+    gpus_needed,
+    has_room_at,
     latest,
-    need_of,
-    room_at,
     take,
     take_all,
 )
-from planner.capacity.profile import NEVER_S, NONE, Bools, Ints, forget_before, free_until, least_free, with_lines, with_spare
+from planner.capacity.profile import (
+    NEVER_S,
+    NONE,
+    Bools,
+    Ints,
+    forget_before,
+    free_until,
+    least_free,
+    with_more_profiles,
+    with_unused_steps,
+)
 from planner.snapshot import Policy, PolicyName, Pool, Quota, Request, Running, Slot, Window
 
 ROWS_AT_FIRST = 64
@@ -54,7 +64,7 @@ class Box:
     project: str
     priority: int
     places: Ints
-    kind: Kind
+    demand: Demand
     start_s: int
     end_s: int
     began_s: int
@@ -79,20 +89,20 @@ class Board:
         self.now_s = now_s
         self.policy = policy
         self.pools = pools
-        self._kinds = Kinds(pools, quotas)
+        self._demands = Demands(pools, quotas)
         self._guaranteed = {quota.owner for quota in quotas if quota.guaranteed > 0}
-        self.pool_numbers, self.most = self._kinds.pool_numbers, self._kinds.most
+        self.pool_numbers, self.most = self._demands.pool_numbers, self._demands.most
         self.node_ids = [node.id for pool in pools for node in pool.nodes]
         self.node_numbers = {id_: number for number, id_ in enumerate(self.node_ids)}
         self.closed: dict[str, tuple[Window, ...]] = {node.id: node.closed for pool in pools for node in pool.nodes}
-        self.ground = ground_of(pools, now_s)
+        self.capacity = capacity_of(pools, now_s)
         self.running: dict[str, Box] = {}
         self.overdue: set[str] = set()
         self.queue: dict[str, Waiting] = {}
         self.order: SortedKeyList[Waiting] = SortedKeyList(key=turn_of)
         self.evictor_count = 0  # of those that wait, who may evict
         self._at_row: dict[int, Waiting] = {}
-        self._now: Now | None = None
+        self._free_now: FreeNow | None = None
         self._table = new_table(ROWS_AT_FIRST, len(pools))
         self._unused = list(range(ROWS_AT_FIRST - 1, -1, -1))
         self._place_count = 0
@@ -102,57 +112,57 @@ class Board:
         """Another in the same state: what happens on one does not on the other. What only grows is shared."""
         twin = copy(self)
         # Nodes that are ordered get GPUs and lose their closures.
-        twin.ground, twin.closed = copy_ground(self.ground)._replace(rooms=self.ground.rooms.copy()), dict(self.closed)
+        twin.capacity, twin.closed = copy_capacity(self.capacity)._replace(gpu_counts=self.capacity.gpu_counts.copy()), dict(self.closed)
         twin.running, twin.overdue = dict(self.running), set(self.overdue)
         waitings = [copy(waiting) for waiting in self.order]
         twin.order = SortedKeyList(waitings, key=turn_of)
         twin.queue = {waiting.request.id: waiting for waiting in waitings}
         twin._at_row = {waiting.row: waiting for waiting in waitings}
-        twin._table, twin._unused, twin._now = Table._make(column.copy() for column in self._table), list(self._unused), None
+        twin._table, twin._unused, twin._free_now = Table._make(column.copy() for column in self._table), list(self._unused), None
         return twin
 
     # Who runs.
 
-    def hold(self, running: Running) -> None:
+    def add_running(self, running: Running) -> None:
         """Enter a box that runs. An overdue one is expected back at the next multiple of the grace after its end."""
-        self.hold_all([running])
+        self.add_all_running([running])
 
-    def hold_all(self, boxes: Sequence[Running]) -> None:
-        made = [self._held(running) for running in boxes]
+    def add_all_running(self, boxes: Sequence[Running]) -> None:
+        made = [self._box_of(running) for running in boxes]
         self._add_limits()
-        limits = np.array([box.kind.limits[0] for box in made], np.int64).reshape(-1, LIMITS_MOST)
-        amounts = np.array([box.kind.amounts[0] for box in made], np.int64).reshape(-1, LIMITS_MOST)
+        limits = np.array([box.demand.limits[0] for box in made], np.int64).reshape(-1, LIMITS_MOST)
+        amounts = np.array([box.demand.amounts[0] for box in made], np.int64).reshape(-1, LIMITS_MOST)
         times_s = [(box.start_s, box.end_s) for box in made]
-        taken = boxes_of([box.places for box in made], [box.kind.gpus for box in made], times_s, limits, amounts)
-        self.spare(len(taken.places), len(made))
-        take_all(self.ground, taken)
+        taken = boxes_of([box.places for box in made], [box.demand.gpus for box in made], times_s, limits, amounts)
+        self.reserve_steps(len(taken.places), len(made))
+        take_all(self.capacity, taken)
         self.running.update((box.id, box) for box in made)
 
     def release(self, box_id: str) -> bool:
         """Its GPUs are free from now on. True when it was booked for longer."""
         box = self.running.pop(box_id)
-        self.spare(len(box.places))
-        take(self.ground, box.places, box.kind, max(self.now_s, box.start_s), box.end_s, -1)
+        self.reserve_steps(len(box.places))
+        take(self.capacity, box.places, box.demand, max(self.now_s, box.start_s), box.end_s, -1)
         for node in box.places:
-            forget_before(self.ground.nodes, node, self.now_s)
+            forget_before(self.capacity.nodes, node, self.now_s)
         return box.end_s > self.now_s
 
     def set_end(self, box_id: str, end_s: int) -> None:
         """Let a running box end at another time; what else stands there is not asked."""
         box = self.running[box_id]
-        self.spare(len(box.places))
-        take(self.ground, box.places, box.kind, min(end_s, box.end_s), max(end_s, box.end_s), 1 if end_s > box.end_s else -1)
+        self.reserve_steps(len(box.places))
+        take(self.capacity, box.places, box.demand, min(end_s, box.end_s), max(end_s, box.end_s), 1 if end_s > box.end_s else -1)
         self.running[box_id] = replace(box, end_s=end_s)
 
     def pool_at(self, places: Ints) -> int | None:
         """Of these nodes; None where there are none, as of a box whose nodes are all gone."""
-        return int(self.ground.pool_of[places[0]]) if len(places) else None
+        return int(self.capacity.pool_of[places[0]]) if len(places) else None
 
     def shape_of(self, box: Box) -> str:
         return self._shape_at(box.places)
 
     def gpus_of(self, box: Box) -> int:
-        return self._gpus_on(box.counted, box.kind.gpus)
+        return self._gpus_on(box.counted, box.demand.gpus)
 
     def gpus_in(self, slot: Slot, request: Request) -> int:
         """How many GPUs the request would hold in this slot."""
@@ -165,15 +175,15 @@ class Board:
 
     # Who waits.
 
-    def enroll(self, request: Request) -> Waiting:
+    def enqueue(self, request: Request) -> Waiting:
         """Into the queue, without a slot."""
-        return self.enroll_all([request])[0]
+        return self.enqueue_all([request])[0]
 
-    def enroll_all(self, requests: Sequence[Request]) -> list[Waiting]:
+    def enqueue_all(self, requests: Sequence[Request]) -> list[Waiting]:
         """In their order."""
-        alikes = [self._kinds.alike(request) for request in requests]
-        rows = self._rows(requests, alikes)
-        turns = [self._turn(*pair) for pair in zip(requests, alikes, strict=True)]
+        classes = [self._demands.demand_class(request) for request in requests]
+        rows = self._rows(requests, classes)
+        turns = [self._turn(*pair) for pair in zip(requests, classes, strict=True)]
         made = [Waiting(request, row, turn, request.promise_s) for request, row, turn in zip(requests, rows, turns, strict=True)]
         self.queue.update((waiting.request.id, waiting) for waiting in made)
         self._at_row.update(zip(rows, made, strict=True))
@@ -184,15 +194,15 @@ class Board:
 
     def turn(self, request: Request) -> Turn:
         """When it would be considered."""
-        return self._turn(request, self._kinds.alike(request))
+        return self._turn(request, self._demands.demand_class(request))
 
     def gpu_s(self, request: Request) -> int:
         """The work of its box in GPU-seconds; for whole nodes on the largest that it may use."""
-        return self._kinds.alike(request).gpu_count * request.length_s
+        return self._demands.demand_class(request).gpu_count * request.length_s
 
     def pools_of(self, request: Request) -> list[int]:
         """Those of its pools that are there, best liked first."""
-        return self._kinds.pools_of(request)
+        return self._demands.pools_of(request)
 
     def pools_in(self, request: Request, shape: str) -> list[int]:
         """Those of them with this shape."""
@@ -200,38 +210,38 @@ class Board:
 
     def gpus_by_shape(self, request: Request) -> Mapping[str, int]:
         """How many GPUs it would hold; of whole nodes the largest count."""
-        return self._kinds.alike(request).gpus_by_shape
+        return self._demands.demand_class(request).gpus_by_shape
 
-    def may_claim(self, request: Request) -> bool:
+    def may_cause_evictions(self, request: Request) -> bool:
         """May others have to end for it?"""
         return request.may_evict or request.project in self._guaranteed or request.slice in self._guaranteed
 
-    def withdraw(self, waiting: Waiting) -> None:
+    def dequeue(self, waiting: Waiting) -> None:
         """Out of the queue; its slot is free."""
         if self.has_slot(waiting):
-            self.lift(waiting)
+            self.remove_slot(waiting)
         self._forget(waiting)
 
     @property
     def nobody_waits(self) -> bool:
         """Whoever has a slot has it at once."""
-        return not bool(((self._table.state == WAITING) & (self._table.slot_s > self.now_s)).any())
+        return not bool(((self._table.state == HAS_SLOT) & (self._table.slot_s > self.now_s)).any())
 
     def has_slot(self, waiting: Waiting) -> bool:
-        return self._table.state.item(waiting.row) == WAITING
+        return self._table.state.item(waiting.row) == HAS_SLOT
 
     def start_s(self, waiting: Waiting) -> int:
         """Of its slot."""
         return self._table.slot_s.item(waiting.row)
 
     def pool_of_slot(self, waiting: Waiting) -> int:
-        return self.ground.pool_of.item(self._table.places.item(self._table.first_place.item(waiting.row)))
+        return self.capacity.pool_of.item(self._table.places.item(self._table.first_place.item(waiting.row)))
 
-    def rooms_of(self, waitings: Sequence[Waiting]) -> set[int]:
+    def resources_of(self, waitings: Sequence[Waiting]) -> set[int]:
         """Numbers of all that these may take room of: pools, then limits. What shares none of them is not in their way."""
         rows = [waiting.row for waiting in waitings]
-        pools, lines = np.unique(self._table.pools[rows]), np.unique(self._table.lines[rows])
-        return {*pools[pools != NONE].tolist(), *(len(self.pools) + lines[lines != NONE]).tolist()}
+        pools, limits = np.unique(self._table.pools[rows]), np.unique(self._table.all_limits[rows])
+        return {*pools[pools != NONE].tolist(), *(len(self.pools) + limits[limits != NONE]).tolist()}
 
     def slot(self, waiting: Waiting) -> Slot | None:
         return self._slot(waiting) if self.has_slot(waiting) else None
@@ -240,108 +250,108 @@ class Board:
         """Of all that have one, by id."""
         return self._slots(self._table)
 
-    def witness(self) -> tuple[Ground, Table]:
+    def stored_plan(self) -> tuple[Capacity, Table]:
         """All slots as they stand, to be looked at."""
-        return self.ground, self._table
+        return self.capacity, self._table
 
     def place(self, waiting: Waiting, start_s: int, places: Ints) -> None:
         """Give it this slot, for which there is room."""
         table = self._table
         table.slot_s[waiting.row] = start_s
         places_of(table, waiting.row)[:] = places
-        self.spare(len(places))
-        put(self.ground, table, waiting.row, 1)
-        table.state[waiting.row] = WAITING
+        self.reserve_steps(len(places))
+        put_slot(self.capacity, table, waiting.row, 1)
+        table.state[waiting.row] = HAS_SLOT
 
     def nodes_of(self, waiting: Waiting) -> Ints:
         """Of its slot, in the numbers of the ground; not to be kept, for its row may become another's."""
         return places_of(self._table, waiting.row)
 
-    def place_at(self, waiting: Waiting, kind: Kind, found: tuple[int, int]) -> None:
+    def place_at(self, waiting: Waiting, demand: Demand, found: tuple[int, int]) -> None:
         """Give it the slot that was found for this kind, (start, pool), on the nodes that suit best."""
         start_s, pool = found
-        self.place(waiting, start_s, self.choose(kind, pool, start_s))
+        self.place(waiting, start_s, self.choose(demand, pool, start_s))
 
-    def lift(self, waiting: Waiting) -> None:
+    def remove_slot(self, waiting: Waiting) -> None:
         """Take its slot away."""
-        self.lift_all([waiting])
+        self.remove_slots([waiting])
 
-    def lift_all(self, waitings: Sequence[Waiting]) -> None:
+    def remove_slots(self, waitings: Sequence[Waiting]) -> None:
         """The same, of all of these."""
         rows = np.array([waiting.row for waiting in waitings], np.int64)
-        self.spare(int(self._table.nodes[rows].sum()), len(rows))
-        lift(self.ground, self._table, rows)
+        self.reserve_steps(int(self._table.nodes[rows].sum()), len(rows))
+        remove_slots(self.capacity, self._table, rows)
 
     def box(self, waiting: Waiting) -> Box:
         """What stands in its slot."""
-        kind, places = kind_of(self._table, waiting.row), places_of(self._table, waiting.row).copy()
+        demand, places = demand_of(self._table, waiting.row), places_of(self._table, waiting.row).copy()
         # Its row will be another's when it runs.
-        kind = Kind(*kind[:4], *(array.copy() for array in kind[4:]))
+        demand = Demand(*demand[:4], *(array.copy() for array in demand[4:]))
         start_s, request = self.start_s(waiting), waiting.request
         whose = request.id, request.slice, request.project, request.priority
         end_s = start_s + request.length_s
-        return Box(*whose, places, kind, start_s, end_s, start_s, request.evictable, is_open=True, counted=places)
+        return Box(*whose, places, demand, start_s, end_s, start_s, request.evictable, is_open=True, counted=places)
 
     # Where there is room.
 
-    def kind(self, request: Request, pools: list[int] | None = None) -> Kind:
+    def demand(self, request: Request, pools: list[int] | None = None) -> Demand:
         """As the compiled functions want it, in some of its pools only if these are given."""
-        kind = self._kinds.of(request, pools)
+        demand = self._demands.of(request, pools)
         self._add_limits()
-        return kind
+        return demand
 
     def soonest_s(self, request: Request) -> int:
         return max(self.now_s, request.earliest_start_s)
 
-    def earliest(self, kind: Kind, since_s: int, before_s: int = NEVER_S) -> tuple[int, int] | None:
+    def earliest(self, demand: Demand, since_s: int, before_s: int = NEVER_S) -> tuple[int, int] | None:
         """(start, pool) of the first place in `[since_s, before_s)`."""
-        start_s, pool = earliest(self.ground, kind, since_s, before_s)
+        start_s, pool = earliest(self.capacity, demand, since_s, before_s)
         return None if pool == NONE else (start_s, pool)
 
-    def latest(self, kind: Kind, since_s: int, until_s: int) -> tuple[int, int] | None:
+    def latest(self, demand: Demand, since_s: int, until_s: int) -> tuple[int, int] | None:
         """(start, pool) of the last place in `[since_s, until_s]`."""
-        start_s, pool = latest(self.ground, kind, since_s, until_s)
+        start_s, pool = latest(self.capacity, demand, since_s, until_s)
         return None if pool == NONE else (start_s, pool)
 
-    def choose(self, kind: Kind, pool: int, start_s: int) -> Ints:
-        return choose(self.ground, pool, kind, start_s)
+    def choose(self, demand: Demand, pool: int, start_s: int) -> Ints:
+        return choose(self.capacity, pool, demand, start_s)
 
-    def has_room(self, places: Ints, kind: Kind, start_s: int) -> bool:
-        return room_at(self.ground, places, kind, start_s)
+    def has_room(self, places: Ints, demand: Demand, start_s: int) -> bool:
+        return has_room_at(self.capacity, places, demand, start_s)
 
-    def fit(self, node: int, kind: Kind, start_s: int) -> tuple[int, int] | None:
+    def fit(self, node: int, demand: Demand, start_s: int) -> tuple[int, int] | None:
         """(GPUs of it left over in the window, end of the gap): of several the least suits best. None: it has no room."""
-        need = need_of(self.ground, node, kind.gpus)
-        left = least_free(self.ground.nodes, node, start_s, start_s + kind.length_s) - need
-        return None if left < 0 else (int(left), int(free_until(self.ground.nodes, node, need, start_s)))
+        need = gpus_needed(self.capacity, node, demand.gpus)
+        left = least_free(self.capacity.nodes, node, start_s, start_s + demand.length_s) - need
+        return None if left < 0 else (int(left), int(free_until(self.capacity.nodes, node, need, start_s)))
 
-    def earliest_there(self, places: Ints, kind: Kind, since_s: int, until_s: int) -> int | None:
-        start_s = earliest_there(self.ground, places, kind, since_s, until_s)
+    def earliest_on(self, places: Ints, demand: Demand, since_s: int, until_s: int) -> int | None:
+        start_s = earliest_on(self.capacity, places, demand, since_s, until_s)
         return None if start_s == NEVER_S else start_s
 
-    # The passes.
+    # The scheduling.
 
     def start(self) -> list[Started]:
         """Start all whose slots have come, and by the guarded policy whoever else fits; they run from now on."""
         order = self._order_now()
         if len(order) == 0:
             return []
-        self._spare_for_moves()
+        self._reserve_steps_for_all()
         if self.policy.name == PolicyName.GUARDED:
-            rows = passes.tick(self.ground, self._now_blank(), self._table, order, self.now_s)
+            rows = scheduling.tick(self.capacity, self._empty_free_now(), self._table, order, self.now_s)
         else:
             rows = np.empty(len(order), np.int64)
-            rows = rows[: passes.start_due(self._table, order, self.now_s, rows)]
+            rows = rows[: scheduling.start_due(self._table, order, self.now_s, rows)]
         return [self._started(self._at_row[int(row)]) for row in rows]
 
     def compress(self, waitings: Sequence[Waiting] | None = None) -> None:
         """Move the slots of these up as far as the others allow, in their order. None: of all, in order of turn. Those at risk stay."""
-        self._spare_for_moves()
+        self._reserve_steps_for_all()
         movable = [waiting.row for waiting in (self.order if waitings is None else waitings) if waiting.risk is None]
         rows = np.array(movable, np.int64)
-        passes.compress(self.ground, self._table, rows, self.now_s)
+        scheduling.compress(self.capacity, self._table, rows, self.now_s)
 
-    def stand(self, waitings: Sequence[Waiting], slots: Sequence[Slot]) -> Iterator[int]:
+    def restore_slots(self, waitings: Sequence[Waiting], slots: Sequence[Slot]) -> Iterator[int]:
         """As `stand_again`, of stored slots; none starts before now."""
         table, rows = self._table, np.array([waiting.row for waiting in waitings], np.int64)
         counts = table.nodes[rows]
@@ -349,16 +359,16 @@ class Board:
         table.slot_s[rows] = [max(slot.start_s, self.now_s) for slot in slots]
         of_slots = np.repeat(table.first_place[rows] - ends + counts, counts) + np.arange(counts.sum())
         table.places[of_slots] = [self.node_numbers[node] for slot in slots for node in slot.nodes]
-        return self.stand_again(waitings)
+        return self.put_back(waitings)
 
-    def stand_again(self, waitings: Sequence[Waiting]) -> Iterator[int]:
+    def put_back(self, waitings: Sequence[Waiting]) -> Iterator[int]:
         """Put slots that were lifted back where they were, one after the other, as long as the answer is gone through: it tells of each for
         which there is no room any more the place among these, so that it may be put elsewhere before the next.
         """
         rows, i = np.array([waiting.row for waiting in waitings], np.int64), 0
         while i < len(rows):
-            self._spare_for_moves()
-            i = stand(self.ground, self._table, rows, i)
+            self._reserve_steps_for_all()
+            i = restore_slots(self.capacity, self._table, rows, i)
             if i < len(rows):
                 yield i
                 i += 1
@@ -371,23 +381,23 @@ class Board:
         order = self._order_now()
         if len(order) == 0:
             return {}
-        self._spare_for_moves()
+        self._reserve_steps_for_all()
         table = self._table._replace(state=self._table.state.copy(), slot_s=self._table.slot_s.copy(), places=self._table.places.copy())
         if self.policy.name == PolicyName.GUARDED:
-            passes.play(copy_ground(self.ground), self._now_blank(), table, order, self.now_s, self._asked(asked))
+            scheduling.play_forward(copy_capacity(self.capacity), self._empty_free_now(), table, order, self.now_s, self._asked(asked))
         return self._slots(table)
 
     def next_start_s(self) -> int | None:
         """When the first slot comes due."""
         order = self._order_now()
-        rows = order[self._table.state[order] == WAITING]
+        rows = order[self._table.state[order] == HAS_SLOT]
         return int(self._table.slot_s[rows].min()) if len(rows) else None
 
     def places(self, nodes: Sequence[str]) -> Ints:
         return np.array([self.node_numbers[node] for node in nodes], np.int64)
 
     def slot_at(self, places: Ints, start_s: int) -> Slot:
-        pool = self.pools[int(self.ground.pool_of[places[0]])]
+        pool = self.pools[int(self.capacity.pool_of[places[0]])]
         return Slot(pool.id, start_s, tuple(self.node_ids[node] for node in places))
 
     # Inside.
@@ -397,10 +407,10 @@ class Board:
         return "" if pool is None else self.pools[pool].shape
 
     def _gpus_on(self, places: Ints, gpus_per_node: int) -> int:
-        return len(places) * gpus_per_node or int(self.ground.rooms[places].sum())
+        return len(places) * gpus_per_node or int(self.capacity.gpu_counts[places].sum())
 
-    def _held(self, running: Running) -> Box:
-        end_s, grace_s = within(running.end_s), max(self.policy.overrun_grace_s, 1)
+    def _box_of(self, running: Running) -> Box:
+        end_s, grace_s = clamp_s(running.end_s), max(self.policy.overrun_grace_s, 1)
         if end_s <= self.now_s:
             end_s += grace_s * ((self.now_s - end_s) // grace_s + 1)
             self.overdue.add(running.id)
@@ -408,10 +418,10 @@ class Board:
         places = self.places([node for node in running.nodes if node in self.node_numbers])
         counted = self.places([node for node in running.counted if node in self.node_numbers]) if running.uncounted else places
         gpu_count = self._gpus_on(counted, running.gpus_per_node)
-        kind = self._kinds.held(running, places, self.pool_at(places), gpu_count, end_s - self.now_s)
+        demand = self._demands.held(running, places, self.pool_at(places), gpu_count, end_s - self.now_s)
         whose = running.id, running.slice, running.project, running.priority
         times_s = self.now_s, end_s, running.started_s
-        return Box(*whose, places, kind, *times_s, running.evictable, is_open=running.is_open, counted=counted)
+        return Box(*whose, places, demand, *times_s, running.evictable, is_open=running.is_open, counted=counted)
 
     def _started(self, waiting: Waiting) -> Started:
         slot, request = self._slot(waiting), waiting.request
@@ -425,8 +435,8 @@ class Board:
     def _slots(self, table: Table) -> dict[str, Slot]:
         """Of all that have a slot here, as this table has it."""
         places, starts_s = table.places.tolist(), table.slot_s.tolist()
-        firsts, counts, has_slot = table.first_place.tolist(), table.nodes.tolist(), (self._table.state == WAITING).tolist()
-        pool_ids = [self.pools[pool].id for pool in self.ground.pool_of.tolist()]
+        firsts, counts, has_slot = table.first_place.tolist(), table.nodes.tolist(), (self._table.state == HAS_SLOT).tolist()
+        pool_ids = [self.pools[pool].id for pool in self.capacity.pool_of.tolist()]
         found = {}
         for waiting in self.order:
             row = waiting.row
@@ -441,36 +451,36 @@ class Board:
         rows[[self.queue[id_].row for id_ in asked or ()]] = True
         return rows
 
-    def _turn(self, request: Request, alike: Alike) -> Turn:
-        return Turn.of(request, alike.gpu_count * request.length_s if self.policy.name == PolicyName.GUARDED else 0)
+    def _turn(self, request: Request, demand_class: DemandClass) -> Turn:
+        return Turn.of(request, demand_class.gpu_count * request.length_s if self.policy.name == PolicyName.GUARDED else 0)
 
     def _add_limits(self) -> None:
         """To the ground, those that were met since."""
-        if len(self._kinds.rooms) > len(self.ground.limits.head):
-            rooms = self._kinds.rooms[len(self.ground.limits.head) :]
-            self.ground = self.ground._replace(limits=with_lines(self.ground.limits, rooms, self.now_s))
+        if len(self._demands.limit_sizes) > len(self.capacity.limits.head):
+            sizes = self._demands.limit_sizes[len(self.capacity.limits.head) :]
+            self.capacity = self.capacity._replace(limits=with_more_profiles(self.capacity.limits, sizes, self.now_s))
 
-    def _now_blank(self) -> Now:
-        if self._now is None or len(self._now.nodes) < self._kinds.group_count:
-            self._now = self._kinds.groups_now()
-        return self._now
+    def _empty_free_now(self) -> FreeNow:
+        if self._free_now is None or len(self._free_now.nodes) < self._demands.group_count:
+            self._free_now = self._demands.empty_free_now()
+        return self._free_now
 
-    def _rows(self, requests: Sequence[Request], alikes: Sequence[Alike]) -> list[int]:
+    def _rows(self, requests: Sequence[Request], classes: Sequence[DemandClass]) -> list[int]:
         """Rows of the table, filled."""
         while len(self._unused) < len(requests):
             self._grow()
         rows = [self._unused.pop() for _ in requests]
         table, at = self._table, np.array(rows, np.int64)
-        rows_of: dict[Alike, list[int]] = defaultdict(list)
-        for row, alike in zip(rows, alikes, strict=True):
-            rows_of[alike].append(row)
-        for alike, same in rows_of.items():
+        rows_of: dict[DemandClass, list[int]] = defaultdict(list)
+        for row, demand_class in zip(rows, classes, strict=True):
+            rows_of[demand_class].append(row)
+        for demand_class, same in rows_of.items():
             where = same if len(same) > 1 else same[0]  # much quicker than a list of one
-            for name, value in alike.columns.items():
+            for name, value in demand_class.columns.items():
                 getattr(table, name)[where] = value
-        table.state[at] = LOOSE
-        table.length_s[at] = [max(1, within(request.length_s)) for request in requests]
-        table.earliest_s[at] = [within(request.earliest_start_s) for request in requests]
+        table.state[at] = NO_SLOT
+        table.length_s[at] = [max(1, clamp_s(request.length_s)) for request in requests]
+        table.earliest_s[at] = [clamp_s(request.earliest_start_s) for request in requests]
         self._limit_slices(requests, at)
         counts = table.nodes[at]
         self._reserve_places(int(counts.sum()))
@@ -480,12 +490,12 @@ class Board:
 
     def _limit_slices(self, requests: Sequence[Request], at: Ints) -> None:
         """A slice runs one box at a time: the first of the limits of each of these rows, if it has any."""
-        table, lines = self._table, np.array([self._kinds.line_of_slice(request.slice) for request in requests], np.int64)
+        table, limits = self._table, np.array([self._demands.limit_of_slice(request.slice) for request in requests], np.int64)
         self._add_limits()
-        rows, lines = at[lines != NONE], lines[lines != NONE]
-        table.limits[rows, :, OF_SLICE] = lines[:, None]
-        table.lines[rows, 1:] = table.lines[rows, :-1]
-        table.lines[rows, 0] = lines
+        rows, limits = at[limits != NONE], limits[limits != NONE]
+        table.limits[rows, :, OF_SLICE] = limits[:, None]
+        table.all_limits[rows, 1:] = table.all_limits[rows, :-1]
+        table.all_limits[rows, 0] = limits
 
     def _forget(self, waiting: Waiting) -> None:
         self._table.state[waiting.row] = EMPTY
@@ -522,14 +532,14 @@ class Board:
             self._place_count += len(moved)
         self._table = self._table._replace(places=places)
 
-    def spare(self, node_count: int, box_count: int = 1) -> None:
+    def reserve_steps(self, node_count: int, box_count: int = 1) -> None:
         """Steps for boxes on so many nodes in all: two on each of their lines at most."""
-        nodes = with_spare(self.ground.nodes, 2 * node_count + 2)
-        limits = with_spare(self.ground.limits, 2 * LIMITS_MOST * box_count + 2)
-        if nodes is not self.ground.nodes or limits is not self.ground.limits:
-            self.ground = self.ground._replace(nodes=nodes, limits=limits)
+        nodes = with_unused_steps(self.capacity.nodes, 2 * node_count + 2)
+        limits = with_unused_steps(self.capacity.limits, 2 * LIMITS_MOST * box_count + 2)
+        if nodes is not self.capacity.nodes or limits is not self.capacity.limits:
+            self.capacity = self.capacity._replace(nodes=nodes, limits=limits)
 
-    def _spare_for_moves(self) -> None:
+    def _reserve_steps_for_all(self) -> None:
         """Steps for all slots to be somewhere else, where no two of them share one."""
-        self.spare(self._place_count)
-        self.ground = self.ground._replace(limits=with_spare(self.ground.limits, 2 * LIMITS_MOST * (len(self.order) + 1)))
+        self.reserve_steps(self._place_count)
+        self.capacity = self.capacity._replace(limits=with_unused_steps(self.capacity.limits, 2 * LIMITS_MOST * (len(self.order) + 1)))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from planner.board.table import Table
-from planner.capacity.placement import NO_INTS, Ground, anywhere, take
-from planner.capacity.profile import FOREVER_S, NONE, Ints, new_lines
+from planner.capacity.placement import NO_INTS, Capacity, take, unlimited_demand
+from planner.capacity.profile import FOREVER_S, NONE, Ints, new_profiles
 from planner.snapshot import Pool
 
 # Limits that hold for one box: of its slice, and of its slice's and its project's quota.
@@ -14,42 +14,44 @@ LIMITS_MOST = 3
 NO_POOLS: Ints = np.empty((0, LIMITS_MOST), np.int64)
 
 
-def ground_of(pools: tuple[Pool, ...], now_s: int) -> Ground:
+def capacity_of(pools: tuple[Pool, ...], now_s: int) -> Capacity:
     nodes = [node for pool in pools for node in pool.nodes]
     unordered = {id_ for pool in pools if pool.supply is not None for id_ in pool.supply.unordered}
-    rooms = np.array([0 if node.id in unordered else node.gpu_count for node in nodes], np.int64)
+    gpu_counts = np.array([0 if node.id in unordered else node.gpu_count for node in nodes], np.int64)
     counts = [len(pool.nodes) for pool in pools]
     window_count = sum(len(node.closed) for node in nodes)
-    part_of = np.array([_parts([node.nvlink_domain for node in nodes]), _parts([node.rack for node in nodes])], np.int64)
-    ground = Ground(
-        nodes=new_lines(rooms, since_s=now_s, spare=2 * (window_count + len(nodes))),
-        limits=new_lines(NO_INTS, since_s=now_s, spare=2 * LIMITS_MOST),
-        rooms=rooms,
+    domain_of = np.array(
+        [_domain_numbers([node.nvlink_domain for node in nodes]), _domain_numbers([node.rack for node in nodes])], np.int64
+    )
+    capacity = Capacity(
+        nodes=new_profiles(gpu_counts, since_s=now_s, unused_count=2 * (window_count + len(nodes))),
+        limits=new_profiles(NO_INTS, since_s=now_s, unused_count=2 * LIMITS_MOST),
+        gpu_counts=gpu_counts,
         members=np.arange(len(nodes), dtype=np.int64),
         first=np.cumsum([0, *counts]).astype(np.int64),
         pool_of=np.repeat(np.arange(len(pools)), counts).astype(np.int64),
-        part_of=part_of,
-        part_counts=part_of.max(axis=1, initial=NONE) + 1,
+        domain_of=domain_of,
+        domain_counts=domain_of.max(axis=1, initial=NONE) + 1,
     )
     for number, node in enumerate(nodes):
         for window in node.closed if node.gpu_count else ():
-            start_s, end_s = within(window.start_s), within(window.end_s)
-            close(ground, np.array([number], np.int64), node.gpu_count, start_s, end_s)
-    return ground
+            start_s, end_s = clamp_s(window.start_s), clamp_s(window.end_s)
+            close_nodes(capacity, np.array([number], np.int64), node.gpu_count, start_s, end_s)
+    return capacity
 
 
-def _parts(names: list[str]) -> list[int]:
+def _domain_numbers(names: list[str]) -> list[int]:
     """Parts by number; NONE where there is no name."""
     numbers = {name: number for number, name in enumerate(dict.fromkeys(filter(None, names)))}
     return [numbers.get(name, NONE) for name in names]
 
 
-def close(ground: Ground, places: Ints, gpus: int, start_s: int, end_s: int, sign: int = 1) -> None:
+def close_nodes(capacity: Capacity, places: Ints, gpus: int, start_s: int, end_s: int, sign: int = 1) -> None:
     """Take so many GPUs of each of these nodes away (`sign` 1), or give them (-1)."""
-    take(ground, places, anywhere(len(places), gpus, end_s - start_s), start_s, end_s, sign)
+    take(capacity, places, unlimited_demand(len(places), gpus, end_s - start_s), start_s, end_s, sign)
 
 
-def within(at_s: int) -> int:
+def clamp_s(at_s: int) -> int:
     """Nearer than for ever, so that no sum of such times wraps around."""
     return max(-FOREVER_S, min(at_s, FOREVER_S))
 
@@ -74,7 +76,7 @@ def new_table(rows: int, pool_count: int) -> Table:
         group=column(),
         limits=columns(pool_count, LIMITS_MOST),
         amounts=columns(pool_count, LIMITS_MOST),
-        lines=columns((LIMITS_MOST - 1) * pool_count + 1),
+        all_limits=columns((LIMITS_MOST - 1) * pool_count + 1),
         first_place=column(),
         places=np.zeros(rows, np.int64),
     )

@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from planner.board.table import WAITING, Table, kind_of, places_of, used
-from planner.capacity.free_now import Now, reach
-from planner.capacity.headroom import Gates, are_open, gates_of, leaves_any, look_at_gate
-from planner.capacity.placement import Ground, which_pool
+from planner.board.table import HAS_SLOT, Table, demand_of, places_of, used
+from planner.capacity.free_now import FreeNow, update_enough
+from planner.capacity.headroom import Headroom, have_headroom, headroom_of, leaves_any, remeasure_limit
+from planner.capacity.placement import Capacity, pool_index
 from planner.capacity.profile import NONE, BoolGrid, Bools, IntGrid, Ints
 from planner.kernels import compiled, lean
 
@@ -17,7 +17,7 @@ from planner.kernels import compiled, lean
 BLOCK_BITS: Final = 6
 
 
-class Watch(NamedTuple):
+class Recheck(NamedTuple):
     """Whom to look at again when something changes, so that a tick need not look at everybody.
 
     `near[near_first[n]:near_first[n + 1]]` have their slots on node `n`, or share limit `n` less all nodes; in the order. `turn[j]` is the
@@ -36,8 +36,8 @@ class Watch(NamedTuple):
     better; `torn_count[0]` of them do. `in_part` is scratch.
     """
 
-    near: Ints
-    near_first: Ints
+    rows_on: Ints
+    first_row_on: Ints
     run_group: Ints
     run_first: Ints
     row_at: Ints
@@ -46,80 +46,84 @@ class Watch(NamedTuple):
     is_ready: BoolGrid
     ready_count: IntGrid
     turn: Ints
-    touched: Ints
-    is_touched: Bools
-    gates: Gates
-    woken: Ints
-    is_near: Bools
+    marked: Ints
+    is_marked: Bools
+    headroom: Headroom
+    next_limited: Ints
+    slot_partly_free: Bools
     is_limited: Bools
-    is_torn: Bools
-    touched_count: Ints
-    torn_count: Ints
+    is_holding_out: Bools
+    marked_count: Ints
+    holding_out_count: Ints
     gangs: Ints
     is_gang: Bools
     gang_count: Ints
-    in_part: Ints
+    in_domain: Ints
 
 
 @compiled
-def watch_of(ground: Ground, now: Now, table: Table, order: Ints, at_s: int) -> Watch:
+def new_recheck(capacity: Capacity, free_now: FreeNow, table: Table, order: Ints, at_s: int) -> Recheck:
     """Everybody is to be looked at."""
     row_count, pool_count = table.pools.shape
     turn = np.zeros(row_count, np.int64)
     turn[order] = np.arange(len(order))
-    near, near_first = near_of(ground, table, order)
-    touched, is_touched = np.empty(row_count, np.int64), np.zeros(row_count, np.bool_)
-    touched[: len(order)] = order
-    is_touched[order] = True
-    is_near, is_limited, is_torn = np.zeros(row_count, np.bool_), np.zeros(row_count, np.bool_), np.zeros(row_count, np.bool_)
-    touched_count, torn_count, gang_count = np.array([len(order)]), np.zeros(1, np.int64), np.zeros(1, np.int64)
+    rows_on, first_row_on = index_rows(capacity, table, order)
+    marked, is_marked = np.empty(row_count, np.int64), np.zeros(row_count, np.bool_)
+    marked[: len(order)] = order
+    is_marked[order] = True
+    slot_partly_free, is_limited, is_holding_out = (
+        np.zeros(row_count, np.bool_),
+        np.zeros(row_count, np.bool_),
+        np.zeros(row_count, np.bool_),
+    )
+    marked_count, holding_out_count, gang_count = np.array([len(order)]), np.zeros(1, np.int64), np.zeros(1, np.int64)
     gangs, is_gang = np.empty(row_count, np.int64), np.zeros(row_count, np.bool_)
     is_ready = np.ones((pool_count, len(order)), np.bool_)
     ready_count = np.full((pool_count, (len(order) >> BLOCK_BITS) + 1), 1 << BLOCK_BITS, np.int64)
     ready_count[:, -1] = len(order) & ((1 << BLOCK_BITS) - 1)
-    return Watch(
-        near,
-        near_first,
-        *runs_of(table, order, len(now.nodes)),
+    return Recheck(
+        rows_on,
+        first_row_on,
+        *runs_of(table, order, len(free_now.nodes)),
         is_ready,
         ready_count,
         turn,
-        touched,
-        is_touched,
-        gates_of(ground.limits, table, order, at_s),
-        near_first[1:].copy(),
-        is_near,
+        marked,
+        is_marked,
+        headroom_of(capacity.limits, table, order, at_s),
+        first_row_on[1:].copy(),
+        slot_partly_free,
         is_limited,
-        is_torn,
-        touched_count,
-        torn_count,
+        is_holding_out,
+        marked_count,
+        holding_out_count,
         gangs,
         is_gang,
         gang_count,
-        np.zeros(ground.part_counts.max() + 1, np.int64),
+        np.zeros(capacity.domain_counts.max() + 1, np.int64),
     )
 
 
 @compiled
-def near_of(ground: Ground, table: Table, order: Ints) -> tuple[Ints, Ints]:
+def index_rows(capacity: Capacity, table: Table, order: Ints) -> tuple[Ints, Ints]:
     """(near, near_first) of a Watch."""
-    node_count = len(ground.rooms)
-    first = np.zeros(node_count + len(ground.limits.head) + 1, np.int64)
+    node_count = len(capacity.gpu_counts)
+    first = np.zeros(node_count + len(capacity.limits.head) + 1, np.int64)
     for j in order:
         for node in places_of(table, j):
             first[node + 1] += 1
-        for line in used(table.lines[j]):
-            first[node_count + line + 1] += 1
+        for limit in used(table.all_limits[j]):
+            first[node_count + limit + 1] += 1
     first = np.cumsum(first)
-    near, end = np.empty(first[-1], np.int64), first.copy()
+    rows_on, end = np.empty(first[-1], np.int64), first.copy()
     for j in order:
         for node in places_of(table, j):
-            near[end[node]] = j
+            rows_on[end[node]] = j
             end[node] += 1
-        for line in used(table.lines[j]):
-            near[end[node_count + line]] = j
-            end[node_count + line] += 1
-    return near, first
+        for limit in used(table.all_limits[j]):
+            rows_on[end[node_count + limit]] = j
+            end[node_count + limit] += 1
+    return rows_on, first
 
 
 @compiled
@@ -149,85 +153,85 @@ def runs_of(table: Table, order: Ints, group_count: int) -> tuple[Ints, Ints, In
 
 
 @lean
-def set_ready(watch: Watch, j: int, i: int, is_ready: bool) -> None:
-    place = watch.place[j]
-    watch.ready_count[i, place >> BLOCK_BITS] += int(is_ready) - int(watch.is_ready[i, place])
-    watch.is_ready[i, place] = is_ready
+def set_ready(recheck: Recheck, j: int, i: int, is_ready: bool) -> None:
+    place = recheck.place[j]
+    recheck.ready_count[i, place >> BLOCK_BITS] += int(is_ready) - int(recheck.is_ready[i, place])
+    recheck.is_ready[i, place] = is_ready
 
 
 @lean
-def next_ready(watch: Watch, table: Table, i: int, place: int, end: int) -> int:
+def next_ready(recheck: Recheck, table: Table, i: int, place: int, end: int) -> int:
     """The first row that is ready in its pool `i` at one of the places in `[place, end)`, or NONE."""
     while place < end:
-        if watch.ready_count[i, place >> BLOCK_BITS] == 0:
+        if recheck.ready_count[i, place >> BLOCK_BITS] == 0:
             place = ((place >> BLOCK_BITS) + 1) << BLOCK_BITS
             continue
-        if watch.is_ready[i, place]:
-            j = int(watch.row_at[place])
-            if table.state[j] == WAITING:
+        if recheck.is_ready[i, place]:
+            j = int(recheck.row_at[place])
+            if table.state[j] == HAS_SLOT:
                 return j
-            set_ready(watch, j, i, is_ready=False)
+            set_ready(recheck, j, i, is_ready=False)
         place += 1
     return NONE
 
 
 @lean
-def touch(watch: Watch, table: Table, node: int) -> None:
+def mark_node(recheck: Recheck, table: Table, node: int) -> None:
     """There may be more room at this node."""
-    for j in watch.near[watch.near_first[node] : watch.near_first[node + 1]]:
-        touch_row(watch, table, j)
+    for j in recheck.rows_on[recheck.first_row_on[node] : recheck.first_row_on[node + 1]]:
+        mark_row(recheck, table, j)
 
 
 @lean
-def touch_limited(ground: Ground, table: Table, watch: Watch, line: int, at_s: int) -> None:
+def mark_limited(capacity: Capacity, table: Table, recheck: Recheck, limit: int, at_s: int) -> None:
     """There may be more room below this limit: for those in whose way it was, and nobody else. The first of them that it lets by is touched
     now, see `touch_below`.
     """
-    number = len(ground.rooms) + line
-    look_at_gate(ground.limits, watch.gates, line, at_s)
-    watch.woken[number] = watch.near_first[number]
-    touch_next_limited(ground, table, watch, line, at_s)
+    number = len(capacity.gpu_counts) + limit
+    remeasure_limit(capacity.limits, recheck.headroom, limit, at_s)
+    recheck.next_limited[number] = recheck.first_row_on[number]
+    mark_next_limited(capacity, table, recheck, limit, at_s)
 
 
 @lean
-def touch_next_limited(ground: Ground, table: Table, watch: Watch, line: int, at_s: int) -> None:
+def mark_next_limited(capacity: Capacity, table: Table, recheck: Recheck, limit: int, at_s: int) -> None:
     """While it leaves anything: within a second it leaves less with each that starts, so a walk that is broken off is over."""
-    number = len(ground.rooms) + line
-    if not leaves_any(watch.gates, line, at_s):
+    number = len(capacity.gpu_counts) + limit
+    if not leaves_any(recheck.headroom, limit, at_s):
         return
-    while watch.woken[number] < watch.near_first[number + 1]:
-        j = watch.near[watch.woken[number]]
-        watch.woken[number] += 1
-        if watch.is_limited[j] and table.state[j] == WAITING and would_be_ready(ground, table, watch, j, at_s):
-            touch_row(watch, table, j)
+    while recheck.next_limited[number] < recheck.first_row_on[number + 1]:
+        j = recheck.rows_on[recheck.next_limited[number]]
+        recheck.next_limited[number] += 1
+        if recheck.is_limited[j] and table.state[j] == HAS_SLOT and would_be_ready(capacity, table, recheck, j, at_s):
+            mark_row(recheck, table, j)
             return
 
 
 @lean
-def touch_below(ground: Ground, table: Table, watch: Watch, j: int, at_s: int) -> None:
+def mark_behind_limits(capacity: Capacity, table: Table, recheck: Recheck, j: int, at_s: int) -> None:
     """A row has been looked at: of those that wait for the same limits it is the turn of the next."""
-    for line in used(table.lines[j]):
-        number = len(ground.rooms) + line
-        if watch.woken[number] < watch.near_first[number + 1]:
-            touch_next_limited(ground, table, watch, line, at_s)
+    for limit in used(table.all_limits[j]):
+        number = len(capacity.gpu_counts) + limit
+        if recheck.next_limited[number] < recheck.first_row_on[number + 1]:
+            mark_next_limited(capacity, table, recheck, limit, at_s)
 
 
 @lean
-def would_be_ready(ground: Ground, table: Table, watch: Watch, j: int, at_s: int) -> bool:
+def would_be_ready(capacity: Capacity, table: Table, recheck: Recheck, j: int, at_s: int) -> bool:
     """Would it be ready in one more of its pools, if it were looked at now?"""
     for i in range(len(used(table.pools[j]))):
-        is_ready = watch.is_ready[i, watch.place[j]]
-        if not is_ready and are_open(watch.gates, table, j, i, at_s) and not has_better_slot(ground, table, j, i, at_s):
+        is_ready = recheck.is_ready[i, recheck.place[j]]
+        if not is_ready and have_headroom(recheck.headroom, table, j, i, at_s) and not has_better_slot(capacity, table, j, i, at_s):
             return True
     return False
 
 
 @lean
-def has_better_slot(ground: Ground, table: Table, j: int, i: int, at_s: int) -> bool:
+def has_better_slot(capacity: Capacity, table: Table, j: int, i: int, at_s: int) -> bool:
     """Does its slot count for more than a start now in its pool `i`, as it is in a pool that it likes better? So it will be until then."""
     if table.handicaps_s[j, i] == 0:
         return False
-    m = which_pool(ground, kind_of(table, j), places_of(table, j))
+    m = pool_index(capacity, demand_of(table, j), places_of(table, j))
     if m == i:
         return False
     later_s = table.slot_s[j] + table.handicaps_s[j, m] - at_s - table.handicaps_s[j, i]
@@ -235,74 +239,74 @@ def has_better_slot(ground: Ground, table: Table, j: int, i: int, at_s: int) -> 
 
 
 @lean
-def touch_torn(watch: Watch, table: Table) -> None:
+def mark_holding_out(recheck: Recheck, table: Table) -> None:
     """The room that they wait for may have been taken."""
-    if watch.torn_count[0] == 0:
+    if recheck.holding_out_count[0] == 0:
         return
-    for j in range(len(watch.is_torn)):
-        if watch.is_torn[j]:
-            touch_row(watch, table, j)
+    for j in range(len(recheck.is_holding_out)):
+        if recheck.is_holding_out[j]:
+            mark_row(recheck, table, j)
 
 
 @lean
-def set_torn(watch: Watch, j: int, is_torn: bool) -> None:
-    watch.torn_count[0] += int(is_torn) - int(watch.is_torn[j])
-    watch.is_torn[j] = is_torn
+def set_holding_out(recheck: Recheck, j: int, is_holding_out: bool) -> None:
+    recheck.holding_out_count[0] += int(is_holding_out) - int(recheck.is_holding_out[j])
+    recheck.is_holding_out[j] = is_holding_out
 
 
 @lean
-def touch_row(watch: Watch, table: Table, j: int) -> None:
-    if not watch.is_touched[j] and table.state[j] == WAITING:
-        watch.is_touched[j] = True
-        watch.touched[watch.touched_count[0]] = j
-        watch.touched_count[0] += 1
+def mark_row(recheck: Recheck, table: Table, j: int) -> None:
+    if not recheck.is_marked[j] and table.state[j] == HAS_SLOT:
+        recheck.is_marked[j] = True
+        recheck.marked[recheck.marked_count[0]] = j
+        recheck.marked_count[0] += 1
 
 
 @lean
-def touch_groups(now: Now, table: Table, watch: Watch, at_s: int) -> None:
+def mark_groups(free_now: FreeNow, table: Table, recheck: Recheck, at_s: int) -> None:
     """Touch the first of each run if there are enough nodes for long enough; and gangs that have some of them where their slot is, if
     another has become free for long enough.
     """
-    reach(now)
-    for r in range(len(watch.run_group)):
-        group = watch.run_group[r]
-        for i in range(len(used(now.levels[group]))):
-            if now.reach_s[group, i] != NONE:
-                touch_ready(now, table, watch, i, watch.run_first[r], r, at_s)
+    update_enough(free_now)
+    for r in range(len(recheck.run_group)):
+        group = recheck.run_group[r]
+        for i in range(len(used(free_now.size_classes[group]))):
+            if free_now.enough_until_s[group, i] != NONE:
+                mark_ready(free_now, table, recheck, i, recheck.run_first[r], r, at_s)
     i = 0
-    while i < watch.gang_count[0]:
-        j = watch.gangs[i]
-        if not watch.is_near[j] or table.state[j] != WAITING:
-            watch.is_gang[j] = False
-            watch.gang_count[0] -= 1
-            watch.gangs[i] = watch.gangs[watch.gang_count[0]]
+    while i < recheck.gang_count[0]:
+        j = recheck.gangs[i]
+        if not recheck.slot_partly_free[j] or table.state[j] != HAS_SLOT:
+            recheck.is_gang[j] = False
+            recheck.gang_count[0] -= 1
+            recheck.gangs[i] = recheck.gangs[recheck.gang_count[0]]
             continue
-        if has_better(now, table, j, at_s):
-            touch_row(watch, table, j)
+        if has_improved(free_now, table, j, at_s):
+            mark_row(recheck, table, j)
         i += 1
-    now.better_s[:] = NONE
+    free_now.improved_s[:] = NONE
 
 
 @lean
-def has_better(now: Now, table: Table, j: int, at_s: int) -> bool:
+def has_improved(free_now: FreeNow, table: Table, j: int, at_s: int) -> bool:
     """Has a node become better that stays free for its whole length, in a pool in which enough are free?"""
     group = table.group[j]
-    for i in range(len(used(now.levels[group]))):
-        if now.reach_s[group, i] != NONE and now.better_s[now.levels[group, i]] >= at_s + table.length_s[j]:
+    for i in range(len(used(free_now.size_classes[group]))):
+        if free_now.enough_until_s[group, i] != NONE and free_now.improved_s[free_now.size_classes[group, i]] >= at_s + table.length_s[j]:
             return True
     return False
 
 
 @lean
-def touch_behind(now: Now, table: Table, watch: Watch, j: int, at_s: int) -> None:
+def mark_next_of_run(free_now: FreeNow, table: Table, recheck: Recheck, j: int, at_s: int) -> None:
     """The next of its run, when it has been looked at: nobody behind one for which there is not enough has enough."""
     for i in range(len(used(table.pools[j]))):
-        touch_ready(now, table, watch, i, watch.place[j] + 1, watch.run[j], at_s)
+        mark_ready(free_now, table, recheck, i, recheck.place[j] + 1, recheck.run[j], at_s)
 
 
 @lean
-def touch_ready(now: Now, table: Table, watch: Watch, i: int, place: int, run: int, at_s: int) -> None:
+def mark_ready(free_now: FreeNow, table: Table, recheck: Recheck, i: int, place: int, run: int, at_s: int) -> None:
     """Of those of the run from this place on that are ready in their pool `i` the first, if there are enough nodes for it."""
-    j = next_ready(watch, table, i, place, watch.run_first[run + 1])
-    if j != NONE and now.reach_s[watch.run_group[run], i] >= at_s + table.length_s[j]:
-        touch_row(watch, table, j)
+    j = next_ready(recheck, table, i, place, recheck.run_first[run + 1])
+    if j != NONE and free_now.enough_until_s[recheck.run_group[run], i] >= at_s + table.length_s[j]:
+        mark_row(recheck, table, j)

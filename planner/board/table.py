@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from planner.capacity.placement import Ground, Kind, room_at, take
+from planner.capacity.placement import Capacity, Demand, has_room_at, take
 from planner.capacity.profile import NONE, IntCube, IntGrid, Ints
 from planner.kernels import compiled, lean, spliced
 
 # What a row of the table is.
 EMPTY: Final = 0
-LOOSE: Final = 1  # waits, and has no slot
-WAITING: Final = 2  # waits, and its slot is on the ground
+NO_SLOT: Final = 1  # waits, and has no slot
+HAS_SLOT: Final = 2  # waits, and its slot is on the ground
 STARTED: Final = 3  # its slot has become its box
 
 
@@ -37,7 +37,7 @@ class Table(NamedTuple):
     group: Ints
     limits: IntCube
     amounts: IntCube
-    lines: IntGrid
+    all_limits: IntGrid
     first_place: Ints
     places: Ints
 
@@ -52,10 +52,10 @@ def used(array: Ints) -> Ints:
 
 
 @spliced
-def kind_of(table: Table, j: int) -> Kind:
+def demand_of(table: Table, j: int) -> Demand:
     pools = used(table.pools[j])
     handicaps_s, limits, amounts = table.handicaps_s[j, : len(pools)], table.limits[j, : len(pools)], table.amounts[j, : len(pools)]
-    return Kind(table.nodes[j], table.gpus[j], table.length_s[j], table.level[j], pools, handicaps_s, limits, amounts)
+    return Demand(table.nodes[j], table.gpus[j], table.length_s[j], table.level[j], pools, handicaps_s, limits, amounts)
 
 
 @spliced
@@ -64,28 +64,28 @@ def places_of(table: Table, j: int) -> Ints:
 
 
 @lean
-def put(ground: Ground, table: Table, j: int, sign: int) -> None:
+def put_slot(capacity: Capacity, table: Table, j: int, sign: int) -> None:
     """The slot of a row: onto the ground (1), or off it (-1)."""
-    take(ground, places_of(table, j), kind_of(table, j), table.slot_s[j], table.slot_s[j] + table.length_s[j], sign)
+    take(capacity, places_of(table, j), demand_of(table, j), table.slot_s[j], table.slot_s[j] + table.length_s[j], sign)
 
 
 @lean
-def lift(ground: Ground, table: Table, rows: Ints) -> None:
+def remove_slots(capacity: Capacity, table: Table, rows: Ints) -> None:
     """Take the slots of these rows off the ground; where they were stays known."""
     for j in rows:
-        put(ground, table, j, -1)
-        table.state[j] = LOOSE
+        put_slot(capacity, table, j, -1)
+        table.state[j] = NO_SLOT
 
 
 @compiled
-def stand(ground: Ground, table: Table, order: Ints, first: int) -> int:
+def restore_slots(capacity: Capacity, table: Table, order: Ints, first: int) -> int:
     """Put stored slots on the ground, from the first on in order, until there is no room for one; answers its place in the order, or their
     number.
     """
     for i in range(first, len(order)):
         j = order[i]
-        if not room_at(ground, places_of(table, j), kind_of(table, j), table.slot_s[j]):
+        if not has_room_at(capacity, places_of(table, j), demand_of(table, j), table.slot_s[j]):
             return i
-        put(ground, table, j, 1)
-        table.state[j] = WAITING
+        put_slot(capacity, table, j, 1)
+        table.state[j] = HAS_SLOT
     return len(order)

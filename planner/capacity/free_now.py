@@ -7,15 +7,15 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from planner.board.table import used
-from planner.capacity.placement import Ground, Kind, members_of, nearest, need_of
+from planner.capacity.placement import Capacity, Demand, choose_closest, gpus_needed, members_of
 from planner.capacity.profile import AFTER, AT_S, FREE, NEVER_S, NONE, IntGrid, Ints, end_of, least_free
 from planner.kernels import compiled, lean
 
 # To sort one node costs about as much as to look at so many.
-FEW: Final = 16
+SORT_COST: Final = 16
 
 
-class Now(NamedTuple):
+class FreeNow(NamedTuple):
     """For each level (a pool and so many GPUs per node): how long each node stays free from now on, NONE where it is not.
 
     The levels of pool `p` are `first[p]` to less than `first[p + 1]`; `seen_s[k]` is scratch, for one node.
@@ -28,96 +28,108 @@ class Now(NamedTuple):
 
     first: Ints
     gpus: Ints
-    seen_s: Ints
+    scratch_s: Ints
     until_s: IntGrid
     ranked_s: IntGrid
     ranked: IntGrid
     fill: Ints
-    better_s: Ints
-    levels: IntGrid
+    improved_s: Ints
+    size_classes: IntGrid
     nodes: Ints
-    reach_s: IntGrid
+    enough_until_s: IntGrid
 
 
-def new_now(first: Ints, gpus: Ints, levels: Ints, nodes: Ints, *, node_count: int) -> Now:
+def new_free_now(first: Ints, gpus: Ints, size_classes: Ints, nodes: Ints, *, node_count: int) -> FreeNow:
     count = len(gpus)
-    until_s, seen_s = np.full((node_count, count), NONE, np.int64), np.zeros(count, np.int64)
+    until_s, scratch_s = np.full((node_count, count), NONE, np.int64), np.zeros(count, np.int64)
     ranked_s, ranked = np.zeros((count, node_count), np.int64), np.zeros((count, node_count), np.int64)
-    fill, better_s = np.zeros(count, np.int64), np.full(count, NONE, np.int64)
-    return Now(first, gpus, seen_s, until_s, ranked_s, ranked, fill, better_s, levels, nodes, np.full(levels.shape, NONE, np.int64))
+    fill, improved_s = np.zeros(count, np.int64), np.full(count, NONE, np.int64)
+    return FreeNow(
+        first,
+        gpus,
+        scratch_s,
+        until_s,
+        ranked_s,
+        ranked,
+        fill,
+        improved_s,
+        size_classes,
+        nodes,
+        np.full(size_classes.shape, NONE, np.int64),
+    )
 
 
 @lean
-def look_at(ground: Ground, now: Now, node: int, at_s: int) -> None:
+def measure_node(capacity: Capacity, free_now: FreeNow, node: int, at_s: int) -> None:
     """Fill `seen_s` for all levels of the node's pool, in one walk along its line."""
-    first, last = now.first[ground.pool_of[node]], now.first[ground.pool_of[node] + 1]
-    now.seen_s[first:last] = NEVER_S
-    steps, step = ground.nodes.steps, ground.nodes.head[node]
-    while end_of(ground.nodes, step) <= at_s:
+    first, last = free_now.first[capacity.pool_of[node]], free_now.first[capacity.pool_of[node] + 1]
+    free_now.scratch_s[first:last] = NEVER_S
+    steps, step = capacity.nodes.steps, capacity.nodes.head[node]
+    while end_of(capacity.nodes, step) <= at_s:
         step = steps[step, AFTER]
     left, gone_s = last - first, NONE
     while left > 0 and step != NONE:
         for k in range(first, last):
-            if now.seen_s[k] == NEVER_S and steps[step, FREE] < need_of(ground, node, now.gpus[k]):
-                now.seen_s[k] = gone_s
+            if free_now.scratch_s[k] == NEVER_S and steps[step, FREE] < gpus_needed(capacity, node, free_now.gpus[k]):
+                free_now.scratch_s[k] = gone_s
                 left -= 1
         step = steps[step, AFTER]
         gone_s = steps[step, AT_S]
 
 
 @compiled
-def look(ground: Ground, now: Now, at_s: int) -> None:
+def measure_all(capacity: Capacity, free_now: FreeNow, at_s: int) -> None:
     """Fill `now` for all nodes."""
-    now.fill[:] = 0
-    for pool in range(len(now.first) - 1):
-        first, last = now.first[pool], now.first[pool + 1]
-        for node in members_of(ground, pool):
-            look_at(ground, now, node, at_s)
-            now.until_s[node, first:last] = now.seen_s[first:last]
+    free_now.fill[:] = 0
+    for pool in range(len(free_now.first) - 1):
+        first, last = free_now.first[pool], free_now.first[pool + 1]
+        for node in members_of(capacity, pool):
+            measure_node(capacity, free_now, node, at_s)
+            free_now.until_s[node, first:last] = free_now.scratch_s[first:last]
             for k in range(first, last):
-                if now.seen_s[k] != NONE:
-                    now.ranked[k, now.fill[k]] = node
-                    now.fill[k] += 1
+                if free_now.scratch_s[k] != NONE:
+                    free_now.ranked[k, free_now.fill[k]] = node
+                    free_now.fill[k] += 1
         for k in range(first, last):
-            free = now.ranked[k, : now.fill[k]]
-            until_s = now.until_s[:, k][free]
+            free = free_now.ranked[k, : free_now.fill[k]]
+            until_s = free_now.until_s[:, k][free]
             order = np.argsort(until_s, kind="mergesort")
-            now.ranked_s[k, : now.fill[k]] = until_s[order]
+            free_now.ranked_s[k, : free_now.fill[k]] = until_s[order]
             free[:] = free[order]
 
 
 @lean
-def look_again(ground: Ground, now: Now, node: int, at_s: int) -> bool:
+def remeasure_node(capacity: Capacity, free_now: FreeNow, node: int, at_s: int) -> bool:
     """A node has changed. True when it stays free for longer than it did, so that somebody may fit who did not."""
     is_better = False
-    look_at(ground, now, node, at_s)
-    for k in range(now.first[ground.pool_of[node]], now.first[ground.pool_of[node] + 1]):
-        old_s, new_s = now.until_s[node, k], now.seen_s[k]
+    measure_node(capacity, free_now, node, at_s)
+    for k in range(free_now.first[capacity.pool_of[node]], free_now.first[capacity.pool_of[node] + 1]):
+        old_s, new_s = free_now.until_s[node, k], free_now.scratch_s[k]
         if new_s == old_s:
             continue
-        now.until_s[node, k] = new_s
+        free_now.until_s[node, k] = new_s
         if new_s > old_s:
             is_better = True
-            now.better_s[k] = max(now.better_s[k], new_s)
-        rank_anew(now, k, node, old_s, new_s)
+            free_now.improved_s[k] = max(free_now.improved_s[k], new_s)
+        rerank(free_now, k, node, old_s, new_s)
     return is_better
 
 
 @lean
-def rank_anew(now: Now, k: int, node: int, old_s: int, new_s: int) -> None:
+def rerank(free_now: FreeNow, k: int, node: int, old_s: int, new_s: int) -> None:
     """It stays free until `new_s` instead of `old_s`."""
-    place = rank_of(now, k, node, old_s)
-    last = rank_of(now, k, node, new_s)
+    place = rank_of(free_now, k, node, old_s)
+    last = rank_of(free_now, k, node, new_s)
     if last > place:
         last -= 1
-    move(now.ranked_s[k], place, last)
-    move(now.ranked[k], place, last)
-    now.ranked_s[k, last], now.ranked[k, last] = new_s, node
-    now.fill[k] += int(old_s == NONE) - int(new_s == NONE)
+    move_element(free_now.ranked_s[k], place, last)
+    move_element(free_now.ranked[k], place, last)
+    free_now.ranked_s[k, last], free_now.ranked[k, last] = new_s, node
+    free_now.fill[k] += int(old_s == NONE) - int(new_s == NONE)
 
 
 @lean
-def move(array: Ints, place: int, last: int) -> None:
+def move_element(array: Ints, place: int, last: int) -> None:
     """Make room at `last` for what is at `place`: all between move by one."""
     between = array[min(place, last) : max(place, last) + 1]  # a compiler makes one copy of such loops
     if place < last:
@@ -129,13 +141,13 @@ def move(array: Ints, place: int, last: int) -> None:
 
 
 @lean
-def rank_of(now: Now, k: int, node: int, until_s: int) -> int:
+def rank_of(free_now: FreeNow, k: int, node: int, until_s: int) -> int:
     """Its place among all that are free, if it stays free until then; behind them if it is not free."""
-    low, high = 0, int(now.fill[k])
+    low, high = 0, int(free_now.fill[k])
     while low < high and until_s != NONE:
         middle = (low + high) // 2
-        ranked_s = now.ranked_s[k, middle]
-        if ranked_s < until_s or (ranked_s == until_s and now.ranked[k, middle] < node):
+        ranked_s = free_now.ranked_s[k, middle]
+        if ranked_s < until_s or (ranked_s == until_s and free_now.ranked[k, middle] < node):
             low = middle + 1
         else:
             high = middle
@@ -143,31 +155,31 @@ def rank_of(now: Now, k: int, node: int, until_s: int) -> int:
 
 
 @lean
-def reach(now: Now) -> None:
+def update_enough(free_now: FreeNow) -> None:
     """Fill `reach_s`."""
-    for g in range(len(now.nodes)):
-        for i in range(len(used(now.levels[g]))):
-            k = now.levels[g, i]
-            place = now.fill[k] - now.nodes[g]
-            now.reach_s[g, i] = now.ranked_s[k, place] if place >= 0 else NONE
+    for g in range(len(free_now.nodes)):
+        for i in range(len(used(free_now.size_classes[g]))):
+            k = free_now.size_classes[g, i]
+            place = free_now.fill[k] - free_now.nodes[g]
+            free_now.enough_until_s[g, i] = free_now.ranked_s[k, place] if place >= 0 else NONE
 
 
 @compiled
-def free_now(ground: Ground, now: Now, k: int, pool: int, end_s: int) -> Ints:
+def nodes_free_until(capacity: Capacity, free_now: FreeNow, k: int, pool: int, end_s: int) -> Ints:
     """The nodes of the pool that stay free until then, in its order. To sort them costs more than to look at all, unless they are few."""
-    free = now.ranked[k, np.searchsorted(now.ranked_s[k, : now.fill[k]], end_s) : now.fill[k]]
-    members = members_of(ground, pool)
-    if len(free) * FEW < len(members):
+    free = free_now.ranked[k, np.searchsorted(free_now.ranked_s[k, : free_now.fill[k]], end_s) : free_now.fill[k]]
+    members = members_of(capacity, pool)
+    if len(free) * SORT_COST < len(members):
         return np.sort(free)
-    return members[now.until_s[:, k][members] >= end_s]
+    return members[free_now.until_s[:, k][members] >= end_s]
 
 
 @compiled
-def choose_now(ground: Ground, now: Now, k: int, pool: int, kind: Kind, at_s: int) -> Ints:
+def choose_now(capacity: Capacity, free_now: FreeNow, k: int, pool: int, demand: Demand, at_s: int) -> Ints:
     """As `choose` for a box that starts now, from what is known of now."""
-    end_s = at_s + kind.length_s
-    free = free_now(ground, now, k, pool, end_s)
+    end_s = at_s + demand.length_s
+    free = nodes_free_until(capacity, free_now, k, pool, end_s)
     left = np.empty(len(free), np.int64)
     for i in range(len(free)):
-        left[i] = least_free(ground.nodes, free[i], at_s, end_s) - need_of(ground, free[i], kind.gpus)
-    return nearest(ground, kind, free, left, now.until_s[:, k][free])
+        left[i] = least_free(capacity.nodes, free[i], at_s, end_s) - gpus_needed(capacity, free[i], demand.gpus)
+    return choose_closest(capacity, demand, free, left, free_now.until_s[:, k][free])

@@ -38,13 +38,13 @@ def shift(board: Board, lost: Sequence[Waiting], broken: Sequence[Waiting], pool
     """
     stands = _stands(board, lost, pool, highest=max(waiting.request.priority for waiting in broken))
     before, worst_s = _broken(board, stands), max(_late_s(board, waiting) for waiting in broken)
-    board.lift_all([stand.waiting for stand in stands])
+    board.remove_slots([stand.waiting for stand in stands])
     if _are_set_anew(board, stands, pool, worst_s) and _broken(board, stands) < before:
         for stand in stands:
             if _late_s(board, stand.waiting) > 0:
                 stand.waiting.displaced = broken[0].displaced
         return
-    board.lift_all([stand.waiting for stand in stands if board.has_slot(stand.waiting)])
+    board.remove_slots([stand.waiting for stand in stands if board.has_slot(stand.waiting)])
     for stand in stands:
         board.place(stand.waiting, stand.start_s, stand.places)
 
@@ -70,7 +70,7 @@ def _may_shift(board: Board, waiting: Waiting, pool: int) -> bool:
     request = waiting.request
     if board.pool_of_slot(waiting) != pool or board.pools[pool].supply is not None or waiting.risk is not None:
         return False
-    return not request.is_fixed and not board.may_claim(request) and _late_s(board, waiting) == 0
+    return not request.is_fixed and not board.may_cause_evictions(request) and _late_s(board, waiting) == 0
 
 
 def _are_set_anew(board: Board, stands: Sequence[_Stand], pool: int, worst_s: int) -> bool:
@@ -78,15 +78,15 @@ def _are_set_anew(board: Board, stands: Sequence[_Stand], pool: int, worst_s: in
     moved_count = 0
     for stand in stands:
         waiting, request = stand.waiting, stand.waiting.request
-        if not stand.is_lost and board.has_room(stand.places, board.kind(request), stand.start_s):
+        if not stand.is_lost and board.has_room(stand.places, board.demand(request), stand.start_s):
             board.place(waiting, stand.start_s, stand.places)
             continue
-        kind = board.kind(request, None if stand.is_lost else [pool])
+        demand = board.demand(request, None if stand.is_lost else [pool])
         moved_count += 1 if request.within == Within.ANY else NEAR_COUNTS
-        found = board.earliest(kind, stand.since_s) if moved_count <= SHIFTED_MOST else None
+        found = board.earliest(demand, stand.since_s) if moved_count <= SHIFTED_MOST else None
         if found is None:
             return False
-        board.place_at(waiting, kind, found)
+        board.place_at(waiting, demand, found)
         if _late_s(board, waiting) > worst_s:
             return False
     return True

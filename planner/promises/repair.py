@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 
 from planner.board.board import Board
-from planner.board.kinds import LEVELS
+from planner.board.demands import LEVELS
 from planner.board.waiting import Turn, Waiting, by_promise
-from planner.capacity.placement import OF_SLICE, is_near
+from planner.capacity.placement import OF_SLICE, in_one_domain
 from planner.capacity.profile import FOREVER_S, NONE, Ints
 from planner.plan import Cause
 from planner.promises.failure_shift import shift
@@ -32,7 +32,7 @@ def board_of(snapshot: Snapshot) -> tuple[Board, list[Waiting]]:
     (edits.py).
     """
     board = Board(snapshot.pools, now_s=snapshot.now_s, policy=snapshot.policy, quotas=snapshot.quotas)
-    board.hold_all(snapshot.running)
+    board.add_all_running(snapshot.running)
     edited = snapshot.edited
     queue = [edited if edited is not None and request.id == edited.id else request for request in snapshot.queue]
     return board, _restore(board, queue)
@@ -44,7 +44,7 @@ def _restore(board: Board, queue: Sequence[Request]) -> list[Waiting]:
     at_risk: list[Waiting] = []
     standing: list[_Stored] = []
     lost: list[_Stored] = []
-    for waiting in board.enroll_all(queue):
+    for waiting in board.enqueue_all(queue):
         request, slot = waiting.request, waiting.request.slot
         if slot is None:
             waiting.displaced = _cause_of_old(request) if waiting.promise_s is not None else None
@@ -93,20 +93,20 @@ def place_anew(board: Board, waiting: Waiting) -> None:
     """Find a slot for a promised request without moving any other."""
     if _place_in_time(board, waiting):
         return
-    kind = board.kind(waiting.request)
-    found = board.earliest(kind, board.soonest_s(waiting.request))
+    demand = board.demand(waiting.request)
+    found = board.earliest(demand, board.soonest_s(waiting.request))
     if found is not None:
-        board.place_at(waiting, kind, found)
+        board.place_at(waiting, demand, found)
 
 
 def _place_in_time(board: Board, waiting: Waiting) -> bool:
     """Use the latest place that keeps the promise."""
     if board.policy.name != PolicyName.GUARDED or waiting.promise_s is None:
         return False
-    kind = board.kind(waiting.request)
-    found = board.latest(kind, board.soonest_s(waiting.request), waiting.promise_s)
+    demand = board.demand(waiting.request)
+    found = board.latest(demand, board.soonest_s(waiting.request), waiting.promise_s)
     if found is not None:
-        board.place_at(waiting, kind, found)
+        board.place_at(waiting, demand, found)
     return found is not None
 
 
@@ -119,7 +119,7 @@ def _is_broken_by_failure(board: Board, waiting: Waiting, promise_s: int) -> boo
 def _exchange_one(board: Board, waiting: Waiting, promise_s: int, *, most: int) -> int:
     """Try to keep a promise by moving one other slot to an equally early place. Return the number of tries."""
     old = board.box(waiting)
-    board.lift(waiting)
+    board.remove_slot(waiting)
     count = 0
     for count, other in enumerate(islice(_may_give_way(board, waiting, promise_s), most), start=1):
         if _exchange(board, waiting, other):
@@ -136,7 +136,13 @@ def _may_give_way(board: Board, waiting: Waiting, promise_s: int) -> Iterator[Wa
         request = other.request
         if request.priority > priority:
             return
-        if request.is_fixed or request.node_count > 1 or not board.has_slot(other) or board.may_claim(request) or other.risk is not None:
+        if (
+            request.is_fixed
+            or request.node_count > 1
+            or not board.has_slot(other)
+            or board.may_cause_evictions(request)
+            or other.risk is not None
+        ):
             continue
         pool, start_s = board.pool_of_slot(other), board.start_s(other)
         if pool in pools and board.pools[pool].supply is None and start_s < until_s and start_s + request.length_s > since_s:
@@ -145,14 +151,14 @@ def _may_give_way(board: Board, waiting: Waiting, promise_s: int) -> Iterator[Wa
 
 def _exchange(board: Board, waiting: Waiting, other: Waiting) -> bool:
     old, pool = board.box(other), board.pool_of_slot(other)
-    board.lift(other)
+    board.remove_slot(other)
     if _place_in_time(board, waiting):
-        kind = board.kind(other.request, [pool])
-        refuge = board.latest(kind, board.soonest_s(other.request), old.start_s)
+        demand = board.demand(other.request, [pool])
+        refuge = board.latest(demand, board.soonest_s(other.request), old.start_s)
         if refuge is not None:
-            board.place_at(other, kind, refuge)
+            board.place_at(other, demand, refuge)
             return True
-        board.lift(waiting)
+        board.remove_slot(waiting)
     board.place(other, old.start_s, old.places)
     return False
 
@@ -180,12 +186,12 @@ def misfit(board: Board, request: Request, slot: Slot) -> tuple[Cause, str] | No
         return Cause.ACCESS, ""
     for node_id in slot.nodes:
         node = board.node_numbers.get(node_id)
-        if node is None or pool is None or board.ground.pool_of.item(node) != pool:
+        if node is None or pool is None or board.capacity.pool_of.item(node) != pool:
             return _cause_of_loss(board, pool), node_id
-        room = board.ground.rooms.item(node)
+        room = board.capacity.gpu_counts.item(node)
         if not 0 < (request.gpus_per_node or room) <= room:
             return Cause.NODE_FAILURE, node_id  # some of its GPUs are gone
-    if request.within != Within.ANY and not is_near(board.ground, board.places(slot.nodes), LEVELS[request.within]):
+    if request.within != Within.ANY and not in_one_domain(board.capacity, board.places(slot.nodes), LEVELS[request.within]):
         return Cause.TOPOLOGY, ""
     return changed if slot.start_s < request.earliest_start_s else None
 
@@ -211,7 +217,7 @@ def _stand(board: Board, standing: list[_Stored], at_risk: Sequence[Waiting]) ->
             stored.waiting.displaced = was_at_risk(stored.waiting.request) or (Cause.LATE_TICK, stored.waiting.request.id)
     waitings = [stored.waiting for stored in in_order]
     obstacles = _Obstacles(board, waitings, at_risk)
-    stopped = board.stand(waitings, [stored.slot for stored in in_order])
+    stopped = board.restore_slots(waitings, [stored.slot for stored in in_order])
     return [in_order[i] for i in stopped if not _shove(board, waitings[i], shove_s, obstacles.cause(i))]
 
 
@@ -222,7 +228,7 @@ def _is_any_late(board: Board) -> bool:
 def _shove(board: Board, waiting: Waiting, shove_s: int, cause: tuple[Cause, str]) -> bool:
     waiting.displaced = cause
     places, start_s = board.nodes_of(waiting), board.start_s(waiting)
-    found_s = board.earliest_there(places, board.kind(waiting.request), start_s, start_s + shove_s) if shove_s > 0 else None
+    found_s = board.earliest_on(places, board.demand(waiting.request), start_s, start_s + shove_s) if shove_s > 0 else None
     if found_s is not None:
         board.place(waiting, found_s, places)
     return found_s is not None
@@ -316,10 +322,10 @@ class _Obstacles:
             yield from ((w, node_id) for w in self._board.closed[node_id] if w.start_s < stay.end_s and w.end_s > stay.start_s)
 
     def _fits_but_for_ceilings(self, waiting: Waiting, stay: _Stay) -> bool:
-        kind = self._board.kind(waiting.request)
-        limits = kind.limits.copy()
+        demand = self._board.demand(waiting.request)
+        limits = demand.limits.copy()
         limits[:, OF_SLICE + 1 :] = NONE
-        return self._board.has_room(stay.places, kind._replace(limits=limits), stay.start_s)
+        return self._board.has_room(stay.places, demand._replace(limits=limits), stay.start_s)
 
     def _running(self) -> dict[object, list[_Rival]]:
         rivals: dict[object, list[_Rival]] = defaultdict(list)

@@ -53,7 +53,7 @@ def hold_late(board: Board, at_risk: Sequence[Waiting]) -> None:
     for slot, waiting in sorted(late, key=lambda pair: (pair[0].start_s, pair[1].turn)):
         waiting.displaced = waiting.risk
         places, back_s = board.places(slot.nodes), _back_s(board, slot.nodes)
-        found_s = board.earliest_there(places, board.kind(waiting.request), back_s, FOREVER_S)
+        found_s = board.earliest_on(places, board.demand(waiting.request), back_s, FOREVER_S)
         board.place(waiting, back_s if found_s is None else found_s, places)
 
 

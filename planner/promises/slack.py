@@ -17,9 +17,19 @@ from typing import Final
 import numpy as np
 
 from planner.board.board import Board
-from planner.board.empty import ground_of
-from planner.capacity.placement import NO_LIMITS, Ground, Kind, anywhere, boxes_of, copy_ground, put_first, take, take_all
-from planner.capacity.profile import NEVER_S, Ints, with_spare
+from planner.board.empty import capacity_of
+from planner.capacity.placement import (
+    NO_LIMITS,
+    Capacity,
+    Demand,
+    boxes_of,
+    copy_capacity,
+    place_earliest,
+    take,
+    take_all,
+    unlimited_demand,
+)
+from planner.capacity.profile import NEVER_S, Ints, with_unused_steps
 from planner.snapshot import Arrival, Memory, Request, Shadow
 
 # Size classes of work per doubling.
@@ -34,11 +44,11 @@ OBSERVED_LEAST_S: Final = 86_400
 class _Queue:
     """A reference queue: its own capacity profile, no limits."""
 
-    ground: Ground
+    capacity: Capacity
 
-    def put(self, kind: Kind, since_s: int, now_s: int) -> tuple[int, Ints]:
-        self._spare(kind.nodes)
-        start_s, _, places = put_first(self.ground, kind, since_s, now_s)
+    def put(self, demand: Demand, since_s: int, now_s: int) -> tuple[int, Ints]:
+        self._spare(demand.nodes)
+        start_s, _, places = place_earliest(self.capacity, demand, since_s, now_s)
         return start_s, places
 
     def put_back(self, stays: Sequence[_Stay]) -> None:
@@ -46,17 +56,17 @@ class _Queue:
         none = np.empty((len(stays), 0), np.int64)
         boxes = boxes_of([stay.places for stay in stays], [stay.gpus for stay in stays], times_s, none, none)
         self._spare(len(boxes.places))
-        take_all(self.ground, boxes)
+        take_all(self.capacity, boxes)
 
     def free(self, stay: _Stay, since_s: int) -> None:
         self._spare(len(stay.places))
-        take(self.ground, stay.places, anywhere(len(stay.places), stay.gpus, stay.end_s - since_s), since_s, stay.end_s, -1)
+        take(self.capacity, stay.places, unlimited_demand(len(stay.places), stay.gpus, stay.end_s - since_s), since_s, stay.end_s, -1)
 
     def copy(self) -> _Queue:
-        return _Queue(copy_ground(self.ground))
+        return _Queue(copy_capacity(self.capacity))
 
     def _spare(self, node_count: int) -> None:
-        self.ground = self.ground._replace(nodes=with_spare(self.ground.nodes, 2 * node_count + 2))
+        self.capacity = self.capacity._replace(nodes=with_unused_steps(self.capacity.nodes, 2 * node_count + 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +83,7 @@ class SlackTracker:
     def __init__(self, board: Board, memory: Memory) -> None:
         self._board = board
         self._slack = board.policy.slack
-        self._gpu_count = int(board.ground.rooms.sum())
+        self._gpu_count = int(board.capacity.gpu_counts.sum())
         # What the reference queues are built from on first use: remembered boxes, and ids of requests with slots.
         self._first: tuple[tuple[Shadow, ...], set[str]] | None = memory.shadows, self._slotted()
         self._stays: dict[str, tuple[_Stay, _Stay]] = {}
@@ -97,7 +107,7 @@ class SlackTracker:
         twin._patient, twin._strict = self._patient.copy(), self._strict.copy()
         return twin
 
-    def promise(self, request: Request, kind: Kind, earliest_s: int) -> tuple[int, Shadow | None]:
+    def promise(self, request: Request, demand: Demand, earliest_s: int) -> tuple[int, Shadow | None]:
         """Return the latest start to promise, and the shadow to remember. `earliest_s`: the first start beside all slots."""
         gpu_s = self._board.gpu_s(request)
         busy = self._overtaking(request.priority, gpu_s)
@@ -109,7 +119,7 @@ class SlackTracker:
             if wait_s == 0:
                 return earliest_s, None
         self._catch_up()
-        patient_s, strict_s = self._put(request, kind, since_s)
+        patient_s, strict_s = self._put(request, demand, since_s)
         if wait_s == 0:
             return earliest_s, self._shadow(request.id)
         slack = self._slack
@@ -153,8 +163,8 @@ class SlackTracker:
         return min(self._ran_s / self._booked_s, 1.0) if self._booked_s > 0 else 1.0
 
     def _begin(self, shadows: tuple[Shadow, ...], slotted: Set[str]) -> None:
-        self._patient = _Queue(ground_of(self._board.pools, self._board.now_s))
-        self._strict = _Queue(ground_of(self._board.pools, self._board.now_s))
+        self._patient = _Queue(capacity_of(self._board.pools, self._board.now_s))
+        self._strict = _Queue(capacity_of(self._board.pools, self._board.now_s))
         self._strict_s = self._board.now_s
         self._stays = {}
         self._recall(shadows)
@@ -175,7 +185,7 @@ class SlackTracker:
         board, boxes = self._board, [box for box in self._board.running.values() if box.id not in self._stays]
         unknown = slotted - self._stays.keys()
         boxes += [board.box(waiting) for waiting in board.order if waiting.request.id in unknown]
-        stays = {box.id: _Stay(box.places, box.kind.gpus, box.start_s, box.end_s) for box in boxes}
+        stays = {box.id: _Stay(box.places, box.demand.gpus, box.start_s, box.end_s) for box in boxes}
         self._enter({id_: (stay, stay) for id_, stay in stays.items()})
 
     def _enter(self, stays: Mapping[str, tuple[_Stay, _Stay]]) -> None:
@@ -183,8 +193,8 @@ class SlackTracker:
             queue.put_back([pair[number] for pair in stays.values()])
         self._stays.update(stays)
 
-    def _put(self, request: Request, kind: Kind, since_s: int) -> tuple[int, int]:
-        bare = kind._replace(limits=NO_LIMITS, amounts=NO_LIMITS)
+    def _put(self, request: Request, demand: Demand, since_s: int) -> tuple[int, int]:
+        bare = demand._replace(limits=NO_LIMITS, amounts=NO_LIMITS)
         stays = []
         for queue, from_s in ((self._patient, since_s), (self._strict, max(since_s, self._strict_s))):
             start_s, places = queue.put(bare, from_s, self._board.now_s)
@@ -240,13 +250,13 @@ class SlackTracker:
 
 def newcomers_place(board: Board, tracker: SlackTracker | None, request: Request) -> tuple[tuple[int, int] | None, Shadow | None]:
     """Return (start, pool) beside all slots, and the shadow to remember. None: it can never fit, or not at its booked time."""
-    kind = board.kind(request)
+    demand = board.demand(request)
     before_s = request.earliest_start_s + 1 if request.is_fixed else NEVER_S
-    found = board.earliest(kind, board.soonest_s(request), before_s)
+    found = board.earliest(demand, board.soonest_s(request), before_s)
     if found is None or tracker is None or request.is_fixed:
         return found, None
-    bound_s, shadow = tracker.promise(request, kind, found[0])
-    found = board.earliest(kind, bound_s) or found
+    bound_s, shadow = tracker.promise(request, demand, found[0])
+    found = board.earliest(demand, bound_s) or found
     tracker.promised(request, found[0])
     return found, shadow
 

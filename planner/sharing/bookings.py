@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from planner.board.board import Board
-from planner.capacity.placement import Kind
+from planner.capacity.placement import Demand
 from planner.capacity.profile import NEVER_S
 from planner.promises.repair import board_of
 from planner.sharing.evictions import Claims
@@ -39,8 +39,8 @@ def nearest(snapshot: Snapshot, booking: Request, *, since_s: int) -> Nearest:
     in `plan`, and again for each candidate time.
     """
     board, _ = board_of(replace(snapshot, queue=tuple(request for request in snapshot.queue if request.id != booking.id)))
-    kind, asked_s = board.kind(booking), booking.earliest_start_s
-    before_s, after_s = _last_before(board, kind, asked_s, since_s), _first_after(board, kind, max(asked_s + 1, since_s))
+    demand, asked_s = board.demand(booking), booking.earliest_start_s
+    before_s, after_s = _last_before(board, demand, asked_s, since_s), _first_after(board, demand, max(asked_s + 1, since_s))
     if _is_free(board, booking) or _has_right(board, snapshot.quotas, booking):
         return Nearest(True, before_s, after_s)
     if not _may_have_right(board, snapshot.quotas, booking):
@@ -51,7 +51,7 @@ def nearest(snapshot: Snapshot, booking: Request, *, since_s: int) -> Nearest:
 
 def _is_free(board: Board, booking: Request) -> bool:
     at_s = booking.earliest_start_s
-    return at_s >= board.now_s and board.earliest(board.kind(booking), at_s, at_s + 1) is not None
+    return at_s >= board.now_s and board.earliest(board.demand(booking), at_s, at_s + 1) is not None
 
 
 def _has_right(board: Board, quotas: tuple[Quota, ...], booking: Request) -> bool:
@@ -79,7 +79,7 @@ class _ByRight:
     def has(self, start_s: int) -> bool:
         """Try the time on a copy."""
         board = self.board.copy()
-        waiting = board.enroll(replace(self.booking, earliest_start_s=start_s))
+        waiting = board.enqueue(replace(self.booking, earliest_start_s=start_s))
         return start_s >= board.now_s and Claims(board, self.quotas).book(waiting) is not None
 
     def last_before(self, since_s: int, free_s: int | None) -> int | None:
@@ -93,20 +93,20 @@ class _ByRight:
         return min((start_s for start_s in found if start_s is not None), default=free_s)
 
     def _last_before(self, shape: str, since_s: int) -> int | None:
-        board, kind, from_s = self._cleared(shape)
+        board, demand, from_s = self._cleared(shape)
         until_s = self.booking.earliest_start_s
         for _ in range(TRIES_MOST):
-            found = _last_before(board, kind, until_s, max(since_s, from_s))
+            found = _last_before(board, demand, until_s, max(since_s, from_s))
             if found is None or self.has(found):
                 return found
             until_s = found
         return None
 
     def _first_after(self, shape: str, since_s: int, until_s: int) -> int | None:
-        board, kind, from_s = self._cleared(shape)
+        board, demand, from_s = self._cleared(shape)
         since_s = max(since_s, from_s)
         for _ in range(TRIES_MOST):
-            found = _first_after(board, kind, since_s)
+            found = _first_after(board, demand, since_s)
             if found is None or found >= until_s:
                 return None
             if self.has(found):
@@ -114,26 +114,26 @@ class _ByRight:
             since_s = found + 1
         return None
 
-    def _cleared(self, shape: str) -> tuple[Board, Kind, int]:
+    def _cleared(self, shape: str) -> tuple[Board, Demand, int]:
         """Return a copy where everyone who could give way has done so, and when the right begins."""
         board = self.board.copy()
-        waiting = board.enroll(self.booking)  # before its rights are worked out
+        waiting = board.enqueue(self.booking)  # before its rights are worked out
         from_s = Claims(board, self.quotas).clear(waiting, shape)
-        return board, board.kind(self.booking, board.pools_in(self.booking, shape)), from_s
+        return board, board.demand(self.booking, board.pools_in(self.booking, shape)), from_s
 
 
-def _last_before(board: Board, kind: Kind, asked_s: int, since_s: int) -> int | None:
+def _last_before(board: Board, demand: Demand, asked_s: int, since_s: int) -> int | None:
     until_s = _floor(asked_s - 1)
-    while until_s >= since_s and (found := board.latest(kind, since_s, until_s)):
+    while until_s >= since_s and (found := board.latest(demand, since_s, until_s)):
         until_s = _floor(found[0])
         if until_s == found[0]:
             return until_s
     return None
 
 
-def _first_after(board: Board, kind: Kind, since_s: int) -> int | None:
+def _first_after(board: Board, demand: Demand, since_s: int) -> int | None:
     since_s = -_floor(-since_s)
-    while found := board.earliest(kind, since_s):
+    while found := board.earliest(demand, since_s):
         since_s = -_floor(-found[0])
         if since_s == found[0]:
             return since_s

@@ -17,7 +17,7 @@ import numpy as np
 
 from planner.board.board import Board, Box
 from planner.board.waiting import Waiting
-from planner.capacity.placement import Kind, members_of
+from planner.capacity.placement import Demand, members_of
 from planner.capacity.profile import NEVER_S, Ints
 from planner.plan import Eviction, EvictionKind, Victim
 from planner.promises.repair import board_of
@@ -89,7 +89,7 @@ def proposals(snapshot: Snapshot, *, only: str = "") -> tuple[Proposal, ...]:
     searched_count = 0
     for waiting in list(islice(_large(board, only), CONSIDERED_MOST)):
         request, old = waiting.request, board.box(waiting)
-        board.lift(waiting)
+        board.remove_slot(waiting)
         instead_s = _instead_s(board, request, expected[request.id].start_s)
         before_s = instead_s - board.policy.claim_gain_s + 1
         if _could_start(emptied, request, before_s):
@@ -105,13 +105,13 @@ def proposals(snapshot: Snapshot, *, only: str = "") -> tuple[Proposal, ...]:
 def room_for(snapshot: Snapshot, booking: Request) -> Room:
     """Check a booking that is not queued yet."""
     board, _ = board_of(snapshot)
-    kind, at_s = board.kind(booking), booking.earliest_start_s
-    if at_s >= board.now_s and board.earliest(kind, at_s, at_s + 1) is not None:
+    demand, at_s = board.demand(booking), booking.earliest_start_s
+    if at_s >= board.now_s and board.earliest(demand, at_s, at_s + 1) is not None:
         return Room(fits=True, instead_s=None, proposal=None)
-    later = board.earliest(kind, max(at_s + 1, board.now_s))
+    later = board.earliest(demand, max(at_s + 1, board.now_s))
     if later is None or at_s < board.now_s:
         return Room(fits=False, instead_s=later[0] if later else None, proposal=None)
-    search = _Search(_Mover(board, snapshot.running), board.enroll(booking), at_s, at_s + 1, later[0])
+    search = _Search(_Mover(board, snapshot.running), board.enqueue(booking), at_s, at_s + 1, later[0])
     return Room(fits=False, instead_s=later[0], proposal=search.best())
 
 
@@ -142,7 +142,7 @@ def _large(board: Board, only: str) -> Iterator[Waiting]:
 
 def _instead_s(board: Board, request: Request, expected_s: int) -> int:
     """The start without moves. The request must have no slot now."""
-    found = board.earliest(board.kind(request), board.soonest_s(request), expected_s)
+    found = board.earliest(board.demand(request), board.soonest_s(request), expected_s)
     return expected_s if found is None else found[0]
 
 
@@ -150,8 +150,8 @@ def _could_start(emptied: Board, request: Request, before_s: int) -> bool:
     """Quick check with all movable boxes moved."""
     waiting, soonest_s = emptied.queue[request.id], emptied.soonest_s(request)
     old = emptied.box(waiting)
-    emptied.lift(waiting)
-    found = emptied.earliest(emptied.kind(request), soonest_s, before_s)
+    emptied.remove_slot(waiting)
+    found = emptied.earliest(emptied.demand(request), soonest_s, before_s)
     emptied.place(waiting, old.start_s, old.places)
     return found is not None
 
@@ -213,7 +213,7 @@ class _Mover:
         gpus = board.gpus_of(box)
         lost_gpu_s = gpus * max(board.now_s - box.began_s, 0)
         least_gpu_s = lost_gpu_s + gpus * (policy.exit_s + policy.entry_s)
-        return _Candidate(box, frees_s, lost_gpu_s, least_gpu_s, board.enroll(self._again(running, frees_s, box.end_s)))
+        return _Candidate(box, frees_s, lost_gpu_s, least_gpu_s, board.enqueue(self._again(running, frees_s, box.end_s)))
 
     def _again(self, running: Running, frees_s: int, end_s: int) -> Request:
         policy, whose = self.board.policy, (running.id, running.slice, running.project, running.priority)
@@ -226,7 +226,7 @@ class _Search:
 
     def __init__(self, mover: _Mover, waiting: Waiting, since_s: int, before_s: int, instead_s: int) -> None:
         self._board, self._waiting = mover.board, waiting
-        self._kind = mover.board.kind(waiting.request)
+        self._demand = mover.board.demand(waiting.request)
         self._since_s, self._before_s, self._instead_s = since_s, before_s, instead_s
         self._candidates = mover.for_request(waiting.request, before_s)
         self._stuck: set[str] = set()  # boxes without another place
@@ -254,10 +254,10 @@ class _Search:
     def _sets(self) -> tuple[int, list[_Chosen]]:
         """Return the soonest start possible, and sets of boxes to try."""
         self._end(self._candidates)
-        found = self._board.earliest(self._kind, self._since_s, self._before_s) if self._candidates else None
+        found = self._board.earliest(self._demand, self._since_s, self._before_s) if self._candidates else None
         first_s, sets = self._since_s if found is None else found[0], list[_Chosen]()
         if found is not None and len(self._candidates) > EXACT_MOST:
-            tried = ((int(pool), at_s) for at_s in self._moments(first_s) for pool in self._kind.pools)
+            tried = ((int(pool), at_s) for at_s in self._moments(first_s) for pool in self._demand.pools)
             sets = [chosen for pool, at_s in tried if 0 < len(chosen := self._emptying(pool, at_s)) <= MOVES_MOST]
         elif found is not None:
             sets = [chosen for count in range(len(self._candidates)) for chosen in combinations(self._candidates, count + 1)]
@@ -287,11 +287,11 @@ class _Search:
     def _emptying(self, pool: int, at_s: int) -> _Chosen:
         """The boxes on the cheapest nodes of the pool; empty if too few nodes. All candidates must end early on the board now."""
         board, on_node = self._board, self._on_nodes(at_s)
-        members = members_of(board.ground, pool)
-        able = [int(node) for node in members if board.has_room(_one(node), self._kind, at_s)]
+        members = members_of(board.capacity, pool)
+        able = [int(node) for node in members if board.has_room(_one(node), self._demand, at_s)]
         needed = {node: self._needed(node, on_node.get(node, []), at_s) for node in able}
         chosen: dict[str, _Candidate] = {}
-        for _ in range(self._kind.nodes):
+        for _ in range(self._demand.nodes):
             if not needed:
                 return ()
             cheapest = min(needed, key=lambda node: (_least_gpu_s(each for each in needed[node] if each.box.id not in chosen), node))
@@ -308,12 +308,12 @@ class _Search:
 
     def _needed(self, node: int, there: list[_Candidate], at_s: int) -> list[_Candidate]:
         """The costliest boxes stay if possible."""
-        if self._kind.gpus == 0:
+        if self._demand.gpus == 0:
             return there
         needed = []
         for each in sorted(there, key=lambda each: (-each.least_gpu_s, each.box.id)):
             self._end_not([each])
-            if not self._board.has_room(_one(node), self._kind, at_s):
+            if not self._board.has_room(_one(node), self._demand, at_s):
                 self._end([each])
                 needed.append(each)
         self._end([each for each in there if each not in needed])
@@ -323,28 +323,28 @@ class _Search:
         """Leaves the board unchanged."""
         board, placed = self._board, []
         self._end(chosen)
-        for waiting, kind, since_s, before_s in self._wanted(chosen):
-            found = board.earliest(kind, since_s, before_s)
+        for waiting, demand, since_s, before_s in self._wanted(chosen):
+            found = board.earliest(demand, since_s, before_s)
             if found is None:
                 break
-            board.place_at(waiting, kind, found)
+            board.place_at(waiting, demand, found)
             placed.append(waiting)
         is_whole = len(placed) == len(chosen) + 1
         stuck = {each.box.id for each in chosen if not self._is_elsewhere(each)} if is_whole else set()
         made = _Found(chosen, self._proposal(chosen)) if is_whole and not stuck else None
         self._stuck |= stuck
         for waiting in placed:
-            board.lift(waiting)
+            board.remove_slot(waiting)
         self._end_not(chosen)
         return made
 
     def _is_elsewhere(self, each: _Candidate) -> bool:
         return set(each.box.places.tolist()) != set(self._board.box(each.again).places.tolist())
 
-    def _wanted(self, chosen: _Chosen) -> Iterable[tuple[Waiting, Kind, int, int]]:
-        yield self._waiting, self._kind, self._since_s, self._before_s
+    def _wanted(self, chosen: _Chosen) -> Iterable[tuple[Waiting, Demand, int, int]]:
+        yield self._waiting, self._demand, self._since_s, self._before_s
         for each in sorted(chosen, key=lambda each: each.again.turn):
-            yield each.again, self._board.kind(each.again.request), each.frees_s, NEVER_S
+            yield each.again, self._board.demand(each.again.request), each.frees_s, NEVER_S
 
     def _proposal(self, chosen: _Chosen) -> Proposal:
         board, box = self._board, self._board.box(self._waiting)

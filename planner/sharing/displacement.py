@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from planner.board.board import Board, Box
 from planner.board.waiting import Waiting, by_promise
-from planner.capacity.placement import Kind
+from planner.capacity.placement import Demand
 from planner.plan import Cause
 from planner.promises.repair import place_anew
 from planner.snapshot import Moved
@@ -21,11 +21,11 @@ class Lifted:
     def __init__(self, board: Board, waiting: Iterable[Waiting]) -> None:
         self._board = board
         self._waiting = list(waiting)
-        board.lift_all(self._waiting)
+        board.remove_slots(self._waiting)
 
     def put_back(self, cause: Callable[[Waiting], tuple[Cause, str]]) -> None:
         """Restore slots where possible, and place the others anew. `cause`: why a slot moved."""
-        broken = [self._waiting[i] for i in self._board.stand_again(self._waiting)]
+        broken = [self._waiting[i] for i in self._board.put_back(self._waiting)]
         for each in sorted(broken, key=by_promise):
             each.displaced = cause(each)
             place_anew(self._board, each)
@@ -42,31 +42,31 @@ def move(board: Board, moved: Moved) -> None:
         _move_down(board, waiting, board.start_s(behind))
 
 
-def place_or_back(board: Board, waiting: Waiting, kind: Kind, found: tuple[int, int] | None, old: Box | None) -> None:
+def place_or_back(board: Board, waiting: Waiting, demand: Demand, found: tuple[int, int] | None, old: Box | None) -> None:
     if found is not None:
-        board.place_at(waiting, kind, found)
+        board.place_at(waiting, demand, found)
     elif old is not None:
         board.place(waiting, old.start_s, old.places)
 
 
 def _move_up(board: Board, waiting: Waiting) -> None:
-    request, kind, old = waiting.request, board.kind(waiting.request), board.box(waiting)
-    board.lift(waiting)
+    request, demand, old = waiting.request, board.demand(waiting.request), board.box(waiting)
+    board.remove_slot(waiting)
     lifted = Lifted(board, _behind(board, waiting, old.end_s))
-    found = board.earliest(kind, board.soonest_s(request), old.start_s)
-    place_or_back(board, waiting, kind, found, old)
+    found = board.earliest(demand, board.soonest_s(request), old.start_s)
+    place_or_back(board, waiting, demand, found, old)
     if found is not None:
         waiting.promise_by(found[0])
     lifted.put_back(lambda _: (Cause.ADMIN, request.id))
 
 
 def _move_down(board: Board, waiting: Waiting, since_s: int) -> None:
-    request, kind, old = waiting.request, board.kind(waiting.request), board.box(waiting)
+    request, demand, old = waiting.request, board.demand(waiting.request), board.box(waiting)
     if since_s <= old.start_s:
         return
-    board.lift(waiting)
+    board.remove_slot(waiting)
     waiting.displaced = Cause.ADMIN, request.id
-    place_or_back(board, waiting, kind, board.earliest(kind, since_s), old)
+    place_or_back(board, waiting, demand, board.earliest(demand, since_s), old)
 
 
 def _behind(board: Board, waiting: Waiting, end_s: int) -> list[Waiting]:

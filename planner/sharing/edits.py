@@ -36,7 +36,7 @@ def change(board: Board, snapshot: Snapshot, request_id: str, reserve: FailureRe
 def leave(board: Board, request_id: str) -> Left:
     waiting = board.queue[request_id]
     left = Left(waiting.request, board.slot(waiting), waiting.promise_s, waiting.displaced, waiting.risk)
-    board.withdraw(waiting)
+    board.dequeue(waiting)
     return left
 
 
@@ -47,11 +47,11 @@ def slack_without(board: Board, memory: Memory, request_id: str) -> SlackTracker
 
 
 def come_back(board: Board, request: Request, left: Left, slack: SlackTracker | None, reserve: FailureReserve) -> Waiting:
-    waiting, kept = board.enroll(request), _kept(board, request, left)
+    waiting, kept = board.enqueue(request), _kept(board, request, left)
     waiting.promise_s, waiting.displaced = left.promise_s, left.displaced
     best = _best(board, request, left, slack)
     if best is not None and _is_better(board, request, best, kept, left):
-        board.place_at(waiting, board.kind(request), best)
+        board.place_at(waiting, board.demand(request), best)
     elif kept is not None:
         board.place(waiting, kept.start_s, board.places(kept.nodes))
         waiting.risk = left.risk
@@ -94,4 +94,4 @@ def _kept(board: Board, request: Request, left: Left) -> Slot | None:
     if left.risk is not None:
         is_within = request.gpus_per_node == left.request.gpus_per_node and request.length_s <= left.request.length_s
         return slot if is_within else None
-    return slot if board.has_room(board.places(slot.nodes), board.kind(request), slot.start_s) else None
+    return slot if board.has_room(board.places(slot.nodes), board.demand(request), slot.start_s) else None

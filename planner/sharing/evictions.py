@@ -15,7 +15,7 @@ from typing import Final
 
 from planner.board.board import Board, Box
 from planner.board.waiting import Waiting
-from planner.capacity.placement import Kind
+from planner.capacity.placement import Demand
 from planner.capacity.profile import NEVER_S
 from planner.plan import Cause, Eviction, EvictionKind, Victim
 from planner.sharing.displacement import Lifted, place_or_back
@@ -95,7 +95,7 @@ class Claims:
         own, pools = rights.of_waiting(request, shape, NEVER_S), board.pools_in(request, shape)
         for each in self._candidates(rights, request, own, pools, board.now_s):
             board.set_end(each.box.id, each.frees_s)
-        board.lift_all(self._yielding(rights, waiting, own, pools, NEVER_S))
+        board.remove_slots(self._yielding(rights, waiting, own, pools, NEVER_S))
         return rights.since_s(request, shape) if own.beside > Rank.BORROWS else 0
 
     def _book_all(self) -> list[Eviction]:
@@ -143,7 +143,7 @@ class Claims:
         board, request = self._board, waiting.request
         if board.has_slot(waiting):
             return board.start_s(waiting)
-        found = board.earliest(board.kind(request), request.earliest_start_s + 1)
+        found = board.earliest(board.demand(request), request.earliest_start_s + 1)
         return NEVER_S if found is None else found[0]
 
     def _breaks(self, request: Request) -> bool:
@@ -174,14 +174,14 @@ class Claims:
         yielding = self._yielding(rights, waiting, own, pools, end_s)
         if old is not None and not candidates and not yielding:
             return ()
-        kind = board.kind(request, pools)
+        demand = board.demand(request, pools)
         if old is not None:
-            board.lift(waiting)
+            board.remove_slot(waiting)
         lifted = Lifted(board, yielding)
-        found = board.earliest(kind, since_s, before_s)
-        evicted = self._evict(kind, candidates, since_s, before_s if found is None else found[0] - self._policy.claim_gain_s)
-        found = board.earliest(kind, since_s, before_s) if evicted else found
-        place_or_back(board, waiting, kind, found, old)
+        found = board.earliest(demand, since_s, before_s)
+        evicted = self._evict(demand, candidates, since_s, before_s if found is None else found[0] - self._policy.claim_gain_s)
+        found = board.earliest(demand, since_s, before_s) if evicted else found
+        place_or_back(board, waiting, demand, found, old)
         lifted.put_back(partial(self._cause, request))
         return tuple(Victim(each.box.id, each.why, each.frees_s, each.lost_gpu_s) for each in evicted)
 
@@ -222,22 +222,22 @@ class Claims:
     def _cause(self, request: Request, other: Waiting) -> tuple[Cause, str]:
         return Cause.PRIORITY if self._is_broken(request, other) else Cause.RECLAIM, request.id
 
-    def _evict(self, kind: Kind, candidates: list[_Candidate], since_s: int, before_s: int) -> list[_Candidate]:
+    def _evict(self, demand: Demand, candidates: list[_Candidate], since_s: int, before_s: int) -> list[_Candidate]:
         """End the boxes of least harm for a start before `before_s`, if any. A start that is slightly later may do less harm."""
         with self._ended(candidates):
-            found = self._board.earliest(kind, since_s, before_s) if since_s < before_s else None
+            found = self._board.earliest(demand, since_s, before_s) if since_s < before_s else None
         if found is None:
             return []
         until_s = min(found[0] + self._policy.claim_gain_s, before_s)
-        good = min((self._least(kind, ranked, since_s, until_s) for ranked in self._rankings(candidates)), key=_harm)
-        chosen = self._as_late_as_can_be(kind, self._least_of_few(kind, candidates, good, since_s, until_s), since_s, until_s)
+        good = min((self._least(demand, ranked, since_s, until_s) for ranked in self._rankings(candidates)), key=_harm)
+        chosen = self._as_late_as_can_be(demand, self._least_of_few(demand, candidates, good, since_s, until_s), since_s, until_s)
         for each in chosen:
             self._board.set_end(each.box.id, each.frees_s)
         return chosen
 
-    def _as_late_as_can_be(self, kind: Kind, chosen: list[_Candidate], since_s: int, until_s: int) -> list[_Candidate]:
+    def _as_late_as_can_be(self, demand: Demand, chosen: list[_Candidate], since_s: int, until_s: int) -> list[_Candidate]:
         with self._ended(chosen):
-            found = self._board.earliest(kind, since_s, until_s)
+            found = self._board.earliest(demand, since_s, until_s)
         return chosen if found is None else [replace(each, frees_s=max(each.frees_s, found[0])) for each in chosen]
 
     def _rankings(self, candidates: list[_Candidate]) -> list[list[_Candidate]]:
@@ -253,7 +253,7 @@ class Claims:
         ]
         return [sorted(candidates, key=key) for key in keys]
 
-    def _least(self, kind: Kind, ranked: list[_Candidate], since_s: int, until_s: int) -> list[_Candidate]:
+    def _least(self, demand: Demand, ranked: list[_Candidate], since_s: int, until_s: int) -> list[_Candidate]:
         """The shortest sufficient prefix of the ranking, minus boxes that can be spared.
 
         No other choice has a lower maximum priority, because room only grows with each box that ends.
@@ -261,19 +261,19 @@ class Claims:
         low, high = 0, len(ranked)
         while low < high:
             middle = (low + high) // 2
-            if self._starts(kind, ranked[:middle], since_s, until_s):
+            if self._starts(demand, ranked[:middle], since_s, until_s):
                 high = middle
             else:
                 low = middle + 1
         chosen = ranked[:high]
         for each in reversed(ranked[:high]):
             fewer = [other for other in chosen if other is not each]
-            if self._starts(kind, fewer, since_s, until_s):
+            if self._starts(demand, fewer, since_s, until_s):
                 chosen = fewer
         return chosen
 
     def _least_of_few(
-        self, kind: Kind, candidates: list[_Candidate], good: list[_Candidate], since_s: int, until_s: int
+        self, demand: Demand, candidates: list[_Candidate], good: list[_Candidate], since_s: int, until_s: int
     ) -> list[_Candidate]:
         """Source: branch and bound (Land and Doig, 1960)."""
         highest, lost_gpu_s, _ = _harm(good)
@@ -281,7 +281,7 @@ class Claims:
         if len(few) > EXACT_MOST:
             return good
         with self._ended(few):
-            fits = partial(self._starts, kind, (), since_s, until_s)
+            fits = partial(self._starts, demand, (), since_s, until_s)
             return self._branch(fits, sorted(few, key=lambda each: (-each.lost_gpu_s, each.box.id)), [], good)
 
     def _branch(
@@ -299,9 +299,9 @@ class Claims:
         self._board.set_end(first.box.id, first.frees_s)
         return self._branch(fits, rest, [*ended, first], best)
 
-    def _starts(self, kind: Kind, ended: Sequence[_Candidate], since_s: int, until_s: int) -> bool:
+    def _starts(self, demand: Demand, ended: Sequence[_Candidate], since_s: int, until_s: int) -> bool:
         with self._ended(ended):
-            return self._board.earliest(kind, since_s, until_s) is not None
+            return self._board.earliest(demand, since_s, until_s) is not None
 
     @contextmanager
     def _ended(self, boxes: Sequence[_Candidate]) -> Iterator[None]:

@@ -11,9 +11,9 @@ from enum import StrEnum
 from typing import Final
 
 from planner.board.board import Board
-from planner.board.kinds import LEVELS
+from planner.board.demands import LEVELS
 from planner.capacity.profile import NONE
-from planner.engine import plan, settle
+from planner.engine import place_newcomers, plan
 from planner.plan import Harm, harm_of
 from planner.promises.repair import board_of
 from planner.snapshot import Request, Running, Snapshot, Within
@@ -56,7 +56,7 @@ def spare_for(snapshot: Snapshot, wanted: Wanted) -> Answer:
     if box is None or box.end_s <= snapshot.now_s:
         return Answer(why=NoSpare.NONE_FREE)
     board, newcomers = board_of(snapshot)
-    settle(board, newcomers, snapshot)
+    place_newcomers(board, newcomers, snapshot)
     search = _Search(board, box, wanted)
     found = search.nodes()
     if not found:
@@ -89,11 +89,11 @@ class _Search:
         self._board, self._wanted = board, wanted
         self._own = {board.node_numbers[node] for node in box.nodes if node in board.node_numbers}
         self._staying = self._own - {board.node_numbers.get(wanted.leaving, NONE)}
-        self._kind = board.kind(_request(box, wanted, board.now_s))
+        self._demand = board.demand(_request(box, wanted, board.now_s))
 
     def nodes(self) -> list[str]:
         """Best first."""
-        fits = ((node, self._board.fit(node, self._kind, self._board.now_s)) for node in self._alike())
+        fits = ((node, self._board.fit(node, self._demand, self._board.now_s)) for node in self._alike())
         found = sorted((*self._farness(node), *fit, node) for node, fit in fits if fit is not None)
         return [self._board.node_ids[node] for *_, node in found]
 
@@ -101,9 +101,9 @@ class _Search:
         pools = {self._board.pool_numbers[id_] for id_ in self._wanted.pools if id_ in self._board.pool_numbers}
         numbers = self._board.node_numbers
         barred = self._own | {numbers[id_] for id_ in self._wanted.barred if id_ in numbers}
-        ground = self._board.ground
-        for node, pool in enumerate(ground.pool_of):
-            is_large = ground.rooms[node] >= self._wanted.gpu_count
+        capacity = self._board.capacity
+        for node, pool in enumerate(capacity.pool_of):
+            is_large = capacity.gpu_counts[node] >= self._wanted.gpu_count
             if int(pool) in pools and node not in barred and is_large and self._is_near(node):
                 yield node
 
@@ -112,11 +112,11 @@ class _Search:
         return level == NONE or not self._staying or self._shares(level, node)
 
     def _farness(self, node: int) -> tuple[bool, ...]:
-        return tuple(bool(self._staying) and not self._shares(level, node) for level in range(len(self._board.ground.part_counts)))
+        return tuple(bool(self._staying) and not self._shares(level, node) for level in range(len(self._board.capacity.domain_counts)))
 
     def _shares(self, level: int, node: int) -> bool:
-        part_of = self._board.ground.part_of[level]
-        return part_of[node] != NONE and all(part_of[other] == part_of[node] for other in self._staying)
+        domain_of = self._board.capacity.domain_of[level]
+        return domain_of[node] != NONE and all(domain_of[other] == domain_of[node] for other in self._staying)
 
 
 def _request(box: Running, wanted: Wanted, now_s: int) -> Request:

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from planner.board.board import Board
-from planner.board.empty import close
+from planner.board.empty import close_nodes
 from planner.board.waiting import Waiting
 from planner.capacity.placement import NO_INTS, members_of
 from planner.capacity.profile import FOREVER_S, NEVER_S, Ints
@@ -52,7 +52,7 @@ class _Source:
     def __init__(self, board: Board, number: int, supply: Supply) -> None:
         self.supply = supply
         self.comes_s = board.now_s + supply.lead_s
-        members = members_of(board.ground, number)
+        members = members_of(board.capacity, number)
         self.left: Ints = np.array([node for node in members if board.node_ids[node] in supply.unordered], np.int64)
         self._gpus = {int(node): size.gpu_count for node, size in zip(members, board.pools[number].nodes, strict=True)}
 
@@ -62,14 +62,14 @@ class _Source:
         return len(self.left) > 0 and request.node_count <= len(self._gpus) and request.gpus_per_node <= gpus
 
     def open(self, board: Board) -> None:
-        board.spare(len(self.left))
+        board.reserve_steps(len(self.left))
         for node in self.left:
-            board.ground.rooms[node] = self._gpus[int(node)]
+            board.capacity.gpu_counts[node] = self._gpus[int(node)]
             self._set(board, node, self.comes_s, FOREVER_S, -1)
 
     def shut(self, board: Board, taken: Ints, start_s: int) -> None:
         """Close all but the nodes taken by a box that starts at `start_s`."""
-        board.spare(len(self.left))
+        board.reserve_steps(len(self.left))
         for node in self.left:
             if node in taken:
                 id_ = board.node_ids[node]
@@ -77,11 +77,11 @@ class _Source:
                 board.closed[id_] = (*board.closed[id_], Window(board.now_s, start_s, order=id_))
             else:
                 self._set(board, node, self.comes_s, FOREVER_S, 1)
-                board.ground.rooms[node] = 0
+                board.capacity.gpu_counts[node] = 0
         self.left = self.left[~np.isin(self.left, taken)]
 
     def _set(self, board: Board, node: int, start_s: int, end_s: int, sign: int) -> None:
-        close(board.ground, np.array([node], np.int64), self._gpus[int(node)], start_s, end_s, sign)
+        close_nodes(board.capacity, np.array([node], np.int64), self._gpus[int(node)], start_s, end_s, sign)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def _draw_one(board: Board, expected: Mapping[str, Slot], barred: Set[str], sour
     if found is None:
         return False
     if board.has_slot(found.waiting):
-        board.lift(found.waiting)
+        board.remove_slot(found.waiting)
     board.place(found.waiting, found.start_s, found.places)
     found.waiting.promise_s = found.start_s
     return True
@@ -136,10 +136,10 @@ def _place(board: Board, waiting: Waiting, expected: Mapping[str, Slot], sources
 def _place_in(board: Board, waiting: Waiting, pool: str, before_s: int) -> tuple[int, Ints] | None:
     old = board.box(waiting) if board.has_slot(waiting) else None
     if old is not None:
-        board.lift(waiting)
-    kind = board.kind(waiting.request, [board.pool_numbers[pool]])
-    found = board.earliest(kind, board.soonest_s(waiting.request), before_s)
-    places = None if found is None else board.choose(kind, found[1], found[0])
+        board.remove_slot(waiting)
+    demand = board.demand(waiting.request, [board.pool_numbers[pool]])
+    found = board.earliest(demand, board.soonest_s(waiting.request), before_s)
+    places = None if found is None else board.choose(demand, found[1], found[0])
     if old is not None:
         board.place(waiting, old.start_s, old.places)
     return None if found is None or places is None else (found[0], places)

@@ -23,17 +23,17 @@ def test_a_promise_that_the_planner_breaks_is_recorded_as_its_fault_once(monkeyp
     waits, other = (stage.submit(make_slice(stage.cluster, owner=stage.owner), name=name) for name in ("waits", "other"))
     stage.tick()
     promised_at = Promise.objects.get(gpr=waits).promised_start_at
-    claim = engine.claim
+    make_evictions = engine.make_evictions
 
     def wrong(board: Board, *given: Any) -> Any:
         """As if some pass had put it off for a day, and for another at the next tick."""
-        answer, waiting = claim(board, *given), board.queue[str(waits.pk)]
+        answer, waiting = make_evictions(board, *given), board.queue[str(waits.pk)]
         box = board.box(waiting)
-        board.lift(waiting)
+        board.remove_slot(waiting)
         board.place(waiting, box.start_s + 86_400, box.places)
         return answer
 
-    monkeypatch.setattr(engine, "claim", wrong)
+    monkeypatch.setattr(engine, "make_evictions", wrong)
     for _ in range(2):
         stage.after(1)
         stage.tick()

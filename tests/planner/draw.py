@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from planner.snapshot import Node, Policy, PolicyName, Pool, Request, Running, Slack, Snapshot, Window
+from planner.snapshot import Node, Policy, PolicyName, Pool, Request, Running, SlackSettings, Snapshot, Window
 from tests.planner.build import GENEROUS
 
 GRACE_S = 3
 NOW_S = 100
 # With and without slack, so that slots lie at the earliest start and behind it.
 CONSERVATIVE = Policy(PolicyName.CONSERVATIVE, overrun_grace_s=GRACE_S)
-TIGHT = Policy(PolicyName.GUARDED, overrun_grace_s=GRACE_S, slack=Slack(of_length=0.0))
-ROOMY = Policy(PolicyName.GUARDED, overrun_grace_s=GRACE_S, slack=Slack(of_length=3.0, most_of_patient=8.0, most_of_strict=8.0))
+TIGHT = Policy(PolicyName.GUARDED, overrun_grace_s=GRACE_S, slack=SlackSettings(of_length=0.0))
+ROOMY = Policy(PolicyName.GUARDED, overrun_grace_s=GRACE_S, slack=SlackSettings(of_length=3.0, most_of_patient=8.0, most_of_strict=8.0))
 GUARDED = (TIGHT, ROOMY)
 POLICIES = (CONSERVATIVE, *GUARDED)
 

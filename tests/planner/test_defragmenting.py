@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from planner.engine import plan
 from planner.sharing import defragment
 from planner.sharing.defragment import Proposal, proposals, room_for
-from planner.snapshot import Policy, Quota, Request, Running, Slack, Snapshot, Window
+from planner.snapshot import Policy, Quota, Request, Running, SlackSettings, Snapshot, Window
 from tests.effort import examples
 from tests.planner.build import pool, request, running, settled, starts, stored, waiting
 from tests.planner.build import run as begun
@@ -172,7 +172,7 @@ def test_what_no_pool_can_hold_has_no_room_ever() -> None:
 
 # Drawn worlds, second by second.
 
-DRAWN = Policy(notice_s=2, least_run_s=1, exit_s=1, entry_s=1, claim_gain_s=2, slack=Slack(of_length=0.0))
+DRAWN = Policy(notice_s=2, least_run_s=1, exit_s=1, entry_s=1, claim_gain_s=2, slack=SlackSettings(of_length=0.0))
 T_S = 100
 
 

@@ -11,7 +11,7 @@ from planner.engine import plan
 from planner.offers import offers
 from planner.plan import Cause, PromiseMove
 from planner.promises import failure_shift
-from planner.snapshot import Failed, Memory, Policy, Quota, Request, Slack, Slot, Snapshot, Window
+from planner.snapshot import Failed, Memory, Policy, Quota, Request, SlackSettings, Slot, Snapshot, Window
 from tests.effort import examples
 from tests.planner.build import CONSERVATIVE, GENEROUS, GUARDED, moves, placements, pool, request, running, slots, waiting
 from tests.planner.draw import GUARDED as DRAWN
@@ -38,7 +38,7 @@ def reserve_of(snapshot: Snapshot) -> int:
 
 def test_a_promise_leaves_so_much_time_as_two_failures_cost_each_of_the_nodes() -> None:
     assert reserve_of(promised(SEEN)) == 2 * 4000 // 10
-    assert reserve_of(promised(replace(SEEN, away_s=10**6))) == Slack().reserve_most_s
+    assert reserve_of(promised(replace(SEEN, away_s=10**6))) == SlackSettings().reserve_most_s
 
 
 NONE_SEEN = {

@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.board.board import Board
 from planner.capacity.profile import Ints
-from planner.engine import settle
+from planner.engine import place_newcomers
 from planner.promises.repair import board_of
 from planner.snapshot import Policy, Quota, Snapshot
 from tests.planner.build import EITHER, GUARDED, pool, request, running, settled
@@ -26,8 +26,8 @@ def crowd(policy: Policy) -> Snapshot:
 
 
 def arrays_of(board: Board) -> Iterator[Ints]:
-    ground = board.ground
-    tuples = (ground.nodes, ground.limits, ground, board._table, board._now or ())
+    capacity = board.capacity
+    tuples = (capacity.nodes, capacity.limits, capacity, board._table, board._free_now or ())
     return (part for parts in tuples for part in parts if isinstance(part, np.ndarray))
 
 
@@ -35,10 +35,10 @@ def arrays_of(board: Board) -> Iterator[Ints]:
 def test_a_board_that_was_planned_on_is_freed_whole(policy: Policy) -> None:
     snapshot = replace(settled(crowd(policy)), now_s=10, has_freed=True)
     board, newcomers = board_of(snapshot)
-    settle(board, newcomers, snapshot)
+    place_newcomers(board, newcomers, snapshot)
     board.expected()
-    board.lift_all([waiting := board.order[0]])
-    assert list(board.stand_again([waiting])) == []
+    board.remove_slots([waiting := board.order[0]])
+    assert list(board.put_back([waiting])) == []
     board.compress()
     board.start()
     left = [weakref.ref(array) for array in arrays_of(board)]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.engine import plan
-from planner.offers import Desk, offers
+from planner.offers import OfferFinder, offers
 from planner.plan import Reason
 from planner.snapshot import Policy, Request, Snapshot
 from tests.effort import examples
@@ -45,7 +45,7 @@ def test_an_offer_of_a_pool_is_what_the_candidate_gets_there_when_it_is_submitte
 def test_a_desk_answers_alike_whatever_it_was_asked_before(snapshot: Snapshot, data: st.DataObject) -> None:
     before = data.draw(st.sampled_from([snapshot, settled(snapshot), replace(settled(snapshot), running=(), has_freed=True)]))
     candidates = [data.draw(requests("new", 99)) for _ in range(3)]
-    desk = Desk(before)
+    desk = OfferFinder(before)
 
     assert [desk.offers(candidate) for candidate in candidates] == [offers(before, candidate) for candidate in candidates]
 
@@ -58,7 +58,7 @@ def test_the_most_that_has_a_place_by_some_time_is_the_most_that_would_be_promis
     snapshot: Snapshot, in_s: int, field: str, data: st.DataObject
 ) -> None:
     """Without slack, and to the last in turn."""
-    desk = Desk(settled(snapshot))
+    desk = OfferFinder(settled(snapshot))
     candidate = data.draw(requests("new", 99))
     by_s = snapshot.now_s + in_s
 

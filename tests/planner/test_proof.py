@@ -22,20 +22,20 @@ Sabotage = Callable[[Board], None]
 
 def planned(snapshot: Snapshot, sabotage: Sabotage, monkeypatch: pytest.MonkeyPatch) -> Plan:
     """By a planner that does this when all is decided."""
-    claim = engine.claim
+    make_evictions = engine.make_evictions
 
     def wrong(board: Board, *given: Any) -> Any:
-        answer = claim(board, *given)
+        answer = make_evictions(board, *given)
         sabotage(board)
         return answer
 
-    monkeypatch.setattr(engine, "claim", wrong)
+    monkeypatch.setattr(engine, "make_evictions", wrong)
     return plan(snapshot)
 
 
 def put(id_: str, start_s: int, *nodes: str) -> Sabotage:
     def sabotage(board: Board) -> None:
-        board.lift(board.queue[id_])
+        board.remove_slot(board.queue[id_])
         board.place(board.queue[id_], start_s, board.places(nodes))
 
     return sabotage

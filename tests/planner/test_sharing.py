@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.board.board import Board
-from planner.board.table import STARTED, WAITING, Table, kind_of, places_of, put
-from planner.capacity.placement import Ground, choose, copy_ground, earliest, limits_allow, which_pool
+from planner.board.table import HAS_SLOT, STARTED, Table, demand_of, places_of, put_slot
+from planner.capacity.placement import Capacity, choose, copy_capacity, earliest, limits_allow, pool_index
 from planner.capacity.profile import NEVER_S, next_step_s
-from planner.engine import plan, settle
+from planner.engine import place_newcomers, plan
 from planner.promises.repair import board_of
 from planner.snapshot import Node, Pool, Quota, Request, Running, Slot, Snapshot, Window, Within
 from tests.effort import examples
@@ -76,47 +76,47 @@ def _one_of(dice: random.Random, number: int, slice_count: int, gang_chance: flo
 def test_what_is_expected_is_what_trying_everybody_whenever_anything_changes_comes_to(seed: int) -> None:
     snapshot = crowd(seed)
     board, newcomers = board_of(snapshot)
-    settle(board, newcomers, snapshot)
+    place_newcomers(board, newcomers, snapshot)
 
     assert board.expected() == played_out(board)
 
 
 def played_out(board: Board) -> dict[str, Slot]:
     """Whoever is first in order and fits beside all slots starts, again and again, at each second at which anything changes."""
-    ground, table = board.witness()
-    ground, table = copy_ground(ground), Table._make(column.copy() for column in table)
+    capacity, table = board.stored_plan()
+    capacity, table = copy_capacity(capacity), Table._make(column.copy() for column in table)
     rows = [waiting.row for waiting in board.order if board.has_slot(waiting)]
     at_s: int = board.now_s
     while at_s < NEVER_S:
         for j in rows:
-            if table.state[j] == WAITING and table.slot_s[j] <= at_s:
+            if table.state[j] == HAS_SLOT and table.slot_s[j] <= at_s:
                 table.state[j] = STARTED
-        while any(_starts(ground, table, j, at_s) for j in rows):
+        while any(_starts(capacity, table, j, at_s) for j in rows):
             pass
-        waits = [j for j in rows if table.state[j] == WAITING]
+        waits = [j for j in rows if table.state[j] == HAS_SLOT]
         times_s = [int(time_s) for j in waits for time_s in (table.slot_s[j], table.earliest_s[j])]
-        times_s += [next_step_s(lines, i, at_s) for lines in (ground.nodes, ground.limits) for i in range(len(lines.head))]
+        times_s += [next_step_s(profiles, i, at_s) for profiles in (capacity.nodes, capacity.limits) for i in range(len(profiles.head))]
         at_s = min((time_s for time_s in times_s if time_s > at_s), default=NEVER_S) if waits else NEVER_S
     ids = {waiting.row: waiting.request.id for waiting in board.order}
     return {ids[j]: board.slot_at(places_of(table, j), int(table.slot_s[j])) for j in rows}
 
 
-def _starts(ground: Ground, table: Table, j: int, at_s: int) -> bool:
-    if table.state[j] != WAITING or table.earliest_s[j] > at_s:
+def _starts(capacity: Capacity, table: Table, j: int, at_s: int) -> bool:
+    if table.state[j] != HAS_SLOT or table.earliest_s[j] > at_s:
         return False
-    kind, old = kind_of(table, j), places_of(table, j).copy()
-    own = which_pool(ground, kind, old)
-    own_counts = int(table.slot_s[j] + kind.handicaps_s[own]), own
-    put(ground, table, j, -1)
-    for i, number in enumerate(kind.pools):
+    demand, old = demand_of(table, j), places_of(table, j).copy()
+    own = pool_index(capacity, demand, old)
+    own_counts = int(table.slot_s[j] + demand.handicaps_s[own]), own
+    put_slot(capacity, table, j, -1)
+    for i, number in enumerate(demand.pools):
         # Its own slot may lie on a node with fewer GPUs than its pool's largest, where a limit leaves room that `earliest` does not see.
-        if own_counts < (at_s + int(kind.handicaps_s[i]), i):
+        if own_counts < (at_s + int(demand.handicaps_s[i]), i):
             continue
-        nodes = choose(ground, number, kind, at_s) if limits_allow(ground, kind, i, at_s, NEVER_S) else old[:0]
-        if len(nodes) == kind.nodes and earliest(ground, kind, at_s, at_s + kind.handicaps_s[i] + 1)[1] == number:
+        nodes = choose(capacity, number, demand, at_s) if limits_allow(capacity, demand, i, at_s, NEVER_S) else old[:0]
+        if len(nodes) == demand.nodes and earliest(capacity, demand, at_s, at_s + demand.handicaps_s[i] + 1)[1] == number:
             places_of(table, j)[:], table.slot_s[j], table.state[j] = nodes, at_s, STARTED
             break
-    put(ground, table, j, 1)
+    put_slot(capacity, table, j, 1)
     return bool(table.state[j] == STARTED)
 
 

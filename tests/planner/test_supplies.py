@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.engine import plan
-from planner.offers import Desk, offers
+from planner.offers import OfferFinder, offers
 from planner.plan import Cause, Plan, Reason
 from planner.sharing.supplies import DRAWS_MOST
 from planner.snapshot import Node, Policy, Pool, Request, Snapshot, Supply, Window, Within
@@ -135,11 +135,11 @@ def test_an_offer_says_what_would_be_ordered_and_of_the_rest_what_is_there() -> 
 
 
 def test_nodes_that_would_be_ordered_for_one_question_are_not_there_in_the_next() -> None:
-    desk = Desk(busy())
-    rooms = desk._board.ground.rooms.copy()
+    desk = OfferFinder(busy())
+    rooms = desk._board.capacity.gpu_counts.copy()
 
     assert [desk.offers(asking(id_)) for id_ in ("a", "b")] == [offers(busy(), asking(id_)) for id_ in ("a", "b")]
-    assert (desk._board.ground.rooms == rooms).all()
+    assert (desk._board.capacity.gpu_counts == rooms).all()
     assert all(not desk._board.closed[node] for node in ("s0", "p0"))
 
 

@@ -18,7 +18,7 @@ from tests.planner.world import MISHAPS, World
 
 
 def same(snapshot: Snapshot, tells: frozenset[str]) -> None:
-    whole, some = plan(snapshot), plan(snapshot, tells=tells)
+    whole, some = plan(snapshot), plan(snapshot, explained=tells)
 
     told = placements(whole)
     assert {placement.id: placement for placement in some.placements} == {id_: told[id_] for id_ in tells}

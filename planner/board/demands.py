@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from planner.board.empty import LIMITS_MOST, NO_POOLS, new_table, within
-from planner.capacity.free_now import Now, new_now
-from planner.capacity.placement import NO_INTS, OF_SLICE, Kind
+from planner.board.empty import LIMITS_MOST, NO_POOLS, clamp_s, new_table
+from planner.capacity.free_now import FreeNow, new_free_now
+from planner.capacity.placement import NO_INTS, OF_SLICE, Demand
 from planner.capacity.profile import NONE, Ints
 from planner.snapshot import Pool, Quota, Request, Running, Within
 
@@ -21,52 +21,52 @@ LEVELS: Final = {Within.ANY: NONE, Within.NVLINK: 0, Within.RACK: 1}
 
 
 @dataclass(frozen=True, eq=False)
-class Alike:
+class DemandClass:
     """What requests share that differ only in their length, their time and, without a quota of its own, their slice.
 
     `kind` is as of no slice and of length 1. `gpu_count`: of its box, whole nodes being the largest that it may use; `gpus_by_shape`
     likewise. `columns`: of its row in a table.
     """
 
-    kind: Kind
+    demand: Demand
     gpu_count: int
     gpus_by_shape: dict[str, int]
     columns: dict[str, Any]
 
 
-class Kinds:
+class Demands:
     """For one board. Limits are numbered as they are met; `rooms` are theirs, in that order."""
 
     def __init__(self, pools: tuple[Pool, ...], quotas: tuple[Quota, ...]) -> None:
         self.pool_numbers = {pool.id: number for number, pool in enumerate(pools)}
         self.most = {(quota.owner, quota.shape): quota.most for quota in quotas if quota.most is not None}
-        self.rooms: list[int] = []
+        self.limit_sizes: list[int] = []
         self._pools = pools
         self._node_count = sum(len(pool.nodes) for pool in pools)
         self._largest = [max((node.gpu_count for node in pool.nodes), default=0) for pool in pools]
         self._limited = {owner for owner, _ in self.most}
         self._limits: dict[tuple[str, str], int] = {}
         self._groups: dict[tuple[tuple[int, ...], int, int], int] = {}
-        self._alike: dict[tuple[object, ...], Alike] = {}
+        self._alike: dict[tuple[object, ...], DemandClass] = {}
         self._held: dict[tuple[object, ...], tuple[Ints, Ints, Ints]] = {}
 
-    def alike(self, request: Request) -> Alike:
-        kind = request.pools, request.node_count, request.gpus_per_node, request.within, request.handicaps, request.is_fixed
-        ask = *kind, *self._limited_owners(request)
+    def demand_class(self, request: Request) -> DemandClass:
+        demand = request.pools, request.node_count, request.gpus_per_node, request.within, request.handicaps, request.is_fixed
+        ask = *demand, *self._limited_owners(request)
         found = self._alike.get(ask)
         if found is None:
             found = self._alike[ask] = self._new(request)
         return found
 
-    def of(self, request: Request, pools: list[int] | None = None) -> Kind:
+    def of(self, request: Request, pools: list[int] | None = None) -> Demand:
         """In some of its pools only if these are given.
 
         What is beyond all pools has none, and no numbers that could not be counted with.
         """
-        bare = self.alike(request).kind if pools is None else self._bare(request, pools)
-        return bare._replace(length_s=max(1, within(request.length_s)), limits=self._with_slice(bare.limits, request.slice))
+        bare = self.demand_class(request).demand if pools is None else self._bare(request, pools)
+        return bare._replace(length_s=max(1, clamp_s(request.length_s)), limits=self._with_slice(bare.limits, request.slice))
 
-    def held(self, running: Running, places: Ints, pool: int | None, gpu_count: int, length_s: int) -> Kind:
+    def held(self, running: Running, places: Ints, pool: int | None, gpu_count: int, length_s: int) -> Demand:
         """Of a box that stands on these nodes."""
         ask = pool, gpu_count, *self._limited_owners(running)
         if ask not in self._held:
@@ -74,36 +74,36 @@ class Kinds:
             self._held[ask] = np.array(pools, np.int64), *self._limits_of(running, pools, [gpu_count])
         own_pools, limits, amounts = self._held[ask]
         limits = self._with_slice(limits, running.slice)
-        return Kind(len(places), running.gpus_per_node, length_s, NONE, own_pools, NO_INTS, limits, amounts)
+        return Demand(len(places), running.gpus_per_node, length_s, NONE, own_pools, NO_INTS, limits, amounts)
 
     def pools_of(self, request: Request) -> list[int]:
         """Those of its pools that are there, best liked first."""
         return [self.pool_numbers[id_] for id_ in dict.fromkeys(request.pools) if id_ in self.pool_numbers]
 
-    def line_of_slice(self, slice_: str) -> int:
+    def limit_of_slice(self, slice_: str) -> int:
         """A slice runs one box at a time; without a slice a request waits for nobody of its own."""
         return self._limit(slice_, "", 1) if slice_ else NONE
 
-    def groups_now(self) -> Now:
+    def empty_free_now(self) -> FreeNow:
         """Blank, for all that have been met."""
         ordered = sorted({(pool, gpus) for pools, gpus, _ in self._groups for pool in pools})
-        levels = {level: number for number, level in enumerate(ordered)}
+        size_classes = {size_class: number for number, size_class in enumerate(ordered)}
         of_groups = np.full((len(self._groups), max(len(self._pools), 1)), NONE, np.int64)
         for group, (pools, gpus, _) in enumerate(self._groups):
-            of_groups[group, : len(pools)] = [levels[pool, gpus] for pool in pools]
+            of_groups[group, : len(pools)] = [size_classes[pool, gpus] for pool in pools]
         first = np.searchsorted([pool for pool, _ in ordered], np.arange(len(self._pools) + 1))
         gpus_of = np.array([gpus for _, gpus in ordered], np.int64)
         nodes_of = np.array([nodes for _, _, nodes in self._groups], np.int64)
-        return new_now(first, gpus_of, of_groups, nodes_of, node_count=self._node_count)
+        return new_free_now(first, gpus_of, of_groups, nodes_of, node_count=self._node_count)
 
     @property
     def group_count(self) -> int:
         return len(self._groups)
 
-    def _new(self, request: Request) -> Alike:
+    def _new(self, request: Request) -> DemandClass:
         pools = self.pools_of(request)
-        kind = self._bare(request, pools)
-        key = (tuple(kind.pools.tolist()), kind.gpus, kind.nodes)
+        demand = self._bare(request, pools)
+        key = (tuple(demand.pools.tolist()), demand.gpus, demand.nodes)
         group = self._groups.setdefault(key, len(self._groups))
         largest = max((self._largest[pool] for pool in pools), default=0)
         by_shape: dict[str, int] = {}
@@ -111,25 +111,25 @@ class Kinds:
             shape = self._pools[pool].shape
             by_shape[shape] = max(self._gpus_in(request, pool), by_shape.get(shape, 0))
         gpu_count = request.node_count * (request.gpus_per_node or largest)
-        return Alike(kind, gpu_count, by_shape, self._columns(kind, group))
+        return DemandClass(demand, gpu_count, by_shape, self._columns(demand, group))
 
-    def _columns(self, kind: Kind, group: int) -> dict[str, Any]:
-        blank = new_table(1, len(self._pools))
-        columns = {name: getattr(blank, name)[0] for name in ("pools", "handicaps_s", "limits", "amounts", "lines")}
-        lines, count = np.unique(kind.limits[kind.limits != NONE]), len(kind.pools)
-        for name, values in (("pools", kind.pools), ("handicaps_s", kind.handicaps_s), ("lines", lines)):
+    def _columns(self, demand: Demand, group: int) -> dict[str, Any]:
+        empty = new_table(1, len(self._pools))
+        columns = {name: getattr(empty, name)[0] for name in ("pools", "handicaps_s", "limits", "amounts", "all_limits")}
+        limits, count = np.unique(demand.limits[demand.limits != NONE]), len(demand.pools)
+        for name, values in (("pools", demand.pools), ("handicaps_s", demand.handicaps_s), ("all_limits", limits)):
             columns[name][: len(values)] = values
-        for name, by_pool in (("limits", kind.limits), ("amounts", kind.amounts)):
+        for name, by_pool in (("limits", demand.limits), ("amounts", demand.amounts)):
             columns[name][:count] = by_pool[:count]
-        return columns | {"nodes": kind.nodes, "gpus": kind.gpus, "level": kind.level, "group": group}
+        return columns | {"nodes": demand.nodes, "gpus": demand.gpus, "level": demand.level, "group": group}
 
-    def _bare(self, request: Request, pools: list[int]) -> Kind:
+    def _bare(self, request: Request, pools: list[int]) -> Demand:
         if not (0 < request.node_count <= self._node_count and 0 <= request.gpus_per_node <= max(self._largest)):
-            return Kind(0, 0, 1, NONE, NO_INTS, NO_INTS, NO_POOLS, NO_POOLS)
+            return Demand(0, 0, 1, NONE, NO_INTS, NO_INTS, NO_POOLS, NO_POOLS)
         limits, amounts = self._limits_of(request, pools, [self._gpus_in(request, pool) for pool in pools])
-        handicaps_s = [within(request.handicap_s(self._pools[pool].id)) for pool in pools]
+        handicaps_s = [clamp_s(request.handicap_s(self._pools[pool].id)) for pool in pools]
         sizes = request.node_count, request.gpus_per_node, 1, LEVELS[request.within]
-        return Kind(*sizes, np.array(pools, np.int64), np.array(handicaps_s, np.int64), limits, amounts)
+        return Demand(*sizes, np.array(pools, np.int64), np.array(handicaps_s, np.int64), limits, amounts)
 
     def _limits_of(self, box: Request | Running, pools: list[int], gpus: list[int]) -> tuple[Ints, Ints]:
         """By pool: its quotas, and room for the limit of its slice."""
@@ -144,17 +144,17 @@ class Kinds:
 
     def _with_slice(self, limits: Ints, slice_: str) -> Ints:
         limits = limits.copy()
-        limits[:, OF_SLICE] = self.line_of_slice(slice_)
+        limits[:, OF_SLICE] = self.limit_of_slice(slice_)
         return limits
 
     def _limited_owners(self, box: Request | Running) -> list[str]:
         return [owner for owner in (box.project, box.slice) if owner in self._limited]
 
     def _limit(self, owner: str, shape: str, room: int) -> int:
-        line = self._limits.setdefault((owner, shape), len(self.rooms))
-        if line == len(self.rooms):
-            self.rooms.append(room)
-        return line
+        limit = self._limits.setdefault((owner, shape), len(self.limit_sizes))
+        if limit == len(self.limit_sizes):
+            self.limit_sizes.append(room)
+        return limit
 
     def _gpus_in(self, request: Request, pool: int) -> int:
         """Of whole nodes as if each were the largest."""
