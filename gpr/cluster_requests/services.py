@@ -137,7 +137,7 @@ def orphans_cancel(*, now: datetime) -> None:
             gpr_cancel(gpr=row.gpr, actor=None, now=now, why=why)
 
 
-# -- new requests ----------------------------------------------------------------------------------------------------------
+# -- new requests ------------------------------------------------------------------------------------------------------
 
 
 def _file_each(cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -> list[ClusterRequestAnswer]:
@@ -258,7 +258,7 @@ def _store(cluster: Cluster, request: ClusterRequest, gpr: Gpr, now: datetime) -
     return _answer_of(row, request)
 
 
-# -- known requests ----------------------------------------------------------------------------------------------
+# -- known requests ----------------------------------------------------------------------------------------------------
 
 
 def _cancel_each(cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -> list[ClusterRequestAnswer]:
@@ -399,7 +399,7 @@ def _extend(gpr: Gpr, duration_s: int, now: datetime) -> None:
     gpr_extend(gpr=gpr, extra_s=duration_s - gpr.duration_s, actor=gpr.owner, now=now)
 
 
-# -- shared ----------------------------------------------------------------------------------------------------
+# -- shared ------------------------------------------------------------------------------------------------------------
 
 
 def _rows(cluster: Cluster) -> QuerySet[Claim]:

@@ -19,7 +19,7 @@ from gpr.requests.selectors import names_visible_to
 from planner.explain import STRANGER, sentence
 from planner.plan import Blocker, Explanation, Reason
 
-# How a moment is said to the reader of a sentence.
+# Formats a time for the reader, in his time zone.
 FormatTime = Callable[[datetime], str]
 
 

@@ -1,4 +1,4 @@
-"""Finds GPRs that run, or are planned to run, beyond their project's guarantee."""
+"""Finds GPRs that run, or will run, beyond their project's guarantee."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from planner.snapshot import Node, Pool, Quota, Snapshot
 
 _IT = "It {} GPUs beyond what its project is guaranteed: they may be taken back, after notice."
 WOULD_BORROW, WILL_BORROW, BORROWS = (_IT.format(verb) for verb in ("would borrow", "will borrow", "borrows"))
-# Those that can be ended early, or soon can.
+# The states in which a GPR can be evicted, now or soon.
 RUNS = frozenset({GprState.PROVISIONING, GprState.ACTIVE})
 
 

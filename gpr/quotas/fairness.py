@@ -1,4 +1,4 @@
-"""Fair shares: decayed GPU-seconds of each project against its part of all use, by guaranteed GPUs.
+"""Fair shares: decayed GPU-seconds of each project against its due part.
 
 Source: the decayed usage of Slurm's priority/multifactor.
 """

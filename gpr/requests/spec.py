@@ -54,7 +54,7 @@ class GprSpec:
     kept_idle_timeout_s: int | None = None  # a time-out stored before EGS refused them
 
 
-# The fields that are copied to the Gpr as they are.
+# Fields that are copied to the Gpr unchanged.
 PLAIN_FIELDS = tuple(name for name in GprSpec.__dataclass_fields__ if name not in {"slice", "clusters", "template", "kept_idle_timeout_s"})
 # The values of optional fields that are not given.
 DEFAULTS: dict[str, Any] = {
