@@ -76,8 +76,8 @@ class FaultyCluster:
     def serial(self) -> int:
         return self._inner.serial()
 
-    def fence(self, closing: Sequence[NodeChange]) -> None:
-        self._inner.fence(closing)
+    def prepare_close(self, closing: Sequence[NodeChange]) -> None:
+        self._inner.prepare_close(closing)
 
     def write(self, verb: Verb, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
         """One after the other, each with its own fault."""
@@ -89,23 +89,23 @@ class FaultyCluster:
         except ClusterError as error:
             return error
 
-    def tend(self, *, repairs: bool) -> Sequence[Drift] | None:
-        return self._inner.tend(repairs=repairs)
+    def repair_drift(self, *, repairs: bool) -> Sequence[Drift] | None:
+        return self._inner.repair_drift(repairs=repairs)
 
-    def tell(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
-        self._inner.tell(assignment, what, message, is_bad=is_bad)
+    def record_event(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
+        self._inner.record_event(assignment, what, message, is_bad=is_bad)
 
-    def herald(self, life: Sequence[LifeMark]) -> None:
-        self._inner.herald(life)
+    def record_life_marks(self, life: Sequence[LifeMark]) -> None:
+        self._inner.record_life_marks(life)
 
-    def announce(self, ends: Sequence[BoxEnd]) -> None:
-        self._inner.announce(ends)
+    def publish_ends(self, ends: Sequence[BoxEnd]) -> None:
+        self._inner.publish_ends(ends)
 
-    def serve(self, boxes: Sequence[Sequence[Assignment]]) -> None:
-        return self._faulty("serve", lambda: self._inner.serve(boxes)) if boxes else self._inner.serve(boxes)
+    def lift_gates(self, boxes: Sequence[Sequence[Assignment]]) -> None:
+        return self._faulty("serve", lambda: self._inner.lift_gates(boxes)) if boxes else self._inner.lift_gates(boxes)
 
-    def provide(self, orders: Sequence[NodeOrder]) -> None:
-        return self._faulty("provide", lambda: self._inner.provide(orders)) if orders else self._inner.provide(orders)
+    def order_nodes(self, orders: Sequence[NodeOrder]) -> None:
+        return self._faulty("provide", lambda: self._inner.order_nodes(orders)) if orders else self._inner.order_nodes(orders)
 
     def run(self, call: StepCall) -> StepResult:
         return self._faulty("run", lambda: self._inner.run(call))

@@ -43,7 +43,7 @@ def told(stage: Stage) -> list[StepEvent]:
     return [event for event in stage.take_events() if event.assignment_id == BAD and event.outcome is Outcome.FAILED]
 
 
-@pytest.mark.parametrize("part", ["serve", "tend", "herald", "announce", "provide", "fence"])
+@pytest.mark.parametrize("part", ["lift_gates", "repair_drift", "record_life_marks", "publish_ends", "order_nodes", "prepare_close"])
 def test_a_part_of_a_pass_that_breaks_keeps_no_box_from_its_end_and_nothing_from_the_hub(
     part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,10 +125,10 @@ def test_while_a_box_is_not_whole_no_pod_is_told_that_it_fits_nowhere() -> None:
     _, driver = opened(box, pods=(large,))
     half = msgspec.structs.replace(box, gang_count=2)
 
-    driver.serve([[half]])
+    driver.lift_gates([[half]])
     assert [driver._misfits.of(pod.metadata.uid) for pod in driver._sight.all_waiting()] == [None]
 
-    driver.serve([[box]])
+    driver.lift_gates([[box]])
     assert driver._misfits.of(next(iter(driver._sight.all_waiting())).metadata.uid) is not None
 
 
@@ -156,12 +156,12 @@ def test_a_box_of_whole_nodes_is_counted_again_as_soon_as_a_pod_of_it_is_strande
     typo = let_in_but_not_placed("typo", box)
     typo["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = str(len(gpus))
     api, driver = opened(box, pods=(typo, waiting_pod("good")))
-    driver.serve([[box]])
-    driver.serve([[box]])
+    driver.lift_gates([[box]])
+    driver.lift_gates([[box]])
     assert not driver._hoist.is_any_busy
 
     monkeypatch.setattr(stranded, "STRANDED_S", 0.0)
-    driver.serve([[box]])
+    driver.lift_gates([[box]])
 
     driver._hoist._pool.shutdown()
     assert sum(verb == "PATCH" and "/pods/good" in path for verb, path in api.calls) == calls
@@ -174,7 +174,7 @@ def test_a_pod_that_fits_onto_no_node_of_the_box_is_told_so_and_not_to_wait_for_
     pods = {pod.metadata.name: pod for pod in driver._sight.all_waiting()}
     assert driver.why_it_waits(pods["typo"]).startswith("Waits for GPUs")
 
-    driver.serve([[box]])
+    driver.lift_gates([[box]])
 
     reason = "it asks for 1000 cpu, and no node there has more than 64 cpu."
     assert driver.why_it_waits(pods["typo"]) == f"This pod will not start in the box of the request train: {reason}"
@@ -185,7 +185,7 @@ def test_a_pod_that_fits_onto_no_node_of_the_box_is_told_so_and_not_to_wait_for_
     assert told.startswith("Waits for GPUs that the request other is to get")
     assert told.endswith(f"In the box of train it will not start: {reason}")
     driver.waited_for = lambda _: ""
-    driver.serve([])
+    driver.lift_gates([])
     assert driver.why_it_waits(pods["typo"]).startswith("Waits for GPUs")
 
 

@@ -17,7 +17,7 @@ class Heard:
 
     def __init__(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ends: Sequence[BoxEnd] = ()
-        monkeypatch.setattr(stage.cluster, "announce", self.take)
+        monkeypatch.setattr(stage.cluster, "publish_ends", self.take)
 
     def take(self, ends: Sequence[BoxEnd]) -> None:
         self.ends = ends

@@ -88,7 +88,7 @@ def waiting(driver: KubernetesCluster) -> list[str]:
 def served(driver: KubernetesCluster, box: Assignment) -> list[str]:
     """Who waits, after a pass."""
     driver.observe()
-    driver.serve([[box]])
+    driver.lift_gates([[box]])
     return waiting(driver)
 
 
@@ -101,8 +101,8 @@ def test_boxes_of_one_workspace_do_not_reach_for_the_same_pod() -> None:
     )
     driver.observe()
 
-    driver.serve(boxes)
-    driver.serve(boxes)
+    driver.lift_gates(boxes)
+    driver.lift_gates(boxes)
 
     assert soon(lambda: waiting(driver) == [])
     assert lift_count(api) == 5
@@ -117,10 +117,10 @@ def test_pods_of_a_namespace_that_was_given_on_enter_no_box_of_the_workspace_tha
 
     fill(driver._namespaces, {("", "red"): Namespace(metadata=Meta(name="red", labels={cluster_names.SLICE: "blue"}))})
     driver.observe()
-    driver.serve([[red]])
+    driver.lift_gates([[red]])
     assert lift_count(api) == 0
 
-    driver.serve([[red], [blue]])
+    driver.lift_gates([[red], [blue]])
     assert soon(lambda: waiting(driver) == [])
     assert [pod.label for pod in driver.lifted(blue.gpr_id)] == ["red/p1"]
 
@@ -139,7 +139,7 @@ def test_a_pod_that_cannot_be_let_in_keeps_no_other_from_its_box() -> None:
 
     api.hook = refuses
     driver.observe()
-    driver.serve(boxes)
+    driver.lift_gates(boxes)
 
     assert soon(lambda: waiting(driver) == ["s0/train"])
 
@@ -192,7 +192,7 @@ def test_any_number_of_refused_pods_keep_no_younger_one_out_and_are_tried_less_a
     (refused,) = left.values()
     assert "no team label" in driver.why_it_waits(refused)
     assert "422" not in driver.why_it_waits(refused)
-    driver.tend(repairs=True)
+    driver.repair_drift(repairs=True)
     assert soon(lambda: any(event["reason"] == "LiftRefused" and event["type"] == "Warning" for event in api.made))
 
 
@@ -228,7 +228,7 @@ def test_a_node_that_went_away_keeps_no_other_from_being_opened() -> None:
     seen = state(driver, "n2")
     driver.write(Verb.OPEN, [(seen, new_records(here, GpuPhase.OPEN))])
 
-    driver.serve([[gone], [here]])
+    driver.lift_gates([[gone], [here]])
 
     assert api.guard() == {"n1": "@3", "n2": "@1,blue"}
 
@@ -248,7 +248,7 @@ def test_where_the_guard_is_not_as_expected_boxes_that_it_lists_are_served_still
     api.hook = refuses
     driver.observe()
     with pytest.raises(Unavailable):
-        driver.serve([[red], [blue]])
+        driver.lift_gates([[red], [blue]])
 
     assert soon(lambda: waiting(driver) == [])
 
@@ -263,7 +263,7 @@ def test_pods_are_let_in_while_evictions_of_others_hang(gate: threading.Event) -
     driver.observe()
     drain(driver, full)
 
-    driver.serve([[box]])
+    driver.lift_gates([[box]])
 
     assert soon(lambda: waiting(driver) == [])
 
@@ -278,13 +278,13 @@ def test_a_lift_that_hangs_keeps_nobody_waiting_and_its_box_takes_no_more_than_i
     api.hook = lambda _, path: (gate.wait(HANG_S), None)[1] if "/red/" in path else None
     driver.observe()
 
-    driver.serve([[red], [blue]])
+    driver.lift_gates([[red], [blue]])
     assert soon(lambda: waiting(driver) == ["red/first", "red/second"])
-    driver.serve([[red], [blue]])
+    driver.lift_gates([[red], [blue]])
     gate.set()
 
     assert soon(lambda: waiting(driver) == ["red/second"])
-    driver.serve([[red], [blue]])
+    driver.lift_gates([[red], [blue]])
     driver._hoist._pool.shutdown()  # whatever was begun is over
     assert [path for _, path in api.calls if "/red/" in path] == ["/api/v1/namespaces/red/pods/first"]
 
@@ -298,7 +298,7 @@ def test_its_serial_rises_while_a_lift_is_on_its_way_and_with_what_comes_of_it_a
     still = driver.serial()
     assert driver.serial() == still
 
-    driver.serve([[red]])
+    driver.lift_gates([[red]])
     assert driver.serial() < driver.serial()
     gate.set()
 
@@ -313,7 +313,7 @@ def test_a_box_that_ends_lifts_no_more_and_is_not_over_while_a_lift_is_on_its_wa
     api, driver = made({"n1": new_records(box, GpuPhase.OPEN)}, guard={"n1": "@1,red"}, pods=pods)
     api.hook = lambda verb, path: (gate.wait(HANG_S), None)[1] if verb == "PATCH" and "/pods/" in path else None
     driver.observe()
-    driver.serve([[box]])
+    driver.lift_gates([[box]])
 
     assert soon(lambda: lift_count(api) == CALLS_AT_ONCE)
     driver.write(Verb.CLOSE, [(state(driver, "n1"), new_records(box, GpuPhase.CLOSED))])
@@ -349,13 +349,13 @@ def test_nothing_is_let_in_after_the_end_though_the_node_cannot_be_written(gate:
 
     api.hook = hangs
     driver.observe()
-    driver.serve([[box]])
+    driver.lift_gates([[box]])
     assert soon(lambda: lift_count(api) == CALLS_AT_ONCE)
 
     if is_closed:
-        driver.fence([(state(driver, "n1"), new_records(box, GpuPhase.CLOSED))])
+        driver.prepare_close([(state(driver, "n1"), new_records(box, GpuPhase.CLOSED))])
     else:
-        driver.serve([])
+        driver.lift_gates([])
     gate.set()
     driver._hoist._pool.shutdown()
 
@@ -374,7 +374,7 @@ def test_an_agent_that_stops_lets_nobody_in_while_it_waits_for_other_calls(gate:
     monkeypatch.setattr(Mirror, "stop", stop_slowly)
     api.hook = lambda _, path: (gate.wait(HANG_S), None)[1] if "/pods/" in path else None
     driver.observe()
-    driver.serve([[box]])
+    driver.lift_gates([[box]])
     assert soon(lambda: lift_count(api) == CALLS_AT_ONCE)
 
     driver.stop()
@@ -392,7 +392,7 @@ def test_a_box_whose_lifts_hang_leaves_room_for_another() -> None:
     lasts = threading.Semaphore(0)
     api.hook = lambda _, path: (lasts.acquire(timeout=HANG_S), None)[1] if "/red/" in path else None
     driver.observe()
-    driver.serve([[red], [blue]])
+    driver.lift_gates([[red], [blue]])
 
     lasts.release(gate_lifter.LIFTS_OF_BOX)  # each of those that were sent first is answered, once
 
@@ -408,7 +408,7 @@ def test_no_more_lifts_are_on_their_way_than_there_is_room_for(gate: threading.E
     )
     api.hook = lambda verb, _: (gate.wait(HANG_S), None)[1] if verb == "PATCH" else None
     driver.observe()
-    driver.serve(boxes)
+    driver.lift_gates(boxes)
 
     assert driver._hoist.room_count == 0
     assert len(driver._hoist.spoken_for()) == gate_lifter.LIFTS_AT_ONCE
@@ -424,7 +424,7 @@ def test_while_one_node_of_a_box_is_drained_pods_are_let_into_the_rest_of_it(gat
     )
     api.hook = lambda verb, path: (gate.wait(HANG_S), None)[1] if verb == "PATCH" and "/pods/" in path else None
     driver.observe()
-    driver.serve([[rest]])
+    driver.lift_gates([[rest]])
     assert soon(lambda: lift_count(api) == CALLS_AT_ONCE)
 
     drain(driver, old)
@@ -446,14 +446,14 @@ def on_shared_nodes(pods: list[Object]) -> tuple[FakeApi, KubernetesCluster, Ass
 def test_a_pod_that_was_given_a_node_which_its_box_has_left_is_sent_back_behind_the_gate() -> None:
     api, driver, old, new = on_shared_nodes([waiting_pod("p1")])
     driver.observe()
-    driver.serve([[old]])
+    driver.lift_gates([[old]])
     assert soon(lambda: waiting(driver) == [])
 
     driver.write(Verb.CLOSE, [(state(driver, "n1"), new_records(old, GpuPhase.CLOSED))])
     driver.write(Verb.RELEASE, [(state(driver, "n1"), new_records(old, GpuPhase.FREE))])
     driver.observe()
-    driver.serve([[new]])
-    driver.tend(repairs=True)
+    driver.lift_gates([[new]])
+    driver.repair_drift(repairs=True)
 
     assert soon(lambda: ("POST", "/api/v1/namespaces/red/pods/p1/eviction") in api.calls)
 
@@ -479,7 +479,7 @@ def test_a_pod_is_ended_on_a_node_that_was_made_anew_under_it_and_on_no_other(
     fill(driver._nodes, {("", "n1"): msgspec.convert(api.objects[cluster_names.node_path("n1")], Node)})
 
     assert state(driver, "n1").view.ready is not is_ended
-    found = driver.tend(repairs=True)
+    found = driver.repair_drift(repairs=True)
 
     assert [drift.what for drift in found or ()] == (["pods on node n1"] if is_ended else [])
     deleted = ("DELETE", "/api/v1/namespaces/red/pods/p1")
@@ -497,7 +497,7 @@ def test_no_pod_is_given_a_node_that_is_away_though_another_of_the_box_has_room(
     fill(driver._nodes, {("", name): msgspec.convert(api.objects[cluster_names.node_path(name)], Node) for name in ("n1", "n2")})
     driver.observe()
 
-    driver.serve([[old, new]])
+    driver.lift_gates([[old, new]])
 
     assert soon(lambda: waiting(driver) == [])
     assert api.objects["/api/v1/namespaces/red/pods/p1"]["spec"]["nodeSelector"][cluster_names.NODE_UID] == "uid-n2"
@@ -517,7 +517,7 @@ def test_a_box_of_which_no_node_can_take_a_pod_lets_none_in_and_keeps_no_other_b
     fill(driver._nodes, {("", name): msgspec.convert(api.objects[cluster_names.node_path(name)], Node) for name in ("n1", "n2")})
     driver.observe()
 
-    driver.serve([[box] for box in boxes])
+    driver.lift_gates([[box] for box in boxes])
 
     assert soon(lambda: waiting(driver) == ["red/train"])
 
@@ -534,7 +534,7 @@ def test_a_box_whose_pods_cannot_be_counted_keeps_no_other_box_waiting(monkeypat
     monkeypatch.setattr(driver, "_rooms", rooms)
     driver.observe()
 
-    driver.serve([[box] for box in boxes])
+    driver.lift_gates([[box] for box in boxes])
 
     assert soon(lambda: waiting(driver) == ["red/train"])
 
@@ -696,8 +696,8 @@ def test_what_somebody_takes_off_the_guard_is_put_back_and_told_once(left: dict[
     def look() -> Sequence[Drift] | None:
         driver._tending._last_mono = driver._tending._guard_mono = float("-inf")
         driver.observe()
-        driver.serve([[box]])
-        return driver.tend(repairs=repairs)
+        driver.lift_gates([[box]])
+        return driver.repair_drift(repairs=repairs)
 
     assert look() == []
     api.objects[cluster_names.GUARD_PATH]["spec"]["nodes"] = left
@@ -721,9 +721,9 @@ def test_a_write_of_the_guard_whose_answer_is_lost_is_no_change_by_somebody() ->
 
     api.after = lose
     with suppress(Unavailable):
-        driver.serve([[box]])
+        driver.lift_gates([[box]])
 
-    assert driver.tend(repairs=True) == []
+    assert driver.repair_drift(repairs=True) == []
     assert api.guard() == {"n1": "@1,red"}
 
 

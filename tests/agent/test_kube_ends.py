@@ -43,7 +43,7 @@ class Box:
         """Passes of the agent, and one more that takes in what came of them."""
         for _ in range(passes + 1):
             self.driver.observe()
-            self.driver.announce(said)
+            self.driver.publish_ends(said)
             wait(list(self.driver._ends._going.values()), timeout=10)
 
     def ends_at(self, name: str) -> str:
@@ -138,7 +138,7 @@ def test_however_many_pods_there_are_only_so_many_calls_are_on_their_way(monkeyp
     box = Box(*(f"p{number}" for number in range(20)))
     box.driver.observe()
 
-    box.driver.announce([box_end(is_near=True)])
+    box.driver.publish_ends([box_end(is_near=True)])
     assert len(box.driver._ends._going) == 3
 
     box.announce(box_end(is_near=True), passes=20)
@@ -171,10 +171,10 @@ def test_what_is_on_its_way_for_one_gpr_counts_when_the_next_calls_are_shared_ou
     hold = Event()
     box.api.hook = lambda verb, path: None if "/pods/q" in path else _held(hold)
     box.driver.observe()
-    box.driver.announce([box_end()])
+    box.driver.publish_ends([box_end()])
     monkeypatch.setattr(end_notices, "AT_ONCE", 8)
 
-    box.driver.announce([box_end(), box_end(END_S + 60, box=OTHER)])
+    box.driver.publish_ends([box_end(), box_end(END_S + 60, box=OTHER)])
 
     assert sorted(key.gpr_id for key in box.driver._ends._going) == [BOX.gpr_id] * 5 + [OTHER.gpr_id] * 3
     hold.set()
@@ -238,8 +238,8 @@ def test_a_pod_that_is_let_in_knows_the_end_before_it_starts() -> None:
     api, driver = made({"n1": new_records(BOX, GpuPhase.OPEN)}, guard={"n1": "@1,red"}, pods=[waiting_pod("p1")])
     driver.observe()
 
-    driver.announce([box_end()])
-    driver.serve([[BOX]])
+    driver.publish_ends([box_end()])
+    driver.lift_gates([[BOX]])
 
     assert wait_for_annotation(api) == stamp(END_S)
     driver.stop()
@@ -249,8 +249,8 @@ def test_a_pod_that_is_let_into_the_next_run_knows_the_end_of_that_one() -> None
     api, driver = made({"n1": new_records(AGAIN, GpuPhase.OPEN)}, guard={"n1": "@1,red"}, pods=[waiting_pod("p1")])
     driver.observe()
 
-    driver.announce([box_end(END_S + 3600, box=AGAIN), box_end()])
-    driver.serve([[AGAIN]])
+    driver.publish_ends([box_end(END_S + 3600, box=AGAIN), box_end()])
+    driver.lift_gates([[AGAIN]])
 
     assert wait_for_annotation(api) == stamp(END_S + 3600)
     driver.stop()

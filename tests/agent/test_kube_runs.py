@@ -105,7 +105,7 @@ def test_a_pod_on_the_node_that_is_of_no_run_which_has_gpus_there_does_not_outla
 def test_pods_of_an_earlier_run_that_cannot_be_removed_take_no_room_from_the_later_one() -> None:
     api, driver = at_the_exit_of_the_first(SECOND, pods=[let_in("stuck", FIRST, node="n1"), waiting_pod("next")])
 
-    driver.serve([[SECOND]])
+    driver.lift_gates([[SECOND]])
 
     assert soon(lambda: lift_count(api) == 1)
 
@@ -116,7 +116,7 @@ def test_the_exit_of_an_earlier_run_neither_gives_up_the_lifts_of_a_later_one_no
     api, driver = at_the_exit_of_the_first(wide, pods=[waiting_pod(f"p{number:02}") for number in range(30)])
     api.hook = lambda verb, path: (gate.wait(HANG_S), None)[1] if verb == "PATCH" and "/pods/" in path else None
 
-    driver.serve([[wide]])
+    driver.lift_gates([[wide]])
     assert soon(lambda: lift_count(api) == CALLS_AT_ONCE)
     result = drained(driver, FIRST, since_closed_s=1.0)
     gate.set()

@@ -78,7 +78,7 @@ def test_what_a_waiting_pod_asks_for_is_worked_out_once_however_often_it_is_told
 
     for _ in range(3):
         driver._tending._last_mono = float("-inf")
-        driver.tend(repairs=True)
+        driver.repair_drift(repairs=True)
     assert sorted(counted) == ["a", "b"]
 
     changed = waiting_pod("a")

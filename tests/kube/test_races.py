@@ -133,7 +133,7 @@ def test_an_agent_that_slept_between_node_and_guard_opens_nothing_afterwards(sit
     site.until("active", lambda: site.guard() == f"@1,{blue}")
 
     with pytest.raises(Conflict):
-        sleeper.serve([[box]])
+        sleeper.lift_gates([[box]])
     with pytest.raises(Conflict):
         written(sleeper, Verb.CLOSE, claimed, new_records(box, GpuPhase.CLOSED))
     assert slices_in(site.guard()) == {blue}

@@ -621,7 +621,7 @@ def test_the_agent_is_told_of_what_is_ordered_and_a_simulated_cluster_delivers_i
     cluster = SimulatedCluster(fleet=Fleet(name="sim", groups=(), supplies=(growth,)), store=MemoryStore(), clock=clock)
 
     for _ in range(6):
-        cluster.provide(stage.agent.sync(at=stage.now).orders)
+        cluster.order_nodes(stage.agent.sync(at=stage.now).orders)
         assert other.agent.sync(at=stage.now).orders == ()
         report(stage, *(node.view for node in cluster.observe().values()))
         started = stage.tick().started

@@ -103,7 +103,7 @@ class WatchedCluster(SimulatedCluster):
         self._loop.note(f"{name} wrote {seen.view.name} {len(records)} GPUs {sorted(what)}")
         return new
 
-    def serve(self, boxes: Sequence[Sequence[Assignment]]) -> None:
+    def lift_gates(self, boxes: Sequence[Sequence[Assignment]]) -> None:
         super().serve(boxes)
         self._judge_pods()
 

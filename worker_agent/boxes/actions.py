@@ -216,34 +216,34 @@ class Hands:
         if not changes:
             return
         try:
-            self._cluster.fence(changes)
+            self._cluster.prepare_close(changes)
         except ClusterError as error:
             self._note("fence_failed", {"nodes": len(changes), "error": str(error)})
 
     def tend(self, *, repairs: bool) -> Sequence[Drift] | None:
         try:
-            return self._cluster.tend(repairs=repairs)
+            return self._cluster.repair_drift(repairs=repairs)
         except ClusterError as error:
             self._note("tend_failed", {"error": str(error)})
             return None
 
     def serve(self, boxes: list[list[Assignment]]) -> None:
         try:
-            self._cluster.serve(boxes)
+            self._cluster.lift_gates(boxes)
         except ClusterError as error:
             self._note("serve_failed", {"error": str(error)})
 
     def provide(self, orders: list[NodeOrder]) -> None:
         try:
-            self._cluster.provide(orders)
+            self._cluster.order_nodes(orders)
         except ClusterError as error:
             self._note("provide_failed", {"orders": len(orders), "error": str(error)})
 
     def herald(self, life: Sequence[LifeMark]) -> None:
-        self._cluster.herald(life)
+        self._cluster.record_life_marks(life)
 
     def announce(self, ends: Sequence[BoxEnd]) -> None:
-        self._cluster.announce(ends)
+        self._cluster.publish_ends(ends)
 
     def step(self, assignment: Assignment, progress: Progress, step: str, *, gang: Gang = NO_GANG) -> StepStatus:
         """Start or poll one attempt; FAILED once it failed, then RUNNING until the next attempt is due."""
@@ -317,7 +317,7 @@ class Hands:
         said = "step" if outcome is Outcome.OK else "step_failed"
         self._note(said, {"assignment": assignment.id, "step": step, "outcome": outcome, "attempt": attempt})
         if step in list(Milestone) or outcome is not Outcome.OK:
-            self._cluster.tell(assignment, step, event.log, is_bad=outcome is not Outcome.OK)
+            self._cluster.record_event(assignment, step, event.log, is_bad=outcome is not Outcome.OK)
 
     def report_unsupported(self, assignment: Assignment, progress: Progress, word: str, what: str) -> None:
         """Said once, never skipped in silence."""

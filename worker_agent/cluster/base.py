@@ -103,7 +103,7 @@ class Unavailable(ClusterError):
 
 class Verb(StrEnum):
     CLAIM = "claim"  # isolate these GPUs for the slice of the records by taint and labels, without lifting any gate yet
-    OPEN = "open"  # from the next `serve` on, the bind guard lists the slice for the node
+    OPEN = "open"  # from the next `lift_gates` on, the bind guard lists the slice for the node
     CLOSE = "close"  # close guard and taint and remove the labels, so that nothing new of the slice can start
     RELEASE = "release"  # free the GPUs; the records stay with their epochs until a higher epoch replaces them
 
@@ -125,9 +125,9 @@ class BoxEnd(msgspec.Struct, frozen=True, kw_only=True):
 # Each patch of the guard tests the guard as it was read before the node was written, so that an agent that slept between the two cannot
 # open a node that has gone to another slice.
 #
-# The core calls `serve`, `herald`, `announce` and `provide` in each pass, so they must be cheap when nothing changed.
+# Each pass calls `lift_gates`, `record_life_marks`, `publish_ends` and `order_nodes`: they must be cheap when nothing changed.
 class Cluster(Protocol):
-    """Calls return soon and raise only ClusterError; `write`, `herald` and `announce` raise nothing."""
+    """Calls return soon and raise only ClusterError; `write`, `record_life_marks` and `publish_ends` raise nothing."""
 
     def uid(self) -> str:
         """UID of the namespace kube-system."""
@@ -143,28 +143,28 @@ class Cluster(Protocol):
     def serial(self) -> int:
         """Rises with each change that matters to a pass."""
 
-    def fence(self, closing: Sequence[NodeChange]) -> None:
+    def prepare_close(self, closing: Sequence[NodeChange]) -> None:
         """A driver may close here at once what `write` is to close next."""
 
     def write(self, verb: Verb, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
         """Answers in the order of the changes; a failure affects no other node."""
 
-    def serve(self, boxes: Sequence[Sequence[Assignment]]) -> None:
+    def lift_gates(self, boxes: Sequence[Sequence[Assignment]]) -> None:
         """Lifts the gates of waiting pods that fit into open boxes."""
 
-    def tend(self, *, repairs: bool) -> Sequence[Drift] | None:
+    def repair_drift(self, *, repairs: bool) -> Sequence[Drift] | None:
         """Returns what others had changed. None: it was checked a moment ago."""
 
-    def tell(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
+    def record_event(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
         """Records an event for people who look at the cluster. It may be lost."""
 
-    def herald(self, life: Sequence[LifeMark]) -> None:
+    def record_life_marks(self, life: Sequence[LifeMark]) -> None:
         """Records news of the hub about GPRs, each once."""
 
-    def announce(self, ends: Sequence[BoxEnd]) -> None:
+    def publish_ends(self, ends: Sequence[BoxEnd]) -> None:
         """Shows pods when their box ends, and warns them once."""
 
-    def provide(self, orders: Sequence[NodeOrder]) -> None:
+    def order_nodes(self, orders: Sequence[NodeOrder]) -> None:
         """Requests nodes for these orders, once each, and cancels all others."""
 
     def run(self, call: StepCall) -> StepResult:

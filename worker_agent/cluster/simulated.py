@@ -147,19 +147,19 @@ class SimulatedCluster:
         if name not in world.nodes:
             world.pods = {key: pod for key, pod in world.pods.items() if pod.node != name}
 
-    def fence(self, closing: Sequence[NodeChange]) -> None:
+    def prepare_close(self, closing: Sequence[NodeChange]) -> None:
         pass
 
-    def tend(self, *, repairs: bool) -> Sequence[Drift] | None:
+    def repair_drift(self, *, repairs: bool) -> Sequence[Drift] | None:
         return None
 
-    def tell(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
+    def record_event(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
         pass
 
-    def herald(self, life: Sequence[LifeMark]) -> None:
+    def record_life_marks(self, life: Sequence[LifeMark]) -> None:
         pass
 
-    def announce(self, ends: Sequence[BoxEnd]) -> None:
+    def publish_ends(self, ends: Sequence[BoxEnd]) -> None:
         pass
 
     def write(self, verb: Verb, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
@@ -196,7 +196,7 @@ class SimulatedCluster:
                 pod = SimulatedPod(slice=slice_, node=node.view.name)
                 self.world.pods.setdefault(f"{slice_}/{node.view.name}-{number}", pod)
 
-    def serve(self, boxes: Sequence[Sequence[Assignment]]) -> None:
+    def lift_gates(self, boxes: Sequence[Sequence[Assignment]]) -> None:
         waiting: dict[tuple[str, str], list[SimulatedPod]] = {}
         for pod in self.world.pods.values():
             if pod.phase is PodPhase.WAITING:
@@ -242,7 +242,7 @@ class SimulatedCluster:
 
     # -- nodes that are ordered ----------------------------------------------------------------------------------------
 
-    def provide(self, orders: Sequence[NodeOrder]) -> None:
+    def order_nodes(self, orders: Sequence[NodeOrder]) -> None:
         now, there = self._clock.wall(), {node.view.order for node in self.world.nodes.values()}
         asked = {order.id: self.world.asked.get(order.id, now) for order in orders if order.id not in there}
         came = [order for order in orders if order.id in asked and self._join(order, asked[order.id])]

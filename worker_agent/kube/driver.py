@@ -238,7 +238,7 @@ class KubernetesCluster:
 
     def _try_fence(self, changes: Sequence[NodeChange]) -> dict[str, ClusterError]:
         try:
-            self.fence(changes)
+            self.prepare_close(changes)
         except Conflict as error:
             # One node differs from what was expected: patch them one by one.
             if len(changes) == 1:
@@ -262,7 +262,7 @@ class KubernetesCluster:
         except ClusterError as error:
             return error
 
-    def fence(self, closing: Sequence[NodeChange]) -> None:
+    def prepare_close(self, closing: Sequence[NodeChange]) -> None:
         # Once per version of a node, however often the write of the node itself fails.
         due = [(seen, records) for seen, records in closing if not _slices_of(records) <= self._fenced_slices(seen)]
         for box in {(record.gpr_id, record.run) for _, records in due for record in records.values()}:
@@ -290,7 +290,7 @@ class KubernetesCluster:
 
     # -- pods ----------------------------------------------------------------------------------------------------------
 
-    def serve(self, boxes: Sequence[Sequence[Assignment]]) -> None:
+    def lift_gates(self, boxes: Sequence[Sequence[Assignment]]) -> None:
         served = {box[0].gpr_id for box in boxes}
         self._hoist.keep({_box(box[0]) for box in boxes})
         self._full.keep(served)
@@ -404,10 +404,10 @@ class KubernetesCluster:
         )
         return result if are_lifts_over or result.status is not StepStatus.OK else StepResult(status=StepStatus.RUNNING)
 
-    def provide(self, orders: Sequence[NodeOrder]) -> None:
+    def order_nodes(self, orders: Sequence[NodeOrder]) -> None:
         """Does nothing: no node provider is supported yet."""
 
-    def tend(self, *, repairs: bool) -> Sequence[Drift] | None:
+    def repair_drift(self, *, repairs: bool) -> Sequence[Drift] | None:
         found = self._tending.tend(repairs=repairs)
         if found is not None:
             waiting = list(self._sight.all_waiting())
@@ -438,13 +438,13 @@ class KubernetesCluster:
         gpus = f"whole nodes, since it asks for {', '.join(judgement.devices)}," if judgement.devices else "GPUs"
         return f"Waits for {gpus} that a GPU Provision Request of its workspace gets, and that no other pod of it takes: see EGS for when."
 
-    def herald(self, life: Sequence[LifeMark]) -> None:
+    def record_life_marks(self, life: Sequence[LifeMark]) -> None:
         self._herald.look(life)
 
-    def announce(self, ends: Sequence[BoxEnd]) -> None:
+    def publish_ends(self, ends: Sequence[BoxEnd]) -> None:
         self._ends.look(ends)
 
-    def tell(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
+    def record_event(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
         """Records an event on each node, and once per box in the slice's namespaces."""
         reason = f"Egs{what.title().replace('_', '')}{'Failed' if is_bad else ''}"
         told = f"GPR {assignment.gpr_name}: {message}"
