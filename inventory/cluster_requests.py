@@ -1,7 +1,4 @@
-"""GPUProvisioningRequest objects as agents report them, and the lists about GPRs that a sync reply carries.
-
-This module checks the messages and hands them to the handler that the `gpr` app registers at start-up: `inventory` cannot import `gpr`.
-"""
+"""Passes cluster requests (GPUProvisioningRequest objects that agents report) to the handler that `gpr` registers at start-up."""
 
 from __future__ import annotations
 
@@ -31,19 +28,19 @@ from protocol.waiting_pods import JobFailed
 
 class ClusterRequestHandler(Protocol):
     def states(self, cluster_id: UUID, now: datetime) -> tuple[ClusterRequestState, ...]:
-        """The states of all requests that are objects of the cluster, ordered by id."""
+        """Ordered by id."""
 
     def life_marks(self, cluster_id: UUID, now: datetime) -> tuple[LifeMark, ...]:
-        """Recent events of all GPRs that concern the cluster, whether they are objects or not."""
+        """Recent events of all GPRs that concern the cluster."""
 
     def auto_templates(self, cluster_id: UUID) -> tuple[AutoTemplate, ...]:
-        """The templates from which the agent creates requests for waiting pods, ordered by id."""
+        """Templates for waiting pods, ordered by id."""
 
     def take(self, cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -> Sequence[ClusterRequestAnswer]:
-        """Answers each request, in order. It uses its own transactions, so a request that fails does not stop the others."""
+        """Answers in order, in its own transactions: a request that fails does not stop the others."""
 
     def take_failed_jobs(self, cluster: Cluster, failed: Sequence[JobFailed], now: datetime) -> None:
-        """Records Jobs that the agent found failed after they had run in a GPR."""
+        """Takes Jobs that failed after they had run in a GPR."""
 
 
 class RawClusterRequests(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,10 +80,8 @@ def take_failed_jobs(cluster: Cluster, failed: Sequence[JobFailed], now: datetim
 
 
 def receive(agent: AgentIdentity, message: RawClusterRequests, now: datetime) -> ClusterRequestsReply:
-    """Answers a message of requests. An entry without a readable uid gets no answer. Raises AgentSuperseded.
-
-    The session row is not locked, unlike for events: each request is counted once by its uid, and planning it takes long.
-    """
+    """An entry without a readable uid gets no answer. Raises AgentSuperseded."""
+    # The session row is not locked, unlike for events: each request counts once by its uid, and planning takes long.
     session_check(AgentSession.objects.get(pk=agent.cluster.pk), message.session_epoch)
     decoded = [_decode(raw) for raw in message.claims]
     requests = [each for each in decoded if isinstance(each, ClusterRequest)]
@@ -96,7 +91,7 @@ def receive(agent: AgentIdentity, message: RawClusterRequests, now: datetime) ->
 
 
 def _decode(raw: msgspec.Raw) -> ClusterRequest | ClusterRequestAnswer | None:
-    """The request, or the answer to one that cannot be read; None when not even its uid can be read."""
+    # None: not even the uid can be read.
     try:
         return msgspec.json.decode(raw, type=ClusterRequest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -61,6 +61,7 @@ def shares_of(
     for quota in quotas:
         if quota.owner in weights:
             weights[quota.owner] += quota.guaranteed
+    # The due part of a project is by its guaranteed GPUs, at least one.
     weights = {project: max(weight, 1) for project, weight in weights.items()}
     use = {project: gpu_s + CREDIT_S * weights[project] for project, gpu_s in ended.items()}
     gpus_of = {node.id: node.gpu_count for pool in pools for node in pool.nodes}
