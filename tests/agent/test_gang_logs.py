@@ -1,4 +1,4 @@
-"""Jobs of several nodes whose kubelets are slow or away: logs are read a few at a time, and no Job is waited for that has failed."""
+"""CheckJobs of several nodes whose kubelets are slow or away: logs are read a few at a time, and no Job is waited for that has failed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from protocol.cluster_names import CHECK_OF
 from worker_agent.cluster.base import Unavailable
 from worker_agent.kube.checks import jobs
 from worker_agent.kube.checks.gang_logs import READ_S, TRY_S
-from worker_agent.kube.checks.jobs import FAILING_S, STUCK_S, VIEW_S, Ended, Jobs, Work
+from worker_agent.kube.checks.jobs import FAILING_S, STUCK_S, VIEW_S, CheckJob, CheckJobs, JobOutcome
 
 Object = dict[str, Any]
 FAILING = {"type": "FailureTarget", "status": "True", "reason": "DeadlineExceeded"}
@@ -21,7 +21,7 @@ FAILING = {"type": "FailureTarget", "status": "True", "reason": "DeadlineExceede
 class SlowKubelets:
     """One Job, and its pods, which are over but for those of `running`. Each log takes `log_s`; those of `away` do not come."""
 
-    def __init__(self, work: Work, *, log_s: float = 0.0, running: tuple[int, ...] = ()) -> None:
+    def __init__(self, work: CheckJob, *, log_s: float = 0.0, running: tuple[int, ...] = ()) -> None:
         self.work, self.log_s, self.running, self.now_s = work, log_s, running, 1000.0
         self.away: set[str] = set()
         self.are_pods_gone = False
@@ -57,12 +57,12 @@ class SlowKubelets:
         return f"words of {name}"
 
 
-def work(*, nodes: int) -> Work:
+def work(*, nodes: int) -> CheckJob:
     names = tuple(f"n{index}" for index in range(nodes))
-    return Work(owner="box", epoch=1, step="s", attempt=1, nodes=names, image="i", command=(), deadline_s=180)
+    return CheckJob(owner="box", epoch=1, step="s", attempt=1, nodes=names, image="i", command=(), deadline_s=180)
 
 
-def polled(api: SlowKubelets, agent: Jobs, *, within_s: float) -> Ended | None:
+def polled(api: SlowKubelets, agent: CheckJobs, *, within_s: float) -> JobOutcome | None:
     """By passes, in which each node of the box polls."""
     until_s = api.now_s + within_s
     while api.now_s < until_s:
@@ -73,8 +73,8 @@ def polled(api: SlowKubelets, agent: Jobs, *, within_s: float) -> Ended | None:
     return None
 
 
-def of(api: SlowKubelets) -> Jobs:
-    return Jobs(api, mono=api.mono)  # type: ignore[arg-type]
+def of(api: SlowKubelets) -> CheckJobs:
+    return CheckJobs(api, mono=api.mono)  # type: ignore[arg-type]
 
 
 def test_one_pass_waits_for_one_slow_log_at_most_however_many_nodes_a_box_has() -> None:

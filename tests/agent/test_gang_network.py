@@ -18,7 +18,7 @@ from tests.kube.healthy import RDMA_PORT
 from worker_agent.boxes.gangs import Gang, Gangs
 from worker_agent.boxes.state import Member, Progress
 from worker_agent.cluster.base import NodeState, StepCall, StepResult, StepStatus
-from worker_agent.kube.checks.gang_logs import Said
+from worker_agent.kube.checks.gang_logs import PodOutput
 from worker_agent.kube.checks.gang_verdicts import gang_network, in_one, ring
 from worker_agent.kube.checks.verdicts import Unreadable
 
@@ -28,7 +28,7 @@ TIMED_OUT = {"error": "timed out"}
 NOT_FOUND = {"error": "Name or service not known", "is_found": False}
 
 
-def words(index: int, count: int, *, bad: Mapping[tuple[int, int], Any] | None = None, ports: Mapping[str, Any] | None = None) -> Said:
+def words(index: int, count: int, *, bad: Mapping[tuple[int, int], Any] | None = None, ports: Mapping[str, Any] | None = None) -> PodOutput:
     """What the pod of this index says where all is well but the pairs of `bad`. `ports`: by name, what is not as on a good one."""
     peers = {peer: (bad or {}).get((index, peer), {"ms": 0.2}) for peer in ring(index, count, 2)}
     files = {
@@ -36,15 +36,15 @@ def words(index: int, count: int, *, bad: Mapping[tuple[int, int], Any] | None =
         for name, differs in (ports or {}).items()
         for file, text in (RDMA_PORT | differs).items()
     }
-    return Said(index=index, node=f"node-{index}", text=json.dumps({"gang": {"index": index, "peers": peers}, "files": files}))
+    return PodOutput(index=index, node=f"node-{index}", text=json.dumps({"gang": {"index": index, "peers": peers}, "files": files}))
 
 
-def results(own: int, said: list[Said], *, count: int) -> list[CheckResult]:
+def results(own: int, said: list[PodOutput], *, count: int) -> list[CheckResult]:
     names = tuple(f"node-{number}" for number in range(count))
     return gang_network(call(EntryStep.GANG_NETWORK, node=own, gang=names), said, fan_out=2)
 
 
-def verdicts_by_node(said: list[Said], *, count: int) -> list[set[Verdict]]:
+def verdicts_by_node(said: list[PodOutput], *, count: int) -> list[set[Verdict]]:
     """Of the pairs of each node."""
     return [{each.verdict for each in results(own, said, count=count) if each.check == "gang_latency"} for own in range(count)]
 
@@ -93,7 +93,7 @@ def test_what_is_stored_is_the_worst_pair_with_all_that_are_as_bad() -> None:
 def test_a_pod_that_said_nothing_is_cut_off_when_nobody_reached_it_either(text: str) -> None:
     said = [words(index, 4, bad=cut(3, 4)) for index in range(3)]
 
-    assert verdicts_by_node([*said, Said(index=3, node="node-3", text=text)], count=4)[3] == {FAIL}
+    assert verdicts_by_node([*said, PodOutput(index=3, node="node-3", text=text)], count=4)[3] == {FAIL}
     assert verdicts_by_node(said, count=4) == [{PASS, WARN}, {PASS, WARN}, {PASS, WARN}, {FAIL}]
 
 
@@ -130,11 +130,11 @@ def test_a_way_that_takes_too_long_fails() -> None:
     ("said", "why"),
     [
         ([], "no pod of the box said anything"),
-        ([Said(index=0, node="node-0", text="no document")], "no pod of the box said anything"),
+        ([PodOutput(index=0, node="node-0", text="no document")], "no pod of the box said anything"),
         ([words(index, 2, bad={(0, 1): NOT_FOUND, (1, 0): NOT_FOUND}) for index in range(2)], "the Service egs-checks"),
     ],
 )
-def test_what_all_nodes_have_in_common_is_no_node_s_fault(said: list[Said], why: str) -> None:
+def test_what_all_nodes_have_in_common_is_no_node_s_fault(said: list[PodOutput], why: str) -> None:
     with pytest.raises(Unreadable, match=why):
         results(0, said, count=2)
 
@@ -217,7 +217,7 @@ def test_a_box_of_one_node_skips_it_in_so_many_words() -> None:
 # -- a spare, beside nodes that are at work -----------------------------------------------------------------------------
 
 
-def spare_told(own: int, said: list[Said], *, count: int) -> dict[str, CheckResult]:
+def spare_told(own: int, said: list[PodOutput], *, count: int) -> dict[str, CheckResult]:
     """What is stored of the spare, which has the first nodes of its box to be measured against."""
     names = tuple(f"node-{number}" for number in range(count))
     of = call(EntryStep.GANG_NETWORK, node=own, gang=names)
@@ -233,7 +233,7 @@ def test_a_spare_is_measured_against_nodes_at_work_and_says_against_which() -> N
     assert told["gang_peers"].text == "node-0, node-1; their GPUs are at work and were left out"
 
 
-def ways(*pairs: tuple[int, int]) -> list[Said]:
+def ways(*pairs: tuple[int, int]) -> list[PodOutput]:
     """Of three nodes, of which the last is the spare: these time out, the asking one first."""
     return [words(index, 3, bad=dict.fromkeys(pairs, TIMED_OUT)) for index in range(3)]
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from worker_agent.kube.api.client import Forbidden
-from worker_agent.kube.checks.jobs import Jobs, Work, is_image_at_fault
+from worker_agent.kube.checks.jobs import CheckJob, CheckJobs, is_image_at_fault
 from worker_agent.kube.checks.steps import NCCL_TOOLS
 
 STARTING = "failed to create containerd task: failed to create shim task: OCI runtime create failed: "
-NCCL = Work(
+NCCL = CheckJob(
     owner="a",
     epoch=1,
     step="nccl",
@@ -72,7 +72,7 @@ class Refusing:
 def test_a_job_that_a_policy_refuses_is_no_check_that_runs_for_ever_and_no_node_is_blamed() -> None:
     why = "ValidatingAdmissionPolicy 'egs-agent-job' with binding 'egs-agent-job' denied request: the pod of a check has no annotations"
 
-    ended = Jobs(Refusing(why)).poll(NCCL)  # type: ignore[arg-type]
+    ended = CheckJobs(Refusing(why)).poll(NCCL)  # type: ignore[arg-type]
 
     assert ended is not None
     assert (why in ended.why, ended.blames_node) == (True, False)
@@ -81,4 +81,4 @@ def test_a_job_that_a_policy_refuses_is_no_check_that_runs_for_ever_and_no_node_
 def test_a_right_that_an_api_server_does_not_know_yet_is_asked_for_again() -> None:
     """As for some seconds after its start."""
     with pytest.raises(Forbidden):
-        Jobs(Refusing('jobs.batch is forbidden: User "egs-agent" cannot create resource "jobs"')).poll(NCCL)  # type: ignore[arg-type]
+        CheckJobs(Refusing('jobs.batch is forbidden: User "egs-agent" cannot create resource "jobs"')).poll(NCCL)  # type: ignore[arg-type]

@@ -67,7 +67,9 @@ def test_remapped_rows_are_read_as_numbers_and_as_words(pending: str, failed: st
 
 
 def test_a_gpu_without_remapped_rows_tells_nothing_of_them() -> None:
-    assert readings.remapped_rows(f"{GPU_A}, [N/A], [N/A], [N/A]\n")[GPU_A] == readings.Rows(uncorrectable=None, pending=None, failed=None)
+    assert readings.remapped_rows(f"{GPU_A}, [N/A], [N/A], [N/A]\n")[GPU_A] == readings.RemappedRows(
+        uncorrectable=None, pending=None, failed=None
+    )
 
 
 def test_processes_are_counted_for_each_gpu() -> None:

@@ -17,14 +17,16 @@ from tests.kube.cluster import CLAIMS, SOON_S, Object
 from tests.kube.wire import APPLY, JSON_PATCH, MERGE
 from tests.kube.world import BLUE, KIND_OF_REQUEST, NODE_BLUE, NODE_RED, RED, World, container, file_request, pod, pods_path
 from worker_agent.kube.api.installed import PLURALS
-from worker_agent.kube.checks.jobs import Work, manifest
+from worker_agent.kube.checks.jobs import CheckJob, manifest
 
 SYSTEM: Final = f"/api/v1/namespaces/{cluster_names.NAMESPACE}"
 RED_SPACE: Final = "/api/v1/namespaces/red"
 RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
 ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 LEASE: Final = f"/apis/coordination.k8s.io/v1/namespaces/{cluster_names.NAMESPACE}/leases/egs-agent"
-CHECK: Final = Work(owner="try", epoch=1, step="gpu_count", attempt=1, nodes=(NODE_RED,), image="none", command=("true",), deadline_s=60)
+CHECK: Final = CheckJob(
+    owner="try", epoch=1, step="gpu_count", attempt=1, nodes=(NODE_RED,), image="none", command=("true",), deadline_s=60
+)
 JOB: Final = manifest(CHECK)
 JOBS: Final = f"/apis/batch/v1/namespaces/{cluster_names.NAMESPACE}/jobs"
 WATCH: Final = {"watch": "true", "timeoutSeconds": "1"}

@@ -17,7 +17,7 @@ READ_S: Final = 0.2
 REST_S: Final = 0.5
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True):
+class PodOutput(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     node: str  # "" where the pod got none
     text: str
@@ -26,18 +26,18 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 @dataclass(slots=True)
 class _Gang:
     ended_mono: float
-    said: dict[int, Said] = field(default_factory=dict)  # by index
+    outputs: dict[int, PodOutput] = field(default_factory=dict)  # by index
     failed: dict[int, tuple[float, str]] = field(default_factory=dict)  # by index: when reading failed, and why
-    whole: tuple[Said, ...] | None = None  # the same answer for each node, whatever becomes of the pods
+    whole: tuple[PodOutput, ...] | None = None  # the same answer for each node, whatever becomes of the pods
 
     def due(self, pods: Mapping[int, Pod], now_mono: float) -> list[int]:
         """Those that were tried longest ago come first."""
         is_late = now_mono - self.ended_mono >= TRY_S
-        left = [index for index in pods if index not in self.said and not (is_late and index in self.failed)]
+        left = [index for index in pods if index not in self.outputs and not (is_late and index in self.failed)]
         return sorted(left, key=lambda index: (self.failed.get(index, (float("-inf"), ""))[0], index))
 
-    def all_said(self, pods: Mapping[int, Pod]) -> tuple[Said, ...]:
-        return tuple(self.said.get(index) or _said(index, pod, self.failed[index][1]) for index, pod in sorted(pods.items()))
+    def all_outputs(self, pods: Mapping[int, Pod]) -> tuple[PodOutput, ...]:
+        return tuple(self.outputs.get(index) or _output(index, pod, self.failed[index][1]) for index, pod in sorted(pods.items()))
 
 
 class GangLogs:
@@ -50,11 +50,11 @@ class GangLogs:
     def forget_all_but(self, jobs: Collection[str]) -> None:
         self._gangs = {name: gang for name, gang in self._gangs.items() if name in jobs}
 
-    def read(self, job: str, pods: Mapping[int, Pod]) -> tuple[Said, ...] | None:
+    def read(self, job: str, pods: Mapping[int, Pod]) -> tuple[PodOutput, ...] | None:
         """All pods of a Job that ended. None: not all have been read. Each log is read once."""
         gang = self._gangs.setdefault(job, _Gang(self._mono()))
         if gang.whole is None and self._is_read(gang, pods):
-            gang.whole = gang.all_said(pods)
+            gang.whole = gang.all_outputs(pods)
         return gang.whole
 
     def _is_read(self, gang: _Gang, pods: Mapping[int, Pod]) -> bool:
@@ -67,7 +67,7 @@ class GangLogs:
     def _try(self, gang: _Gang, index: int, pod: Pod) -> None:
         began = self._mono()
         try:
-            gang.said[index] = _said(index, pod, self._words(pod) if pod.is_over else "")
+            gang.outputs[index] = _output(index, pod, self._words(pod) if pod.is_over else "")
         except ClusterError as error:
             gang.failed[index] = (began, f"its log cannot be read: {error}")
         ended = self._mono()
@@ -76,5 +76,5 @@ class GangLogs:
             self._spent_s, self._rests_until_mono = 0.0, ended + REST_S
 
 
-def _said(index: int, pod: Pod, text: str) -> Said:
-    return Said(index=index, node=pod.spec.nodeName, text=text)
+def _output(index: int, pod: Pod, text: str) -> PodOutput:
+    return PodOutput(index=index, node=pod.spec.nodeName, text=text)

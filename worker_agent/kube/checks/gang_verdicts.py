@@ -14,7 +14,7 @@ from protocol.checks import CheckResult, Verdict
 from protocol.cluster_names import CHECK_SERVICE
 from worker_agent.cluster.base import StepCall
 from worker_agent.kube.checks import readings
-from worker_agent.kube.checks.gang_logs import Said
+from worker_agent.kube.checks.gang_logs import PodOutput
 from worker_agent.kube.checks.verdicts import Document, Reach, Results, Unreadable, document
 
 PAIR = "gang_latency"
@@ -24,7 +24,7 @@ NOBODY_SPOKE = skipped(PAIR, "no other node's pod said anything")
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class NodePair:
     asking: str  # a node name, as is the next
     asked: str
     reach: Reach
@@ -36,14 +36,14 @@ class Pair:
         return self.asked if node == self.asking else self.asking
 
 
-def gang_network(call: StepCall, said: Sequence[Said], *, fan_out: int) -> Results:
+def gang_network(call: StepCall, outputs: Sequence[PodOutput], *, fan_out: int) -> Results:
     """Raises Unreadable where the output tells nothing of any node, because something common to all pods is wrong."""
-    documents = dict(_documents(said))
-    pairs = _pairs(_placed(call.gang, said), documents, fan_out=fan_out)
+    documents = dict(_documents(outputs))
+    pairs = _pairs(_placed(call.gang, outputs), documents, fan_out=fan_out)
     if not documents:
         raise Unreadable("no pod of the box said anything")
     own = call.node.view.name
-    by_node = {each.node: documents[each.index] for each in said if each.index in documents}
+    by_node = {each.node: documents[each.index] for each in outputs if each.index in documents}
     # A pod that never started has no DNS name, which says nothing of the DNS.
     met = [pair.reach for pair in pairs if pair.asking in by_node and pair.asked in by_node]
     if met and all(reach.error and not reach.is_found for reach in met):
@@ -75,27 +75,27 @@ def ring(index: int, count: int, fan_out: int) -> list[int]:
     return [(index + step) % count for step in range(1, min(fan_out, count - 1) + 1)]
 
 
-def _documents(said: Sequence[Said]) -> Iterator[tuple[int, Document]]:
+def _documents(outputs: Sequence[PodOutput]) -> Iterator[tuple[int, Document]]:
     """By index, without output that broke off."""
-    for each in said:
+    for each in outputs:
         with suppress(Unreadable):
             found = document(each.text)
             if found.gang is not None and found.gang.index == each.index:
                 yield each.index, found
 
 
-def _placed(nodes: Sequence[str], said: Sequence[Said]) -> dict[int, str]:
+def _placed(nodes: Sequence[str], outputs: Sequence[PodOutput]) -> dict[int, str]:
     """The node of each pod by index."""
-    placed = {each.index: each.node for each in said if each.node in nodes}
+    placed = {each.index: each.node for each in outputs if each.node in nodes}
     left = sorted(set(nodes) - set(placed.values()))
     # Pods without a node printed nothing, so it does not matter which of them was for which node.
     missing = [index for index in range(len(nodes)) if index not in placed]
     return placed | dict(zip(missing, left, strict=False))
 
 
-def _pairs(node_of: Mapping[int, str], documents: Mapping[int, Document], *, fan_out: int) -> list[Pair]:
+def _pairs(node_of: Mapping[int, str], documents: Mapping[int, Document], *, fan_out: int) -> list[NodePair]:
     return [
-        Pair(asking=node_of[index], asked=node_of[peer], reach=_reach(documents.get(index), peer))
+        NodePair(asking=node_of[index], asked=node_of[peer], reach=_reach(documents.get(index), peer))
         for index in sorted(node_of)
         for peer in ring(index, len(node_of), fan_out)
     ]
@@ -105,14 +105,14 @@ def _reach(found: Document | None, peer: int) -> Reach:
     return found.gang.peers.get(peer, SILENT) if found and found.gang else SILENT
 
 
-def _fault(node: str, spoke: Collection[str], pairs: Sequence[Pair]) -> int:
+def _fault(node: str, spoke: Collection[str], pairs: Sequence[NodePair]) -> int:
     """Evidence against the node: 2 where its pod printed nothing, 1 where it reaches nobody and nobody reaches it."""
     if node not in spoke:
         return 2
     return int(all(pair.reach.error for pair in pairs if pair.has(node)))
 
 
-def _reached(call: StepCall, pair: Pair, fault: Mapping[str, int]) -> CheckResult:
+def _reached(call: StepCall, pair: NodePair, fault: Mapping[str, int]) -> CheckResult:
     own, found = call.node.view.name, _judged(call, pair)
     if not pair.reach.error:
         return found
@@ -120,7 +120,7 @@ def _reached(call: StepCall, pair: Pair, fault: Mapping[str, int]) -> CheckResul
     return msgspec.structs.replace(found, verdict=Verdict.WARN if fault[pair.other(own)] > fault[own] else Verdict.FAIL)
 
 
-def _judged(call: StepCall, pair: Pair) -> CheckResult:
+def _judged(call: StepCall, pair: NodePair) -> CheckResult:
     text = f"{pair.asking} to {pair.asked}" + (f": {pair.reach.error}" if pair.reach.error else "")
     return judge(PAIR, pair.reach.ms, shape=call.node.view.shape, policy=call.assignment.checks, text=text)
 
@@ -128,7 +128,7 @@ def _judged(call: StepCall, pair: Pair) -> CheckResult:
 # -- a spare -----------------------------------------------------------------------------------------------------------
 
 
-def _of_spare(call: StepCall, pairs: Sequence[Pair], spoke: Collection[str]) -> Results:
+def _of_spare(call: StepCall, pairs: Sequence[NodePair], spoke: Collection[str]) -> Results:
     own = call.node.view.name
     # The spare fails only where it alone can be at fault. High latency is only a warning, since it includes a tenant's load.
     tie = _tie(own, pairs) if own in spoke else ""
@@ -141,7 +141,7 @@ def _of_spare(call: StepCall, pairs: Sequence[Pair], spoke: Collection[str]) -> 
     return [*failed, *whole] or [NOBODY_SPOKE]
 
 
-def _tie(own: str, pairs: Sequence[Pair]) -> str:
+def _tie(own: str, pairs: Sequence[NodePair]) -> str:
     """Why a failure is not held against the spare; "" where it is."""
     between = [pair for pair in pairs if not pair.has(own)]
     if not between:
@@ -153,7 +153,7 @@ def _tie(own: str, pairs: Sequence[Pair]) -> str:
     return "it may be either node's fault, as it reaches others and they reach it" if reaches and is_reached else ""
 
 
-def _met(call: StepCall, pairs: Sequence[Pair], silent: Sequence[str]) -> CheckResult:
+def _met(call: StepCall, pairs: Sequence[NodePair], silent: Sequence[str]) -> CheckResult:
     own = call.node.view.name
     failed = {pair.other(own) for pair in pairs if pair.has(own) and pair.reach.error}
     spoke = [node for node in call.at_work if node not in silent]

@@ -19,7 +19,7 @@ from worker_agent.cluster.base import ClusterError, Conflict
 from worker_agent.kube.api import objects
 from worker_agent.kube.api.client import TIMEOUT_S, Api, Forbidden, Missing
 from worker_agent.kube.api.objects import Condition, Job, Meta, Pod, TerminatedState
-from worker_agent.kube.checks.gang_logs import GangLogs, Said
+from worker_agent.kube.checks.gang_logs import GangLogs, PodOutput
 
 JOBS: Final = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -44,7 +44,7 @@ NO_RIGHT: Final = "cannot create resource"  # in a 403 by RBAC; those of policie
 GUEST_LIMITS: Final = {"cpu": "250m", "memory": "128Mi"}  # of a pod on a node that a workspace uses
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True):
+class CheckJob(msgspec.Struct, frozen=True, kw_only=True):
     owner: str  # an assignment or an attempt of a box: it has one Job at work at a time
     epoch: int
     step: str
@@ -64,8 +64,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        said = "/".join((self.owner, str(self.epoch), self.step, str(self.attempt), *(self.nodes if self.is_gang else ())))
-        return f"egs-check-{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+        identity = "/".join((self.owner, str(self.epoch), self.step, str(self.attempt), *(self.nodes if self.is_gang else ())))
+        return f"egs-check-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
 
     @property
     def is_gang(self) -> bool:
@@ -77,15 +77,15 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.name}-{{}}.{CHECK_SERVICE}"
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    said: str = ""
+class JobOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    output: str = ""
     why: str = ""  # why it failed, as a sentence
     blames_node: bool = True
     pod: Pod | None = None  # None where it was deleted
-    gang: tuple[Said, ...] = ()
+    gang: tuple[PodOutput, ...] = ()
 
 
-class Jobs:
+class CheckJobs:
     def __init__(self, api: Api, *, mono: Callable[[], float] = time.monotonic) -> None:
         self._api, self._mono = api, mono
         self._jobs: dict[str, Job] = {}
@@ -98,7 +98,7 @@ class Jobs:
         self._failing_since: dict[str, float] = {}  # by Job
         self._gang_logs = GangLogs(lambda pod: self._words(pod, terminated(pod), timeout_s=LOG_TIMEOUT_S), mono=mono)
 
-    def poll(self, work: Work) -> Ended | None:
+    def poll(self, work: CheckJob) -> JobOutcome | None:
         """None: it runs. Raises ClusterError."""
         self._look()
         if self._seen_mono <= self._wrote_mono.get(work.owner, float("-inf")):
@@ -131,14 +131,14 @@ class Jobs:
 
     # -- begin ---------------------------------------------------------------------------------------------------------
 
-    def _begin(self, work: Work) -> Ended | None:
+    def _begin(self, work: CheckJob) -> JobOutcome | None:
         if self._begun.get(work.owner) == work.name:
-            return Ended(why="its Job was deleted by somebody while it ran", blames_node=False)
+            return JobOutcome(why="its Job was deleted by somebody while it ran", blames_node=False)
         self._clear_others(work)
         if self._is_another_at_work(work):
             since = self._stuck_since.setdefault(work.owner, self._mono())
             return (
-                Ended(why="the pod of an earlier attempt does not end: its node does not answer")
+                JobOutcome(why="the pod of an earlier attempt does not end: its node does not answer")
                 if self._mono() - since > STUCK_S
                 else None
             )
@@ -146,22 +146,22 @@ class Jobs:
         try:
             self._api.create(JOBS, manifest(work), Job)
         except Missing:
-            return Ended(why=f"there is no namespace {NAMESPACE}", blames_node=False)
+            return JobOutcome(why=f"there is no namespace {NAMESPACE}", blames_node=False)
         except Conflict:
             pass  # our own Job, whose answer was lost
         except Forbidden as error:
             if NO_RIGHT in str(error):
                 raise  # perhaps an API server that has just started: it is tried again
-            return Ended(why=f"the cluster refuses its Job: {error}", blames_node=False)
+            return JobOutcome(why=f"the cluster refuses its Job: {error}", blames_node=False)
         self._begun[work.owner] = work.name
         return None
 
-    def _clear_others(self, work: Work) -> None:
+    def _clear_others(self, work: CheckJob) -> None:
         for job in self._jobs.values():
             if job.metadata.label(CHECK_OF) == work.owner and job.metadata.name != work.name and not job.metadata.deletionTimestamp:
                 self._delete(job)
 
-    def _is_another_at_work(self, work: Work) -> bool:
+    def _is_another_at_work(self, work: CheckJob) -> bool:
         pods = (pod for pod in self._pods if pod.metadata.label(CHECK_OF) == work.owner)
         return any(not pod.is_over and pod.metadata.label(JOB_OF_POD) != work.name for pod in pods)
 
@@ -177,24 +177,24 @@ class Jobs:
 
     # -- follow --------------------------------------------------------------------------------------------------------
 
-    def _follow(self, work: Work, job: Job) -> Ended | None:
+    def _follow(self, work: CheckJob, job: Job) -> JobOutcome | None:
         self._begun[work.owner] = work.name
         pod = self._pod_of(work.name)
         if (over := self._over(job)) is not None:
             return self._read_gang(work, over) if work.is_gang else self._read(work, over, pod)
         if job.metadata.deletionTimestamp:
-            return Ended(why="its Job was deleted by somebody while it ran", blames_node=False)
+            return JobOutcome(why="its Job was deleted by somebody while it ran", blames_node=False)
         if work.is_gang:
             return None
         if pod is None:
             self._waited_for.setdefault(work.name, _why_podless(work))
             return None
-        reason, said = waits_for(pod)
-        self._waited_for[work.name] = said
+        reason, text = waits_for(pod)
+        self._waited_for[work.name] = text
         if reason not in IMAGE_TROUBLE:
             return None
         self._delete(job)
-        return Ended(why=f"its pod cannot start with the image {work.image}: {said}", blames_node=False)
+        return JobOutcome(why=f"its pod cannot start with the image {work.image}: {text}", blames_node=False)
 
     def _over(self, job: Job) -> Condition | None:
         if job.ended is not None or job.failing is None:
@@ -202,34 +202,34 @@ class Jobs:
         since = self._failing_since[job.metadata.name]
         return job.failing if self._mono() - since >= FAILING_S else None
 
-    def _read(self, work: Work, ended: Condition, pod: Pod | None) -> Ended:
+    def _read(self, work: CheckJob, ended: Condition, pod: Pod | None) -> JobOutcome:
         state = terminated(pod)
         if ended.type == "Complete":
-            return Ended(said=self._last_words(pod, state), pod=pod)
+            return JobOutcome(output=self._last_words(pod, state), pod=pod)
         if ended.reason == "DeadlineExceeded":
             return self._late(work)
         if state is None:
-            return Ended(why="its pod was taken away before it ended")
+            return JobOutcome(why="its pod was taken away before it ended")
         words = self._last_words(pod, state)
         if is_image_at_fault(work, state.exitCode, words):
-            return Ended(why=f"the image {work.image} lacks a program: {words[-TEXT_CHARS:]}", blames_node=False)
+            return JobOutcome(why=f"the image {work.image} lacks a program: {words[-TEXT_CHARS:]}", blames_node=False)
         if state.reason not in ("Error", ""):
-            return Ended(why=f"its pod was ended: {state.reason}, exit code {state.exitCode}")
-        return Ended(why=f"it broke off with exit code {state.exitCode}: {words[-TEXT_CHARS:]}".strip(": "))
+            return JobOutcome(why=f"its pod was ended: {state.reason}, exit code {state.exitCode}")
+        return JobOutcome(why=f"it broke off with exit code {state.exitCode}: {words[-TEXT_CHARS:]}".strip(": "))
 
-    def _read_gang(self, work: Work, ended: Condition) -> Ended | None:
+    def _read_gang(self, work: CheckJob, ended: Condition) -> JobOutcome | None:
         pods = {pod.metadata.label(INDEX_OF_POD): pod for pod in self._pods if pod.metadata.label(JOB_OF_POD) == work.name}
-        said = self._gang_logs.read(work.name, {int(index): pod for index, pod in pods.items() if index.isdigit()})
-        if said is None:
+        outputs = self._gang_logs.read(work.name, {int(index): pod for index, pod in pods.items() if index.isdigit()})
+        if outputs is None:
             return None
         why = f"it did not end within {work.deadline_s} s" if ended.reason == "DeadlineExceeded" else ""
-        return Ended(why=why, gang=said)
+        return JobOutcome(why=why, gang=outputs)
 
-    def _late(self, work: Work) -> Ended:
+    def _late(self, work: CheckJob) -> JobOutcome:
         waited = self._waited_for.get(work.name, "")
         why = f"it did not end within {work.deadline_s} s" + (f"; it waited for this: {waited}" if waited else "")
         # A missing volume or a refused pod would be the same on other nodes.
-        return Ended(why=why, blames_node="persistentvolumeclaim" not in waited.lower() and not waited.startswith(NO_POD))
+        return JobOutcome(why=why, blames_node="persistentvolumeclaim" not in waited.lower() and not waited.startswith(NO_POD))
 
     def _last_words(self, pod: Pod | None, state: TerminatedState | None) -> str:
         try:
@@ -246,13 +246,13 @@ class Jobs:
         return self._api.text(f"{PODS}/{pod.metadata.name}/log", tailLines=20, limitBytes=LOG_BYTES, timeout_s=timeout_s).strip()
 
 
-def _why_podless(work: Work) -> str:
+def _why_podless(work: CheckJob) -> str:
     # The API server refuses the pod, which its node has nothing to do with.
     asked = f"; is there a RuntimeClass {work.runtime_class}?" if work.runtime_class else ""
     return f"{NO_POD}, see the events of Job {work.name} in {NAMESPACE}{asked}"
 
 
-def is_image_at_fault(work: Work, exit_code: int, words: str) -> bool:
+def is_image_at_fault(work: CheckJob, exit_code: int, words: str) -> bool:
     """Whether the image lacks a program. A missing program or library of the runtime is the node's fault."""
     if f'exec: "{work.command[0]}": executable file not found' in words:
         return True
@@ -280,7 +280,7 @@ def waits_for(pod: Pod) -> tuple[str, str]:
     return ("", f"{unplaced.reason}: {unplaced.message}"[:TEXT_CHARS]) if unplaced else ("", "")
 
 
-def manifest(work: Work) -> dict[str, Any]:
+def manifest(work: CheckJob) -> dict[str, Any]:
     labels = {CHECK_OF: work.owner, CHECK_STEP: work.step}
     meta = msgspec.to_builtins(Meta(name=work.name, namespace=NAMESPACE, labels=labels))
     spec = {
@@ -302,7 +302,7 @@ def _one_for_each(count: int) -> dict[str, Any]:
     }
 
 
-def _pod(work: Work) -> dict[str, Any]:
+def _pod(work: CheckJob) -> dict[str, Any]:
     volumes = _volumes(work)
     return {
         "restartPolicy": "Never",
@@ -320,7 +320,7 @@ def _pod(work: Work) -> dict[str, Any]:
     }
 
 
-def _container(work: Work, mounts: list[dict[str, str]]) -> dict[str, Any]:
+def _container(work: CheckJob, mounts: list[dict[str, str]]) -> dict[str, Any]:
     requests = {"cpu": "500m", "memory": f"{256 + work.shared_memory_mib}Mi"}
     limits = {GPU: str(work.gpus)} if work.gpus else {}
     if work.is_guest:
@@ -350,12 +350,12 @@ def _only_on(nodes: Sequence[str]) -> dict[str, Any]:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
-def _apart(work: Work) -> dict[str, Any]:
+def _apart(work: CheckJob) -> dict[str, Any]:
     term = {"labelSelector": {"matchLabels": {CHECK_OF: work.owner}}, "topologyKey": HOSTNAME}
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
-def _volumes(work: Work) -> Mapping[str, tuple[str, dict[str, Any]]]:
+def _volumes(work: CheckJob) -> Mapping[str, tuple[str, dict[str, Any]]]:
     """Mount path and source by name."""
     volumes: dict[str, tuple[str, dict[str, Any]]] = {"tmp": ("/tmp", {"emptyDir": {}})}  # noqa: S108  # the pod's own
     if work.shared_memory_mib:

@@ -60,7 +60,7 @@ XIDS_OF_GPUS: Final = {
 }
 
 
-class Gpu(msgspec.Struct, frozen=True, kw_only=True):
+class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
     """One line of nvidia-smi. None: this GPU or driver does not report it."""
 
     uuid: str
@@ -79,7 +79,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
         return _is_fault(self.uuid)  # it does not even report a name
 
 
-class Rows(msgspec.Struct, frozen=True, kw_only=True):
+class RemappedRows(msgspec.Struct, frozen=True, kw_only=True):
     """Remapped rows of one GPU."""
 
     uncorrectable: float | None
@@ -103,7 +103,7 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
     subnets: tuple[str, ...]  # first halves of its GIDs, or IPV4
 
 
-class Nccl(msgspec.Struct, frozen=True, kw_only=True):
+class NcclReading(msgspec.Struct, frozen=True, kw_only=True):
     """Latency of the smallest size, bandwidth of the largest; the worse of in place and out of place."""
 
     latency_us: float
@@ -111,10 +111,10 @@ class Nccl(msgspec.Struct, frozen=True, kw_only=True):
     wrong: float
 
 
-def gpus(text: str) -> list[Gpu]:
+def gpus(text: str) -> list[GpuReading]:
     """Parses nvidia-smi --query-gpu=GPU_FIELDS --format=csv,noheader,nounits."""
     return [
-        Gpu(
+        GpuReading(
             uuid=row[0],
             bus_id=row[1],
             temperature_c=_number(row[2]),
@@ -130,10 +130,12 @@ def gpus(text: str) -> list[Gpu]:
     ]
 
 
-def remapped_rows(text: str) -> dict[str, Rows]:
+def remapped_rows(text: str) -> dict[str, RemappedRows]:
     """By GPU UUID, from nvidia-smi --query-remapped-rows=ROW_FIELDS --format=csv,noheader,nounits."""
     return {
-        row[0]: Rows(uncorrectable=_number(row[1]), pending=_number(row[2]), failed=_number(row[3]), faults=_faults(ROW_FIELDS, row))
+        row[0]: RemappedRows(
+            uncorrectable=_number(row[1]), pending=_number(row[2]), failed=_number(row[3]), faults=_faults(ROW_FIELDS, row)
+        )
         for row in _rows(text, len(ROW_FIELDS))
     }
 
@@ -174,39 +176,39 @@ def ports(files: Mapping[str, str]) -> list[Port]:
     return [_port(name, by_port[name]) for name in sorted(by_port)]
 
 
-def nccl(report: bytes) -> Nccl:
+def nccl(report: bytes) -> NcclReading:
     """Raises ValueError unless it is a whole report with two sizes."""
     try:
-        sizes = sorted(msgspec.json.decode(report, type=_Report).results, key=lambda result: result.size)
+        sizes = sorted(msgspec.json.decode(report, type=_NcclReport).results, key=lambda result: result.size)
     except msgspec.DecodeError as error:
         raise ValueError(f"the report of nccl-tests cannot be read: {error}") from error
     if len(sizes) < 2:
         raise ValueError("the report of nccl-tests has not both sizes: the GPUs have too little memory for the larger, or it broke off")
-    return Nccl(
+    return NcclReading(
         latency_us=max(way.time for way in sizes[0].ways),
         bandwidth_gbs=min(way.bus_bw for way in sizes[-1].ways),
         wrong=sum(way.nwrong or 0.0 for size in sizes for way in size.ways),
     )
 
 
-class _Way(msgspec.Struct, frozen=True, kw_only=True):
+class _NcclTimes(msgspec.Struct, frozen=True, kw_only=True):
     time: float
     bus_bw: float
     nwrong: float | None = None
 
 
-class _Size(msgspec.Struct, frozen=True, kw_only=True):
+class _NcclSize(msgspec.Struct, frozen=True, kw_only=True):
     size: int
-    in_place: _Way
-    out_of_place: _Way
+    in_place: _NcclTimes
+    out_of_place: _NcclTimes
 
     @property
-    def ways(self) -> tuple[_Way, _Way]:
+    def ways(self) -> tuple[_NcclTimes, _NcclTimes]:
         return self.in_place, self.out_of_place
 
 
-class _Report(msgspec.Struct, frozen=True):
-    results: tuple[_Size, ...]
+class _NcclReport(msgspec.Struct, frozen=True):
+    results: tuple[_NcclSize, ...]
 
 
 def _rows(text: str, columns: int) -> list[list[str]]:

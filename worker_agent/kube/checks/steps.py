@@ -23,7 +23,7 @@ from worker_agent.kube.api.client import Api
 from worker_agent.kube.api.objects import Node, Pod, PodList
 from worker_agent.kube.checks import readings, verdicts
 from worker_agent.kube.checks.gang_verdicts import gang_network, in_one
-from worker_agent.kube.checks.jobs import VOLUME, Ended, Jobs, Work
+from worker_agent.kube.checks.jobs import VOLUME, CheckJob, CheckJobs, JobOutcome
 from worker_agent.kube.checks.volumes import Volumes
 from worker_agent.kube.nodes import hardware
 from worker_agent.kube.pods.runs import inside
@@ -52,9 +52,9 @@ class Checks:
         self, api: Api, *, image: str, runtime_class: str = "", pull_secret: str = "", mono: Callable[[], float] = time.monotonic
     ) -> None:
         # Defaults for what the policy of the hub leaves open. The probe image needs Python 3.
-        self._api, self._image, self._mono, self._jobs = api, image, mono, Jobs(api, mono=mono)
+        self._api, self._image, self._mono, self._jobs = api, image, mono, CheckJobs(api, mono=mono)
         self._runtime_class, self._pull_secret = runtime_class, pull_secret
-        self._seen_volumes = Volumes(api, mono=mono)
+        self._volume_looks = Volumes(api, mono=mono)
         self._dns_pods: tuple[Pod, ...] = ()
         self._dns_seen_mono = float("-inf")
 
@@ -63,7 +63,7 @@ class Checks:
         match call.step:
             case EntryStep.NODE_READY:
                 why = "; ".join(call.node.why_unready)
-                return _told([expect("node_ready", float(call.node.view.ready), 1, is_least=True, text=why)])
+                return _result_of([expect("node_ready", float(call.node.view.ready), 1, is_least=True, text=why)])
             case EntryStep.GPU_COUNT:
                 return self._probe(call, {"commands": {"gpus": _smi()}}, verdicts.gpu_count, deadline_s=GPU_S, gpus=_gpus(call))
             case EntryStep.GPU_HEALTH:
@@ -102,15 +102,15 @@ class Checks:
     ) -> StepResult:
         work = self._work(call, self._probe_image(call), _command(plan), deadline_s, gpus=gpus, capabilities=capabilities, volume=volume)
 
-        def results(ended: Ended) -> verdicts.Results:
-            document = verdicts.document(ended.said)
+        def results(ended: JobOutcome) -> verdicts.Results:
+            document = verdicts.document(ended.output)
             if gpus:
                 self._remember(call, verdicts.gpus_seen(document))
             return read(call, document, ended.pod)
 
         return self._measure(work, results)
 
-    def _remember(self, call: StepCall, seen: Sequence[readings.Gpu]) -> None:
+    def _remember(self, call: StepCall, seen: Sequence[readings.GpuReading]) -> None:
         view = call.node.view
         if not {gpu.uuid for gpu in seen} <= {gpu.hardware_uuid for gpu in view.gpus}:
             with suppress(ClusterError):  # the next check tries again
@@ -131,8 +131,8 @@ class Checks:
         volume: str | None = None,
         shared_memory_mib: int = 0,
         tools: tuple[str, ...] = (),
-    ) -> Work:
-        return Work(
+    ) -> CheckJob:
+        return CheckJob(
             owner=call.assignment.id,
             epoch=call.assignment.epoch,
             step=call.step,
@@ -153,14 +153,14 @@ class Checks:
     def _pull_secret_of(self, call: StepCall) -> str:
         return call.assignment.checks.pull_secret or self._pull_secret
 
-    def _measure(self, work: Work, read: Callable[[Ended], verdicts.Results]) -> StepResult:
+    def _measure(self, work: CheckJob, read: Callable[[JobOutcome], verdicts.Results]) -> StepResult:
         ended = self._jobs.poll(work)
         if ended is None:
             return StepResult(status=StepStatus.RUNNING)
         if ended.why:
             return _failed(f"{work.step} could not be measured on node {work.nodes[0]}: {ended.why}", blames_node=ended.blames_node)
         try:
-            return _told(read(ended))
+            return _result_of(read(ended))
         except verdicts.Unreadable as error:
             return _failed(f"{work.step} could not be measured on node {work.nodes[0]}: {error}")
 
@@ -172,7 +172,7 @@ class Checks:
             return self._probe(call, plan, verdicts.gpu_idle, deadline_s=GPU_S, gpus=there)
         if call.since_closed_s < GPUS_BACK_S:
             return _failed(f"node {call.node.view.name} offers none of the {wanted} GPUs of the box: is its device plugin at work?")
-        return _told([*verdicts.missing(call), skipped("gpu_memory_used", "no GPU is there to be asked")])
+        return _result_of([*verdicts.missing(call), skipped("gpu_memory_used", "no GPU is there to be asked")])
 
     def _network(self, call: StepCall) -> StepResult:
         addresses = [f"{verdicts.NAME}:443", *self._peers(call)]
@@ -189,13 +189,13 @@ class Checks:
 
     def _rdma(self, call: StepCall) -> StepResult:
         if not call.node.view.rdma:
-            return _told([skipped("rdma_links", "the node has no RDMA")])
+            return _result_of([skipped("rdma_links", "the node has no RDMA")])
         return self._probe(call, {"files": RDMA_FILES}, verdicts.rdma, deadline_s=SHORT_S)
 
     def _nccl(self, call: StepCall) -> StepResult:
         image = call.assignment.checks.images.get("nccl", "")
         if not image or _gpus(call) < 2:
-            return _told([skipped("nccl_bandwidth", "one GPU has no other to talk to" if image else "no image for NCCL is set")])
+            return _result_of([skipped("nccl_bandwidth", "one GPU has no other to talk to" if image else "no image for NCCL is set")])
         if call.step == ExitStep.EXIT_NCCL and 0 < verdicts.gpus_there(call) < _gpus(call):
             return _failed(f"{verdicts.gpus_there(call)} of {_gpus(call)} GPUs are left: NCCL is not measured over these")
         if not call.node.view.gpus:
@@ -205,26 +205,26 @@ class Checks:
         size = NCCL_BYTES if memory_gib >= NCCL_LARGE_GPU_GIB else NCCL_SMALL_BYTES
         command = ("sh", "-c", NCCL_PROBE, "nccl", str(_gpus(call)), str(size), str(size // NCCL_FIRST_BYTES))
         work = self._work(call, image, command, NCCL_S, gpus=_gpus(call), shared_memory_mib=SHARED_MEMORY_MIB, tools=NCCL_TOOLS)
-        return self._measure(work, lambda ended: verdicts.nccl(call, ended.said))
+        return self._measure(work, lambda ended: verdicts.nccl(call, ended.output))
 
     def _gang_network(self, call: StepCall) -> StepResult:
         """One Job serves all nodes of the box; each reads its own part."""
         if len(call.gang) < 2:
-            return _told([skipped("gang_latency", why_alone(call.assignment))])
+            return _result_of([skipped("gang_latency", why_alone(call.assignment))])
         ended = self._jobs.poll(self._gang_work(call))
         if ended is None:
             return StepResult(status=StepStatus.RUNNING)
         try:
             found = gang_network(call, ended.gang, fan_out=GANG_FAN_OUT)
-            return msgspec.structs.replace(_told(found), results=tuple(in_one(found)))
+            return msgspec.structs.replace(_result_of(found), results=tuple(in_one(found)))
         except verdicts.Unreadable as error:
             why = "; ".join(each for each in (ended.why, str(error)) if each)
             return _failed(f"{call.step} could not be measured between {len(call.gang)} nodes: {why}", blames_node=False)
 
-    def _gang_work(self, call: StepCall) -> Work:
+    def _gang_work(self, call: StepCall) -> CheckJob:
         # All nodes of the box that enter together share it. A spare has one of its own.
         box = call.assignment.id if call.at_work else box_of(call.assignment.gpr_id, call.assignment.run)
-        work = Work(
+        work = CheckJob(
             owner=f"{box}.{call.attempt}",
             epoch=0,
             step=call.step,
@@ -243,10 +243,10 @@ class Checks:
 
     def _volumes(self, call: StepCall) -> StepResult:
         try:
-            found = self._seen_volumes.poll(call)
+            found = self._volume_looks.poll(call)
         except ClusterError as error:
             return _failed(f"which volumes are attached to node {call.node.view.name} cannot be seen: {error}", blames_node=False)
-        return StepResult(status=StepStatus.RUNNING) if found is None else _told(found)
+        return StepResult(status=StepStatus.RUNNING) if found is None else _result_of(found)
 
     def _clean(self, call: StepCall) -> StepResult:
         name, gpr_id = call.node.view.name, call.assignment.gpr_id
@@ -254,10 +254,12 @@ class Checks:
         pods = self._api.get("/api/v1/pods", PodList, labelSelector=f"{POD_GPR}={gpr_id}", fieldSelector=f"spec.nodeName={name}").items
         left = sorted(pod.label for pod in inside(pods, call))
         marks = verdicts.marks_left(node, call)
-        return _told([expect("pods_left", len(left), 0, text=", ".join(left)), expect("marks_left", len(marks), 0, text=", ".join(marks))])
+        return _result_of(
+            [expect("pods_left", len(left), 0, text=", ".join(left)), expect("marks_left", len(marks), 0, text=", ".join(marks))]
+        )
 
 
-def _told(results: Sequence[CheckResult]) -> StepResult:
+def _result_of(results: Sequence[CheckResult]) -> StepResult:
     found = tuple(results)
     lines = [f"{result.verdict} {f'{result.gpu} ' if result.gpu else ''}{sentence(result)}" for result in found]
     return StepResult(status=StepStatus.OK if is_good(found) else StepStatus.FAILED, log="\n".join(lines), results=found)

@@ -41,7 +41,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
     is_found: bool = True  # its name has an address
 
 
-class Gang(msgspec.Struct, frozen=True, kw_only=True):
+class GangReaches(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     peers: dict[int, Reach]  # by index, those that this pod asked
 
@@ -55,16 +55,16 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     volume: Volume | None = None
     names: dict[str, Reach] = {}
     addresses: dict[str, Reach] = {}
-    gang: Gang | None = None
+    gang: GangReaches | None = None
 
 
 class Unreadable(Exception):
     """The output cannot be read, or says that a tool failed. The message is for people."""
 
 
-def document(said: str) -> Document:
+def document(output: str) -> Document:
     """Reads the last line. Raises Unreadable."""
-    last = said.strip().rpartition("\n")[2]
+    last = output.strip().rpartition("\n")[2]
     try:
         return msgspec.json.decode(last, type=Document)
     except msgspec.DecodeError as error:
@@ -79,7 +79,7 @@ def _output(document: Document, command: str) -> str:
     return output.text
 
 
-def gpus_seen(document: Document) -> list[readings.Gpu]:
+def gpus_seen(document: Document) -> list[readings.GpuReading]:
     """Empty where nvidia-smi failed."""
     return readings.gpus(document.commands.get("gpus", Output()).text)
 
@@ -108,7 +108,7 @@ def missing(call: StepCall) -> Results:
     return [msgspec.structs.replace(told, verdict=Verdict.WARN)]
 
 
-def _gpus_of_box(call: StepCall, document: Document, wanted: int) -> list[readings.Gpu]:
+def _gpus_of_box(call: StepCall, document: Document, wanted: int) -> list[readings.GpuReading]:
     """Raises Unreadable where some are missing."""
     found = readings.gpus(_output(document, "gpus"))
     if len(found) < wanted:
@@ -126,7 +126,7 @@ def gpu_health(call: StepCall, document: Document, pod: Pod | None) -> Results:
         for gpu in found
         for result in (
             *_faults(gpu, rows.get(gpu.uuid)),
-            *(_silence(gpu, why_untold) if must_tell and gpu.uuid not in rows else ()),
+            *(_rows_missing(gpu, why_untold) if must_tell and gpu.uuid not in rows else ()),
             *_counters(call, gpu),
             *_remaps(call, gpu, rows.get(gpu.uuid)),
             _xid(call, gpu, xids, document.xids.error),
@@ -134,23 +134,23 @@ def gpu_health(call: StepCall, document: Document, pod: Pod | None) -> Results:
     ]
 
 
-def _rows(document: Document) -> tuple[dict[str, readings.Rows], str]:
+def _rows(document: Document) -> tuple[dict[str, readings.RemappedRows], str]:
     """By UUID, and why the others are missing."""
     output = document.commands.get("rows", Output(error="nvidia-smi was not asked"))
     return readings.remapped_rows(output.text), output.error or "nvidia-smi tells nothing of them"
 
 
-def _silence(gpu: readings.Gpu, why: str) -> Results:
+def _rows_missing(gpu: readings.GpuReading, why: str) -> Results:
     # The model is known to remap rows: without figures they may be used up.
     return [expect("rows_told", 0, 1, is_least=True, gpu=gpu.uuid, text=why)]
 
 
-def _faults(gpu: readings.Gpu, rows: readings.Rows | None) -> Results:
+def _faults(gpu: readings.GpuReading, rows: readings.RemappedRows | None) -> Results:
     faults = [*gpu.faults, *(rows.faults if rows else ())]
     return [expect("gpu_faults", len(faults), 0, gpu=gpu.uuid, text=", ".join(faults))] if faults else []
 
 
-def _counters(call: StepCall, gpu: readings.Gpu) -> Results:
+def _counters(call: StepCall, gpu: readings.GpuReading) -> Results:
     values = {
         "gpu_temperature": gpu.temperature_c,
         "ecc_uncorrected": gpu.ecc_uncorrected,
@@ -162,7 +162,7 @@ def _counters(call: StepCall, gpu: readings.Gpu) -> Results:
     return [*(_judge(call, check, value, gpu=gpu.uuid) for check, value in values.items()), slowed]
 
 
-def _remaps(call: StepCall, gpu: readings.Gpu, rows: readings.Rows | None) -> Results:
+def _remaps(call: StepCall, gpu: readings.GpuReading, rows: readings.RemappedRows | None) -> Results:
     values = {  # GPUs before Ampere have none
         "rows_uncorrectable": rows.uncorrectable if rows else None,
         "rows_pending": rows.pending if rows else None,
@@ -171,13 +171,13 @@ def _remaps(call: StepCall, gpu: readings.Gpu, rows: readings.Rows | None) -> Re
     return [_judge(call, check, value, gpu=gpu.uuid) for check, value in values.items()]
 
 
-def _xid(call: StepCall, gpu: readings.Gpu, xids: Sequence[readings.Xid], error: str) -> CheckResult:
+def _xid(call: StepCall, gpu: readings.GpuReading, xids: Sequence[readings.Xid], error: str) -> CheckResult:
     if error:
         return _judge(call, "xid_errors", None, gpu=gpu.uuid, text=error)
     own = [xid.number for xid in xids if xid.bus == readings.bus_of(gpu.bus_id) and xid.number not in readings.XIDS_OF_PROGRAMS]
     bad = sorted({number for number in own if number in readings.XIDS_OF_GPUS})
-    said = [f"Xid {number}: {readings.XIDS_OF_GPUS.get(number, 'not in the catalog')}" for number in sorted(set(own))]
-    return _judge(call, "xid_errors", len(bad), gpu=gpu.uuid, text="; ".join(said))
+    texts = [f"Xid {number}: {readings.XIDS_OF_GPUS.get(number, 'not in the catalog')}" for number in sorted(set(own))]
+    return _judge(call, "xid_errors", len(bad), gpu=gpu.uuid, text="; ".join(texts))
 
 
 def storage(call: StepCall, document: Document, pod: Pod | None) -> Results:
@@ -248,9 +248,9 @@ def _subnet(policy: CheckPolicy, up: Sequence[readings.Port]) -> CheckResult:
     return expect("rdma_subnet", len(foreign), 0, text=f"{text}: {', '.join(foreign)}" if foreign else text)
 
 
-def nccl(call: StepCall, said: str) -> Results:
+def nccl(call: StepCall, output: str) -> Results:
     try:
-        read = readings.nccl(said.strip().rpartition("\n")[2].encode())
+        read = readings.nccl(output.strip().rpartition("\n")[2].encode())
     except ValueError as error:
         raise Unreadable(str(error)) from error
     is_whole = len(call.assignment.gpus) == len(call.node.view.gpus)
