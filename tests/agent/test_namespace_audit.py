@@ -13,7 +13,7 @@ from protocol.drift import Drift
 from protocol.workspaces import AccessRole, Account, Binding, Workspace
 from worker_agent.cluster.base import Conflict, Unavailable
 from worker_agent.kube.api.client import Api, Forbidden, Missing
-from worker_agent.kube.api.paging import PAGE_COUNT, ListMeta, ListPage
+from worker_agent.kube.api.paging import PAGE_COUNT, ListMeta, ObjectPage
 from worker_agent.kube.tenancy import audit
 from worker_agent.kube.tenancy.additions import AddedObject, AddedObjectMeta, allows_traffic, bindings_drift, is_our_binding, readable
 from worker_agent.kube.tenancy.audit import BINDINGS, KEEP_GUARD, POLICIES, REMOVED_MAX, SPEC_MAX_CHARS, NamespaceAudit
@@ -48,14 +48,14 @@ class FakeLists:
         if fault := self.faults.get(verb) or self.faults.get(path) or self.faults.get(path.rpartition("/")[2]):
             raise fault
 
-    def get(self, path: str, type_: type, **params: Any) -> ListPage[Any]:
+    def get(self, path: str, type_: type, **params: Any) -> ObjectPage[Any]:
         self._call("get", path)
         if path == KEEP_GUARD:
-            return ListPage()
+            return ObjectPage()
         begin = int(params.get("continue", 0))
         assert params["limit"] == PAGE_COUNT
         is_last = begin + 2 >= len(self.things[path])
-        return ListPage(metadata=ListMeta(next="" if is_last else str(begin + 2)), items=tuple(self.things[path][begin : begin + 2]))
+        return ObjectPage(metadata=ListMeta(next="" if is_last else str(begin + 2)), items=tuple(self.things[path][begin : begin + 2]))
 
     def forget_deleted(self) -> None:
         gone = {name for verb, name in self.calls if verb == "delete"}
@@ -70,7 +70,7 @@ class FakeLists:
         self._call("delete", path)
 
 
-def patrol_over(lists: FakeLists) -> tuple[Callable[..., tuple[Drift, ...]], list[tuple[str, dict[str, object]]]]:
+def audit_over(lists: FakeLists) -> tuple[Callable[..., tuple[Drift, ...]], list[tuple[str, dict[str, object]]]]:
     notes: list[tuple[str, dict[str, object]]] = []
     over = NamespaceAudit(cast(Api, lists), note=lambda event, fields: notes.append((event, fields)))
     return lambda *, repairs=True: over.look({"red": RED, "train": RED}, repairs=repairs), notes
@@ -78,7 +78,7 @@ def patrol_over(lists: FakeLists) -> tuple[Callable[..., tuple[Drift, ...]], lis
 
 @pytest.mark.parametrize("name", ["r" * 300, "a\nb\x1b[31m", "egs-" + "é" * 5000])
 def test_names_of_any_length_and_kind_fit_into_what_the_hub_reads(name: str) -> None:
-    (drift,) = patrol_over(FakeLists(bindings=[added(name)]))[0]()
+    (drift,) = audit_over(FakeLists(bindings=[added(name)]))[0]()
 
     assert msgspec.json.decode(msgspec.json.encode(drift), type=Drift) == drift
     assert drift.detail.isprintable()
@@ -134,7 +134,7 @@ def test_rules_of_a_type_that_a_policy_does_not_name_open_nothing(spec: dict[str
 
 def test_all_pages_are_read_and_only_what_is_in_fenced_namespaces_counts() -> None:
     elsewhere = [added(f"other-{n}", namespace="else", spec=OPEN) for n in range(4)]
-    look, _ = patrol_over(FakeLists(policies=[*elsewhere, added("sneak", spec=OPEN), added("egs-slice", spec=OPEN)]))
+    look, _ = audit_over(FakeLists(policies=[*elsewhere, added("sneak", spec=OPEN), added("egs-slice", spec=OPEN)]))
 
     (drift,) = look()
 
@@ -142,7 +142,7 @@ def test_all_pages_are_read_and_only_what_is_in_fenced_namespaces_counts() -> No
 
 
 def test_what_a_policy_said_is_kept_in_the_log_up_to_a_length() -> None:
-    look, notes = patrol_over(FakeLists(policies=[added("sneak", spec={**OPEN, "podSelector": {"matchLabels": {"a": "b" * 10_000}}})]))
+    look, notes = audit_over(FakeLists(policies=[added("sneak", spec={**OPEN, "podSelector": {"matchLabels": {"a": "b" * 10_000}}})]))
 
     look()
 
@@ -153,7 +153,7 @@ def test_what_a_policy_said_is_kept_in_the_log_up_to_a_length() -> None:
 def test_a_policy_that_is_held_and_cannot_be_emptied_is_told_once_with_the_reason() -> None:
     lists = FakeLists(policies=[added("held", spec=OPEN, finalizers=("a.b/c",))])
     lists.faults["patch"] = Forbidden("403")
-    look, _ = patrol_over(lists)
+    look, _ = audit_over(lists)
 
     first, again = look(), look()
 
@@ -166,7 +166,7 @@ def test_a_policy_that_is_held_and_cannot_be_emptied_is_told_once_with_the_reaso
 def test_a_policy_that_was_written_since_it_was_read_is_not_deleted_for_what_it_said_before() -> None:
     lists = FakeLists(policies=[added("sneak", spec=OPEN)])
     lists.faults["patch"] = Conflict("422")
-    look, _ = patrol_over(lists)
+    look, _ = audit_over(lists)
 
     (drift,) = look()
 
@@ -176,7 +176,7 @@ def test_a_policy_that_was_written_since_it_was_read_is_not_deleted_for_what_it_
 
 def test_a_list_that_fails_is_noted_once_and_hides_neither_the_other_nor_what_was_known() -> None:
     lists = FakeLists(policies=[added("sneak", spec=OPEN)], bindings=[added("ci")])
-    look, notes = patrol_over(lists)
+    look, notes = audit_over(lists)
     (known,) = [drift for drift in look(repairs=False) if not drift.is_foreign]
     lists.faults[BINDINGS] = Unavailable("504")
 
@@ -199,7 +199,7 @@ def deleted(lists: FakeLists) -> list[str]:
 
 def test_of_policies_by_the_thousand_each_look_takes_some_away_and_tells_how_many_are_left() -> None:
     lists = FakeLists(policies=[added(f"sneak-{n:04}", spec=OPEN) for n in range(2 * REMOVED_MAX + 5)])
-    look, _ = patrol_over(lists)
+    look, _ = audit_over(lists)
 
     (first,) = look()
 
@@ -218,7 +218,7 @@ def test_a_namespace_full_of_policies_hides_none_of_another() -> None:
     """Not at the first look, though it comes first in the list."""
     crowd = [added(f"sneak-{n:04}", spec=OPEN) for n in range(2 * REMOVED_MAX)]
     lists = FakeLists(policies=[*crowd, added("hole-1", namespace="train", spec=OPEN), added("hole-2", namespace="train", spec=OPEN)])
-    look, _ = patrol_over(lists)
+    look, _ = audit_over(lists)
 
     drifts = look()
 
@@ -231,7 +231,7 @@ def test_a_namespace_full_of_policies_hides_none_of_another() -> None:
 def test_more_namespaces_than_one_look_serves_take_turns_over_the_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "REMOVED_MAX", 1)
     lists = FakeLists(policies=[added("sneak", spec=OPEN), added("hole", namespace="train", spec=OPEN)])
-    look, _ = patrol_over(lists)
+    look, _ = audit_over(lists)
 
     look(), look()  # nothing goes away in between: it is made again at once
 
@@ -243,7 +243,7 @@ def test_policies_that_cannot_be_taken_away_keep_no_others_of_their_namespace(mo
     monkeypatch.setattr(audit, "REMOVED_MAX", 2)
     lists = FakeLists(policies=[added(name, spec=OPEN) for name in ("busy-1", "busy-2", "sneak")])
     lists.faults |= {f"busy-{n}": Conflict("422") for n in (1, 2)}
-    look, _ = patrol_over(lists)
+    look, _ = audit_over(lists)
 
     (first,) = look()
     gone, _ = look()
@@ -270,7 +270,7 @@ def test_a_slow_api_server_ends_the_taking_away_of_a_look(monkeypatch: pytest.Mo
     """What else the agent does for workspaces comes after the look."""
     monkeypatch.setattr(audit, "REMOVING_MAX_S", 0.0)
     lists = FakeLists(policies=[added(f"sneak-{n}", spec=OPEN) for n in range(5)])
-    look, _ = patrol_over(lists)
+    look, _ = audit_over(lists)
 
     look()
 
@@ -289,7 +289,7 @@ def test_names_by_the_ten_thousand_are_told_without_long_thought() -> None:
 
 @pytest.mark.parametrize("repairs", [True, False])
 def test_a_policy_that_an_administrator_marked_stays_without_a_word(repairs: bool) -> None:
-    look, notes = patrol_over(lists := FakeLists(policies=[added("store", spec=OPEN, labels=KEPT)]))
+    look, notes = audit_over(lists := FakeLists(policies=[added("store", spec=OPEN, labels=KEPT)]))
 
     assert (look(repairs=repairs), notes) == ((), [])
     assert "delete" not in {verb for verb, _ in lists.calls}
@@ -297,7 +297,7 @@ def test_a_policy_that_an_administrator_marked_stays_without_a_word(repairs: boo
 
 @pytest.mark.parametrize("value", ["", "false", "yes"])
 def test_another_value_of_the_mark_is_none(value: str) -> None:
-    (drift,) = patrol_over(FakeLists(policies=[added("store", spec=OPEN, labels={"egs.io/keep": value})]))[0]()
+    (drift,) = audit_over(FakeLists(policies=[added("store", spec=OPEN, labels={"egs.io/keep": value})]))[0]()
 
     assert drift.is_repaired
 
@@ -307,7 +307,7 @@ def test_where_anybody_may_write_the_mark_it_spares_nothing() -> None:
     lists = FakeLists(policies=[added("sneak", spec=OPEN, labels=KEPT)])
     lists.faults[KEEP_GUARD] = Missing("404")
 
-    (drift,) = patrol_over(lists)[0]()
+    (drift,) = audit_over(lists)[0]()
 
     assert drift.is_repaired
 
@@ -316,7 +316,7 @@ def test_while_it_cannot_be_seen_who_may_write_the_mark_what_has_it_is_told_and_
     lists = FakeLists(policies=[added("store", spec=OPEN, labels=KEPT), added("sneak", spec=OPEN)])
     lists.faults[KEEP_GUARD] = Unavailable("504")
 
-    gone, left = patrol_over(lists)[0]()
+    gone, left = audit_over(lists)[0]()
 
     assert (gone.is_repaired, "sneak" in gone.detail) == (True, True)
     assert (left.is_repaired, "store" in left.detail) == (False, True)

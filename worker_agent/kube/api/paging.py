@@ -18,12 +18,12 @@ class ListMeta(msgspec.Struct, frozen=True):
     next: str = msgspec.field(name="continue", default="")
 
 
-class ListPage(msgspec.Struct, Generic[T], frozen=True):
+class ObjectPage(msgspec.Struct, Generic[T], frozen=True):
     items: tuple[T, ...] = ()
     metadata: ListMeta = ListMeta()
 
 
-def listed(api: Api, path: str, page_type: type[ListPage[T]], *, page_count: int = PAGE_COUNT, **selectors: str) -> Iterator[T]:
+def listed(api: Api, path: str, page_type: type[ObjectPage[T]], *, page_count: int = PAGE_COUNT, **selectors: str) -> Iterator[T]:
     """Raises ClusterError, also in the middle, when the server has dropped the list."""
     after: dict[str, str] = {}
     while True:

@@ -19,7 +19,7 @@ from protocol.checks import CheckResult, Verdict
 from worker_agent.cluster.base import ClusterError, StepCall
 from worker_agent.kube.api.client import Api, Missing
 from worker_agent.kube.api.objects import Namespace, VolumeAttachment, VolumeClaim
-from worker_agent.kube.api.paging import ListPage, listed
+from worker_agent.kube.api.paging import ObjectPage, listed
 
 ATTACHMENTS: Final = "/apis/storage.k8s.io/v1/volumeattachments"
 LOOKS_AT_ONCE: Final = 4
@@ -83,13 +83,13 @@ class Volumes:
         known = set(namespaces) or self._bound_to(slice_key)  # an assignment that was rebuilt from its node has none
         lost = self._lost(sorted(known))
         attached: dict[str, list[str]] = {node: [] for node in nodes}
-        for each in listed(self._api, ATTACHMENTS, ListPage[VolumeAttachment]):
+        for each in listed(self._api, ATTACHMENTS, ObjectPage[VolumeAttachment]):
             if each.spec.nodeName in attached and each.spec.source.persistentVolumeName:
                 attached[each.spec.nodeName].append(each.spec.source.persistentVolumeName)
         return {node: [self._attached(volumes, known), lost] for node, volumes in attached.items()}
 
     def _bound_to(self, slice_key: str) -> set[str]:
-        found = listed(self._api, "/api/v1/namespaces", ListPage[Namespace], labelSelector=f"{cluster_names.SLICE}={slice_key}")
+        found = listed(self._api, "/api/v1/namespaces", ObjectPage[Namespace], labelSelector=f"{cluster_names.SLICE}={slice_key}")
         return {namespace.metadata.name for namespace in found}
 
     def _attached(self, volumes: Sequence[str], namespaces: set[str]) -> CheckResult:
@@ -111,7 +111,7 @@ class Volumes:
         until_mono, lost = self._mono() + LOST_WITHIN_S, []
         try:
             for namespace in namespaces:
-                for claim in listed(self._api, f"/api/v1/namespaces/{namespace}/persistentvolumeclaims", ListPage[VolumeClaim]):
+                for claim in listed(self._api, f"/api/v1/namespaces/{namespace}/persistentvolumeclaims", ObjectPage[VolumeClaim]):
                     lost += [claim.metadata.name] if claim.status.phase == "Lost" else []
                     if self._mono() >= until_mono:
                         return skipped("volumes_lost", f"too many claims to be read within {LOST_WITHIN_S:.0f} s")

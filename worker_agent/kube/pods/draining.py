@@ -17,7 +17,7 @@ from protocol.steps import DrainStage, drain_stage
 from worker_agent.cluster.base import ClusterError, StepCall, StepResult, StepStatus, Unavailable
 from worker_agent.kube.api.client import Api, Missing
 from worker_agent.kube.api.objects import Pod
-from worker_agent.kube.api.paging import PAGE_COUNT, ListPage, listed
+from worker_agent.kube.api.paging import PAGE_COUNT, ObjectPage, listed
 from worker_agent.kube.pods.runs import inside
 
 AGAIN_S = 1.0  # between two tries to evict the same pod
@@ -144,7 +144,9 @@ class Draining:
     def _pods_of(self, gpr_id: str) -> Iterator[Pod]:
         """Raises Unavailable if listing takes too long."""
         until_mono = time.monotonic() + LOOK_WITHIN_S
-        pods = listed(self._api, "/api/v1/pods", ListPage[Pod], labelSelector=f"{cluster_names.POD_GPR}={gpr_id}", fieldSelector=UNFINISHED)
+        pods = listed(
+            self._api, "/api/v1/pods", ObjectPage[Pod], labelSelector=f"{cluster_names.POD_GPR}={gpr_id}", fieldSelector=UNFINISHED
+        )
         for number, pod in enumerate(pods):
             if number >= PAGE_COUNT and time.monotonic() >= until_mono:
                 # Until there are fewer, pods are removed as the watch shows them.

@@ -41,7 +41,7 @@ from worker_agent.kube.api.custom import (
 from worker_agent.kube.api.events import EventRecorder
 from worker_agent.kube.api.mirror import Mirror
 from worker_agent.kube.api.objects import Node, Pod
-from worker_agent.kube.api.paging import ListPage, listed
+from worker_agent.kube.api.paging import ObjectPage, listed
 from worker_agent.kube.api.replica import Key
 from worker_agent.kube.pods.waiting import Waits
 from worker_agent.kube.requests.automatic import AutoGpr, Scene, auto_of, boxes_in_use
@@ -336,7 +336,7 @@ class KubernetesRequests:
 
     def _listed(self) -> set[str]:
         # Read from the API server, not from the mirror.
-        items = listed(self._api, REQUESTS_PATH, ListPage[ListedObject])
+        items = listed(self._api, REQUESTS_PATH, ObjectPage[ListedObject])
         return {item.metadata.uid for item in items if not item.metadata.deletionTimestamp}
 
     def _gone_due(self, state: ClusterRequestState, now_mono: float) -> ClusterRequest | None:

@@ -18,7 +18,7 @@ from protocol.drift import Drift
 from protocol.workspaces import Workspace
 from worker_agent.cluster.base import ClusterError, Conflict, Note
 from worker_agent.kube.api.client import Api, Missing, Op
-from worker_agent.kube.api.paging import ListPage, listed
+from worker_agent.kube.api.paging import ObjectPage, listed
 from worker_agent.kube.tenancy.additions import (
     AddedObject,
     allows_traffic,
@@ -83,7 +83,7 @@ class NamespaceAudit:
     def _added(self, path: str, isolated: Isolated, is_ours: IsOurs) -> ByNamespace:
         found: dict[str, list[AddedObject]] = defaultdict(list)
         # Other namespaces may have tens of thousands.
-        for each in listed(self._api, path, ListPage[AddedObject]) if isolated else ():
+        for each in listed(self._api, path, ObjectPage[AddedObject]) if isolated else ():
             namespace = each.metadata.namespace
             if namespace in isolated and not is_ours(each, isolated[namespace]):
                 found[namespace].append(each)

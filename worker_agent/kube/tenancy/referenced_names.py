@@ -16,7 +16,7 @@ import msgspec
 
 from worker_agent.cluster.base import Note
 from worker_agent.kube.api.client import Api
-from worker_agent.kube.api.paging import ListPage, listed
+from worker_agent.kube.api.paging import ObjectPage, listed
 
 REFUSED_AGAIN_S: Final = 300.0  # for so long a refused name is not looked up again
 PAGE_COUNT: Final = 20  # custom resource definitions may be as large as objects can be
@@ -137,28 +137,28 @@ class ReferencedNames:
     def _all(self) -> Iterator[tuple[str, str, str]]:
         """Yields the name, what refers to it, and the namespace of that."""
         for kind, folder in (("RoleBinding", "rolebindings"), ("ClusterRoleBinding", "clusterrolebindings")):
-            for binding in self._list(f"/apis/rbac.authorization.k8s.io/v1/{folder}", ListPage[_Binding]):
+            for binding in self._list(f"/apis/rbac.authorization.k8s.io/v1/{folder}", ObjectPage[_Binding]):
                 names = {_of_subject(subject) for subject in binding.subjects or ()} - {""}
                 yield from ((name, _described(kind, binding.metadata), binding.metadata.namespace) for name in names)
         for kind, folder in (("Validating", "validatingwebhookconfigurations"), ("Mutating", "mutatingwebhookconfigurations")):
-            for hooks in self._list(f"/apis/admissionregistration.k8s.io/v1/{folder}", ListPage[_Hooks]):
+            for hooks in self._list(f"/apis/admissionregistration.k8s.io/v1/{folder}", ObjectPage[_Hooks]):
                 what = _described(f"{kind}WebhookConfiguration", hooks.metadata)
                 yield from ((hook.clientConfig.service.namespace, what, "") for hook in hooks.webhooks or () if hook.clientConfig.service)
-        for api in self._list("/apis/apiregistration.k8s.io/v1/apiservices", ListPage[_ApiService]):
+        for api in self._list("/apis/apiregistration.k8s.io/v1/apiservices", ObjectPage[_ApiService]):
             if api.spec.service:
                 yield api.spec.service.namespace, _described("APIService", api.metadata), ""
-        for made in self._list("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", ListPage[_Kind], page_count=PAGE_COUNT):
+        for made in self._list("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", ObjectPage[_Kind], page_count=PAGE_COUNT):
             hook = made.spec.conversion.webhook if made.spec.conversion else None
             if hook and hook.clientConfig.service:
                 yield hook.clientConfig.service.namespace, _described("CustomResourceDefinition", made.metadata), ""
-        for volume in self._list("/api/v1/persistentvolumes", ListPage[_Volume]):
+        for volume in self._list("/api/v1/persistentvolumes", ObjectPage[_Volume]):
             if volume.spec.claimRef:
                 yield volume.spec.claimRef.namespace, _described("PersistentVolume", volume.metadata), ""
-        for fence in self._list("/apis/networking.k8s.io/v1/networkpolicies", ListPage[_Fence]):
+        for fence in self._list("/apis/networking.k8s.io/v1/networkpolicies", ObjectPage[_Fence]):
             what = _described("NetworkPolicy", fence.metadata)
             yield from ((name, what, fence.metadata.namespace) for name in _let_through(fence.spec or {}))
 
-    def _list(self, path: str, page_type: type[ListPage[T]], *, page_count: int = 100) -> Iterator[T]:
+    def _list(self, path: str, page_type: type[ObjectPage[T]], *, page_count: int = 100) -> Iterator[T]:
         return listed(self.api, path, page_type, page_count=page_count)
 
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from protocol.cluster_names import ACCOUNT, ACCOUNTS, ISOLATION, SLICE, account_of
 from worker_agent.cluster.base import ClusterError
 from worker_agent.kube.api.client import Api, Forbidden, Missing
-from worker_agent.kube.api.paging import ListPage, listed
+from worker_agent.kube.api.paging import ObjectPage, listed
 from worker_agent.kube.tenancy.contents import ObjectKey, TenancyObject
 
 NAMESPACES: Final = "/api/v1/namespaces"
@@ -66,7 +66,7 @@ class Survey:
         return list(self.list(_folder(kind, namespace), fieldSelector=f"metadata.name={escaped}"))
 
     def list(self, path: str, **selector: str) -> Iterator[TenancyObject]:
-        return listed(self._api, path, ListPage[TenancyObject], page_count=PAGE_COUNT, **selector)
+        return listed(self._api, path, ObjectPage[TenancyObject], page_count=PAGE_COUNT, **selector)
 
     def _try_look_at(self, namespace: str, known: Container[ObjectKey]) -> NamespaceObjects | ClusterError:
         inside = NamespaceObjects()
@@ -80,7 +80,7 @@ class Survey:
     def _look_at(self, kind: str, namespace: str, known: Container[ObjectKey], inside: NamespaceObjects) -> None:
         try:
             most, page = (ACCOUNTS_MAX, ACCOUNTS_PAGE) if namespace == ACCOUNTS else (OBJECTS_MAX, PAGE_COUNT)
-            objects = listed(self._api, _folder(kind, namespace), ListPage[TenancyObject], page_count=page, **SELECTORS.get(kind, {}))
+            objects = listed(self._api, _folder(kind, namespace), ObjectPage[TenancyObject], page_count=page, **SELECTORS.get(kind, {}))
             for count, obj in enumerate(objects):
                 if count >= most:
                     raise ClusterError(f"there are more than {most} {kind} in namespace {namespace}")
