@@ -1,1 +1,1 @@
-"""The planner's working state: who runs, who waits and where, and the compiled passes that start boxes."""
+"""The planner's working state and the compiled passes that start boxes."""

@@ -1,7 +1,7 @@
-"""The planner's working state: who runs, who waits and where.
+"""The planner's working state: which boxes run, which requests wait, and their slots.
 
-Lives here: ids of the outside and numbers of the inside, and the room that the compiled passes need. What moves is decided in scheduling.py
-(the policy), planner.promises.slack (how long a newcomer is promised to wait at most) and planner.promises.repair (what broke).
+Lives here: the mapping of ids to numbers, and the memory of the compiled passes. Must not live here: which slots move (scheduling.py,
+planner.promises).
 """
 
 from __future__ import annotations
@@ -54,37 +54,30 @@ ROWS_AT_FIRST = 64
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Nodes x GPUs x `[start_s, end_s)` of a GPR that runs or is to run, in the numbers of the ground.
-
-    What of it is past is not on the ground: `began_s` is when it began. `counted`: its places, but for stand-ins. The rest as in `Running`.
-    """
+    """Nodes x GPUs x `[start_s, end_s)` of a GPR. What is past of a running one is cut off; `began_s` is its true start."""
 
     id: str
     slice: str
     project: str
     priority: int
-    places: Ints
+    places: Ints  # numbers of its nodes
     demand: Demand
     start_s: int
     end_s: int
     began_s: int
     evictable: bool
     is_open: bool
-    counted: Ints
+    counted: Ints  # those that quotas count: `places` without stand-ins
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A request that starts now, in this slot."""
-
     request: Request
     slot: Slot
     promise_s: int
 
 
 class Board:
-    """The queue in order, its slots, and all boxes, on one ground."""
-
     def __init__(self, pools: tuple[Pool, ...], *, now_s: int, policy: Policy, quotas: tuple[Quota, ...] = ()) -> None:
         self.now_s = now_s
         self.policy = policy
@@ -100,7 +93,7 @@ class Board:
         self.overdue: set[str] = set()
         self.queue: dict[str, Waiting] = {}
         self.order: SortedKeyList[Waiting] = SortedKeyList(key=turn_of)
-        self.evictor_count = 0  # of those that wait, who may evict
+        self.evictor_count = 0  # waiting requests that may evict
         self._at_row: dict[int, Waiting] = {}
         self._free_now: FreeNow | None = None
         self._table = new_table(ROWS_AT_FIRST, len(pools))
@@ -109,9 +102,9 @@ class Board:
         self._order: Ints | None = NO_INTS
 
     def copy(self) -> Board:
-        """Another in the same state: what happens on one does not on the other. What only grows is shared."""
+        """An independent copy; it shares what only grows."""
         twin = copy(self)
-        # Nodes that are ordered get GPUs and lose their closures.
+        # A trial gives ordered nodes GPUs and removes their closures.
         twin.capacity, twin.closed = copy_capacity(self.capacity)._replace(gpu_counts=self.capacity.gpu_counts.copy()), dict(self.closed)
         twin.running, twin.overdue = dict(self.running), set(self.overdue)
         waitings = [copy(waiting) for waiting in self.order]
@@ -121,10 +114,10 @@ class Board:
         twin._table, twin._unused, twin._free_now = Table._make(column.copy() for column in self._table), list(self._unused), None
         return twin
 
-    # Who runs.
+    # Running boxes.
 
     def add_running(self, running: Running) -> None:
-        """Enter a box that runs. An overdue one is expected back at the next multiple of the grace after its end."""
+        """An overdue box is expected to end at the next multiple of the grace after its end."""
         self.add_all_running([running])
 
     def add_all_running(self, boxes: Sequence[Running]) -> None:
@@ -139,7 +132,7 @@ class Board:
         self.running.update((box.id, box) for box in made)
 
     def release(self, box_id: str) -> bool:
-        """Its GPUs are free from now on. True when it was booked for longer."""
+        """Free its GPUs from now on. True if it was booked for longer."""
         box = self.running.pop(box_id)
         self.reserve_steps(len(box.places))
         take(self.capacity, box.places, box.demand, max(self.now_s, box.start_s), box.end_s, -1)
@@ -148,14 +141,13 @@ class Board:
         return box.end_s > self.now_s
 
     def set_end(self, box_id: str, end_s: int) -> None:
-        """Let a running box end at another time; what else stands there is not asked."""
         box = self.running[box_id]
         self.reserve_steps(len(box.places))
         take(self.capacity, box.places, box.demand, min(end_s, box.end_s), max(end_s, box.end_s), 1 if end_s > box.end_s else -1)
         self.running[box_id] = replace(box, end_s=end_s)
 
     def pool_at(self, places: Ints) -> int | None:
-        """Of these nodes; None where there are none, as of a box whose nodes are all gone."""
+        """None if there are no nodes, as for a box whose nodes are all gone."""
         return int(self.capacity.pool_of[places[0]]) if len(places) else None
 
     def shape_of(self, box: Box) -> str:
@@ -165,22 +157,19 @@ class Board:
         return self._gpus_on(box.counted, box.demand.gpus)
 
     def gpus_in(self, slot: Slot, request: Request) -> int:
-        """How many GPUs the request would hold in this slot."""
         return self._gpus_on(self.places(slot.nodes), request.gpus_per_node)
 
     def ceilings_over(self, project: str, slice_: str, places: Ints) -> tuple[tuple[str, str], ...]:
-        """Whose limits hold for a box of these on these nodes: (owner, shape)."""
+        """(owner, shape) of the quotas that limit a box on these nodes."""
         shape = self._shape_at(places)
         return tuple((owner, shape) for owner in dict.fromkeys((project, slice_)) if (owner, shape) in self.most)
 
-    # Who waits.
+    # The queue and its slots.
 
     def enqueue(self, request: Request) -> Waiting:
-        """Into the queue, without a slot."""
         return self.enqueue_all([request])[0]
 
     def enqueue_all(self, requests: Sequence[Request]) -> list[Waiting]:
-        """In their order."""
         classes = [self._demands.demand_class(request) for request in requests]
         rows = self._rows(requests, classes)
         turns = [self._turn(*pair) for pair in zip(requests, classes, strict=True)]
@@ -193,52 +182,48 @@ class Board:
         return made
 
     def turn(self, request: Request) -> Turn:
-        """When it would be considered."""
         return self._turn(request, self._demands.demand_class(request))
 
     def gpu_s(self, request: Request) -> int:
-        """The work of its box in GPU-seconds; for whole nodes on the largest that it may use."""
+        """The work of its box; whole nodes count as the largest that it may use."""
         return self._demands.demand_class(request).gpu_count * request.length_s
 
     def pools_of(self, request: Request) -> list[int]:
-        """Those of its pools that are there, best liked first."""
+        """Those that exist, preferred first."""
         return self._demands.pools_of(request)
 
     def pools_in(self, request: Request, shape: str) -> list[int]:
-        """Those of them with this shape."""
         return [pool for pool in self.pools_of(request) if self.pools[pool].shape == shape]
 
     def gpus_by_shape(self, request: Request) -> Mapping[str, int]:
-        """How many GPUs it would hold; of whole nodes the largest count."""
+        """Whole nodes count as the largest."""
         return self._demands.demand_class(request).gpus_by_shape
 
     def may_cause_evictions(self, request: Request) -> bool:
-        """May others have to end for it?"""
         return request.may_evict or request.project in self._guaranteed or request.slice in self._guaranteed
 
     def dequeue(self, waiting: Waiting) -> None:
-        """Out of the queue; its slot is free."""
+        """Also frees its slot."""
         if self.has_slot(waiting):
             self.remove_slot(waiting)
         self._forget(waiting)
 
     @property
     def nobody_waits(self) -> bool:
-        """Whoever has a slot has it at once."""
+        """True if every slot starts now."""
         return not bool(((self._table.state == HAS_SLOT) & (self._table.slot_s > self.now_s)).any())
 
     def has_slot(self, waiting: Waiting) -> bool:
         return self._table.state.item(waiting.row) == HAS_SLOT
 
     def start_s(self, waiting: Waiting) -> int:
-        """Of its slot."""
         return self._table.slot_s.item(waiting.row)
 
     def pool_of_slot(self, waiting: Waiting) -> int:
         return self.capacity.pool_of.item(self._table.places.item(self._table.first_place.item(waiting.row)))
 
     def resources_of(self, waitings: Sequence[Waiting]) -> set[int]:
-        """Numbers of all that these may take room of: pools, then limits. What shares none of them is not in their way."""
+        """The numbers of all pools and limits that these may use; requests that share none cannot delay each other."""
         rows = [waiting.row for waiting in waitings]
         pools, limits = np.unique(self._table.pools[rows]), np.unique(self._table.all_limits[rows])
         return {*pools[pools != NONE].tolist(), *(len(self.pools) + limits[limits != NONE]).tolist()}
@@ -247,15 +232,14 @@ class Board:
         return self._slot(waiting) if self.has_slot(waiting) else None
 
     def slots(self) -> dict[str, Slot]:
-        """Of all that have one, by id."""
         return self._slots(self._table)
 
     def stored_plan(self) -> tuple[Capacity, Table]:
-        """All slots as they stand, to be looked at."""
+        """For reading only."""
         return self.capacity, self._table
 
     def place(self, waiting: Waiting, start_s: int, places: Ints) -> None:
-        """Give it this slot, for which there is room."""
+        """Give it this slot; the caller has checked that it has room."""
         table = self._table
         table.slot_s[waiting.row] = start_s
         places_of(table, waiting.row)[:] = places
@@ -264,38 +248,35 @@ class Board:
         table.state[waiting.row] = HAS_SLOT
 
     def nodes_of(self, waiting: Waiting) -> Ints:
-        """Of its slot, in the numbers of the ground; not to be kept, for its row may become another's."""
+        """A view, valid while it waits."""
         return places_of(self._table, waiting.row)
 
     def place_at(self, waiting: Waiting, demand: Demand, found: tuple[int, int]) -> None:
-        """Give it the slot that was found for this kind, (start, pool), on the nodes that suit best."""
+        """Give it the (start, pool) that was found, on the nodes that suit best."""
         start_s, pool = found
         self.place(waiting, start_s, self.choose(demand, pool, start_s))
 
     def remove_slot(self, waiting: Waiting) -> None:
-        """Take its slot away."""
         self.remove_slots([waiting])
 
     def remove_slots(self, waitings: Sequence[Waiting]) -> None:
-        """The same, of all of these."""
         rows = np.array([waiting.row for waiting in waitings], np.int64)
         self.reserve_steps(int(self._table.nodes[rows].sum()), len(rows))
         remove_slots(self.capacity, self._table, rows)
 
     def box(self, waiting: Waiting) -> Box:
-        """What stands in its slot."""
         demand, places = demand_of(self._table, waiting.row), places_of(self._table, waiting.row).copy()
-        # Its row will be another's when it runs.
+        # Copies: the row becomes that of another request when it runs.
         demand = Demand(*demand[:4], *(array.copy() for array in demand[4:]))
         start_s, request = self.start_s(waiting), waiting.request
         whose = request.id, request.slice, request.project, request.priority
         end_s = start_s + request.length_s
         return Box(*whose, places, demand, start_s, end_s, start_s, request.evictable, is_open=True, counted=places)
 
-    # Where there is room.
+    # The search for room.
 
     def demand(self, request: Request, pools: list[int] | None = None) -> Demand:
-        """As the compiled functions want it, in some of its pools only if these are given."""
+        """`pools`: only these."""
         demand = self._demands.of(request, pools)
         self._add_limits()
         return demand
@@ -320,7 +301,7 @@ class Board:
         return has_room_at(self.capacity, places, demand, start_s)
 
     def fit(self, node: int, demand: Demand, start_s: int) -> tuple[int, int] | None:
-        """(GPUs of it left over in the window, end of the gap): of several the least suits best. None: it has no room."""
+        """(GPUs left over in the window, end of the gap); the least of several fits best. None if there is no room."""
         need = gpus_needed(self.capacity, node, demand.gpus)
         left = least_free(self.capacity.nodes, node, start_s, start_s + demand.length_s) - need
         return None if left < 0 else (int(left), int(free_until(self.capacity.nodes, node, need, start_s)))
@@ -329,10 +310,10 @@ class Board:
         start_s = earliest_on(self.capacity, places, demand, since_s, until_s)
         return None if start_s == NEVER_S else start_s
 
-    # The scheduling.
+    # Passes over the queue.
 
     def start(self) -> list[Started]:
-        """Start all whose slots have come, and by the guarded policy whoever else fits; they run from now on."""
+        """Start all that are due and, if the policy is guarded, all others that fit."""
         order = self._order_now()
         if len(order) == 0:
             return []
@@ -345,14 +326,14 @@ class Board:
         return [self._started(self._at_row[int(row)]) for row in rows]
 
     def compress(self, waitings: Sequence[Waiting] | None = None) -> None:
-        """Move the slots of these up as far as the others allow, in their order. None: of all, in order of turn. Those at risk stay."""
+        """Move these slots up in this order, as far as all others allow; None: all slots. Slots at risk stay."""
         self._reserve_steps_for_all()
         movable = [waiting.row for waiting in (self.order if waitings is None else waitings) if waiting.risk is None]
         rows = np.array(movable, np.int64)
         scheduling.compress(self.capacity, self._table, rows, self.now_s)
 
     def restore_slots(self, waitings: Sequence[Waiting], slots: Sequence[Slot]) -> Iterator[int]:
-        """As `stand_again`, of stored slots; none starts before now."""
+        """`put_back` for stored slots; none starts before now."""
         table, rows = self._table, np.array([waiting.row for waiting in waitings], np.int64)
         counts = table.nodes[rows]
         ends = np.cumsum(counts)
@@ -362,8 +343,9 @@ class Board:
         return self.put_back(waitings)
 
     def put_back(self, waitings: Sequence[Waiting]) -> Iterator[int]:
-        """Put slots that were lifted back where they were, one after the other, as long as the answer is gone through: it tells of each for
-        which there is no room any more the place among these, so that it may be put elsewhere before the next.
+        """Put removed slots back where they were, in this order.
+
+        Yields the index of each that has no room any more, so that the caller can place it elsewhere before the next.
         """
         rows, i = np.array([waiting.row for waiting in waitings], np.int64), 0
         while i < len(rows):
@@ -374,9 +356,9 @@ class Board:
                 i += 1
 
     def expected(self, asked: Set[str] | None = None) -> dict[str, Slot]:
-        """Where and when each would start if nobody came and every box took its whole length. Nothing here changes.
+        """Where and when each request starts if nobody comes and every box takes its whole length. Changes nothing.
 
-        `asked`: these, and all that start no later; the others have the slots that they have. None: all.
+        `asked`: stop when these have started; the rest keep their slots. None: all.
         """
         order = self._order_now()
         if len(order) == 0:
@@ -388,7 +370,6 @@ class Board:
         return self._slots(table)
 
     def next_start_s(self) -> int | None:
-        """When the first slot comes due."""
         order = self._order_now()
         rows = order[self._table.state[order] == HAS_SLOT]
         return int(self._table.slot_s[rows].min()) if len(rows) else None
@@ -400,7 +381,7 @@ class Board:
         pool = self.pools[int(self.capacity.pool_of[places[0]])]
         return Slot(pool.id, start_s, tuple(self.node_ids[node] for node in places))
 
-    # Inside.
+    # Internals.
 
     def _shape_at(self, places: Ints) -> str:
         pool = self.pool_at(places)
@@ -414,7 +395,7 @@ class Board:
         if end_s <= self.now_s:
             end_s += grace_s * ((self.now_s - end_s) // grace_s + 1)
             self.overdue.add(running.id)
-        # A node that is gone holds nobody up; the slice is held all the same.
+        # A node that is gone takes no capacity; the slice still counts the box.
         places = self.places([node for node in running.nodes if node in self.node_numbers])
         counted = self.places([node for node in running.counted if node in self.node_numbers]) if running.uncounted else places
         gpu_count = self._gpus_on(counted, running.gpus_per_node)
@@ -433,7 +414,6 @@ class Board:
         return self.slot_at(places_of(self._table, waiting.row), self.start_s(waiting))
 
     def _slots(self, table: Table) -> dict[str, Slot]:
-        """Of all that have a slot here, as this table has it."""
         places, starts_s = table.places.tolist(), table.slot_s.tolist()
         firsts, counts, has_slot = table.first_place.tolist(), table.nodes.tolist(), (self._table.state == HAS_SLOT).tolist()
         pool_ids = [self.pools[pool].id for pool in self.capacity.pool_of.tolist()]
@@ -446,7 +426,6 @@ class Board:
         return found
 
     def _asked(self, asked: Set[str] | None) -> Bools:
-        """By row."""
         rows = np.full(len(self._table.state), asked is None, np.bool_)
         rows[[self.queue[id_].row for id_ in asked or ()]] = True
         return rows
@@ -455,7 +434,6 @@ class Board:
         return Turn.of(request, demand_class.gpu_count * request.length_s if self.policy.name == PolicyName.GUARDED else 0)
 
     def _add_limits(self) -> None:
-        """To the ground, those that were met since."""
         if len(self._demands.limit_sizes) > len(self.capacity.limits.head):
             sizes = self._demands.limit_sizes[len(self.capacity.limits.head) :]
             self.capacity = self.capacity._replace(limits=with_more_profiles(self.capacity.limits, sizes, self.now_s))
@@ -466,7 +444,6 @@ class Board:
         return self._free_now
 
     def _rows(self, requests: Sequence[Request], classes: Sequence[DemandClass]) -> list[int]:
-        """Rows of the table, filled."""
         while len(self._unused) < len(requests):
             self._grow()
         rows = [self._unused.pop() for _ in requests]
@@ -475,7 +452,7 @@ class Board:
         for row, demand_class in zip(rows, classes, strict=True):
             rows_of[demand_class].append(row)
         for demand_class, same in rows_of.items():
-            where = same if len(same) > 1 else same[0]  # much quicker than a list of one
+            where = same if len(same) > 1 else same[0]  # much faster than a list of one
             for name, value in demand_class.columns.items():
                 getattr(table, name)[where] = value
         table.state[at] = NO_SLOT
@@ -489,7 +466,7 @@ class Board:
         return rows
 
     def _limit_slices(self, requests: Sequence[Request], at: Ints) -> None:
-        """A slice runs one box at a time: the first of the limits of each of these rows, if it has any."""
+        """A slice runs one box at a time: its limit is the first of each row."""
         table, limits = self._table, np.array([self._demands.limit_of_slice(request.slice) for request in requests], np.int64)
         self._add_limits()
         rows, limits = at[limits != NONE], limits[limits != NONE]
@@ -518,7 +495,7 @@ class Board:
         self._unused = [*range(2 * old - 1, old - 1, -1), *self._unused]
 
     def _reserve_places(self, count: int) -> None:
-        """Room for so many more nodes of slots; what was left by those who went is used again."""
+        """Room for the nodes of more slots; reuses that of requests that left."""
         if self._place_count + count <= len(self._table.places):
             return
         rows = [waiting.row for waiting in self.order]
@@ -533,13 +510,12 @@ class Board:
         self._table = self._table._replace(places=places)
 
     def reserve_steps(self, node_count: int, box_count: int = 1) -> None:
-        """Steps for boxes on so many nodes in all: two on each of their lines at most."""
+        """Unused steps for boxes: two for each profile at most."""
         nodes = with_unused_steps(self.capacity.nodes, 2 * node_count + 2)
         limits = with_unused_steps(self.capacity.limits, 2 * LIMITS_MOST * box_count + 2)
         if nodes is not self.capacity.nodes or limits is not self.capacity.limits:
             self.capacity = self.capacity._replace(nodes=nodes, limits=limits)
 
     def _reserve_steps_for_all(self) -> None:
-        """Steps for all slots to be somewhere else, where no two of them share one."""
         self.reserve_steps(self._place_count)
         self.capacity = self.capacity._replace(limits=with_unused_steps(self.capacity.limits, 2 * LIMITS_MOST * (len(self.order) + 1)))

@@ -1,6 +1,6 @@
-"""What requests ask for in the numbers of the ground: their pools, the limits that hold for them, and who asks alike.
+"""What requests ask for, in numbers: their pools and the limits that cover them.
 
-A queue is long, and most of it asks for one of a few things: what follows from the ask alone is worked out once.
+Most of a long queue asks for one of a few things, so what follows from the ask alone is computed once.
 """
 
 from __future__ import annotations
@@ -16,26 +16,22 @@ from planner.capacity.placement import NO_INTS, OF_SLICE, Demand
 from planner.capacity.profile import NONE, Ints
 from planner.snapshot import Pool, Quota, Request, Running, Within
 
-# As the ground numbers them.
+# Levels of topology domains in `Capacity.domain_of`.
 LEVELS: Final = {Within.ANY: NONE, Within.NVLINK: 0, Within.RACK: 1}
 
 
 @dataclass(frozen=True, eq=False)
 class DemandClass:
-    """What requests share that differ only in their length, their time and, without a quota of its own, their slice.
+    """What requests share that differ only in length, time and, unless it has a quota, slice."""
 
-    `kind` is as of no slice and of length 1. `gpu_count`: of its box, whole nodes being the largest that it may use; `gpus_by_shape`
-    likewise. `columns`: of its row in a table.
-    """
-
-    demand: Demand
-    gpu_count: int
+    demand: Demand  # with length 1 and without the limit of the slice
+    gpu_count: int  # of a box; whole nodes count as the largest that it may use
     gpus_by_shape: dict[str, int]
-    columns: dict[str, Any]
+    columns: dict[str, Any]  # of its row in the table
 
 
 class Demands:
-    """For one board. Limits are numbered as they are met; `rooms` are theirs, in that order."""
+    """The demands of one board. Limits are numbered in the order in which requests bring them."""
 
     def __init__(self, pools: tuple[Pool, ...], quotas: tuple[Quota, ...]) -> None:
         self.pool_numbers = {pool.id: number for number, pool in enumerate(pools)}
@@ -59,15 +55,12 @@ class Demands:
         return found
 
     def of(self, request: Request, pools: list[int] | None = None) -> Demand:
-        """In some of its pools only if these are given.
-
-        What is beyond all pools has none, and no numbers that could not be counted with.
-        """
+        """`pools`: only these. A demand beyond all pools is empty, so it finds no place."""
         bare = self.demand_class(request).demand if pools is None else self._bare(request, pools)
         return bare._replace(length_s=max(1, clamp_s(request.length_s)), limits=self._with_slice(bare.limits, request.slice))
 
     def held(self, running: Running, places: Ints, pool: int | None, gpu_count: int, length_s: int) -> Demand:
-        """Of a box that stands on these nodes."""
+        """The demand of a running box."""
         ask = pool, gpu_count, *self._limited_owners(running)
         if ask not in self._held:
             pools = [] if pool is None else [pool]
@@ -77,15 +70,13 @@ class Demands:
         return Demand(len(places), running.gpus_per_node, length_s, NONE, own_pools, NO_INTS, limits, amounts)
 
     def pools_of(self, request: Request) -> list[int]:
-        """Those of its pools that are there, best liked first."""
         return [self.pool_numbers[id_] for id_ in dict.fromkeys(request.pools) if id_ in self.pool_numbers]
 
     def limit_of_slice(self, slice_: str) -> int:
-        """A slice runs one box at a time; without a slice a request waits for nobody of its own."""
+        """NONE without a slice."""
         return self._limit(slice_, "", 1) if slice_ else NONE
 
     def empty_free_now(self) -> FreeNow:
-        """Blank, for all that have been met."""
         ordered = sorted({(pool, gpus) for pools, gpus, _ in self._groups for pool in pools})
         size_classes = {size_class: number for number, size_class in enumerate(ordered)}
         of_groups = np.full((len(self._groups), max(len(self._pools), 1)), NONE, np.int64)
@@ -132,7 +123,7 @@ class Demands:
         return Demand(*sizes, np.array(pools, np.int64), np.array(handicaps_s, np.int64), limits, amounts)
 
     def _limits_of(self, box: Request | Running, pools: list[int], gpus: list[int]) -> tuple[Ints, Ints]:
-        """By pool: its quotas, and room for the limit of its slice."""
+        """By pool: its quotas, and an unused column for the limit of its slice."""
         limits = np.full((max(len(pools), 1), LIMITS_MOST), NONE, np.int64)
         amounts = np.ones_like(limits)
         for i, pool in enumerate(pools):
@@ -157,5 +148,4 @@ class Demands:
         return limit
 
     def _gpus_in(self, request: Request, pool: int) -> int:
-        """Of whole nodes as if each were the largest."""
         return request.node_count * (request.gpus_per_node or self._largest[pool])

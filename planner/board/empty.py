@@ -1,4 +1,4 @@
-"""What a board begins with: the ground without boxes, and a table without rows."""
+"""The start of a board: capacity without boxes, and a table without rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from planner.capacity.placement import NO_INTS, Capacity, take, unlimited_demand
 from planner.capacity.profile import FOREVER_S, NONE, Ints, new_profiles
 from planner.snapshot import Pool
 
-# Limits that hold for one box: of its slice, and of its slice's and its project's quota.
+# The limits of a box: its slice, and the quotas of its slice and its project.
 LIMITS_MOST = 3
 NO_POOLS: Ints = np.empty((0, LIMITS_MOST), np.int64)
 
@@ -41,18 +41,17 @@ def capacity_of(pools: tuple[Pool, ...], now_s: int) -> Capacity:
 
 
 def _domain_numbers(names: list[str]) -> list[int]:
-    """Parts by number; NONE where there is no name."""
     numbers = {name: number for number, name in enumerate(dict.fromkeys(filter(None, names)))}
     return [numbers.get(name, NONE) for name in names]
 
 
 def close_nodes(capacity: Capacity, places: Ints, gpus: int, start_s: int, end_s: int, sign: int = 1) -> None:
-    """Take so many GPUs of each of these nodes away (`sign` 1), or give them (-1)."""
+    """Take this many GPUs of each of these nodes away (`sign` 1), or give them back (-1)."""
     take(capacity, places, unlimited_demand(len(places), gpus, end_s - start_s), start_s, end_s, sign)
 
 
 def clamp_s(at_s: int) -> int:
-    """Nearer than for ever, so that no sum of such times wraps around."""
+    """Within FOREVER_S, so that sums of such times do not overflow."""
     return max(-FOREVER_S, min(at_s, FOREVER_S))
 
 

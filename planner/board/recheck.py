@@ -1,4 +1,4 @@
-"""Whom to look at when something changes, compiled: in a queue of thousands a tick that looked at all would never end."""
+"""Compiled: which requests to check again when something changes; checking all at each tick is too slow for thousands."""
 
 from __future__ import annotations
 
@@ -13,57 +13,47 @@ from planner.capacity.placement import Capacity, pool_index
 from planner.capacity.profile import NONE, BoolGrid, Bools, IntGrid, Ints
 from planner.kernels import compiled, lean
 
-# Of so many places, two to this power, one looks at how many are ready.
+# Ready rows are counted in blocks of two to this power.
 BLOCK_BITS: Final = 6
 
 
 class Recheck(NamedTuple):
-    """Whom to look at again when something changes, so that a tick need not look at everybody.
+    """What a tick knows of the waiting rows. A marked row is checked again.
 
-    `near[near_first[n]:near_first[n + 1]]` have their slots on node `n`, or share limit `n` less all nodes; in the order. `turn[j]` is the
-    place of a row in the order.
-    The rows of a group are in runs, in the order, of which none is longer than those behind it: mostly one run for each priority and share.
-    Run `r` is of group `run_group[r]`, its rows are `row_at[run_first[r]:run_first[r + 1]]`; row `j` is of `run[j]`, at `place[j]`.
-    `is_ready[i, place]`: in its pool `i` it may wait for nodes alone. Not so those that come later, those in whose way a limit was when
-    last looked at, and those that wait for a pool that they like better. Of those that have been started some still count as ready.
-    `ready_count[i, b]`: of so many at the places of block `b`.
-    `touched[:touched_count[0]]`: there may be more room where their slots are than when last looked at; `is_touched` says the same.
-    `gates` are as of now for each limit that has given room, or of which some was taken.
-    `woken[n]`, of a limit: those of `near` before it have been touched, or have no room below it, since it gave more.
-    `is_near[j]`: when last looked at, some nodes of its slot were free in a pool in which it was ready; all gangs of which that is so are
-    among `gangs[:gang_count[0]]`, and `is_gang` says who is. `is_limited[j]`: when last looked at, a limit was in its way; of others no
-    limit need tell, for they are ready, and so found by their run. `is_torn[j]`: it had room in a pool, but waits for one that it likes
-    better; `torn_count[0]` of them do. `in_part` is scratch.
+    Rows of a group form runs, in the order of turns, in which lengths do not fall: if the first ready row of a run finds too few nodes, so
+    do all behind it. A ready row waits for nodes alone: its earliest start has come, no limit stops it, and it does not wait for a
+    preferred pool. Started rows may still count as ready.
     """
 
+    # `rows_on[first_row_on[n]:first_row_on[n + 1]]`: rows on node `n`, or below limit `n` less the number of nodes; in order
     rows_on: Ints
     first_row_on: Ints
-    run_group: Ints
-    run_first: Ints
-    row_at: Ints
-    run: Ints
-    place: Ints
-    is_ready: BoolGrid
-    ready_count: IntGrid
-    turn: Ints
-    marked: Ints
+    run_group: Ints  # by run
+    run_first: Ints  # run `r` has the positions `run_first[r]` to less than `run_first[r + 1]`
+    row_at: Ints  # by position
+    run: Ints  # by row
+    place: Ints  # by row: its position
+    is_ready: BoolGrid  # by index of pool and position
+    ready_count: IntGrid  # by index of pool and block of positions
+    turn: Ints  # by row: its place in the order
+    marked: Ints  # the first `marked_count[0]` are marked
     is_marked: Bools
-    headroom: Headroom
-    next_limited: Ints
-    slot_partly_free: Bools
-    is_limited: Bools
-    is_holding_out: Bools
+    headroom: Headroom  # current for each limit of which something was taken or given back
+    next_limited: Ints  # by number as in `first_row_on`: the first row that was not considered since the limit gave more
+    slot_partly_free: Bools  # by row: at its last check nodes of its slot were free in a pool in which it was ready
+    is_limited: Bools  # by row: at its last check a limit stopped it
+    is_holding_out: Bools  # by row: it had room in a pool, but waits for a preferred one
     marked_count: Ints
     holding_out_count: Ints
-    gangs: Ints
+    gangs: Ints  # the first `gang_count[0]` are gangs with `slot_partly_free`
     is_gang: Bools
     gang_count: Ints
-    in_domain: Ints
+    in_domain: Ints  # scratch
 
 
 @compiled
 def new_recheck(capacity: Capacity, free_now: FreeNow, table: Table, order: Ints, at_s: int) -> Recheck:
-    """Everybody is to be looked at."""
+    """All rows are marked."""
     row_count, pool_count = table.pools.shape
     turn = np.zeros(row_count, np.int64)
     turn[order] = np.arange(len(order))
@@ -106,7 +96,6 @@ def new_recheck(capacity: Capacity, free_now: FreeNow, table: Table, order: Ints
 
 @compiled
 def index_rows(capacity: Capacity, table: Table, order: Ints) -> tuple[Ints, Ints]:
-    """(near, near_first) of a Watch."""
     node_count = len(capacity.gpu_counts)
     first = np.zeros(node_count + len(capacity.limits.head) + 1, np.int64)
     for j in order:
@@ -128,7 +117,6 @@ def index_rows(capacity: Capacity, table: Table, order: Ints) -> tuple[Ints, Int
 
 @compiled
 def runs_of(table: Table, order: Ints, group_count: int) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """(run_group, run_first, row_at, run, place) of a Watch."""
     run_group, count = np.empty(len(order), np.int64), 0
     first = np.zeros(len(order) + 1, np.int64)
     last = np.full(group_count, NONE, np.int64)  # row of each group
@@ -161,7 +149,7 @@ def set_ready(recheck: Recheck, j: int, i: int, is_ready: bool) -> None:
 
 @lean
 def next_ready(recheck: Recheck, table: Table, i: int, place: int, end: int) -> int:
-    """The first row that is ready in its pool `i` at one of the places in `[place, end)`, or NONE."""
+    """The first row that is ready in its pool `i` at a position in `[place, end)`, or NONE."""
     while place < end:
         if recheck.ready_count[i, place >> BLOCK_BITS] == 0:
             place = ((place >> BLOCK_BITS) + 1) << BLOCK_BITS
@@ -177,16 +165,13 @@ def next_ready(recheck: Recheck, table: Table, i: int, place: int, end: int) -> 
 
 @lean
 def mark_node(recheck: Recheck, table: Table, node: int) -> None:
-    """There may be more room at this node."""
     for j in recheck.rows_on[recheck.first_row_on[node] : recheck.first_row_on[node + 1]]:
         mark_row(recheck, table, j)
 
 
 @lean
 def mark_limited(capacity: Capacity, table: Table, recheck: Recheck, limit: int, at_s: int) -> None:
-    """There may be more room below this limit: for those in whose way it was, and nobody else. The first of them that it lets by is touched
-    now, see `touch_below`.
-    """
+    """A limit may leave more: mark the first row that it stopped and would no longer stop; `mark_behind_limits` marks the next ones."""
     number = len(capacity.gpu_counts) + limit
     remeasure_limit(capacity.limits, recheck.headroom, limit, at_s)
     recheck.next_limited[number] = recheck.first_row_on[number]
@@ -195,7 +180,7 @@ def mark_limited(capacity: Capacity, table: Table, recheck: Recheck, limit: int,
 
 @lean
 def mark_next_limited(capacity: Capacity, table: Table, recheck: Recheck, limit: int, at_s: int) -> None:
-    """While it leaves anything: within a second it leaves less with each that starts, so a walk that is broken off is over."""
+    """Stops once the limit leaves nothing: within a second it only leaves less."""
     number = len(capacity.gpu_counts) + limit
     if not leaves_any(recheck.headroom, limit, at_s):
         return
@@ -209,7 +194,7 @@ def mark_next_limited(capacity: Capacity, table: Table, recheck: Recheck, limit:
 
 @lean
 def mark_behind_limits(capacity: Capacity, table: Table, recheck: Recheck, j: int, at_s: int) -> None:
-    """A row has been looked at: of those that wait for the same limits it is the turn of the next."""
+    """After this row was checked: mark the next row behind its limits."""
     for limit in used(table.all_limits[j]):
         number = len(capacity.gpu_counts) + limit
         if recheck.next_limited[number] < recheck.first_row_on[number + 1]:
@@ -218,7 +203,7 @@ def mark_behind_limits(capacity: Capacity, table: Table, recheck: Recheck, j: in
 
 @lean
 def would_be_ready(capacity: Capacity, table: Table, recheck: Recheck, j: int, at_s: int) -> bool:
-    """Would it be ready in one more of its pools, if it were looked at now?"""
+    """Whether a check now would find it ready in one more of its pools."""
     for i in range(len(used(table.pools[j]))):
         is_ready = recheck.is_ready[i, recheck.place[j]]
         if not is_ready and have_headroom(recheck.headroom, table, j, i, at_s) and not has_better_slot(capacity, table, j, i, at_s):
@@ -228,7 +213,7 @@ def would_be_ready(capacity: Capacity, table: Table, recheck: Recheck, j: int, a
 
 @lean
 def has_better_slot(capacity: Capacity, table: Table, j: int, i: int, at_s: int) -> bool:
-    """Does its slot count for more than a start now in its pool `i`, as it is in a pool that it likes better? So it will be until then."""
+    """Whether its slot, in a preferred pool, counts for more than a start now in its pool `i`. Stays true until the slot."""
     if table.handicaps_s[j, i] == 0:
         return False
     m = pool_index(capacity, demand_of(table, j), places_of(table, j))
@@ -240,7 +225,7 @@ def has_better_slot(capacity: Capacity, table: Table, j: int, i: int, at_s: int)
 
 @lean
 def mark_holding_out(recheck: Recheck, table: Table) -> None:
-    """The room that they wait for may have been taken."""
+    """The later start that they wait for may have been taken."""
     if recheck.holding_out_count[0] == 0:
         return
     for j in range(len(recheck.is_holding_out)):
@@ -264,9 +249,7 @@ def mark_row(recheck: Recheck, table: Table, j: int) -> None:
 
 @lean
 def mark_groups(free_now: FreeNow, table: Table, recheck: Recheck, at_s: int) -> None:
-    """Touch the first of each run if there are enough nodes for long enough; and gangs that have some of them where their slot is, if
-    another has become free for long enough.
-    """
+    """Mark the first ready row of each run that has enough nodes, and gangs for which a node was freed for long enough."""
     update_enough(free_now)
     for r in range(len(recheck.run_group)):
         group = recheck.run_group[r]
@@ -289,7 +272,6 @@ def mark_groups(free_now: FreeNow, table: Table, recheck: Recheck, at_s: int) ->
 
 @lean
 def has_improved(free_now: FreeNow, table: Table, j: int, at_s: int) -> bool:
-    """Has a node become better that stays free for its whole length, in a pool in which enough are free?"""
     group = table.group[j]
     for i in range(len(used(free_now.size_classes[group]))):
         if free_now.enough_until_s[group, i] != NONE and free_now.improved_s[free_now.size_classes[group, i]] >= at_s + table.length_s[j]:
@@ -299,14 +281,13 @@ def has_improved(free_now: FreeNow, table: Table, j: int, at_s: int) -> bool:
 
 @lean
 def mark_next_of_run(free_now: FreeNow, table: Table, recheck: Recheck, j: int, at_s: int) -> None:
-    """The next of its run, when it has been looked at: nobody behind one for which there is not enough has enough."""
     for i in range(len(used(table.pools[j]))):
         mark_ready(free_now, table, recheck, i, recheck.place[j] + 1, recheck.run[j], at_s)
 
 
 @lean
 def mark_ready(free_now: FreeNow, table: Table, recheck: Recheck, i: int, place: int, run: int, at_s: int) -> None:
-    """Of those of the run from this place on that are ready in their pool `i` the first, if there are enough nodes for it."""
+    """Mark the first ready row of the run from this position on, if there are enough nodes for it."""
     j = next_ready(recheck, table, i, place, recheck.run_first[run + 1])
     if j != NONE and free_now.enough_until_s[recheck.run_group[run], i] >= at_s + table.length_s[j]:
         mark_row(recheck, table, j)

@@ -1,4 +1,4 @@
-"""The moves of the policy, compiled: who may start now beside everybody else's slots, and how that goes on until the queue is empty."""
+"""Compiled: which requests may start now beside everybody else's slots, and how the queue goes on until it is empty."""
 
 from __future__ import annotations
 
@@ -31,10 +31,7 @@ from planner.kernels import compiled, lean
 
 @lean
 def may_start(capacity: Capacity, free_now: FreeNow, table: Table, recheck: Recheck, j: int, at_s: int) -> bool:
-    """Are enough nodes free for its whole length from now on, its own slot not counted? A look at a few figures, not at the nodes.
-
-    Notes what it waits for: where it is ready, whether a limit is in its way, whether nodes of its slot are free.
-    """
+    """Whether enough nodes are free for its whole length, not counting its own slot; reads no profiles."""
     is_enough = recheck.is_limited[j] = recheck.slot_partly_free[j] = False
     for i in range(len(used(table.pools[j]))):
         is_shut = not have_headroom(recheck.headroom, table, j, i, at_s)
@@ -54,7 +51,6 @@ def may_start(capacity: Capacity, free_now: FreeNow, table: Table, recheck: Rech
 
 @lean
 def note_slot_partly_free(free_now: FreeNow, table: Table, recheck: Recheck, j: int, k: int) -> None:
-    """Are nodes of its slot free, at this level?"""
     first = table.first_place[j]
     for i in range(first, first + table.nodes[j]):
         recheck.slot_partly_free[j] |= free_now.until_s[table.places[i], k] != NONE
@@ -62,7 +58,7 @@ def note_slot_partly_free(free_now: FreeNow, table: Table, recheck: Recheck, j: 
 
 @lean
 def has_enough(capacity: Capacity, free_now: FreeNow, table: Table, recheck: Recheck, j: int, i: int, end_s: int) -> bool:
-    """Are, or would be but for its own slot, enough nodes of its pool `i` free until then?"""
+    """Whether enough nodes of its pool `i` are free until then, not counting its own slot."""
     k = free_now.size_classes[table.group[j], i]
     is_enough = free_now.enough_until_s[table.group[j], i] >= end_s or has_enough_with_own(free_now, table, j, k, end_s)
     return bool(is_enough and has_domain(capacity, free_now, table, recheck, j, k, end_s))
@@ -82,7 +78,7 @@ def has_enough_with_own(free_now: FreeNow, table: Table, j: int, k: int, end_s: 
 
 @lean
 def has_domain(capacity: Capacity, free_now: FreeNow, table: Table, recheck: Recheck, j: int, k: int, end_s: int) -> bool:
-    """Are enough of them in one rack or NVLink domain, where it wants that? With those of its own slot."""
+    """Whether one topology domain has enough of them, if it wants that."""
     level = table.level[j]
     if level == NONE or table.nodes[j] < 2:
         return True
@@ -103,14 +99,14 @@ def has_domain(capacity: Capacity, free_now: FreeNow, table: Table, recheck: Rec
 
 @compiled
 def is_better_elsewhere(capacity: Capacity, demand: Demand, i: int, at_s: int) -> bool:
-    """Does a start now in its pool `i` count for less than a later one in a pool that it likes better?"""
+    """Whether a later start in a preferred pool counts for more than one now in its pool `i`."""
     handicap_s = int(demand.handicaps_s[i])
     return handicap_s > 0 and earliest(capacity, demand, at_s, at_s + handicap_s + 1)[1] != int(demand.pools[i])
 
 
 @compiled
 def start_now(capacity: Capacity, free_now: FreeNow, table: Table, recheck: Recheck, j: int, at_s: int) -> tuple[bool, bool]:
-    """Start it if it has room beside all other slots; else nothing changes. Answers whether it did, and whether that left room."""
+    """Start it if it has room beside all other slots. Returns whether it did, and whether its old slot freed room."""
     demand = demand_of(table, j)
     slot = places_of(table, j).copy()
     is_better = False
@@ -147,7 +143,7 @@ def start_now(capacity: Capacity, free_now: FreeNow, table: Table, recheck: Rech
 
 @lean
 def start_due(table: Table, order: Ints, at_s: int, started: Ints) -> int:
-    """Those whose slots have come start there. Answers how many rows `started` holds."""
+    """Start those whose slots are due. Returns the number of rows in `started`."""
     count = 0
     for j in order:
         if table.state[j] == HAS_SLOT and table.slot_s[j] <= at_s:
@@ -159,9 +155,9 @@ def start_due(table: Table, order: Ints, at_s: int, started: Ints) -> int:
 
 @compiled
 def start_others(capacity: Capacity, free_now: FreeNow, table: Table, recheck: Recheck, at_s: int, started: Ints) -> int:
-    """Again and again the first in order that fits now beside all slots, until nobody does. Answers how many rows `started` holds.
+    """Start the first in order that fits beside all slots, until none does. Returns the number of rows in `started`.
 
-    Whoever starts takes room now, but leaves room where its slot was: then somebody before it may fit.
+    A start gives up the slot that it had, so a request before it may fit then.
     """
     count = 0
     mark_groups(free_now, table, recheck, at_s)
@@ -191,7 +187,7 @@ def start_others(capacity: Capacity, free_now: FreeNow, table: Table, recheck: R
 
 @compiled
 def mark_others(capacity: Capacity, free_now: FreeNow, table: Table, recheck: Recheck, j: int, left: Ints, at_s: int) -> None:
-    """Whom it concerns that a row has started. `left`: the nodes of its slot, if that left room."""
+    """After a start. `left`: the nodes of its slot, if it left room there."""
     update_enough(free_now)
     for node in left:
         mark_node(recheck, table, node)
@@ -204,7 +200,7 @@ def mark_others(capacity: Capacity, free_now: FreeNow, table: Table, recheck: Re
 
 @compiled
 def tick(capacity: Capacity, free_now: FreeNow, table: Table, order: Ints, at_s: int) -> Ints:
-    """Start all that may start, and answer their rows in the order in which they did."""
+    """Start all that may start. Returns their rows in the order of their starts."""
     started = np.empty(len(order), np.int64)
     due = start_due(table, order, at_s, started)
     measure_all(capacity, free_now, at_s)
@@ -213,15 +209,13 @@ def tick(capacity: Capacity, free_now: FreeNow, table: Table, order: Ints, at_s:
 
 
 class Agenda(NamedTuple):
-    """What changes when: nodes and limits, numbered in this order. `due_s[i]`: when `i` is looked at next; other entries of it are void."""
-
-    events: list[tuple[int, int]]
-    due_s: Ints
+    events: list[tuple[int, int]]  # heap of (time, number): nodes, then limits, then rows
+    due_s: Ints  # by number of node or limit: its next change; its other events are void
 
 
 @compiled
 def schedule_change(capacity: Capacity, agenda: Agenda, number: int, at_s: int) -> None:
-    """The next change of a node or a limit, if it is not known of."""
+    """Enter the next change of a node or a limit."""
     node_count = len(capacity.gpu_counts)
     is_node = number < node_count
     due_s = next_step_s(capacity.nodes, number, at_s) if is_node else next_step_s(capacity.limits, number - node_count, at_s)
@@ -233,10 +227,10 @@ def schedule_change(capacity: Capacity, agenda: Agenda, number: int, at_s: int) 
 
 @compiled
 def play_forward(capacity: Capacity, free_now: FreeNow, table: Table, order: Ints, at_s: int, asked: Bools) -> None:
-    """All ticks from now on, if nobody comes and every box takes its whole length; then `slot_s` says when each row starts.
+    """All ticks from now on, if nobody comes and every box takes its whole length; `slot_s` then says when each row starts.
 
-    `asked`, by row: about whom one wants to know; it ends when all of these have started. It ticks when something changes: a box ends, a
-    slot is due, a window opens, an earliest start comes. Everything is changed in place, so give it copies.
+    `asked`: by row; stops when these have started. Changes its arguments. It ticks when a box ends, a slot is due, a window opens or an
+    earliest start comes.
     """
     node_count = len(capacity.gpu_counts)
     first_row = node_count + len(capacity.limits.head)
@@ -282,7 +276,7 @@ def play_forward(capacity: Capacity, free_now: FreeNow, table: Table, order: Int
 
 @lean
 def apply_change(capacity: Capacity, free_now: FreeNow, table: Table, recheck: Recheck, number: int, at_s: int) -> bool:
-    """A node or a limit changes now. True when somebody may fit who did not."""
+    """A node or a limit changes now. True if more requests may fit."""
     limit = number - len(capacity.gpu_counts)
     if limit < 0:
         forget_before(capacity.nodes, number, at_s)
@@ -299,7 +293,7 @@ def apply_change(capacity: Capacity, free_now: FreeNow, table: Table, recheck: R
 
 @compiled
 def compress(capacity: Capacity, table: Table, order: Ints, at_s: int) -> None:
-    """An answer to early ends: in order, move each of these slots up as far as all others allow, until none moves."""
+    """After early ends: move these slots up in order as far as all others allow, until none moves."""
     goes_on = True
     while goes_on:
         goes_on = False

@@ -1,6 +1,4 @@
-"""The queue as the compiled passes see it: a table with a row for each request, so that the same code makes a tick and plays all ticks
-to come on a copy.
-"""
+"""The queue for the compiled passes, a row for each request. Playing ahead changes a copy."""
 
 from __future__ import annotations
 
@@ -10,41 +8,36 @@ from planner.capacity.placement import Capacity, Demand, has_room_at, take
 from planner.capacity.profile import NONE, IntCube, IntGrid, Ints
 from planner.kernels import compiled, lean, spliced
 
-# What a row of the table is.
+# The states of a row.
 EMPTY: Final = 0
-NO_SLOT: Final = 1  # waits, and has no slot
-HAS_SLOT: Final = 2  # waits, and its slot is on the ground
-STARTED: Final = 3  # its slot has become its box
+NO_SLOT: Final = 1  # waits without a slot
+HAS_SLOT: Final = 2  # waits, and its slot is taken from the capacity
+STARTED: Final = 3  # its slot is now its box
 
 
 class Table(NamedTuple):
-    """The queue, a row for each request. Unused places of `pools`, `limits` and `lines` are NONE.
-
-    `handicaps_s[j, i]`, `limits[j, i]` and `amounts[j, i]` are of its pool `pools[j, i]`; `lines[j]` are all of these limits, each once.
-    Its slot is `places[first_place[j]:first_place[j] + nodes[j]]` from `slot_s[j]` on.
-    Those of a group have the same pools, nodes and GPUs per node: they differ in length only.
-    """
+    """The slot of row `j` is on the nodes `places[first_place[j]:first_place[j] + nodes[j]]` from `slot_s[j]` on."""
 
     state: Ints
     nodes: Ints
     gpus: Ints
     length_s: Ints
-    level: Ints
+    level: Ints  # see `Demand`
     earliest_s: Ints
     slot_s: Ints
-    pools: IntGrid
-    handicaps_s: IntGrid
-    group: Ints
-    limits: IntCube
-    amounts: IntCube
-    all_limits: IntGrid
+    pools: IntGrid  # preferred first, then NONE
+    handicaps_s: IntGrid  # by row and index of pool
+    group: Ints  # rows of a group differ in length only
+    limits: IntCube  # by row, index of pool and column; NONE: unused
+    amounts: IntCube  # what it takes of `limits`
+    all_limits: IntGrid  # each of `limits` once, then NONE
     first_place: Ints
     places: Ints
 
 
 @spliced
 def used(array: Ints) -> Ints:
-    """A row without the NONEs at its end."""
+    """Without the NONEs at its end."""
     count = 0
     while count < len(array) and array[count] != NONE:
         count += 1
@@ -65,13 +58,13 @@ def places_of(table: Table, j: int) -> Ints:
 
 @lean
 def put_slot(capacity: Capacity, table: Table, j: int, sign: int) -> None:
-    """The slot of a row: onto the ground (1), or off it (-1)."""
+    """Take its slot from the capacity (`sign` 1), or give it back (-1)."""
     take(capacity, places_of(table, j), demand_of(table, j), table.slot_s[j], table.slot_s[j] + table.length_s[j], sign)
 
 
 @lean
 def remove_slots(capacity: Capacity, table: Table, rows: Ints) -> None:
-    """Take the slots of these rows off the ground; where they were stays known."""
+    """The rows keep `slot_s` and `places`, for `restore_slots`."""
     for j in rows:
         put_slot(capacity, table, j, -1)
         table.state[j] = NO_SLOT
@@ -79,9 +72,7 @@ def remove_slots(capacity: Capacity, table: Table, rows: Ints) -> None:
 
 @compiled
 def restore_slots(capacity: Capacity, table: Table, order: Ints, first: int) -> int:
-    """Put stored slots on the ground, from the first on in order, until there is no room for one; answers its place in the order, or their
-    number.
-    """
+    """Put stored slots back in order, from `first` on. Returns the index of the first that has no room, or their number."""
     for i in range(first, len(order)):
         j = order[i]
         if not has_room_at(capacity, places_of(table, j), demand_of(table, j), table.slot_s[j]):

@@ -10,10 +10,7 @@ from planner.snapshot import Request
 
 
 class Turn(NamedTuple):
-    """The order in which requests are considered.
-
-    Higher priority first; then who is furthest below its share; then the policy's key, the least work first; then who came first.
-    """
+    """Sort key of the queue: priority, the least share, the least key of the policy (work), the first in."""
 
     minus_priority: int
     share: int
@@ -29,20 +26,15 @@ class Turn(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Waiting:
-    """A request in the queue. `row` is its number on the board, `displaced` why its slot is not where it was stored.
-
-    `risk`: why nobody knows whether its slot can be kept. The slot stays as it was stored until that is known.
-    """
-
     request: Request
-    row: int
+    row: int  # in the table of the board
     turn: Turn
     promise_s: int | None
-    displaced: tuple[Cause, str] | None = None
-    risk: tuple[Cause, str] | None = None
+    displaced: tuple[Cause, str] | None = None  # why its slot is not where it was stored, and what caused it
+    risk: tuple[Cause, str] | None = None  # why nobody knows whether its slot can be kept
 
     def promise_by(self, start_s: int) -> None:
-        """A start by then, unless it was promised an earlier one."""
+        """Promise this start, unless an earlier one was promised."""
         self.promise_s = start_s if self.promise_s is None else min(self.promise_s, start_s)
 
 
@@ -51,5 +43,5 @@ def turn_of(waiting: Waiting) -> Turn:
 
 
 def by_promise(waiting: Waiting) -> tuple[int, int, Turn]:
-    """The order in which slots that were lost are found anew: the best promise first."""
+    """The order in which lost slots are placed again."""
     return waiting.turn.minus_priority, waiting.promise_s or 0, waiting.turn

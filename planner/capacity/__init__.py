@@ -1,1 +1,1 @@
-"""What is free: a capacity profile over time, nodes and limits, and the first place and time at which one more box fits."""
+"""Capacity over time, and the search for the first place for one more box."""

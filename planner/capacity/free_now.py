@@ -1,4 +1,4 @@
-"""How long each node stays free from now on, compiled: ranked, so that a look at one place answers most questions of who may start."""
+"""Compiled: until when each node stays free from now on, sorted, so that one look tells whether enough nodes are free."""
 
 from __future__ import annotations
 
@@ -11,32 +11,24 @@ from planner.capacity.placement import Capacity, Demand, choose_closest, gpus_ne
 from planner.capacity.profile import AFTER, AT_S, FREE, NEVER_S, NONE, IntGrid, Ints, end_of, least_free
 from planner.kernels import compiled, lean
 
-# To sort one node costs about as much as to look at so many.
+# Sorting one node costs about as much as scanning this many.
 SORT_COST: Final = 16
 
 
 class FreeNow(NamedTuple):
-    """For each level (a pool and so many GPUs per node): how long each node stays free from now on, NONE where it is not.
+    """Until when each node stays free, for each size class: a pool with a number of GPUs per node."""
 
-    The levels of pool `p` are `first[p]` to less than `first[p + 1]`; `seen_s[k]` is scratch, for one node.
-    `until_s[node, k]`; `ranked_s[k, :fill[k]]` the same in rising order without the NONEs, `ranked[k, :fill[k]]` whose they are;
-    equal ones by node.
-    `better_s[k]`: how long at most a node stays free that has become better since the groups were last touched; NONE: none has.
-    Group `g` wants `nodes[g]` nodes of one of the levels `levels[g]`, which follow its pools; `reach_s[g, i]`: until when it would have
-    them in its pool `i`, NONE where they are too few.
-    """
-
-    first: Ints
-    gpus: Ints
-    scratch_s: Ints
-    until_s: IntGrid
-    ranked_s: IntGrid
-    ranked: IntGrid
+    first: Ints  # pool `p` has the size classes `first[p]` to less than `first[p + 1]`
+    gpus: Ints  # by size class: GPUs per node
+    scratch_s: Ints  # by size class: scratch for one node
+    until_s: IntGrid  # by node and size class; NONE: not free now
+    ranked_s: IntGrid  # by size class: the times of `until_s` but NONE in rising order; `fill` counts them
+    ranked: IntGrid  # the nodes of `ranked_s`; ties in the order of nodes
     fill: Ints
-    improved_s: Ints
-    size_classes: IntGrid
-    nodes: Ints
-    enough_until_s: IntGrid
+    improved_s: Ints  # by size class: the latest time that rose since `mark_groups` last ran, or NONE
+    size_classes: IntGrid  # by group: those of its pools, in order, then NONE
+    nodes: Ints  # by group: how many nodes it wants
+    enough_until_s: IntGrid  # by group and index of pool: until when enough nodes are free, or NONE
 
 
 def new_free_now(first: Ints, gpus: Ints, size_classes: Ints, nodes: Ints, *, node_count: int) -> FreeNow:
@@ -61,7 +53,7 @@ def new_free_now(first: Ints, gpus: Ints, size_classes: Ints, nodes: Ints, *, no
 
 @lean
 def measure_node(capacity: Capacity, free_now: FreeNow, node: int, at_s: int) -> None:
-    """Fill `seen_s` for all levels of the node's pool, in one walk along its line."""
+    """Fill `scratch_s` for all size classes of the node's pool in one walk along its profile."""
     first, last = free_now.first[capacity.pool_of[node]], free_now.first[capacity.pool_of[node] + 1]
     free_now.scratch_s[first:last] = NEVER_S
     steps, step = capacity.nodes.steps, capacity.nodes.head[node]
@@ -79,7 +71,6 @@ def measure_node(capacity: Capacity, free_now: FreeNow, node: int, at_s: int) ->
 
 @compiled
 def measure_all(capacity: Capacity, free_now: FreeNow, at_s: int) -> None:
-    """Fill `now` for all nodes."""
     free_now.fill[:] = 0
     for pool in range(len(free_now.first) - 1):
         first, last = free_now.first[pool], free_now.first[pool + 1]
@@ -100,7 +91,7 @@ def measure_all(capacity: Capacity, free_now: FreeNow, at_s: int) -> None:
 
 @lean
 def remeasure_node(capacity: Capacity, free_now: FreeNow, node: int, at_s: int) -> bool:
-    """A node has changed. True when it stays free for longer than it did, so that somebody may fit who did not."""
+    """Update a node that has changed. True if it stays free for longer than before, so that more requests may fit."""
     is_better = False
     measure_node(capacity, free_now, node, at_s)
     for k in range(free_now.first[capacity.pool_of[node]], free_now.first[capacity.pool_of[node] + 1]):
@@ -117,7 +108,6 @@ def remeasure_node(capacity: Capacity, free_now: FreeNow, node: int, at_s: int) 
 
 @lean
 def rerank(free_now: FreeNow, k: int, node: int, old_s: int, new_s: int) -> None:
-    """It stays free until `new_s` instead of `old_s`."""
     place = rank_of(free_now, k, node, old_s)
     last = rank_of(free_now, k, node, new_s)
     if last > place:
@@ -130,8 +120,7 @@ def rerank(free_now: FreeNow, k: int, node: int, old_s: int, new_s: int) -> None
 
 @lean
 def move_element(array: Ints, place: int, last: int) -> None:
-    """Make room at `last` for what is at `place`: all between move by one."""
-    between = array[min(place, last) : max(place, last) + 1]  # a compiler makes one copy of such loops
+    between = array[min(place, last) : max(place, last) + 1]  # one slice, so that the compiler builds this loop once
     if place < last:
         for i in range(len(between) - 1):
             between[i] = between[i + 1]
@@ -142,7 +131,7 @@ def move_element(array: Ints, place: int, last: int) -> None:
 
 @lean
 def rank_of(free_now: FreeNow, k: int, node: int, until_s: int) -> int:
-    """Its place among all that are free, if it stays free until then; behind them if it is not free."""
+    """The number of free nodes if it is not free."""
     low, high = 0, int(free_now.fill[k])
     while low < high and until_s != NONE:
         middle = (low + high) // 2
@@ -156,7 +145,6 @@ def rank_of(free_now: FreeNow, k: int, node: int, until_s: int) -> int:
 
 @lean
 def update_enough(free_now: FreeNow) -> None:
-    """Fill `reach_s`."""
     for g in range(len(free_now.nodes)):
         for i in range(len(used(free_now.size_classes[g]))):
             k = free_now.size_classes[g, i]
@@ -166,9 +154,10 @@ def update_enough(free_now: FreeNow) -> None:
 
 @compiled
 def nodes_free_until(capacity: Capacity, free_now: FreeNow, k: int, pool: int, end_s: int) -> Ints:
-    """The nodes of the pool that stay free until then, in its order. To sort them costs more than to look at all, unless they are few."""
+    """In the order of the pool."""
     free = free_now.ranked[k, np.searchsorted(free_now.ranked_s[k, : free_now.fill[k]], end_s) : free_now.fill[k]]
     members = members_of(capacity, pool)
+    # A scan is faster unless few nodes are free.
     if len(free) * SORT_COST < len(members):
         return np.sort(free)
     return members[free_now.until_s[:, k][members] >= end_s]
@@ -176,7 +165,7 @@ def nodes_free_until(capacity: Capacity, free_now: FreeNow, k: int, pool: int, e
 
 @compiled
 def choose_now(capacity: Capacity, free_now: FreeNow, k: int, pool: int, demand: Demand, at_s: int) -> Ints:
-    """As `choose` for a box that starts now, from what is known of now."""
+    """Like `choose` for a box that starts now, but reads `free_now`."""
     end_s = at_s + demand.length_s
     free = nodes_free_until(capacity, free_now, k, pool, end_s)
     left = np.empty(len(free), np.int64)

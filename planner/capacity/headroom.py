@@ -1,4 +1,4 @@
-"""How much each limit leaves from now on, compiled: one walk along its line answers for all who wait below it."""
+"""Compiled: how much each limit leaves from now on, read once from its profile for all requests below it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,14 @@ from planner.kernels import compiled, lean
 
 
 class Headroom(NamedTuple):
-    """`until_s[first[i] + amount]`: until when limit `i` leaves so much from now on, NONE where it does not; for each amount from 0 to the
-    most that a row takes of it. Times that have come are as good as NONE.
-    """
+    """Until when limits leave each amount from now on; a time that has passed means the same as NONE."""
 
-    first: Ints
-    until_s: Ints
+    first: Ints  # limit `i` has the amounts from 0 to less than `first[i + 1] - first[i]`
+    until_s: Ints  # `until_s[first[i] + amount]`; NONE: it leaves less now
 
 
 @compiled
 def headroom_of(limits: Profiles, table: Table, rows: Ints, at_s: int) -> Headroom:
-    """For all limits of these rows."""
     limit_count = len(limits.head)
     first = np.zeros(limit_count + 1, np.int64)
     for j in rows:
@@ -41,7 +38,6 @@ def headroom_of(limits: Profiles, table: Table, rows: Ints, at_s: int) -> Headro
 
 @lean
 def remeasure_limit(limits: Profiles, headroom: Headroom, limit: int, at_s: int) -> None:
-    """A limit has changed."""
     first, amount = headroom.first[limit], headroom.first[limit + 1] - headroom.first[limit] - 1
     headroom.until_s[first : first + amount + 1] = NEVER_S
     steps, step = limits.steps, limits.head[limit]
@@ -57,14 +53,13 @@ def remeasure_limit(limits: Profiles, headroom: Headroom, limit: int, at_s: int)
 
 @lean
 def leaves_any(headroom: Headroom, limit: int, at_s: int) -> bool:
-    """Does the limit leave anything now?"""
     first = headroom.first[limit]
     return bool(first + 1 < headroom.first[limit + 1] and headroom.until_s[first + 1] > at_s)
 
 
 @lean
 def have_headroom(headroom: Headroom, table: Table, j: int, i: int, at_s: int) -> bool:
-    """Do its limits leave room for it in its pool `i` from now on, at least until its own slot takes some of it?"""
+    """Whether its limits leave enough in its pool `i` until the box would end, or until its own slot if that is sooner."""
     until_s = min(at_s + table.length_s[j], table.slot_s[j])
     for k in range(table.limits.shape[2]):
         limit = table.limits[j, i, k]

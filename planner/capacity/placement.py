@@ -1,7 +1,7 @@
-"""What boxes stand on, compiled: the nodes of all pools, and the limits that boxes share; and the first place for one more box.
+"""Compiled: all nodes and shared limits over time, and the search for the first place for one more box.
 
-A box takes the same number of GPUs of each of its nodes, all in one pool, and some room of each of its limits: one of its slice, which
-runs one box at a time, and its GPUs of each quota that holds for it.
+A box takes the same number of GPUs on each of its nodes, all in one pool, and part of each of its limits: one for its slice, which runs one
+box at a time, and one for each quota that covers it.
 """
 
 from __future__ import annotations
@@ -29,83 +29,70 @@ from planner.capacity.profile import (
 )
 from planner.kernels import compiled, lean, spliced
 
-# For sorting nodes: what is left over first, then the end of the gap, cut to so many bits.
+# The sort key of a node: the GPUs left over, then the end of the gap, cut to this many bits.
 GAP_BITS: Final = 44
 
 
 class Capacity(NamedTuple):
-    """`members[first[p]:first[p + 1]]` are the nodes of pool `p`; `rooms` are the GPUs of each node.
-
-    `part_of[level, node]` is the NVLink domain (level 0) or the rack (1) of a node, NONE where that is not known; parts of a level are
-    numbered from 0 to less than `part_counts[level]`.
-    """
-
-    nodes: Profiles
-    limits: Profiles
-    gpu_counts: Ints
-    members: Ints
+    nodes: Profiles  # free GPUs
+    limits: Profiles  # what each limit leaves
+    gpu_counts: Ints  # by node
+    members: Ints  # the nodes of pool `p` are `members[first[p]:first[p + 1]]`
     first: Ints
     pool_of: Ints
-    domain_of: IntGrid
-    domain_counts: Ints
+    domain_of: IntGrid  # by level (0: NVLink, 1: rack) and node; NONE: not known
+    domain_counts: Ints  # by level; domains are numbered from 0
 
 
 class Demand(NamedTuple):
-    """What a request asks for. `gpus` 0: all of each node. `pools`: best liked first. `level`: all nodes of one part; NONE: any.
-
-    A start in pool `pools[i]` counts as if it were `handicaps_s[i]` later. There it takes `amounts[i, k]` of limit `limits[i, k]`, which
-    is NONE behind the last. Whole nodes are let in as if each were the largest; on nodes that are known they take no more of a quota than
-    these have.
+    """What a request asks for. Whole nodes are admitted as if each were the largest of the pool; on given nodes they take of a quota only
+    what these have.
     """
 
     nodes: int
-    gpus: int
+    gpus: int  # per node; 0: all
     length_s: int
-    level: int
-    pools: Ints
-    handicaps_s: Ints
-    limits: IntGrid
-    amounts: IntGrid
+    level: int  # of the topology domain that must hold all nodes; NONE: any
+    pools: Ints  # preferred first
+    handicaps_s: Ints  # by index of pool: a start there counts as this much later
+    limits: IntGrid  # by index of pool: numbers of limits; NONE: unused
+    amounts: IntGrid  # what it takes of `limits`
 
 
 class Boxes(NamedTuple):
-    """Many boxes: `i` takes `gpus[i]` (0: all) of each of `places[first[i]:first[i + 1]]`, and `amounts[i, k]` of its limits."""
-
-    places: Ints
+    places: Ints  # the nodes of box `i` are `places[first[i]:first[i + 1]]`
     first: Ints
-    gpus: Ints
+    gpus: Ints  # per node; 0: all
     start_s: Ints
     end_s: Ints
-    limits: IntGrid
+    limits: IntGrid  # as in `Demand`, for the one pool of the box
     amounts: IntGrid
 
 
 NO_INTS: Ints = np.empty(0, np.int64)
 NO_LIMITS: Ints = np.empty((0, 0), np.int64)
-# In each row of limits: that of the slice, before those of quotas.
+# The column of the slice in each row of limits; quotas follow.
 OF_SLICE: Final = 0
 
 
 def unlimited_demand(nodes: int, gpus: int, length_s: int) -> Demand:
-    """A box that is put where it is said, below no limits."""
+    """A demand for given nodes, below no limits."""
     return Demand(nodes, gpus, length_s, NONE, NO_INTS, NO_INTS, NO_LIMITS, NO_LIMITS)
 
 
 def boxes_of(places: Sequence[Ints], gpus: Sequence[int], times_s: Sequence[tuple[int, int]], limits: Ints, amounts: Ints) -> Boxes:
-    """`times_s`: (start, end) of each."""
     first = np.cumsum([0, *map(len, places)])
     starts_s, ends_s = np.array(times_s, np.int64).reshape(-1, 2).T
     return Boxes(np.concatenate([NO_INTS, *places]), first, np.array(gpus, np.int64), starts_s.copy(), ends_s.copy(), limits, amounts)
 
 
 def copy_capacity(capacity: Capacity) -> Capacity:
-    """A copy to play on: what cannot change is shared."""
     return capacity._replace(nodes=copy_profiles(capacity.nodes), limits=copy_profiles(capacity.limits))
 
 
 @lean
 def gpus_needed(capacity: Capacity, node: int, gpus: int) -> int:
-    """How many GPUs of this node such a box takes; more than it can ever have free where it is too small."""
+    """NEVER_S, which no node has free, if the node is too small."""
     gpu_count = int(capacity.gpu_counts[node])
     if gpus == 0 and gpu_count > 0:
         return gpu_count
@@ -114,7 +101,6 @@ def gpus_needed(capacity: Capacity, node: int, gpus: int) -> int:
 
 @lean
 def pool_index(capacity: Capacity, demand: Demand, places: Ints) -> int:
-    """Which of its pools these nodes are of."""
     for i in range(len(demand.pools)):
         if len(places) > 0 and demand.pools[i] == capacity.pool_of[places[0]]:
             return i
@@ -123,7 +109,7 @@ def pool_index(capacity: Capacity, demand: Demand, places: Ints) -> int:
 
 @lean
 def gpus_of_whole_nodes(capacity: Capacity, demand: Demand, places: Ints) -> int:
-    """The most that it takes of a quota on these very nodes: what whole nodes have."""
+    """The most that a box takes of a quota on these nodes; NEVER_S unless it takes whole nodes."""
     if demand.gpus > 0:
         return NEVER_S
     gpus = 0
@@ -134,16 +120,16 @@ def gpus_of_whole_nodes(capacity: Capacity, demand: Demand, places: Ints) -> int
 
 @lean
 def amount_of(demand: Demand, i: int, k: int, most: int) -> int:
-    """How much it takes of its limit `k` in its pool `i`. `most`: `gpus_on` its nodes; NEVER_S while they are not known."""
+    """`most`: from `gpus_of_whole_nodes`; NEVER_S while the nodes are unknown."""
     amount = int(demand.amounts[i, k])
     return amount if k == OF_SLICE else min(amount, most)
 
 
 @lean
 def take(capacity: Capacity, places: Ints, demand: Demand, start_s: int, end_s: int, sign: int) -> None:
-    """Put a box on these nodes (`sign` 1), or take it out (-1)."""
+    """Add a box to these nodes and its limits (`sign` 1), or remove it (-1)."""
     for node in places:
-        # Not `need_of`: a node may have lost GPUs since a box came, and a sum of what is out of reach would wrap around.
+        # Not `gpus_needed`: a node may have lost GPUs since the box came, and NEVER_S added several times would overflow.
         change(capacity.nodes, node, start_s, end_s, -sign * (demand.gpus if demand.gpus > 0 else capacity.gpu_counts[node]))
     i, most = pool_index(capacity, demand, places), gpus_of_whole_nodes(capacity, demand, places)
     for k in range(demand.limits.shape[1]):
@@ -153,7 +139,6 @@ def take(capacity: Capacity, places: Ints, demand: Demand, start_s: int, end_s: 
 
 @lean
 def take_all(capacity: Capacity, boxes: Boxes) -> None:
-    """Put boxes on the ground."""
     for i in range(len(boxes.gpus)):
         start_s, end_s, gpus = boxes.start_s[i], boxes.end_s[i], boxes.gpus[i]
         for node in boxes.places[boxes.first[i] : boxes.first[i + 1]]:
@@ -165,7 +150,6 @@ def take_all(capacity: Capacity, boxes: Boxes) -> None:
 
 @lean
 def limits_allow(capacity: Capacity, demand: Demand, i: int, start_s: int, most: int) -> bool:
-    """Do the limits allow the whole box in its pool `i`? `most`: see `amount_of`."""
     for k in range(demand.limits.shape[1]):
         limit = demand.limits[i, k]
         if limit != NONE and not stays_free(capacity.limits, limit, amount_of(demand, i, k, most), start_s, start_s + demand.length_s):
@@ -175,7 +159,7 @@ def limits_allow(capacity: Capacity, demand: Demand, i: int, start_s: int, most:
 
 @lean
 def earliest_below_limits(capacity: Capacity, demand: Demand, i: int, since_s: int, most: int) -> int:
-    """The first second from `since_s` on from which all limits allow the whole box in its pool `i`; NEVER_S if none does."""
+    """The first second from which all limits allow the whole box, or NEVER_S."""
     start_s, at_s = NONE, since_s
     while start_s != at_s and at_s < NEVER_S:
         start_s = at_s
@@ -204,20 +188,20 @@ def members_of(capacity: Capacity, pool: int) -> Ints:
 
 @compiled
 def domains_of(capacity: Capacity, pool: int, demand: Demand) -> list[Ints]:
-    """Sets of nodes of the pool, all of a gang on one of them: the whole pool, or its parts, as the kind wants it."""
+    """Sets of nodes of which one must hold the whole gang."""
     members = members_of(capacity, pool)
     if demand.level == NONE or demand.nodes < 2:
         return [members]
     domain_of = capacity.domain_of[demand.level]
     counts = np.zeros(capacity.domain_counts[demand.level] + 1, np.int64)
     for node in members:
-        counts[domain_of[node]] += 1  # the last place is of those whose part is not known
+        counts[domain_of[node]] += 1  # the last element counts nodes whose domain is unknown
     return [members[domain_of[members] == domain] for domain in range(len(counts) - 1) if counts[domain] >= demand.nodes]
 
 
 @compiled
 def earliest_of_gang(capacity: Capacity, members: Ints, demand: Demand, since_s: int, before_s: int) -> int:
-    """Nobody can start before enough nodes are ready: try that moment, ask the nodes that were ready earlier again, and so on."""
+    """Finds when enough nodes are ready, asks those that were ready earlier again, and repeats; NEVER_S if there is no place."""
     if len(members) < demand.nodes:
         return NEVER_S
     ready = np.empty(len(members), np.int64)
@@ -250,7 +234,6 @@ def earliest_in_pool(capacity: Capacity, pool: int, demand: Demand, since_s: int
 
 @compiled
 def earliest_within_limits(capacity: Capacity, demand: Demand, i: int, since_s: int, before_s: int) -> int:
-    """As `first_in_pool` in its pool `i`, where the limits allow the box as well."""
     while since_s < before_s:
         since_s = earliest_below_limits(capacity, demand, i, since_s, NEVER_S)
         start_s = earliest_in_pool(capacity, demand.pools[i], demand, since_s, before_s)
@@ -264,9 +247,9 @@ def earliest_within_limits(capacity: Capacity, demand: Demand, i: int, since_s: 
 def earliest(capacity: Capacity, demand: Demand, since_s: int, before_s: int) -> tuple[int, int]:
     """(start, pool) of the first place in `[since_s, before_s)`, or (NEVER_S, NONE).
 
-    Of several pools the one where it starts soonest, its handicap counted, then the one that the request likes better.
-    Source: conservative backfill's earliest fit (Mu'alem and Feitelson, IEEE TPDS 2001), on nodes instead of counts.
-    Cost: one look at each step of each node of the pools; for gangs once more for each moment that is tried.
+    Of several pools the one with the earliest start counting handicaps, then the preferred one. Source: the earliest fit of conservative
+    backfill (Mu'alem and Feitelson, IEEE TPDS 2001), on nodes instead of counts. Cost: one pass over the steps of the pools' nodes; for
+    gangs one more for each start that is tried.
     """
     best_s, best_pool, effective_s = NEVER_S, NONE, NEVER_S
     for i in range(len(demand.pools)):
@@ -278,7 +261,6 @@ def earliest(capacity: Capacity, demand: Demand, since_s: int, before_s: int) ->
 
 @lean
 def effective_s(demand: Demand, pool: int, start_s: int) -> int:
-    """What a start in this pool of its pools counts for: with its handicap."""
     for i in range(len(demand.pools)):
         if demand.pools[i] == pool:
             return start_s + int(demand.handicaps_s[i])
@@ -287,10 +269,10 @@ def effective_s(demand: Demand, pool: int, start_s: int) -> int:
 
 @compiled
 def choose(capacity: Capacity, pool: int, demand: Demand, start_s: int) -> Ints:
-    """The nodes of the pool on which a box that starts then stands best; fewer than it wants when they have no room.
+    """The nodes of the pool that suit a box with this start best; fewer than it wants if it does not fit.
 
-    A gang near together; fewest GPUs left over in the window, then the shortest gap behind it: parts of nodes pack, whole nodes stay
-    whole. Then in the order of the pool.
+    First those with the fewest GPUs left over in the window, then with the shortest gap after it, so that whole nodes stay whole; ties in
+    the order of the pool.
     """
     members = members_of(capacity, pool)
     free = np.empty(len(members), np.int64)
@@ -309,10 +291,9 @@ def choose(capacity: Capacity, pool: int, demand: Demand, start_s: int) -> Ints:
 
 @compiled
 def choose_closest(capacity: Capacity, demand: Demand, free: Ints, left: Ints, until_s: Ints) -> Ints:
-    """Of these nodes those that suit best: of one NVLink domain if it can be, else of one rack, else of as few racks as can be.
+    """Prefers one NVLink domain, else one rack, else as few racks as possible; of several domains the one with the fewest free nodes.
 
-    Of several parts that are large enough the one with the fewest free nodes, so that larger ones stay whole. None where the kind wants
-    one part, and none has enough.
+    Empty if the demand needs one domain and none is large enough.
     """
     if demand.nodes > 1 and len(free) >= demand.nodes:
         for level in range(len(capacity.domain_counts)):
@@ -331,10 +312,10 @@ def choose_closest(capacity: Capacity, demand: Demand, free: Ints, left: Ints, u
 
 @compiled
 def smallest_domain(domains: Ints, domain_count: int, count: int) -> int:
-    """The part with the fewest of these nodes that has so many, or NONE. `parts`: of each node."""
+    """The domain with the fewest of these nodes, but at least `count`, or NONE."""
     found = np.zeros(domain_count + 1, np.int64)
     for domain in domains:
-        found[domain] += 1  # the last place is of those whose part is not known
+        found[domain] += 1  # the last element counts nodes whose domain is unknown
     best = NONE
     for domain in range(domain_count):
         if found[domain] >= count and (best == NONE or found[domain] < found[best]):
@@ -344,7 +325,7 @@ def smallest_domain(domains: Ints, domain_count: int, count: int) -> int:
 
 @compiled
 def fewest_domains(domains: Ints, domain_count: int, count: int) -> Bools:
-    """Which of these nodes: all of the parts that have most, until the rest fits into one."""
+    """A mask: all nodes of the largest domains, until one domain can hold the rest."""
     chosen = np.zeros(len(domains), np.bool_)
     found = np.zeros(domain_count + 1, np.int64)
     for domain in domains:
@@ -366,7 +347,6 @@ def fewest_domains(domains: Ints, domain_count: int, count: int) -> Bools:
 
 @compiled
 def best_fitting(free: Ints, left: Ints, until_s: Ints, count: int) -> Ints:
-    """The nodes with the fewest GPUs left over, then the shortest gap, then the first ones; in their own order."""
     if len(free) <= count:
         return free
     keys = (left << GAP_BITS) | np.minimum(until_s, (1 << GAP_BITS) - 1)
@@ -385,10 +365,7 @@ def best_fitting(free: Ints, left: Ints, until_s: Ints, count: int) -> Ints:
 
 @compiled
 def place_earliest(capacity: Capacity, demand: Demand, since_s: int, now_s: int) -> tuple[int, int, Ints]:
-    """Find the first place and take it: (start, pool, nodes), or (NEVER_S, NONE, ...) when there is none at all.
-
-    What is over on its nodes is dropped.
-    """
+    """(start, pool, nodes), or (NEVER_S, NONE, ...). Drops what is over on its nodes."""
     start_s, pool = earliest(capacity, demand, since_s, NEVER_S)
     if pool == NONE:
         return start_s, pool, np.empty(0, np.int64)
@@ -401,7 +378,6 @@ def place_earliest(capacity: Capacity, demand: Demand, since_s: int, now_s: int)
 
 @compiled
 def in_one_domain(capacity: Capacity, places: Ints, level: int) -> bool:
-    """Are these nodes of one part, if that is wanted?"""
     if level == NONE or len(places) < 2:
         return True
     domain = capacity.domain_of[level, places[0]]
@@ -410,7 +386,6 @@ def in_one_domain(capacity: Capacity, places: Ints, level: int) -> bool:
 
 @compiled
 def has_room_at(capacity: Capacity, places: Ints, demand: Demand, start_s: int) -> bool:
-    """Has it room on these very nodes?"""
     for node in places:
         if not stays_free(capacity.nodes, node, gpus_needed(capacity, node, demand.gpus), start_s, start_s + demand.length_s):
             return False
@@ -419,7 +394,7 @@ def has_room_at(capacity: Capacity, places: Ints, demand: Demand, start_s: int) 
 
 @compiled
 def earliest_on(capacity: Capacity, places: Ints, demand: Demand, since_s: int, until_s: int) -> int:
-    """The first start in `[since_s, until_s]` on these very nodes, or NEVER_S."""
+    """The first start in `[since_s, until_s]`, or NEVER_S."""
     at_s, start_s, i, most = since_s, NONE, pool_index(capacity, demand, places), gpus_of_whole_nodes(capacity, demand, places)
     while start_s != at_s and at_s <= until_s:
         start_s = at_s
@@ -433,7 +408,6 @@ def earliest_on(capacity: Capacity, places: Ints, demand: Demand, since_s: int, 
 
 @compiled
 def latest_in_pool(capacity: Capacity, pool: int, demand: Demand, since_s: int, until_s: int) -> int:
-    """The last start in `[since_s, until_s]`, or NONE."""
     best_s = NONE
     for members in domains_of(capacity, pool, demand):
         best_s = max(best_s, latest_of_gang(capacity, members, demand, max(since_s, best_s + 1), until_s))
@@ -442,7 +416,7 @@ def latest_in_pool(capacity: Capacity, pool: int, demand: Demand, since_s: int, 
 
 @compiled
 def latest_of_gang(capacity: Capacity, members: Ints, demand: Demand, since_s: int, until_s: int) -> int:
-    """As `first_of_many`, from the other end; NONE if there is no place."""
+    """`earliest_of_gang` in reverse; NONE if there is no place."""
     if len(members) < demand.nodes or since_s > until_s:
         return NONE
     ready = np.full(len(members), NEVER_S, np.int64)
@@ -461,7 +435,7 @@ def latest_of_gang(capacity: Capacity, members: Ints, demand: Demand, since_s: i
 
 @compiled
 def latest_below_limits(capacity: Capacity, demand: Demand, i: int, since_s: int, until_s: int) -> int:
-    """The last second in `[since_s, until_s]` from which all limits allow the whole box in its pool `i`; NONE if none does."""
+    """`earliest_below_limits` in reverse; NONE if there is none."""
     start_s, at_s = NEVER_S, until_s
     while at_s not in (start_s, NONE):
         start_s = at_s
@@ -473,7 +447,6 @@ def latest_below_limits(capacity: Capacity, demand: Demand, i: int, since_s: int
 
 @compiled
 def latest_within_limits(capacity: Capacity, demand: Demand, i: int, since_s: int, until_s: int) -> int:
-    """As `latest_in_pool` in its pool `i`, where the limits allow the box as well."""
     while True:
         until_s = latest_below_limits(capacity, demand, i, since_s, until_s)
         if until_s < since_s:
@@ -486,7 +459,7 @@ def latest_within_limits(capacity: Capacity, demand: Demand, i: int, since_s: in
 
 @compiled
 def latest(capacity: Capacity, demand: Demand, since_s: int, until_s: int) -> tuple[int, int]:
-    """(start, pool) of the last place in `[since_s, until_s]`, or (NONE, NONE): as `earliest`, from the other end."""
+    """(start, pool) of the last place in `[since_s, until_s]`, or (NONE, NONE)."""
     best_s, best_pool, effective_s = NONE, NONE, -NEVER_S
     for i in range(len(demand.pools)):
         start_s = latest_within_limits(capacity, demand, i, max(since_s, effective_s + 1 + demand.handicaps_s[i]), until_s)

@@ -1,9 +1,7 @@
-"""Step functions, compiled: how much of something is free at each second, and where a box fits beneath.
+"""Compiled step functions: how much is free at each second, and where a box fits below.
 
-A *line* is the GPUs of a node, or the room of a limit (a slice, a quota). All lines of a kind share flat arrays, in which each line is
-a linked list of steps, so that a box is put in or taken out in place and a whole plan is copied by copying three arrays.
-
-Compiled, because a tick looks at every node for every box.
+A profile is of the free GPUs of a node, or of what a limit (a slice, a quota) leaves. Each is a linked list of steps in flat arrays that
+all profiles share: a box is added or removed in place, and copying three arrays copies a plan.
 """
 
 from __future__ import annotations
@@ -18,37 +16,34 @@ from planner.kernels import compiled, lean
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-# These arrays have two or three dimensions; kernels are compiled for that number.
+# Arrays of two or three dimensions, for which the kernels are compiled.
 IntGrid = Annotated[NDArray[np.int64], 2]
 IntCube = Annotated[NDArray[np.int64], 3]
 BoolGrid = Annotated[NDArray[np.bool_], 2]
 
-# Nothing that is known lasts longer: a box or a window beyond is cut here, so that every line is free in the end.
+# Boxes and windows are cut here, so that every profile is free in the end.
 FOREVER_S: Final = 1 << 60
-# The answer of a search that found nothing. Later than any box that begins by FOREVER_S.
+# The answer of a search that found nothing: later than the end of any box that begins by FOREVER_S.
 NEVER_S: Final = 1 << 62
 NONE: Final = -1
 
-# The columns of a step. They lie side by side, as a walk along a line reads all three: that halves its time on large grounds.
+# The columns of a step. They lie side by side because a walk along a profile reads all three, which halves its time on large clusters.
 AT_S, FREE, AFTER = 0, 1, 2
 
 
 class Profiles(NamedTuple):
-    """Line `i` begins at step `head[i]`. What is free at a step, its `FREE`, holds from its `AT_S` to that of the step `AFTER` it; of the
-    last one, which has none, for ever.
+    """Times before the first step of a profile are forgotten, and changes there are cut off.
 
-    Times before a line's first step are forgotten: what is taken or given back there is cut off. `free` may fall below zero where the
-    books contradict themselves, for example where a closed window covers a running box; nothing fits there.
-    `unused`: the first of the steps that are in no line, and how many these are.
+    `FREE` is negative where the data contradict themselves, e.g. a closed window covers a running box; nothing fits there.
     """
 
-    head: Ints
-    steps: IntGrid
-    unused: Ints
+    head: Ints  # profile `i` begins at step `head[i]`
+    steps: IntGrid  # `FREE` holds from `AT_S` until that of the step `AFTER`; NONE: for ever
+    unused: Ints  # the first step that is in no profile, and how many there are
 
 
 def new_profiles(free: Ints, *, since_s: int, unused_count: int) -> Profiles:
-    """One line each, all of it free; and `unused_count` unused steps. A box takes two steps of each of its lines at most."""
+    """A box needs at most two unused steps for each of its profiles."""
     count, most = len(free), len(free) + unused_count
     steps = np.zeros((most, 3), np.int64)
     steps[:, AT_S], steps[:, AFTER] = since_s, NONE
@@ -58,7 +53,7 @@ def new_profiles(free: Ints, *, since_s: int, unused_count: int) -> Profiles:
 
 
 def with_unused_steps(profiles: Profiles, unused_count: int) -> Profiles:
-    """The same lines with at least so many unused steps; copied only if need be, and then to twice the size."""
+    """At least this many; copies only if needed, and then to at least twice the size."""
     if profiles.unused[1] >= unused_count:
         return profiles
     old = len(profiles.steps)
@@ -70,7 +65,6 @@ def with_unused_steps(profiles: Profiles, unused_count: int) -> Profiles:
 
 
 def with_more_profiles(profiles: Profiles, free: Sequence[int], since_s: int) -> Profiles:
-    """More lines, behind the others."""
     profiles = with_unused_steps(profiles, len(free))
     return profiles._replace(head=np.concatenate([profiles.head, take_steps(profiles, since_s, np.array(free, np.int64))]))
 
@@ -94,7 +88,6 @@ def take_step(profiles: Profiles, at_s: int, free: int, after: int) -> int:
 
 @compiled
 def take_steps(profiles: Profiles, at_s: int, free: Ints) -> Ints:
-    """One for each, of lines of their own."""
     steps = np.empty(len(free), np.int64)
     for i in range(len(free)):
         steps[i] = take_step(profiles, at_s, free[i], NONE)
@@ -116,7 +109,7 @@ def end_of(profiles: Profiles, step: int) -> int:
 
 @lean
 def change(profiles: Profiles, index: int, start_s: int, end_s: int, by: int) -> None:
-    """Add `by` to what is free over `[start_s, end_s)`. O(steps of the line)."""
+    """Add `by` to what is free over `[start_s, end_s)`. O(steps of the profile)."""
     step, before = profiles.head[index], NONE
     start_s, end_s = max(start_s, profiles.steps[step, AT_S]), min(end_s, FOREVER_S)
     if start_s >= end_s:
@@ -139,7 +132,6 @@ def change(profiles: Profiles, index: int, start_s: int, end_s: int, by: int) ->
 
 @lean
 def join(profiles: Profiles, step: int, after: int) -> None:
-    """Two neighbors that are equal become one."""
     if after != NONE and profiles.steps[step, FREE] == profiles.steps[after, FREE]:
         profiles.steps[step, AFTER] = profiles.steps[after, AFTER]
         drop_step(profiles, after)
@@ -147,7 +139,7 @@ def join(profiles: Profiles, step: int, after: int) -> None:
 
 @lean
 def forget_before(profiles: Profiles, index: int, now_s: int) -> None:
-    """Drop what is over: keeps a long-lived plan short."""
+    """Drop the steps that are over, to keep long-lived plans short."""
     step = profiles.head[index]
     while end_of(profiles, step) <= now_s:
         profiles.head[index] = profiles.steps[step, AFTER]
@@ -158,7 +150,6 @@ def forget_before(profiles: Profiles, index: int, now_s: int) -> None:
 
 @lean
 def least_free(profiles: Profiles, index: int, start_s: int, end_s: int) -> int:
-    """Free throughout `[start_s, end_s)`."""
     step = profiles.head[index]
     while end_of(profiles, step) <= start_s:
         step = profiles.steps[step, AFTER]
@@ -171,7 +162,6 @@ def least_free(profiles: Profiles, index: int, start_s: int, end_s: int) -> int:
 
 @lean
 def stays_free(profiles: Profiles, index: int, need: int, start_s: int, end_s: int) -> bool:
-    """Is so much free throughout `[start_s, end_s)`? Sooner than by `least_free` where it is not."""
     step = profiles.head[index]
     while end_of(profiles, step) <= start_s:
         step = profiles.steps[step, AFTER]
@@ -184,7 +174,7 @@ def stays_free(profiles: Profiles, index: int, need: int, start_s: int, end_s: i
 
 @lean
 def first_fit(profiles: Profiles, index: int, need: int, length_s: int, since_s: int, before_s: int) -> int:
-    """The first second in `[since_s, before_s)` from which on `need` is free for `length_s`, or NEVER_S."""
+    """The first second in `[since_s, before_s)` from which `need` is free for `length_s`, or NEVER_S."""
     step, start_s = profiles.head[index], NEVER_S
     while step != NONE:
         end_s = end_of(profiles, step)
@@ -205,7 +195,7 @@ def first_fit(profiles: Profiles, index: int, need: int, length_s: int, since_s:
 
 @lean
 def last_fit(profiles: Profiles, index: int, need: int, length_s: int, since_s: int, until_s: int) -> int:
-    """The last second in `[since_s, until_s]` from which on `need` is free for `length_s`, or NONE."""
+    """The last second in `[since_s, until_s]` from which `need` is free for `length_s`, or NONE."""
     step, start_s, found_s = profiles.head[index], NEVER_S, NONE
     while step != NONE and (start_s <= until_s or profiles.steps[step, AT_S] <= until_s):
         end_s = end_of(profiles, step)
@@ -221,7 +211,7 @@ def last_fit(profiles: Profiles, index: int, need: int, length_s: int, since_s: 
 
 @lean
 def free_until(profiles: Profiles, index: int, need: int, at_s: int) -> int:
-    """How long `need` stays free from `at_s` on; NONE when it is not free then."""
+    """NONE if it is not free at `at_s`."""
     step = profiles.head[index]
     while end_of(profiles, step) <= at_s:
         step = profiles.steps[step, AFTER]
@@ -235,7 +225,6 @@ def free_until(profiles: Profiles, index: int, need: int, at_s: int) -> int:
 
 @lean
 def free_since(profiles: Profiles, index: int, need: int, at_s: int) -> int:
-    """Since when `need` has been free without a break until `at_s`; `at_s` itself when just before it was not."""
     step, since_s = profiles.head[index], NEVER_S
     while step != NONE and profiles.steps[step, AT_S] < at_s:
         since_s = min(since_s, profiles.steps[step, AT_S]) if profiles.steps[step, FREE] >= need else NEVER_S
@@ -245,7 +234,7 @@ def free_since(profiles: Profiles, index: int, need: int, at_s: int) -> int:
 
 @lean
 def next_step_s(profiles: Profiles, index: int, after_s: int) -> int:
-    """When it changes next, after `after_s`; NEVER_S if it does not."""
+    """The next change after `after_s`, or NEVER_S."""
     step = profiles.head[index]
     while step != NONE and profiles.steps[step, AT_S] <= after_s:
         step = profiles.steps[step, AFTER]
@@ -254,7 +243,7 @@ def next_step_s(profiles: Profiles, index: int, after_s: int) -> int:
 
 @lean
 def rises(profiles: Profiles, index: int, at_s: int) -> bool:
-    """Does more become free just then?"""
+    """Whether more becomes free at this second."""
     step, before = profiles.head[index], NEVER_S
     while end_of(profiles, step) <= at_s:
         before, step = profiles.steps[step, FREE], profiles.steps[step, AFTER]
