@@ -1,7 +1,6 @@
-"""`python -m planner.compile`: compile every kernel of the planner now, so that no request waits for it later.
+"""`python -m planner.compile`: compile all kernels, so that no request waits for it later.
 
-Each kernel is compiled for the types that its annotations name, and no call from Python has others. What is compiled already is only
-loaded, which takes seconds. It prints the path of a file that is there as long as the machine code is.
+Prints a path that exists as long as the machine code does.
 """
 
 from __future__ import annotations
@@ -21,18 +20,17 @@ from numba import types as numba_types
 import planner
 from planner.kernels import KERNELS, KERNELS_DIR
 
-# Folders of other sources that are kept: branches that one comes back to, and the release before, whose processes may still run.
+# Folders of other sources that are kept: other branches, and the previous release, whose processes may still run.
 OTHERS_KEPT: Final = 5
-types: Final[Any] = numba_types  # without annotations
+types: Final[Any] = numba_types  # numba has no annotations
 
 
 def compile_all() -> None:
-    """Compile all kernels of all modules, and note that this is done."""
     for module in pkgutil.walk_packages(planner.__path__, "planner."):
         import_module(module.name)
     KERNELS_DIR.mkdir(parents=True, exist_ok=True)
     with (KERNELS_DIR / "lock").open("w") as lock:
-        flock(lock, LOCK_EX)  # who comes second loads what the first one compiled
+        flock(lock, LOCK_EX)  # a second process loads what the first one compiled
         for kernel in KERNELS:
             kernel.compile(signature_of(kernel.py_func))
         _done_mark().touch()
@@ -40,12 +38,11 @@ def compile_all() -> None:
 
 
 def is_compiled() -> bool:
-    """Was `compile_all` run on these very sources?"""
+    """Whether `compile_all` ran on these sources."""
     return _done_mark().exists()
 
 
 def signature_of(function: Any) -> tuple[Any, ...]:
-    """The numba types of the arguments."""
     hints = get_type_hints(function, include_extras=True)
     return tuple(_type_of(hint) for name, hint in hints.items() if name != "return")
 
@@ -74,7 +71,7 @@ def _done_mark() -> Path:
 
 
 def _drop_old(base: Path) -> None:
-    """Else each change of a kernel would leave some 15 MB behind."""
+    """Each change of a kernel leaves some 15 MB behind."""
     others = [folder for folder in base.glob("kernels-*") if folder != KERNELS_DIR]
     others.sort(key=lambda folder: folder.stat().st_mtime, reverse=True)
     for folder in others[OTHERS_KEPT:]:

@@ -1,10 +1,8 @@
 """The planner: guarded shortest-first, or conservative backfill, with stored slots.
 
-Every request owns a slot in one feasible plan; its promise is where that slot first started. A newcomer takes the earliest place that
-all slots leave, after the slack of its slack, so it delays nobody, whatever its priority. Then, guarded, whoever is first in turn may
-start at any moment at which its whole box fits beside everybody else's slot. So every promise is kept by construction; one moves only
-by what nobody could help, with its cause. With slack 0 and slots that move up instead it is conservative backfill (Mu'alem and
-Feitelson, IEEE TPDS 2001), with reservations stored instead of made anew.
+Every request has a slot in one feasible plan. A newcomer takes the earliest place beside all slots after its slack, so it delays nobody. If
+the policy is guarded, the first in turn that fits beside all slots may start at any time. So every promise is kept, unless it moves for a
+recorded cause. With slack 0 and slots that move up it is conservative backfill (Mu'alem and Feitelson, IEEE TPDS 2001).
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ from planner.snapshot import Arrival, Moved, PolicyName, Quota, Request, Shadow,
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Python's search for cycles rests: a plan makes many objects and no cycles, and the search would take a third of its time."""
+    """Pause Python's search for cycles: a plan makes none, and the search takes a third of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -49,11 +47,11 @@ def no_collection() -> Iterator[None]:
 def plan(snapshot: Snapshot, *, explained: Set[str] | None = None) -> Plan:
     """Where and when each waiting request starts, and which start now.
 
-    `tells`: of these alone it is said when they start and why, and of the others where their slots are. None: of all.
-    Units: seconds since the Unix epoch, counts of GPUs and nodes. Ids of requests, nodes and pools must be unique each.
+    `explained`: ids of requests that get an explanation; None: all.
+    Units: seconds since the Unix epoch, counts of GPUs and nodes. Ids must be unique.
     Shapes: one placement a request, in order of turn; pools, running and queue may come in any order.
-    Errors: none. What can never start is a placement without a slot.
-    Cost: about linear in the snapshot while nothing is new or broken; else some looks at all nodes for each that is.
+    Errors: none. A request that can never start has no slot.
+    Cost: about linear in the snapshot; a few scans of all nodes for each request that is new or has lost its slot.
     """
     board, newcomers = board_of(snapshot)
     unpromised = sorted((waiting for waiting in newcomers if waiting.promise_s is None), key=turn_of)
@@ -73,7 +71,7 @@ def plan(snapshot: Snapshot, *, explained: Set[str] | None = None) -> Plan:
         explainer.bare_placement(waiting) for waiting in board.order if explained is not None and waiting.request.id not in explained
     )
     forecasts = tuple(forecast for waiting in foretold if (forecast := explainer.forecast(waiting)) is not None)
-    # Whether those at risk have room is known when their cluster is heard; what starts elsewhere must have it.
+    # Slots at risk need no room until their cluster is heard, unless the request starts elsewhere.
     at_risk = {id_ for id_, waiting in board.queue.items() if waiting.risk is not None} - {
         each.id for each in placements if each.starts_now
     }
@@ -82,12 +80,11 @@ def plan(snapshot: Snapshot, *, explained: Set[str] | None = None) -> Plan:
 
 
 def can_order_nodes(snapshot: Snapshot) -> bool:
-    """Can nodes be ordered? Then it matters to all when the others start."""
     return any(pool.supply is not None for pool in snapshot.pools)
 
 
 def admit(board: Board, slack: SlackTracker | None, waiting: Waiting) -> Shadow | None:
-    """Give a newcomer its slot and its promise. It has none afterwards when nothing could ever hold it, or not at its booked time."""
+    """No slot and no promise if nothing could ever hold it, or not at its booked time."""
     found, shadow = newcomers_place(board, slack, waiting.request)
     if found is not None:
         waiting.promise_s = found[0]
@@ -96,10 +93,6 @@ def admit(board: Board, slack: SlackTracker | None, waiting: Waiting) -> Shadow 
 
 
 def make_evictions(board: Board, quotas: tuple[Quota, ...], moved: Moved | None = None) -> tuple[list[Eviction], Rights]:
-    """What an administrator moved, then what those who are entitled take. Slots and ends of boxes change on the board.
-
-    Also what everybody has a right to then.
-    """
     if moved is not None:
         move(board, moved)
     search = Claims(board, quotas)
@@ -110,19 +103,17 @@ def make_evictions(board: Board, quotas: tuple[Quota, ...], moved: Moved | None 
 
 
 def forecast_of(board: Board, waiting: Waiting, expected_s: int, promise_s: int) -> Forecast:
-    """What is to be foretold of one that waits, its bounds not yet known: so it is the promise."""
     request = waiting.request
     promised_wait_s = max(promise_s - board.now_s, 0)
     gpu_count = board.gpu_s(request) // max(request.length_s, 1)
     expected_wait_s = max(expected_s - board.now_s, 0)
-    bounds_s = (promised_wait_s, promised_wait_s)
+    bounds_s = (promised_wait_s, promised_wait_s)  # not known yet
     return Forecast(request.id, board.now_s, request.length_s, gpu_count, expected_wait_s, promised_wait_s, bounds_s)
 
 
 def bring_forward(board: Board) -> None:
-    """A box has ended early: gangs that waited long move up into what room there is; of equal shares who was queued first before others.
-
-    Else they would wait for booked ends, while smaller boxes took every node that came free sooner.
+    """After an early end: move up gangs that have waited long. Otherwise they wait for booked ends, and smaller boxes take every node
+    before.
     """
     late = {waiting.request.id for waiting in board.order if waiting.request.node_count > 1 and _is_patient(board, waiting)}
     free = list(_movable(board, late)) if late else []
@@ -131,7 +122,7 @@ def bring_forward(board: Board) -> None:
 
 
 def _movable(board: Board, late: set[str]) -> Iterator[Waiting]:
-    """None takes room that somebody of higher priority, or whom an administrator put before it, could start sooner in."""
+    # A gang takes no room in which a higher priority, or a request that an administrator put before it, could start sooner.
     higher: set[int] = set()
     for _, alike in groupby(board.order, key=lambda waiting: waiting.request.priority):
         same, before = list(alike), set(higher)
@@ -147,7 +138,6 @@ def _movable(board: Board, late: set[str]) -> Iterator[Waiting]:
 
 
 def _could_gain(board: Board, waiting: Waiting) -> bool:
-    """Could it start sooner than in its slot, or has it none yet, but could have one?"""
     request = waiting.request
     if request.is_fixed:
         return False
@@ -158,7 +148,6 @@ def _could_gain(board: Board, waiting: Waiting) -> bool:
 
 
 def _is_patient(board: Board, waiting: Waiting) -> bool:
-    """Has it waited for so much of the wait that it was promised? Not where an administrator set its turn, or nodes are ordered for it."""
     request = waiting.request
     if request.promise_s is None or request.place is not None or request.is_fixed or not board.has_slot(waiting):
         return False
@@ -169,7 +158,7 @@ def _is_patient(board: Board, waiting: Waiting) -> bool:
 
 
 def place_newcomers(board: Board, newcomers: list[Waiting], snapshot: Snapshot, slack: SlackTracker | None = None) -> Remembered | None:
-    """Give a slot to all that have none, in order of turn. `slack`: one of this board that has begun, where there is one."""
+    """`slack`: of this board, if one has begun."""
     is_guarded = board.policy.name == PolicyName.GUARDED
     if not is_guarded:
         board.compress()
@@ -181,7 +170,7 @@ def place_newcomers(board: Board, newcomers: list[Waiting], snapshot: Snapshot, 
     arrivals: list[tuple[str, Arrival]] = []
     for waiting in sorted(newcomers, key=turn_of):
         if waiting.promise_s is not None:
-            place_anew(board, waiting)  # it had a slot, and lost it
+            place_anew(board, waiting)  # it lost its slot
             continue
         shadow = admit(board, slack, waiting)
         if not board.has_slot(waiting):
@@ -193,8 +182,6 @@ def place_newcomers(board: Board, newcomers: list[Waiting], snapshot: Snapshot, 
 
 @dataclass(frozen=True, slots=True)
 class _Explainer:
-    """What the plan says of each, when all is decided."""
-
     board: Board
     slots: Mapping[str, Slot]
     expected: Mapping[str, Slot]
@@ -228,7 +215,6 @@ class _Explainer:
         return BarePlacement(waiting.request.id, slot, promise_s, moved)
 
     def forecast(self, waiting: Waiting) -> Forecast | None:
-        """None: it starts now, or exactly when it is booked, or never."""
         start, promise_s = self.expected.get(waiting.request.id), self.bare_placement(waiting).promise_s
         if start is None or start.start_s <= self.snapshot.now_s or waiting.request.is_fixed or promise_s is None:
             return None
@@ -241,7 +227,7 @@ class _Explainer:
 
 
 def promise_of(waiting: Waiting, slot: Slot, reserve: FailureReserve, tolerance_s: int) -> tuple[PromiseMove | None, int]:
-    """How its promise moves, and what it is: as it was, or earlier where this plan gives more; a newcomer's is its slot and reserve."""
+    """The move of its promise, if any, and the promise: the old one or an earlier one; for a newcomer its slot and the reserve."""
     old_s, start_s = waiting.request.promise_s, slot.start_s
     if old_s is None:
         return None, reserve.promise_s(waiting.request, slot)
@@ -250,14 +236,12 @@ def promise_of(waiting: Waiting, slot: Slot, reserve: FailureReserve, tolerance_
 
 
 def borrows(board: Board, rights: Rights, request: Request, start: Slot) -> bool:
-    """Would it be beyond what is guaranteed to it, if it started there?"""
     shape = board.pools[board.pool_numbers[start.pool]].shape
-    # Neither beside what its project holds then, nor by the order within it.
+    # The worse of two ranks: beside what its project holds then, and by the order within the project.
     return max(rights.of_waiting(request, shape, start.start_s)) == Rank.BORROWS
 
 
 def _move_of(waiting: Waiting, start_s: int, tolerance_s: int) -> PromiseMove | None:
-    """Of what was promised before this plan: what has never been told cannot be broken."""
     promise_s = waiting.request.promise_s
     if promise_s is None or start_s <= promise_s + tolerance_s:
         return None

@@ -1,4 +1,4 @@
-"""An explanation as one sentence for a person, who learns nothing of other workspaces but that they are there."""
+"""An explanation as one sentence for a person, which says nothing about other workspaces but that they exist."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ SayAt = Callable[[int], str]
 
 
 def sentence(explanation: Explanation, *, now_s: int | None, name_of: NameOf, say_at: SayAt) -> str:
-    """Why a request starts when it does.
+    """`name_of`: the name of a GPR that the reader may see, else None; those are called another workspace's request, without number or
+    time.
 
-    `name_of` answers the name of a GPR that the reader may see, and None for all others: those are called another workspace's request,
-    once, without number or time. For the same reason `ahead_count` is not told. `say_at` says a moment as the reader reads it. `now_s`
-    None: the sentence is kept, and read later, so no time is left in it.
+    `now_s` None: the sentence is stored, so it names no time left.
     """
     match explanation.reason:
         case Reason.STARTS_NOW:
@@ -100,7 +99,6 @@ def _when(blocker: Blocker, now_s: int | None, say_at: SayAt) -> str:
 
 
 def _free(blocker: Blocker) -> str:
-    """With the verb: `2 nodes come`, `node comes`, `2 × 4 GPUs come`."""
     nodes, gpus = blocker.node_count, blocker.gpus_per_node
     if nodes == 0:
         return "nodes come"
@@ -110,7 +108,6 @@ def _free(blocker: Blocker) -> str:
 
 
 def _size(blocker: Blocker) -> str:
-    """`2 nodes`, `2 × 4 GPUs`, `4 GPUs` of one node."""
     nodes, gpus = blocker.node_count, blocker.gpus_per_node
     if gpus == 0:
         return _count(nodes, "node")
@@ -126,7 +123,6 @@ def _count(number: int, noun: str) -> str:
 
 
 def _duration(seconds: int) -> str:
-    """Two units at most: nobody plans a day to the second."""
     days, rest = divmod(seconds, 86_400)
     hours, rest = divmod(rest, 3_600)
     minutes, seconds = divmod(rest, 60)

@@ -1,4 +1,4 @@
-"""What a request would get if it were submitted now: it is tried on a copy of the board, by the code that plans."""
+"""What a request would get if it were submitted now, tried on a copy of the board by the code that plans."""
 
 from __future__ import annotations
 
@@ -23,26 +23,20 @@ from planner.snapshot import PolicyName, Pool, Request, Snapshot
 
 
 def offers(snapshot: Snapshot, candidate: Request) -> tuple[Offer, ...]:
-    """What `plan` would give the candidate in each of its pools if it were submitted now, soonest first; nothing is kept.
-
-    See `Desk`. Of one that is not `edited` a request in the queue with the candidate's id is left out.
-    """
+    """What `plan` would give it in each of its pools, soonest first. Replaces a queued request with its id."""
     others = tuple(request for request in snapshot.queue if request.id != candidate.id)
     return OfferFinder(snapshot if snapshot.edited is not None else replace(snapshot, queue=others)).offers(candidate)
 
 
 class OfferFinder:
-    """A snapshot that one may ask about candidates. What holds for all of them is worked out once.
-
-    Of a snapshot with `edited` they are what that may become.
-    """
+    """Offers for many candidates on one snapshot; if it has `edited`, they are what that may become."""
 
     @no_collection()
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._board, self._newcomers = board_of(snapshot)
         self._left = self._let_go(snapshot.edited.id) if snapshot.edited is not None else None
-        # Whoever moves up first changes what a newcomer finds.
+        # Slots that move up first change what a newcomer finds.
         is_calm = snapshot.policy.name == PolicyName.GUARDED and not snapshot.has_freed
         if self._left is not None:
             self._slack = slack_without(self._board, snapshot.memory, self._left.request.id)
@@ -52,19 +46,16 @@ class OfferFinder:
             self._slack.begin()
 
     def _let_go(self, edited: str) -> Left:
-        """All others have their slots before it comes back."""
         place_newcomers(self._board, self._newcomers, self._snapshot)
         self._newcomers = []
         return leave(self._board, edited)
 
     @no_collection()
     def offers(self, candidate: Request) -> tuple[Offer, ...]:
-        """What `plan` would give it in each of its pools, soonest first.
+        """What `plan` would give it in each of its pools alone, soonest first counting handicaps; none for pools that could never hold it.
 
-        Each is what it gets in that pool alone; with all its pools it is promised the first start of all, but for its slack; handicaps
-        count for the order. Where more nodes can be ordered there is one offer more for a cluster and shape, if something would be
-        ordered. Pools that could never hold it have no offer. Units and cost as for `plan`, which shares the code; the board is set up
-        once for all. Of what is edited the first is what it gets with all its pools, and the others what it gets in each cluster and shape.
+        If more nodes of a cluster and shape would be ordered, there is one more offer. For an edit see `beside`. Units and cost as for
+        `plan`.
         """
         if self._left is not None:
             return self.beside(self.best(candidate), candidate)
@@ -73,24 +64,20 @@ class OfferFinder:
 
     @no_collection()
     def best(self, candidate: Request) -> Offer | None:
-        """What it gets with all its pools. Only of what is edited."""
         return self._offer(candidate)
 
     @no_collection()
     def beside(self, best: Offer | None, candidate: Request) -> tuple[Offer, ...]:
-        """The best offer, if there is one, then what the candidate gets in each other cluster and shape, soonest first. Only of what is
-        edited.
-        """
+        """For an edit: the best offer, then one for each other cluster and shape, soonest first."""
         there = None if best is None else (best.cluster, best.shape)
         others = (alike for place, alike in _places(self._snapshot, candidate).items() if place != there)
         found = _soonest_first(candidate, (self._offer(_only_in(candidate, alike)) for alike in others))
         return found if best is None else (best, *found)
 
     def most_by(self, by_s: int, sizes: Sequence[int], sized: Callable[[int], Request]) -> int | None:
-        """The largest of these sizes whose request has a place by then beside all slots; None if none has. What it gets `offers` knows.
+        """The largest size whose request has a place by then beside all slots, or None.
 
-        `sizes` rise, and so does what `sized` makes of them: fewer GPUs for a shorter time fit wherever more fit for longer. Cost: one
-        search for a place for each halving; nothing is placed.
+        `sizes` rise, and so must the requests that `sized` makes. Cost: a search for a place per halving.
         """
         board = self._settled
 
@@ -103,7 +90,6 @@ class OfferFinder:
 
     @cached_property
     def _settled(self) -> Board:
-        """Where all others have their slots."""
         if self._left is not None:
             return self._board
         board = self._board.copy()
@@ -112,7 +98,6 @@ class OfferFinder:
         return board
 
     def _offer(self, candidate: Request) -> Offer | None:
-        """The last of its pools is the one that is asked about."""
         snapshot, board = self._snapshot, self._board.copy()
         reserve = FailureReserve(board, snapshot.memory.failed)
         waiting = self._taken_in(board, candidate, reserve)
@@ -141,7 +126,6 @@ class OfferFinder:
         )
 
     def _taken_in(self, board: Board, candidate: Request, reserve: FailureReserve) -> Waiting:
-        """With a slot, if there is any for it."""
         slack = self._slack.on(board) if self._slack is not None else None
         if self._left is not None:
             return come_back(board, candidate, self._left, slack, reserve)
@@ -152,21 +136,18 @@ class OfferFinder:
 
 
 def _soonest_first(candidate: Request, found: Iterable[Offer | None]) -> tuple[Offer, ...]:
-    """Where nobody has to end for it, it is put first."""
     made = (offer for offer in found if offer is not None)
     return tuple(sorted(made, key=lambda offer: (offer.start_s + candidate.handicap_s(offer.pool), offer.promise_s, bool(offer.evictions))))
 
 
 def _is_asked_for(board: Board, waiting: Waiting) -> bool:
-    """Not where nodes could be ordered and none would be."""
+    # The last pool is the one that is asked about: no offer if nodes there could be ordered and none would be.
     supply = board.pools[board.pool_of_slot(waiting)].supply
     return supply is not None or board.pools[board.pool_numbers[waiting.request.pools[-1]]].supply is None
 
 
 def _in_each_pool(snapshot: Snapshot, candidate: Request) -> Iterator[Request]:
-    """The candidate in each of its pools alone; and once for each cluster and shape of which more nodes can be ordered, in all that are
-    alike, for it is only beside those that are there that the order has to gain something.
-    """
+    """One for each pool that cannot grow, and one for each cluster and shape that can: an order must gain time over all pools there."""
     pools = [pool for pool in _known(snapshot, candidate) if pool.supply is None or most_that_fits([pool], candidate).fits]
     for pool in pools:
         if pool.supply is None:
@@ -178,7 +159,6 @@ def _in_each_pool(snapshot: Snapshot, candidate: Request) -> Iterator[Request]:
 
 
 def _places(snapshot: Snapshot, candidate: Request) -> dict[tuple[str, str], list[Pool]]:
-    """Its pools by cluster and shape."""
     found: dict[tuple[str, str], list[Pool]] = defaultdict(list)
     for pool in _known(snapshot, candidate):
         found[pool.cluster, pool.shape].append(pool)
@@ -186,7 +166,6 @@ def _places(snapshot: Snapshot, candidate: Request) -> dict[tuple[str, str], lis
 
 
 def _known(snapshot: Snapshot, candidate: Request) -> list[Pool]:
-    """Its pools that are there, best liked first."""
     by_id = {pool.id: pool for pool in snapshot.pools}
     return [by_id[id_] for id_ in dict.fromkeys(candidate.pools) if id_ in by_id]
 

@@ -1,4 +1,4 @@
-"""What the planner answers."""
+"""The planner's output."""
 
 from __future__ import annotations
 
@@ -18,84 +18,76 @@ class Reason(StrEnum):
     WAITS_FOR_SLICE = "waits_for_slice"  # an earlier GPR of its own slice; a slice holds one at a time
     WAITS_FOR_QUOTA = "waits_for_quota"  # its project or its slice may hold no more at once
     WAITS_FOR_START_TIME = "waits_for_start_time"  # its own earliest start
-    WAITS_FOR_NODES = "waits_for_nodes"  # nodes are closed, and nobody knows for how long
-    WAITS_FOR_CONTACT = "waits_for_contact"  # its slot is in a cluster that is not heard at present; it keeps the slot
-    WAITS_FOR_MAINTENANCE = "waits_for_maintenance"  # nodes are closed, as announced
-    WAITS_FOR_ORDER = "waits_for_order"  # nodes that have been ordered, and are to come
-    NODES_NOT_BACK = "nodes_not_back"  # not of the plan: its time is over, and its agent has not let all nodes go
-    NEVER_FITS = "never_fits"  # no pool could hold it even when empty, or it is above a ceiling
+    WAITS_FOR_NODES = "waits_for_nodes"  # nodes are closed for an unknown time
+    WAITS_FOR_CONTACT = "waits_for_contact"  # the cluster of its slot is silent; it keeps the slot
+    WAITS_FOR_MAINTENANCE = "waits_for_maintenance"  # announced
+    WAITS_FOR_ORDER = "waits_for_order"  # ordered nodes have not arrived
+    NODES_NOT_BACK = "nodes_not_back"  # not set by the planner: its time is over, but its agent holds nodes
+    NEVER_FITS = "never_fits"  # no pool could hold it even when empty, or a quota forbids it
     DOES_NOT_FIT_THEN = "does_not_fit_then"  # a booking whose time is taken
 
 
 class Cause(StrEnum):
     """Why a promise was moved to a later time."""
 
-    OVERRUN = "overrun"  # a box before it gave its nodes back late
-    NODE_FAILURE = "node_failure"  # nodes of its slot went away
+    OVERRUN = "overrun"  # a box ahead of it released its nodes late
+    NODE_FAILURE = "node_failure"  # nodes of its slot are gone
     MAINTENANCE = "maintenance"  # nodes of its slot are closed, as announced
     CHANGED = "changed"  # the request itself was edited
     ACCESS = "access"  # its slice may no longer use the nodes of its slot
-    SILENCE = "silence"  # the cluster of its slot was not heard when it was due, so it and those behind it start later
-    LATE_TICK = "late_tick"  # nobody planned when it was due, so it and those behind it start later
-    RECLAIM = "reclaim"  # it would have borrowed GPUs to which another is entitled
+    SILENCE = "silence"  # the cluster of its slot was silent when it was due; delays those behind it too
+    LATE_TICK = "late_tick"  # no tick ran when it was due; delays those behind it too
+    RECLAIM = "reclaim"  # it would have borrowed GPUs that another is entitled to
     QUOTA = "quota"  # its project or its slice may hold no more then
     ADMIN = "admin"  # an administrator moved it, or another before it
-    PRIORITY = "priority"  # by the policy one of a much higher priority may move it
-    SUPPLY = "supply"  # the nodes that were to come did not come
+    PRIORITY = "priority"  # the policy lets much higher priorities move it
+    SUPPLY = "supply"  # ordered nodes did not arrive
     TOPOLOGY = "topology"  # nodes of its slot are no longer in the one rack or NVLink domain that it needs
-    FAULT = "fault"  # nothing that may move a promise did: the planner itself is at fault
+    FAULT = "fault"  # none of these: a fault of the planner
 
 
 class EvictionKind(StrEnum):
     """By what right a box ends before its time."""
 
-    RECLAIM = "reclaim"  # it borrowed the GPUs, and whoever is entitled to them wants them
+    RECLAIM = "reclaim"  # it borrowed the GPUs, and a request is entitled to them
     PRIORITY = "priority"  # it is evictable, and one of higher priority may evict
-    DEFRAGMENT = "defrag"  # an administrator moves it, so that whole nodes come free
+    DEFRAGMENT = "defrag"  # an administrator moves it to free whole nodes
 
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """One box that a request waits for: running, or waiting with an earlier slot.
-
-    `node_count` nodes it holds, or is to; 0: not known, for it was stored before that was. `gpus_per_node` of each; 0: all.
-    """
+    """A box that a request waits for: running, or waiting with an earlier slot."""
 
     id: str
     is_running: bool
     until_s: int
-    is_overdue: bool = False  # its time is over, and nobody knows when its nodes come back
-    node_count: int = 0
-    gpus_per_node: int = 0
+    is_overdue: bool = False  # its time is over, and nobody knows when its nodes are released
+    node_count: int = 0  # 0: not known, stored by an old version
+    gpus_per_node: int = 0  # 0: all
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why this start, as data. Ids of other tenants stand in it: whoever shows it must redact first (see explain.py).
-
-    `most_node_count`, `most_gpus_per_node`: for NEVER_FITS, the largest request of its kind that could ever start.
-    """
+    """Contains ids of other tenants: redact before showing (explain.py)."""
 
     reason: Reason
     blockers: tuple[Blocker, ...] = ()
-    ahead_count: int = 0
-    most_node_count: int = 0
+    ahead_count: int = 0  # how many start before it
+    most_node_count: int = 0  # for NEVER_FITS: the largest request of its kind that could start
     most_gpus_per_node: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class PromiseMove:
-    """A promise that could not be kept, moved, and why. `cause_id` is the box, node, maintenance or order behind it."""
-
     old_s: int
     new_s: int
     cause: Cause
-    cause_id: str
+    cause_id: str  # the box, node, maintenance or order that caused it
 
 
 @dataclass(frozen=True, slots=True)
 class BarePlacement:
-    """Holds slot, promise and `lost` of a request that needs no explanation. The fields mean what they mean in a Placement."""
+    """A `Placement` without explanation."""
 
     id: str
     slot: Slot | None
@@ -106,67 +98,53 @@ class BarePlacement:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The plan for one request. `slot` is None only when it NEVER_FITS or DOES_NOT_FIT_THEN; then `promise_s` is None or what it was.
-
-    `lost`: why a slot that it had is gone; or, where it has one, why that is at risk: then slot and promise are as they were, even if their
-    time has passed.
-
-    `start_s`: when it starts if nobody comes and every box takes its whole length; no later than its slot, which it is to keep.
-    `turn_share`, `turn_key`: among equals in priority the least share is considered first, then the least key. `borrows`: at its start it
-    would be beyond what its project is guaranteed.
-    """
+    """`slot` is None only for NEVER_FITS and DOES_NOT_FIT_THEN."""
 
     id: str
     slot: Slot | None
-    start_s: int | None
-    promise_s: int | None
+    start_s: int | None  # if nobody comes and every box takes its whole length; no later than the slot
+    promise_s: int | None  # None, or the old one, if it has no slot
     starts_now: bool
     explanation: Explanation
     moved: PromiseMove | None = None
-    turn_share: int = 0
+    turn_share: int = 0  # among equals in priority the least share is first, then the least key
     turn_key: int = 0
-    borrows: bool = False
+    borrows: bool = False  # at its start it would exceed what its project is guaranteed
+    # why its slot is gone; or, if it has one, why it is at risk: slot and promise then stay, even if their time has passed
     lost: tuple[Cause, str] | None = None
 
     @property
     def is_late(self) -> bool:
-        """After its promise, or after what that was until now; a tolerance makes no difference."""
+        """After the promise, before any move; without tolerance."""
         promised_s = self.moved.old_s if self.moved is not None else self.promise_s
         return promised_s is not None and (self.slot is None or self.slot.start_s > promised_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What newcomers add to the snapshot's memory: their work, their shadows if they have one, and the sums as they are now."""
+    """What newcomers add to the snapshot's memory."""
 
     arrivals: tuple[tuple[str, Arrival], ...]
     shadows: tuple[Shadow, ...]
-    promised_s: float
+    promised_s: float  # this and `patient_s`: the sums of `Memory` now
     patient_s: float
     summed_at_s: int
 
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A box that is to end early. `frees_s`: when its GPUs are free then. `lost_gpu_s`: what it has done since it began."""
-
     id: str
     kind: EvictionKind
-    frees_s: int
-    lost_gpu_s: int
+    frees_s: int  # when its GPUs are free
+    lost_gpu_s: int  # its work since it began
 
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """Boxes that end early for one that waits: it starts at `start_s` instead of `instead_s`.
-
-    Of a booking, `instead_s` is the next time for which it would have found room.
-    """
-
     id: str
     victims: tuple[Victim, ...]
     start_s: int
-    instead_s: int
+    instead_s: int  # the start without it; of a booking, the next time with room
 
 
 class Harm(StrEnum):
@@ -177,13 +155,13 @@ class Harm(StrEnum):
 
 
 def harm_of(before: Plan, after: Plan) -> Harm | None:
-    """Of what makes the one plan the other: to those whom it does to what was not to happen anyway."""
+    """What `after` does to others that `before` does not."""
     hurt = hurt_by(before, after)
     return hurt[0] if hurt else None
 
 
 def hurt_by(before: Plan, after: Plan) -> tuple[Harm, str] | None:
-    """The harm with the id of a request: the first that would be late, or for which somebody would be evicted."""
+    """The harm, with the id of the request that would be late or for which a box would be evicted."""
     late = {placement.id: placement for placement in before.placements if placement.is_late}
     for placement in after.placements:
         if placement.is_late and not _was_as_late(placement, late.get(placement.id)):
@@ -196,54 +174,44 @@ def hurt_by(before: Plan, after: Plan) -> tuple[Harm, str] | None:
 
 
 def _was_as_late(now: Placement, before: Placement | None) -> bool:
-    """No slot is later than any."""
     if before is None or before.slot is None:
         return before is not None
     return now.slot is not None and now.slot.start_s <= before.slot.start_s
 
 
 def victims_of(evictions: Iterable[Eviction]) -> list[Victim]:
-    """All boxes that end early for anybody, in order."""
     return [victim for eviction in evictions for victim in eviction.victims]
 
 
 class Flaw(StrEnum):
     """What is wrong with a slot that the planner gave. Stable codes."""
 
-    SHAPE = "shape"  # other nodes than it asked for, or not as many, or not for as long
+    SHAPE = "shape"  # the wrong nodes, number of nodes or length
     EARLY = "early"  # before it may start
-    CROWDED = "crowded"  # beside all others there is no room for it, or more is held than may be
-    LATE = "late"  # after its promise, and no cause is recorded that moved it
+    CROWDED = "crowded"  # no room beside all others, or above a limit
+    LATE = "late"  # after its promise, without a recorded cause
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """That the planner went wrong with this request (proof.py)."""
-
     id: str
     flaw: Flaw
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One placement a request, in the order in which the planner considered them; or a stand, of whom nothing was to be told.
-
-    `remembered`: None when nobody was new. `forecasts`: of those that are new, or have just been edited, and have to wait; their bounds
-    are not known yet. The slots of those for whom `evictions` are made rest on them: the two are to be stored together, or not at all.
-    `faults`: empty, or the planner is wrong.
-    """
+    """Store `evictions` together with the slots, or neither."""
 
     now_s: int
-    placements: tuple[Placement, ...]
-    remembered: Remembered | None = None
-    forecasts: tuple[Forecast, ...] = ()
+    placements: tuple[Placement, ...]  # in order of turn
+    remembered: Remembered | None = None  # None if nobody is new
+    forecasts: tuple[Forecast, ...] = ()  # for new or edited requests that wait; without bounds yet
     evictions: tuple[Eviction, ...] = ()
-    others: tuple[BarePlacement, ...] = ()
-    faults: tuple[Fault, ...] = ()
+    others: tuple[BarePlacement, ...] = ()  # requests without an explanation
+    faults: tuple[Fault, ...] = ()  # empty unless the planner is wrong
 
     @property
     def all_placements(self) -> tuple[Placement | BarePlacement, ...]:
-        """Of all requests."""
         return self.placements + self.others
 
     @property
@@ -253,20 +221,16 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A start that the planner can give now, in one pool: `start_s` as the queue stands, `promise_s` at the latest.
-
-    `forecast`: what to ask past promises about, its bounds not known yet. `evictions`: what would be ended early for it. `borrows`: as of
-    its placement. `supply`: the id of that whose ordered nodes it would stand on.
-    """
+    """A start that the planner can give now."""
 
     pool: str
     cluster: str
     shape: str
-    start_s: int
-    promise_s: int
+    start_s: int  # as the queue stands
+    promise_s: int  # the latest
     slot: Slot
     explanation: Explanation
-    forecast: Forecast
-    evictions: tuple[Eviction, ...] = ()
-    borrows: bool = False
-    supply: str = ""
+    forecast: Forecast  # without bounds yet
+    evictions: tuple[Eviction, ...] = ()  # what would end early for it
+    borrows: bool = False  # see `Placement`
+    supply: str = ""  # the id of the supply whose ordered nodes it would use

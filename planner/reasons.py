@@ -1,4 +1,4 @@
-"""Why a request starts when it does, read off the schedule that the plan leads to."""
+"""Why a request starts when it does, read from the expected schedule."""
 
 from __future__ import annotations
 
@@ -18,16 +18,12 @@ BLOCKERS_MAX: Final = 5
 
 
 class Reasons:
-    """Explanations for one settled board, and the starts that are expected on it.
-
-    It passes over the boxes once, when first asked of one that waits. Whoever made room last on a node is named, also where that was
-    more room than the request needs.
-    """
+    """Names the box that left each node last, even if the request needs less room."""
 
     def __init__(self, board: Board, expected: Mapping[str, Slot]) -> None:
         self._board = board
         self._expected = expected
-        # By node and by slice: (end, id) of all boxes, in order.
+        # (end, id) of all boxes by node, sorted; and ids by slice and end.
         self._ends: dict[str, list[tuple[int, str]]] = defaultdict(list)
         self._slice_ends: dict[tuple[str, int], str] = {}
         self._blockers: dict[str, Blocker] = {}
@@ -35,7 +31,6 @@ class Reasons:
         self._ahead: dict[str, int] | None = None
 
     def explain(self, request: Request, slot: Slot) -> Explanation:
-        """`slot` is where the request is expected to start."""
         if slot.start_s <= self._board.now_s:
             return Explanation(Reason.STARTS_NOW)
         ahead = self._ahead = self._index() if self._ahead is None else self._ahead
@@ -46,14 +41,13 @@ class Reasons:
         return Explanation(reason, tuple(blockers[:BLOCKERS_MAX]), ahead.get(request.id, 0))
 
     def _is_at_risk(self, request: Request, slot: Slot) -> bool:
-        """Is it expected to start in its own slot, of which nobody knows whether it can be kept? An offer's candidate is new."""
         waiting = self._board.queue.get(request.id)
         if waiting is None or waiting.risk is None or request.slot is None or request.slot.pool != slot.pool:
             return False
         return unheard_on(self._board, request.slot.nodes) is not None
 
     def _index(self) -> dict[str, int]:
-        """Enter all boxes; answers how many are ahead of each that waits."""
+        """Returns how many are ahead of each waiting request."""
         board, expected = self._board, self._expected
         for box in board.running.values():
             nodes = [board.node_ids[node] for node in box.places]
@@ -115,7 +109,7 @@ class Reasons:
                 self._ceilings[owner, shape].add(gpus, *stay)
 
     def _held_by_quota(self, request: Request, slot: Slot) -> set[str] | None:
-        """Whose end lets it in, if just before there was no room for it below a ceiling; None if there was."""
+        """The boxes whose end lets it in, or None if no quota held it."""
         shape = self._shape(slot)
         for owner in (request.project, request.slice):
             ceiling = self._ceilings.get((owner, shape))
@@ -127,7 +121,7 @@ class Reasons:
         return self._board.pools[self._board.pool_numbers[slot.pool]].shape
 
     def _last_enders(self, node_id: str, since_s: int, until_s: int, own_id: str) -> set[str]:
-        """Those that end last on the node before the request starts, after it could have."""
+        """The boxes that end last on the node before the start."""
         ends = self._ends.get(node_id, [])
         found: set[str] = set()
         last_s = since_s + 1
@@ -140,7 +134,6 @@ class Reasons:
         return found
 
     def _count_ahead(self, expected: Mapping[str, Slot]) -> dict[str, int]:
-        """For each waiting request: how many start before it, or at the same time and are before it in turn. Who starts now is gone."""
         slots = ((waiting.request.id, expected.get(waiting.request.id)) for waiting in self._board.order)
         starts = [(slot.start_s, turn, id_) for turn, (id_, slot) in enumerate(slots) if slot and slot.start_s > self._board.now_s]
         return {id_: count for count, (_, _, id_) in enumerate(sorted(starts))}
@@ -153,7 +146,7 @@ def _closure(window: Window) -> Reason:
 
 
 class _Ceiling:
-    """What is held below a ceiling over time. Add all boxes first, then ask."""
+    """What counts against a quota over time. Add all boxes before asking."""
 
     def __init__(self, most: int) -> None:
         self.most = most
