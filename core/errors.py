@@ -89,7 +89,7 @@ class StaleState(EgsError):
 class Conflict(EgsError):
     status = 409
     code = "conflict"
-    title = "Something else came first"
+    title = "Conflicts with another request"
 
 
 class Gone(EgsError):

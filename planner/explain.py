@@ -40,7 +40,7 @@ def sentence(explanation: Explanation, *, now_s: int | None, name_of: NameOf, sa
                 "promise are kept, and nobody else gets its nodes. It starts once the cluster is heard, or sooner in another if it fits."
             )
         case Reason.WAITS_FOR_MAINTENANCE:
-            return "It waits for the end of an announced maintenance: its box would not be over before the nodes are closed."
+            return "It waits for the end of an announced maintenance: it would not finish before the nodes close."
         case Reason.WAITS_FOR_ORDER:
             return "It waits for nodes that have been ordered; it starts when they have come."
         case Reason.NODES_NOT_BACK:
@@ -94,8 +94,8 @@ def _when(blocker: Blocker, now_s: int | None, say_at: SayAt) -> str:
     until = f"{left}at {say_at(blocker.until_s)}"
     if blocker.is_running:
         return f"its {_free(blocker)} free {until}"
-    size = f" for {_size(blocker)}" if blocker.node_count else ""
-    return f"waiting before it{size}, done {until}"
+    size = f", {_size(blocker)}" if blocker.node_count else ""
+    return f"ahead of it{size}, ends {until}"
 
 
 def _free(blocker: Blocker) -> str:

@@ -48,7 +48,7 @@ class PriorityForm(DecisionForm):
 
 
 class MoveForm(DecisionForm):
-    to = forms.ChoiceField(label="Where to", choices=MoveTo.choices, initial=MoveTo.UP, help_text="Among those of its priority.")
+    to = forms.ChoiceField(label="Where to", choices=MoveTo.choices, initial=MoveTo.UP, help_text="Within its priority.")
     field_order = ("version", "to", "why")
 
 
@@ -67,7 +67,7 @@ class OptionalReasonForm(forms.Form):
 class QuotaTermsForm(OptionalReasonForm):
     guaranteed_gpus = forms.IntegerField(label="Guaranteed GPUs", min_value=0, max_value=GPUS_MAX, initial=0, help_text="Of this shape.")
     most_gpus = forms.IntegerField(
-        label="At most", min_value=0, max_value=GPUS_MAX, required=False, help_text="It never holds more of them; empty: no limit."
+        label="At most", min_value=0, max_value=GPUS_MAX, required=False, help_text="The most that it may hold; empty: no limit."
     )
     field_order = ("owner", "shape", "guaranteed_gpus", "most_gpus", "why")
 
@@ -107,9 +107,7 @@ class ForceReleaseForm(ReasonForm):
 
 
 class ClusterForm(forms.Form):
-    name = forms.CharField(
-        label="Name", max_length=63, help_text="Letters, digits, dots, dashes and underscores; people will read it in every offer."
-    )
+    name = forms.CharField(label="Name", max_length=63, help_text="Letters, digits, dots, dashes and underscores; shown in every offer.")
 
     def clean_name(self) -> str:
         name = str(self.cleaned_data["name"])
@@ -158,7 +156,7 @@ class RoomForm(forms.Form):
         min_value=PRIORITY_MIN,
         max_value=PRIORITY_MAX,
         initial=PRIORITY_DEFAULT,
-        help_text="Nobody of a higher one is moved for it.",
+        help_text="Requests of a higher priority are not moved.",
     )
 
     def __init__(self, *args: Any, clusters: Sequence[str], **kwargs: Any) -> None:
@@ -175,10 +173,13 @@ class AgreementForm(ReasonForm):
 
 class SupplyTermsForm(OptionalReasonForm):
     name = PlainTextField(label="Name", max_length=63, help_text="Shown in offers.")
-    node_count = forms.IntegerField(label="Nodes", min_value=1, max_value=GPUS_MAX, help_text="How many more it can give in all.")
+    node_count = forms.IntegerField(label="Nodes", min_value=1, max_value=GPUS_MAX, help_text="How many nodes it can provide in total.")
     lead_time = SpanField(label="Lead time", max_length=40, initial="20 min", help_text="From the order to the node.")
     gain = SpanField(
-        label="Least gain", max_length=40, initial="10 min", help_text="Nothing is ordered for a start that is not sooner by so much."
+        label="Minimum gain",
+        max_length=40,
+        initial="10 min",
+        help_text="Nodes are ordered only if a request starts sooner by at least this.",
     )
 
 
@@ -187,7 +188,7 @@ class SupplyForm(SupplyTermsForm):
     kind = forms.ChoiceField(label="Kind", choices=SupplyKind.choices)
     shape = PlainTextField(label="Shape", max_length=63, help_text="As its nodes will report it; it may be new to the cluster.")
     gpus_per_node = forms.IntegerField(label="GPUs per node", min_value=1, max_value=GPUS_MAX, initial=8)
-    gpu_memory_gib = forms.IntegerField(label="GPU memory", min_value=1, max_value=GPUS_MAX, help_text="GiB of each, at least.")
+    gpu_memory_gib = forms.IntegerField(label="GPU memory", min_value=1, max_value=GPUS_MAX, help_text="Minimum GiB per GPU.")
     why = None  # type: ignore[assignment]  # a new one needs no reason
     field_order = ("cluster", "name", "kind", "shape", "gpus_per_node", "gpu_memory_gib", "node_count", "lead_time", "gain")
 
@@ -200,19 +201,22 @@ class CheckPolicyTermsForm(OptionalReasonForm):
     """A field for each limit and image; empty means the default."""
 
     skipped_steps = forms.MultipleChoiceField(
-        label="Leave out",
+        label="Skip steps",
         required=False,
         choices=[(step, f"{words.step_name(step)}{' at the exit' if step in list(ExitStep) else ''}") for step in OPTIONAL],
         widget=forms.SelectMultiple(attrs={"size": len(OPTIONAL)}),
-        help_text="Steps that are not made there.",
+        help_text="Steps to skip there.",
     )
     storage_class = PlainTextField(label="Storage class", max_length=253, required=False, help_text="Empty: the cluster's default.")
     rdma_subnet = PlainTextField(label="RDMA subnet", max_length=19, required=False, help_text="First half of the ports' GIDs; empty: any.")
     runtime_class = PlainTextField(
-        label="Runtime class", max_length=253, required=False, help_text="Of pods that look at GPUs, as nvidia; empty: the agent's own."
+        label="Runtime class",
+        max_length=253,
+        required=False,
+        help_text="For pods that check GPUs, e.g. nvidia; empty: the agent's default.",
     )
     pull_secret = PlainTextField(
-        label="Pull secret", max_length=253, required=False, help_text="Of the images, in egs-system; empty: the agent's own."
+        label="Pull secret", max_length=253, required=False, help_text="For the images, in egs-system; empty: the agent's default."
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -250,7 +254,7 @@ class CheckPolicyTermsForm(OptionalReasonForm):
 
 class CheckPolicyForm(CheckPolicyTermsForm):
     cluster = forms.ChoiceField(label="Cluster")
-    shape = PlainTextField(label="Shape", max_length=63, required=False, help_text="Empty: all shapes. That of a shape goes first.")
+    shape = PlainTextField(label="Shape", max_length=63, required=False, help_text="Empty: all shapes. A shape's policy takes precedence.")
     why = None  # type: ignore[assignment]  # a new one needs no reason
 
     def __init__(self, *args: Any, clusters: Sequence[str], **kwargs: Any) -> None:
@@ -269,5 +273,5 @@ def _limit_field(limit: Limit) -> forms.FloatField:
         min_value=0,
         max_value=limit.highest,
         widget=forms.NumberInput(attrs={"placeholder": own or "only measured", "step": "any"}),
-        help_text=f"{bound}; without it {own or 'none'}{by_gpu}.",
+        help_text=f"{bound}; default {own or 'none'}{by_gpu}.",
     )

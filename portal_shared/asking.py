@@ -28,7 +28,7 @@ from portal_shared.toasts import done
 
 UNPROCESSABLE = 422
 PREVIEW = "preview"
-NO_VERSION = "This form did not say which version it was about. Look at it again and decide anew."
+NO_VERSION = "This form has no version. Review it and decide again."
 
 
 @dataclass(frozen=True, slots=True)

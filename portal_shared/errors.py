@@ -48,12 +48,12 @@ def refuse(request: HttpRequest, status: int, title: str, detail: str) -> HttpRe
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     if _is_api(request):
         return problems.bad_request(request, exception)
-    return refuse(request, 400, "Bad request", "This request is not one that we answer. Go back and try again.")
+    return refuse(request, 400, "Bad request", "This request is not valid. Go back and try again.")
 
 
 def forbidden(request: HttpRequest, exception: Exception | None = None, reason: str = "") -> HttpResponse:
     """Also for a failed CSRF check."""
-    return refuse(request, 403, "Not accepted", "This page was too old, or not from here. Reload it and try again.")
+    return refuse(request, 403, "Not accepted", "This page was too old or from another site. Reload it and try again.")
 
 
 def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -65,12 +65,12 @@ def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 def server_error(request: HttpRequest) -> HttpResponse:
     if _is_api(request):
         return problems.server_error(request)
-    detail = "Something went wrong on our side; nothing was changed. Try again, and tell an administrator if it stays."
+    detail = "Something went wrong on our side; nothing was changed. Try again, and tell an administrator if it happens again."
     return refuse(request, 500, "Internal error", detail)
 
 
 def _unavailable(request: HttpRequest) -> HttpResponse:
-    response = refuse(request, 503, "Not available for the moment", "The database does not answer. Nothing was changed; try again shortly.")
+    response = refuse(request, 503, "Temporarily not available", "The database does not answer. Nothing was changed; try again shortly.")
     response.headers["Retry-After"] = str(problems.RETRY_AFTER_S)
     return response
 

@@ -28,7 +28,7 @@ CAUSE_WORDS = {
     Cause.MAINTENANCE: "nodes that it was planned on are closed for maintenance",
     Cause.CHANGED: "the request was changed",
     Cause.ACCESS: "its workspace may no longer use the nodes that it was planned on",
-    Cause.SILENCE: "the cluster that it was planned on was not heard",
+    Cause.SILENCE: "the cluster that it was planned on was not connected",
     Cause.LATE_TICK: "the planner was late",
     Cause.RECLAIM: "another workspace was entitled to the GPUs that it would have borrowed",
     Cause.QUOTA: "its workspace or project may hold no more GPUs then",
@@ -190,17 +190,17 @@ def _facts(total: Score) -> tuple[Fact, ...]:
 
 def _told(total: Score) -> str:
     if total.p90_coverage is None:
-        return f"Too few were told a range yet: it is learned from {ENOUGH_COUNT} outcomes on, and scored when they start."
+        return f"Not enough history for a range yet: it needs {ENOUGH_COUNT} outcomes."
     count = words.number(total.ranged_count or 0)
-    return f"Of {count} requests that had to wait and were told a range. Its two times were {_span(total.width_p50_s)} apart, median."
+    return f"{count} requests had to wait and got a range. Its median width was {_span(total.width_p50_s)}."
 
 
 def _gauges(total: Score) -> tuple[Gauge, ...]:
     if total.p90_coverage is None or total.p50_coverage is None:
         return ()
     return (
-        _gauge("Started by the first time of the range: half should", total.p50_coverage, TARGETS[0]),
-        _gauge("Started by the second time: nine of ten should", total.p90_coverage, TARGETS[1]),
+        _gauge("Started by the first time of the range (target: half)", total.p50_coverage, TARGETS[0]),
+        _gauge("Started by the second time (target: nine in ten)", total.p90_coverage, TARGETS[1]),
     )
 
 
@@ -210,8 +210,8 @@ def _gauge(label: str, share: float, target: float) -> Gauge:
 
 def _accuracy(total: Score) -> tuple[Pair, ...]:
     return (
-        Pair("Planned start", _off(total.expected), "as the queue stood when it was told"),
-        Pair("Promised start", _off(total.promise), "the latest start, meant to be beaten"),
+        Pair("Planned start", _off(total.expected), "from the queue at that time"),
+        Pair("Promised start", _off(total.promise), "the latest start; most start earlier"),
     )
 
 

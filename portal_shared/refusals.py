@@ -9,7 +9,7 @@ from core.pages import words
 from gpr.lifecycle import way_out
 
 NOUNS = {"slice": "workspace", "GPR": "GPU request"}
-LOOK_AGAIN = "Look at it as it is now, and decide anew."
+LOOK_AGAIN = "Review its current state and decide again."
 
 
 @dataclass(frozen=True, slots=True)

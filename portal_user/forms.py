@@ -44,7 +44,7 @@ NUMBER_MAX = 2**31 - 1
 SAID_OR_NOT = ("rdma", "run_checks", "evictable", "may_evict", "requeue_on_failure")
 KEY = re.compile(r"\A[0-9a-f]{32}\Z", re.ASCII)
 # For a cluster that the workspace cannot use any more.
-CLUSTER_NOT_USED = "Workspace {} does not use cluster {}. Choose others; none chosen means any."
+CLUSTER_NOT_USED = "Workspace {} cannot use cluster {}. Choose others, or none for any."
 FLAGS = ("is_booking", "rdma", "evictable", "may_evict", "requeue_on_failure", "run_checks")
 SAME_FIELDS = (
     "name",
@@ -213,7 +213,7 @@ class BookForm(ServiceForm):
     def clean(self) -> dict[str, Any]:
         data: dict[str, Any] = self.cleaned_data
         if data.get("repeat") and not data.get("until") and "until" not in self.errors:
-            self.add_error("until", "Say until which day it repeats; four weeks are booked ahead, 200 starts at most.")
+            self.add_error("until", "Enter the last day; four weeks are booked ahead, 200 starts at most.")
         return data
 
     def spec(self) -> GprSpec:
@@ -302,7 +302,7 @@ class TemplateForm(ServiceForm):
 
 class KubeconfigForm(ServiceForm):
     cluster = forms.ChoiceField(label="Cluster")
-    duration = SpanField(label="Good for", max_length=40, required=False, help_text=DURATION_HINT)
+    duration = SpanField(label="Valid for", max_length=40, required=False, help_text=DURATION_HINT)
 
     def __init__(self, *args: Any, clusters: Sequence[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -44,7 +44,7 @@ def problem_handler(error: Exception, context: dict[str, Any]) -> Response | Non
     elif isinstance(error, OperationalError | InterfaceError):
         log.error("database_unavailable", error=str(error))
         detail = "The database does not answer at the moment; nothing was changed. Try again in a few seconds."
-        body = problem(status=503, code="unavailable", title="Not available for the moment", detail=detail)
+        body = problem(status=503, code="unavailable", title="Temporarily not available", detail=detail)
         headers = {"Retry-After": str(RETRY_AFTER_S)}
     else:
         return None
@@ -69,7 +69,7 @@ def bad_request(request: HttpRequest, exception: Exception) -> JsonResponse:
 
 
 def server_error(request: HttpRequest) -> JsonResponse:
-    detail = "Something went wrong on our side; nothing was changed. Try again, and tell an administrator if it stays."
+    detail = "Something went wrong on our side; nothing was changed. Try again, and tell an administrator if it happens again."
     return problem_response(problem(status=500, code="internal", title="Internal error", detail=detail))
 
 

@@ -124,7 +124,7 @@ def can_never_start(most_nodes: int, most_gpus_per_node: int, within: Within = W
         gpus = plural(most_gpus_per_node, "GPU") + (" each" if most_nodes > 1 else "")
         most = f"The most that could start{WITHIN_WORDS[within]} is {plural(most_nodes, 'node')} of that kind with {gpus}."
     return CanNeverStart(
-        f"No cluster that it may use could ever hold it. {most}",
+        f"No available cluster is large enough. {most}",
         most_nodes=most_nodes,
         most_gpus_per_node=most_gpus_per_node,
     )

@@ -24,9 +24,19 @@ CLOCK_NOTED_S = 1.0
 # Glyph, CSS class, word, and advice.
 AGENT_STATES = {
     "live": ("step-passed", "step-passed", "Live", ""),
-    "late": ("step-warned", "step-warned", "Late", "Nothing new starts here until it is heard again."),
-    "silent": ("step-warned", "step-warned", "Silent", "What runs, runs to its end. Look at the agent's process and its network."),
-    "locked": ("failed", "step-failed", "Locked", "Two processes used one credential. Look which one is yours, then issue a join token."),
+    "late": ("step-warned", "step-warned", "Late", "Nothing new starts here until it reports again."),
+    "silent": (
+        "step-warned",
+        "step-warned",
+        "Silent",
+        "Running requests continue to their end. Check the agent's process and its network.",
+    ),
+    "locked": (
+        "failed",
+        "step-failed",
+        "Locked",
+        "Two processes used one credential. Find out which one is yours, then issue a join token.",
+    ),
     "missing": ("step-waiting", "step-waiting", "Not joined", "Issue a join token and start its agent with it."),
 }
 

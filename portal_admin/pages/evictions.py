@@ -31,7 +31,7 @@ OUTCOMES = {
     VictimOutcome.EVICTED: "evicted",
     VictimOutcome.LEFT: "ended by itself",
     VictimOutcome.SPARED: "spared",
-    VictimOutcome.SOONER: "told again, to end sooner",
+    VictimOutcome.SOONER: "notified again, ends sooner",
 }
 COSTS = frozenset({VictimOutcome.NOTICED, VictimOutcome.EVICTED})
 

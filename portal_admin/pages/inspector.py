@@ -35,7 +35,7 @@ CAUSE_WORDS = {
     Cause.MAINTENANCE: "a node of its slot is closed for maintenance",
     Cause.CHANGED: "the request was changed",
     Cause.ACCESS: "its workspace may no longer use the nodes of its slot",
-    Cause.SILENCE: "the cluster of its slot was not heard when it was due",
+    Cause.SILENCE: "the cluster of its slot was not connected when it was due",
     Cause.LATE_TICK: "the allocator did not run when it was due",
     Cause.RECLAIM: "it would have borrowed GPUs that are guaranteed to {name}",
     Cause.PRIORITY: "{name} of much higher priority came",

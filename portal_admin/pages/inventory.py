@@ -206,7 +206,7 @@ def _tile(gpu: Any, *, is_usable: bool) -> GpuTile:
 def _note(node: Any, gpus: Sequence[Any]) -> str:
     notes = [node.cordon_reason or "Set aside"] if node.cordoned_at else []
     if not node.is_ready:
-        notes.append("The cluster calls it not ready")
+        notes.append("Not ready in the cluster")
     sick = sum(not gpu.is_healthy for gpu in gpus)
     if sick:
         notes.append(f"{words.plural(sick, 'GPU')} not healthy")

@@ -130,7 +130,7 @@ def own_of_approval(preview: Preview, request: PageRequest) -> str:
     if preview.own.new_start_at is None and preview.own.gpr.is_booking:
         return "There is no room at the time that it was booked for: it cannot join the queue."
     if preview.own.new_start_at is None:
-        return "No cluster that it may use could ever hold it: it cannot join the queue."
+        return "No available cluster is large enough: it cannot join the queue."
     return f"It joins the queue and is promised a start by {_when(preview.own.new_start_at, request)}."
 
 

@@ -40,7 +40,7 @@ WAIT_WORDS = {
     Reason.STARTS_NOW: "starts next",
     Reason.WAITS_FOR_START_TIME: "its earliest start",
     Reason.WAITS_FOR_NODES: "nodes under repair",
-    Reason.WAITS_FOR_CONTACT: "its cluster, not heard",
+    Reason.WAITS_FOR_CONTACT: "its cluster, not connected",
     Reason.WAITS_FOR_MAINTENANCE: "the end of a maintenance",
     Reason.NEVER_FITS: "can never start",
     Reason.DOES_NOT_FIT_THEN: "its booked time is taken",

@@ -20,7 +20,7 @@ from portal_shared.access import PageRequest, admin_only, needs_write
 from portal_shared.asking import Question, decide, sent
 from protocol.check_limits import IMAGES, LIMITS
 
-RULES = "It holds for each check that begins from now on, at the entry and at the exit. What is left empty is EGS's own."
+RULES = "It applies to every entry and exit check that begins from now on. Empty fields keep the defaults."
 FIELDS = {f"limits.{name}": f"limit_{name}" for name in LIMITS} | {f"images.{name}": f"image_{name}" for name in IMAGES}
 
 
@@ -67,9 +67,9 @@ def delete(request: PageRequest, pk: UUID) -> HttpResponse:
 
     def drop(why: str) -> str:
         check_policy_delete(policy=policy, actor=request.user, now=request.now, why=why)
-        return f"Checks of {policy.name} are EGS's own again"
+        return f"Checks of {policy.name} have their defaults again"
 
-    text = f"From now on EGS's own limits hold there. It says: {terms(policy)}."
+    text = f"The default limits apply from now on. The policy is: {terms(policy)}."
     url = reverse("admin-check-policy-delete", args=[pk])
     question = _question(request, OptionalReasonForm(sent(request)), f"Delete checks of {policy.name}?", text, "Delete checks", url)
     return _decide(request, replace(question, is_plain=False), drop)

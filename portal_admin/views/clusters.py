@@ -31,7 +31,7 @@ def clusters(request: PageRequest) -> HttpResponse:
     if form.is_valid():
         try:
             cluster = cluster_create(name=form.cleaned_data["name"], actor=request.user, now=request.now)
-            return done(request, f"Cluster {cluster.name} is there", back_url=reverse("admin-clusters"), topics=("gpus",))
+            return done(request, f"Cluster {cluster.name} is added", back_url=reverse("admin-clusters"), topics=("gpus",))
         except EgsError as error:
             form.add_error("name", error.detail)
             status = error.status
@@ -46,7 +46,7 @@ def clusters(request: PageRequest) -> HttpResponse:
 def join_token(request: PageRequest, pk: UUID) -> HttpResponse:
     cluster = cluster_for(request.user, str(pk))
     if request.method == "GET":
-        text = "It is good for one join within the hour. Earlier tokens end now, and an agent that was locked may join again."
+        text = "It is valid for one join within the hour. Earlier tokens end now, and a locked agent may join again."
         return ask(request, _question(request, cluster, "join-token", "Issue a join token for {name}?", "Issue join token", text))
     token, plain = join_token_issue(cluster=cluster, actor=request.user, now=request.now)
     hub = request.build_absolute_uri("/").rstrip("/")
@@ -58,14 +58,16 @@ def join_token(request: PageRequest, pk: UUID) -> HttpResponse:
 @admin_only
 @needs_write
 def enable(request: PageRequest, pk: UUID) -> HttpResponse:
-    return _enable(request, pk, "enable", "From now on boxes may start there again, if its agent is heard.", is_enabled=True)
+    return _enable(request, pk, "enable", "Requests may start there again, if its agent is connected.", is_enabled=True)
 
 
 @require_http_methods(["GET", "POST"])
 @admin_only
 @needs_write
 def disable(request: PageRequest, pk: UUID) -> HttpResponse:
-    text = "Nothing new starts there. What runs, runs to its end; who waits for it is planned elsewhere, or for when it may be back."
+    text = (
+        "Nothing new starts there. Running requests continue to their end; waiting ones are planned elsewhere, or for when it may be back."
+    )
     return _enable(request, pk, "disable", text, is_enabled=False)
 
 
@@ -91,7 +93,7 @@ def _decide(
     name, title, verb = f"cluster-{act}", f"{act.title()} {{name}}?", f"{act.title()} {{name}}"
     question = _question(request, cluster, name, title, verb, text, is_stop=is_stop)
     if is_so:
-        question = replace(question, closed=f"{cluster.name} is {act}d already: there is nothing to change any more.")
+        question = replace(question, closed=f"{cluster.name} is {act}d already: there is nothing to change.")
 
     def act_on() -> str:
         do(actor=request.user, now=request.now)

@@ -28,7 +28,7 @@ from portal_shared.refusals import refusal_of
 from portal_shared.toasts import done
 
 TOPICS = ("defragmentation", "queue", "schedule")
-GONE = "There is no such proposal any more: it starts about as soon without one, or nobody who may be moved is in its way."
+GONE = "This proposal no longer exists: the request starts about as soon without it, or what is in its way may not be moved."
 
 
 @require_GET
@@ -63,7 +63,7 @@ def apply(request: PageRequest, pk: UUID) -> HttpResponse:
         gpr_make_room(gpr=gpr, actor=request.user, now=request.now, **form.cleaned_data)
     except StaleState as error:
         return _again(request, gpr, form, status=error.status, refused=error)
-    text = f"{gpr.name} has room: those that move have notice"
+    text = f"{gpr.name} has room: the requests that move have notice"
     return done(request, text, back_url=reverse("admin-defragmentation"), topics=TOPICS)
 
 
@@ -101,7 +101,7 @@ def _again(request: PageRequest, gpr: Gpr, form: forms.Form, *, status: int, ref
 def _question(request: PageRequest, gpr: Gpr, made: Suggestion, form: forms.Form) -> Question:
     return Question(
         title=f"Make room for {gpr.name}?",
-        text=f"{about(gpr)}. Those named below have notice, and wait again for what is left of their time.",
+        text=f"{about(gpr)}. The requests below get notice, and wait again for the rest of their time.",
         verb="Make room",
         url=reverse("admin-defragmentation-apply", args=[gpr.pk]),
         back_url=reverse("admin-defragmentation"),

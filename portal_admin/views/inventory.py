@@ -44,7 +44,7 @@ def node(request: PageRequest, pk: UUID) -> HttpResponse:
 @needs_write
 def cordon(request: PageRequest, pk: UUID) -> HttpResponse:
     found = node_known(request.user, pk)
-    text = "Nothing new starts on it. What runs, runs to its end; who was to start there is planned elsewhere."
+    text = "Nothing new starts on it. Running requests continue to their end; planned ones start elsewhere."
     question = _question(request, found, ReasonForm(sent(request)), "cordon", f"Set {found.name} aside?", "Set aside", text)
     if found.cordoned_at is not None:
         question = replace(question, closed=f"{found.name} is set aside already: nothing new starts on it any more.")
@@ -62,7 +62,7 @@ def cordon(request: PageRequest, pk: UUID) -> HttpResponse:
 def uncordon(request: PageRequest, pk: UUID) -> HttpResponse:
     found = node_known(request.user, pk)
     why = f"It was set aside: {found.cordon_reason}. " if found.cordon_reason else ""
-    text = f"{why}From now on boxes may start on it again."
+    text = f"{why}Requests may start on it again."
     question = _question(request, found, PlainForm(sent(request)), "uncordon", f"Use {found.name} again?", "Use again", text)
     closed = "" if found.cordoned_at else f"{found.name} is not set aside any more."
 
@@ -79,8 +79,8 @@ def uncordon(request: PageRequest, pk: UUID) -> HttpResponse:
 def replace_node(request: PageRequest, pk: UUID) -> HttpResponse:
     found = node_known(request.user, pk)
     text = (
-        "What runs on it gets another node: that is checked and opened first, then this one is set aside, closed and drained. "
-        "The ends stay, and nobody's promise moves. Its members read your reason."
+        "Running requests get another node, which is checked and opened first; then this one is set aside, closed and drained. "
+        "Ends and promises do not change. The members see your reason."
     )
     question = _question(request, found, ReasonForm(sent(request)), "replace-node", f"Replace {found.name}?", "Replace", text)
 
@@ -121,7 +121,9 @@ def force_release(request: PageRequest, pk: UUID) -> HttpResponse:
 
 def _force_question(request: PageRequest, node: Node, held: list[Reservation], form: forms.Form) -> Question:
     whom = ", ".join(f"{row.gpr.name} of {row.slice.name}" for row in held)
-    text = f"{whom} would lose it at once, and the next box may start. Only when you know that nothing of it is left there: nobody checks."
+    text = (
+        f"{whom} would lose it at once, and the next request may start. Do this only if nothing of it still runs there: EGS does not check."
+    )
     return _question(request, node, form, "force-release", f"Release {node.name} by force?", "Force release", text)
 
 

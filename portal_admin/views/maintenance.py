@@ -75,7 +75,7 @@ def _draft(given: Mapping[str, Any], now: datetime) -> MaintenanceWindow:
 def _question(request: PageRequest, form: MaintenanceForm) -> Question:
     return Question(
         title="Announce maintenance?",
-        text="Nothing that overlaps this window will start there. What runs goes on to its end; what is planned starts elsewhere or later.",
+        text="Nothing that overlaps this window will start there. Running requests continue; planned ones start elsewhere or later.",
         verb="Announce maintenance",
         url=reverse("admin-maintenance-announce"),
         back_url=reverse("admin-maintenance"),
@@ -101,12 +101,12 @@ def _effects(form: MaintenanceForm, now: datetime) -> Effects | None:
 def _cancel_question(request: PageRequest, window: MaintenanceWindow) -> Question:
     return Question(
         title=f"Cancel the maintenance of {window.place[0].lower()}{window.place[1:]}?",
-        text="What is left of it is open again at once. Promises that it moved stay as they are; their requests may start earlier.",
+        text="The rest of it opens again at once. Promises that it moved stay as they are; their requests may start earlier.",
         verb="Cancel maintenance",
         url=reverse("admin-maintenance-cancel", args=[window.pk]),
         back_url=reverse("admin-maintenance"),
         form=PlainForm(sent(request)),
         shell=admin_shell(request, page="maintenance"),
         keep="Keep it",
-        closed="" if window.is_standing(request.now) else "It is over or canceled: it closes nothing any more.",
+        closed="" if window.is_standing(request.now) else "It is over or canceled already.",
     )

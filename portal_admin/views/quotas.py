@@ -22,8 +22,8 @@ from slices.quotas import QuotaChange, quota_change, quota_create, quota_delete,
 from slices.selectors import quota_for
 
 RULES = (
-    "Guaranteed GPUs are there whenever they are asked for. What is idle may be borrowed beyond that, and is given back, after a notice, "
-    "when somebody asks for what he is guaranteed. What workspaces are guaranteed comes out of what their project is guaranteed."
+    "Guaranteed GPUs are available whenever they are requested. Idle GPUs may be borrowed beyond that, and are given back, after a notice, "
+    "when a request is entitled to them. The guarantees of workspaces come out of their project's."
 )
 
 
@@ -70,7 +70,7 @@ def delete(request: PageRequest, pk: UUID) -> HttpResponse:
         return "The quota is deleted"
 
     title, url = f"Delete the quota of {quota.shape} for {whose(quota)}?", reverse("admin-quota-delete", args=[pk])
-    text = "Then nothing is guaranteed to it, and no limit of its own holds. What it holds, it keeps until its time is over."
+    text = "It then has no guarantee and no limit of its own. Running requests keep their GPUs until their end."
     question = _question(request, OptionalReasonForm(sent(request)), title, text, "Delete quota", url)
     return _decide(request, replace(question, is_plain=False), remove)
 

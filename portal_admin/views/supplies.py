@@ -26,8 +26,8 @@ from portal_shared.access import PageRequest, admin_only, needs_write
 from portal_shared.asking import Question, decide, sent
 
 RULES = (
-    "Nodes are ordered for requests of workspaces that may order, where they start sooner by the gain at least. "
-    "EGS keeps the list of orders; whoever makes the nodes come reads it by the API."
+    "Nodes are ordered for workspaces that may order, if a request starts sooner by at least the minimum gain. "
+    "EGS keeps the list of orders; your controller reads it through the API and provides the nodes."
 )
 NAMED = 3
 SPANS = {"lead_time": "lead_time_s", "gain": "gain_s"}  # form fields to service fields
@@ -65,7 +65,7 @@ def change(request: PageRequest, pk: UUID) -> HttpResponse:
     given = {"name": supply.name, "node_count": supply.node_count}
     given |= {name: words.duration_exact(getattr(supply, field)) for name, field in SPANS.items()}
     form = SupplyTermsForm(sent(request), initial=given)
-    text = "It holds for what is ordered from now on; orders that were made stand."
+    text = "It applies to later orders; existing orders stay."
     question = _question(request, form, f"Change supply {supply.name} of {supply.cluster.name}?", text, "Change supply")
     return _decide(request, replace(question, url=reverse("admin-supply", args=[pk])), alter)
 
@@ -74,14 +74,14 @@ def change(request: PageRequest, pk: UUID) -> HttpResponse:
 @admin_only
 @needs_write
 def enable(request: PageRequest, pk: UUID) -> HttpResponse:
-    return _switch(request, pk, "enable", "From now on nodes may be ordered from it again.", is_enabled=True)
+    return _switch(request, pk, "enable", "Nodes may be ordered from it again.", is_enabled=True)
 
 
 @require_http_methods(["GET", "POST"])
 @admin_only
 @needs_write
 def disable(request: PageRequest, pk: UUID) -> HttpResponse:
-    text = "Nothing more is ordered from it. Orders that were made stand: cancel them one by one, if they are to go."
+    text = "Nothing more is ordered from it. Existing orders stay: cancel them one by one if needed."
     return _switch(request, pk, "disable", text, is_enabled=False)
 
 
@@ -89,10 +89,7 @@ def disable(request: PageRequest, pk: UUID) -> HttpResponse:
 @admin_only
 @needs_write
 def cancel_order(request: PageRequest, pk: UUID) -> HttpResponse:
-    text = (
-        "From this supply nothing more is ordered for whoever stood on it. "
-        "For others it may be: disable the supply if nothing more is to come from it."
-    )
+    text = "These requests get no more orders from this supply. Others may: disable the supply to stop all orders."
     return _end_order(request, pk, ("cancel", "Cancel {}?", "Cancel order", text, "The order is canceled"), order_refuse)
 
 
@@ -100,7 +97,7 @@ def cancel_order(request: PageRequest, pk: UUID) -> HttpResponse:
 @admin_only
 @needs_write
 def fail_order(request: PageRequest, pk: UUID) -> HttpResponse:
-    text = "Nothing is ordered from the supply for the next 15 min; then it may be again, for anybody."
+    text = "Nothing is ordered from the supply for the next 15 min."
     return _end_order(request, pk, ("fail", "Mark {} as failed?", "Mark as failed", text, "The order is marked as failed"), order_fail)
 
 
@@ -114,7 +111,7 @@ def _switch(request: PageRequest, pk: UUID, act: str, text: str, *, is_enabled: 
 
     title, verb = f"{act.title()} supply {supply.name} of {supply.cluster.name}?", f"{act.title()} supply"
     question = _question(request, OptionalReasonForm(sent(request)), title, text, verb)
-    closed = f"Supply {supply.name} is {act}d already: there is nothing to change any more." if supply.is_enabled == is_enabled else ""
+    closed = f"Supply {supply.name} is {act}d already: there is nothing to change." if supply.is_enabled == is_enabled else ""
     url = reverse(f"admin-supply-{act}", args=[pk])
     return _decide(request, replace(question, url=url, is_plain=is_enabled, closed=closed), switch)
 
@@ -130,7 +127,7 @@ def _end_order(request: PageRequest, pk: UUID, said: tuple[str, str, str, str, s
     title = title.format(f"the order of a node from {order.supply.name} for {order.gpr.name}")
     question = _question(request, ReasonForm(sent(request)), title, f"{_whom(gprs_on(order))} {text}", verb)
     url = reverse(f"admin-supply-order-{act}", args=[pk])
-    closed = "" if order.state == SupplyOrderState.ORDERED else "This order is over: there is nothing to end any more."
+    closed = "" if order.state == SupplyOrderState.ORDERED else "This order has ended already."
     return _decide(request, replace(question, url=url, is_plain=False, keep="Keep the order", closed=closed), end)
 
 

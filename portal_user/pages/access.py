@@ -26,10 +26,10 @@ OVER_SHOWN = timedelta(days=7)  # how long ended kubeconfigs are listed
 STATE_WORDS = {BindingState.READY: "Ready", BindingState.WAITING: "Waiting", BindingState.CONFLICT: "In conflict"}
 # Classes of egs.css.
 STATE_CSS = {BindingState.READY: "good", BindingState.CONFLICT: "late"}
-NOT_HEARD = "The cluster's agent has not said anything of it yet."
+NOT_HEARD = "The cluster's agent has not reported it yet."
 NEEDS_APPROVAL = "An administrator has to approve this name. Until then nothing is bound."
-NEEDS_MEMBER = "Only members get a kubeconfig. Ask an owner to take you in."
-BEING_REVOKED = "The agent of its cluster has not said yet that it opens nothing any more."
+NEEDS_MEMBER = "Only members get a kubeconfig. Ask an owner to add you."
+BEING_REVOKED = "Its cluster has not confirmed this yet."
 NEEDS_READY = "A kubeconfig needs a namespace that is ready."
 
 
@@ -156,10 +156,10 @@ def clusters_ready(slice_: Slice) -> list[str]:
 def ask_question(request: PageRequest, slice_: Slice, form: KubeconfigForm) -> Question:
     return Question(
         title=f"Make a kubeconfig for {slice_.name}?",
-        text="The agent of the cluster makes an account for you and a token of it. You see it once.",
+        text="The agent of the cluster creates your account and token, shown once.",
         points=(
-            "It opens the namespaces of this workspace in that cluster, as far as your role goes.",
-            "It ends by itself, when you leave the workspace, and when somebody revokes it.",
+            "It gives access to this workspace's namespaces in that cluster, with the rights of your role.",
+            "Ends on expiry, on revocation, or when you leave the workspace.",
             f"At most {words.duration(slice_.kubeconfig_max_s)} here.",
         ),
         verb="Make kubeconfig",
@@ -175,23 +175,23 @@ def ask_question(request: PageRequest, slice_: Slice, form: KubeconfigForm) -> Q
 def revoke_question(request: PageRequest, row: Kubeconfig, data: QueryDict | None) -> Question:
     return Question(
         title=f"Revoke the kubeconfig of {row.user.name} for {row.cluster.name}?",
-        text="In the cluster it opens nothing any more, within seconds.",
-        points=("Pods and jobs go on.", "A watch that is open sees on until it is renewed, an hour at most."),
+        text="The cluster stops accepting it within seconds.",
+        points=("Pods and jobs continue.", "Open watches may last up to an hour."),
         verb="Revoke it",
         url=reverse("kubeconfig-revoke", args=[row.slice.name, row.pk]),
         back_url=reverse("access", args=[row.slice.name]),
         form=ServiceForm(data),
         shell=shell_of(request, row.slice),
-        closed="" if row.is_live else "This kubeconfig opens nothing any more: there is nothing to revoke.",
+        closed="" if row.is_live else "This kubeconfig has ended: there is nothing to revoke.",
     )
 
 
 def adopt_question(request: PageRequest, row: Namespace, data: QueryDict | None) -> Question:
     return Question(
         title=f"Let {row.slice.name} adopt {row.name}?",
-        text=f"Namespace {row.name} of cluster {row.cluster.name} was there before. The workspace takes it over with all that is in it.",
+        text=f"Namespace {row.name} of cluster {row.cluster.name} existed before. The workspace takes it over with everything in it.",
         points=(
-            "The members can read and change what lies in it, secrets included.",
+            "Members can read and change everything in it, secrets included.",
             "Its pods lose all connections but those within the workspace; new ones must keep to Pod Security restricted.",
         ),
         verb="Let it adopt",

@@ -199,14 +199,14 @@ def meanwhile_of(form: GprForm, gpr: Gpr) -> Meanwhile:
     """`form` must be valid."""
     events = Event.objects.filter(gpr_id=gpr.pk, kind__in=["gpr.edited", "gpr.priority_changed", "gpr.transition", "promise.moved"])
     found = tuple(EventRow(event.at, event.message, event.severity) for event in events.order_by("-id")[:CHANGES_SHOWN])
-    hint = "What you wrote is kept. Save again to apply it to the request as it is now."
+    hint = "Your changes are kept. Save again to apply them to the current request."
     return Meanwhile("It changed while you were writing", hint, found, tuple(_differences(form, gpr)))
 
 
 def not_whole(form: GprForm, gpr: Gpr) -> Meanwhile:
     """For a form without a version."""
-    hint = "What you wrote is kept. Reload the page to begin anew, or save again to apply what you wrote to the request as it is now."
-    return Meanwhile("This page was too old, or did not come back whole", hint, (), tuple(_differences(form, gpr)))
+    hint = "Your changes are kept. Reload the page to start over, or save again to apply them to the current request."
+    return Meanwhile("This page was too old or incomplete", hint, (), tuple(_differences(form, gpr)))
 
 
 def _network(said: Mapping[str, Any]) -> Iterator[str]:

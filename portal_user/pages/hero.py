@@ -129,7 +129,9 @@ def _range(gpr: Gpr, axis: Axis) -> Fact:
         return Fact("Range", "none", "booked: it starts exactly then")
     if promise is None or promise.p50_at is None or promise.p90_at is None:
         return Fact("Range", "none yet", "not enough history")
-    return Fact("Range", f"{axis.says(promise.p50_at)} to {axis.says(promise.p90_at)}", "half of such start by then, and nine of ten")
+    return Fact(
+        "Range", f"{axis.says(promise.p50_at)} to {axis.says(promise.p90_at)}", "half start by the first time, nine in ten by the second"
+    )
 
 
 def _used(gpr: Gpr, seen: Seen) -> Fact:

@@ -252,7 +252,7 @@ class _Drawing:
             note=note,
             verb="Save changes" if self.edited else f"Request {gpus}",
             total=f"{spec.nodes} × {per_node} = {gpus}{whole}",
-            ends=f"Strict end: {start} to {end} {words.zone_name(ends_at, zone=self.request.zone)}.",
+            ends=f"Runs {start} to {end} {words.zone_name(ends_at, zone=self.request.zone)} and ends on time.",
         )
 
     def _says(self, at: datetime) -> str:

@@ -29,9 +29,9 @@ def release_question(gpr: Gpr, request: PageRequest) -> dict[str, object]:
         "title": f"Release {gpr.name} now?",
         "text": f"{words.plural(gpr.nodes, 'node')} ({gpus}) leave {gpr.slice.name}.{left} and cannot be taken back.",
         "points": (
-            "Pods on these nodes are asked to end, and ended if they do not.",
+            "Pods on these nodes are asked to stop, and killed if they do not.",
             f"Exit checks and cleaning take about {exit_time}.",
-            "Others may start earlier on what comes free.",
+            "Others may start earlier on the freed nodes.",
         ),
         "verb": f"Release {gpus}",
     }

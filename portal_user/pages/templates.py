@@ -41,29 +41,29 @@ SWITCHES: Final = {
         {"is_default": True},
         "Make default",
         "Make {name} the default?",
-        "It takes the place of the one that is the default for {place} now, if there is one.",
+        "It replaces the current default for {place}, if there is one.",
         "is the default",
     ),
     "drop-default": Switch(
         {"is_default": False},
         "No default",
-        "Have {name} as the default no more?",
+        "Remove {name} as the default?",
         "Then there is no default for {place}.",
-        "is no default any more",
+        "is no longer the default",
     ),
     "auto-on": Switch(
         {"auto": True},
         "Auto on",
-        "File {name} for pods that wait?",
-        "While it is the default, GPU pods that wait in namespaces of this workspace get a request by it, for {place}.",
-        "is filed for pods that wait",
+        "Create requests from {name} for waiting pods?",
+        "While it is the default for {place}, GPU pods that wait in this workspace's namespaces get a request from it.",
+        "creates requests for waiting pods",
     ),
     "auto-off": Switch(
         {"auto": False},
         "Auto off",
-        "File {name} for pods that wait no more?",
-        "Requests that were filed by it stay as they are.",
-        "is filed for pods no more",
+        "Stop creating requests from {name}?",
+        "Existing requests stay as they are.",
+        "no longer creates requests",
     ),
 }
 
@@ -172,12 +172,12 @@ def switch_question(request: PageRequest, template: GprTemplate, key: str, data:
     is_so = all(getattr(template, field) == value for field, value in switch.change.items())
     asked = _question(request, template, switch.title.format(**said), switch.text.format(**said), switch.label, data)
     url = reverse("template-switch", args=[template.slice.name, template.pk, key])
-    closed = f"{template.name} {switch.done} already: there is nothing to change any more." if is_so else ""
+    closed = f"{template.name} {switch.done}: there is nothing to change." if is_so else ""
     return replace(asked, url=url, is_plain=True, closed=closed)
 
 
 def delete_question(request: PageRequest, template: GprTemplate, data: QueryDict | None) -> Question:
-    text = "Requests that were filed from it stay as they are."
+    text = "Requests made from it stay as they are."
     return _question(request, template, f"Delete template {template.name}?", text, "Delete template", data)
 
 

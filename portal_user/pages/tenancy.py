@@ -44,7 +44,7 @@ def approve_question(request: PageRequest, row: Namespace) -> Question:
         title=f"Give {row.slice.name} the namespace {row.name}?",
         text=f"The agent of cluster {row.cluster.name} makes it for the workspace. The owners may not choose this name by themselves.",
         points=(
-            "The members can read and change all that is put there later, secrets included.",
+            "Members can read and change everything that is put there later, secrets included.",
             "The agent does not take a name for which something in the cluster waits already.",
         ),
         verb="Approve it",

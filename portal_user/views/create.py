@@ -134,7 +134,7 @@ def refuse_repetition(request: PageRequest, *, route: str, key: str, digest: str
     """Raises Conflict when the same was filed recently with another key: a reopened form has a new key."""
     lately = IdempotentCreation.objects.filter(user=request.user, route=route, digest=digest, created_at__gt=request.now - LATELY)
     if lately.exclude(key=key).exists():
-        raise Conflict("You have filed exactly this within the last hour. Send it again to file a second one.")
+        raise Conflict("You sent the same request within the last hour. Send it again to create a second one.")
 
 
 def _filed_before(request: PageRequest, slice_: Slice, desk: Desk) -> HttpResponse:

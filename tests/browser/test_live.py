@@ -112,12 +112,12 @@ def test_figures_that_are_no_longer_fresh_are_called_stale_until_they_are_fresh_
     wait_for(on, "GET /facts/", "GET /queue/")
     go_on(on, 2)
     expect(on.page.locator("#live")).to_contain_text("Stale since")
-    expect(on.page.get_by_text("These figures are not fresh.")).to_be_visible()
+    expect(on.page.get_by_text("This page is out of date.")).to_be_visible()
 
     on.answers["/facts/"], on.answers["/queue/"] = (200, FACTS, {}), (200, QUEUE, {})
     go_on(on, 16)
     expect(on.page.locator("#live")).to_have_text("Live")
-    expect(on.page.get_by_text("These figures are not fresh.")).to_be_hidden()
+    expect(on.page.get_by_text("This page is out of date.")).to_be_hidden()
 
 
 def test_time_goes_on_without_an_answer_of_the_server(stopped: Stage) -> None:

@@ -144,12 +144,12 @@ def test_without_postgresql_an_open_page_keeps_what_it_shows_calls_it_stale_and_
 
         postgres.crash()
         says(page, "Stale since", within_ms=STALE_MS)
-        expect(page.get_by_text("These figures are not fresh.")).to_be_visible()
+        expect(page.get_by_text("This page is out of date.")).to_be_visible()
         shows(page, first, "Active")
 
         postgres.start()
         says(page, "Live", within_ms=LIVE_AGAIN_MS)
-        expect(page.get_by_text("These figures are not fresh.")).to_be_hidden()
+        expect(page.get_by_text("This page is out of date.")).to_be_hidden()
         api.post(f"/gprs/{first['id']}/release/")
         shows(page, first, "Released")
         assert page.evaluate("window.isSamePage") is True

@@ -243,7 +243,7 @@ def test_single_letters_act_only_outside_fields_and_can_be_switched_off(stage: S
     on.value("document.activeElement.blur()")
     on.page.keyboard.press("?")
     expect(on.page.locator("[data-key-list]")).to_contain_text("g r")
-    on.page.get_by_label("Single letters act as keys").uncheck()
+    on.page.get_by_label("Single-letter shortcuts").uncheck()
     expect(on.page.locator("[data-key-list]")).not_to_contain_text("g r")
     expect(on.page.locator("[data-key-list]")).to_contain_text("Ctrl K")
     on.page.keyboard.press("Escape")

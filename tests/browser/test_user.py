@@ -138,7 +138,7 @@ def test_a_template_is_made_fills_in_a_request_s_form_and_becomes_the_default(ad
     page.get_by_text("As default, create requests for waiting GPU pods").click()
     page.get_by_role("button", name="Make template").click()
     expect(page.locator("#toasts")).to_contain_text("Template pair saved")
-    expect(page.locator("#templates")).to_contain_text("nothing is filed by it")
+    expect(page.locator("#templates")).to_contain_text("it creates no requests")
 
     page.get_by_role("link", name="Make default pair").click()
     page.get_by_role("dialog").get_by_role("button", name="Make default").click()

@@ -36,6 +36,6 @@ def test_an_act_without_scripts_is_confirmed_on_the_page_it_leads_to(demo: Demo)
         page.get_by_label("Name").fill("huygens")
         page.get_by_role("button", name="Add cluster").click()
 
-        expect(page.locator("#toasts")).to_contain_text("Cluster huygens is there")
+        expect(page.locator("#toasts")).to_contain_text("Cluster huygens is added")
         page.reload()
-        expect(page.locator("#toasts")).not_to_contain_text("Cluster huygens is there")
+        expect(page.locator("#toasts")).not_to_contain_text("Cluster huygens is added")

@@ -45,7 +45,7 @@ def test_one_that_waits_has_a_place_a_promise_and_a_reason(stage: ClusterRequest
     assert state.estimated_start_s == gpr.planned_start_at.timestamp()
     assert (state.started_s, state.ends_s, state.end_reason) == (None, None, "")
     assert state.filed_s == gpr.created_at.timestamp()
-    assert state.message.startswith(f"It waits for {ahead.name} (waiting before it for 2 nodes, done at 20")
+    assert state.message.startswith(f"It waits for {ahead.name} (ahead of it, 2 nodes, ends at 20")
 
 
 def test_its_whole_life_is_told(stage: ClusterRequestStage) -> None:

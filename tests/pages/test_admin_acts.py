@@ -91,7 +91,7 @@ def test_what_was_typed_stays_when_the_gpr_has_changed_meanwhile(house: House, a
     [
         *(({"priority": wrong}, 422, "Not sent") for wrong in ("0", "301", "high", "", "1e3", "9" * 400)),
         *(({"priority": "250", "why": wrong}, 422, "Not sent") for wrong in ("x" * 151, "a\x00b")),
-        *(({"priority": "250", "version": wrong}, 409, "decide anew") for wrong in ("", "x", "-1")),
+        *(({"priority": "250", "version": wrong}, 409, "decide again") for wrong in ("", "x", "-1")),
     ],
 )
 def test_what_cannot_be_is_told_at_the_field_and_changes_nothing(

@@ -115,7 +115,7 @@ def test_when_there_is_nothing_to_agree_to_any_more_it_says_why(admin: Client, w
 
     asked, sent = admin.get(apply_url(sides[1])), admin.post(apply_url(sides[1]), {"fingerprint": "0" * 16, "why": "x"})
 
-    assert "There is no such proposal any more" in text(asked, 409)
+    assert "This proposal no longer exists" in text(asked, 409)
     assert "By now its state is “Canceled”." in text(sent, 409)
 
 
@@ -140,7 +140,7 @@ def test_one_that_fits_is_told_so(admin: Client, world: World) -> None:
     [
         ({"starts_at": "2020-01-01T00:00"}, "Must lie between"),
         ({"duration": "long"}, "Write 90 min"),
-        ({"nodes": "9"}, "could ever hold it"),
+        ({"nodes": "9"}, "No available cluster is large enough"),
         ({"nodes": ""}, "This field is required"),
     ],
 )

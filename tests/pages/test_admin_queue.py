@@ -159,7 +159,7 @@ def test_free_gpus_of_one_shape_are_never_summed_with_those_of_another(house: Ho
 
 def test_an_empty_queue_says_so(admin: Client) -> None:
     assert "Nothing here" in text(admin.get(QUEUE, {"state": "late"}))
-    assert "Nothing fits these filters" in text(admin.get(QUEUE, {"q": "zzz"}))
+    assert "No requests match these filters" in text(admin.get(QUEUE, {"q": "zzz"}))
 
 
 def test_a_fragment_is_only_the_fragment(admin: Client) -> None:

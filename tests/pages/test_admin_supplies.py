@@ -141,8 +141,8 @@ def test_before_an_order_is_canceled_one_is_told_who_stands_on_it_and_that_none_
 
     asked = text(admin.get(f"/admin/supplies/orders/{order.pk}/cancel/", headers=HTMX))
 
-    assert "walks of robots is planned anew, and told why. From this supply nothing more is ordered for whoever stood on it." in asked
-    assert "disable the supply if nothing more is to come from it" in asked
+    assert "walks of robots is planned anew, and told why. These requests get no more orders from this supply." in asked
+    assert "disable the supply to stop all orders" in asked
 
 
 @pytest.mark.parametrize(("persona", "status"), [("owner", 404), ("teammate", 404), ("outsider", 404), ("admin", 200)])

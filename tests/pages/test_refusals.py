@@ -123,7 +123,7 @@ def test_fields_are_not_named_as_the_api_names_them() -> None:
     """`extra_s: Must be…` is a line of a program."""
     assert refusal_of(InvalidInput({"extra_s": ["One.", "Two."], "name": ["Three."]})).detail == "One. Two. Three."
     assert refusal_of(NotFound("GPR")).detail == "There is no such GPU request, or you may not see it."
-    assert refusal_of(StaleState("version 4, you gave 3")).detail == "Look at it as it is now, and decide anew."
+    assert refusal_of(StaleState("version 4, you gave 3")).detail == "Review its current state and decide again."
 
 
 def test_the_pages_show_these_words(world: World) -> None:

@@ -30,7 +30,7 @@ def acts(house: House) -> list[tuple[str, dict[str, object], str]]:
         (f"{inventory}/force-release/", {"why": "dead", "reservations": str(held.pk)}, "aurora-0 is free"),
         (f"{cluster}/disable/", {}, "Cluster aurora is disabled"),
         (f"{cluster}/enable/", {}, "Cluster aurora is enabled"),
-        ("/admin/clusters/", {"name": "cassini"}, "Cluster cassini is there"),
+        ("/admin/clusters/", {"name": "cassini"}, "Cluster cassini is added"),
     ]
 
 
@@ -49,7 +49,7 @@ def test_a_fragment_of_another_open_page_does_not_take_the_confirmation(house: H
     for path in ("/admin/queue/count/", "/admin/clusters/?part=rows", f"/admin/queue/{house.waits.pk}/", "/?part=list"):
         admin.get(path, headers=HTMX)
 
-    assert "Cluster cassini is there" in toast_in(admin, sent["Location"])
+    assert "Cluster cassini is added" in toast_in(admin, sent["Location"])
 
 
 def test_a_user_is_told_in_the_same_place(house: House) -> None:

@@ -40,7 +40,7 @@ def test_it_shows_each_namespace_as_its_agent_finds_it(world: World, owner: Clie
 
     page = html.unescape(text(owner.get(PATH)))
 
-    for said in ("train", "Ready", "old", "In conflict", "There was a namespace of this name before.", "new", "has not said anything"):
+    for said in ("train", "Ready", "old", "In conflict", "There was a namespace of this name before.", "new", "has not reported it yet"):
         assert said in page
     assert "Being unbound" in page
     assert "A GPR still has nodes." in page
@@ -119,10 +119,10 @@ def test_the_owner_s_is_revoked_by_himself_and_by_administrators(
 
 def test_a_question_about_one_that_has_ended_says_so(world: World, owner: Client, namespace: Namespace) -> None:
     row = asked(world.slice, world.cluster, world.people.owner, at=db_now())
-    assert "nothing any more" in text(owner.get(f"{PATH}{row.pk}/revoke/", headers=HTMX))
+    assert "stops accepting it within seconds" in text(owner.get(f"{PATH}{row.pk}/revoke/", headers=HTMX))
     owner.post(f"{PATH}{row.pk}/revoke/")
 
-    assert "opens nothing any more" in text(owner.post(f"{PATH}{row.pk}/revoke/"), 409)
+    assert "This kubeconfig has ended" in text(owner.post(f"{PATH}{row.pk}/revoke/"), 409)
 
 
 def test_one_that_is_revoked_is_shown_as_being_so_until_the_cluster_has_done_it(world: World, owner: Client, namespace: Namespace) -> None:

@@ -88,8 +88,8 @@ def test_a_release_that_is_sent_twice_is_refused_the_second_time_and_says_why(wo
         ({"extra": "soon"}, 422, "Write 90 min"),
         ({"extra": "0 min"}, 422, "at least one second"),
         ({"extra": "500 d"}, 422, "this one can get 6 d 22 h more at most"),
-        ({"extra": "1 min", "version": "999"}, 409, "Look at it as it is now, and decide anew."),
-        ({"extra": "1 min", "version": "x"}, 409, "Look at it as it is now, and decide anew."),
+        ({"extra": "1 min", "version": "999"}, 409, "Review its current state and decide again."),
+        ({"extra": "1 min", "version": "x"}, 409, "Review its current state and decide again."),
     ],
 )
 def test_a_page_answers_a_refusal_with_its_status_and_a_dialog_with_itself(

@@ -62,7 +62,7 @@ def test_a_second_booking_alike_is_asked_about(asking: Callable[..., dict[str, A
 
     asked = text(owner.post(BOOK, asking(start)), 422)
 
-    assert "You have filed exactly this within the last hour." in asked
+    assert "You sent the same request within the last hour." in asked
     again = re.search(r'name="again" value="(\w+)"', asked)
     assert again
     assert Gpr.objects.count() == len(booked)
@@ -112,10 +112,10 @@ def test_a_series_is_listed_with_what_did_not_fit_and_canceled_as_a_whole(world:
     [
         ({"earliest_start_at": ""}, "This field is required"),
         ({"earliest_start_at": "2020-01-01T10:00"}, "at least 5 min"),
-        ({"repeat": "weekly"}, "Say until which day it repeats"),
+        ({"repeat": "weekly"}, "Enter the last day"),
         ({"repeat": "daily", "until": "2099-01-01"}, "At most 200 starts within a year"),
         ({"repeat": "daily", "until": "soon"}, "Enter a valid date"),
-        ({"nodes": "3"}, "could ever hold it"),
+        ({"nodes": "3"}, "No available cluster is large enough"),
     ],
 )
 def test_what_cannot_be_booked_says_why_and_keeps_what_was_typed(

@@ -109,8 +109,8 @@ def test_a_token_that_may_only_read_opens_no_form_and_files_nothing(world: World
         ({"nodes": "9" * 40}, "less than or equal"),
         ({"nodes": "1.5"}, "whole number"),
         ({"nodes": None}, "This field is required"),
-        ({"nodes": "3"}, "could ever hold it"),
-        ({"gpus_per_node": "9"}, "could ever hold it"),
+        ({"nodes": "3"}, "No available cluster is large enough"),
+        ({"gpus_per_node": "9"}, "No available cluster is large enough"),
         ({"duration": "3600"}, "Write 90 min"),
         ({"duration": "soon"}, "Write 90 min"),
         ({"duration": "9999999999 d"}, "Write 90 min"),
@@ -121,7 +121,7 @@ def test_a_token_that_may_only_read_opens_no_form_and_files_nothing(world: World
         ({"shape": "B200"}, "valid choice"),
         ({"shape": "", "min_gpu_memory_gib": ""}, "how much memory each GPU needs"),
         ({"shape": "", "min_gpu_memory_gib": "many"}, "whole number"),
-        ({"clusters": ["borealis"]}, "does not use cluster borealis"),
+        ({"clusters": ["borealis"]}, "cannot use cluster borealis"),
         ({"earliest_start_at": "2020-01-01T00:00"}, "between now and a year"),
         ({"earliest_start_at": "tomorrow"}, "valid date"),
         ({"model_parameters": "[1, 2]"}, "JSON object"),
@@ -147,7 +147,7 @@ def test_a_cluster_of_others_is_not_named_and_not_taken(world: World) -> None:
 
     for reference in ("secret", str(world.foreign.pk)):
         markup = text(world.client("owner").post(CREATE, form(clusters=[reference])), 422)
-        assert "does not use cluster" in markup
+        assert "cannot use cluster" in markup
     assert "secret" not in text(world.client("owner").get(CREATE))
 
 
@@ -165,7 +165,7 @@ def test_an_offer_that_was_chosen_keeps_the_request_in_that_cluster(world: World
 def test_an_offer_that_has_gone_is_said_to_be_gone(world: World) -> None:
     markup = text(world.client("owner").post(OFFERS, form(offer="borealis/H100-80GB"), headers=HTMX))
 
-    assert "The offer that you chose is gone" in markup
+    assert "Your chosen offer is no longer available" in markup
     assert re.search(r'name="offer" value="" checked', markup)
 
 
@@ -194,7 +194,7 @@ def test_what_was_filed_a_moment_ago_is_asked_about_before_it_is_filed_again(wor
 
     markup = text(owner.post(CREATE, form(name="one")), 409)
 
-    assert "You have filed this form already" in markup
+    assert "You have sent this form already" in markup
     assert Gpr.objects.count() == 1
     again = re.search(r'name="again" value="(\w+)"', markup)
     assert again
@@ -226,7 +226,7 @@ def test_a_form_that_is_gone_back_to_and_changed_asks_before_it_files_a_second(w
 
     markup = text(owner.post(CREATE, form(name="two", key=key)), 409)
 
-    assert "You have filed this form already" in markup
+    assert "You have sent this form already" in markup
     found = re.search(r'name="key" value="(\w+)"', markup)
     assert found
     assert found[1] != key
@@ -331,7 +331,7 @@ def test_a_breach_of_the_policy_is_told_and_never_blocks(world: World) -> None:
     markup = text(owner.post(OFFERS, form(nodes="2")))
     owner.post(CREATE, form(name="big", nodes="2"))
 
-    assert "An administrator decides about it first" in markup
+    assert "It needs an administrator's approval" in markup
     assert "more than 1 need approval" in markup
     assert re.search(r'data-fill="id_nodes" value="1">Use 1 node<', markup)
     assert Gpr.objects.get(name="big").state == GprState.PENDING_APPROVAL

@@ -380,7 +380,7 @@ def test_one_that_starts_shows_its_steps_node_by_node_and_why_a_node_does_not_go
 
     assert "Step 2 of 10" in markup
     assert "0 of 2 nodes ready" in markup
-    assert "A node does not go on." in markup
+    assert "A node has a problem." in markup
     assert "aurora-1: node_ready: kubelet says no." in markup
     assert "1 of 2, 1 failed" in markup
     assert "aurora-0  node is ready" in markup
@@ -499,7 +499,7 @@ def test_a_priority_that_changes_no_plan_leaves_one_account_of_place_and_of_who_
     assert (row["position"], row["explanation"]["ahead_count"]) == (2, 1)
     assert [blocker["name"] for blocker in row["explanation"]["blockers"]] == ["earlier"]
     for markup in (listed, shown):
-        assert "waiting before it" in markup
+        assert "ahead of it" in markup
     assert "Place 2" in listed
     assert re.search(r"Place</dt>\s*<dd[^>]*>\s*2\b", shown)
 

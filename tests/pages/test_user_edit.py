@@ -129,8 +129,8 @@ def test_a_form_that_did_not_come_back_whole_says_so_and_what_to_do(version: str
     """Never "Version: enter a whole number" for a field that nobody sees. What was typed is kept and can be saved from there."""
     markup = text(owner.post(address(waits), form(name="mine", nodes="2", duration="3 h", version=version)), 409)
 
-    assert "This page was too old, or did not come back whole" in markup
-    assert "Reload the page to begin anew" in markup
+    assert "This page was too old or incomplete" in markup
+    assert "Reload the page to start over" in markup
     assert f'href="{address(waits)}">Reload</a>' in markup
     assert "Not sent" not in markup
     assert '<td class="strong">3 h</td>' in markup
@@ -165,7 +165,7 @@ def test_a_change_that_could_never_start_is_refused_and_the_promise_stands(owner
 
     markup = text(owner.post(address(waits), form(name="waits", nodes="9", version=str(waits.version))), 422)
 
-    assert "could ever hold it" in markup
+    assert "No available cluster is large enough" in markup
     waits.refresh_from_db()
     assert (waits.state, waits.nodes, waits.promise.promised_start_at) == (GprState.QUEUED, 2, promised_at)
 

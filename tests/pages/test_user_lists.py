@@ -101,7 +101,7 @@ def test_a_tab_and_a_filter_show_less(world: World, owner: Client) -> None:
     assert names(text(owner.get(f"{WORKSPACE}?q=conform"))) == ["waits"]
     assert names(text(owner.get(f"{WORKSPACE}?q=gpr-{str(waits.pk)[:8]}"))) == ["waits"]
     assert names(text(owner.get(f"{WORKSPACE}?q={waits.pk}"))) == ["waits"]
-    assert "Nothing fits" in text(owner.get(f"{WORKSPACE}?q=nowhere"))
+    assert "No requests match" in text(owner.get(f"{WORKSPACE}?q=nowhere"))
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def lost(world: World) -> GprTemplate:
     return factories.template(world.slice, name="north", cluster=factories.cluster("borealis"), asked=ASKED)
 
 
-LOST = "Workspace vision does not use cluster borealis."
+LOST = "Workspace vision cannot use cluster borealis."
 
 
 def test_a_form_from_a_template_of_a_cluster_that_has_left_the_workspace_says_so_and_keeps_what_is_typed(

@@ -150,7 +150,7 @@ NAMES = {"mine": "train-7", "also mine": "eval-2"}
         ),
         (
             Explanation(Reason.WAITS_FOR_GPUS, (Blocker("x", True, 99), Blocker("also mine", False, 1090), Blocker("y", True, 8)), 9),
-            "It waits for the GPUs of eval-2 (waiting before it, done in 1 min 30 s, at 1090) and another workspace's request.",
+            "It waits for the GPUs of eval-2 (ahead of it, ends in 1 min 30 s, at 1090) and another workspace's request.",
         ),
         (
             Explanation(Reason.WAITS_FOR_GPUS, (holds("mine", 1060), holds("x", 1060, nodes=7))),
@@ -159,17 +159,17 @@ NAMES = {"mine": "train-7", "also mine": "eval-2"}
         (
             Explanation(Reason.WAITS_FOR_GPUS, (holds("mine", 1060, nodes=3), wants("also mine", 1120, nodes=2))),
             "It waits for the GPUs of train-7 (its 3 nodes come free in 1 min, at 1060)"
-            " and eval-2 (waiting before it for 2 nodes, done in 2 min, at 1120).",
+            " and eval-2 (ahead of it, 2 nodes, ends in 2 min, at 1120).",
         ),
         (
             Explanation(Reason.WAITS_FOR_GPUS, (holds("mine", 1060, nodes=2, gpus=4), wants("also mine", 1120, gpus=4))),
             "It waits for the GPUs of train-7 (its 2 × 4 GPUs come free in 1 min, at 1060)"
-            " and eval-2 (waiting before it for 4 GPUs, done in 2 min, at 1120).",
+            " and eval-2 (ahead of it, 4 GPUs, ends in 2 min, at 1120).",
         ),
         (
             Explanation(Reason.WAITS_FOR_GPUS, (holds("mine", 1060, gpus=1), wants("also mine", 1120, gpus=1, nodes=2))),
             "It waits for the GPUs of train-7 (its 1 GPU comes free in 1 min, at 1060)"
-            " and eval-2 (waiting before it for 2 × 1 GPU, done in 2 min, at 1120).",
+            " and eval-2 (ahead of it, 2 × 1 GPU, ends in 2 min, at 1120).",
         ),
         (
             Explanation(Reason.WAITS_FOR_GPUS, (Blocker("x", False, 5000),), 12),
