@@ -30,7 +30,7 @@ from core.db_threads import in_db_thread  # noqa: E402
 from core.rest.problems import CONTENT_TYPE, problem  # noqa: E402
 from egs.health import HEALTH_PATHS  # noqa: E402
 from egs.metrics import App, Receive, Scope, Send, measure  # noqa: E402
-from gpr.allocation.absence import SERVED_EVERY_S, served  # noqa: E402
+from gpr.allocation.absence import SERVED_EVERY_S, web_server_seen  # noqa: E402
 from portal_shared.live import LiveConsumer  # noqa: E402
 from portal_shared.shell import LIVE_URL  # noqa: E402
 from protocol.transport import BODY_MAX_BYTES  # noqa: E402
@@ -137,7 +137,7 @@ async def _be_present() -> None:
     """Uses the threads that serve agents: when these hang, this process does not count as serving."""
     while True:
         try:
-            await in_db_thread(lambda: served(now=db_now()))
+            await in_db_thread(lambda: web_server_seen(now=db_now()))
         except Exception:
             # While the database is away, agents are not served either.
             log.exception("presence_failed")

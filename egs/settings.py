@@ -178,7 +178,7 @@ SPECTACULAR_SETTINGS = {
         "CauseEnum": "gpr.requests.outputs.CAUSES",
         "SupplyKindEnum": "inventory.models.SupplyKind",
         "SupplyOrderStateEnum": "inventory.models.SupplyOrderState",
-        "ReplacementOutcomeEnum": "gpr.replacement.selectors.Outcome",
+        "ReplacementOutcomeEnum": "gpr.replacement.selectors.ReplacementOutcome",
     },
 }
 

@@ -14,7 +14,7 @@ from django.db.models import F, Q
 
 from accounts.models import User
 from core.errors import Conflict, IllegalTransition, StaleState
-from gpr.allocation.stored_plan import witness_lock
+from gpr.allocation.stored_plan import plan_lock
 from gpr.models import ENDED, Claim, EndReason, Gpr, GprState
 from inventory.services.clusters import desired_set_changed
 from journal.models import Event, Severity
@@ -42,7 +42,7 @@ ENDS_AS: dict[str, GprState] = {
 }
 
 
-class Move(TypedDict, total=False):
+class Transition(TypedDict, total=False):
     """`actor` is None when EGS itself does it; `changes`: to other fields."""
 
     to: Required[GprState]
@@ -53,7 +53,7 @@ class Move(TypedDict, total=False):
     changes: dict[str, Any]
 
 
-def way_out(state: str) -> str:
+def alternative_to(state: str) -> str:
     """What can be done instead."""
     if state in {S.PENDING_APPROVAL, S.QUEUED}:
         return "While it waits it can be changed or canceled."
@@ -62,25 +62,27 @@ def way_out(state: str) -> str:
     return "Its nodes are being taken back." if state == S.EXITING else "It has ended; file a new request."
 
 
-def gpr_transition(*, gpr: Gpr, message: str, **move: Unpack[Move]) -> None:
+def gpr_transition(*, gpr: Gpr, message: str, **change: Unpack[Transition]) -> None:
     """Move a GPR and write the Event. Errors as of `gprs_transition`."""
-    gprs_transition(messages=[(gpr, message)], **move)
+    gprs_transition(messages=[(gpr, message)], **change)
 
 
 @transaction.atomic
-def gprs_transition(*, messages: Sequence[tuple[Gpr, str]], **move: Unpack[Move]) -> None:
+def gprs_transition(*, messages: Sequence[tuple[Gpr, str]], **change: Unpack[Transition]) -> None:
     """Move GPRs that are in one state, all or none, and write an Event with its message for each.
 
     Raises IllegalTransition, StaleState when somebody moved one since it was read, or Conflict when its slice holds another.
     """
-    gprs, to, now = [gpr for gpr, _ in messages], move["to"], move["now"]
+    gprs, to, now = [gpr for gpr, _ in messages], change["to"], change["now"]
     (old,) = {gpr.state for gpr in gprs}
     if to not in TRANSITIONS.get(old, frozenset()):
-        raise IllegalTransition(f"This GPR is {S(old).label.lower()} ({old}); it cannot become {to} from there. {way_out(old)}", state=old)
+        raise IllegalTransition(
+            f"This GPR is {S(old).label.lower()} ({old}); it cannot become {to} from there. {alternative_to(old)}", state=old
+        )
 
     if S.QUEUED in {old, to}:
-        witness_lock()  # a plan in the making must not count it twice, among those who wait and those who run, or not at all
-    fields = {"state": to, "state_changed_at": now, **move.get("changes", {})}
+        plan_lock()  # a plan in the making must not count it twice, among those who wait and those who run, or not at all
+    fields = {"state": to, "state_changed_at": now, **change.get("changes", {})}
     if to in ENDED:
         fields["ended_at"] = now
     # Whoever moved or edited one since we read it has raised the version: this WHERE clause is the lock.
@@ -100,9 +102,9 @@ def gprs_transition(*, messages: Sequence[tuple[Gpr, str]], **move: Unpack[Move]
                 kind="gpr.transition",
                 message=message,
                 at=now,
-                actor=move.get("actor"),
-                severity=move.get("severity", Severity.INFO),
-                reason=move.get("reason", ""),
+                actor=change.get("actor"),
+                severity=change.get("severity", Severity.INFO),
+                reason=change.get("reason", ""),
                 old=old,
                 new=to,
                 gpr_id=gpr.pk,

@@ -17,7 +17,7 @@ from django.urls import reverse
 
 from core.errors import EgsError, NotAllowed, NotFound, StaleState
 from core.pages import words
-from gpr.lifecycle import way_out
+from gpr.lifecycle import alternative_to
 from gpr.models import Gpr, GprState
 from gpr.requests.selectors import gpr_for
 from portal_shared.access import PageRequest
@@ -184,4 +184,4 @@ def _closed(gpr: Gpr, act: GprAct) -> str:
 
 
 def _by_now(gpr: Gpr) -> str:
-    return f"{gpr.name} is “{words.STATE_WORDS[gpr.state]}” by now. {way_out(gpr.state)}"
+    return f"{gpr.name} is “{words.STATE_WORDS[gpr.state]}” by now. {alternative_to(gpr.state)}"

@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from core.pages import words
 from core.pages.parts import Fact, Pair, Tab
-from gpr.promises.calibration import DAYS, DAYS_DEFAULT, Accuracy, Calibration, CauseShare, ClassScore, Score, Settled, SpanScore
+from gpr.promises.calibration import DAYS, DAYS_DEFAULT, Accuracy, Calibration, CauseShare, ClassScore, Score, SettledPromise, SpanScore
 from planner.plan import Cause
 from planner.promises.ranges import ENOUGH_COUNT, TARGETS
 from portal_shared.access import PageRequest
@@ -54,7 +54,7 @@ class PromiseLine:
     moves: tuple[tuple[datetime, str], ...]  # to when, since what
 
     @classmethod
-    def of(cls, settled: Settled, *, page: str, mark: Any) -> PromiseLine:
+    def of(cls, settled: SettledPromise, *, page: str, mark: Any) -> PromiseLine:
         moves = tuple((move.new_start_at, CAUSE_WORDS[Cause(move.cause)]) for move in settled.moves)
         times = settled.promised_start_at, settled.started_at, settled.settled_at
         id_ = f"{settled.gpr_id}-{int(settled.settled_at.timestamp())}"  # a GPR may have had several promises
@@ -278,7 +278,7 @@ def _length(one: ClassScore) -> str:
     return f"{words.duration(one.length_from_s)} to {words.duration(one.length_below_s)}"
 
 
-def _margin(settled: Settled) -> str:
+def _margin(settled: SettledPromise) -> str:
     """E.g. `45 min late`, `4 min early`, `on time`."""
     if abs(settled.margin_s) < words.MINUTE_S:
         return "on time"

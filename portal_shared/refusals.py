@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from core.errors import EgsError, IllegalTransition, InvalidInput, NotFound, StaleState
 from core.pages import words
-from gpr.lifecycle import way_out
+from gpr.lifecycle import alternative_to
 
 NOUNS = {"slice": "workspace", "GPR": "GPU request"}
 LOOK_AGAIN = "Review its current state and decide again."
@@ -25,7 +25,7 @@ def refusal_of(error: EgsError) -> Refusal:
         case StaleState():
             return Refusal(error.title, LOOK_AGAIN)
         case IllegalTransition() if state := error.extra.get("state"):
-            return Refusal(error.title, f"By now its state is “{words.STATE_WORDS[state]}”. {way_out(state)}")
+            return Refusal(error.title, f"By now its state is “{words.STATE_WORDS[state]}”. {alternative_to(state)}")
         case InvalidInput():
             return Refusal(error.title, " ".join(text for texts in error.extra["errors"].values() for text in texts))
     return Refusal(error.title, error.detail)

@@ -20,7 +20,7 @@ from core.pages import words
 from core.rest.fields import FreeForm
 from core.rest.parsers import json_strict
 from core.rest.references import id_of
-from gpr.bookings.services import SeriesAsk
+from gpr.bookings.services import SeriesTerms
 from gpr.models import Gpr, GprTemplate, Nearness, RepeatRule
 from gpr.requests.editing import spec_of
 from gpr.requests.spec import GprSpec
@@ -230,12 +230,12 @@ class BookForm(ServiceForm):
             is_booking=True,
         )
 
-    def series_ask(self, zone: ZoneInfo) -> SeriesAsk | None:
+    def series_ask(self, zone: ZoneInfo) -> SeriesTerms | None:
         """None for a single booking."""
         data = self.cleaned_data
         if not data["repeat"]:
             return None
-        return SeriesAsk(
+        return SeriesTerms(
             spec=replace(self.spec(), earliest_start_at=None, is_booking=False),
             first_start_at=data["earliest_start_at"],
             rule=RepeatRule(data["repeat"]),

@@ -44,7 +44,7 @@ def was_just_away(*, now: datetime) -> bool:
     return is_just_over(absence_load(now=now), now)
 
 
-def served(*, now: datetime) -> None:
+def web_server_seen(*, now: datetime) -> None:
     """A web server is there."""
     AllocatorRecord.objects.update(served_at=now)
 

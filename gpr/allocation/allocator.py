@@ -27,17 +27,17 @@ from core.locks import gate_shut, single_runner
 from core.words import are, plural, utc
 from gpr.allocation.absence import absence_of, is_just_over, was_just_away
 from gpr.allocation.rows import gprs_by_id
-from gpr.allocation.snapshot import Loaded, at, books_end
+from gpr.allocation.snapshot import Loaded, at, nodes_free_at
 from gpr.allocation.starts import Start, gprs_start
 from gpr.allocation.stored_plan import SUBMITS_GATE, explanation_data, replan
-from gpr.bookings.services import occurrences_retry, series_care
+from gpr.bookings.services import occurrences_retry, series_extend_due
 from gpr.cluster_requests.services import orphans_cancel
-from gpr.evictions.restarts import restarts_foresee
+from gpr.evictions.restarts import restarts_estimate
 from gpr.evictions.services import reason_at_end
 from gpr.evictions.withdrawals import notices_review
 from gpr.lifecycle import gprs_transition
 from gpr.models import PROVISIONED, AllocatorRecord, EndReason, Gpr, GprState
-from gpr.replacement.services import box_of, replacements_review, spare_follow, spares_of, why_lost
+from gpr.replacement.services import box_of, loss_of, replacements_review, spare_advance, spares_of
 from gpr.requests.ending import exit_begin, exit_finish
 from inventory.models import Reservation, ReservationState
 from inventory.services.reservations import Window, reservations_set_windows
@@ -90,7 +90,7 @@ def tick(*, now: datetime | None = None, may_rest: bool = False) -> TickReport |
         report = TickReport(moved_count=advance(now=now))
         notices_review(now=now)
         replacements_review(now=now)
-        series_care(now=now)
+        series_extend_due(now=now)
         occurrences_retry(now=now)
         if not is_just_over(absence, now):
             orders_give_up(now=now)
@@ -114,7 +114,7 @@ def _plan_and_start(report: TickReport, record: AllocatorRecord, now: datetime) 
     for first in range(0, len(due), STARTS_AT_ONCE):
         with gate_shut(SUBMITS_GATE) if len(due) > 1 else nullcontext():
             _try_starts(due[first : first + STARTS_AT_ONCE], loaded, now, report)
-    restarts_foresee(loaded, is_anew=event_id != record.planned_event_id, now=now)
+    restarts_estimate(loaded, is_anew=event_id != record.planned_event_id, now=now)
     # Events of this very plan are later than `event_id`, so after one that changed something the next tick plans again.
     AllocatorRecord.objects.update(planned_event_id=event_id, rests_until_at=None if report.skipped else _rests_until(made, loaded, now))
 
@@ -149,16 +149,16 @@ def _last_event_id() -> int:
 def advance(*, now: datetime) -> int:
     """Move every provisioned GPR as far as its nodes and the clock allow; how many moves."""
     moved_count = _activate_ready(now)
-    for gpr in _with_rows(Gpr.objects.filter(pk__in=_stirring(now))):
+    for gpr in _with_rows(Gpr.objects.filter(pk__in=_ids_due(now))):
         rows = gpr.rows_now
         # After a pause one may be due for several moves.
-        while gpr.state in PROVISIONED and _survives(gpr, rows, now):
+        while gpr.state in PROVISIONED and _advance_one(gpr, rows, now):
             moved_count += 1
             rows = list(_rows_now().filter(gpr=gpr))
     return moved_count
 
 
-def _stirring(now: datetime) -> set[UUID]:
+def _ids_due(now: datetime) -> set[UUID]:
     """Those that may be due for something, by the clock or their nodes: most boxes run undisturbed, and are not read at each tick."""
     due = set(Gpr.objects.filter(Q(state=S.EXITING) | Q(state=S.ACTIVE, ends_at__lte=now)).values_list("pk", flat=True))
     windows = Gpr.objects.filter(state=S.ACTIVE).values_list("pk", "active_at", "ends_at", "marks_passed")
@@ -203,15 +203,15 @@ def _from_active(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
         # The agent's clock came to the end a moment before ours; anything else would be its own failure.
         is_over = gpr.ends_at is not None and (gpr.ends_at - now).total_seconds() < settings.EGS_EXIT_ALLOWANCE_S
         return _exit(gpr, reason_at_end(gpr) if is_over else EndReason.NODE_FAILURE, now)
-    if any(spare_follow(gpr=gpr, spare=spare, now=now) for spare in spares_of(rows)):
+    if any(spare_advance(gpr=gpr, spare=spare, now=now) for spare in spares_of(rows)):
         return True
-    lost = why_lost(gpr, rows, now)
-    return _exit(gpr, EndReason.NODE_FAILURE, now, why=lost.why) if lost else _tell_marks(gpr, now)
+    lost = loss_of(gpr, rows, now)
+    return _exit(gpr, EndReason.NODE_FAILURE, now, why=lost.why) if lost else _record_marks(gpr, now)
 
 
 def _from_exiting(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
     if any(row.state == ReservationState.HELD for row in rows):
-        _tell_overdue(gpr, rows, now)
+        _record_overdue(gpr, rows, now)
         return False
     exit_finish(gpr=gpr, now=now)
     return True
@@ -246,7 +246,7 @@ def _activate_ready(now: datetime) -> int:
             _activate([(gpr, gpr.rows_now) for gpr in some], now)
             count += len(some)
         except Exception as error:
-            _note_alone("activations", error)
+            _log_fallback("activations", error)
     return count
 
 
@@ -266,7 +266,7 @@ def _activate(boxes: Sequence[tuple[Gpr, Sequence[Reservation]]], now: datetime)
     for gpr, rows in boxes:
         gpr.active_at = max(row.active_at or now for row in rows)
         gpr.ends_at = gpr.active_at + timedelta(seconds=gpr.remaining_s)
-        windows.append(Window(gpr.pk, gpr.ends_at, books_end(gpr.ends_at)))
+        windows.append(Window(gpr.pk, gpr.ends_at, nodes_free_at(gpr.ends_at)))
     gprs = [gpr for gpr, _ in boxes]
     # Whoever is moved on by somebody else meanwhile is refused below, and then nothing of this was written.
     fast_update(Gpr.objects.all(), gprs, ["active_at", "ends_at"], None)
@@ -283,7 +283,7 @@ def _marks(active_at: datetime | None, ends_at: datetime | None, now: datetime) 
     return sum(share >= mark for mark in MARKS_PERCENT)
 
 
-def _tell_marks(gpr: Gpr, now: datetime) -> bool:
+def _record_marks(gpr: Gpr, now: datetime) -> bool:
     """Events at 25, 50 and 75 %, each once; after a pause only the latest is told."""
     passed = _marks(gpr.active_at, gpr.ends_at, now)
     if passed <= gpr.marks_passed:
@@ -303,9 +303,9 @@ def _tell_marks(gpr: Gpr, now: datetime) -> bool:
     return False
 
 
-def _tell_overdue(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> None:
+def _record_overdue(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> None:
     """Once, when an exit takes longer than was booked for it: whoever waits, and an administrator, must know."""
-    if gpr.explanation or now <= books_end(gpr.state_changed_at):
+    if gpr.explanation or now <= nodes_free_at(gpr.state_changed_at):
         return
     late = [row.node.name for row in rows if row.state == ReservationState.HELD]
     told = explanation_data(Explanation(Reason.NODES_NOT_BACK))
@@ -333,7 +333,7 @@ def _try_starts(starts: Sequence[Start], loaded: Loaded, now: datetime, report: 
         gprs_start(starts, loaded=loaded, now=now)
         report.started += [start.gpr.pk for start in starts]
     except Exception as error:
-        _note_alone("starts", error)
+        _log_fallback("starts", error)
         fresh = gprs_by_id(str(start.gpr.pk) for start in starts)  # these may have been moved on, before all was undone
         for start in starts:
             if gpr := fresh.get(str(start.gpr.pk)):
@@ -349,7 +349,7 @@ def _try_start(start: Start, loaded: Loaded, now: datetime, report: TickReport) 
         report.skipped[gpr_id] = attempt.error.detail if isinstance(attempt.error, EgsError) else "internal error"
 
 
-def _note_alone(what: str, error: Exception) -> None:
+def _log_fallback(what: str, error: Exception) -> None:
     """Together they failed: each is tried alone."""
     if isinstance(error, EgsError):
         log.info("each_alone", what=what, why=error.detail)
@@ -357,7 +357,7 @@ def _note_alone(what: str, error: Exception) -> None:
         log.exception("each_alone", what=what)
 
 
-def _survives(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
+def _advance_one(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
     """Advance one; a GPR that cannot be moved must not stop the others."""
     has_moved = False
     with set_aside_on_error("gpr_advance", "This request could not be moved on", now=now, gpr_id=gpr.pk) as attempt:

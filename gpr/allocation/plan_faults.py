@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from gpr.allocation.rows import Ask
+from gpr.allocation.rows import RequestRow
 from journal.guard import fault_tell
 from planner.plan import Fault, Flaw
 
@@ -23,9 +23,9 @@ FLAW_WORDS: Final = {
 }
 
 
-def faults_record(faults: Iterable[Fault], asks: Mapping[str, Ask], *, now: datetime) -> None:
+def plan_faults_record(faults: Iterable[Fault], requests: Mapping[str, RequestRow], *, now: datetime) -> None:
     """Of a plan. Inside the transaction that stores it."""
     for fault in faults:
-        text, gpr_id = f"The planner is at fault: this request {FLAW_WORDS[fault.flaw]}. Please report it.", asks[fault.id].pk
+        text, gpr_id = f"The planner is at fault: this request {FLAW_WORDS[fault.flaw]}. Please report it.", requests[fault.id].pk
         log.error(PLANNER, gpr_id=str(gpr_id), reason=fault.flaw, message=text)
         fault_tell(PLANNER, text, reason=fault.flaw, now=now, gpr_id=gpr_id)

@@ -16,8 +16,8 @@ from inventory.models import Reservation, ReservationState
 from slices.models import Slice
 
 
-class Ask(NamedTuple):
-    """What a GPR asks for, and where it is in the queue; with what its slice says of it. Names as in the models."""
+class RequestRow(NamedTuple):
+    """What a GPR requests for, and where it is in the queue; with what its slice says of it. Names as in the models."""
 
     pk: UUID
     version: int
@@ -48,13 +48,13 @@ class Ask(NamedTuple):
     @classmethod
     def of(cls, gpr: Gpr) -> Self:
         """Of one that need not be saved yet."""
-        return cls._make(_asked(gpr))
+        return cls._make(_fields_of(gpr))
 
 
-_asked = attrgetter(*(name.replace("__", ".") for name in Ask._fields))
+_fields_of = attrgetter(*(name.replace("__", ".") for name in RequestRow._fields))
 
 
-class Told(NamedTuple):
+class PlanSummary(NamedTuple):
     """What pages show of a GPR that waits, by the last plan that told it."""
 
     planned_start_at: datetime | None
@@ -63,7 +63,7 @@ class Told(NamedTuple):
     turn_key: int
 
 
-class Stood(NamedTuple):
+class PromiseRow(NamedTuple):
     """A promise, and the slot that it rests on."""
 
     gpr_id: UUID
@@ -76,7 +76,7 @@ class Stood(NamedTuple):
     lost_cause_id: str
 
 
-class Shade(NamedTuple):
+class ShadowRow(NamedTuple):
     """Where a GPR stands in the two queues that nobody overtakes; seconds since 1970."""
 
     gpr_id: UUID
@@ -89,7 +89,7 @@ class Shade(NamedTuple):
     strict_end_s: int
 
 
-class Held(NamedTuple):
+class HeldRow(NamedTuple):
     """A node that a GPR holds. `replaces_id`: the reservation in whose place it is, or is to be.
 
     Seconds since 1970; the end is rounded up.
@@ -117,13 +117,13 @@ LAST_S: Final = int(datetime(9000, 1, 1, tzinfo=UTC).timestamp())
 HELD: Final = Reservation.objects.filter(state=ReservationState.HELD, gpr__state__in=PROVISIONED)
 
 
-def asks_waiting() -> list[Ask]:
+def queued_requests() -> list[RequestRow]:
     """In the order of age, which breaks ties among equals."""
     rows = Gpr.objects.filter(state=GprState.QUEUED).order_by("turn_at", "pk")
-    return [Ask._make(row) for row in rows.values_list(*Ask._fields)]
+    return [RequestRow._make(row) for row in rows.values_list(*RequestRow._fields)]
 
 
-def clusters_wanted() -> tuple[dict[UUID, set[UUID]], dict[UUID, set[UUID]]]:
+def allowed_clusters() -> tuple[dict[UUID, set[UUID]], dict[UUID, set[UUID]]]:
     """Returns the clusters that waiting GPRs name, by GPR, and the clusters of their slices, by slice."""
     own = Gpr.clusters.through.objects.filter(gpr__state=GprState.QUEUED).values_list("gpr_id", "cluster_id")
     slices = Slice.objects.filter(gprs__state=GprState.QUEUED)
@@ -131,18 +131,18 @@ def clusters_wanted() -> tuple[dict[UUID, set[UUID]], dict[UUID, set[UUID]]]:
     return _sets(own), _sets(shared)
 
 
-def promises_standing() -> dict[str, Stood]:
+def queued_promises() -> dict[str, PromiseRow]:
     """Returns the promises of waiting GPRs, by the id of the GPR."""
-    rows = Promise.objects.filter(gpr__state=GprState.QUEUED).values_list(*Stood._fields)
-    return {str(row[0]): Stood._make(row) for row in rows}
+    rows = Promise.objects.filter(gpr__state=GprState.QUEUED).values_list(*PromiseRow._fields)
+    return {str(row[0]): PromiseRow._make(row) for row in rows}
 
 
-def shades_standing(now: datetime) -> list[Shade]:
+def open_shadows(now: datetime) -> list[ShadowRow]:
     """Those that are not over in both queues, in the order in which they came."""
     stands = Q(strict_ends_at__gt=now) | Q(patient_ends_at__gt=now)
     rows = Shadow.objects.filter(stands, strict_ends_at__isnull=False, patient_ends_at__isnull=False).order_by("made_at", "pk")
     times = {f"{queue}_{end}_s": _Second(f"{queue}_{end}s_at") for queue in ("patient", "strict") for end in ("start", "end")}
-    return [Shade._make(row) for row in rows.annotate(**times).values_list(*Shade._fields)]
+    return [ShadowRow._make(row) for row in rows.annotate(**times).values_list(*ShadowRow._fields)]
 
 
 def arrivals_since(since: datetime) -> list[tuple[int, int, int, int]]:
@@ -152,10 +152,10 @@ def arrivals_since(since: datetime) -> list[tuple[int, int, int, int]]:
     return list(alike.order_by("since_at", "priority", "gpu_s").values_list("priority", "gpu_s", "since_s", "arrival_count"))
 
 
-def told_waiting(ids: Iterable[UUID] | None = None) -> dict[str, Told]:
+def plan_summaries(ids: Iterable[UUID] | None = None) -> dict[str, PlanSummary]:
     """By id; None: of all that wait."""
     chosen = Gpr.objects.filter(state=GprState.QUEUED) if ids is None else Gpr.objects.filter(pk__in=list(ids))
-    return {str(pk): Told._make(rest) for pk, *rest in chosen.values_list("pk", *Told._fields)}
+    return {str(pk): PlanSummary._make(rest) for pk, *rest in chosen.values_list("pk", *PlanSummary._fields)}
 
 
 def gprs_by_id(ids: Iterable[str | UUID]) -> dict[str, Gpr]:
@@ -164,9 +164,9 @@ def gprs_by_id(ids: Iterable[str | UUID]) -> dict[str, Gpr]:
     return {str(gpr.pk): gpr for gpr in Gpr.objects.filter(pk__in=wanted).select_related("slice")} if wanted else {}
 
 
-def held_of(rows: QuerySet[Reservation]) -> list[Held]:
+def held_rows(rows: QuerySet[Reservation]) -> list[HeldRow]:
     timed = rows.annotate(end_s=_SecondUp("ends_at"), started_s=_Second("gpr__provisioning_at"))
-    return [Held._make(row) for row in timed.order_by("gpr", "node").values_list(*Held._fields)]
+    return [HeldRow._make(row) for row in timed.order_by("gpr", "node").values_list(*HeldRow._fields)]
 
 
 class _Second(Func):

@@ -18,20 +18,20 @@ from gpr.allocation.absence import absence_load
 from gpr.allocation.rows import (
     HELD,
     LAST_S,
-    Ask,
-    Held,
-    Shade,
-    Stood,
+    HeldRow,
+    PromiseRow,
+    RequestRow,
+    ShadowRow,
+    allowed_clusters,
     arrivals_since,
-    asks_waiting,
-    clusters_wanted,
-    held_of,
-    promises_standing,
-    shades_standing,
+    held_rows,
+    open_shadows,
+    queued_promises,
+    queued_requests,
 )
 from gpr.models import Gpr, GprState, Witness
 from gpr.quotas.fairness import shares_of, usage_load
-from gpr.supplies.selectors import SupplyBooks, pool_id, supplies_load, supply_pools
+from gpr.supplies.selectors import SupplyState, pool_id, supplies_load, supply_pools
 from inventory.models import Cluster, HubAbsence, MaintenanceWindow, Supply, agent_is_live
 from inventory.rows import NodeRow, WindowRow, clusters_failed, clusters_there, nodes_there, windows_ahead
 from inventory.selectors import cluster_is_open, cluster_is_silent
@@ -90,16 +90,16 @@ class PoolKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class PoolIndex:
     """Where requests may stand, and what is known of nodes that are to come."""
 
     keys: Mapping[str, PoolKey]
     pool_of_node: Mapping[UUID, str]
-    books: SupplyBooks
+    books: SupplyState
     cluster_names: Mapping[UUID, str]
     _suiting: dict[tuple[object, ...], tuple[str, ...]] = field(default_factory=dict)  # many ask alike
 
-    def pools_for(self, ask: Ask | Gpr, clusters: Set[str], *, may_order: bool) -> tuple[str, ...]:
+    def pools_for(self, ask: RequestRow | Gpr, clusters: Set[str], *, may_order: bool) -> tuple[str, ...]:
         """The pools in these clusters that suit the request, which need not be saved yet."""
         alike = (
             ask.shape,
@@ -121,11 +121,11 @@ class Loaded:
     """A snapshot and the way back from its ids to rows."""
 
     snapshot: Snapshot
-    asks: Mapping[str, Ask]
-    promises: Mapping[str, Stood]
+    requests: Mapping[str, RequestRow]
+    promises: Mapping[str, PromiseRow]
     cluster_ids: dict[str, UUID]
     shares: dict[str, int]
-    places: Places
+    places: PoolIndex
 
     def candidate(self, gpr: Gpr, clusters: Iterable[Cluster]) -> Request:
         """A GPR that is not saved, as the planner would see it were it submitted now."""
@@ -142,9 +142,9 @@ class Loaded:
             return None
         return replace(self._request(gpr, clusters, queued.rank, self.promises.get(queued.id)), slot=queued.slot)
 
-    def _request(self, gpr: Gpr, clusters: Iterable[Cluster], rank: int, promise: Stood | None) -> Request:
+    def _request(self, gpr: Gpr, clusters: Iterable[Cluster], rank: int, promise: PromiseRow | None) -> Request:
         names = {cluster.name for cluster in clusters or gpr.slice.clusters.only("name")}
-        return _request(Ask.of(gpr), rank, names, promise, self.shares, self.places)
+        return _request(RequestRow.of(gpr), rank, names, promise, self.shares, self.places)
 
     def elsewhere(self, candidate: Request, pools: tuple[str, ...]) -> Request:
         """The candidate in other pools than its own, as if none of them had a handicap."""
@@ -180,25 +180,25 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
     clusters = clusters_there()
     names = {cluster.pk: cluster.name for cluster in clusters.values()}
     pool_of_node: dict[UUID, str] = {}
-    asks, promises = asks_waiting(), promises_standing()
+    requests, promises = queued_requests(), queued_promises()
     books = supplies_load(promises.values(), clusters, now=now, now_s=now_s, grace_s=policy().overrun_grace_s)
     keys, pools = _pools(clusters, nodes_there(clusters), pool_of_node, books, _announced(windows_ahead(now)), now)
-    running, quotas, places = boxes_of(held_of(HELD), pool_of_node), quotas_load(), Places(keys, pool_of_node, books, names)
+    running, quotas, places = boxes_of(held_rows(HELD), pool_of_node), quotas_load(), PoolIndex(keys, pool_of_node, books, names)
     record = Witness.objects.first() or Witness()
     shares = shares_of(usage_load(now=now), running, pools, quotas, now_s)
     snapshot = Snapshot(
         now_s=now_s,
         pools=pools,
         running=running,
-        queue=_queue(asks, promises, shares, places),
+        queue=_queue(requests, promises, shares, places),
         quotas=quotas,
         policy=policy(),
-        memory=memory_load(record, now=now) if with_memory or len(promises) < len(asks) else Memory(),
+        memory=planner_memory_load(record, now=now) if with_memory or len(promises) < len(requests) else Memory(),
         has_freed=record.has_freed,
     )
     return Loaded(
         snapshot=snapshot,
-        asks={str(ask.pk): ask for ask in asks},
+        requests={str(ask.pk): ask for ask in requests},
         promises=promises,
         cluster_ids={name: pk for pk, name in names.items()},
         shares=shares,
@@ -222,11 +222,11 @@ def policy() -> Policy:
     )
 
 
-def memory_load(record: Witness, *, now: datetime) -> Memory:
+def planner_memory_load(record: Witness, *, now: datetime) -> Memory:
     """What the slack and the failure reserve of new requests follow from; three queries."""
     since = now - timedelta(seconds=SLACK.observed_s)
     return Memory(
-        shadows=tuple(_shadow_of(row) for row in shades_standing(now)),
+        shadows=tuple(_shadow_of(row) for row in open_shadows(now)),
         arrivals=tuple(Arrival(since_s, priority, gpu_s, count) for priority, gpu_s, since_s, count in arrivals_since(since)),
         promised_s=record.promised_sum_s,
         patient_s=record.patient_sum_s,
@@ -237,7 +237,7 @@ def memory_load(record: Witness, *, now: datetime) -> Memory:
     )
 
 
-def _shadow_of(row: Shade) -> PlannerShadow:
+def _shadow_of(row: ShadowRow) -> PlannerShadow:
     return PlannerShadow(
         str(row.gpr_id),
         row.gpus_per_node,
@@ -256,17 +256,19 @@ def _second(moment: datetime | None) -> int:
     return math.floor(moment.timestamp()) if moment else 0
 
 
-def _queue(asks: Sequence[Ask], promises: Mapping[str, Stood], shares: Mapping[str, int], places: Places) -> tuple[Request, ...]:
-    own, of_slice = clusters_wanted() if asks else ({}, {})
+def _queue(
+    requests: Sequence[RequestRow], promises: Mapping[str, PromiseRow], shares: Mapping[str, int], places: PoolIndex
+) -> tuple[Request, ...]:
+    own, of_slice = allowed_clusters() if requests else ({}, {})
     queue = []
-    for rank, ask in enumerate(asks):
+    for rank, ask in enumerate(requests):
         wanted = own.get(ask.pk) or of_slice.get(ask.slice_id, set())
         clusters = {places.cluster_names[pk] for pk in wanted if pk in places.cluster_names}
         queue.append(_request(ask, rank, clusters, promises.get(str(ask.pk)), shares, places))
     return tuple(queue)
 
 
-def _handicaps(ask: Ask, pools: tuple[str, ...], places: Places) -> tuple[tuple[str, int], ...]:
+def _handicaps(ask: RequestRow, pools: tuple[str, ...], places: PoolIndex) -> tuple[tuple[str, int], ...]:
     """Away from home, where it could be at home as well; and on nodes that were ordered for another, what an own order has to gain."""
     home = places.cluster_names.get(ask.slice__home_id) if ask.slice__home_id else None
     away = {id_ for id_ in pools if home is not None and places.keys[id_].cluster != home}
@@ -275,7 +277,7 @@ def _handicaps(ask: Ask, pools: tuple[str, ...], places: Places) -> tuple[tuple[
     return tuple((id_, handicap_s) for id_, handicap_s in found if handicap_s)
 
 
-def length_s(gpr: Ask | Gpr) -> int:
+def length_s(gpr: RequestRow | Gpr) -> int:
     """The whole box: entry, what is left of the duration, exit."""
     return box_length_s(gpr.remaining_s)
 
@@ -284,12 +286,12 @@ def box_length_s(remaining_s: int) -> int:
     return int(settings.EGS_ENTRY_ALLOWANCE_S + remaining_s + settings.EGS_EXIT_ALLOWANCE_S)
 
 
-def books_end(ends_at: datetime) -> datetime:
+def nodes_free_at(ends_at: datetime) -> datetime:
     """When the nodes of a box that ends then are free again by the books: its exit has had its time."""
     return ends_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
 
 
-def end_by_books(freed_at: datetime) -> datetime:
+def box_end_for(freed_at: datetime) -> datetime:
     """When a box is to end whose nodes are to be free then: the other way round."""
     return freed_at - timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
 
@@ -299,7 +301,7 @@ def at(moment_s: int) -> datetime:
     return datetime.fromtimestamp(min(moment_s, LAST_S), UTC)
 
 
-def _suits(ask: Ask | Gpr, key: PoolKey) -> bool:
+def _suits(ask: RequestRow | Gpr, key: PoolKey) -> bool:
     if ask.allowed_shapes and key.shape not in ask.allowed_shapes:
         return False
     return (
@@ -314,7 +316,7 @@ def _pools(
     clusters: dict[UUID, Cluster],
     rows: Iterable[NodeRow],
     pool_of_node: dict[UUID, str],
-    books: SupplyBooks,
+    books: SupplyState,
     announced: Mapping[UUID, list[Window]],
     now: datetime,
 ) -> tuple[dict[str, PoolKey], tuple[Pool, ...]]:
@@ -346,7 +348,7 @@ def _key_of(supply: Supply) -> PoolKey:
     return PoolKey(supply.cluster.name, supply.shape, "", supply.gpu_memory_gib, rdma=False, supply=str(supply.pk), gain_s=supply.gain_s)
 
 
-def _away(row: NodeRow, closure: tuple[Window, ...], books: SupplyBooks, now_s: int) -> tuple[Window, ...]:
+def _away(row: NodeRow, closure: tuple[Window, ...], books: SupplyState, now_s: int) -> tuple[Window, ...]:
     """How long nothing may start on this node, if so. One that has just come is ready when it was expected.
 
     `closure`: of its whole cluster, at present.
@@ -384,20 +386,20 @@ def _return_s(now_s: int) -> int:
     return (now_s // RETURN_S + 2) * RETURN_S
 
 
-def boxes_of(held: Iterable[Held], pool_of_node: Mapping[UUID, str]) -> tuple[Running, ...]:
+def boxes_of(held: Iterable[HeldRow], pool_of_node: Mapping[UUID, str]) -> tuple[Running, ...]:
     """One for each GPR; also where its nodes are gone, for its slice is held all the same."""
-    boxes: dict[UUID, list[Held]] = defaultdict(list)
+    boxes: dict[UUID, list[HeldRow]] = defaultdict(list)
     for row in held:
         boxes[row.gpr_id].append(row)
     return tuple(_running_box(tuple(rows), _pool_of(rows, pool_of_node)) for rows in boxes.values())
 
 
-def _pool_of(rows: Sequence[Held], pool_of_node: Mapping[UUID, str]) -> str:
+def _pool_of(rows: Sequence[HeldRow], pool_of_node: Mapping[UUID, str]) -> str:
     return next((pool_of_node[row.node_id] for row in rows if row.node_id in pool_of_node), "")
 
 
 @lru_cache(maxsize=65_536)
-def _running_box(rows: tuple[Held, ...], pool: str) -> Running:
+def _running_box(rows: tuple[HeldRow, ...], pool: str) -> Running:
     """Remembered: from one plan to the next few boxes change."""
     row, stand_ins = rows[0], _stand_ins(rows)
     return Running(
@@ -417,7 +419,7 @@ def _running_box(rows: tuple[Held, ...], pool: str) -> Running:
     )
 
 
-def _stand_ins(rows: Sequence[Held]) -> tuple[str, ...]:
+def _stand_ins(rows: Sequence[HeldRow]) -> tuple[str, ...]:
     """Nodes of spares whose place another node still has; of several for one place all but one."""
     taken, found = {row.pk for row in rows}, []
     for row in rows:
@@ -433,7 +435,9 @@ def quotas_load() -> tuple[Quota, ...]:
     return tuple(Quota(str(owner), shape, guaranteed, most) for owner, shape, guaranteed, most in rows)
 
 
-def _request(ask: Ask, rank: int, clusters: Set[str], promise: Stood | None, shares: Mapping[str, int], places: Places) -> Request:
+def _request(
+    ask: RequestRow, rank: int, clusters: Set[str], promise: PromiseRow | None, shares: Mapping[str, int], places: PoolIndex
+) -> Request:
     slot = _stored_slot(promise, places) if promise is not None and promise.slot_nodes else None
     pools = places.pools_for(ask, clusters, may_order=ask.slice__may_order)
     orders = _orders(ask, pools, places)
@@ -467,7 +471,7 @@ def _request(ask: Ask, rank: int, clusters: Set[str], promise: Stood | None, sha
     )
 
 
-def _stored_slot(promise: Stood, places: Places) -> Slot:
+def _stored_slot(promise: PromiseRow, places: PoolIndex) -> Slot:
     """Nodes that have come are in another pool than that of their supply, if all of its slots can move there."""
     nodes, pool = places.books.nodes_of(promise.slot_nodes), promise.slot_pool
     if pool not in places.keys or places.keys[pool].supply:
@@ -475,11 +479,11 @@ def _stored_slot(promise: Stood, places: Places) -> Slot:
     return Slot(pool=pool, start_s=math.floor(promise.slot_start_at.timestamp()), nodes=nodes)
 
 
-def _orders(ask: Ask, pools: tuple[str, ...], places: Places) -> tuple[str, ...]:
+def _orders(ask: RequestRow, pools: tuple[str, ...], places: PoolIndex) -> tuple[str, ...]:
     """Those in which more may be ordered for it."""
     growing = ((id_, places.keys[id_].supply) for id_ in pools if places.keys[id_].supply)
     return tuple(id_ for id_, supply in growing if (ask.pk, UUID(supply)) not in places.books.refused)
 
 
-def _place_of(ask: Ask) -> Place | None:
+def _place_of(ask: RequestRow) -> Place | None:
     return None if ask.place_share is None or ask.place_key is None else Place(ask.place_share, ask.place_key)

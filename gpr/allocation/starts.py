@@ -40,7 +40,7 @@ class Start:
 @transaction.atomic
 def gprs_start(starts: Sequence[Start], *, loaded: Loaded, now: datetime) -> None:
     """All of them or none. Raises StaleState or Conflict where one is not as it was planned any more, or a quota allows less than then."""
-    if any(start.gpr.version != loaded.asks[str(start.gpr.pk)].version for start in starts):
+    if any(start.gpr.version != loaded.requests[str(start.gpr.pk)].version for start in starts):
         raise StaleState("It was changed since it was planned.")
     gprs = [start.gpr for start in starts]
     projects = {gpr.slice.project_id for gpr in gprs}

@@ -17,8 +17,8 @@ from fast_update.fast import fast_update
 
 from core.locks import gate_pass
 from core.words import utc
-from gpr.allocation.plan_faults import faults_record
-from gpr.allocation.rows import Ask, Stood, Told, told_waiting
+from gpr.allocation.plan_faults import plan_faults_record
+from gpr.allocation.rows import PlanSummary, PromiseRow, RequestRow, plan_summaries
 from gpr.allocation.snapshot import SLACK, Loaded, at, snapshot_load
 from gpr.evictions.services import evictions_store
 from gpr.models import Gpr, Promise, PromiseMove, Shadow, Witness
@@ -31,7 +31,7 @@ from journal.models import Severity
 from journal.services import event_record
 from planner.engine import plan
 from planner.plan import BarePlacement, Blocker, Explanation, Placement, Plan, Remembered
-from planner.plan import PromiseMove as Move
+from planner.plan import PromiseMove as PlannedMove
 from planner.promises.slack import ENDS_FADING
 from planner.snapshot import Arrival, Moved, Slot
 from planner.snapshot import Shadow as PlannerShadow
@@ -50,7 +50,7 @@ class Edited:
     clusters: tuple[Cluster, ...]
 
 
-def witness_lock() -> None:
+def plan_lock() -> None:
     """Hold the right to write slots until the transaction ends."""
     Witness.objects.select_for_update().get_or_create(singleton=True)
 
@@ -58,7 +58,7 @@ def witness_lock() -> None:
 def filing_lock() -> None:
     """The same, for whoever files requests. Take it before any other lock."""
     gate_pass(SUBMITS_GATE)
-    witness_lock()
+    plan_lock()
 
 
 @transaction.atomic
@@ -70,7 +70,7 @@ def replan(
 
     `tells`: who is told what it waits for; the others by the next tick. None: all are.
     """
-    witness_lock()
+    plan_lock()
     loaded = snapshot_load(now=now, with_memory=edited is not None)
     was = loaded.waiting(edited.gpr, edited.clusters) if edited is not None else None
     snapshot = replace(loaded.snapshot, moved=moved, edited=was)
@@ -90,20 +90,20 @@ def explanation_data(explanation: Explanation) -> dict[str, Any]:
 
 
 def plan_store(made: Plan, loaded: Loaded, now: datetime, *, tells: Set[UUID] | None = None, edited: Gpr | None = None) -> None:
-    """The caller holds the witness, since before he loaded. `tells` as for `replan`; `edited` is planned as what it asks for now."""
+    """The caller holds the plan lock, since before he loaded. `tells` as for `replan`; `edited` is planned as what it requests for now."""
     new: list[Promise] = []
-    changed: list[Stood] = []
-    news: dict[UUID, Told] = {}
-    shown = told_waiting(tells)
-    faults_record(made.faults, loaded.asks, now=now)
+    changed: list[PromiseRow] = []
+    news: dict[UUID, PlanSummary] = {}
+    shown = plan_summaries(tells)
+    plan_faults_record(made.faults, loaded.requests, now=now)
     if edited is not None:
         forecasts_drop([edited])
     ranges = forecasts_make(made.forecasts, now=now)
     for placement in made.placements:
-        if placement.id in shown and (told := _told(placement)) != shown[placement.id]:
+        if placement.id in shown and (told := _summary(placement)) != shown[placement.id]:
             news[UUID(placement.id)] = told
     for stand in made.all_placements:
-        ask, stood = loaded.asks[stand.id], loaded.promises.get(stand.id)
+        ask, stood = loaded.requests[stand.id], loaded.promises.get(stand.id)
         if stand.moved is not None:
             _record_move(ask, stand.moved, now)
         if stood is not None:
@@ -112,10 +112,10 @@ def plan_store(made: Plan, loaded: Loaded, now: datetime, *, tells: Set[UUID] | 
         elif stand.slot is not None and stand.promise_s is not None:
             new.append(_promise(ask.pk, stand.slot, stand.promise_s, ranges.get(stand.id), now))
     # GPRs before promises, as everywhere. Not the version: a new plan is not a change of the GPR.
-    gprs = [_told_row(pk, told) for pk, told in news.items()]
-    fast_update(Gpr.objects.all(), gprs, Told._fields, ROWS_AT_ONCE)
+    gprs = [_summary_row(pk, told) for pk, told in news.items()]
+    fast_update(Gpr.objects.all(), gprs, PlanSummary._fields, ROWS_AT_ONCE)
     Promise.objects.bulk_create(new)
-    fast_update(Promise.objects.all(), [Promise(**stood._asdict()) for stood in changed], Stood._fields[2:], ROWS_AT_ONCE)
+    fast_update(Promise.objects.all(), [Promise(**stood._asdict()) for stood in changed], PromiseRow._fields[2:], ROWS_AT_ONCE)
     if edited is not None:
         Promise.objects.filter(gpr=edited).update(**_range_at(ranges.get(str(edited.pk)), now))
     if made.remembered is not None:
@@ -126,17 +126,17 @@ def plan_store(made: Plan, loaded: Loaded, now: datetime, *, tells: Set[UUID] | 
     orders_follow(made, loaded, now=now)
     if news or new or changed:
         hint(PLAN)
-    for slice_id in {loaded.asks[str(pk)].slice_id for pk in news}:
+    for slice_id in {loaded.requests[str(pk)].slice_id for pk in news}:
         hint(slice_topic(slice_id))
 
 
-def _told(placement: Placement) -> Told:
+def _summary(placement: Placement) -> PlanSummary:
     start_at = at(placement.start_s) if placement.start_s is not None else None
     explanation = explanation_data(placement.explanation) | {"borrows": placement.borrows}
-    return Told(start_at, explanation, placement.turn_share, placement.turn_key)
+    return PlanSummary(start_at, explanation, placement.turn_share, placement.turn_key)
 
 
-def _told_row(pk: UUID, told: Told) -> Gpr:
+def _summary_row(pk: UUID, told: PlanSummary) -> Gpr:
     """The columns that are written and no others: thousands of whole ones, with their defaults, take four times as long."""
     values = {"id": pk, **told._asdict()}
     names = [field.attname for field in Gpr._meta.concrete_fields if field.attname in values]
@@ -164,13 +164,13 @@ def _range_at(told: Range | None, now: datetime) -> dict[str, datetime | None]:
     return {"p50_at": now + timedelta(seconds=told.p50_s), "p90_at": now + timedelta(seconds=told.p90_s)}
 
 
-def _following(stood: Stood, stand: Placement | BarePlacement) -> Stood:
+def _following(stood: PromiseRow, stand: Placement | BarePlacement) -> PromiseRow:
     """As the plan has it now."""
     slot, (cause, cause_id) = stand.slot, stand.lost or ("", "")
     promised_at = stood.promised_start_at if stand.promise_s is None else at(stand.promise_s)
     if slot is None:
         return stood._replace(promised_start_at=promised_at, slot_nodes=[], lost_cause=str(cause), lost_cause_id=cause_id)
-    return Stood(stood.gpr_id, stood.made_at, promised_at, slot.pool, at(slot.start_s), list(slot.nodes), str(cause), cause_id)
+    return PromiseRow(stood.gpr_id, stood.made_at, promised_at, slot.pool, at(slot.start_s), list(slot.nodes), str(cause), cause_id)
 
 
 def _remember(remembered: Remembered, now: datetime) -> None:
@@ -195,16 +195,16 @@ def box_ended(gpr: Gpr, *, now: datetime) -> None:
     freed = {"has_freed": True} if gpr.remaining_s > 0 else {}
     Witness.objects.update(**sums, **freed)
     usage_add(gpr, ran_s=ran_s, now=now)
-    shadow_cut(gpr, ran_s=ran_s)
+    shadow_shorten(gpr, ran_s=ran_s)
 
 
 def shadows_drop(gprs: Sequence[Gpr]) -> None:
-    """They used nothing; see `shadow_cut`."""
+    """They used nothing; see `shadow_shorten`."""
     rows = Shadow.objects.filter(gpr__in=gprs, patient_starts_at__isnull=False, strict_starts_at__isnull=False)
     rows.update(patient_ends_at=F("patient_starts_at"), strict_ends_at=F("strict_starts_at"))
 
 
-def shadow_cut(gpr: Gpr, *, ran_s: float) -> None:
+def shadow_shorten(gpr: Gpr, *, ran_s: float) -> None:
     """It used less than it booked: in the queues that nobody overtakes it would have, too."""
     row = Shadow.objects.filter(gpr=gpr).first()
     if row is None or row.patient_starts_at is None or row.strict_starts_at is None:
@@ -226,7 +226,7 @@ def _shadow(id_: str, arrival: Arrival, shadow: PlannerShadow | None, now: datet
     return row
 
 
-def _record_move(ask: Ask, move: Move, now: datetime) -> None:
+def _record_move(ask: RequestRow, move: PlannedMove, now: datetime) -> None:
     PromiseMove.objects.create(
         gpr_id=ask.pk,
         at=now,

@@ -15,7 +15,7 @@ from accounts.authentication import actor_of
 from accounts.models import User
 from core.rest.fields import Text, WholeNumber
 from core.rest.views import ApiViewSet
-from gpr.bookings.services import SeriesAsk, series_cancel, series_create
+from gpr.bookings.services import SeriesTerms, series_cancel, series_create
 from gpr.models import BookingOccurrence, BookingSeries, GprState, RepeatRule
 from gpr.requests.filters import BookingSeriesFilter
 from gpr.requests.inputs import GprCreate, spec_of_create
@@ -107,7 +107,7 @@ class BookingSeriesViewSet(mixins.ListModelMixin, ApiViewSet[Any]):
         return Response(told, **kwargs)
 
 
-def _ask_of(data: dict[str, Any], *, actor: User) -> SeriesAsk:
+def _ask_of(data: dict[str, Any], *, actor: User) -> SeriesTerms:
     timing = {name: data[name] for name in TIMING if name in data}
     spec = spec_of_create({name: value for name, value in data.items() if name not in TIMING}, actor=actor)
-    return SeriesAsk(spec=spec, **{**timing, "rule": RepeatRule(timing["rule"])})
+    return SeriesTerms(spec=spec, **{**timing, "rule": RepeatRule(timing["rule"])})

@@ -16,7 +16,7 @@ from django.db.models import F, Q, QuerySet
 from accounts.models import User
 from core.errors import BookingDoesNotFit, EgsError, IllegalTransition, InvalidInput
 from core.words import duration_exact, utc
-from gpr.allocation.stored_plan import filing_lock, witness_lock
+from gpr.allocation.stored_plan import filing_lock, plan_lock
 from gpr.bookings.recurrence import OCCURRENCES_MAX, SATURDAY, SPAN_MAX, Recurrence, shortest_gap
 from gpr.models import BookingOccurrence, BookingSeries, Gpr, GprState, RepeatRule
 from gpr.requests.editing import gpr_cancel
@@ -41,7 +41,7 @@ ASKED_FIELDS = tuple(name for name in PLAIN_FIELDS if name not in {"name", "earl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesAsk:
+class SeriesTerms:
     """A series as asked; `spec` without a time. `until_at` or `count` says where it ends."""
 
     spec: GprSpec
@@ -53,7 +53,7 @@ class SeriesAsk:
 
 
 @transaction.atomic
-def series_create(*, actor: User, ask: SeriesAsk, now: datetime) -> BookingSeries:
+def series_create(*, actor: User, ask: SeriesTerms, now: datetime) -> BookingSeries:
     """Book its first weeks; those that do not fit are recorded, the others stand.
 
     Raises InvalidInput, BookingDoesNotFit when none of them fits, or as `gpr_submit`; nothing is stored then.
@@ -76,7 +76,7 @@ def series_create(*, actor: User, ask: SeriesAsk, now: datetime) -> BookingSerie
         count=ask.count,
         next_start_at=ask.first_start_at,
     )
-    _tell(series, "booking_series.created", f"{series.name} is booked again and again, {series.get_rule_display().lower()}.", actor, now)
+    _record(series, "booking_series.created", f"{series.name} is booked again and again, {series.get_rule_display().lower()}.", actor, now)
     refused = _extend(series, now, collect_errors=BookingDoesNotFit)
     if refused and len(refused) == series.occurrences.count():
         raise refused[0]
@@ -86,22 +86,22 @@ def series_create(*, actor: User, ask: SeriesAsk, now: datetime) -> BookingSerie
 @transaction.atomic
 def series_cancel(*, series: BookingSeries, actor: User, now: datetime) -> None:
     """No more are booked, and those that wait are canceled; what runs, runs to its end. Raises IllegalTransition."""
-    witness_lock()
+    plan_lock()
     if not BookingSeries.objects.filter(pk=series.pk, canceled_at=None).update(canceled_at=now, next_start_at=None):
         raise IllegalTransition("This series is canceled already.")
     series.canceled_at, series.next_start_at = now, None
     waiting = Gpr.objects.filter(occurrence__series=series, state__in=[GprState.QUEUED, GprState.PENDING_APPROVAL]).order_by("pk")
     for gpr in waiting.select_related("slice"):
         gpr_cancel(gpr=gpr, actor=actor, now=now)
-    _tell(series, "booking_series.canceled", f"The series {series.name} was canceled.", actor, now)
+    _record(series, "booking_series.canceled", f"The series {series.name} was canceled.", actor, now)
 
 
-def series_care(*, now: datetime) -> None:
+def series_extend_due(*, now: datetime) -> None:
     """Book what has come within the horizon, of all series."""
     due = BookingSeries.objects.filter(next_start_at__lte=now + HORIZON).order_by("next_start_at", "pk")
     for pk, name in due.values_list("pk", "name"):
         with set_aside_on_error("series_book", f"Booking series {name} ({pk}) could not be carried on", now=now):
-            _carry_on(pk, now)
+            _extend_locked(pk, now)
 
 
 def occurrences_retry(*, now: datetime) -> None:
@@ -117,7 +117,7 @@ def occurrences_retry(*, now: datetime) -> None:
     with set_aside_on_error("series_retry", f"What was refused of booking series {pk} could not be tried again", now=now):
         rows = list(due.filter(series=pk)[:RETRIED_AT_ONCE])
         BookingOccurrence.objects.filter(pk__in=[row.pk for row in rows]).update(tried_at=now)
-        _take_up(pk, _fitting(pk, rows, now), now)
+        _book_refused(pk, _fitting(pk, rows, now), now)
 
 
 def _refused(now: datetime) -> QuerySet[BookingOccurrence]:
@@ -133,11 +133,11 @@ def _fitting(pk: UUID, rows: Sequence[BookingOccurrence], now: datetime) -> list
     fitting = set(compress(ahead, bookings_fitting([_at(spec, moment) for moment in ahead], now=now)))
     for row in rows:
         if row.starts_at not in fitting:
-            _nearest_keep(row, fitting)
+            _update_nearest(row, fitting)
     return [row.starts_at for row in rows if row.starts_at in fitting]
 
 
-def _nearest_keep(row: BookingOccurrence, fitting: Set[datetime]) -> None:
+def _update_nearest(row: BookingOccurrence, fitting: Set[datetime]) -> None:
     """Of its nearest times, those that fit."""
     old = row.nearest_before_at, row.nearest_after_at
     before_at, after_at = (moment if moment in fitting else None for moment in old)
@@ -148,7 +148,7 @@ def _nearest_keep(row: BookingOccurrence, fitting: Set[datetime]) -> None:
 
 
 @transaction.atomic
-def _take_up(pk: UUID, starts: Sequence[datetime], now: datetime) -> None:
+def _book_refused(pk: UUID, starts: Sequence[datetime], now: datetime) -> None:
     """Those of them for which the plan has a place now, after all."""
     if not starts:
         return
@@ -162,11 +162,11 @@ def _take_up(pk: UUID, starts: Sequence[datetime], now: datetime) -> None:
             row.gpr, row.refusal, row.nearest_before_at, row.nearest_after_at = answer, "", None, None
             row.save()
             outcome = "waits for approval" if answer.state == GprState.PENDING_APPROVAL else "is booked"
-            _tell(series, "booking_series.taken_up", f"{series.name} fits at {utc(row.starts_at)} after all, and {outcome}.", None, now)
+            _record(series, "booking_series.taken_up", f"{series.name} fits at {utc(row.starts_at)} after all, and {outcome}.", None, now)
 
 
 @transaction.atomic
-def _carry_on(pk: UUID, now: datetime) -> None:
+def _extend_locked(pk: UUID, now: datetime) -> None:
     filing_lock()
     series = BookingSeries.objects.select_for_update(of=("self",)).select_related("slice", "owner").get(pk=pk)
     if series.next_start_at is not None:
@@ -180,13 +180,13 @@ def _extend(series: BookingSeries, now: datetime, *, collect_errors: type[EgsErr
     asked = [_at(spec, at) for at in due]
     answers = gprs_submit(actor=series.owner, specs=asked, now=now, collect_errors=collect_errors) if due else []
     for starts_at, answer in zip(due, answers, strict=True):
-        _note(series, starts_at, answer, now)
+        _store_occurrence(series, starts_at, answer, now)
     series.next_start_at = next(iter(ahead[len(due) :]), None)
     series.save(update_fields=["next_start_at"])
     return [answer for answer in answers if isinstance(answer, EgsError)]
 
 
-def _note(series: BookingSeries, starts_at: datetime, answer: Gpr | EgsError, now: datetime) -> None:
+def _store_occurrence(series: BookingSeries, starts_at: datetime, answer: Gpr | EgsError, now: datetime) -> None:
     """Of one occurrence, that it is booked, or why it is not."""
     occurrence = BookingOccurrence(series=series, starts_at=starts_at)
     if isinstance(answer, Gpr):
@@ -196,7 +196,7 @@ def _note(series: BookingSeries, starts_at: datetime, answer: Gpr | EgsError, no
         occurrence.nearest_before_at = answer.extra.get("nearest_before_at")
         occurrence.nearest_after_at = answer.extra.get("nearest_after_at")
         text = f"{series.name} could not be booked for {utc(starts_at)}. {answer.detail}"
-        _tell(series, "booking_series.refused", text, None, now, Severity.WARNING)
+        _record(series, "booking_series.refused", text, None, now, Severity.WARNING)
     occurrence.save(force_insert=True)
 
 
@@ -217,7 +217,7 @@ def recurrence_of(series: BookingSeries) -> Recurrence:
     return Recurrence(series.first_start_at, RepeatRule(series.rule), ZoneInfo(series.zone), series.until_at, series.count)
 
 
-def _check(ask: SeriesAsk, now: datetime) -> None:
+def _check(ask: SeriesTerms, now: datetime) -> None:
     """Raises InvalidInput."""
     zone = _zone(ask.zone)
     if not now + BOOKING_AHEAD <= ask.first_start_at <= now + EARLIEST_START_MAX:
@@ -250,5 +250,5 @@ def _zone(name: str) -> ZoneInfo:
     return ZoneInfo(name)
 
 
-def _tell(series: BookingSeries, kind: str, text: str, actor: User | None, now: datetime, severity: Severity = Severity.INFO) -> None:
+def _record(series: BookingSeries, kind: str, text: str, actor: User | None, now: datetime, severity: Severity = Severity.INFO) -> None:
     event_record(kind=kind, message=text, at=now, actor=actor, severity=severity, slice_id=series.slice_id, data={"series": str(series.pk)})

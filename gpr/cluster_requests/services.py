@@ -22,7 +22,7 @@ from fast_update.fast import fast_update
 from accounts.models import User
 from accounts.policy import Verb, may
 from core.errors import EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy, QueueFull, StaleState
-from gpr.allocation.stored_plan import filing_lock, witness_lock
+from gpr.allocation.stored_plan import filing_lock, plan_lock
 from gpr.cluster_requests.life_marks import life_marks_of
 from gpr.cluster_requests.states import cluster_request_states
 from gpr.evictions.failed_jobs import jobs_failed_take
@@ -278,7 +278,7 @@ def _cancel_each(cluster: Cluster, requests: Sequence[ClusterRequest], now: date
 @transaction.atomic
 def _cancel_waiting(cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -> dict[str, ClusterRequestAnswer]:
     """By uid, of those that could be."""
-    witness_lock()
+    plan_lock()
     said = {request.uid: request for request in requests}
     whose = dict(Namespace.objects.filter(cluster=cluster).values_list("name", "slice"))
     waits = [
@@ -316,7 +316,7 @@ def _take_one(cluster: Cluster, request: ClusterRequest, now: datetime) -> Clust
 @transaction.atomic
 def _apply(cluster: Cluster, request: ClusterRequest, namespace: Namespace | None, now: datetime) -> ClusterRequestAnswer:
     """Changes the GPR to what the object says now, or refuses and leaves it as it is."""
-    witness_lock()
+    plan_lock()
     row = _row(cluster, request)
     if row is None or (row.generation >= request.generation and not request.is_gone):
         return _answer_of(row, request) if row else _nothing_to_do(request)

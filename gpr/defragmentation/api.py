@@ -17,7 +17,7 @@ from accounts.permissions import IsAdmin
 from core.rest.fields import Reference, StrictSerializer, Text, WholeNumber
 from core.rest.references import one_by_id
 from core.rest.views import ApiViewSet
-from gpr.defragmentation.selectors import WantedRoom, room_ask, suggestions
+from gpr.defragmentation.selectors import WantedRoom, room_question, suggestions
 from gpr.defragmentation.services import gpr_make_room
 from gpr.evictions.api import EvictionSerializer
 from gpr.models import Eviction
@@ -106,7 +106,7 @@ class DefragmentationViewSet(ApiViewSet[Eviction]):
         """Could these nodes be had from then on, and by which moves? Nothing is written: moves are made for a GPR that waits."""
         data = self.body(RoomQuestion)
         cluster = cluster_for(actor_of(request), data.pop("cluster")) if "cluster" in data else None
-        return Response(RoomAnswerSerializer(room_ask(WantedRoom(**data, cluster=cluster), now=self.now)).data)
+        return Response(RoomAnswerSerializer(room_question(WantedRoom(**data, cluster=cluster), now=self.now)).data)
 
     @extend_schema(request=Agreement, responses={200: EvictionSerializer})
     @action(detail=True, methods=["post"])

@@ -13,7 +13,7 @@ from django.conf import settings
 from core.errors import InvalidInput
 from core.words import duration_exact
 from gpr.allocation.rows import gprs_by_id
-from gpr.allocation.snapshot import Loaded, at, end_by_books, length_s, snapshot_load
+from gpr.allocation.snapshot import Loaded, at, box_end_for, length_s, snapshot_load
 from gpr.models import GPUS_PER_NODE_MAX, NODES_MAX, Gpr
 from gpr.requests.planning import can_never_start
 from gpr.requests.spec import BOOKING_AHEAD, EARLIEST_START_MAX
@@ -86,16 +86,16 @@ class RoomAnswer:
 def suggestions(*, now: datetime) -> list[Suggestion]:
     """For those that wait, least cost first."""
     loaded = snapshot_load(now=now)
-    return _told(proposals(loaded.snapshot), loaded)
+    return _suggestions_of(proposals(loaded.snapshot), loaded)
 
 
 def suggestion_for(gpr: Gpr, *, now: datetime) -> Suggestion | None:
     """For this one; None where there is none, or none that is worth its cost."""
     loaded = snapshot_load(now=now)
-    return next(iter(_told(proposals(loaded.snapshot, only=str(gpr.pk)), loaded)), None)
+    return next(iter(_suggestions_of(proposals(loaded.snapshot, only=str(gpr.pk)), loaded)), None)
 
 
-def room_ask(wanted: WantedRoom, *, now: datetime) -> RoomAnswer:
+def room_question(wanted: WantedRoom, *, now: datetime) -> RoomAnswer:
     """Could this be had, and by which moves? Raises InvalidInput, or CanNeverStart with the most that could."""
     _check(wanted, now)
     loaded = snapshot_load(now=now)
@@ -104,7 +104,7 @@ def room_ask(wanted: WantedRoom, *, now: datetime) -> RoomAnswer:
     if not most.fits:
         raise can_never_start(most.node_count, most.gpus_per_node)
     room = room_for(loaded.snapshot, booking)
-    told = _told([room.proposal] if room.proposal else [], loaded)
+    told = _suggestions_of([room.proposal] if room.proposal else [], loaded)
     return RoomAnswer(room.fits, None if room.instead_s is None else at(room.instead_s), next(iter(told), None))
 
 
@@ -154,7 +154,7 @@ def _booking(wanted: WantedRoom, loaded: Loaded) -> Request:
     )
 
 
-def _told(found: Sequence[Proposal], loaded: Loaded) -> list[Suggestion]:
+def _suggestions_of(found: Sequence[Proposal], loaded: Loaded) -> list[Suggestion]:
     """Two queries, however many there are."""
     gprs = gprs_by_id(id_ for proposal in found for id_ in (proposal.id, *(move.id for move in proposal.moves)) if id_ != WANTED)
     ids = {
@@ -186,7 +186,7 @@ def _moving(move: Move, gpr: Gpr, names: dict[str, str]) -> Moving:
         gpr=gpr,
         from_nodes=_names(move.from_nodes, names),
         to_nodes=_names(move.to_nodes, names),
-        ends_at=end_by_books(at(move.frees_s)),
+        ends_at=box_end_for(at(move.frees_s)),
         frees_at=at(move.frees_s),
         restarts_at=at(move.restarts_s),
         lost_gpu_s=move.lost_gpu_s,

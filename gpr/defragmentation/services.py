@@ -11,7 +11,7 @@ from accounts.models import User
 from core.errors import IllegalTransition, StaleState
 from core.words import plural, utc
 from gpr.allocation.snapshot import at, snapshot_load
-from gpr.allocation.stored_plan import plan_store, witness_lock
+from gpr.allocation.stored_plan import plan_lock, plan_store
 from gpr.defragmentation.selectors import fingerprint_of
 from gpr.models import Eviction, Gpr, GprState
 from journal.hints import TICK, hint
@@ -26,7 +26,7 @@ def gpr_make_room(*, gpr: Gpr, fingerprint: str, actor: User, why: str, now: dat
 
     Raises IllegalTransition when it does not wait, StaleState when there is no such proposal any more.
     """
-    witness_lock()
+    plan_lock()
     gpr.refresh_from_db(fields=["state"])
     if gpr.state != GprState.QUEUED:
         raise IllegalTransition(f"Only a GPR in the queue needs room; this one is {gpr.get_state_display().lower()}.", state=gpr.state)

@@ -45,7 +45,7 @@ def _take(cluster: Cluster, gpr_id: UUID, names: Sequence[str], now: datetime) -
         return
     if not Reservation.objects.filter(gpr=gpr, run=gpr.run, cluster=cluster).exists():
         return
-    known = _told({gpr.pk: gpr.run}).get(gpr.pk, ())
+    known = _recorded({gpr.pk: gpr.run}).get(gpr.pk, ())
     if not (news := [name for name in names if name not in known]):
         return
     event_record(
@@ -72,10 +72,10 @@ def failed_jobs_of(gprs: Iterable[Gpr]) -> dict[UUID, tuple[str, ...]]:
     if not again:
         return {}
     needed = set(Namespace.objects.filter(slice__in={gpr.slice_id for gpr in again}, waiting__isnull=False).values_list("slice", flat=True))
-    return _told({gpr.pk: gpr.run for gpr in again if gpr.slice_id not in needed})
+    return _recorded({gpr.pk: gpr.run for gpr in again if gpr.slice_id not in needed})
 
 
-def _told(runs: dict[UUID, int]) -> dict[UUID, tuple[str, ...]]:
+def _recorded(runs: dict[UUID, int]) -> dict[UUID, tuple[str, ...]]:
     """The names of Jobs that were told to have failed, by id of the GPR. `runs`: which run of each GPR is asked about."""
     found: dict[UUID, tuple[str, ...]] = {}
     for gpr_id, data in Event.objects.filter(kind=KIND, gpr_id__in=runs).order_by("id").values_list("gpr_id", "data"):

@@ -10,7 +10,7 @@ import math
 from dataclasses import replace
 from datetime import datetime
 
-from gpr.allocation.snapshot import Loaded, at, books_end, with_running_end
+from gpr.allocation.snapshot import Loaded, at, nodes_free_at, with_running_end
 from gpr.models import EndReason, EvictionVictim, Gpr, GprState, VictimOutcome
 from gpr.queue.ages import Ages, queue_ages, with_newcomer
 from gpr.requests.ending import goes_back, left_s
@@ -19,7 +19,7 @@ from planner.engine import plan
 from planner.snapshot import Snapshot
 
 
-def restarts_foresee(loaded: Loaded, *, is_anew: bool, now: datetime) -> None:
+def restarts_estimate(loaded: Loaded, *, is_anew: bool, now: datetime) -> None:
     """Keep with each notice when what is left would start. One query and no plan where no box has notice; else one plan for all of them.
 
     `is_anew`: the queue may have moved since the last time; else only notices of which it is not known make a plan. A notice that is
@@ -31,13 +31,13 @@ def restarts_foresee(loaded: Loaded, *, is_anew: bool, now: datetime) -> None:
         return
     with set_aside_on_error("restarts_foresee", "When evicted boxes start again could not be foreseen", now=now):
         notices = rows.select_related("gpr__slice").prefetch_related("gpr__clusters", "gpr__slice__clusters").order_by("pk")
-        _foresee(list(notices), loaded, now)
+        _estimate(list(notices), loaded, now)
 
 
-def _foresee(notices: list[EvictionVictim], loaded: Loaded, now: datetime) -> None:
+def _estimate(notices: list[EvictionVictim], loaded: Loaded, now: datetime) -> None:
     snapshot, ages = loaded.snapshot, queue_ages(loaded)
     for notice in notices:
-        snapshot = rejoined(snapshot, loaded, ages, notice.gpr, ends_at=notice.ends_at, now=now)
+        snapshot = snapshot_with_requeued(snapshot, loaded, ages, notice.gpr, ends_at=notice.ends_at, now=now)
         ages[str(notice.gpr_id)] = notice.gpr.queued_at or now
     starts_s = {placement.id: placement.start_s for placement in plan(snapshot).placements}
     for notice in notices:
@@ -47,9 +47,9 @@ def _foresee(notices: list[EvictionVictim], loaded: Loaded, now: datetime) -> No
             EvictionVictim.objects.filter(pk=notice.pk).update(restart_at=restart_at, foreseen_at=now)
 
 
-def rejoined(snapshot: Snapshot, loaded: Loaded, ages: Ages, gpr: Gpr, *, ends_at: datetime, now: datetime) -> Snapshot:
+def snapshot_with_requeued(snapshot: Snapshot, loaded: Loaded, ages: Ages, gpr: Gpr, *, ends_at: datetime, now: datetime) -> Snapshot:
     """As it is when this box has been evicted then. Its nodes are expected back when the exit has had its time; then it may wait again."""
-    freed_s = math.ceil(books_end(ends_at).timestamp())
+    freed_s = math.ceil(nodes_free_at(ends_at).timestamp())
     snapshot = with_running_end(snapshot, str(gpr.pk), freed_s)
     evicted = copy.copy(gpr)
     evicted.remaining_s, evicted.end_reason = left_s(gpr, now=ends_at), EndReason.EVICTED

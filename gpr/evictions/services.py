@@ -14,7 +14,7 @@ from django.db.models import F
 
 from core.words import duration_exact, utc
 from gpr.allocation.rows import gprs_by_id
-from gpr.allocation.snapshot import at, end_by_books
+from gpr.allocation.snapshot import at, box_end_for
 from gpr.models import EndReason, Eviction, EvictionVictim, Gpr, GprState, VictimKind, VictimOutcome
 from inventory.models import ReservationState, ReservedGpu
 from inventory.services.reservations import Window, reservations_set_windows
@@ -33,7 +33,7 @@ WHY = {
 
 
 def evictions_store(planned: Sequence[Planned], *, now: datetime) -> None:
-    """Give notice, and let the windows end. The caller holds the witness.
+    """Give notice, and let the windows end. The caller holds the plan lock.
 
     One that is on its way out already needs no notice: its GPUs come back sooner.
     """
@@ -105,7 +105,7 @@ def notice_settle(gpr: Gpr, *, reason: EndReason, now: datetime) -> None:
 def _notice(made: Eviction, victim: Victim, now: datetime) -> list[Window]:
     """When it is to end; nothing of one that leaves already."""
     books_end_at = at(victim.frees_s)
-    ends_at = end_by_books(books_end_at)
+    ends_at = box_end_for(books_end_at)
     if not Gpr.objects.filter(pk=victim.id, state=GprState.ACTIVE).update(ends_at=ends_at, version=F("version") + 1):
         return []
     gpr = Gpr.objects.get(pk=victim.id)

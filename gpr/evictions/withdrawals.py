@@ -14,8 +14,8 @@ from django.db import transaction
 from django.db.models import F, Q
 
 from core.words import utc
-from gpr.allocation.snapshot import books_end, end_by_books
-from gpr.allocation.stored_plan import witness_lock
+from gpr.allocation.snapshot import box_end_for, nodes_free_at
+from gpr.allocation.stored_plan import plan_lock
 from gpr.models import Eviction, EvictionVictim, Gpr, GprState, Promise, VictimOutcome
 from gpr.requests.ending import EXTENSION_ACK_S
 from gpr.requests.extensions import ExtensionTrial
@@ -50,7 +50,7 @@ def notices_review(*, now: datetime) -> None:
 
 def _is_needed(victim: EvictionVictim, nodes: Set[str]) -> bool:
     """Does the beneficiary still wait for these nodes, to start about when it was to?"""
-    promise = _awaited(victim)
+    promise = _beneficiary_promise(victim)
     if promise is None:
         return False
     start_at = victim.eviction.start_at
@@ -58,7 +58,7 @@ def _is_needed(victim: EvictionVictim, nodes: Set[str]) -> bool:
     return not is_later and not nodes.isdisjoint(promise.slot_nodes)
 
 
-def _awaited(victim: EvictionVictim) -> Promise | None:
+def _beneficiary_promise(victim: EvictionVictim) -> Promise | None:
     """Of the beneficiary, while it waits."""
     beneficiary = victim.eviction.gpr
     return getattr(beneficiary, "promise", None) if beneficiary is not None and beneficiary.state == GprState.QUEUED else None
@@ -67,7 +67,7 @@ def _awaited(victim: EvictionVictim) -> Promise | None:
 @transaction.atomic
 def _review(victim: EvictionVictim, now: datetime) -> None:
     """When others have been promised its GPUs meanwhile it ends for them, unless they go, too; and when its agent may not hear of it."""
-    witness_lock()
+    plan_lock()
     gpr = Gpr.objects.get(pk=victim.gpr_id)
     if gpr.state != GprState.ACTIVE or gpr.active_at is None:
         return
@@ -78,38 +78,38 @@ def _review(victim: EvictionVictim, now: datetime) -> None:
     if end is None:
         EvictionVictim.objects.filter(pk=victim.pk).update(is_final=is_too_late, reviewed_at=now)
     else:
-        _give_back(victim, gpr, end, now)
+        _withdraw(victim, gpr, end, now)
 
 
 @dataclass(frozen=True, slots=True)
-class _End:
+class _LaterEnd:
     """When it could end instead. `notice`: that holds then, the same or one that it had before; None: of no notice."""
 
     at: datetime
     notice: EvictionVictim | None = None
 
 
-def _later_ends(victim: EvictionVictim, gpr: Gpr, full_at: datetime) -> Iterator[_End]:
+def _later_ends(victim: EvictionVictim, gpr: Gpr, full_at: datetime) -> Iterator[_LaterEnd]:
     """As if nobody had told it anything, first; then when whom it is for can start by now; then what it was told before."""
-    yield _End(full_at)
-    promise = _awaited(victim)
-    if promise is not None and victim.ends_at < (own_at := end_by_books(promise.slot_start_at)) < full_at:
-        yield _End(own_at, victim)
+    yield _LaterEnd(full_at)
+    promise = _beneficiary_promise(victim)
+    if promise is not None and victim.ends_at < (own_at := box_end_for(promise.slot_start_at)) < full_at:
+        yield _LaterEnd(own_at, victim)
     told = EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.SOONER, outcome_at__gte=gpr.active_at)
     for before in told.filter(ends_at__gt=victim.ends_at, ends_at__lt=full_at).order_by("-ends_at", "-pk"):
-        yield _End(before.ends_at, before)
+        yield _LaterEnd(before.ends_at, before)
 
 
-def _give_back(victim: EvictionVictim, gpr: Gpr, end: _End, now: datetime) -> None:
+def _withdraw(victim: EvictionVictim, gpr: Gpr, end: _LaterEnd, now: datetime) -> None:
     if not Gpr.objects.filter(pk=gpr.pk, state=GprState.ACTIVE, version=gpr.version).update(ends_at=end.at, version=F("version") + 1):
         return
-    reservations_set_windows([Window(gpr.pk, end.at, books_end(end.at))])
+    reservations_set_windows([Window(gpr.pk, end.at, nodes_free_at(end.at))])
     notice = end.notice
     if notice is None or notice.pk != victim.pk:
         EvictionVictim.objects.filter(pk=victim.pk).update(outcome=VictimOutcome.SPARED, outcome_at=now)
     if notice is not None:
         EvictionVictim.objects.filter(pk=notice.pk).update(outcome=VictimOutcome.NOTICED, outcome_at=None, ends_at=end.at)
-        Eviction.objects.filter(pk=notice.eviction_id).update(start_at=books_end(end.at))
+        Eviction.objects.filter(pk=notice.eviction_id).update(start_at=nodes_free_at(end.at))
         kind, instead = "gpr.eviction_put_off", "will be evicted later than it was told last"
     else:
         kind, instead = "gpr.eviction_withdrawn", "will not be evicted: its GPUs are not needed any more"

@@ -39,12 +39,12 @@ OUTCOMES_MAX: Final = 100_000
 LAST_SHOWN, WORST_SHOWN = 20, 10
 # Classes of length begin at these, and end where the next begins.
 LENGTHS_S: Final = (0, 900, 3_600, 14_400, 57_600)
-# What is told of strangers is of so many projects, that none is known by it; and their counts are in tens.
+# What is told of hidden_slices is of so many projects, that none is known by it; and their counts are in tens.
 PROJECTS_LEAST: Final = 3
-TENS: Final = 10
+COUNT_STEP: Final = 10
 
 
-class Outcome(NamedTuple):
+class OutcomeRow(NamedTuple):
     """What is read of one. Of one that did not have to wait nothing was foretold."""
 
     slice_id: UUID
@@ -63,7 +63,7 @@ class Outcome(NamedTuple):
 
 _FIELDS: Final = (
     "gpr__slice",
-    *(f"forecast__{name}" if name in Outcome._field_defaults else name for name in Outcome._fields if name != "slice_id"),
+    *(f"forecast__{name}" if name in OutcomeRow._field_defaults else name for name in OutcomeRow._fields if name != "slice_id"),
 )
 
 
@@ -129,7 +129,7 @@ class CauseShare:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SettledPromise:
     """One promise, for whoever may know of its GPR. `started_at` None: it was withdrawn when it was overdue."""
 
     gpr_id: UUID
@@ -146,7 +146,7 @@ class Settled:
         return is_kept(self.margin_s)
 
     @classmethod
-    def of(cls, row: PromiseOutcome) -> Settled:
+    def of(cls, row: PromiseOutcome) -> SettledPromise:
         """Another promise of the same GPR, before it or after it, has moves of its own."""
         moves = (move for move in row.gpr.promise_moves.all() if row.made_at <= move.at <= row.settled_at)
         times = row.promised_start_at, row.started_at, row.settled_at
@@ -168,8 +168,8 @@ class Calibration:
     causes: tuple[CauseShare, ...]
     classes: tuple[ClassScore, ...]
     spans: tuple[SpanScore, ...]
-    last: tuple[Settled, ...]
-    worst: tuple[Settled, ...]
+    last: tuple[SettledPromise, ...]
+    worst: tuple[SettledPromise, ...]
 
 
 def calibration_for(actor: User, *, days: int, now: datetime) -> Calibration:
@@ -184,7 +184,7 @@ def calibration_for(actor: User, *, days: int, now: datetime) -> Calibration:
     if is_cut:
         outcomes = outcomes[:OUTCOMES_MAX]
         since_at = outcomes[-1].settled_at if is_exact else _day_of(outcomes[-1].settled_at)
-    scorer = Scorer(None if is_exact else _strangers(actor))
+    scorer = Scoring(None if is_exact else _hidden_slices(actor))
     settled = _with_moves(PromiseOutcome.objects.filter(settled_at__gte=since_at))
     own = settled if is_exact else settled.filter(gpr__slice__in=slices_visible_to(actor).values("pk"))
     late = settled.filter(margin_s__lt=-PROMISE_TOLERANCE_S).order_by("margin_s", "-settled_at", "-pk")
@@ -197,31 +197,31 @@ def calibration_for(actor: User, *, days: int, now: datetime) -> Calibration:
         causes=scorer.causes(_moved_by(since_at, ends_at), len(outcomes)),
         classes=_classes(outcomes, scorer),
         spans=_spans(outcomes, scorer, since_at, until_at, WEEK if days > DAYS_BY_DAY else DAY),
-        last=tuple(map(Settled.of, own.order_by("-settled_at", "-pk")[:LAST_SHOWN])),
-        worst=tuple(map(Settled.of, late[:WORST_SHOWN])) if is_exact else (),
+        last=tuple(map(SettledPromise.of, own.order_by("-settled_at", "-pk")[:LAST_SHOWN])),
+        worst=tuple(map(SettledPromise.of, late[:WORST_SHOWN])) if is_exact else (),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Scorer:
-    """What one reader may have of it. `strangers`: workspaces that he cannot see, and their projects; None: he reads all, exactly."""
+class Scoring:
+    """What one reader may have of it. `hidden_slices`: workspaces that he cannot see, and their projects; None: he reads all, exactly."""
 
-    strangers: Mapping[UUID, UUID] | None
+    hidden_slices: Mapping[UUID, UUID] | None
 
-    def score(self, outcomes: Sequence[Outcome]) -> Score:
-        outcomes = self._told(outcomes)
+    def score(self, outcomes: Sequence[OutcomeRow]) -> Score:
+        outcomes = self._if_enough(outcomes)
         if not outcomes:
             return Score()
-        waited = self._told([outcome for outcome in outcomes if outcome.promised_wait_s is not None])
-        ranged = self._told([outcome for outcome in waited if outcome.is_learned])
+        waited = self._if_enough([outcome for outcome in outcomes if outcome.promised_wait_s is not None])
+        ranged = self._if_enough([outcome for outcome in waited if outcome.is_learned])
         kept_count = sum(is_kept(outcome.margin_s) for outcome in outcomes)
         moved_count = sum(outcome.is_moved for outcome in outcomes)
         margins = [outcome.margin_s for outcome in waited]
         return Score(
             due_count=self._count(outcomes),
-            kept_count=kept_count if self.strangers is None else None,
+            kept_count=kept_count if self.hidden_slices is None else None,
             kept_share=self._share(kept_count, len(outcomes), rounded=math.floor),
-            moved_count=moved_count if self.strangers is None else None,
+            moved_count=moved_count if self.hidden_slices is None else None,
             moved_share=self._share(moved_count, len(outcomes)),
             waited_count=self._count(waited),
             margin_p50_s=self._quantile(margins, 0.5),
@@ -238,32 +238,32 @@ class Scorer:
         """The most frequent first."""
         told = ((cause, sum(counts.values())) for cause, counts in moved_by.items() if self._is_enough(counts))
         ranked = sorted(told, key=lambda each: (-each[1], each[0]))
-        is_whole = self.strangers is None
+        is_whole = self.hidden_slices is None
         return tuple(CauseShare(cause, count if is_whole else None, self._share(count, due_count)) for cause, count in ranked)
 
-    def _told(self, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
+    def _if_enough(self, outcomes: Sequence[OutcomeRow]) -> Sequence[OutcomeRow]:
         """All of them or none."""
         return outcomes if self._is_enough(Counter(outcome.slice_id for outcome in outcomes)) else ()
 
     def _is_enough(self, counts: Mapping[UUID, int]) -> bool:
         """By workspace. What the reader knows himself hides nobody."""
-        if self.strangers is None:
+        if self.hidden_slices is None:
             return True
-        theirs = {slice_id: count for slice_id, count in counts.items() if slice_id in self.strangers}
-        return sum(theirs.values()) >= ENOUGH_COUNT and len({self.strangers[slice_id] for slice_id in theirs}) >= PROJECTS_LEAST
+        theirs = {slice_id: count for slice_id, count in counts.items() if slice_id in self.hidden_slices}
+        return sum(theirs.values()) >= ENOUGH_COUNT and len({self.hidden_slices[slice_id] for slice_id in theirs}) >= PROJECTS_LEAST
 
-    def _count(self, outcomes: Sequence[Outcome]) -> int | None:
+    def _count(self, outcomes: Sequence[OutcomeRow]) -> int | None:
         """None where too little may be told of them."""
-        return len(outcomes) if self.strangers is None else round_to(len(outcomes), TENS, rounded=math.floor) or None
+        return len(outcomes) if self.hidden_slices is None else round_to(len(outcomes), COUNT_STEP, rounded=math.floor) or None
 
     def _share(self, count: int, total: int, *, rounded: Callable[[float], int] = round) -> float | None:
         if not total:
             return None
-        return count / total if self.strangers is None else round_to(100 * count / total, 1, rounded=rounded) / 100
+        return count / total if self.hidden_slices is None else round_to(100 * count / total, 1, rounded=rounded) / 100
 
     def _quantile(self, values: Sequence[float], level: float) -> float | None:
         found = quantile(values, level)
-        return found if found is None or self.strangers is None else round_to(found, MINUTE_S)
+        return found if found is None or self.hidden_slices is None else round_to(found, MINUTE_S)
 
     def _accuracy(self, errors_s: Sequence[int]) -> Accuracy:
         within = (self._share(sum(error_s <= bound_s for error_s in errors_s), len(errors_s)) for bound_s in (MINUTE_S, 10 * MINUTE_S))
@@ -280,23 +280,23 @@ def _day_of(at: datetime) -> datetime:
     return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def _strangers(actor: User) -> dict[UUID, UUID]:
+def _hidden_slices(actor: User) -> dict[UUID, UUID]:
     return dict(Slice.objects.exclude(pk__in=slices_visible_to(actor).values("pk")).values_list("pk", "project"))
 
 
-def _settled_between(since_at: datetime, ends_at: datetime) -> list[Outcome]:
+def _settled_between(since_at: datetime, ends_at: datetime) -> list[OutcomeRow]:
     """The newest first, and one more than are used where there are more."""
     rows = PromiseOutcome.objects.filter(settled_at__gte=since_at, settled_at__lt=ends_at).order_by("-settled_at", "-pk")
-    return [Outcome._make(row) for row in rows.values_list(*_FIELDS)[: OUTCOMES_MAX + 1]]
+    return [OutcomeRow._make(row) for row in rows.values_list(*_FIELDS)[: OUTCOMES_MAX + 1]]
 
 
-def _overdue(now: datetime) -> list[Outcome]:
+def _overdue(now: datetime) -> list[OutcomeRow]:
     """That wait still, though they were to have started: not kept, whatever comes. Moved or not is told when they are settled."""
     rows = Promise.objects.filter(gpr__state=GprState.QUEUED, first_promised_start_at__lt=now - PROMISE_TOLERANCE)
     fields = "gpr__slice", "first_promised_start_at", "made_at", "gpr__remaining_s", "gpr__nodes"
     found = rows.order_by("first_promised_start_at", "pk").values_list(*fields)[: OUTCOMES_MAX + 1]
     return [
-        Outcome(
+        OutcomeRow(
             slice_id=slice_id,
             settled_at=now,
             length_s=box_length_s(remaining_s),
@@ -325,9 +325,9 @@ def _moved_by(since_at: datetime, ends_at: datetime) -> dict[str, dict[UUID, int
     return found
 
 
-def _classes(outcomes: Sequence[Outcome], scorer: Scorer) -> tuple[ClassScore, ...]:
+def _classes(outcomes: Sequence[OutcomeRow], scorer: Scoring) -> tuple[ClassScore, ...]:
     """Those with enough outcomes to say something."""
-    grouped: dict[tuple[bool, int], list[Outcome]] = defaultdict(list)
+    grouped: dict[tuple[bool, int], list[OutcomeRow]] = defaultdict(list)
     for outcome in outcomes:
         grouped[outcome.is_gang, bisect_right(LENGTHS_S, outcome.length_s) - 1].append(outcome)
     ends_s: tuple[int | None, ...] = (*LENGTHS_S[1:], None)
@@ -338,10 +338,12 @@ def _classes(outcomes: Sequence[Outcome], scorer: Scorer) -> tuple[ClassScore, .
     )
 
 
-def _spans(outcomes: Sequence[Outcome], scorer: Scorer, since_at: datetime, until_at: datetime, step: timedelta) -> tuple[SpanScore, ...]:
+def _spans(
+    outcomes: Sequence[OutcomeRow], scorer: Scoring, since_at: datetime, until_at: datetime, step: timedelta
+) -> tuple[SpanScore, ...]:
     """All of them, also where nothing came due. What comes due at the end itself is of the last."""
     count = max(math.ceil((until_at - since_at) / step), 1)
-    grouped: dict[int, list[Outcome]] = defaultdict(list)
+    grouped: dict[int, list[OutcomeRow]] = defaultdict(list)
     for outcome in outcomes:
         grouped[min((outcome.settled_at - since_at) // step, count - 1)].append(outcome)
     begins = [since_at + number * step for number in range(count)]

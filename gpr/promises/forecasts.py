@@ -11,11 +11,11 @@ from uuid import UUID
 
 from gpr.models import Forecast, Gpr
 from planner.promises.ranges import ENOUGH_COUNT, ForecastRanges
-from planner.promises.ranges import Forecast as Asked
+from planner.promises.ranges import Forecast as PlannerForecast
 
 # So many of the last outcomes steer the bounds; each class learns from the last two hundred of its own.
 HISTORY_COUNT = 2_000
-# As `_asked` takes them.
+# As `_planner_forecast` takes them.
 _FIELDS: Final = ("pk", "made_at", "started_at", "length_s", "gpu_count", "expected_wait_s", "promised_wait_s", "p50_s", "p90_s")
 NO_HISTORY = (
     "Too few promises have come due to learn from: p50 is the start by the plan as the queue stands, p90 the promised start, "
@@ -47,10 +47,10 @@ def ranges_load(*, edited: Gpr | None = None) -> ForecastRanges:
     rows = Forecast.objects.values_list(*_FIELDS)
     ended = list(rows.exclude(started_at=None).order_by("-started_at", "-pk")[:HISTORY_COUNT])
     open_rows = rows.filter(started_at=None) if edited is None else rows.filter(started_at=None).exclude(gpr=edited)
-    return ForecastRanges([_asked(*row) for row in (*reversed(ended), *open_rows.order_by("made_at", "pk"))])
+    return ForecastRanges([_planner_forecast(*row) for row in (*reversed(ended), *open_rows.order_by("made_at", "pk"))])
 
 
-def range_of(learned: ForecastRanges, asked: Asked) -> Range:
+def range_of(learned: ForecastRanges, asked: PlannerForecast) -> Range:
     """For one that is not filed yet, or has just been."""
     if learned.outcome_count < ENOUGH_COUNT:
         return Range(asked.expected_wait_s, asked.promised_wait_s, NO_HISTORY, is_learned=False)
@@ -58,7 +58,7 @@ def range_of(learned: ForecastRanges, asked: Asked) -> Range:
     return Range(p50_s, p90_s, LEARNED, is_learned=True)
 
 
-def forecasts_make(asked: Iterable[Asked], *, now: datetime) -> dict[str, Range]:
+def forecasts_make(asked: Iterable[PlannerForecast], *, now: datetime) -> dict[str, Range]:
     """For GPRs that are newly promised, or ask for something else now, by id; stored, to be scored when they start."""
     asked = list(asked)
     if not asked:
@@ -79,7 +79,7 @@ def forecasts_drop(gprs: Iterable[Gpr]) -> None:
     Forecast.objects.filter(gpr__in=gprs, started_at=None).delete()
 
 
-def _forecast(asked: Asked, told: Range, now: datetime) -> Forecast:
+def _forecast(asked: PlannerForecast, told: Range, now: datetime) -> Forecast:
     return Forecast(
         gpr_id=UUID(asked.id),
         made_at=now,
@@ -92,11 +92,13 @@ def _forecast(asked: Asked, told: Range, now: datetime) -> Forecast:
     )
 
 
-def _asked(pk: int, made_at: datetime, started_at: datetime | None, length_s: int, gpu_count: int, *waits_s: int) -> Asked:
+def _planner_forecast(
+    pk: int, made_at: datetime, started_at: datetime | None, length_s: int, gpu_count: int, *waits_s: int
+) -> PlannerForecast:
     expected_wait_s, promised_wait_s, p50_s, p90_s = waits_s
     wait_s = None if started_at is None else max(whole_s(started_at - made_at), 0)
     made_s, bounds_s = math.floor(made_at.timestamp()), (p50_s, p90_s)
-    return Asked(str(pk), made_s, length_s, gpu_count, expected_wait_s, promised_wait_s, bounds_s, wait_s)
+    return PlannerForecast(str(pk), made_s, length_s, gpu_count, expected_wait_s, promised_wait_s, bounds_s, wait_s)
 
 
 def whole_s(span: timedelta) -> int:

@@ -13,7 +13,7 @@ Ages = Mapping[str, datetime | None]
 
 
 def queue_ages(loaded: Loaded) -> dict[str, datetime | None]:
-    return {id_: ask.turn_at for id_, ask in loaded.asks.items()}
+    return {id_: ask.turn_at for id_, ask in loaded.requests.items()}
 
 
 def with_newcomer(snapshot: Snapshot, ages: Ages, newcomer: Request, queued_at: datetime) -> Snapshot:

@@ -8,7 +8,7 @@ from django.db import transaction
 
 from accounts.models import User
 from core.errors import IllegalTransition, InvalidInput
-from gpr.allocation.stored_plan import witness_lock
+from gpr.allocation.stored_plan import plan_lock
 from gpr.evictions.services import eviction_by_administrator
 from gpr.lifecycle import gpr_transition
 from gpr.models import EndReason, Gpr, GprState
@@ -29,7 +29,7 @@ def gpr_approve(*, gpr: Gpr, actor: User, now: datetime, why: str = "") -> None:
     """Raises IllegalTransition, StaleState or CanNeverStart."""
     if gpr.state != S.PENDING_APPROVAL:
         raise IllegalTransition(f"It does not wait for approval; it is {gpr.get_state_display().lower()}.", state=gpr.state)
-    witness_lock()
+    plan_lock()
     text = _because(f"{gpr.name} was approved.", why)
     aged = {"queued_at": gpr.queued_at or now, "turn_at": gpr.turn_at or now}
     gpr_transition(gpr=gpr, to=S.QUEUED, now=now, actor=actor, message=text, changes=aged)
@@ -69,7 +69,7 @@ def gpr_set_priority(*, gpr: Gpr, priority: int, actor: User, why: str, now: dat
         )
     if priority == gpr.priority:
         return
-    witness_lock()
+    plan_lock()
     old = gpr.priority
     # A priority set by an administrator needs no approval; other rules may still need it.
     reasons = approval_reasons(spec_of(gpr, priority=priority)) if gpr.state == S.PENDING_APPROVAL else gpr.approval_reasons

@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 
 from accounts.models import User
 from core.errors import Conflict, IllegalTransition
-from gpr.allocation.stored_plan import replan, witness_lock
+from gpr.allocation.stored_plan import plan_lock, replan
 from gpr.models import Gpr, GprState
 from gpr.requests.editing import gpr_update
 from gpr.requests.selectors import QUEUE_ORDER, TURN, before, behind
@@ -55,7 +55,7 @@ class MoveTarget:
 @transaction.atomic
 def gpr_move(*, gpr: Gpr, to: MoveTo, actor: User, now: datetime, why: str = "") -> None:
     """Slots that give way get new promises. Raises IllegalTransition, Conflict when there is nobody to pass, or StaleState."""
-    witness_lock()
+    plan_lock()
     gpr.refresh_from_db(fields=["turn_share", "turn_key", "turn_at"])  # plans change these without the version
     target = move_target(gpr, MoveTo(to))
     gpr_update(gpr, target.changes)

@@ -8,9 +8,9 @@ from datetime import datetime
 
 from django.db.models import Q
 
-from gpr.allocation.rows import gprs_by_id, told_waiting
+from gpr.allocation.rows import gprs_by_id, plan_summaries
 from gpr.allocation.snapshot import at, snapshot_load
-from gpr.evictions.restarts import rejoined
+from gpr.evictions.restarts import snapshot_with_requeued
 from gpr.models import Gpr, GprState
 from gpr.queue.ages import queue_ages, with_newcomer
 from gpr.queue.moves import MoveTo, move_target, place_of
@@ -124,7 +124,7 @@ def preview_withdrawal(*, gpr: Gpr, now: datetime) -> Preview:
 
 def preview_eviction(*, gpr: Gpr, now: datetime) -> Preview:
     loaded = snapshot_load(now=now)
-    return _compare(gpr, rejoined(loaded.snapshot, loaded, queue_ages(loaded), gpr, ends_at=now, now=now))
+    return _compare(gpr, snapshot_with_requeued(loaded.snapshot, loaded, queue_ages(loaded), gpr, ends_at=now, now=now))
 
 
 def _unchanged(gpr: Gpr) -> Preview:
@@ -134,7 +134,7 @@ def _unchanged(gpr: Gpr) -> Preview:
 def _compare(gpr: Gpr, changed: Snapshot) -> Preview:
     own = StartChange(gpr, gpr.planned_start_at, None)
     others: dict[str, tuple[datetime | None, datetime | None]] = {}
-    after, before = plan(changed), told_waiting()
+    after, before = plan(changed), plan_summaries()
     for placement in after.placements:
         start_at = at(placement.start_s) if placement.start_s is not None else None
         if placement.id == str(gpr.pk):

@@ -13,7 +13,7 @@ from gpr.models import Gpr
 from inventory.models import Reservation
 
 
-class Outcome(TextChoices):
+class ReplacementOutcome(TextChoices):
     SOUGHT = "sought", "A spare is looked for"
     ENTERING = "entering", "A spare is being checked"
     REPLACED = "replaced", "A spare took its place"
@@ -28,7 +28,7 @@ class Replacement:
     node: str
     failing_at: datetime
     why: str
-    outcome: Outcome
+    outcome: ReplacementOutcome
     spare_id: UUID | None = None
     spare: str = ""
     since_at: datetime | None = None
@@ -49,8 +49,14 @@ def _of(row: Reservation) -> Iterator[Replacement]:
     whose = (row.node_id, row.node.name, row.failing_at or row.starts_at, row.failing_why)
     spares = list(row.spares.all())
     for spare in spares:
-        outcome = Outcome.REPLACED if spare.joined_at else Outcome.ENTERING if spare.is_coming else Outcome.FAILED
-        why_not = spare.failure if outcome == Outcome.FAILED else ""
+        outcome = (
+            ReplacementOutcome.REPLACED
+            if spare.joined_at
+            else ReplacementOutcome.ENTERING
+            if spare.is_coming
+            else ReplacementOutcome.FAILED
+        )
+        why_not = spare.failure if outcome == ReplacementOutcome.FAILED else ""
         yield Replacement(*whose, outcome, spare.node_id, spare.node.name, spare.starts_at, spare.joined_at, why_not)
     if all(spare.joined_at is None and not spare.is_coming for spare in spares):
-        yield Replacement(*whose, Outcome.SOUGHT, why_not=row.spare_refusal)
+        yield Replacement(*whose, ReplacementOutcome.SOUGHT, why_not=row.spare_refusal)

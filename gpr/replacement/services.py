@@ -21,9 +21,9 @@ from accounts.models import User
 from core.errors import Conflict, IllegalTransition, NotFound, StaleState
 from core.words import are, duration_exact, plural
 from gpr.allocation.absence import was_just_away
-from gpr.allocation.snapshot import Loaded, PoolKey, books_end, snapshot_load
+from gpr.allocation.snapshot import Loaded, PoolKey, nodes_free_at, snapshot_load
 from gpr.allocation.starts import entry_steps, namespaces_of, starting_cluster
-from gpr.allocation.stored_plan import witness_lock
+from gpr.allocation.stored_plan import plan_lock
 from gpr.models import Gpr, GprState
 from inventory.models import Node, Reservation, ReservationState, ReservedGpu
 from inventory.services.nodes import node_set_aside
@@ -51,7 +51,7 @@ NO_SPARE: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class Loss:
     """Why a box cannot go on, as a sentence; it may be empty."""
 
     why: str
@@ -71,19 +71,19 @@ def spares_of(rows: Sequence[Reservation]) -> list[Reservation]:
     return [row for row in rows if row.replaces_id is not None and row.joined_at is None and row.desired == Desired.PRESENT]
 
 
-def why_lost(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> Lost | None:
+def loss_of(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> Loss | None:
     """A node of it is gone, no spare is on its way, and it has waited for one as long as that makes sense."""
     box, coming = box_of(rows), {row.replaces_id for row in spares_of(rows)}
     gone = [row for row in box if (row.node.gone_at is not None or row.is_given_up) and row.pk not in coming]
     for row in gone:
         tried_count = sum(other.replaces_id == row.pk for other in rows)
         if why := _why_no_more(gpr, tried_count, now):
-            return Lost(f"No spare took its place. {why}")
+            return Loss(f"No spare took its place. {why}")
         since = max(filter(None, [row.failing_at, row.node.gone_at]), default=now)
         has_waited = row.failing_at is not None and (now - since).total_seconds() >= settings.EGS_SPARE_WAIT_S
         is_all_gone = len(gone) == len(box) and row.spare_sought_at is not None
         if has_waited or is_all_gone:
-            return Lost(f"No spare took its place. {row.spare_refusal}")
+            return Loss(f"No spare took its place. {row.spare_refusal}")
     return None
 
 
@@ -94,13 +94,13 @@ def replacements_review(*, now: datetime) -> None:
     """Note which nodes of running boxes fail, and look for spares. One query where all is well."""
     if settings.EGS_SPARE_TRIES_MAX < 1:
         return
-    for row in _troubled(now):
+    for row in _failing_rows(now):
         failed = f"The replacement of node {row.node.name} could not be reviewed"
         with set_aside_on_error("replacement_review", failed, now=now, gpr_id=row.gpr_id, node_id=row.node_id):
             _review(row, now)
 
 
-def spare_follow(*, gpr: Gpr, spare: Reservation, now: datetime) -> bool:
+def spare_advance(*, gpr: Gpr, spare: Reservation, now: datetime) -> bool:
     """Do with it what its agent's word asks for: it is open, or will not be. False while it is on its way."""
     if spare.phase == Phase.ACTIVE:
         _join(gpr, spare, now)
@@ -117,7 +117,7 @@ def node_replace(*, gpr: Gpr, node_id: UUID, actor: User, why: str, now: datetim
 
     Raises NotFound, IllegalTransition, or Conflict with the reason why there is no spare; nothing is stored then.
     """
-    witness_lock()
+    plan_lock()
     rows = list(Reservation.objects.filter(gpr=gpr, run=gpr.run).select_related("node"))
     row = next((row for row in box_of(rows) if row.node_id == node_id), None)
     if row is None:
@@ -131,13 +131,13 @@ def node_replace(*, gpr: Gpr, node_id: UUID, actor: User, why: str, now: datetim
     _seek(row, now)
     asked = {"failing_at": row.failing_at or now, "failing_why": why[:WHY_MAX_CHARS], "replacement_asked_by": actor}
     Reservation.objects.filter(pk=row.pk).update(**asked)
-    _tell(row, "gpr.replacement_asked", f"Node {row.node.name} of {gpr.name} is to be replaced: {why}", now, actor=actor)
+    _record(row, "gpr.replacement_asked", f"Node {row.node.name} of {gpr.name} is to be replaced: {why}", now, actor=actor)
 
 
 @transaction.atomic
 def boxes_replace(*, node: Node, actor: User, why: str, now: datetime) -> None:
     """`node_replace` for every box that runs on this node, all or none. Raises Conflict where none does."""
-    witness_lock()
+    plan_lock()
     rows = Reservation.objects.filter(node=node, state=ReservationState.HELD, desired=Desired.PRESENT, gpr__state=GprState.ACTIVE)
     gprs = [row.gpr for row in rows.exclude(replaces__isnull=False, joined_at=None).select_related("gpr").order_by("pk")]
     if not gprs:
@@ -149,7 +149,7 @@ def boxes_replace(*, node: Node, actor: User, why: str, now: datetime) -> None:
 # -- what fails --------------------------------------------------------------------------------------------------------
 
 
-def _troubled(now: datetime) -> QuerySet[Reservation]:
+def _failing_rows(now: datetime) -> QuerySet[Reservation]:
     """What makes up boxes that run, and fails or was to be replaced. Also what was given up, and is free by now."""
     grace_at = now - timedelta(seconds=settings.EGS_SPARE_GRACE_S)
     bad = Q(gpu__is_healthy=False, gpu__node__sick_gpus_at__lte=grace_at) | Q(gpu__gone_at__lte=grace_at)
@@ -163,7 +163,7 @@ def _troubled(now: datetime) -> QuerySet[Reservation]:
     return rows.select_related("gpr", "node").prefetch_related(gpus, "spares").order_by("failing_at", "pk")
 
 
-def _trouble(row: Reservation, now: datetime) -> str:
+def _trouble_of(row: Reservation, now: datetime) -> str:
     """What its node suffers from, as part of a sentence; "" when it is well, or unwell for a moment only: a driver may start anew."""
     node = row.node
     if node.gone_at is not None:
@@ -178,51 +178,51 @@ def _trouble(row: Reservation, now: datetime) -> str:
 
 
 def _review(row: Reservation, now: datetime) -> None:
-    trouble, is_coming = _trouble(row, now), any(spare.is_coming for spare in row.spares.all())
+    trouble, is_coming = _trouble_of(row, now), any(spare.is_coming for spare in row.spares.all())
     if row.failing_at is None:
-        _note(row, trouble, now)
+        _record_failing(row, trouble, now)
     elif not trouble and not is_coming and row.replacement_asked_by_id is None and row.desired == Desired.PRESENT:
-        _forgive(row, now)
+        _record_recovery(row, now)
         return
     if row.node.gone_at is not None and row.desired == Desired.PRESENT:
         # Nothing runs there any more: the spare opens without it.
-        reservation_want_absent(reservation=row, ends_at=books_end(now))
+        reservation_want_absent(reservation=row, ends_at=nodes_free_at(now))
     box_count(gpr_id=row.gpr_id)
     if is_coming:
         return
     if why := _why_no_more(row.gpr, len(row.spares.all()), now):
-        _refuse(row, why, now)
+        _record_refusal(row, why, now)
     elif row.spare_sought_at is None or (now - row.spare_sought_at).total_seconds() >= SEEK_EVERY_S:
         try:
             _seek(row, now)
         except Conflict as none:
-            _refuse(row, none.detail, now)
+            _record_refusal(row, none.detail, now)
 
 
 @transaction.atomic
-def _note(row: Reservation, trouble: str, now: datetime) -> None:
+def _record_failing(row: Reservation, trouble: str, now: datetime) -> None:
     why = f"{trouble[:1].upper()}{trouble[1:]}."
     if not Reservation.objects.filter(pk=row.pk, failing_at=None).update(failing_at=now, failing_why=why):
         raise StaleState("It was noted meanwhile.")
     row.failing_at = now
     text = f"Node {row.node.name} of {row.gpr.name} fails: {trouble}. A spare is looked for; its end stays."
-    _tell(row, "gpr.node_failing", text, now, severity=Severity.WARNING)
+    _record(row, "gpr.node_failing", text, now, severity=Severity.WARNING)
 
 
 @transaction.atomic
-def _forgive(row: Reservation, now: datetime) -> None:
+def _record_recovery(row: Reservation, now: datetime) -> None:
     Reservation.objects.filter(pk=row.pk).update(failing_at=None, failing_why="", spare_sought_at=None, spare_refusal="")
-    _tell(row, "gpr.node_recovered", f"Node {row.node.name} of {row.gpr.name} is well again; it stays.", now)
+    _record(row, "gpr.node_recovered", f"Node {row.node.name} of {row.gpr.name} is well again; it stays.", now)
 
 
 @transaction.atomic
-def _refuse(row: Reservation, why: str, now: datetime) -> None:
+def _record_refusal(row: Reservation, why: str, now: datetime) -> None:
     """It is told when the reason is news; meanwhile the box goes on where it can."""
     why = why[:WHY_MAX_CHARS]
     Reservation.objects.filter(pk=row.pk).update(spare_sought_at=now, spare_refusal=why)
     if why != row.spare_refusal:
         text = f"There is no spare for node {row.node.name} of {row.gpr.name}. {why}"
-        _tell(row, "gpr.replacement_failed", text, now, severity=Severity.WARNING)
+        _record(row, "gpr.replacement_failed", text, now, severity=Severity.WARNING)
 
 
 def _why_no_more(gpr: Gpr, tried_count: int, now: datetime) -> str:
@@ -240,7 +240,7 @@ def _why_no_more(gpr: Gpr, tried_count: int, now: datetime) -> str:
 @transaction.atomic
 def _seek(row: Reservation, now: datetime) -> None:
     """Take the spare that hurts nobody, if there is one, for its agent to check. Raises Conflict with the reason, or IllegalTransition."""
-    witness_lock()
+    plan_lock()
     gpr = Gpr.objects.select_for_update(of=("self",)).select_related("slice", "cluster").get(pk=row.gpr_id)
     _refuse_inactive(gpr)
     if gpr.ends_at is None or gpr.cluster is None or gpr.run != row.run:
@@ -253,7 +253,7 @@ def _seek(row: Reservation, now: datetime) -> None:
     namespaces = namespaces_of([gpr.slice_id])[gpr.slice_id, gpr.cluster_id]
     (spare,) = reservations_hold(specs=[_spec(gpr, row, UUID(answer.node), gpr.ends_at, namespaces, now)])
     text = f"Node {spare.node.name} is being prepared as a spare for {row.node.name} of {gpr.name}."
-    _tell(spare, "gpr.spare_entering", text, now)
+    _record(spare, "gpr.spare_entering", text, now)
     hint(TICK)
 
 
@@ -294,7 +294,7 @@ def _spec(gpr: Gpr, row: Reservation, node_id: UUID, ends_at: datetime, namespac
         node_ids=(node_id,),
         gpus_per_node=gpr.gpus_per_node,
         starts_at=now,
-        ends_at=books_end(ends_at),
+        ends_at=nodes_free_at(ends_at),
         enter_by_at=now + timedelta(seconds=settings.EGS_ENTRY_TIMEOUT_S),
         duration_s=gpr.remaining_s,
         namespaces=namespaces,
@@ -310,11 +310,11 @@ def _join(gpr: Gpr, spare: Reservation, now: datetime) -> None:
     """It is open, so the other may leave: set aside, closed, drained. Raises StaleState when the box is on its way out by now."""
     _lock_active(gpr)
     replaced = _replaced_by(spare)
-    spare_join(spare=spare, ends_at=books_end(now), now=now)
+    spare_join(spare=spare, ends_at=nodes_free_at(now), now=now)
     if replaced.node.gone_at is None:
         node_set_aside(node=replaced.node, why=f"Replaced in {gpr.name}. {replaced.failing_why}"[:WHY_MAX_CHARS], now=now)
     text = f"Node {spare.node.name} took the place of {replaced.node.name} in {gpr.name}. {replaced.failing_why} Its end stays."
-    _tell(spare, "gpr.node_replaced", text, now, data={"replaced": replaced.node.name, "by": spare.node.name})
+    _record(spare, "gpr.node_replaced", text, now, data={"replaced": replaced.node.name, "by": spare.node.name})
     hint(TICK)
 
 
@@ -323,9 +323,9 @@ def _drop(gpr: Gpr, spare: Reservation, why: str, now: datetime) -> None:
     """It failed on the way in; the next is looked for at once. Raises StaleState when the box is on its way out by now."""
     _lock_active(gpr)
     replaced = _replaced_by(spare)
-    reservation_want_absent(reservation=spare, ends_at=books_end(now))
+    reservation_want_absent(reservation=spare, ends_at=nodes_free_at(now))
     text = f"Spare {spare.node.name} did not take the place of {replaced.node.name} in {gpr.name}: {why}"
-    _tell(spare, "gpr.replacement_failed", text, now, severity=Severity.WARNING)
+    _record(spare, "gpr.replacement_failed", text, now, severity=Severity.WARNING)
     hint(TICK)
 
 
@@ -348,7 +348,7 @@ def _why_given_up(spare: Reservation, now: datetime) -> str:
     return "it was not ready in time." if is_silent else ""
 
 
-def _tell(
+def _record(
     row: Reservation,
     kind: str,
     text: str,

@@ -16,7 +16,7 @@ from accounts.models import User
 from core.errors import IllegalTransition, InvalidInput, StaleState
 from core.words import duration_exact
 from gpr.allocation.snapshot import Loaded, snapshot_load
-from gpr.allocation.stored_plan import Edited, witness_lock
+from gpr.allocation.stored_plan import Edited, plan_lock
 from gpr.lifecycle import gpr_transition, gprs_transition
 from gpr.models import Gpr, GprState
 from gpr.queue.ages import queue_ages, with_newcomer
@@ -55,7 +55,7 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
     if gpr.state not in {GprState.QUEUED, GprState.PENDING_APPROVAL}:
         raise IllegalTransition(f"Only a waiting GPR can be changed; this one is {gpr.get_state_display().lower()}.", state=gpr.state)
     spec_check(spec, now=now, kept_start_at=gpr.earliest_start_at)
-    witness_lock()
+    plan_lock()
     reasons = _reasons_of_edit(gpr, spec)
     was, is_replanned = Edited(copy(gpr), tuple(gpr.clusters.all())), _is_replanned(gpr, spec)
     changes = {name: getattr(spec, name) for name in _changed(gpr, spec)}

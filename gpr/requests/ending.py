@@ -13,8 +13,8 @@ from accounts.models import User
 from accounts.policy import Verb, may
 from core.errors import Conflict, IllegalTransition, InvalidInput, OverPolicy, StaleState
 from core.words import duration_exact, utc
-from gpr.allocation.snapshot import books_end
-from gpr.allocation.stored_plan import box_ended, witness_lock
+from gpr.allocation.snapshot import nodes_free_at
+from gpr.allocation.stored_plan import box_ended, plan_lock
 from gpr.evictions.services import notice_of, notice_settle
 from gpr.lifecycle import ENDS_AS, gpr_transition
 from gpr.models import EndReason, Gpr, GprState
@@ -108,8 +108,8 @@ def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
     if (gpr.ends_at - now).total_seconds() < EXTENSION_ACK_S:
         raise Conflict(f"It ends within {EXTENSION_ACK_S} s: too late to extend it for certain. File a new request.")
     ends_at = gpr.ends_at + timedelta(seconds=extra_s)
-    books_end_at = books_end(ends_at)
-    witness_lock()
+    books_end_at = nodes_free_at(ends_at)
+    plan_lock()
     refuse_harmful_extension(gpr, ends_at=ends_at, actor=actor, now=now)
     from_version = gpr.version
     updated = Gpr.objects.filter(pk=gpr.pk, version=from_version, state=S.ACTIVE).update(

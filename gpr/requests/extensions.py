@@ -11,7 +11,7 @@ from functools import cached_property
 from accounts.models import User
 from core.errors import Conflict
 from core.words import utc
-from gpr.allocation.snapshot import at, books_end, end_by_books, snapshot_load, with_running_end
+from gpr.allocation.snapshot import at, box_end_for, nodes_free_at, snapshot_load, with_running_end
 from gpr.models import Gpr
 from gpr.requests.selectors import names_visible_to
 from inventory.models import MaintenanceWindow, Node, ReservationState
@@ -53,10 +53,10 @@ class ExtensionTrial:
 
     def obstacle(self, ends_at: datetime) -> Obstacle | None:
         """The first request that this end would delay or evict, or a maintenance."""
-        window = maintenance_before(self.gpr, books_end(ends_at), self.now)
+        window = maintenance_before(self.gpr, nodes_free_at(ends_at), self.now)
         if window is not None:
             return Obstacle(None, closed_at=window.starts_at)
-        longer = with_running_end(self._snapshot, str(self.gpr.pk), math.ceil(books_end(ends_at).timestamp()))
+        longer = with_running_end(self._snapshot, str(self.gpr.pk), math.ceil(nodes_free_at(ends_at).timestamp()))
         hurt = hurt_by(self._as_it_is, plan(longer))
         return Obstacle(*hurt) if hurt else None
 
@@ -80,12 +80,12 @@ class ExtensionTrial:
 
     def _likely_ends(self, obstacle: Obstacle) -> Iterator[datetime]:
         if obstacle.closed_at is not None:
-            yield end_by_books(obstacle.closed_at)
+            yield box_end_for(obstacle.closed_at)
         request = next((request for request in self._snapshot.queue if request.id == obstacle.next_id), None)
         if request is not None and request.slot is not None:
-            yield end_by_books(at(request.slot.start_s))
+            yield box_end_for(at(request.slot.start_s))
         if request is not None and request.promise_s is not None:
-            yield end_by_books(at(request.promise_s))
+            yield box_end_for(at(request.promise_s))
 
 
 def refuse_harmful_extension(gpr: Gpr, *, ends_at: datetime, actor: User, now: datetime) -> None:

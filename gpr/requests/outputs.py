@@ -20,8 +20,7 @@ from gpr.promises.forecasts import BOOKED, LEARNED, NO_HISTORY
 from gpr.queue.explanations import VisibleExplanation
 from gpr.queue.status import QueueStatus, queue_statuses
 from gpr.quotas.borrowing import borrowers_among
-from gpr.replacement.selectors import Outcome as ReplacementOutcome
-from gpr.replacement.selectors import replacements_of
+from gpr.replacement.selectors import ReplacementOutcome, replacements_of
 from gpr.requests.estimates import NODES, ORDER, RECLAIM, Estimate
 from gpr.requests.selectors import names_visible_to
 from inventory.check_api import CheckResultSerializer

@@ -10,7 +10,7 @@ from django.db.models import F
 
 from core.errors import BookingDoesNotFit, CanNeverStart, EgsError
 from core.words import plural, utc
-from gpr.allocation.rows import told_waiting
+from gpr.allocation.rows import plan_summaries
 from gpr.allocation.snapshot import Loaded, at, snapshot_load
 from gpr.allocation.stored_plan import Edited, replan, shadows_drop
 from gpr.models import Gpr, Promise
@@ -48,7 +48,7 @@ def promises_make(gprs: Sequence[Gpr], now: datetime, *, edited: Edited | None =
             loaded = loaded or snapshot_load(now=now)  # after the plan: the bookings that did fit take their place in it
             request = loaded.candidate(gpr, gpr.clusters.all())
             refused[gpr.pk] = _booking_refusal(_nearest(request, loaded), request)
-    told = told_waiting(gpr.pk for gpr in gprs)
+    told = plan_summaries(gpr.pk for gpr in gprs)
     for gpr in gprs:
         for name, value in told[str(gpr.pk)]._asdict().items():
             setattr(gpr, name, value)

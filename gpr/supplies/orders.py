@@ -16,7 +16,7 @@ from planner.snapshot import Slot
 
 
 def orders_follow(made: Plan, loaded: Loaded, *, now: datetime) -> None:
-    """Order what slots of this plan stand on, and cancel what none stands on any more. The caller holds the witness."""
+    """Order what slots of this plan stand on, and cancel what none stands on any more. The caller holds the plan lock."""
     books = loaded.places.books
     if not books.supplies:
         return

@@ -16,7 +16,7 @@ from uuid import UUID, uuid5
 
 from django.db.models import Count, Max, Q, QuerySet
 
-from gpr.allocation.rows import Stood
+from gpr.allocation.rows import PromiseRow
 from gpr.models import GprState
 from inventory.models import Cluster, HubAbsence, Supply, SupplyOrder, SupplyOrderState
 from inventory.selectors import cluster_is_open
@@ -33,7 +33,7 @@ POOL_PREFIX: Final = "+supply/"
 
 
 @dataclass(frozen=True, slots=True)
-class SupplyBooks:
+class SupplyState:
     """As of one moment. `node_of`: by the id of an order whose node is there, that node's; `there`: these nodes by supply.
 
     `kept`: by node, the pool of the supply that it came from, while slots stand there on nodes that are still to come. `due`: by order or
@@ -57,7 +57,9 @@ def pool_id(supply_id: UUID | str) -> str:
     return f"{POOL_PREFIX}{supply_id}"
 
 
-def supplies_load(promises: Iterable[Stood], clusters: Mapping[UUID, Cluster], *, now: datetime, now_s: int, grace_s: int) -> SupplyBooks:
+def supplies_load(
+    promises: Iterable[PromiseRow], clusters: Mapping[UUID, Cluster], *, now: datetime, now_s: int, grace_s: int
+) -> SupplyState:
     """Of these clusters, by id. One query where there are no supplies, else three."""
     failed = Q(orders__state=SupplyOrderState.FAILED, orders__ended_at__gt=now - DAY)
     counts = {
@@ -67,7 +69,7 @@ def supplies_load(promises: Iterable[Stood], clusters: Mapping[UUID, Cluster], *
     }
     supplies: Any = tuple(Supply.objects.filter(cluster__in=list(clusters)).order_by("pk").annotate(**counts))
     if not supplies:
-        return SupplyBooks()
+        return SupplyState()
     for supply in supplies:
         supply.cluster = clusters[supply.cluster_id]
     is_alive = Q(state=SupplyOrderState.ORDERED) | Q(state=SupplyOrderState.ARRIVED, node__gone_at=None)
@@ -78,7 +80,7 @@ def supplies_load(promises: Iterable[Stood], clusters: Mapping[UUID, Cluster], *
     # Of those that have come: never used, so that what is not ready yet has not been ready before.
     due |= {str(order.node_id): _due(order, now_s, grace_s) for order in orders if order.node is not None and order.node.epoch == 0}
     refused = SupplyOrder.objects.filter(refused_to__state=GprState.QUEUED)
-    return SupplyBooks(
+    return SupplyState(
         supplies=supplies,
         open_orders=open_orders,
         node_of=node_of,
@@ -108,7 +110,7 @@ def _orders(rows: QuerySet[SupplyOrder]) -> list[SupplyOrder]:
 
 
 def supply_pools(
-    books: SupplyBooks,
+    books: SupplyState,
     arrived: Mapping[str, list[Node]],
     announced: Mapping[UUID, list[Window]],
     closures: Mapping[UUID, tuple[Window, ...]],
@@ -143,7 +145,7 @@ def _due(order: SupplyOrder, now_s: int, grace_s: int) -> Window:
     return Window(now_s, late_until_s, order=str(order.pk), is_late=True)
 
 
-def _kept(promises: Iterable[Stood], orders: Iterable[SupplyOrder], node_of: Mapping[str, str]) -> dict[UUID, str]:
+def _kept(promises: Iterable[PromiseRow], orders: Iterable[SupplyOrder], node_of: Mapping[str, str]) -> dict[UUID, str]:
     """A box stands in one pool: so nodes that have come stay in the supply's while a slot there needs others that have not.
 
     And those that share nodes with such a slot, and so on.
@@ -166,7 +168,7 @@ def _kept(promises: Iterable[Stood], orders: Iterable[SupplyOrder], node_of: Map
     return kept
 
 
-def _ids_to_order(supply: Any, books: SupplyBooks, now: datetime, absence: HubAbsence | None) -> list[str]:
+def _ids_to_order(supply: Any, books: SupplyState, now: datetime, absence: HubAbsence | None) -> list[str]:
     """Of nodes that could be ordered now; the same until something is ordered."""
     own = [order for order in books.open_orders if order.supply_id == supply.pk]
     rests = supply.failed_at is not None and now < supply.failed_at + min(REST * 2 ** min(supply.failed_count - 1, 10), DAY)

@@ -9,7 +9,7 @@ from datetime import datetime
 from django.urls import reverse
 
 from core.pages import words
-from gpr.allocation.snapshot import books_end
+from gpr.allocation.snapshot import nodes_free_at
 from gpr.models import Gpr, GprState
 from gpr.queue.previews import MaintenancePreview, Preview, StartChange
 from gpr.requests.ending import left_s
@@ -135,7 +135,7 @@ def own_of_approval(preview: Preview, request: PageRequest) -> str:
 
 
 def own_of_eviction(gpr: Gpr, preview: Preview, request: PageRequest) -> str:
-    back_at = books_end(request.now)
+    back_at = nodes_free_at(request.now)
     nodes = f"Its {words.plural(gpr.nodes, 'node')} {'is' if gpr.nodes == 1 else 'are'} expected back by {_when(back_at, request)}."
     left = words.duration(left_s(gpr, now=request.now))
     if not preview.waits:

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from core.errors import Conflict, EgsError, InvalidInput, StaleState
-from gpr.defragmentation.selectors import RoomAnswer, Suggestion, WantedRoom, room_ask, suggestion_for
+from gpr.defragmentation.selectors import RoomAnswer, Suggestion, WantedRoom, room_question, suggestion_for
 from gpr.defragmentation.services import gpr_make_room
 from gpr.models import Gpr
 from gpr.requests.selectors import gpr_for
@@ -75,7 +75,7 @@ def _answer(request: PageRequest, form: RoomForm) -> tuple[RoomAnswer | None, st
     cluster = cluster_for(request.user, data["cluster"]) if data["cluster"] else None
     given = {name: data[name] for name in ("shape", "nodes", "gpus_per_node", "starts_at", "priority")}
     try:
-        return room_ask(WantedRoom(**given, duration_s=data["duration"], cluster=cluster), now=request.now), ""
+        return room_question(WantedRoom(**given, duration_s=data["duration"], cluster=cluster), now=request.now), ""
     except InvalidInput as error:
         errors_placed(form, error)
         return None, ""

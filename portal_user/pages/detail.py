@@ -20,7 +20,7 @@ from gpr.models import ENDED, Gpr, GprState, Promise, PromiseMove
 from gpr.queue.explanations import VisibleBlocker, VisibleExplanation
 from gpr.queue.status import NOT_PLANNED, QueueStatus, queue_statuses
 from gpr.quotas.borrowing import borrowing_of
-from gpr.replacement.selectors import Outcome, Replacement, replacements_of
+from gpr.replacement.selectors import Replacement, ReplacementOutcome, replacements_of
 from gpr.requests.editing import spec_of
 from gpr.requests.selectors import events_visible_to, gpr_for, names_visible_to
 from gpr.supplies.orders import orders_under
@@ -257,15 +257,19 @@ def _note(row: Reservation) -> str:
 
 def _change(each: Replacement) -> Change:
     match each.outcome:
-        case Outcome.REPLACED:
+        case ReplacementOutcome.REPLACED:
             text = f"{each.spare} took the place of {each.node}. {each.why}"
-        case Outcome.ENTERING:
+        case ReplacementOutcome.ENTERING:
             text = f"{each.spare} is being checked, to take the place of {each.node}. {each.why}"
-        case Outcome.FAILED:
+        case ReplacementOutcome.FAILED:
             text = f"{each.spare} did not take the place of {each.node}. {each.why_not}"
         case _:
             text = f"{each.node} fails. {each.why} {each.why_not or 'A spare is looked for.'}"
-    return Change(each.joined_at or each.since_at or each.failing_at, text.strip(), each.outcome in {Outcome.FAILED, Outcome.SOUGHT})
+    return Change(
+        each.joined_at or each.since_at or each.failing_at,
+        text.strip(),
+        each.outcome in {ReplacementOutcome.FAILED, ReplacementOutcome.SOUGHT},
+    )
 
 
 def _why(gpr: Gpr, request: PageRequest, told: VisibleExplanation | None) -> Why:

@@ -10,7 +10,7 @@ from core.pages import words
 from core.pages.axis import Axis
 from core.pages.parts import Fact
 from core.pages.strip import Strip, hero_of
-from gpr.allocation.snapshot import books_end
+from gpr.allocation.snapshot import nodes_free_at
 from gpr.models import ENDED, Gpr, GprState
 from gpr.requests.end_reasons import ending
 from inventory.models import Reservation, ReservationState
@@ -86,7 +86,7 @@ def _time(gpr: Gpr, seen: Seen) -> tuple[str, str, datetime | None]:
         return words.left(gpr.ends_at, now=now), "will be evicted at" if seen.notice else "ends", gpr.ends_at
     if gpr.state == S.EXITING:
         back = sum(node.state == ReservationState.RELEASED for node in seen.nodes)
-        clean_at = books_end(gpr.state_changed_at)
+        clean_at = nodes_free_at(gpr.state_changed_at)
         big = f"Clean in about {words.duration((clean_at - now).total_seconds())}" if clean_at > now else "Being cleaned"
         return big, f"{back} of {words.plural(len(seen.nodes), 'node')} back; since", gpr.state_changed_at
     return words.STATE_WORDS[gpr.state], f"{ending(gpr, seen.event)} Over since", gpr.ended_at

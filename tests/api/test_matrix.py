@@ -14,7 +14,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from accounts.models import Scope
 from core.clock import db_now
-from gpr.bookings.services import SeriesAsk, series_create
+from gpr.bookings.services import SeriesTerms, series_create
 from gpr.models import Gpr, RepeatRule
 from inventory.models import MaintenanceWindow
 from journal.models import Event
@@ -253,7 +253,7 @@ def make_place(world: World) -> dict[str, str]:
         cluster=world.cluster, starts_at=SOON + timedelta(days=1), ends_at=SOON + timedelta(days=2), reason="Disks.", created_at=db_now()
     )
     first_at = SOON + timedelta(days=3)
-    asked = SeriesAsk(spec=factories.spec(world.slice), first_start_at=first_at, rule=RepeatRule.WEEKLY, zone="UTC", count=1)
+    asked = SeriesTerms(spec=factories.spec(world.slice), first_start_at=first_at, rule=RepeatRule.WEEKLY, zone="UTC", count=1)
     series = series_create(actor=world.people.owner, ask=asked, now=db_now())
     quota = Quota.objects.create(slice=world.slice, shape=SHAPE, created_at=db_now())
     supply = factories.supply(world.cluster)

@@ -19,7 +19,7 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance, status_code_conformance
 
 from core.clock import db_now
-from gpr.bookings.services import SeriesAsk, series_create
+from gpr.bookings.services import SeriesTerms, series_create
 from gpr.models import BookingSeries, PromiseMove, RepeatRule
 from inventory.models import MaintenanceWindow, StepResult, Supply, SupplyOrder
 from inventory.services.maintenance import window_announce, window_draft
@@ -84,7 +84,7 @@ def _announce_and_book(world: World) -> None:
     soon, spec = now + timedelta(days=1), factories.spec(world.slice)
     window = window_draft(cluster=world.cluster, node=None, starts_at=soon, ends_at=soon + timedelta(hours=1), reason="Disks.", now=now)
     window_announce(window=window, actor=world.people.admin, now=now)
-    ask = SeriesAsk(spec=spec, first_start_at=soon + timedelta(days=1), rule=RepeatRule.WEEKLY, zone="UTC", count=2)
+    ask = SeriesTerms(spec=spec, first_start_at=soon + timedelta(days=1), rule=RepeatRule.WEEKLY, zone="UTC", count=2)
     series_create(actor=world.people.owner, ask=ask, now=now)
 
 

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.test import override_settings
 
 from gpr.allocation import allocator
-from gpr.allocation.absence import AWAY_S, SERVED_EVERY_S, served
+from gpr.allocation.absence import AWAY_S, SERVED_EVERY_S, web_server_seen
 from gpr.allocation.allocator import ENTRY_SILENCE_S, tick
 from gpr.models import AllocatorRecord, Gpr, GprState, Promise, PromiseMove
 from inventory.models import SupplyOrderState
@@ -161,7 +161,7 @@ def test_a_long_tick_is_no_absence() -> None:
 def test_when_web_servers_come_and_go_agents_are_still_waited_for() -> None:
     """As when a new release is rolled back at once: they were there for a moment, and no agent had come by then."""
     stage, _ = _with_queue()
-    served(now=stage.now)
+    web_server_seen(now=stage.now)
     stage.tick()
     before = _promised()
 
@@ -179,13 +179,13 @@ def _ticking(stage: Stage, seconds: int, *, is_served: bool) -> None:
     for _ in range(seconds // SERVED_EVERY_S):
         stage.now += timedelta(seconds=SERVED_EVERY_S)
         if is_served:
-            served(now=stage.now)
+            web_server_seen(now=stage.now)
         tick(now=stage.now)
 
 
 def test_while_only_the_web_servers_are_away_no_agent_counts_as_silent() -> None:
     stage, _ = _with_queue()
-    served(now=stage.now)
+    web_server_seen(now=stage.now)
     stage.tick()
     before = _promised()
 
@@ -199,7 +199,7 @@ def test_while_only_the_web_servers_are_away_no_agent_counts_as_silent() -> None
 
 def test_an_agent_that_stays_silent_after_the_return_of_the_web_servers_is_silent_itself_when_its_time_is_over() -> None:
     stage, (first, *_) = _with_queue()
-    served(now=stage.now)
+    web_server_seen(now=stage.now)
     stage.tick()
 
     _ticking(stage, NOT_SERVED_S, is_served=False)
@@ -210,7 +210,7 @@ def test_an_agent_that_stays_silent_after_the_return_of_the_web_servers_is_silen
 
 def test_an_agent_that_is_silent_while_web_servers_are_there_counts_as_silent() -> None:
     stage, (first, *_) = _with_queue()
-    served(now=stage.now)
+    web_server_seen(now=stage.now)
     stage.tick()
 
     _ticking(stage, GONE_S + SERVED_EVERY_S, is_served=True)

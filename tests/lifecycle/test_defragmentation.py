@@ -11,7 +11,7 @@ from django.conf import settings
 from django.test import override_settings
 
 from core.errors import IllegalTransition, InvalidInput, StaleState
-from gpr.defragmentation.selectors import Suggestion, WantedRoom, room_ask, suggestion_for, suggestions
+from gpr.defragmentation.selectors import Suggestion, WantedRoom, room_question, suggestion_for, suggestions
 from gpr.defragmentation.services import gpr_make_room
 from gpr.models import EndReason, Eviction, EvictionVictim, Gpr, GprState, Promise, VictimKind, VictimOutcome
 from gpr.requests.editing import gpr_cancel
@@ -205,14 +205,14 @@ def test_a_booking_that_nobody_filed_is_answered_and_nothing_is_written(world: S
     gpr_cancel(gpr=fresh(world.waits), actor=world.stage.owner, now=world.stage.now)
     events = Event.objects.count()
 
-    answer = room_ask(wanted(world), now=world.stage.now)
+    answer = room_question(wanted(world), now=world.stage.now)
 
     assert not answer.fits
     assert answer.suggestion is not None
     assert (answer.suggestion.gpr, [move.gpr for move in answer.suggestion.moves]) == (None, [world.small])
     assert answer.suggestion.start_at == world.stage.now + timedelta(hours=2)
     assert answer.instead_at == answer.suggestion.instead_at
-    assert room_ask(wanted(world, starts_at=world.stage.now + timedelta(days=3)), now=world.stage.now).fits
+    assert room_question(wanted(world, starts_at=world.stage.now + timedelta(days=3)), now=world.stage.now).fits
     assert Event.objects.count() == events
 
 
@@ -231,6 +231,6 @@ def test_what_cannot_be_asked_is_said_by_its_field(changes: dict[str, Any], fiel
     ahead = {"starts_at": world.stage.now + timedelta(seconds=changes.pop("ahead_s"))} if "ahead_s" in changes else {}
 
     with pytest.raises(InvalidInput) as refused:
-        room_ask(wanted(world, **changes, **ahead), now=world.stage.now)
+        room_question(wanted(world, **changes, **ahead), now=world.stage.now)
 
     assert list(refused.value.extra["errors"]) == [field]

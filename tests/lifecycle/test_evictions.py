@@ -13,8 +13,8 @@ from django.test import override_settings
 
 from core.errors import BookingDoesNotFit, Conflict
 from core.words import utc
-from gpr.allocation.snapshot import books_end, end_by_books
-from gpr.bookings.services import SeriesAsk, series_create
+from gpr.allocation.snapshot import box_end_for, nodes_free_at
+from gpr.bookings.services import SeriesTerms, series_create
 from gpr.evictions import withdrawals
 from gpr.evictions.failed_jobs import KIND, failed_jobs_of
 from gpr.models import EndReason, Eviction, EvictionVictim, Gpr, GprState, RepeatRule, VictimOutcome
@@ -326,7 +326,7 @@ def test_whoever_is_wanted_later_works_on_until_then_and_is_told_again_when_anot
     borrower, first = wanted_later(stage, other)
     wanted_at = stage.now + timedelta(hours=6)
     assert first.promise.promised_start_at == wanted_at
-    assert fresh(borrower).ends_at == end_by_books(wanted_at)
+    assert fresh(borrower).ends_at == box_end_for(wanted_at)
 
     urgent = make_slice(stage.cluster, owner=stage.owner)
     slice_set_policy(slice_=urgent, policy=SlicePolicy(may_evict=True), actor=stage.admin, now=stage.now)
@@ -340,7 +340,7 @@ def test_whoever_is_wanted_later_works_on_until_then_and_is_told_again_when_anot
     gpr_cancel(gpr=fresh(second), actor=stage.owner, now=stage.after(10))
     stage.tick()
 
-    assert fresh(borrower).ends_at == end_by_books(wanted_at)
+    assert fresh(borrower).ends_at == box_end_for(wanted_at)
     outcomes = EvictionVictim.objects.order_by("pk").values_list("outcome", flat=True)
     assert list(outcomes) == [VictimOutcome.NOTICED, VictimOutcome.SPARED]
 
@@ -380,17 +380,17 @@ def test_a_booking_within_its_guarantee_has_its_time_and_whoever_borrows_works_o
     (told,) = Event.objects.filter(kind="gpr.eviction_planned")
     assert told.message == f"Others end early for {booking.name}: it can start at {utc(at)}, as it is booked."
     (row,) = EvictionVictim.objects.all()
-    assert (row.gpr, row.eviction.gpr, row.kind, row.ends_at) == (borrower, booking, "reclaim", end_by_books(at))
+    assert (row.gpr, row.eviction.gpr, row.kind, row.ends_at) == (borrower, booking, "reclaim", box_end_for(at))
     assert row.eviction.instead_at is not None
     assert row.eviction.start_at == at < row.eviction.instead_at
-    assert fresh(borrower).ends_at == end_by_books(at)
+    assert fresh(borrower).ends_at == box_end_for(at)
 
     for _ in range(3):
         stage.after(10)
         stage.tick()
     assert EvictionVictim.objects.count() == 1
 
-    stage.now = end_by_books(at)
+    stage.now = box_end_for(at)
     stage.tick()
     stage.say(borrower, *EXIT)
     stage.now = at
@@ -416,7 +416,7 @@ def test_a_booking_too_soon_for_any_notice_is_refused_with_the_first_time_that_w
         stage.submit(other, earliest_start_at=stage.now + timedelta(minutes=6), **asked)
 
     after_at = refused.value.extra["nearest_after_at"]
-    assert timedelta() <= after_at - books_end(stage.now + timedelta(seconds=NOTICE_S)) < timedelta(minutes=1)
+    assert timedelta() <= after_at - nodes_free_at(stage.now + timedelta(seconds=NOTICE_S)) < timedelta(minutes=1)
     assert (fresh(borrower).ends_at, Eviction.objects.count()) == (borrower.ends_at, 0)
 
     stage.submit(other, earliest_start_at=after_at, **asked)
@@ -438,7 +438,7 @@ def test_each_occurrence_of_a_series_takes_back_what_is_guaranteed_to_it(stage: 
     borrower = stage.active(duration_s=3 * DAY_S)
     stage.after(LEAST_RUN_S)
     first_at = stage.now + timedelta(days=1)
-    ask = SeriesAsk(spec=spec(other, duration_s=600), first_start_at=first_at, rule=RepeatRule.DAILY, zone="UTC", count=5)
+    ask = SeriesTerms(spec=spec(other, duration_s=600), first_start_at=first_at, rule=RepeatRule.DAILY, zone="UTC", count=5)
 
     series = series_create(actor=stage.owner, ask=ask, now=stage.now)
 
@@ -470,14 +470,14 @@ def test_it_works_on_for_as_long_as_the_other_puts_its_start_off(stage: Stage, o
 
     slot_at = fresh(entitled).promise.slot_start_at
     assert slot_at >= later_at
-    assert fresh(borrower).ends_at == end_by_books(slot_at)
+    assert fresh(borrower).ends_at == box_end_for(slot_at)
     (row,) = EvictionVictim.objects.all()
-    assert (row.outcome, row.ends_at, row.eviction.start_at) == (VictimOutcome.NOTICED, end_by_books(slot_at), slot_at)
+    assert (row.outcome, row.ends_at, row.eviction.start_at) == (VictimOutcome.NOTICED, box_end_for(slot_at), slot_at)
     assert Event.objects.filter(kind="gpr.eviction_put_off", gpr_id=borrower.pk).count() == 1
 
     stage.after(10)
     stage.tick()
-    assert fresh(borrower).ends_at == end_by_books(slot_at)
+    assert fresh(borrower).ends_at == box_end_for(slot_at)
 
 
 def test_nobody_is_spared_so_late_that_its_agent_may_not_hear_of_it(stage: Stage, other: Slice) -> None:

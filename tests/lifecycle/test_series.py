@@ -12,7 +12,7 @@ from core.errors import BookingDoesNotFit
 from core.words import utc
 from gpr.allocation import stored_plan
 from gpr.bookings import services as bookings
-from gpr.bookings.services import RETRIED_AFTER, SeriesAsk, occurrences_retry, series_cancel, series_create
+from gpr.bookings.services import RETRIED_AFTER, SeriesTerms, occurrences_retry, series_cancel, series_create
 from gpr.models import BookingSeries, Gpr, GprState, Promise, RepeatRule
 from gpr.requests import planning
 from gpr.requests.editing import gpr_cancel
@@ -52,7 +52,7 @@ def taken(stage: Stage, days: Iterable[int]) -> None:
 
 def series_of(stage: Stage, slice_: Slice | None = None, **asked: Any) -> BookingSeries:
     once = spec(slice_ or stage.slice, **asked)
-    ask = SeriesAsk(spec=once, first_start_at=starts(stage)[0], rule=RepeatRule.DAILY, zone="UTC", count=COUNT)
+    ask = SeriesTerms(spec=once, first_start_at=starts(stage)[0], rule=RepeatRule.DAILY, zone="UTC", count=COUNT)
     return series_create(actor=stage.owner, ask=ask, now=stage.now)
 
 

@@ -253,4 +253,4 @@ def test_a_preview_writes_nothing(stage: Stage, name: str) -> None:
 
     assert {query["sql"].split(maxsplit=1)[0] for query in queries.captured_queries} <= {"SELECT"}
     assert list(Promise.objects.order_by("pk").values()) == promises
-    assert [ask.priority for ask in snapshot_load(now=NOW).asks.values()] == [101] * 4
+    assert [ask.priority for ask in snapshot_load(now=NOW).requests.values()] == [101] * 4

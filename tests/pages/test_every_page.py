@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import URLPattern, reverse
 
 from core.clock import db_now
-from gpr.bookings.services import SeriesAsk, series_create
+from gpr.bookings.services import SeriesTerms, series_create
 from gpr.models import BookingSeries, Gpr, RepeatRule
 from inventory.models import Cluster, MaintenanceWindow, Node
 from portal_admin.urls import urlpatterns as admin_urls
@@ -112,7 +112,7 @@ def maintenance(house: House) -> MaintenanceWindow:
 
 
 def series(house: House) -> BookingSeries:
-    ask = SeriesAsk(
+    ask = SeriesTerms(
         spec=factories.spec(house.slice), first_start_at=db_now() + timedelta(days=2), rule=RepeatRule.WEEKLY, zone="UTC", count=2
     )
     return series_create(actor=house.people.owner, ask=ask, now=db_now())
