@@ -1,0 +1,38 @@
+"""The tables of the app, one module a subject. Import models from here."""
+
+from gpr.models.bookings import BookingOccurrence, BookingSeries, RepeatRule
+from gpr.models.cluster_requests import Claim
+from gpr.models.evictions import Eviction, EvictionVictim, VictimKind, VictimOutcome
+from gpr.models.gprs import ENDED, GPUS_PER_NODE_MAX, NODES_MAX, PROVISIONED, EndReason, Gpr, GprState, Nearness
+from gpr.models.plans import AllocatorRecord, Witness
+from gpr.models.promises import Forecast, Promise, PromiseMove, PromiseOutcome, Shadow
+from gpr.models.templates import GprTemplate
+from gpr.models.usage import ProjectUsage
+
+__all__ = [
+    "ENDED",
+    "GPUS_PER_NODE_MAX",
+    "NODES_MAX",
+    "PROVISIONED",
+    "AllocatorRecord",
+    "BookingOccurrence",
+    "BookingSeries",
+    "Claim",
+    "EndReason",
+    "Eviction",
+    "EvictionVictim",
+    "Forecast",
+    "Gpr",
+    "GprState",
+    "GprTemplate",
+    "Nearness",
+    "ProjectUsage",
+    "Promise",
+    "PromiseMove",
+    "PromiseOutcome",
+    "RepeatRule",
+    "Shadow",
+    "VictimKind",
+    "VictimOutcome",
+    "Witness",
+]

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import uuid
+from typing import ClassVar
+
+from django.db import models
+from django.db.models import Q
+
+from core.column_checks import sound_values
+from gpr.models.gprs import Gpr
+
+
+@sound_values
+class Eviction(models.Model):
+    """A decision to end boxes early, for a GPR or by an administrator (then without a beneficiary)."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    gpr = models.ForeignKey(
+        Gpr, null=True, blank=True, on_delete=models.CASCADE, related_name="evictions", help_text="The beneficiary; null: there is none."
+    )
+    made_at = models.DateTimeField(db_index=True)
+    start_at = models.DateTimeField(null=True, blank=True, help_text="When the beneficiary can start by it.")
+    instead_at = models.DateTimeField(null=True, blank=True, help_text="When it could have started without.")
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["-made_at", "id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.CheckConstraint(
+                condition=Q(gpr=None, start_at=None, instead_at=None)
+                | Q(gpr__isnull=False, start_at__isnull=False, instead_at__isnull=False),
+                name="eviction_has_times_of_its_beneficiary",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"for {self.gpr_id or 'nobody'}"
+
+
+class VictimKind(models.TextChoices):
+    """Values of planner.plan.EvictionKind, and `admin`."""
+
+    RECLAIM = "reclaim", "Its GPUs were borrowed, and are wanted by whom they are guaranteed to"
+    PRIORITY = "priority", "It may be evicted, and a request of higher priority may evict"
+    DEFRAGMENT = "defrag", "It stands on parts of nodes, and an administrator moves it to free whole ones"
+    ADMIN = "admin", "An administrator evicts it"
+
+
+class VictimOutcome(models.TextChoices):
+    NOTICED = "NOTICED", "Has notice"
+    EVICTED = "EVICTED", "Evicted"
+    LEFT = "LEFT", "Ended by itself before"
+    SPARED = "SPARED", "Not needed any more, and spared"
+    SOONER = "SOONER", "Told again, to end sooner"
+
+
+@sound_values
+class EvictionVictim(models.Model):
+    """A box that an eviction ends at `ends_at`, after notice to its owner."""
+
+    eviction = models.ForeignKey(Eviction, on_delete=models.CASCADE, related_name="victims")
+    gpr = models.ForeignKey(Gpr, on_delete=models.CASCADE, related_name="evicted_by")
+    kind = models.CharField(max_length=8, choices=VictimKind.choices)
+    priority = models.PositiveIntegerField(null=True, blank=True, help_text="That it had when it was chosen; null: it was not kept then.")
+    ends_at = models.DateTimeField()
+    lost_gpu_s = models.PositiveBigIntegerField(help_text="GPU-seconds run when it was chosen; for a booking: by its start.")
+    outcome = models.CharField(max_length=7, choices=VictimOutcome.choices, default=VictimOutcome.NOTICED)
+    outcome_at = models.DateTimeField(null=True, blank=True)
+    restart_at = models.DateTimeField(
+        null=True, blank=True, help_text="When what is left would start then, by the last plan; null: it does not, or is not known yet."
+    )
+    foreseen_at = models.DateTimeField(null=True, blank=True, help_text="When that was worked out; null: not yet.")
+    is_final = models.BooleanField(default=False, help_text="It cannot be withdrawn: its agent may not hear of it in time.")
+    reviewed_at = models.DateTimeField(null=True, blank=True, help_text="When it was kept though its beneficiary does not need it.")
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["ends_at", "id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["gpr"], condition=Q(outcome="NOTICED"), name="gpr_has_one_notice"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.gpr_id} by {self.ends_at:%Y-%m-%d %H:%M}"

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import uuid
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from core.column_checks import sound_values
+from gpr.models.templates import GprTemplate
+from inventory.models import Cluster
+from planner.plan import Reason
+from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Slice
+
+if TYPE_CHECKING:
+    from gpr.models.promises import Promise
+
+NODES_MAX, GPUS_PER_NODE_MAX = 10_000, 1_024
+CENTURY_S = 100 * 366 * 86_400  # a later end would be in no calendar
+NO_PLACE = frozenset({Reason.NEVER_FITS, Reason.DOES_NOT_FIT_THEN})
+TURN_AT_HELP = "Its age among equals: that in the queue, but for an administrator's move."
+
+
+class GprState(models.TextChoices):
+    PENDING_APPROVAL = "PENDING_APPROVAL", "Waiting for approval"
+    QUEUED = "QUEUED", "Pending"
+    PROVISIONING = "PROVISIONING", "Provisioning"
+    ACTIVE = "ACTIVE", "Provisioned"
+    EXITING = "EXITING", "Exiting"
+    COMPLETED = "COMPLETED", "Completed"
+    RELEASED = "RELEASED", "Released early"
+    EVICTED = "EVICTED", "Evicted"
+    FAILED = "FAILED", "Failed"
+    CANCELED = "CANCELED", "Canceled"
+    REJECTED = "REJECTED", "Rejected"
+
+
+# A slice has at most one GPR in these states (I3).
+PROVISIONED = frozenset({GprState.PROVISIONING, GprState.ACTIVE, GprState.EXITING})
+ENDED = frozenset({GprState.COMPLETED, GprState.RELEASED, GprState.EVICTED, GprState.FAILED, GprState.CANCELED, GprState.REJECTED})
+
+
+class EndReason(models.TextChoices):
+    EXPIRED = "EXPIRED", "The booked time was over"
+    EARLY_RELEASE = "EARLY_RELEASE", "Released early by its owner"
+    EVICTED = "EVICTED", "Evicted"
+    IDLE = "IDLE", "Its GPUs were idle"
+    NODE_FAILURE = "NODE_FAILURE", "A node failed"
+    CHECK_FAILED = "CHECK_FAILED", "A check on the way in failed"
+    ADMIN = "ADMIN", "Released by an administrator"
+
+
+class Nearness(models.TextChoices):
+    """What all nodes must share, as in planner.snapshot.Within."""
+
+    ANY = "", "Anywhere"
+    RACK = "rack", "One rack"
+    NVLINK = "nvlink", "One NVLink domain"
+
+
+@sound_values
+class Gpr(models.Model):
+    """A request for nodes x GPUs x duration, with a strict end."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=63)
+    slice = models.ForeignKey(Slice, on_delete=models.PROTECT, related_name="gprs")
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="gprs")
+    created_at = models.DateTimeField()
+    # What was asked for. A null `gpus_per_node` means whole nodes; an empty `shape` means any shape with `min_gpu_memory_gib`.
+    shape = models.CharField(max_length=63, blank=True)
+    min_gpu_memory_gib = models.PositiveIntegerField(null=True, blank=True)
+    nodes = models.PositiveIntegerField()
+    gpus_per_node = models.PositiveIntegerField(null=True, blank=True)
+    duration_s = models.PositiveBigIntegerField()
+    priority = models.PositiveIntegerField(default=PRIORITY_DEFAULT)
+    clusters = models.ManyToManyField(Cluster, blank=True, related_name="+", help_text="Allowed ones; none means any of the slice.")
+    earliest_start_at = models.DateTimeField(null=True, blank=True)
+    # Copied from the policy when the request was filed: a later policy applies to later requests.
+    allowed_shapes = models.JSONField(default=list, blank=True, help_text="Shapes that the slice's policy allowed; none means all.")
+    is_booking = models.BooleanField(default=False, help_text="It starts at `earliest_start_at`, or is refused.")
+    node_type = models.CharField(max_length=63, blank=True)
+    rdma = models.BooleanField(default=False)
+    within = models.CharField(max_length=6, blank=True, choices=Nearness.choices)
+    idle_timeout_s = models.PositiveBigIntegerField(null=True, blank=True)
+    evictable = models.BooleanField(default=True)
+    may_evict = models.BooleanField(default=False)
+    requeue_on_failure = models.BooleanField(default=True)
+    run_checks = models.BooleanField(default=True)
+    model = models.JSONField(default=dict, blank=True, help_text="Name and parameters of the model, free form.")
+    template = models.ForeignKey(
+        GprTemplate, null=True, blank=True, on_delete=models.SET_NULL, related_name="gprs", help_text="What it was filed from."
+    )
+    # The state, and the run so far.
+    state = models.CharField(max_length=16, choices=GprState.choices)
+    end_reason = models.CharField(max_length=13, choices=EndReason.choices, blank=True)
+    state_changed_at = models.DateTimeField()
+    version = models.PositiveBigIntegerField(default=1)
+    approval_reasons = models.JSONField(default=list, help_text="The rules that made it wait for approval, as sentences.")
+    queued_at = models.DateTimeField(null=True, blank=True, help_text="Its age in the queue; kept when it is queued again.")
+    turn_at = models.DateTimeField(null=True, blank=True, help_text=TURN_AT_HELP)
+    # Set when an administrator moved it within its priority: these replace `turn_share` and `turn_key` in the order. Null: not moved.
+    place_share = models.SmallIntegerField(null=True, blank=True)
+    place_key = models.PositiveBigIntegerField(null=True, blank=True)
+    remaining_s = models.PositiveBigIntegerField(help_text="Of the duration, what it has not had yet.")
+    run = models.PositiveIntegerField(default=0, help_text="How often it was started.")
+    entry_attempts = models.PositiveIntegerField(default=0, help_text="Of those, how many in a row failed on the way in.")
+    cluster = models.ForeignKey(Cluster, null=True, blank=True, on_delete=models.PROTECT, related_name="+")
+    provisioning_at = models.DateTimeField(null=True, blank=True)
+    active_at = models.DateTimeField(null=True, blank=True)
+    ends_at = models.DateTimeField(null=True, blank=True)
+    exiting_at = models.DateTimeField(null=True, blank=True, help_text="When its nodes began to be taken back.")
+    ended_at = models.DateTimeField(null=True, blank=True)
+    marks_passed = models.PositiveSmallIntegerField(default=0, help_text="How many of the marks 25, 50, 75 % have been told.")
+    # From the plan of the last tick, for pages and the API.
+    planned_start_at = models.DateTimeField(null=True, blank=True)
+    turn_share = models.SmallIntegerField(
+        default=0, help_text="How far its project is above its share: of equals in priority the lowest goes first."
+    )
+    turn_key = models.PositiveBigIntegerField(
+        default=0, help_text="Its work in GPU-seconds: of equals in priority and share the least goes first."
+    )
+    explanation = models.JSONField(default=dict)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["-created_at", "id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(
+                fields=["slice"],
+                condition=Q(state__in=[GprState.PROVISIONING, GprState.ACTIVE, GprState.EXITING]),
+                name="slice_holds_one_gpr",
+            ),
+            models.CheckConstraint(condition=Q(nodes__gte=1, duration_s__gte=1), name="gpr_asks_for_something"),
+            models.CheckConstraint(condition=Q(nodes__lte=NODES_MAX, gpus_per_node__lte=GPUS_PER_NODE_MAX), name="gpr_asks_within_bounds"),
+            models.CheckConstraint(condition=Q(duration_s__lte=CENTURY_S, remaining_s__lte=CENTURY_S), name="gpr_within_a_century"),
+            models.CheckConstraint(condition=Q(priority__gte=PRIORITY_MIN, priority__lte=PRIORITY_MAX), name="gpr_priority_in_range"),
+            models.CheckConstraint(
+                condition=Q(state=GprState.ACTIVE, active_at__isnull=False, ends_at__isnull=False) | ~Q(state=GprState.ACTIVE),
+                name="gpr_active_has_a_window",
+            ),
+        ]
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(fields=["-priority", "turn_share", "turn_key", "turn_at", "id"], condition=Q(state="QUEUED"), name="gpr_queue"),
+            models.Index(fields=["state"], condition=Q(state__in=["PROVISIONING", "ACTIVE", "EXITING"]), name="gpr_provisioned"),
+            models.Index(fields=["slice", "-created_at"], name="gpr_of_slice"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_ended(self) -> bool:
+        return self.state in ENDED
+
+    @property
+    def has_no_place(self) -> bool:
+        """By the last plan it can never start, or its booked time is taken."""
+        return self.explanation.get("reason") in NO_PLACE
+
+    @property
+    def current_promise(self) -> Promise | None:
+        """None while it has no place: an earlier promise does not hold then."""
+        promise: Promise | None = getattr(self, "promise", None)
+        return None if self.has_no_place else promise
+
+    def time_left_s(self, now: datetime) -> float | None:
+        """Seconds until its end; None when it is not active."""
+        if self.state != GprState.ACTIVE or self.ends_at is None:
+            return None
+        return max(0.0, (self.ends_at - now).total_seconds())

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import uuid
+from typing import ClassVar
+
+from django.db import models
+from django.db.models import Q
+
+from core.column_checks import sound_values
+from inventory.models import Cluster
+from slices.models import Slice
+
+
+@sound_values
+class GprTemplate(models.Model):
+    """Fields for new requests of a slice. The default of a cluster precedes the default for all clusters."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=63)
+    slice = models.ForeignKey(Slice, on_delete=models.PROTECT, related_name="templates")
+    cluster = models.ForeignKey(
+        Cluster, null=True, blank=True, on_delete=models.PROTECT, related_name="+", help_text="Null: all clusters of the slice."
+    )
+    asked = models.JSONField(default=dict, help_text="The fields of a request that it gives, by name.")
+    auto = models.BooleanField(default=False, help_text="While it is the default, it is filed for GPU pods that wait.")
+    is_default = models.BooleanField(default=False)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["slice__name", "name"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["slice", "name"], name="template_name_once_per_slice"),
+            models.UniqueConstraint(
+                fields=["slice", "cluster"], condition=Q(is_default=True, cluster__isnull=False), name="template_one_default_per_cluster"
+            ),
+            models.UniqueConstraint(fields=["slice"], condition=Q(is_default=True, cluster=None), name="template_one_default_per_slice"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
