@@ -1,4 +1,4 @@
-"""What limits leave, told at once for all amounts, against the lines themselves."""
+"""The headroom of all amounts, against the profiles themselves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def row_of(first: int, second: int, length_s: int, slot_s: int) -> tuple[Table, 
 
 @MANY
 @given(BOXES, SECONDS)
-def test_each_amount_is_free_as_long_as_its_line_says(boxes: list[Box], at_s: int) -> None:
+def test_each_amount_is_free_as_long_as_its_profile_says(boxes: list[Box], at_s: int) -> None:
     profiles = profiles_of(boxes)
     headroom = headroom_of(profiles, *row_of(ROOM + 2, ROOM, 1, 1), at_s)
 

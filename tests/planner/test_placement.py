@@ -36,7 +36,7 @@ MANY = examples(300)
 
 @dataclass
 class Field:
-    """What a ground is, by seconds: `free[node][at]`, `room[limit][at]`."""
+    """The capacity by seconds: `free[node][at]`, `room[limit][at]`."""
 
     pools: tuple[tuple[int, ...], ...]
     capacity: Capacity
@@ -249,7 +249,7 @@ def test_the_first_place_is_taken_where_it_is_found(case: tuple[Field, Demand], 
 
 @MANY
 @given(cases(), st.integers(0, 30))
-def test_a_copy_can_be_played_on_without_changing_the_ground(case: tuple[Field, Demand], since_s: int) -> None:
+def test_a_copy_can_be_played_on_without_changing_the_original(case: tuple[Field, Demand], since_s: int) -> None:
     made, demand = case
     expected = earliest(made.capacity, demand, since_s, NEVER_S)
 
