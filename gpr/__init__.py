@@ -1,5 +1,4 @@
-"""GPU Provision Requests: their life, their queue, the allocator that turns plans into reservations.
+"""GPU Provision Requests (GPRs): lifecycle, queue, promises, and the tick that turns plans into reservations.
 
-Lives here: Gpr, its lifecycle and services, promises, the tick. The planning itself is `planner`, pure.
-Must not live here: Kubernetes (the agent's), how a node is held (inventory), HTML (the portals').
+Planning itself is in `planner`; nodes are the inventory's, Kubernetes the agent's, HTML the portals'.
 """

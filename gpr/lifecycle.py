@@ -1,4 +1,4 @@
-"""The one table of legal moves and the one function that makes them."""
+"""The table of legal transitions of a GPR, and the only function that makes them."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from journal.models import Event, Severity
 from journal.services import events_record
 
 S = GprState
-# Every legal move; a state that is no key is final. The database holds a copy (migration 0002) and refuses any other.
+# A state that is no key is final. Triggers in the database refuse every other transition.
 TRANSITIONS: dict[str, frozenset[str]] = {
     S.PENDING_APPROVAL: frozenset({S.QUEUED, S.REJECTED, S.CANCELED}),
     S.QUEUED: frozenset({S.PROVISIONING, S.PENDING_APPROVAL, S.REJECTED, S.CANCELED}),
     S.PROVISIONING: frozenset({S.ACTIVE, S.EXITING}),
     S.ACTIVE: frozenset({S.EXITING}),
-    # Back to QUEUED: evicted or failed, with what is left of its time.
+    # To QUEUED when it was evicted or failed: it waits for the rest of its time.
     S.EXITING: frozenset({S.COMPLETED, S.RELEASED, S.EVICTED, S.FAILED, S.QUEUED}),
 }
-# What becomes of a GPR when its nodes are back.
+# The final state, by end reason.
 ENDS_AS: dict[str, GprState] = {
     EndReason.EXPIRED: S.COMPLETED,
     EndReason.EARLY_RELEASE: S.RELEASED,
@@ -43,7 +43,7 @@ ENDS_AS: dict[str, GprState] = {
 
 
 class Transition(TypedDict, total=False):
-    """`actor` is None when EGS itself does it; `changes`: to other fields."""
+    """`actor` is None when EGS itself makes the transition; `changes` are other fields to set."""
 
     to: Required[GprState]
     now: Required[datetime]
@@ -54,7 +54,7 @@ class Transition(TypedDict, total=False):
 
 
 def alternative_to(state: str) -> str:
-    """What can be done instead."""
+    """A sentence that says what the user can do instead in this state."""
     if state in {S.PENDING_APPROVAL, S.QUEUED}:
         return "While it waits it can be changed or canceled."
     if state in {S.PROVISIONING, S.ACTIVE}:
@@ -63,15 +63,15 @@ def alternative_to(state: str) -> str:
 
 
 def gpr_transition(*, gpr: Gpr, message: str, **change: Unpack[Transition]) -> None:
-    """Move a GPR and write the Event. Errors as of `gprs_transition`."""
+    """Raises what `gprs_transition` raises."""
     gprs_transition(messages=[(gpr, message)], **change)
 
 
 @transaction.atomic
 def gprs_transition(*, messages: Sequence[tuple[Gpr, str]], **change: Unpack[Transition]) -> None:
-    """Move GPRs that are in one state, all or none, and write an Event with its message for each.
+    """Transition GPRs that are all in one state, all or none, and write an Event for each.
 
-    Raises IllegalTransition, StaleState when somebody moved one since it was read, or Conflict when its slice holds another.
+    Raises IllegalTransition, StaleState when a GPR changed since it was read, or Conflict when its slice holds another.
     """
     gprs, to, now = [gpr for gpr, _ in messages], change["to"], change["now"]
     (old,) = {gpr.state for gpr in gprs}
@@ -81,11 +81,11 @@ def gprs_transition(*, messages: Sequence[tuple[Gpr, str]], **change: Unpack[Tra
         )
 
     if S.QUEUED in {old, to}:
-        plan_lock()  # a plan in the making must not count it twice, among those who wait and those who run, or not at all
+        plan_lock()  # else a plan that is being made could count it both as queued and as running, or not at all
     fields = {"state": to, "state_changed_at": now, **change.get("changes", {})}
     if to in ENDED:
         fields["ended_at"] = now
-    # Whoever moved or edited one since we read it has raised the version: this WHERE clause is the lock.
+    # Every change raises the version, so this WHERE clause detects changes since the GPR was read.
     rows = Gpr.objects.filter(reduce(or_, (Q(pk=gpr.pk, version=gpr.version) for gpr in gprs)), state=old)
     try:
         with transaction.atomic():
@@ -122,8 +122,6 @@ def gprs_transition(*, messages: Sequence[tuple[Gpr, str]], **change: Unpack[Tra
 
 
 def _agents_wake(gpr_ids: Sequence[UUID]) -> None:
-    """Of those that were filed as objects of a cluster: its agent writes the new state there. Lost, it hears by its next sync.
-
-    After the commit, for whoever moves a GPR has more rows to lock, and a cluster's is the last one.
-    """
+    # Agents of GPRs that are objects of a cluster write the new state there. If this wake-up is lost, the next sync tells them.
+    # It runs after the commit because cluster rows are locked last, and the caller may still lock other rows.
     desired_set_changed(Claim.objects.filter(gpr__in=gpr_ids).values_list("cluster", flat=True))

@@ -1,4 +1,4 @@
-"""Celery entry points: three lines that call services."""
+"""Celery entry points."""
 
 from celery import shared_task
 

@@ -1,4 +1,4 @@
-"""I6 on SQLite: the database knows the legal moves of a GPR, and that an ended one stays ended. On PostgreSQL: migration 0003."""
+"""SQLite triggers that refuse illegal moves of a GPR (I6). PostgreSQL has those of migration 0003."""
 
 from __future__ import annotations
 

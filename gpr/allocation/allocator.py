@@ -1,8 +1,8 @@
 """The tick: move every GPR along, plan the queue, start what can start.
 
-Woken every second and by every kick, under a lock that nobody waits for. It is right with either alone, when run twice at once, and
-when it did not run for an hour: all it knows stands in the database, and every step is a short guarded transaction. Those that many
-GPRs take at once, starts and activations, share one; where it fails each takes its own.
+It runs every second and on every hint, under a lock that nobody waits for. Its whole state is in the database and each step is a
+short guarded transaction, so a missed or repeated tick does no harm. Steps that many GPRs take at once share a transaction; if that
+fails, each GPR gets its own.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ log = structlog.get_logger(__name__)
 S = GprState
 MARKS_PERCENT = (25, 50, 75)
 OVERDUE_NAMES_MAX = 8
-# Submits wait meanwhile: about a second.
+# Submits wait while a batch starts: about a second.
 STARTS_AT_ONCE = 50
 MOVES_AT_ONCE = 100
-# The agent gives up an entry by itself at the time-out; only if it says nothing for so long after does the hub say so.
+# The agent itself gives up an entry at the time-out. The hub does so only after this much more silence.
 ENTRY_SILENCE_S = 30
 
 
 @dataclass(slots=True)
 class TickReport:
-    """What one tick did, for logs, benches and tests."""
+    """What one tick did, for logs, benchmarks and tests."""
 
     moved_count: int = 0
     queued_count: int = 0
@@ -75,9 +75,9 @@ class TickReport:
 
 
 def tick(*, now: datetime | None = None, may_rest: bool = False) -> TickReport | None:
-    """One pass; None when another process is at it. `now` is given by simulations and tests only.
+    """Run one tick; None when another process runs one. Simulations and tests pass `now`.
 
-    `may_rest`: it need not plan where nothing has happened since the last plan and nothing is due.
+    `may_rest`: skip planning when nothing has happened since the last plan and nothing is due.
     """
     with single_runner("allocator") as mine:
         if not mine:
@@ -115,7 +115,7 @@ def _plan_and_start(report: TickReport, record: AllocatorRecord, now: datetime) 
         with gate_shut(SUBMITS_GATE) if len(due) > 1 else nullcontext():
             _try_starts(due[first : first + STARTS_AT_ONCE], loaded, now, report)
     restarts_estimate(loaded, is_anew=event_id != record.planned_event_id, now=now)
-    # Events of this very plan are later than `event_id`, so after one that changed something the next tick plans again.
+    # This plan's own events are later than `event_id`, so the next tick plans again if this plan changed something.
     AllocatorRecord.objects.update(planned_event_id=event_id, rests_until_at=None if report.skipped else _rests_until(made, loaded, now))
 
 
@@ -126,10 +126,8 @@ def _may_rest(record: AllocatorRecord, now: datetime) -> bool:
 
 
 def _rests_until(made: Plan, loaded: Loaded, now: datetime) -> datetime | None:
-    """When time alone may change the plan: a start or an end is due, nodes close or open. Soon anyway, for not all is an event.
-
-    Never, where more could be taken from others: of those who may, each plan looks at some.
-    """
+    # Time alone changes the plan when a start or an end is due or nodes close or open. EGS_REST_S bounds the rest, since not every
+    # change is an event. While requests may take capacity from others it never rests: each plan considers only some of them.
     snapshot = loaded.snapshot
     evictor_count = sum(request.may_evict for request in snapshot.queue)
     if snapshot.queue and may_claim(snapshot.policy, snapshot.quotas, evictor_count=evictor_count):
@@ -147,11 +145,11 @@ def _last_event_id() -> int:
 
 
 def advance(*, now: datetime) -> int:
-    """Move every provisioned GPR as far as its nodes and the clock allow; how many moves."""
+    """Move every provisioned GPR as far as its nodes and the clock allow. Returns the number of transitions."""
     moved_count = _activate_ready(now)
     for gpr in _with_rows(Gpr.objects.filter(pk__in=_ids_due(now))):
         rows = gpr.rows_now
-        # After a pause one may be due for several moves.
+        # After a pause several transitions may be due.
         while gpr.state in PROVISIONED and _advance_one(gpr, rows, now):
             moved_count += 1
             rows = list(_rows_now().filter(gpr=gpr))
@@ -159,7 +157,7 @@ def advance(*, now: datetime) -> int:
 
 
 def _ids_due(now: datetime) -> set[UUID]:
-    """Those that may be due for something, by the clock or their nodes: most boxes run undisturbed, and are not read at each tick."""
+    # Most boxes run undisturbed, so only those that may be due by the clock or by their nodes are read.
     due = set(Gpr.objects.filter(Q(state=S.EXITING) | Q(state=S.ACTIVE, ends_at__lte=now)).values_list("pk", flat=True))
     windows = Gpr.objects.filter(state=S.ACTIVE).values_list("pk", "active_at", "ends_at", "marks_passed")
     due |= {pk for pk, active_at, ends_at, passed in windows if _marks(active_at, ends_at, now) > passed}
@@ -173,7 +171,7 @@ def _ids_due(now: datetime) -> set[UUID]:
 
 
 def _with_rows(gprs: QuerySet[Gpr]) -> QuerySet[Any]:
-    """With the reservations of its present run as `rows_now`."""
+    """Adds the reservations of the current run as `rows_now`."""
     return gprs.select_related("slice").order_by("pk").prefetch_related(Prefetch("reservations", _rows_now(), to_attr="rows_now"))
 
 
@@ -200,7 +198,7 @@ def _from_active(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
         return _exit(gpr, reason_at_end(gpr), now)
     box = box_of(rows)
     if any(_is_leaving(row) and not row.is_given_up for row in box):
-        # The agent's clock came to the end a moment before ours; anything else would be its own failure.
+        # Near the end it is the agent's clock that runs ahead of ours; otherwise the agent failed.
         is_over = gpr.ends_at is not None and (gpr.ends_at - now).total_seconds() < settings.EGS_EXIT_ALLOWANCE_S
         return _exit(gpr, reason_at_end(gpr) if is_over else EndReason.NODE_FAILURE, now)
     if any(spare_advance(gpr=gpr, spare=spare, now=now) for spare in spares_of(rows)):
@@ -225,7 +223,6 @@ _STEPS: dict[GprState, Callable[[Gpr, Sequence[Reservation], datetime], bool]] =
 
 
 def _is_leaving(row: Reservation) -> bool:
-    """By its agent's word, or freed without it."""
     return row.phase in {Phase.EXITING, Phase.RELEASED} or row.state == ReservationState.RELEASED
 
 
@@ -235,7 +232,7 @@ def _exit(gpr: Gpr, reason: EndReason, now: datetime, why: str = "") -> bool:
 
 
 def _activate_ready(now: datetime) -> int:
-    """Those whose nodes are all open, many at once; how many. What fails is left to be moved alone."""
+    # GPRs that fail here are moved one by one afterwards.
     shut = Reservation.objects.filter(gpr=OuterRef("pk"), run=OuterRef("run"), active_at=None).exclude(phase=Phase.ACTIVE)
     gprs = _with_rows(Gpr.objects.filter(~Exists(shut), state=S.PROVISIONING))
     ready = [gpr for gpr in gprs if _is_open(gpr.rows_now) and not _has_lost_a_node(gpr.rows_now)]
@@ -255,20 +252,20 @@ def _has_lost_a_node(rows: Sequence[Reservation]) -> bool:
 
 
 def _is_open(rows: Sequence[Reservation]) -> bool:
-    """It may have been closed again at its end since the last tick: then it has had that time."""
+    # A row with `active_at` was opened, and may have been closed at its end since the last tick.
     return bool(rows) and all(row.phase == Phase.ACTIVE or row.active_at is not None for row in rows)
 
 
 @transaction.atomic
 def _activate(boxes: Sequence[tuple[Gpr, Sequence[Reservation]]], now: datetime) -> None:
-    """The clock started when the agent opened the last node; both sides count from that moment."""
+    # The time counts from the moment when the agent opened the last node.
     windows = []
     for gpr, rows in boxes:
         gpr.active_at = max(row.active_at or now for row in rows)
         gpr.ends_at = gpr.active_at + timedelta(seconds=gpr.remaining_s)
         windows.append(Window(gpr.pk, gpr.ends_at, nodes_free_at(gpr.ends_at)))
     gprs = [gpr for gpr, _ in boxes]
-    # Whoever is moved on by somebody else meanwhile is refused below, and then nothing of this was written.
+    # If another process moved one of them meanwhile, the transition below raises and this write is rolled back.
     fast_update(Gpr.objects.all(), gprs, ["active_at", "ends_at"], None)
     messages = [(gpr, f"{gpr.name} is provisioned until {utc(window.not_after_at)}.") for gpr, window in zip(gprs, windows, strict=True)]
     gprs_transition(messages=messages, to=S.ACTIVE, now=now, changes={"entry_attempts": 0})
@@ -276,7 +273,6 @@ def _activate(boxes: Sequence[tuple[Gpr, Sequence[Reservation]]], now: datetime)
 
 
 def _marks(active_at: datetime | None, ends_at: datetime | None, now: datetime) -> int:
-    """How many of MARKS_PERCENT have passed."""
     if active_at is None or ends_at is None:
         return 0
     share = (now - active_at) / (ends_at - active_at) * 100
@@ -284,7 +280,7 @@ def _marks(active_at: datetime | None, ends_at: datetime | None, now: datetime) 
 
 
 def _record_marks(gpr: Gpr, now: datetime) -> bool:
-    """Events at 25, 50 and 75 %, each once; after a pause only the latest is told."""
+    # After a pause only the latest mark is recorded.
     passed = _marks(gpr.active_at, gpr.ends_at, now)
     if passed <= gpr.marks_passed:
         return False
@@ -304,7 +300,7 @@ def _record_marks(gpr: Gpr, now: datetime) -> bool:
 
 
 def _record_overdue(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> None:
-    """Once, when an exit takes longer than was booked for it: whoever waits, and an administrator, must know."""
+    # The stored explanation makes sure that the Event is written once.
     if gpr.explanation or now <= nodes_free_at(gpr.state_changed_at):
         return
     late = [row.node.name for row in rows if row.state == ReservationState.HELD]
@@ -325,7 +321,6 @@ def _record_overdue(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> Non
 
 
 def _try_starts(starts: Sequence[Start], loaded: Loaded, now: datetime, report: TickReport) -> None:
-    """Together; where that fails each alone: a conflict skips one GPR, and the next tick plans afresh."""
     if len(starts) == 1:
         _try_start(starts[0], loaded, now, report)
         return
@@ -334,7 +329,7 @@ def _try_starts(starts: Sequence[Start], loaded: Loaded, now: datetime, report: 
         report.started += [start.gpr.pk for start in starts]
     except Exception as error:
         _log_fallback("starts", error)
-        fresh = gprs_by_id(str(start.gpr.pk) for start in starts)  # these may have been moved on, before all was undone
+        fresh = gprs_by_id(str(start.gpr.pk) for start in starts)  # the rolled-back attempt may have changed the objects
         for start in starts:
             if gpr := fresh.get(str(start.gpr.pk)):
                 _try_start(Start(gpr, start.slot), loaded, now, report)
@@ -350,7 +345,6 @@ def _try_start(start: Start, loaded: Loaded, now: datetime, report: TickReport) 
 
 
 def _log_fallback(what: str, error: Exception) -> None:
-    """Together they failed: each is tried alone."""
     if isinstance(error, EgsError):
         log.info("each_alone", what=what, why=error.detail)
     else:
@@ -358,7 +352,7 @@ def _log_fallback(what: str, error: Exception) -> None:
 
 
 def _advance_one(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> bool:
-    """Advance one; a GPR that cannot be moved must not stop the others."""
+    """Returns whether it moved. A failure is recorded and does not stop the others."""
     has_moved = False
     with set_aside_on_error("gpr_advance", "This request could not be moved on", now=now, gpr_id=gpr.pk) as attempt:
         has_moved = _STEPS[S(gpr.state)](gpr, rows, now)

@@ -1,4 +1,4 @@
-"""Plans that are not whole (planner/promises/proof.py): administrators are told, and the log has it."""
+"""Records plans that fail the planner's own check, as an Event for administrators and in the log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FLAW_WORDS: Final = {
 
 
 def plan_faults_record(faults: Iterable[Fault], requests: Mapping[str, RequestRow], *, now: datetime) -> None:
-    """Of a plan. Inside the transaction that stores it."""
+    """Call it inside the transaction that stores the plan."""
     for fault in faults:
         text, gpr_id = f"The planner is at fault: this request {FLAW_WORDS[fault.flaw]}. Please report it.", requests[fault.id].pk
         log.error(PLANNER, gpr_id=str(gpr_id), reason=fault.flaw, message=text)

@@ -1,4 +1,4 @@
-"""What a plan reads of the database: narrow rows instead of models, for a queue may be ten thousand long."""
+"""What a plan reads from the database, as narrow rows: model instances would be slow for a queue of ten thousand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from slices.models import Slice
 
 
 class RequestRow(NamedTuple):
-    """What a GPR requests for, and where it is in the queue; with what its slice says of it. Names as in the models."""
+    """What a GPR asks for, its place in the queue, and its slice's settings. Names as in the models."""
 
     pk: UUID
     version: int
@@ -47,7 +47,6 @@ class RequestRow(NamedTuple):
 
     @classmethod
     def of(cls, gpr: Gpr) -> Self:
-        """Of one that need not be saved yet."""
         return cls._make(_fields_of(gpr))
 
 
@@ -55,7 +54,7 @@ _fields_of = attrgetter(*(name.replace("__", ".") for name in RequestRow._fields
 
 
 class PlanSummary(NamedTuple):
-    """What pages show of a GPR that waits, by the last plan that told it."""
+    """What pages show of a queued GPR from its last plan."""
 
     planned_start_at: datetime | None
     explanation: dict[str, Any]
@@ -64,8 +63,6 @@ class PlanSummary(NamedTuple):
 
 
 class PromiseRow(NamedTuple):
-    """A promise, and the slot that it rests on."""
-
     gpr_id: UUID
     made_at: datetime
     promised_start_at: datetime
@@ -77,7 +74,7 @@ class PromiseRow(NamedTuple):
 
 
 class ShadowRow(NamedTuple):
-    """Where a GPR stands in the two queues that nobody overtakes; seconds since 1970."""
+    """Slots in the two simulated queues; seconds since 1970."""
 
     gpr_id: UUID
     gpus_per_node: int
@@ -90,7 +87,7 @@ class ShadowRow(NamedTuple):
 
 
 class HeldRow(NamedTuple):
-    """A node that a GPR holds. `replaces_id`: the reservation in whose place it is, or is to be.
+    """A node that a GPR holds. `replaces_id`: the reservation that it replaces or will replace.
 
     Seconds since 1970; the end is rounded up.
     """
@@ -111,20 +108,19 @@ class HeldRow(NamedTuple):
     gpr__is_booking: bool
 
 
-# No calendar has years of five digits, and no zone may push a time into one.
+# Years of five digits are in no calendar, and a time zone must not push a time into one.
 LAST_S: Final = int(datetime(9000, 1, 1, tzinfo=UTC).timestamp())
-# Of every GPR in the states that hold nodes.
 HELD: Final = Reservation.objects.filter(state=ReservationState.HELD, gpr__state__in=PROVISIONED)
 
 
 def queued_requests() -> list[RequestRow]:
-    """In the order of age, which breaks ties among equals."""
+    """Sorted by age, which breaks ties."""
     rows = Gpr.objects.filter(state=GprState.QUEUED).order_by("turn_at", "pk")
     return [RequestRow._make(row) for row in rows.values_list(*RequestRow._fields)]
 
 
 def allowed_clusters() -> tuple[dict[UUID, set[UUID]], dict[UUID, set[UUID]]]:
-    """Returns the clusters that waiting GPRs name, by GPR, and the clusters of their slices, by slice."""
+    """Returns the clusters that queued GPRs name, by GPR, and the clusters of their slices, by slice."""
     own = Gpr.clusters.through.objects.filter(gpr__state=GprState.QUEUED).values_list("gpr_id", "cluster_id")
     slices = Slice.objects.filter(gprs__state=GprState.QUEUED)
     shared = Slice.clusters.through.objects.filter(slice__in=slices).values_list("slice_id", "cluster_id")
@@ -132,13 +128,13 @@ def allowed_clusters() -> tuple[dict[UUID, set[UUID]], dict[UUID, set[UUID]]]:
 
 
 def queued_promises() -> dict[str, PromiseRow]:
-    """Returns the promises of waiting GPRs, by the id of the GPR."""
+    """Promises by id of the queued GPR."""
     rows = Promise.objects.filter(gpr__state=GprState.QUEUED).values_list(*PromiseRow._fields)
     return {str(row[0]): PromiseRow._make(row) for row in rows}
 
 
 def open_shadows(now: datetime) -> list[ShadowRow]:
-    """Those that are not over in both queues, in the order in which they came."""
+    """Those that are not over in both queues, the oldest first."""
     stands = Q(strict_ends_at__gt=now) | Q(patient_ends_at__gt=now)
     rows = Shadow.objects.filter(stands, strict_ends_at__isnull=False, patient_ends_at__isnull=False).order_by("made_at", "pk")
     times = {f"{queue}_{end}_s": _Second(f"{queue}_{end}s_at") for queue in ("patient", "strict") for end in ("start", "end")}
@@ -146,20 +142,20 @@ def open_shadows(now: datetime) -> list[ShadowRow]:
 
 
 def arrivals_since(since: datetime) -> list[tuple[int, int, int, int]]:
-    """(priority, GPU-seconds, since, count), alike ones as one, the first first: there may be many days of them."""
+    """(priority, GPU-seconds, since, count), the oldest first. Equal arrivals are grouped, since there may be days of them."""
     timed = Shadow.objects.filter(made_at__gte=since).annotate(at_s=_Second("made_at"))
     alike = timed.values("priority", "gpu_s").annotate(since_at=Min("made_at"), since_s=Min("at_s"), arrival_count=Count("pk"))
     return list(alike.order_by("since_at", "priority", "gpu_s").values_list("priority", "gpu_s", "since_s", "arrival_count"))
 
 
 def plan_summaries(ids: Iterable[UUID] | None = None) -> dict[str, PlanSummary]:
-    """By id; None: of all that wait."""
+    """By id; None: of all queued GPRs."""
     chosen = Gpr.objects.filter(state=GprState.QUEUED) if ids is None else Gpr.objects.filter(pk__in=list(ids))
     return {str(pk): PlanSummary._make(rest) for pk, *rest in chosen.values_list("pk", *PlanSummary._fields)}
 
 
 def gprs_by_id(ids: Iterable[str | UUID]) -> dict[str, Gpr]:
-    """With their slices. No query for none."""
+    """With their slices. No query for no ids."""
     wanted = {str(id_) for id_ in ids}
     return {str(gpr.pk): gpr for gpr in Gpr.objects.filter(pk__in=wanted).select_related("slice")} if wanted else {}
 
@@ -170,8 +166,7 @@ def held_rows(rows: QuerySet[Reservation]) -> list[HeldRow]:
 
 
 class _Second(Func):
-    """Of a time, since 1970, rounded down. A database counts it out in less time than it takes to read a time into an object."""
-
+    # Seconds since 1970, rounded down. The database computes them faster than Django parses a datetime.
     output_field = BigIntegerField()
     postgresql = "FLOOR(EXTRACT(EPOCH FROM %(expressions)s))::bigint"
     sqlite = "CAST(strftime('%%%%s', substr(%(expressions)s, 1, 19)) AS INTEGER)"
@@ -184,8 +179,7 @@ class _Second(Func):
 
 
 class _SecondUp(_Second):
-    """Rounded up. As text a time without a fraction has 19 characters."""
-
+    # Rounded up: in SQLite a time without a fraction has 19 characters.
     postgresql = "CEIL(EXTRACT(EPOCH FROM %(expressions)s))::bigint"
     sqlite = f"{_Second.sqlite} + (length(%(expressions)s) > 19)"
 

@@ -1,4 +1,4 @@
-"""Starts: a GPR whose turn it is gets its nodes; and what every node that enters needs."""
+"""Starts GPRs on their planned nodes, and builds what every node that enters needs."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from planner.snapshot import Slot
 from slices.models import Namespace, Slice
 from slices.quotas import quotas_keep
 
-# Names, by slice and cluster.
+# Names of namespaces by slice and cluster.
 Namespaces = Mapping[tuple[UUID, UUID | None], tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A GPR, and the nodes that the plan has for it now."""
+    """A GPR and the slot that the plan gives it now."""
 
     gpr: Gpr
     slot: Slot
@@ -39,7 +39,10 @@ class Start:
 
 @transaction.atomic
 def gprs_start(starts: Sequence[Start], *, loaded: Loaded, now: datetime) -> None:
-    """All of them or none. Raises StaleState or Conflict where one is not as it was planned any more, or a quota allows less than then."""
+    """Start all of them or none.
+
+    Raises StaleState when one changed since it was planned, or Conflict when a quota or its cluster does not allow it any more.
+    """
     if any(start.gpr.version != loaded.requests[str(start.gpr.pk)].version for start in starts):
         raise StaleState("It was changed since it was planned.")
     gprs = [start.gpr for start in starts]
@@ -57,7 +60,7 @@ def gprs_start(starts: Sequence[Start], *, loaded: Loaded, now: datetime) -> Non
 
 
 def _taken(start: Start, loaded: Loaded) -> tuple[tuple[UUID, str], ...]:
-    """Whose quotas it counts under, and of which shape."""
+    """(owner, shape) of the quotas that the start counts against."""
     shape = loaded.places.keys[start.slot.pool].shape
     return (start.gpr.slice.project_id, shape), (start.gpr.slice_id, shape)
 
@@ -73,7 +76,6 @@ def _move(gprs: Sequence[Gpr], cluster: Cluster, run: int, now: datetime) -> Non
 
 
 def _hold_of(start: Start, namespaces: Namespaces, now: datetime) -> HoldSpec:
-    """What it takes, in the cluster that it has been given."""
     gpr, slot = start.gpr, start.slot
     return HoldSpec(
         gpr_id=gpr.pk,
@@ -82,7 +84,7 @@ def _hold_of(start: Start, namespaces: Namespaces, now: datetime) -> HoldSpec:
         node_ids=tuple(UUID(node_id) for node_id in slot.nodes),
         gpus_per_node=gpr.gpus_per_node,
         starts_at=now,
-        # Whole seconds, as planned: else each box would run a moment into the slot behind it, and push that one away.
+        # Whole seconds, as planned: a fraction would overlap the next slot and push it back.
         ends_at=at(slot.start_s + length_s(gpr)),
         enter_by_at=now + timedelta(seconds=settings.EGS_ENTRY_TIMEOUT_S),
         duration_s=gpr.remaining_s,
@@ -93,7 +95,7 @@ def _hold_of(start: Start, namespaces: Namespaces, now: datetime) -> HoldSpec:
 
 
 def starting_cluster(name: str, now: datetime) -> Cluster:
-    """Raises Conflict where nothing may start: its agent has been silent, or knows more than this database."""
+    """Raises Conflict when nothing may start in the cluster: its agent is silent, or it is closed or was rewound."""
     cluster = CLUSTERS.get(name=name)
     if not agent_is_live(getattr(cluster, "agent", None), now, within_s=settings.EGS_AGENT_STALE_S):
         raise Conflict(f"The agent of cluster {name} has not been heard lately.")
@@ -103,7 +105,7 @@ def starting_cluster(name: str, now: datetime) -> Cluster:
 
 
 def namespaces_of(slice_ids: Collection[UUID]) -> Namespaces:
-    """Who binds or unbinds one meanwhile waits for the start to be over, and tells the agent then."""
+    """Locks the slices: changes of their namespaces wait until the start is stored."""
     list(Slice.objects.select_for_update(no_key=True).filter(pk__in=slice_ids).order_by("pk").values_list("pk"))
     names: defaultdict[tuple[UUID, UUID | None], tuple[str, ...]] = defaultdict(tuple)
     rows = Namespace.objects.filter(slice__in=slice_ids).order_by("name")
