@@ -1,4 +1,4 @@
-"""Times when EGS itself was down: no agent could report then, so their silence means nothing."""
+"""Times when EGS itself was down: agents could not report then."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def absence_of(record: AllocatorRecord | None, now: datetime) -> HubAbsence | No
 
 
 def is_just_over(absence: HubAbsence | None, now: datetime) -> bool:
-    """Whether agents have had too little time since then to report."""
+    """Agents have had too little time since then to report."""
     return absence is not None and (now - absence.ended_at).total_seconds() <= settings.EGS_AGENT_UNREACHABLE_S
 
 

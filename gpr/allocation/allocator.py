@@ -1,8 +1,7 @@
 """The tick: move every GPR along, plan the queue, start what can start.
 
-It runs every second and on every hint, under a lock that nobody waits for. Its whole state is in the database and each step is a
-short guarded transaction, so a missed or repeated tick does no harm. Steps that many GPRs take at once share a transaction; if that
-fails, each GPR gets its own.
+It runs every second and on every hint, under a lock that nobody waits for. Its state is in the database and each step is a short
+guarded transaction, so a missed or repeated tick does no harm.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ S = GprState
 MARKS_PERCENT = (25, 50, 75)
 OVERDUE_NAMES_MAX = 8
 # Submits wait while a batch starts: about a second.
-STARTS_AT_ONCE = 50
+STARTS_AT_ONCE = 50  # in one transaction; if it fails, each GPR gets its own
 MOVES_AT_ONCE = 100
 # The agent itself gives up an entry at the time-out. The hub does so only after this much more silence.
 ENTRY_SILENCE_S = 30
@@ -65,8 +64,6 @@ ENTRY_SILENCE_S = 30
 
 @dataclass(slots=True)
 class TickReport:
-    """What one tick did, for logs, benchmarks and tests."""
-
     moved_count: int = 0
     queued_count: int = 0
     started: list[UUID] = field(default_factory=list)

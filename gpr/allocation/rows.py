@@ -1,4 +1,4 @@
-"""What a plan reads from the database, as narrow rows: model instances would be slow for a queue of ten thousand."""
+"""Narrow rows that a plan reads: model instances would be slow for a queue of ten thousand."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from slices.models import Slice
 
 
 class RequestRow(NamedTuple):
-    """What a GPR asks for, its place in the queue, and its slice's settings. Names as in the models."""
-
+    # What a GPR asks for, its place in the queue, and its slice's settings. Names as in the models.
     pk: UUID
     version: int
     priority: int
@@ -54,7 +53,7 @@ _fields_of = attrgetter(*(name.replace("__", ".") for name in RequestRow._fields
 
 
 class PlanSummary(NamedTuple):
-    """What pages show of a queued GPR from its last plan."""
+    """What pages show of a queued GPR."""
 
     planned_start_at: datetime | None
     explanation: dict[str, Any]
@@ -74,8 +73,7 @@ class PromiseRow(NamedTuple):
 
 
 class ShadowRow(NamedTuple):
-    """Slots in the two simulated queues; seconds since 1970."""
-
+    # Slots in the two simulated queues; seconds since 1970.
     gpr_id: UUID
     gpus_per_node: int
     patient: dict[str, Any]
@@ -87,16 +85,13 @@ class ShadowRow(NamedTuple):
 
 
 class HeldRow(NamedTuple):
-    """A node that a GPR holds. `replaces_id`: the reservation that it replaces or will replace.
-
-    Seconds since 1970; the end is rounded up.
-    """
+    """A node that a GPR holds. `replaces_id`: the reservation that it replaces or will replace."""
 
     pk: UUID
     replaces_id: UUID | None
     gpr_id: UUID
     node_id: UUID
-    end_s: int
+    end_s: int  # seconds since 1970, rounded up
     slice_id: UUID
     gpr__slice__project_id: UUID
     gpr__priority: int
@@ -114,13 +109,12 @@ HELD: Final = Reservation.objects.filter(state=ReservationState.HELD, gpr__state
 
 
 def queued_requests() -> list[RequestRow]:
-    """Sorted by age, which breaks ties."""
-    rows = Gpr.objects.filter(state=GprState.QUEUED).order_by("turn_at", "pk")
+    rows = Gpr.objects.filter(state=GprState.QUEUED).order_by("turn_at", "pk")  # age breaks ties
     return [RequestRow._make(row) for row in rows.values_list(*RequestRow._fields)]
 
 
 def allowed_clusters() -> tuple[dict[UUID, set[UUID]], dict[UUID, set[UUID]]]:
-    """Returns the clusters that queued GPRs name, by GPR, and the clusters of their slices, by slice."""
+    """Clusters that queued GPRs name, by GPR, and clusters of their slices, by slice."""
     own = Gpr.clusters.through.objects.filter(gpr__state=GprState.QUEUED).values_list("gpr_id", "cluster_id")
     slices = Slice.objects.filter(gprs__state=GprState.QUEUED)
     shared = Slice.clusters.through.objects.filter(slice__in=slices).values_list("slice_id", "cluster_id")
@@ -128,13 +122,12 @@ def allowed_clusters() -> tuple[dict[UUID, set[UUID]], dict[UUID, set[UUID]]]:
 
 
 def queued_promises() -> dict[str, PromiseRow]:
-    """Promises by id of the queued GPR."""
     rows = Promise.objects.filter(gpr__state=GprState.QUEUED).values_list(*PromiseRow._fields)
     return {str(row[0]): PromiseRow._make(row) for row in rows}
 
 
 def open_shadows(now: datetime) -> list[ShadowRow]:
-    """Those that are not over in both queues, the oldest first."""
+    # Those that are not over in both queues.
     stands = Q(strict_ends_at__gt=now) | Q(patient_ends_at__gt=now)
     rows = Shadow.objects.filter(stands, strict_ends_at__isnull=False, patient_ends_at__isnull=False).order_by("made_at", "pk")
     times = {f"{queue}_{end}_s": _Second(f"{queue}_{end}s_at") for queue in ("patient", "strict") for end in ("start", "end")}
@@ -142,7 +135,7 @@ def open_shadows(now: datetime) -> list[ShadowRow]:
 
 
 def arrivals_since(since: datetime) -> list[tuple[int, int, int, int]]:
-    """(priority, GPU-seconds, since, count), the oldest first. Equal arrivals are grouped, since there may be days of them."""
+    """(priority, GPU-seconds, since, count), the oldest first; equal arrivals are grouped."""
     timed = Shadow.objects.filter(made_at__gte=since).annotate(at_s=_Second("made_at"))
     alike = timed.values("priority", "gpu_s").annotate(since_at=Min("made_at"), since_s=Min("at_s"), arrival_count=Count("pk"))
     return list(alike.order_by("since_at", "priority", "gpu_s").values_list("priority", "gpu_s", "since_s", "arrival_count"))

@@ -1,4 +1,4 @@
-"""Load what the planner needs: a few queries, then plain dataclasses."""
+"""Loads what the planner needs, and turns it into the planner's dataclasses."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ from planner.snapshot import Node as PlannerNode
 from planner.snapshot import Shadow as PlannerShadow
 from slices.models import Quota as QuotaRow
 
-# Nobody says when a node that is set aside, not ready or unreachable comes back: it is expected so many seconds ahead, or up to twice
-# that, and those who wait for it are told anew once in that time, not every second.
+# It is unknown when a node that is set aside, not ready or unreachable comes back. It is expected after one to two of these periods, on a
+# fixed grid, so that promises move once in a period and not every second.
 RETURN_S = 4 * 3600
-# Ticks are not exact: a start this late has kept its promise.
+# Ticks are not exact: a start that is late by no more than this keeps its promise.
 PROMISE_TOLERANCE_S = 60
 PROMISE_TOLERANCE = timedelta(seconds=PROMISE_TOLERANCE_S)
 SLACK = SlackSettings()
@@ -69,18 +69,15 @@ CAUSES = frozenset(Cause)
 
 @dataclass(frozen=True, slots=True)
 class PoolKey:
-    """What makes nodes alike. Its text is the pool's id.
-
-    `supply`: the id of that whose nodes these are to be, one pool each; `gain_s`: for less nobody is put there.
-    """
+    """The properties that nodes of a pool share; its text is the pool's id."""
 
     cluster: str
     shape: str
     node_type: str
     gpu_memory_gib: int
     rdma: bool
-    supply: str = ""
-    gain_s: int = 0
+    supply: str = ""  # the id of the supply, for a pool of ordered nodes
+    gain_s: int = 0  # a start there must be sooner by this much
 
     @property
     def id(self) -> str:
@@ -91,16 +88,13 @@ class PoolKey:
 
 @dataclass(frozen=True, slots=True)
 class PoolIndex:
-    """Where requests may stand, and what is known of nodes that are to come."""
-
     keys: Mapping[str, PoolKey]
     pool_of_node: Mapping[UUID, str]
     books: SupplyState
     cluster_names: Mapping[UUID, str]
-    _suiting: dict[tuple[object, ...], tuple[str, ...]] = field(default_factory=dict)  # many ask alike
+    _suiting: dict[tuple[object, ...], tuple[str, ...]] = field(default_factory=dict)  # cache: many requests are alike
 
     def pools_for(self, ask: RequestRow | Gpr, clusters: Set[str], *, may_order: bool) -> tuple[str, ...]:
-        """The pools in these clusters that suit the request, which need not be saved yet."""
         alike = (
             ask.shape,
             ask.min_gpu_memory_gib,
@@ -118,7 +112,7 @@ class PoolIndex:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A snapshot and the way back from its ids to rows."""
+    """A snapshot, and the rows behind its ids."""
 
     snapshot: Snapshot
     requests: Mapping[str, RequestRow]
@@ -128,15 +122,14 @@ class Loaded:
     places: PoolIndex
 
     def candidate(self, gpr: Gpr, clusters: Iterable[Cluster]) -> Request:
-        """A GPR that is not saved, as the planner would see it were it submitted now."""
+        """An unsaved GPR as if it were submitted now."""
         return self._request(gpr, clusters, len(self.snapshot.queue), None)
 
     def queued(self, gpr: Gpr) -> Request | None:
-        """One that is in the queue; None where it is not."""
         return next((request for request in self.snapshot.queue if request.id == str(gpr.pk)), None)
 
     def waiting(self, gpr: Gpr, clusters: Iterable[Cluster]) -> Request | None:
-        """One that is in the queue, as it would be there if it asked for this. None: it is not promised anything."""
+        """A queued GPR as if it asked for what `gpr` asks for. None when nothing is promised to it."""
         queued = self.queued(gpr)
         if queued is None or queued.promise_s is None:
             return None
@@ -147,16 +140,14 @@ class Loaded:
         return _request(RequestRow.of(gpr), rank, names, promise, self.shares, self.places)
 
     def elsewhere(self, candidate: Request, pools: tuple[str, ...]) -> Request:
-        """The candidate in other pools than its own, as if none of them had a handicap."""
+        """The candidate in other pools, without handicaps."""
         orders = tuple(id_ for id_ in pools if self.places.keys[id_].supply)
         return replace(candidate, pools=pools, orders=orders, handicaps=())
 
     def supply(self, supply_id: str) -> Supply:
-        """That is named in an offer."""
         return next(supply for supply in self.places.books.supplies if str(supply.pk) == supply_id)
 
     def with_maintenance(self, row: MaintenanceWindow) -> Snapshot:
-        """A copy in which this is announced, too."""
         cluster, node_id, window = row.cluster.name, str(row.node_id), window_of(row)
 
         def closed(node: PlannerNode) -> PlannerNode:
@@ -167,14 +158,13 @@ class Loaded:
 
 
 def with_running_end(snapshot: Snapshot, gpr_id: str, end_s: int) -> Snapshot:
-    """A copy in which this box ends at another time."""
     return replace(snapshot, running=tuple(replace(box, end_s=end_s) if box.id == gpr_id else box for box in snapshot.running))
 
 
 def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
-    """Nodes on which nothing may start now count as closed: set aside, not ready, their cluster disabled or not heard.
+    """Nodes on which nothing may start now count as closed: set aside, not ready, or in a cluster that is disabled or silent.
 
-    `with_memory`: something new is to be planned. Where the queue itself holds something new it is loaded anyway.
+    `with_memory`: load what a new promise needs. It is loaded anyway when the queue holds an unpromised request.
     """
     now_s = math.floor(now.timestamp())
     clusters = clusters_there()
@@ -207,7 +197,6 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
 
 
 def policy() -> Policy:
-    """As the settings say."""
     return Policy(
         name=PolicyName(settings.EGS_POLICY),
         promise_tolerance_s=PROMISE_TOLERANCE_S,
@@ -223,7 +212,7 @@ def policy() -> Policy:
 
 
 def planner_memory_load(record: Witness, *, now: datetime) -> Memory:
-    """What the slack and the failure reserve of new requests follow from; three queries."""
+    """The data for slack and failure reserve; three queries."""
     since = now - timedelta(seconds=SLACK.observed_s)
     return Memory(
         shadows=tuple(_shadow_of(row) for row in open_shadows(now)),
@@ -269,7 +258,7 @@ def _queue(
 
 
 def _handicaps(ask: RequestRow, pools: tuple[str, ...], places: PoolIndex) -> tuple[tuple[str, int], ...]:
-    """Away from home, where it could be at home as well; and on nodes that were ordered for another, what an own order has to gain."""
+    # Seconds by which a start must be sooner: away from the home cluster, and on nodes that were ordered for another request.
     home = places.cluster_names.get(ask.slice__home_id) if ask.slice__home_id else None
     away = {id_ for id_ in pools if home is not None and places.keys[id_].cluster != home}
     burst_s = ask.slice__burst_gain_s if len(away) < len(pools) else 0
@@ -278,7 +267,7 @@ def _handicaps(ask: RequestRow, pools: tuple[str, ...], places: PoolIndex) -> tu
 
 
 def length_s(gpr: RequestRow | Gpr) -> int:
-    """The whole box: entry, what is left of the duration, exit."""
+    """Seconds of the whole box: entry, the rest of the duration, exit."""
     return box_length_s(gpr.remaining_s)
 
 
@@ -287,17 +276,17 @@ def box_length_s(remaining_s: int) -> int:
 
 
 def nodes_free_at(ends_at: datetime) -> datetime:
-    """When the nodes of a box that ends then are free again by the books: its exit has had its time."""
+    """When the nodes of a box that ends at `ends_at` are free: its exit has had its time."""
     return ends_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
 
 
 def box_end_for(freed_at: datetime) -> datetime:
-    """When a box is to end whose nodes are to be free then: the other way round."""
+    """The inverse of `nodes_free_at`."""
     return freed_at - timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
 
 
 def at(moment_s: int) -> datetime:
-    """A planner's second as a time, or the last that there is."""
+    """Seconds since 1970 as a datetime, at most LAST_S."""
     return datetime.fromtimestamp(min(moment_s, LAST_S), UTC)
 
 
@@ -339,7 +328,7 @@ def _pools(
         (arrived[books.kept[row.pk]] if row.pk in books.kept else nodes[key]).append(node)
     keys = {key.id: key for key in sorted(nodes, key=lambda key: key.id)}
     pools = [Pool(id=id_, cluster=key.cluster, shape=key.shape, nodes=tuple(nodes[key])) for id_, key in keys.items()]
-    # Last: of equal starts that on a node that is there is liked better.
+    # Supplies come last, so that of equal starts the planner prefers nodes that exist.
     keys |= {pool_id(supply.pk): _key_of(supply) for supply in books.supplies}
     return keys, (*pools, *supply_pools(books, arrived, announced, closures, absence=absence, now=now))
 
@@ -349,10 +338,7 @@ def _key_of(supply: Supply) -> PoolKey:
 
 
 def _away(row: NodeRow, closure: tuple[Window, ...], books: SupplyState, now_s: int) -> tuple[Window, ...]:
-    """How long nothing may start on this node, if so. One that has just come is ready when it was expected.
-
-    `closure`: of its whole cluster, at present.
-    """
+    # Empty when boxes may start on this node. A node that has just come is ready when it was expected.
     if row.is_usable:
         return closure
     due = books.due.get(str(row.pk))
@@ -364,7 +350,7 @@ def window_of(row: MaintenanceWindow | WindowRow) -> Window:
 
 
 def _announced(windows: Iterable[WindowRow]) -> defaultdict[UUID, list[Window]]:
-    """Maintenance by the id of what it closes: a node, or a whole cluster."""
+    # Keyed by the node, or by the cluster when all of it is closed.
     found: defaultdict[UUID, list[Window]] = defaultdict(list)
     for row in windows:
         found[row.node_id or row.cluster_id].append(window_of(row))
@@ -372,7 +358,7 @@ def _announced(windows: Iterable[WindowRow]) -> defaultdict[UUID, list[Window]]:
 
 
 def _closure(cluster: Cluster, absence: HubAbsence | None, now: datetime, now_s: int) -> tuple[Window, ...]:
-    """Until when no box may start there, if so. A silent agent is expected any moment; after a longer silence nobody knows when."""
+    # A silent agent is expected at any moment; after a longer silence its return is unknown.
     if not cluster_is_open(cluster, now, absence=absence):
         return (Window(now_s, _return_s(now_s), unheard=Cause.SILENCE if cluster_is_silent(cluster, now) else ""),)
     if agent_is_live(cluster.agent, now, within_s=settings.EGS_AGENT_STALE_S):
@@ -387,7 +373,7 @@ def _return_s(now_s: int) -> int:
 
 
 def boxes_of(held: Iterable[HeldRow], pool_of_node: Mapping[UUID, str]) -> tuple[Running, ...]:
-    """One for each GPR; also where its nodes are gone, for its slice is held all the same."""
+    # A box whose nodes are gone counts, too: it still occupies its slice.
     boxes: dict[UUID, list[HeldRow]] = defaultdict(list)
     for row in held:
         boxes[row.gpr_id].append(row)
@@ -398,9 +384,8 @@ def _pool_of(rows: Sequence[HeldRow], pool_of_node: Mapping[UUID, str]) -> str:
     return next((pool_of_node[row.node_id] for row in rows if row.node_id in pool_of_node), "")
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=65_536)  # few boxes change from one plan to the next
 def _running_box(rows: tuple[HeldRow, ...], pool: str) -> Running:
-    """Remembered: from one plan to the next few boxes change."""
     row, stand_ins = rows[0], _stand_ins(rows)
     return Running(
         id=str(row.gpr_id),
@@ -420,7 +405,7 @@ def _running_box(rows: tuple[HeldRow, ...], pool: str) -> Running:
 
 
 def _stand_ins(rows: Sequence[HeldRow]) -> tuple[str, ...]:
-    """Nodes of spares whose place another node still has; of several for one place all but one."""
+    # Nodes of spares whose place still has another node; of several spares for one place, all but one.
     taken, found = {row.pk for row in rows}, []
     for row in rows:
         if row.replaces_id in taken:
@@ -441,7 +426,7 @@ def _request(
     slot = _stored_slot(promise, places) if promise is not None and promise.slot_nodes else None
     pools = places.pools_for(ask, clusters, may_order=ask.slice__may_order)
     orders = _orders(ask, pools, places)
-    # Whoever stands on ordered nodes that suit it stays there whatever its policy says of orders now.
+    # A slot on ordered nodes that suit the request stays, even if its policy does not allow orders any more.
     if slot is not None and slot.pool not in pools and slot.pool in places.pools_for(ask, clusters, may_order=True):
         pools = (*pools, slot.pool)
     return Request(
@@ -456,7 +441,7 @@ def _request(
         pools=pools,
         share=shares.get(str(ask.slice__project_id), 0),
         earliest_start_s=math.ceil(ask.earliest_start_at.timestamp()) if ask.earliest_start_at else 0,
-        # What is left of one that has run is a request as any other.
+        # The rest of a booking that has run is an ordinary request.
         is_fixed=ask.is_booking and ask.run == 0,
         promise_s=math.floor(promise.promised_start_at.timestamp()) if promise else None,
         promised_at_s=_second(promise.made_at) if promise else 0,
@@ -472,7 +457,7 @@ def _request(
 
 
 def _stored_slot(promise: PromiseRow, places: PoolIndex) -> Slot:
-    """Nodes that have come are in another pool than that of their supply, if all of its slots can move there."""
+    # Nodes that have arrived leave the pool of their supply once all slots there can move.
     nodes, pool = places.books.nodes_of(promise.slot_nodes), promise.slot_pool
     if pool not in places.keys or places.keys[pool].supply:
         pool = places.pool_of_node.get(UUID(nodes[0]), pool)
@@ -480,7 +465,7 @@ def _stored_slot(promise: PromiseRow, places: PoolIndex) -> Slot:
 
 
 def _orders(ask: RequestRow, pools: tuple[str, ...], places: PoolIndex) -> tuple[str, ...]:
-    """Those in which more may be ordered for it."""
+    # An administrator may have canceled an order for it: then nothing more is ordered there for it.
     growing = ((id_, places.keys[id_].supply) for id_ in pools if places.keys[id_].supply)
     return tuple(id_ for id_, supply in growing if (ask.pk, UUID(supply)) not in places.books.refused)
 

@@ -31,8 +31,6 @@ Namespaces = Mapping[tuple[UUID, UUID | None], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A GPR and the slot that the plan gives it now."""
-
     gpr: Gpr
     slot: Slot
 
@@ -41,7 +39,7 @@ class Start:
 def gprs_start(starts: Sequence[Start], *, loaded: Loaded, now: datetime) -> None:
     """Start all of them or none.
 
-    Raises StaleState when one changed since it was planned, or Conflict when a quota or its cluster does not allow it any more.
+    Raises StaleState when one changed since it was planned, or Conflict when a quota or cluster refuses it.
     """
     if any(start.gpr.version != loaded.requests[str(start.gpr.pk)].version for start in starts):
         raise StaleState("It was changed since it was planned.")
@@ -60,7 +58,7 @@ def gprs_start(starts: Sequence[Start], *, loaded: Loaded, now: datetime) -> Non
 
 
 def _taken(start: Start, loaded: Loaded) -> tuple[tuple[UUID, str], ...]:
-    """(owner, shape) of the quotas that the start counts against."""
+    # (owner, shape) of the quotas that the start counts against.
     shape = loaded.places.keys[start.slot.pool].shape
     return (start.gpr.slice.project_id, shape), (start.gpr.slice_id, shape)
 
@@ -95,7 +93,7 @@ def _hold_of(start: Start, namespaces: Namespaces, now: datetime) -> HoldSpec:
 
 
 def starting_cluster(name: str, now: datetime) -> Cluster:
-    """Raises Conflict when nothing may start in the cluster: its agent is silent, or it is closed or was rewound."""
+    """Raises Conflict when its agent is silent, or it is disabled or was rewound."""
     cluster = CLUSTERS.get(name=name)
     if not agent_is_live(getattr(cluster, "agent", None), now, within_s=settings.EGS_AGENT_STALE_S):
         raise Conflict(f"The agent of cluster {name} has not been heard lately.")
@@ -105,7 +103,7 @@ def starting_cluster(name: str, now: datetime) -> Cluster:
 
 
 def namespaces_of(slice_ids: Collection[UUID]) -> Namespaces:
-    """Locks the slices: changes of their namespaces wait until the start is stored."""
+    # The lock makes changes of these namespaces wait until the start is stored.
     list(Slice.objects.select_for_update(no_key=True).filter(pk__in=slice_ids).order_by("pk").values_list("pk"))
     names: defaultdict[tuple[UUID, UUID | None], tuple[str, ...]] = defaultdict(tuple)
     rows = Namespace.objects.filter(slice__in=slice_ids).order_by("name")

@@ -1,6 +1,6 @@
-"""The stored plan that promises rest on: plan anew, store slots, promises, their moves, and what every queued GPR waits for.
+"""Plans the queue and stores the plan: slots, promises, their moves and explanations.
 
-Whoever writes slots holds the one Witness row: two who planned at once would promise the same GPUs twice.
+Every writer of slots holds the plan lock: two planners at once would promise the same GPUs twice.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from planner.promises.slack import ENDS_FADING
 from planner.snapshot import Arrival, Moved, Slot
 from planner.snapshot import Shadow as PlannerShadow
 
-# Shut while a tick starts many: else each start would wait behind every submit that waits, for each of them locks the witness.
+# Shut while a tick starts many GPRs: else each start would wait behind all submits, since each of them takes the plan lock.
 SUBMITS_GATE: Final = "submits"
 ROWS_AT_ONCE: Final = 500
-BLOCKER_FIELDS: Final = tuple(field.name for field in fields(Blocker))  # `asdict` takes ten times as long, for ten thousand
+BLOCKER_FIELDS: Final = tuple(field.name for field in fields(Blocker))  # `asdict` takes ten times as long
 
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """A GPR as it was until its owner changed it."""
+    """A GPR as it was before its owner changed it."""
 
     gpr: Gpr
     clusters: tuple[Cluster, ...]
@@ -56,7 +56,7 @@ def plan_lock() -> None:
 
 
 def filing_lock() -> None:
-    """The same, for whoever files requests. Take it before any other lock."""
+    """The plan lock for filing requests. Take it before any other lock."""
     gate_pass(SUBMITS_GATE)
     plan_lock()
 
@@ -65,10 +65,9 @@ def filing_lock() -> None:
 def replan(
     *, now: datetime, moved: Moved | None = None, edited: Edited | None = None, tells: Set[UUID] | None = None
 ) -> tuple[Plan, Loaded]:
-    """Plan the whole queue and store the plan; starts nothing. `moved`: in the order, just now, by an administrator; `edited`: by its
-    owner, just now.
+    """Plan the whole queue and store the plan; starts nothing.
 
-    `tells`: who is told what it waits for; the others by the next tick. None: all are.
+    `tells`: the GPRs whose explanation is stored now; the next tick stores the others. None: all.
     """
     plan_lock()
     loaded = snapshot_load(now=now, with_memory=edited is not None)
@@ -80,7 +79,7 @@ def replan(
 
 
 def explanation_data(explanation: Explanation) -> dict[str, Any]:
-    """The JSON that a GPR stores. It holds ids of other requests, so only gpr.queue.explanations shows it."""
+    """It holds ids of other requests: only gpr.queue.explanations may show it."""
     return {
         "reason": explanation.reason.value,
         "blockers": [{name: getattr(blocker, name) for name in BLOCKER_FIELDS} for blocker in explanation.blockers],
@@ -90,7 +89,7 @@ def explanation_data(explanation: Explanation) -> dict[str, Any]:
 
 
 def plan_store(made: Plan, loaded: Loaded, now: datetime, *, tells: Set[UUID] | None = None, edited: Gpr | None = None) -> None:
-    """The caller holds the plan lock, since before he loaded. `tells` as for `replan`; `edited` is planned as what it requests for now."""
+    """The caller has held the plan lock since before it loaded."""
     new: list[Promise] = []
     changed: list[PromiseRow] = []
     news: dict[UUID, PlanSummary] = {}
@@ -111,7 +110,7 @@ def plan_store(made: Plan, loaded: Loaded, now: datetime, *, tells: Set[UUID] | 
             changed += [follows] if follows != stood else []
         elif stand.slot is not None and stand.promise_s is not None:
             new.append(_promise(ask.pk, stand.slot, stand.promise_s, ranges.get(stand.id), now))
-    # GPRs before promises, as everywhere. Not the version: a new plan is not a change of the GPR.
+    # Lock order: GPRs before promises. The version stays: a new plan is no change of the GPR.
     gprs = [_summary_row(pk, told) for pk, told in news.items()]
     fast_update(Gpr.objects.all(), gprs, PlanSummary._fields, ROWS_AT_ONCE)
     Promise.objects.bulk_create(new)
@@ -137,7 +136,7 @@ def _summary(placement: Placement) -> PlanSummary:
 
 
 def _summary_row(pk: UUID, told: PlanSummary) -> Gpr:
-    """The columns that are written and no others: thousands of whole ones, with their defaults, take four times as long."""
+    # Only the columns to be written: thousands of whole instances with defaults take four times as long.
     values = {"id": pk, **told._asdict()}
     names = [field.attname for field in Gpr._meta.concrete_fields if field.attname in values]
     return Gpr.from_db(DEFAULT_DB_ALIAS, names, [values[name] for name in names])
@@ -158,14 +157,13 @@ def _promise(gpr_id: UUID, slot: Slot, promise_s: int, told: Range | None, now: 
 
 
 def _range_at(told: Range | None, now: datetime) -> dict[str, datetime | None]:
-    """As a promise has it: none of one that does not have to wait, or while too few have started to tell."""
+    # A promise stores a range only if the request waits and the range rests on past promises.
     if told is None or not told.is_learned:
         return {"p50_at": None, "p90_at": None}
     return {"p50_at": now + timedelta(seconds=told.p50_s), "p90_at": now + timedelta(seconds=told.p90_s)}
 
 
 def _following(stood: PromiseRow, stand: Placement | BarePlacement) -> PromiseRow:
-    """As the plan has it now."""
     slot, (cause, cause_id) = stand.slot, stand.lost or ("", "")
     promised_at = stood.promised_start_at if stand.promise_s is None else at(stand.promise_s)
     if slot is None:
@@ -180,14 +178,14 @@ def _remember(remembered: Remembered, now: datetime) -> None:
     Shadow.objects.bulk_create(rows, update_conflicts=True, unique_fields=["gpr"], update_fields=fields)
     Witness.objects.update(promised_sum_s=remembered.promised_s, patient_sum_s=remembered.patient_s, summed_at=at(remembered.summed_at_s))
     observed = timedelta(seconds=SLACK.observed_s)
-    # Some came at a time that will never be old.
+    # Rows from the future, written before the clock was set back, would never grow old.
     past = Q(made_at__lt=now - observed) | Q(made_at__gt=now + observed)
     Shadow.objects.filter(past).exclude(Q(strict_ends_at__gt=now) | Q(patient_ends_at__gt=now)).delete()
 
 
 def box_ended(gpr: Gpr, *, now: datetime) -> None:
-    """Its nodes are back. What it used, and how much of its booked box, is remembered; a request that never started is none."""
-    if gpr.provisioning_at is None:
+    """Store how much of its booked time a box used, once its nodes are back."""
+    if gpr.provisioning_at is None:  # it never started
         return
     ran_s = max((now - gpr.provisioning_at).total_seconds(), 0.0)  # clocks may be set back
     booked_s = ran_s + gpr.remaining_s
@@ -199,13 +197,13 @@ def box_ended(gpr: Gpr, *, now: datetime) -> None:
 
 
 def shadows_drop(gprs: Sequence[Gpr]) -> None:
-    """They used nothing; see `shadow_shorten`."""
+    """For GPRs that never ran."""
     rows = Shadow.objects.filter(gpr__in=gprs, patient_starts_at__isnull=False, strict_starts_at__isnull=False)
     rows.update(patient_ends_at=F("patient_starts_at"), strict_ends_at=F("strict_starts_at"))
 
 
 def shadow_shorten(gpr: Gpr, *, ran_s: float) -> None:
-    """It used less than it booked: in the queues that nobody overtakes it would have, too."""
+    """Shorten the shadow of a box that used less than it booked."""
     row = Shadow.objects.filter(gpr=gpr).first()
     if row is None or row.patient_starts_at is None or row.strict_starts_at is None:
         return

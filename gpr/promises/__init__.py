@@ -1,1 +1,1 @@
-"""Promises: how each promise turned out, what past promises teach about new ones, and the published figures."""
+"""Promises: their outcomes, what past promises teach about new ones, and the published figures."""

@@ -1,8 +1,6 @@
-"""How promises and ranges turned out, as it is published.
+"""How promises turned out, as published: exact figures for readers who may inspect all promises.
 
-An administrator reads all of it. Everybody else reads how it went for all workspaces together on days that are over, in round figures,
-and only where so many outcomes of workspaces that he cannot see stand behind them that they tell nothing of any one (I13); and the last
-promises of his own workspaces.
+Others get rounded figures of past days, only where enough hidden projects are behind them that they reveal no single one (I13).
 """
 
 from __future__ import annotations
@@ -28,25 +26,23 @@ from planner.promises.ranges import ENOUGH_COUNT, quantile
 from slices.models import Slice
 from slices.selectors import slices_visible_to
 
-# Over how many days it may be asked for; longer than a month it is told by the week.
+# The periods that may be asked for; more than a month is reported by week.
 DAYS: Final = (7, 30, 90)
 DAYS_DEFAULT: Final = 30
 DAYS_BY_DAY: Final = 30
 DAY, WEEK = timedelta(days=1), timedelta(days=7)
 MINUTE_S: Final = 60
-# The newest of more are read: it is to be fast on the largest site, too.
+# Of more outcomes the newest are read, so that it is fast on large sites, too.
 OUTCOMES_MAX: Final = 100_000
 LAST_SHOWN, WORST_SHOWN = 20, 10
-# Classes of length begin at these, and end where the next begins.
+# Lower bounds of the length classes.
 LENGTHS_S: Final = (0, 900, 3_600, 14_400, 57_600)
-# What is told of hidden_slices is of so many projects, that none is known by it; and their counts are in tens.
+# Figures over hidden workspaces need this many projects, and counts are rounded to tens.
 PROJECTS_LEAST: Final = 3
 COUNT_STEP: Final = 10
 
 
 class OutcomeRow(NamedTuple):
-    """What is read of one. Of one that did not have to wait nothing was foretold."""
-
     slice_id: UUID
     settled_at: datetime
     length_s: int
@@ -55,6 +51,7 @@ class OutcomeRow(NamedTuple):
     margin_s: int
     wait_s: int
     is_learned: bool
+    # None for a request that did not have to wait.
     expected_wait_s: int | None = None
     promised_wait_s: int | None = None
     p50_s: int | None = None
@@ -69,7 +66,7 @@ _FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """How far from the start a time was that had been told, over those that had to wait. Shares from 0 to 1."""
+    """Over requests that had to wait. Shares from 0 to 1."""
 
     median_error_s: float | None = None
     within_1min: float | None = None
@@ -78,23 +75,19 @@ class Accuracy:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Of some promises that came due. None: nothing to measure, or too little for this reader. Shares from 0 to 1.
-
-    `due_count`: settled, or overdue. `waited_count`: of these, who had to wait when they were promised; margin and accuracy are over them.
-    `ranged_count`: of these again, who were told a range that was learned; coverage and width are over them.
-    """
+    """None: nothing to measure, or too little for this reader. Shares from 0 to 1."""
 
     due_count: int | None = None
     kept_count: int | None = None
     kept_share: float | None = None
     moved_count: int | None = None
     moved_share: float | None = None
-    waited_count: int | None = None
+    waited_count: int | None = None  # had to wait: margin and accuracy are over these
     margin_p50_s: float | None = None
     margin_p90_s: float | None = None
     expected: Accuracy = Accuracy()
     promise: Accuracy = Accuracy()
-    ranged_count: int | None = None
+    ranged_count: int | None = None  # were told a learned range, too: coverage and width are over these
     p50_coverage: float | None = None
     p90_coverage: float | None = None
     width_p50_s: float | None = None
@@ -102,18 +95,14 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class ClassScore:
-    """Of boxes of a length, entry and exit included. `length_below_s` None: and of all that are longer."""
-
-    length_from_s: int
-    length_below_s: int | None
+    length_from_s: int  # of the whole box, entry and exit included
+    length_below_s: int | None  # None: no upper limit
     is_gang: bool
     score: Score
 
 
 @dataclass(frozen=True, slots=True)
 class SpanScore:
-    """Of those that were settled in `[from_at, until_at)`."""
-
     from_at: datetime
     until_at: datetime
     score: Score
@@ -121,7 +110,7 @@ class SpanScore:
 
 @dataclass(frozen=True, slots=True)
 class CauseShare:
-    """Of all that came due, those that this cause moved; more than one may have moved the same."""
+    """Several causes may move one promise."""
 
     cause: str
     count: int | None
@@ -130,13 +119,11 @@ class CauseShare:
 
 @dataclass(frozen=True, slots=True)
 class SettledPromise:
-    """One promise, for whoever may know of its GPR. `started_at` None: it was withdrawn when it was overdue."""
-
     gpr_id: UUID
     gpr: str
     slice: Any
     promised_start_at: datetime
-    started_at: datetime | None
+    started_at: datetime | None  # None: it was withdrawn when it was overdue
     settled_at: datetime
     margin_s: int
     moves: tuple[PromiseMove, ...]
@@ -147,7 +134,7 @@ class SettledPromise:
 
     @classmethod
     def of(cls, row: PromiseOutcome) -> SettledPromise:
-        """Another promise of the same GPR, before it or after it, has moves of its own."""
+        # Other promises of the same GPR have moves of their own.
         moves = (move for move in row.gpr.promise_moves.all() if row.made_at <= move.at <= row.settled_at)
         times = row.promised_start_at, row.started_at, row.settled_at
         return cls(row.gpr_id, row.gpr.name, row.gpr.slice, *times, row.margin_s, tuple(moves))
@@ -155,10 +142,7 @@ class SettledPromise:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """`is_cut`: there are more outcomes than are read, so it begins later than was asked. `worst`: for administrators.
-
-    `until_at`: now, and for others than administrators the day's begin.
-    """
+    """`is_cut`: there are more outcomes than are read, so it begins later than asked."""
 
     days: int
     since_at: datetime
@@ -169,15 +153,15 @@ class Calibration:
     classes: tuple[ClassScore, ...]
     spans: tuple[SpanScore, ...]
     last: tuple[SettledPromise, ...]
-    worst: tuple[SettledPromise, ...]
+    worst: tuple[SettledPromise, ...]  # for readers of exact figures
 
 
 def calibration_for(actor: User, *, days: int, now: datetime) -> Calibration:
-    """Of so many days by UTC, today being the last, or for others than administrators yesterday. Few queries, however much there is."""
+    """Over UTC days up to today, or up to yesterday for readers without exact figures."""
     is_exact = may_all(actor, Verb.INSPECT, Kind.PROMISE)
     ends_at = _day_of(now) + (DAY if is_exact else timedelta())
     since_at, until_at = ends_at - days * DAY, min(now, ends_at)
-    # Who waits still could be seen to start: what is overdue is nothing of a day that is over.
+    # Others must not see overdue promises: the figures would show when one of them starts.
     overdue = _overdue(now) if is_exact else []
     outcomes = overdue + _settled_between(since_at, ends_at)
     is_cut = len(outcomes) > OUTCOMES_MAX
@@ -204,7 +188,7 @@ def calibration_for(actor: User, *, days: int, now: datetime) -> Calibration:
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """What one reader may have of it. `hidden_slices`: workspaces that he cannot see, and their projects; None: he reads all, exactly."""
+    """`hidden_slices`: slices that the reader cannot see, with their projects; None: exact figures."""
 
     hidden_slices: Mapping[UUID, UUID] | None
 
@@ -235,25 +219,22 @@ class Scoring:
         )
 
     def causes(self, moved_by: Mapping[str, Mapping[UUID, int]], due_count: int) -> tuple[CauseShare, ...]:
-        """The most frequent first."""
         told = ((cause, sum(counts.values())) for cause, counts in moved_by.items() if self._is_enough(counts))
         ranked = sorted(told, key=lambda each: (-each[1], each[0]))
         is_whole = self.hidden_slices is None
         return tuple(CauseShare(cause, count if is_whole else None, self._share(count, due_count)) for cause, count in ranked)
 
     def _if_enough(self, outcomes: Sequence[OutcomeRow]) -> Sequence[OutcomeRow]:
-        """All of them or none."""
         return outcomes if self._is_enough(Counter(outcome.slice_id for outcome in outcomes)) else ()
 
     def _is_enough(self, counts: Mapping[UUID, int]) -> bool:
-        """By workspace. What the reader knows himself hides nobody."""
+        # `counts` is by slice. Slices that the reader can see hide nobody.
         if self.hidden_slices is None:
             return True
         theirs = {slice_id: count for slice_id, count in counts.items() if slice_id in self.hidden_slices}
         return sum(theirs.values()) >= ENOUGH_COUNT and len({self.hidden_slices[slice_id] for slice_id in theirs}) >= PROJECTS_LEAST
 
     def _count(self, outcomes: Sequence[OutcomeRow]) -> int | None:
-        """None where too little may be told of them."""
         return len(outcomes) if self.hidden_slices is None else round_to(len(outcomes), COUNT_STEP, rounded=math.floor) or None
 
     def _share(self, count: int, total: int, *, rounded: Callable[[float], int] = round) -> float | None:
@@ -271,12 +252,10 @@ class Scoring:
 
 
 def round_to(value: float, step: int, *, rounded: Callable[[float], int] = round) -> int:
-    """To a multiple of it."""
     return step * rounded(value / step)
 
 
 def _day_of(at: datetime) -> datetime:
-    """When it began, by UTC."""
     return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
@@ -285,13 +264,12 @@ def _hidden_slices(actor: User) -> dict[UUID, UUID]:
 
 
 def _settled_between(since_at: datetime, ends_at: datetime) -> list[OutcomeRow]:
-    """The newest first, and one more than are used where there are more."""
     rows = PromiseOutcome.objects.filter(settled_at__gte=since_at, settled_at__lt=ends_at).order_by("-settled_at", "-pk")
     return [OutcomeRow._make(row) for row in rows.values_list(*_FIELDS)[: OUTCOMES_MAX + 1]]
 
 
 def _overdue(now: datetime) -> list[OutcomeRow]:
-    """That wait still, though they were to have started: not kept, whatever comes. Moved or not is told when they are settled."""
+    # Queued after the first promised start: not kept, whatever comes. Whether one was moved is counted when it is settled.
     rows = Promise.objects.filter(gpr__state=GprState.QUEUED, first_promised_start_at__lt=now - PROMISE_TOLERANCE)
     fields = "gpr__slice", "first_promised_start_at", "made_at", "gpr__remaining_s", "gpr__nodes"
     found = rows.order_by("first_promised_start_at", "pk").values_list(*fields)[: OUTCOMES_MAX + 1]
@@ -311,7 +289,7 @@ def _overdue(now: datetime) -> list[OutcomeRow]:
 
 
 def _moved_by(since_at: datetime, ends_at: datetime) -> dict[str, dict[UUID, int]]:
-    """How many settled promises each cause moved, by workspace."""
+    # Counts of settled promises by cause and workspace.
     moves = PromiseMove.objects.filter(
         gpr__outcomes__settled_at__gte=since_at,
         gpr__outcomes__settled_at__lt=ends_at,
@@ -326,7 +304,6 @@ def _moved_by(since_at: datetime, ends_at: datetime) -> dict[str, dict[UUID, int
 
 
 def _classes(outcomes: Sequence[OutcomeRow], scorer: Scoring) -> tuple[ClassScore, ...]:
-    """Those with enough outcomes to say something."""
     grouped: dict[tuple[bool, int], list[OutcomeRow]] = defaultdict(list)
     for outcome in outcomes:
         grouped[outcome.is_gang, bisect_right(LENGTHS_S, outcome.length_s) - 1].append(outcome)
@@ -341,7 +318,7 @@ def _classes(outcomes: Sequence[OutcomeRow], scorer: Scoring) -> tuple[ClassScor
 def _spans(
     outcomes: Sequence[OutcomeRow], scorer: Scoring, since_at: datetime, until_at: datetime, step: timedelta
 ) -> tuple[SpanScore, ...]:
-    """All of them, also where nothing came due. What comes due at the end itself is of the last."""
+    # Spans without outcomes are included; an outcome at `until_at` belongs to the last.
     count = max(math.ceil((until_at - since_at) / step), 1)
     grouped: dict[int, list[OutcomeRow]] = defaultdict(list)
     for outcome in outcomes:

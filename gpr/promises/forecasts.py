@@ -1,4 +1,4 @@
-"""What past promises teach about new ones: p50 and p90, and how each forecast turned out."""
+"""Forecasts of p50 and p90 from past promises."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpr.models import Forecast, Gpr
 from planner.promises.ranges import ENOUGH_COUNT, ForecastRanges
 from planner.promises.ranges import Forecast as PlannerForecast
 
-# So many of the last outcomes steer the bounds; each class learns from the last two hundred of its own.
+# The bounds rest on this many of the last outcomes; each class learns from the last two hundred of its own.
 HISTORY_COUNT = 2_000
 # As `_planner_forecast` takes them.
 _FIELDS: Final = ("pk", "made_at", "started_at", "length_s", "gpu_count", "expected_wait_s", "promised_wait_s", "p50_s", "p90_s")
@@ -31,7 +31,7 @@ LEARNED = "How past promises turned out, above all those of such length and size
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Waits in seconds from now. `is_learned`: from past promises; else from the plan alone."""
+    """Waits in seconds from now. `is_learned`: from past promises; otherwise from the plan alone."""
 
     p50_s: int
     p90_s: int
@@ -40,10 +40,7 @@ class Range:
 
 
 def ranges_load(*, edited: Gpr | None = None) -> ForecastRanges:
-    """From the last outcomes, and those that wait still; two queries.
-
-    `edited`: what was foretold to it teaches nothing, for it is asked about anew.
-    """
+    """From the last outcomes and the requests that still wait, without those of `edited`; two queries."""
     rows = Forecast.objects.values_list(*_FIELDS)
     ended = list(rows.exclude(started_at=None).order_by("-started_at", "-pk")[:HISTORY_COUNT])
     open_rows = rows.filter(started_at=None) if edited is None else rows.filter(started_at=None).exclude(gpr=edited)
@@ -51,7 +48,6 @@ def ranges_load(*, edited: Gpr | None = None) -> ForecastRanges:
 
 
 def range_of(learned: ForecastRanges, asked: PlannerForecast) -> Range:
-    """For one that is not filed yet, or has just been."""
     if learned.outcome_count < ENOUGH_COUNT:
         return Range(asked.expected_wait_s, asked.promised_wait_s, NO_HISTORY, is_learned=False)
     p50_s, p90_s = learned.forecast(asked).bounds_s
@@ -59,7 +55,7 @@ def range_of(learned: ForecastRanges, asked: PlannerForecast) -> Range:
 
 
 def forecasts_make(asked: Iterable[PlannerForecast], *, now: datetime) -> dict[str, Range]:
-    """For GPRs that are newly promised, or ask for something else now, by id; stored, to be scored when they start."""
+    """Store forecasts of GPRs that are newly promised or edited; returns ranges by id."""
     asked = list(asked)
     if not asked:
         return {}
@@ -75,7 +71,7 @@ def forecasts_started(gprs: Iterable[Gpr], *, now: datetime) -> None:
 
 
 def forecasts_drop(gprs: Iterable[Gpr]) -> None:
-    """They wait no longer, or not for that, and have not started: nothing is to be learned of them."""
+    """For GPRs withdrawn or edited before they started: nothing is learned from them."""
     Forecast.objects.filter(gpr__in=gprs, started_at=None).delete()
 
 
@@ -102,5 +98,4 @@ def _planner_forecast(
 
 
 def whole_s(span: timedelta) -> int:
-    """In seconds, as everywhere rounded down."""
     return math.floor(span.total_seconds())

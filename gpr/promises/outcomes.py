@@ -1,7 +1,4 @@
-"""How promises turn out: each is settled once, in the transaction that starts its GPR or takes the promise away when it is overdue.
-
-What they teach about new ones is in gpr/promises/forecasts.py; what is published of them in gpr/promises/calibration.py.
-"""
+"""Settles each promise once: when its GPR starts, or when an overdue one is withdrawn."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from gpr.promises.forecasts import forecasts_started, whole_s
 
 
 def promises_settle(gprs: Sequence[Gpr], *, now: datetime) -> None:
-    """They start now."""
+    """For GPRs that start now."""
     ids = [gpr.pk for gpr in gprs]
     foretold = {forecast.gpr_id: forecast for forecast in Forecast.objects.filter(gpr__in=ids, started_at=None)}
     forecasts_started(gprs, now=now)
@@ -25,7 +22,7 @@ def promises_settle(gprs: Sequence[Gpr], *, now: datetime) -> None:
     for outcome in outcomes:
         outcome.started_at, forecast = now, foretold.get(outcome.gpr_id)
         if forecast is not None:
-            # After an edit it was foretold anew, and the promise may stand since before: each counts from when it was told.
+            # An edit makes a new forecast but may keep the promise: each counts from when it was made.
             outcome.forecast, outcome.wait_s = forecast, max(whole_s(now - forecast.made_at), 0)
     PromiseOutcome.objects.bulk_create(outcomes)
     promises.update(slot_nodes=[])
@@ -34,19 +31,19 @@ def promises_settle(gprs: Sequence[Gpr], *, now: datetime) -> None:
 
 
 def is_kept(margin_s: int) -> bool:
-    """A promise names a whole second, the tick comes when it comes: within a minute is kept, here as in every report."""
+    # A promise names a whole second and ticks are not exact.
     return margin_s >= -PROMISE_TOLERANCE_S
 
 
 def promises_abandon(gprs: Sequence[Gpr], *, now: datetime) -> None:
-    """They are withdrawn, or ask for something else now: what was overdue by then was not kept."""
+    """For GPRs that are withdrawn or edited: promises that are overdue by now were not kept."""
     settled = PromiseOutcome.objects.filter(gpr=OuterRef("gpr"), made_at=OuterRef("made_at"))
     overdue = Promise.objects.filter(~Exists(settled), gpr__in=gprs, first_promised_start_at__lt=now - PROMISE_TOLERANCE)
     PromiseOutcome.objects.bulk_create(_outcomes(overdue, gprs, now))
 
 
 def _outcomes(promises: QuerySet[Promise], gprs: Sequence[Gpr], now: datetime) -> list[PromiseOutcome]:
-    """As if each were settled now, without a start. One that only got earlier was not moved."""
+    # A promise that only moved earlier has no PromiseMove.
     of_id = {gpr.pk: gpr for gpr in gprs}
     moves = PromiseMove.objects.filter(gpr=OuterRef("gpr"), at__gte=OuterRef("made_at"))
     return [_outcome(promise, of_id[promise.gpr_id], promise.has_moved, now) for promise in promises.annotate(has_moved=Exists(moves))]
