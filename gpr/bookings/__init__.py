@@ -1,1 +1,1 @@
-"""Bookings: requests with a fixed start, one by one or as a series."""
+"""Bookings: requests with a fixed start, and series of them."""

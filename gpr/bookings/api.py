@@ -1,4 +1,4 @@
-"""`booking-series/`: the same booking again and again; each occurrence is a GPR of its own under `gprs/`."""
+"""`booking-series/`: repeated bookings; each occurrence is a GPR under `gprs/`."""
 
 from __future__ import annotations
 

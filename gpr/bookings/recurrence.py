@@ -1,4 +1,4 @@
-"""When a series of bookings starts: by the clock on the wall of its time zone. Pure."""
+"""Start times of a series of bookings, by the local time of its time zone. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SATURDAY = 5
 
 @dataclass(frozen=True, slots=True)
 class Recurrence:
-    """Ends with `until_at` (a start at that very moment is the last) or after `count` starts, whichever is given."""
+    """It ends with `until_at` (inclusive) or after `count` starts."""
 
     first_at: datetime
     rule: RepeatRule
@@ -26,14 +26,14 @@ class Recurrence:
     count: int | None = None
 
     def starts(self) -> list[datetime]:
-        """All of them, but one more than is allowed at most: so that too many are seen as such."""
+        """At most OCCURRENCES_MAX + 1, so that the caller can detect too many."""
         last_at = self.until_at or self.first_at + 2 * SPAN_MAX
         return list(
             islice(takewhile(lambda at: at <= last_at, self._endless()), min(self.count or OCCURRENCES_MAX + 1, OCCURRENCES_MAX + 1))
         )
 
     def _endless(self) -> Iterator[datetime]:
-        """The same time of day whatever daylight saving does. What is skipped in spring is an hour later; of two in autumn the first."""
+        # The local time of day stays the same. A time that daylight saving skips is an hour later; of a repeated one the first counts.
         wall = self.first_at.astimezone(self.zone).replace(tzinfo=None, fold=0)
         step = timedelta(days=7 if self.rule == RepeatRule.WEEKLY else 1)
         while True:
@@ -43,5 +43,5 @@ class Recurrence:
 
 
 def shortest_gap(starts: Sequence[datetime]) -> timedelta | None:
-    """Between two that follow each other: an hour less than its period where a clock goes forward. None for a single one."""
+    # An hour less than the period when clocks go forward. None for a single start.
     return min((later - earlier for earlier, later in pairwise(starts)), default=None)

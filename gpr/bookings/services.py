@@ -1,4 +1,4 @@
-"""Series of bookings: each occurrence is a GPR of its own with its own promise, made as soon as it comes within the horizon."""
+"""Series of bookings: each occurrence becomes a GPR when it comes within the horizon."""
 
 from __future__ import annotations
 
@@ -28,35 +28,33 @@ from journal.guard import set_aside_on_error
 from journal.models import Severity
 from journal.services import event_record
 
-# Of the keys under which a series is filed once: the API and the pages file by the same ones.
+# The route of idempotency keys: the API and the pages share it.
 SERIES_ROUTE = "booking-series"
-# So far ahead occurrences are booked; what lies beyond keeps nothing free.
+# Occurrences are booked this far ahead; later ones keep nothing free.
 HORIZON = timedelta(weeks=4)
 REFUSAL_MAX_CHARS = 500
-# Occurrences that were refused are looked at again so long after.
+# Refused occurrences are tried again after this time.
 RETRIED_AFTER = timedelta(minutes=10)
-RETRIED_AT_ONCE = 2  # in a tick, for each look may try what others would have to make way for
-# The series says when: the rest of the request is the same each time.
+RETRIED_AT_ONCE = 2  # per tick, since each try may plan evictions, too
+# All fields but name and time: these are the same for each occurrence.
 ASKED_FIELDS = tuple(name for name in PLAIN_FIELDS if name not in {"name", "earliest_start_at", "is_booking"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesTerms:
-    """A series as asked; `spec` without a time. `until_at` or `count` says where it ends."""
-
-    spec: GprSpec
+    spec: GprSpec  # without a time
     first_start_at: datetime
     rule: RepeatRule
     zone: str
-    until_at: datetime | None = None
+    until_at: datetime | None = None  # either this or `count`
     count: int | None = None
 
 
 @transaction.atomic
 def series_create(*, actor: User, ask: SeriesTerms, now: datetime) -> BookingSeries:
-    """Book its first weeks; those that do not fit are recorded, the others stand.
+    """Book the occurrences within the horizon. Those that do not fit are stored as refused.
 
-    Raises InvalidInput, BookingDoesNotFit when none of them fits, or as `gpr_submit`; nothing is stored then.
+    Raises InvalidInput, BookingDoesNotFit when none fits, or what `gpr_submit` raises; nothing is stored then.
     """
     _check(ask, now)
     spec = ask.spec
@@ -85,7 +83,7 @@ def series_create(*, actor: User, ask: SeriesTerms, now: datetime) -> BookingSer
 
 @transaction.atomic
 def series_cancel(*, series: BookingSeries, actor: User, now: datetime) -> None:
-    """No more are booked, and those that wait are canceled; what runs, runs to its end. Raises IllegalTransition."""
+    """Cancel what waits; running GPRs run to their end. Raises IllegalTransition."""
     plan_lock()
     if not BookingSeries.objects.filter(pk=series.pk, canceled_at=None).update(canceled_at=now, next_start_at=None):
         raise IllegalTransition("This series is canceled already.")
@@ -97,7 +95,7 @@ def series_cancel(*, series: BookingSeries, actor: User, now: datetime) -> None:
 
 
 def series_extend_due(*, now: datetime) -> None:
-    """Book what has come within the horizon, of all series."""
+    """Book what has come within the horizon."""
     due = BookingSeries.objects.filter(next_start_at__lte=now + HORIZON).order_by("next_start_at", "pk")
     for pk, name in due.values_list("pk", "name"):
         with set_aside_on_error("series_book", f"Booking series {name} ({pk}) could not be carried on", now=now):
@@ -105,10 +103,8 @@ def series_extend_due(*, now: datetime) -> None:
 
 
 def occurrences_retry(*, now: datetime) -> None:
-    """Book what was refused and has room by now, until its start is too near: few, of the series that was looked at longest ago.
-
-    One query where none is due. A look at the plan as it stands tells which would fit; only these are planned, and told of.
-    """
+    """Book refused occurrences that fit by now, a few at a time. One query when none is due."""
+    # The series that was tried longest ago comes first.
     is_due = Q(tried_at=None) | Q(tried_at__lte=now - RETRIED_AFTER) | Q(tried_at__gt=now)  # clocks may be set back
     due = _refused(now).filter(is_due, series__canceled_at=None).order_by(F("tried_at").asc(nulls_first=True), "starts_at", "pk")
     pk = due.values_list("series", flat=True).first()
@@ -121,12 +117,12 @@ def occurrences_retry(*, now: datetime) -> None:
 
 
 def _refused(now: datetime) -> QuerySet[BookingOccurrence]:
-    """That could still be booked."""
+    # Those that can still be booked.
     return BookingOccurrence.objects.filter(gpr=None, starts_at__gte=now + BOOKING_AHEAD)
 
 
 def _fitting(pk: UUID, rows: Sequence[BookingOccurrence], now: datetime) -> list[datetime]:
-    """Starts of these of one series that have room now. Of the others, nearest times without room any more are told no longer."""
+    # The stored plan tells which occurrences would fit; of the others, nearest times that do not fit any more are removed.
     spec = spec_of_series(BookingSeries.objects.select_related("slice").get(pk=pk))
     times = {moment for row in rows for moment in (row.starts_at, row.nearest_before_at, row.nearest_after_at) if moment}
     ahead = sorted(moment for moment in times if moment >= now + BOOKING_AHEAD)
@@ -138,7 +134,6 @@ def _fitting(pk: UUID, rows: Sequence[BookingOccurrence], now: datetime) -> list
 
 
 def _update_nearest(row: BookingOccurrence, fitting: Set[datetime]) -> None:
-    """Of its nearest times, those that fit."""
     old = row.nearest_before_at, row.nearest_after_at
     before_at, after_at = (moment if moment in fitting else None for moment in old)
     if (before_at, after_at) != old:
@@ -149,7 +144,6 @@ def _update_nearest(row: BookingOccurrence, fitting: Set[datetime]) -> None:
 
 @transaction.atomic
 def _book_refused(pk: UUID, starts: Sequence[datetime], now: datetime) -> None:
-    """Those of them for which the plan has a place now, after all."""
     if not starts:
         return
     filing_lock()
@@ -174,7 +168,7 @@ def _extend_locked(pk: UUID, now: datetime) -> None:
 
 
 def _extend(series: BookingSeries, now: datetime, *, collect_errors: type[EgsError]) -> list[EgsError]:
-    """Try what lies within the horizon and has not been tried; answers the refusals."""
+    """Returns the refusals."""
     spec, ahead = spec_of_series(series), [at for at in recurrence_of(series).starts() if at >= (series.next_start_at or now)]
     due = [at for at in ahead if at <= now + HORIZON]
     asked = [_at(spec, at) for at in due]
@@ -187,7 +181,6 @@ def _extend(series: BookingSeries, now: datetime, *, collect_errors: type[EgsErr
 
 
 def _store_occurrence(series: BookingSeries, starts_at: datetime, answer: Gpr | EgsError, now: datetime) -> None:
-    """Of one occurrence, that it is booked, or why it is not."""
     occurrence = BookingOccurrence(series=series, starts_at=starts_at)
     if isinstance(answer, Gpr):
         occurrence.gpr = answer
@@ -201,7 +194,6 @@ def _store_occurrence(series: BookingSeries, starts_at: datetime, answer: Gpr | 
 
 
 def spec_of_series(series: BookingSeries) -> GprSpec:
-    """What each occurrence asks for, without its time."""
     asked = dict(series.asked)
     clusters = Cluster.objects.filter(pk__in=asked.pop("clusters")).order_by("name")
     kept_s = asked.get("idle_timeout_s")
@@ -209,7 +201,6 @@ def spec_of_series(series: BookingSeries) -> GprSpec:
 
 
 def _at(spec: GprSpec, starts_at: datetime) -> GprSpec:
-    """Of a series, booked for this time."""
     return replace(spec, earliest_start_at=starts_at, is_booking=True)
 
 
@@ -244,7 +235,7 @@ def _check(ask: SeriesTerms, now: datetime) -> None:
 
 
 def _zone(name: str) -> ZoneInfo:
-    # `localtime` is the server's, whatever that is.
+    # `localtime` is the server's zone, which users do not know.
     if name == "localtime" or name not in available_timezones():
         raise InvalidInput({"zone": ["Name a time zone as Europe/Berlin or UTC."]})
     return ZoneInfo(name)

@@ -1,1 +1,1 @@
-"""Defragmentation: moves of running boxes that free whole nodes, proposed by the planner and decided by an administrator."""
+"""Defragmentation: moves of running boxes that free whole nodes."""

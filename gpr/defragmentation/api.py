@@ -1,4 +1,4 @@
-"""`defragmentation/`: moves that would free whole nodes, for those that wait or for a wanted booking; for administrators."""
+"""`defragmentation/`: moves that would free whole nodes, for administrators."""
 
 from __future__ import annotations
 

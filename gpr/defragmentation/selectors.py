@@ -1,4 +1,4 @@
-"""Proposals to make room on purpose, as administrators read them: the planner's, with names for its ids. Nothing is written here."""
+"""The planner's proposals, with names for its ids, for administrators."""
 
 from __future__ import annotations
 
@@ -29,74 +29,65 @@ WANTED: Final = "wanted"  # the id of a booking that nobody has filed
 
 @dataclass(frozen=True, slots=True)
 class Moving:
-    """A GPR that would leave its nodes at `ends_at`, after notice, and run again on others: about `restarts_at`, if nobody comes."""
-
     gpr: Gpr
     from_nodes: tuple[str, ...]
     to_nodes: tuple[str, ...]
-    ends_at: datetime
+    ends_at: datetime  # after notice
     frees_at: datetime
-    restarts_at: datetime
+    restarts_at: datetime  # on `to_nodes`, if nothing else takes them
     lost_gpu_s: int
     idle_gpu_s: int
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A proposal for `gpr`; None: for a booking that is only asked about. `nodes` are its nodes, `freed` those that others leave for it.
-
-    `fingerprint`: of what would be done, for whom and instead of which start; what passes with time alone does not change it.
-    """
-
-    gpr: Gpr | None
+    gpr: Gpr | None  # None: for a booking that nobody has filed
     cluster: str
     shape: str
     nodes: tuple[str, ...]
-    freed: tuple[str, ...]
+    freed: tuple[str, ...]  # those of `nodes` that other boxes leave
     moves: tuple[Moving, ...]
     start_at: datetime
     instead_at: datetime
     cost_gpu_s: int
     value_gpu_s: int
-    fingerprint: str
+    fingerprint: str  # of the moves and their effect; time alone does not change it
 
 
 @dataclass(frozen=True, slots=True)
 class WantedRoom:
-    """A booking that somebody thinks of: nodes of a shape from one time on. `gpus_per_node` None: whole nodes; `cluster` None: any."""
+    """A booking that nobody has filed."""
 
     shape: str
     nodes: int
     starts_at: datetime
     duration_s: int
-    gpus_per_node: int | None = None
-    cluster: Cluster | None = None
+    gpus_per_node: int | None = None  # None: whole nodes
+    cluster: Cluster | None = None  # None: any
     priority: int = PRIORITY_DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
 class RoomAnswer:
-    """`fits`: without moving anybody. `instead_at`: when it would next; None where it fits, or never does."""
-
-    fits: bool
-    instead_at: datetime | None
+    fits: bool  # without moves
+    instead_at: datetime | None  # when it would fit next; None where it fits, or never does
     suggestion: Suggestion | None
 
 
 def suggestions(*, now: datetime) -> list[Suggestion]:
-    """For those that wait, least cost first."""
+    """For queued GPRs, the least cost first."""
     loaded = snapshot_load(now=now)
     return _suggestions_of(proposals(loaded.snapshot), loaded)
 
 
 def suggestion_for(gpr: Gpr, *, now: datetime) -> Suggestion | None:
-    """For this one; None where there is none, or none that is worth its cost."""
+    """None when no moves are worth their cost."""
     loaded = snapshot_load(now=now)
     return next(iter(_suggestions_of(proposals(loaded.snapshot, only=str(gpr.pk)), loaded)), None)
 
 
 def room_question(wanted: WantedRoom, *, now: datetime) -> RoomAnswer:
-    """Could this be had, and by which moves? Raises InvalidInput, or CanNeverStart with the most that could."""
+    """Can this booking be had, and by which moves? Raises InvalidInput, or CanNeverStart with the most that fits."""
     _check(wanted, now)
     loaded = snapshot_load(now=now)
     booking = _booking(wanted, loaded)
@@ -135,7 +126,7 @@ def _check(wanted: WantedRoom, now: datetime) -> None:
 
 
 def _booking(wanted: WantedRoom, loaded: Loaded) -> Request:
-    """Of no workspace, so that no quota holds it back."""
+    # It has no workspace, so that no quota limits it.
     asked = Gpr(shape=wanted.shape, remaining_s=wanted.duration_s)
     clusters = {wanted.cluster.name} if wanted.cluster else set(loaded.cluster_ids)
     return Request(
@@ -147,7 +138,7 @@ def _booking(wanted: WantedRoom, loaded: Loaded) -> Request:
         node_count=wanted.nodes,
         gpus_per_node=wanted.gpus_per_node or 0,
         length_s=length_s(asked),
-        # By moving boxes only what is there becomes free.
+        # Moves free existing nodes only.
         pools=loaded.places.pools_for(asked, clusters, may_order=False),
         earliest_start_s=int(wanted.starts_at.timestamp()),
         is_fixed=True,
@@ -155,7 +146,6 @@ def _booking(wanted: WantedRoom, loaded: Loaded) -> Request:
 
 
 def _suggestions_of(found: Sequence[Proposal], loaded: Loaded) -> list[Suggestion]:
-    """Two queries, however many there are."""
     gprs = gprs_by_id(id_ for proposal in found for id_ in (proposal.id, *(move.id for move in proposal.moves)) if id_ != WANTED)
     ids = {
         node for each in found for node in (*each.slot.nodes, *(node for move in each.moves for node in (*move.from_nodes, *move.to_nodes)))

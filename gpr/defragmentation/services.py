@@ -1,4 +1,4 @@
-"""Making room because an administrator says so: boxes have notice to move, and whom it is for is promised their nodes."""
+"""Carries out a defragmentation proposal."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from planner.sharing.defragment import Proposal, agreed, proposals
 
 @transaction.atomic
 def gpr_make_room(*, gpr: Gpr, fingerprint: str, actor: User, why: str, now: datetime) -> Eviction:
-    """Do what was proposed for it, if that is still what would be proposed. Its slot and the notices are stored together.
+    """Give notice to boxes and promise their nodes to this GPR, if that would still be proposed.
 
-    Raises IllegalTransition when it does not wait, StaleState when there is no such proposal any more.
+    Raises IllegalTransition when the GPR is not queued, StaleState when there is no such proposal.
     """
     plan_lock()
     gpr.refresh_from_db(fields=["state"])
@@ -50,7 +50,7 @@ def _same(found: tuple[Proposal, ...], fingerprint: str) -> Proposal:
 
 
 def _record(proposal: Proposal, gpr: Gpr, actor: User, why: str, now: datetime) -> None:
-    """For administrators only: it tells of several workspaces at once. Their members have Events of their own."""
+    # For administrators only, since it names several workspaces. Their members get Events of their own.
     count = len(proposal.moves)
     event_record(
         kind="queue.defragmented",

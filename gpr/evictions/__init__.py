@@ -1,1 +1,1 @@
-"""Evictions: running boxes end early, so that another request can start or because an administrator decides so."""
+"""Evictions of running boxes."""

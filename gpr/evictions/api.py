@@ -1,7 +1,4 @@
-"""`evictions/`: boxes that were ended early, so that another could start or by an administrator, newest first.
-
-Strangers among them are counted, not named.
-"""
+"""`evictions/`: boxes that ended early, newest first. Boxes that the reader may not know are not named."""
 
 from __future__ import annotations
 
@@ -61,7 +58,7 @@ class EvictionSerializer(serializers.ModelSerializer[Eviction]):
         return row.instead_at if row.is_known else None
 
     def get_victim_count(self, row: Any) -> int | None:
-        """How many others run is not for strangers to count."""
+        # Strangers must not count the boxes of others.
         victims = row.victims.all()
         knows_whom_for = row.is_known or row.gpr_id is None
         return len(victims) if knows_whom_for and all(victim.is_known for victim in victims) else None

@@ -1,7 +1,4 @@
-"""Jobs that failed when the nodes of their GPR were taken back, while the GPR waits again: nobody may need the nodes that it waits for.
-
-An Event tells each once, and is all that is kept of it.
-"""
+"""Jobs that failed when the nodes of a requeued GPR were taken back. Each is stored as an Event only."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ JOBS_NAMED_MAX: Final = 3
 
 
 def jobs_failed_take(*, cluster: Cluster, failed: Iterable[JobFailed], now: datetime) -> None:
-    """Store what the cluster's agent tells. It may tell it again, and also of boxes whose GPR does not wait again: that has no effect."""
+    """Store what an agent reports; repeated reports have no effect."""
     jobs: dict[UUID, list[str]] = defaultdict(list)
     for each in failed:
         if gpr_id := id_of(each.gpr_id):
@@ -61,13 +58,13 @@ def _take(cluster: Cluster, gpr_id: UUID, names: Sequence[str], now: datetime) -
 
 
 def jobs_in_words(names: Sequence[str]) -> str:
-    """This begins a sentence: "Job vision/train has failed"."""
+    # The start of a sentence, as "Job vision/train has failed".
     shown, more = ", ".join(names[:JOBS_NAMED_MAX]), len(names) - JOBS_NAMED_MAX
     return f"Job {shown} has failed" if len(names) == 1 else f"Jobs {shown}{f' and {more} more' if more > 0 else ''} have failed"
 
 
 def failed_jobs_of(gprs: Iterable[Gpr]) -> dict[UUID, tuple[str, ...]]:
-    """By id, for those that wait again while no GPU pod of their workspace waits. Two queries; none where none waits again."""
+    """For requeued GPRs in whose workspace no GPU pod waits. At most two queries."""
     again = [gpr for gpr in gprs if gpr.state == GprState.QUEUED and gpr.run]
     if not again:
         return {}
@@ -76,7 +73,6 @@ def failed_jobs_of(gprs: Iterable[Gpr]) -> dict[UUID, tuple[str, ...]]:
 
 
 def _recorded(runs: dict[UUID, int]) -> dict[UUID, tuple[str, ...]]:
-    """The names of Jobs that were told to have failed, by id of the GPR. `runs`: which run of each GPR is asked about."""
     found: dict[UUID, tuple[str, ...]] = {}
     for gpr_id, data in Event.objects.filter(kind=KIND, gpr_id__in=runs).order_by("id").values_list("gpr_id", "data"):
         if gpr_id is not None and data["run"] == runs[gpr_id]:

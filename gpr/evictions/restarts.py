@@ -1,7 +1,4 @@
-"""When boxes that are to end early would start again: the queue planned as it would be with what is left of them, at their old age.
-
-Notices carry it: a tick works it out when it plans, so that reading it costs nothing.
-"""
+"""Estimates when boxes with an eviction notice would start again."""
 
 from __future__ import annotations
 
@@ -20,13 +17,9 @@ from planner.snapshot import Snapshot
 
 
 def restarts_estimate(loaded: Loaded, *, is_anew: bool, now: datetime) -> None:
-    """Keep with each notice when what is left would start. One query and no plan where no box has notice; else one plan for all of them.
-
-    `is_anew`: the queue may have moved since the last time; else only notices of which it is not known make a plan. A notice that is
-    younger than `loaded` is for the next tick.
-    """
+    """Store estimates with the notices, by one plan for all. `is_anew`: the queue may have changed, so all are estimated again."""
     rows = EvictionVictim.objects.filter(outcome=VictimOutcome.NOTICED, gpr__state=GprState.ACTIVE, gpr__requeue_on_failure=True)
-    rows = rows.filter(eviction__made_at__lt=now)
+    rows = rows.filter(eviction__made_at__lt=now)  # `loaded` does not know younger notices
     if not (rows if is_anew else rows.filter(foreseen_at=None)).exists():
         return
     with set_aside_on_error("restarts_foresee", "When evicted boxes start again could not be foreseen", now=now):
@@ -48,7 +41,7 @@ def _estimate(notices: list[EvictionVictim], loaded: Loaded, now: datetime) -> N
 
 
 def snapshot_with_requeued(snapshot: Snapshot, loaded: Loaded, ages: Ages, gpr: Gpr, *, ends_at: datetime, now: datetime) -> Snapshot:
-    """As it is when this box has been evicted then. Its nodes are expected back when the exit has had its time; then it may wait again."""
+    """A copy in which this box is evicted at `ends_at` and, if requeued, waits at its old age."""
     freed_s = math.ceil(nodes_free_at(ends_at).timestamp())
     snapshot = with_running_end(snapshot, str(gpr.pk), freed_s)
     evicted = copy.copy(gpr)

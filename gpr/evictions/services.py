@@ -1,7 +1,4 @@
-"""Evictions that were decided, made true: windows end early, owners have notice, and what came of each is kept.
-
-Stored in the transaction that stores the plan, for the beneficiary's slot rests on it.
-"""
+"""Carries out evictions: shortens windows and gives notice."""
 
 from __future__ import annotations
 
@@ -33,10 +30,7 @@ WHY = {
 
 
 def evictions_store(planned: Sequence[Planned], *, now: datetime) -> None:
-    """Give notice, and let the windows end. The caller holds the plan lock.
-
-    One that is on its way out already needs no notice: its GPUs come back sooner.
-    """
+    """Call it in the transaction that stores the plan, under the plan lock."""
     beneficiaries = gprs_by_id(one.id for one in planned)
     windows: list[Window] = []
     for one in planned:
@@ -53,11 +47,11 @@ def evictions_store(planned: Sequence[Planned], *, now: datetime) -> None:
         )
         hint(TICK)
     if windows:
-        reservations_set_windows(windows)  # at once: their nodes are locked in order, and their cluster after all of them
+        reservations_set_windows(windows)  # in one call, for the lock order: nodes first, then clusters
 
 
 def eviction_by_administrator(gpr: Gpr, *, now: datetime) -> None:
-    """Record that an administrator evicts this box now. The caller begins the exit. A notice that the box has is overtaken."""
+    """Record it; the caller begins the exit."""
     EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.NOTICED).update(outcome=VictimOutcome.SOONER, outcome_at=now)
     ran_s = max((now - gpr.provisioning_at).total_seconds(), 0.0) if gpr.provisioning_at else 0.0
     gpu_count = ReservedGpu.objects.filter(reservation__gpr=gpr, reservation__state=ReservationState.HELD).count()
@@ -74,17 +68,16 @@ def eviction_by_administrator(gpr: Gpr, *, now: datetime) -> None:
 
 
 def _without(beneficiary: Gpr, planned: Planned) -> str:
-    """A booking starts at its time or not at all."""
+    # A booking starts at its time or not at all.
     return ", as it is booked" if beneficiary.is_booking else f" instead of {utc(at(planned.instead_s))}"
 
 
 def notice_of(gpr: Gpr) -> EvictionVictim | None:
-    """That it is to be evicted, while it is."""
     return EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.NOTICED).first()
 
 
 def notices_of(gprs: Iterable[Gpr]) -> dict[UUID, EvictionVictim]:
-    """By id of the GPR, for those of them that have notice. One query; none where nothing is active."""
+    """By id. One query; none if no GPR is active."""
     active = [gpr.pk for gpr in gprs if gpr.state == GprState.ACTIVE]
     if not active:
         return {}
@@ -92,25 +85,23 @@ def notices_of(gprs: Iterable[Gpr]) -> dict[UUID, EvictionVictim]:
 
 
 def reason_at_end(gpr: Gpr) -> EndReason:
-    """Why an active GPR ends whose window is over."""
     return EndReason.EVICTED if notice_of(gpr) else EndReason.EXPIRED
 
 
 def notice_settle(gpr: Gpr, *, reason: EndReason, now: datetime) -> None:
-    """Its exit begins, for this reason."""
     outcome = VictimOutcome.EVICTED if reason == EndReason.EVICTED else VictimOutcome.LEFT
     EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.NOTICED).update(outcome=outcome, outcome_at=now)
 
 
 def _notice(made: Eviction, victim: Victim, now: datetime) -> list[Window]:
-    """When it is to end; nothing of one that leaves already."""
+    # A box that is already leaving needs no notice.
     books_end_at = at(victim.frees_s)
     ends_at = box_end_for(books_end_at)
     if not Gpr.objects.filter(pk=victim.id, state=GprState.ACTIVE).update(ends_at=ends_at, version=F("version") + 1):
         return []
     gpr = Gpr.objects.get(pk=victim.id)
     kind = VictimKind(victim.kind.value)
-    # It may have notice for a later end already.
+    # This notice replaces one for a later end.
     EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.NOTICED).update(outcome=VictimOutcome.SOONER, outcome_at=now)
     EvictionVictim.objects.create(eviction=made, gpr=gpr, kind=kind, priority=gpr.priority, ends_at=ends_at, lost_gpu_s=victim.lost_gpu_s)
     notice_s = int((ends_at - now).total_seconds())

@@ -1,4 +1,4 @@
-"""Whoever has notice for nothing is spared: the beneficiary was canceled or changed, or starts elsewhere, before the notice is over."""
+"""Withdraws eviction notices whose beneficiary no longer needs the nodes."""
 
 from __future__ import annotations
 
@@ -25,16 +25,13 @@ from journal.guard import set_aside_on_error
 from journal.hints import TICK, hint
 from journal.services import event_record
 
-REVIEWS_MOST: Final = 4  # in a tick
+REVIEWS_MOST: Final = 4  # per tick, since each costs a plan
 REVIEWED_AGAIN: Final = timedelta(minutes=5)
 HELD = Reservation.objects.filter(state=ReservationState.HELD)
 
 
 def notices_review(*, now: datetime) -> None:
-    """Give back their windows to those that need not end any more. Two queries where all is well.
-
-    Each is planned for, so some at a time.
-    """
+    """Withdraw or postpone notices that are not needed. Two queries when all are needed."""
     is_due = Q(reviewed_at=None) | Q(reviewed_at__lt=now - REVIEWED_AGAIN) | Q(reviewed_at__gt=now)  # clocks may be set back
     noticed = EvictionVictim.objects.filter(is_due, outcome=VictimOutcome.NOTICED, is_final=False).order_by(
         F("reviewed_at").asc(nulls_first=True), "pk"
@@ -49,7 +46,7 @@ def notices_review(*, now: datetime) -> None:
 
 
 def _is_needed(victim: EvictionVictim, nodes: Set[str]) -> bool:
-    """Does the beneficiary still wait for these nodes, to start about when it was to?"""
+    # The beneficiary still waits for these nodes and starts about as planned.
     promise = _beneficiary_promise(victim)
     if promise is None:
         return False
@@ -59,18 +56,17 @@ def _is_needed(victim: EvictionVictim, nodes: Set[str]) -> bool:
 
 
 def _beneficiary_promise(victim: EvictionVictim) -> Promise | None:
-    """Of the beneficiary, while it waits."""
     beneficiary = victim.eviction.gpr
     return getattr(beneficiary, "promise", None) if beneficiary is not None and beneficiary.state == GprState.QUEUED else None
 
 
 @transaction.atomic
 def _review(victim: EvictionVictim, now: datetime) -> None:
-    """When others have been promised its GPUs meanwhile it ends for them, unless they go, too; and when its agent may not hear of it."""
     plan_lock()
     gpr = Gpr.objects.get(pk=victim.gpr_id)
     if gpr.state != GprState.ACTIVE or gpr.active_at is None:
         return
+    # The notice stays if the GPUs are promised to others by now, or if the agent may not hear of the change in time.
     is_too_late = (victim.ends_at - now).total_seconds() < EXTENSION_ACK_S
     ends = () if is_too_late else _later_ends(victim, gpr, gpr.active_at + timedelta(seconds=gpr.remaining_s))
     trial = ExtensionTrial(gpr, now=now)
@@ -83,14 +79,14 @@ def _review(victim: EvictionVictim, now: datetime) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _LaterEnd:
-    """When it could end instead. `notice`: that holds then, the same or one that it had before; None: of no notice."""
+    """A possible later end, with the notice that holds then; None: no notice."""
 
     at: datetime
     notice: EvictionVictim | None = None
 
 
 def _later_ends(victim: EvictionVictim, gpr: Gpr, full_at: datetime) -> Iterator[_LaterEnd]:
-    """As if nobody had told it anything, first; then when whom it is for can start by now; then what it was told before."""
+    """The latest first: the full time, the beneficiary's present start, ends of earlier notices."""
     yield _LaterEnd(full_at)
     promise = _beneficiary_promise(victim)
     if promise is not None and victim.ends_at < (own_at := box_end_for(promise.slot_start_at)) < full_at:

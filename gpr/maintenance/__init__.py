@@ -1,1 +1,1 @@
-"""Maintenance windows, with the promises and boxes that each of them meets."""
+"""Maintenance windows and their effects on promises and boxes."""

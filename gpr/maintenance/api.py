@@ -1,4 +1,4 @@
-"""`maintenance/`: what is closed when, as announced. On this floor because it says whose promises and boxes it meets."""
+"""`maintenance/`: announced windows, with the promises and boxes that they affect."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class PromiseMove(models.Model):
 
 @sound_values
 class Forecast(models.Model):
-    """A forecast for a waiting request and its real start. Later forecasts learn from it."""
+    """A forecast for a waiting request and its real start."""
 
     # Waits are seconds from `made_at`. A forecast is deleted when its request is withdrawn or edited before it starts.
 

@@ -13,7 +13,7 @@ from slices.models import Slice
 
 @sound_values
 class GprTemplate(models.Model):
-    """Fields for new requests of a slice. The default of a cluster precedes the default for all clusters."""
+    """Fields for new requests of a slice. A cluster's default precedes the default for all clusters."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=63)

@@ -1,1 +1,1 @@
-"""Replacement: a node of a running box fails, and a spare takes its place."""
+"""Replacement of nodes that fail in running boxes."""

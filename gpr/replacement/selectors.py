@@ -1,4 +1,4 @@
-"""Nodes of a GPR that failed while it ran, and what took their places: for its page and the API. Acts: gpr/replacement/services.py."""
+"""Failed nodes of a GPR and their spares, for pages and API."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ class ReplacementOutcome(TextChoices):
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """Of one node by one spare; without a spare while there is none. `why_not`: what became of it otherwise, as a sentence."""
-
     node_id: UUID
     node: str
     failing_at: datetime
@@ -33,11 +31,11 @@ class Replacement:
     spare: str = ""
     since_at: datetime | None = None
     joined_at: datetime | None = None
-    why_not: str = ""
+    why_not: str = ""  # why it was not replaced, as a sentence
 
 
 def replacements_of(gpr: Gpr) -> list[Replacement]:
-    """Of its last run, in order. Two queries; none of one that never ran."""
+    """Those of the last run, by time of failure. Two queries."""
     if not gpr.run:
         return []
     spares = Prefetch("spares", queryset=Reservation.objects.select_related("node").order_by("starts_at", "pk"))

@@ -1,8 +1,7 @@
-"""A node of a running box fails: a spare is found, checked and opened first; then the sick one is set aside, closed and drained.
+"""Replaces failing nodes of running boxes: a spare is checked and opened before the failing node is drained.
 
-The end of the box stays. Nobody's promise moves by it: of the spares that hurt nobody the planner names one (planner/sharing/spares.py), or
-says why there is none; then it is tried again while that makes sense. Meanwhile the box goes on where it can. Both nodes are
-reservations of the same run, the spare's `replaces` names the other; until the agent has opened it (`joined_at`) it is no part of the box.
+The end of the box stays, and no promise moves. The spare is a reservation of the same run that names the other in `replaces`; it is no
+part of the box until `joined_at`.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ from planner.sharing.spares import NoSpare, Wanted, spare_for
 from planner.snapshot import Within
 from protocol.assignments import Desired, Phase
 
-# Where there was none: each look costs some plans.
+# The pause after a search without result, since each search costs some plans.
 SEEK_EVERY_S: Final = 15
-# The agent gives up an entry by itself at its time-out; only if it says nothing for so long after does the hub say so.
+# The agent itself gives up an entry at its time-out. The hub does so only after this much more silence.
 SILENCE_S: Final = 30
 WHY_MAX_CHARS: Final = 200
 
@@ -52,8 +51,6 @@ NO_SPARE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Why a box cannot go on, as a sentence; it may be empty."""
-
     why: str
 
 
@@ -61,18 +58,17 @@ class Loss:
 
 
 def box_of(rows: Sequence[Reservation]) -> list[Reservation]:
-    """Of the reservations of one run those that make up the box: neither spares on their way, nor what was replaced."""
+    """The reservations that make up the box: no spares on their way, no replaced nodes."""
     replaced = {row.replaces_id for row in rows if row.joined_at is not None}
     return [row for row in rows if row.pk not in replaced and (row.replaces_id is None or row.joined_at is not None)]
 
 
 def spares_of(rows: Sequence[Reservation]) -> list[Reservation]:
-    """On their way in, or back out though nobody said so yet."""
     return [row for row in rows if row.replaces_id is not None and row.joined_at is None and row.desired == Desired.PRESENT]
 
 
 def loss_of(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> Loss | None:
-    """A node of it is gone, no spare is on its way, and it has waited for one as long as that makes sense."""
+    """Why the box cannot go on, as no spare came in time; None while it can."""
     box, coming = box_of(rows), {row.replaces_id for row in spares_of(rows)}
     gone = [row for row in box if (row.node.gone_at is not None or row.is_given_up) and row.pk not in coming]
     for row in gone:
@@ -91,7 +87,7 @@ def loss_of(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> Loss | None
 
 
 def replacements_review(*, now: datetime) -> None:
-    """Note which nodes of running boxes fail, and look for spares. One query where all is well."""
+    """Record failing nodes and look for spares. One query when all nodes are well."""
     if settings.EGS_SPARE_TRIES_MAX < 1:
         return
     for row in _failing_rows(now):
@@ -101,7 +97,7 @@ def replacements_review(*, now: datetime) -> None:
 
 
 def spare_advance(*, gpr: Gpr, spare: Reservation, now: datetime) -> bool:
-    """Do with it what its agent's word asks for: it is open, or will not be. False while it is on its way."""
+    """Let a spare join or give it up. Returns False while it is on its way."""
     if spare.phase == Phase.ACTIVE:
         _join(gpr, spare, now)
         return True
@@ -113,9 +109,9 @@ def spare_advance(*, gpr: Gpr, spare: Reservation, now: datetime) -> bool:
 
 @transaction.atomic
 def node_replace(*, gpr: Gpr, node_id: UUID, actor: User, why: str, now: datetime) -> None:
-    """An administrator wants another node in the place of this one. Also after a try that found none: it is tried again at once.
+    """Replace a node for an administrator, also right after a search that found no spare.
 
-    Raises NotFound, IllegalTransition, or Conflict with the reason why there is no spare; nothing is stored then.
+    Raises NotFound, IllegalTransition, or Conflict with the reason why there is no spare.
     """
     plan_lock()
     rows = list(Reservation.objects.filter(gpr=gpr, run=gpr.run).select_related("node"))
@@ -136,7 +132,7 @@ def node_replace(*, gpr: Gpr, node_id: UUID, actor: User, why: str, now: datetim
 
 @transaction.atomic
 def boxes_replace(*, node: Node, actor: User, why: str, now: datetime) -> None:
-    """`node_replace` for every box that runs on this node, all or none. Raises Conflict where none does."""
+    """`node_replace` for every box on this node, all or none. Raises Conflict if there is none."""
     plan_lock()
     rows = Reservation.objects.filter(node=node, state=ReservationState.HELD, desired=Desired.PRESENT, gpr__state=GprState.ACTIVE)
     gprs = [row.gpr for row in rows.exclude(replaces__isnull=False, joined_at=None).select_related("gpr").order_by("pk")]
@@ -150,7 +146,7 @@ def boxes_replace(*, node: Node, actor: User, why: str, now: datetime) -> None:
 
 
 def _failing_rows(now: datetime) -> QuerySet[Reservation]:
-    """What makes up boxes that run, and fails or was to be replaced. Also what was given up, and is free by now."""
+    # Members of running boxes that fail or are to be replaced, also those that were given up and are free by now.
     grace_at = now - timedelta(seconds=settings.EGS_SPARE_GRACE_S)
     bad = Q(gpu__is_healthy=False, gpu__node__sick_gpus_at__lte=grace_at) | Q(gpu__gone_at__lte=grace_at)
     fails = Q(node__gone_at__isnull=False) | Q(node__broken_at__lte=grace_at)
@@ -164,7 +160,7 @@ def _failing_rows(now: datetime) -> QuerySet[Reservation]:
 
 
 def _trouble_of(row: Reservation, now: datetime) -> str:
-    """What its node suffers from, as part of a sentence; "" when it is well, or unwell for a moment only: a driver may start anew."""
+    # Part of a sentence; "" when the node is well, or unwell for less than the grace time, as when a driver restarts.
     node = row.node
     if node.gone_at is not None:
         return "it is gone from the cluster"
@@ -185,7 +181,7 @@ def _review(row: Reservation, now: datetime) -> None:
         _record_recovery(row, now)
         return
     if row.node.gone_at is not None and row.desired == Desired.PRESENT:
-        # Nothing runs there any more: the spare opens without it.
+        # Nothing runs there any more, so the spare need not wait for it.
         reservation_want_absent(reservation=row, ends_at=nodes_free_at(now))
     box_count(gpr_id=row.gpr_id)
     if is_coming:
@@ -217,7 +213,7 @@ def _record_recovery(row: Reservation, now: datetime) -> None:
 
 @transaction.atomic
 def _record_refusal(row: Reservation, why: str, now: datetime) -> None:
-    """It is told when the reason is news; meanwhile the box goes on where it can."""
+    # An Event is written only when the reason changes.
     why = why[:WHY_MAX_CHARS]
     Reservation.objects.filter(pk=row.pk).update(spare_sought_at=now, spare_refusal=why)
     if why != row.spare_refusal:
@@ -226,7 +222,6 @@ def _record_refusal(row: Reservation, why: str, now: datetime) -> None:
 
 
 def _why_no_more(gpr: Gpr, tried_count: int, now: datetime) -> str:
-    """Why no spare is looked for any more, as a sentence; "" while it makes sense."""
     if gpr.ends_at is None or (gpr.ends_at - now).total_seconds() < settings.EGS_SPARE_LEAST_S:
         return f"It ends within {duration_exact(settings.EGS_SPARE_LEAST_S)}: a spare would hardly be ready before."
     if tried_count >= settings.EGS_SPARE_TRIES_MAX:
@@ -239,7 +234,7 @@ def _why_no_more(gpr: Gpr, tried_count: int, now: datetime) -> str:
 
 @transaction.atomic
 def _seek(row: Reservation, now: datetime) -> None:
-    """Take the spare that hurts nobody, if there is one, for its agent to check. Raises Conflict with the reason, or IllegalTransition."""
+    """Raises Conflict without a spare, IllegalTransition or StaleState when the box changed."""
     plan_lock()
     gpr = Gpr.objects.select_for_update(of=("self",)).select_related("slice", "cluster").get(pk=row.gpr_id)
     _refuse_inactive(gpr)
@@ -264,7 +259,6 @@ def _refuse_inactive(gpr: Gpr) -> None:
 
 
 def _wanted(gpr: Gpr, row: Reservation, loaded: Loaded) -> Wanted:
-    """A node like the other; neither itself, nor one that was tried."""
     gpus = [reserved.gpu for reserved in ReservedGpu.objects.filter(reservation=row).select_related("gpu")]
     memory_gib = min((gpu.memory_gib for gpu in gpus), default=0)
     tried = Reservation.objects.filter(replaces=row.pk).values_list("node", flat=True)
@@ -279,14 +273,12 @@ def _wanted(gpr: Gpr, row: Reservation, loaded: Loaded) -> Wanted:
 
 
 def _is_like(key: PoolKey, row: Reservation, memory_gib: int, loaded: Loaded) -> bool:
-    """Of its cluster and kind, and no worse. What a supply gives is of one kind only: those of it that came are like each other."""
     node, cluster = row.node, loaded.places.cluster_names[row.cluster_id]
     is_kind = (key.cluster, key.shape, key.rdma) == (cluster, node.shape, node.rdma) and key.gpu_memory_gib >= memory_gib
     return is_kind and not key.supply and key.node_type == node.node_type
 
 
 def _spec(gpr: Gpr, row: Reservation, node_id: UUID, ends_at: datetime, namespaces: tuple[str, ...], now: datetime) -> HoldSpec:
-    """As for any entry, into a window that is open."""
     return HoldSpec(
         gpr_id=gpr.pk,
         slice_id=gpr.slice_id,
@@ -307,7 +299,7 @@ def _spec(gpr: Gpr, row: Reservation, node_id: UUID, ends_at: datetime, namespac
 
 @transaction.atomic
 def _join(gpr: Gpr, spare: Reservation, now: datetime) -> None:
-    """It is open, so the other may leave: set aside, closed, drained. Raises StaleState when the box is on its way out by now."""
+    """Raises StaleState when the box is not active."""
     _lock_active(gpr)
     replaced = _replaced_by(spare)
     spare_join(spare=spare, ends_at=nodes_free_at(now), now=now)
@@ -320,7 +312,7 @@ def _join(gpr: Gpr, spare: Reservation, now: datetime) -> None:
 
 @transaction.atomic
 def _drop(gpr: Gpr, spare: Reservation, why: str, now: datetime) -> None:
-    """It failed on the way in; the next is looked for at once. Raises StaleState when the box is on its way out by now."""
+    # The next spare is looked for at once.
     _lock_active(gpr)
     replaced = _replaced_by(spare)
     reservation_want_absent(reservation=spare, ends_at=nodes_free_at(now))
@@ -330,7 +322,6 @@ def _drop(gpr: Gpr, spare: Reservation, why: str, now: datetime) -> None:
 
 
 def _replaced_by(spare: Reservation) -> Reservation:
-    """With its node."""
     return Reservation.objects.select_related("node").get(spares=spare)
 
 

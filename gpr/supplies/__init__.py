@@ -1,1 +1,1 @@
-"""Supplies: nodes that can be ordered, and the orders that the plan makes."""
+"""Supplies: nodes that can be ordered."""

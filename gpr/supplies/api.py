@@ -1,7 +1,4 @@
-"""`supplies/` and `supply-orders/`: nodes that can be had after a lead time, and those that are ordered. For administrators.
-
-On this floor because an order says for whom it is. Whoever makes a node pool grow reads the orders here: see docs/supplies.md.
-"""
+"""`supplies/` and `supply-orders/`, for administrators. Node pool scalers read the orders here: see docs/supplies.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan orders, and what waits for orders."""
+"""Orders of nodes that a plan makes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from planner.snapshot import Slot
 
 
 def orders_follow(made: Plan, loaded: Loaded, *, now: datetime) -> None:
-    """Order what slots of this plan stand on, and cancel what none stands on any more. The caller holds the plan lock."""
+    """Order what slots of this plan need, and cancel what none needs. The caller holds the plan lock."""
     books = loaded.places.books
     if not books.supplies:
         return
@@ -41,7 +41,7 @@ def _order(id_: str, supply_id: str, gpr: Gpr, starts_at: datetime) -> NewOrder:
 
 
 def orders_under(promise: Promise | None) -> list[SupplyOrder]:
-    """Those that are to come, of the nodes that a slot stands on; no query where it stands on nodes that are there."""
+    # A slot on existing nodes needs no query.
     if promise is None or not promise.slot_pool.startswith(POOL_PREFIX):
         return []
     rows = SupplyOrder.objects.filter(pk__in=promise.slot_nodes, state=SupplyOrderState.ORDERED).select_related("supply")
@@ -49,6 +49,6 @@ def orders_under(promise: Promise | None) -> list[SupplyOrder]:
 
 
 def gprs_on(order: SupplyOrder) -> list[Gpr]:
-    """Who waits and is to start on its node."""
+    # Queued GPRs whose slot uses the ordered node.
     rows = Promise.objects.filter(gpr__state=GprState.QUEUED, slot_pool=pool_id(order.supply_id)).select_related("gpr__slice")
     return [promise.gpr for promise in rows.order_by("slot_start_at", "pk") if str(order.pk) in promise.slot_nodes]

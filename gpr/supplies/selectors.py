@@ -1,7 +1,6 @@
-"""What the planner is told of supplies: which nodes are ordered, which could be, and which have come.
+"""What the planner is told of supplies: nodes that are ordered, could be ordered, or have arrived.
 
-A slot that stands on ordered nodes names the orders. When a node has come, the loader reads its order's id as the node's: nothing stored
-has to change, so it makes no difference whether a plan was being made meanwhile.
+When an ordered node has arrived, its order's id in stored slots is read as the node's.
 """
 
 from __future__ import annotations
@@ -24,32 +23,30 @@ from inventory.services.supplies import ORDER_LATE_MOST_S
 from planner.snapshot import Node, Pool, Window
 from planner.snapshot import Supply as PlannerSupply
 
-# A supply whose order failed is not asked again for so long: what could not be had a moment ago cannot be had now either. Twice as long for
-# each more that failed within a day, and no longer than that.
+# A supply rests this long after a failed order: what was not available a moment ago is not available now. The time doubles with each more
+# failure within a day, up to a day.
 REST: Final = timedelta(minutes=15)
 DAY: Final = timedelta(days=1)
-# Of the ids of their pools; no cluster is called so.
+# Prefix of the ids of supplies' pools; no cluster has such a name.
 POOL_PREFIX: Final = "+supply/"
 
 
 @dataclass(frozen=True, slots=True)
 class SupplyState:
-    """As of one moment. `node_of`: by the id of an order whose node is there, that node's; `there`: these nodes by supply.
-
-    `kept`: by node, the pool of the supply that it came from, while slots stand there on nodes that are still to come. `due`: by order or
-    by node that has come but was never ready, how long it is closed. `refused`: (GPR, supply) of whom an administrator canceled an order.
-    """
-
     supplies: tuple[Supply, ...] = ()
     open_orders: tuple[SupplyOrder, ...] = ()
+    # The node that arrived for an order, by ids.
     node_of: Mapping[str, str] = field(default_factory=dict)
+    # Arrived nodes by supply.
     there: Mapping[UUID, frozenset[UUID]] = field(default_factory=dict)
+    # The supply's pool by arrived node, while slots there also need nodes that are still to come.
     kept: Mapping[UUID, str] = field(default_factory=dict)
+    # How long an order, or an arrived node that was never ready, counts as closed.
     due: Mapping[str, Window] = field(default_factory=dict)
+    # (GPR, supply) where an administrator canceled an order.
     refused: frozenset[tuple[UUID, UUID]] = frozenset()
 
     def nodes_of(self, slot_nodes: Iterable[str]) -> tuple[str, ...]:
-        """As they are called now."""
         return tuple(self.node_of.get(id_, id_) for id_ in slot_nodes)
 
 
@@ -60,7 +57,7 @@ def pool_id(supply_id: UUID | str) -> str:
 def supplies_load(
     promises: Iterable[PromiseRow], clusters: Mapping[UUID, Cluster], *, now: datetime, now_s: int, grace_s: int
 ) -> SupplyState:
-    """Of these clusters, by id. One query where there are no supplies, else three."""
+    """One query without supplies, otherwise three."""
     failed = Q(orders__state=SupplyOrderState.FAILED, orders__ended_at__gt=now - DAY)
     counts = {
         "order_count": Count("orders"),
@@ -77,7 +74,7 @@ def supplies_load(
     open_orders = tuple(order for order in orders if order.state == SupplyOrderState.ORDERED)
     node_of = {str(order.pk): str(order.node_id) for order in orders if order.node_id is not None}
     due = {str(order.pk): _due(order, now_s, grace_s) for order in open_orders}
-    # Of those that have come: never used, so that what is not ready yet has not been ready before.
+    # Arrived nodes with epoch 0 were never used, so one that is not ready has never been ready.
     due |= {str(order.node_id): _due(order, now_s, grace_s) for order in orders if order.node is not None and order.node.epoch == 0}
     refused = SupplyOrder.objects.filter(refused_to__state=GprState.QUEUED)
     return SupplyState(
@@ -92,7 +89,6 @@ def supplies_load(
 
 
 def _orders(rows: QuerySet[SupplyOrder]) -> list[SupplyOrder]:
-    """With no more of their supplies, GPRs and nodes than they need."""
     rows = rows.select_related("supply", "gpr__promise", "node").only(
         "state",
         "expected_at",
@@ -118,14 +114,13 @@ def supply_pools(
     absence: HubAbsence | None,
     now: datetime,
 ) -> list[Pool]:
-    """One for each supply: nodes that have come but are kept there (`arrived`, by pool), that are ordered, and that could be.
-
-    `announced`: maintenance by cluster; `closures`: of whole clusters, at present. In one that is not heard no node can be seen to come.
-    """
+    """One pool per supply: arrived, ordered and orderable nodes."""
+    # `arrived`: by pool. `announced`: maintenance by cluster. `closures`: present closures of whole clusters.
     pools = []
     for supply in books.supplies:
         orders = [order for order in books.open_orders if order.supply_id == supply.pk]
         closed = tuple(announced[supply.cluster_id])
+        # Arriving nodes cannot be seen in a cluster that is silent.
         unheard = tuple(window for window in closures.get(supply.cluster_id, ()) if window.unheard)
         ordered = (Node(str(order.pk), supply.gpus_per_node, (books.due[str(order.pk)], *closed, *unheard)) for order in orders)
         unordered = [Node(id_, supply.gpus_per_node, closed) for id_ in _ids_to_order(supply, books, now, absence)]
@@ -136,7 +131,7 @@ def supply_pools(
 
 
 def _due(order: SupplyOrder, now_s: int, grace_s: int) -> Window:
-    """Closed until it is expected. Once that is over, until it is given up; a node that has come late may take a moment more."""
+    # Closed until the expected time; then until the order is given up. An arrived node that is late may take another grace time.
     expected_s = math.floor(order.expected_at.timestamp())
     if expected_s > now_s:
         return Window(now_s, expected_s, order=str(order.pk))
@@ -146,10 +141,8 @@ def _due(order: SupplyOrder, now_s: int, grace_s: int) -> Window:
 
 
 def _kept(promises: Iterable[PromiseRow], orders: Iterable[SupplyOrder], node_of: Mapping[str, str]) -> dict[UUID, str]:
-    """A box stands in one pool: so nodes that have come stay in the supply's while a slot there needs others that have not.
-
-    And those that share nodes with such a slot, and so on.
-    """
+    # A box stands in one pool. So arrived nodes stay in the supply's pool while a slot there also needs nodes that have not arrived, or
+    # shares nodes with such a slot, and so on transitively.
     alike = {str(o.node_id): (o.node.node_type, o.node.gpu_memory_gib, o.node.rdma) for o in orders if o.node is not None}
     slots: dict[str, list[set[str]]] = defaultdict(list)
     for promise in promises:
@@ -169,7 +162,7 @@ def _kept(promises: Iterable[PromiseRow], orders: Iterable[SupplyOrder], node_of
 
 
 def _ids_to_order(supply: Any, books: SupplyState, now: datetime, absence: HubAbsence | None) -> list[str]:
-    """Of nodes that could be ordered now; the same until something is ordered."""
+    # The ids stay the same until something is ordered.
     own = [order for order in books.open_orders if order.supply_id == supply.pk]
     rests = supply.failed_at is not None and now < supply.failed_at + min(REST * 2 ** min(supply.failed_count - 1, 10), DAY)
     if (

@@ -1,4 +1,4 @@
-"""What an administrator decides on an order of a node. Its own books are the inventory's; whom it concerns is known here."""
+"""Administrators' decisions on orders of nodes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ from inventory.services.supplies import order_cancel
 
 @transaction.atomic
 def order_refuse(*, order: SupplyOrder, actor: User, why: str, now: datetime) -> None:
-    """Its node shall not come: its supply gives nothing more to any who stood on it. Raises IllegalTransition when it is not open."""
-    plan_lock()  # a plan that is being made would else put another there
+    """Cancel it; its supply gives nothing more to GPRs that relied on it. Raises IllegalTransition when it is not open."""
+    plan_lock()  # else a plan that is being made could place another GPR on it
     order_cancel(order=order, refused_to=gprs_on(order), actor=actor, why=why, now=now)
