@@ -10,20 +10,20 @@ from accounts.models import User
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AccountChange:
     kind: str
     message: str
     actor: User | None
     at: datetime
 
 
-_listeners: list[Callable[[Change], None]] = []
+_listeners: list[Callable[[AccountChange], None]] = []
 
 
-def listen(listener: Callable[[Change], None]) -> None:
+def listen(listener: Callable[[AccountChange], None]) -> None:
     _listeners.append(listener)
 
 
-def tell(change: Change) -> None:
+def report(change: AccountChange) -> None:
     for listener in _listeners:
         listener(change)

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import IntegrityError, transaction
 
-from accounts.audit import Change, tell
+from accounts.audit import AccountChange, report
 from accounts.models import ApiToken, IdempotentCreation, Scope, User
 from accounts.policy import is_platform_admin
 from accounts.tokens import TokenKind, token_matches, token_mint, token_parse
@@ -19,7 +19,7 @@ LAST_USED_RESOLUTION = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
-class IssuedToken:
+class NewToken:
     token: ApiToken
     plain: str
 
@@ -30,12 +30,12 @@ def user_create(*, name: str, now: datetime, email: str = "", is_admin: bool = F
     user.set_unusable_password()
     user.save(force_insert=True)
     role = "administrator" if is_admin else "user"
-    tell(Change("user.created", f"{name} was added as {role}.", None, now))
+    report(AccountChange("user.created", f"{name} was added as {role}.", None, now))
     return user
 
 
 @transaction.atomic
-def token_issue(*, user: User, name: str, scopes: Sequence[Scope], life: timedelta, now: datetime) -> IssuedToken:
+def token_issue(*, user: User, name: str, scopes: Sequence[Scope], life: timedelta, now: datetime) -> NewToken:
     """Raises InvalidInput for an unknown or empty scope or a life out of bounds, NotAllowed for a scope beyond the user."""
     if not scopes or not set(scopes) <= set(Scope):
         raise InvalidInput({"scopes": [f"Choose one or more of {', '.join(Scope.values)}."]})
@@ -56,14 +56,14 @@ def token_issue(*, user: User, name: str, scopes: Sequence[Scope], life: timedel
         expires_at=now + life,
     )
     text = f"A token of {user.name} was issued: {name} ({minted.key_id}), for {', '.join(token.scopes)}."
-    tell(Change("token.issued", text, user, now))
-    return IssuedToken(token, minted.plain)
+    report(AccountChange("token.issued", text, user, now))
+    return NewToken(token, minted.plain)
 
 
 @transaction.atomic
 def token_revoke(*, token: ApiToken, now: datetime) -> None:
     if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=now):
-        tell(Change("token.revoked", f"A token of {token.user.name} was revoked: {token.name} ({token.key_id}).", token.user, now))
+        report(AccountChange("token.revoked", f"A token of {token.user.name} was revoked: {token.name} ({token.key_id}).", token.user, now))
 
 
 def token_authenticate(*, plain: str, now: datetime) -> ApiToken | None:

@@ -55,7 +55,7 @@ router.register("tokens", TokenViewSet, basename="token")
 
 
 @csrf_exempt  # else a POST would get the CSRF error page
-def nothing_here(request: HttpRequest, rest: str) -> JsonResponse:
+def path_not_found(request: HttpRequest, rest: str) -> JsonResponse:
     """Not a redirect to the path with a slash, which would lose the body of a POST."""
     detail = "There is nothing at this address. All addresses end with a slash; /api/schema/ lists them."
     return problem_response(problem(status=404, code="not_found", title="Not found", detail=detail))
@@ -66,5 +66,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("me/", MeViewSet.as_view({"get": "retrieve"}), name="me"),
     path("insights/", InsightsViewSet.as_view({"get": "retrieve"}), name="insights"),
     path("", include(router.urls)),
-    re_path("^(?P<rest>.*)$", nothing_here),
+    re_path("^(?P<rest>.*)$", path_not_found),
 ]

@@ -49,10 +49,10 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await _health(scope, receive, send)
     else:
         is_agent = scope["path"].startswith(AGENT_PREFIX)
-        await measure(_agent if is_agent else _bounded, scope, receive, send)
+        await measure(_agent if is_agent else _with_body_limit, scope, receive, send)
 
 
-async def _bounded(scope: Scope, receive: Receive, send: Send) -> None:
+async def _with_body_limit(scope: Scope, receive: Receive, send: Send) -> None:
     """Refuses bodies beyond the limit: Django would write them to disk before it checks who sent them."""
     most_bytes: int = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     read_bytes = 0
@@ -76,7 +76,7 @@ async def _bounded(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-async def _bare(scope: Scope, receive: Receive, send: Send, *, urls: str, methods: set[str]) -> None:
+async def _without_middleware(scope: Scope, receive: Receive, send: Send, *, urls: str, methods: set[str]) -> None:
     """Run a view of the module `urls` without middleware, so that a parked sync costs one task only."""
     body = await _body(receive)
     if body is None:
@@ -97,8 +97,8 @@ async def _bare(scope: Scope, receive: Receive, send: Send, *, urls: str, method
     await send({"type": "http.response.body", "body": response.content})
 
 
-_agent: App = partial(_bare, urls="inventory.agent_views", methods={"POST"})
-_health: App = partial(_bare, urls="egs.health", methods={"GET", "HEAD"})
+_agent: App = partial(_without_middleware, urls="inventory.agent_views", methods={"POST"})
+_health: App = partial(_without_middleware, urls="egs.health", methods={"GET", "HEAD"})
 
 
 async def _websocket(scope: Scope, receive: Receive, send: Send) -> None:
@@ -122,7 +122,7 @@ async def _body(receive: Receive) -> bytes | None:
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:
-    presence = asyncio.create_task(_be_present())
+    presence = asyncio.create_task(_record_presence())
     try:
         while True:
             message = await receive()
@@ -133,7 +133,7 @@ async def _lifespan(receive: Receive, send: Send) -> None:
         presence.cancel()
 
 
-async def _be_present() -> None:
+async def _record_presence() -> None:
     """Uses the threads that serve agents: when these hang, this process does not count as serving."""
     while True:
         try:

@@ -55,7 +55,7 @@ class AllocatorThread(threading.Thread):
             self._kicked.set()
 
 
-class Hub(uvicorn.Server):
+class HubServer(uvicorn.Server):
     """The web server; it wakes parked requests when it stops."""
 
     def __init__(self, *, host: str, port: int, on_start: Callable[[], None]) -> None:
@@ -87,7 +87,7 @@ def serve(*, host: str, port: int, on_start: Callable[[], None]) -> None:
         # Uvicorn raises the signal again after a graceful stop.
         signal.signal(number, lambda *_: sys.exit(0))
     request_finished.connect(_close_connections)
-    Hub(host=host, port=port, on_start=on_start).run()
+    HubServer(host=host, port=port, on_start=on_start).run()
 
 
 def _close_connections(**_: object) -> None:

@@ -17,7 +17,7 @@ from core.rest.problems import problem
 from inventory import cluster_requests, tenancy
 from inventory.services.agents import AgentIdentity, agent_authenticate, agent_register, agent_renew
 from inventory.services.events import UNSTORABLE, events_store
-from inventory.services.sync import sync_hear, sync_tell
+from inventory.services.sync import sync_receive, sync_reply
 from protocol.cluster_requests import CLUSTER_REQUESTS_PATH
 from protocol.drift import DRIFTS_MAX, Drift
 from protocol.events import EVENTS_PATH, EventsRequest
@@ -50,7 +50,7 @@ class UnsupportedProto(EgsError):
 
 
 @dataclass(frozen=True, slots=True)
-class HeardSync:
+class ReceivedSync:
     agent: AgentIdentity
     message: SyncRequest
     session_epoch: int
@@ -59,29 +59,29 @@ class HeardSync:
 
 def answer(*, path: str, bearer: str, body: bytes, now: datetime) -> AgentAnswer:
     """Never waits. After an error nothing of the message is stored."""
-    return guarded(lambda: _encode(201 if path == REGISTER_PATH else 200, HANDLERS[path](bearer, body, now)))
+    return answer_errors(lambda: _encode(201 if path == REGISTER_PATH else 200, HANDLERS[path](bearer, body, now)))
 
 
-def hear(*, bearer: str, body: bytes, now: datetime) -> HeardSync:
+def receive_sync(*, bearer: str, body: bytes, now: datetime) -> ReceivedSync:
     agent = agent_authenticate(bearer=bearer, now=now)
     message = _sync_request(body)
-    session_epoch = sync_hear(agent=agent, message=message, now=now)
-    tenancy.heard(agent.cluster, message, now)
+    session_epoch = sync_receive(agent=agent, message=message, now=now)
+    tenancy.take_report(agent.cluster, message, now)
     cluster_requests.take_failed_jobs(agent.cluster, message.jobs_failed, now)
-    return HeardSync(agent, message, session_epoch, now)
+    return ReceivedSync(agent, message, session_epoch, now)
 
 
-def tell(heard: HeardSync, *, now: datetime) -> SyncReply:
-    return sync_tell(
-        agent=heard.agent,
-        message=heard.message,
-        session_epoch=heard.session_epoch,
-        received_at=heard.received_at,
+def reply_to_sync(received: ReceivedSync, *, now: datetime) -> SyncReply:
+    return sync_reply(
+        agent=received.agent,
+        message=received.message,
+        session_epoch=received.session_epoch,
+        received_at=received.received_at,
         now=now,
     )
 
 
-def guarded(work: Callable[[], AgentAnswer]) -> AgentAnswer:
+def answer_errors(work: Callable[[], AgentAnswer]) -> AgentAnswer:
     try:
         return work()
     except EgsError as error:
@@ -109,7 +109,7 @@ def _renew(bearer: str, body: bytes, now: datetime) -> msgspec.Struct:
 
 
 def _sync(bearer: str, body: bytes, now: datetime) -> msgspec.Struct:
-    return tell(hear(bearer=bearer, body=body, now=now), now=now)
+    return reply_to_sync(receive_sync(bearer=bearer, body=body, now=now), now=now)
 
 
 def _events(bearer: str, body: bytes, now: datetime) -> msgspec.Struct:

@@ -17,7 +17,7 @@ from core.clock import db_now
 from core.db_threads import in_db_thread
 from core.rest.problems import problem
 from inventory import agent_hub
-from inventory.agent_hub import AgentAnswer, HeardSync
+from inventory.agent_hub import AgentAnswer, ReceivedSync
 from inventory.services.sync import generation_now
 from journal.hints import cluster_topic
 from journal.wakeups import wakeups
@@ -45,30 +45,30 @@ async def sync(request: HttpRequest) -> HttpResponse:
     bearer, body = _read(request)
     if body is None:
         return _too_large()
-    heard: HeardSync | None = None
+    received: ReceivedSync | None = None
 
     def hear() -> AgentAnswer:
-        nonlocal heard
-        heard = agent_hub.hear(bearer=bearer, body=body, now=db_now())
+        nonlocal received
+        received = agent_hub.receive_sync(bearer=bearer, body=body, now=db_now())
         return AgentAnswer(200, b"")
 
-    refusal = await in_db_thread(lambda: agent_hub.guarded(hear))
-    if heard is None:
+    refusal = await in_db_thread(lambda: agent_hub.answer_errors(hear))
+    if received is None:
         return _respond(refusal)
-    return _respond(agent_hub.encode_reply(await _park(heard)))
+    return _respond(agent_hub.encode_reply(await _park(received)))
 
 
-async def _park(heard: HeardSync) -> SyncReply:
-    cluster_id = heard.agent.cluster.pk
+async def _park(received: ReceivedSync) -> SyncReply:
+    cluster_id = received.agent.cluster.pk
     loop = asyncio.get_running_loop()
-    until = loop.time() + min(heard.message.wait_s, WAIT_MAX_S)
+    until = loop.time() + min(received.message.wait_s, WAIT_MAX_S)
     with wakeups.expect(cluster_topic(cluster_id)) as waiter:
         while True:
             waiter.take()
             generation = await in_db_thread(partial(generation_now, cluster_id=cluster_id))
             left_s = until - loop.time()
-            if generation != heard.message.known_generation or left_s <= 0 or wakeups.is_closing:
-                return await in_db_thread(lambda: agent_hub.tell(heard, now=db_now()))
+            if generation != received.message.known_generation or left_s <= 0 or wakeups.is_closing:
+                return await in_db_thread(lambda: agent_hub.reply_to_sync(received, now=db_now()))
             try:
                 await asyncio.wait_for(waiter.event.wait(), timeout=min(left_s, LOOK_AGAIN_S))
             except TimeoutError:

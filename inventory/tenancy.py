@@ -11,25 +11,25 @@ from protocol.sync import SyncRequest
 from protocol.workspaces import Workspace
 
 
-class Tenants(Protocol):
-    def told(self, cluster_id: UUID) -> tuple[Workspace, ...]:
+class TenantReports(Protocol):
+    def workspaces(self, cluster_id: UUID) -> tuple[Workspace, ...]:
         """In order of id."""
 
-    def heard(self, cluster: Cluster, message: SyncRequest, now: datetime) -> None:
+    def take_report(self, cluster: Cluster, message: SyncRequest, now: datetime) -> None:
         """Runs in a transaction of its own."""
 
 
-_tenants: list[Tenants] = []
+_tenants: list[TenantReports] = []
 
 
-def answer_by(tenants: Tenants) -> None:
+def register(tenants: TenantReports) -> None:
     _tenants[:] = [tenants]
 
 
-def told(cluster_id: UUID) -> tuple[Workspace, ...]:
-    return tuple(workspace for tenants in _tenants for workspace in tenants.told(cluster_id))
+def workspaces(cluster_id: UUID) -> tuple[Workspace, ...]:
+    return tuple(workspace for tenants in _tenants for workspace in tenants.workspaces(cluster_id))
 
 
-def heard(cluster: Cluster, message: SyncRequest, now: datetime) -> None:
+def take_report(cluster: Cluster, message: SyncRequest, now: datetime) -> None:
     for tenants in _tenants:
-        tenants.heard(cluster, message, now)
+        tenants.take_report(cluster, message, now)

@@ -19,7 +19,7 @@ from journal.services import event_record
 log = structlog.get_logger(__name__)
 
 FAULT: Final = "egs.fault"
-TELL_AGAIN: Final = timedelta(days=1)
+REPORT_AGAIN_AFTER: Final = timedelta(days=1)
 
 
 class Subject(TypedDict, total=False):
@@ -28,7 +28,7 @@ class Subject(TypedDict, total=False):
     cluster_id: UUID
 
 
-NOBODY: Final[dict[str, UUID | None]] = dict.fromkeys(Subject.__annotations__)
+NO_SUBJECT: Final[dict[str, UUID | None]] = dict.fromkeys(Subject.__annotations__)
 
 
 @dataclass(slots=True)
@@ -57,26 +57,26 @@ def set_aside_on_error(
         raise
     except EgsError as error:
         attempt.error = error
-        log.info("skipped", code=code, why=error.detail, **_said(ids))
+        log.info("skipped", code=code, why=error.detail, **_ids_as_text(ids))
     except (OperationalError, InterfaceError) as error:
         if connection.in_atomic_block or not connection.is_usable():
             raise
         attempt.error = error
-        log.warning("skipped", code=code, why=str(error), **_said(ids))
+        log.warning("skipped", code=code, why=str(error), **_ids_as_text(ids))
     except Exception as error:
         attempt.error = error
-        log.exception(FAULT, code=code, **_said(ids))
+        log.exception(FAULT, code=code, **_ids_as_text(ids))
         text = f"{failed}, by a fault of EGS ({type(error).__name__}). All others go on, and it is tried again. Please report it."
         with transaction.atomic():
-            fault_tell(FAULT, text, reason=code, now=now, **ids)
+            fault_report(FAULT, text, reason=code, now=now, **ids)
 
 
-def fault_tell(kind: str, message: str, *, reason: str, now: datetime, **ids: Unpack[Subject]) -> None:
+def fault_report(kind: str, message: str, *, reason: str, now: datetime, **ids: Unpack[Subject]) -> None:
     """Report to administrators once a day per object. Needs a transaction."""
-    told = Event.objects.filter(kind=kind, reason=reason, at__gt=now - TELL_AGAIN, message=message[:500], **NOBODY | ids)
+    told = Event.objects.filter(kind=kind, reason=reason, at__gt=now - REPORT_AGAIN_AFTER, message=message[:500], **NO_SUBJECT | ids)
     if not told.exists():
         event_record(kind=kind, message=message, at=now, severity=Severity.ERROR, reason=reason, **ids)
 
 
-def _said(ids: Subject) -> dict[str, str]:
+def _ids_as_text(ids: Subject) -> dict[str, str]:
     return {name: str(id_) for name, id_ in ids.items()}

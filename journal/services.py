@@ -7,13 +7,13 @@ from uuid import UUID
 
 from django.db import transaction
 
-from accounts.audit import Change
+from accounts.audit import AccountChange
 from accounts.models import User
 from journal.hints import INVENTORY, hint, slice_topic
 from journal.models import Event, Severity
 
 
-def record_account_change(change: Change) -> None:
+def record_account_change(change: AccountChange) -> None:
     event_record(kind=change.kind, message=change.message, at=change.at, actor=change.actor)
 
 

@@ -8,13 +8,13 @@ from gpr.models import Gpr, GprState
 from gpr.queue.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
 from gpr.queue.moves import gpr_move
 from portal_admin.forms import DecisionForm, MoveForm, PriorityForm, VerdictForm
-from portal_shared.asking import GprAct
+from portal_shared.asking import GprAction
 
 WAITS = frozenset({GprState.QUEUED, GprState.PENDING_APPROVAL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Act(GprAct):
+class AdminAction(GprAction):
     """The preview follows `live_field` while it is typed."""
 
     label: str
@@ -24,7 +24,7 @@ class Act(GprAct):
     live_field: str = ""
 
 
-APPROVE = Act(
+APPROVE = AdminAction(
     name="approve",
     label="Approve",
     key="a",
@@ -34,7 +34,7 @@ APPROVE = Act(
     done="{name} is in the queue",
     icon="check",
 )
-PRIORITY = Act(
+PRIORITY = AdminAction(
     name="priority",
     label="Set priority",
     key="p",
@@ -45,7 +45,7 @@ PRIORITY = Act(
     icon="arrows-sort",
     live_field="priority",
 )
-MOVE = Act(
+MOVE = AdminAction(
     name="move",
     label="Move",
     key="m",
@@ -56,7 +56,7 @@ MOVE = Act(
     icon="arrows-up-down",
     live_field="to",
 )
-REJECT = Act(
+REJECT = AdminAction(
     name="reject",
     label="Reject",
     key="d",
@@ -67,7 +67,7 @@ REJECT = Act(
     icon="ban",
     is_stop=True,
 )
-EVICT = Act(
+EVICT = AdminAction(
     name="evict",
     label="Evict",
     key="e",
@@ -80,5 +80,5 @@ EVICT = Act(
 )
 
 
-def acts_for(gpr: Gpr) -> list[Act]:
+def actions_for(gpr: Gpr) -> list[AdminAction]:
     return [act for act in (APPROVE, PRIORITY, MOVE, REJECT, EVICT) if act.suits(gpr)]

@@ -140,7 +140,7 @@ class MaintenanceForm(forms.Form):
         return self._places[self.cleaned_data["place"]]
 
 
-class RoomForm(forms.Form):
+class BookingQuestionForm(forms.Form):
     """A hypothetical booking."""
 
     shape = forms.ChoiceField(label="GPU")
@@ -165,7 +165,7 @@ class RoomForm(forms.Form):
         self.fields["cluster"].choices = [("", "Any"), *((name, name) for name in clusters)]  # type: ignore[attr-defined]
 
 
-class AgreementForm(ReasonForm):
+class ApprovalForm(ReasonForm):
     """`fingerprint`: of the proposal that was shown."""
 
     fingerprint = forms.CharField(widget=forms.HiddenInput, max_length=64)

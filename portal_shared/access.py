@@ -50,11 +50,11 @@ def signed_in(view: View[P]) -> AnyView[P]:
         now = db_now()
         token = session_token(request.session, now=now)
         if token is None:
-            return kept_private(to_login(request))
+            return not_cached(to_login(request))
         page = _as_page(request, token, now)
         if request.method != "GET":
             refuse_read_only(page)
-        return kept_private(view(page, *args, **kwargs))
+        return not_cached(view(page, *args, **kwargs))
 
     return guarded
 
@@ -92,7 +92,7 @@ def why_not_write(request: PageRequest) -> str:
     return "" if request.may_write else READ_ONLY
 
 
-def kept_private(response: HttpResponse) -> HttpResponse:
+def not_cached(response: HttpResponse) -> HttpResponse:
     """Keeps pages out of caches."""
     response.headers["Cache-Control"] = "private, no-store"
     return response
@@ -125,7 +125,7 @@ def zone_of(request: HttpRequest) -> ZoneInfo:
         return ZoneInfo("UTC")
 
 
-def says(request: PageRequest) -> Callable[[datetime], str]:
+def moment_formatter(request: PageRequest) -> Callable[[datetime], str]:
     return partial(words.moment, now=request.now, zone=request.zone)
 
 

@@ -69,7 +69,7 @@ class WayOut:
 
 
 @dataclass(frozen=True, slots=True)
-class GprAct:
+class GprAction:
     """An action that is possible in these states. `done` is a sentence with the placeholders name and priority."""
 
     name: str
@@ -132,7 +132,7 @@ def refused(request: PageRequest, question: Question, error: EgsError, *, fields
 def decide_on(
     request: PageRequest,
     pk: UUID,
-    act: GprAct,
+    act: GprAction,
     question_of: Callable[[Gpr, forms.Form], Question],
     *,
     topics: Iterable[str],
@@ -179,7 +179,7 @@ def closed(request: PageRequest, gpr: Gpr, what: str, *, shell: Shell) -> HttpRe
     return ask(request, replace(question, closed=_by_now(gpr)))
 
 
-def _closed(gpr: Gpr, act: GprAct) -> str:
+def _closed(gpr: Gpr, act: GprAction) -> str:
     return f"There is nothing to {act.name} any more. {_by_now(gpr)}"
 
 

@@ -12,7 +12,7 @@ from django.shortcuts import render
 
 from core.errors import EgsError, NotFound
 from core.rest import problems
-from portal_shared.access import kept_private
+from portal_shared.access import not_cached
 from portal_shared.refusals import refusal_of
 
 API_PREFIX = "/api/"
@@ -41,8 +41,8 @@ def refuse(request: HttpRequest, status: int, title: str, detail: str) -> HttpRe
     if getattr(request, "htmx", False):
         # htmx does not swap 4xx: the page stays, and the script shows this event.
         told = json.dumps({"egs:refused": {"title": title, "detail": detail}})
-        return kept_private(HttpResponse(status=status, headers={"HX-Trigger": told}))
-    return kept_private(render(request, "errors/error.html", {"status": status, "title": title, "detail": detail}, status=status))
+        return not_cached(HttpResponse(status=status, headers={"HX-Trigger": told}))
+    return not_cached(render(request, "errors/error.html", {"status": status, "title": title, "detail": detail}, status=status))
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -41,7 +41,7 @@ from portal_shared.refusals import refusal_of
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Slice
 
 NUMBER_MAX = 2**31 - 1
-SAID_OR_NOT = ("rdma", "run_checks", "evictable", "may_evict", "requeue_on_failure")
+OPTIONAL_FLAGS = ("rdma", "run_checks", "evictable", "may_evict", "requeue_on_failure")
 KEY = re.compile(r"\A[0-9a-f]{32}\Z", re.ASCII)
 # For a cluster that the workspace cannot use any more.
 CLUSTER_NOT_USED = "Workspace {} cannot use cluster {}. Choose others, or none for any."
@@ -244,7 +244,7 @@ class BookForm(ServiceForm):
         )
 
 
-def _said_or_not(label: str) -> forms.ChoiceField:
+def _optional_flag(label: str) -> forms.ChoiceField:
     return forms.ChoiceField(label=label, required=False, choices=[("", "Not set"), ("yes", "Yes"), ("no", "No")])
 
 
@@ -263,11 +263,11 @@ class TemplateForm(ServiceForm):
     )
     node_type = PlainTextField(label="Node type", max_length=63, required=False)
     within = forms.ChoiceField(label="All nodes in", required=False, choices=[("", "Not set"), *Nearness.choices[1:]])
-    rdma = _said_or_not("Only nodes with RDMA")
-    run_checks = _said_or_not("Run all entry checks")
-    evictable = _said_or_not("May be evicted for a higher priority")
-    may_evict = _said_or_not("May evict others of lower priority")
-    requeue_on_failure = _said_or_not("Queue again when evicted or failed")
+    rdma = _optional_flag("Only nodes with RDMA")
+    run_checks = _optional_flag("Run all entry checks")
+    evictable = _optional_flag("May be evicted for a higher priority")
+    may_evict = _optional_flag("May evict others of lower priority")
+    requeue_on_failure = _optional_flag("Queue again when evicted or failed")
     is_default = forms.BooleanField(label="Make default (replaces the current one)", required=False)
     auto = forms.BooleanField(label="As default, create requests for waiting GPU pods", required=False)
 
@@ -283,7 +283,7 @@ class TemplateForm(ServiceForm):
         data = self.cleaned_data
         plain = ("shape", "min_gpu_memory_gib", "nodes", "gpus_per_node", "priority", "node_type", "within")
         asked = {name: data[name] or None for name in plain} | {"duration_s": data["duration"]}
-        asked |= {name: {"yes": True, "no": False}.get(data[name]) for name in SAID_OR_NOT}
+        asked |= {name: {"yes": True, "no": False}.get(data[name]) for name in OPTIONAL_FLAGS}
         return {
             "name": data["name"],
             "cluster": self._clusters.get(data["cluster"]),
@@ -295,7 +295,7 @@ class TemplateForm(ServiceForm):
     @staticmethod
     def typed(template: GprTemplate) -> dict[str, Any]:
         """Initial values for this template."""
-        flags = {name: "yes" if template.asked[name] else "no" for name in SAID_OR_NOT if name in template.asked}
+        flags = {name: "yes" if template.asked[name] else "no" for name in OPTIONAL_FLAGS if name in template.asked}
         own = {"name": template.name, "cluster": template.cluster.name if template.cluster else ""}
         return {**template.asked, **initial_by(template), **flags, **own, "is_default": template.is_default, "auto": template.auto}
 
@@ -309,7 +309,7 @@ class KubeconfigForm(ServiceForm):
         self.fields["cluster"].choices = [(cluster, cluster) for cluster in clusters]  # type: ignore[attr-defined]
 
 
-class ReasonForm(ServiceForm):
+class RefusalForm(ServiceForm):
     why = PlainTextField(label="Reason", max_length=150, help_text="Recorded with your name, and shown to the workspace.")
 
 

@@ -194,7 +194,7 @@ class SliceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
         return Response(self.get_serializer(self.get_object()).data)
 
 
-class OfSlice(ApiViewSet[Any]):
+class SliceScopedViewSet(ApiViewSet[Any]):
     """Base of viewsets under `slices/{slice}/`."""
 
     def slice(self, verb: Verb = Verb.SEE) -> Slice:
@@ -223,7 +223,7 @@ class MemberPagination(CreatedPagination):
     ordering = ("user__name", "id")
 
 
-class MemberViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, OfSlice):
+class MemberViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, SliceScopedViewSet):
     queryset = Membership.objects.none()
     serializer_class = MemberSerializer
     pagination_class = MemberPagination

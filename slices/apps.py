@@ -11,5 +11,5 @@ class SlicesConfig(AppConfig):
         from slices.selectors import relations_to
         from slices.tenancy import SliceTenants
 
-        tenancy.answer_by(SliceTenants())
+        tenancy.register(SliceTenants())
         policy.relations_from(relations_to)

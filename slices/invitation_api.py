@@ -13,7 +13,7 @@ from core.rest.pagination import NamePagination
 from core.rest.references import one_by_reference
 from core.rest.views import ApiViewSet
 from inventory.api import Nothing
-from slices.api import MemberSerializer, OfSlice
+from slices.api import MemberSerializer, SliceScopedViewSet
 from slices.invitations import invitation_accept, invitation_decline, invitation_for, invitation_withdraw, invitations_of
 from slices.models import Invitation, Membership
 
@@ -56,7 +56,7 @@ class InvitationViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiVie
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-class SliceInvitationViewSet(mixins.ListModelMixin, OfSlice):
+class SliceInvitationViewSet(mixins.ListModelMixin, SliceScopedViewSet):
     """For owners: the invitations that nobody has accepted yet, whether or not such a user exists."""
 
     queryset = Invitation.objects.none()

@@ -59,7 +59,7 @@ def member_add(*, slice_: Slice, reference: str, role: Role, actor: User, now: d
     made, _ = Invitation.objects.update_or_create(
         slice=slice_, name=reference, defaults={"role": role, "invited_by": actor, "created_at": now}
     )
-    _tell(made, "member_invited", f"{reference} was invited to workspace {slice_.name} as {Role(role).label.lower()}.", actor, now)
+    _record_event(made, "member_invited", f"{reference} was invited to workspace {slice_.name} as {Role(role).label.lower()}.", actor, now)
     if (invited := by_reference(User.objects.all(), reference)) is not None:
         hint(user_topic(invited.pk))
     return made
@@ -83,8 +83,8 @@ def invitation_decline(*, invitation: Invitation) -> None:
 def invitation_withdraw(*, invitation: Invitation, actor: User, now: datetime) -> None:
     Invitation.objects.filter(pk=invitation.pk).delete()
     text = f"The invitation of {invitation.name} to workspace {invitation.slice.name} was withdrawn."
-    _tell(invitation, "invitation_withdrawn", text, actor, now)
+    _record_event(invitation, "invitation_withdrawn", text, actor, now)
 
 
-def _tell(invitation: Invitation, what: str, text: str, actor: User, now: datetime) -> None:
+def _record_event(invitation: Invitation, what: str, text: str, actor: User, now: datetime) -> None:
     event_record(kind=f"slice.{what}", message=text, at=now, actor=actor, slice_id=invitation.slice_id)

@@ -15,7 +15,7 @@ from core.rest.fields import Reference, StrictSerializer, WholeNumber
 from core.rest.pagination import CreatedPagination
 from inventory.api import Nothing
 from inventory.selectors import cluster_for
-from slices.api import OfSlice
+from slices.api import SliceScopedViewSet
 from slices.kubeconfigs import kubeconfig_ask, kubeconfig_read, kubeconfig_revoke
 from slices.models import KUBECONFIG_MIN_S, Kubeconfig
 from slices.selectors import kubeconfig_for
@@ -58,7 +58,7 @@ class KubeconfigPagination(CreatedPagination):
     ordering = ("-asked_at", "id")
 
 
-class KubeconfigViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, OfSlice):
+class KubeconfigViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, SliceScopedViewSet):
     queryset = Kubeconfig.objects.none()
     serializer_class = KubeconfigSerializer
     pagination_class = KubeconfigPagination

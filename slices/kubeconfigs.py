@@ -83,7 +83,9 @@ def kubeconfig_ask(*, slice_: Slice, cluster: Cluster, duration_s: int | None, a
         asked_at=now,
         due_at=now + ANSWER_WITHIN,
     )
-    _tell(row, "asked", f"{actor.name} asked for a kubeconfig of workspace {slice_.name} in cluster {cluster.name}.", now, actor=actor)
+    _record_event(
+        row, "asked", f"{actor.name} asked for a kubeconfig of workspace {slice_.name} in cluster {cluster.name}.", now, actor=actor
+    )
     desired_set_changed([cluster.pk])
     return row
 
@@ -104,7 +106,7 @@ def kubeconfig_take(*, cluster: Cluster, issued: IssuedToken, now: datetime) -> 
     row.server = (cluster.api_url or issued.server)[:253]
     row.expires_at = datetime.fromtimestamp(issued.expires_s, UTC)
     row.save(update_fields=["state", "due_at", "token", "ca", "server", "expires_at"])
-    _tell(row, "issued", f"The kubeconfig of {row.user.name} for workspace {row.slice.name} was made.", now)
+    _record_event(row, "issued", f"The kubeconfig of {row.user.name} for workspace {row.slice.name} was made.", now)
     desired_set_changed([cluster.pk])
 
 
@@ -133,7 +135,7 @@ def kubeconfig_read(*, kubeconfig: Kubeconfig, actor: User, now: datetime) -> st
     )
     row.state, row.due_at, row.token = S.GIVEN, row.expires_at, ""
     row.save(update_fields=["state", "due_at", "token"])
-    _tell(row, "read", f"{actor.name} read the kubeconfig for workspace {row.slice.name}.", now, actor=actor)
+    _record_event(row, "read", f"{actor.name} read the kubeconfig for workspace {row.slice.name}.", now, actor=actor)
     return text
 
 
@@ -186,7 +188,7 @@ def kubeconfigs_close(ids: Sequence[UUID], *, now: datetime) -> None:
     Kubeconfig.objects.filter(pk__in=[row.pk for row in rows]).update(closed_at=now)
     for row in rows:
         if row.state == S.REVOKED:
-            _tell(row, "closed", f"In cluster {row.cluster.name} the kubeconfig of {row.user.name} opens nothing any more.", now)
+            _record_event(row, "closed", f"In cluster {row.cluster.name} the kubeconfig of {row.user.name} opens nothing any more.", now)
 
 
 def kubeconfig_text(*, cluster: str, user: str, server: str, ca: str, token: str, namespaces: Sequence[str]) -> str:
@@ -247,10 +249,10 @@ def _end(
     row.ended_generation = Cluster.objects.values_list("generation", flat=True).get(pk=row.cluster_id)
     row.save(update_fields=["state", "detail", "token", "ended_at", "ended_by", "ended_generation"])
     message = f"The kubeconfig of {row.user.name} for workspace {row.slice.name} has ended. {why}"
-    _tell(row, state.value, message, now, actor=actor, severity=severity)
+    _record_event(row, state.value, message, now, actor=actor, severity=severity)
 
 
-def _tell(
+def _record_event(
     row: Kubeconfig, what: str, message: str, now: datetime, *, actor: User | None = None, severity: Severity = Severity.INFO
 ) -> None:
     event_record(

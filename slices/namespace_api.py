@@ -18,7 +18,7 @@ from core.rest.pagination import NamePagination
 from core.rest.references import one_by_reference
 from inventory.api import Nothing, Why
 from inventory.selectors import cluster_for
-from slices.api import OfSlice
+from slices.api import SliceScopedViewSet
 from slices.models import NAMESPACE_STATES, Namespace
 from slices.naming import DNS_LABEL
 from slices.services import namespace_adopt, namespace_approve, namespace_bind, namespace_refuse, namespace_unbind
@@ -44,7 +44,7 @@ class NamespaceBind(StrictSerializer):
     may_adopt = Flag(default=False, help_text="For administrators: take the namespace over with its contents if it exists already.")
 
 
-class NamespaceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, OfSlice):
+class NamespaceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, SliceScopedViewSet):
     queryset = Namespace.objects.none()
     serializer_class = NamespaceSerializer
     pagination_class = NamePagination

@@ -39,7 +39,7 @@ ACCESS_OF = {Role.OWNER: AccessRole.USER, Role.EDITOR: AccessRole.USER, Role.VIE
 
 
 class SliceTenants:
-    def told(self, cluster_id: UUID) -> tuple[Workspace, ...]:
+    def workspaces(self, cluster_id: UUID) -> tuple[Workspace, ...]:
         """Four queries."""
         bindings: dict[UUID, list[Binding]] = defaultdict(list)
         for slice_id, name, may_adopt in Namespace.objects.filter(cluster=cluster_id).values_list("slice", "name", "may_adopt"):
@@ -61,7 +61,7 @@ class SliceTenants:
         ]
         return tuple(workspaces)
 
-    def heard(self, cluster: Cluster, message: SyncRequest, now: datetime) -> None:
+    def take_report(self, cluster: Cluster, message: SyncRequest, now: datetime) -> None:
         for seen in message.bindings:
             binding_observe(cluster=cluster, seen=seen, now=now)
         for issued in message.tokens:
@@ -78,7 +78,7 @@ class SliceTenants:
         in between stays open.
         """
         ended = [pk for pk in kubeconfigs_open(cluster, generation=message.known_generation) if str(pk) not in left]
-        if ended and message.have_workspaces == set_digest(self.told(cluster.pk)):
+        if ended and message.have_workspaces == set_digest(self.workspaces(cluster.pk)):
             kubeconfigs_close(ended, now=now)
 
 
@@ -119,27 +119,27 @@ def _observe_unbinding(row: Unbinding, seen: BindingSeen, detail: str, now: date
             Unbinding.objects.filter(pk=row.pk).update(detail=detail)
         return
     row.delete()
-    _tell(row, "namespace_left", f"Namespace {row.name} is not workspace {row.slice.name}'s any more in the cluster.", now)
+    _record_event(row, "namespace_left", f"Namespace {row.name} is not workspace {row.slice.name}'s any more in the cluster.", now)
     desired_set_changed([row.cluster_id])
 
 
 def _observe_namespace(row: Namespace, seen: BindingSeen, detail: str, now: datetime) -> None:
     if seen.repaired:
         what = ", ".join(seen.repaired)
-        _tell(row, "namespace_repaired", f"Namespace {row.name} was changed by hand, and was put right: {what}.", now)
+        _record_event(row, "namespace_repaired", f"Namespace {row.name} was changed by hand, and was put right: {what}.", now)
     if seen.left:
         what = ", ".join(seen.left)
         text = f"Namespace {row.name} was changed by hand, and is left so, as the cluster's policy says: {what}."
-        _tell(row, "namespace_changed", text, now, severity=Severity.WARNING)
+        _record_event(row, "namespace_changed", text, now, severity=Severity.WARNING)
     if (row.state, row.detail) == (seen.state, detail):
         return
     Namespace.objects.filter(pk=row.pk).update(state=seen.state, detail=detail)
     severity = Severity.WARNING if seen.state == BindingState.CONFLICT else Severity.INFO
     text = f"Namespace {row.name} is {seen.state.lower() if seen.state != BindingState.CONFLICT else 'in conflict'}. {detail}".strip()
-    _tell(row, "namespace_state", text, now, severity=severity)
+    _record_event(row, "namespace_state", text, now, severity=severity)
 
 
-def _tell(row: Namespace | Unbinding, what: str, message: str, now: datetime, *, severity: Severity = Severity.INFO) -> None:
+def _record_event(row: Namespace | Unbinding, what: str, message: str, now: datetime, *, severity: Severity = Severity.INFO) -> None:
     event_record(kind=f"slice.{what}", message=message, at=now, severity=severity, slice_id=row.slice_id, cluster_id=row.cluster_id)
 
 

@@ -16,7 +16,7 @@ from gpr.requests.spec import GprSpec
 from inventory.models import AgentSession, Cluster, Node, Reservation
 from inventory.services.clusters import cluster_create
 from inventory.services.inventory import inventory_store
-from inventory.services.reservations import HoldSpec, Word, reservations_hold, reservations_observe
+from inventory.services.reservations import HoldSpec, ReservationReport, reservations_hold, reservations_observe
 from protocol.assignments import Phase
 from protocol.nodes import GpuView, NodeView
 from slices.models import Project, Role, Slice
@@ -130,7 +130,7 @@ def hold(gpr: Gpr, *nodes: Node, **changes: Any) -> list[Reservation]:
 
 def agent_says(row: Reservation, phase: Phase, *, now: datetime = NOW, **said: Any) -> None:
     """Of this row."""
-    reservations_observe([Word(row, phase, **said)], now=now)
+    reservations_observe([ReservationReport(row, phase, **said)], now=now)
 
 
 def generation_of(cluster: Cluster | UUID) -> int:

@@ -39,7 +39,7 @@ from gpr.models import PROVISIONED, AllocatorRecord, EndReason, Gpr, GprState
 from gpr.replacement.services import box_of, loss_of, replacements_review, spare_advance, spares_of
 from gpr.requests.ending import exit_begin, exit_finish
 from inventory.models import Reservation, ReservationState
-from inventory.services.reservations import Window, reservations_set_windows
+from inventory.services.reservations import BoxWindow, reservations_set_windows
 from inventory.services.supplies import orders_give_up
 from journal.guard import set_aside_on_error
 from journal.models import Event, Severity
@@ -260,7 +260,7 @@ def _activate(boxes: Sequence[tuple[Gpr, Sequence[Reservation]]], now: datetime)
     for gpr, rows in boxes:
         gpr.active_at = max(row.active_at or now for row in rows)
         gpr.ends_at = gpr.active_at + timedelta(seconds=gpr.remaining_s)
-        windows.append(Window(gpr.pk, gpr.ends_at, nodes_free_at(gpr.ends_at)))
+        windows.append(BoxWindow(gpr.pk, gpr.ends_at, nodes_free_at(gpr.ends_at)))
     gprs = [gpr for gpr, _ in boxes]
     # If another process moved one of them meanwhile, the transition below raises and this write is rolled back.
     fast_update(Gpr.objects.all(), gprs, ["active_at", "ends_at"], None)

@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from gpr.allocation.rows import RequestRow
-from journal.guard import fault_tell
+from journal.guard import fault_report
 from planner.plan import Fault, Flaw
 
 log = structlog.get_logger(__name__)
@@ -28,4 +28,4 @@ def plan_faults_record(faults: Iterable[Fault], requests: Mapping[str, RequestRo
     for fault in faults:
         text, gpr_id = f"The planner is at fault: this request {FLAW_WORDS[fault.flaw]}. Please report it.", requests[fault.id].pk
         log.error(PLANNER, gpr_id=str(gpr_id), reason=fault.flaw, message=text)
-        fault_tell(PLANNER, text, reason=fault.flaw, now=now, gpr_id=gpr_id)
+        fault_report(PLANNER, text, reason=fault.flaw, now=now, gpr_id=gpr_id)

@@ -14,7 +14,7 @@ from gpr.allocation.rows import gprs_by_id
 from gpr.allocation.snapshot import at, box_end_for
 from gpr.models import EndReason, Eviction, EvictionVictim, Gpr, GprState, VictimKind, VictimOutcome
 from inventory.models import ReservationState, ReservedGpu
-from inventory.services.reservations import Window, reservations_set_windows
+from inventory.services.reservations import BoxWindow, reservations_set_windows
 from journal.hints import TICK, hint
 from journal.models import Severity
 from journal.services import event_record
@@ -32,7 +32,7 @@ WHY = {
 def evictions_store(planned: Sequence[Planned], *, now: datetime) -> None:
     """Call it in the transaction that stores the plan, under the plan lock."""
     beneficiaries = gprs_by_id(one.id for one in planned)
-    windows: list[Window] = []
+    windows: list[BoxWindow] = []
     for one in planned:
         beneficiary = beneficiaries[one.id]
         made = Eviction.objects.create(gpr=beneficiary, made_at=now, start_at=at(one.start_s), instead_at=at(one.instead_s))
@@ -93,7 +93,7 @@ def notice_settle(gpr: Gpr, *, reason: EndReason, now: datetime) -> None:
     EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.NOTICED).update(outcome=outcome, outcome_at=now)
 
 
-def _notice(made: Eviction, victim: Victim, now: datetime) -> list[Window]:
+def _notice(made: Eviction, victim: Victim, now: datetime) -> list[BoxWindow]:
     # A box that is already leaving needs no notice.
     books_end_at = at(victim.frees_s)
     ends_at = box_end_for(books_end_at)
@@ -115,4 +115,4 @@ def _notice(made: Eviction, victim: Victim, now: datetime) -> list[Window]:
         gpr_id=gpr.pk,
         slice_id=gpr.slice_id,
     )
-    return [Window(gpr.pk, ends_at, books_end_at)]
+    return [BoxWindow(gpr.pk, ends_at, books_end_at)]

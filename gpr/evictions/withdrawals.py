@@ -20,7 +20,7 @@ from gpr.models import Eviction, EvictionVictim, Gpr, GprState, Promise, VictimO
 from gpr.requests.ending import EXTENSION_ACK_S
 from gpr.requests.extensions import ExtensionTrial
 from inventory.models import Reservation, ReservationState
-from inventory.services.reservations import Window, reservations_set_windows
+from inventory.services.reservations import BoxWindow, reservations_set_windows
 from journal.guard import set_aside_on_error
 from journal.hints import TICK, hint
 from journal.services import event_record
@@ -99,7 +99,7 @@ def _later_ends(victim: EvictionVictim, gpr: Gpr, full_at: datetime) -> Iterator
 def _withdraw(victim: EvictionVictim, gpr: Gpr, end: _LaterEnd, now: datetime) -> None:
     if not Gpr.objects.filter(pk=gpr.pk, state=GprState.ACTIVE, version=gpr.version).update(ends_at=end.at, version=F("version") + 1):
         return
-    reservations_set_windows([Window(gpr.pk, end.at, nodes_free_at(end.at))])
+    reservations_set_windows([BoxWindow(gpr.pk, end.at, nodes_free_at(end.at))])
     notice = end.notice
     if notice is None or notice.pk != victim.pk:
         EvictionVictim.objects.filter(pk=victim.pk).update(outcome=VictimOutcome.SPARED, outcome_at=now)

@@ -21,7 +21,7 @@ from gpr.models import EndReason, Gpr, GprState
 from gpr.requests.editing import automatic_place
 from gpr.requests.extensions import maintenance_before, refuse_harmful_extension
 from gpr.requests.planning import promises_drop
-from inventory.services.reservations import Window, reservations_set_windows, reservations_want_absent
+from inventory.services.reservations import BoxWindow, reservations_set_windows, reservations_want_absent
 from journal.hints import TICK, hint
 from journal.models import Severity
 from journal.services import event_record
@@ -117,7 +117,7 @@ def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
     )
     if not updated:
         raise StaleState("This GPR has changed since you read it. Read it again and decide anew.")
-    reservations_set_windows([Window(gpr.pk, ends_at, books_end_at)])
+    reservations_set_windows([BoxWindow(gpr.pk, ends_at, books_end_at)])
     _refuse_into_maintenance(gpr, books_end_at, now)
     event_record(
         kind="gpr.extended",

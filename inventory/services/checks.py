@@ -45,7 +45,7 @@ def check_policy_create(*, policy: CheckPolicy, actor: User, now: datetime) -> C
             policy.save(force_insert=True)
     except IntegrityError:
         raise Conflict(f"There is a check policy for {policy.name} already. Change that one.") from None
-    _tell(policy, "created", f"Checks of {policy.name} were set: {terms(policy)}.", actor, now)
+    _record_event(policy, "created", f"Checks of {policy.name} were set: {terms(policy)}.", actor, now)
     return policy
 
 
@@ -61,7 +61,7 @@ def check_policy_change(*, policy: CheckPolicy, change: CheckPolicyChange, actor
     _check(found)
     found.save()
     because = f" Reason: {why}" if why else ""
-    _tell(found, "changed", f"Checks of {found.name} were changed: {terms(found)}; before: {old}.{because}", actor, now)
+    _record_event(found, "changed", f"Checks of {found.name} were changed: {terms(found)}; before: {old}.{because}", actor, now)
     return found
 
 
@@ -69,7 +69,7 @@ def check_policy_change(*, policy: CheckPolicy, change: CheckPolicyChange, actor
 def check_policy_delete(*, policy: CheckPolicy, actor: User, now: datetime, why: str = "") -> None:
     found = _locked(policy)
     because = f" Reason: {why}" if why else ""
-    _tell(found, "deleted", f"Checks of {found.name} are EGS's own again; they were: {terms(found)}.{because}", actor, now)
+    _record_event(found, "deleted", f"Checks of {found.name} are EGS's own again; they were: {terms(found)}.{because}", actor, now)
     found.delete()
 
 
@@ -85,13 +85,13 @@ def terms(policy: CheckPolicy) -> str:
     return ", ".join(said) or "nothing differs"
 
 
-def policies_told(*, cluster_id: UUID) -> Callable[[str], checks.CheckPolicy]:
+def policies_by_shape(*, cluster_id: UUID) -> Callable[[str], checks.CheckPolicy]:
     """Maps a shape to its policy. One query."""
     rows = list(CheckPolicy.objects.filter(cluster=cluster_id).order_by("shape"))
     return lambda shape: _merged([row for row in rows if row.shape in ("", shape)])
 
 
-def steps_skipped(*, cluster_ids: Collection[UUID]) -> Callable[[Node], frozenset[str]]:
+def skipped_steps_by_node(*, cluster_ids: Collection[UUID]) -> Callable[[Node], frozenset[str]]:
     """Maps a node to the steps that its checks skip. One query."""
     rows = list(CheckPolicy.objects.filter(cluster__in=cluster_ids))
     return lambda node: frozenset(
@@ -162,6 +162,6 @@ def _step_faults(steps: list[str]) -> list[str]:
     return [f"{', '.join(unknown)[:200]} cannot be left out; these can: {', '.join(OPTIONAL)}."] if unknown else []
 
 
-def _tell(policy: CheckPolicy, verb: str, text: str, actor: User, now: datetime) -> None:
+def _record_event(policy: CheckPolicy, verb: str, text: str, actor: User, now: datetime) -> None:
     event_record(kind=f"check_policy.{verb}", message=text, at=now, actor=actor, cluster_id=policy.cluster_id, data={"shape": policy.shape})
     desired_set_changed([policy.cluster_id])

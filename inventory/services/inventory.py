@@ -17,7 +17,7 @@ from core.errors import InvalidInput
 from core.words import are, plural
 from inventory.models import Cluster, Gpu, Node, SupplyKind
 from inventory.selectors import maintenance_ahead
-from inventory.services.supplies import Arrival, orders_fulfil
+from inventory.services.supplies import NodeArrival, orders_fulfil
 from journal.hints import TICK, hint
 from journal.models import Event, Severity
 from journal.services import events_record
@@ -38,7 +38,7 @@ def inventory_store(*, cluster: Cluster, nodes: Sequence[NodeView], now: datetim
     # First, since new nodes may reuse the names of nodes that are gone.
     gone = [node for node in known.values() if node.uid not in seen]
     Node.objects.filter(pk__in=[node.pk for node in gone]).update(gone_at=now, is_ready=False)
-    reports = [_Report.of(view, known.get(view.uid), gpus, now, cluster) for view in nodes]
+    reports = [_NodeReport.of(view, known.get(view.uid), gpus, now, cluster) for view in nodes]
     _nodes_write(reports)
     _gpus_write(reports, gpus, now)
     Node.objects.filter(cluster=cluster, gone_at=None).update(seen_at=now)
@@ -51,7 +51,7 @@ def inventory_store(*, cluster: Cluster, nodes: Sequence[NodeView], now: datetim
 
 
 @dataclass(frozen=True, slots=True)
-class _Report:
+class _NodeReport:
     """A node as reported, beside its state before."""
 
     view: NodeView
@@ -64,7 +64,7 @@ class _Report:
     had_hardware: frozenset[str]  # the driver's UUIDs of its present GPUs
 
     @classmethod
-    def of(cls, view: NodeView, old: Node | None, gpus: Mapping[UUID, Mapping[str, Gpu]], now: datetime, cluster: Cluster) -> _Report:
+    def of(cls, view: NodeView, old: Node | None, gpus: Mapping[UUID, Mapping[str, Gpu]], now: datetime, cluster: Cluster) -> _NodeReport:
         node = old or Node(cluster=cluster, uid=view.uid, seen_at=now, shape="", gpu_count=0)
         was_here = (old.is_ready, old.gone_at) if old else None
         was_kind = (node.shape, node.gpu_count)
@@ -80,7 +80,7 @@ class _Report:
     def is_new(self) -> bool:
         return self.was_here is None
 
-    def arrivals(self) -> Iterable[Arrival]:
+    def arrivals(self) -> Iterable[NodeArrival]:
         """GPUs and labels may come in several reports: until its first use a node may match an order."""
         was_empty = not self.is_new and self.was_kind[1] == 0
         has_become = self.node.epoch == 0 and self.was_kind != (self.node.shape, self.node.gpu_count)
@@ -88,7 +88,7 @@ class _Report:
         # GPUs that return were not ordered. A node may exist before its GPUs do.
         if self.view.gpus and (self.is_new or was_empty or has_become) and had.isdisjoint(gpu.uuid for gpu in self.view.gpus):
             kinds = (SupplyKind.ATTACH,) if had else tuple(SupplyKind)
-            yield Arrival(self.node, kinds, self.view.order, self.view.supply)
+            yield NodeArrival(self.node, kinds, self.view.order, self.view.supply)
 
     def events(self, cluster: Cluster, now: datetime) -> Iterable[Event]:
         node, hardware = self.node, {gpu.hardware_uuid for gpu in self.view.gpus if gpu.hardware_uuid}
@@ -143,7 +143,7 @@ def _fields_of(view: NodeView, node: Node, now: datetime) -> dict[str, Any]:
     }
 
 
-def _nodes_write(reports: Sequence[_Report]) -> None:
+def _nodes_write(reports: Sequence[_NodeReport]) -> None:
     """Nodes may have exchanged names, so renamed ones first get a temporary name."""
     alike: dict[tuple[tuple[str, Any], ...], list[UUID]] = defaultdict(list)
     for report in reports:
@@ -158,7 +158,7 @@ def _nodes_write(reports: Sequence[_Report]) -> None:
     Node.objects.bulk_create([report.node for report in reports if report.is_new])
 
 
-def _gpus_write(reports: Sequence[_Report], known: Mapping[UUID, Mapping[str, Gpu]], now: datetime) -> None:
+def _gpus_write(reports: Sequence[_NodeReport], known: Mapping[UUID, Mapping[str, Gpu]], now: datetime) -> None:
     new, gone = [], []
     for report in reports:
         had = known.get(report.node.pk, {})

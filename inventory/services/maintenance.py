@@ -40,7 +40,7 @@ def window_announce(*, window: MaintenanceWindow, actor: User, now: datetime) ->
     _refuse_overlap(window)
     window.save(force_insert=True)
     text = f"{window.place} is closed for maintenance from {utc(window.starts_at)} to {utc(window.ends_at)}: {window.reason}"
-    _tell("maintenance.announced", text, window, actor, now, Severity.WARNING)
+    _record_event("maintenance.announced", text, window, actor, now, Severity.WARNING)
 
 
 @transaction.atomic
@@ -51,7 +51,9 @@ def window_cancel(*, window: MaintenanceWindow, actor: User, now: datetime) -> N
         state = MaintenanceState.CANCELED if window.canceled_at else MaintenanceState.OVER
         raise IllegalTransition(f"This maintenance is {state.label.lower()}; there is nothing left to cancel.")
     window.canceled_at = now
-    _tell("maintenance.canceled", f"The maintenance of {window.place[0].lower()}{window.place[1:]} was canceled.", window, actor, now)
+    _record_event(
+        "maintenance.canceled", f"The maintenance of {window.place[0].lower()}{window.place[1:]} was canceled.", window, actor, now
+    )
 
 
 def _refuse_overlap(window: MaintenanceWindow) -> None:
@@ -64,6 +66,6 @@ def _refuse_overlap(window: MaintenanceWindow) -> None:
         )
 
 
-def _tell(kind: str, text: str, window: MaintenanceWindow, actor: User, now: datetime, severity: Severity = Severity.INFO) -> None:
+def _record_event(kind: str, text: str, window: MaintenanceWindow, actor: User, now: datetime, severity: Severity = Severity.INFO) -> None:
     event_record(kind=kind, message=text, at=now, actor=actor, severity=severity, node_id=window.node_id, cluster_id=window.cluster_id)
     hint(TICK)

@@ -16,7 +16,7 @@ from accounts.models import User
 from core.errors import Conflict, NotFound
 from inventory.models import Gpu, Node, Reservation, ReservationState, ReservedGpu
 from inventory.selectors import maintenance_over
-from inventory.services.checks import steps_skipped
+from inventory.services.checks import skipped_steps_by_node
 from inventory.services.clusters import desired_set_changed
 from journal.hints import TICK, hint, slice_topic
 from journal.models import Severity
@@ -68,7 +68,10 @@ def reservations_hold(*, specs: Sequence[HoldSpec]) -> list[Reservation]:
         raise Conflict("A node of the plan is no longer usable.")
     taken = [nodes[node_id] for node_id in sorted({node_id for spec in specs for node_id in spec.node_ids})]
     _refuse_closed(specs, taken)
-    free, skipped = _free_gpus(taken, min(spec.starts_at for spec in specs)), steps_skipped(cluster_ids={node.cluster_id for node in taken})
+    free, skipped = (
+        _free_gpus(taken, min(spec.starts_at for spec in specs)),
+        skipped_steps_by_node(cluster_ids={node.cluster_id for node in taken}),
+    )
     reservations, reserved = [], []
     for spec in specs:
         for node in (nodes[node_id] for node_id in sorted(spec.node_ids)):
@@ -137,14 +140,14 @@ def spare_join(*, spare: Reservation, ends_at: datetime, now: datetime) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class BoxWindow:
     gpr_id: UUID
     not_after_at: datetime
     ends_at: datetime
 
 
 @transaction.atomic
-def reservations_set_windows(windows: Sequence[Window]) -> None:
+def reservations_set_windows(windows: Sequence[BoxWindow]) -> None:
     """Set the ends of running boxes, except for nodes that leave earlier.
 
     Raises Conflict when GPUs are reserved for another box by then.
@@ -163,7 +166,7 @@ def reservations_set_windows(windows: Sequence[Window]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class ReservationReport:
     """An agent's report. `active_at` and `exit_began_at` are its estimates, which are clamped to possible values."""
 
     reservation: Reservation
@@ -174,15 +177,15 @@ class Word:
 
 
 @transaction.atomic
-def reservations_observe(words: Sequence[Word], *, now: datetime) -> None:
+def reservations_observe(reports: Sequence[ReservationReport], *, now: datetime) -> None:
     """The caller holds the lock of the agent's session."""
     # All nodes at once and in the common order of locks.
-    node_ids = {word.reservation.node_id for word in words}
+    node_ids = {report.reservation.node_id for report in reports}
     list(Node.objects.select_for_update().filter(pk__in=node_ids).order_by("pk").values_list("pk"))
-    locked = Reservation.objects.select_for_update().filter(pk__in={word.reservation.pk for word in words}).order_by("pk")
+    locked = Reservation.objects.select_for_update().filter(pk__in={report.reservation.pk for report in reports}).order_by("pk")
     rows = {row.pk: row for row in locked}
-    known = [(row, word) for word in words if (row := rows.get(word.reservation.pk)) is not None]
-    changed = list({row.pk: row for row, word in known if _take(row, word, now)}.values())
+    known = [(row, report) for report in reports if (row := rows.get(report.reservation.pk)) is not None]
+    changed = list({row.pk: row for row, report in known if _take(row, report, now)}.values())
     fast_update(Reservation.objects.all(), changed, ["phase", "failure", "active_at", "exit_began_at"], None)
     released = [row for row in changed if row.phase == Phase.RELEASED]
     _release([row for row in released if row.state == ReservationState.HELD], now)
@@ -191,23 +194,23 @@ def reservations_observe(words: Sequence[Word], *, now: datetime) -> None:
         hint(slice_topic(slice_id))
 
 
-def _take(row: Reservation, word: Word, now: datetime) -> bool:
+def _take(row: Reservation, report: ReservationReport, now: datetime) -> bool:
     """Returns whether the row changed. After a forced release only the phase is stored."""
-    if not is_news(row, word.phase, word.failure):
+    if not is_news(row, report.phase, report.failure):
         return False
-    if row.phase != word.phase and row.state == ReservationState.HELD:
+    if row.phase != report.phase and row.state == ReservationState.HELD:
         hint(TICK)
-    row.phase = word.phase
+    row.phase = report.phase
     if row.state == ReservationState.HELD:
-        row.failure = word.failure[:FAILURE_MAX_CHARS]
-        if word.active_at is not None and row.active_at is None:
-            row.active_at = min(max(word.active_at, row.starts_at), now)
-        if word.exit_began_at is not None and row.exit_began_at is None:
-            row.exit_began_at = min(max(word.exit_began_at, row.starts_at), now)
+        row.failure = report.failure[:FAILURE_MAX_CHARS]
+        if report.active_at is not None and row.active_at is None:
+            row.active_at = min(max(report.active_at, row.starts_at), now)
+        if report.exit_began_at is not None and row.exit_began_at is None:
+            row.exit_began_at = min(max(report.exit_began_at, row.starts_at), now)
     return True
 
 
-def reservations_told(cluster_id: UUID) -> QuerySet[Reservation]:
+def reservations_of_agent(cluster_id: UUID) -> QuerySet[Reservation]:
     """All that its agent has not released, even after a forced release."""
     return Reservation.objects.filter(cluster_id=cluster_id).exclude(phase=Phase.RELEASED).exclude(state=ReservationState.PLANNED)
 

@@ -64,7 +64,7 @@ class NewOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class NodeArrival:
     """`kinds`: of supplies it can be from; `order`, `supply`: values of its labels, unchecked."""
 
     node: Node
@@ -88,7 +88,9 @@ def supply_create(*, supply: Supply, actor: User, now: datetime) -> Supply:
     _check(supply)
     supply.created_at = now
     _save(supply, is_new=True)
-    _tell_supply(supply, "created", f"Supply {supply.name} of cluster {supply.cluster.name} was added: {terms(supply)}.", actor, now)
+    _record_supply_event(
+        supply, "created", f"Supply {supply.name} of cluster {supply.cluster.name} was added: {terms(supply)}.", actor, now
+    )
     return supply
 
 
@@ -105,7 +107,7 @@ def supply_change(*, supply: Supply, change: SupplyChange, actor: User, now: dat
     _save(found, is_new=False)
     because = f" Reason: {why}" if why else ""
     text = f"Supply {found.name} of cluster {found.cluster.name} was changed: {terms(found)}; before it was {old[1]}.{because}"
-    _tell_supply(found, "changed", text, actor, now)
+    _record_supply_event(found, "changed", text, actor, now)
     return found
 
 
@@ -169,7 +171,7 @@ def orders_give_up(*, now: datetime) -> None:
             _end(order, SupplyOrderState.FAILED, None, "Its node did not come in time.", now)
 
 
-def orders_fulfil(*, cluster: Cluster, arrivals: Sequence[Arrival], now: datetime) -> None:
+def orders_fulfil(*, cluster: Cluster, arrivals: Sequence[NodeArrival], now: datetime) -> None:
     """Each arrival fulfils the order that it names, else one of the supply that it names, else the one expected first.
 
     The caller holds the locks of the nodes. One query if nothing is ordered.
@@ -189,7 +191,7 @@ def orders_fulfil(*, cluster: Cluster, arrivals: Sequence[Arrival], now: datetim
             rows = SupplyOrder.objects.filter(pk=order.pk, state=SupplyOrderState.ORDERED)
             if rows.update(state=SupplyOrderState.ARRIVED, node=node, ended_at=now):
                 text = f"Node {node.name}, ordered from {order.supply.name} for {order.gpr.name}, has come."
-                _tell_order(order, "order_arrived", text, None, now, node_id=node.pk)
+                _record_order_event(order, "order_arrived", text, None, now, node_id=node.pk)
                 break
 
 
@@ -214,7 +216,7 @@ def _end(order: SupplyOrder, to: SupplyOrderState, actor: User | None, why: str,
         return False
     verb = "was canceled" if to == SupplyOrderState.CANCELED else "failed"
     text = f"The order of a node from {order.supply.name} for {order.gpr.name} {verb}: {why}"
-    _tell_order(order, "order_canceled" if to == SupplyOrderState.CANCELED else "order_failed", text, actor, now)
+    _record_order_event(order, "order_canceled" if to == SupplyOrderState.CANCELED else "order_failed", text, actor, now)
     return True
 
 
@@ -248,14 +250,14 @@ def _save(supply: Supply, *, is_new: bool) -> None:
         raise NameTaken(f"{taken} Choose another name.") from None
 
 
-def _tell_supply(supply: Supply, verb: str, text: str, actor: User, now: datetime) -> None:
+def _record_supply_event(supply: Supply, verb: str, text: str, actor: User, now: datetime) -> None:
     event_record(kind=f"supply.{verb}", message=text, at=now, actor=actor, cluster_id=supply.cluster_id, data={"supply": str(supply.pk)})
     hint(TICK)
 
 
-def _tell_order(order: SupplyOrder, verb: str, text: str, actor: User | None, now: datetime, node_id: UUID | None = None) -> None:
+def _record_order_event(order: SupplyOrder, verb: str, text: str, actor: User | None, now: datetime, node_id: UUID | None = None) -> None:
     """Members see it only while their workspace has a slot on the order."""
-    is_bad, is_theirs = verb == "order_failed", _is_stood_on(order)
+    is_bad, is_theirs = verb == "order_failed", _has_slot(order)
     event_record(
         kind=f"supply.{verb}",
         message=text,
@@ -271,6 +273,6 @@ def _tell_order(order: SupplyOrder, verb: str, text: str, actor: User | None, no
     hint(TICK)
 
 
-def _is_stood_on(order: SupplyOrder) -> bool:
+def _has_slot(order: SupplyOrder) -> bool:
     promise = getattr(order.gpr, "promise", None)
     return promise is not None and str(order.pk) in promise.slot_nodes

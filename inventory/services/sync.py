@@ -15,8 +15,8 @@ from core.words import plural
 from inventory import cluster_requests, tenancy
 from inventory.models import AgentSession, Cluster, Hub, Node, Reservation, ReservedGpu, SupplyOrder, SupplyOrderState
 from inventory.services.agents import AgentIdentity, AgentSuperseded, session_check
-from inventory.services.checks import policies_told
-from inventory.services.reservations import Word, is_news, reservations_observe, reservations_told
+from inventory.services.checks import policies_by_shape
+from inventory.services.reservations import ReservationReport, is_news, reservations_observe, reservations_of_agent
 from journal.guard import Subject, set_aside_on_error
 from journal.hints import TICK, hint
 from journal.models import Event, Severity
@@ -34,7 +34,7 @@ AGAIN = timedelta(seconds=DRIFT_AGAIN_S / 2)
 
 
 @transaction.atomic
-def sync_hear(*, agent: AgentIdentity, message: SyncRequest, now: datetime) -> int:
+def sync_receive(*, agent: AgentIdentity, message: SyncRequest, now: datetime) -> int:
     """Returns the session's epoch. Raises AgentSuperseded."""
     session = AgentSession.objects.select_for_update().get(pk=agent.cluster.pk)
     if message.session_epoch == 0:
@@ -48,13 +48,13 @@ def sync_hear(*, agent: AgentIdentity, message: SyncRequest, now: datetime) -> i
     session.agent_version = message.agent_version[:63]
     session.save()
     observations_store(cluster_id=agent.cluster.pk, observed=message.observed, now=now)
-    _tell_drifts(agent.cluster, message.drifts, now)
-    _tell_lost(agent.cluster, message.steps_lost, now)
+    _record_drifts(agent.cluster, message.drifts, now)
+    _record_lost_steps(agent.cluster, message.steps_lost, now)
     _notice_rewind(agent.cluster, message, now)
     return session.session_epoch
 
 
-def sync_tell(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int, received_at: datetime, now: datetime) -> SyncReply:
+def sync_reply(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int, received_at: datetime, now: datetime) -> SyncReply:
     """The reply, without lists that the agent has already."""
     # The generation is read first: after a change in between the set is newer than its number, and is sent again.
     generation, repairs_drift = Cluster.objects.values_list("generation", "repairs_drift").get(pk=agent.cluster.pk)
@@ -62,7 +62,7 @@ def sync_tell(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int,
     assignments = desired_set(cluster_id=cluster_id, now=now)
     lists = {
         **ASSIGNMENTS.tell(message, generation, lambda: assignments),
-        **WORKSPACES.tell(message, generation, lambda: tenancy.told(cluster_id)),
+        **WORKSPACES.tell(message, generation, lambda: tenancy.workspaces(cluster_id)),
         # Places and estimates change without a new generation.
         **CLUSTER_REQUESTS.tell(message, generation, lambda: cluster_requests.states(cluster_id, now)),
         **LIFE.tell(message, generation, lambda: cluster_requests.life_marks(cluster_id, now)),
@@ -76,7 +76,7 @@ def sync_tell(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int,
         lease_ttl_s=LEASE_TTL_S,
         generation=generation,
         count=len(assignments),
-        orders=orders_told(cluster_id=agent.cluster.pk),
+        orders=node_orders(cluster_id=agent.cluster.pk),
         repairs_drift=repairs_drift,
         warn_before_s=settings.EGS_END_WARNING_S,
         **lists,
@@ -92,22 +92,29 @@ def desired_set(*, cluster_id: UUID, now: datetime) -> tuple[Assignment, ...]:
 
     A reservation that causes an error is left out: the agent keeps what it knows of it.
     """
-    told = policies_told(cluster_id=cluster_id)
+    policy_of_shape = policies_by_shape(cluster_id=cluster_id)
     gpus = Prefetch("gpus", queryset=ReservedGpu.objects.select_related("gpu"))
-    rows = reservations_told(cluster_id).annotate(gpr_name=F("gpr__name")).select_related("slice", "node", "cluster").prefetch_related(gpus)
+    rows = (
+        reservations_of_agent(cluster_id)
+        .annotate(gpr_name=F("gpr__name"))
+        .select_related("slice", "node", "cluster")
+        .prefetch_related(gpus)
+    )
     found = []
     for row in rows.order_by("pk"):
-        with set_aside_on_error("assignment_tell", "The agent could not be told of a box on this node", now=now, **_subject(row)):
-            found.append(_assignment(row, told(row.node.shape)))
+        with set_aside_on_error(
+            "assignment_tell", "The agent could not be policy_of_shape of a box on this node", now=now, **_subject(row)
+        ):
+            found.append(_assignment(row, policy_of_shape(row.node.shape)))
     return tuple(found)
 
 
-def orders_told(*, cluster_id: UUID) -> tuple[NodeOrder, ...]:
+def node_orders(*, cluster_id: UUID) -> tuple[NodeOrder, ...]:
     rows = SupplyOrder.objects.filter(supply__cluster=cluster_id, state=SupplyOrderState.ORDERED).select_related("supply")
-    return tuple(order_told(row) for row in rows.order_by("expected_at", "pk"))
+    return tuple(node_order(row) for row in rows.order_by("expected_at", "pk"))
 
 
-def order_told(row: SupplyOrder) -> NodeOrder:
+def node_order(row: SupplyOrder) -> NodeOrder:
     supply = row.supply
     return NodeOrder(
         id=str(row.pk),
@@ -128,28 +135,28 @@ def hub_id() -> str:
 
 def observations_store(*, cluster_id: UUID, observed: tuple[Observed, ...], now: datetime) -> None:
     """Unknown ids and old epochs are ignored."""
-    rows = {str(row.pk): row for row in reservations_told(cluster_id)}
+    rows = {str(row.pk): row for row in reservations_of_agent(cluster_id)}
     news = [seen for seen in observed if _is_news(rows.get(seen.assignment_id), seen)]
     if not news:
         return
-    words = [_word(rows[seen.assignment_id], seen) for seen in news]
+    reports = [_report(rows[seen.assignment_id], seen) for seen in news]
     try:
-        reservations_observe(words, now=now)
+        reservations_observe(reports, now=now)
     except (OperationalError, InterfaceError):
         raise
     except Exception:
         failed = "What the agent said of a box on this node could not be stored"
-        for word in words:
-            with set_aside_on_error("observation_store", failed, now=now, **_subject(word.reservation)):
-                reservations_observe([word], now=now)
+        for report in reports:
+            with set_aside_on_error("observation_store", failed, now=now, **_subject(report.reservation)):
+                reservations_observe([report], now=now)
 
 
 def _subject(row: Reservation) -> Subject:
     return {"gpr_id": row.gpr_id, "node_id": row.node_id, "cluster_id": row.cluster_id}
 
 
-def _word(row: Reservation, seen: Observed) -> Word:
-    return Word(
+def _report(row: Reservation, seen: Observed) -> ReservationReport:
+    return ReservationReport(
         reservation=row,
         phase=seen.phase,
         active_at=_moment(seen.active_s),
@@ -172,11 +179,11 @@ def _begin_session(session: AgentSession, message: SyncRequest) -> None:
     hint(TICK)
 
 
-def _tell_drifts(cluster: Cluster, drifts: Sequence[Drift], now: datetime) -> None:
+def _record_drifts(cluster: Cluster, drifts: Sequence[Drift], now: datetime) -> None:
     """Skips repeats: an agent that lost the answer reports again."""
     if not drifts:
         return
-    known = _said_just_now(cluster, DRIFT, now)
+    known = _recent_messages(cluster, DRIFT, now)
     there = Node.objects.filter(cluster=cluster, gone_at=None, name__in={drift.node for drift in drifts})
     node_ids = dict(there.values_list("name", "pk"))
     for drift in drifts:
@@ -194,16 +201,16 @@ def _tell_drifts(cluster: Cluster, drifts: Sequence[Drift], now: datetime) -> No
         )
 
 
-def _tell_lost(cluster: Cluster, step_count: int, now: datetime) -> None:
+def _record_lost_steps(cluster: Cluster, step_count: int, now: datetime) -> None:
     message = (
         f"What came of up to {plural(step_count, 'step')} on nodes of {cluster.name} is not known: its agent could not keep more while "
         "it had no word from the hub. How far each box is it did tell."
     )
-    if step_count and message not in _said_just_now(cluster, STEPS_LOST, now):
+    if step_count and message not in _recent_messages(cluster, STEPS_LOST, now):
         event_record(kind=STEPS_LOST, message=message, at=now, severity=Severity.WARNING, cluster_id=cluster.pk, data={"count": step_count})
 
 
-def _said_just_now(cluster: Cluster, kind: str, now: datetime) -> set[str]:
+def _recent_messages(cluster: Cluster, kind: str, now: datetime) -> set[str]:
     told = Event.objects.filter(cluster_id=cluster.pk, kind=kind, at__gt=now - AGAIN)
     return set(told.values_list("message", flat=True))
 

@@ -42,7 +42,7 @@ AGENT_STATES = {
 
 
 @dataclass(frozen=True, slots=True)
-class AgentTold:
+class AgentStatus:
     state: str
     heard_at: datetime | None
     joined_at: datetime | None
@@ -68,7 +68,7 @@ class AgentTold:
         return AGENT_STATES[self.state][3]
 
     @classmethod
-    def of(cls, agent: AgentSession | None, *, now: datetime) -> AgentTold:
+    def of(cls, agent: AgentSession | None, *, now: datetime) -> AgentStatus:
         if agent is None:
             return cls("missing", None, None, "", "", False, 0)
         offset_s = agent.clock_offset_s
@@ -97,7 +97,7 @@ class ClusterRow:
     id: UUID
     name: str
     url: str
-    agent: AgentTold
+    agent: AgentStatus
     is_enabled: bool
     rewound_at: datetime | None
     generation: int
@@ -167,7 +167,7 @@ def _row(cluster: Cluster, kinds: Iterable[KindCount], now: datetime) -> Cluster
         id=cluster.pk,
         name=cluster.name,
         url=url_with(reverse("admin-inventory"), {"cluster": cluster.name}),
-        agent=AgentTold.of(getattr(cluster, "agent", None), now=now),
+        agent=AgentStatus.of(getattr(cluster, "agent", None), now=now),
         is_enabled=cluster.is_enabled,
         rewound_at=cluster.rewound_at,
         generation=cluster.generation,

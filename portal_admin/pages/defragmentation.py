@@ -10,11 +10,11 @@ from django.urls import reverse
 from core.pages import words
 from gpr.defragmentation.selectors import Moving, RoomAnswer, Suggestion, suggestions
 from gpr.models import Gpr
-from portal_admin.forms import RoomForm
+from portal_admin.forms import BookingQuestionForm
 from portal_admin.pages.evictions import Party, gpu_hours
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.question import Effects, Reaching
-from portal_shared.access import PageRequest, says, why_not_write
+from portal_shared.access import PageRequest, moment_formatter, why_not_write
 from portal_shared.shell import Shell
 
 NODES_NAMED = 6
@@ -83,24 +83,24 @@ class DefragmentationPage:
 
 
 @dataclass(frozen=True, slots=True)
-class RoomPage:
+class BookingQuestionPage:
     """`answer`: a bold and a plain sentence; empty before the question. `rows`: the moves, if any are worth it."""
 
     shell: Shell
-    form: RoomForm
+    form: BookingQuestionForm
     answer: tuple[str, str]
     rows: tuple[SuggestionLine, ...]
     refused: str
 
     @classmethod
-    def build(cls, request: PageRequest, form: RoomForm, told: RoomAnswer | None, refused: str = "") -> RoomPage:
+    def build(cls, request: PageRequest, form: BookingQuestionForm, told: RoomAnswer | None, refused: str = "") -> BookingQuestionPage:
         rows = (SuggestionLine.of(told.suggestion),) if told and told.suggestion else ()
         shell = admin_shell(request, page="queue")
         return cls(shell, form, _answer(told, request) if told else ("", ""), rows, refused)
 
 
 def effects_of(gpr: Gpr, made: Suggestion, request: PageRequest) -> Effects:
-    say, won_s = says(request), (made.instead_at - made.start_at).total_seconds()
+    say, won_s = moment_formatter(request), (made.instead_at - made.start_at).total_seconds()
     back = [f"{each.gpr.name} runs again about {say(each.restarts_at)} on {_named(each.to_nodes)}" for each in made.moves]
     return Effects(
         own=f"{gpr.name} starts {say(made.start_at)} instead of {say(made.instead_at)}, {words.duration(won_s)} earlier.",
@@ -119,7 +119,7 @@ def _leaving(each: Moving) -> Reaching:
 def _answer(told: RoomAnswer, request: PageRequest) -> tuple[str, str]:
     if told.fits:
         return "It fits at that time as it is.", "Nobody has to be moved: book it."
-    when = f"the next time is {says(request)(told.instead_at)}" if told.instead_at else "there is no later time either"
+    when = f"the next time is {moment_formatter(request)(told.instead_at)}" if told.instead_at else "there is no later time either"
     does_not = f"It does not fit at that time as it is; {when}."
     if told.suggestion is None:
         return does_not, "No moves are worth their cost, or what is in its way may not be moved."

@@ -20,10 +20,10 @@ from gpr.requests.selectors import gpr_for, gprs_visible_to, names_visible_to
 from inventory.models import Node
 from journal.models import Event
 from planner.plan import Cause
-from portal_admin.acts import Act, acts_for
+from portal_admin.acts import AdminAction, actions_for
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.queue import Mark
-from portal_shared.access import PageRequest, says, why_not_write
+from portal_shared.access import PageRequest, moment_formatter, why_not_write
 from portal_shared.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_state, window_end
 from portal_shared.shell import Shell
 
@@ -50,7 +50,7 @@ OF_GPRS = frozenset({Cause.OVERRUN, Cause.RECLAIM, Cause.PRIORITY, Cause.ADMIN})
 
 
 @dataclass(frozen=True, slots=True)
-class ActLink:
+class ActionLink:
     name: str
     label: str
     url: str
@@ -94,13 +94,13 @@ class InspectorPage:
     events: tuple[EventRow, ...]
     axis: Axis
     strip: Strip
-    acts: tuple[ActLink, ...]
+    acts: tuple[ActionLink, ...]
     read_only: str  # why there are no buttons
 
     @classmethod
     def build(cls, request: PageRequest, pk: UUID) -> InspectorPage:
         gpr = gpr_for(request.user, pk, rows=gprs_visible_to(request.user).prefetch_related(None))
-        status = queue_statuses([gpr], actor=request.user, now=request.now, format_time=says(request))[gpr.pk]
+        status = queue_statuses([gpr], actor=request.user, now=request.now, format_time=moment_formatter(request))[gpr.pk]
         told = status.explanation
         axis, reason = _axis(gpr, request), told.sentence if told else ""
         return cls(
@@ -129,13 +129,13 @@ class InspectorPage:
             events=tuple(_event(event) for event in Event.objects.filter(gpr_id=gpr.pk)[:EVENTS_SHOWN]),
             axis=axis,
             strip=hero_of(box_of(gpr, reason=reason), axis),
-            acts=tuple(_link(act, gpr) for act in acts_for(gpr)) if request.may_write else (),
-            read_only=why_not_write(request) if acts_for(gpr) else "",
+            acts=tuple(_link(act, gpr) for act in actions_for(gpr)) if request.may_write else (),
+            read_only=why_not_write(request) if actions_for(gpr) else "",
         )
 
 
-def _link(act: Act, gpr: Gpr) -> ActLink:
-    return ActLink(act.name, act.label, reverse(f"admin-{act.name}", args=[gpr.pk]), act.key, act.icon, act.is_stop)
+def _link(act: AdminAction, gpr: Gpr) -> ActionLink:
+    return ActionLink(act.name, act.label, reverse(f"admin-{act.name}", args=[gpr.pk]), act.key, act.icon, act.is_stop)
 
 
 def _axis(gpr: Gpr, request: PageRequest) -> Axis:

@@ -31,7 +31,7 @@ STEP_STATES = {Outcome.OK: "passed", Outcome.FAILED: "failed", Outcome.UNSUPPORT
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
+class PastBox:
     """A past or present box of the node."""
 
     id: UUID
@@ -45,7 +45,7 @@ class Stay:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeAct:
+class NodeAction:
     label: str
     url: str
     is_stop: bool
@@ -58,9 +58,9 @@ class NodePage:
     state: str
     line: NodeLine | None  # None: it is gone
     facts: tuple[Pair, ...]
-    acts: tuple[NodeAct, ...]
+    acts: tuple[NodeAction, ...]
     read_only: str  # why there are no buttons
-    stays: tuple[Stay, ...]
+    stays: tuple[PastBox, ...]
     foot: ListFoot
     events: tuple[EventRow, ...]
     steps: tuple[StepRow, ...]
@@ -126,23 +126,23 @@ def _facts(node: Node, request: PageRequest) -> tuple[Pair, ...]:
     return (*facts, Pair("Gone", told(node.gone_at))) if node.gone_at else facts
 
 
-def _acts(node: Any) -> list[NodeAct]:
+def _acts(node: Any) -> list[NodeAction]:
     """`node` has the selectors' annotations."""
     cordon = (
-        NodeAct("Use again", reverse("admin-uncordon", args=[node.pk]), False)
+        NodeAction("Use again", reverse("admin-uncordon", args=[node.pk]), False)
         if node.cordoned_at
-        else NodeAct("Set aside", reverse("admin-cordon", args=[node.pk]), True)
+        else NodeAction("Set aside", reverse("admin-cordon", args=[node.pk]), True)
     )
-    force = [NodeAct("Force release", reverse("admin-force-release", args=[node.pk]), True)] if node.held_by else []
+    force = [NodeAction("Force release", reverse("admin-force-release", args=[node.pk]), True)] if node.held_by else []
     is_running = any(row.gpr.state == GprState.ACTIVE for row in node.held_by)
-    replace = [NodeAct("Replace", reverse("admin-replace-node", args=[node.pk]), False)] if is_running else []
+    replace = [NodeAction("Replace", reverse("admin-replace-node", args=[node.pk]), False)] if is_running else []
     return [cordon, *replace, *force]
 
 
-def _stay(row: Reservation, now: datetime) -> Stay:
+def _stay(row: Reservation, now: datetime) -> PastBox:
     is_held = row.state == ReservationState.HELD
     took_s = ((now if is_held else row.ends_at) - row.starts_at).total_seconds()
-    return Stay(row.pk, Holder.of(row), row.starts_at, row.ends_at, max(took_s, 0.0), is_held, row.epoch, row.failure)
+    return PastBox(row.pk, Holder.of(row), row.starts_at, row.ends_at, max(took_s, 0.0), is_held, row.epoch, row.failure)
 
 
 def _steps(row: Reservation) -> list[StepRow]:

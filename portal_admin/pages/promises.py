@@ -15,13 +15,13 @@ from portal_shared.shell import Shell
 
 
 @dataclass(frozen=True, slots=True)
-class PromisesPage:
+class AdminPromisesPage:
     shell: Shell
     figures: Figures
     worst: tuple[PromiseLine, ...]
 
     @classmethod
-    def build(cls, request: PageRequest) -> PromisesPage:
+    def build(cls, request: PageRequest) -> AdminPromisesPage:
         found = calibration_for(request.user, days=days_asked(request), now=request.now)
         return cls(
             shell=admin_shell(request, page="promises"),

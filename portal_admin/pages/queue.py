@@ -22,7 +22,7 @@ from gpr.requests.selectors import START_ORDER, STARTS_AT, by_id
 from planner.plan import Reason
 from portal_admin.pages.nav import nav_count
 from portal_admin.pages.queue_facts import IS_LATE, QueueCounts, ShapeCount, queue_facts
-from portal_shared.access import PageRequest, says
+from portal_shared.access import PageRequest, moment_formatter
 from portal_shared.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_state, waiting_since
 from portal_shared.paging import ListPage, foot_of, page_of, url_with
 from portal_shared.shell import Shell, mark_of
@@ -150,7 +150,7 @@ class QueueTable:
         url, lists = reverse("admin-queue"), list(_lists(request, filters, counts))
         gprs = [gpr for found in lists for gpr in found.rows]
         queued = [gpr for gpr in gprs if gpr.state == GprState.QUEUED]
-        statuses = queue_statuses(queued, actor=request.user, now=request.now, format_time=says(request))
+        statuses = queue_statuses(queued, actor=request.user, now=request.now, format_time=moment_formatter(request))
         axis = axis_for(gprs, now=request.now, zone=request.zone)
         return cls(
             axis=axis,
@@ -226,7 +226,7 @@ def axis_for(gprs: Iterable[Gpr], *, now: datetime, zone: tzinfo, width_px: int 
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _QueueList:
     """`count` None: unknown because of filters."""
 
     state: str
@@ -235,7 +235,7 @@ class _Found:
     page: ListPage[Gpr] | None  # only for the list with pages
 
 
-def _lists(request: PageRequest, filters: QueueFilters, counts: QueueCounts) -> Iterator[_Found]:
+def _lists(request: PageRequest, filters: QueueFilters, counts: QueueCounts) -> Iterator[_QueueList]:
     """Without a state: needs approval, queue, running. Only the queue has pages; later pages stand alone."""
     paged = filters.state or "queued"
     known = {"queued": counts.waiting, "late": counts.late, "approval": counts.approval, "running": counts.running}
@@ -252,12 +252,12 @@ def _lists(request: PageRequest, filters: QueueFilters, counts: QueueCounts) -> 
         count = None if filters.is_narrow else known[state]
         if state == paged:
             page = page_of(request, rows, ordering=order)
-            yield _Found(state, page.rows, count, page)
+            yield _QueueList(state, page.rows, count, page)
         elif count != 0:
-            yield _Found(state, list(rows.order_by(*order)[:GROUP_ROWS]), count, None)
+            yield _QueueList(state, list(rows.order_by(*order)[:GROUP_ROWS]), count, None)
 
 
-def _group(found: _Found, filters: QueueFilters, axis: Axis, statuses: Mapping[UUID, QueueStatus]) -> RowGroup[QueueRow]:
+def _group(found: _QueueList, filters: QueueFilters, axis: Axis, statuses: Mapping[UUID, QueueStatus]) -> RowGroup[QueueRow]:
     rows = tuple(QueueRow.of(gpr, axis=axis, status=statuses.get(gpr.pk, NOT_PLANNED)) for gpr in found.rows)
     is_cut = found.page is None and (len(rows) == GROUP_ROWS if found.count is None else len(rows) < found.count)
     more_url = url_with(reverse("admin-queue"), filters.in_url, state=found.state) if is_cut else ""
@@ -265,7 +265,7 @@ def _group(found: _Found, filters: QueueFilters, axis: Axis, statuses: Mapping[U
     return RowGroup(f"queue-{found.state}", label, rows, found.count, more_url=more_url, more_label=f"Show all: {label.lower()}")
 
 
-def _foot(lists: Sequence[_Found], filters: QueueFilters, statuses: Mapping[UUID, QueueStatus]) -> ListFoot:
+def _foot(lists: Sequence[_QueueList], filters: QueueFilters, statuses: Mapping[UUID, QueueStatus]) -> ListFoot:
     paged, page = next((found, found.page) for found in lists if found.page is not None)
     foot = foot_of(page, reverse("admin-queue"), filters.in_url)
     if paged.state != "queued" or filters.is_narrow or not paged.rows:

@@ -45,7 +45,7 @@ EARLIEST, LATEST = datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class ScheduleWindow:
     """The parameters in the URL and their axis. `is_set`: the URL says when it begins; else it is around now."""
 
     axis: Axis
@@ -55,7 +55,7 @@ class Window:
     as_table: bool
 
     @classmethod
-    def of(cls, request: PageRequest) -> Window:
+    def of(cls, request: PageRequest) -> ScheduleWindow:
         span = request.GET.get("span", "")
         length = SPANS.get(span, SPANS[SPAN_DEFAULT])
         given = _moment(request)
@@ -130,7 +130,7 @@ class TableRow:
 @dataclass(frozen=True, slots=True)
 class SchedulePage:
     shell: Shell
-    window: Window
+    window: ScheduleWindow
     spans: tuple[Tab, ...]
     previous_url: str
     now_url: str
@@ -145,12 +145,12 @@ class SchedulePage:
 
     @classmethod
     def build(cls, request: PageRequest) -> SchedulePage:
-        window = Window.of(request)
+        window = ScheduleWindow.of(request)
         axis, length = window.axis, window.axis.end - window.axis.start
         present = Count("nodes", filter=Q(nodes__gone_at=None))
         counted = list(clusters_visible_to(request.user).annotate(node_count=present).order_by("name"))
         shown = counted if window.as_table else _at_once(counted)
-        books = _Books(request, window, shown)
+        books = _ScheduleRows(request, window, shown)
         drawn = {} if window.as_table else {cluster.pk: books.part(cluster) for cluster in shown}
         rows = books.table() if window.as_table else []
         return cls(
@@ -171,13 +171,13 @@ class SchedulePage:
 
 
 def part_of(request: PageRequest, cluster: Cluster) -> ClusterPart:
-    return _Books(request, Window.of(request), [cluster]).part(cluster)
+    return _ScheduleRows(request, ScheduleWindow.of(request), [cluster]).part(cluster)
 
 
-class _Books:
+class _ScheduleRows:
     """The boxes of some clusters within the window, loaded together."""
 
-    def __init__(self, request: PageRequest, window: Window, clusters: Sequence[Cluster]) -> None:
+    def __init__(self, request: PageRequest, window: ScheduleWindow, clusters: Sequence[Cluster]) -> None:
         self._window, self._axis = window, window.axis
         self._clusters = {cluster.pk: cluster for cluster in clusters}
         nodes: Any = nodes_with_state(request.user, now=request.now).filter(cluster__in=clusters).order_by("shape", "name", "pk")
@@ -288,7 +288,7 @@ class _Books:
         self._stays[node_id].append(Stay(key, box))
 
 
-def _spans(window: Window) -> tuple[Tab, ...]:
+def _spans(window: ScheduleWindow) -> tuple[Tab, ...]:
     """The neighbors of the present span have keyboard shortcuts."""
     here = list(SPANS).index(window.span)
     keys = {here - 1: ("+", "Zoom in"), here + 1: ("-", "Zoom out")}
@@ -310,11 +310,11 @@ def _at_once(clusters: Sequence[Any]) -> list[Any]:
     return shown
 
 
-def _later(cluster: Any, window: Window) -> ClusterPart:
+def _later(cluster: Any, window: ScheduleWindow) -> ClusterPart:
     return ClusterPart(cluster.pk, cluster.name, _part_url(cluster, window), cluster.node_count)
 
 
-def _part_url(cluster: Cluster, window: Window) -> str:
+def _part_url(cluster: Cluster, window: ScheduleWindow) -> str:
     """With the start of the page's axis, so that all parts agree."""
     return window.url(**{"from": window.pinned, "part": str(cluster.pk)})
 

@@ -14,7 +14,7 @@ from core.errors import EgsError
 from gpr.models import Gpr
 from gpr.queue.moves import MoveTo
 from gpr.queue.previews import preview_approval, preview_eviction, preview_move, preview_priority, preview_withdrawal
-from portal_admin.acts import APPROVE, EVICT, MOVE, PRIORITY, REJECT, Act
+from portal_admin.acts import APPROVE, EVICT, MOVE, PRIORITY, REJECT, AdminAction
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.question import Effects, about, own_of_approval, own_of_eviction, own_of_priority, own_of_rejection
 from portal_shared.access import PageRequest, admin_only, needs_write
@@ -56,14 +56,14 @@ def approve(request: PageRequest, pk: UUID) -> HttpResponse:
     return _decide(request, pk, APPROVE)
 
 
-def _decide(request: PageRequest, pk: UUID, act: Act) -> HttpResponse:
+def _decide(request: PageRequest, pk: UUID, act: AdminAction) -> HttpResponse:
     def question_of(gpr: Gpr, form: forms.Form) -> Question:
         return _question(request, act, gpr, form)
 
     return decide_on(request, pk, act, question_of, topics=("queue", "schedule"))
 
 
-def _question(request: PageRequest, act: Act, gpr: Gpr, form: forms.Form) -> Question:
+def _question(request: PageRequest, act: AdminAction, gpr: Gpr, form: forms.Form) -> Question:
     title, verb = _WORDS[act.name]
     chosen = _chosen(form, act.live_field)
     return Question(
@@ -99,7 +99,7 @@ def _chosen(form: forms.Form, name: str) -> Any:
     return form.cleaned_data.get(name)
 
 
-def _effects(request: PageRequest, act: Act, gpr: Gpr, chosen: Any) -> Effects | None:
+def _effects(request: PageRequest, act: AdminAction, gpr: Gpr, chosen: Any) -> Effects | None:
     given: dict[str, Any] = {"gpr": gpr, "now": request.now}
     if act.live_field and chosen is None:
         return None

@@ -16,8 +16,8 @@ from gpr.defragmentation.services import gpr_make_room
 from gpr.models import Gpr
 from gpr.requests.selectors import gpr_for
 from inventory.selectors import cluster_for, clusters_visible_to
-from portal_admin.forms import AgreementForm, RoomForm
-from portal_admin.pages.defragmentation import DefragmentationPage, RoomPage, effects_of
+from portal_admin.forms import ApprovalForm, BookingQuestionForm
+from portal_admin.pages.defragmentation import BookingQuestionPage, DefragmentationPage, effects_of
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.question import about
 from portal_admin.views.showing import show
@@ -42,9 +42,9 @@ def defragmentation(request: PageRequest) -> HttpResponse:
 def booking(request: PageRequest) -> HttpResponse:
     """A GET form, since it changes nothing."""
     names = clusters_visible_to(request.user).order_by("name").values_list("name", flat=True)
-    form = RoomForm(request.GET if "nodes" in request.GET else None, clusters=list(names))
+    form = BookingQuestionForm(request.GET if "nodes" in request.GET else None, clusters=list(names))
     told, refused = _answer(request, form)
-    page = RoomPage.build(request, form, told, refused)
+    page = BookingQuestionPage.build(request, form, told, refused)
     return show(request, page, "defragmentation_booking", status=UNPROCESSABLE if form.errors or refused else 200)
 
 
@@ -55,8 +55,8 @@ def apply(request: PageRequest, pk: UUID) -> HttpResponse:
     gpr = gpr_for(request.user, pk, write=True)
     if request.method == "GET":
         made = _suggestion(request, gpr)
-        return ask(request, _question(request, gpr, made, AgreementForm(initial={"fingerprint": made.fingerprint})))
-    form = AgreementForm(request.POST)
+        return ask(request, _question(request, gpr, made, ApprovalForm(initial={"fingerprint": made.fingerprint})))
+    form = ApprovalForm(request.POST)
     if not form.is_valid():
         return _again(request, gpr, form, status=UNPROCESSABLE)
     try:
@@ -67,7 +67,7 @@ def apply(request: PageRequest, pk: UUID) -> HttpResponse:
     return done(request, text, back_url=reverse("admin-defragmentation"), topics=TOPICS)
 
 
-def _answer(request: PageRequest, form: RoomForm) -> tuple[RoomAnswer | None, str]:
+def _answer(request: PageRequest, form: BookingQuestionForm) -> tuple[RoomAnswer | None, str]:
     """The answer, or why there is none."""
     if not form.is_bound or not form.is_valid():
         return None, ""

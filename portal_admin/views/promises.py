@@ -3,7 +3,7 @@ from __future__ import annotations
 from django.http import HttpResponse
 from django.views.decorators.http import require_GET
 
-from portal_admin.pages.promises import PromisesPage
+from portal_admin.pages.promises import AdminPromisesPage
 from portal_admin.views.showing import show
 from portal_shared.access import PageRequest, admin_only
 
@@ -11,4 +11,4 @@ from portal_shared.access import PageRequest, admin_only
 @require_GET
 @admin_only
 def promises(request: PageRequest) -> HttpResponse:
-    return show(request, PromisesPage.build(request), "promises")
+    return show(request, AdminPromisesPage.build(request), "promises")

@@ -5,7 +5,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from inventory.selectors import cluster_for
-from portal_admin.pages.schedule import SchedulePage, Window, part_of
+from portal_admin.pages.schedule import SchedulePage, ScheduleWindow, part_of
 from portal_shared.access import PageRequest, admin_only
 
 
@@ -15,7 +15,7 @@ def schedule(request: PageRequest) -> HttpResponse:
     """`?part=head`: the axis; any other part is a cluster."""
     part = request.GET.get("part")
     if part == "head":
-        return render(request, "admin/schedule_head.html", {"axis": Window.of(request).axis, "head_url": request.get_full_path()})
+        return render(request, "admin/schedule_head.html", {"axis": ScheduleWindow.of(request).axis, "head_url": request.get_full_path()})
     if part:
         cluster = cluster_for(request.user, part)
         return render(request, "admin/schedule_part.html", {"part": part_of(request, cluster), "now": request.now})

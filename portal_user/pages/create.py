@@ -52,7 +52,7 @@ class TemplateChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class Folds:
+class FoldSummaries:
     """Summaries of the closed sections of the form."""
 
     start: str
@@ -62,7 +62,7 @@ class Folds:
 
 
 @dataclass(frozen=True, slots=True)
-class Opens:
+class OpenFolds:
     """Sections with an error are open; `where` also for an initial cluster that is no longer available."""
 
     start: bool
@@ -71,14 +71,14 @@ class Opens:
     model: bool
 
     @classmethod
-    def of(cls, form: GprForm) -> Opens:
+    def of(cls, form: GprForm) -> OpenFolds:
         if not form.is_bound:
             return cls(**{**NONE_OPEN, "where": bool(form.clusters_not_used)})
         return cls(**{fold: any(name in form.errors for name in names) for fold, names in FOLDED.items()})
 
 
 @dataclass(frozen=True, slots=True)
-class Meanwhile:
+class ChangesMeanwhile:
     """Changes by others while the GPR was edited, and the differences to the form."""
 
     title: str
@@ -93,14 +93,14 @@ class CreatePage:
     mark: WorkspaceMark
     form: GprForm
     choices: tuple[ShapeChoice, ...]
-    folds: Folds
-    opens: Opens
+    folds: FoldSummaries
+    opens: OpenFolds
     usual: tuple[str, ...]
     longest: str
     panel: OffersPanel
     back_url: str
     edited: Gpr | None = None
-    meanwhile: Meanwhile | None = None
+    meanwhile: ChangesMeanwhile | None = None
     filed_url: str = ""  # the list of requests, if this form was sent before
     templates: tuple[TemplateChoice, ...] = ()
     templates_url: str = ""  # the list of all templates, if not all are shown
@@ -110,30 +110,32 @@ class CreatePage:
         cls,
         request: PageRequest,
         slice_: Slice,
-        desk: Desk,
+        request_forms: RequestForms,
         form: GprForm,
         *,
-        meanwhile: Meanwhile | None = None,
+        meanwhile: ChangesMeanwhile | None = None,
         filed_url: str = "",
     ) -> CreatePage:
-        url = offers_url(slice_.name, desk.edited)
-        templates = () if desk.edited else tuple(_templates(slice_, form))
+        url = offers_url(slice_.name, request_forms.edited)
+        templates = () if request_forms.edited else tuple(_templates(slice_, form))
         if form.is_bound:
-            panel = OffersPanel.build(request, desk.question(form), url=url, stock=desk.stock, edited=desk.edited)
+            panel = OffersPanel.build(
+                request, request_forms.question(form), url=url, stock=request_forms.stock, edited=request_forms.edited
+            )
         else:
             panel = OffersPanel(url, request.now, "", is_asked=False)
         return cls(
-            shell=Shell.user(request, page="requests" if desk.edited else "create", slice_=slice_),
+            shell=Shell.user(request, page="requests" if request_forms.edited else "create", slice_=slice_),
             mark=WorkspaceMark.of(slice_),
             form=form,
-            choices=tuple(_choices(form, desk.shapes)),
+            choices=tuple(_choices(form, request_forms.shapes)),
             folds=folds_of(form, request),
-            opens=Opens.of(form),
+            opens=OpenFolds.of(form),
             usual=USUAL_DURATIONS,
             longest=words.duration(min(slice_.duration_max_s, settings.EGS_DURATION_MAX_S)),
             panel=panel,
-            back_url=reverse("gpr", args=[desk.edited.pk]) if desk.edited else reverse("workspace", args=[slice_.name]),
-            edited=desk.edited,
+            back_url=reverse("gpr", args=[request_forms.edited.pk]) if request_forms.edited else reverse("workspace", args=[slice_.name]),
+            edited=request_forms.edited,
             meanwhile=meanwhile,
             filed_url=filed_url,
             templates=templates[:TEMPLATES_SHOWN],
@@ -142,7 +144,7 @@ class CreatePage:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class RequestForms:
     """Builds the forms of a workspace from the kinds of nodes and the edited GPR."""
 
     slice_: Slice
@@ -151,7 +153,7 @@ class Desk:
     edited: Gpr | None = None
 
     @classmethod
-    def set_up(cls, request: PageRequest, slice_: Slice, *, edited: Gpr | None = None) -> Desk:
+    def set_up(cls, request: PageRequest, slice_: Slice, *, edited: Gpr | None = None) -> RequestForms:
         prefetch_related_objects([slice_], "clusters")
         return cls(slice_, request.user, stock_for(request.user, now=request.now, slice_=slice_), edited)
 
@@ -195,18 +197,18 @@ class Desk:
         return {"shape": most.shape, "min_gpu_memory_gib": least}
 
 
-def meanwhile_of(form: GprForm, gpr: Gpr) -> Meanwhile:
+def meanwhile_of(form: GprForm, gpr: Gpr) -> ChangesMeanwhile:
     """`form` must be valid."""
     events = Event.objects.filter(gpr_id=gpr.pk, kind__in=["gpr.edited", "gpr.priority_changed", "gpr.transition", "promise.moved"])
     found = tuple(EventRow(event.at, event.message, event.severity) for event in events.order_by("-id")[:CHANGES_SHOWN])
     hint = "Your changes are kept. Save again to apply them to the current request."
-    return Meanwhile("It changed while you were writing", hint, found, tuple(_differences(form, gpr)))
+    return ChangesMeanwhile("It changed while you were writing", hint, found, tuple(_differences(form, gpr)))
 
 
-def not_whole(form: GprForm, gpr: Gpr) -> Meanwhile:
+def not_whole(form: GprForm, gpr: Gpr) -> ChangesMeanwhile:
     """For a form without a version."""
     hint = "Your changes are kept. Reload the page to start over, or save again to apply them to the current request."
-    return Meanwhile("This page was too old or incomplete", hint, (), tuple(_differences(form, gpr)))
+    return ChangesMeanwhile("This page was too old or incomplete", hint, (), tuple(_differences(form, gpr)))
 
 
 def _network(said: Mapping[str, Any]) -> Iterator[str]:
@@ -216,7 +218,7 @@ def _network(said: Mapping[str, Any]) -> Iterator[str]:
         yield "RDMA"
 
 
-def folds_of(form: GprForm, request: PageRequest) -> Folds:
+def folds_of(form: GprForm, request: PageRequest) -> FoldSummaries:
     said = {name: form[name].value() for name in form.fields}
     after = said["earliest_start_at"]
     if isinstance(after, datetime):
@@ -225,7 +227,7 @@ def folds_of(form: GprForm, request: PageRequest) -> Folds:
     choices = dict(form.fields["clusters"].choices)  # type: ignore[attr-defined]
     chosen = [name for name in said["clusters"] or [] if name in choices]
     model = said["model_name"] or ("parameters only" if said["model_parameters"] else "none")
-    return Folds(
+    return FoldSummaries(
         start=f"{said['priority']}, {f'{begin} {after}' if after else 'as soon as possible'}",
         where=", ".join([", ".join(chosen) or f"any of {len(choices)}", said["node_type"] or "any type", *_network(said)]),
         rules=f"{'all' if said['run_checks'] else 'few'} checks, {'evictable' if said['evictable'] else 'not evictable'}",

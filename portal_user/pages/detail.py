@@ -27,12 +27,12 @@ from gpr.supplies.orders import orders_under
 from inventory.models import Gpu, Reservation, ReservationState, StepResult
 from journal.models import Event
 from planner.plan import Cause, Reason
-from portal_shared.access import PageRequest, says
+from portal_shared.access import PageRequest, moment_formatter
 from portal_shared.gpr_box import ask_of, shown_state
 from portal_shared.promises import CAUSE_WORDS
 from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.pages.capacity import stock_for
-from portal_user.pages.hero import Hero, Seen, hero
+from portal_user.pages.hero import Hero, ReadForHero, hero
 from portal_user.pages.notices import Notice, notice, queued_since, waits_again, work_gone
 from portal_user.pages.one_at_a_time import OneAtATime
 from portal_user.pages.requests import may_create
@@ -59,7 +59,7 @@ PHASE_WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Acts:
+class ActionUrls:
     """URLs of actions; empty if not allowed."""
 
     edit: str = ""
@@ -69,7 +69,7 @@ class Acts:
     again: str = ""
 
     @classmethod
-    def of(cls, gpr: Gpr, *, is_writable: bool, has_notice: bool) -> Acts:
+    def of(cls, gpr: Gpr, *, is_writable: bool, has_notice: bool) -> ActionUrls:
         if not is_writable:
             return cls()
         waits, holds = gpr.state in WAITS, gpr.state in {S.PROVISIONING, S.ACTIVE}
@@ -83,7 +83,7 @@ class Acts:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class PromiseChange:
     at: datetime
     old_at: datetime
     new_at: datetime
@@ -91,7 +91,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Coming:
+class OrderedNodes:
     """Nodes that were ordered together for its start."""
 
     text: str
@@ -100,7 +100,7 @@ class Coming:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class NodeChange:
     """A failed node and its replacement."""
 
     at: datetime
@@ -109,7 +109,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
+class BlockerLine:
     """A request that it waits for. Of other workspaces only the name is set."""
 
     name: str
@@ -118,32 +118,32 @@ class Ahead:
     until: datetime | None
 
     @classmethod
-    def of(cls, told: VisibleBlocker) -> Ahead:
+    def of(cls, told: VisibleBlocker) -> BlockerLine:
         url = reverse("gpr", args=[told.id]) if told.id else ""
         return cls(told.name, url, _size(told), told.until)
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
-    """Why it starts when it does, what it waits for, and how its promise moved."""
+class StartReasons:
+    """StartReasons it starts when it does, what it waits for, and how its promise moved."""
 
     title: str
     alone: OneAtATime | None
     sentence: str
     again: str  # why it waits again after an earlier run
     gone: str  # that the Jobs of an earlier run failed
-    coming: tuple[Coming, ...]
-    blockers: tuple[Ahead, ...]
+    coming: tuple[OrderedNodes, ...]
+    blockers: tuple[BlockerLine, ...]
     pods: tuple[WaitingPods, ...]
     borrowing: str
     reasons: tuple[str, ...]
     first_promised_at: datetime | None
     promised_at: datetime | None
-    moves: tuple[Move, ...]
+    moves: tuple[PromiseChange, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class GprPage:
+class GprDetailPage:
     """Parts that were not asked for stay empty."""
 
     id: UUID
@@ -153,15 +153,15 @@ class GprPage:
     slice_url: str
     mark: WorkspaceMark
     shell: Shell | None
-    acts: Acts | None = None
+    acts: ActionUrls | None = None
     hero: Hero | None = None
     nodes: tuple[NodeRow, ...] = ()
     nodes_trouble: tuple[str, ...] = ()
     nodes_hint: str = ""
     nodes_hidden: int = 0
-    changes: tuple[Change, ...] = ()
+    changes: tuple[NodeChange, ...] = ()
     panels: tuple[StepPanel, ...] = ()
-    why: Why | None = None
+    why: StartReasons | None = None
     asked: tuple[Pair, ...] = ()
     events: tuple[EventRow, ...] = ()
 
@@ -170,13 +170,17 @@ class GprPage:
         return f"gpr-{str(self.id)[:8]}"
 
     @classmethod
-    def build(cls, request: PageRequest, pk: UUID, *, part: str = "") -> GprPage:
+    def build(cls, request: PageRequest, pk: UUID, *, part: str = "") -> GprDetailPage:
         """With `part` only its data is read."""
         gpr = gpr_for(request.user, pk)
         wanted = frozenset({part} if part else PARTS)
         nodes = _nodes(gpr, with_gpus="nodes" in wanted) if gpr.run and wanted & {"now", "nodes", "steps"} else []
-        panels = step_panels(gpr, nodes, _results(gpr), say=says(request)) if nodes and wanted & {"now", "steps"} else []
-        statuses = queue_statuses([gpr], actor=request.user, now=request.now, format_time=says(request)) if wanted & {"now", "why"} else {}
+        panels = step_panels(gpr, nodes, _results(gpr), say=moment_formatter(request)) if nodes and wanted & {"now", "steps"} else []
+        statuses = (
+            queue_statuses([gpr], actor=request.user, now=request.now, format_time=moment_formatter(request))
+            if wanted & {"now", "why"}
+            else {}
+        )
         status = statuses.get(gpr.pk, NOT_PLANNED)
         warning = notice(gpr) if "now" in wanted else None
         is_writable = "now" in wanted and request.may_write and may(request.user, Verb.CHANGE, gpr)
@@ -190,7 +194,7 @@ class GprPage:
             slice_url=reverse("workspace", args=[gpr.slice.name]),
             mark=WorkspaceMark.of(gpr.slice),
             shell=None if part else Shell.user(request, page="requests", slice_=gpr.slice, may_create=is_editor),
-            acts=Acts.of(gpr, is_writable=is_writable, has_notice=warning is not None) if "now" in wanted else None,
+            acts=ActionUrls.of(gpr, is_writable=is_writable, has_notice=warning is not None) if "now" in wanted else None,
             hero=_hero(gpr, request, status, nodes, panels, warning) if "now" in wanted else None,
             nodes=tuple(_node_row(node) for node in nodes[:NODES_SHOWN]) if "nodes" in wanted and gpr.state not in WAITS else (),
             nodes_trouble=tuple(f"{node.node.name}: {node.failure}" for node in nodes[:NODES_SHOWN] if node.failure),
@@ -228,7 +232,7 @@ def _hero(
     warning: Notice | None,
 ) -> Hero:
     event = events_for([gpr]).get(gpr.pk)
-    return hero(gpr, Seen(request.now, request.zone, queued_since(gpr), status.position, event, nodes, panels, warning))
+    return hero(gpr, ReadForHero(request.now, request.zone, queued_since(gpr), status.position, event, nodes, panels, warning))
 
 
 def _gpu_title(gpu: Gpu, *, is_whole: bool) -> str:
@@ -255,7 +259,7 @@ def _note(row: Reservation) -> str:
     return f"{told}, to be replaced" if row.failing_at is not None and row.desired == Desired.PRESENT else told
 
 
-def _change(each: Replacement) -> Change:
+def _change(each: Replacement) -> NodeChange:
     match each.outcome:
         case ReplacementOutcome.REPLACED:
             text = f"{each.spare} took the place of {each.node}. {each.why}"
@@ -265,30 +269,30 @@ def _change(each: Replacement) -> Change:
             text = f"{each.spare} did not take the place of {each.node}. {each.why_not}"
         case _:
             text = f"{each.node} fails. {each.why} {each.why_not or 'A spare is looked for.'}"
-    return Change(
+    return NodeChange(
         each.joined_at or each.since_at or each.failing_at,
         text.strip(),
         each.outcome in {ReplacementOutcome.FAILED, ReplacementOutcome.SOUGHT},
     )
 
 
-def _why(gpr: Gpr, request: PageRequest, told: VisibleExplanation | None) -> Why:
+def _why(gpr: Gpr, request: PageRequest, told: VisibleExplanation | None) -> StartReasons:
     promise, moves = gpr.current_promise, list(gpr.promise_moves.order_by("-at", "-pk")[:MOVES_SHOWN])
     names = names_visible_to(request.user, {move.cause_id for move in moves if move.cause != Cause.NODE_FAILURE})
-    return Why(
-        title="Why it starts when it does" if gpr.state in WAITS else "Why it started when it did",
+    return StartReasons(
+        title="StartReasons it starts when it does" if gpr.state in WAITS else "StartReasons it started when it did",
         alone=_alone(gpr, request, told),
         sentence=told.sentence if told else _why_plain(gpr, request),
         again=waits_again(gpr, request),
         gone=work_gone(gpr),
-        coming=tuple(_coming(promise, request)) if gpr.state == S.QUEUED else (),
-        blockers=tuple(Ahead.of(each) for each in told.blockers) if told else (),
+        coming=tuple(_ordered_nodes(promise, request)) if gpr.state == S.QUEUED else (),
+        blockers=tuple(BlockerLine.of(each) for each in told.blockers) if told else (),
         pods=waiting_pods(gpr, request),
         borrowing=borrowing_of(gpr, now=request.now),
         reasons=tuple(gpr.approval_reasons) if gpr.state == S.PENDING_APPROVAL else (),
         first_promised_at=promise.first_promised_start_at if promise else None,
         promised_at=promise.promised_start_at if promise else None,
-        moves=tuple(Move(move.at, move.old_start_at, move.new_start_at, _cause(move, names)) for move in moves),
+        moves=tuple(PromiseChange(move.at, move.old_start_at, move.new_start_at, _cause(move, names)) for move in moves),
     )
 
 
@@ -306,12 +310,12 @@ def _size(told: VisibleBlocker) -> str:
     return f"{'holds' if told.is_running else 'waits for'} {size}"
 
 
-def _coming(promise: Promise | None, request: PageRequest) -> Iterable[Coming]:
+def _ordered_nodes(promise: Promise | None, request: PageRequest) -> Iterable[OrderedNodes]:
     """Supplies are not secret: offers name them."""
     for (name, expected_at), orders in groupby(orders_under(promise), key=lambda order: (order.supply.name, order.expected_at)):
         is_late = request.now >= expected_at
         what = f"{words.plural(len(list(orders)), 'node')} ordered from {name}"
-        yield Coming(f"{what}, late since" if is_late else f"{what}, expected", expected_at, is_late)
+        yield OrderedNodes(f"{what}, late since" if is_late else f"{what}, expected", expected_at, is_late)
 
 
 def _why_plain(gpr: Gpr, request: PageRequest) -> str:

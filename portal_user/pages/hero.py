@@ -41,7 +41,7 @@ class Hero:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ReadForHero:
     """What was read of a GPR beside its row."""
 
     now: datetime
@@ -54,7 +54,7 @@ class Seen:
     notice: Notice | None = None
 
 
-def hero(gpr: Gpr, seen: Seen) -> Hero:
+def hero(gpr: Gpr, seen: ReadForHero) -> Hero:
     axis = _axis(gpr, seen)
     big, text, at = _time(gpr, seen)
     return Hero(
@@ -71,7 +71,7 @@ def hero(gpr: Gpr, seen: Seen) -> Hero:
     )
 
 
-def _time(gpr: Gpr, seen: Seen) -> tuple[str, str, datetime | None]:
+def _time(gpr: Gpr, seen: ReadForHero) -> tuple[str, str, datetime | None]:
     now = seen.now
     if gpr.state == S.PENDING_APPROVAL:
         return "Waits for approval", "an administrator decides; filed", gpr.created_at
@@ -99,7 +99,7 @@ def _start(gpr: Gpr, now: datetime) -> tuple[str, str, datetime | None]:
     return words.starts(start_at, now=now), "by the plan at", start_at
 
 
-def _facts(gpr: Gpr, seen: Seen, axis: Axis) -> list[Fact]:
+def _facts(gpr: Gpr, seen: ReadForHero, axis: Axis) -> list[Fact]:
     if gpr.state == S.PENDING_APPROVAL:
         return [
             replace(_waited(gpr, seen, axis), label="Waited"),
@@ -134,7 +134,7 @@ def _range(gpr: Gpr, axis: Axis) -> Fact:
     )
 
 
-def _used(gpr: Gpr, seen: Seen) -> Fact:
+def _used(gpr: Gpr, seen: ReadForHero) -> Fact:
     if gpr.active_at is None or gpr.ends_at is None:
         return Fact("Used", "nothing", f"of {words.duration(gpr.duration_s)}")
     if gpr.state == S.ACTIVE:
@@ -162,13 +162,13 @@ def _promise(gpr: Gpr) -> Fact:
     return Fact("Promise", "kept", f"{early} early" if early else "on time", tone="good")
 
 
-def _waited(gpr: Gpr, seen: Seen, axis: Axis) -> Fact:
+def _waited(gpr: Gpr, seen: ReadForHero, axis: Axis) -> Fact:
     since = seen.since or waiting_since(gpr)
     until = gpr.provisioning_at or gpr.ended_at or seen.now
     return Fact("Queued", words.duration(max((until - since).total_seconds(), 0)), f"since {axis.says(since)}")
 
 
-def _provisioning(gpr: Gpr, seen: Seen) -> Fact:
+def _provisioning(gpr: Gpr, seen: ReadForHero) -> Fact:
     if gpr.provisioning_at is None:
         return Fact("Provisioning", "")
     until = gpr.active_at or gpr.ended_at or seen.now
@@ -180,7 +180,7 @@ def _provisioning(gpr: Gpr, seen: Seen) -> Fact:
     )
 
 
-def _axis(gpr: Gpr, seen: Seen) -> Axis:
+def _axis(gpr: Gpr, seen: ReadForHero) -> Axis:
     """From filing to the end. A wait much longer than the box is cut short."""
     begin = waiting_since(gpr)
     end = max(filter(None, (window_end(gpr), gpr.ended_at, promised_at_first(gpr), begin + SHOWN_MIN)))

@@ -15,7 +15,7 @@ from gpr.models import EndReason, EvictionVictim, Gpr, GprState, VictimKind, Vic
 from gpr.requests.end_reasons import STRICT_ENDS
 from gpr.requests.ending import left_s
 from journal.models import Event
-from portal_shared.access import PageRequest, says
+from portal_shared.access import PageRequest, moment_formatter
 from portal_shared.gpr_box import waiting_since
 
 S = GprState
@@ -68,7 +68,7 @@ def waits_again(gpr: Gpr, request: PageRequest) -> str:
         return ""
     back, left = last
     evicted = EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.EVICTED, outcome_at=left.at).first()
-    say, rest = says(request), words.duration(gpr.remaining_s)
+    say, rest = moment_formatter(request), words.duration(gpr.remaining_s)
     ended = f"{STRICT_ENDS[EndReason(left.reason)]} at {say(left.at)}" + (f": {WAS[VictimKind(evicted.kind)]}" if evicted else "")
     return f"{ended}. It waits again since {say(back.at)}, for the {rest} that are left."
 

@@ -19,7 +19,7 @@ from gpr.requests.alternatives import Alternative
 from gpr.requests.editing import spec_of
 from gpr.requests.estimates import RECLAIM, Estimate, gpr_estimate
 from gpr.requests.spec import Breach, GprSpec, approval_breaches
-from portal_shared.access import PageRequest, says
+from portal_shared.access import PageRequest, moment_formatter
 from portal_shared.gpr_box import entry_allowance
 from portal_shared.shell import mark_of
 from portal_user.as_api import change_body, creation_body
@@ -106,7 +106,7 @@ class OffersPanel:
             return cls(url, request.now, _clock(request), problem=tuple(_faults(form)))
         spec = form.open_spec()
         try:
-            found = gpr_estimate(actor=request.user, spec=spec, now=request.now, edited=edited, format_time=says(request))
+            found = gpr_estimate(actor=request.user, spec=spec, now=request.now, edited=edited, format_time=moment_formatter(request))
         except BookingDoesNotFit as error:
             form.refuse(error)
             return _Drawing(request, form, (), stock, edited).refused_booking(url, spec, error)

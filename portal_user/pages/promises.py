@@ -13,13 +13,13 @@ from portal_shared.shell import Shell, WorkspaceMark
 
 
 @dataclass(frozen=True, slots=True)
-class PromisesPage:
+class UserPromisesPage:
     shell: Shell
     figures: Figures
     last: tuple[PromiseLine, ...]
 
     @classmethod
-    def build(cls, request: PageRequest) -> PromisesPage:
+    def build(cls, request: PageRequest) -> UserPromisesPage:
         found = calibration_for(request.user, days=days_asked(request), now=request.now)
         return cls(
             shell=Shell.user(request, page="promises"),

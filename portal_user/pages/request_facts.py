@@ -18,7 +18,7 @@ from slices.models import Slice
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class RequestCounts:
     """Counts by state, the request that holds nodes, and the next to start."""
 
     counts: dict[str, int]
@@ -30,7 +30,7 @@ class Tally:
     next_at: datetime | None = None
 
     @classmethod
-    def load(cls, slice_: Slice, *, counted: Q) -> Tally:
+    def load(cls, slice_: Slice, *, counted: Q) -> RequestCounts:
         """`counted` filters only the counts. One query."""
         # A workspace runs one request at a time, so Max() over a group is that request's value.
         next_ = Gpr.objects.filter(planned_start_at__isnull=False, slice=slice_, state=GprState.QUEUED).order_by("planned_start_at", "pk")
@@ -55,12 +55,12 @@ class Tally:
         )
 
 
-def facts_of(request: PageRequest, slice_: Slice, tally: Tally) -> list[Fact]:
+def facts_of(request: PageRequest, slice_: Slice, tally: RequestCounts) -> list[Fact]:
     free = capacity_facts(shapes_in(stock_for(request.user, now=request.now, slice_=slice_)))
     return [_held(tally, request), _next(tally, request), *free]
 
 
-def _held(tally: Tally, request: PageRequest) -> Fact:
+def _held(tally: RequestCounts, request: PageRequest) -> Fact:
     if not tally.held_state:
         return Fact("Held now", "nothing", is_wide=True)
     ends_at = tally.held_until
@@ -72,7 +72,7 @@ def _held(tally: Tally, request: PageRequest) -> Fact:
     return Fact("Held now", words.plural(tally.held_gpus, "GPU"), f"{words.plural(tally.held_nodes, 'node')}{until}", is_wide=True)
 
 
-def _next(tally: Tally, request: PageRequest) -> Fact:
+def _next(tally: RequestCounts, request: PageRequest) -> Fact:
     if tally.next_at is None:
         return Fact("Next start", "none planned", is_wide=True)
     note = f"{tally.next_name}, {words.relative(tally.next_at, now=request.now)}"

@@ -28,7 +28,7 @@ READY = frozenset({Phase.ENTERED, Phase.ACTIVE})
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ReadForRow:
     """What was read of a GPR beside its row."""
 
     status: QueueStatus = NOT_PLANNED
@@ -60,7 +60,7 @@ class RequestRow:
         return f"gpr-{str(self.id)[:8]}"
 
     @classmethod
-    def of(cls, gpr: Gpr, known: Known, *, axis: Axis) -> RequestRow:
+    def of(cls, gpr: Gpr, known: ReadForRow, *, axis: Axis) -> RequestRow:
         made = cls(
             id=gpr.pk,
             name=gpr.name,
@@ -84,7 +84,7 @@ class RequestRow:
         return told(made, gpr, known, axis)
 
 
-def _unapproved(row: RequestRow, gpr: Gpr, known: Known, axis: Axis) -> RequestRow:
+def _unapproved(row: RequestRow, gpr: Gpr, known: ReadForRow, axis: Axis) -> RequestRow:
     note = f"since {axis.says(gpr.state_changed_at)}"
     return replace(
         row,
@@ -95,7 +95,7 @@ def _unapproved(row: RequestRow, gpr: Gpr, known: Known, axis: Axis) -> RequestR
     )
 
 
-def _queued(row: RequestRow, gpr: Gpr, known: Known, axis: Axis) -> RequestRow:
+def _queued(row: RequestRow, gpr: Gpr, known: ReadForRow, axis: Axis) -> RequestRow:
     late = lateness(gpr, known.event)
     place, told = known.status.position, known.status.explanation
     why = told.sentence if told else "It is about to be planned."
@@ -112,7 +112,7 @@ def _queued(row: RequestRow, gpr: Gpr, known: Known, axis: Axis) -> RequestRow:
     )
 
 
-def _provisioning(row: RequestRow, gpr: Gpr, known: Known, axis: Axis) -> RequestRow:
+def _provisioning(row: RequestRow, gpr: Gpr, known: ReadForRow, axis: Axis) -> RequestRow:
     ready = sum(node.phase in READY for node in known.nodes)
     failure = node_failure(known.nodes)
     where = f" on {gpr.cluster.name}" if gpr.cluster else ""
@@ -127,7 +127,7 @@ def _provisioning(row: RequestRow, gpr: Gpr, known: Known, axis: Axis) -> Reques
     )
 
 
-def _active(row: RequestRow, gpr: Gpr, known: Known, axis: Axis) -> RequestRow:
+def _active(row: RequestRow, gpr: Gpr, known: ReadForRow, axis: Axis) -> RequestRow:
     if gpr.active_at is None or gpr.ends_at is None:
         return row
     where = f"{words.plural(gpr.nodes, 'node')} on {gpr.cluster.name}. " if gpr.cluster else ""
@@ -145,7 +145,7 @@ def _active(row: RequestRow, gpr: Gpr, known: Known, axis: Axis) -> RequestRow:
     )
 
 
-def _exiting(row: RequestRow, gpr: Gpr, known: Known, axis: Axis) -> RequestRow:
+def _exiting(row: RequestRow, gpr: Gpr, known: ReadForRow, axis: Axis) -> RequestRow:
     left = words.plural(len(known.nodes), "node")
     return replace(
         row,
@@ -157,7 +157,7 @@ def _exiting(row: RequestRow, gpr: Gpr, known: Known, axis: Axis) -> RequestRow:
     )
 
 
-def _ended(row: RequestRow, gpr: Gpr, known: Known) -> RequestRow:
+def _ended(row: RequestRow, gpr: Gpr, known: ReadForRow) -> RequestRow:
     is_plain = gpr.state in {S.COMPLETED, S.CANCELED, S.REJECTED}
     return replace(
         row,

@@ -19,13 +19,13 @@ from gpr.models import ENDED, PROVISIONED, Gpr, GprState
 from gpr.queue.status import NOT_PLANNED, queue_statuses
 from gpr.requests.selectors import START_ORDER, STARTS_AT, by_id
 from inventory.models import Reservation, ReservationState
-from portal_shared.access import PageRequest, says
+from portal_shared.access import PageRequest, moment_formatter
 from portal_shared.gpr_box import shown_state, window_end
 from portal_shared.paging import ListPage, page_of, url_with
 from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.pages.quota_bars import QuotaBar, quota_bars
-from portal_user.pages.request_facts import Tally, facts_of
-from portal_user.pages.request_row import Known, RequestRow
+from portal_user.pages.request_facts import RequestCounts, facts_of
+from portal_user.pages.request_row import ReadForRow, RequestRow
 from portal_user.pages.stories import events_for
 from slices.models import Slice
 
@@ -43,7 +43,7 @@ BEFORE_NOW = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class RequestListing:
     """The filters and span in the URL."""
 
     slice_: Slice
@@ -54,7 +54,7 @@ class Listing:
     part: str | None = None  # None: the whole list; empty: only the axis
 
     @classmethod
-    def of(cls, request: PageRequest, slice_: Slice) -> Listing:
+    def of(cls, request: PageRequest, slice_: Slice) -> RequestListing:
         state, span = request.GET.get("state", ""), request.GET.get("span", "")
         return cls(
             slice_=slice_,
@@ -64,8 +64,8 @@ class Listing:
             span_s=next((known for each in SPANS if str(known := int(each.total_seconds())) == span), 0),
         )
 
-    def tally(self) -> Tally:
-        return Tally.load(self.slice_, counted=self.match)
+    def tally(self) -> RequestCounts:
+        return RequestCounts.load(self.slice_, counted=self.match)
 
     def tabs(self, counts: Mapping[str, int]) -> tuple[Tab, ...]:
         return tuple(
@@ -82,7 +82,7 @@ class Listing:
             return (self.state,)
         return ("ended",) if self.cursor else tuple(GROUPS)
 
-    def only(self, part: str) -> Listing:
+    def only(self, part: str) -> RequestListing:
         return replace(self, part=part)
 
     def url(self, **changes: str) -> str:
@@ -102,8 +102,8 @@ class RequestTable:
     empty: str = ""  # why there are no rows
 
     @classmethod
-    def build(cls, request: PageRequest, listing: Listing) -> RequestTable:
-        found = _Found.load(request, listing)
+    def build(cls, request: PageRequest, listing: RequestListing) -> RequestTable:
+        found = _LoadedRequests.load(request, listing)
         axis = axis_for(found.gprs, now=request.now, zone=request.zone, span_s=listing.span_s)
         known = found.known(request)
         span = str(int((axis.end - axis.start).total_seconds()))
@@ -137,7 +137,7 @@ class RequestTable:
 class RequestsPage:
     shell: Shell
     mark: WorkspaceMark
-    listing: Listing
+    listing: RequestListing
     facts: list[Fact]
     facts_url: str
     quotas: tuple[QuotaBar, ...]
@@ -151,7 +151,7 @@ class RequestsPage:
 
     @classmethod
     def build(cls, request: PageRequest, slice_: Slice) -> RequestsPage:
-        listing = Listing.of(request, slice_)
+        listing = RequestListing.of(request, slice_)
         tally = listing.tally()
         is_editor = may_create(request, slice_)
         return cls(
@@ -183,12 +183,12 @@ def axis_for(gprs: Iterable[Gpr], *, now: datetime, zone: tzinfo, span_s: int = 
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _LoadedRequests:
     rows: dict[str, list[Gpr]]
     page: ListPage[Gpr] | None
 
     @classmethod
-    def load(cls, request: PageRequest, listing: Listing) -> _Found:
+    def load(cls, request: PageRequest, listing: RequestListing) -> _LoadedRequests:
         of_slice = Gpr.objects.filter(listing.match, slice=listing.slice_).select_related("slice", "promise", "cluster")
         rows: dict[str, list[Gpr]] = {key: [] for key in listing.groups}
         page: ListPage[Gpr] | None = None
@@ -214,10 +214,10 @@ class _Found:
     def gprs(self) -> list[Gpr]:
         return [gpr for rows in self.rows.values() for gpr in rows]
 
-    def known(self, request: PageRequest) -> dict[UUID, Known]:
+    def known(self, request: PageRequest) -> dict[UUID, ReadForRow]:
         """At most five queries."""
         waiting = [gpr for gpr in self.gprs if gpr.state == GprState.QUEUED]
-        statuses = queue_statuses(waiting, actor=request.user, now=request.now, format_time=says(request))
+        statuses = queue_statuses(waiting, actor=request.user, now=request.now, format_time=moment_formatter(request))
         events, notices = events_for(self.gprs), notices_of(self.gprs)
         nodes: dict[UUID, list[Reservation]] = {}
         if holding := [gpr.pk for gpr in self.gprs if gpr.state in PROVISIONED]:
@@ -226,7 +226,7 @@ class _Found:
             ):
                 nodes.setdefault(row.gpr_id, []).append(row)
         return {
-            gpr.pk: Known(statuses.get(gpr.pk, NOT_PLANNED), events.get(gpr.pk), nodes.get(gpr.pk, ()), notices.get(gpr.pk))
+            gpr.pk: ReadForRow(statuses.get(gpr.pk, NOT_PLANNED), events.get(gpr.pk), nodes.get(gpr.pk, ()), notices.get(gpr.pk))
             for gpr in self.gprs
         }
 

@@ -37,10 +37,10 @@ def step_panels(
     """The box's panels, then those of spares and replaced nodes. `results` oldest first."""
     box, replaced_ids = box_of(nodes), {row.replaces_id for row in nodes if row.joined_at is not None}
     spares = [row for row in nodes if row.replaces_id is not None and row.joined_at is None]
-    going = [(row, _Way([row], results, say)) for row in nodes if row.pk in replaced_ids]
+    going = [(row, _NodeSteps([row], results, say)) for row in nodes if row.pk in replaced_ids]
     return [
-        *(_box_panels(gpr, _Way(box, results, say)) if box else ()),
-        *(panel for row in spares for panel in _spare_panels(row, _Way([row], results, say))),
+        *(_box_panels(gpr, _NodeSteps(box, results, say)) if box else ()),
+        *(panel for row in spares for panel in _spare_panels(row, _NodeSteps([row], results, say))),
         *(
             way.exit(f"Replaced {row.node.name}: exit steps", f"replaced-{row.pk}", is_running=row.state == ReservationState.HELD)
             for row, way in going
@@ -48,14 +48,14 @@ def step_panels(
     ]
 
 
-def _box_panels(gpr: Gpr, way: _Way) -> Iterator[StepPanel]:
+def _box_panels(gpr: Gpr, way: _NodeSteps) -> Iterator[StepPanel]:
     yield way.entry("Entry steps", "entry", is_running=gpr.state == GprState.PROVISIONING)
     is_leaving = gpr.state == GprState.EXITING
     if is_leaving or way.has_begun_to_leave:
         yield way.exit("Exit steps", "exit", is_running=is_leaving)
 
 
-def _spare_panels(row: Reservation, way: _Way) -> Iterator[StepPanel]:
+def _spare_panels(row: Reservation, way: _NodeSteps) -> Iterator[StepPanel]:
     """For a spare that has not joined. When it leaves, its entry is shown only if it failed."""
     is_leaving = not row.is_coming or way.has_begun_to_leave
     entry = way.entry(f"Spare {row.node.name}: entry steps", f"spare-{row.pk}", is_running=not is_leaving)
@@ -74,7 +74,7 @@ def _is_done(row: StepRow) -> bool:
     return row.state in DONE or (row.state == "skipped" and bool(row.took))
 
 
-class _Way:
+class _NodeSteps:
     """The steps of nodes that enter and leave together."""
 
     def __init__(self, nodes: Sequence[Reservation], results: Iterable[StepResult], say: Callable[[datetime], str]) -> None:

@@ -69,7 +69,7 @@ SWITCHES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class SwitchLink:
     label: str
     url: str
 
@@ -85,7 +85,7 @@ class TemplateRow:
     use_url: str  # empty: not allowed
     change_url: str  # empty: not allowed
     delete_url: str
-    switches: tuple[Act, ...]
+    switches: tuple[SwitchLink, ...]
 
     @classmethod
     def of(cls, row: GprTemplate, *, may_use: bool, may_change: bool) -> TemplateRow:
@@ -101,7 +101,9 @@ class TemplateRow:
             use_url=f"{reverse('gpr-create', args=[row.slice.name])}?template={row.pk}" if may_use else "",
             change_url=reverse("template", args=at) if may_change else "",
             delete_url=reverse("template-delete", args=at) if may_change else "",
-            switches=tuple(Act(SWITCHES[key].label, reverse("template-switch", args=[*at, key])) for key in keys) if may_change else (),
+            switches=tuple(SwitchLink(SWITCHES[key].label, reverse("template-switch", args=[*at, key])) for key in keys)
+            if may_change
+            else (),
         )
 
     @property

@@ -10,7 +10,7 @@ from django.urls import reverse
 from portal_shared.access import PageRequest
 from portal_shared.asking import Question, sent
 from portal_shared.shell import Shell
-from portal_user.forms import ReasonForm, ServiceForm
+from portal_user.forms import RefusalForm, ServiceForm
 from portal_user.pages.access import shell_of
 from slices.invitations import invitations_of
 from slices.models import PENDING, Invitation, Namespace, Role
@@ -58,7 +58,7 @@ def approve_question(request: PageRequest, row: Namespace) -> Question:
     )
 
 
-def refuse_question(request: PageRequest, row: Namespace, form: ReasonForm) -> Question:
+def refuse_question(request: PageRequest, row: Namespace, form: RefusalForm) -> Question:
     return Question(
         title=f"Refuse {row.slice.name} the namespace {row.name}?",
         text=f"The workspace asks for it in cluster {row.cluster.name}. It may ask for another name.",

@@ -13,7 +13,7 @@ from django.db.models import QuerySet
 from core.pages import words
 from gpr.models import PROVISIONED, Gpr, GprState
 from inventory.models import agent_is_live
-from portal_shared.access import PageRequest, says
+from portal_shared.access import PageRequest, moment_formatter
 from protocol.waiting_pods import JobWaiting, PodsWaiting
 from slices.models import Namespace
 
@@ -69,7 +69,7 @@ def _reasons(seen: PodsWaiting) -> Iterator[str]:
 
 def _warnings(jobs: Sequence[JobWaiting], starts_at: datetime | None, request: PageRequest) -> Iterator[str]:
     """Also when the start is unknown; Jobs that have failed already are not included."""
-    say = says(request)
+    say = moment_formatter(request)
     for job in jobs:
         fails_at = datetime.fromtimestamp(job.fails_s, UTC)
         if request.now < fails_at and (starts_at is None or fails_at <= starts_at):

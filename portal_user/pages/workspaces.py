@@ -16,7 +16,7 @@ from core.pages.parts import Fact, ListFoot
 from gpr.models import PROVISIONED, Gpr, GprState
 from gpr.queue.explanations import VisibleExplanation
 from gpr.queue.status import QueueStatus, queue_statuses
-from portal_shared.access import PageRequest, says
+from portal_shared.access import PageRequest, moment_formatter
 from portal_shared.gpr_box import ask_of
 from portal_shared.paging import foot_of, page_of, url_with
 from portal_shared.shell import Shell, WorkspaceMark
@@ -70,7 +70,7 @@ class WorkspacesPage:
         found = page_of(request, _slices(request), ordering=("name", "id"))
         gprs = _gprs(found.rows)
         waiting = [gpr for gpr in gprs.values() if gpr.state == GprState.QUEUED]
-        statuses = queue_statuses(waiting, actor=request.user, now=request.now, format_time=says(request))
+        statuses = queue_statuses(waiting, actor=request.user, now=request.now, format_time=moment_formatter(request))
         shapes = shapes_in(stock_for(request.user, now=request.now))
         rows = tuple(_row(slice_, gprs, statuses, may_write=request.may_write) for slice_ in found.rows)
         url = reverse("workspaces")

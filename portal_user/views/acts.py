@@ -17,7 +17,7 @@ from gpr.models import Gpr, GprState
 from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import gpr_extend, gpr_release
 from portal_shared.access import PageRequest, needs_write, signed_in
-from portal_shared.asking import GprAct, Question, decide_on
+from portal_shared.asking import GprAction, Question, decide_on
 from portal_user.forms import ExtendForm, VersionForm
 from portal_user.pages.question import Ask, cancel_question, extend_question, extension_ways, question, release_question
 
@@ -32,16 +32,16 @@ def _extend(*, gpr: Gpr, extra: int, until: datetime | None, actor: User, now: d
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
-    of: GprAct
+class UserAction:
+    of: GprAction
     url_name: str
     ask: Ask
 
 
 RELEASED = "{name} is released; its nodes are being taken back"
-RELEASE = Act(GprAct("release", HOLDS, VersionForm, gpr_release, RELEASED), "gpr-release", release_question)
-CANCEL = Act(GprAct("cancel", WAITS, VersionForm, gpr_cancel, "{name} is canceled"), "gpr-delete", cancel_question)
-EXTEND = Act(GprAct("extend", frozenset({S.ACTIVE}), ExtendForm, _extend, "{name} ends later"), "gpr-extend", extend_question)
+RELEASE = UserAction(GprAction("release", HOLDS, VersionForm, gpr_release, RELEASED), "gpr-release", release_question)
+CANCEL = UserAction(GprAction("cancel", WAITS, VersionForm, gpr_cancel, "{name} is canceled"), "gpr-delete", cancel_question)
+EXTEND = UserAction(GprAction("extend", frozenset({S.ACTIVE}), ExtendForm, _extend, "{name} ends later"), "gpr-extend", extend_question)
 
 
 @require_http_methods(["GET", "POST"])
@@ -65,7 +65,7 @@ def delete(request: PageRequest, pk: UUID) -> HttpResponse:
     return _asked(request, pk, CANCEL)
 
 
-def _asked(request: PageRequest, pk: UUID, act: Act) -> HttpResponse:
+def _asked(request: PageRequest, pk: UUID, act: UserAction) -> HttpResponse:
     def question_of(gpr: Gpr, form: forms.Form) -> Question:
         return question(request, gpr, act.ask, form, name=act.url_name)
 

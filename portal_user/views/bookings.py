@@ -20,7 +20,7 @@ from portal_shared.fields import rebound
 from portal_shared.toasts import toast
 from portal_user.forms import BookForm, new_key
 from portal_user.pages.bookings import BookingsPage, BookPage, cancel_question
-from portal_user.pages.create import Desk
+from portal_user.pages.create import RequestForms
 from portal_user.views.create import refuse_repetition
 from slices.models import Slice
 from slices.selectors import slice_for
@@ -42,7 +42,7 @@ def bookings(request: PageRequest, slice: str) -> HttpResponse:
 @needs_write
 def book(request: PageRequest, slice: str) -> HttpResponse:
     slice_ = slice_for(request.user, slice, verb=Verb.REQUEST)
-    shapes = [shape.shape for shape in Desk.set_up(request, slice_).shapes]
+    shapes = [shape.shape for shape in RequestForms.set_up(request, slice_).shapes]
     if request.method == "GET":
         return _page(request, slice_, BookForm(initial={"key": new_key()}, slice_=slice_, shapes=shapes))
     form = BookForm(request.POST, slice_=slice_, shapes=shapes)

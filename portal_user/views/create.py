@@ -26,7 +26,7 @@ from portal_shared.shell import Shell
 from portal_shared.toasts import toast
 from portal_user.as_api import creation_body
 from portal_user.forms import GprForm, new_key
-from portal_user.pages.create import CreatePage, Desk, Meanwhile, folds_of, meanwhile_of, not_whole
+from portal_user.pages.create import ChangesMeanwhile, CreatePage, RequestForms, folds_of, meanwhile_of, not_whole
 from portal_user.pages.detail import WAITS
 from portal_user.pages.offers import OffersPanel, offers_url
 from slices.models import Slice
@@ -40,22 +40,22 @@ LATELY = timedelta(hours=1)
 @needs_write
 def create(request: PageRequest, slice: str) -> HttpResponse:
     slice_ = slice_for(request.user, slice, verb=Verb.REQUEST)
-    desk = Desk.set_up(request, slice_)
+    request_forms = RequestForms.set_up(request, slice_)
     if request.method == "GET":
-        form = desk.first_form(like=_like(request), template=_template(request, slice_), name=request.GET.get("name", ""))
-        return _page(request, slice_, desk, form)
-    form = desk.form(request.POST, is_question=_is_question(request))
+        form = request_forms.first_form(like=_like(request), template=_template(request, slice_), name=request.GET.get("name", ""))
+        return _page(request, slice_, request_forms, form)
+    form = request_forms.form(request.POST, is_question=_is_question(request))
     if _is_question(request) or not form.is_valid():
-        return _page(request, slice_, desk, form)
+        return _page(request, slice_, request_forms, form)
     try:
         pk = _submit(request, form)
     except Conflict:
-        return _filed_before(request, slice_, desk)
+        return _filed_before(request, slice_, request_forms)
     except (NotFound, NotAllowed):
         raise
     except EgsError as error:
         form.refuse(error)
-        return _page(request, slice_, desk, form)
+        return _page(request, slice_, request_forms, form)
     return HttpResponseRedirect(reverse("gpr", args=[pk]))
 
 
@@ -66,24 +66,24 @@ def edit(request: PageRequest, pk: UUID) -> HttpResponse:
     gpr = gpr_for(request.user, pk, write=True)
     if request.method == "GET" and gpr.state not in WAITS:  # a POST is refused below, with what was typed
         return closed(request, gpr, "edited", shell=Shell.user(request, page="requests", slice_=gpr.slice))
-    desk = Desk.set_up(request, gpr.slice, edited=gpr)
+    request_forms = RequestForms.set_up(request, gpr.slice, edited=gpr)
     if request.method == "GET":
-        return _page(request, gpr.slice, desk, desk.first_form())
-    form = desk.form(request.POST, is_question=_is_question(request))
+        return _page(request, gpr.slice, request_forms, request_forms.first_form())
+    form = request_forms.form(request.POST, is_question=_is_question(request))
     if _is_question(request) or not form.is_valid():
-        return _page(request, gpr.slice, desk, form)
+        return _page(request, gpr.slice, request_forms, form)
     if form.cleaned_data["version"] != gpr.version:
-        return _changed_meanwhile(request, desk, form, gpr)
+        return _changed_meanwhile(request, request_forms, form, gpr)
     try:
         # A copy: a refused edit must not change the GPR that the page shows.
         changed = gpr_edit(gpr=copy(gpr), actor=request.user, spec=form.spec(), now=request.now)
     except StaleState:
-        return _changed_meanwhile(request, desk, form, gpr_for(request.user, pk, write=True))
+        return _changed_meanwhile(request, request_forms, form, gpr_for(request.user, pk, write=True))
     except (NotFound, NotAllowed):
         raise
     except EgsError as error:
         form.refuse(error)
-        return _page(request, gpr.slice, desk, form)
+        return _page(request, gpr.slice, request_forms, form)
     toast(request, f"{changed.name} is changed")
     return HttpResponseRedirect(reverse("gpr", args=[pk]))
 
@@ -96,17 +96,23 @@ def offers(request: PageRequest, slice: str) -> HttpResponse:
     edited = gpr_for(request.user, request.GET["edit"], write=True) if "edit" in request.GET else None
     if edited is not None and edited.slice_id != slice_.pk:
         raise NotFound("GPR")
-    desk = Desk.set_up(request, slice_, edited=edited)
-    form = desk.form(request.POST, is_question=True)
-    panel = OffersPanel.build(request, form, url=offers_url(slice_.name, edited), stock=desk.stock, edited=edited)
+    request_forms = RequestForms.set_up(request, slice_, edited=edited)
+    form = request_forms.form(request.POST, is_question=True)
+    panel = OffersPanel.build(request, form, url=offers_url(slice_.name, edited), stock=request_forms.stock, edited=edited)
     context = {"panel": panel, "folds": folds_of(form, request), "is_part": True, "now": request.now, "edited": edited, "form": form}
     return render(request, "user/offers.html", context)
 
 
 def _page(
-    request: PageRequest, slice_: Slice, desk: Desk, form: GprForm, *, meanwhile: Meanwhile | None = None, filed_url: str = ""
+    request: PageRequest,
+    slice_: Slice,
+    request_forms: RequestForms,
+    form: GprForm,
+    *,
+    meanwhile: ChangesMeanwhile | None = None,
+    filed_url: str = "",
 ) -> HttpResponse:
-    page = CreatePage.build(request, slice_, desk, form, meanwhile=meanwhile, filed_url=filed_url)
+    page = CreatePage.build(request, slice_, request_forms, form, meanwhile=meanwhile, filed_url=filed_url)
     is_refused = form.is_bound and bool(form.errors)
     status = 409 if meanwhile or filed_url else UNPROCESSABLE if is_refused else 200
     context = {"page": page, "panel": page.panel, "folds": page.folds, "shell": page.shell, "now": request.now, "edited": page.edited}
@@ -137,21 +143,21 @@ def refuse_repetition(request: PageRequest, *, route: str, key: str, digest: str
         raise Conflict("You sent the same request within the last hour. Send it again to create a second one.")
 
 
-def _filed_before(request: PageRequest, slice_: Slice, desk: Desk) -> HttpResponse:
+def _filed_before(request: PageRequest, slice_: Slice, request_forms: RequestForms) -> HttpResponse:
     """Gives the form a new key and asks for confirmation of a second request."""
     data = request.POST.copy()
     data["key"], data["again"] = new_key(), "yes"
-    return _page(request, slice_, desk, desk.form(data), filed_url=reverse("workspace", args=[slice_.name]))
+    return _page(request, slice_, request_forms, request_forms.form(data), filed_url=reverse("workspace", args=[slice_.name]))
 
 
-def _changed_meanwhile(request: PageRequest, desk: Desk, form: GprForm, gpr: Gpr) -> HttpResponse:
+def _changed_meanwhile(request: PageRequest, request_forms: RequestForms, form: GprForm, gpr: Gpr) -> HttpResponse:
     """Keeps what was typed, for the GPR as it is now."""
     is_old = form.cleaned_data["version"] is not None
     data = request.POST.copy()
     data["version"] = str(gpr.version)
-    anew = desk.form(data)
+    anew = request_forms.form(data)
     anew.is_valid()
-    return _page(request, gpr.slice, desk, anew, meanwhile=meanwhile_of(anew, gpr) if is_old else not_whole(anew, gpr))
+    return _page(request, gpr.slice, request_forms, anew, meanwhile=meanwhile_of(anew, gpr) if is_old else not_whole(anew, gpr))
 
 
 def _like(request: PageRequest) -> Gpr | None:

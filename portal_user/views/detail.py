@@ -7,13 +7,13 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from portal_shared.access import PageRequest, signed_in
-from portal_user.pages.detail import PARTS, GprPage
+from portal_user.pages.detail import PARTS, GprDetailPage
 
 
 @require_GET
 @signed_in
 def gpr(request: PageRequest, pk: UUID) -> HttpResponse:
     part = request.GET.get("part", "")
-    page = GprPage.build(request, pk, part=part if part in PARTS else "")
+    page = GprDetailPage.build(request, pk, part=part if part in PARTS else "")
     template = "user/gpr.html" if page.shell else f"user/gpr_{part}.html"
     return render(request, template, {"page": page, "shell": page.shell, "now": request.now})

@@ -10,7 +10,7 @@ from core.errors import NotFound
 from core.rest.references import one_by_id
 from portal_shared.access import PageRequest, needs_write, signed_in
 from portal_shared.asking import decide, sent
-from portal_user.forms import ReasonForm
+from portal_user.forms import RefusalForm
 from portal_user.pages.tenancy import accept_question, approve_question, decline_question, refuse_question
 from slices.invitations import invitation_accept, invitation_decline, invitation_for
 from slices.models import Namespace
@@ -43,7 +43,7 @@ def refuse(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
         namespace_refuse(namespace=row, actor=request.user, why=why, now=request.now)
         return f"{row.slice.name} does not get {row.name}"
 
-    return decide(request, refuse_question(request, row, ReasonForm(sent(request))), act, topics=TOPICS)
+    return decide(request, refuse_question(request, row, RefusalForm(sent(request))), act, topics=TOPICS)
 
 
 @require_http_methods(["GET", "POST"])

@@ -7,7 +7,7 @@ from django.views.decorators.http import require_GET
 from portal_shared.access import PageRequest, signed_in
 from portal_user.pages.quota_bars import quota_bars
 from portal_user.pages.request_facts import facts_of
-from portal_user.pages.requests import GROUPS, Listing, RequestsPage, RequestTable
+from portal_user.pages.requests import GROUPS, RequestListing, RequestsPage, RequestTable
 from portal_user.pages.workspaces import WorkspacesPage
 from slices.selectors import slice_for
 
@@ -24,7 +24,7 @@ def workspaces(request: PageRequest) -> HttpResponse:
 @signed_in
 def workspace(request: PageRequest, slice: str) -> HttpResponse:
     slice_ = slice_for(request.user, slice)
-    part, listing = request.GET.get("part"), Listing.of(request, slice_)
+    part, listing = request.GET.get("part"), RequestListing.of(request, slice_)
     if part == "facts":
         facts = {"facts": facts_of(request, slice_, listing.tally()), "url": request.get_full_path()}
         return render(request, "user/requests_facts.html", {**facts, "now": request.now})

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts.models import ApiToken, Scope, User
-from accounts.services import IssuedToken, token_authenticate, token_issue, token_revoke
+from accounts.services import NewToken, token_authenticate, token_issue, token_revoke
 from accounts.tokens import TokenKind, token_mint, token_parse
 from core.errors import InvalidInput, NotAllowed
 from tests.builders import NOW, make_user
@@ -18,7 +18,7 @@ from tests.builders import NOW, make_user
 HOUR = timedelta(hours=1)
 
 
-def issue(user: User) -> IssuedToken:
+def issue(user: User) -> NewToken:
     return token_issue(user=user, name="t", scopes=[Scope.READ], life=HOUR, now=NOW)
 
 

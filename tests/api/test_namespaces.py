@@ -44,7 +44,7 @@ def test_a_name_outside_the_pattern_waits_for_an_administrator_and_grants_nothin
     assert [(answer.status_code, answer.json()["state"]) for answer in asked] == [(201, "PENDING")] * 3
     assert world.slice.namespaces.count() == 0
     assert [row.namespaces for row in factories.held(gpr)] == [[]]
-    assert [each for each in SliceTenants().told(world.cluster.pk) if each.name == "vision"] == []
+    assert [each for each in SliceTenants().workspaces(world.cluster.pk) if each.name == "vision"] == []
     assert_problem(owner.post(f"{PATH}gpu-operator/approve/"), 403, "not_allowed")
     assert_problem(admin.post(f"{PATH}monitoring/approve/"), 409, "conflict")
 

@@ -13,7 +13,7 @@ from egs import demo
 from gpr.quotas.selectors import quota_usages
 from inventory.models import AgentSession, Cluster, Node, Supply, SupplyOrder
 from inventory.services.inventory import inventory_store
-from inventory.services.sync import order_told
+from inventory.services.sync import node_order
 from slices.models import Quota, Slice
 from slices.quotas import quota_delete, terms
 from tests import factories
@@ -44,7 +44,7 @@ def test_what_can_be_ordered_is_what_the_fleet_can_deliver_in_time() -> None:
 
     supply = Supply.objects.get()
     order = SupplyOrder(supply=supply, ordered_at=db_now(), expected_at=db_now() + timedelta(seconds=supply.lead_time_s))
-    growth = read_fleet(settings.BASE_DIR / "deploy" / "fleets" / demo.FLEETS[supply.cluster.name]).growth_for(order_told(order))
+    growth = read_fleet(settings.BASE_DIR / "deploy" / "fleets" / demo.FLEETS[supply.cluster.name]).growth_for(node_order(order))
 
     assert growth is not None
     assert growth.lead_time_s < supply.lead_time_s

@@ -15,7 +15,7 @@ from inventory.models import AgentSession, Cluster, Node, Reservation, Reservati
 from inventory.services.agents import AgentIdentity
 from inventory.services.clusters import cluster_resume
 from inventory.services.reservations import reservation_force_release, reservations_want_absent
-from inventory.services.sync import sync_tell
+from inventory.services.sync import sync_reply
 from journal.models import Event
 from protocol.assignments import LEASE_TTL_S, Phase
 from protocol.listings import set_digest
@@ -142,7 +142,7 @@ def test_the_set_is_left_out_when_the_agent_has_just_this_one(agent: Agent, clus
 def test_a_parked_sync_is_answered_with_the_times_of_both_ends(agent: Agent, cluster: Cluster) -> None:
     message = SyncRequest(session_epoch=1, boot_id="boot-1")
 
-    reply = sync_tell(agent=AgentIdentity(cluster, 1), message=message, session_epoch=1, received_at=NOW, now=NOW + 20 * SECOND)
+    reply = sync_reply(agent=AgentIdentity(cluster, 1), message=message, session_epoch=1, received_at=NOW, now=NOW + 20 * SECOND)
 
     assert (reply.received_s, reply.sent_s) == (NOW.timestamp(), NOW.timestamp() + 20)
 

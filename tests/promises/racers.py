@@ -23,14 +23,14 @@ from inventory.services.events import events_store
 from inventory.services.inventory import inventory_store
 from inventory.services.nodes import node_cordon, node_uncordon
 from inventory.services.reservations import (
+    BoxWindow,
     HoldSpec,
-    Window,
     reservation_force_release,
     reservations_hold,
     reservations_set_windows,
     reservations_want_absent,
 )
-from inventory.services.sync import sync_hear, sync_tell
+from inventory.services.sync import sync_receive, sync_reply
 from protocol.assignments import Observed, Phase
 from protocol.events import EventsRequest, Outcome, StepEvent
 from protocol.registration import RegisterRequest
@@ -170,7 +170,7 @@ def act_as_agent(race: Race, tries: int, cluster_id: UUID) -> None:
     """Sync and report, as the agent of one cluster: phases up to the release, failed steps, the inventory."""
     rng = random.Random(race.number)
     agent = AgentIdentity(Cluster.objects.get(pk=cluster_id), 1)
-    epoch = sync_hear(agent=agent, message=SyncRequest(session_epoch=0, boot_id=f"boot {race.number}"), now=db_now())
+    epoch = sync_receive(agent=agent, message=SyncRequest(session_epoch=0, boot_id=f"boot {race.number}"), now=db_now())
     seq = 0
     for _ in range(tries):
         rows = list(Reservation.objects.filter(cluster_id=cluster_id, state=ReservationState.HELD))
@@ -190,8 +190,8 @@ def _sync(agent: AgentIdentity, epoch: int, rows: Sequence[Reservation], rng: ra
         Observed(assignment_id=str(row.pk), epoch=row.epoch, phase=rng.choice([*Phase, Phase.RELEASED, Phase.RELEASED])) for row in rows
     )
     message = SyncRequest(session_epoch=epoch, boot_id=AgentSession.objects.get(pk=agent.cluster.pk).boot_id, observed=observed)
-    sync_hear(agent=agent, message=message, now=now)
-    sync_tell(agent=agent, message=message, session_epoch=epoch, received_at=now, now=now)
+    sync_receive(agent=agent, message=message, now=now)
+    sync_reply(agent=agent, message=message, session_epoch=epoch, received_at=now, now=now)
 
 
 def _failed_step(row: Reservation, seq: int, rng: random.Random) -> StepEvent:
@@ -222,7 +222,7 @@ def end_and_extend(race: Race, tries: int) -> None:
         gpr_id, now = rng.choice(gprs), db_now()
         works: list[Callable[[], object]] = [
             lambda gpr_id=gpr_id: reservations_want_absent(gpr_id=gpr_id),
-            lambda gpr_id=gpr_id, now=now: reservations_set_windows([Window(gpr_id, now + 600 * SECOND, now + 700 * SECOND)]),
+            lambda gpr_id=gpr_id, now=now: reservations_set_windows([BoxWindow(gpr_id, now + 600 * SECOND, now + 700 * SECOND)]),
         ]
         race.tally.attempt(rng.choice(works), expected=(Conflict,))
 

@@ -10,7 +10,7 @@ import pytest
 from gpr.models import Gpr
 from inventory.models import Cluster, Node, Reservation
 from inventory.services.reservations import (
-    Window,
+    BoxWindow,
     reservation_force_release,
     reservations_set_namespaces,
     reservations_set_windows,
@@ -80,7 +80,7 @@ Change = Callable[[Gpr, Reservation], object]
 TELLING: dict[str, Change] = {
     "hold": lambda gpr, row: hold(make_gpr(make_slice(row.cluster)), nodes_of(row.cluster)[1]),
     "want absent": lambda gpr, row: reservations_want_absent(gpr_id=gpr.pk),
-    "set window": lambda gpr, row: reservations_set_windows([Window(gpr.pk, NOW + HOUR, NOW + 2 * HOUR)]),
+    "set window": lambda gpr, row: reservations_set_windows([BoxWindow(gpr.pk, NOW + HOUR, NOW + 2 * HOUR)]),
     "release": lambda gpr, row: agent_says(row, Phase.RELEASED, now=NOW),
     "forced release": lambda gpr, row: reservation_force_release(reservation=row, actor=make_user(is_admin=True), why="it burnt", now=NOW),
     "set namespaces": lambda gpr, row: reservations_set_namespaces(slice_id=gpr.slice_id, cluster_id=row.cluster_id, namespaces=["team"]),

@@ -18,7 +18,7 @@ from django.db import connection, transaction
 from core.errors import EgsError
 from gpr.allocation.allocator import tick
 from inventory import agent_hub
-from inventory.agent_hub import AgentAnswer, HeardSync
+from inventory.agent_hub import AgentAnswer, ReceivedSync
 from protocol.sync import WAIT_MAX_S, SyncRequest
 from tests.simulation.faults import Faults, Kind
 from tests.simulation.judge import rows, uuid_of
@@ -38,7 +38,7 @@ class HubCrash(BaseException):
 
 @dataclass(slots=True)
 class Parked:
-    heard: HeardSync
+    heard: ReceivedSync
     until: float
     respond: Respond
     hang_up: Callable[[], None]
@@ -108,13 +108,13 @@ class SimHub:
         respond(answer.status, answer.body)
 
     def _hear(self, call: Call, wait_s: float, respond: Respond, hang_up: Callable[[], None]) -> None:
-        heard: list[HeardSync] = []
+        heard: list[ReceivedSync] = []
 
         def hear() -> AgentAnswer:
-            heard.append(agent_hub.hear(bearer=call.bearer, body=call.body, now=self._loop.at))
+            heard.append(agent_hub.receive_sync(bearer=call.bearer, body=call.body, now=self._loop.at))
             return AgentAnswer(200, b"")
 
-        refusal = self._survive(lambda: agent_hub.guarded(hear))
+        refusal = self._survive(lambda: agent_hub.answer_errors(hear))
         if heard and refusal.status == 200:
             self._parked.append(Parked(heard[0], self._loop.now + wait_s, respond, hang_up))
             self._loop.after(wait_s, self._answer_parked)
@@ -133,7 +133,7 @@ class SimHub:
             if generations[cluster_id] == each.heard.message.known_generation and self._loop.now < each.until:
                 self._parked.append(each)
                 continue
-            answer = agent_hub.encode_reply(agent_hub.tell(each.heard, now=self._loop.at))
+            answer = agent_hub.encode_reply(agent_hub.reply_to_sync(each.heard, now=self._loop.at))
             each.respond(answer.status, answer.body)
 
     # -- ticks ---------------------------------------------------------------------------------------------------------

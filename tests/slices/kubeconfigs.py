@@ -44,11 +44,11 @@ def says_left(cluster: Cluster, *left: Kubeconfig, digest: str, generation: int 
     said = SyncRequest(
         session_epoch=1, boot_id="b", known_generation=known, have_workspaces=digest, accounts_left=tuple(str(row.pk) for row in left)
     )
-    SliceTenants().heard(cluster, said, at)
+    SliceTenants().take_report(cluster, said, at)
 
 
 def list_digest(cluster: Cluster) -> str:
-    return set_digest(SliceTenants().told(cluster.pk))
+    return set_digest(SliceTenants().workspaces(cluster.pk))
 
 
 def made(slice_: Slice, cluster: Cluster, by: User, *, at: datetime) -> Kubeconfig:

@@ -62,7 +62,7 @@ def slice_(cluster: Cluster, owner: User, viewer: User) -> Slice:
 
 def accounts(cluster: Cluster) -> list[Account]:
     """As its agent is told."""
-    return [account for workspace in SliceTenants().told(cluster.pk) for account in workspace.accounts]
+    return [account for workspace in SliceTenants().workspaces(cluster.pk) for account in workspace.accounts]
 
 
 def test_the_agent_is_told_of_an_account_of_the_member_s_role_until_it_has_answered(
