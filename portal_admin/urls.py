@@ -3,7 +3,7 @@ from __future__ import annotations
 from django.urls import URLPattern, path
 
 from portal_admin.views import (
-    acts,
+    actions,
     checks,
     clusters,
     defragmentation,
@@ -22,11 +22,11 @@ urlpatterns: list[URLPattern] = [
     path("queue/", queue.queue, name="admin-queue"),
     path("queue/count/", queue.count, name="admin-queue-count"),
     path("queue/<uuid:pk>/", queue.inspect, name="admin-inspect"),
-    path("queue/<uuid:pk>/priority/", acts.priority, name="admin-priority"),
-    path("queue/<uuid:pk>/move/", acts.move, name="admin-move"),
-    path("queue/<uuid:pk>/evict/", acts.evict, name="admin-evict"),
-    path("queue/<uuid:pk>/reject/", acts.reject, name="admin-reject"),
-    path("queue/<uuid:pk>/approve/", acts.approve, name="admin-approve"),
+    path("queue/<uuid:pk>/priority/", actions.priority, name="admin-priority"),
+    path("queue/<uuid:pk>/move/", actions.move, name="admin-move"),
+    path("queue/<uuid:pk>/evict/", actions.evict, name="admin-evict"),
+    path("queue/<uuid:pk>/reject/", actions.reject, name="admin-reject"),
+    path("queue/<uuid:pk>/approve/", actions.approve, name="admin-approve"),
     path("evictions/", evictions.evictions, name="admin-evictions"),
     path("promises/", promises.promises, name="admin-promises"),
     path("defragmentation/", defragmentation.defragmentation, name="admin-defragmentation"),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal_user.views import access, acts, bookings, create, detail, promises, templates, tenancy, workspaces
+from portal_user.views import access, actions, bookings, create, detail, promises, templates, tenancy, workspaces
 
 urlpatterns: list[URLPattern] = [
     path("", workspaces.workspaces, name="workspaces"),
@@ -29,7 +29,7 @@ urlpatterns: list[URLPattern] = [
     path("booking-series/<uuid:pk>/cancel/", bookings.cancel, name="series-cancel"),
     path("gprs/<uuid:pk>/", detail.gpr, name="gpr"),
     path("gprs/<uuid:pk>/edit/", create.edit, name="gpr-edit"),
-    path("gprs/<uuid:pk>/release/", acts.release, name="gpr-release"),
-    path("gprs/<uuid:pk>/extend/", acts.extend, name="gpr-extend"),
-    path("gprs/<uuid:pk>/delete/", acts.delete, name="gpr-delete"),
+    path("gprs/<uuid:pk>/release/", actions.release, name="gpr-release"),
+    path("gprs/<uuid:pk>/extend/", actions.extend, name="gpr-extend"),
+    path("gprs/<uuid:pk>/delete/", actions.delete, name="gpr-delete"),
 ]

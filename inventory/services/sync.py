@@ -102,9 +102,7 @@ def desired_set(*, cluster_id: UUID, now: datetime) -> tuple[Assignment, ...]:
     )
     found = []
     for row in rows.order_by("pk"):
-        with set_aside_on_error(
-            "assignment_tell", "The agent could not be policy_of_shape of a box on this node", now=now, **_subject(row)
-        ):
+        with set_aside_on_error("assignment_tell", "The agent could not be told of a box on this node", now=now, **_subject(row)):
             found.append(_assignment(row, policy_of_shape(row.node.shape)))
     return tuple(found)
 

@@ -20,7 +20,7 @@ from gpr.requests.selectors import gpr_for, gprs_visible_to, names_visible_to
 from inventory.models import Node
 from journal.models import Event
 from planner.plan import Cause
-from portal_admin.acts import AdminAction, actions_for
+from portal_admin.actions import AdminAction, actions_for
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.queue import Mark
 from portal_shared.access import PageRequest, moment_formatter, why_not_write
@@ -94,7 +94,7 @@ class InspectorPage:
     events: tuple[EventRow, ...]
     axis: Axis
     strip: Strip
-    acts: tuple[ActionLink, ...]
+    actions: tuple[ActionLink, ...]
     read_only: str  # why there are no buttons
 
     @classmethod
@@ -129,13 +129,13 @@ class InspectorPage:
             events=tuple(_event(event) for event in Event.objects.filter(gpr_id=gpr.pk)[:EVENTS_SHOWN]),
             axis=axis,
             strip=hero_of(box_of(gpr, reason=reason), axis),
-            acts=tuple(_link(act, gpr) for act in actions_for(gpr)) if request.may_write else (),
+            actions=tuple(_link(action, gpr) for action in actions_for(gpr)) if request.may_write else (),
             read_only=why_not_write(request) if actions_for(gpr) else "",
         )
 
 
-def _link(act: AdminAction, gpr: Gpr) -> ActionLink:
-    return ActionLink(act.name, act.label, reverse(f"admin-{act.name}", args=[gpr.pk]), act.key, act.icon, act.is_stop)
+def _link(action: AdminAction, gpr: Gpr) -> ActionLink:
+    return ActionLink(action.name, action.label, reverse(f"admin-{action.name}", args=[gpr.pk]), action.key, action.icon, action.is_stop)
 
 
 def _axis(gpr: Gpr, request: PageRequest) -> Axis:

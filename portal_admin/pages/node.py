@@ -58,7 +58,7 @@ class NodePage:
     state: str
     line: NodeLine | None  # None: it is gone
     facts: tuple[Pair, ...]
-    acts: tuple[NodeAction, ...]
+    actions: tuple[NodeAction, ...]
     read_only: str  # why there are no buttons
     stays: tuple[PastBox, ...]
     foot: ListFoot
@@ -82,7 +82,7 @@ class NodePage:
             state=present.state if present else "set-aside",
             line=NodeLine.of(present, tiles_of([present], request)[pk]) if present else None,
             facts=_facts(known, request),
-            acts=tuple(_acts(present)) if present and request.may_write else (),
+            actions=tuple(_actions(present)) if present and request.may_write else (),
             read_only=why_not_write(request) if present else "",
             stays=tuple(_stay(row, request.now) for row in page.rows),
             foot=foot_of(page, url),
@@ -126,7 +126,7 @@ def _facts(node: Node, request: PageRequest) -> tuple[Pair, ...]:
     return (*facts, Pair("Gone", told(node.gone_at))) if node.gone_at else facts
 
 
-def _acts(node: Any) -> list[NodeAction]:
+def _actions(node: Any) -> list[NodeAction]:
     """`node` has the selectors' annotations."""
     cordon = (
         NodeAction("Use again", reverse("admin-uncordon", args=[node.pk]), False)

@@ -15,9 +15,9 @@ from inventory.services.checks import check_policy_change, check_policy_create, 
 from portal_admin.forms import CheckPolicyForm, CheckPolicyTermsForm, OptionalReasonForm
 from portal_admin.pages.checks import ChecksPage
 from portal_admin.pages.nav import admin_shell
-from portal_admin.views.showing import show
+from portal_admin.views.rendering import show
 from portal_shared.access import PageRequest, admin_only, needs_write
-from portal_shared.asking import Question, decide, sent
+from portal_shared.questions import Question, decide, sent
 from protocol.check_limits import IMAGES, LIMITS
 
 RULES = "It applies to every entry and exit check that begins from now on. Empty fields keep the defaults."

@@ -16,9 +16,9 @@ from inventory.services.clusters import cluster_create, cluster_resume, cluster_
 from portal_admin.forms import ClusterForm, PlainForm
 from portal_admin.pages.clusters import ClustersPage, TokenShown, join_commands
 from portal_admin.pages.nav import admin_shell
-from portal_admin.views.showing import show
+from portal_admin.views.rendering import show
 from portal_shared.access import PageRequest, admin_only, needs_write
-from portal_shared.asking import UNPROCESSABLE, Question, ask, decide, sent
+from portal_shared.questions import UNPROCESSABLE, Question, ask, decide, sent
 from portal_shared.toasts import done
 
 
@@ -80,24 +80,24 @@ def resume(request: PageRequest, pk: UUID) -> HttpResponse:
     return _decide(request, cluster, "resume", text, partial(cluster_resume, cluster=cluster), is_so=cluster.rewound_at is None)
 
 
-def _enable(request: PageRequest, pk: UUID, act: str, text: str, *, is_enabled: bool) -> HttpResponse:
+def _enable(request: PageRequest, pk: UUID, action: str, text: str, *, is_enabled: bool) -> HttpResponse:
     cluster = cluster_for(request.user, str(pk))
     do = partial(cluster_set_enabled, cluster=cluster, is_enabled=is_enabled)
-    return _decide(request, cluster, act, text, do, is_so=cluster.is_enabled == is_enabled, is_stop=not is_enabled)
+    return _decide(request, cluster, action, text, do, is_so=cluster.is_enabled == is_enabled, is_stop=not is_enabled)
 
 
 def _decide(
-    request: PageRequest, cluster: Cluster, act: str, text: str, do: Callable[..., None], *, is_so: bool, is_stop: bool = False
+    request: PageRequest, cluster: Cluster, action: str, text: str, do: Callable[..., None], *, is_so: bool, is_stop: bool = False
 ) -> HttpResponse:
     """`is_so`: the cluster is in that state already."""
-    name, title, verb = f"cluster-{act}", f"{act.title()} {{name}}?", f"{act.title()} {{name}}"
+    name, title, verb = f"cluster-{action}", f"{action.title()} {{name}}?", f"{action.title()} {{name}}"
     question = _question(request, cluster, name, title, verb, text, is_stop=is_stop)
     if is_so:
-        question = replace(question, closed=f"{cluster.name} is {act}d already: there is nothing to change.")
+        question = replace(question, closed=f"{cluster.name} is {action}d already: there is nothing to change.")
 
     def act_on() -> str:
         do(actor=request.user, now=request.now)
-        return f"Cluster {cluster.name} is {act}d"
+        return f"Cluster {cluster.name} is {action}d"
 
     return decide(request, question, act_on, topics=("gpus", "queue", "schedule"))
 

@@ -20,10 +20,10 @@ from portal_admin.forms import ApprovalForm, BookingQuestionForm
 from portal_admin.pages.defragmentation import BookingQuestionPage, DefragmentationPage, effects_of
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.question import about
-from portal_admin.views.showing import show
+from portal_admin.views.rendering import show
 from portal_shared.access import PageRequest, admin_only, needs_write
-from portal_shared.asking import UNPROCESSABLE, Question, ask
 from portal_shared.fields import errors_placed, rebound
+from portal_shared.questions import UNPROCESSABLE, Question, ask
 from portal_shared.refusals import refusal_of
 from portal_shared.toasts import done
 

@@ -18,10 +18,10 @@ from portal_admin.forms import ForceReleaseForm, PlainForm, ReasonForm
 from portal_admin.pages.inventory import InventoryPage
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.node import NodePage, node_known
-from portal_admin.views.showing import show
+from portal_admin.views.rendering import show
 from portal_shared.access import PageRequest, admin_only, needs_write
-from portal_shared.asking import UNPROCESSABLE, Question, ask, decide, sent
 from portal_shared.fields import rebound
+from portal_shared.questions import UNPROCESSABLE, Question, ask, decide, sent
 from portal_shared.toasts import done
 
 TOPICS = ("gpus", "queue", "schedule")
@@ -49,11 +49,11 @@ def cordon(request: PageRequest, pk: UUID) -> HttpResponse:
     if found.cordoned_at is not None:
         question = replace(question, closed=f"{found.name} is set aside already: nothing new starts on it any more.")
 
-    def act(why: str) -> str:
+    def action(why: str) -> str:
         node_cordon(node=found, actor=request.user, why=why, now=request.now)
         return f"{found.name} is set aside"
 
-    return decide(request, question, act, topics=TOPICS)
+    return decide(request, question, action, topics=TOPICS)
 
 
 @require_http_methods(["GET", "POST"])
@@ -66,11 +66,11 @@ def uncordon(request: PageRequest, pk: UUID) -> HttpResponse:
     question = _question(request, found, PlainForm(sent(request)), "uncordon", f"Use {found.name} again?", "Use again", text)
     closed = "" if found.cordoned_at else f"{found.name} is not set aside any more."
 
-    def act() -> str:
+    def action() -> str:
         node_uncordon(node=found, actor=request.user, now=request.now)
         return f"{found.name} is in use again"
 
-    return decide(request, replace(question, is_plain=True, closed=closed), act, topics=TOPICS)
+    return decide(request, replace(question, is_plain=True, closed=closed), action, topics=TOPICS)
 
 
 @require_http_methods(["GET", "POST"])
@@ -84,11 +84,11 @@ def replace_node(request: PageRequest, pk: UUID) -> HttpResponse:
     )
     question = _question(request, found, ReasonForm(sent(request)), "replace-node", f"Replace {found.name}?", "Replace", text)
 
-    def act(why: str) -> str:
+    def action(why: str) -> str:
         boxes_replace(node=found, actor=request.user, why=why, now=request.now)
         return f"A spare for {found.name} is being prepared"
 
-    return decide(request, question, act, topics=TOPICS)
+    return decide(request, question, action, topics=TOPICS)
 
 
 @require_http_methods(["GET", "POST"])

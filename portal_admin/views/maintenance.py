@@ -19,9 +19,9 @@ from portal_admin.forms import MaintenanceForm, PlainForm
 from portal_admin.pages.maintenance import MaintenancePage
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.question import Effects
-from portal_admin.views.showing import show
+from portal_admin.views.rendering import show
 from portal_shared.access import PageRequest, admin_only, needs_write
-from portal_shared.asking import Question, decide, sent
+from portal_shared.questions import Question, decide, sent
 from portal_shared.refusals import refusal_of
 
 TOPICS = ("gpus", "queue", "schedule")
@@ -40,12 +40,12 @@ def announce(request: PageRequest) -> HttpResponse:
     clusters = clusters_visible_to(request.user).order_by("name").prefetch_related(Prefetch("nodes", _nodes()))
     form = MaintenanceForm(sent(request), clusters=list(clusters))
 
-    def act(**given: Any) -> str:
+    def action(**given: Any) -> str:
         window = _draft(given, request.now)
         window_announce(window=window, actor=request.user, now=request.now)
         return f"{window.place} is announced as closed"
 
-    return decide(request, _question(request, form), act, topics=TOPICS)
+    return decide(request, _question(request, form), action, topics=TOPICS)
 
 
 @require_http_methods(["GET", "POST"])
@@ -54,11 +54,11 @@ def announce(request: PageRequest) -> HttpResponse:
 def cancel(request: PageRequest, pk: UUID) -> HttpResponse:
     window = maintenance_for(request.user, pk)
 
-    def act() -> str:
+    def action() -> str:
         window_cancel(window=window, actor=request.user, now=request.now)
         return f"{window.place} is not closed any more"
 
-    return decide(request, _cancel_question(request, window), act, topics=TOPICS)
+    return decide(request, _cancel_question(request, window), action, topics=TOPICS)
 
 
 def _nodes() -> Any:

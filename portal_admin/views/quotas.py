@@ -14,9 +14,9 @@ from gpr.quotas.selectors import quota_usages
 from portal_admin.forms import OptionalReasonForm, QuotaForm, QuotaTermsForm
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.quotas import QuotasPage
-from portal_admin.views.showing import show
+from portal_admin.views.rendering import show
 from portal_shared.access import PageRequest, admin_only, needs_write
-from portal_shared.asking import Question, decide, sent
+from portal_shared.questions import Question, decide, sent
 from slices.models import Project, Quota, Slice
 from slices.quotas import QuotaChange, quota_change, quota_create, quota_delete, terms, whose
 from slices.selectors import quota_for

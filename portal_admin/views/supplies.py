@@ -21,9 +21,9 @@ from inventory.services.supplies import SupplyChange, order_fail, supply_change,
 from portal_admin.forms import OptionalReasonForm, ReasonForm, SupplyForm, SupplyTermsForm
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.supplies import SuppliesPage
-from portal_admin.views.showing import show
+from portal_admin.views.rendering import show
 from portal_shared.access import PageRequest, admin_only, needs_write
-from portal_shared.asking import Question, decide, sent
+from portal_shared.questions import Question, decide, sent
 
 RULES = (
     "Nodes are ordered for workspaces that may order, if a request starts sooner by at least the minimum gain. "
@@ -101,23 +101,23 @@ def fail_order(request: PageRequest, pk: UUID) -> HttpResponse:
     return _end_order(request, pk, ("fail", "Mark {} as failed?", "Mark as failed", text, "The order is marked as failed"), order_fail)
 
 
-def _switch(request: PageRequest, pk: UUID, act: str, text: str, *, is_enabled: bool) -> HttpResponse:
+def _switch(request: PageRequest, pk: UUID, action: str, text: str, *, is_enabled: bool) -> HttpResponse:
     supply = supply_for(request.user, str(pk))
 
     def switch(why: str) -> str:
         change = SupplyChange(is_enabled=is_enabled)
         supply_change(supply=supply, change=change, actor=request.user, now=request.now, why=why)
-        return f"Supply {supply.name} is {act}d"
+        return f"Supply {supply.name} is {action}d"
 
-    title, verb = f"{act.title()} supply {supply.name} of {supply.cluster.name}?", f"{act.title()} supply"
+    title, verb = f"{action.title()} supply {supply.name} of {supply.cluster.name}?", f"{action.title()} supply"
     question = _question(request, OptionalReasonForm(sent(request)), title, text, verb)
-    closed = f"Supply {supply.name} is {act}d already: there is nothing to change." if supply.is_enabled == is_enabled else ""
-    url = reverse(f"admin-supply-{act}", args=[pk])
+    closed = f"Supply {supply.name} is {action}d already: there is nothing to change." if supply.is_enabled == is_enabled else ""
+    url = reverse(f"admin-supply-{action}", args=[pk])
     return _decide(request, replace(question, url=url, is_plain=is_enabled, closed=closed), switch)
 
 
 def _end_order(request: PageRequest, pk: UUID, said: tuple[str, str, str, str, str], do: Callable[..., None]) -> HttpResponse:
-    act, title, verb, text, told = said
+    action, title, verb, text, told = said
     order = supply_order_for(request.user, pk)
 
     def end(why: str) -> str:
@@ -126,7 +126,7 @@ def _end_order(request: PageRequest, pk: UUID, said: tuple[str, str, str, str, s
 
     title = title.format(f"the order of a node from {order.supply.name} for {order.gpr.name}")
     question = _question(request, ReasonForm(sent(request)), title, f"{_whom(gprs_on(order))} {text}", verb)
-    url = reverse(f"admin-supply-order-{act}", args=[pk])
+    url = reverse(f"admin-supply-order-{action}", args=[pk])
     closed = "" if order.state == SupplyOrderState.ORDERED else "This order has ended already."
     return _decide(request, replace(question, url=url, is_plain=False, keep="Keep the order", closed=closed), end)
 

@@ -1,4 +1,4 @@
-"""Builtin tags `{% table %}`, `{% col %}` and `{% act %}`."""
+"""Builtin tags `{% table %}`, `{% col %}` and `{% action %}`."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def col(parser: Parser, token: Token) -> ColumnNode:
 
 
 @register.simple_tag
-def act(url: str, verb: str, *of: object, stop: bool = False) -> SafeString:
-    """`{% act row.delete_url "Delete" "supply" row.name stop=True %}`: opens a dialog."""
+def action(url: str, verb: str, *of: object, stop: bool = False) -> SafeString:
+    """`{% action row.delete_url "Delete" "supply" row.name stop=True %}`: opens a dialog."""
     if not url:
         return SafeString("")
     return format_html(

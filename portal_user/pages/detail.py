@@ -35,9 +35,9 @@ from portal_user.pages.capacity import stock_for
 from portal_user.pages.hero import Hero, ReadForHero, hero
 from portal_user.pages.notices import Notice, notice, queued_since, waits_again, work_gone
 from portal_user.pages.one_at_a_time import OneAtATime
+from portal_user.pages.outcomes import events_for
 from portal_user.pages.requests import may_create
 from portal_user.pages.steps import StepPanel, step_panels
-from portal_user.pages.stories import events_for
 from portal_user.pages.waiting_pods import WaitingPods, waiting_pods
 from protocol.assignments import Desired, Phase
 
@@ -125,7 +125,7 @@ class BlockerLine:
 
 @dataclass(frozen=True, slots=True)
 class StartReasons:
-    """StartReasons it starts when it does, what it waits for, and how its promise moved."""
+    """Why it starts when it does, what it waits for, and how its promise moved."""
 
     title: str
     alone: OneAtATime | None
@@ -153,7 +153,7 @@ class GprDetailPage:
     slice_url: str
     mark: WorkspaceMark
     shell: Shell | None
-    acts: ActionUrls | None = None
+    actions: ActionUrls | None = None
     hero: Hero | None = None
     nodes: tuple[NodeRow, ...] = ()
     nodes_trouble: tuple[str, ...] = ()
@@ -194,7 +194,7 @@ class GprDetailPage:
             slice_url=reverse("workspace", args=[gpr.slice.name]),
             mark=WorkspaceMark.of(gpr.slice),
             shell=None if part else Shell.user(request, page="requests", slice_=gpr.slice, may_create=is_editor),
-            acts=ActionUrls.of(gpr, is_writable=is_writable, has_notice=warning is not None) if "now" in wanted else None,
+            actions=ActionUrls.of(gpr, is_writable=is_writable, has_notice=warning is not None) if "now" in wanted else None,
             hero=_hero(gpr, request, status, nodes, panels, warning) if "now" in wanted else None,
             nodes=tuple(_node_row(node) for node in nodes[:NODES_SHOWN]) if "nodes" in wanted and gpr.state not in WAITS else (),
             nodes_trouble=tuple(f"{node.node.name}: {node.failure}" for node in nodes[:NODES_SHOWN] if node.failure),
@@ -280,7 +280,7 @@ def _why(gpr: Gpr, request: PageRequest, told: VisibleExplanation | None) -> Sta
     promise, moves = gpr.current_promise, list(gpr.promise_moves.order_by("-at", "-pk")[:MOVES_SHOWN])
     names = names_visible_to(request.user, {move.cause_id for move in moves if move.cause != Cause.NODE_FAILURE})
     return StartReasons(
-        title="StartReasons it starts when it does" if gpr.state in WAITS else "StartReasons it started when it did",
+        title="Why it starts when it does" if gpr.state in WAITS else "Why it started when it did",
         alone=_alone(gpr, request, told),
         sentence=told.sentence if told else _why_plain(gpr, request),
         again=waits_again(gpr, request),

@@ -12,7 +12,7 @@ from gpr.queue.explanations import VisibleExplanation
 from gpr.requests.spec import GprSpec
 from planner.plan import Reason
 from portal_shared.access import PageRequest
-from portal_shared.asking import WayOut
+from portal_shared.questions import WayOut
 from portal_user.pages.capacity import Stock
 from slices.models import Membership, Role, Slice
 

@@ -17,8 +17,8 @@ from gpr.requests.spec import shapes_of
 from gpr.templates.fields import labeled
 from gpr.templates.services import TemplateChange
 from portal_shared.access import PageRequest
-from portal_shared.asking import Question
 from portal_shared.paging import foot_of, page_of, url_with
+from portal_shared.questions import Question
 from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.forms import ServiceForm, TemplateForm
 from portal_user.pages.requests import may_create

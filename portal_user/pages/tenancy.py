@@ -8,7 +8,7 @@ from datetime import datetime
 from django.urls import reverse
 
 from portal_shared.access import PageRequest
-from portal_shared.asking import Question, sent
+from portal_shared.questions import Question, sent
 from portal_shared.shell import Shell
 from portal_user.forms import RefusalForm, ServiceForm
 from portal_user.pages.access import shell_of

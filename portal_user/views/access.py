@@ -12,8 +12,8 @@ from core.errors import EgsError, NotAllowed, NotFound
 from core.rest.references import one_by_reference
 from inventory.selectors import cluster_for
 from portal_shared.access import PageRequest, needs_write, signed_in
-from portal_shared.asking import UNPROCESSABLE, decide, refused, sent
-from portal_shared.asking import ask as put
+from portal_shared.questions import UNPROCESSABLE, decide, refused, sent
+from portal_shared.questions import ask as put
 from portal_user.forms import KubeconfigForm
 from portal_user.pages.access import AccessPage, KubeconfigPage, adopt_question, ask_question, clusters_ready, revoke_question
 from slices.kubeconfigs import KubeconfigNotMade, kubeconfig_ask, kubeconfig_read, kubeconfig_revoke
@@ -67,7 +67,7 @@ def show(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
     except NotAllowed:
         raise
     except EgsError as error:
-        # Fragments get 200: see portal_shared.asking.ask.
+        # Fragments get 200: see portal_shared.questions.ask.
         return _show(request, KubeconfigPage.of(request, row, refused=error.detail), status=200 if request.htmx else error.status)
     return _show(request, KubeconfigPage.of(request, row, text=text))
 
@@ -78,11 +78,11 @@ def show(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
 def revoke(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
     row = kubeconfig_for(request.user, slice_for(request.user, slice), pk, write=True)
 
-    def act() -> str:
+    def action() -> str:
         kubeconfig_revoke(kubeconfig=row, actor=request.user, now=request.now)
         return f"The kubeconfig of {row.user.name} is revoked"
 
-    return decide(request, revoke_question(request, row, sent(request)), act, topics=TOPICS)
+    return decide(request, revoke_question(request, row, sent(request)), action, topics=TOPICS)
 
 
 @require_http_methods(["GET", "POST"])
@@ -94,11 +94,11 @@ def adopt(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
     slice_ = slice_for(request.user, slice)
     row = one_by_reference(slice_.namespaces.select_related("slice", "cluster"), str(pk), what="namespace")
 
-    def act() -> str:
+    def action() -> str:
         namespace_adopt(namespace=row, actor=request.user, now=request.now)
         return f"{slice_.name} may adopt {row.name}"
 
-    return decide(request, adopt_question(request, row, sent(request)), act, topics=TOPICS)
+    return decide(request, adopt_question(request, row, sent(request)), action, topics=TOPICS)
 
 
 def _make(request: PageRequest, slice_: Slice, form: KubeconfigForm) -> HttpResponse:

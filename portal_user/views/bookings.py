@@ -15,8 +15,8 @@ from gpr.bookings.services import SERIES_ROUTE, series_cancel, series_create
 from gpr.requests.selectors import series_for
 from gpr.requests.services import CREATION_ROUTE, gpr_submit
 from portal_shared.access import PageRequest, needs_write, signed_in
-from portal_shared.asking import UNPROCESSABLE, decide, sent
 from portal_shared.fields import rebound
+from portal_shared.questions import UNPROCESSABLE, decide, sent
 from portal_shared.toasts import toast
 from portal_user.forms import BookForm, new_key
 from portal_user.pages.bookings import BookingsPage, BookPage, cancel_question
@@ -65,11 +65,11 @@ def book(request: PageRequest, slice: str) -> HttpResponse:
 def cancel(request: PageRequest, pk: UUID) -> HttpResponse:
     series = series_for(request.user, pk, write=True)
 
-    def act() -> str:
+    def action() -> str:
         series_cancel(series=series, actor=request.user, now=request.now)
         return f"The series {series.name} is canceled"
 
-    return decide(request, cancel_question(request, series, sent(request)), act, topics=TOPICS)
+    return decide(request, cancel_question(request, series, sent(request)), action, topics=TOPICS)
 
 
 def _book(request: PageRequest, slice_: Slice, form: BookForm) -> HttpResponse:

@@ -21,7 +21,7 @@ from gpr.requests.editing import gpr_edit
 from gpr.requests.selectors import gpr_for, template_for
 from gpr.requests.services import CREATION_ROUTE, gpr_submit
 from portal_shared.access import PageRequest, needs_write, signed_in
-from portal_shared.asking import UNPROCESSABLE, closed
+from portal_shared.questions import UNPROCESSABLE, closed
 from portal_shared.shell import Shell
 from portal_shared.toasts import toast
 from portal_user.as_api import creation_body

@@ -9,7 +9,7 @@ from accounts.policy import Kind, Verb, may_all
 from core.errors import NotFound
 from core.rest.references import one_by_id
 from portal_shared.access import PageRequest, needs_write, signed_in
-from portal_shared.asking import decide, sent
+from portal_shared.questions import decide, sent
 from portal_user.forms import RefusalForm
 from portal_user.pages.tenancy import accept_question, approve_question, decline_question, refuse_question
 from slices.invitations import invitation_accept, invitation_decline, invitation_for
@@ -26,11 +26,11 @@ TOPICS = ("gpr",)
 def approve(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
     row = _asked(request, slice, pk)
 
-    def act() -> str:
+    def action() -> str:
         namespace_approve(namespace=row, actor=request.user, now=request.now)
         return f"{row.slice.name} gets {row.name}"
 
-    return decide(request, approve_question(request, row), act, topics=TOPICS)
+    return decide(request, approve_question(request, row), action, topics=TOPICS)
 
 
 @require_http_methods(["GET", "POST"])
@@ -39,11 +39,11 @@ def approve(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
 def refuse(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
     row = _asked(request, slice, pk)
 
-    def act(why: str) -> str:
+    def action(why: str) -> str:
         namespace_refuse(namespace=row, actor=request.user, why=why, now=request.now)
         return f"{row.slice.name} does not get {row.name}"
 
-    return decide(request, refuse_question(request, row, RefusalForm(sent(request))), act, topics=TOPICS)
+    return decide(request, refuse_question(request, row, RefusalForm(sent(request))), action, topics=TOPICS)
 
 
 @require_http_methods(["GET", "POST"])
@@ -52,11 +52,11 @@ def refuse(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
 def accept(request: PageRequest, pk: UUID) -> HttpResponse:
     row = invitation_for(request.user, pk)
 
-    def act() -> str:
+    def action() -> str:
         invitation_accept(invitation=row, actor=request.user, now=request.now)
         return f"You are a member of {row.slice.name}"
 
-    return decide(request, accept_question(request, row), act, topics=TOPICS)
+    return decide(request, accept_question(request, row), action, topics=TOPICS)
 
 
 @require_http_methods(["GET", "POST"])
@@ -65,11 +65,11 @@ def accept(request: PageRequest, pk: UUID) -> HttpResponse:
 def decline(request: PageRequest, pk: UUID) -> HttpResponse:
     row = invitation_for(request.user, pk)
 
-    def act() -> str:
+    def action() -> str:
         invitation_decline(invitation=row)
         return f"The invitation to {row.slice.name} is declined"
 
-    return decide(request, decline_question(request, row), act, topics=TOPICS)
+    return decide(request, decline_question(request, row), action, topics=TOPICS)
 
 
 def _asked(request: PageRequest, slice: str, pk: UUID) -> Namespace:

@@ -123,7 +123,7 @@ def test_a_table_describes_each_column_once_and_says_what_to_do_where_it_has_no_
     """On a phone a cell has its heading beside it, and one with nothing in it is left out."""
     source = """{% table rows=rows name="node" caption="Nodes" %}
         {% col "Node" phone="plain" %}{{ row.name }}{% endcol %}{% col "Free" width="free" is_num=True %} {{ row.free }} {% endcol %}
-        {% col "Actions" phone="whole" hidden=read_only %}{% act row.url "Delete" row.name stop=True %}{% endcol %}
+        {% col "Actions" phone="whole" hidden=read_only %}{% action row.url "Delete" row.name stop=True %}{% endcol %}
         {% empty %}Join a cluster.{% endtable %}"""
     rows = [SimpleNamespace(id=7, name="<a>", free=4, url="/x/"), SimpleNamespace(id=8, name="b", free="", url="")]
 

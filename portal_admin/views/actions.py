@@ -14,11 +14,11 @@ from core.errors import EgsError
 from gpr.models import Gpr
 from gpr.queue.moves import MoveTo
 from gpr.queue.previews import preview_approval, preview_eviction, preview_move, preview_priority, preview_withdrawal
-from portal_admin.acts import APPROVE, EVICT, MOVE, PRIORITY, REJECT, AdminAction
+from portal_admin.actions import APPROVE, EVICT, MOVE, PRIORITY, REJECT, AdminAction
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.question import Effects, about, own_of_approval, own_of_eviction, own_of_priority, own_of_rejection
 from portal_shared.access import PageRequest, admin_only, needs_write
-from portal_shared.asking import Question, decide_on
+from portal_shared.questions import Question, decide_on
 
 
 @require_http_methods(["GET", "POST"])
@@ -56,27 +56,27 @@ def approve(request: PageRequest, pk: UUID) -> HttpResponse:
     return _decide(request, pk, APPROVE)
 
 
-def _decide(request: PageRequest, pk: UUID, act: AdminAction) -> HttpResponse:
+def _decide(request: PageRequest, pk: UUID, action: AdminAction) -> HttpResponse:
     def question_of(gpr: Gpr, form: forms.Form) -> Question:
-        return _question(request, act, gpr, form)
+        return _question(request, action, gpr, form)
 
-    return decide_on(request, pk, act, question_of, topics=("queue", "schedule"))
+    return decide_on(request, pk, action, question_of, topics=("queue", "schedule"))
 
 
-def _question(request: PageRequest, act: AdminAction, gpr: Gpr, form: forms.Form) -> Question:
-    title, verb = _WORDS[act.name]
-    chosen = _chosen(form, act.live_field)
+def _question(request: PageRequest, action: AdminAction, gpr: Gpr, form: forms.Form) -> Question:
+    title, verb = _WORDS[action.name]
+    chosen = _chosen(form, action.live_field)
     return Question(
         title=title.format(name=gpr.name),
         text=about(gpr),
         verb=verb.format(name=gpr.name),
-        url=reverse(f"admin-{act.name}", args=[gpr.pk]),
+        url=reverse(f"admin-{action.name}", args=[gpr.pk]),
         back_url=reverse("admin-inspect", args=[gpr.pk]),
         form=form,
         shell=admin_shell(request, page="queue"),
-        is_plain=not act.is_stop,
-        effects=_effects(request, act, gpr, chosen) if act.suits(gpr) else None,
-        is_live=bool(act.live_field),
+        is_plain=not action.is_stop,
+        effects=_effects(request, action, gpr, chosen) if action.suits(gpr) else None,
+        is_live=bool(action.live_field),
     )
 
 
@@ -99,19 +99,19 @@ def _chosen(form: forms.Form, name: str) -> Any:
     return form.cleaned_data.get(name)
 
 
-def _effects(request: PageRequest, act: AdminAction, gpr: Gpr, chosen: Any) -> Effects | None:
+def _effects(request: PageRequest, action: AdminAction, gpr: Gpr, chosen: Any) -> Effects | None:
     given: dict[str, Any] = {"gpr": gpr, "now": request.now}
-    if act.live_field and chosen is None:
+    if action.live_field and chosen is None:
         return None
-    if act is PRIORITY:
+    if action is PRIORITY:
         preview = preview_priority(**given, priority=chosen)
         return Effects.of(own_of_priority(preview, request), preview)
-    if act is MOVE:
+    if action is MOVE:
         return _effects_of_move(request, given, MoveTo(chosen))
-    if act is EVICT:
+    if action is EVICT:
         preview = preview_eviction(**given)
         return Effects.of(own_of_eviction(gpr, preview, request), preview)
-    if act is APPROVE:
+    if action is APPROVE:
         preview = preview_approval(**given)
         return Effects.of(own_of_approval(preview, request), preview)
     preview = preview_withdrawal(**given)

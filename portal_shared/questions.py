@@ -1,6 +1,6 @@
 """Confirmation of actions, in a dialog or on a page of its own.
 
-A view builds a `Question` and calls `decide` with the function that acts; `decide_on` is for actions on a GPR.
+A view builds a `Question` and calls `decide` with the function that actions; `decide_on` is for actions on a GPR.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def refused(request: PageRequest, question: Question, error: EgsError, *, fields
 def decide_on(
     request: PageRequest,
     pk: UUID,
-    act: GprAction,
+    action: GprAction,
     question_of: Callable[[Gpr, forms.Form], Question],
     *,
     topics: Iterable[str],
@@ -143,10 +143,10 @@ def decide_on(
     After a refusal the question is about the GPR as it is now. `ways_out` returns alternatives.
     """
     gpr = gpr_for(request.user, pk, write=True)
-    form = act.form(sent(request), initial={"version": gpr.version, "priority": gpr.priority})
+    form = action.form(sent(request), initial={"version": gpr.version, "priority": gpr.priority})
     question = question_of(gpr, form)
-    if not act.suits(gpr):
-        return ask(request, replace(question, closed=_closed(gpr, act)))
+    if not action.suits(gpr):
+        return ask(request, replace(question, closed=_closed(gpr, action)))
     if not form.is_bound or is_preview(request):
         return ask(request, question)
     if not form.is_valid():
@@ -156,19 +156,19 @@ def decide_on(
     try:
         if version is None:
             raise StaleState(NO_VERSION)
-        act.do(gpr=gpr_for(request.user, pk, write=True, version=version), actor=request.user, now=request.now, **given)
+        action.do(gpr=gpr_for(request.user, pk, write=True, version=version), actor=request.user, now=request.now, **given)
     except (NotFound, NotAllowed):
         raise
     except EgsError as error:
         gpr = gpr_for(request.user, pk, write=True)
         again = question_of(gpr, rebound(form, version=gpr.version, until=""))
-        if not act.suits(gpr):
-            return ask(request, replace(again, closed=_closed(gpr, act)))
+        if not action.suits(gpr):
+            return ask(request, replace(again, closed=_closed(gpr, action)))
         if ways_out is not None:
             again = replace(again, ways_out=ways_out(gpr, error))
         return refused(request, again, error)
     gpr.refresh_from_db()
-    text = act.done.format(name=gpr.name, priority=gpr.priority)
+    text = action.done.format(name=gpr.name, priority=gpr.priority)
     return done(request, text, back_url=question.back_url, topics=topics)
 
 
@@ -179,8 +179,8 @@ def closed(request: PageRequest, gpr: Gpr, what: str, *, shell: Shell) -> HttpRe
     return ask(request, replace(question, closed=_by_now(gpr)))
 
 
-def _closed(gpr: Gpr, act: GprAction) -> str:
-    return f"There is nothing to {act.name} any more. {_by_now(gpr)}"
+def _closed(gpr: Gpr, action: GprAction) -> str:
+    return f"There is nothing to {action.name} any more. {_by_now(gpr)}"
 
 
 def _by_now(gpr: Gpr) -> str:

@@ -17,7 +17,7 @@ from gpr.models import Gpr, GprState
 from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import gpr_extend, gpr_release
 from portal_shared.access import PageRequest, needs_write, signed_in
-from portal_shared.asking import GprAction, Question, decide_on
+from portal_shared.questions import GprAction, Question, decide_on
 from portal_user.forms import ExtendForm, VersionForm
 from portal_user.pages.question import Ask, cancel_question, extend_question, extension_ways, question, release_question
 
@@ -65,9 +65,9 @@ def delete(request: PageRequest, pk: UUID) -> HttpResponse:
     return _asked(request, pk, CANCEL)
 
 
-def _asked(request: PageRequest, pk: UUID, act: UserAction) -> HttpResponse:
+def _asked(request: PageRequest, pk: UUID, action: UserAction) -> HttpResponse:
     def question_of(gpr: Gpr, form: forms.Form) -> Question:
-        return question(request, gpr, act.ask, form, name=act.url_name)
+        return question(request, gpr, action.ask, form, name=action.url_name)
 
-    ways_out = partial(extension_ways, request) if act is EXTEND else None
-    return decide_on(request, pk, act.of, question_of, topics=TOPICS, ways_out=ways_out)
+    ways_out = partial(extension_ways, request) if action is EXTEND else None
+    return decide_on(request, pk, action.of, question_of, topics=TOPICS, ways_out=ways_out)
