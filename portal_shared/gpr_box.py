@@ -1,4 +1,4 @@
-"""Converts a GPR to a StripBox. No query if slice and promise are loaded."""
+"""No query if slice and promise are loaded."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The WebSocket of a page: it sends hints, and the page fetches its fragments.
 
-Rights are checked on connect, on hints about the user, and every RECHECK_S. While hints do not flow sockets are refused and pages poll.
+Rights are checked on connect, on hints about the user, and every RECHECK_S.
 """
 
 from __future__ import annotations

@@ -122,7 +122,6 @@ def decide(
 
 
 def refused(request: PageRequest, question: Question, error: EgsError, *, fields: Mapping[str, str] | None = None) -> HttpResponse:
-    """Ask again, with the error at its field or at the top."""
     if errors_placed(question.form, error, fields):
         return ask(request, question, status=UNPROCESSABLE)
     status = UNPROCESSABLE if error.status == EgsError.status else error.status

@@ -205,7 +205,7 @@ class Namespace(models.Model):
 
 @sound_values
 class Unbinding(models.Model):
-    """Stays until the agent has removed the binding. The name may be bound again meanwhile."""
+    """Stays until the agent has removed the binding; the name may be bound again."""
 
     slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="unbindings")
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="+")
