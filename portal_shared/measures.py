@@ -18,12 +18,12 @@ GPU_CHARS = 12  # of the UUID
 
 
 def measures_each(step: StepResult) -> tuple[MeasureRow, ...]:
-    """Of one node, with each GPU's value."""
+    """Shows each GPU's value on one node."""
     return _rows([("", result) for result in step.results.all()], _listed)
 
 
 def measures_of(steps: Iterable[StepResult], nodes: Mapping[UUID, str]) -> tuple[MeasureRow, ...]:
-    """Of a box, as ranges. `nodes`: names by reservation."""
+    """Shows ranges over all nodes. `nodes`: names by reservation."""
     return _rows([(nodes.get(step.reservation_id, ""), result) for step in steps for result in step.results.all()], _range)
 
 

@@ -225,7 +225,7 @@ def _drift_message(cluster: Cluster, drift: Drift) -> str:
 
 def _notice_rewind(cluster: Cluster, message: SyncRequest, now: datetime) -> None:
     """Detects a restored database: the agent knows this hub at a later generation."""
-    # The cluster may be read a little earlier: its generation only rises.
+    # The cluster was read earlier in this exchange; since then its generation can only have risen.
     if message.known_generation <= cluster.generation or message.known_hub_id != hub_id():
         return
     rewound = Cluster.objects.filter(pk=cluster.pk, generation__lt=message.known_generation, rewound_at=None)

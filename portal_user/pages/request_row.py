@@ -170,7 +170,7 @@ def _ended(row: RequestRow, gpr: Gpr, known: ReadForRow) -> RequestRow:
 
 
 def used_percent(gpr: Gpr, now: datetime) -> int:
-    """Of the present window."""
+    """Counts the present window only."""
     if gpr.active_at is None or gpr.ends_at is None or gpr.ends_at <= gpr.active_at:
         return 0
     return max(0, min(100, round((now - gpr.active_at) / (gpr.ends_at - gpr.active_at) * 100)))
