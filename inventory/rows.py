@@ -18,7 +18,7 @@ CLUSTERS: Final = Cluster.objects.select_related("agent").only(
 )
 
 
-class NodeRow(NamedTuple):
+class InventoryNode(NamedTuple):
     pk: UUID
     cluster_id: UUID
     shape: str
@@ -60,9 +60,9 @@ def windows_ahead(now: datetime) -> list[WindowRow]:
     return [WindowRow._make(row) for row in maintenance_ahead(now).values_list(*WindowRow._fields)]
 
 
-def nodes_there(clusters: Iterable[UUID]) -> list[NodeRow]:
+def nodes_there(clusters: Iterable[UUID]) -> list[InventoryNode]:
     """In the order in which the planner chooses among equals."""
     sick = Gpu.objects.filter(node=OuterRef("pk"), gone_at=None, is_healthy=False)
     rows = Node.objects.filter(gone_at=None, gpu_count__gt=0, cluster__in=list(clusters))
     rows = rows.annotate(has_sick_gpu=Exists(sick), is_cordoned=Q(cordoned_at__isnull=False))
-    return [NodeRow._make(row) for row in rows.order_by("name", "pk").values_list(*NodeRow._fields)]
+    return [InventoryNode._make(row) for row in rows.order_by("name", "pk").values_list(*InventoryNode._fields)]

@@ -33,7 +33,7 @@ from gpr.models import Gpr, GprState, Witness
 from gpr.quotas.fairness import shares_of, usage_load
 from gpr.supplies.selectors import SupplyState, pool_id, supplies_load, supply_pools
 from inventory.models import Cluster, HubAbsence, MaintenanceWindow, Supply, agent_is_live
-from inventory.rows import NodeRow, WindowRow, clusters_failed, clusters_there, nodes_there, windows_ahead
+from inventory.rows import InventoryNode, WindowRow, clusters_failed, clusters_there, nodes_there, windows_ahead
 from inventory.selectors import cluster_is_open, cluster_is_silent
 from planner.plan import Cause
 from planner.snapshot import (
@@ -303,7 +303,7 @@ def _suits(ask: RequestRow | Gpr, key: PoolKey) -> bool:
 
 def _pools(
     clusters: dict[UUID, Cluster],
-    rows: Iterable[NodeRow],
+    rows: Iterable[InventoryNode],
     pool_of_node: dict[UUID, str],
     books: SupplyState,
     announced: Mapping[UUID, list[Window]],
@@ -337,7 +337,7 @@ def _key_of(supply: Supply) -> PoolKey:
     return PoolKey(supply.cluster.name, supply.shape, "", supply.gpu_memory_gib, rdma=False, supply=str(supply.pk), gain_s=supply.gain_s)
 
 
-def _away(row: NodeRow, closure: tuple[Window, ...], books: SupplyState, now_s: int) -> tuple[Window, ...]:
+def _away(row: InventoryNode, closure: tuple[Window, ...], books: SupplyState, now_s: int) -> tuple[Window, ...]:
     # Empty when boxes may start on this node. A node that has just come is ready when it was expected.
     if row.is_usable:
         return closure
