@@ -1,4 +1,1 @@
-"""GPU Provision Requests (GPRs): lifecycle, queue, promises, and the tick that turns plans into reservations.
-
-Planning itself is in `planner`; nodes are the inventory's, Kubernetes the agent's, HTML the portals'.
-"""
+"""GPU Provision Requests (GPRs). Planning is in `planner`, Kubernetes in `worker_agent`, HTML in the portals."""

@@ -1,4 +1,4 @@
-"""The table of legal transitions of a GPR, and the only function that makes them."""
+"""The legal transitions of a GPR, and the only function that makes them."""
 
 from __future__ import annotations
 
@@ -43,18 +43,16 @@ ENDS_AS: dict[str, GprState] = {
 
 
 class Transition(TypedDict, total=False):
-    """`actor` is None when EGS itself makes the transition; `changes` are other fields to set."""
-
     to: Required[GprState]
     now: Required[datetime]
-    actor: User | None
+    actor: User | None  # None: EGS itself
     reason: str
     severity: Severity
-    changes: dict[str, Any]
+    changes: dict[str, Any]  # other fields to set
 
 
 def alternative_to(state: str) -> str:
-    """A sentence that says what the user can do instead in this state."""
+    # A sentence for the user.
     if state in {S.PENDING_APPROVAL, S.QUEUED}:
         return "While it waits it can be changed or canceled."
     if state in {S.PROVISIONING, S.ACTIVE}:
@@ -63,15 +61,15 @@ def alternative_to(state: str) -> str:
 
 
 def gpr_transition(*, gpr: Gpr, message: str, **change: Unpack[Transition]) -> None:
-    """Raises what `gprs_transition` raises."""
+    """Raises as `gprs_transition`."""
     gprs_transition(messages=[(gpr, message)], **change)
 
 
 @transaction.atomic
 def gprs_transition(*, messages: Sequence[tuple[Gpr, str]], **change: Unpack[Transition]) -> None:
-    """Transition GPRs that are all in one state, all or none, and write an Event for each.
+    """Transition GPRs of one state, all or none, each with an Event.
 
-    Raises IllegalTransition, StaleState when a GPR changed since it was read, or Conflict when its slice holds another.
+    Raises IllegalTransition, StaleState when one changed since it was read, or Conflict when its slice holds another.
     """
     gprs, to, now = [gpr for gpr, _ in messages], change["to"], change["now"]
     (old,) = {gpr.state for gpr in gprs}

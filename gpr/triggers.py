@@ -1,4 +1,4 @@
-"""SQLite triggers that refuse illegal moves of a GPR (I6). PostgreSQL has those of migration 0003."""
+"""SQLite triggers that refuse illegal transitions (I6). PostgreSQL: migration 0003."""
 
 from __future__ import annotations
 
