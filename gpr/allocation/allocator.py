@@ -301,9 +301,9 @@ def _record_overdue(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> Non
     if gpr.explanation or now <= nodes_free_at(gpr.state_changed_at):
         return
     late = [row.node.name for row in rows if row.state == ReservationState.HELD]
-    told = explanation_data(Explanation(Reason.NODES_NOT_BACK))
+    explanation = explanation_data(Explanation(Reason.NODES_NOT_BACK))
     with transaction.atomic():
-        if Gpr.objects.filter(pk=gpr.pk, state=S.EXITING, version=gpr.version).update(explanation=told):
+        if Gpr.objects.filter(pk=gpr.pk, state=S.EXITING, version=gpr.version).update(explanation=explanation):
             event_record(
                 kind="gpr.exit_overdue",
                 message=f"{plural(len(late), 'node')} of {gpr.name} {are(len(late))} not back yet: {', '.join(late[:OVERDUE_NAMES_MAX])}. "
@@ -314,7 +314,7 @@ def _record_overdue(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> Non
                 slice_id=gpr.slice_id,
                 cluster_id=gpr.cluster_id,
             )
-    gpr.explanation = told
+    gpr.explanation = explanation
 
 
 def _try_starts(starts: Sequence[Start], loaded: Loaded, now: datetime, report: TickReport) -> None:

@@ -130,13 +130,13 @@ def open_shadows(now: datetime) -> list[ShadowRow]:
     # Those that are not over in both queues.
     stands = Q(strict_ends_at__gt=now) | Q(patient_ends_at__gt=now)
     rows = Shadow.objects.filter(stands, strict_ends_at__isnull=False, patient_ends_at__isnull=False).order_by("made_at", "pk")
-    times = {f"{queue}_{end}_s": _Second(f"{queue}_{end}s_at") for queue in ("patient", "strict") for end in ("start", "end")}
+    times = {f"{queue}_{end}_s": _EpochSeconds(f"{queue}_{end}s_at") for queue in ("patient", "strict") for end in ("start", "end")}
     return [ShadowRow._make(row) for row in rows.annotate(**times).values_list(*ShadowRow._fields)]
 
 
 def arrivals_since(since: datetime) -> list[tuple[int, int, int, int]]:
     """(priority, GPU-seconds, since, count), the oldest first; equal arrivals are grouped."""
-    timed = Shadow.objects.filter(made_at__gte=since).annotate(at_s=_Second("made_at"))
+    timed = Shadow.objects.filter(made_at__gte=since).annotate(at_s=_EpochSeconds("made_at"))
     alike = timed.values("priority", "gpu_s").annotate(since_at=Min("made_at"), since_s=Min("at_s"), arrival_count=Count("pk"))
     return list(alike.order_by("since_at", "priority", "gpu_s").values_list("priority", "gpu_s", "since_s", "arrival_count"))
 
@@ -154,11 +154,11 @@ def gprs_by_id(ids: Iterable[str | UUID]) -> dict[str, Gpr]:
 
 
 def held_rows(rows: QuerySet[Reservation]) -> list[HeldRow]:
-    timed = rows.annotate(end_s=_SecondUp("ends_at"), started_s=_Second("gpr__provisioning_at"))
+    timed = rows.annotate(end_s=_EpochSecondsUp("ends_at"), started_s=_EpochSeconds("gpr__provisioning_at"))
     return [HeldRow._make(row) for row in timed.order_by("gpr", "node").values_list(*HeldRow._fields)]
 
 
-class _Second(Func):
+class _EpochSeconds(Func):
     # Seconds since 1970, rounded down. The database computes them faster than Django parses a datetime.
     output_field = BigIntegerField()
     postgresql = "FLOOR(EXTRACT(EPOCH FROM %(expressions)s))::bigint"
@@ -171,10 +171,10 @@ class _Second(Func):
         return self.as_sql(compiler, connection, template=self.sqlite, **context)
 
 
-class _SecondUp(_Second):
+class _EpochSecondsUp(_EpochSeconds):
     # Rounded up: in SQLite a time without a fraction has 19 characters.
     postgresql = "CEIL(EXTRACT(EPOCH FROM %(expressions)s))::bigint"
-    sqlite = f"{_Second.sqlite} + (length(%(expressions)s) > 19)"
+    sqlite = f"{_EpochSeconds.sqlite} + (length(%(expressions)s) > 19)"
 
 
 def _sets(pairs: Iterable[tuple[UUID, UUID]]) -> dict[UUID, set[UUID]]:

@@ -90,7 +90,7 @@ class PoolKey:
 class PoolIndex:
     keys: Mapping[str, PoolKey]
     pool_of_node: Mapping[UUID, str]
-    books: SupplyState
+    supply_state: SupplyState
     cluster_names: Mapping[UUID, str]
     _suiting: dict[tuple[object, ...], tuple[str, ...]] = field(default_factory=dict)  # cache: many requests are alike
 
@@ -145,7 +145,7 @@ class Loaded:
         return replace(candidate, pools=pools, orders=orders, handicaps=())
 
     def supply(self, supply_id: str) -> Supply:
-        return next(supply for supply in self.places.books.supplies if str(supply.pk) == supply_id)
+        return next(supply for supply in self.places.supply_state.supplies if str(supply.pk) == supply_id)
 
     def with_maintenance(self, row: MaintenanceWindow) -> Snapshot:
         cluster, node_id, window = row.cluster.name, str(row.node_id), window_of(row)
@@ -171,9 +171,9 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
     names = {cluster.pk: cluster.name for cluster in clusters.values()}
     pool_of_node: dict[UUID, str] = {}
     requests, promises = queued_requests(), queued_promises()
-    books = supplies_load(promises.values(), clusters, now=now, now_s=now_s, grace_s=policy().overrun_grace_s)
-    keys, pools = _pools(clusters, nodes_there(clusters), pool_of_node, books, _announced(windows_ahead(now)), now)
-    running, quotas, places = boxes_of(held_rows(HELD), pool_of_node), quotas_load(), PoolIndex(keys, pool_of_node, books, names)
+    supply_state = supplies_load(promises.values(), clusters, now=now, now_s=now_s, grace_s=policy().overrun_grace_s)
+    keys, pools = _pools(clusters, nodes_there(clusters), pool_of_node, supply_state, _announced(windows_ahead(now)), now)
+    running, quotas, places = boxes_of(held_rows(HELD), pool_of_node), quotas_load(), PoolIndex(keys, pool_of_node, supply_state, names)
     record = Witness.objects.first() or Witness()
     shares = shares_of(usage_load(now=now), running, pools, quotas, now_s)
     snapshot = Snapshot(
@@ -305,7 +305,7 @@ def _pools(
     clusters: dict[UUID, Cluster],
     rows: Iterable[InventoryNode],
     pool_of_node: dict[UUID, str],
-    books: SupplyState,
+    supply_state: SupplyState,
     announced: Mapping[UUID, list[Window]],
     now: datetime,
 ) -> tuple[dict[str, PoolKey], tuple[Pool, ...]]:
@@ -316,32 +316,32 @@ def _pools(
     for row in rows:
         cluster = clusters[row.cluster_id]
         key = PoolKey(cluster.name, row.shape, row.node_type, row.gpu_memory_gib, row.rdma)
-        away = _away(row, closures[row.cluster_id], books, now_s)
+        closed = _closed_windows(row, closures[row.cluster_id], supply_state, now_s)
         node = PlannerNode(
             id=str(row.pk),
             gpu_count=row.gpu_count,
-            closed=(*away, *announced[row.cluster_id], *announced[row.pk]),
+            closed=(*closed, *announced[row.cluster_id], *announced[row.pk]),
             rack=f"{cluster.name}/{row.zone}/{row.rack}" if row.rack else "",
             nvlink_domain=f"{cluster.name}/{row.nvlink_domain}" if row.nvlink_domain else "",
         )
-        pool_of_node[row.pk] = books.kept.get(row.pk, key.id)
-        (arrived[books.kept[row.pk]] if row.pk in books.kept else nodes[key]).append(node)
+        pool_of_node[row.pk] = supply_state.kept.get(row.pk, key.id)
+        (arrived[supply_state.kept[row.pk]] if row.pk in supply_state.kept else nodes[key]).append(node)
     keys = {key.id: key for key in sorted(nodes, key=lambda key: key.id)}
     pools = [Pool(id=id_, cluster=key.cluster, shape=key.shape, nodes=tuple(nodes[key])) for id_, key in keys.items()]
     # Supplies come last, so that of equal starts the planner prefers nodes that exist.
-    keys |= {pool_id(supply.pk): _key_of(supply) for supply in books.supplies}
-    return keys, (*pools, *supply_pools(books, arrived, announced, closures, absence=absence, now=now))
+    keys |= {pool_id(supply.pk): _key_of(supply) for supply in supply_state.supplies}
+    return keys, (*pools, *supply_pools(supply_state, arrived, announced, closures, absence=absence, now=now))
 
 
 def _key_of(supply: Supply) -> PoolKey:
     return PoolKey(supply.cluster.name, supply.shape, "", supply.gpu_memory_gib, rdma=False, supply=str(supply.pk), gain_s=supply.gain_s)
 
 
-def _away(row: InventoryNode, closure: tuple[Window, ...], books: SupplyState, now_s: int) -> tuple[Window, ...]:
+def _closed_windows(row: InventoryNode, closure: tuple[Window, ...], supply_state: SupplyState, now_s: int) -> tuple[Window, ...]:
     # Empty when boxes may start on this node. A node that has just come is ready when it was expected.
     if row.is_usable:
         return closure
-    due = books.due.get(str(row.pk))
+    due = supply_state.due.get(str(row.pk))
     return (due,) if due is not None and not row.is_cordoned else (Window(now_s, _return_s(now_s)),)
 
 
@@ -458,7 +458,7 @@ def _request(
 
 def _stored_slot(promise: PromiseRow, places: PoolIndex) -> Slot:
     # Nodes that have arrived leave the pool of their supply once all slots there can move.
-    nodes, pool = places.books.nodes_of(promise.slot_nodes), promise.slot_pool
+    nodes, pool = places.supply_state.nodes_of(promise.slot_nodes), promise.slot_pool
     if pool not in places.keys or places.keys[pool].supply:
         pool = places.pool_of_node.get(UUID(nodes[0]), pool)
     return Slot(pool=pool, start_s=math.floor(promise.slot_start_at.timestamp()), nodes=nodes)
@@ -467,7 +467,7 @@ def _stored_slot(promise: PromiseRow, places: PoolIndex) -> Slot:
 def _orders(ask: RequestRow, pools: tuple[str, ...], places: PoolIndex) -> tuple[str, ...]:
     # An administrator may have canceled an order for it: then nothing more is ordered there for it.
     growing = ((id_, places.keys[id_].supply) for id_ in pools if places.keys[id_].supply)
-    return tuple(id_ for id_, supply in growing if (ask.pk, UUID(supply)) not in places.books.refused)
+    return tuple(id_ for id_, supply in growing if (ask.pk, UUID(supply)) not in places.supply_state.refused)
 
 
 def _place_of(ask: RequestRow) -> Place | None:

@@ -63,18 +63,18 @@ def filing_lock() -> None:
 
 @transaction.atomic
 def replan(
-    *, now: datetime, moved: Moved | None = None, edited: Edited | None = None, tells: Set[UUID] | None = None
+    *, now: datetime, moved: Moved | None = None, edited: Edited | None = None, explained: Set[UUID] | None = None
 ) -> tuple[Plan, Loaded]:
     """Plan the whole queue and store the plan; starts nothing.
 
-    `tells`: the GPRs whose explanation is stored now; the next tick stores the others. None: all.
+    `explained`: the GPRs whose explanation is stored now; the next tick stores the others. None: all.
     """
     plan_lock()
     loaded = snapshot_load(now=now, with_memory=edited is not None)
     was = loaded.waiting(edited.gpr, edited.clusters) if edited is not None else None
     snapshot = replace(loaded.snapshot, moved=moved, edited=was)
-    made = plan(snapshot, explained=None if tells is None else {str(pk) for pk in tells})
-    plan_store(made, loaded, now, tells=tells, edited=edited.gpr if edited is not None else None)
+    made = plan(snapshot, explained=None if explained is None else {str(pk) for pk in explained})
+    plan_store(made, loaded, now, explained=explained, edited=edited.gpr if edited is not None else None)
     return made, loaded
 
 
@@ -88,33 +88,33 @@ def explanation_data(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def plan_store(made: Plan, loaded: Loaded, now: datetime, *, tells: Set[UUID] | None = None, edited: Gpr | None = None) -> None:
+def plan_store(made: Plan, loaded: Loaded, now: datetime, *, explained: Set[UUID] | None = None, edited: Gpr | None = None) -> None:
     """The caller has held the plan lock since before it loaded."""
     new: list[Promise] = []
     changed: list[PromiseRow] = []
-    news: dict[UUID, PlanSummary] = {}
-    shown = plan_summaries(tells)
+    summaries: dict[UUID, PlanSummary] = {}
+    shown = plan_summaries(explained)
     plan_faults_record(made.faults, loaded.requests, now=now)
     if edited is not None:
         forecasts_drop([edited])
     ranges = forecasts_make(made.forecasts, now=now)
     for placement in made.placements:
-        if placement.id in shown and (told := _summary(placement)) != shown[placement.id]:
-            news[UUID(placement.id)] = told
+        if placement.id in shown and (summary := _summary(placement)) != shown[placement.id]:
+            summaries[UUID(placement.id)] = summary
     for stand in made.all_placements:
-        ask, stood = loaded.requests[stand.id], loaded.promises.get(stand.id)
+        ask, stored = loaded.requests[stand.id], loaded.promises.get(stand.id)
         if stand.moved is not None:
             _record_move(ask, stand.moved, now)
-        if stood is not None:
-            follows = _following(stood, stand)
-            changed += [follows] if follows != stood else []
+        if stored is not None:
+            updated = _updated_promise(stored, stand)
+            changed += [updated] if updated != stored else []
         elif stand.slot is not None and stand.promise_s is not None:
             new.append(_promise(ask.pk, stand.slot, stand.promise_s, ranges.get(stand.id), now))
     # Lock order: GPRs before promises. The version stays: a new plan is no change of the GPR.
-    gprs = [_summary_row(pk, told) for pk, told in news.items()]
+    gprs = [_summary_row(pk, summary) for pk, summary in summaries.items()]
     fast_update(Gpr.objects.all(), gprs, PlanSummary._fields, ROWS_AT_ONCE)
     Promise.objects.bulk_create(new)
-    fast_update(Promise.objects.all(), [Promise(**stood._asdict()) for stood in changed], PromiseRow._fields[2:], ROWS_AT_ONCE)
+    fast_update(Promise.objects.all(), [Promise(**stored._asdict()) for stored in changed], PromiseRow._fields[2:], ROWS_AT_ONCE)
     if edited is not None:
         Promise.objects.filter(gpr=edited).update(**_range_at(ranges.get(str(edited.pk)), now))
     if made.remembered is not None:
@@ -123,9 +123,9 @@ def plan_store(made: Plan, loaded: Loaded, now: datetime, *, tells: Set[UUID] | 
         Witness.objects.update(has_freed=False)
     evictions_store(made.evictions, now=now)
     orders_follow(made, loaded, now=now)
-    if news or new or changed:
+    if summaries or new or changed:
         hint(PLAN)
-    for slice_id in {loaded.requests[str(pk)].slice_id for pk in news}:
+    for slice_id in {loaded.requests[str(pk)].slice_id for pk in summaries}:
         hint(slice_topic(slice_id))
 
 
@@ -135,14 +135,14 @@ def _summary(placement: Placement) -> PlanSummary:
     return PlanSummary(start_at, explanation, placement.turn_share, placement.turn_key)
 
 
-def _summary_row(pk: UUID, told: PlanSummary) -> Gpr:
+def _summary_row(pk: UUID, summary: PlanSummary) -> Gpr:
     # Only the columns to be written: thousands of whole instances with defaults take four times as long.
-    values = {"id": pk, **told._asdict()}
+    values = {"id": pk, **summary._asdict()}
     names = [field.attname for field in Gpr._meta.concrete_fields if field.attname in values]
     return Gpr.from_db(DEFAULT_DB_ALIAS, names, [values[name] for name in names])
 
 
-def _promise(gpr_id: UUID, slot: Slot, promise_s: int, told: Range | None, now: datetime) -> Promise:
+def _promise(gpr_id: UUID, slot: Slot, promise_s: int, forecast: Range | None, now: datetime) -> Promise:
     promised_at = at(promise_s)
     return Promise(
         gpr_id=gpr_id,
@@ -152,23 +152,23 @@ def _promise(gpr_id: UUID, slot: Slot, promise_s: int, told: Range | None, now: 
         slot_pool=slot.pool,
         slot_start_at=at(slot.start_s),
         slot_nodes=list(slot.nodes),
-        **_range_at(told, now),
+        **_range_at(forecast, now),
     )
 
 
-def _range_at(told: Range | None, now: datetime) -> dict[str, datetime | None]:
+def _range_at(forecast: Range | None, now: datetime) -> dict[str, datetime | None]:
     # A promise stores a range only if the request waits and the range rests on past promises.
-    if told is None or not told.is_learned:
+    if forecast is None or not forecast.is_learned:
         return {"p50_at": None, "p90_at": None}
-    return {"p50_at": now + timedelta(seconds=told.p50_s), "p90_at": now + timedelta(seconds=told.p90_s)}
+    return {"p50_at": now + timedelta(seconds=forecast.p50_s), "p90_at": now + timedelta(seconds=forecast.p90_s)}
 
 
-def _following(stood: PromiseRow, stand: Placement | BarePlacement) -> PromiseRow:
+def _updated_promise(stored: PromiseRow, stand: Placement | BarePlacement) -> PromiseRow:
     slot, (cause, cause_id) = stand.slot, stand.lost or ("", "")
-    promised_at = stood.promised_start_at if stand.promise_s is None else at(stand.promise_s)
+    promised_at = stored.promised_start_at if stand.promise_s is None else at(stand.promise_s)
     if slot is None:
-        return stood._replace(promised_start_at=promised_at, slot_nodes=[], lost_cause=str(cause), lost_cause_id=cause_id)
-    return PromiseRow(stood.gpr_id, stood.made_at, promised_at, slot.pool, at(slot.start_s), list(slot.nodes), str(cause), cause_id)
+        return stored._replace(promised_start_at=promised_at, slot_nodes=[], lost_cause=str(cause), lost_cause_id=cause_id)
+    return PromiseRow(stored.gpr_id, stored.made_at, promised_at, slot.pool, at(slot.start_s), list(slot.nodes), str(cause), cause_id)
 
 
 def _remember(remembered: Remembered, now: datetime) -> None:

@@ -95,8 +95,8 @@ def room_question(wanted: WantedRoom, *, now: datetime) -> RoomAnswer:
     if not most.fits:
         raise can_never_start(most.node_count, most.gpus_per_node)
     room = room_for(loaded.snapshot, booking)
-    told = _suggestions_of([room.proposal] if room.proposal else [], loaded)
-    return RoomAnswer(room.fits, None if room.instead_s is None else at(room.instead_s), next(iter(told), None))
+    found = _suggestions_of([room.proposal] if room.proposal else [], loaded)
+    return RoomAnswer(room.fits, None if room.instead_s is None else at(room.instead_s), next(iter(found), None))
 
 
 def fingerprint_of(proposal: Proposal) -> str:

@@ -219,8 +219,8 @@ class Scoring:
         )
 
     def causes(self, moved_by: Mapping[str, Mapping[UUID, int]], due_count: int) -> tuple[CauseShare, ...]:
-        told = ((cause, sum(counts.values())) for cause, counts in moved_by.items() if self._is_enough(counts))
-        ranked = sorted(told, key=lambda each: (-each[1], each[0]))
+        shown = ((cause, sum(counts.values())) for cause, counts in moved_by.items() if self._is_enough(counts))
+        ranked = sorted(shown, key=lambda each: (-each[1], each[0]))
         is_whole = self.hidden_slices is None
         return tuple(CauseShare(cause, count if is_whole else None, self._share(count, due_count)) for cause, count in ranked)
 

@@ -75,7 +75,7 @@ def forecasts_drop(gprs: Iterable[Gpr]) -> None:
     Forecast.objects.filter(gpr__in=gprs, started_at=None).delete()
 
 
-def _forecast(asked: PlannerForecast, told: Range, now: datetime) -> Forecast:
+def _forecast(asked: PlannerForecast, range_: Range, now: datetime) -> Forecast:
     return Forecast(
         gpr_id=UUID(asked.id),
         made_at=now,
@@ -83,8 +83,8 @@ def _forecast(asked: PlannerForecast, told: Range, now: datetime) -> Forecast:
         gpu_count=asked.gpu_count,
         expected_wait_s=asked.expected_wait_s,
         promised_wait_s=asked.promised_wait_s,
-        p50_s=told.p50_s,
-        p90_s=told.p90_s,
+        p50_s=range_.p50_s,
+        p90_s=range_.p90_s,
     )
 
 

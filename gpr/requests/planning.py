@@ -36,7 +36,7 @@ def promise_make(gpr: Gpr, *, edited: Edited | None = None, now: datetime) -> No
 
 def promises_make(gprs: Sequence[Gpr], now: datetime, *, edited: Edited | None = None) -> dict[UUID, EgsError]:
     """Stores one plan, updates the objects, and returns errors by id for those that do not fit."""
-    made, _ = replan(now=now, edited=edited, tells={gpr.pk for gpr in gprs})
+    made, _ = replan(now=now, edited=edited, explained={gpr.pk for gpr in gprs})
     placements = {placement.id: placement for placement in made.placements}
     refused: dict[UUID, EgsError] = {}
     loaded: Loaded | None = None

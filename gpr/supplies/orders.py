@@ -17,8 +17,8 @@ from planner.snapshot import Slot
 
 def orders_follow(made: Plan, loaded: Loaded, *, now: datetime) -> None:
     """Order what slots of this plan need, and cancel what none needs. The caller holds the plan lock."""
-    books = loaded.places.books
-    if not books.supplies:
+    supply_state = loaded.places.supply_state
+    if not supply_state.supplies:
         return
     slots = sorted(((p.slot, p.id) for p in made.all_placements if p.slot is not None), key=lambda pair: pair[0].start_s)
     supply_of = {
@@ -31,8 +31,8 @@ def orders_follow(made: Plan, loaded: Loaded, *, now: datetime) -> None:
                 first.setdefault(id_, (slot, gpr_id))
     gprs = gprs_by_id(gpr_id for _, gpr_id in first.values())
     wanted = [_order(id_, supply_of[id_], gprs[gpr_id], at(slot.start_s)) for id_, (slot, gpr_id) in first.items()]
-    stood_on = {id_ for slot, _ in slots for id_ in slot.nodes}
-    orders_drop(orders=[order for order in books.open_orders if str(order.pk) not in stood_on], now=now)
+    used = {id_ for slot, _ in slots for id_ in slot.nodes}
+    orders_drop(orders=[order for order in supply_state.open_orders if str(order.pk) not in used], now=now)
     orders_place(orders=wanted, ordered_at=at(made.now_s), now=now)
 
 

@@ -106,7 +106,7 @@ def _orders(rows: QuerySet[SupplyOrder]) -> list[SupplyOrder]:
 
 
 def supply_pools(
-    books: SupplyState,
+    supply_state: SupplyState,
     arrived: Mapping[str, list[Node]],
     announced: Mapping[UUID, list[Window]],
     closures: Mapping[UUID, tuple[Window, ...]],
@@ -117,13 +117,13 @@ def supply_pools(
     """One pool per supply: arrived, ordered and orderable nodes."""
     # `arrived`: by pool. `announced`: maintenance by cluster. `closures`: present closures of whole clusters.
     pools = []
-    for supply in books.supplies:
-        orders = [order for order in books.open_orders if order.supply_id == supply.pk]
+    for supply in supply_state.supplies:
+        orders = [order for order in supply_state.open_orders if order.supply_id == supply.pk]
         closed = tuple(announced[supply.cluster_id])
         # Arriving nodes cannot be seen in a cluster that is silent.
         unheard = tuple(window for window in closures.get(supply.cluster_id, ()) if window.unheard)
-        ordered = (Node(str(order.pk), supply.gpus_per_node, (books.due[str(order.pk)], *closed, *unheard)) for order in orders)
-        unordered = [Node(id_, supply.gpus_per_node, closed) for id_ in _ids_to_order(supply, books, now, absence)]
+        ordered = (Node(str(order.pk), supply.gpus_per_node, (supply_state.due[str(order.pk)], *closed, *unheard)) for order in orders)
+        unordered = [Node(id_, supply.gpus_per_node, closed) for id_ in _ids_to_order(supply, supply_state, now, absence)]
         growth = PlannerSupply(str(supply.pk), supply.lead_time_s, supply.gain_s, frozenset(node.id for node in unordered))
         nodes = (*arrived.get(pool_id(supply.pk), ()), *ordered, *unordered)
         pools.append(Pool(pool_id(supply.pk), supply.cluster.name, supply.shape, nodes, growth))
@@ -161,9 +161,9 @@ def _kept(promises: Iterable[PromiseRow], orders: Iterable[SupplyOrder], node_of
     return kept
 
 
-def _ids_to_order(supply: Any, books: SupplyState, now: datetime, absence: HubAbsence | None) -> list[str]:
+def _ids_to_order(supply: Any, supply_state: SupplyState, now: datetime, absence: HubAbsence | None) -> list[str]:
     # The ids stay the same until something is ordered.
-    own = [order for order in books.open_orders if order.supply_id == supply.pk]
+    own = [order for order in supply_state.open_orders if order.supply_id == supply.pk]
     rests = supply.failed_at is not None and now < supply.failed_at + min(REST * 2 ** min(supply.failed_count - 1, 10), DAY)
     if (
         rests
@@ -172,5 +172,5 @@ def _ids_to_order(supply: Any, books: SupplyState, now: datetime, absence: HubAb
         or any(order.is_late(now) for order in own)
     ):
         return []
-    left_count = max(supply.node_count - len(own) - len(books.there[supply.pk]), 0)
+    left_count = max(supply.node_count - len(own) - len(supply_state.there[supply.pk]), 0)
     return [str(uuid5(supply.pk, f"{supply.order_count}/{i}")) for i in range(left_count)]
