@@ -16,7 +16,7 @@ from inventory.models import Reservation, ReservationState
 from slices.models import Slice
 
 
-class RequestRow(NamedTuple):
+class GprRow(NamedTuple):
     # What a GPR asks for, its place in the queue, and its slice's settings. Names as in the models.
     pk: UUID
     version: int
@@ -49,7 +49,7 @@ class RequestRow(NamedTuple):
         return cls._make(_fields_of(gpr))
 
 
-_fields_of = attrgetter(*(name.replace("__", ".") for name in RequestRow._fields))
+_fields_of = attrgetter(*(name.replace("__", ".") for name in GprRow._fields))
 
 
 class PlanSummary(NamedTuple):
@@ -108,9 +108,9 @@ LAST_S: Final = int(datetime(9000, 1, 1, tzinfo=UTC).timestamp())
 HELD: Final = Reservation.objects.filter(state=ReservationState.HELD, gpr__state__in=PROVISIONED)
 
 
-def queued_requests() -> list[RequestRow]:
+def queued_requests() -> list[GprRow]:
     rows = Gpr.objects.filter(state=GprState.QUEUED).order_by("turn_at", "pk")  # age breaks ties
-    return [RequestRow._make(row) for row in rows.values_list(*RequestRow._fields)]
+    return [GprRow._make(row) for row in rows.values_list(*GprRow._fields)]
 
 
 def allowed_clusters() -> tuple[dict[UUID, set[UUID]], dict[UUID, set[UUID]]]:

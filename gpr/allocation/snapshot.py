@@ -18,9 +18,9 @@ from gpr.allocation.absence import absence_load
 from gpr.allocation.rows import (
     HELD,
     LAST_S,
+    GprRow,
     HeldRow,
     PromiseRow,
-    RequestRow,
     ShadowRow,
     allowed_clusters,
     arrivals_since,
@@ -94,7 +94,7 @@ class PoolIndex:
     cluster_names: Mapping[UUID, str]
     _suiting: dict[tuple[object, ...], tuple[str, ...]] = field(default_factory=dict)  # cache: many requests are alike
 
-    def pools_for(self, ask: RequestRow | Gpr, clusters: Set[str], *, may_order: bool) -> tuple[str, ...]:
+    def pools_for(self, ask: GprRow | Gpr, clusters: Set[str], *, may_order: bool) -> tuple[str, ...]:
         alike = (
             ask.shape,
             ask.min_gpu_memory_gib,
@@ -115,7 +115,7 @@ class Loaded:
     """A snapshot, and the rows behind its ids."""
 
     snapshot: Snapshot
-    requests: Mapping[str, RequestRow]
+    requests: Mapping[str, GprRow]
     promises: Mapping[str, PromiseRow]
     cluster_ids: dict[str, UUID]
     shares: dict[str, int]
@@ -137,7 +137,7 @@ class Loaded:
 
     def _request(self, gpr: Gpr, clusters: Iterable[Cluster], rank: int, promise: PromiseRow | None) -> Request:
         names = {cluster.name for cluster in clusters or gpr.slice.clusters.only("name")}
-        return _request(RequestRow.of(gpr), rank, names, promise, self.shares, self.places)
+        return _request(GprRow.of(gpr), rank, names, promise, self.shares, self.places)
 
     def elsewhere(self, candidate: Request, pools: tuple[str, ...]) -> Request:
         """The candidate in other pools, without handicaps."""
@@ -246,7 +246,7 @@ def _second(moment: datetime | None) -> int:
 
 
 def _queue(
-    requests: Sequence[RequestRow], promises: Mapping[str, PromiseRow], shares: Mapping[str, int], places: PoolIndex
+    requests: Sequence[GprRow], promises: Mapping[str, PromiseRow], shares: Mapping[str, int], places: PoolIndex
 ) -> tuple[Request, ...]:
     own, of_slice = allowed_clusters() if requests else ({}, {})
     queue = []
@@ -257,7 +257,7 @@ def _queue(
     return tuple(queue)
 
 
-def _handicaps(ask: RequestRow, pools: tuple[str, ...], places: PoolIndex) -> tuple[tuple[str, int], ...]:
+def _handicaps(ask: GprRow, pools: tuple[str, ...], places: PoolIndex) -> tuple[tuple[str, int], ...]:
     # Seconds by which a start must be sooner: away from the home cluster, and on nodes that were ordered for another request.
     home = places.cluster_names.get(ask.slice__home_id) if ask.slice__home_id else None
     away = {id_ for id_ in pools if home is not None and places.keys[id_].cluster != home}
@@ -266,7 +266,7 @@ def _handicaps(ask: RequestRow, pools: tuple[str, ...], places: PoolIndex) -> tu
     return tuple((id_, handicap_s) for id_, handicap_s in found if handicap_s)
 
 
-def length_s(gpr: RequestRow | Gpr) -> int:
+def length_s(gpr: GprRow | Gpr) -> int:
     """Seconds of the whole box: entry, the rest of the duration, exit."""
     return box_length_s(gpr.remaining_s)
 
@@ -290,7 +290,7 @@ def at(moment_s: int) -> datetime:
     return datetime.fromtimestamp(min(moment_s, LAST_S), UTC)
 
 
-def _suits(ask: RequestRow | Gpr, key: PoolKey) -> bool:
+def _suits(ask: GprRow | Gpr, key: PoolKey) -> bool:
     if ask.allowed_shapes and key.shape not in ask.allowed_shapes:
         return False
     return (
@@ -421,7 +421,7 @@ def quotas_load() -> tuple[Quota, ...]:
 
 
 def _request(
-    ask: RequestRow, rank: int, clusters: Set[str], promise: PromiseRow | None, shares: Mapping[str, int], places: PoolIndex
+    ask: GprRow, rank: int, clusters: Set[str], promise: PromiseRow | None, shares: Mapping[str, int], places: PoolIndex
 ) -> Request:
     slot = _stored_slot(promise, places) if promise is not None and promise.slot_nodes else None
     pools = places.pools_for(ask, clusters, may_order=ask.slice__may_order)
@@ -464,11 +464,11 @@ def _stored_slot(promise: PromiseRow, places: PoolIndex) -> Slot:
     return Slot(pool=pool, start_s=math.floor(promise.slot_start_at.timestamp()), nodes=nodes)
 
 
-def _orders(ask: RequestRow, pools: tuple[str, ...], places: PoolIndex) -> tuple[str, ...]:
+def _orders(ask: GprRow, pools: tuple[str, ...], places: PoolIndex) -> tuple[str, ...]:
     # An administrator may have canceled an order for it: then nothing more is ordered there for it.
     growing = ((id_, places.keys[id_].supply) for id_ in pools if places.keys[id_].supply)
     return tuple(id_ for id_, supply in growing if (ask.pk, UUID(supply)) not in places.supply_state.refused)
 
 
-def _place_of(ask: RequestRow) -> Place | None:
+def _place_of(ask: GprRow) -> Place | None:
     return None if ask.place_share is None or ask.place_key is None else Place(ask.place_share, ask.place_key)

@@ -18,7 +18,7 @@ from fast_update.fast import fast_update
 from core.locks import gate_pass
 from core.words import utc
 from gpr.allocation.plan_faults import plan_faults_record
-from gpr.allocation.rows import PlanSummary, PromiseRow, RequestRow, plan_summaries
+from gpr.allocation.rows import GprRow, PlanSummary, PromiseRow, plan_summaries
 from gpr.allocation.snapshot import SLACK, Loaded, at, snapshot_load
 from gpr.evictions.services import evictions_store
 from gpr.models import Gpr, Promise, PromiseMove, Shadow, Witness
@@ -224,7 +224,7 @@ def _shadow(id_: str, arrival: Arrival, shadow: PlannerShadow | None, now: datet
     return row
 
 
-def _record_move(ask: RequestRow, move: PlannedMove, now: datetime) -> None:
+def _record_move(ask: GprRow, move: PlannedMove, now: datetime) -> None:
     PromiseMove.objects.create(
         gpr_id=ask.pk,
         at=now,
