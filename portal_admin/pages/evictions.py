@@ -14,7 +14,7 @@ from core.pages.parts import ListFoot
 from gpr.models import EvictionVictim, Gpr, VictimKind, VictimOutcome
 from gpr.requests.selectors import evictions_visible_to
 from portal_admin.pages.nav import admin_shell
-from portal_admin.pages.queue import Mark
+from portal_admin.pages.queue.page import Mark
 from portal_shared.access import PageRequest
 from portal_shared.paging import foot_of, page_of, url_with
 from portal_shared.shell import Shell

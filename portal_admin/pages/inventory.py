@@ -21,7 +21,7 @@ from core.pages.table import RowGroup
 from inventory.models import Cluster, Node, Reservation, ReservationState, agent_is_live
 from inventory.selectors import gpus_visible_to, nodes_visible_to, stays
 from portal_admin.pages.nav import admin_shell
-from portal_admin.pages.queue import Mark, clean
+from portal_admin.pages.queue.page import Mark, clean
 from portal_shared.access import PageRequest
 from portal_shared.paging import foot_of, page_of, url_with
 from portal_shared.shell import Shell

@@ -14,7 +14,7 @@ from gpr.models import Gpr, GprState
 from gpr.queue.previews import MaintenancePreview, Preview, StartChange
 from gpr.requests.ending import left_s
 from inventory.models import Reservation
-from portal_admin.pages.queue import Mark
+from portal_admin.pages.queue.page import Mark
 from portal_shared.access import PageRequest
 from portal_shared.gpr_box import ask_of
 

@@ -15,7 +15,7 @@ from core.pages.table import RowGroup
 from gpr.quotas.selectors import QuotaUsage, quota_usages
 from inventory.selectors import shapes_known
 from portal_admin.pages.nav import admin_shell
-from portal_admin.pages.queue import Mark
+from portal_admin.pages.queue.page import Mark
 from portal_shared.access import PageRequest, why_not_write
 from portal_shared.paging import foot_of, page_of, url_with
 from portal_shared.shell import Shell

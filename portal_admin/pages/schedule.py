@@ -24,7 +24,7 @@ from inventory.models import Cluster, MaintenanceWindow, Reservation, Reservatio
 from inventory.selectors import clusters_visible_to, with_holders
 from portal_admin.pages.inventory import nodes_with_state
 from portal_admin.pages.nav import admin_shell
-from portal_admin.pages.queue import Mark, clean
+from portal_admin.pages.queue.page import Mark, clean
 from portal_admin.pages.schedule_layout import Drawing, Stay, Step, draw, free_steps
 from portal_shared.access import PageRequest
 from portal_shared.paging import url_with

@@ -14,7 +14,7 @@ from core.pages.table import RowGroup
 from inventory.models import SupplyKind, SupplyOrder, SupplyOrderState
 from inventory.selectors import clusters_visible_to, supplies_known_to, supply_orders_known_to
 from portal_admin.pages.nav import admin_shell
-from portal_admin.pages.queue import Mark
+from portal_admin.pages.queue.page import Mark
 from portal_shared.access import PageRequest, why_not_write
 from portal_shared.shell import Shell
 

@@ -7,9 +7,9 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
-from portal_admin.pages.inspector import InspectorPage
 from portal_admin.pages.nav import queue_count
-from portal_admin.pages.queue import QueuePage, facts_of, table_of
+from portal_admin.pages.queue.inspector import InspectorPage
+from portal_admin.pages.queue.page import QueuePage, facts_of, table_of
 from portal_admin.views.rendering import show
 from portal_shared.access import PageRequest, admin_only
 

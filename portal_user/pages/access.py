@@ -17,7 +17,7 @@ from portal_shared.access import PageRequest, why_not_write
 from portal_shared.questions import Question
 from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.forms import KubeconfigForm, ServiceForm
-from portal_user.pages.requests import may_create
+from portal_user.pages.requests.listing import may_create
 from protocol.workspaces import BindingState
 from slices.models import LIVE_STATES, PENDING, Kubeconfig, KubeconfigState, Membership, Namespace, Slice
 

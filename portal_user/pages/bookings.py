@@ -21,7 +21,7 @@ from portal_shared.gpr_box import ask_of, shown_state, window_end
 from portal_shared.questions import Question
 from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.forms import BookForm, ServiceForm
-from portal_user.pages.requests import may_create
+from portal_user.pages.requests.listing import may_create
 from slices.models import Slice
 
 ROWS_MAX, CLOSURES_MAX = 100, 10

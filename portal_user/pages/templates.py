@@ -21,7 +21,7 @@ from portal_shared.paging import foot_of, page_of, url_with
 from portal_shared.questions import Question
 from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.forms import ServiceForm, TemplateForm
-from portal_user.pages.requests import may_create
+from portal_user.pages.requests.listing import may_create
 from slices.models import Slice
 
 

@@ -20,7 +20,7 @@ from portal_shared.questions import UNPROCESSABLE, decide, sent
 from portal_shared.toasts import toast
 from portal_user.forms import BookForm, new_key
 from portal_user.pages.bookings import BookingsPage, BookPage, cancel_question
-from portal_user.pages.create import RequestForms
+from portal_user.pages.requests.create import RequestForms
 from portal_user.views.create import refuse_repetition
 from slices.models import Slice
 from slices.selectors import slice_for

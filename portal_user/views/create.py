@@ -26,9 +26,9 @@ from portal_shared.shell import Shell
 from portal_shared.toasts import toast
 from portal_user.as_api import creation_body
 from portal_user.forms import GprForm, new_key
-from portal_user.pages.create import ChangesMeanwhile, CreatePage, RequestForms, folds_of, meanwhile_of, not_whole
-from portal_user.pages.detail import WAITS
-from portal_user.pages.offers import OffersPanel, offers_url
+from portal_user.pages.requests.create import ChangesMeanwhile, CreatePage, RequestForms, folds_of, meanwhile_of, not_whole
+from portal_user.pages.requests.detail import WAITS
+from portal_user.pages.requests.offers import OffersPanel, offers_url
 from slices.models import Slice
 from slices.selectors import slice_for
 

@@ -7,7 +7,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from portal_shared.access import PageRequest, signed_in
-from portal_user.pages.detail import PARTS, GprDetailPage
+from portal_user.pages.requests.detail import PARTS, GprDetailPage
 
 
 @require_GET

@@ -6,8 +6,8 @@ from django.views.decorators.http import require_GET
 
 from portal_shared.access import PageRequest, signed_in
 from portal_user.pages.quota_bars import quota_bars
-from portal_user.pages.request_facts import facts_of
-from portal_user.pages.requests import GROUPS, RequestListing, RequestsPage, RequestTable
+from portal_user.pages.requests.facts import facts_of
+from portal_user.pages.requests.listing import GROUPS, RequestListing, RequestsPage, RequestTable
 from portal_user.pages.workspaces import WorkspacesPage
 from slices.selectors import slice_for
 

@@ -21,9 +21,9 @@ from gpr.requests.ending import gpr_extend, gpr_release
 from inventory.models import Gpu, Reservation, ReservationState, StepResult
 from journal.models import Event
 from planner.plan import Cause
-from portal_admin.pages import inspector
+from portal_admin.pages.queue import inspector
 from portal_shared import promises
-from portal_user.pages.detail import _gpu_title
+from portal_user.pages.requests.detail import _gpu_title
 from protocol.assignments import Phase
 from protocol.events import Outcome
 from slices.models import Quota, Slice

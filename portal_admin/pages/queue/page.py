@@ -21,7 +21,7 @@ from gpr.queue.status import NOT_PLANNED, QueueStatus, queue_statuses
 from gpr.requests.selectors import START_ORDER, STARTS_AT, by_id
 from planner.plan import Reason
 from portal_admin.pages.nav import nav_count
-from portal_admin.pages.queue_facts import IS_LATE, QueueCounts, ShapeCount, queue_facts
+from portal_admin.pages.queue.facts import IS_LATE, QueueCounts, ShapeCount, queue_facts
 from portal_shared.access import PageRequest, moment_formatter
 from portal_shared.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_state, waiting_since
 from portal_shared.paging import ListPage, foot_of, page_of, url_with

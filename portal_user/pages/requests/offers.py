@@ -25,7 +25,7 @@ from portal_shared.shell import mark_of
 from portal_user.as_api import change_body, creation_body
 from portal_user.forms import GprForm
 from portal_user.pages.capacity import Stock
-from portal_user.pages.one_at_a_time import OneAtATime
+from portal_user.pages.requests.one_at_a_time import OneAtATime
 
 SUPPLY_ICONS = {"Free nodes": "server-2", "Planned end": "clock", "Evictions": "arrow-back-up", "Ordered nodes": "truck-delivery"}
 SPANS = tuple(timedelta(minutes=minutes) for minutes in (20, 60, 180, 360, 720, 1440, 2880, 5760, 10_080, 20_160, 43_200, 131_040, 600_000))

@@ -23,10 +23,10 @@ from portal_shared.access import PageRequest, moment_formatter
 from portal_shared.gpr_box import shown_state, window_end
 from portal_shared.paging import ListPage, page_of, url_with
 from portal_shared.shell import Shell, WorkspaceMark
-from portal_user.pages.outcomes import events_for
 from portal_user.pages.quota_bars import QuotaBar, quota_bars
-from portal_user.pages.request_facts import RequestCounts, facts_of
-from portal_user.pages.request_row import ReadForRow, RequestRow
+from portal_user.pages.requests.facts import RequestCounts, facts_of
+from portal_user.pages.requests.outcomes import events_for
+from portal_user.pages.requests.row import ReadForRow, RequestRow
 from slices.models import Slice
 
 WAITING = frozenset({GprState.QUEUED, GprState.PENDING_APPROVAL})

@@ -17,9 +17,9 @@ from inventory.models import Reservation, ReservationState
 from journal.models import Event
 from portal_shared.gpr_box import box_of, late_s, promised_at_first, shown_state, waiting_since, window_end
 from portal_user.pages.notices import Notice
-from portal_user.pages.outcomes import lateness
-from portal_user.pages.request_row import READY, node_failure, used_percent
-from portal_user.pages.steps import StepPanel, steps_done
+from portal_user.pages.requests.outcomes import lateness
+from portal_user.pages.requests.row import READY, node_failure, used_percent
+from portal_user.pages.requests.steps import StepPanel, steps_done
 
 S = GprState
 AXIS_PX = 1080

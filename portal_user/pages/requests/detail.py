@@ -32,12 +32,12 @@ from portal_shared.gpr_box import ask_of, shown_state
 from portal_shared.promises import CAUSE_WORDS
 from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.pages.capacity import stock_for
-from portal_user.pages.hero import Hero, ReadForHero, hero
 from portal_user.pages.notices import Notice, notice, queued_since, waits_again, work_gone
-from portal_user.pages.one_at_a_time import OneAtATime
-from portal_user.pages.outcomes import events_for
-from portal_user.pages.requests import may_create
-from portal_user.pages.steps import StepPanel, step_panels
+from portal_user.pages.requests.hero import Hero, ReadForHero, hero
+from portal_user.pages.requests.listing import may_create
+from portal_user.pages.requests.one_at_a_time import OneAtATime
+from portal_user.pages.requests.outcomes import events_for
+from portal_user.pages.requests.steps import StepPanel, step_panels
 from portal_user.pages.waiting_pods import WaitingPods, waiting_pods
 from protocol.assignments import Desired, Phase
 

@@ -20,7 +20,7 @@ from portal_shared.access import PageRequest
 from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.forms import GprForm, initial_by, initial_of, new_key
 from portal_user.pages.capacity import ShapeStock, Stock, shapes_in, stock_for
-from portal_user.pages.offers import OffersPanel, offers_url
+from portal_user.pages.requests.offers import OffersPanel, offers_url
 from slices.models import Slice
 
 USUAL_DURATIONS = ("30 min", "1 h", "2 h", "3 h", "6 h", "12 h", "1 d")

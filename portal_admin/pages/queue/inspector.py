@@ -22,7 +22,7 @@ from journal.models import Event
 from planner.plan import Cause
 from portal_admin.actions import AdminAction, actions_for
 from portal_admin.pages.nav import admin_shell
-from portal_admin.pages.queue import Mark
+from portal_admin.pages.queue.page import Mark
 from portal_shared.access import PageRequest, moment_formatter, why_not_write
 from portal_shared.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_state, window_end
 from portal_shared.shell import Shell
