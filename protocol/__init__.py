@@ -1,1 +1,1 @@
-"""What the hub, the agent and the client share: messages, steps, limits of checks, names in a cluster. It imports nothing of the rest."""
+"""The contract between the hub, its agents and its clients."""

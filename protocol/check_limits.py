@@ -1,6 +1,4 @@
-"""What checks measure, what is still good, and the verdict. Pure: the hub, the agent and the simulated cluster judge alike.
-
-Lives here: names, units and thresholds, by model of GPU where they differ. Must not live here: how something is measured.
+"""Limits of the checks of nodes, and the verdict on a value. Must not live here: how something is measured.
 
 Sources: Azure's node health checks (bandwidths of one node, ECC, remapped rows, links), NVIDIA's catalog of Xids.
 """
@@ -20,18 +18,14 @@ _CARDS: Final = frozenset({"PCIE", "NVL"})
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True):
-    """`value`: the most that is good, or with `is_least` the least; None: only measured. `highest`: what a policy may set at most.
-
-    `by_gpu`: of boards with NVLink between all of them (SXM). PCIe and NVL variants are slower, and have the value of all others.
-    """
-
     says: str
     unit: str = ""
-    value: float | None = None
+    value: float | None = None  # the highest good value, or the lowest with `is_least`; None: only measured
+    # For boards with NVLink between all GPUs (SXM). PCIe and NVL variants are slower: they have `value`, as all other models do.
     by_gpu: dict[str, float] = {}
     is_least: bool = False
     is_warning: bool = False
-    highest: float = 1_000_000
+    highest: float = 1_000_000  # the highest value that a policy may set
 
 
 LIMITS: Final[dict[str, Limit]] = {
@@ -64,7 +58,7 @@ LIMITS: Final[dict[str, Limit]] = {
     "gpu_memory_used": Limit(says="GPU memory in use", unit="MiB", value=256),
     "gpu_processes": Limit(says="Processes on the GPU", value=0, highest=1_000),
 }
-# Judged by what is expected there and then; no policy sets these.
+# Each of these is compared with a value that the caller expects; no policy sets them.
 MEASURED: Final[dict[str, str]] = {
     "node_ready": "Node ready",
     "gpu_count": "GPUs that answer",
@@ -80,7 +74,7 @@ MEASURED: Final[dict[str, str]] = {
     "pods_left": "Pods of the box on the node",
     "marks_left": "Labels and taints of the box on the node",
 }
-# By what the image is for. Without one the agent takes its own for `probe`, and NCCL is not measured.
+# Purposes of images. Without a policy the agent uses its own image for `probe`, and NCCL is not measured.
 IMAGES: Final[dict[str, str]] = {
     "probe": "Python 3; the agent's own image without it",
     "nccl": "sh and all_reduce_perf of nccl-tests; without it NCCL is not measured",
@@ -88,13 +82,12 @@ IMAGES: Final[dict[str, str]] = {
 
 
 def says(check: str) -> str:
-    """Also of one that only a newer agent knows."""
     limit = LIMITS.get(check)
     return limit.says if limit else MEASURED.get(check, check.replace("_", " ").capitalize())
 
 
 def threshold_of(check: str, shape: str, policy: CheckPolicy) -> float | None:
-    """Of nodes of this shape (`H100-80GB`). None: it is only measured."""
+    """Return None if the check only measures. `shape` is the node's, as in `H100-80GB`."""
     limit = LIMITS[check]
     model, *rest = shape.split("-")
     is_board = not any(word.upper() in _CARDS for word in rest)
@@ -102,7 +95,7 @@ def threshold_of(check: str, shape: str, policy: CheckPolicy) -> float | None:
 
 
 def judge(check: str, value: float | None, *, shape: str, policy: CheckPolicy, gpu: str = "", text: str = "") -> CheckResult:
-    """`value` None or not finite: it could not be measured."""
+    """Compare a value with the limit of its check. None and values that are not finite give SKIP."""
     limit = LIMITS[check]
     bad = Verdict.WARN if limit.is_warning else Verdict.FAIL
     threshold = threshold_of(check, shape, policy)
@@ -110,12 +103,12 @@ def judge(check: str, value: float | None, *, shape: str, policy: CheckPolicy, g
 
 
 def expect(check: str, value: float | None, expected: float, *, is_least: bool = False, gpu: str = "", text: str = "") -> CheckResult:
-    """As `judge`, against what is expected there and then."""
+    """Compare a value with what the caller expects."""
     return _result(check, value, expected, gpu=gpu, text=text, is_least=is_least)
 
 
 def measured_against(met: Sequence[str], unmet: Sequence[str] = (), silent: Sequence[str] = ()) -> CheckResult:
-    """Of a spare, by name, the nodes at work: reached both ways, not so, and those where no pod came up. It blames none of them."""
+    """Report which working nodes of the box a spare reached, by name. Unreached nodes give a warning and blame no node."""
     said = [f"{', '.join(met)}; their GPUs are at work and were left out"] if met else []
     said += [f"not {', '.join(unmet)}: not reached both ways"] if unmet else []
     said += [f"not {', '.join(silent)}: its pod said nothing"] if silent else []
@@ -134,12 +127,12 @@ def is_good(results: tuple[CheckResult, ...]) -> bool:
 
 
 def amount(value: float) -> str:
-    """`20,000,000` and `548.21`."""
+    """Format as `20,000,000` or `548.21`."""
     return f"{value:,.10g}"
 
 
 def sentence(result: CheckResult) -> str:
-    """`NCCL all-reduce, bus bandwidth: 470 GB/s (at least 460)`."""
+    """Format as `NCCL all-reduce, bus bandwidth: 470 GB/s (at least 460)`."""
     unit = f" {result.unit}" if result.unit else ""
     value = "" if result.value is None else f" {amount(result.value)}{unit}"
     bound = "" if result.threshold is None else f" (at {'least' if result.is_least else 'most'} {amount(result.threshold)})"

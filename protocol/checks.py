@@ -9,11 +9,11 @@ import msgspec
 
 from protocol.scalars import Word
 
-RESULTS_MAX = 1_000  # of one attempt
+RESULTS_MAX = 1_000  # in one attempt
 
 
 class Verdict(StrEnum):
-    """Of one measurement. WARN: worth a look, and no reason to refuse the node. SKIP: it could not be measured, or need not be."""
+    """WARN does not refuse the node. SKIP: the value could not be measured, or did not have to be."""
 
     PASS = "PASS"  # noqa: S105  # no password
     WARN = "WARN"
@@ -22,32 +22,22 @@ class Verdict(StrEnum):
 
 
 class CheckPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What differs from the agent's own: see `protocol.check_limits`. Names that this agent does not know have no effect.
+    """Overrides of the agent's defaults; an empty field means the default. The agent ignores unknown names."""
 
-    `images`: by what they are for (`limits.IMAGES`). `storage_class`: of the volume that the storage check asks for; "": the
-    cluster's default. `rdma_subnet`: the first half of the GIDs that RDMA ports must have; "": any. `runtime_class`: of the pods
-    that look at GPUs; `pull_secret`: by which the images are pulled; "": the agent's own of either.
-    """
-
-    limits: dict[str, float] = {}
-    images: dict[str, str] = {}
-    storage_class: str = ""
-    rdma_subnet: str = ""
-    runtime_class: str = ""
-    pull_secret: str = ""
+    limits: dict[str, float] = {}  # by check, see `protocol.check_limits`
+    images: dict[str, str] = {}  # by purpose, see `check_limits.IMAGES`
+    storage_class: str = ""  # of the volume of the storage check
+    rdma_subnet: str = ""  # the first half of the GIDs that RDMA ports must have; "": any
+    runtime_class: str = ""  # of pods that look at GPUs
+    pull_secret: str = ""  # for the images
 
 
 class CheckResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that was measured, of one GPU or, where `gpu` is "", of the whole node.
-
-    `check`: its name, as in `protocol.check_limits`. `is_least`: the threshold is the least that is good, else the most.
-    """
-
-    check: Word
+    check: Word  # its name in `protocol.check_limits`
     verdict: Verdict
-    gpu: Annotated[str, msgspec.Meta(max_length=63)] = ""
+    gpu: Annotated[str, msgspec.Meta(max_length=63)] = ""  # "": it is about the whole node
     value: float | None = None
     unit: Word = ""
     threshold: float | None = None
-    is_least: bool = False
+    is_least: bool = False  # the threshold is a minimum, otherwise a maximum
     text: Annotated[str, msgspec.Meta(max_length=200)] = ""

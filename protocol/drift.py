@@ -1,4 +1,4 @@
-"""Drift: changes that somebody else made to objects of ours in a cluster."""
+"""Changes that somebody else made to objects of EGS in a cluster."""
 
 from __future__ import annotations
 
@@ -7,18 +7,13 @@ from typing import Annotated
 import msgspec
 
 DRIFTS_MAX = 100  # in one message
-DRIFT_AGAIN_S = 60.0  # what is changed again and again is told so often
+DRIFT_AGAIN_S = 60.0  # an object that is changed again and again is reported this often
 
 
 class Drift(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something of ours in the cluster that somebody else changed. `what`: the object, for people, as "node gpu-7". `detail`: a
-    sentence: what was found. `node`: its name, where it is about one. Not `is_repaired`: it is left as it is, by the hub's policy or for
-    lack of the right. `is_foreign`: it is not of ours, and works against what is. `is_added`: somebody put it beside what is ours.
-    """
-
-    what: Annotated[str, msgspec.Meta(max_length=300)]
-    detail: Annotated[str, msgspec.Meta(max_length=300)]
-    node: Annotated[str, msgspec.Meta(max_length=253)] = ""
-    is_repaired: bool = False
-    is_foreign: bool = False
-    is_added: bool = False
+    what: Annotated[str, msgspec.Meta(max_length=300)]  # the object, for people: "node gpu-7"
+    detail: Annotated[str, msgspec.Meta(max_length=300)]  # the change, as a sentence
+    node: Annotated[str, msgspec.Meta(max_length=253)] = ""  # name of the node, if the object is on one
+    is_repaired: bool = False  # False: left as it is, by the hub's policy or because the agent may not write it
+    is_foreign: bool = False  # the object is not of EGS, and works against one that is
+    is_added: bool = False  # somebody added the object beside those of EGS

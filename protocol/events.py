@@ -20,8 +20,6 @@ class Outcome(StrEnum):
 
 
 class StepEvent(msgspec.Struct, frozen=True, kw_only=True, tag="step", tag_field="kind"):
-    """One attempt at one step, when it ended. `blames_node` False: it failed for something that is no fault of the node."""
-
     seq: int
     assignment_id: str
     epoch: int
@@ -33,11 +31,11 @@ class StepEvent(msgspec.Struct, frozen=True, kw_only=True, tag="step", tag_field
     log: str = ""
     evidence: dict[str, str | int | float | bool] = {}
     results: Annotated[tuple[CheckResult, ...], msgspec.Meta(max_length=RESULTS_MAX)] = ()
-    blames_node: bool = True
+    blames_node: bool = True  # False: the failure is no fault of the node
 
 
 class InventoryEvent(msgspec.Struct, frozen=True, kw_only=True, tag="inventory", tag_field="kind"):
-    """All GPU nodes of the cluster, whole: a node that is not in it is gone."""
+    """All GPU nodes of the cluster: a node that is missing here is gone."""
 
     seq: int
     nodes: tuple[NodeView, ...]
@@ -47,14 +45,12 @@ AgentEvent = StepEvent | InventoryEvent
 
 
 class EventsRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """In order of `seq`, which counts from 1 in each session. Sent again until stored."""
+    """`seq` counts from 1 in each session. The agent repeats events until they are stored."""
 
     session_epoch: int
     events: tuple[AgentEvent, ...]
 
 
 class EventsReply(msgspec.Struct, frozen=True, kw_only=True):
-    """All up to `stored_seq` are stored. `stale`: those too late for an effect (old epoch, ended assignment)."""
-
-    stored_seq: int
-    stale: tuple[int, ...] = ()
+    stored_seq: int  # all events up to this one are stored
+    stale: tuple[int, ...] = ()  # events without effect: they have an old epoch, or their assignment has ended

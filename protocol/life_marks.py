@@ -1,4 +1,4 @@
-"""Life marks: what happened to a GPR, for Kubernetes events on its namespaces and nodes."""
+"""Milestones of a GPR, which the agent turns into Kubernetes events on its namespaces and nodes."""
 
 from __future__ import annotations
 
@@ -8,25 +8,18 @@ import msgspec
 
 from protocol.scalars import Id, Number, Word
 
-LIFE_TOLD_S = 900.0  # so long the hub tells of a mark; less than the hour for which an API server keeps an event
-LIFE_MARKS_MAX = 500  # in one answer: the latest
-LIFE_NODES_MAX = 256  # of one mark: a larger box is told on so many of its nodes
+LIFE_TOLD_S = 900.0  # the hub sends a mark for this long; less than the hour for which an API server keeps an event
+LIFE_MARKS_MAX = 500  # in one answer, the latest ones
+LIFE_NODES_MAX = 256  # in one mark; a larger box lists only this many of its nodes
 
 
 class LifeMark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that happened to a GPR, however it was filed: for those who look at its workspace's namespaces and its nodes.
-
-    `id`: the same whenever it is told. `slice`: its id, as in Assignment.slice_id. `state`: the one that it came to, or, with `percent`, in
-    which so much of its time had passed. `message`: a sentence for members of the workspace. `nodes`: names of those that it had then,
-    LIFE_NODES_MAX at most.
-    """
-
-    id: Id
+    id: Id  # stays the same when the mark is sent again
     gpr_id: Id
     gpr_name: Word
-    slice: Id
+    slice: Id  # its id, as in Assignment.slice_id
     at_s: float
-    state: Word
+    state: Word  # the state that the GPR reached, or, with `percent`, its state when that share of its time had passed
     percent: Number = 0
-    message: Annotated[str, msgspec.Meta(max_length=500)] = ""
-    nodes: tuple[str, ...] = ()
+    message: Annotated[str, msgspec.Meta(max_length=500)] = ""  # a sentence for members of the workspace
+    nodes: tuple[str, ...] = ()  # names of its nodes at that time

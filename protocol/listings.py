@@ -1,8 +1,6 @@
-"""Lists that the hub tells an agent whole, unless the agent has just this one: one exchange for all of them.
+"""Lists that the hub sends only if the agent has another version of the list, by the digest that the agent sent.
 
-The agent says the digest of the list that it has, the hub the digest of the list as it is now; the list itself comes along where the two
-differ. Both sides work by what is declared here, so a further list takes its three fields in the messages and one line. Fields keep their
-names and defaults: a side that is one version older leaves them out, and is understood.
+Names and defaults of the fields never change, because a side that is one version older leaves unknown fields out.
 """
 
 from __future__ import annotations
@@ -22,14 +20,12 @@ from protocol.workspaces import Workspace
 
 
 class Listed(Protocol):
-    """An item of a list that is told by its digest."""
-
     @property
     def id(self) -> str: ...
 
 
 def set_digest(listed: Sequence[Listed]) -> str:
-    """SHA-256 over the set in order of id, so that both sides can compare what they hold."""
+    """Return the SHA-256 of the items in order of id."""
     ordered = sorted(listed, key=lambda item: item.id)
     return hashlib.sha256(msgspec.json.encode(ordered, order="deterministic")).hexdigest()
 
@@ -39,20 +35,18 @@ Item = TypeVar("Item", bound=Listed)
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[Item]):
-    """Fields of SyncReply: `name`, the items, and `digest`, theirs. `have`: of SyncRequest, the digest that the agent has.
+    """Names of the message fields of one list."""
 
-    `is_numbered`: a change of the list raises the cluster's generation, so the hub reads it only for an agent that knows an older one.
-    `ends_with_hub`: an older hub, which knows of no such list, ends what a newer one told before it; else the agent keeps that.
-    """
-
-    name: str
-    digest: str
-    have: str
+    name: str  # in SyncReply: the items
+    digest: str  # in SyncReply: the digest of the items
+    have: str  # in SyncRequest: the digest that the agent has
+    # A change of the list raises the cluster's generation, so the hub reads the list only for an agent with an older generation.
     is_numbered: bool = False
+    # An older hub does not know this list. True: the agent drops the list when it talks to such a hub; False: it keeps the list.
     ends_with_hub: bool = False
 
     def tell(self, asked: SyncRequest, generation: int, read: Callable[[], Sequence[Item]]) -> dict[str, Any]:
-        """The hub's side: both fields of its answer. An agent that has None does not want the list now."""
+        """Return both fields of the hub's answer. An agent that sends None does not want the list now."""
         have: str | None = getattr(asked, self.have)
         if have is None or (self.is_numbered and have and asked.known_generation == generation):
             return {self.digest: have or "", self.name: None}
@@ -61,7 +55,7 @@ class Listing(Generic[Item]):
         return {self.digest: digest, self.name: None if digest == have else items}
 
 
-# The desired set. The agent keeps it in its state and not in a HeardList, for it must outlive the process.
+# The desired set. The agent keeps it in its state instead of a HeardList, because it must outlive the process.
 ASSIGNMENTS: Final[Listing[Assignment]] = Listing("assignments", digest="digest", have="have_digest")
 WORKSPACES: Final[Listing[Workspace]] = Listing("workspaces", digest="workspaces_digest", have="have_workspaces", is_numbered=True)
 CLUSTER_REQUESTS: Final[Listing[ClusterRequestState]] = Listing("claims", digest="claims_digest", have="have_claims")
@@ -73,18 +67,18 @@ TEMPLATES: Final[Listing[AutoTemplate]] = Listing(
 
 @dataclass(slots=True)
 class HeardList(Generic[Item]):
-    """The agent's side: the list as the hub last told it. It is not written down: an agent that starts again asks for it."""
+    """The agent's copy of a list, in memory only: an agent that starts again asks for it."""
 
     listing: Listing[Item]
     digest: str = ""
-    told: tuple[Item, ...] | None = None  # None: the hub has not told it
+    told: tuple[Item, ...] | None = None  # None: the hub has not sent it yet
 
     @property
     def items(self) -> tuple[Item, ...]:
         return self.told or ()
 
     def hear(self, asked: SyncRequest, reply: SyncReply) -> bool:
-        """Take in an answer that counts. True where the list is another one now."""
+        """Take in an answer; return whether the list changed."""
         if getattr(asked, self.listing.have) is None:
             return False
         digest: str = getattr(reply, self.listing.digest)

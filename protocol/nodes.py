@@ -1,4 +1,4 @@
-"""Nodes of a cluster as the agent sees them, and nodes that the hub orders for it."""
+"""Nodes that the agent sees in its cluster, and nodes that the hub orders for the cluster."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from protocol.scalars import Count, Id, NodeName, Word
 
 
 class NodeOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """A node that the cluster shall get: asked for by `order_by_s`, not before it, and there by `expected_s`.
+    """A node that the agent asks for at `order_by_s`, and that should have joined at `expected_s`.
 
-    It joins with the label egs.io/order; once the hub has seen it, or has done without it, it is no order any more. `supply` is a name.
+    The new node carries the label egs.io/order. The order ends when the hub has seen it or does not need it any more.
     """
 
     id: str
-    supply: str
+    supply: str  # its name
     kind: str
     shape: str
     gpus_per_node: int
@@ -24,34 +24,25 @@ class NodeOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuView(msgspec.Struct, frozen=True, kw_only=True):
-    """`uuid`: by which boxes hold it, the same however often it is replaced. `hardware_uuid`: as its driver told a check, or empty."""
-
-    uuid: Id
+    uuid: Id  # the id in records and assignments; it stays when the hardware is replaced
     index: Count
     model: Word
     memory_gib: Count
     healthy: bool = True
-    hardware_uuid: Word = ""
+    hardware_uuid: Word = ""  # the driver's UUID as a check read it, or ""
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU node as the cluster shows it. `ready`: the cluster calls it ready and schedulable for us. `broken`: the cluster says that it
-    does not work; one that somebody only set aside is not ready, and not broken.
-
-    `order`: its label egs.io/order, the id of the order that it comes of. `supply`: its label egs.io/supply, the name or id of the
-    supply that it is from. Empty where it has none.
-    """
-
     name: NodeName
     uid: Id
     shape: Word
     node_type: Word
     gpus: tuple[GpuView, ...]
-    ready: bool = True
+    ready: bool = True  # Kubernetes calls it ready, and it is schedulable for EGS
     rdma: bool = False
     zone: Word = ""
     rack: Word = ""
     nvlink_domain: Word = ""
-    order: Word = ""
-    supply: Word = ""
-    broken: bool = False
+    order: Word = ""  # label egs.io/order: the id of its order
+    supply: Word = ""  # label egs.io/supply: the name or id of its supply
+    broken: bool = False  # the cluster reports a fault; a cordoned node is not ready, but not broken

@@ -1,14 +1,14 @@
-"""What Kubernetes takes as the reference of an image and as the name of an object. Pure: the hub and the agent refuse alike."""
+"""Syntax of image references and object names in Kubernetes, for the hub and the agent alike."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-NAME_MAX_CHARS: Final = 255  # of an image, without tag and digest
+NAME_MAX_CHARS: Final = 255  # of an image's name, without tag and digest
 OBJECT_NAME_MAX_CHARS: Final = 253
 
-# [registry[:port]/]path[:tag][@digest]; container runtimes split it in the same way.
+# [registry[:port]/]path[:tag][@digest], the grammar of container runtimes
 _LABEL: Final = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
 _DOMAIN: Final = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
 _PART: Final = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"

@@ -12,11 +12,9 @@ RENEW_PATH = "/agent/v1/credential/renew"
 
 
 class RegisterRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """`cluster_uid`: UID of the namespace kube-system. `install_id`: random, made once: it may repeat a lost register."""
-
     join_token: str
-    cluster_uid: Id
-    install_id: Id
+    cluster_uid: Id  # UID of the namespace kube-system
+    install_id: Id  # random, made once, so that the agent may repeat a register whose answer was lost
     agent_version: str
     proto_min: int = PROTO_MIN
     proto_max: int = PROTO_MAX
@@ -24,7 +22,7 @@ class RegisterRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Credential(msgspec.Struct, frozen=True, kw_only=True):
-    """The agent's bearer secret. Renewed at half its life; the old one dies when the new one is first used."""
+    """The agent's bearer secret. The agent renews it at half its lifetime; the old one ends at the first use of the new one."""
 
     agent_id: str
     cluster: str

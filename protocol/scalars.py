@@ -1,4 +1,4 @@
-"""The bounded numbers and strings of which the messages are made. Times (`_s`) are seconds since the Unix epoch by the hub's clock."""
+"""Bounded numbers and strings in messages. Times (`_s`) are Unix seconds by the hub's clock unless a field says otherwise."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 MOMENT_MAX_S = 253_402_300_000.0  # the year 9999
-NUMBER_MAX = 2**53 - 1  # what JSON carries exactly
+NUMBER_MAX = 2**53 - 1  # the largest integer that every JSON parser reads exactly
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]

@@ -1,8 +1,4 @@
-"""The steps of entry and exit, and the stages of a drain.
-
-Lives here: names that the hub may ask for. Must not live here: what a step does (the cluster driver's) or when (entry,
-leave).
-"""
+"""Names of the steps of entry and exit, and the stages of a drain. Must not live here: what a step does, and when."""
 
 from __future__ import annotations
 
@@ -31,15 +27,15 @@ class ExitStep(StrEnum):
     NODE_CLEAN = "node_clean"
 
 
-# These tell how the node is, not whether something of the slice is left: failed so often as an entry check may, they do not hold up the
-# exit, and the hub sets the node aside.
+# These test the node's health, and not that nothing of the slice is left. So they do not block the exit when they have failed as often as
+# an entry check may; the hub then sets the node aside.
 EXIT_CHECKS = frozenset({ExitStep.EXIT_NETWORK, ExitStep.EXIT_NCCL})
 
 
-# Nodes of a box take these together: none begins before all of them have come so far.
+# All nodes of a box run these together: none begins before all nodes have reached the step.
 GANG_STEPS = frozenset({EntryStep.GANG_NETWORK})
 
-# What an administrator may leave out for a cluster or a shape.
+# Steps that an administrator may skip for a cluster or a shape.
 OPTIONAL: tuple[str, ...] = (
     EntryStep.GPU_HEALTH,
     EntryStep.STORAGE,
@@ -54,7 +50,7 @@ OPTIONAL: tuple[str, ...] = (
 
 
 class Milestone(StrEnum):
-    """Not for the hub to choose: every assignment passes through them. Reported like steps."""
+    """The agent reports these for every assignment, like steps."""
 
     CLAIM = "claim"
     OPEN = "open"
@@ -63,16 +59,16 @@ class Milestone(StrEnum):
 
 
 class DrainStage(StrEnum):
-    EVICT = "evict"  # ask: disruption budgets may refuse
-    DELETE = "delete"  # tell: with what is left of the pod's grace
-    FORCE = "force"  # do not wait for the node
+    EVICT = "evict"  # evict: disruption budgets may refuse
+    DELETE = "delete"  # delete with the rest of the pod's grace period
+    FORCE = "force"  # delete without waiting for the node
 
 
 CAPABILITIES: tuple[str, ...] = (*EntryStep, *ExitStep)
 
 
 def drain_stage(drain: Drain, since_closed_s: float) -> DrainStage:
-    """A tenant's disruption budget delays an exit by the grace, never for ever."""
+    """A pod disruption budget delays an exit by the grace at most."""
     if since_closed_s >= drain.force_after_s:
         return DrainStage.FORCE
     return DrainStage.DELETE if since_closed_s >= drain.grace_s else DrainStage.EVICT

@@ -1,8 +1,7 @@
-"""The sync: the agent's heartbeat, and the hub's answer with all that the agent shall do.
+"""The sync: the agent's heartbeat, and the hub's answer with the state that the cluster shall have.
 
-The set of a SyncReply is whole, and missing is not released: only `desired: ABSENT` or the end of the window releases a
-node. `generation` never falls for one `hub_id`. An assignment with a lower epoch than the one on record for its GPU has
-no effect.
+A missing assignment is not released: only `desired: ABSENT` or the end of its window releases a node. `generation` never falls for one
+`hub_id`. An assignment with a lower epoch than its GPU's record has no effect.
 """
 
 from __future__ import annotations
@@ -25,15 +24,9 @@ SYNC_PATH = "/agent/v1/sync"
 
 
 class SyncRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Heartbeat, acknowledgement and question in one. `session_epoch` 0 asks for a new session.
+    """The agent repeats bindings, tokens, drifts and failed Jobs until the hub has answered a request that held them."""
 
-    `bindings` and `tokens`: what is news of the workspaces since the hub last took some, and no more; `drifts` and `jobs_failed` likewise.
-    `waiting`: all
-    namespaces in which pods wait, whole; None: as it was told in this session, or not looked at. `steps_lost`: at most so many StepEvents
-    that the hub was not sent, nor will be, since it was last told so; it may be told twice, where an answer was lost.
-    """
-
-    session_epoch: int
+    session_epoch: int  # 0 asks for a new session
     boot_id: Id
     known_hub_id: str = ""
     known_generation: Number = 0
@@ -44,37 +37,31 @@ class SyncRequest(msgspec.Struct, frozen=True, kw_only=True):
     agent_version: str = ""
     observed: tuple[Observed, ...] = ()
     have_workspaces: str = ""  # the digest of the list that the agent has
-    accounts_left: tuple[Id, ...] | None = None  # those in the cluster that are not on this list; None: it has not been looked at yet
-    have_claims: str = ""  # likewise
-    have_life: str | None = None  # likewise; None: not wanted now
-    have_templates: str | None = None  # likewise; None: this agent knows of none
+    accounts_left: tuple[Id, ...] | None = None  # accounts in the cluster that are not on this list; None: the agent has not looked yet
+    have_claims: str = ""  # the digest of the list that the agent has
+    have_life: str | None = None  # the same; None: the agent does not want the list now
+    have_templates: str | None = None  # the same; None: this version of the agent does not know such a list
     bindings: tuple[BindingSeen, ...] = ()
     tokens: tuple[IssuedToken, ...] = ()
     drifts: Annotated[tuple[Drift, ...], msgspec.Meta(max_length=DRIFTS_MAX)] = ()
+    # All namespaces in which pods wait. None: the hub was told so in this session already, or the agent has not looked.
     waiting: Annotated[tuple[PodsWaiting, ...], msgspec.Meta(max_length=NAMESPACES_WAITING_MAX)] | None = None
+    # At most this many StepEvents were dropped since the last report of this field. A lost answer can make the hub count them twice.
     steps_lost: Number = 0
     jobs_failed: Annotated[tuple[JobFailed, ...], msgspec.Meta(max_length=JOBS_FAILED_MAX)] = ()
 
 
 class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole desired set, or `assignments` None when its digest is the one that the agent has.
+    """A list is None when the agent already has it, by the digest in its `have_...` field.
 
-    `received_s` and `sent_s` are the hub's clock when the request came and the answer left: with the agent's own two
-    times they give the offset of the clocks however long the request was held. `orders`: all that are open, in every
-    answer, and no part of the set: a change of them ends no wait, and comes with the next answer. `workspaces`: all of the cluster, or
-    None when the agent has this list. A change of it ends the wait. A workspace or namespace that is missing is left as it is: only
-    `desired: ABSENT` unbinds. An account that is missing from a workspace that is listed is gone. `claims`: the state of each
-    ClusterRequest that has not ended, or ended within CLUSTER_REQUEST_TOLD_S; None when the agent has this list. A change of a GPR's
-    state ends the wait; a change of position or estimates comes with the next answer.
-    `repairs_drift`: put right what somebody else changed of ours;
-    else it is only told. `life`: what happened lately to the GPRs that concern the cluster, the earliest first; None when the agent has
-    this list or does not want one, or the hub is an older one. A change of it ends no wait. `warn_before_s`: how long before the end of a
-    box its pods are told that it is near; 0: not at all. `templates`: of each workspace that has one, by which requests are made for its
-    pods that wait; None when the agent has this list or knows of none, or the hub is an older one. A change of it ends the wait.
+    The hub holds the answer until something changes, but at most `wait_s`. Changes of `orders`, `life`, and positions and estimates in
+    `claims` do not end that wait. An older hub sends no `life` and no `templates`.
     """
 
     hub_id: str
     session_epoch: int
+    # When the request came and when the answer left, by the hub's clock: with the agent's own two times they give the offset of the
+    # clocks, however long the request was held.
     received_s: float
     sent_s: float
     lease_ttl_s: float
@@ -82,14 +69,16 @@ class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     digest: str
     assignments: tuple[Assignment, ...] | None
-    orders: tuple[NodeOrder, ...] = ()
+    orders: tuple[NodeOrder, ...] = ()  # all open ones, in every answer; they are not part of the digest
     workspaces_digest: str = ""
+    # A missing workspace or namespace is left as it is; only `desired: ABSENT` unbinds. An account missing from a listed workspace is
+    # deleted.
     workspaces: tuple[Workspace, ...] | None = None
     claims_digest: str = ""
-    claims: tuple[ClusterRequestState, ...] | None = None
-    repairs_drift: bool = True
+    claims: tuple[ClusterRequestState, ...] | None = None  # those that have not ended, or ended within CLUSTER_REQUEST_TOLD_S
+    repairs_drift: bool = True  # False: drift is reported and left as it is
     life_digest: str = ""
-    life: tuple[LifeMark, ...] | None = None
-    warn_before_s: float = 600.0
+    life: tuple[LifeMark, ...] | None = None  # recent ones that concern this cluster, the earliest first
+    warn_before_s: float = 600.0  # pods are told this long before their box ends; 0: they are not told
     templates_digest: str = ""
-    templates: tuple[AutoTemplate, ...] | None = None
+    templates: tuple[AutoTemplate, ...] | None = None  # one for each workspace that has one

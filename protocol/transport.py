@@ -1,8 +1,8 @@
-"""EGS Sync v1, the exchange between hub and agent: its version, its limits, and the problem document of a refusal.
+"""EGS Sync v1, the protocol between hub and agents.
 
-The agent dials out; each exchange is one POST with a JSON body. `Authorization: Bearer <credential>` is sent on all but
-register, `EGS-Proto: 1.0` on all. Unknown fields are ignored, so that either side may be one version ahead. An unknown
-step or `desired` is reported as UNSUPPORTED, never skipped. The messages are in the modules beside this one.
+The agent connects to the hub; each exchange is one POST with a JSON body. Every request has the header `EGS-Proto: 1.0`, and all but
+register have `Authorization: Bearer <credential>`. Unknown fields are ignored, so either side may be one version ahead. The agent
+reports an unknown step or `desired` as UNSUPPORTED.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ CLOCK_OFFSET_WARN_S, CLOCK_OFFSET_REFUSE_S = 2.0, 5.0
 
 
 class Code(StrEnum):
-    """The `code` of a problem document that an agent must act on."""
+    """Codes of problem documents that an agent must act on."""
 
     BAD_TOKEN = "agent_bad_token"  # noqa: S105  # 401: join token or credential unknown, expired or revoked
     WRONG_CLUSTER = "agent_wrong_cluster"  # 409: this record belongs to a cluster with another UID
-    CLONED = "agent_cloned"  # 403: two use one credential; locked until an admin acts
-    SUPERSEDED = "agent_superseded"  # 409: a newer session of this agent is at work; stop
+    CLONED = "agent_cloned"  # 403: two agents use one credential; it is locked until an admin acts
+    SUPERSEDED = "agent_superseded"  # 409: a newer session of this agent is active; this one must stop
     UNSUPPORTED_PROTO = "agent_unsupported_proto"  # 400
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of an RFC 9457 problem document that an agent reads."""
+    """The members of an RFC 9457 problem document that an agent reads."""
 
     status: int
     code: str

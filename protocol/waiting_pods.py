@@ -8,21 +8,20 @@ import msgspec
 
 from protocol.scalars import MOMENT_MAX_S, Count, Id
 
-# Of pods that wait, told for the pages: what is more is counted, or not told.
+# Limits of one report; further pods are only counted, and further namespaces and Jobs are left out.
 NAMESPACES_WAITING_MAX, REASONS_WAITING_MAX, PODS_NAMED_MAX, JOBS_WAITING_MAX = 500, 5, 3, 10
-JOBS_FAILED_MAX = 100  # of one message
+JOBS_FAILED_MAX = 100  # in one message
 
 
 class ReasonWaiting(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods that wait for one reason, a sentence; `names`: of some of them."""
-
-    text: Annotated[str, msgspec.Meta(max_length=200)]
+    text: Annotated[str, msgspec.Meta(max_length=200)]  # one reason why pods wait, as a sentence
     count: Count
+    # some of these pods
     names: Annotated[tuple[Annotated[str, msgspec.Meta(max_length=253)], ...], msgspec.Meta(max_length=PODS_NAMED_MAX)] = ()
 
 
 class JobWaiting(msgspec.Struct, frozen=True, kw_only=True):
-    """A Job with a deadline, which runs while so many of its pods wait; then it fails."""
+    """A Job that fails at `fails_s` while `count` of its pods wait."""
 
     name: Annotated[str, msgspec.Meta(max_length=253)]
     count: Count
@@ -30,16 +29,14 @@ class JobWaiting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PodsWaiting(msgspec.Struct, frozen=True, kw_only=True):
-    """GPU pods of one bound namespace that wait. `reasons`: the most frequent ones; `jobs`: those that fail first."""
-
     namespace: Id
     count: Count
-    reasons: Annotated[tuple[ReasonWaiting, ...], msgspec.Meta(max_length=REASONS_WAITING_MAX)] = ()
-    jobs: Annotated[tuple[JobWaiting, ...], msgspec.Meta(max_length=JOBS_WAITING_MAX)] = ()
+    reasons: Annotated[tuple[ReasonWaiting, ...], msgspec.Meta(max_length=REASONS_WAITING_MAX)] = ()  # the most frequent ones
+    jobs: Annotated[tuple[JobWaiting, ...], msgspec.Meta(max_length=JOBS_WAITING_MAX)] = ()  # those that fail first
 
 
 class JobFailed(msgspec.Struct, frozen=True, kw_only=True):
-    """A Job of a bound namespace whose pods were in the box of this GPR last, and that has failed."""
+    """A Job of a bound namespace that failed, and whose pods ran last in the box of this GPR."""
 
     gpr_id: Id
     namespace: Id
