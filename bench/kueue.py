@@ -28,7 +28,7 @@ from planner.promises.slack import SlackTracker
 from planner.snapshot import Memory, Node, Policy, PolicyName, Pool, Quota, Request
 from simulation.replay import Planner
 
-AT_ONCE = Policy(notice_s=1, least_run_s=0, claim_gain_s=0)
+AT_ONCE = Policy(notice_s=1, least_run_s=0, eviction_gain_s=0)
 # Where nothing is due, so long until the next look.
 IDLE_S = 0.0005
 PUBLISHED = "Kueue published, with its API server"

@@ -20,14 +20,14 @@ from planner.plan import BarePlacement, Cause, Eviction, Explanation, Placement,
 from planner.promises.failure_reserve import FailureReserve
 from planner.promises.proof import faults_of
 from planner.promises.ranges import Forecast
-from planner.promises.repair import board_of, place_anew
-from planner.promises.slack import SlackTracker, newcomers_place
+from planner.promises.repair import board_of, place_again
+from planner.promises.slack import SlackTracker, find_new_place
 from planner.reasons import Reasons
-from planner.sharing.displacement import move
-from planner.sharing.edits import change
-from planner.sharing.evictions import Claims
+from planner.sharing.displacement import apply_move
+from planner.sharing.edits import apply_edit
+from planner.sharing.evictions import EvictionPlanner
 from planner.sharing.rights import Rank, Rights
-from planner.sharing.supplies import draw
+from planner.sharing.supplies import assign_supplies
 from planner.snapshot import Arrival, Moved, PolicyName, Quota, Request, Shadow, Slot, Snapshot
 
 
@@ -58,12 +58,12 @@ def plan(snapshot: Snapshot, *, explained: Set[str] | None = None) -> Plan:
     remembered = place_newcomers(board, newcomers, snapshot)
     reserve = FailureReserve(board, snapshot.memory.failed)
     if snapshot.edited is not None:
-        change(board, snapshot, snapshot.edited.id, reserve)
+        apply_edit(board, snapshot, snapshot.edited.id, reserve)
     evictions, rights = make_evictions(board, snapshot.quotas, snapshot.moved)
     foretold = unpromised if snapshot.edited is None else [*unpromised, board.queue[snapshot.edited.id]]
     asked = None if explained is None or can_order_nodes(snapshot) else explained | {waiting.request.id for waiting in foretold}
     barred = {eviction.id for eviction in evictions} | {waiting.request.id for waiting in board.order if waiting.risk is not None}
-    expected = draw(board, board.expected(asked), barred)
+    expected = assign_supplies(board, board.expected(asked), barred)
     slots = board.slots()
     explainer = _Explainer(board, slots, expected, Reasons(board, expected), rights, reserve, snapshot)
     placements = tuple(explainer.placement(waiting) for waiting in board.order if explained is None or waiting.request.id in explained)
@@ -85,7 +85,7 @@ def can_order_nodes(snapshot: Snapshot) -> bool:
 
 def admit(board: Board, slack: SlackTracker | None, waiting: Waiting) -> Shadow | None:
     """No slot and no promise if nothing could ever hold it, or not at its booked time."""
-    found, shadow = newcomers_place(board, slack, waiting.request)
+    found, shadow = find_new_place(board, slack, waiting.request)
     if found is not None:
         waiting.promise_s = found[0]
         board.place_at(waiting, board.demand(waiting.request), found)
@@ -94,9 +94,9 @@ def admit(board: Board, slack: SlackTracker | None, waiting: Waiting) -> Shadow 
 
 def make_evictions(board: Board, quotas: tuple[Quota, ...], moved: Moved | None = None) -> tuple[list[Eviction], Rights]:
     if moved is not None:
-        move(board, moved)
-    search = Claims(board, quotas)
-    evictions = search.make()
+        apply_move(board, moved)
+    search = EvictionPlanner(board, quotas)
+    evictions = search.plan_all()
     if board.policy.name == PolicyName.CONSERVATIVE and (evictions or moved):
         board.compress()
     return evictions, search.rights
@@ -170,7 +170,7 @@ def place_newcomers(board: Board, newcomers: list[Waiting], snapshot: Snapshot, 
     arrivals: list[tuple[str, Arrival]] = []
     for waiting in sorted(newcomers, key=turn_of):
         if waiting.promise_s is not None:
-            place_anew(board, waiting)  # it lost its slot
+            place_again(board, waiting)  # it lost its slot
             continue
         shadow = admit(board, slack, waiting)
         if not board.has_slot(waiting):

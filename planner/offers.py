@@ -17,8 +17,8 @@ from planner.promises.failure_reserve import FailureReserve
 from planner.promises.repair import board_of
 from planner.promises.slack import SlackTracker
 from planner.reasons import Reasons
-from planner.sharing.edits import Left, come_back, leave, slack_without
-from planner.sharing.supplies import draw
+from planner.sharing.edits import BeforeEdit, put_back, slack_without, take_out
+from planner.sharing.supplies import assign_supplies
 from planner.snapshot import PolicyName, Pool, Request, Snapshot
 
 
@@ -35,20 +35,20 @@ class OfferFinder:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._board, self._newcomers = board_of(snapshot)
-        self._left = self._let_go(snapshot.edited.id) if snapshot.edited is not None else None
+        self._before_edit = self._let_go(snapshot.edited.id) if snapshot.edited is not None else None
         # Slots that move up first change what a newcomer finds.
         is_calm = snapshot.policy.name == PolicyName.GUARDED and not snapshot.has_freed
-        if self._left is not None:
-            self._slack = slack_without(self._board, snapshot.memory, self._left.request.id)
+        if self._before_edit is not None:
+            self._slack = slack_without(self._board, snapshot.memory, self._before_edit.request.id)
         else:
             self._slack = SlackTracker(self._board, snapshot.memory) if is_calm else None
         if self._slack is not None:
-            self._slack.begin()
+            self._slack.build_queues()
 
-    def _let_go(self, edited: str) -> Left:
+    def _let_go(self, edited: str) -> BeforeEdit:
         place_newcomers(self._board, self._newcomers, self._snapshot)
         self._newcomers = []
-        return leave(self._board, edited)
+        return take_out(self._board, edited)
 
     @no_collection()
     def offers(self, candidate: Request) -> tuple[Offer, ...]:
@@ -57,7 +57,7 @@ class OfferFinder:
         If more nodes of a cluster and shape would be ordered, there is one more offer. For an edit see `beside`. Units and cost as for
         `plan`.
         """
-        if self._left is not None:
+        if self._before_edit is not None:
             return self.beside(self.best(candidate), candidate)
         found = (self._offer(alone) for alone in _in_each_pool(self._snapshot, candidate))
         return _soonest_first(candidate, found)
@@ -90,11 +90,11 @@ class OfferFinder:
 
     @cached_property
     def _settled(self) -> Board:
-        if self._left is not None:
+        if self._before_edit is not None:
             return self._board
         board = self._board.copy()
         newcomers = [board.queue[other.request.id] for other in self._newcomers]
-        place_newcomers(board, newcomers, self._snapshot, self._slack.on(board) if self._slack is not None else None)
+        place_newcomers(board, newcomers, self._snapshot, self._slack.copy_for(board) if self._slack is not None else None)
         return board
 
     def _offer(self, candidate: Request) -> Offer | None:
@@ -104,9 +104,9 @@ class OfferFinder:
         evictions, rights = make_evictions(board, snapshot.quotas)
         # The others had their turn at the last tick.
         asked = None if can_order_nodes(snapshot) else {candidate.id}
-        expected = draw(board, board.expected(asked), {eviction.id for eviction in evictions}, only=candidate.id)
+        expected = assign_supplies(board, board.expected(asked), {eviction.id for eviction in evictions}, only=candidate.id)
         slot = board.slot(waiting)
-        if slot is None or (self._left is None and not _is_asked_for(board, waiting)):
+        if slot is None or (self._before_edit is None and not _is_asked_for(board, waiting)):
             return None
         _, promise_s = promise_of(waiting, slot, reserve, snapshot.policy.promise_tolerance_s)
         start, supply = expected[candidate.id], board.pools[board.pool_of_slot(waiting)].supply
@@ -126,9 +126,9 @@ class OfferFinder:
         )
 
     def _taken_in(self, board: Board, candidate: Request, reserve: FailureReserve) -> Waiting:
-        slack = self._slack.on(board) if self._slack is not None else None
-        if self._left is not None:
-            return come_back(board, candidate, self._left, slack, reserve)
+        slack = self._slack.copy_for(board) if self._slack is not None else None
+        if self._before_edit is not None:
+            return put_back(board, candidate, self._before_edit, slack, reserve)
         waiting = board.enqueue(candidate)
         newcomers = [board.queue[other.request.id] for other in self._newcomers]
         place_newcomers(board, [*newcomers, waiting], self._snapshot, slack)

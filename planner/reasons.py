@@ -11,7 +11,7 @@ from typing import Final
 from planner.board.board import Board
 from planner.capacity.profile import FOREVER_S
 from planner.plan import Blocker, Explanation, Reason
-from planner.promises.silence import unheard_on
+from planner.promises.silence import silence_cause
 from planner.snapshot import Request, Slot, Window
 
 BLOCKERS_MAX: Final = 5
@@ -44,7 +44,7 @@ class Reasons:
         waiting = self._board.queue.get(request.id)
         if waiting is None or waiting.risk is None or request.slot is None or request.slot.pool != slot.pool:
             return False
-        return unheard_on(self._board, request.slot.nodes) is not None
+        return silence_cause(self._board, request.slot.nodes) is not None
 
     def _index(self) -> dict[str, int]:
         """Returns how many are ahead of each waiting request."""

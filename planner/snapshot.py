@@ -180,7 +180,7 @@ class Policy:
     least_run_s: int = 1800  # the least time that an evicted box has run by then
     exit_s: int = 0  # from its end until its GPUs are free
     entry_s: int = 0  # from the start of a box until its window opens
-    claim_gain_s: int = 600  # the least gain for an eviction or for moving a promise
+    eviction_gain_s: int = 600  # the least gain for an eviction or for moving a promise
     break_from: int | None = None  # newcomers of this priority move promises of lower ones; None: nobody does
     gang_patience: float = 0.3  # a gang that has waited for this share of its promised wait moves up into any room
     slack: SlackSettings = field(default_factory=SlackSettings)

@@ -17,9 +17,9 @@ from planner.board.waiting import Waiting, turn_of
 from planner.engine import admit, bring_forward, forecast_of, make_evictions
 from planner.plan import Cause, Eviction, victims_of
 from planner.promises.failure_reserve import FailureReserve
-from planner.promises.proof import refuse_faults
+from planner.promises.proof import raise_on_faults
 from planner.promises.ranges import Forecast, ForecastRanges
-from planner.promises.repair import mend
+from planner.promises.repair import replace_lost_slots
 from planner.promises.slack import SlackTracker
 from planner.snapshot import Failed, Memory, Policy, PolicyName, Pool, Quota, Request, Slot
 from simulation.baselines import Easy, Fifo, LeastWork, Sjf
@@ -103,7 +103,7 @@ class Planner:
         box = self._board.running[request_id]
         self._has_freed |= self._board.release(request_id)
         if self._slack is not None:
-            self._slack.ended(request_id, now_s - box.start_s, box.end_s - box.start_s)
+            self._slack.box_ended(request_id, now_s - box.start_s, box.end_s - box.start_s)
 
     def close(self, failure: Failure) -> None:
         """Nothing may run on the node any more."""
@@ -115,7 +115,7 @@ class Planner:
             board.remove_slot(waiting)
             waiting.displaced = Cause.NODE_FAILURE, failure.node
         board.add_running(failure.outage)
-        mend(board, hit)
+        replace_lost_slots(board, hit)
         self._hit += [waiting for waiting in board.order if waiting.displaced == (Cause.NODE_FAILURE, failure.node)]
         self._has_freed = True
         pool = board.pools[board.capacity.pool_of.item(board.node_numbers[failure.node])]
@@ -134,7 +134,7 @@ class Planner:
         self._has_freed = False
         self._move_promises()
         self._admit()
-        self._claim()
+        self._evict()
         for waiting in self._newcomers:
             if (slot := self._board.slot(waiting)) is not None:
                 waiting.promise_s = self._reserve.promise_s(waiting.request, slot)
@@ -142,7 +142,7 @@ class Planner:
                 self._promises[waiting.request.id] = waiting.promise_s
                 waiting.request = replace(waiting.request, promise_s=waiting.promise_s, promised_at_s=now_s)
         started = self._board.start()
-        refuse_faults(self._board, started)
+        raise_on_faults(self._board, started)
         for start in started:
             self._ranges.started(start.request.id, now_s)
         self._foretell()
@@ -177,7 +177,7 @@ class Planner:
         self._newcomers = [new for new in self._newcomers if new not in refused]
         self._refused = [waiting.request.id for waiting in refused]
 
-    def _claim(self) -> None:
+    def _evict(self) -> None:
         self._evicted, _ = make_evictions(self._board, self._quotas)
         if self._quotas or self._board.policy.break_from is not None:
             self._hit = [waiting for waiting in self._board.order if waiting.displaced is not None and self._board.has_slot(waiting)]

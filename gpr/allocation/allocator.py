@@ -46,7 +46,7 @@ from journal.models import Event, Severity
 from journal.services import event_record
 from planner.capacity.profile import FOREVER_S
 from planner.plan import Explanation, Plan, Reason
-from planner.sharing.evictions import may_claim
+from planner.sharing.evictions import evictions_possible
 from protocol.assignments import Desired, Phase
 from slices.kubeconfigs import kubeconfigs_expire
 
@@ -127,7 +127,7 @@ def _rests_until(made: Plan, loaded: Loaded, now: datetime) -> datetime | None:
     # change is an event. While requests may take capacity from others it never rests: each plan considers only some of them.
     snapshot = loaded.snapshot
     evictor_count = sum(request.may_evict for request in snapshot.queue)
-    if snapshot.queue and may_claim(snapshot.policy, snapshot.quotas, evictor_count=evictor_count):
+    if snapshot.queue and evictions_possible(snapshot.policy, snapshot.quotas, evictor_count=evictor_count):
         return None
     times_s = [placement.start_s for placement in made.placements if placement.start_s is not None]
     times_s += [box.end_s for box in snapshot.running]

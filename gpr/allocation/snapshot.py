@@ -204,7 +204,7 @@ def policy() -> Policy:
         least_run_s=settings.EGS_EVICTION_LEAST_RUN_S,
         exit_s=settings.EGS_EXIT_ALLOWANCE_S,
         entry_s=settings.EGS_ENTRY_ALLOWANCE_S,
-        claim_gain_s=settings.EGS_EVICTION_GAIN_S,
+        eviction_gain_s=settings.EGS_EVICTION_GAIN_S,
         break_from=settings.EGS_BREAK_PROMISES_FROM or None,
         gang_patience=settings.EGS_GANG_PATIENCE_PERCENT / 100,
         slack=SLACK,

@@ -20,7 +20,7 @@ from gpr.requests.spec import BOOKING_AHEAD, EARLIEST_START_MAX
 from inventory.models import Cluster, Node
 from inventory.selectors import shapes_known
 from planner.feasibility import most_that_fits
-from planner.sharing.defragment import Move, Proposal, proposals, room_for
+from planner.sharing.defragment import Proposal, Relocation, fit_booking, proposals
 from planner.snapshot import Request
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN
 
@@ -94,13 +94,13 @@ def room_question(wanted: WantedRoom, *, now: datetime) -> RoomAnswer:
     most = most_that_fits(loaded.snapshot.pools, booking)
     if not most.fits:
         raise can_never_start(most.node_count, most.gpus_per_node)
-    room = room_for(loaded.snapshot, booking)
+    room = fit_booking(loaded.snapshot, booking)
     found = _suggestions_of([room.proposal] if room.proposal else [], loaded)
     return RoomAnswer(room.fits, None if room.instead_s is None else at(room.instead_s), next(iter(found), None))
 
 
 def fingerprint_of(proposal: Proposal) -> str:
-    moves = [(move.id, move.from_nodes, move.to_nodes) for move in proposal.moves]
+    moves = [(move.id, move.from_nodes, move.to_nodes) for move in proposal.relocations]
     done = (proposal.id, proposal.slot.pool, proposal.slot.nodes, proposal.instead_s, moves)
     return sha256(repr(done).encode()).hexdigest()[:16]
 
@@ -146,9 +146,11 @@ def _booking(wanted: WantedRoom, loaded: Loaded) -> Request:
 
 
 def _suggestions_of(found: Sequence[Proposal], loaded: Loaded) -> list[Suggestion]:
-    gprs = gprs_by_id(id_ for proposal in found for id_ in (proposal.id, *(move.id for move in proposal.moves)) if id_ != WANTED)
+    gprs = gprs_by_id(id_ for proposal in found for id_ in (proposal.id, *(move.id for move in proposal.relocations)) if id_ != WANTED)
     ids = {
-        node for each in found for node in (*each.slot.nodes, *(node for move in each.moves for node in (*move.from_nodes, *move.to_nodes)))
+        node
+        for each in found
+        for node in (*each.slot.nodes, *(node for move in each.relocations for node in (*move.from_nodes, *move.to_nodes)))
     }
     names = {str(pk): name for pk, name in Node.objects.filter(pk__in=ids).values_list("pk", "name")} if ids else {}
     return [_suggestion(proposal, loaded, gprs, names) for proposal in found]
@@ -162,7 +164,7 @@ def _suggestion(proposal: Proposal, loaded: Loaded, gprs: dict[str, Gpr], names:
         shape=key.shape,
         nodes=_names(proposal.slot.nodes, names),
         freed=_names(proposal.freed, names),
-        moves=tuple(_moving(move, gprs[move.id], names) for move in proposal.moves),
+        moves=tuple(_moving(move, gprs[move.id], names) for move in proposal.relocations),
         start_at=at(proposal.start_s),
         instead_at=at(proposal.instead_s),
         cost_gpu_s=proposal.cost_gpu_s,
@@ -171,7 +173,7 @@ def _suggestion(proposal: Proposal, loaded: Loaded, gprs: dict[str, Gpr], names:
     )
 
 
-def _moving(move: Move, gpr: Gpr, names: dict[str, str]) -> Moving:
+def _moving(move: Relocation, gpr: Gpr, names: dict[str, str]) -> Moving:
     return Moving(
         gpr=gpr,
         from_nodes=_names(move.from_nodes, names),

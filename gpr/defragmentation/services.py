@@ -17,7 +17,7 @@ from gpr.models import Eviction, Gpr, GprState
 from journal.hints import TICK, hint
 from journal.services import event_record
 from planner.engine import plan
-from planner.sharing.defragment import Proposal, agreed, proposals
+from planner.sharing.defragment import Proposal, proposals, with_proposal
 
 
 @transaction.atomic
@@ -32,7 +32,7 @@ def gpr_make_room(*, gpr: Gpr, fingerprint: str, actor: User, why: str, now: dat
         raise IllegalTransition(f"Only a GPR in the queue needs room; this one is {gpr.get_state_display().lower()}.", state=gpr.state)
     loaded = snapshot_load(now=now)
     proposal = _same(proposals(loaded.snapshot, only=str(gpr.pk)), fingerprint)
-    made = plan(agreed(loaded.snapshot, proposal))
+    made = plan(with_proposal(loaded.snapshot, proposal))
     plan_store(replace(made, evictions=(proposal.eviction, *made.evictions)), loaded, now)
     _record(proposal, gpr, actor, why, now)
     hint(TICK)
@@ -51,12 +51,12 @@ def _same(found: tuple[Proposal, ...], fingerprint: str) -> Proposal:
 
 def _record(proposal: Proposal, gpr: Gpr, actor: User, why: str, now: datetime) -> None:
     # For administrators only, since it names several workspaces. Their members get Events of their own.
-    count = len(proposal.moves)
+    count = len(proposal.relocations)
     event_record(
         kind="queue.defragmented",
         message=f"{plural(count, 'running GPR')} {'has' if count == 1 else 'have'} notice to move, so that {gpr.name} can start at "
         f"{utc(at(proposal.start_s))} instead of {utc(at(proposal.instead_s))}. {why}",
         at=now,
         actor=actor,
-        data={"gpr": proposal.id, "moved": [move.id for move in proposal.moves], "why": why},
+        data={"gpr": proposal.id, "moved": [move.id for move in proposal.relocations], "why": why},
     )

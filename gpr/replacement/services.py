@@ -31,7 +31,7 @@ from journal.guard import set_aside_on_error
 from journal.hints import TICK, hint
 from journal.models import Severity
 from journal.services import event_record
-from planner.sharing.spares import NoSpare, Wanted, spare_for
+from planner.sharing.spares import NoSpareReason, SpareRequest, spare_for
 from planner.snapshot import Within
 from protocol.assignments import Desired, Phase
 
@@ -42,10 +42,10 @@ SILENCE_S: Final = 30
 WHY_MAX_CHARS: Final = 200
 
 NO_SPARE: Final = {
-    NoSpare.NONE_FREE: "No other node of its kind is free until its end.",
-    NoSpare.NOT_NEAR: "No node of its kind that is free until its end is near enough to its other nodes.",
-    NoSpare.PROMISED: "The free nodes of its kind are promised to others before its end.",
-    NoSpare.WOULD_EVICT: "Others are entitled to the free nodes of its kind: somebody would be evicted for it.",
+    NoSpareReason.NONE_FREE: "No other node of its kind is free until its end.",
+    NoSpareReason.NOT_NEAR: "No node of its kind that is free until its end is near enough to its other nodes.",
+    NoSpareReason.PROMISED: "The free nodes of its kind are promised to others before its end.",
+    NoSpareReason.WOULD_EVICT: "Others are entitled to the free nodes of its kind: somebody would be evicted for it.",
 }
 
 
@@ -258,11 +258,11 @@ def _refuse_inactive(gpr: Gpr) -> None:
         raise IllegalTransition(f"Only an active GPR gets another node; this one is {gpr.get_state_display().lower()}.", state=gpr.state)
 
 
-def _wanted(gpr: Gpr, row: Reservation, loaded: Loaded) -> Wanted:
+def _wanted(gpr: Gpr, row: Reservation, loaded: Loaded) -> SpareRequest:
     gpus = [reserved.gpu for reserved in ReservedGpu.objects.filter(reservation=row).select_related("gpu")]
     memory_gib = min((gpu.memory_gib for gpu in gpus), default=0)
     tried = Reservation.objects.filter(replaces=row.pk).values_list("node", flat=True)
-    return Wanted(
+    return SpareRequest(
         box=str(gpr.pk),
         leaving=str(row.node_id),
         pools=tuple(id_ for id_, key in loaded.places.keys.items() if _is_like(key, row, memory_gib, loaded)),

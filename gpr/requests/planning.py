@@ -19,7 +19,7 @@ from gpr.promises.outcomes import promises_abandon
 from gpr.requests.spec import BOOKING_AHEAD, PLAIN_FIELDS, GprSpec
 from planner.feasibility import most_that_fits
 from planner.plan import Placement, Reason
-from planner.sharing.bookings import Nearest, fitting, nearest
+from planner.sharing.bookings import NearestTimes, fitting, nearest
 from planner.snapshot import Request, Within
 
 WITHIN_WORDS = {Within.ANY: "", Within.RACK: " in one rack", Within.NVLINK: " in one NVLink domain"}
@@ -88,11 +88,11 @@ def _booking_misfit(request: Request, loaded: Loaded) -> BookingDoesNotFit | Non
     return None if near is None or near.fits else _booking_refusal(near, request)
 
 
-def _nearest(request: Request, loaded: Loaded) -> Nearest:
+def _nearest(request: Request, loaded: Loaded) -> NearestTimes:
     return nearest(loaded.snapshot, request, since_s=loaded.snapshot.now_s + int(BOOKING_AHEAD.total_seconds()))
 
 
-def _booking_refusal(near: Nearest, request: Request) -> BookingDoesNotFit:
+def _booking_refusal(near: NearestTimes, request: Request) -> BookingDoesNotFit:
     starts = {"nearest_before_at": near.before_s, "nearest_after_at": near.after_s}
     found = {name: None if start_s is None else at(start_s) for name, start_s in starts.items()}
     return booking_does_not_fit(at(request.earliest_start_s), **found, has_room_by_now=near.fits)

@@ -19,7 +19,7 @@ SHIFTED_MOST, NEAR_COUNTS = 2000, 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Stand:
+class _MovableSlot:
     waiting: Waiting
     start_s: int
     places: Ints
@@ -31,33 +31,35 @@ class _Stand:
         return self.since_s, self.waiting.turn
 
 
-def shift(board: Board, lost: Sequence[Waiting], broken: Sequence[Waiting], pool: int) -> None:
+def shift_later_slots(board: Board, lost: Sequence[Waiting], broken: Sequence[Waiting], pool: int) -> None:
     """`lost`: their slots were on failed nodes of this pool and have been replaced; those in `broken` now miss their promises.
 
     Nothing moves unless this breaks fewer promises, counted from the highest priority down, and none by more than the worst before.
     """
-    stands = _stands(board, lost, pool, highest=max(waiting.request.priority for waiting in broken))
-    before, worst_s = _broken(board, stands), max(_late_s(board, waiting) for waiting in broken)
-    board.remove_slots([stand.waiting for stand in stands])
-    if _are_set_anew(board, stands, pool, worst_s) and _broken(board, stands) < before:
-        for stand in stands:
-            if _late_s(board, stand.waiting) > 0:
-                stand.waiting.displaced = broken[0].displaced
+    slots = _slots_to_shift(board, lost, pool, highest=max(waiting.request.priority for waiting in broken))
+    before, worst_s = _broken(board, slots), max(_late_s(board, waiting) for waiting in broken)
+    board.remove_slots([slot.waiting for slot in slots])
+    if _place_all(board, slots, pool, worst_s) and _broken(board, slots) < before:
+        for slot in slots:
+            if _late_s(board, slot.waiting) > 0:
+                slot.waiting.displaced = broken[0].displaced
         return
-    board.remove_slots([stand.waiting for stand in stands if board.has_slot(stand.waiting)])
-    for stand in stands:
-        board.place(stand.waiting, stand.start_s, stand.places)
+    board.remove_slots([slot.waiting for slot in slots if board.has_slot(slot.waiting)])
+    for slot in slots:
+        board.place(slot.waiting, slot.start_s, slot.places)
 
 
-def _stands(board: Board, lost: Sequence[Waiting], pool: int, *, highest: int) -> list[_Stand]:
-    found = [_Stand(waiting, board.start_s(waiting), board.box(waiting).places, _since_s(board, waiting), is_lost=True) for waiting in lost]
-    first_s, were_lost = min(stand.since_s for stand in found), {waiting.request.id for waiting in lost}
+def _slots_to_shift(board: Board, lost: Sequence[Waiting], pool: int, *, highest: int) -> list[_MovableSlot]:
+    found = [
+        _MovableSlot(waiting, board.start_s(waiting), board.box(waiting).places, _since_s(board, waiting), is_lost=True) for waiting in lost
+    ]
+    first_s, were_lost = min(slot.since_s for slot in found), {waiting.request.id for waiting in lost}
     for waiting in board.order:
         is_low = waiting.request.priority <= highest and waiting.request.id not in were_lost
         if is_low and board.has_slot(waiting) and board.start_s(waiting) >= first_s and _may_shift(board, waiting, pool):
             start_s = board.start_s(waiting)
-            found.append(_Stand(waiting, start_s, board.box(waiting).places, start_s, is_lost=False))
-    return sorted(found, key=lambda stand: stand.by_start)
+            found.append(_MovableSlot(waiting, start_s, board.box(waiting).places, start_s, is_lost=False))
+    return sorted(found, key=lambda slot: slot.by_start)
 
 
 def _since_s(board: Board, waiting: Waiting) -> int:
@@ -73,17 +75,17 @@ def _may_shift(board: Board, waiting: Waiting, pool: int) -> bool:
     return not request.is_fixed and not board.may_cause_evictions(request) and _late_s(board, waiting) == 0
 
 
-def _are_set_anew(board: Board, stands: Sequence[_Stand], pool: int, worst_s: int) -> bool:
+def _place_all(board: Board, slots: Sequence[_MovableSlot], pool: int, worst_s: int) -> bool:
     """False if too many slots would move or one too far."""
     moved_count = 0
-    for stand in stands:
-        waiting, request = stand.waiting, stand.waiting.request
-        if not stand.is_lost and board.has_room(stand.places, board.demand(request), stand.start_s):
-            board.place(waiting, stand.start_s, stand.places)
+    for slot in slots:
+        waiting, request = slot.waiting, slot.waiting.request
+        if not slot.is_lost and board.has_room(slot.places, board.demand(request), slot.start_s):
+            board.place(waiting, slot.start_s, slot.places)
             continue
-        demand = board.demand(request, None if stand.is_lost else [pool])
+        demand = board.demand(request, None if slot.is_lost else [pool])
         moved_count += 1 if request.within == Within.ANY else NEAR_COUNTS
-        found = board.earliest(demand, stand.since_s) if moved_count <= SHIFTED_MOST else None
+        found = board.earliest(demand, slot.since_s) if moved_count <= SHIFTED_MOST else None
         if found is None:
             return False
         board.place_at(waiting, demand, found)
@@ -98,7 +100,7 @@ def _late_s(board: Board, waiting: Waiting) -> int:
     return late_s if late_s > board.policy.promise_tolerance_s else 0
 
 
-def _broken(board: Board, stands: Iterable[_Stand]) -> list[int]:
-    counts = Counter({stand.waiting.request.priority: 0 for stand in stands})
-    counts.update(stand.waiting.request.priority for stand in stands if _late_s(board, stand.waiting) > 0)
+def _broken(board: Board, slots: Iterable[_MovableSlot]) -> list[int]:
+    counts = Counter({slot.waiting.request.priority: 0 for slot in slots})
+    counts.update(slot.waiting.request.priority for slot in slots if _late_s(board, slot.waiting) > 0)
     return [counts[priority] for priority in sorted(counts, reverse=True)]

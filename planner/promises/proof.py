@@ -34,7 +34,7 @@ class Asked(NamedTuple):
     last_s: Ints  # the latest start that keeps the promise; NEVER_S without one
 
 
-class NotWholeError(AssertionError):
+class InvalidPlanError(AssertionError):
     pass
 
 
@@ -48,29 +48,29 @@ def faults_of(board: Board, placements: Sequence[Placement], others: Sequence[Ba
     return tuple(Fault(id_, flaw) for id_, flaw in flawed if flaw != Flaw.LATE or id_ not in moved)
 
 
-def refuse_faults(board: Board, started: Iterable[Started]) -> None:
-    """Check a board after a tick. Raises NotWholeError."""
+def raise_on_faults(board: Board, started: Iterable[Started]) -> None:
+    """Check a board after a tick. Raises InvalidPlanError."""
     found = _flawed(board, lambda waiting: NEVER_S if waiting.promise_s is None else waiting.promise_s, {})
     found += [(new.request.id, flaw) for new in started for flaw in _flaws_of_box(board, new)]
     if found:
-        raise NotWholeError(f"at {board.now_s}: {', '.join(f'{id_} {flaw.value}' for id_, flaw in found)}")
+        raise InvalidPlanError(f"at {board.now_s}: {', '.join(f'{id_} {flaw.value}' for id_, flaw in found)}")
 
 
 def _flaws_of_box(board: Board, new: Started) -> list[Flaw]:
     box = board.running[new.request.id]
-    is_whole = len(set(new.slot.nodes)) == new.request.node_count and new.slot.pool in new.request.pools
+    matches_request = len(set(new.slot.nodes)) == new.request.node_count and new.slot.pool in new.request.pools
     limits = box.demand.limits[pool_index(board.capacity, box.demand, box.places)]
-    crowded = is_crowded(board.capacity, box.places, limits, box.start_s, box.end_s)
-    tests = {Flaw.SHAPE: not is_whole, Flaw.CROWDED: crowded, Flaw.LATE: new.slot.start_s > new.promise_s}
+    crowded = is_overcommitted(board.capacity, box.places, limits, box.start_s, box.end_s)
+    tests = {Flaw.SHAPE: not matches_request, Flaw.CROWDED: crowded, Flaw.LATE: new.slot.start_s > new.promise_s}
     return [flaw for flaw, is_so in tests.items() if is_so]
 
 
 def _flawed(board: Board, last_s_of: Callable[[Waiting], int], starting: Mapping[str, Slot]) -> list[tuple[str, Flaw]]:
     """`starting`: requests that start now, and where."""
     capacity, table = board.stored_plan()
-    astray: set[int] = set()
+    misplaced: set[int] = set()
     if starting:
-        capacity, table, astray = _started(board, table, starting)
+        capacity, table, misplaced = _started(board, table, starting)
     states = table.state.tolist()
     waitings = [waiting for waiting in board.order if states[waiting.row] == HAS_SLOT]
     requests = [waiting.request for waiting in waitings]
@@ -81,7 +81,7 @@ def _flawed(board: Board, last_s_of: Callable[[Waiting], int], starting: Mapping
         np.array([min(last_s_of(waiting), NEVER_S) for waiting in waitings], np.int64),
     )
     flaws = flaws_of(capacity, table, np.array([waiting.row for waiting in waitings], np.int64), asked, board.now_s)
-    flaws[[waiting.row in astray for waiting in waitings]] = SHAPE
+    flaws[[waiting.row in misplaced for waiting in waitings]] = SHAPE
     return [(requests[i].id, flaw) for i in np.flatnonzero(flaws) if (flaw := FLAWS[flaws[i]]) is not None]
 
 
@@ -94,12 +94,12 @@ def _started(board: Board, table: Table, starting: Mapping[str, Slot]) -> tuple[
     rows = np.array([board.queue[id_].row for id_ in starting], np.int64)
     starts_s = np.array([slot.start_s for slot in starting.values()], np.int64)
     counts = np.array([len(slot.nodes) for slot in starting.values()], np.int64)
-    restand(capacity, table, rows, starts_s, places, np.cumsum(counts))
+    move_slots(capacity, table, rows, starts_s, places, np.cumsum(counts))
     return capacity, table, set(rows[counts != table.nodes[rows]].tolist())
 
 
 @compiled
-def restand(capacity: Capacity, table: Table, rows: Ints, starts_s: Ints, places: Ints, ends: Ints) -> None:
+def move_slots(capacity: Capacity, table: Table, rows: Ints, starts_s: Ints, places: Ints, ends: Ints) -> None:
     """`places[:ends[0]]` is for the first row, and so on. A row with a wrong number of places stays."""
     first = 0
     for i in range(len(rows)):
@@ -117,12 +117,14 @@ def flaws_of(capacity: Capacity, table: Table, rows: Ints, asked: Asked, now_s: 
     flaws = np.zeros(len(rows), np.int64)
     for i in range(len(rows)):
         j = rows[i]
-        pool = pool_of_all(capacity, places_of(table, j))
-        if pool == NONE or not is_whole(capacity, table, j, pool, asked, i):
+        pool = common_pool(capacity, places_of(table, j))
+        if pool == NONE or not matches_request(capacity, table, j, pool, asked, i):
             flaws[i] = SHAPE
         elif table.slot_s[j] < max(now_s, table.earliest_s[j]):
             flaws[i] = EARLY
-        elif is_crowded(capacity, places_of(table, j), limits_at(capacity, table, j), table.slot_s[j], table.slot_s[j] + table.length_s[j]):
+        elif is_overcommitted(
+            capacity, places_of(table, j), limits_at(capacity, table, j), table.slot_s[j], table.slot_s[j] + table.length_s[j]
+        ):
             flaws[i] = CROWDED
         elif table.slot_s[j] > asked.last_s[i]:
             flaws[i] = LATE
@@ -130,7 +132,7 @@ def flaws_of(capacity: Capacity, table: Table, rows: Ints, asked: Asked, now_s: 
 
 
 @compiled
-def pool_of_all(capacity: Capacity, places: Ints) -> int:
+def common_pool(capacity: Capacity, places: Ints) -> int:
     """NONE if the nodes span pools or repeat."""
     pool = NONE
     for k in range(len(places)):
@@ -144,7 +146,7 @@ def pool_of_all(capacity: Capacity, places: Ints) -> int:
 
 
 @compiled
-def is_whole(capacity: Capacity, table: Table, j: int, pool: int, asked: Asked, i: int) -> bool:
+def matches_request(capacity: Capacity, table: Table, j: int, pool: int, asked: Asked, i: int) -> bool:
     if table.nodes[j] != asked.nodes[i] or table.gpus[j] != asked.gpus[i] or table.length_s[j] != max(1, asked.length_s[i]):
         return False
     is_own = False
@@ -163,7 +165,7 @@ def limits_at(capacity: Capacity, table: Table, j: int) -> Ints:
 
 
 @compiled
-def is_crowded(capacity: Capacity, places: Ints, limits: Ints, start_s: int, end_s: int) -> bool:
+def is_overcommitted(capacity: Capacity, places: Ints, limits: Ints, start_s: int, end_s: int) -> bool:
     least = 0
     for node in places:
         least = min(least, least_free(capacity.nodes, node, start_s, end_s))

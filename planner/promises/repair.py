@@ -19,8 +19,8 @@ from planner.board.waiting import Turn, Waiting, by_promise
 from planner.capacity.placement import OF_SLICE, in_one_domain
 from planner.capacity.profile import FOREVER_S, NONE, Ints
 from planner.plan import Cause
-from planner.promises.failure_shift import shift
-from planner.promises.silence import hold, hold_late, risk_of, unheard_box, was_at_risk
+from planner.promises.failure_shift import shift_later_slots
+from planner.promises.silence import hold_late_slots, hold_slots, risk_of, silence_cause_of, was_at_risk
 from planner.snapshot import PolicyName, Request, Slot, Snapshot, Window, Within
 
 # Limits the time of a tick when many nodes fail at once, in all and per request.
@@ -40,40 +40,40 @@ def board_of(snapshot: Snapshot) -> tuple[Board, list[Waiting]]:
 
 def _restore(board: Board, queue: Sequence[Request]) -> list[Waiting]:
     """Return the requests without a stored slot. Running boxes must be on the board already."""
-    loose: list[Waiting] = []
+    without_slot: list[Waiting] = []
     at_risk: list[Waiting] = []
     standing: list[_Stored] = []
     lost: list[_Stored] = []
     for waiting in board.enqueue_all(queue):
         request, slot = waiting.request, waiting.request.slot
         if slot is None:
-            waiting.displaced = _cause_of_old(request) if waiting.promise_s is not None else None
-            loose.append(waiting)
+            waiting.displaced = _stored_cause(request) if waiting.promise_s is not None else None
+            without_slot.append(waiting)
             continue
         if waiting.promise_s is None:
             waiting.promise_s = slot.start_s
-        waiting.displaced = misfit(board, request, slot)
+        waiting.displaced = slot_problem(board, request, slot)
         waiting.risk = risk_of(board, request, slot) if waiting.displaced is None else None
         if waiting.risk is not None:
             at_risk.append(waiting)
         else:
             (lost if waiting.displaced else standing).append(_Stored(waiting, slot))
-    hold(board, at_risk)
-    lost += _stand(board, standing, at_risk)
-    hold_late(board, at_risk)
-    mend(board, [stored.waiting for stored in lost])
-    return loose
+    hold_slots(board, at_risk)
+    lost += _place_stored(board, standing, at_risk)
+    hold_late_slots(board, at_risk)
+    replace_lost_slots(board, [stored.waiting for stored in lost])
+    return without_slot
 
 
-def mend(board: Board, lost: Sequence[Waiting]) -> None:
+def replace_lost_slots(board: Board, lost: Sequence[Waiting]) -> None:
     """Give new slots to promised requests that lost theirs."""
     left = EXCHANGES_MOST
     for _, alike in groupby(sorted(lost, key=by_promise), key=lambda waiting: waiting.request.priority):
         late = [waiting for waiting in alike if not _place_in_time(board, waiting)]
         for waiting in late:
-            place_anew(board, waiting)
+            place_again(board, waiting)
             if waiting.promise_s is not None and _is_broken_by_failure(board, waiting, waiting.promise_s):
-                left -= _exchange_one(board, waiting, waiting.promise_s, most=min(left, EXCHANGES_EACH))
+                left -= _exchange_with_one(board, waiting, waiting.promise_s, most=min(left, EXCHANGES_EACH))
     _shift_each_pool(board, lost)
 
 
@@ -86,10 +86,10 @@ def _shift_each_pool(board: Board, lost: Sequence[Waiting]) -> None:
     for pool, alike in by_pool.items():
         broken = [each for each in alike if each.promise_s is not None and _is_broken_by_failure(board, each, each.promise_s)]
         if broken and pool is not None:
-            shift(board, alike, broken, pool)
+            shift_later_slots(board, alike, broken, pool)
 
 
-def place_anew(board: Board, waiting: Waiting) -> None:
+def place_again(board: Board, waiting: Waiting) -> None:
     """Find a slot for a promised request without moving any other."""
     if _place_in_time(board, waiting):
         return
@@ -116,7 +116,7 @@ def _is_broken_by_failure(board: Board, waiting: Waiting, promise_s: int) -> boo
     return waiting.displaced[0] == Cause.NODE_FAILURE and board.start_s(waiting) > promise_s + board.policy.promise_tolerance_s
 
 
-def _exchange_one(board: Board, waiting: Waiting, promise_s: int, *, most: int) -> int:
+def _exchange_with_one(board: Board, waiting: Waiting, promise_s: int, *, most: int) -> int:
     """Try to keep a promise by moving one other slot to an equally early place. Return the number of tries."""
     old = board.box(waiting)
     board.remove_slot(waiting)
@@ -173,7 +173,7 @@ class _Stored:
         return self.slot.start_s, *by_promise(self.waiting)
 
 
-def misfit(board: Board, request: Request, slot: Slot) -> tuple[Cause, str] | None:
+def slot_problem(board: Board, request: Request, slot: Slot) -> tuple[Cause, str] | None:
     """Return why the slot is invalid regardless of other slots, or None."""
     changed = (Cause.CHANGED, request.id)
     if not slot.nodes:
@@ -196,7 +196,7 @@ def misfit(board: Board, request: Request, slot: Slot) -> tuple[Cause, str] | No
     return changed if slot.start_s < request.earliest_start_s else None
 
 
-def _cause_of_old(request: Request) -> tuple[Cause, str]:
+def _stored_cause(request: Request) -> tuple[Cause, str]:
     if request.lost is None:
         return Cause.CHANGED, request.id
     return Cause(request.lost[0]), request.lost[1]
@@ -206,29 +206,29 @@ def _cause_of_loss(board: Board, pool: int | None) -> Cause:
     return Cause.NODE_FAILURE if pool is None or board.pools[pool].supply is None else Cause.SUPPLY
 
 
-def _stand(board: Board, standing: list[_Stored], at_risk: Sequence[Waiting]) -> list[_Stored]:
+def _place_stored(board: Board, standing: list[_Stored], at_risk: Sequence[Waiting]) -> list[_Stored]:
     """Return the slots that fit nowhere on their nodes."""
     late_s = max((board.now_s - stored.slot.start_s for stored in standing), default=0)
     # The longest time without a plan or a contact, plus the grace period of overdue boxes and late nodes.
-    shove_s = late_s + (board.policy.overrun_grace_s if board.overdue or _is_any_late(board) else 0)
+    delay_s = late_s + (board.policy.overrun_grace_s if board.overdue or _is_any_late(board) else 0)
     in_order = sorted(standing, key=lambda stored: stored.by_start)
     for stored in in_order:
         if stored.slot.start_s < board.now_s:
             stored.waiting.displaced = was_at_risk(stored.waiting.request) or (Cause.LATE_TICK, stored.waiting.request.id)
     waitings = [stored.waiting for stored in in_order]
-    obstacles = _Obstacles(board, waitings, at_risk)
+    blockers = _Blockers(board, waitings, at_risk)
     stopped = board.restore_slots(waitings, [stored.slot for stored in in_order])
-    return [in_order[i] for i in stopped if not _shove(board, waitings[i], shove_s, obstacles.cause(i))]
+    return [in_order[i] for i in stopped if not _delay(board, waitings[i], delay_s, blockers.cause(i))]
 
 
 def _is_any_late(board: Board) -> bool:
     return any(window.is_late for windows in board.closed.values() for window in windows)
 
 
-def _shove(board: Board, waiting: Waiting, shove_s: int, cause: tuple[Cause, str]) -> bool:
+def _delay(board: Board, waiting: Waiting, delay_s: int, cause: tuple[Cause, str]) -> bool:
     waiting.displaced = cause
     places, start_s = board.nodes_of(waiting), board.start_s(waiting)
-    found_s = board.earliest_on(places, board.demand(waiting.request), start_s, start_s + shove_s) if shove_s > 0 else None
+    found_s = board.earliest_on(places, board.demand(waiting.request), start_s, start_s + delay_s) if delay_s > 0 else None
     if found_s is not None:
         board.place(waiting, found_s, places)
     return found_s is not None
@@ -244,7 +244,7 @@ def _cause_of_closure(window: Window, node_id: str) -> tuple[Cause, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stay:
+class _Occupancy:
     id: str
     slice: str
     ceilings: tuple[tuple[str, str], ...]
@@ -253,7 +253,7 @@ class _Stay:
     end_s: int
 
     @classmethod
-    def of(cls, board: Board, waiting: Waiting) -> _Stay:
+    def of(cls, board: Board, waiting: Waiting) -> _Occupancy:
         request, places, start_s = waiting.request, board.nodes_of(waiting), board.start_s(waiting)
         ceilings = board.ceilings_over(request.project, request.slice, places)
         return cls(request.id, request.slice, ceilings, places, start_s, start_s + request.length_s)
@@ -265,17 +265,17 @@ class _Stay:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rival:
-    stay: _Stay
+class _Blocker:
+    occupancy: _Occupancy
     weight: int  # the lowest is blamed first: overdue, displaced, running, other
     cause: tuple[Cause, str]
 
     @property
     def blame(self) -> tuple[int, int, str]:
-        return self.weight, -self.stay.end_s, self.stay.id
+        return self.weight, -self.occupancy.end_s, self.occupancy.id
 
 
-class _Obstacles:
+class _Blockers:
     """Find what displaced a slot. The index is built on first use, because most plans need none."""
 
     def __init__(self, board: Board, waitings: Sequence[Waiting], at_risk: Sequence[Waiting]) -> None:
@@ -283,12 +283,12 @@ class _Obstacles:
         self._board = board
         self._waitings = waitings
         self._at_risk = at_risk
-        self._rivals: dict[object, list[_Rival]] = {}
+        self._blockers: dict[object, list[_Blocker]] = {}
         self._count = 0  # how many of the waitings are in the index
 
     def cause(self, i: int) -> tuple[Cause, str]:
-        if not self._rivals:
-            self._rivals = self._running()
+        if not self._blockers:
+            self._blockers = self._running()
             for held in self._at_risk:
                 self._enter(held)
         for before in self._waitings[self._count : i]:
@@ -298,11 +298,13 @@ class _Obstacles:
         return self._cause(self._waitings[i])
 
     def _cause(self, waiting: Waiting) -> tuple[Cause, str]:
-        stay = _Stay.of(self._board, waiting)
-        near = [rival for key in stay.keys for rival in self._rivals[key]]
-        in_way = [rival for rival in near if rival.stay.start_s < stay.end_s and rival.stay.end_s > stay.start_s]
-        worst = min(in_way, key=lambda rival: rival.blame, default=None)
-        closures = list(self._closures(stay))
+        occupancy = _Occupancy.of(self._board, waiting)
+        near = [blocker for key in occupancy.keys for blocker in self._blockers[key]]
+        in_way = [
+            blocker for blocker in near if blocker.occupancy.start_s < occupancy.end_s and blocker.occupancy.end_s > occupancy.start_s
+        ]
+        worst = min(in_way, key=lambda blocker: blocker.blame, default=None)
+        closures = list(self._closures(occupancy))
         risk = was_at_risk(waiting.request)
         if risk is not None and not closures:
             return risk  # a silent cluster could not report that the box has ended
@@ -311,36 +313,36 @@ class _Obstacles:
             return worst.cause
         if closures:
             return _cause_of_closure(*closures[0])
-        if stay.ceilings and self._fits_but_for_ceilings(waiting, stay):
-            below = [rival for rival in in_way if not set(rival.stay.ceilings).isdisjoint(stay.ceilings)]
-            return Cause.QUOTA, min(below, key=lambda rival: rival.blame).stay.id if below else ""
-        return worst.cause if worst is not None else (Cause.CHANGED, stay.id)
+        if occupancy.ceilings and self._fits_but_for_ceilings(waiting, occupancy):
+            below = [blocker for blocker in in_way if not set(blocker.occupancy.ceilings).isdisjoint(occupancy.ceilings)]
+            return Cause.QUOTA, min(below, key=lambda blocker: blocker.blame).occupancy.id if below else ""
+        return worst.cause if worst is not None else (Cause.CHANGED, occupancy.id)
 
-    def _closures(self, stay: _Stay) -> Iterator[tuple[Window, str]]:
-        for node in stay.places:
+    def _closures(self, occupancy: _Occupancy) -> Iterator[tuple[Window, str]]:
+        for node in occupancy.places:
             node_id = self._board.node_ids[node]
-            yield from ((w, node_id) for w in self._board.closed[node_id] if w.start_s < stay.end_s and w.end_s > stay.start_s)
+            yield from ((w, node_id) for w in self._board.closed[node_id] if w.start_s < occupancy.end_s and w.end_s > occupancy.start_s)
 
-    def _fits_but_for_ceilings(self, waiting: Waiting, stay: _Stay) -> bool:
+    def _fits_but_for_ceilings(self, waiting: Waiting, occupancy: _Occupancy) -> bool:
         demand = self._board.demand(waiting.request)
         limits = demand.limits.copy()
         limits[:, OF_SLICE + 1 :] = NONE
-        return self._board.has_room(stay.places, demand._replace(limits=limits), stay.start_s)
+        return self._board.has_room(occupancy.places, demand._replace(limits=limits), occupancy.start_s)
 
-    def _running(self) -> dict[object, list[_Rival]]:
-        rivals: dict[object, list[_Rival]] = defaultdict(list)
+    def _running(self) -> dict[object, list[_Blocker]]:
+        blockers: dict[object, list[_Blocker]] = defaultdict(list)
         for box in self._board.running.values():
             is_overdue = box.id in self._board.overdue
-            cause = unheard_box(self._board, box) or Cause.OVERRUN
+            cause = silence_cause_of(self._board, box) or Cause.OVERRUN
             ceilings = self._board.ceilings_over(box.project, box.slice, box.places)
-            stay = _Stay(box.id, box.slice, ceilings, box.places, box.start_s, box.end_s)
-            for key in stay.keys:
-                rivals[key].append(_Rival(stay, OVERDUE if is_overdue else 2, (cause, box.id)))
-        return rivals
+            occupancy = _Occupancy(box.id, box.slice, ceilings, box.places, box.start_s, box.end_s)
+            for key in occupancy.keys:
+                blockers[key].append(_Blocker(occupancy, OVERDUE if is_overdue else 2, (cause, box.id)))
+        return blockers
 
     def _enter(self, waiting: Waiting) -> None:
-        stay = _Stay.of(self._board, waiting)
+        occupancy = _Occupancy.of(self._board, waiting)
         why = waiting.displaced or waiting.risk
         weight, cause = (1, why) if why is not None else (3, (Cause.CHANGED, waiting.request.id))
-        for key in stay.keys:
-            self._rivals[key].append(_Rival(stay, weight, cause))
+        for key in occupancy.keys:
+            self._blockers[key].append(_Blocker(occupancy, weight, cause))

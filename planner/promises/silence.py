@@ -17,37 +17,37 @@ from planner.snapshot import Request, Slot
 
 def risk_of(board: Board, request: Request, slot: Slot) -> tuple[Cause, str] | None:
     """Why it is unknown whether this slot can be kept. All its nodes must be on the board."""
-    cause = unheard_on(board, slot.nodes)
+    cause = silence_cause(board, slot.nodes)
     if cause is not None:
         return cause, ""
     # A slice runs one box at a time, and a silent cluster cannot report that the last one has ended.
     for id_ in sorted(board.overdue) if request.slice else ():
         box = board.running[id_]
-        if box.slice == request.slice and slot.start_s < box.end_s and (cause := unheard_box(board, box)) is not None:
+        if box.slice == request.slice and slot.start_s < box.end_s and (cause := silence_cause_of(board, box)) is not None:
             return cause, id_
     return None
 
 
-def unheard_on(board: Board, nodes: Iterable[str]) -> Cause | None:
+def silence_cause(board: Board, nodes: Iterable[str]) -> Cause | None:
     return next((Cause(window.unheard) for node in nodes for window in board.closed[node] if window.unheard), None)
 
 
-def unheard_box(board: Board, box: Box) -> Cause | None:
-    return unheard_on(board, (board.node_ids[node] for node in box.places))
+def silence_cause_of(board: Board, box: Box) -> Cause | None:
+    return silence_cause(board, (board.node_ids[node] for node in box.places))
 
 
 def was_at_risk(request: Request) -> tuple[Cause, str] | None:
     return (Cause(request.lost[0]), request.lost[1]) if request.lost is not None and request.slot is not None else None
 
 
-def hold(board: Board, at_risk: Sequence[Waiting]) -> None:
+def hold_slots(board: Board, at_risk: Sequence[Waiting]) -> None:
     for waiting in at_risk:
         slot = waiting.request.slot
         if slot is not None and slot.start_s > board.now_s:
             board.place(waiting, slot.start_s, board.places(slot.nodes))
 
 
-def hold_late(board: Board, at_risk: Sequence[Waiting]) -> None:
+def hold_late_slots(board: Board, at_risk: Sequence[Waiting]) -> None:
     """Reserve room for overdue slots from the expected return on. These places are not stored."""
     late = [(slot, waiting) for waiting in at_risk if (slot := waiting.request.slot) is not None and slot.start_s <= board.now_s]
     for slot, waiting in sorted(late, key=lambda pair: (pair[0].start_s, pair[1].turn)):

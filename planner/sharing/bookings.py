@@ -10,7 +10,7 @@ from planner.board.board import Board
 from planner.capacity.placement import Demand
 from planner.capacity.profile import NEVER_S
 from planner.promises.repair import board_of
-from planner.sharing.evictions import Claims
+from planner.sharing.evictions import EvictionPlanner
 from planner.snapshot import Quota, Request, Snapshot
 
 # Other times are searched on whole minutes, because people book by the minute.
@@ -20,7 +20,7 @@ TRIES_MOST: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Nearest:
+class NearestTimes:
     fits: bool  # at the requested time
     before_s: int | None  # the last whole minute before that
     after_s: int | None  # the first whole minute after it
@@ -32,7 +32,7 @@ def fitting(snapshot: Snapshot, bookings: Sequence[Request]) -> list[bool]:
     return [_is_free(board, each) or _has_right(board, snapshot.quotas, each) for each in bookings]
 
 
-def nearest(snapshot: Snapshot, booking: Request, *, since_s: int) -> Nearest:
+def nearest(snapshot: Snapshot, booking: Request, *, since_s: int) -> NearestTimes:
     """Find times beside all slots, or where others must give way; other times are no earlier than `since_s`.
 
     A queued request with the same id is ignored. Where the booking fits, the other times are beside all slots. Cost: about one new request
@@ -42,11 +42,11 @@ def nearest(snapshot: Snapshot, booking: Request, *, since_s: int) -> Nearest:
     demand, asked_s = board.demand(booking), booking.earliest_start_s
     before_s, after_s = _last_before(board, demand, asked_s, since_s), _first_after(board, demand, max(asked_s + 1, since_s))
     if _is_free(board, booking) or _has_right(board, snapshot.quotas, booking):
-        return Nearest(True, before_s, after_s)
+        return NearestTimes(True, before_s, after_s)
     if not _may_have_right(board, snapshot.quotas, booking):
-        return Nearest(False, before_s, after_s)
-    by_right = _ByRight(board, snapshot.quotas, booking)
-    return Nearest(False, by_right.last_before(since_s, before_s), by_right.first_after(max(asked_s + 1, since_s), after_s))
+        return NearestTimes(False, before_s, after_s)
+    times = _TimesByRight(board, snapshot.quotas, booking)
+    return NearestTimes(False, times.last_before(since_s, before_s), times.first_after(max(asked_s + 1, since_s), after_s))
 
 
 def _is_free(board: Board, booking: Request) -> bool:
@@ -55,7 +55,7 @@ def _is_free(board: Board, booking: Request) -> bool:
 
 
 def _has_right(board: Board, quotas: tuple[Quota, ...], booking: Request) -> bool:
-    return _may_have_right(board, quotas, booking) and _ByRight(board, quotas, booking).has(booking.earliest_start_s)
+    return _may_have_right(board, quotas, booking) and _TimesByRight(board, quotas, booking).has(booking.earliest_start_s)
 
 
 def _may_have_right(board: Board, quotas: tuple[Quota, ...], booking: Request) -> bool:
@@ -69,7 +69,7 @@ def _may_have_right(board: Board, quotas: tuple[Quota, ...], booking: Request) -
 
 
 @dataclass(frozen=True, slots=True)
-class _ByRight:
+class _TimesByRight:
     """Times at which others would have to give way."""
 
     board: Board
@@ -80,7 +80,7 @@ class _ByRight:
         """Try the time on a copy."""
         board = self.board.copy()
         waiting = board.enqueue(replace(self.booking, earliest_start_s=start_s))
-        return start_s >= board.now_s and Claims(board, self.quotas).book(waiting) is not None
+        return start_s >= board.now_s and EvictionPlanner(board, self.quotas).book(waiting) is not None
 
     def last_before(self, since_s: int, free_s: int | None) -> int | None:
         since_s = since_s if free_s is None else free_s + 1
@@ -118,7 +118,7 @@ class _ByRight:
         """Return a copy where everyone who could give way has done so, and when the right begins."""
         board = self.board.copy()
         waiting = board.enqueue(self.booking)  # before its rights are worked out
-        from_s = Claims(board, self.quotas).clear(waiting, shape)
+        from_s = EvictionPlanner(board, self.quotas).clear_for(waiting, shape)
         return board, board.demand(self.booking, board.pools_in(self.booking, shape)), from_s
 
 

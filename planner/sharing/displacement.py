@@ -11,11 +11,11 @@ from planner.board.board import Board, Box
 from planner.board.waiting import Waiting, by_promise
 from planner.capacity.placement import Demand
 from planner.plan import Cause
-from planner.promises.repair import place_anew
+from planner.promises.repair import place_again
 from planner.snapshot import Moved
 
 
-class Lifted:
+class DisplacedSlots:
     """Slots taken off the board until another has its place."""
 
     def __init__(self, board: Board, waiting: Iterable[Waiting]) -> None:
@@ -28,10 +28,10 @@ class Lifted:
         broken = [self._waiting[i] for i in self._board.put_back(self._waiting)]
         for each in sorted(broken, key=by_promise):
             each.displaced = cause(each)
-            place_anew(self._board, each)
+            place_again(self._board, each)
 
 
-def move(board: Board, moved: Moved) -> None:
+def apply_move(board: Board, moved: Moved) -> None:
     """Give a request that an administrator moved in the queue the slot of its new turn."""
     waiting, behind = board.queue.get(moved.id), board.queue.get(moved.behind)
     if waiting is None or not board.has_slot(waiting) or waiting.request.is_fixed or waiting.risk is not None:
@@ -42,7 +42,7 @@ def move(board: Board, moved: Moved) -> None:
         _move_down(board, waiting, board.start_s(behind))
 
 
-def place_or_back(board: Board, waiting: Waiting, demand: Demand, found: tuple[int, int] | None, old: Box | None) -> None:
+def place_or_restore(board: Board, waiting: Waiting, demand: Demand, found: tuple[int, int] | None, old: Box | None) -> None:
     if found is not None:
         board.place_at(waiting, demand, found)
     elif old is not None:
@@ -52,12 +52,12 @@ def place_or_back(board: Board, waiting: Waiting, demand: Demand, found: tuple[i
 def _move_up(board: Board, waiting: Waiting) -> None:
     request, demand, old = waiting.request, board.demand(waiting.request), board.box(waiting)
     board.remove_slot(waiting)
-    lifted = Lifted(board, _behind(board, waiting, old.end_s))
+    displaced_slots = DisplacedSlots(board, _behind(board, waiting, old.end_s))
     found = board.earliest(demand, board.soonest_s(request), old.start_s)
-    place_or_back(board, waiting, demand, found, old)
+    place_or_restore(board, waiting, demand, found, old)
     if found is not None:
         waiting.promise_by(found[0])
-    lifted.put_back(lambda _: (Cause.ADMIN, request.id))
+    displaced_slots.put_back(lambda _: (Cause.ADMIN, request.id))
 
 
 def _move_down(board: Board, waiting: Waiting, since_s: int) -> None:
@@ -66,7 +66,7 @@ def _move_down(board: Board, waiting: Waiting, since_s: int) -> None:
         return
     board.remove_slot(waiting)
     waiting.displaced = Cause.ADMIN, request.id
-    place_or_back(board, waiting, demand, board.earliest(demand, since_s), old)
+    place_or_restore(board, waiting, demand, board.earliest(demand, since_s), old)
 
 
 def _behind(board: Board, waiting: Waiting, end_s: int) -> list[Waiting]:

@@ -77,11 +77,11 @@ class Rights:
             for project in {*self._boxes, *self._queue}:
                 self.renew(project)
 
-    def renew(self, project: str, *, hoping: Waiting | None = None) -> None:
-        """`hoping`: a booking that counts as if it had its time."""
+    def renew(self, project: str, *, booking: Waiting | None = None) -> None:
+        """`booking`: a booking that counts as if it had its time."""
         if not self._shapes:
             return
-        running, waiting = self._running(project), self._waiting(project, hoping)
+        running, waiting = self._running(project), self._waiting(project, booking)
         for shape in self._shapes:
             self._borrowers[shape].discard(project)
             self._held[project, shape] = running.get(shape, [])
@@ -111,14 +111,14 @@ class Rights:
     def since_s(self, request: Request, shape: str) -> int:
         return self._ranks.get((request.id, shape), NOTHING_GUARANTEED)[1]
 
-    def has_claim(self, request: Request, shape: str, at_s: int) -> bool:
+    def may_take(self, request: Request, shape: str, at_s: int) -> bool:
         """Never says no wrongly."""
         own = self.of_waiting(request, shape, at_s)
         if own.beside > Rank.BORROWS and self._borrowers[shape] - {request.project}:
             return True
         return own.within == Rank.OF_SLICE and self._is_of_slice(request.slice, shape, 1)
 
-    def claim(self, request: Request, own: Right, box: Box, other: Rank) -> EvictionKind | None:
+    def eviction_kind(self, request: Request, own: Right, box: Box, other: Rank) -> EvictionKind | None:
         """The victim's rank and priority are never above the beneficiary's, so two requests cannot evict each other in turn."""
         if self.may_reclaim(request, own, box.project, box.slice, other):
             return EvictionKind.RECLAIM
@@ -144,12 +144,12 @@ class Rights:
                 wanted[shape].append(_Share(gpus, box.start_s, box.end_s, box.slice or box.id, order))
         return wanted
 
-    def _waiting(self, project: str, hoping: Waiting | None) -> Shares:
+    def _waiting(self, project: str, booking: Waiting | None) -> Shares:
         wanted: Shares = defaultdict(list)
         for place, waiting in self._queue[project]:
             request = waiting.request
             has_slot = self._board.has_slot(waiting)
-            if not has_slot and waiting is not hoping:
+            if not has_slot and waiting is not booking:
                 continue
             start_s, slice_ = self._board.start_s(waiting) if has_slot else request.earliest_start_s, request.slice or request.id
             for shape, gpus in self._board.gpus_by_shape(request).items():

@@ -22,7 +22,7 @@ from planner.snapshot import Request, Running, Snapshot, Within
 TRIED_MOST: Final = 4
 
 
-class NoSpare(StrEnum):
+class NoSpareReason(StrEnum):
     """Why there is none. Stable codes."""
 
     NONE_FREE = "none_free"  # no node of its kind has room until the end of the box
@@ -32,7 +32,7 @@ class NoSpare(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SpareRequest:
     box: str  # id of the running box
     leaving: str  # the node to replace
     pools: tuple[str, ...]
@@ -42,50 +42,50 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SpareAnswer:
     node: str = ""  # empty: see `why`
-    why: NoSpare | None = None
+    why: NoSpareReason | None = None
 
 
-def spare_for(snapshot: Snapshot, wanted: Wanted) -> Answer:
+def spare_for(snapshot: Snapshot, wanted: SpareRequest) -> SpareAnswer:
     """Choose, of the nodes that harm nobody, the one nearest to the others of the box that leaves the fewest parts of nodes.
 
     Cost: up to 1 + TRIED_MOST plans.
     """
     box = next((running for running in snapshot.running if running.id == wanted.box), None)
     if box is None or box.end_s <= snapshot.now_s:
-        return Answer(why=NoSpare.NONE_FREE)
+        return SpareAnswer(why=NoSpareReason.NONE_FREE)
     board, newcomers = board_of(snapshot)
     place_newcomers(board, newcomers, snapshot)
-    search = _Search(board, box, wanted)
+    search = _SpareSearch(board, box, wanted)
     found = search.nodes()
     if not found:
-        return Answer(why=_why_none(snapshot, box, wanted))
+        return SpareAnswer(why=_why_none(snapshot, box, wanted))
     before, harm = plan(snapshot), Harm.LATE
     for node in found[:TRIED_MOST]:
-        worst = harm_of(before, plan(with_spare(snapshot, box, node)))
+        worst = harm_of(before, plan(with_spare_node(snapshot, box, node)))
         if worst is None:
-            return Answer(node)
+            return SpareAnswer(node)
         harm = worst
-    return Answer(why=NoSpare.PROMISED if harm == Harm.LATE else NoSpare.WOULD_EVICT)
+    return SpareAnswer(why=NoSpareReason.PROMISED if harm == Harm.LATE else NoSpareReason.WOULD_EVICT)
 
 
-def with_spare(snapshot: Snapshot, box: Running, node: str) -> Snapshot:
+def with_spare_node(snapshot: Snapshot, box: Running, node: str) -> Snapshot:
     larger = replace(box, nodes=(*box.nodes, node), uncounted=(*box.uncounted, node))
     return replace(snapshot, running=tuple(larger if running.id == box.id else running for running in snapshot.running))
 
 
-def _why_none(snapshot: Snapshot, box: Running, wanted: Wanted) -> NoSpare:
+def _why_none(snapshot: Snapshot, box: Running, wanted: SpareRequest) -> NoSpareReason:
     """Retry without a queue, then without the topology constraint."""
     board, _ = board_of(replace(snapshot, queue=()))
-    if _Search(board, box, wanted).nodes():
-        return NoSpare.PROMISED
+    if _SpareSearch(board, box, wanted).nodes():
+        return NoSpareReason.PROMISED
     anywhere = replace(wanted, within=Within.ANY)
-    return NoSpare.NOT_NEAR if wanted.within and _Search(board, box, anywhere).nodes() else NoSpare.NONE_FREE
+    return NoSpareReason.NOT_NEAR if wanted.within and _SpareSearch(board, box, anywhere).nodes() else NoSpareReason.NONE_FREE
 
 
-class _Search:
-    def __init__(self, board: Board, box: Running, wanted: Wanted) -> None:
+class _SpareSearch:
+    def __init__(self, board: Board, box: Running, wanted: SpareRequest) -> None:
         self._board, self._wanted = board, wanted
         self._own = {board.node_numbers[node] for node in box.nodes if node in board.node_numbers}
         self._staying = self._own - {board.node_numbers.get(wanted.leaving, NONE)}
@@ -93,11 +93,11 @@ class _Search:
 
     def nodes(self) -> list[str]:
         """Best first."""
-        fits = ((node, self._board.fit(node, self._demand, self._board.now_s)) for node in self._alike())
+        fits = ((node, self._board.fit(node, self._demand, self._board.now_s)) for node in self._eligible())
         found = sorted((*self._farness(node), *fit, node) for node, fit in fits if fit is not None)
         return [self._board.node_ids[node] for *_, node in found]
 
-    def _alike(self) -> Iterator[int]:
+    def _eligible(self) -> Iterator[int]:
         pools = {self._board.pool_numbers[id_] for id_ in self._wanted.pools if id_ in self._board.pool_numbers}
         numbers = self._board.node_numbers
         barred = self._own | {numbers[id_] for id_ in self._wanted.barred if id_ in numbers}
@@ -119,7 +119,7 @@ class _Search:
         return domain_of[node] != NONE and all(domain_of[other] == domain_of[node] for other in self._staying)
 
 
-def _request(box: Running, wanted: Wanted, now_s: int) -> Request:
+def _request(box: Running, wanted: SpareRequest, now_s: int) -> Request:
     """Without owner, so that no quota limits it."""
     return Request(
         id=f"spare of {box.id}",

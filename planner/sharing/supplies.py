@@ -17,23 +17,25 @@ from planner.board.empty import close_nodes
 from planner.board.waiting import Waiting
 from planner.capacity.placement import NO_INTS, members_of
 from planner.capacity.profile import FOREVER_S, NEVER_S, Ints
-from planner.promises.repair import place_anew
+from planner.promises.repair import place_again
 from planner.snapshot import Request, Slot, Supply, Window
 
 # Assignments in one plan. After each the queue is simulated again, because others start sooner where the slot was.
-DRAWS_MOST: Final = 8
-PLAYED_MOST: Final = 8_000  # requests, in all these simulations
+ASSIGNMENTS_MOST: Final = 8
+SIMULATED_MOST: Final = 8_000  # requests, in all these simulations
 
 
-def draw(board: Board, expected: Mapping[str, Slot], barred: Set[str] = frozenset(), only: str | None = None) -> Mapping[str, Slot]:
+def assign_supplies(
+    board: Board, expected: Mapping[str, Slot], barred: Set[str] = frozenset(), only: str | None = None
+) -> Mapping[str, Slot]:
     """Move slots onto nodes to be ordered where they gain enough, and return the expected starts.
 
     `expected`: starts without orders. `barred`: boxes end early for these, so they stay. Cost: nothing without supplies; else a simulation
     of the queue for each assignment.
     """
     sources = {pool.id: _Source(board, number, pool.supply) for number, pool in enumerate(board.pools) if pool.supply is not None}
-    for _ in range(max(1, min(DRAWS_MOST, PLAYED_MOST // max(len(board.order), 1)))):
-        if not any(len(source.left) for source in sources.values()) or not _draw_one(board, expected, barred, sources, only):
+    for _ in range(max(1, min(ASSIGNMENTS_MOST, SIMULATED_MOST // max(len(board.order), 1)))):
+        if not any(len(source.left) for source in sources.values()) or not _assign_one(board, expected, barred, sources, only):
             return expected
         _place_the_rest(board)
         expected = board.expected()
@@ -43,7 +45,7 @@ def draw(board: Board, expected: Mapping[str, Slot], barred: Set[str] = frozense
 def _place_the_rest(board: Board) -> None:
     for waiting in board.order:
         if waiting.request.may_order_in and not board.has_slot(waiting):
-            place_anew(board, waiting)
+            place_again(board, waiting)
 
 
 class _Source:
@@ -85,23 +87,23 @@ class _Source:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _SupplyPlace:
     waiting: Waiting
     start_s: int
     places: Ints
 
 
-def _draw_one(board: Board, expected: Mapping[str, Slot], barred: Set[str], sources: Mapping[str, _Source], only: str | None) -> bool:
+def _assign_one(board: Board, expected: Mapping[str, Slot], barred: Set[str], sources: Mapping[str, _Source], only: str | None) -> bool:
     """Requests without any other place come first."""
     least_s = min(source.comes_s + source.supply.gain_s for source in sources.values())
     asked = board.order if only is None else [board.queue[only]]
     may = (waiting for waiting in asked if waiting.request.may_order_in and waiting.request.id not in barred)
-    hopeful = [waiting for waiting in may if (slot := expected.get(waiting.request.id)) is None or slot.start_s >= least_s]
-    if not hopeful:
+    candidates = [waiting for waiting in may if (slot := expected.get(waiting.request.id)) is None or slot.start_s >= least_s]
+    if not candidates:
         return False
     for source in sources.values():
         source.open(board)
-    in_order = sorted(hopeful, key=lambda waiting: waiting.request.id in expected)
+    in_order = sorted(candidates, key=lambda waiting: waiting.request.id in expected)
     found = next(filter(None, (_place(board, waiting, expected, sources) for waiting in in_order)), None)
     for source in sources.values():
         source.shut(board, found.places if found is not None else NO_INTS, found.start_s if found is not None else NEVER_S)
@@ -114,11 +116,11 @@ def _draw_one(board: Board, expected: Mapping[str, Slot], barred: Set[str], sour
     return True
 
 
-def _place(board: Board, waiting: Waiting, expected: Mapping[str, Slot], sources: Mapping[str, _Source]) -> _Found | None:
+def _place(board: Board, waiting: Waiting, expected: Mapping[str, Slot], sources: Mapping[str, _Source]) -> _SupplyPlace | None:
     """Does not change the board."""
     request, without = waiting.request, expected.get(waiting.request.id)
     without_s = NEVER_S if without is None else without.start_s
-    best: _Found | None = None
+    best: _SupplyPlace | None = None
     for id_ in request.may_order_in:
         source = sources.get(id_)
         if source is None or id_ not in request.pools or not source.could_hold(request):
@@ -129,7 +131,7 @@ def _place(board: Board, waiting: Waiting, expected: Mapping[str, Slot], sources
         before_s = before_s if best is None else min(before_s, best.start_s)
         if max(board.soonest_s(request), source.comes_s) < before_s:
             found = _place_in(board, waiting, id_, before_s)
-            best = best if found is None else _Found(waiting, *found)
+            best = best if found is None else _SupplyPlace(waiting, *found)
     return best
 
 

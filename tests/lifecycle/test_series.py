@@ -21,7 +21,7 @@ from gpr.requests.spec import BOOKING_AHEAD
 from journal.models import Event
 from planner.engine import plan
 from planner.plan import Plan
-from planner.sharing.bookings import Nearest
+from planner.sharing.bookings import NearestTimes
 from planner.snapshot import Snapshot
 from slices.models import Slice
 from tests import factories
@@ -142,7 +142,7 @@ def test_a_booking_that_the_plan_has_no_place_for_is_refused_also_where_it_would
 ) -> None:
     """Else it would wait for ever, as a booking without a promise."""
     taken(stage, [1])
-    monkeypatch.setattr(planning, "nearest", lambda *args, **how: Nearest(fits=True, before_s=None, after_s=None))
+    monkeypatch.setattr(planning, "nearest", lambda *args, **how: NearestTimes(fits=True, before_s=None, after_s=None))
 
     with pytest.raises(BookingDoesNotFit, match="try again"):
         stage.submit(nodes=2, earliest_start_at=starts(stage)[1], is_booking=True)

@@ -126,7 +126,7 @@ def guaranteed(draw: st.DrawFn) -> tuple[Snapshot, Request]:
     """Three projects with guarantees, in which some run and some wait; one books, mostly of the first, which has the largest."""
     drawn, booking = draw(snapshots(most=3)), draw(requests("booked", 9))
     quotas = tuple(Quota(owner, "s", draw(st.sampled_from(amounts))) for owner, amounts in (("a", [4, 16]), ("b", [0, 2]), ("c", [0, 2])))
-    policy = replace(drawn.policy, notice_s=2, least_run_s=0, claim_gain_s=1)
+    policy = replace(drawn.policy, notice_s=2, least_run_s=0, eviction_gain_s=1)
     owners = st.sampled_from("abc")
     snapshot = replace(
         drawn,
@@ -187,7 +187,7 @@ def test_nothing_is_tried_for_a_booking_that_can_have_no_right(guaranteed_gpus: 
     quotas = (Quota("b", "shape-p", guaranteed_gpus), Quota("other", "shape-p", 8))
     snapshot = Snapshot(1000, (pool(1),), (running("r", "p0", end=1400),), quotas=quotas)
 
-    with patch.object(bookings._ByRight, "has", return_value=False) as has:
+    with patch.object(bookings._TimesByRight, "has", return_value=False) as has:
         assert fitting(snapshot, [booking]) == [False]
     assert has.call_count == tries
 

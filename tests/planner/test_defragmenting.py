@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from planner.engine import plan
 from planner.sharing import defragment
-from planner.sharing.defragment import Proposal, proposals, room_for
+from planner.sharing.defragment import Proposal, fit_booking, proposals
 from planner.snapshot import Policy, Quota, Request, Running, SlackSettings, Snapshot, Window
 from tests.effort import examples
 from tests.planner.build import pool, request, running, settled, starts, stored, waiting
@@ -21,7 +21,7 @@ from tests.planner.build import run as begun
 from tests.planner.oracle import Oracle, of_slot
 
 NOW_S, HOUR_S = 1_000_000, 3600
-POLICY = Policy(notice_s=600, least_run_s=1800, exit_s=300, entry_s=120, claim_gain_s=600)
+POLICY = Policy(notice_s=600, least_run_s=1800, exit_s=300, entry_s=120, eviction_gain_s=600)
 NOTICE_S = POLICY.notice_s + POLICY.exit_s
 
 
@@ -47,7 +47,7 @@ def test_one_box_moves_where_boxes_of_three_leave_no_node_with_eight_free() -> N
 
     made = the_one(snapshot)
 
-    (move,) = made.moves
+    (move,) = made.relocations
     assert made.freed == made.slot.nodes == move.from_nodes
     assert move.from_nodes != move.to_nodes
     assert made.start_s == move.frees_s == move.restarts_s == NOW_S + NOTICE_S
@@ -57,8 +57,8 @@ def test_one_box_moves_where_boxes_of_three_leave_no_node_with_eight_free() -> N
 def test_cost_is_what_it_has_run_and_its_way_out_and_in_and_value_the_wait_that_is_saved() -> None:
     made = the_one(asking(scattered(0, 0, 1, 1, 2, 3), request("b", gpus=8, length=4 * HOUR_S)))
 
-    assert made.moves[0].lost_gpu_s == 3 * HOUR_S
-    assert made.moves[0].idle_gpu_s == 3 * (POLICY.exit_s + POLICY.entry_s)
+    assert made.relocations[0].lost_gpu_s == 3 * HOUR_S
+    assert made.relocations[0].idle_gpu_s == 3 * (POLICY.exit_s + POLICY.entry_s)
     assert made.cost_gpu_s == 3 * (HOUR_S + POLICY.exit_s + POLICY.entry_s)
     assert made.value_gpu_s == 8 * (10 * HOUR_S - NOTICE_S)
 
@@ -74,7 +74,8 @@ def test_the_one_that_has_run_least_is_moved() -> None:
     snapshot = scattered(0, 0, 1, 1, 2, 3)
     boxes = tuple(replace(box, started_s=NOW_S - (1800 if box.id == "a5" else 7200)) for box in snapshot.running)
 
-    assert [move.id for move in the_one(asking(replace(snapshot, running=boxes), request("b", gpus=8, length=HOUR_S))).moves] == ["a5"]
+    made = the_one(asking(replace(snapshot, running=boxes), request("b", gpus=8, length=HOUR_S)))
+    assert [move.id for move in made.relocations] == ["a5"]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ def test_who_is_exempt_stays(changes: dict[str, Any]) -> None:
     snapshot = Snapshot(NOW_S, (pool(2, 10),), policy=POLICY)
 
     (made,) = proposals(asking(replace(snapshot, running=(stays, goes)), ask))
-    assert [(move.id, move.to_nodes) for move in made.moves] == [("goes", ("p0",))]
+    assert [(move.id, move.to_nodes) for move in made.relocations] == [("goes", ("p0",))]
     assert proposals(asking(replace(snapshot, running=(stays, replace(goes, **changes))), ask)) == ()
 
 
@@ -118,7 +119,7 @@ def test_a_moved_box_comes_behind_a_slot_that_another_was_promised() -> None:
     made = the_one(asking(snapshot, promised, replace(request("b", length=6 * HOUR_S), priority=150)))
 
     assert made.id == "b"
-    assert made.moves[0].restarts_s == NOW_S + NOTICE_S + 3 * HOUR_S
+    assert made.relocations[0].restarts_s == NOW_S + NOTICE_S + 3 * HOUR_S
 
 
 def test_who_would_only_wait_for_its_own_node_is_not_moved() -> None:
@@ -139,14 +140,14 @@ def test_no_ceiling_is_passed_by_moved_boxes() -> None:
 
 def back_at(snapshot: Snapshot) -> list[int]:
     """When those who would move for b run again."""
-    return [move.restarts_s for proposal in proposals(snapshot) if proposal.id == "b" for move in proposal.moves]
+    return [move.restarts_s for proposal in proposals(snapshot) if proposal.id == "b" for move in proposal.relocations]
 
 
 def test_a_wanted_booking_gets_its_nodes_at_its_time_with_nothing_waiting() -> None:
     snapshot = scattered(0, 0, 1, 1, 2, 3)
     wanted = replace(request("wanted", count=2, length=2 * HOUR_S, earliest=NOW_S + 5 * HOUR_S), is_fixed=True)
 
-    answer = room_for(snapshot, wanted)
+    answer = fit_booking(snapshot, wanted)
 
     assert (answer.fits, answer.instead_s) == (False, NOW_S + 10 * HOUR_S)
     assert answer.proposal is not None
@@ -157,22 +158,22 @@ def test_a_wanted_booking_gets_its_nodes_at_its_time_with_nothing_waiting() -> N
 
 def test_a_booking_that_fits_needs_no_moves_and_one_before_any_notice_is_over_gets_none() -> None:
     snapshot = scattered(0, 0, 1, 1, 2, 3)
-    later = room_for(snapshot, request("wanted", length=HOUR_S, earliest=NOW_S + 10 * HOUR_S))
-    soon = room_for(snapshot, request("wanted", length=HOUR_S, earliest=NOW_S + NOTICE_S - 1))
+    later = fit_booking(snapshot, request("wanted", length=HOUR_S, earliest=NOW_S + 10 * HOUR_S))
+    soon = fit_booking(snapshot, request("wanted", length=HOUR_S, earliest=NOW_S + NOTICE_S - 1))
 
     assert (later.fits, later.proposal) == (True, None)
     assert (soon.fits, soon.instead_s, soon.proposal) == (False, NOW_S + 10 * HOUR_S, None)
 
 
 def test_what_no_pool_can_hold_has_no_room_ever() -> None:
-    answer = room_for(scattered(0, 1), request("wanted", count=9, length=HOUR_S, earliest=NOW_S + HOUR_S))
+    answer = fit_booking(scattered(0, 1), request("wanted", count=9, length=HOUR_S, earliest=NOW_S + HOUR_S))
 
     assert (answer.fits, answer.instead_s, answer.proposal) == (False, None, None)
 
 
 # Drawn worlds, second by second.
 
-DRAWN = Policy(notice_s=2, least_run_s=1, exit_s=1, entry_s=1, claim_gain_s=2, slack=SlackSettings(of_length=0.0))
+DRAWN = Policy(notice_s=2, least_run_s=1, exit_s=1, entry_s=1, eviction_gain_s=2, slack=SlackSettings(of_length=0.0))
 T_S = 100
 
 
@@ -297,7 +298,7 @@ def test_no_other_moves_are_better_for_anybody(snapshot: Snapshot) -> None:
             assert asks.id not in made
             continue
         instead_s = instead_of(snapshot, asks)
-        best, own = best_of(snapshot, asks, instead_s=instead_s, latest_s=instead_s - DRAWN.claim_gain_s), made.get(asks.id)
+        best, own = best_of(snapshot, asks, instead_s=instead_s, latest_s=instead_s - DRAWN.eviction_gain_s), made.get(asks.id)
         assert (best is None) == (own is None)
         if best is not None and own is not None:
             assert (own.cost_gpu_s, own.value_gpu_s, own.start_s, own.instead_s) == (best.cost, best.value, best.start_s, instead_s)
@@ -309,7 +310,7 @@ def test_no_other_moves_are_better_for_a_wanted_booking(snapshot: Snapshot, ahea
     wanted = replace(request("wanted", count=count, length=length_s, earliest=T_S + ahead_s), is_fixed=True)
     free = without(snapshot, wanted).earliest(wanted)
 
-    answer = room_for(snapshot, wanted)
+    answer = fit_booking(snapshot, wanted)
 
     assert free is not None
     assert answer.fits == (free.start_s == wanted.earliest_start_s)
@@ -331,15 +332,15 @@ def test_done_and_played_forward_it_gives_the_start_that_it_says_and_moves_nobod
     for proposal in made:
         started_s = played(snapshot, proposal)
         assert started_s[proposal.id] <= proposal.start_s
-        if len(snapshot.queue) == len(proposal.moves) == 1:
+        if len(snapshot.queue) == len(proposal.relocations) == 1:
             assert started_s[proposal.id] == proposal.start_s
-            assert started_s[proposal.moves[0].id] == proposal.moves[0].restarts_s
+            assert started_s[proposal.relocations[0].id] == proposal.relocations[0].restarts_s
 
 
 def played(snapshot: Snapshot, proposal: Proposal) -> dict[str, int]:
     """When each starts from now on, nobody coming, by the planner's own ticks."""
     back = {box.id: again(box, snapshot.policy) for box in snapshot.running}
-    frees_s = {move.id: move.frees_s for move in proposal.moves}
+    frees_s = {move.id: move.frees_s for move in proposal.relocations}
     started_s: dict[str, int] = {}
     snapshot = done(snapshot, proposal)
     slots = {each.id: each.slot for each in snapshot.queue}
@@ -362,7 +363,7 @@ def played(snapshot: Snapshot, proposal: Proposal) -> dict[str, int]:
 
 def done(snapshot: Snapshot, proposal: Proposal) -> Snapshot:
     """As an administrator's word makes it: these boxes end early, and the beneficiary has its slot."""
-    frees_s = {move.id: move.frees_s for move in proposal.moves}
+    frees_s = {move.id: move.frees_s for move in proposal.relocations}
     boxes = tuple(replace(box, end_s=frees_s.get(box.id, box.end_s)) for box in snapshot.running)
     queue = (replace(each, slot=proposal.slot, promise_s=proposal.start_s) if each.id == proposal.id else each for each in snapshot.queue)
     return replace(snapshot, running=boxes, queue=tuple(queue))

@@ -13,7 +13,7 @@ from planner.snapshot import Node, Policy, Pool, Quota, Request, Running, SlackS
 from tests.effort import examples
 
 NOTICE_S, LEAST_RUN_S = 2, 3
-POLICY = Policy(notice_s=NOTICE_S, least_run_s=LEAST_RUN_S, claim_gain_s=1, slack=SlackSettings(of_length=0.0))
+POLICY = Policy(notice_s=NOTICE_S, least_run_s=LEAST_RUN_S, eviction_gain_s=1, slack=SlackSettings(of_length=0.0))
 LAST_ARRIVAL_S = 20
 
 

@@ -20,7 +20,7 @@ from tests.planner.build import GENEROUS, request
 from tests.planner.draw import NOW_S
 from tests.planner.oracle import Oracle
 
-POLICY = Policy(notice_s=2, least_run_s=4, exit_s=1, claim_gain_s=2, slack=SlackSettings(of_length=0.0))
+POLICY = Policy(notice_s=2, least_run_s=4, exit_s=1, eviction_gain_s=2, slack=SlackSettings(of_length=0.0))
 OWN = "wants"
 HOUR_S = 3600
 # What B holds is its own, and what A holds is borrowed.
@@ -116,11 +116,11 @@ def choices(boxes: Boxes) -> Iterator[Boxes]:
 def least_harm(snapshot: Snapshot, own: Request) -> tuple[tuple[int, int, int], int] | None:
     """Of all choices by which it starts as soon as by any, or less than the gain later; and until when that is. None: nobody is to end."""
     able = tuple(box for box in snapshot.running if may_end(snapshot, own, box))
-    before_s = start_s(snapshot, own, ()) - POLICY.claim_gain_s
+    before_s = start_s(snapshot, own, ()) - POLICY.eviction_gain_s
     soonest_s = start_s(snapshot, own, able)
     if soonest_s >= before_s:
         return None
-    until_s = min(soonest_s + POLICY.claim_gain_s, before_s)
+    until_s = min(soonest_s + POLICY.eviction_gain_s, before_s)
     in_order = sorted(choices(able), key=harm)
     return next(harm(ended) for ended in in_order if start_s(snapshot, own, ended) < until_s), until_s
 
@@ -212,7 +212,7 @@ def test_however_many_could_be_evicted_the_highest_priority_that_pays_is_the_low
     assume(made)
     ended = ended_by(snapshot, made[0])
     able = tuple(box for box in snapshot.running if may_end(snapshot, own, box))
-    until_s = min(start_s(snapshot, own, able) + POLICY.claim_gain_s, start_s(snapshot, own, ()) - POLICY.claim_gain_s)
+    until_s = min(start_s(snapshot, own, able) + POLICY.eviction_gain_s, start_s(snapshot, own, ()) - POLICY.eviction_gain_s)
     highest, _, count = harm(ended)
 
     assert start_s(snapshot, own, ended) < until_s

@@ -12,7 +12,7 @@ from planner import engine
 from planner.board.board import Board
 from planner.engine import plan
 from planner.plan import Cause, Fault, Flaw, Plan, PromiseMove
-from planner.promises.proof import NotWholeError
+from planner.promises.proof import InvalidPlanError
 from planner.snapshot import PolicyName, Quota, Request, Snapshot, Window, Within
 from simulation.replay import Planner
 from tests.planner.build import GUARDED, pool, request, running, waiting
@@ -159,7 +159,7 @@ def test_a_simulation_ends_where_the_planner_is_wrong(start_s: int, node: str, f
     monkeypatch.setattr("simulation.replay.bring_forward", put("a2", start_s, node))
     scheduler._has_freed = True
 
-    with pytest.raises(NotWholeError, match=flaw):
+    with pytest.raises(InvalidPlanError, match=flaw):
         scheduler.tick(10)
 
 
@@ -172,5 +172,5 @@ def test_a_simulation_ends_where_a_box_starts_beyond_the_quota_of_its_second_poo
     monkeypatch.setattr("simulation.replay.bring_forward", put("a3", 10, "q1"))
     scheduler._has_freed = True
 
-    with pytest.raises(NotWholeError, match="a3 crowded"):
+    with pytest.raises(InvalidPlanError, match="a3 crowded"):
         scheduler.tick(10)

@@ -134,7 +134,7 @@ def test_a_box_that_has_just_begun_may_run_for_a_while() -> None:
 
 def test_nobody_is_evicted_for_a_gain_of_minutes() -> None:
     quotas = (Quota("A", "shape-p", 0), Quota("B", "shape-p", 10))
-    soon = replace(held("a", "A", "p0"), end_s=POLICY.notice_s + POLICY.exit_s + POLICY.claim_gain_s - 1)
+    soon = replace(held("a", "A", "p0"), end_s=POLICY.notice_s + POLICY.exit_s + POLICY.eviction_gain_s - 1)
     made = plan(Snapshot(0, (pool(1, 10),), (soon,), (asked("b", "B"),), POLICY, quotas=quotas))
 
     assert made.evictions == ()
@@ -312,7 +312,7 @@ def limited(draw: st.DrawFn) -> Snapshot:
         Quota(owner, "s", draw(st.integers(0, 4)), draw(st.sampled_from([None, 2, 3, 5, 9])))
         for owner in draw(st.sets(st.sampled_from("xyab")))
     )
-    policy = replace(drawn.policy, notice_s=2, least_run_s=1, claim_gain_s=1)
+    policy = replace(drawn.policy, notice_s=2, least_run_s=1, eviction_gain_s=1)
     projects = st.sampled_from("xy")
     gpus = st.sampled_from([None, None, 0])
     queue = tuple(
@@ -380,7 +380,7 @@ def test_whoever_is_evicted_had_notice_and_its_time_and_whoever_gains_starts_soo
     ends_s = {box.id: box.end_s for box in snapshot.running}
     for eviction in made.evictions:
         own = queue[eviction.id]
-        assert eviction.start_s + snapshot.policy.claim_gain_s <= eviction.instead_s
+        assert eviction.start_s + snapshot.policy.eviction_gain_s <= eviction.instead_s
         assert eviction.start_s >= own.earliest_start_s
         for victim in eviction.victims:
             box = boxes[victim.id]

@@ -9,19 +9,19 @@ import pytest
 
 from planner.engine import plan
 from planner.plan import Harm, harm_of
-from planner.sharing.spares import Answer, NoSpare, Wanted, spare_for, with_spare
+from planner.sharing.spares import NoSpareReason, SpareAnswer, SpareRequest, spare_for, with_spare_node
 from planner.snapshot import Node, Pool, Quota, Request, Running, Snapshot, Window, Within
 from tests.effort import IS_SOAK
 from tests.planner.build import GUARDED, pool, running, waiting
 from tests.planner.world import World
 
 
-def ask(snapshot: Snapshot, box: str = "r", leaving: str = "p0", **changes: object) -> Answer:
-    return spare_for(snapshot, replace(Wanted(box, leaving, ("p",), 8), **changes))  # type: ignore[arg-type]
+def ask(snapshot: Snapshot, box: str = "r", leaving: str = "p0", **changes: object) -> SpareAnswer:
+    return spare_for(snapshot, replace(SpareRequest(box, leaving, ("p",), 8), **changes))  # type: ignore[arg-type]
 
 
 def test_a_free_node_until_the_end_is_a_spare() -> None:
-    assert ask(Snapshot(1000, (pool(2),), (running("r", "p0", end=2000),))) == Answer("p1")
+    assert ask(Snapshot(1000, (pool(2),), (running("r", "p0", end=2000),))) == SpareAnswer("p1")
 
 
 @pytest.mark.parametrize(
@@ -36,38 +36,38 @@ def test_a_free_node_until_the_end_is_a_spare() -> None:
     ids=["there is no other", "it was tried", "it is closed before the end", "it is too small", "it is of another kind"],
 )
 def test_a_node_that_will_not_do_is_none(pools: Pool, changes: dict[str, Any]) -> None:
-    assert ask(Snapshot(1000, (pools,), (running("r", "p0", end=2000),)), **changes) == Answer(why=NoSpare.NONE_FREE)
+    assert ask(Snapshot(1000, (pools,), (running("r", "p0", end=2000),)), **changes) == SpareAnswer(why=NoSpareReason.NONE_FREE)
 
 
 def test_what_is_promised_before_the_end_is_no_spare_and_what_is_free_until_then_is() -> None:
     boxes = (running("r", "p0", end=2000),)
-    assert ask(Snapshot(1000, (pool(2),), boxes, (waiting("a1", 1999, "p1"),))) == Answer(why=NoSpare.PROMISED)
-    assert ask(Snapshot(1000, (pool(2),), boxes, (waiting("a1", 2000, "p1"),))) == Answer("p1")
+    assert ask(Snapshot(1000, (pool(2),), boxes, (waiting("a1", 1999, "p1"),))) == SpareAnswer(why=NoSpareReason.PROMISED)
+    assert ask(Snapshot(1000, (pool(2),), boxes, (waiting("a1", 2000, "p1"),))) == SpareAnswer("p1")
 
 
 def test_a_part_of_a_node_is_taken_where_others_have_parts_already() -> None:
     boxes = (running("r", "p0", end=2000, gpus=2), running("s", "p2", end=2000, gpus=3))
-    assert ask(Snapshot(1000, (pool(3),), boxes), gpu_count=2) == Answer("p2")
+    assert ask(Snapshot(1000, (pool(3),), boxes), gpu_count=2) == SpareAnswer("p2")
 
 
 def test_the_nearest_to_the_others_is_taken_and_what_must_be_near_is() -> None:
     racks = ["r1", "r1", "r2", "r2"]
     nodes = tuple(Node(f"p{i}", 8, (), rack=rack) for i, rack in enumerate(racks))
     snapshot = Snapshot(1000, (Pool("p", "c", "s", nodes),), (running("r", "p0", "p2", end=2000),))
-    assert ask(snapshot, leaving="p2") == Answer("p1")
-    assert ask(snapshot, leaving="p0") == Answer("p3")
+    assert ask(snapshot, leaving="p2") == SpareAnswer("p1")
+    assert ask(snapshot, leaving="p0") == SpareAnswer("p3")
 
     full = replace(snapshot, running=(*snapshot.running, running("s", "p1", end=2000)))
-    assert ask(full, leaving="p2") == Answer("p3")
-    assert ask(full, leaving="p2", within=Within.RACK) == Answer(why=NoSpare.NOT_NEAR)
+    assert ask(full, leaving="p2") == SpareAnswer("p3")
+    assert ask(full, leaving="p2", within=Within.RACK) == SpareAnswer(why=NoSpareReason.NOT_NEAR)
 
 
 def test_a_box_of_its_projects_ceiling_gets_a_spare_for_both_count_once() -> None:
     box = running("r", "p0", end=2000, project="x")
     quotas = (Quota("x", "shape-p", 8, 8),)
     snapshot = Snapshot(1000, (pool(2),), (box,), (waiting("a1", 2000, "p0"),), quotas=quotas)
-    assert ask(snapshot) == Answer("p1")
-    assert harm_of(plan(snapshot), plan(with_spare(snapshot, box, "p1"))) is None
+    assert ask(snapshot) == SpareAnswer("p1")
+    assert harm_of(plan(snapshot), plan(with_spare_node(snapshot, box, "p1"))) is None
 
 
 @pytest.mark.parametrize(("already_s", "then_s", "harm"), [(0, 100, Harm.LATE), (30, 30, None), (30, 31, Harm.LATE), (30, 20, None)])
@@ -85,19 +85,19 @@ def test_who_is_late_already_is_harmed_by_what_makes_him_later(already_s: int, t
 
 def test_nobody_is_evicted_for_a_spare() -> None:
     """Who is entitled to the free node would take another's as soon as it is gone."""
-    policy = replace(GUARDED, least_run_s=0, notice_s=10, claim_gain_s=1)
+    policy = replace(GUARDED, least_run_s=0, notice_s=10, eviction_gain_s=1)
     quotas = (Quota("mine", "shape-p", 8), Quota("theirs", "shape-p", 8))
     boxes = (running("r", "p0", end=90_000, project="mine"), running("s", "p1", end=90_000, project="mine"))
     entitled = replace(waiting("e1", 90_000, "p1", length=50), project="theirs")
     snapshot = Snapshot(1000, (pool(3),), boxes, (entitled,), policy, quotas=quotas)
 
-    assert ask(snapshot) == Answer(why=NoSpare.WOULD_EVICT)
-    assert ask(replace(snapshot, queue=())) == Answer("p2")
+    assert ask(snapshot) == SpareAnswer(why=NoSpareReason.WOULD_EVICT)
+    assert ask(replace(snapshot, queue=())) == SpareAnswer("p2")
 
 
 def test_a_box_that_is_not_there_or_is_overdue_has_no_spare() -> None:
-    assert ask(Snapshot(1000, (pool(2),))) == Answer(why=NoSpare.NONE_FREE)
-    assert ask(Snapshot(1000, (pool(2),), (running("r", "p0", end=1000),))) == Answer(why=NoSpare.NONE_FREE)
+    assert ask(Snapshot(1000, (pool(2),))) == SpareAnswer(why=NoSpareReason.NONE_FREE)
+    assert ask(Snapshot(1000, (pool(2),), (running("r", "p0", end=1000),))) == SpareAnswer(why=NoSpareReason.NONE_FREE)
 
 
 @pytest.mark.parametrize("seed", range(60 if IS_SOAK else 10))
@@ -112,13 +112,13 @@ def test_by_a_slow_count_a_spare_is_free_beside_all_slots_and_where_there_is_non
                 continue
             asked += 1
             size = min(node.gpu_count for pool_ in snapshot.pools for node in pool_.nodes if node.id in box.nodes)
-            wanted = Wanted(box.id, box.nodes[0], (box.pool,), box.gpus_per_node or size)
+            wanted = SpareRequest(box.id, box.nodes[0], (box.pool,), box.gpus_per_node or size)
             answer, free = spare_for(snapshot, wanted), free_nodes(snapshot, box, wanted.gpu_count)
             if answer.node:
                 assert answer.node in free
                 before = plan(snapshot)
-                assert harm_of(before, plan(with_spare(snapshot, box, answer.node))) is None
-            elif answer.why == NoSpare.NONE_FREE:
+                assert harm_of(before, plan(with_spare_node(snapshot, box, answer.node))) is None
+            elif answer.why == NoSpareReason.NONE_FREE:
                 assert free == set()
     assert asked
 

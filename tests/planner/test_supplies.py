@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from planner.engine import plan
 from planner.offers import OfferFinder, offers
 from planner.plan import Cause, Plan, Reason
-from planner.sharing.supplies import DRAWS_MOST
+from planner.sharing.supplies import ASSIGNMENTS_MOST
 from planner.snapshot import Node, Policy, Pool, Request, Snapshot, Supply, Window, Within
 from tests.effort import examples
 from tests.planner.build import EITHER, moves, placements, pool, request, running, stand, starts
@@ -202,7 +202,7 @@ class GrowingWorld(World):
             placed, before_s = by_id[id_], without[id_].start_s
             assert placed.slot is not None
             assert before_s is None or before_s - placed.slot.start_s >= self.gain_s
-        if len(drawn) < DRAWS_MOST:
+        if len(drawn) < ASSIGNMENTS_MOST:
             left = [node for node in supply.unordered if node not in ordered]
             hopeful = [requests[id_] for id_ in by_id if requests[id_].orders and by_id[id_].slot is not None]
             for r in hopeful:

@@ -17,7 +17,7 @@ from tests.planner.tenants import DEEDS, Tenants
 from tests.planner.world import MISHAPS
 
 SEEDS = st.integers(0, 10**9)
-POLICIES = st.sampled_from([replace(policy, notice_s=2, least_run_s=3, exit_s=1, claim_gain_s=2) for policy in (ROOMY, TIGHT)])
+POLICIES = st.sampled_from([replace(policy, notice_s=2, least_run_s=3, exit_s=1, eviction_gain_s=2) for policy in (ROOMY, TIGHT)])
 # Which deed may move a promise, and how that is called.
 CAUSES = {
     # A slot is not stored any more while a ceiling is too low for it: so nobody knows afterwards what took it.
