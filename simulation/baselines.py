@@ -1,4 +1,4 @@
-"""Reference policies to replay beside the planner. They choose nodes like the planner, but promise nothing."""
+"""Reference policies to replay beside the planner; they promise nothing."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Estimators:
         self._last_wait_s = 0
 
     def submitted(self, request: Request, now_s: int) -> Mapping[str, int]:
-        """Return the estimated waits in seconds, and queue the request."""
+        """Return the estimated waits in seconds."""
         self._board.now_s = now_s
         ahead = self._ahead_of(request)
         oldest_s = next(iter(self._waiting.values()))[0] if self._waiting else now_s
@@ -98,7 +98,7 @@ class Estimators:
 
 @dataclass(slots=True)
 class _Throughput:
-    """Recent starts per second, faded exponentially."""
+    """Faded exponentially."""
 
     starts: float = 0.0
     since_s: int | None = None

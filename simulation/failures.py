@@ -27,9 +27,7 @@ class Failure:
 
 
 def draw_failures(pools: Sequence[Pool], *, every_days: float, repair_s: int, seed: int, since_s: int) -> Iterator[Failure]:
-    """Generate endless failures in order of time; uptimes are exponential. They depend on nodes and seed only, so every policy meets the
-    same.
-    """
+    """Generate endless failures in order of time. They depend on nodes and seed only, so every policy meets the same."""
     dice = random.Random(seed)  # noqa: S311 - must be repeatable, not secret
 
     def next_s(up_s: int) -> int:

@@ -59,7 +59,7 @@ def read_nodes(path: Path) -> tuple[Pool, ...]:
 
 
 def read_quotas(path: Path, pools: tuple[Pool, ...]) -> tuple[Quota, ...]:
-    """An empty `most_gpus` is no limit. Raises BadList."""
+    """An empty `most_gpus` is no limit."""
     seen: set[tuple[str, str]] = set()
     return tuple(_quota(row, {pool.shape for pool in pools}, seen) for row in _rows(path, QUOTA_COLUMNS))
 

@@ -70,8 +70,6 @@ def _may_have_right(board: Board, quotas: tuple[Quota, ...], booking: Request) -
 
 @dataclass(frozen=True, slots=True)
 class _TimesByRight:
-    """Times at which others would have to give way."""
-
     board: Board
     quotas: tuple[Quota, ...]
     booking: Request

@@ -1,7 +1,6 @@
 """Assign nodes that can be ordered to requests that start enough sooner with them.
 
-Nodes that nobody has ordered have no capacity, so other passes cannot promise them. They are opened briefly for each request in order of
-turn. No other slot moves for an order.
+Nodes that nobody has ordered have no capacity. They are opened briefly for each request in order of turn. No other slot moves for an order.
 """
 
 from __future__ import annotations
