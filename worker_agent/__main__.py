@@ -63,8 +63,8 @@ def _simulate(options: argparse.Namespace, stop: threading.Event) -> int:
 
 
 def _work(options: argparse.Namespace, stop: threading.Event) -> int:
-    """On Kubernetes: first it watches, so that it can begin at once when it is this replica's turn."""
-    # Here, since what a simulated cluster does not need should not be loaded for it.
+    """The watches start before this replica has the lease, so that it can then begin at once."""
+    # Imported here, so that an agent of a simulated cluster does not load them.
     from worker_agent.kube.api import devices
     from worker_agent.kube.api.client import Api, access_by_kubeconfig, access_in_cluster
     from worker_agent.kube.api.lease import Leadership
@@ -107,13 +107,13 @@ def _work(options: argparse.Namespace, stop: threading.Event) -> int:
             requests.stop()
     finally:
         cluster.stop()
-        leadership.give_up()  # only now: the next replica begins at once
+        leadership.give_up()  # last, because the next replica begins at once
         api.close()
     return _complain("another replica took over", EXIT_DEPOSED) if leadership.is_lost else code
 
 
 def _keep(leadership: Leadership, stop: threading.Event, idle_s: Callable[[], float]) -> None:
-    """One that lost its turn since it hangs will not end by being asked."""
+    """A process that lost its lease because it hangs ignores a request to stop, so this ends it."""
     leadership.keep(stop, idle_s)
     if leadership.is_lost:
         time.sleep(END_WITHIN_S)
@@ -130,7 +130,7 @@ def _run(
     health: Health,
     stop: threading.Event,
 ) -> int:
-    _read_token(options.join_token_file)  # one that cannot be read is said to be so before anything begins
+    _read_token(options.join_token_file)  # reports an unreadable file before anything begins
     process = Process(
         cluster=cluster,
         tenancy=tenancy,
@@ -168,7 +168,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_check_options(parser: argparse.ArgumentParser) -> None:
-    """What holds where the hub's check policy says nothing."""
     _add(parser, "--check-image", _image, CHECK_IMAGE, "of the checks where the hub names none: with Python 3 (%(default)s)")
     _add(parser, "--check-runtime-class", _object_name, "", "of the pods of checks that look at GPUs, where the hub names none")
     text = "a Secret in egs-system by which images of checks are pulled, where the hub names none"
@@ -176,7 +175,7 @@ def _add_check_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add(parser: argparse.ArgumentParser, option: str, type_: Callable[[str], object], default: str | None, text: str) -> None:
-    """One that an installation gives by the environment."""
+    """Add an option that an environment variable can set too."""
     variable = "EGS_" + option.removeprefix("--").upper().replace("-", "_")
     parser.add_argument(option, type=type_, default=os.environ.get(variable) or default, help=f"{text}; also by {variable}")
 
@@ -195,14 +194,13 @@ def _image(text: str) -> str:
 
 
 def _object_name(text: str) -> str:
-    """Empty: none."""
     if text and not is_object_name(text):
         raise argparse.ArgumentTypeError(f"{text} is no name of an object: a-z, 0-9, - and dots")
     return text
 
 
 def _read_token(path: Path) -> str:
-    """An agent that has its credential needs none, so the file may be gone."""
+    """An agent that has its credential needs no file."""
     try:
         return path.read_text().strip()
     except FileNotFoundError:
@@ -210,7 +208,7 @@ def _read_token(path: Path) -> str:
 
 
 def _token_reader(path: Path, log: Note) -> Callable[[], str]:
-    """For an agent at work: a file that cannot be read is as one without a token, and told once."""
+    """The reader treats an unreadable file as empty and logs each error once."""
     told = ""
 
     def read() -> str:

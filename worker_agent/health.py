@@ -1,7 +1,6 @@
 """/healthz, /readyz and /metrics of the agent, served by a thread of their own.
 
-/healthz asks whether this process goes on: who restarts on it must not do so because the hub or the API server is away. /readyz says what
-keeps the agent from its work; a replica that waits for its turn is ready once it watches.
+/healthz fails only if this process hangs: a restart does not help when the hub or the API server is away.
 """
 
 from __future__ import annotations
@@ -18,19 +17,16 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from worker_agent.cluster.base import Note
 from worker_agent.metrics import REGISTRY
 
-STUCK_S: Final = 120.0  # in one pass; a replica with the Lease ends itself sooner
-SILENT_MOST_S: Final = 10.0  # a reader that says nothing more
+STUCK_S: Final = 120.0  # in one pass; a replica that holds the Lease ends itself sooner
+SILENT_MOST_S: Final = 10.0  # timeout of a silent client
 
 
 @dataclass(slots=True)
 class Health:
-    """`checks`: by name, each a call that answers why the agent is not ready, "" where it is. `idle_s`: since the last pass began."""
-
-    checks: dict[str, Callable[[], str]] = field(default_factory=dict)
-    idle_s: Callable[[], float] = lambda: 0.0
+    checks: dict[str, Callable[[], str]] = field(default_factory=dict)  # by name; each returns why the agent is not ready, or ""
+    idle_s: Callable[[], float] = lambda: 0.0  # since the last pass began
 
     def answer(self, path: str) -> tuple[int, str, bytes]:
-        """Status, type and body."""
         match path:
             case "/healthz":
                 idle_s = self.idle_s()
@@ -51,7 +47,7 @@ def _told(good: str, bad: str, checks: Mapping[str, str]) -> tuple[int, str, byt
 
 
 def serve(health: Health, *, host: str, port: int, note: Note) -> None:
-    """Until the process ends. A port that is taken is no reason not to keep the ends of boxes."""
+    """A port in use is only logged: the agent must go on to end boxes in time."""
     try:
         server = ThreadingHTTPServer((host, port), _handler(health))
     except OSError as error:
@@ -74,6 +70,6 @@ def _handler(health: Health) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Probes come every few seconds."""
+            """Log nothing: probes are frequent."""
 
     return Handler

@@ -1,4 +1,4 @@
-"""Log lines: one per event, on standard error; the same line again is held back for a while."""
+"""Log lines on standard error, one per event. A repeated line is suppressed for REPEAT_S."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import structlog
 from worker_agent.clock import Clock
 
 REPEAT_S = 30.0
-# What happens while all is well.
+# Events of normal operation.
 INFO = frozenset(
     {
         "join_token_found",
@@ -25,7 +25,7 @@ INFO = frozenset(
         "watch_begins_anew",
     }
 )
-# A fault of EGS, or of its installation: it does not go away by itself. All else is a warning: something was refused, or failed for now.
+# Faults of EGS or of its installation, which do not go away by themselves. All other events are warnings: refusals and passing failures.
 ERROR = frozenset({"broke", "guard_missing", "lifts_broke", "object_unreadable", "state_not_saved", "superseded"})
 
 
@@ -50,7 +50,7 @@ def level_of(event: str) -> int:
 
 
 class Log:
-    """A pass runs several times a second: what is wrong stays wrong and is said every half minute. For any thread."""
+    """Thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -1,7 +1,4 @@
-"""What the agent counts and measures for Prometheus, in a registry of its own: it may share a process with the hub.
-
-Lives here: the instruments. Who sees a thing happen counts it there. Must not live here: how they are read (health.py).
-"""
+"""Prometheus metrics of the agent, in a registry of their own, since the agent may share a process with the hub."""
 
 from __future__ import annotations
 
@@ -31,8 +28,6 @@ SYNC_AGE_S.set(float("nan"))
 
 
 class WritePool(ThreadPoolExecutor):
-    """Threads for writes of one kind; how many of them are not over is measured."""
-
     def __init__(self, kind: str, thread_count: int) -> None:
         super().__init__(thread_count, thread_name_prefix=f"egs-{kind}")
         self._queued = WRITES_QUEUED.labels(kind)

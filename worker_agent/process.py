@@ -1,8 +1,7 @@
-"""The agent as a process: five threads round one core, and one lock.
+"""The agent as a process: five threads around one core.
 
-The main thread runs the passes; one thread per lane talks to the hub, and holds the lock only to ask what to say and to
-hand over the answer. So a sync that is parked, or a hub that is away, never delays an exit. One thread makes namespaces true, and
-holds the lock as briefly; and one carries requests that are objects of the cluster.
+The main thread runs the passes. Others talk to the hub, keep the namespaces and handle cluster requests. They hold the one lock only to
+exchange data with the core, so an absent hub never delays an exit.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from worker_agent.hub.transport import NoAnswer
 from worker_agent.hub.workspaces import Tenancy
 from worker_agent.log import Log
 
-PERIOD_S = 0.2  # between passes, or looks whether one is due; an exit begins within this time of its end
+PERIOD_S = 0.2  # between passes, or checks whether one is due; an exit begins within this time
 SLOW_S = 1.0
-TENANCY_S = 30.0  # between looks at namespaces of which the hub said nothing new
-TENANCY_SOON_S = 5.0  # after one that left something to do
-REQUESTS_S = 1.0  # between looks at objects of which nobody said anything new
-REQUESTS_LEAST_S = 0.1  # between looks in any case
-REQUESTS_REST = 4.0  # and so many times as long as the last one computed; it may wait for the API server as long as it likes
+TENANCY_S = 30.0  # between checks of namespaces without news from the hub
+TENANCY_SOON_S = 5.0  # after a check that left work to do
+REQUESTS_S = 1.0  # between checks of objects without news
+REQUESTS_LEAST_S = 0.1  # the shortest time between checks
+REQUESTS_REST = 4.0  # the pause is at least this many times the CPU time of the last check
 EXIT_OK, EXIT_SUPERSEDED = 0, 3
 
 
@@ -39,10 +38,6 @@ class Transport(Protocol):
 
 
 class Process:
-    """`stop`: ends it when set, even by a signal. Nodes stay as they are then; what is to be remembered is durable already.
-    `join_token`: as the dialog takes it.
-    """
-
     def __init__(
         self,
         *,
@@ -53,9 +48,9 @@ class Process:
         join_token: Callable[[], str],
         clock: Clock,
         log: Log,
-        stop: threading.Event | None = None,
+        stop: threading.Event | None = None,  # ends the process when set, even by a signal; nodes stay as they are
     ) -> None:
-        rng = random.Random()  # noqa: S311  # jitter and ids, no secret
+        rng = random.Random()  # noqa: S311  # jitter and ids, not secrets
         self._cluster = cluster
         self._log, self._connect, self._tenancy, self._requests, self._clock = log, connect, tenancy, requests, clock
         self._core = Core(cluster=cluster, clock=clock, rng=random.SystemRandom(), note=log)
@@ -65,11 +60,10 @@ class Process:
         self._wake_requests = threading.Event()
         self._is_stopping = stop or threading.Event()
         self._is_superseded = False
-        self._is_over = False  # the cluster may be closed under threads that are in the middle of something
+        self._is_over = False  # the cluster may be closed while other threads still use it
         self._began_mono = clock.mono()
 
     def why_not_ready(self) -> str:
-        """As any thread may ask: why nothing new may begin, as a sentence."""
         return self._core.link.entry_block()
 
     @property
@@ -78,11 +72,10 @@ class Process:
 
     @property
     def idle_s(self) -> float:
-        """Since the last pass began."""
         return self._clock.mono() - self._began_mono
 
     def run(self) -> int:
-        """Until stopped or superseded. Returns the exit code."""
+        """Returns the exit code."""
         for lane in Lane:
             # Daemons: a parked sync must not hold up the end of the process.
             threading.Thread(target=self._talk, args=(lane,), name=f"egs-{lane}", daemon=True).start()
@@ -114,7 +107,6 @@ class Process:
             self._core.reconcile()
 
     def _rest_until_change(self, serial: int) -> None:
-        """Until the hub or the cluster says something new, or something is due: most passes would find all as it was."""
         with self._lock:
             until_mono = self._clock.mono() + self._core.rest_s()
         while not (self._wake_main.wait(PERIOD_S) or self._is_stopping.is_set()):
@@ -130,7 +122,7 @@ class Process:
             self._rest(lane, pause_s)
 
     def _exchange(self, transport: Transport, lane: Lane) -> float:
-        """One call, if there is one to make. Returns how long the lane may rest."""
+        """Returns how long the lane may rest."""
         with self._lock:
             call = self._dialog.next_call(lane)
         if not isinstance(call, Call):
@@ -161,7 +153,7 @@ class Process:
             self._wake_tenancy.wait(TENANCY_SOON_S if is_unfinished else TENANCY_S)
 
     def _tend(self) -> bool:
-        """Whether something was left to do. The calls to the cluster are made without the lock."""
+        """Returns whether work was left. Calls to the cluster are made without the lock."""
         with self._lock:
             board, in_use = self._core.link.board, self._core.in_use()
             wanted, has_token, repairs = board.wanted, board.has_token, self._core.repairs_drift
@@ -170,13 +162,13 @@ class Process:
             board.report(wanted, found)
             self._core.link.drifts.see("install", found.drifts, self._clock.mono())
         self._wake_push.set()
-        self._wake_requests.set()  # of namespaces that are bound by now
+        self._wake_requests.set()  # since namespaces may have been bound
         return found.is_unfinished
 
     def _keep_requests(self) -> None:
         self._requests.watch(self._wake_requests.set)
         took_s = 0.0
-        # However many objects there are, they take no more than a part of one core.
+        # However many objects there are, this uses only a part of one core.
         while not self._is_stopping.wait(max(REQUESTS_LEAST_S, took_s * REQUESTS_REST)):
             self._wake_requests.clear()
             begun_s = time.thread_time()
@@ -186,7 +178,6 @@ class Process:
             self._wake_requests.wait(REQUESTS_S)
 
     def _carry(self) -> None:
-        """Likewise."""
         with self._lock:
             link = self._core.link
             heard = link.desk.collect(link.board.wanted if link.board.is_seen else None)
@@ -211,7 +202,7 @@ class Process:
 
     @contextmanager
     def _guard(self, where: str) -> Iterator[None]:
-        """A fault in one place must not end the process: other nodes have ends to keep."""
+        """A fault must not end the process, since other nodes have ends to keep."""
         try:
             yield
         except OtherWriter:
