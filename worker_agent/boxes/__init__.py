@@ -1,1 +1,1 @@
-"""What the agent does with its boxes: enter, exit, fence and check nodes. One thread, no clock, no network, no random source."""
+"""Boxes on nodes: enter, exit, fence, check. No threads, network, clock or random source of its own."""

@@ -1,7 +1,4 @@
-"""The agent's hands: one pass's view of the cluster, writes, steps, and the report of each.
-
-Lives here: what to do when the cluster says no. Must not live here: which assignment enters or leaves, and when.
-"""
+"""Actions of one pass on the cluster, and reports of their results. Must not live here: which assignment enters or leaves, and when."""
 
 from __future__ import annotations
 
@@ -46,8 +43,8 @@ Found = TypeVar("Found")
 
 LOG_MAX = 4000
 RETRY_MIN_S, RETRY_MAX_S = 0.5, 30.0
-NODES_AT_ONCE = 8  # written together; only then the clock is asked again
-THROTTLE_MAX_S = 1.0  # an exit may not wait longer for an API server under load
+NODES_AT_ONCE = 8  # written together before the time limit is checked again
+THROTTLE_MAX_S = 1.0  # an exit waits no longer than this for a throttling API server
 
 _MILESTONES = {
     GpuPhase.CLAIMED: (Milestone.CLAIM, Phase.ENTERING),
@@ -59,8 +56,6 @@ _MILESTONES = {
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """What one assignment wants on record on its node."""
-
     assignment: Assignment
     progress: Progress
     records: Records
@@ -71,21 +66,21 @@ class Hands:
         self._cluster, self._clock, self._time, self._memory = cluster, clock, time, memory
         self._rng, self._note = rng, note
         self.nodes: dict[str, NodeState] = {}
-        self._own: dict[str, tuple[NodeState | None, Assignment, GpuRecord | None]] = {}  # by assignment: of what, and what was found
+        self._own: dict[str, tuple[NodeState | None, Assignment, GpuRecord | None]] = {}  # by assignment id
         self._held = Held()
         self._quiet_until_mono = float("-inf")
-        self._failures: dict[str, int] = {}  # by node: how many writes in a row came to nothing
+        self._failures: dict[str, int] = {}  # by node: failed writes in a row
         self._started_s: dict[tuple[str, str], float] = {}
         self._retry_mono: dict[tuple[str, str], float] = {}
-        self._struck: set[str] = set()  # assignments, in this pass
+        self._struck: set[str] = set()  # ids of assignments that failed unexpectedly in this pass
 
-    # -- what nobody thought of ----------------------------------------------------------------------------------------
+    # -- unexpected errors ---------------------------------------------------------------------------------------------
 
     @contextmanager
     def apart(self, stage: str, member: Member | None = None) -> Iterator[None]:
-        """What breaks within is our own fault: it is logged, told once of the member that it struck, and nobody else loses their turn.
+        """Log an unexpected error, so that it affects only this member; the first one of a stage is also reported as a failed step.
 
-        Nothing begins for the member in this pass any more, see `is_struck`.
+        Nothing new begins for the member in this pass, see `is_struck`.
         """
         try:
             yield
@@ -97,7 +92,7 @@ class Hands:
                 self._report(member[0], stage, Outcome.FAILED, StepResult(status=StepStatus.FAILED, log=_fault(error), blames_node=False))
 
     def each(self, stage: str, members: Iterable[Member], act: Callable[[Assignment, Progress], Found | None]) -> Iterator[Found]:
-        """What comes of each, apart from the others."""
+        """Yield the results of `act`, without None and without errors."""
         for member in members:
             found = None
             with self.apart(stage, member):
@@ -124,14 +119,13 @@ class Hands:
         return True
 
     def prune(self, held: set[str]) -> None:
-        """Forget what is over."""
         self._own = {known: found for known, found in self._own.items() if known in held}
         self._failures = {node: count for node, count in self._failures.items() if node in self.nodes}
         self._started_s = {key: at for key, at in self._started_s.items() if key[0] in held}
         self._retry_mono = {key: at for key, at in self._retry_mono.items() if key[0] in held}
 
     def own(self, assignment: Assignment) -> GpuRecord | None:
-        """Asked several times for every assignment at every pass: looked for anew only where node or assignment is another object."""
+        """Return the assignment's own record, cached until node or assignment is another object."""
         node = self.nodes.get(assignment.node)
         known = self._own.get(assignment.id)
         if known is None or known[0] is not node or known[1] is not assignment:
@@ -139,12 +133,12 @@ class Hands:
         return known[2]
 
     def orphans(self) -> Iterator[HeldGpus]:
-        """Held GPUs of assignments that the agent's document does not know: it was lost, or restored from an old copy."""
+        """Yield held GPUs of assignments that the agent's document does not know, because it was lost or is an old copy."""
         known = self._memory.state.assignments
         return (each for each in self._held.on(self.nodes) if each[1].assignment_id not in known)
 
     def reflect(self, assignment: Assignment, progress: Progress) -> None:
-        """The node is the truth on what was done: take it over, and report each milestone once."""
+        """Take over progress from the node's record, which is authoritative."""
         record = self.own(assignment)
         if record is None:
             return
@@ -153,7 +147,7 @@ class Hands:
         if record.closed_s is not None and progress.exit_began_s is None:
             progress.exit_began_s = record.closed_s
         if record.phase is GpuPhase.CLOSED and not progress.is_leaving:
-            progress.ending = True  # closed before a crash: there is no way back
+            progress.ending = True  # closed before a crash: it cannot open again
         milestone, phase = _MILESTONES[record.phase]
         if not (progress.failure and phase is Phase.EXITING):
             progress.advance(phase)
@@ -163,12 +157,13 @@ class Hands:
     # -- act -----------------------------------------------------------------------------------------------------------
 
     def write(self, verb: Verb, writes: Iterable[Write], *, within_s: float = float("inf")) -> None:
-        """One conditional write for each node, whatever boxes share it; the first in any case, none is begun after `within_s`.
+        """Make one conditional write for each node. The first group is always written; none begins after `within_s`.
 
-        What had no effect, what nobody knows of, and what was not begun, the next pass sees. Nodes that failed last time come last,
-        with one box at a time: so neither a node nor a box that always fails keeps others waiting for ever.
+        The next pass sees what failed or did not begin.
         """
         until_mono = self._clock.mono() + within_s
+        # Nodes whose last write failed come last, with one box at a time (`_in_turn`), so that neither a node nor a box that always fails
+        # blocks others.
         by_node = sorted(_by_node(writes).items(), key=lambda each: each[0] in self._failures)
         for begin in range(0, len(by_node), NODES_AT_ONCE):
             if self._clock.mono() < self._quiet_until_mono or (begin and self._clock.mono() >= until_mono):
@@ -185,15 +180,15 @@ class Hands:
             self._broke(verb, error, "")
             if len(changes) == 1:
                 return [Unavailable(_fault(error))]
-        return [answer for change in changes for answer in self._written(verb, [change])]  # so that one alone fails
+        return [answer for change in changes for answer in self._written(verb, [change])]  # one by one, so that only the bad one fails
 
     def _in_turn(self, node: str, together: list[Write]) -> list[Write]:
         failed = self._failures.get(node, 0)
         return [together[failed % len(together)]] if failed else together
 
     def _change(self, node: str, together: Sequence[Write]) -> NodeChange:
-        """But for GPUs that went on to a later epoch."""
         seen = self.nodes[node]
+        # GPUs with a later epoch on record are left out.
         new = ((gpu, record) for write in together for gpu, record in write.records.items())
         return seen, {gpu: record for gpu, record in new if gpu not in seen.records or seen.records[gpu].epoch <= record.epoch}
 
@@ -246,13 +241,13 @@ class Hands:
         self._cluster.publish_ends(ends)
 
     def step(self, assignment: Assignment, progress: Progress, step: str, *, gang: Gang = NO_GANG) -> StepStatus:
-        """Start or poll one attempt; FAILED once it failed, then RUNNING until the next attempt is due."""
+        """Start or poll one attempt. Returns FAILED once, then RUNNING until the next attempt is due."""
         key = (assignment.id, step)
         if self._clock.mono() < self._retry_mono.get(key, float("-inf")):
             return StepStatus.RUNNING
         started_s = self._started_s.setdefault(key, self._time.now())
         attempt = progress.attempts.get(step, 0) + 1
-        progress.asked = gang.at_work  # until this attempt is over: see Gangs.at
+        progress.asked = gang.at_work  # kept until this attempt is over, see Gangs.at
         result = self._poll(assignment, progress, step, attempt, gang)
         if result.status is StepStatus.RUNNING:
             return StepStatus.RUNNING
@@ -292,7 +287,6 @@ class Hands:
     # -- report --------------------------------------------------------------------------------------------------------
 
     def report(self, assignment: Assignment, step: str, outcome: Outcome, log: str) -> None:
-        """Of something that was no poll of a step."""
         self._report(assignment, step, outcome, StepResult(status=StepStatus.OK, log=log))
 
     def _report(
@@ -300,7 +294,7 @@ class Hands:
     ) -> None:
         now_s = self._time.now()
         event = StepEvent(
-            seq=0,  # numbered when it is handed out
+            seq=0,  # the outbox numbers it
             assignment_id=assignment.id,
             epoch=assignment.epoch,
             step=step,
@@ -320,7 +314,6 @@ class Hands:
             self._cluster.record_event(assignment, step, event.log, is_bad=outcome is not Outcome.OK)
 
     def report_unsupported(self, assignment: Assignment, progress: Progress, word: str, what: str) -> None:
-        """Said once, never skipped in silence."""
         if progress.first(f"unsupported:{word}"):
             self.report(assignment, word, Outcome.UNSUPPORTED, f"this agent does not know the {what} {word}")
 
@@ -340,7 +333,7 @@ def _fault(error: Exception) -> str:
 
 
 def _by_node(writes: Iterable[Write]) -> dict[str, list[Write]]:
-    """Of two for the same GPU the first; the other sees at the next pass what came of it."""
+    """When two writes change the same GPU, the second waits for the next pass."""
     found: dict[str, list[Write]] = {}
     taken: set[str] = set()
     for write in writes:

@@ -1,13 +1,4 @@
-"""The agent's core: what to do next. Deterministic, one thread, no clock, network or random source of its own.
-
-`on_reply` takes in a set; `reconcile` is one pass of observe, decide, act that is right to run at any time, any number
-of times and after any crash; `pending_events` and `acknowledge` carry the reports. What it must not forget is on the
-nodes and in one document.
-
-The order within a pass is the safety of it: ends are decided first and written down; exits go before entries and need
-nothing but the cluster; nothing begins that is not durable; and the hub is told only what is durable. A fault of our own
-in the work on one box, or in one part of the pass, stays there (`Hands.apart`).
-"""
+"""The agent's core. `reconcile` is one pass of observe, decide and act, right at any time and after any crash."""
 
 from __future__ import annotations
 
@@ -41,7 +32,7 @@ def _silent(event: str, fields: dict[str, object]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the hub may be told: a copy of what is durable."""
+    """Durable facts that the hub may be told."""
 
     hub_id: str = ""
     generation: int = 0
@@ -99,7 +90,7 @@ class Core:
         return Sent(request=request, at=at)
 
     def on_reply(self, sent: Sent, reply: SyncReply, raw_digest: str = "") -> None:
-        """`raw_digest`: over the set as it came on the wire, where that is known."""
+        """`raw_digest` is over the assignments as they came on the wire, if known."""
         if not self.is_of_this_boot(sent):
             return
         self.link.accept(sent, reply, raw_digest)
@@ -110,12 +101,12 @@ class Core:
         return self._outbox.pending()
 
     def acknowledge(self, *, session_epoch: int, stored_seq: int) -> bool:
-        """False when it leads nowhere: nothing was stored, or a session is over and the numbers mean other events now."""
+        """Return False if nothing was stored, or if the session is over and the numbers now mean other events."""
         pending = self._outbox.pending()
         if session_epoch != self.link.session_epoch or not pending:
             return False
         if stored_seq < pending[0].seq - 1:
-            self._begin_session()  # the hub forgot what it stored: it was restored, and would wait for that for ever
+            self._begin_session()  # the hub was restored and lost events that it had stored; it would wait for them for ever
         done = self._outbox.acknowledge(stored_seq)
         state = self._memory.state
         state.events = [event for event in state.events if event_key(event) not in done]
@@ -130,7 +121,6 @@ class Core:
 
     @property
     def observed(self) -> tuple[Observed, ...]:
-        """What the next sync tells."""
         return self._told.observed
 
     @property
@@ -138,7 +128,7 @@ class Core:
         return self._time.now()
 
     def in_use(self) -> frozenset[str]:
-        """Workspaces (id or name) and namespaces of which something is on a node."""
+        """Return ids and names of workspaces, and namespaces, with something on a node."""
         held = [assignment for assignment, progress in self._memory.state.held() if progress.phase is not Phase.PENDING]
         return frozenset(word for assignment in held for word in (assignment.slice, *assignment.namespaces))
 
@@ -146,7 +136,7 @@ class Core:
     def repairs_drift(self) -> bool:
         return self._memory.state.repairs_drift
 
-    # -- who we are ----------------------------------------------------------------------------------------------------
+    # -- credential ----------------------------------------------------------------------------------------------------
 
     @property
     def install_id(self) -> str:
@@ -154,12 +144,12 @@ class Core:
 
     @property
     def credential(self) -> Credential | None:
-        """Only what is durable is used: the hub drops the old one once it sees the new one."""
+        """Only a durable credential is used: the hub drops the old one once it sees the new one."""
         return self._told.credential
 
     @property
     def is_joining(self) -> bool:
-        """It has a credential that is not durable yet."""
+        # There is a credential that is not durable yet.
         return self._told.credential is None and self._memory.state.credential is not None
 
     @property
@@ -172,8 +162,7 @@ class Core:
         return self._memory.state.join_token_digest == digest
 
     def is_registerable(self) -> bool:
-        """The install id must be durable first: it is what makes a repeated register the same one."""
-        return self._memory.is_durable or self._memory.save()
+        return self._memory.is_durable or self._memory.save()  # the install id must be durable: it identifies a repeated register
 
     def take_credential(self, credential: Credential, *, join_token_digest: str = "") -> bool:
         state = self._memory.state
@@ -188,7 +177,9 @@ class Core:
     # -- one pass ------------------------------------------------------------------------------------------------------
 
     def reconcile(self) -> None:
-        """Raises OtherWriter when another agent is at work on this cluster."""
+        """Raises OtherWriter when another agent writes this cluster's document."""
+        # The order keeps a pass safe: ends are decided and saved first; exits come before entries and need only the cluster; nothing begins
+        # before it is durable, and only durable facts are reported.
         if not self._hands.observe():
             return
         self._take_over()
@@ -214,7 +205,7 @@ class Core:
         self._outbox.see_inventory(views, self._clock.mono())
 
     def rest_s(self) -> float:
-        """How long the next pass may wait if nothing changes until then: not at all while anything is under way."""
+        """Return how long the next pass may wait if nothing changes."""
         held = self._memory.state.held()
         if not self._memory.is_durable or any(progress.phase is not Phase.ACTIVE or progress.is_leaving for _, progress in held):
             return 0.0
@@ -251,7 +242,7 @@ class Core:
                 if not progress.is_leaving:
                     self._decide_end(assignment, progress, now_s)
         for box in self._boxes():
-            # The end of a box is one decision: after a crash in the middle of it no extension may split the box.
+            # A box ends as a whole: after a crash during this decision an extension must not split the box.
             if any(progress.ending for _, progress in box):
                 for _, progress in box:
                     progress.ending = progress.ending or progress.active_s is not None
@@ -266,7 +257,6 @@ class Core:
             progress.fail("the window ended before the entry was complete")
 
     def _boxes(self) -> Iterator[Box]:
-        """The assignments of each run of each GPR that hub and agent still want."""
         boxes: dict[tuple[str, int], Box] = {}
         for assignment, progress in self._memory.state.held():
             if not progress.absent and not progress.failure:
@@ -286,7 +276,6 @@ class Core:
             self._entering.serve(boxes)
 
     def _announced(self, box: Box) -> BoxEnd | None:
-        """None before its window has begun."""
         ends_s = min((end_s for each in box if each[1].active_s is not None and (end_s := end_of(*each)) is not None), default=None)
         if ends_s is None:
             return None
@@ -295,19 +284,19 @@ class Core:
         return BoxEnd(gpr_id=of.gpr_id, gpr_name=of.gpr_name, run=of.run, ends_s=ends_s, is_near=is_near)
 
     def _order_nodes(self) -> None:
-        """As with entries nothing is begun without a hub, and nothing that was begun is taken back."""
+        """As with entries, nothing begins without the hub, and nothing that began is taken back."""
         if not self.link.entry_block():
             now_s = self._time.earliest()
             self._hands.provide([order for order in self.link.orders if order.order_by_s <= now_s])
 
-    # -- what is told --------------------------------------------------------------------------------------------------
+    # -- reports -------------------------------------------------------------------------------------------------------
 
     def _publish(self, is_durable: bool) -> bool:
         if is_durable:
             state = self._memory.state
             self._told = Told(state.hub_id, state.generation, state.digest, tuple(self._observed()), state.credential)
             self._outbox.add_steps(state.events)
-        # After they were handed on: of one pass there may be more than the document keeps.
+        # After `add_steps`: one pass may produce more events than the document keeps.
         self._outbox.drop(self._memory.drop_surplus())
         return is_durable
 
@@ -322,7 +311,7 @@ class Core:
 
 
 def end_of(assignment: Assignment, progress: Progress) -> float | None:
-    """The hub's word on the end where it has one, else duration after the opening. None: not known yet."""
+    """Return None while the end is not known."""
     if assignment.not_after_s is not None:
         return assignment.not_after_s
     return progress.active_s + assignment.duration_s if progress.active_s is not None else None

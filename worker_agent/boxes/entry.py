@@ -1,4 +1,4 @@
-"""Entries: claim, checks one by one, opening of the whole box."""
+"""Entries: claim nodes, run their checks, and open the whole box."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from worker_agent.hub.link import Link
 
 Box = list[Member]
 
-# Of one pass: what is left goes on in the next, so that an end that comes meanwhile is not kept waiting.
+# Time limits within one pass. The rest continues in the next pass, so that an end in the meantime is not delayed.
 CLAIMS_WITHIN_S = CHECKS_WITHIN_S = OPENS_WITHIN_S = 0.4
 
 
 class Entering:
     def __init__(self, *, hands: Hands, link: Link, clock: Clock, time: HubTime) -> None:
         self._hands, self._link, self._clock, self._time = hands, link, clock, time
-        self._checked_last = ""  # the id of the assignment after which the next pass goes on
+        self._checked_last = ""  # id of the assignment after which the next pass continues
 
     def block(self, assignment: Assignment, progress: Progress) -> str:
-        """Why this assignment may not begin or open now, as a sentence, or ""."""
+        """Return why it may not begin or open now, or ""."""
         if assignment.desired != Desired.PRESENT:
             return f"UNSUPPORTED: this version does not know desired={assignment.desired}"
         if not progress.listed:
@@ -44,7 +44,6 @@ class Entering:
         return claim_refusal(self._hands.nodes.get(assignment.node), assignment)
 
     def advance(self, members: Sequence[Member]) -> None:
-        """Claims for all of them, then the checks of each."""
         claims = list(self._hands.each("entry", (each for each in members if self._hands.own(each[0]) is None), self._claim))
         self._hands.write(Verb.CLAIM, claims, within_s=CLAIMS_WITHIN_S)
         until_mono = self._clock.mono() + CHECKS_WITHIN_S
@@ -71,7 +70,6 @@ class Entering:
         return None
 
     def _refuse(self, assignment: Assignment, progress: Progress, unknown: list[str]) -> None:
-        """A check that this version does not know is never skipped."""
         for step in unknown:
             self._hands.report_unsupported(assignment, progress, step, "entry step")
         progress.fail(f"UNSUPPORTED: this agent does not know the entry step {', '.join(unknown)}")
@@ -98,7 +96,7 @@ class Entering:
     # -- the box -------------------------------------------------------------------------------------------------------
 
     def mark_active(self, box: Box) -> None:
-        """All nodes ready: the window starts now. Written down before anything is opened, so that it starts once."""
+        """Start the window when all nodes are ready. It is saved before anything opens, so it starts only once."""
         if any(progress.phase not in (Phase.ENTERED, Phase.ACTIVE) for _, progress in box) or not self._is_whole(box):
             return
         if all(progress.active_s is not None for _, progress in box):

@@ -1,4 +1,4 @@
-"""Exits: close, drain, checks, release. It never asks the hub for leave."""
+"""Exits: close, drain, check and release. An exit never needs the hub's permission."""
 
 from __future__ import annotations
 
@@ -13,25 +13,24 @@ from worker_agent.boxes.state import Member, Progress
 from worker_agent.clock import Clock, HubTime
 from worker_agent.cluster.base import GpuPhase, StepStatus, Verb
 
-NODE_GONE_S = 60.0  # a node that is not in the cluster for so long holds nothing of a slice any more
-EXITS_WITHIN_S = 0.4  # the steps of one pass: what is left goes on in the next, so that an end that comes meanwhile is not kept waiting
+NODE_GONE_S = 60.0  # a node that has been missing for this long holds nothing of a slice any more
+EXITS_WITHIN_S = 0.4  # limit of one pass; the rest continues in the next pass, so that an end in the meantime is not delayed
 
 
 class Leaving:
     def __init__(self, *, hands: Hands, clock: Clock, time: HubTime) -> None:
         self._hands, self._clock, self._time = hands, clock, time
         self._gone_since_mono: dict[str, float] = {}
-        self._turn, self._turns = 0, dict[str, int]()  # by assignment: its last one
+        self._turn, self._turns = 0, dict[str, int]()  # by assignment id: its last turn
 
     def advance(self, members: Sequence[Member]) -> None:
-        """Each as far as it goes now."""
         there = list(self._hands.each("exit", members, self._there))
         self._hands.write(Verb.CLOSE, list(self._hands.each("exit", there, self._close_if_open)))
         releases = list(self._hands.each("exit", self._while_there_is_time(there), self._release))
         self._hands.write(Verb.RELEASE, releases, within_s=EXITS_WITHIN_S)
 
     def _while_there_is_time(self, members: Sequence[Member]) -> Iterator[Member]:
-        """The first in any case: boxes take turns, and in a box its nodes, so that none whose steps are slow keeps another waiting."""
+        """Yield at least one. Boxes take turns, and so do the nodes of a box, so that slow steps do not block others."""
         until_mono = self._clock.mono() + EXITS_WITHIN_S
         last: dict[tuple[str, int], int] = {}
         for assignment, _ in members:
@@ -45,7 +44,7 @@ class Leaving:
                 return
 
     def to_close(self, members: Sequence[Member]) -> list[Write]:
-        """Those of what `advance` closes next that are on record."""
+        """Return the writes of what `advance` closes next, if it has records."""
         return [self._close(*each) for each in members if self._hands.own(each[0]) is not None and self._is_open(*each)]
 
     def prune(self, held: set[str]) -> None:
@@ -72,7 +71,7 @@ class Leaving:
             self._finish(assignment, progress, log)
 
     def _fence(self, assignment: Assignment, progress: Progress) -> Write | None:
-        """Never claimed, so over at once; but its epoch must be on record, or a delayed PRESENT could still claim."""
+        # It never claimed, so it is over; but its epoch goes on record, or a delayed PRESENT could claim.
         if records := fence_records(self._hands.nodes[assignment.node], assignment):
             return Write(assignment, progress, records)
         self._finish(assignment, progress, "nothing was claimed, and later epochs are on record already")
@@ -84,12 +83,11 @@ class Leaving:
             self._hands.report(assignment, Milestone.RELEASE, Outcome.OK, log)
 
     def _is_open(self, assignment: Assignment, progress: Progress) -> bool:
-        """Also when its records were wiped off the node: what may still run there must be drained."""
+        """True also for removed records: pods may still run there and must be drained."""
         record = self._hands.own(assignment)
         return Milestone.CLAIM in progress.reported if record is None else record.phase in (GpuPhase.CLAIMED, GpuPhase.OPEN)
 
     def _is_given_on(self, assignment: Assignment, progress: Progress) -> bool:
-        """All of them: of one without a later epoch something may be left to close."""
         if not self._is_open(assignment, progress) or not is_given_on(self._hands.nodes.get(assignment.node), assignment):
             return False
         self._finish(assignment, progress, "later epochs are on record: its GPUs went on to others")
@@ -116,7 +114,7 @@ class Leaving:
             if step in progress.exit_done:
                 continue
             if step not in list(ExitStep):
-                # An exit must end: what a newer hub wants beyond the known steps is reported, the known ones are done.
+                # An exit must end, so unknown steps of a newer hub are reported and only the known ones run.
                 self._hands.report_unsupported(assignment, progress, step, "exit step")
             elif self._is_done(assignment, progress, step):
                 progress.exit_done.append(step)
@@ -125,14 +123,13 @@ class Leaving:
         return True
 
     def _is_done(self, assignment: Assignment, progress: Progress, step: str) -> bool:
-        """Running, or failed: tried again until it succeeds; but how the node is does not hold up the exit."""
         status = self._hands.step(assignment, progress, step)
-        if status is StepStatus.FAILED and step in EXIT_CHECKS:
+        if status is StepStatus.FAILED and step in EXIT_CHECKS:  # all other steps repeat until they succeed
             return progress.attempts[step] >= ENTRY_ATTEMPTS
         return status is StepStatus.OK
 
 
 def exit_steps(assignment: Assignment) -> tuple[str, ...]:
-    """Draining is not a matter of configuration: without it the next slice would meet the last one's pods."""
+    """Always drain: otherwise the next slice would meet pods of the last one."""
     steps = assignment.exit_steps
     return steps if ExitStep.DRAIN in steps else (ExitStep.DRAIN, *steps)

@@ -1,4 +1,4 @@
-"""Which nodes of a box take a step together, as one pass finds them. Pure."""
+"""Finds the nodes of a box that run a step together. Pure."""
 
 from __future__ import annotations
 
@@ -10,22 +10,20 @@ from typing import Final, NamedTuple
 from protocol.assignments import Assignment, Phase
 from worker_agent.boxes.state import Member, Progress
 
-AT_WORK_MAX: Final = 2  # of the nodes at work, those that a spare is measured against
+AT_WORK_MAX: Final = 2  # a spare is measured against this many working nodes
 
 
 class Gang(NamedTuple):
-    """By name, in order. `at_work`: those of the nodes that the workspace has already: they are asked, and not judged."""
+    """Names of nodes, in order. Those `at_work` are in use: they take part and are not judged."""
 
     nodes: tuple[str, ...] = ()
     at_work: tuple[str, ...] = ()
 
 
-NO_GANG: Final = Gang()  # of a step that each node takes by itself
+NO_GANG: Final = Gang()  # for a step that each node runs by itself
 
 
 class Gangs:
-    """Of these members, which all enter or are at work. `is_broken`: a node, by name."""
-
     def __init__(self, members: Sequence[Member], *, is_broken: Callable[[str], bool] = lambda _: False) -> None:
         self._is_broken = is_broken
         self._boxes: dict[tuple[str, int], list[Member]] = defaultdict(list)
@@ -34,11 +32,8 @@ class Gangs:
         self._found: dict[tuple[str, int, str], Gang | None] = {}
 
     def at(self, step: str, assignment: Assignment, progress: Progress) -> Gang | None:
-        """The nodes that take this step together with this one, itself included; None while one of them has not come so far.
-
-        A spare's attempt under way keeps those that it began with: where another set was to be measured, it would begin anew.
-        """
-        if progress.asked:
+        """Return the nodes that run this step together, or None until all of them have reached it."""
+        if progress.asked:  # a spare's running attempt keeps its nodes, since with others it would start again
             return _spare_s(assignment, progress.asked)
         key = (assignment.gpr_id, assignment.run, step)
         box = self._boxes[key[:2]]
@@ -49,7 +44,7 @@ class Gangs:
         return self._found[key]
 
     def _beside(self, spare: Assignment, box: Sequence[Member]) -> Gang:
-        """It enters a box at work. What is to be replaced is no measure: alone where the hub does not say which node that is."""
+        # A spare is not measured against the node that it replaces, and runs alone if the hub does not name that node.
         replaced = {assignment.replaces for assignment, _ in box}
         at_work = (assignment for assignment, progress in box if progress.active_s is not None and assignment.id not in replaced)
         well = sorted(assignment.node for assignment in at_work if not self._is_broken(assignment.node))
@@ -57,7 +52,6 @@ class Gangs:
 
 
 def why_alone(assignment: Assignment) -> str:
-    """Why no other node takes a step of the box with this one."""
     if assignment.gang_count < 2:
         return "the box has one node"
     if assignment.replaces:
@@ -76,7 +70,6 @@ def _together(step: str, box: Sequence[Member]) -> Gang | None:
 
 
 def _is_before(step: str, member: Member) -> bool:
-    """It is not claimed yet, or has steps to do ahead of this one."""
     assignment, progress = member
     ahead = itertools.takewhile(lambda each: each != step, assignment.entry_steps)
     return progress.phase is Phase.PENDING or not set(ahead) <= set(progress.entry_done)

@@ -1,4 +1,4 @@
-"""Reading and making the records that fence each GPU. Pure functions over one node as it was seen."""
+"""Records that fence each GPU. Pure functions on an observed node."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _SHOWN = {GpuPhase.CLAIMED: Phase.ENTERING, GpuPhase.OPEN: Phase.ACTIVE, GpuPhas
 
 
 def own_record(node: NodeState | None, assignment: Assignment) -> GpuRecord | None:
-    """The record of this very assignment and epoch; of its GPUs the least advanced (they are written together)."""
+    """Return the record of this assignment and epoch; if its GPUs differ, the least advanced one."""
     if node is None or node.view.uid != assignment.node_uid:
         return None
     least: GpuRecord | None = None
-    for gpu in assignment.gpus:  # plain, since it runs for every node at every pass
+    for gpu in assignment.gpus:  # a plain loop, since it runs for every node at every pass
         record = node.records.get(gpu)
         if record is None or record is least:
             continue
@@ -28,7 +28,7 @@ def own_record(node: NodeState | None, assignment: Assignment) -> GpuRecord | No
 
 
 def claim_refusal(node: NodeState | None, assignment: Assignment) -> str:
-    """Why these GPUs cannot be claimed as they are, or ""."""
+    """Return why these GPUs cannot be claimed now, or ""."""
     if node is None:
         return f"node {assignment.node} is not in the cluster"
     if node.view.uid != assignment.node_uid:
@@ -50,12 +50,12 @@ def _why_held(gpu: str, record: GpuRecord | None, assignment: Assignment) -> str
 
 
 def is_lost(node: NodeState | None, assignment: Assignment) -> bool:
-    """A higher epoch is on record: the hub gave GPUs of it on, so this assignment has nothing to say there any more."""
+    """Whether the hub gave one of its GPUs to a later epoch."""
     return any(_went_on(node, assignment))
 
 
 def is_given_on(node: NodeState | None, assignment: Assignment) -> bool:
-    """All of its GPUs."""
+    """Whether it gave all of them."""
     return bool(assignment.gpus) and all(_went_on(node, assignment))
 
 
@@ -82,16 +82,16 @@ def new_records(
 
 
 def fence_records(node: NodeState, assignment: Assignment) -> dict[str, GpuRecord]:
-    """For an assignment that never claimed: its epoch goes on record, so that no delayed word of it can claim later."""
+    """Put the epoch on record, so that a delayed message cannot claim."""
     records = new_records(assignment, GpuPhase.FREE)
     return {gpu: record for gpu, record in records.items() if not _why_held(gpu, node.records.get(gpu), assignment)}
 
 
-HeldGpus = tuple[NodeState, GpuRecord, tuple[str, ...]]  # a node, and GPUs of it that one record holds
+HeldGpus = tuple[NodeState, GpuRecord, tuple[str, ...]]  # a node, a record on it, and the GPUs that the record holds
 
 
 class Held:
-    """What is held on each node; looked at anew only where a node is another object, since every pass asks for all."""
+    """Held GPUs by node, cached until the node is another object."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[NodeState, tuple[HeldGpus, ...]]] = {}
@@ -127,7 +127,7 @@ def observed_orphan(record: GpuRecord) -> Observed:
 
 
 def assignment_of_closed(node: NodeState, record: GpuRecord, gpus: tuple[str, ...]) -> Assignment:
-    """An exit that had begun is finished whatever was lost: the node says enough for that."""
+    """The node's record alone is enough to finish an exit that had begun."""
     return Assignment(
         id=record.assignment_id,
         gpr_id=record.gpr_id,

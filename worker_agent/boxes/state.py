@@ -1,7 +1,6 @@
-"""The agent's own document: what it must not forget, besides the records on the nodes.
+"""The agent's document: what must survive a restart, besides the records on the nodes.
 
-Lives here: its fields, and saving it as a whole. `Memory` keeps apart what is believed (`state`) and what is durable:
-only what is durable is told to the hub, so that a crash never takes back a word given.
+Only durable facts are reported to the hub, so that a crash never takes back a report.
 """
 
 from __future__ import annotations
@@ -17,10 +16,9 @@ from protocol.steps import EXIT_CHECKS, EntryStep
 from worker_agent.cluster.base import Cluster, ClusterError, Conflict, Note, StateDoc
 
 FORMAT = 1
-# The newest of what the hub has not stored, and before these what counts against a node. In memory, so that none is lost while it hears;
-# some 100 MiB at the very most.
+# Limits in memory of what the hub has not stored; about 100 MiB at most. Failed checks are kept first, then the newest events.
 EVENTS_HELD, RESULTS_HELD = 20_000, 100_000
-# In the document, for a restart: it may not grow beyond what a cluster stores in one object.
+# Limits in the document, which must fit into one object of the cluster.
 EVENTS_KEPT, RESULTS_KEPT, LOG_CHARS_KEPT = 2_000, 2_000, 200_000
 
 _RANK = {phase: rank for rank, phase in enumerate(Phase)}
@@ -28,20 +26,20 @@ _CHECKS = frozenset(EntryStep) | EXIT_CHECKS
 
 
 class Progress(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """How far one assignment is. Times by the hub's clock."""
+    """Times are by the hub's clock."""
 
     phase: Phase = Phase.PENDING
-    listed: bool = True  # in the last complete set
-    absent: bool = False  # once ABSENT, always ABSENT
-    ending: bool = False  # the end of its window came; no extension after that
+    listed: bool = True  # whether the hub's last set lists it
+    absent: bool = False  # the hub sent ABSENT, which is final
+    ending: bool = False  # its window has ended; no extension counts any more
     failure: str = ""
     active_s: float | None = None
     exit_began_s: float | None = None
     entry_done: list[str] = []
     exit_done: list[str] = []
     attempts: dict[str, int] = {}
-    asked: tuple[str, ...] = ()  # of a spare, the nodes at work that its attempt under way is measured against, by name
-    reported: list[str] = []  # said once: milestones, unsupported words
+    asked: tuple[str, ...] = ()  # names of the working nodes that a spare's running attempt is measured against
+    reported: list[str] = []  # what is reported only once: milestones, unsupported words
 
     def advance(self, phase: Phase) -> None:
         """Phases only move forward, whatever an old view of the cluster shows."""
@@ -67,29 +65,29 @@ class Progress(msgspec.Struct, kw_only=True, omit_defaults=True):
         return self.phase is Phase.RELEASED
 
 
-Member = tuple[Assignment, Progress]  # of a box
+Member = tuple[Assignment, Progress]  # a member of a box
 
 
 class State(msgspec.Struct, kw_only=True, omit_defaults=True):
     format: int = FORMAT
     install_id: str = ""
-    join_token_digest: str = ""  # of the join token that was used up, so that a new one is recognized
+    join_token_digest: str = ""  # of the used join token, so that a new one is recognized
     credential: Credential | None = None
     credential_since_s: float = 0.0
     hub_id: str = ""
-    generation: int = 0  # the highest ever accepted
-    digest: str = ""  # of the last set accepted
+    generation: int = 0  # the highest accepted so far
+    digest: str = ""  # of the last accepted set
     lease_ttl_s: float = LEASE_TTL_S
     repairs_drift: bool = True  # the cluster's policy, as the hub last said
-    warn_before_s: float = 0.0  # likewise, see SyncReply
+    warn_before_s: float = 0.0  # see SyncReply
     offset_s: float | None = None
     assignments: dict[str, Assignment] = {}
     progress: dict[str, Progress] = {}
     events: list[StepEvent] = []  # not yet stored by the hub
-    steps_lost: int = 0  # at most so many more, of which it was not told yet that it will never hear of them
+    steps_lost: int = 0  # at most this many events were dropped since the last report of such losses
 
     def held(self) -> list[Member]:
-        """Every assignment that is not over, in a fixed order."""
+        """Return what is not over, in a fixed order."""
         return [(a, self.progress[i]) for i, a in sorted(self.assignments.items()) if not self.progress[i].is_over]
 
     def forget(self, assignment_id: str) -> None:
@@ -97,49 +95,48 @@ class State(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class StateLost(Exception):
-    """The document cannot be read: damaged, or of another format. An operator must look at it."""
+    """The document is damaged or of a newer format."""
 
 
 class OtherWriter(Exception):
-    """Another agent writes this cluster's document: this one must stop."""
+    """Another agent writes this document, so this one must stop."""
 
 
 class Memory:
     def __init__(self, cluster: Cluster, note: Note) -> None:
         self._cluster, self._note = cluster, note
-        self._encoded: dict[str, tuple[Assignment, msgspec.Raw]] = {}  # by id, as it was written last
-        self._tried: set[str] = set()  # digests of bodies that may have been written though the answer was lost
+        self._encoded: dict[str, tuple[Assignment, msgspec.Raw]] = {}  # by assignment id, as last encoded
+        self._tried: set[str] = set()  # digests of bodies that may have been written although the answer was lost
         doc = cluster.load_state()
         self._body, self._version = (doc.body, doc.version) if doc else (b"", "")
         self.state = _decode(doc) if doc else State()
         self.is_durable = doc is not None
 
     def save(self) -> bool:
-        """Make the state durable if it is not yet. False: not now, try again. Raises OtherWriter."""
+        """Make the state durable. Returns False if that is not possible now. Raises OtherWriter."""
         body = self._encode()
         self.is_durable = body == self._body or self._write(body)
         return self.is_durable
 
     def drop_surplus(self) -> list[StepEvent]:
-        """Of the events, where more wait for the hub than may be held. Returns those."""
+        """Drop and return the events beyond the limits in memory."""
         state = self.state
         kept, dropped = _fitting(state.events, EVENTS_HELD, RESULTS_HELD)
         state.events, state.steps_lost = kept, state.steps_lost + len(dropped)
         return dropped
 
     def _encode(self) -> bytes:
-        """Several times in every pass: an assignment that is the same object is not encoded anew."""
         encoded = {}
         for id_, assignment in self.state.assignments.items():
             known = self._encoded.get(id_)
-            is_known = known is not None and known[0] is assignment
+            is_known = known is not None and known[0] is assignment  # every pass encodes several times
             encoded[id_] = known if known and is_known else (assignment, msgspec.Raw(msgspec.json.encode(assignment)))
         self._encoded = encoded
         written = {id_: raw for id_, (_, raw) in encoded.items()}
         kept, unkept = _fitting(self.state.events, EVENTS_KEPT)
-        # If it is ever read, those are lost that the hub did not store meanwhile.
+        # After a restart from it, the events left out are lost unless the hub has stored them meanwhile.
         state = msgspec.structs.replace(self.state, events=_thinned(kept), steps_lost=self.state.steps_lost + len(unkept))
-        state.assignments = written  # type: ignore[assignment]  # they are what is written of them
+        state.assignments = written  # type: ignore[assignment]  # encoded already
         return msgspec.json.encode(state)
 
     def _write(self, body: bytes) -> bool:
@@ -155,13 +152,13 @@ class Memory:
         return True
 
     def _resolve(self) -> bool:
-        """After a conflict: our own write whose answer was lost, or somebody else's?"""
+        """Find out after a conflict whether our own write succeeded."""
         try:
             doc = self._cluster.load_state()
         except ClusterError:
             return False
         if doc is not None and doc.version == self._version:
-            return False  # nobody wrote: the conflict has passed, try at the next pass
+            return False  # nobody wrote: the next pass tries again
         if doc is not None and _digest(doc.body) not in self._tried:
             raise OtherWriter("another agent wrote the state of this cluster")
         self._body, self._version = (doc.body, doc.version) if doc else (b"", "")
@@ -169,7 +166,7 @@ class Memory:
 
 
 def _fitting(events: list[StepEvent], most: int, results_most: int | None = None) -> tuple[list[StepEvent], list[StepEvent]]:
-    """As many as may be kept, and the others, each in their order."""
+    """Split into events that fit the limits and the others."""
     if len(events) <= most and (results_most is None or sum(len(event.results) for event in events) <= results_most):
         return events, []
     kept: set[int] = set()
@@ -183,12 +180,12 @@ def _fitting(events: list[StepEvent], most: int, results_most: int | None = None
 
 
 def _counts_against_node(event: StepEvent) -> bool:
-    """By it the hub sets the node aside; what else it goes by, it is told anew at each sync. An assignment has a few of these at most."""
+    # By these the hub sets the node aside. An assignment has only a few of them.
     return event.outcome == Outcome.FAILED and event.blames_node and event.step in _CHECKS
 
 
 def _thinned(events: list[StepEvent]) -> list[StepEvent]:
-    """The oldest without measurements and words where there are too many. The outbox has them whole: only a restart loses them."""
+    """Remove results and logs from the oldest events beyond the limits. The outbox keeps them whole."""
     results_left, chars_left, kept = RESULTS_KEPT, LOG_CHARS_KEPT, []
     for event in reversed(events):
         results_left -= len(event.results)
