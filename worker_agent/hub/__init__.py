@@ -1,1 +1,1 @@
-"""What the agent says to the hub, what it hears, and what the hub has not stored yet."""
+"""The agent's conversation with the hub."""

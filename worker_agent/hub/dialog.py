@@ -1,8 +1,6 @@
-"""What the agent says to the hub next, and what an answer means. No network, no thread: the process and the simulation drive it.
+"""The agent's next call to the hub, and its answers. No network and no threads: the process and the simulation drive it.
 
-Two lanes, each with at most one call on its way: POLL registers, renews and holds the long sync; PUSH brings news
-(events, what is observed, and claims) while a sync is parked. The two are never on the way with different credentials: the hub
-takes an old credential after the new one for a thief's.
+POLL registers, renews and holds the long sync; PUSH sends news meanwhile. Each lane has one call at a time.
 """
 
 from __future__ import annotations
@@ -30,16 +28,16 @@ from worker_agent.hub.link import Sent
 from worker_agent.hub.wire import read_problem, read_sync_reply
 
 BACKOFF_MIN_S, BACKOFF_MAX_S = 1.0, 30.0
-SLOW_S = 30.0  # between tries that only an admin can make succeed
-TIMEOUT_S = 10.0  # beyond what the hub may hold
-REFUSED_S = 120.0  # likewise, of an agent that the hub wants nothing to do with: a new join token ends the wait
-# How long one with a credential that the hub does not take any more asks on as before: if another renewed it, only our asking beyond
-# the hub's grace of a minute shows the hub that two have it.
+SLOW_S = 30.0  # between retries that only an administrator can make succeed
+TIMEOUT_S = 10.0  # beyond the time that the hub may hold the call
+REFUSED_S = 120.0  # between retries of a refused agent; a new join token ends the wait
+# How long an agent with a refused credential keeps asking: if a thief renewed it, only calls beyond the hub's grace of a minute show the
+# hub that two have it.
 REFUSED_PATIENCE_S = 180.0
 TO_DO = "an administrator issues a join token for this cluster and puts it into the agent's file of it, where it is found by itself"
-TOKEN_LOOK_S = 1.0  # between looks whether there is a new one
+TOKEN_LOOK_S = 1.0  # between checks for a new join token
 IDLE_S = 0.2  # when a lane has nothing to say
-PACE_S = 1.0  # between syncs that the hub answers at once without news
+PACE_S = 1.0  # between syncs when the hub answers at once without news
 
 
 class Lane(StrEnum):
@@ -72,8 +70,7 @@ class _LaneState:
 
 
 class Dialog:
-    """`join_token`: the one that is there now, "" where there is none: an administrator may give a new one at any time."""
-
+    # `join_token` returns the current one, or ""; an administrator may provide a new one at any time.
     def __init__(self, *, core: Core, cluster_uid: str, join_token: Callable[[], str], clock: Clock, rng: random.Random, note: Note):
         self._core, self._cluster_uid, self._join_token = core, cluster_uid, join_token
         self._clock, self._rng, self._note = clock, rng, note
@@ -81,19 +78,18 @@ class Dialog:
         self._told: tuple[Observed, ...] | None = None
         self._claims_not_before_mono = float("-inf")
         self._stop: Stop | None = None
-        self.refusal = ""  # why the hub wants nothing to do with us, for people
+        self.refusal = ""  # why the hub refuses this agent, for people
         self._refused_since_mono = 0.0
-        self._token_tried = ""  # the digest of the last join token that was tried
+        self._token_tried = ""  # digest of the last join token that was tried
 
     @property
     def stop(self) -> Stop | None:
-        """Not where the hub refuses us: what is held must be closed at its end, and to start anew would be to ask anew, at once."""
-        return self._stop
+        return self._stop  # a refusal does not stop the agent: it must close what it holds at its end
 
-    # -- what to say ---------------------------------------------------------------------------------------------------
+    # -- calls ---------------------------------------------------------------------------------------------------------
 
     def next_call(self, lane: Lane) -> Call | float:
-        """A call to make now, or for how many seconds there is none."""
+        """Return a call to make now, or how many seconds to wait."""
         state = self._lanes[lane]
         wait_s = state.not_before_mono - self._clock.mono()
         if wait_s > 0 and not (lane is Lane.POLL and self._takes_new_token()):
@@ -110,7 +106,7 @@ class Dialog:
             return None if self._core.is_joining else self._register()
         if self._core.hub_now_s >= self._core.renew_at_s:
             renewal = msgspec.json.encode(RenewRequest(cred_gen=credential.cred_gen))
-            # Waits for the other lane to be quiet, see above.
+            # Waits until the other lane has no call: the hub takes the use of an old credential after the new one for theft.
             quiet = not self._lanes[Lane.PUSH].is_busy
             return Call(RENEW_PATH, renewal, TIMEOUT_S, bearer=credential.credential) if quiet else None
         wait_s = WAIT_MAX_S * self._rng.uniform(0.8, 1.0) if self._core.link.session_epoch else 0.0
@@ -157,14 +153,14 @@ class Dialog:
         body = msgspec.json.encode(sent.request)
         return Call(SYNC_PATH, body, wait_s + TIMEOUT_S, bearer=credential.credential, sent=sent)
 
-    # -- what an answer means ------------------------------------------------------------------------------------------
+    # -- answers -------------------------------------------------------------------------------------------------------
 
     def on_no_answer(self, lane: Lane, call: Call, why: str, retry_after_s: float = 0.0) -> None:
         state = self._lanes[lane]
         state.is_busy = False
         state.failures += 1
         if call.sent:
-            self._told = None  # perhaps the hub never heard it
+            self._told = None  # perhaps the hub never received it
         most_s = min(BACKOFF_MAX_S, BACKOFF_MIN_S * 2.0 ** min(state.failures - 1, 10))
         pause_s = max(retry_after_s, self._rng.uniform(0.0, most_s))
         state.not_before_mono = self._clock.mono() + pause_s
@@ -198,7 +194,7 @@ class Dialog:
             credential = msgspec.json.decode(body, type=Credential)
             self._core.take_credential(credential, join_token_digest=call.join_token_digest)
             for state in self._lanes.values():
-                state.failures, state.not_before_mono = 0, float("-inf")  # what either waited for was of the credential before
+                state.failures, state.not_before_mono = 0, float("-inf")  # both waited because of the old credential
 
     def _take_set(self, lane: Lane, sent: Sent, body: bytes) -> None:
         received = read_sync_reply(body)
@@ -206,13 +202,13 @@ class Dialog:
         request = sent.request
         asked = (request.session_epoch, request.known_generation, request.have_digest, request.observed)
         if asked == self._lanes[lane].last_asked:
-            # The hub does not hold it, and it leads nowhere (a rewind, a document that cannot be written): no hurry.
+            # The hub answers at once and nothing changes (a rewind, a document that cannot be written), so slow down.
             self._lanes[lane].not_before_mono = sent.at.mono + PACE_S
         self._lanes[lane].last_asked = asked
 
     def _on_problem(self, lane: Lane, call: Call, problem: Problem, retry_after_s: float) -> None:
         if call.path == CLUSTER_REQUESTS_PATH and problem.status < 500 and problem.status != 429 and problem.code not in list(Code):
-            # An older hub, or one that does not take them: the lane has more to tell.
+            # An older hub, or one that refuses them; the lane continues with other news.
             self._claims_not_before_mono = self._clock.mono() + SLOW_S
             self._lanes[lane].is_busy = False
             self._note("claims_refused", {"why": f"{problem.status} {problem.code} {problem.detail}".strip()})
@@ -229,15 +225,14 @@ class Dialog:
         self.on_no_answer(lane, call, f"{problem.status} {problem.code} {problem.detail}".strip(), retry_after_s)
 
     def _is_current(self, call: Call) -> bool:
-        """Not of a session that we have left ourselves."""
         if call.sent:
             return self._core.is_of_this_boot(call.sent)
-        return call.session_epoch == self._core.link.session_epoch
+        return call.session_epoch == self._core.link.session_epoch  # not a session that this agent has left
 
     def _on_refusal(self, call: Call, problem: Problem) -> float:
         credential = self._core.credential
         if credential and call.bearer != credential.credential:
-            return 0.0  # it was about a credential that has been replaced meanwhile
+            return 0.0  # it concerns a credential that has been replaced meanwhile
         if self._join_anew(call):
             return 0.0
         self._be_refused(problem.detail or f"the hub refuses this agent: {problem.code}")
@@ -245,7 +240,6 @@ class Dialog:
         return SLOW_S if is_patient else REFUSED_S
 
     def _be_refused(self, why: str) -> None:
-        """Said once for each reason."""
         if why == self.refusal:
             return
         if not self.refusal:
@@ -254,7 +248,7 @@ class Dialog:
         self._note("refused", {"why": why, "to_do": TO_DO})
 
     def _join_anew(self, call: Call) -> bool:
-        """A join token that was not used yet: an administrator gave it to us for this very case."""
+        """Register again if an administrator has provided an unused join token."""
         if call.path == REGISTER_PATH or not self._fresh_token():
             return False
         self._core.drop_credential()
@@ -262,12 +256,11 @@ class Dialog:
         return True
 
     def _fresh_token(self) -> str:
-        """Not the one that got us a credential once."""
+        """Return "" for a token that was used already."""
         token = self._join_token()
         return "" if token and self._core.used_join_token(_digest(token)) else token
 
     def _takes_new_token(self) -> bool:
-        """One that an administrator gave to us since we were refused: nothing is left to wait for."""
         token = self._fresh_token() if self.refusal else ""
         if not token or _digest(token) == self._token_tried:
             return False

@@ -1,7 +1,4 @@
-"""What somebody else changed of ours in the cluster, until the hub was told.
-
-Nothing of it is written down: what stays as it was changed is found again after a restart.
-"""
+"""Drift that the hub has not acknowledged yet. In memory only, since a restart finds remaining drift again."""
 
 from __future__ import annotations
 
@@ -10,24 +7,22 @@ from collections.abc import Iterable
 from protocol.drift import DRIFT_AGAIN_S, DRIFTS_MAX, Drift
 from worker_agent.metrics import DRIFT_REPAIRS
 
-ADDED_AGAIN_S = 3600.0  # as DRIFT_AGAIN_S, of what was added and does no harm: operators make such things all the time
+ADDED_AGAIN_S = 3600.0  # like DRIFT_AGAIN_S, for harmless additions, which operators make all the time
 
 
 class DriftBook:
-    """Not for several threads at once."""
-
     def __init__(self) -> None:
         self._untold: dict[Drift, None] = {}
         self._standing: dict[str, frozenset[Drift]] = {}
         self._quiet_until_mono: dict[str, float] = {}
-        self._held: dict[str, Drift] = {}  # by what: the last of it that came too soon after another
+        self._held: dict[str, Drift] = {}  # by object: the last one that came too soon after another
 
     @property
     def untold(self) -> tuple[Drift, ...]:
         return tuple(self._untold)[:DRIFTS_MAX]
 
     def see(self, who: str, found: Iterable[Drift], mono: float) -> None:
-        """`found`: at one look of `who`, what was mended just then and all that was left as it is."""
+        """`found` is what `who` repaired just then, and all that it left."""
         self._quiet_until_mono = {what: until for what, until in self._quiet_until_mono.items() if mono < until}
         standing = self._standing.get(who, frozenset())
         drifts = frozenset(found)

@@ -1,8 +1,4 @@
-"""What the agent knows of the hub: session, lease, order of the answers, and the last whole set.
-
-Lives here: which answers count, and what a set changes in the state. Must not live here: any call to the cluster, any
-transport.
-"""
+"""The hub's session, lease and last complete set. Must not live here: calls to the cluster, or the transport."""
 
 from __future__ import annotations
 
@@ -26,13 +22,13 @@ from worker_agent.hub.workspaces import Board
 
 LIFE_EVERY_S = 5.0
 
-# Of an assignment that was begun, these never change: another node or epoch would be another assignment.
+# These fields never change after an assignment has begun: another node or epoch would be another assignment.
 _FIXED = ("gpr_id", "run", "slice", "node", "node_uid", "gpus", "epoch")
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A sync request on its way, with the local clocks when it left."""
+    """A sync request, with the local clocks at its start."""
 
     request: SyncRequest
     at: Instant
@@ -43,13 +39,13 @@ class Link:
         self._clock, self._time, self._state, self._note = clock, time, state, note
         self.session_epoch = 0
         self.is_rewound = False
-        self.is_locked = False  # the hub saw two use our credential
-        self.orders: tuple[NodeOrder, ...] = ()  # not written down: the next answer says them again
+        self.is_locked = False  # the hub saw two agents use our credential
+        self.orders: tuple[NodeOrder, ...] = ()  # in memory only: the next answer has them again
         self.life = HeardList(LIFE)
         self._life_wanted_mono = float("-inf")
         self.board = Board()
         self.drifts = DriftBook()
-        self._lost_taken_mono = float("-inf")  # when the hub had last heard of steps that are lost
+        self._lost_taken_mono = float("-inf")  # when the hub last acknowledged lost steps
         self.waits = WaitBook()
         self.failures = FailureBook()
         self.desk = Desk(clock)
@@ -61,10 +57,7 @@ class Link:
     # -- what may begin ------------------------------------------------------------------------------------------------
 
     def entry_block(self) -> str:
-        """Why no entry may begin now, as a sentence; "" when it may. Exits never ask.
-
-        No figure that changes all the time stands in it: each new sentence is told to the hub.
-        """
+        """Return why no entry may begin now, as a sentence without changing figures, or "". Exits never ask."""
         if self.is_locked:
             return "the hub locked this agent: its credential is used twice"
         if self.is_rewound:
@@ -79,11 +72,11 @@ class Link:
 
     @property
     def sync_age_s(self) -> float:
-        """Since the last answer that counts; infinite before the first."""
+        """Infinite before the first accepted answer."""
         return self._lease_from.age_s(self._clock) if self._lease_from else float("inf")
 
     def life_wanted(self) -> str | None:
-        """Not with each of many syncs: to gather it costs the hub more than all else that has not changed."""
+        # Not with every sync: gathering life marks costs the hub more than everything else that has not changed.
         if self._clock.mono() - self._life_wanted_mono < LIFE_EVERY_S:
             return None
         self._life_wanted_mono = self._clock.mono()
@@ -103,9 +96,9 @@ class Link:
         return "" if self._wants_whole_set or self.is_rewound else digest
 
     def accept(self, sent: Sent, reply: SyncReply, raw_digest: str) -> bool:
-        """Take in an answer. False when it does not count: too old, or its set is not whole."""
+        """Take in an answer. Returns False if it is too old or its set is incomplete."""
         if sent.at.mono < self._last_got_mono and reply.sent_s < self._last_sent_s:
-            return False  # overtaken on the way by a later answer
+            return False  # a later answer came first
         self._last_got_mono, self._last_sent_s = self._clock.mono(), reply.sent_s
         self.session_epoch = reply.session_epoch
         self.is_locked = False
@@ -122,7 +115,7 @@ class Link:
         return self._take_set(sent, reply)
 
     def _take_lost(self, sent: Sent) -> None:
-        """Once, also where two syncs on their way at the same time said it."""
+        # Subtract once, even if two syncs in flight reported it.
         if sent.request.steps_lost and sent.at.mono > self._lost_taken_mono:
             self._state.steps_lost -= sent.request.steps_lost
             self._lost_taken_mono = self._clock.mono()
@@ -138,7 +131,7 @@ class Link:
     def _is_whole(self, reply: SyncReply, raw_digest: str) -> bool:
         if reply.assignments is None:
             return reply.digest == self._state.digest
-        # A newer hub's fields are not in our structs: then the digest over what came on the wire agrees.
+        # A newer hub may send fields that our structs lack; then the digest over the wire format agrees.
         return len(reply.assignments) == reply.count and reply.digest in (set_digest(reply.assignments), raw_digest)
 
     def _take_set(self, sent: Sent, reply: SyncReply) -> bool:
@@ -162,7 +155,7 @@ class Link:
         return True
 
     def _renew_lease(self, sent: Sent, reply: SyncReply) -> None:
-        """From the earliest moment at which the hub can have sent it: a process that slept since then has no lease."""
+        # From the earliest moment at which the hub can have answered: a process that has slept since then has no lease.
         held_s = min(max(0.0, reply.sent_s - reply.received_s), self._clock.mono() - sent.at.mono)
         lease_from = sent.at.later(held_s)
         if self._lease_from is None or lease_from.mono >= self._lease_from.mono:
@@ -173,7 +166,7 @@ class Link:
 
 
 def take_set(state: State, assignments: tuple[Assignment, ...], note: Note) -> None:
-    """Missing is not released: what the set no longer lists stays known, with its end, until it is over."""
+    """Keep what the set no longer lists until it is over."""
     listed = {assignment.id for assignment in assignments}
     for known_id, progress in state.progress.items():
         progress.listed = known_id in listed
@@ -187,7 +180,7 @@ def take_set(state: State, assignments: tuple[Assignment, ...], note: Note) -> N
 
 
 def take_ends(state: State, assignments: tuple[Assignment, ...]) -> None:
-    """All that a hub which lost its memory may still say: that something is over."""
+    """A hub that lost its memory counts only for ends."""
     for assignment in assignments:
         if assignment.id in state.assignments:
             _take_end(state, assignment)
@@ -207,7 +200,7 @@ def _update(known: Assignment, new: Assignment, note: Note) -> Assignment:
 
 
 def drop_unlisted(state: State, observed: tuple[Observed, ...]) -> None:
-    """Forget what is over once the hub, having been told so, lists it no more."""
+    """Forget what is over, once the hub knows that."""
     for told in observed:
         progress = state.progress.get(told.assignment_id)
         if progress and told.phase is Phase.RELEASED and progress.is_over and not progress.listed:
@@ -228,7 +221,7 @@ def observed_of(assignment: Assignment, progress: Progress, step: str, waits_for
 
 
 def encoded_digest(raw: list[msgspec.Raw]) -> str:
-    """`set_digest` of a set as it came on the wire, unknown fields included."""
+    """Compute `set_digest` on the wire format, including unknown fields."""
     ordered = sorted(raw, key=lambda item: msgspec.json.decode(item, type=_Id).id)
     return hashlib.sha256(b"[" + b",".join(bytes(item) for item in ordered) + b"]").hexdigest()
 

@@ -1,4 +1,4 @@
-"""What the hub has not stored yet, numbered from 1 in each session."""
+"""Events that the hub has not stored yet, numbered from 1 in each session."""
 
 from __future__ import annotations
 
@@ -11,32 +11,27 @@ from protocol.nodes import NodeView
 from protocol.transport import BODY_MAX_BYTES
 
 INVENTORY_EVERY_S = 600.0
-# Of one message. What is larger alone goes alone.
+# Limits of one message. A larger event goes alone.
 BATCH, BATCH_BYTES = 200, BODY_MAX_BYTES // 2
 
 
 def event_key(event: StepEvent) -> tuple[str, int, str, int]:
-    """The hub counts each attempt once by this, whatever its number and session."""
+    """By this the hub counts each attempt once."""
     return event.assignment_id, event.epoch, event.step, event.attempt
 
 
 class Outbox:
-    """Step events come here once they are durable; an inventory is made anew after each restart, so it need not be.
-
-    What was handed out is handed out again as it was until it is stored, for the hub may know it by its number. Of what was not, only the
-    newest inventory counts: so however long the hub is away, and whatever changes meanwhile, two of them wait at most.
-    """
-
     def __init__(self) -> None:
         self.session_epoch = 0
         self._queue: list[AgentEvent] = []
+        # Events that were sent keep their numbers until they are stored. Of the others, only the newest inventory counts.
         self._last_seq = self._handed_seq = 0
         self._keys: set[tuple[str, int, str, int]] = set()
         self._inventory: tuple[NodeView, ...] | None = None
         self._inventory_due = 0.0
 
     def open_session(self, session_epoch: int, mono: float) -> None:
-        """A new session counts from 1 and begins with what this cluster is."""
+        """A new session counts from 1 and begins with the inventory."""
         if session_epoch == self.session_epoch:
             return
         self.session_epoch, self._last_seq, self._handed_seq = session_epoch, 0, 0
@@ -53,11 +48,10 @@ class Outbox:
                 self._append(event)
 
     def drop(self, events: list[StepEvent]) -> None:
-        """There are too many. What was handed out stays, for the hub may know it by its number."""
         keys = {event_key(event) for event in events}
         if not keys:
             return
-        rest = [event for event in self._queue if event.seq > self._handed_seq]
+        rest = [event for event in self._queue if event.seq > self._handed_seq]  # the hub may know the others by their numbers
         self._queue = self._queue[: len(self._queue) - len(rest)]
         if rest:
             self._last_seq = rest[0].seq - 1
@@ -74,7 +68,6 @@ class Outbox:
         self._replace_or_append(InventoryEvent(seq=0, nodes=nodes))
 
     def pending(self) -> tuple[AgentEvent, ...]:
-        """The next message."""
         if not self.session_epoch:
             return ()
         if self._queue and self._queue[0].seq > self._handed_seq:
@@ -82,7 +75,7 @@ class Outbox:
         return tuple(event for event in self._queue[:BATCH] if event.seq <= self._handed_seq)
 
     def acknowledge(self, stored_seq: int) -> set[tuple[str, int, str, int]]:
-        """Returns the keys of the step events that are done with."""
+        """Returns the keys of stored step events."""
         stored = [event for event in self._queue if event.seq <= stored_seq]
         self._queue = [event for event in self._queue if event.seq > stored_seq]
         keys = {event_key(event) for event in stored if isinstance(event, StepEvent)}
@@ -101,7 +94,6 @@ class Outbox:
         self._append(inventory)
 
     def _batch(self) -> Iterator[AgentEvent]:
-        """The first of the queue, as many as a message may hold."""
         size = 0
         for event in self._queue[:BATCH]:
             size += len(msgspec.json.encode(event))

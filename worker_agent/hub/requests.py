@@ -1,8 +1,4 @@
-"""GPRs that are objects of the cluster: what the hub is told of them, and what it says.
-
-Lives here: the driver's interface, and the desk between the thread that talks to the hub and the one that reads the objects.
-Must not live here: any call. The process guards the desk with its lock.
-"""
+"""Cluster requests: what the hub learns of them, and what it answers. Must not live here: any call."""
 
 from __future__ import annotations
 
@@ -20,45 +16,37 @@ from worker_agent.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """`at_mono`: when the answer came, by our own clock. `is_gone`: it was told that the object is gone."""
-
     answer: ClusterRequestAnswer
-    at_mono: float
-    is_gone: bool = False
+    at_mono: float  # when the answer came, by our own clock
+    is_gone: bool = False  # it answers the report that the object is gone
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What the hub has said. `workspaces`, `states`: None while it has not, or what it said is not done yet.
+    """What the hub has said, for the thread that handles the objects."""
 
-    `answers`: those that came since the last look. `asked_mono`: before this the list of `states` was not asked for. `autos`: by id of a
-    workspace, by what a request is made for its pods that wait.
-    """
-
-    workspaces: Sequence[Workspace] | None = None
-    answers: Sequence[Answered] = ()
-    states: Mapping[str, ClusterRequestState] | None = None
-    asked_mono: float = float("-inf")
-    autos: Mapping[str, AutoTemplate] = field(default_factory=dict)
+    workspaces: Sequence[Workspace] | None = None  # None: not received yet, or their namespaces are not done yet
+    answers: Sequence[Answered] = ()  # since the last look
+    states: Mapping[str, ClusterRequestState] | None = None  # None: not received yet
+    asked_mono: float = float("-inf")  # when the request was sent that `states` answers
+    autos: Mapping[str, AutoTemplate] = field(default_factory=dict)  # by workspace id: templates for its waiting pods
 
 
 class Requests(Protocol):
     def watch(self, on_change: Callable[[], None]) -> None:
-        """Begin to. `on_change`: called by any thread where there may be something to look at."""
+        """Any thread may call `on_change`."""
 
     def look(self, heard: Heard) -> Sequence[ClusterRequest]:
-        """One pass: write into the objects what the hub said, and return all that it is to be told now. Raises nothing."""
+        """Write the hub's answers into the objects, and return all that the hub must be told. Raises nothing."""
 
     def waiting(self) -> tuple[PodsWaiting, ...] | None:
-        """Of the same cluster, the pods that wait, whole; None: they were looked at a moment ago. Raises nothing."""
+        """Return all waiting pods, or None if they were looked at a moment ago. Raises nothing."""
 
     def jobs_failed(self) -> tuple[JobFailed, ...]:
-        """Jobs whose pods were in boxes, and that were found to have failed since this was last asked. Raises nothing."""
+        """Return Jobs with pods in boxes that failed since the last call. Raises nothing."""
 
 
 class SimulatedRequests:
-    """A simulated cluster has no objects that people could make."""
-
     def watch(self, on_change: Callable[[], None]) -> None:
         return None
 
@@ -74,7 +62,7 @@ class SimulatedRequests:
 
 @dataclass(slots=True)
 class Desk:
-    """Nothing of it is written down: an agent that starts again asks for the list, and claims what the objects do not say was answered."""
+    """In memory only. The process guards it with its lock."""
 
     clock: Clock
     claims: HeardList[ClusterRequestState] = field(default_factory=lambda: HeardList(CLUSTER_REQUESTS))
@@ -83,23 +71,22 @@ class Desk:
     _answers: dict[str, Answered] = field(default_factory=dict)
     _asked_mono: float = float("-inf")
 
-    # -- the thread of the objects -------------------------------------------------------------------------------------
+    # -- for the thread of the objects----------------------------------------------------------------------------------
 
     def collect(self, workspaces: Sequence[Workspace] | None) -> Heard:
-        """Answers are handed over: what is lost of them is claimed once more."""
+        # Handed over once; a request whose answer is lost is sent again.
         answers, self._answers = tuple(self._answers.values()), {}
         states = None if self.claims.told is None else {state.id: state for state in self.claims.told}
         return Heard(workspaces, answers, states, self._asked_mono, {each.id: each for each in self.templates.items})
 
     def put(self, claims: Sequence[ClusterRequest]) -> None:
-        """All that is to be told now, but for what was answered in the meantime."""
         self._to_tell = tuple(claim for claim in claims if not self._is_answered(claim))
 
     def _is_answered(self, claim: ClusterRequest) -> bool:
         known = self._answers.get(claim.uid)
         return known is not None and known.is_gone == claim.is_gone and (claim.is_gone or known.answer.generation == claim.generation)
 
-    # -- the thread of the hub -----------------------------------------------------------------------------------------
+    # -- for the threads of the hub--------------------------------------------------------------------------------------
 
     @property
     def has_answers(self) -> bool:
@@ -109,7 +96,7 @@ class Desk:
         return self._to_tell[:CLUSTER_REQUESTS_AT_ONCE]
 
     def take_answers(self, told: Sequence[ClusterRequest], answers: Sequence[ClusterRequestAnswer]) -> bool:
-        """False: it answers none of what was told, which is told again."""
+        """Return False if it answers nothing that was sent."""
         claims = {claim.uid: claim for claim in told}
         before = len(self._to_tell)
         for answer in answers:
@@ -120,7 +107,6 @@ class Desk:
         return len(self._to_tell) < before
 
     def take(self, asked: SyncRequest, reply: SyncReply, *, asked_mono: float) -> None:
-        """An answer to a sync that counts."""
         self.claims.hear(asked, reply)
         self.templates.hear(asked, reply)
         if self.claims.told is not None:

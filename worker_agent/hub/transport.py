@@ -1,4 +1,4 @@
-"""HTTP to the hub. One client per lane, since a lane has one call at a time."""
+"""HTTP to the hub. Each lane has its own client."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from worker_agent.hub.dialog import Call
 
 
 class NoAnswer(Exception):
-    """Refused, timed out, cut off: whether the hub heard us is not known."""
+    """Whether the hub received the call is not known."""
 
 
 class NoTrust(Exception):
-    """The file of the hub's authorities cannot be used; the message is for people."""
+    """The file of certificate authorities cannot be used; the message is for people."""
 
 
 def trust_in(ca: Path) -> ssl.SSLContext:
-    """The authorities of this PEM file, and no others, may vouch for the hub. Raises NoTrust."""
+    """Trust only the certificate authorities in this PEM file. Raises NoTrust."""
     try:
         return ssl.create_default_context(cafile=ca)
     except ssl.SSLError as error:
@@ -32,13 +32,13 @@ def trust_in(ca: Path) -> ssl.SSLContext:
 
 class Http:
     def __init__(self, hub: str, *, trust: ssl.SSLContext | None = None) -> None:
-        """`trust`: in whom; None: in whom everybody trusts."""
+        # Without `trust`, the system's certificate authorities count.
         headers = {"EGS-Proto": PROTO, "User-Agent": f"egs-agent/{VERSION}", "Content-Type": "application/json"}
         # Redirects are not followed: the credential goes to the hub that the operator named, and nowhere else.
         self._client = httpx.Client(base_url=hub, headers=headers, follow_redirects=False, verify=trust or True)
 
     def post(self, call: Call) -> tuple[int, bytes, float]:
-        """Status, body and the seconds of Retry-After."""
+        """Return status, body and the seconds of Retry-After. Raises NoAnswer."""
         headers = {"Authorization": f"Bearer {call.bearer}"} if call.bearer else {}
         timeout = httpx.Timeout(call.timeout_s, connect=5.0)
         try:
@@ -51,5 +51,5 @@ class Http:
 
 
 def _seconds(retry_after: str) -> float:
-    """The other form, a date, needs clocks that agree: the backoff does for it."""
+    # The other form, a date, needs clocks that agree; the backoff replaces it.
     return float(retry_after) if retry_after.isdecimal() else 0.0

@@ -1,7 +1,4 @@
-"""Which pods of workspaces wait in the cluster, and which Jobs have failed, until the hub was told.
-
-Nothing of it is written down: it is looked at again and again.
-"""
+"""Waiting pods and failed Jobs that the hub has not acknowledged yet."""
 
 from __future__ import annotations
 
@@ -16,8 +13,6 @@ Waiting = tuple[PodsWaiting, ...]
 
 @dataclass(slots=True)
 class WaitBook:
-    """Not for several threads at once."""
-
     _seen: Waiting | None = None
     _told: tuple[Waiting, int, str] | None = None
 
@@ -25,7 +20,7 @@ class WaitBook:
         self._seen = found
 
     def untold(self, session_epoch: int, workspaces: str) -> Waiting | None:
-        """A hub of a new session may have forgotten it; one with a new list of workspaces may have been told of namespaces it had not."""
+        # A hub of a new session may have forgotten them, and one with a new list of workspaces may have new namespaces.
         is_told = self._told == (self._seen, session_epoch, workspaces)
         return None if is_told else self._seen
 
@@ -36,8 +31,6 @@ class WaitBook:
 
 @dataclass(slots=True)
 class FailureBook:
-    """Not for several threads at once."""
-
     _untold: dict[JobFailed, None] = field(default_factory=dict)
 
     @property

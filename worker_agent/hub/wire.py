@@ -1,4 +1,4 @@
-"""Messages to bytes and back. Unknown fields are dropped, but the digest of a set counts them."""
+"""Decodes messages. The digest of a set counts unknown fields."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read_sync_reply(body: bytes) -> Received:
 
 
 def read_problem(status: int, body: bytes) -> Problem:
-    """What a proxy in between answers is a problem without a code."""
+    """An answer of a proxy becomes a problem without a code."""
     try:
         return msgspec.json.decode(body, type=Problem)
     except msgspec.DecodeError:

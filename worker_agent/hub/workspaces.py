@@ -1,8 +1,4 @@
-"""Workspaces in the cluster: what the hub wants of them, and what it is told.
-
-Lives here: the driver's interface, and the board between the thread that talks to the hub and the one that makes namespaces true.
-Must not live here: any call. The process guards the board with its lock.
-"""
+"""Workspaces in the cluster: what the hub wants, and what it is told. Must not live here: any call."""
 
 from __future__ import annotations
 
@@ -22,30 +18,25 @@ SIMULATED_HAS_NO_DOOR = "This cluster is simulated: there is nothing that a kube
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """After one pass. Of what it could not look at it says nothing. `accounts_left`: those that are not wanted, and are there still.
-    `is_unfinished`: there was more to do than one pass does.
-    """
+    """The result of one pass. It leaves out what the pass could not look at."""
 
-    accounts_left: tuple[str, ...] | None = None
+    accounts_left: tuple[str, ...] | None = None  # unwanted accounts that are still there
     bindings: tuple[BindingSeen, ...] = ()
     tokens: tuple[IssuedToken, ...] = ()
-    drifts: tuple[Drift, ...] = ()  # of what was installed, and of what somebody added in namespaces of workspaces
-    is_unfinished: bool = False
+    drifts: tuple[Drift, ...] = ()  # in the installation, and additions in namespaces of workspaces
+    is_unfinished: bool = False  # there is more to do than one pass does
 
 
 class Tenancy(Protocol):
     def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool) -> Found:
-        """Make them true, as far as it goes; right at any time, any number of times. Raises nothing.
+        """Bring the namespaces to this state as far as possible. Raises nothing. Without `repairs`, drift stays.
 
-        `in_use`: ids and names of workspaces, and names of namespaces, with a box on a node: they are not unbound.
-        `has_token`: accounts whose token was made already and is on its way to the hub. Without `repairs` what somebody else changed
-        stays as it is.
+        `in_use`: ids and names of workspaces, and namespaces, with a box on a node; these are not unbound.
+        `has_token`: accounts whose tokens exist and are on their way to the hub.
         """
 
 
 class SimulatedTenancy:
-    """All is there at once."""
-
     def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool) -> Found:
         return Found(
             accounts_left=(),
@@ -67,12 +58,12 @@ class SimulatedTenancy:
 
 
 class Board:
-    """Nothing of it is written down: an agent that starts again asks for the list, and tells all that it finds."""
+    """In memory only. The process guards it with its lock."""
 
     def __init__(self) -> None:
         self.workspaces = HeardList(WORKSPACES)
-        self.is_seen = False  # the namespaces of `wanted` have been looked at
-        self.accounts_left: tuple[str, ...] | None = None  # see Found; None: `wanted` has not been worked on
+        self.is_seen = False  # whether the namespaces of `wanted` have been looked at
+        self.accounts_left: tuple[str, ...] | None = None  # see Found; None: no pass over `wanted` yet
         self._left_told: tuple[str, ...] | None = None
         self._bindings: dict[tuple[str, str], BindingSeen] = {}
         self._tokens: dict[str, IssuedToken] = {}
@@ -88,7 +79,6 @@ class Board:
 
     @property
     def bindings_untold(self) -> tuple[BindingSeen, ...]:
-        """As many as one message holds."""
         return tuple(islice((seen for seen in self._bindings.values() if seen not in self._told), BINDINGS_MAX))
 
     @property
@@ -100,7 +90,7 @@ class Board:
         return frozenset(self._tokens)
 
     def take(self, asked: SyncRequest, reply: SyncReply) -> None:
-        """An answer of the hub that counts: what it was asked with is told; a new list is told all anew."""
+        """All that the request held is acknowledged; a new list is reported in full."""
         self._told.update(asked.bindings, asked.tokens)
         self._left_told = asked.accounts_left
         before = _bindings_of(self.wanted)
@@ -110,15 +100,14 @@ class Board:
         self.is_seen = not now
         self.accounts_left = self._left_told = None
         self._told.clear()
-        # What was seen of another wish is no answer to this one.
+        # A report on another wish does not answer this one.
         self._bindings = {key: seen for key, seen in self._bindings.items() if key in now and now[key] == before.get(key)}
-        # The hub has it, or does not want it any more: a secret is kept no longer than that.
+        # Secrets that the hub has, or does not want any more, are dropped.
         waiting = {account.id for account in waiting_accounts(self.wanted)}
         self._tokens = {id_: token for id_, token in self._tokens.items() if id_ in waiting}
 
     def report(self, workspaces: Sequence[Workspace], found: Found) -> None:
-        """`workspaces`: the list that was worked on. Meanwhile another may have come: then the next pass reports."""
-        if workspaces is not self.wanted:
+        if workspaces is not self.wanted:  # a new list came meanwhile: the next pass reports
             return
         self.is_seen = self.is_seen or bool(found.bindings)
         self.accounts_left = found.accounts_left
@@ -132,5 +121,5 @@ def _bindings_of(workspaces: Sequence[Workspace]) -> dict[tuple[str, str], Bindi
 
 
 def waiting_accounts(workspaces: Sequence[Workspace]) -> list[Account]:
-    """Those of which the hub wants a token."""
+    """Accounts for which the hub wants a token."""
     return [account for workspace in workspaces for account in workspace.accounts if account.token_s > 0]
