@@ -135,11 +135,11 @@ class Process:
             return 0.0
         with self._lock:
             link = self._core.link
-            wanted, digest = link.board.wanted, link.desk.claims.digest
+            wanted, digest = link.tenancy.wanted, link.requests.states.digest
             self._dialog.on_answer(lane, call, status, body, retry_after_s)
-            if link.board.wanted is not wanted:
+            if link.tenancy.wanted is not wanted:
                 self._wake_tenancy.set()
-            if link.desk.has_answers or link.desk.claims.digest != digest:
+            if link.requests.has_answers or link.requests.states.digest != digest:
                 self._wake_requests.set()
         self._wake_main.set()
         return 0.0
@@ -149,17 +149,17 @@ class Process:
             self._wake_tenancy.clear()
             is_unfinished = False
             with self._guard("tenancy"):
-                is_unfinished = self._tend()
+                is_unfinished = self._reconcile_tenancy()
             self._wake_tenancy.wait(TENANCY_SOON_S if is_unfinished else TENANCY_S)
 
-    def _tend(self) -> bool:
+    def _reconcile_tenancy(self) -> bool:
         """Returns whether work was left. Calls to the cluster are made without the lock."""
         with self._lock:
-            board, in_use = self._core.link.board, self._core.in_use()
-            wanted, has_token, repairs = board.wanted, board.has_token, self._core.repairs_drift
+            tenancy, in_use = self._core.link.tenancy, self._core.in_use()
+            wanted, has_token, repairs = tenancy.wanted, tenancy.has_token, self._core.repairs_drift
         found = self._tenancy.reconcile(wanted, in_use=in_use, has_token=has_token, repairs=repairs)
         with self._lock:
-            board.report(wanted, found)
+            tenancy.report(wanted, found)
             self._core.link.drifts.see("install", found.drifts, self._clock.mono())
         self._wake_push.set()
         self._wake_requests.set()  # since namespaces may have been bound
@@ -173,22 +173,22 @@ class Process:
             self._wake_requests.clear()
             begun_s = time.thread_time()
             with self._guard("requests"):
-                self._carry()
+                self._exchange_requests()
             took_s = time.thread_time() - begun_s
             self._wake_requests.wait(REQUESTS_S)
 
-    def _carry(self) -> None:
+    def _exchange_requests(self) -> None:
         with self._lock:
             link = self._core.link
-            heard = link.desk.collect(link.board.wanted if link.board.is_seen else None)
-        claims, waiting, failed = self._requests.look(heard), self._requests.waiting(), self._requests.jobs_failed()
+            news = link.requests.collect(link.tenancy.wanted if link.tenancy.is_seen else None)
+        requests, waiting, failed = self._requests.look(news), self._requests.waiting(), self._requests.jobs_failed()
         with self._lock:
-            link.desk.put(claims)
+            link.requests.put(requests)
             if waiting is not None:
-                link.waits.see(waiting)
-            link.failures.see(failed)
+                link.waiting_pods.see(waiting)
+            link.failed_jobs.see(failed)
             has_news = link.has_news_of_pods
-        if claims or has_news:
+        if requests or has_news:
             self._wake_push.set()
 
     def _rest(self, lane: Lane, pause_s: float) -> None:

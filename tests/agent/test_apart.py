@@ -10,8 +10,8 @@ import pytest
 from protocol.assignments import Assignment, Phase
 from protocol.events import Outcome, StepEvent
 from tests.agent.stage import EXIT, Stage, absent, small_fleet
-from worker_agent.boxes.entry import Entering
-from worker_agent.boxes.exit import Leaving
+from worker_agent.boxes.entry import Entries
+from worker_agent.boxes.exit import Exits
 from worker_agent.cluster.base import NodeChange, StepCall, Verb
 
 BAD, BYSTANDER = "a0", "b1"
@@ -107,7 +107,7 @@ def test_a_write_that_breaks_for_one_node_is_made_for_the_others(verb: Verb, mon
         return real(asked, changes)
 
     # All nodes at once, as the driver for Kubernetes does.
-    monkeypatch.setattr(stage.core._hands, "_cluster", stage.cluster)
+    monkeypatch.setattr(stage.core._actions, "_cluster", stage.cluster)
     monkeypatch.setattr(stage.cluster, "write", write)
     stage.tell(bad, bystander)
     stage.run(10)
@@ -117,7 +117,7 @@ def test_a_write_that_breaks_for_one_node_is_made_for_the_others(verb: Verb, mon
     assert stage.phase(BYSTANDER) is Phase.RELEASED
 
 
-@pytest.mark.parametrize(("stages", "method"), [(Leaving, "_release"), (Leaving, "_is_there"), (Leaving, "_close")])
+@pytest.mark.parametrize(("stages", "method"), [(Exits, "_release"), (Exits, "_is_there"), (Exits, "_close")])
 def test_one_box_s_exit_that_breaks_holds_up_no_other_s_and_is_told_once(
     stages: type[Any], method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,7 +136,7 @@ def test_one_box_s_exit_that_breaks_holds_up_no_other_s_and_is_told_once(
 @pytest.mark.parametrize("method", ["_claim", "_check"])
 def test_one_box_s_entry_that_breaks_holds_up_no_other_s(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(small_fleet(count=3))
-    monkeypatch.setattr(Entering, method, breaks_for_bad(getattr(Entering, method), lambda _, assignment, *rest: assignment.id))
+    monkeypatch.setattr(Entries, method, breaks_for_bad(getattr(Entries, method), lambda _, assignment, *rest: assignment.id))
     stage.tell(*two_boxes(stage))
     stage.run(10)
 
@@ -147,7 +147,7 @@ def test_one_box_s_entry_that_breaks_holds_up_no_other_s(method: str, monkeypatc
 @pytest.mark.parametrize("method", ["mark_active", "_opens"])
 def test_one_box_s_opening_that_breaks_holds_up_no_other_s(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(small_fleet(count=3))
-    monkeypatch.setattr(Entering, method, breaks_for_bad(getattr(Entering, method), lambda _, box: box[0][0].id))
+    monkeypatch.setattr(Entries, method, breaks_for_bad(getattr(Entries, method), lambda _, box: box[0][0].id))
     stage.tell(*two_boxes(stage))
     stage.run(10)
 
@@ -158,7 +158,7 @@ def test_one_box_s_opening_that_breaks_holds_up_no_other_s(method: str, monkeypa
 def test_a_box_of_which_nothing_can_be_decided_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     stage, bad, bystander = at_work()
     monkeypatch.setattr(stage.core, "_decide_end", breaks_for_bad(stage.core._decide_end, lambda assignment, *rest: assignment.id))
-    monkeypatch.setattr(stage.core._hands, "reflect", breaks_for_bad(stage.core._hands.reflect, lambda assignment, _: assignment.id))
+    monkeypatch.setattr(stage.core._actions, "reflect", breaks_for_bad(stage.core._actions.reflect, lambda assignment, _: assignment.id))
     stage.tell(bad, absent(bystander))
     stage.run(10)
 

@@ -28,7 +28,7 @@ from protocol.waiting_pods import JobFailed, PodsWaiting
 from tests.agent.stage import Stage
 from worker_agent.clock import SystemClock
 from worker_agent.hub.dialog import SLOW_S, Call, Dialog, Lane
-from worker_agent.hub.requests import Answered, Desk, Heard
+from worker_agent.hub.requests import AnsweredRequest, HubNews, RequestExchange
 from worker_agent.hub.transport import NoAnswer
 from worker_agent.hub.workspaces import SimulatedTenancy
 from worker_agent.log import Log
@@ -58,8 +58,8 @@ class Talk(Stage):
         self.say(SYNC_PATH, msgspec.json.encode(self.reply()))
 
     @property
-    def desk(self) -> Desk:
-        return self.core.link.desk
+    def exchange(self) -> RequestExchange:
+        return self.core.link.requests
 
     def call(self) -> Call:
         call = self.dialog.next_call(Lane.PUSH)
@@ -79,7 +79,7 @@ class Talk(Stage):
     def list_claims(self, *states: ClusterRequestState, is_known: bool = False) -> SyncRequest:
         sent = self.core.sync_request(0.0)
         claims = None if is_known else states
-        digest = self.desk.claims.digest if is_known else set_digest(states)
+        digest = self.exchange.states.digest if is_known else set_digest(states)
         self.core.on_reply(sent, msgspec.structs.replace(self.reply(), claims=claims, claims_digest=digest))
         return sent.request
 
@@ -97,66 +97,66 @@ def test_templates_end_with_the_hub_that_told_them_and_come_back_with_it() -> No
     for nobody.
     """
     stage = Stage()
-    desk, template = stage.core.link.desk, AutoTemplate(id="red", name="standard", spec=H100)
+    exchange, template = stage.core.link.requests, AutoTemplate(id="red", name="standard", spec=H100)
     tell_templates(stage, (template,), "d")
 
     tell_templates(stage, None, "")
 
-    assert desk.collect(None).autos == {}
+    assert exchange.collect(None).autos == {}
     assert stage.core.sync_request(0.0).request.have_templates == ""  # so that a newer one tells them anew, though they are the same
     tell_templates(stage, (template,), "d")
-    assert desk.collect(None).autos == {"red": template}
+    assert exchange.collect(None).autos == {"red": template}
 
 
 def test_a_claim_is_told_and_its_answer_handed_over_once() -> None:
     talk = Talk()
-    talk.desk.put([CLAIM])
+    talk.exchange.put([CLAIM])
 
     call = talk.say(CLUSTER_REQUESTS_PATH, replies(answer()))
 
     told = msgspec.json.decode(call.body, type=ClusterRequestsMessage)
     assert (told.session_epoch, told.claims) == (1, (CLAIM,))
     assert talk.is_quiet()
-    assert talk.desk.collect(None).answers == (Answered(answer(), talk.clock.mono()),)
-    assert talk.desk.collect(None).answers == ()
+    assert talk.exchange.collect(None).answers == (AnsweredRequest(answer(), talk.clock.mono()),)
+    assert talk.exchange.collect(None).answers == ()
 
 
 def test_a_claim_whose_answer_is_lost_is_told_again() -> None:
     talk = Talk()
-    talk.desk.put([CLAIM])
+    talk.exchange.put([CLAIM])
 
     talk.dialog.on_no_answer(Lane.PUSH, talk.call(), "away")
     talk.advance(31)
 
-    assert talk.call().claims == (CLAIM,)
+    assert talk.call().requests == (CLAIM,)
 
 
 def test_what_was_answered_in_the_meantime_is_not_told_again() -> None:
     """The thread that reads the objects looked before the answer came."""
     talk = Talk()
-    talk.desk.put([CLAIM])
+    talk.exchange.put([CLAIM])
     talk.say(CLUSTER_REQUESTS_PATH, replies(answer()))
 
-    talk.desk.put([CLAIM])
+    talk.exchange.put([CLAIM])
 
     assert talk.is_quiet()
-    talk.desk.put([msgspec.structs.replace(CLAIM, generation=2)])
-    assert talk.call().claims[0].generation == 2
+    talk.exchange.put([msgspec.structs.replace(CLAIM, generation=2)])
+    assert talk.call().requests[0].generation == 2
 
 
 def test_many_claims_go_a_message_at_a_time() -> None:
     talk = Talk()
     claims = [msgspec.structs.replace(CLAIM, uid=f"u{number}") for number in range(CLUSTER_REQUESTS_AT_ONCE + 1)]
-    talk.desk.put(claims)
+    talk.exchange.put(claims)
 
     first = talk.say(CLUSTER_REQUESTS_PATH, replies(*map(answer, claims[:CLUSTER_REQUESTS_AT_ONCE])))
 
-    assert (len(first.claims), talk.call().claims) == (CLUSTER_REQUESTS_AT_ONCE, (claims[-1],))
+    assert (len(first.requests), talk.call().requests) == (CLUSTER_REQUESTS_AT_ONCE, (claims[-1],))
 
 
 def test_no_claim_goes_out_while_the_credential_is_renewed() -> None:
     talk = Talk()
-    talk.desk.put([CLAIM])
+    talk.exchange.put([CLAIM])
     talk.advance(600)
 
     assert talk.is_quiet()
@@ -165,7 +165,7 @@ def test_no_claim_goes_out_while_the_credential_is_renewed() -> None:
 def test_a_hub_that_takes_no_claims_does_not_hold_up_the_rest() -> None:
     """An older one."""
     talk = Talk()
-    talk.desk.put([CLAIM])
+    talk.exchange.put([CLAIM])
 
     talk.say(CLUSTER_REQUESTS_PATH, msgspec.json.encode(Problem(status=404, code="not_found")), status=404)
 
@@ -173,26 +173,26 @@ def test_a_hub_that_takes_no_claims_does_not_hold_up_the_rest() -> None:
     talk.tell(talk.assignment(0))
     talk.say(SYNC_PATH, msgspec.json.encode(talk.reply(talk.assignment(0))))
     talk.advance(SLOW_S + 1)
-    assert talk.call().claims == (CLAIM,)
+    assert talk.call().requests == (CLAIM,)
 
 
 def test_answers_to_what_nobody_asked_do_not_count_and_are_no_reason_to_hurry() -> None:
     talk = Talk()
-    talk.desk.put([CLAIM])
+    talk.exchange.put([CLAIM])
     stranger = ClusterRequestAnswer(uid="u2", generation=1, verdict=ClusterRequestVerdict.TAKEN)
     old = ClusterRequestAnswer(uid="u1", generation=7, verdict=ClusterRequestVerdict.TAKEN)
 
     talk.say(CLUSTER_REQUESTS_PATH, replies(stranger, old))
 
-    assert talk.desk.collect(None).answers == ()
+    assert talk.exchange.collect(None).answers == ()
     assert talk.is_quiet()
     talk.advance(SLOW_S + 1)
-    assert talk.call().claims == (CLAIM,)
+    assert talk.call().requests == (CLAIM,)
 
 
 def test_an_agent_that_is_superseded_stops_at_a_claim_too() -> None:
     talk = Talk()
-    talk.desk.put([CLAIM])
+    talk.exchange.put([CLAIM])
 
     talk.say(CLUSTER_REQUESTS_PATH, msgspec.json.encode(Problem(status=409, code=Code.SUPERSEDED)), status=409)
 
@@ -201,24 +201,24 @@ def test_an_agent_that_is_superseded_stops_at_a_claim_too() -> None:
 
 def test_the_hubs_list_is_asked_for_by_its_digest_and_kept_until_it_changes() -> None:
     talk = Talk()
-    assert talk.desk.collect(None).states is None
+    assert talk.exchange.collect(None).states is None
 
     assert talk.list_claims(STATE).have_claims == ""
     assert talk.list_claims(is_known=True).have_claims == set_digest([STATE])
 
-    assert talk.desk.collect(None).states == {"u1": STATE}
+    assert talk.exchange.collect(None).states == {"u1": STATE}
 
 
 def test_when_the_list_was_asked_for_is_known() -> None:
     """So that what is not in it, and was answered before, has ended."""
     talk = Talk()
     talk.list_claims(STATE)
-    asked_mono = talk.desk.collect(None).asked_mono
+    asked_mono = talk.exchange.collect(None).asked_mono
     talk.advance(5)
 
     talk.list_claims(is_known=True)
 
-    assert talk.desk.collect(None).asked_mono == asked_mono + 5
+    assert talk.exchange.collect(None).asked_mono == asked_mono + 5
 
 
 class StuckRequests:
@@ -230,7 +230,7 @@ class StuckRequests:
     def watch(self, on_change: Callable[[], None]) -> None:
         return None
 
-    def look(self, heard: Heard) -> Sequence[ClusterRequest]:
+    def look(self, news: HubNews) -> Sequence[ClusterRequest]:
         self.is_in.set()
         self.may_go.wait()
         return ()

@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from protocol.drift import DRIFT_AGAIN_S, DRIFTS_MAX, Drift
-from worker_agent.hub.drift import ADDED_AGAIN_S, DriftBook
+from worker_agent.hub.drift import ADDED_AGAIN_S, DriftReport
 
 MENDED = Drift(what="node a", detail="The taint was gone.", node="a", is_repaired=True)
 LEFT = Drift(what="node b", detail="The taint was gone.", node="b")
 
 
-def told(book: DriftBook) -> tuple[Drift, ...]:
+def told(book: DriftReport) -> tuple[Drift, ...]:
     drifts = book.untold
     book.take(drifts)
     return drifts
 
 
 def test_what_was_mended_is_told_once_and_again_only_after_a_while() -> None:
-    book = DriftBook()
+    book = DriftReport()
     book.see("nodes", [MENDED], 0.0)
     assert told(book) == (MENDED,)
 
@@ -30,7 +30,7 @@ def test_what_was_mended_is_told_once_and_again_only_after_a_while() -> None:
 
 
 def test_what_is_left_as_it_is_is_told_once_however_long_it_stays() -> None:
-    book = DriftBook()
+    book = DriftReport()
     for second in range(300):
         book.see("nodes", [LEFT], float(second))
 
@@ -38,7 +38,7 @@ def test_what_is_left_as_it_is_is_told_once_however_long_it_stays() -> None:
 
 
 def test_what_was_put_right_and_changed_anew_is_told_anew() -> None:
-    book = DriftBook()
+    book = DriftReport()
     book.see("nodes", [LEFT], 0.0)
     book.see("nodes", [], 1.0)
     assert told(book) == (LEFT,)
@@ -50,7 +50,7 @@ def test_what_was_put_right_and_changed_anew_is_told_anew() -> None:
 
 
 def test_what_one_looks_at_says_nothing_of_what_another_found() -> None:
-    book = DriftBook()
+    book = DriftReport()
     book.see("nodes", [LEFT], 0.0)
     book.see("install", [], 1.0)
     told(book)
@@ -61,7 +61,7 @@ def test_what_one_looks_at_says_nothing_of_what_another_found() -> None:
 
 
 def test_what_the_hub_has_not_heard_stays_untold_and_one_message_holds_so_many() -> None:
-    book = DriftBook()
+    book = DriftReport()
     book.see("nodes", [Drift(what=f"node {n:03}", detail="x") for n in range(DRIFTS_MAX + 5)], 0.0)
 
     first = book.untold
@@ -72,7 +72,7 @@ def test_what_the_hub_has_not_heard_stays_untold_and_one_message_holds_so_many()
 
 
 def test_another_change_that_comes_too_soon_is_told_when_the_minute_is_over() -> None:
-    book = DriftBook()
+    book = DriftReport()
     book.see("nodes", [MENDED], 0.0)
     assert told(book) == (MENDED,)
     worse = Drift(what="node a", detail="The taint was another's.", node="a", is_repaired=True)
@@ -85,7 +85,7 @@ def test_another_change_that_comes_too_soon_is_told_when_the_minute_is_over() ->
 
 
 def test_what_operators_add_all_the_time_is_told_once_an_hour_at_most() -> None:
-    book = DriftBook()
+    book = DriftReport()
     tellings: list[Any] = []
     for minute in range(121):
         book.see("install", [Drift(what="role bindings in namespace red", detail=f"{minute} of them.", is_added=True)], minute * 60.0)
@@ -96,7 +96,7 @@ def test_what_operators_add_all_the_time_is_told_once_an_hour_at_most() -> None:
 
 
 def test_what_was_added_and_opens_the_fence_is_no_such_thing() -> None:
-    book = DriftBook()
+    book = DriftReport()
     book.see("install", [Drift(what="network policies", detail="a", is_added=True, is_foreign=True)], 0.0)
     told(book)
     worse = Drift(what="network policies", detail="a, b", is_added=True, is_foreign=True)

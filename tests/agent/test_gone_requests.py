@@ -11,7 +11,7 @@ import pytest
 
 from protocol.cluster_requests import ClusterRequestState
 from protocol.workspaces import Binding, Workspace
-from worker_agent.hub.requests import Heard
+from worker_agent.hub.requests import HubNews
 from worker_agent.kube.api.client import Missing
 from worker_agent.kube.api.custom import API, REQUEST_KIND, REQUESTS, REQUESTS_PATH
 from worker_agent.kube.requests import sync as requests
@@ -70,8 +70,8 @@ def agent_at(api: KindApi) -> KubernetesRequests:
 def gone(agent: KubernetesRequests, filed_s: float | None = MADE_S + 60) -> list[str]:
     """As the hub is told."""
     state = ClusterRequestState(id="u1", gpr_id="g1", state="ACTIVE", filed_s=filed_s)
-    heard = Heard(workspaces=(RED,), states={"u1": state}, asked_mono=time.monotonic())
-    return [claim.uid for claim in agent.look(heard) if claim.is_gone]
+    news = HubNews(workspaces=(RED,), states={"u1": state}, asked_mono=time.monotonic())
+    return [claim.uid for claim in agent.look(news) if claim.is_gone]
 
 
 @pytest.mark.parametrize("filed_s", [MADE_S + 60, None])

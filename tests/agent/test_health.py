@@ -26,7 +26,7 @@ from worker_agent.boxes.records import new_records
 from worker_agent.clock import Instant, SystemClock
 from worker_agent.cluster.base import Conflict, GpuPhase
 from worker_agent.health import STUCK_S, Health, serve
-from worker_agent.hub.drift import DriftBook
+from worker_agent.hub.drift import DriftReport
 from worker_agent.kube.api.mirror import SILENCE_S
 from worker_agent.log import ERROR, INFO, level_of
 from worker_agent.metrics import REGISTRY, WritePool
@@ -144,7 +144,7 @@ def test_lifts_are_measured_from_when_the_pod_was_seen_and_those_refused_are_cou
 def test_repairs_of_drift_are_counted_and_what_is_left_as_it_is_is_none() -> None:
     before = figure("egs_agent_drift_repairs_total")
 
-    DriftBook().see("nodes", [Drift(what="a", detail="x", is_repaired=True), Drift(what="b", detail="x")], 0.0)
+    DriftReport().see("nodes", [Drift(what="a", detail="x", is_repaired=True), Drift(what="b", detail="x")], 0.0)
 
     assert figure("egs_agent_drift_repairs_total") == before + 1
 

@@ -15,7 +15,7 @@ from protocol.events import Outcome, StepEvent
 from tests.agent.stage import Stage, small_fleet
 from tests.agent.test_results_kept import Shelf, event
 from worker_agent.boxes import state
-from worker_agent.boxes.state import EVENTS_HELD, EVENTS_KEPT, RESULTS_HELD, Memory, State
+from worker_agent.boxes.state import EVENTS_HELD, EVENTS_KEPT, RESULTS_HELD, State, StateStore
 from worker_agent.hub.outbox import Outbox
 
 OBJECT_MAX_BYTES = 1024 * 1024  # what Kubernetes takes
@@ -47,7 +47,7 @@ def test_each_step_of_many_boxes_that_begin_and_end_at_once_is_told(monkeypatch:
 
 @pytest.mark.parametrize(("results", "kept"), [(0, EVENTS_HELD), (100, RESULTS_HELD // 100)])
 def test_while_the_hub_is_away_the_oldest_make_room(results: int, kept: int) -> None:
-    memory = Memory(Shelf(), note=lambda *_: None)  # type: ignore[arg-type]
+    memory = StateStore(Shelf(), note=lambda *_: None)  # type: ignore[arg-type]
     one = event(0, results)
     memory.state.events = [msgspec.structs.replace(one, attempt=number) for number in range(kept + 7)]
 
@@ -79,7 +79,7 @@ def test_of_what_was_dropped_nothing_is_told_but_what_the_hub_may_know_by_its_nu
 def test_what_is_written_down_of_the_events_fits_into_one_object_whatever_is_in_them() -> None:
     """The newest whole: the oldest are there without their words. As many beside it as four thousand boxes need."""
     shelf, rng = Shelf(), random.Random(1)  # words that nothing can compress
-    memory = Memory(shelf, note=lambda *_: None)  # type: ignore[arg-type]
+    memory = StateStore(shelf, note=lambda *_: None)  # type: ignore[arg-type]
     memory.state.events = [
         msgspec.structs.replace(
             each, log=f"{rng.getrandbits(16_000):x}", assignment_id=f"{rng.getrandbits(128):032x}", started_s=rng.random()
@@ -128,7 +128,7 @@ def test_how_far_each_box_is_and_when_it_began_and_ended_is_told_whatever_was_dr
 def test_what_counts_against_a_node_is_dropped_last_of_all() -> None:
     """By it the hub sets the node aside, or the next box would get it."""
     shelf = Shelf()
-    memory = Memory(shelf, note=lambda *_: None)  # type: ignore[arg-type]
+    memory = StateStore(shelf, note=lambda *_: None)  # type: ignore[arg-type]
     passed = of_steps(range(20))
     failed = [msgspec.structs.replace(event(100 + number, 0), outcome=Outcome.FAILED) for number in range(3)]
     drain = msgspec.structs.replace(event(200, 0), step="drain", outcome=Outcome.FAILED)  # of which there may be any number
@@ -139,7 +139,7 @@ def test_what_counts_against_a_node_is_dropped_last_of_all() -> None:
     assert dropped == [drain, *passed[:13]]
 
     assert memory.save()
-    assert Memory(shelf, note=lambda *_: None).state.events == [*failed, *passed[18:]]  # type: ignore[arg-type]
+    assert StateStore(shelf, note=lambda *_: None).state.events == [*failed, *passed[18:]]  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("little_room")

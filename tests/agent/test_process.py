@@ -24,7 +24,7 @@ from protocol.sync import SYNC_PATH, SyncReply, SyncRequest
 from protocol.transport import Code, Problem
 from tests.agent.stage import Stage
 from tests.agent.test_tenancy import process_with
-from worker_agent.hub.workspaces import Found
+from worker_agent.hub.workspaces import TenancyResult
 from worker_agent.log import Log
 
 ROOT = Path(__file__).parents[2]
@@ -275,7 +275,7 @@ class SlowTenancy:
     def __init__(self) -> None:
         self.is_in, self.is_closed = threading.Event(), threading.Event()
 
-    def reconcile(self, workspaces: object, **_: object) -> Found:
+    def reconcile(self, workspaces: object, **_: object) -> TenancyResult:
         self.is_in.set()
         self.is_closed.wait(10.0)
         raise RuntimeError("cannot schedule new futures after shutdown")

@@ -6,7 +6,7 @@ import msgspec
 
 from protocol.checks import CheckResult, Verdict
 from protocol.events import Outcome, StepEvent
-from worker_agent.boxes.state import RESULTS_KEPT, Memory, State
+from worker_agent.boxes.state import RESULTS_KEPT, State, StateStore
 from worker_agent.cluster.base import StateDoc
 
 
@@ -40,7 +40,7 @@ def event(seq: int, count: int) -> StepEvent:
 
 def test_the_newest_measurements_survive_a_restart_and_every_event_does() -> None:
     shelf = Shelf()
-    memory = Memory(shelf, note=lambda *_: None)  # type: ignore[arg-type]
+    memory = StateStore(shelf, note=lambda *_: None)  # type: ignore[arg-type]
     count = RESULTS_KEPT // 2
     memory.state.events = [event(seq, count) for seq in (1, 2, 3)]
 

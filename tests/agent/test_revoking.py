@@ -13,7 +13,7 @@ from protocol.assignments import Desired
 from protocol.workspaces import AccessRole, Account, Binding, BindingState, Workspace
 from tests.agent.fake_kube import Object
 from worker_agent.cluster.base import Conflict, Unavailable
-from worker_agent.hub.workspaces import Found
+from worker_agent.hub.workspaces import TenancyResult
 from worker_agent.kube.api.client import Forbidden, Missing
 from worker_agent.kube.api.custom import REQUEST_KIND
 from worker_agent.kube.tenancy import survey
@@ -116,11 +116,11 @@ def red(role: AccessRole | None) -> Workspace:
     return Workspace(id="s1", name="red", bindings=(Binding(namespace="red"),), accounts=accounts)
 
 
-def look(tenancy: KubernetesTenancy, role: AccessRole | None, *, repairs: bool = True) -> Found:
+def look(tenancy: KubernetesTenancy, role: AccessRole | None, *, repairs: bool = True) -> TenancyResult:
     return look_at(tenancy, red(role), repairs=repairs)
 
 
-def look_at(tenancy: KubernetesTenancy, workspace: Workspace, *, repairs: bool = True) -> Found:
+def look_at(tenancy: KubernetesTenancy, workspace: Workspace, *, repairs: bool = True) -> TenancyResult:
     return tenancy.reconcile((workspace,), in_use=NOBODY, has_token=NOBODY, repairs=repairs)
 
 

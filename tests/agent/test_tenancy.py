@@ -21,7 +21,7 @@ from worker_agent.cluster.base import Cluster
 from worker_agent.hub.dialog import Call, Dialog, Lane
 from worker_agent.hub.requests import SimulatedRequests
 from worker_agent.hub.transport import NoAnswer
-from worker_agent.hub.workspaces import Board, Found, SimulatedTenancy, Tenancy
+from worker_agent.hub.workspaces import SimulatedTenancy, Tenancy, TenancyResult, WorkspaceExchange
 from worker_agent.log import Log
 from worker_agent.process import Process
 
@@ -36,7 +36,7 @@ def workspace(*accounts: Account, desired: str = Desired.PRESENT) -> Workspace:
 
 
 def reply(stage: Stage, workspaces: tuple[Workspace, ...] | None) -> SyncReply:
-    digest = set_digest(workspaces) if workspaces is not None else stage.core.link.board.workspaces.digest
+    digest = set_digest(workspaces) if workspaces is not None else stage.core.link.tenancy.workspaces.digest
     return msgspec.structs.replace(stage.reply(), workspaces=workspaces, workspaces_digest=digest)
 
 
@@ -47,28 +47,28 @@ def tell(stage: Stage, *workspaces: Workspace, is_known: bool = False) -> SyncRe
     return sent.request
 
 
-def board(stage: Stage) -> Board:
-    return stage.core.link.board
+def exchange(stage: Stage) -> WorkspaceExchange:
+    return stage.core.link.tenancy
 
 
 def test_what_it_finds_is_told_until_the_hub_has_taken_it_and_once() -> None:
     stage = Stage()
     tell(stage, workspace())
-    board(stage).report(board(stage).wanted, Found(bindings=(READY,)))
+    exchange(stage).report(exchange(stage).wanted, TenancyResult(bindings=(READY,)))
 
     lost = stage.core.sync_request(0.0).request
     told = tell(stage, is_known=True)
 
     assert lost.bindings == told.bindings == (READY,)
     assert tell(stage, is_known=True).bindings == ()
-    assert not board(stage).has_news
+    assert not exchange(stage).has_news
 
 
 def test_of_many_namespaces_as_many_are_told_at_once_as_the_hub_answers_in_time() -> None:
     stage = Stage()
     many = tuple(msgspec.structs.replace(READY, namespace=f"train-{number}") for number in range(BINDINGS_MAX + 5))
     tell(stage, workspace())
-    board(stage).report(board(stage).wanted, Found(bindings=many))
+    exchange(stage).report(exchange(stage).wanted, TenancyResult(bindings=many))
 
     told = [tell(stage, is_known=True).bindings for _ in range(3)]
 
@@ -79,19 +79,19 @@ def test_of_many_namespaces_as_many_are_told_at_once_as_the_hub_answers_in_time(
 def test_which_accounts_are_left_is_told_of_each_list_once_it_was_worked_on() -> None:
     stage = Stage()
     tell(stage, workspace(ACCOUNT))
-    board(stage).report(board(stage).wanted, Found(bindings=(READY,)))
+    exchange(stage).report(exchange(stage).wanted, TenancyResult(bindings=(READY,)))
     assert tell(stage, is_known=True).accounts_left is None
 
     for left in (("k0",), ()):
-        board(stage).report(board(stage).wanted, Found(left, (READY,)))
-        assert board(stage).has_news
+        exchange(stage).report(exchange(stage).wanted, TenancyResult(left, (READY,)))
+        assert exchange(stage).has_news
         said = tell(stage, is_known=True)
-        assert (said.accounts_left, said.have_workspaces) == (left, board(stage).workspaces.digest)
-        assert not board(stage).has_news
+        assert (said.accounts_left, said.have_workspaces) == (left, exchange(stage).workspaces.digest)
+        assert not exchange(stage).has_news
 
-    worked_on = board(stage).wanted
+    worked_on = exchange(stage).wanted
     tell(stage, workspace())
-    board(stage).report(worked_on, Found(()))
+    exchange(stage).report(worked_on, TenancyResult(()))
     assert tell(stage, is_known=True).accounts_left is None
 
 
@@ -99,7 +99,7 @@ def test_a_list_that_came_anew_is_answered_anew() -> None:
     """The hub may be an older copy of itself."""
     stage = Stage()
     tell(stage, workspace())
-    board(stage).report(board(stage).wanted, Found(bindings=(READY,)))
+    exchange(stage).report(exchange(stage).wanted, TenancyResult(bindings=(READY,)))
     tell(stage, is_known=True)
 
     tell(stage, workspace(ACCOUNT))
@@ -110,12 +110,12 @@ def test_a_list_that_came_anew_is_answered_anew() -> None:
 def test_what_was_found_of_another_wish_is_no_answer_to_a_new_one() -> None:
     stage = Stage()
     tell(stage, workspace(desired=Desired.ABSENT))
-    old = board(stage).wanted
-    board(stage).report(old, Found(bindings=(msgspec.structs.replace(READY, state=BindingState.UNBOUND),)))
+    old = exchange(stage).wanted
+    exchange(stage).report(old, TenancyResult(bindings=(msgspec.structs.replace(READY, state=BindingState.UNBOUND),)))
 
     tell(stage, workspace())
     assert stage.core.sync_request(0.0).request.bindings == ()
-    board(stage).report(old, Found(bindings=(msgspec.structs.replace(READY, state=BindingState.UNBOUND),)))
+    exchange(stage).report(old, TenancyResult(bindings=(msgspec.structs.replace(READY, state=BindingState.UNBOUND),)))
 
     assert stage.core.sync_request(0.0).request.bindings == ()
 
@@ -123,26 +123,26 @@ def test_what_was_found_of_another_wish_is_no_answer_to_a_new_one() -> None:
 def test_a_token_is_forgotten_when_the_hub_waits_for_it_no_more() -> None:
     stage = Stage()
     tell(stage, workspace(ACCOUNT))
-    board(stage).report(board(stage).wanted, Found(tokens=(TOKEN,)))
-    assert board(stage).has_token == {"k1"}
+    exchange(stage).report(exchange(stage).wanted, TenancyResult(tokens=(TOKEN,)))
+    assert exchange(stage).has_token == {"k1"}
 
     assert tell(stage, workspace(msgspec.structs.replace(ACCOUNT, token_s=0))).tokens == (TOKEN,)
 
-    assert board(stage).has_token == NOBODY
+    assert exchange(stage).has_token == NOBODY
     assert stage.core.sync_request(0.0).request.tokens == ()
 
 
 def test_no_secret_is_in_what_the_agent_writes_down() -> None:
     stage = Stage()
     tell(stage, workspace(ACCOUNT))
-    board(stage).report(board(stage).wanted, Found(tokens=(TOKEN,)))
+    exchange(stage).report(exchange(stage).wanted, TenancyResult(tokens=(TOKEN,)))
 
     stage.core.reconcile()
 
     doc = stage.cluster.load_state()
     assert doc is not None
     assert b"secret" not in doc.body
-    assert "secret" not in repr(board(stage).tokens_untold)
+    assert "secret" not in repr(exchange(stage).tokens_untold)
 
 
 def test_the_list_of_a_hub_that_was_restored_from_an_older_copy_does_not_count() -> None:
@@ -153,7 +153,7 @@ def test_the_list_of_a_hub_that_was_restored_from_an_older_copy_does_not_count()
 
     tell(stage)
 
-    assert board(stage).wanted == (workspace(ACCOUNT),)
+    assert exchange(stage).wanted == (workspace(ACCOUNT),)
 
 
 def test_an_agent_with_news_does_not_wait_for_the_parked_sync() -> None:
@@ -166,7 +166,7 @@ def test_an_agent_with_news_does_not_wait_for_the_parked_sync() -> None:
     dialog.on_answer(Lane.PUSH, first, 200, msgspec.json.encode(reply(stage, None)))
     assert not isinstance(dialog.next_call(Lane.PUSH), Call)
 
-    board(stage).report(board(stage).wanted, Found(bindings=(READY,)))
+    exchange(stage).report(exchange(stage).wanted, TenancyResult(bindings=(READY,)))
 
     call = dialog.next_call(Lane.PUSH)
     assert isinstance(call, Call)
@@ -202,10 +202,12 @@ class StuckTenancy:
     def __init__(self) -> None:
         self.is_in, self.may_go = threading.Event(), threading.Event()
 
-    def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool) -> Found:
+    def reconcile(
+        self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool
+    ) -> TenancyResult:
         self.is_in.set()
         self.may_go.wait()
-        return Found()
+        return TenancyResult()
 
 
 class NoHub:
@@ -219,9 +221,11 @@ class BusyTenancy:
     def __init__(self) -> None:
         self.looks = threading.Semaphore(0)
 
-    def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool) -> Found:
+    def reconcile(
+        self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool
+    ) -> TenancyResult:
         self.looks.release()
-        return Found(is_unfinished=True)
+        return TenancyResult(is_unfinished=True)
 
 
 def process_with(tenancy: Tenancy, stage: Stage) -> tuple[Process, threading.Event]:
@@ -281,15 +285,15 @@ def test_passes_go_on_while_namespaces_hang() -> None:
 def test_namespaces_are_known_once_they_were_looked_at_and_of_a_new_list_anew() -> None:
     """Before, nobody may be told that a namespace is no workspace's."""
     stage = Stage()
-    assert not board(stage).is_seen
+    assert not exchange(stage).is_seen
     tell(stage, workspace())
-    board(stage).report(board(stage).wanted, Found())  # the cluster did not answer
-    assert not board(stage).is_seen
+    exchange(stage).report(exchange(stage).wanted, TenancyResult())  # the cluster did not answer
+    assert not exchange(stage).is_seen
 
-    board(stage).report(board(stage).wanted, Found(bindings=(READY,)))
-    assert board(stage).is_seen
+    exchange(stage).report(exchange(stage).wanted, TenancyResult(bindings=(READY,)))
+    assert exchange(stage).is_seen
 
     tell(stage, workspace(ACCOUNT))
-    assert not board(stage).is_seen
+    assert not exchange(stage).is_seen
     tell(stage)
-    assert board(stage).is_seen
+    assert exchange(stage).is_seen

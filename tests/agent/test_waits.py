@@ -38,19 +38,19 @@ def test_nothing_is_told_before_the_pods_were_looked_at() -> None:
 def test_they_are_told_once_and_again_when_others_wait() -> None:
     stage = Stage()
     say(stage)
-    stage.core.link.waits.see(WAITING)
+    stage.core.link.waiting_pods.see(WAITING)
     assert [say(stage), say(stage)] == [WAITING, None]
 
-    stage.core.link.waits.see(WAITING)
+    stage.core.link.waiting_pods.see(WAITING)
     assert say(stage) is None
-    stage.core.link.waits.see(())
+    stage.core.link.waiting_pods.see(())
     assert [say(stage), say(stage)] == [(), None]
 
 
 def test_a_message_that_no_answer_came_to_is_told_again() -> None:
     stage = Stage()
     say(stage)
-    stage.core.link.waits.see(WAITING)
+    stage.core.link.waiting_pods.see(WAITING)
 
     stage.core.sync_request(0.0)
 
@@ -60,7 +60,7 @@ def test_a_message_that_no_answer_came_to_is_told_again() -> None:
 def test_a_hub_of_another_session_and_one_that_bound_other_namespaces_hear_it_anew() -> None:
     stage = Stage()
     say(stage)
-    stage.core.link.waits.see(WAITING)
+    stage.core.link.waiting_pods.see(WAITING)
     say(stage)
 
     stage.session_epoch = 2
@@ -73,7 +73,7 @@ def test_a_hub_of_another_session_and_one_that_bound_other_namespaces_hear_it_an
 def test_a_job_that_failed_is_told_until_the_hub_took_it() -> None:
     stage, failed = Stage(), JobFailed(gpr_id="g", namespace="red-ns", name="train")
     say(stage)
-    stage.core.link.failures.see((failed,))
+    stage.core.link.failed_jobs.see((failed,))
 
     stage.core.sync_request(0.0)  # no answer comes
     sent = stage.core.sync_request(0.0)

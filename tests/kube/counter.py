@@ -28,7 +28,7 @@ from tests.kube.corner import CornerApi
 from tests.kube.site import access_as_agent
 from tests.kube.written import written
 from worker_agent.clock import SystemClock
-from worker_agent.hub.requests import Desk, Heard
+from worker_agent.hub.requests import HubNews, RequestExchange
 from worker_agent.kube.api.client import Api
 from worker_agent.kube.api.mirror import Mirror
 from worker_agent.kube.api.objects import Node, Pod
@@ -85,7 +85,7 @@ class Counter:
     others: list[Pod] = field(default_factory=list)  # pods that it sees beside those of the cluster
     api: Api = field(init=False)
     pods: Mirror[Pod] = field(init=False)
-    desk: Desk = field(init=False)
+    exchange: RequestExchange = field(init=False)
     agent: KubernetesRequests = field(init=False)
 
     def __post_init__(self) -> None:
@@ -97,7 +97,7 @@ class Counter:
 
     def start(self) -> None:
         """A fresh agent: it has only what the objects say."""
-        self.api, self.desk = CornerApi(access_as_agent(self.cluster, key=self.key)), Desk(SystemClock())
+        self.api, self.exchange = CornerApi(access_as_agent(self.cluster, key=self.key)), RequestExchange(SystemClock())
         self.pods = Mirror(api=self.api, path="/api/v1/pods", type_=Pod, note=self.note)
         self.pods.start()
         self.agent = KubernetesRequests(
@@ -133,21 +133,21 @@ class Counter:
         bindings = tuple(Binding(namespace=name) for name in self.bound)
         return (Workspace(id=self.slice_id, name="vision", bindings=bindings),)
 
-    def pass_(self) -> Heard:
+    def pass_(self) -> HubNews:
         """One look of the agent, and one exchange with the hub."""
         if not self.is_away:
             self._sync()
-        heard = self.desk.collect(self.workspaces if self.is_settled else None)
-        self.desk.put(self.agent.look(heard))
+        news = self.exchange.collect(self.workspaces if self.is_settled else None)
+        self.exchange.put(self.agent.look(news))
         if not self.is_away:
-            batch = self.desk.batch()
+            batch = self.exchange.batch()
             self.told += batch
             answers = tuple(self.answer(claim) for claim in batch)
             for claim, answer in zip(batch, answers, strict=True):
                 if answer.verdict is ClusterRequestVerdict.TAKEN and not self.is_forgetful:
                     self._take(claim, answer.gpr_id)
-            self.desk.take_answers(batch, answers)
-        return heard
+            self.exchange.take_answers(batch, answers)
+        return news
 
     def _take(self, claim: ClusterRequest, gpr_id: str) -> None:
         new = ClusterRequestState(id=claim.uid, gpr_id=gpr_id, state="QUEUED", is_auto=claim.is_auto, position=1, message="It waits.")
@@ -176,7 +176,7 @@ class Counter:
             templates_digest=set_digest(templates),
         )
         asked = SyncRequest(session_epoch=1, boot_id="b", have_templates="")
-        self.desk.take(asked, reply, asked_mono=asked_mono)
+        self.exchange.take(asked, reply, asked_mono=asked_mono)
 
     def state(self, name: str = "train", **changes: Any) -> None:
         uid = self.uid(name)

@@ -25,7 +25,7 @@ from tests.kube.corner import CornerApi
 from tests.kube.site import access_as_agent
 from tests.kube.world import pod
 from worker_agent.cluster.base import Throttled
-from worker_agent.hub.workspaces import Found
+from worker_agent.hub.workspaces import TenancyResult
 from worker_agent.kube.api.client import Access, Api, Forbidden
 from worker_agent.kube.tenancy import referenced_names
 from worker_agent.kube.tenancy.isolation import role_binding
@@ -75,7 +75,7 @@ class House:
     def change(self, **changes: Any) -> None:
         self.workspace = msgspec.structs.replace(self.workspace, **changes)
 
-    def found(self, *others: Workspace, in_use: frozenset[str] = NOBODY, has_token: frozenset[str] = NOBODY) -> Found:
+    def found(self, *others: Workspace, in_use: frozenset[str] = NOBODY, has_token: frozenset[str] = NOBODY) -> TenancyResult:
         return self.tenancy.reconcile((self.workspace, *others), in_use=in_use, has_token=has_token, repairs=self.repairs)
 
     def settle(self, **given: Any) -> BindingSeen:
@@ -770,7 +770,7 @@ def test_a_cluster_that_does_not_answer_is_no_news(house: House) -> None:
     house.looks_at_installation, access = True, access_as_agent(house.cluster)
     house.start_at(msgspec.structs.replace(access, url="https://127.0.0.1:9"))
 
-    assert house.found() == Found()
+    assert house.found() == TenancyResult()
     assert [event for event, _ in house.notes] == ["installation_unseen", "priority_classes_unseen", "tenancy_unseen"]
 
 

@@ -182,7 +182,7 @@ class WatchedCluster(SimulatedCluster):
         assert self.actor is not None
         assert self.actor.core is not None
         core, record = self.actor.core, next(iter(records.values()))
-        state = core._memory.state
+        state = core._store.state
         assignment, progress = state.assignments[record.assignment_id], state.progress[record.assignment_id]
         end_s = end_of(assignment, progress)
         was = before.records.get(next(iter(records)))
@@ -222,12 +222,12 @@ class WatchedCluster(SimulatedCluster):
 
     def judge_pass(self, actor: SimAgent, core: Core) -> None:
         """After a pass without a fault nothing is open whose end the agent knows to have passed."""
-        if core._hands._quiet_until_mono > actor.clock.mono():
+        if core._actions._quiet_until_mono > actor.clock.mono():
             return
         latest_s = core._time.latest()
         self.seen |= {name for seen in core.observed for word, name in REASONS.items() if word in seen.failure}
-        for assignment, progress in core._memory.state.held():
-            record = core._hands.own(assignment)
+        for assignment, progress in core._store.state.held():
+            record = core._actions.own(assignment)
             if record is None or record.phase is not GpuPhase.OPEN:
                 continue
             end_s = end_of(assignment, progress)

@@ -17,8 +17,8 @@ from protocol.life_marks import LifeMark
 from protocol.nodes import NodeOrder
 from protocol.steps import ExitStep, Milestone
 from worker_agent.boxes.gangs import NO_GANG, Gang
-from worker_agent.boxes.records import Held, HeldGpus, own_record
-from worker_agent.boxes.state import Member, Memory, Progress
+from worker_agent.boxes.records import HeldByNode, HeldGpus, own_record
+from worker_agent.boxes.state import Member, Progress, StateStore
 from worker_agent.clock import Clock, HubTime
 from worker_agent.cluster.base import (
     BoxEnd,
@@ -39,7 +39,7 @@ from worker_agent.cluster.base import (
 )
 from worker_agent.metrics import DRAIN_S
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 LOG_MAX = 4000
 RETRY_MIN_S, RETRY_MAX_S = 0.5, 30.0
@@ -61,47 +61,47 @@ class Write:
     records: Records
 
 
-class Hands:
-    def __init__(self, *, cluster: Cluster, clock: Clock, time: HubTime, memory: Memory, rng: random.Random, note: Note) -> None:
-        self._cluster, self._clock, self._time, self._memory = cluster, clock, time, memory
+class Actions:
+    def __init__(self, *, cluster: Cluster, clock: Clock, time: HubTime, store: StateStore, rng: random.Random, note: Note) -> None:
+        self._cluster, self._clock, self._time, self._store = cluster, clock, time, store
         self._rng, self._note = rng, note
         self.nodes: dict[str, NodeState] = {}
         self._own: dict[str, tuple[NodeState | None, Assignment, GpuRecord | None]] = {}  # by assignment id
-        self._held = Held()
+        self._held = HeldByNode()
         self._quiet_until_mono = float("-inf")
         self._failures: dict[str, int] = {}  # by node: failed writes in a row
         self._started_s: dict[tuple[str, str], float] = {}
         self._retry_mono: dict[tuple[str, str], float] = {}
-        self._struck: set[str] = set()  # ids of assignments that failed unexpectedly in this pass
+        self._broken: set[str] = set()  # ids of assignments that failed unexpectedly in this pass
 
     # -- unexpected errors ---------------------------------------------------------------------------------------------
 
     @contextmanager
-    def apart(self, stage: str, member: Member | None = None) -> Iterator[None]:
+    def isolate(self, stage: str, member: Member | None = None) -> Iterator[None]:
         """Log an unexpected error, so that it affects only this member; the first one of a stage is also reported as a failed step.
 
-        Nothing new begins for the member in this pass, see `is_struck`.
+        Nothing new begins for the member in this pass, see `is_broken`.
         """
         try:
             yield
         except Exception as error:
             self._broke(stage, error, member[0].id if member else "")
             if member:
-                self._struck.add(member[0].id)
+                self._broken.add(member[0].id)
             if member and member[1].first(f"broke:{stage}"):
                 self._report(member[0], stage, Outcome.FAILED, StepResult(status=StepStatus.FAILED, log=_fault(error), blames_node=False))
 
-    def each(self, stage: str, members: Iterable[Member], act: Callable[[Assignment, Progress], Found | None]) -> Iterator[Found]:
+    def each(self, stage: str, members: Iterable[Member], act: Callable[[Assignment, Progress], Result | None]) -> Iterator[Result]:
         """Yield the results of `act`, without None and without errors."""
         for member in members:
             found = None
-            with self.apart(stage, member):
+            with self.isolate(stage, member):
                 found = act(*member)
             if found is not None:
                 yield found
 
-    def is_struck(self, member: Member) -> bool:
-        return member[0].id in self._struck
+    def is_broken(self, member: Member) -> bool:
+        return member[0].id in self._broken
 
     def _broke(self, stage: str, error: Exception, assignment_id: str) -> None:
         trace = "".join(traceback.format_exception(error))
@@ -110,7 +110,7 @@ class Hands:
     # -- observe -------------------------------------------------------------------------------------------------------
 
     def observe(self) -> bool:
-        self._struck = set()
+        self._broken = set()
         try:
             self.nodes = self._cluster.observe()
         except ClusterError as error:
@@ -134,7 +134,7 @@ class Hands:
 
     def orphans(self) -> Iterator[HeldGpus]:
         """Yield held GPUs of assignments that the agent's document does not know, because it was lost or is an old copy."""
-        known = self._memory.state.assignments
+        known = self._store.state.assignments
         return (each for each in self._held.on(self.nodes) if each[1].assignment_id not in known)
 
     def reflect(self, assignment: Assignment, progress: Progress) -> None:
@@ -203,10 +203,10 @@ class Hands:
         self._failures.pop(node, None)
         self.nodes[node] = answer
         for write in together:
-            with self.apart("reflect", (write.assignment, write.progress)):
+            with self.isolate("reflect", (write.assignment, write.progress)):
                 self.reflect(write.assignment, write.progress)
 
-    def fence(self, closing: Iterable[Write]) -> None:
+    def prepare_close(self, closing: Iterable[Write]) -> None:
         changes = [self._change(node, together) for node, together in _by_node(closing).items()]
         if not changes:
             return
@@ -215,29 +215,29 @@ class Hands:
         except ClusterError as error:
             self._note("fence_failed", {"nodes": len(changes), "error": str(error)})
 
-    def tend(self, *, repairs: bool) -> Sequence[Drift] | None:
+    def repair_drift(self, *, repairs: bool) -> Sequence[Drift] | None:
         try:
             return self._cluster.repair_drift(repairs=repairs)
         except ClusterError as error:
             self._note("tend_failed", {"error": str(error)})
             return None
 
-    def serve(self, boxes: list[list[Assignment]]) -> None:
+    def lift_gates(self, boxes: list[list[Assignment]]) -> None:
         try:
             self._cluster.lift_gates(boxes)
         except ClusterError as error:
             self._note("serve_failed", {"error": str(error)})
 
-    def provide(self, orders: list[NodeOrder]) -> None:
+    def order_nodes(self, orders: list[NodeOrder]) -> None:
         try:
             self._cluster.order_nodes(orders)
         except ClusterError as error:
             self._note("provide_failed", {"orders": len(orders), "error": str(error)})
 
-    def herald(self, life: Sequence[LifeMark]) -> None:
+    def record_life_marks(self, life: Sequence[LifeMark]) -> None:
         self._cluster.record_life_marks(life)
 
-    def announce(self, ends: Sequence[BoxEnd]) -> None:
+    def publish_ends(self, ends: Sequence[BoxEnd]) -> None:
         self._cluster.publish_ends(ends)
 
     def step(self, assignment: Assignment, progress: Progress, step: str, *, gang: Gang = NO_GANG) -> StepStatus:
@@ -253,7 +253,7 @@ class Hands:
             return StepStatus.RUNNING
         progress.attempts, progress.asked = {**progress.attempts, step: attempt}, ()
         del self._started_s[key]
-        self._retry_mono[key] = self._clock.mono() + self._pause_s(attempt)
+        self._retry_mono[key] = self._clock.mono() + self._retry_pause_s(attempt)
         outcome = Outcome.OK if result.status is StepStatus.OK else Outcome.FAILED
         if step == ExitStep.DRAIN and outcome is Outcome.OK and progress.exit_began_s is not None:
             DRAIN_S.observe(max(0.0, self._time.now() - progress.exit_began_s))
@@ -280,7 +280,7 @@ class Hands:
             self._broke(step, error, assignment.id)
             return StepResult(status=StepStatus.FAILED, log=_fault(error), blames_node=False)
 
-    def _pause_s(self, attempt: int) -> float:
+    def _retry_pause_s(self, attempt: int) -> float:
         most_s = min(RETRY_MAX_S, RETRY_MIN_S * 2.0 ** min(attempt, 10))
         return self._rng.uniform(RETRY_MIN_S, most_s)
 
@@ -307,7 +307,7 @@ class Hands:
             results=result.results[:RESULTS_MAX],
             blames_node=result.blames_node,
         )
-        self._memory.state.events.append(event)
+        self._store.state.events.append(event)
         said = "step" if outcome is Outcome.OK else "step_failed"
         self._note(said, {"assignment": assignment.id, "step": step, "outcome": outcome, "attempt": attempt})
         if step in list(Milestone) or outcome is not Outcome.OK:

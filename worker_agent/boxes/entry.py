@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from protocol.assignments import ENTRY_ATTEMPTS, Assignment, Desired, Phase
 from protocol.steps import GANG_STEPS, EntryStep
-from worker_agent.boxes.actions import Hands, Write
+from worker_agent.boxes.actions import Actions, Write
 from worker_agent.boxes.gangs import NO_GANG, Gangs
 from worker_agent.boxes.records import claim_refusal, is_lost, new_records
 from worker_agent.boxes.state import Member, Progress
@@ -20,9 +20,9 @@ Box = list[Member]
 CLAIMS_WITHIN_S = CHECKS_WITHIN_S = OPENS_WITHIN_S = 0.4
 
 
-class Entering:
-    def __init__(self, *, hands: Hands, link: Link, clock: Clock, time: HubTime) -> None:
-        self._hands, self._link, self._clock, self._time = hands, link, clock, time
+class Entries:
+    def __init__(self, *, actions: Actions, link: Link, clock: Clock, time: HubTime) -> None:
+        self._actions, self._link, self._clock, self._time = actions, link, clock, time
         self._checked_last = ""  # id of the assignment after which the next pass continues
 
     def block(self, assignment: Assignment, progress: Progress) -> str:
@@ -41,24 +41,24 @@ class Entering:
         why = self.block(assignment, progress)
         if why or progress.phase is not Phase.PENDING:
             return why
-        return claim_refusal(self._hands.nodes.get(assignment.node), assignment)
+        return claim_refusal(self._actions.nodes.get(assignment.node), assignment)
 
     def advance(self, members: Sequence[Member]) -> None:
-        claims = list(self._hands.each("entry", (each for each in members if self._hands.own(each[0]) is None), self._claim))
-        self._hands.write(Verb.CLAIM, claims, within_s=CLAIMS_WITHIN_S)
+        claims = list(self._actions.each("entry", (each for each in members if self._actions.own(each[0]) is None), self._claim))
+        self._actions.write(Verb.CLAIM, claims, within_s=CLAIMS_WITHIN_S)
         until_mono = self._clock.mono() + CHECKS_WITHIN_S
         gangs = Gangs(members, is_broken=self._is_broken)
         for assignment, progress in sorted(members, key=lambda each: each[0].id <= self._checked_last):
             if self._clock.mono() >= until_mono:
                 return
             self._checked_last = assignment.id
-            record = self._hands.own(assignment)
+            record = self._actions.own(assignment)
             if record is not None and record.phase is GpuPhase.CLAIMED and progress.phase is Phase.ENTERING:
-                with self._hands.apart("entry", (assignment, progress)):
+                with self._actions.isolate("entry", (assignment, progress)):
                     self._check(assignment, progress, gangs)
 
     def _claim(self, assignment: Assignment, progress: Progress) -> Write | None:
-        node = self._hands.nodes.get(assignment.node)
+        node = self._actions.nodes.get(assignment.node)
         if progress.phase is not Phase.PENDING and is_lost(node, assignment):
             progress.fail(f"node {assignment.node} went on to a higher epoch")
         elif self.block(assignment, progress):
@@ -71,7 +71,7 @@ class Entering:
 
     def _refuse(self, assignment: Assignment, progress: Progress, unknown: list[str]) -> None:
         for step in unknown:
-            self._hands.report_unsupported(assignment, progress, step, "entry step")
+            self._actions.report_unsupported(assignment, progress, step, "entry step")
         progress.fail(f"UNSUPPORTED: this agent does not know the entry step {', '.join(unknown)}")
 
     def _check(self, assignment: Assignment, progress: Progress, gangs: Gangs) -> None:
@@ -81,7 +81,7 @@ class Entering:
             gang = gangs.at(step, assignment, progress) if step in GANG_STEPS else NO_GANG
             if gang is None:
                 return
-            status = self._hands.step(assignment, progress, step, gang=gang)
+            status = self._actions.step(assignment, progress, step, gang=gang)
             if status is StepStatus.FAILED and progress.attempts[step] >= ENTRY_ATTEMPTS:
                 progress.fail(f"check {step} failed {ENTRY_ATTEMPTS} times on node {assignment.node}")
             if status is not StepStatus.OK:
@@ -90,7 +90,7 @@ class Entering:
         progress.advance(Phase.ENTERED)
 
     def _is_broken(self, node: str) -> bool:
-        state = self._hands.nodes.get(node)
+        state = self._actions.nodes.get(node)
         return state is None or state.view.broken
 
     # -- the box -------------------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ class Entering:
             return
         if all(progress.active_s is not None for _, progress in box):
             return
-        if any(self.block(assignment, progress) or not self._hands.own(assignment) for assignment, progress in box):
+        if any(self.block(assignment, progress) or not self._actions.own(assignment) for assignment, progress in box):
             return
         known = [progress.active_s for _, progress in box if progress.active_s is not None]
         active_s = min(known) if known else self._time.now()
@@ -115,18 +115,18 @@ class Entering:
     def open(self, boxes: Sequence[Box]) -> None:
         opens: list[Write] = []
         for box in boxes:
-            with self._hands.apart("open", box[0]):
+            with self._actions.isolate("open", box[0]):
                 opens += self._opens(box)
-        self._hands.write(Verb.OPEN, opens, within_s=OPENS_WITHIN_S)
+        self._actions.write(Verb.OPEN, opens, within_s=OPENS_WITHIN_S)
 
     def _opens(self, box: Box) -> Iterator[Write]:
         for assignment, progress in box:
-            record = self._hands.own(assignment)
+            record = self._actions.own(assignment)
             if record is None or record.phase is not GpuPhase.CLAIMED or progress.active_s is None:
                 continue
             if not self.block(assignment, progress):
                 yield Write(assignment, progress, new_records(assignment, GpuPhase.OPEN, active_s=progress.active_s))
 
     def serve(self, boxes: Sequence[Box]) -> None:
-        opened = ([a for a, _ in box if (record := self._hands.own(a)) and record.phase is GpuPhase.OPEN] for box in boxes)
-        self._hands.serve([box for box in opened if box])
+        opened = ([a for a, _ in box if (record := self._actions.own(a)) and record.phase is GpuPhase.OPEN] for box in boxes)
+        self._actions.lift_gates([box for box in opened if box])

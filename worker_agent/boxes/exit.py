@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from protocol.assignments import ENTRY_ATTEMPTS, Assignment, Phase
 from protocol.events import Outcome
 from protocol.steps import EXIT_CHECKS, ExitStep, Milestone
-from worker_agent.boxes.actions import Hands, Write
+from worker_agent.boxes.actions import Actions, Write
 from worker_agent.boxes.records import fence_records, is_given_on, new_records
 from worker_agent.boxes.state import Member, Progress
 from worker_agent.clock import Clock, HubTime
@@ -17,17 +17,17 @@ NODE_GONE_S = 60.0  # a node that has been missing for this long holds nothing o
 EXITS_WITHIN_S = 0.4  # limit of one pass; the rest continues in the next pass, so that an end in the meantime is not delayed
 
 
-class Leaving:
-    def __init__(self, *, hands: Hands, clock: Clock, time: HubTime) -> None:
-        self._hands, self._clock, self._time = hands, clock, time
+class Exits:
+    def __init__(self, *, actions: Actions, clock: Clock, time: HubTime) -> None:
+        self._actions, self._clock, self._time = actions, clock, time
         self._gone_since_mono: dict[str, float] = {}
         self._turn, self._turns = 0, dict[str, int]()  # by assignment id: its last turn
 
     def advance(self, members: Sequence[Member]) -> None:
-        there = list(self._hands.each("exit", members, self._there))
-        self._hands.write(Verb.CLOSE, list(self._hands.each("exit", there, self._close_if_open)))
-        releases = list(self._hands.each("exit", self._while_there_is_time(there), self._release))
-        self._hands.write(Verb.RELEASE, releases, within_s=EXITS_WITHIN_S)
+        there = list(self._actions.each("exit", members, self._there))
+        self._actions.write(Verb.CLOSE, list(self._actions.each("exit", there, self._close_if_open)))
+        releases = list(self._actions.each("exit", self._while_there_is_time(there), self._release))
+        self._actions.write(Verb.RELEASE, releases, within_s=EXITS_WITHIN_S)
 
     def _while_there_is_time(self, members: Sequence[Member]) -> Iterator[Member]:
         """Yield at least one. Boxes take turns, and so do the nodes of a box, so that slow steps do not block others."""
@@ -45,7 +45,7 @@ class Leaving:
 
     def to_close(self, members: Sequence[Member]) -> list[Write]:
         """Return the writes of what `advance` closes next, if it has records."""
-        return [self._close(*each) for each in members if self._hands.own(each[0]) is not None and self._is_open(*each)]
+        return [self._close(*each) for each in members if self._actions.own(each[0]) is not None and self._is_open(*each)]
 
     def prune(self, held: set[str]) -> None:
         self._gone_since_mono = {known: mono for known, mono in self._gone_since_mono.items() if known in held}
@@ -56,7 +56,7 @@ class Leaving:
         return (assignment, progress) if is_here else None
 
     def _is_there(self, assignment: Assignment, progress: Progress) -> bool:
-        node = self._hands.nodes.get(assignment.node)
+        node = self._actions.nodes.get(assignment.node)
         if node is None or node.view.uid != assignment.node_uid:
             self._without_node(assignment, progress)
             return False
@@ -72,7 +72,7 @@ class Leaving:
 
     def _fence(self, assignment: Assignment, progress: Progress) -> Write | None:
         # It never claimed, so it is over; but its epoch goes on record, or a delayed PRESENT could claim.
-        if records := fence_records(self._hands.nodes[assignment.node], assignment):
+        if records := fence_records(self._actions.nodes[assignment.node], assignment):
             return Write(assignment, progress, records)
         self._finish(assignment, progress, "nothing was claimed, and later epochs are on record already")
         return None
@@ -80,15 +80,15 @@ class Leaving:
     def _finish(self, assignment: Assignment, progress: Progress, log: str) -> None:
         progress.advance(Phase.RELEASED)
         if progress.first(Milestone.RELEASE):
-            self._hands.report(assignment, Milestone.RELEASE, Outcome.OK, log)
+            self._actions.report(assignment, Milestone.RELEASE, Outcome.OK, log)
 
     def _is_open(self, assignment: Assignment, progress: Progress) -> bool:
         """True also for removed records: pods may still run there and must be drained."""
-        record = self._hands.own(assignment)
+        record = self._actions.own(assignment)
         return Milestone.CLAIM in progress.reported if record is None else record.phase in (GpuPhase.CLAIMED, GpuPhase.OPEN)
 
     def _is_given_on(self, assignment: Assignment, progress: Progress) -> bool:
-        if not self._is_open(assignment, progress) or not is_given_on(self._hands.nodes.get(assignment.node), assignment):
+        if not self._is_open(assignment, progress) or not is_given_on(self._actions.nodes.get(assignment.node), assignment):
             return False
         self._finish(assignment, progress, "later epochs are on record: its GPUs went on to others")
         return True
@@ -101,7 +101,7 @@ class Leaving:
         return Write(assignment, progress, new_records(assignment, GpuPhase.CLOSED, active_s=active_s, closed_s=self._time.now()))
 
     def _release(self, assignment: Assignment, progress: Progress) -> Write | None:
-        record = self._hands.own(assignment)
+        record = self._actions.own(assignment)
         if record is None:
             return self._fence(assignment, progress) if Milestone.CLAIM not in progress.reported else None
         if record.phase is not GpuPhase.CLOSED or not self._is_clear(assignment, progress):
@@ -115,7 +115,7 @@ class Leaving:
                 continue
             if step not in list(ExitStep):
                 # An exit must end, so unknown steps of a newer hub are reported and only the known ones run.
-                self._hands.report_unsupported(assignment, progress, step, "exit step")
+                self._actions.report_unsupported(assignment, progress, step, "exit step")
             elif self._is_done(assignment, progress, step):
                 progress.exit_done.append(step)
             else:
@@ -123,7 +123,7 @@ class Leaving:
         return True
 
     def _is_done(self, assignment: Assignment, progress: Progress, step: str) -> bool:
-        status = self._hands.step(assignment, progress, step)
+        status = self._actions.step(assignment, progress, step)
         if status is StepStatus.FAILED and step in EXIT_CHECKS:  # all other steps repeat until they succeed
             return progress.attempts[step] >= ENTRY_ATTEMPTS
         return status is StepStatus.OK

@@ -90,7 +90,7 @@ def fence_records(node: NodeState, assignment: Assignment) -> dict[str, GpuRecor
 HeldGpus = tuple[NodeState, GpuRecord, tuple[str, ...]]  # a node, a record on it, and the GPUs that the record holds
 
 
-class Held:
+class HeldByNode:
     """Held GPUs by node, cached until the node is another object."""
 
     def __init__(self) -> None:

@@ -102,7 +102,7 @@ class OtherWriter(Exception):
     """Another agent writes this document, so this one must stop."""
 
 
-class Memory:
+class StateStore:
     def __init__(self, cluster: Cluster, note: Note) -> None:
         self._cluster, self._note = cluster, note
         self._encoded: dict[str, tuple[Assignment, msgspec.Raw]] = {}  # by assignment id, as last encoded

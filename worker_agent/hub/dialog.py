@@ -57,7 +57,7 @@ class Call:
     bearer: str = ""
     sent: Sent | None = None
     session_epoch: int = 0
-    claims: tuple[ClusterRequest, ...] = ()
+    requests: tuple[ClusterRequest, ...] = ()
     join_token_digest: str = ""
 
 
@@ -76,7 +76,7 @@ class Dialog:
         self._clock, self._rng, self._note = clock, rng, note
         self._lanes = {lane: _LaneState() for lane in Lane}
         self._told: tuple[Observed, ...] | None = None
-        self._claims_not_before_mono = float("-inf")
+        self._requests_not_before_mono = float("-inf")
         self._stop: Stop | None = None
         self.refusal = ""  # why the hub refuses this agent, for people
         self._refused_since_mono = 0.0
@@ -120,8 +120,8 @@ class Dialog:
             body = msgspec.json.encode(EventsRequest(session_epoch=session_epoch, events=events))
             return Call(EVENTS_PATH, body, TIMEOUT_S, bearer=credential.credential, session_epoch=session_epoch)
         link = self._core.link
-        has_news = self._told != self._core.observed or link.board.has_news or bool(link.drifts.untold)
-        return self._sync(credential, 0.0) if has_news or link.has_news_of_pods else self._claims(credential)
+        has_news = self._told != self._core.observed or link.tenancy.has_news or bool(link.drifts.untold)
+        return self._sync(credential, 0.0) if has_news or link.has_news_of_pods else self._send_requests(credential)
 
     def _register(self) -> Call | None:
         token = self._fresh_token()
@@ -140,12 +140,12 @@ class Dialog:
         )
         return Call(REGISTER_PATH, msgspec.json.encode(request), TIMEOUT_S, join_token_digest=self._token_tried)
 
-    def _claims(self, credential: Credential) -> Call | None:
-        claims, session_epoch = self._core.link.desk.batch(), self._core.link.session_epoch
-        if not claims or self._clock.mono() < self._claims_not_before_mono:
+    def _send_requests(self, credential: Credential) -> Call | None:
+        requests, session_epoch = self._core.link.requests.batch(), self._core.link.session_epoch
+        if not requests or self._clock.mono() < self._requests_not_before_mono:
             return None
-        body = msgspec.json.encode(ClusterRequestsMessage(session_epoch=session_epoch, claims=claims))
-        return Call(CLUSTER_REQUESTS_PATH, body, TIMEOUT_S, bearer=credential.credential, session_epoch=session_epoch, claims=claims)
+        body = msgspec.json.encode(ClusterRequestsMessage(session_epoch=session_epoch, claims=requests))
+        return Call(CLUSTER_REQUESTS_PATH, body, TIMEOUT_S, bearer=credential.credential, session_epoch=session_epoch, requests=requests)
 
     def _sync(self, credential: Credential, wait_s: float) -> Call:
         sent = self._core.sync_request(wait_s)
@@ -186,8 +186,8 @@ class Dialog:
                 self._lanes[lane].not_before_mono = self._clock.mono() + PACE_S
         elif call.path == CLUSTER_REQUESTS_PATH:
             answers = msgspec.json.decode(body, type=ClusterRequestsReply).answers
-            if not self._core.link.desk.take_answers(call.claims, answers):
-                self._claims_not_before_mono = self._clock.mono() + SLOW_S
+            if not self._core.link.requests.take_answers(call.requests, answers):
+                self._requests_not_before_mono = self._clock.mono() + SLOW_S
         elif call.sent:
             self._take_set(lane, call.sent, body)
         else:
@@ -209,7 +209,7 @@ class Dialog:
     def _on_problem(self, lane: Lane, call: Call, problem: Problem, retry_after_s: float) -> None:
         if call.path == CLUSTER_REQUESTS_PATH and problem.status < 500 and problem.status != 429 and problem.code not in list(Code):
             # An older hub, or one that refuses them; the lane continues with other news.
-            self._claims_not_before_mono = self._clock.mono() + SLOW_S
+            self._requests_not_before_mono = self._clock.mono() + SLOW_S
             self._lanes[lane].is_busy = False
             self._note("claims_refused", {"why": f"{problem.status} {problem.code} {problem.detail}".strip()})
             return

@@ -10,7 +10,7 @@ from worker_agent.metrics import DRIFT_REPAIRS
 ADDED_AGAIN_S = 3600.0  # like DRIFT_AGAIN_S, for harmless additions, which operators make all the time
 
 
-class DriftBook:
+class DriftReport:
     def __init__(self) -> None:
         self._untold: dict[Drift, None] = {}
         self._standing: dict[str, frozenset[Drift]] = {}

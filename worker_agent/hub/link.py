@@ -15,10 +15,10 @@ from protocol.transport import CLOCK_OFFSET_REFUSE_S, CLOCK_OFFSET_WARN_S
 from worker_agent.boxes.state import Progress, State
 from worker_agent.clock import Clock, HubTime, Instant
 from worker_agent.cluster.base import Note
-from worker_agent.hub.drift import DriftBook
-from worker_agent.hub.requests import Desk
-from worker_agent.hub.waiting_pods import FailureBook, WaitBook, Waiting
-from worker_agent.hub.workspaces import Board
+from worker_agent.hub.drift import DriftReport
+from worker_agent.hub.requests import RequestExchange
+from worker_agent.hub.waiting_pods import FailedJobsReport, Waiting, WaitingPodsReport
+from worker_agent.hub.workspaces import WorkspaceExchange
 
 LIFE_EVERY_S = 5.0
 
@@ -43,12 +43,12 @@ class Link:
         self.orders: tuple[NodeOrder, ...] = ()  # in memory only: the next answer has them again
         self.life = HeardList(LIFE)
         self._life_wanted_mono = float("-inf")
-        self.board = Board()
-        self.drifts = DriftBook()
+        self.tenancy = WorkspaceExchange()
+        self.drifts = DriftReport()
         self._lost_taken_mono = float("-inf")  # when the hub last acknowledged lost steps
-        self.waits = WaitBook()
-        self.failures = FailureBook()
-        self.desk = Desk(clock)
+        self.waiting_pods = WaitingPodsReport()
+        self.failed_jobs = FailedJobsReport()
+        self.requests = RequestExchange(clock)
         self._wants_whole_set = False
         self._lease_from: Instant | None = None
         self._last_got_mono = float("-inf")
@@ -84,11 +84,11 @@ class Link:
 
     @property
     def waiting_untold(self) -> Waiting | None:
-        return self.waits.untold(self.session_epoch, self.board.workspaces.digest)
+        return self.waiting_pods.untold(self.session_epoch, self.tenancy.workspaces.digest)
 
     @property
     def has_news_of_pods(self) -> bool:
-        return self.waiting_untold is not None or bool(self.failures.untold)
+        return self.waiting_untold is not None or bool(self.failed_jobs.untold)
 
     # -- sync ----------------------------------------------------------------------------------------------------------
 
@@ -103,8 +103,8 @@ class Link:
         self.session_epoch = reply.session_epoch
         self.is_locked = False
         self.drifts.take(sent.request.drifts)
-        self.waits.take(sent.request)
-        self.failures.take(sent.request.jobs_failed)
+        self.waiting_pods.take(sent.request)
+        self.failed_jobs.take(sent.request.jobs_failed)
         self._take_lost(sent)
         self._keep_time(sent, reply)
         if not self._is_whole(reply, raw_digest):
@@ -145,8 +145,8 @@ class Link:
         self._renew_lease(sent, reply)
         self.orders = reply.orders
         self.life.hear(sent.request, reply)
-        self.board.take(sent.request, reply)
-        self.desk.take(sent.request, reply, asked_mono=sent.at.mono)
+        self.tenancy.take(sent.request, reply)
+        self.requests.take(sent.request, reply, asked_mono=sent.at.mono)
         state = self._state
         state.hub_id, state.generation, state.digest = reply.hub_id, reply.generation, reply.digest
         if reply.assignments is not None:

@@ -15,18 +15,18 @@ from worker_agent.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnsweredRequest:
     answer: ClusterRequestAnswer
     at_mono: float  # when the answer came, by our own clock
     is_gone: bool = False  # it answers the report that the object is gone
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class HubNews:
     """What the hub has said, for the thread that handles the objects."""
 
     workspaces: Sequence[Workspace] | None = None  # None: not received yet, or their namespaces are not done yet
-    answers: Sequence[Answered] = ()  # since the last look
+    answers: Sequence[AnsweredRequest] = ()  # since the last look
     states: Mapping[str, ClusterRequestState] | None = None  # None: not received yet
     asked_mono: float = float("-inf")  # when the request was sent that `states` answers
     autos: Mapping[str, AutoTemplate] = field(default_factory=dict)  # by workspace id: templates for its waiting pods
@@ -36,7 +36,7 @@ class Requests(Protocol):
     def watch(self, on_change: Callable[[], None]) -> None:
         """Any thread may call `on_change`."""
 
-    def look(self, heard: Heard) -> Sequence[ClusterRequest]:
+    def look(self, news: HubNews) -> Sequence[ClusterRequest]:
         """Write the hub's answers into the objects, and return all that the hub must be told. Raises nothing."""
 
     def waiting(self) -> tuple[PodsWaiting, ...] | None:
@@ -50,7 +50,7 @@ class SimulatedRequests:
     def watch(self, on_change: Callable[[], None]) -> None:
         return None
 
-    def look(self, heard: Heard) -> Sequence[ClusterRequest]:
+    def look(self, news: HubNews) -> Sequence[ClusterRequest]:
         return ()
 
     def waiting(self) -> tuple[PodsWaiting, ...] | None:
@@ -61,30 +61,30 @@ class SimulatedRequests:
 
 
 @dataclass(slots=True)
-class Desk:
+class RequestExchange:
     """In memory only. The process guards it with its lock."""
 
     clock: Clock
-    claims: HeardList[ClusterRequestState] = field(default_factory=lambda: HeardList(CLUSTER_REQUESTS))
+    states: HeardList[ClusterRequestState] = field(default_factory=lambda: HeardList(CLUSTER_REQUESTS))
     templates: HeardList[AutoTemplate] = field(default_factory=lambda: HeardList(TEMPLATES))
-    _to_tell: tuple[ClusterRequest, ...] = ()
-    _answers: dict[str, Answered] = field(default_factory=dict)
+    _unsent: tuple[ClusterRequest, ...] = ()
+    _answers: dict[str, AnsweredRequest] = field(default_factory=dict)
     _asked_mono: float = float("-inf")
 
     # -- for the thread of the objects----------------------------------------------------------------------------------
 
-    def collect(self, workspaces: Sequence[Workspace] | None) -> Heard:
+    def collect(self, workspaces: Sequence[Workspace] | None) -> HubNews:
         # Handed over once; a request whose answer is lost is sent again.
         answers, self._answers = tuple(self._answers.values()), {}
-        states = None if self.claims.told is None else {state.id: state for state in self.claims.told}
-        return Heard(workspaces, answers, states, self._asked_mono, {each.id: each for each in self.templates.items})
+        states = None if self.states.told is None else {state.id: state for state in self.states.told}
+        return HubNews(workspaces, answers, states, self._asked_mono, {each.id: each for each in self.templates.items})
 
-    def put(self, claims: Sequence[ClusterRequest]) -> None:
-        self._to_tell = tuple(claim for claim in claims if not self._is_answered(claim))
+    def put(self, requests: Sequence[ClusterRequest]) -> None:
+        self._unsent = tuple(request for request in requests if not self._is_answered(request))
 
-    def _is_answered(self, claim: ClusterRequest) -> bool:
-        known = self._answers.get(claim.uid)
-        return known is not None and known.is_gone == claim.is_gone and (claim.is_gone or known.answer.generation == claim.generation)
+    def _is_answered(self, request: ClusterRequest) -> bool:
+        known = self._answers.get(request.uid)
+        return known is not None and known.is_gone == request.is_gone and (request.is_gone or known.answer.generation == request.generation)
 
     # -- for the threads of the hub--------------------------------------------------------------------------------------
 
@@ -93,21 +93,21 @@ class Desk:
         return bool(self._answers)
 
     def batch(self) -> tuple[ClusterRequest, ...]:
-        return self._to_tell[:CLUSTER_REQUESTS_AT_ONCE]
+        return self._unsent[:CLUSTER_REQUESTS_AT_ONCE]
 
     def take_answers(self, told: Sequence[ClusterRequest], answers: Sequence[ClusterRequestAnswer]) -> bool:
         """Return False if it answers nothing that was sent."""
-        claims = {claim.uid: claim for claim in told}
-        before = len(self._to_tell)
+        requests = {request.uid: request for request in told}
+        before = len(self._unsent)
         for answer in answers:
-            claim = claims.get(answer.uid)
-            if claim is not None and (claim.is_gone or claim.generation == answer.generation):
-                self._answers[answer.uid] = Answered(answer, self.clock.mono(), claim.is_gone)
-        self.put(self._to_tell)
-        return len(self._to_tell) < before
+            request = requests.get(answer.uid)
+            if request is not None and (request.is_gone or request.generation == answer.generation):
+                self._answers[answer.uid] = AnsweredRequest(answer, self.clock.mono(), request.is_gone)
+        self.put(self._unsent)
+        return len(self._unsent) < before
 
     def take(self, asked: SyncRequest, reply: SyncReply, *, asked_mono: float) -> None:
-        self.claims.hear(asked, reply)
+        self.states.hear(asked, reply)
         self.templates.hear(asked, reply)
-        if self.claims.told is not None:
+        if self.states.told is not None:
             self._asked_mono = max(self._asked_mono, asked_mono)

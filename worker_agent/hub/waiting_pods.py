@@ -12,7 +12,7 @@ Waiting = tuple[PodsWaiting, ...]
 
 
 @dataclass(slots=True)
-class WaitBook:
+class WaitingPodsReport:
     _seen: Waiting | None = None
     _told: tuple[Waiting, int, str] | None = None
 
@@ -30,7 +30,7 @@ class WaitBook:
 
 
 @dataclass(slots=True)
-class FailureBook:
+class FailedJobsReport:
     _untold: dict[JobFailed, None] = field(default_factory=dict)
 
     @property

@@ -17,7 +17,7 @@ SIMULATED_HAS_NO_DOOR = "This cluster is simulated: there is nothing that a kube
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TenancyResult:
     """The result of one pass. It leaves out what the pass could not look at."""
 
     accounts_left: tuple[str, ...] | None = None  # unwanted accounts that are still there
@@ -28,7 +28,9 @@ class Found:
 
 
 class Tenancy(Protocol):
-    def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool) -> Found:
+    def reconcile(
+        self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool
+    ) -> TenancyResult:
         """Bring the namespaces to this state as far as possible. Raises nothing. Without `repairs`, drift stays.
 
         `in_use`: ids and names of workspaces, and namespaces, with a box on a node; these are not unbound.
@@ -37,8 +39,10 @@ class Tenancy(Protocol):
 
 
 class SimulatedTenancy:
-    def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool) -> Found:
-        return Found(
+    def reconcile(
+        self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool
+    ) -> TenancyResult:
+        return TenancyResult(
             accounts_left=(),
             bindings=tuple(
                 BindingSeen(
@@ -57,13 +61,13 @@ class SimulatedTenancy:
         )
 
 
-class Board:
+class WorkspaceExchange:
     """In memory only. The process guards it with its lock."""
 
     def __init__(self) -> None:
         self.workspaces = HeardList(WORKSPACES)
         self.is_seen = False  # whether the namespaces of `wanted` have been looked at
-        self.accounts_left: tuple[str, ...] | None = None  # see Found; None: no pass over `wanted` yet
+        self.accounts_left: tuple[str, ...] | None = None  # see TenancyResult; None: no pass over `wanted` yet
         self._left_told: tuple[str, ...] | None = None
         self._bindings: dict[tuple[str, str], BindingSeen] = {}
         self._tokens: dict[str, IssuedToken] = {}
@@ -106,7 +110,7 @@ class Board:
         waiting = {account.id for account in waiting_accounts(self.wanted)}
         self._tokens = {id_: token for id_, token in self._tokens.items() if id_ in waiting}
 
-    def report(self, workspaces: Sequence[Workspace], found: Found) -> None:
+    def report(self, workspaces: Sequence[Workspace], found: TenancyResult) -> None:
         if workspaces is not self.wanted:  # a new list came meanwhile: the next pass reports
             return
         self.is_seen = self.is_seen or bool(found.bindings)

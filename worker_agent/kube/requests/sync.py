@@ -23,7 +23,7 @@ from protocol.assignments import Desired
 from protocol.cluster_requests import ClusterRequest, ClusterRequestState, ClusterRequestVerdict
 from protocol.waiting_pods import JobFailed, PodsWaiting
 from worker_agent.cluster.base import ClusterError, Conflict, Note
-from worker_agent.hub.requests import Answered, Heard
+from worker_agent.hub.requests import AnsweredRequest, HubNews
 from worker_agent.kube.api.client import Api, Missing, Op
 from worker_agent.kube.api.custom import (
     API,
@@ -68,7 +68,7 @@ class Known:
     namespace: str
     name: str
     since_mono: float
-    answered: Answered | None = None
+    answered: AnsweredRequest | None = None
     case: Case | None = None  # of the last look that had nothing to write
     # The object and its template as last read, the template's fields, and what they request.
     read: tuple[Custom, Custom | None, Fields, ClusterRequest | Fault] | None = None
@@ -90,7 +90,7 @@ class Known:
 class Look:
     """One pass."""
 
-    heard: Heard
+    news: HubNews
     now_mono: float
     slices: Mapping[str, str]  # by namespace: the workspace that the hub wants it bound to
     templates: Mapping[Key, Custom]
@@ -150,49 +150,49 @@ class KubernetesRequests:
     def jobs_failed(self) -> tuple[JobFailed, ...]:
         return self._waits.take_failed()
 
-    def look(self, heard: Heard) -> list[ClusterRequest]:
-        self._take_answers(heard)
+    def look(self, news: HubNews) -> list[ClusterRequest]:
+        self._take_answers(news)
         # Nothing more is done while the kinds are not installed.
         if self._requests is None or self._templates is None or not (self._requests.is_whole and self._templates.is_whole):
             return []
         wanted = {
             binding.namespace: workspace.id
-            for workspace in heard.workspaces or ()
+            for workspace in news.workspaces or ()
             for binding in workspace.bindings
             if binding.desired == Desired.PRESENT
         }
-        look = Look(heard, time.monotonic(), wanted, self._templates.objects())
+        look = Look(news, time.monotonic(), wanted, self._templates.objects())
         seen = self._requests.objects().values()
         there = {gpr.metadata.uid: gpr for gpr in seen if not gpr.is_going}
         for gpr in there.values():
             self._look_at(gpr, look)
         self._write_all(look)
-        if heard.workspaces is not None:
+        if news.workspaces is not None:
             slice_of: Bound = lambda namespace: look.slices.get(namespace, "") if self._is_bound(namespace, look) else ""  # noqa: E731
-            autos = {name: auto_of(heard.autos[id_]) for name, id_ in wanted.items() if id_ in heard.autos and slice_of(name)}
+            autos = {name: auto_of(news.autos[id_]) for name, id_ in wanted.items() if id_ in news.autos and slice_of(name)}
             going = tuple(gpr for gpr in seen if gpr.is_going)
             self._auto.look(Scene(look.now_mono, tuple(there.values()), tuple(look.templates.values()), slice_of, autos, going))
         self._tidying.look(
             there.values(),
-            heard.states,
+            news.states,
             is_bound=lambda namespace: self._is_bound(namespace, look),
             now=datetime.now(UTC),
             now_mono=look.now_mono,
         )
         gone = list(self._gone(there, look))
-        self._forget(there, heard)
+        self._forget(there, news)
         # The oldest first, so that they queue in the order of their creation.
         look.claims.sort(key=lambda claim: (there[claim.uid].metadata.creationTimestamp or datetime.min.replace(tzinfo=UTC), claim.name))
         return in_turns([*look.claims, *gone])
 
-    def _take_answers(self, heard: Heard) -> None:
-        for answered in heard.answers:
+    def _take_answers(self, news: HubNews) -> None:
+        for answered in news.answers:
             known = self._known.get(answered.answer.uid)
             if known is not None:
                 known.answered = answered
 
-    def _forget(self, there: Mapping[str, Custom], heard: Heard) -> None:
-        listed = heard.states or {}
+    def _forget(self, there: Mapping[str, Custom], news: HubNews) -> None:
+        listed = news.states or {}
         self._known = {uid: known for uid, known in self._known.items() if uid in there or uid in listed}
         self._unwritable &= {"", *self._known}
 
@@ -204,7 +204,7 @@ class KubernetesRequests:
         known.missing_since_mono = None
         case = self._case(gpr, known, look)
         answered_mono = known.answered.at_mono if known.answered and case.answer else self._begun_mono
-        is_listed = look.heard.states is not None
+        is_listed = look.news.states is not None
         if claim := claim_due(case, answered_s=now - answered_mono, is_listed=is_listed):
             look.claims.append(claim)
         self._tell_mark(gpr, known)
@@ -227,15 +227,15 @@ class KubernetesRequests:
             words=words,
             asked=asked,
             answer=answered.answer if answered and is_for_this else None,
-            is_listed_since=answered is not None and look.heard.asked_mono > answered.at_mono,
-            state=(look.heard.states or {}).get(meta.uid),
+            is_listed_since=answered is not None and look.news.asked_mono > answered.at_mono,
+            state=(look.news.states or {}).get(meta.uid),
         )
 
     def _is_bound(self, namespace: str, look: Look) -> bool | None:
         wanted = look.slices.get(namespace)
         if wanted is not None and self._bound(namespace) == wanted:
             return True
-        return None if look.heard.workspaces is None else False
+        return None if look.news.workspaces is None else False
 
     # -- what is written -----------------------------------------------------------------------------------------------
 
@@ -300,7 +300,7 @@ class KubernetesRequests:
     # -- what is gone --------------------------------------------------------------------------------------------------
 
     def _gone(self, there: Mapping[str, Custom], look: Look) -> Iterator[ClusterRequest]:
-        missing = [state for uid, state in (look.heard.states or {}).items() if uid not in there and not state.is_ended]
+        missing = [state for uid, state in (look.news.states or {}).items() if uid not in there and not state.is_ended]
         if any(state.is_auto for state in missing):
             # An automatic request is deleted with its workload. It stays while pods of another workload use its box.
             in_use = boxes_in_use(self._pods())

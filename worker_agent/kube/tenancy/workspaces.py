@@ -23,7 +23,7 @@ from protocol.cluster_names import (
 )
 from protocol.workspaces import Binding, BindingSeen, BindingState, IssuedToken, Workspace
 from worker_agent.cluster.base import ClusterError, Note
-from worker_agent.hub.workspaces import Found
+from worker_agent.hub.workspaces import TenancyResult
 from worker_agent.kube.api.client import Api, Forbidden, Missing
 from worker_agent.kube.api.custom import REQUEST_KIND, Definition
 from worker_agent.kube.api.installed import Installed
@@ -78,13 +78,15 @@ class KubernetesTenancy:
     def _bound_slice(self, namespace: str) -> str:
         return self._bound.get(namespace, ("", ""))[1]
 
-    def reconcile(self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool) -> Found:
+    def reconcile(
+        self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool
+    ) -> TenancyResult:
         drifts = self._installed.look()
         try:
             contents = self._look(workspaces, repairs=repairs, in_use=in_use)
         except ClusterError as error:
             self._note("tenancy_unseen", {"why": str(error)})
-            return Found(drifts=drifts + self._audit.remaining)
+            return TenancyResult(drifts=drifts + self._audit.remaining)
         left = self._access.revoke(workspaces, contents)
         # Unbinding goes first, so that another workspace may take the namespace in the same pass.
         listed = [
@@ -102,7 +104,7 @@ class KubernetesTenancy:
         issued = tuple(token for token in tokens if token is not None)
         issued += tuple(IssuedToken(account=id_, failure=ACCOUNT_RECREATED) for id_ in contents.recreated)
         drifts += self._audit.look(contents.isolated, repairs=repairs)
-        return Found(
+        return TenancyResult(
             accounts_left=left if not contents.unseen else None,
             bindings=tuple(seen),
             tokens=issued,
