@@ -1,1 +1,1 @@
-"""What every app of the hub stands on: the clock, locks, errors, and the kits for REST endpoints and pages. It imports no app."""
+"""Shared parts of all apps. It imports no app."""

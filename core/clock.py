@@ -1,4 +1,4 @@
-"""The one clock of the hub: the database's, so that all processes agree. Called by the outermost layer only; services are given `now`."""
+"""The database's clock, so that all processes agree. Only the outermost layer calls it; services take `now`."""
 
 from datetime import UTC, datetime
 
@@ -6,7 +6,6 @@ from django.db import connection
 
 
 def db_now() -> datetime:
-    """PostgreSQL's clock now (not the start of the transaction); on SQLite, one machine, the machine's own."""
     if connection.vendor != "postgresql":
         return datetime.now(UTC)
     with connection.cursor() as cursor:

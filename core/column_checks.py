@@ -1,4 +1,4 @@
-"""What the database refuses to store in any column of a model: values that nobody could work with, whoever writes them."""
+"""Check constraints that a model's columns get from their types."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from django.db.models.lookups import Exact
 
 M = TypeVar("M", bound=type[Model])
 
-# PostgreSQL has times before, after and `infinity`. No zone pushes these out of Python's calendar.
+# PostgreSQL knows times beyond Python's calendar, and `infinity`. No time zone moves these two out of the calendar.
 FIRST, LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
 NUMBER_MOST: Final = 1e300
 
 
 class JsonKind(Func):
-    """`array` or `object`, on both databases; other kinds have names of each database's own."""
+    """`array` or `object` on both databases; names of other kinds differ."""
 
     output_field = TextField()
 
@@ -29,7 +29,7 @@ class JsonKind(Func):
 
 
 class SoundValues(CheckConstraint):
-    """Times are within the calendar, numbers finite, JSON columns lists or objects, and choices known. Null is for the column to say."""
+    """Times are within the calendar, numbers finite, JSON columns lists or objects, and choices known."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class SoundValues(CheckConstraint):
 
 
 def sound_values(model: M) -> M:
-    """Decorator of a model: one constraint, `<table>_sound_values`, follows from the fields that it has."""
+    """Decorate a model with one constraint, `<table>_sound_values`, made from its fields."""
     fields = [field for field in model._meta.local_concrete_fields if not field.primary_key]
     constraint = SoundValues(
         name=f"{model._meta.db_table}_sound_values",
@@ -79,6 +79,6 @@ def sound_values(model: M) -> M:
 
 
 def _values(field: Field[Any, Any]) -> tuple[Any, ...]:
-    """With the empty one where it may be blank."""
     values = tuple(value for value, _ in field.flatchoices)
+    # A field that may be blank also takes "".
     return ("", *values) if field.blank and "" not in values else values

@@ -1,6 +1,6 @@
-"""Database work of async code, in a small pool of threads of its own, whose connections are looked after.
+"""Database work of async code, in a small pool of threads.
 
-Django's `sync_to_async` would keep one thread, with its connection, for each request that waits; here a thread is held only while it works.
+Django's `sync_to_async` would keep a thread and its connection for each waiting request.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What can go wrong, as the user reads it.
-
-Services raise these; the API turns each into one RFC 9457 problem document (core/rest/problems.py), pages into one message.
-`code` is stable and part of the contract; `detail` says what is wrong and what to do.
-"""
+"""Errors of services, with texts for users. `code` is part of the API."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ from typing import Any, ClassVar
 
 
 class EgsError(Exception):
-    """`extra` are further members of the problem document; whoever raises it puts in nothing that the reader may not see."""
+    """`extra` holds further members of the problem document that its reader may see."""
 
     status: ClassVar[int] = 400
     code: ClassVar[str] = "error"
@@ -23,7 +19,7 @@ class EgsError(Exception):
 
 
 class InvalidInput(EgsError):
-    """`errors`: a list of sentences for each field."""
+    """`errors` has a list of sentences for each field."""
 
     code = "invalid_input"
     title = "Some of the input is not valid"
@@ -49,8 +45,6 @@ class OverPolicy(EgsError):
 
 
 class QueueFull(OverPolicy):
-    """The workspace has reached its limit of waiting requests. It can file another when one of them starts or is canceled."""
-
     status = 429
     code = "queue_full"
     title = "Too many requests of the workspace wait"
@@ -63,7 +57,7 @@ class NotAllowed(EgsError):
 
 
 class NotFound(EgsError):
-    """Also for what exists but is not the reader's to know of: same text, same code."""
+    """The text is the same for objects that exist but are hidden from the reader."""
 
     status = 404
     code = "not_found"
@@ -99,4 +93,4 @@ class Gone(EgsError):
 
 
 class NameTaken(Conflict):
-    """Another object has the name. A form shows it beside the name."""
+    """A form shows it beside the name."""

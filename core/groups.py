@@ -1,4 +1,4 @@
-"""Work that many threads of a process ask for at once, and that one of them does for all who wait: a group commit."""
+"""Group commit: one thread does the work that several threads ask for at once."""
 
 from __future__ import annotations
 
@@ -24,13 +24,10 @@ class _Turn(Generic[Asked, Answer]):
 
 
 class Group(Generic[Asked, Answer]):
-    """`together` does up to `most` in one go: for each an answer, or the error that is its own. When it raises, none of it was done, and
-    each is done `alone`, by who asked.
+    """`together` does up to `most` pieces of work and returns an answer or an error for each. If it raises, each caller runs `alone`."""
 
-    Soon after many come many: whoever has been served asks again, or others like him do. So the next go waits for a moment, for as many as
-    the last one served and left waiting. Else it would begin with who waits already, and the others would be a go of their own, for ever.
-    """
-
+    # After a large batch more work usually follows at once. So the next one waits for a moment, for as many as the last one served and
+    # left; otherwise those that wait already and those that follow would form two batches for ever.
     def __init__(
         self, *, together: Callable[[Sequence[Asked]], Sequence[Answer | Exception]], alone: Callable[[Asked], Answer], most: int
     ) -> None:
@@ -42,7 +39,6 @@ class Group(Generic[Asked, Answer]):
         self._changed, self._came = threading.Condition(self._lock), threading.Condition(self._lock)
 
     def do(self, asked: Asked) -> Answer:
-        """Raises what the work raises for this one."""
         turn: _Turn[Asked, Answer] = _Turn(asked)
         with self._lock:
             self._waiting.append(turn)
@@ -60,7 +56,7 @@ class Group(Generic[Asked, Answer]):
         return turn.answer
 
     def _is_to_lead(self, turn: _Turn[Asked, Answer]) -> bool:
-        """Wait until another has done it, or until it is this thread's turn to do it for all who wait."""
+        """Wait until another thread has done it, or until this one must lead."""
         with self._lock:
             self._changed.wait_for(lambda: turn.is_done or not self._is_led)
             if turn.is_done:
@@ -95,7 +91,6 @@ class Group(Generic[Asked, Answer]):
             return [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
 
     def _forget(self, turn: _Turn[Asked, Answer]) -> None:
-        """Whoever asked does not wait any more."""
         with self._lock:
             if turn in self._waiting:
                 self._waiting.remove(turn)

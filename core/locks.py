@@ -1,4 +1,4 @@
-"""Locks between processes, free the moment their holder dies: one that is never waited for, and a gate before a crowd."""
+"""Locks between processes, which end when their holder dies."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ GATE_LOOK_S: Final = 0.02
 
 @contextmanager
 def single_runner(name: str) -> Iterator[bool]:
-    """Give True to the one caller that has the lock, False to all others."""
+    """Give True to the one caller that has the lock."""
     holder = _advisory_lock if connection.vendor == "postgresql" else _file_lock
     with holder(name) as mine:
         yield mine
 
 
 def gate_pass(name: str) -> None:
-    """Wait while the gate is shut, though not for ever; whoever shuts it then waits until this transaction ends.
+    """Wait at most GATE_MOST_S while the gate is shut. `gate_shut` then waits until this transaction ends.
 
-    It keeps order in a crowd, and is no safety. It is held by one session for another, so a circle of waiting through it would not be
-    found by the server: hence the end, and take it before any other lock.
+    Take it before any other lock: the server finds no deadlock through it.
     """
     if connection.vendor != "postgresql":
         return
@@ -44,8 +43,8 @@ def gate_pass(name: str) -> None:
 
 @contextmanager
 def gate_shut(name: str) -> Iterator[None]:
-    """Nobody passes meanwhile; not for long. Within a transaction it stays open, for that may itself have passed."""
-    if connection.vendor != "postgresql" or connection.in_atomic_block:  # on SQLite one writes at a time anyway
+    """It does nothing within a transaction, which may itself have passed."""
+    if connection.vendor != "postgresql" or connection.in_atomic_block:  # SQLite has one writer at a time
         yield
         return
     with _asked("SELECT pg_advisory_xact_lock(%s)", name):
@@ -60,8 +59,8 @@ def _advisory_lock(name: str) -> Iterator[bool]:
 
 @contextmanager
 def _asked(lock: str, name: str) -> Iterator[bool]:
-    # A connection of its own holds the lock in a transaction of its own: the work commits as often as it likes, and a
-    # transaction lock, unlike a session's, is safe behind a pooler.
+    # A separate connection holds the lock in its own transaction, so the work may commit. Unlike a session's lock, it is safe behind a
+    # pooler.
     guard = connections.create_connection(DEFAULT_DB_ALIAS)
     try:
         guard.set_autocommit(False)
@@ -70,7 +69,7 @@ def _asked(lock: str, name: str) -> Iterator[bool]:
             (mine,) = cursor.fetchone()
         yield mine
     finally:
-        # Not by closing alone: the server ends a session when it gets to it, and the next tick would find the lock taken.
+        # Closing alone is not enough: the server ends a session later, and the next caller would find the lock taken.
         with suppress(DatabaseError):
             guard.rollback()
         guard.close()
@@ -92,7 +91,7 @@ def _file_lock(name: str) -> Iterator[bool]:
 
 
 def _lock_path(name: str) -> Path:
-    """Beside the database file; a database in memory is one process's own, so any place that no other uses will do."""
+    # Beside the database file. A database in memory belongs to one process, so any unique path will do.
     database = str(connection.settings_dict["NAME"])
     if "memory" in database or not database:
         return Path(gettempdir()) / f"egs-{id(connections)}-{name}.lock"

@@ -1,6 +1,6 @@
-"""Times of PostgreSQL, read by the parser that Python has in C: a plan reads tens of thousands, and psycopg's own is written in Python.
+"""Reads PostgreSQL's times with Python's C parser, since a plan reads tens of thousands of them.
 
-Django's loader is no subclass of the compiled one of psycopg, which cannot have any.
+psycopg's compiled loader has no subclasses, and Django's loader is written in Python.
 """
 
 from __future__ import annotations
@@ -18,21 +18,20 @@ ZERO_OFFSET = "+00"
 
 
 def read_times_fast(connection: BaseDatabaseWrapper, **_: Any) -> None:
-    """For the signal `connection_created`."""
     if connection.vendor == "postgresql":
         connection.connection.adapters.register_loader("timestamptz", _loader())
 
 
 @lru_cache(maxsize=1)
 def _loader() -> type[Loader]:
-    """psycopg is imported where PostgreSQL is used only: that takes a moment."""
+    # Imported only where PostgreSQL is used, because it is slow.
     from psycopg.types.datetime import TimestamptzLoader
 
     class UtcLoader(TimestamptzLoader):
-        timezone = UTC  # Django asks whether it is its own
+        timezone = UTC  # Django compares it with its own
 
         def load(self, data: Any) -> datetime:
-            """What is no time of a calendar, or not in UTC, is psycopg's to read, or to refuse."""
+            """psycopg reads or refuses other times."""
             text = str(data, "ascii")
             try:
                 return datetime.fromisoformat(text) if text.endswith(ZERO_OFFSET) else super().load(data)

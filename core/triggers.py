@@ -1,6 +1,6 @@
-"""Triggers of SQLite: made after each migrating, since SQLite drops those of a table that a migration remakes.
+"""Triggers of SQLite, made after each migration, since SQLite drops them when a migration remakes their table.
 
-PostgreSQL keeps its own, which are in migrations.
+PostgreSQL's triggers are in migrations.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from django.apps import AppConfig
 from django.db import connections
 from django.db.models.signals import post_migrate
 
-# By name: on which table, and what follows the name in `CREATE TRIGGER`.
+# By name: the table, and the text after the name in `CREATE TRIGGER`.
 Triggers = Mapping[str, tuple[str, str]]
 
 
 def triggers_of(app: AppConfig, triggers: Triggers) -> None:
-    """Have the triggers of an app made whenever it was migrated. From its `ready`."""
+    """Create the app's triggers after each migration. Call it in `ready`."""
     post_migrate.connect(partial(_make, triggers), sender=app, weak=False, dispatch_uid=f"triggers of {app.label}")
 
 

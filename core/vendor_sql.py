@@ -1,7 +1,4 @@
-"""Migrations that need each database's own words: exclusion constraints, triggers.
-
-Triggers of SQLite are passed over: core/triggers.py makes those of now, once all is migrated.
-"""
+"""Migrations with SQL of each database, such as exclusion constraints and triggers. It skips SQLite's triggers, see core/triggers.py."""
 
 from __future__ import annotations
 
@@ -26,5 +23,5 @@ def _run(statements: dict[str, Sequence[str]], apps: Any, schema_editor: Any) ->
     for statement in statements[vendor]:
         if vendor == "sqlite" and statement.split()[1] == "TRIGGER":
             continue
-        # None, not an empty list: a percent sign stays a percent sign.
+        # None instead of an empty list, so that percent signs are not read as placeholders.
         schema_editor.execute(statement, params=None)

@@ -1,7 +1,4 @@
-"""Spans of time, counts and moments inside a sentence, as people read them: for what services say, and for pages (core/pages/words.py).
-
-A moment in a stored sentence is written by `utc`, whoever reads it; a page that finds it there shows it in the zone of its reader.
-"""
+"""Durations, counts and times as text. Stored sentences hold times as `utc` writes them; pages show these in the reader's time zone."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import re
 from datetime import UTC, datetime
 
 MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
-# Longer than any box may be, and short enough that no sum of it leaves the calendar.
+# Longer than any box, and short enough that no sum leaves the calendar.
 DURATION_S_MAX = 10_000 * DAY_S
 
 UTC_FORMAT = "%Y-%m-%d %H:%M:%S UTC"
@@ -22,12 +19,11 @@ def utc(at: datetime) -> str:
 
 
 def duration(span_s: float) -> str:
-    """`38 s`, `2 min 06 s`, `45 min`, `3 h 05 min`, `2 d 4 h`: exact to the second under an hour, then to the minute."""
+    """`38 s`, `2 min 06 s`, `45 min`, `3 h 05 min`, `2 d 4 h`."""
     return duration_exact(span_s if span_s < HOUR_S else span_s - span_s % MINUTE_S)
 
 
 def duration_exact(span_s: float) -> str:
-    """To the second. What a field of a page reads back as the same number of seconds."""
     days, hours, minutes, seconds = split(span_s)
     parts: list[str] = []
     for count, unit in ((days, "d"), (hours, "h"), (minutes, "min"), (seconds, "s")):
@@ -48,7 +44,7 @@ _ISO = re.compile(r"p(?:(\d{1,9})d)?(?:t(?=\d)(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(
 
 
 def duration_parse(text: str) -> int:
-    """Seconds of `90 min`, `1h30m`, `PT90M`, `2 d 4 h`, `3h05`. A number alone has no unit and is refused. Raises ValueError."""
+    """Read `90 min`, `1h30m`, `PT90M`, `2 d 4 h` or `3h05`. Raises ValueError, also without a unit."""
     text = text.strip().lower()
     narrow = _NARROW.fullmatch(text)
     if narrow:
@@ -67,7 +63,7 @@ def _within(span_s: int) -> int:
 
 
 def number(value: float) -> str:
-    """`10,000`; one decimal when it has any: `5.4`."""
+    """`10,000`, `5.4`."""
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
 
 
@@ -80,7 +76,6 @@ def plural(count: int, noun: str) -> str:
 
 
 def are(count: int) -> str:
-    """The verb behind a count: 1 node is, 2 nodes are."""
     return "is" if count == 1 else "are"
 
 

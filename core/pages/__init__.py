@@ -1,1 +1,1 @@
-"""Parts of pages that know no app: axes, strips, tables, and words for times and numbers."""
+"""Parts of pages: axes, strips, tables, and words. It imports no app."""

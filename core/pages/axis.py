@@ -1,7 +1,6 @@
-"""The time axis over a column of strips: where a moment stands, and which labels are shown.
+"""The time axis above strips.
 
-Positions are percentages of the axis, so the drawing stretches with its column. Sizes of text are pixels; `width_px` is the width that
-the column nominally has, and decides how many labels it gets.
+Positions are percentages of the axis. Text sizes are pixels; `width_px` is the nominal width.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from core.pages import words
 
-# A box may stick out by this much, so that its end is not taken for the end of the time it stands for.
+# A box may exceed the axis by this much, which shows that it goes on.
 PERCENT_MIN, PERCENT_MAX = -1.0, 101.0
 WIDTH_PERCENT_MIN = 0.25
 
@@ -20,7 +19,7 @@ TICK_PX_MIN, LABEL_PX_MIN = 36, 60
 TICKS_MAX = 14
 PHONE_PX = 340
 PILL_HALF_PX = 19
-# From the middle of the pill of now to the middle of a label that is still shown.
+# The least distance between the middle of the pill that shows now and the middle of a label.
 CLEAR_OF_PILL_PX = 38
 CLEAR_OF_PILL_DAY_PX = 44
 LABEL_HALF_PX = 18
@@ -41,9 +40,9 @@ class Tick:
 class AxisLabel:
     x: str
     text: str
-    anchor: str  # of SVG: start, middle, end
+    anchor: str  # SVG's text-anchor: start, middle, end
     is_day: bool
-    is_thin: bool  # left out on a phone
+    is_thin: bool  # hidden on a phone
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +52,14 @@ class Axis:
     now: datetime
     zone: tzinfo
     width_px: int = 420
-    name: str = "axis"  # begins the ids of its grid; one page may hold several axes
+    name: str = "axis"  # prefix of its grid's ids; one page may hold several axes
 
     def __post_init__(self) -> None:
         if self.end <= self.start:
             raise ValueError("an axis ends after it starts")
 
     def percent(self, at: datetime) -> float:
-        """Where a moment stands, a little outside at most."""
+        """Clamped to slightly outside the axis."""
         share = (at - self.start) / (self.end - self.start) * 100
         return min(max(share, PERCENT_MIN), PERCENT_MAX)
 
@@ -68,7 +67,7 @@ class Axis:
         return f"{self.percent(at):.2f}%"
 
     def span(self, start: datetime | None, end: datetime | None) -> tuple[str, str] | None:
-        """x and width of what shows of a span of time; None when nothing does."""
+        """Return x and width of the visible part, or None."""
         if start is None or end is None or end < start or end < self.start or start > self.end:
             return None
         left = self.percent(start)
@@ -79,7 +78,6 @@ class Axis:
         return self.percent(at) / 100 * (width_px or self.width_px)
 
     def before_end(self, room_px: float) -> datetime:
-        """The moment that leaves so much room to the right."""
         return self.end - (self.end - self.start) * min(room_px / self.width_px, 1)
 
     def has(self, at: datetime | None) -> bool:
@@ -90,7 +88,7 @@ class Axis:
 
     @property
     def now_x(self) -> str:
-        """Empty when now is not on the axis."""
+        """Empty if now is not on the axis."""
         return self.x(self.now) if self.has(self.now) else ""
 
     @property
@@ -99,7 +97,6 @@ class Axis:
 
     @property
     def pill_shift_px(self) -> float:
-        """Keeps the pill of now whole near an edge."""
         px = self.px(self.now)
         return round(max(PILL_HALF_PX - px, 0) + min(self.width_px - PILL_HALF_PX - px, 0), 1)
 
@@ -138,7 +135,7 @@ class Axis:
     def _is_clear_of_pill(self, at: datetime, width_px: int) -> bool:
         if not self.now_x:
             return True
-        # Neither the pill nor a label reaches over an edge of the axis.
+        # Neither the pill nor a label exceeds the axis.
         pill_px = min(max(self.px(self.now, width_px), PILL_HALF_PX), width_px - PILL_HALF_PX)
         label_px = min(max(self.px(at, width_px), LABEL_HALF_PX), width_px - LABEL_HALF_PX)
         return abs(label_px - pill_px) >= (CLEAR_OF_PILL_DAY_PX if self._is_midnight(at) else CLEAR_OF_PILL_PX)
@@ -160,7 +157,7 @@ class Axis:
         return local.hour == local.minute == 0
 
     def _marks(self, step: timedelta) -> Iterator[datetime]:
-        """Moments on the axis at round times of the reader's clock, also over a change to or from summer time."""
+        """Yield round times of the reader's clock, also across a change of summer time."""
         day = self.start.astimezone(self.zone).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
         last = self.end.astimezone(self.zone).replace(tzinfo=None)
         while day <= last:
@@ -172,7 +169,7 @@ class Axis:
             day += DAY
 
     def _instants(self, wall: datetime) -> Iterator[datetime]:
-        """The moment at which the reader's clock shows this, if it is on the axis; none when the clock jumps over it."""
+        """Yield nothing if the reader's clock skips this time."""
         at = wall.replace(tzinfo=self.zone).astimezone(UTC)
         if at.astimezone(self.zone).replace(tzinfo=None) == wall and self.start <= at <= self.end:
             yield at

@@ -1,4 +1,4 @@
-"""What holds for every page, whichever view makes it."""
+"""Middleware of all pages."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ GetResponse = Callable[[HttpRequest], HttpResponse]
 
 
 class HeadAsGet:
-    """HEAD is GET without the body, which the server leaves out: whatever answers the one answers the other."""
-
     def __init__(self, get_response: GetResponse) -> None:
         self._get_response = get_response
 
@@ -27,7 +25,7 @@ class HeadAsGet:
 
 
 class OwnZone:
-    """The zone of one reader is not that of the next whom this thread answers: each request begins in UTC."""
+    """Start each request in UTC, since threads keep the time zone of the last reader."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self._get_response = get_response

@@ -1,4 +1,4 @@
-"""What stands on the nodes of a schedule, drawn on the same axis as the time strip. Pure."""
+"""Draws what is on the nodes of a schedule, on the axis of the time strip. Pure."""
 
 from __future__ import annotations
 
@@ -12,39 +12,35 @@ from core.pages.axis import Axis
 
 @dataclass(frozen=True, slots=True)
 class NodeBox:
-    """One stay on a node. `kind`: held, booked, planned, exiting, ended or aside. Without a `url` nothing to open: another's, or no GPR."""
-
-    kind: str
+    kind: str  # held, booked, planned, exiting, ended or aside
     starts_at: datetime
     ends_at: datetime
     name: str
     workspace: str = ""
-    url: str = ""
+    url: str = ""  # empty: no GPR, or another workspace's
     hue: int = 0
     mark: int = 0
-    # This many rows high, for a GPR on nodes that stand under each other.
+    # The height in rows, for a GPR on adjacent nodes.
     row_count: int = 1
-    # A further part of a GPR that is already linked: not in the tab order again.
+    # A further part of a linked GPR, which is not in the tab order again.
     is_repeat: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnBox:
-    """A NodeBox as the template draws it; its label stands in an SVG of its own, which cuts what has no room."""
-
     box: NodeBox
     css: str
     x: str
     width: str
-    elapsed_width: str  # empty: nothing used
-    label: str  # the name, or where there is no room its workspace's initials, or nothing
+    elapsed_width: str  # empty: no time used
+    label: str  # the name, or the workspace's initials if it does not fit, or nothing
     label_x: str
     label_width: str
     height: float
     spoken: str
 
 
-# Of a label: where it begins, its letters on average, and capital letters.
+# The start of a label, and the widths of average and of capital letters.
 LABEL_LEFT_PX, CHAR_PX, CODE_CHAR_PX = 20, 6.2, 8
 
 KIND_CSS = {
@@ -96,5 +92,5 @@ def _label(box: NodeBox, room_px: float) -> str:
 
 
 def _code(label: str, box: NodeBox) -> str:
-    """What is seen is said, too: an abbreviation comes before what it stands for."""
+    """Say a visible abbreviation before its meaning."""
     return f"{label}: " if label and label != box.name else ""

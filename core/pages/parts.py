@@ -1,4 +1,4 @@
-"""What the components of templates/components/ take: plain values, ready to be shown. Listed with examples in the README there."""
+"""Plain values for templates/components/, whose README shows examples."""
 
 from __future__ import annotations
 
@@ -20,19 +20,17 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """`key` takes one there; `key_says` is what the list of keys calls it."""
-
     label: str
     url: str
     is_current: bool = False
     count: int | None = None
-    key: str = ""
-    key_says: str = ""
+    key: str = ""  # the keyboard shortcut
+    key_says: str = ""  # its name in the list of shortcuts
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A row of key and value. An empty value is shown as "none"."""
+    """An empty value is shown as "none"."""
 
     term: str
     value: str
@@ -62,11 +60,9 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class MeasureRow:
-    """`where`: which node or GPU, or how many of them together."""
-
-    state: str  # as of StepRow
+    state: str  # as in StepRow
     name: str
-    where: str
+    where: str  # node or GPU, or their number
     measured: str  # "31 to 43 °C"
     bound: str  # "at most 87 °C"
     text: str
@@ -74,7 +70,7 @@ class MeasureRow:
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    id: str  # of its element, so that it stays open over a swap
+    id: str  # the element's id, so that it stays open when HTMX swaps it
     state: str  # waiting, running, passed, warned, failed, skipped
     name: str
     note: str = ""
@@ -87,7 +83,7 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True)
 class EventRow:
-    """With a `state` it has the state's picture, else that of its severity: info, warning, error."""
+    """Without `state`, its icon shows the severity: info, warning or error."""
 
     at: datetime
     text: str
@@ -111,7 +107,7 @@ class OfferRow:
 
 @dataclass(frozen=True, slots=True)
 class SwapRow:
-    """A change of one field that would start sooner."""
+    """A change that would start sooner."""
 
     change: str
     instead_of: str
@@ -136,7 +132,7 @@ class ListFoot:
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """GPUs of a quota: held now, wanted more, guaranteed, at most (None: no limit)."""
+    """GPUs of a quota. `limit_count` None: no limit."""
 
     held_count: int
     more_count: int = 0
@@ -149,7 +145,6 @@ class Meter:
 
     @property
     def borrowed_count(self) -> int:
-        """Of those held now."""
         return max(self.held_count - self.guaranteed_count, 0)
 
     @property

@@ -1,7 +1,6 @@
-"""The time strip: a GPR drawn as a box in time, with the sentence that says the same. Pure: moments in, parts of an SVG out.
+"""The time strip: a GPR drawn as a box in time, and the same as a sentence.
 
-Of each part, x and width are percentages of the axis, y and height are pixels. `strip_of` draws the small strip of a row, `hero_of` the
-labeled one of a GPR's own page. Both stay on their axis.
+x and width are percentages of the axis, y and height are pixels.
 """
 
 from __future__ import annotations
@@ -14,32 +13,28 @@ from core.pages.axis import PHONE_PX, Axis
 
 MARKS = (25, 50, 75)
 ENDED = frozenset({"COMPLETED", "RELEASED", "EVICTED", "FAILED", "CANCELED", "REJECTED"})
-# What takes the rest of a window away from its holder, drawn as a cut.
+# States in which the rest of the window was taken away, drawn as a cut.
 CUT = frozenset({"EVICTED"})
-CHAR_PX = 6.4  # of a label, on average
+CHAR_PX = 6.4  # average width of a letter
 GAP_PX = 8
 
-Anchors = tuple[str, ...]  # start, middle, end: where a label may stand at its moment, the best first
+Anchors = tuple[str, ...]  # start, middle, end: the allowed positions of a label, the best first
 
 
 @dataclass(frozen=True, slots=True)
 class StripBox:
-    """What the drawing of a GPR needs. `state` is that of a GPR, or BOOKED for an advance booking, or OFFER.
-
-    started_at: nodes reserved, entry steps run. active_at: the clock runs. ends_at: of the window, planned or strict.
-    exiting_at: the nodes began to leave. ended_at: nothing is held any more.
-    """
+    """`state` is that of a GPR, or BOOKED, or OFFER."""
 
     state: str
     filed_at: datetime | None = None
     planned_start_at: datetime | None = None
     p90_at: datetime | None = None
     promised_at: datetime | None = None
-    started_at: datetime | None = None
-    active_at: datetime | None = None
-    exiting_at: datetime | None = None
-    ends_at: datetime | None = None
-    ended_at: datetime | None = None
+    started_at: datetime | None = None  # nodes reserved, entry steps run
+    active_at: datetime | None = None  # the window runs
+    exiting_at: datetime | None = None  # nodes began to leave
+    ends_at: datetime | None = None  # of the window, planned or strict
+    ended_at: datetime | None = None  # nothing is held any more
     asks: str = ""  # "4 × 8 H100-80GB"
     reason: str = ""  # one sentence, without a full stop
     hue: int = 0
@@ -48,9 +43,9 @@ class StripBox:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`shape`: line, rect, flag or text. A rect has width; a line without x2 is upright."""
+    """A rect has a width; a line without x2 is vertical."""
 
-    shape: str
+    shape: str  # line, rect, flag, dot or text
     css: str
     x: str
     y: float
@@ -73,7 +68,7 @@ class Strip:
     hue: int
     height: int
     axis_name: str
-    later: str = ""  # when all of it comes after the axis: "Fri 18:02"
+    later: str = ""  # the start, if all of it is after the axis: "Fri 18:02"
     css: str = ""
 
     @property
@@ -83,8 +78,6 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class _Pen:
-    """Draws on one axis at one height."""
-
     axis: Axis
     height: int
     box_px: float
@@ -135,7 +128,7 @@ def strip_of(box: StripBox, axis: Axis, *, height: int = 30) -> Strip:
 
 
 def hero_of(box: StripBox, axis: Axis, *, height: int = 76) -> Strip:
-    """The strip of a GPR's own page: the same box, with its moments named."""
+    """The larger strip on a GPR's own page, with labels."""
     pen = _Pen.of(axis, height)
     if box.filed_at and axis.has(box.filed_at):
         pen.parts.append(Part("dot", "dot", axis.x(box.filed_at), pen.middle))
@@ -152,7 +145,7 @@ def hero_of(box: StripBox, axis: Axis, *, height: int = 76) -> Strip:
 
 
 def _milestones(box: StripBox) -> list[tuple[datetime, str, Anchors]]:
-    """The moments to name, and on which side of them; the most telling first: those that find no room are left out."""
+    """Return labels and their positions, the most important first."""
     named: list[tuple[datetime | None, str, Anchors]] = [
         (box.ended_at, "Ended", ("end", "middle", "start")),
         (box.ends_at if not box.ended_at else None, "Ends", ("end", "middle", "start")),
@@ -161,7 +154,7 @@ def _milestones(box: StripBox) -> list[tuple[datetime, str, Anchors]]:
         (box.filed_at, "Filed", ("start", "end")),
         (box.started_at if box.started_at != box.active_at else None, "Provisioning", ("end", "start")),
     ]
-    # Marks that it never came to are not named.
+    # Marks after its end have no label.
     named_marks = [(share, at) for share, at in _marks(box) if not box.ended_at or at <= (box.exiting_at or box.ended_at)]
     marks: list[tuple[datetime, str, Anchors]] = [(at, f"{share} %", ("middle", "start", "end")) for share, at in named_marks]
     return [(at, name, anchors) for at, name, anchors in named if at is not None] + marks
@@ -179,7 +172,7 @@ def _draw(box: StripBox, pen: _Pen) -> None:
 def _draw_waiting(box: StripBox, pen: _Pen) -> None:
     start, now = box.planned_start_at, pen.axis.now
     waits_until = start or now
-    if waits_until > pen.axis.end:  # the start stands there as a text
+    if waits_until > pen.axis.end:  # the start is shown as text there
         waits_until = pen.axis.before_end((len(pen.axis.says(waits_until)) + 2) * CHAR_PX)
     pen.line("wait", box.filed_at or (None if box.state == "BOOKED" else now), waits_until)
     pen.box("box-booked" if box.state == "BOOKED" else "box-planned", start, box.ends_at)
@@ -230,7 +223,7 @@ def _marks(box: StripBox) -> list[tuple[int, datetime]]:
 
 
 class _LabelRow:
-    """Labels at one height that touch neither each other, nor the line of now, nor an end of the axis; on a phone fewer."""
+    """Labels at one height that neither overlap nor touch the line of now; a phone shows fewer."""
 
     def __init__(self, axis: Axis) -> None:
         self._axis = axis
@@ -260,7 +253,7 @@ class _LabelRow:
         return True
 
 
-# Sentences: all that the drawing shows, for those who do not see it.
+# Sentences: the same content for people who do not see the drawing.
 
 
 def sentence(box: StripBox, axis: Axis) -> str:

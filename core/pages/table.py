@@ -1,4 +1,4 @@
-"""The columns of a table, and the groups of its rows. Every list of both portals is drawn by `{% table %}` (templatetags/egs_tables.py)."""
+"""Columns and row groups of tables, drawn by `{% table %}` (templatetags/egs_tables.py)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 
 Row_co = TypeVar("Row_co", covariant=True)
 
-# How a cell lies in the card that a row becomes on a phone, and the class that says so. Else it is a line with its heading.
+# On a phone a row is a card. By position in that card, the CSS class of a cell; without one it is a line with its heading.
 PHONE_CSS = {
     "plain": "",
     "whole": "whole",
@@ -23,14 +23,12 @@ PHONE_CSS = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`width`: a `.w-` class, or empty for what is left. `phone`: of PHONE_CSS, or empty. `head`: a template instead of the heading."""
-
     heading: str
-    width: str = ""
+    width: str = ""  # a `.w-` class; empty: the remaining width
     css: str = ""
     is_num: bool = False
-    phone: str = ""
-    head: str = ""
+    phone: str = ""  # a key of PHONE_CSS
+    head: str = ""  # a template that replaces the heading
 
     @property
     def heading_css(self) -> str:
@@ -47,14 +45,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class RowGroup(Generic[Row_co]):
-    """Rows under a heading of their own. `more_url` when they are not all; with `url` and `trigger` the group refetches itself."""
+    """Rows under one heading. With `url` and `trigger` the group reloads itself."""
 
     id: str
     label: str
     rows: Sequence[Row_co]
     count: int | None = None
     note: str = ""
-    more_url: str = ""
+    more_url: str = ""  # if some rows are left out
     more_label: str = ""
     url: str = ""
     trigger: str = ""

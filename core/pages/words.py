@@ -1,7 +1,6 @@
-"""The words of the pages: times, spans of time and numbers as people read them. Pure functions; `zone` is the reader's time zone.
+"""Times, durations and numbers as pages show them. `zone` is the reader's time zone.
 
-A moment is said exactly ("Fri 03:40") and relatively ("in 14 h 32 min"). Relative times count whole minutes of the clock, so that both
-always agree: at 13:08:04, 14:20 is "in 1 h 12 min".
+Relative times count whole minutes of the clock, so that they agree with exact ones.
 """
 
 from __future__ import annotations
@@ -83,12 +82,11 @@ END_REASON_WORDS = {
 
 
 def step_name(step: str) -> str:
-    """Also of one that only a newer agent knows."""
     return STEP_NAMES.get(step, step.replace("_", " ").capitalize())
 
 
 def moment(at: datetime, *, now: datetime, zone: tzinfo) -> str:
-    """`14:20` today, `Fri 03:40` within a week, `3 Dec 14:20` else, `3 Dec 2027 14:20` in another year."""
+    """`14:20` today, `Fri 03:40` within a week, else `3 Dec 14:20` or `3 Dec 2027 14:20`."""
     local, today = at.astimezone(zone), now.astimezone(zone).date()
     days = (local.date() - today).days
     if days == 0:
@@ -100,7 +98,7 @@ def moment(at: datetime, *, now: datetime, zone: tzinfo) -> str:
 
 
 def moment_title(at: datetime, *, zone: tzinfo) -> str:
-    """`Thu 19 Nov 16:21 CET, 15:21 UTC`; the day is said again where UTC has another one."""
+    """`Thu 19 Nov 16:21 CET, 15:21 UTC`."""
     local, utc = at.astimezone(zone), at.astimezone(UTC)
     text = f"{local:%a} {local.day} {local:%b} {local:%H:%M} {zone_name(at, zone=zone)}"
     if zone_name(at, zone=zone) == "UTC":
@@ -110,13 +108,13 @@ def moment_title(at: datetime, *, zone: tzinfo) -> str:
 
 
 def moments_in(sentence: str) -> Iterator[str | datetime]:
-    """A sentence of a service in its parts: text, and the moments in it, which are there in UTC (core/words.py)."""
+    """Split a service's sentence into text and times (see core/words.py)."""
     begin = 0
     for found in UTC_TEXT.finditer(sentence):
         try:
             at = datetime.strptime(found[0], UTC_FORMAT).replace(tzinfo=UTC)
         except ValueError:
-            continue  # somebody's own words that only look like one
+            continue  # a text that only looks like a time
         yield sentence[begin : found.start()]
         yield at
         begin = found.end()
@@ -124,13 +122,13 @@ def moments_in(sentence: str) -> Iterator[str | datetime]:
 
 
 def zone_name(at: datetime, *, zone: tzinfo) -> str:
-    """`CET`, `UTC`; places without letters of their own have an offset: `UTC+03`."""
+    """`CET`, `UTC`, `UTC+03`."""
     name = at.astimezone(zone).tzname() or "UTC"
     return f"UTC{name}" if name[:1] in "+-" else name
 
 
 def relative(at: datetime, *, now: datetime) -> str:
-    """`in 1 h 12 min`, `4 min ago`, `now` when nearer than a minute."""
+    """`in 1 h 12 min`, `4 min ago`, `now`."""
     span = _clock_span(at, now)
     if span is None:
         return "now"
@@ -145,17 +143,16 @@ def left(at: datetime, *, now: datetime) -> str:
 
 
 def starts(at: datetime, *, now: datetime) -> str:
-    """`Starts in 12 min`, `Starts now`."""
     return "Starts now" if at - now < timedelta(minutes=1) else f"Starts {relative(at, now=now)}"
 
 
 def late(span_s: float) -> str:
-    """`+45 min`; empty when it is less than a minute."""
+    """`+45 min`; empty under a minute."""
     return f"+{_coarse(int(span_s))}" if span_s >= MINUTE_S else ""
 
 
 def duration_narrow(span_s: float) -> str:
-    """For narrow columns: `45m`, `3h05`, `2d4h`."""
+    """`45m`, `3h05`, `2d4h`."""
     days, hours, minutes, _ = split(span_s)
     if days:
         return f"{days}d{hours}h" if hours else f"{days}d"
@@ -163,7 +160,7 @@ def duration_narrow(span_s: float) -> str:
 
 
 def ask(nodes: int, gpus_per_node: int | None, shape: str = "") -> str:
-    """`4 × 8 H100-80GB`: nodes × GPUs per node. Without a number of GPUs all of each node: `4 nodes H100-80GB`."""
+    """`4 × 8 H100-80GB`, or `4 nodes H100-80GB` without a number of GPUs."""
     size = f"{nodes} × {gpus_per_node}" if gpus_per_node else plural(nodes, "node")
     return f"{size} {shape}".rstrip()
 
@@ -176,7 +173,6 @@ def initials(name: str) -> str:
 
 
 def _clock_span(at: datetime, now: datetime) -> str | None:
-    """Between two moments in whole minutes of the clock, None under a minute."""
     if abs(at - now) < timedelta(minutes=1):
         return None
     minutes = abs(int(at.timestamp() // MINUTE_S) - int(now.timestamp() // MINUTE_S))
@@ -184,5 +180,4 @@ def _clock_span(at: datetime, now: datetime) -> str | None:
 
 
 def _coarse(span_s: int) -> str:
-    """From a day on in days and hours."""
     return duration_exact(span_s - span_s % (HOUR_S if span_s >= DAY_S else MINUTE_S))

@@ -1,1 +1,1 @@
-"""What every REST endpoint shares: problem documents, paging, fields that take an id or a name. Knows no app."""
+"""Shared parts of REST endpoints. It imports no app."""

@@ -1,7 +1,4 @@
-"""Fields that take what they say and nothing near it: `true` is no number, `5` no text, and an unknown field is an error.
-
-DRF's own are lenient, which suits HTML forms: there a typo would be stored as something else, or lost.
-"""
+"""Strict serializer fields: `true` is no number, and `5` is no text. DRF's own fields are lenient."""
 
 from __future__ import annotations
 
@@ -16,14 +13,14 @@ from rest_framework import serializers
 
 from core.names import MUST, PATTERN, name_fault, text_fault
 
-# What every JSON reader holds exactly.
+# The largest integer that every JSON parser reads exactly.
 NUMBER_MAX = 2**53 - 1
 ECHO_MAX_CHARS = 60
 _DIGITS = re.compile(r"-?[0-9]{1,40}\Z", re.ASCII)
 
 
 def whole_number(text: str) -> int:
-    """A whole number in a header, a query or a text: read to its last digit. Raises ValueError."""
+    """Read a whole number exactly. Raises ValueError."""
     if not _DIGITS.match(text) or abs(number := int(text)) > NUMBER_MAX:
         raise ValueError(text[:ECHO_MAX_CHARS])
     return number
@@ -80,7 +77,7 @@ class Text(serializers.CharField):
 
 
 class Word(serializers.RegexField):
-    """Text of one form, to the letter: nothing is trimmed."""
+    """Text that matches a pattern; nothing is trimmed."""
 
     def __init__(self, regex: str, *, must: str, **kwargs: Any) -> None:
         super().__init__(regex, trim_whitespace=False, error_messages={"invalid": must}, **kwargs)
@@ -92,8 +89,6 @@ class Word(serializers.RegexField):
 
 
 class NewName(Word):
-    """See core.names."""
-
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(PATTERN, must=MUST, **kwargs)
 
@@ -112,8 +107,6 @@ class Id(serializers.UUIDField):
 
 
 class Reference(serializers.CharField):
-    """Another object, by id or name. Whether it is there is the selector's to say."""
-
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**({"max_length": 253} | kwargs))
 
@@ -125,7 +118,7 @@ class Reference(serializers.CharField):
 
 @extend_schema_field(OpenApiTypes.OBJECT)
 class FreeForm(serializers.DictField):
-    """A JSON object of any content that a database keeps as it is."""
+    """A JSON object of any content that the database can store."""
 
     def to_internal_value(self, data: Any) -> dict[str, Any]:
         if not isinstance(data, dict):
@@ -135,7 +128,6 @@ class FreeForm(serializers.DictField):
 
 
 def _check_kept(value: Any) -> None:
-    """The parser has bounded the depth."""
     if isinstance(value, str) and "\x00" in value:
         raise serializers.ValidationError("Must not hold NUL characters.")
     if isinstance(value, int) and abs(value) > NUMBER_MAX:

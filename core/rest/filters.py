@@ -1,4 +1,4 @@
-"""Filters of lists. One that does not exist, or a value that means nothing, is an error: a list of everything would look like an answer."""
+"""Filters of lists. An unknown filter is an error, because an unfiltered list would look like an answer."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from core.rest.fields import whole_number
 from core.rest.pagination import CURSOR, CURSOR_MAX_CHARS, PAGE_SIZE
 from core.rest.references import is_object
 
-PARAMETER_MAX_CHARS = 500  # of all values that a parameter is given in one address
+PARAMETER_MAX_CHARS = 500  # of all values of one parameter in a URL
 
 
 def check_parameters(view: Any, request: Request) -> None:
-    """Raises ValidationError for a parameter that a list does not know, or that is longer than any database should search for."""
+    """Raises ValidationError for unknown and for too long parameters."""
     faults = {}
     filterset_class = getattr(view, "filterset_class", None)
     known = {CURSOR, PAGE_SIZE, *(filterset_class.base_filters if filterset_class else ())}
@@ -38,7 +38,7 @@ def check_parameters(view: Any, request: Request) -> None:
 
 
 class _CommaList(forms.SelectMultiple):
-    """`?state=QUEUED,ACTIVE` and `?state=QUEUED&state=ACTIVE` are the same."""
+    """`?state=QUEUED,ACTIVE` equals `?state=QUEUED&state=ACTIVE`."""
 
     def value_from_datadict(self, data: Any, files: Any, name: str) -> list[str] | None:
         given = data.getlist(name) if isinstance(data, QueryDict) else [data[name]] if name in data else []
@@ -50,8 +50,6 @@ class _WordsField(forms.MultipleChoiceField):
 
 
 class Words(filters.MultipleChoiceFilter):
-    """One or several of the choices."""
-
     field_class = _WordsField
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -59,7 +57,7 @@ class Words(filters.MultipleChoiceFilter):
 
 
 class ReferenceFilter(filters.CharFilter):
-    """A related object by id or name, among what the list shows anyway. `only`: rows of which the reader may know the object."""
+    """A related object by id or name. `only` limits rows to those whose object the reader may know."""
 
     def __init__(self, *args: Any, only: Q | None = None, **kwargs: Any) -> None:
         self._only = only or Q()
@@ -80,15 +78,13 @@ class _WholeField(forms.IntegerField):
 
 
 class Whole(filters.NumberFilter):
-    """A whole number from `least` to `most`."""
-
     field_class = _WholeField
 
     def __init__(self, *args: Any, least: int, most: int, **kwargs: Any) -> None:
         super().__init__(*args, min_value=least, max_value=most, **kwargs)
 
     def get_max_validator(self) -> None:
-        """Its own bound stands in the field."""
+        """The field checks the limit."""
 
 
 class _MomentField(forms.CharField):
@@ -108,7 +104,7 @@ class Moment(filters.Filter):
 
 @extend_schema_field(OpenApiTypes.BOOL)
 class YesNo(filters.TypedChoiceFilter):
-    """`true` or `false`. `pick(is_true)` gives the condition."""
+    """`pick(is_true)` returns the condition."""
 
     def __init__(self, *args: Any, pick: Callable[[bool], Q], **kwargs: Any) -> None:
         self._pick = pick

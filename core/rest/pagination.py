@@ -1,8 +1,6 @@
-"""Paging by cursor: a page begins behind a row, so a row that comes or goes shifts nobody's page.
+"""Cursor pagination: new and deleted rows do not shift a page.
 
-A cursor holds the last row's values of all fields of the order (DRF's holds one and counts rows that share it, up to a limit: the
-nodes of one gang all start at the same moment). It says nothing that the row did not, numbers are sealed; it is read with suspicion all
-the same.
+A cursor holds all order fields of a row. DRF's holds one, and fails when many rows share it, as the start of a gang.
 """
 
 from __future__ import annotations
@@ -39,9 +37,7 @@ CURSOR, PAGE_SIZE = "cursor", "page_size"
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Behind (or, reversed, before) the row with these values."""
-
-    is_reversed: bool
+    is_reversed: bool  # the page ends before the row; otherwise it begins after the row
     values: tuple[Any, ...]
 
     def encode(self) -> str:
@@ -51,15 +47,13 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class CursorPage:
-    """`next`, `previous`: cursors as text; None where there is nothing more."""
-
     rows: list[Any]
-    next: str | None
+    next: str | None  # a cursor, or None at the end
     previous: str | None
 
 
 def page_behind(rows: Any, ordering: tuple[str, ...], *, cursor: str | None, size: int) -> CursorPage:
-    """The fields of `ordering`, or annotations of `rows`, must together be unique and never null. Raises ValidationError: no cursor."""
+    """The fields of `ordering` must together be unique, and never null. Raises ValidationError for a bad cursor."""
     at = _decode(rows, ordering, cursor)
     backward = at is not None and at.is_reversed
     order = _turned(ordering) if backward else ordering
@@ -81,7 +75,7 @@ def page_behind(rows: Any, ordering: tuple[str, ...], *, cursor: str | None, siz
 
 
 class CreatedPagination(BasePagination):
-    """Newest first. `?page_size=` up to 500. For `ordering` see `page_behind`."""
+    """Newest first."""
 
     ordering: ClassVar[tuple[str, ...]] = ("-created_at", "id")
 
@@ -155,14 +149,12 @@ def _turned(ordering: Sequence[str]) -> list[str]:
 
 
 def _stretches(ordering: Sequence[str], values: Sequence[Any]) -> Iterator[Q]:
-    """What the order puts behind these values, one after the other; no two share a row.
-
-    An index in this order finds where a comparison of several fields at once begins, but only if all of them go the same way. Where the
-    last fields do, and the first another, many rows may have the same first: those that do are a stretch of their own.
-    """
+    """Yield disjoint conditions for the rows after these values, in order."""
+    # An index finds the start of a comparison of several fields only if all go the same way. So where the last fields go one way and the
+    # first ones another, the rows that share the first ones are queried separately.
     ways = [name.startswith("-") for name in ordering]
     split = next((at for at in range(len(ways), 0, -1) if ways[at - 1] != ways[-1]), 0)
-    if len(ways) - split == 1:  # hardly a row shares all but the last
+    if len(ways) - split == 1:  # few rows share all but the last
         yield _behind(ordering, values)
         return
     names = [name.lstrip("-") for name in ordering]
@@ -173,13 +165,13 @@ def _stretches(ordering: Sequence[str], values: Sequence[Any]) -> Iterator[Q]:
 
 
 def _behind(ordering: Sequence[str], values: Sequence[Any]) -> Q:
-    """Rows that the order puts behind these values: beyond in the first field, or equal in it and beyond in the second, and so on."""
+    # Greater in the first field, or equal in it and greater in the second, and so on.
     condition, equal = Q(), Q()
     for name, value in zip(ordering, values, strict=True):
         field = name.lstrip("-")
         condition |= equal & Q(**{f"{field}__{'lt' if name.startswith('-') else 'gt'}": value})
         equal &= Q(**{field: value})
-    # Says nothing new, but an index on the first field can use it.
+    # Redundant, but an index on the first field can use it.
     first = ordering[0].lstrip("-")
     return condition & Q(**{f"{first}__{'lte' if ordering[0].startswith('-') else 'gte'}": values[0]})
 
@@ -214,7 +206,6 @@ def _packed(value: Any) -> Any:
 
 
 def _unpacked(field: models.Field[Any, Any], value: Any) -> Any:
-    """Raises ValueError and its kin for what the database could not compare with."""
     if isinstance(field, models.DateTimeField):
         moment = parse_datetime(value)
         if moment is None or moment.tzinfo is None:

@@ -1,4 +1,4 @@
-"""JSON in, and nothing that a database could not keep: bounded in size and depth, Unicode only, no key twice."""
+"""Strict JSON: limited size and depth, UTF-8, and no duplicate keys."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class BodyTooLarge(APIException):
 
 
 class StrictJsonParser(BaseParser):
-    """Not a subclass of DRF's: that one reads a body of any size and any text encoding, and knows no depth."""
+    """No subclass of DRF's parser, which limits neither size nor depth."""
 
     media_type = "application/json"
 
@@ -34,7 +34,7 @@ class StrictJsonParser(BaseParser):
         if len(raw) > limit:
             raise BodyTooLarge
         if not raw:
-            return {}  # as for a request that says beforehand that it has no body
+            return {}  # as for a request without a body
         try:
             text = raw.decode()
         except UnicodeDecodeError:
@@ -43,7 +43,7 @@ class StrictJsonParser(BaseParser):
 
 
 def json_strict(text: str) -> Any:
-    """What a database keeps as it is. Raises ParseError."""
+    """Raises ParseError for anything that the database could not store."""
     try:
         data = json.loads(text, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_unique)
     except RecursionError:
@@ -62,15 +62,14 @@ def _finite(text: str) -> float:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of two values under one key, one would be silently lost."""
-    made = dict(pairs)
+    made = dict(pairs)  # of two values with one key, one would be lost
     if len(made) != len(pairs):
         raise ValueError("a key stands twice in one object")
     return made
 
 
 def _check(data: Any) -> None:
-    """Depth, and lone surrogates, which are no text and could not even be told back. Not recursive: the data are a stranger's."""
+    """Not recursive, because the depth is not trusted."""
     level = [data]
     for _ in range(DEPTH_MAX + 1):
         below: list[Any] = []

@@ -1,4 +1,4 @@
-"""Every error of the API as an RFC 9457 problem document with a stable `code`; never a stack, never another's name."""
+"""Errors of the API as RFC 9457 problem documents with a stable `code`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 
 RETRY_AFTER_S = 5
 CONTENT_TYPE = "application/problem+json"
-# DRF's word -> ours, where services have one for the same thing.
+# DRF's code -> ours, where services have a code for the same error.
 DETAILS = {
     "not_authenticated": "Send an access token: Authorization: Bearer egsu_...",
     "unsupported_media_type": "Send a JSON object, with Content-Type: application/json.",
@@ -31,7 +31,7 @@ def problem(*, status: int, code: str, title: str, detail: str, **extra: Any) ->
 
 
 def problem_handler(error: Exception, context: dict[str, Any]) -> Response | None:
-    """DRF's exception handler. None for what we do not know: Django logs it and answers 500."""
+    """DRF's exception handler. For unknown errors it returns None: Django logs them and answers 500."""
     if isinstance(error, Http404):
         error = NotFound()
     elif isinstance(error, PermissionDenied):
@@ -106,7 +106,7 @@ def status_title(code: int) -> str:
 
 
 def _sentences(detail: Any, prefix: str = "") -> dict[str, list[str]]:
-    """DRF's nested errors as one flat map: field path -> sentences."""
+    """Flatten DRF's nested errors: field path -> sentences."""
     if isinstance(detail, dict):
         flat: dict[str, list[str]] = {}
         for key, value in detail.items():

@@ -1,4 +1,4 @@
-"""A field that refers to an object takes its id or its name."""
+"""Lookup of objects by id or name."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Row = TypeVar("Row", bound=Model)
 
 
 def by_reference(rows: QuerySet[Row], reference: str | UUID) -> Row | None:
-    """The one of `rows` with this id or name. `rows` holds only what the reader may see."""
+    """`rows` holds only what the reader may see."""
     return rows.filter(is_object(reference)).first()
 
 
 def one_by_reference(rows: QuerySet[Row], reference: str | UUID, *, what: str) -> Row:
-    """The same where names may repeat. Raises NotFound, or Conflict for a name that several have."""
+    """For names that may repeat. Raises NotFound, or Conflict for a name that several have."""
     found = list(rows.filter(is_object(reference))[:2])
     if not found:
         raise NotFound(what)
@@ -28,7 +28,7 @@ def one_by_reference(rows: QuerySet[Row], reference: str | UUID, *, what: str) -
 
 
 def one_by_id(rows: QuerySet[Row], text: str | UUID, *, what: str) -> Row:
-    """Where there is no name to refer to. What is no id is nobody's. Raises NotFound."""
+    """Raises NotFound, also for text that is no id."""
     id_ = id_of(text)
     row = rows.filter(pk=id_).first() if id_ else None
     if row is None:
@@ -37,7 +37,6 @@ def one_by_id(rows: QuerySet[Row], text: str | UUID, *, what: str) -> Row:
 
 
 def id_of(text: str | UUID) -> UUID | None:
-    """None for what is no id."""
     try:
         return UUID(str(text))
     except ValueError:
@@ -45,7 +44,7 @@ def id_of(text: str | UUID) -> UUID | None:
 
 
 def is_object(reference: str | UUID, *, path: str = "") -> Q:
-    """The condition that the row itself, or the object that the relation `path` leads to, has this id or name."""
+    """The row, or the object behind the relation `path`, has this id or name."""
     if id_ := id_of(reference):
         return Q(**{path or "pk": id_})
     name = f"{path}__name" if path else "name"

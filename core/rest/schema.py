@@ -1,4 +1,4 @@
-"""What all endpoints say of themselves in OpenAPI, so that each need not repeat it."""
+"""OpenAPI parts that all endpoints share."""
 
 from __future__ import annotations
 
@@ -37,15 +37,12 @@ IDEMPOTENCY_KEY = OpenApiParameter(
 
 
 def takes_key(view: Any) -> bool:
-    """Whether a POST to this action heeds an Idempotency-Key."""
+    """Whether a POST to this action takes an Idempotency-Key."""
     return view.action is not None and view.action not in {*view.read_actions, *view.keyless_actions}
 
 
 class ApiSchema(AutoSchema):
-    """Paths take an id or a name, except where names repeat (`pk`, shown as `id`); every error is a problem document."""
-
     def get_description(self) -> str:  # type: ignore[override]  # drf-spectacular's own signature; the stubs are of DRF
-        """A list says how it is sorted, since nobody can choose that."""
         text: str = super().get_description() or ""
         ordering = getattr(getattr(self.view, "pagination_class", None), "ordering", None)
         if not ordering or not self._is_list_view():
@@ -58,7 +55,6 @@ class ApiSchema(AutoSchema):
         return [*parameters, IDEMPOTENCY_KEY] if self.method == "POST" and takes_key(self.view) else parameters
 
     def _get_parameters(self) -> list[dict[str, Any]]:
-        """Every text in a query has a bound, as `check_parameters` enforces it."""
         parameters: list[dict[str, Any]] = super()._get_parameters()
         for parameter in parameters:
             if parameter["in"] == "query" and parameter["schema"].get("type") == "string":

@@ -1,7 +1,6 @@
-"""Numbers of a sequence, as others may see them: a number that counts all tenants' acts would tell each how busy the others are.
+"""Encrypts numbers of a sequence as UUIDs, since plain numbers would show how busy other tenants are.
 
-A Feistel network with HMAC turns a number into a UUID and back; without the key nobody tells it from a random one. Each number has one
-UUID as long as the secret key stays. Source: Luby and Rackoff, "How to construct pseudorandom permutations", 1988.
+A Feistel network with HMAC. Source: Luby and Rackoff, "How to construct pseudorandom permutations", 1988.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ ROUNDS: Final = range(4)
 
 
 def seal(number: int) -> UUID:
-    """Returns the UUID of a number of 64 bits, with its sign."""
     left, right = 0, number & HALF
     for each in ROUNDS:
         left, right = right, left ^ _mixed(each, right)
@@ -42,8 +40,6 @@ def unseal(sealed: UUID) -> int:
 
 @extend_schema_field(OpenApiTypes.UUID)
 class SealedId(serializers.Field[int, Any, str, Any]):
-    """The id of a row whose own is a number of a sequence."""
-
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(read_only=True, **kwargs)
 

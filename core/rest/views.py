@@ -1,4 +1,4 @@
-"""What every viewset shares: strict bodies and filters, JSON whatever is accepted, ids or names in paths."""
+"""The base of all viewsets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Row = TypeVar("Row", bound=Model)
 
 
 class JsonOnly(BaseContentNegotiation):
-    """A client that asks for anything else gets JSON too: a 406 helps nobody."""
+    """JSON whatever the client accepts: a 406 would help nobody."""
 
     def select_parser(self, request: Request, parsers: Any) -> Any:
         kind = (request.content_type or "").split(";")[0].strip().lower()
@@ -35,8 +35,6 @@ class JsonOnly(BaseContentNegotiation):
 
 
 class Handler(Protocol):
-    """A method of a viewset that answers a request."""
-
     def __call__(self, request: Request, *args: Any, **kwargs: Any) -> Response: ...
 
 
@@ -48,30 +46,30 @@ class ApiViewSet(viewsets.GenericViewSet[Row]):
     parser_classes = [StrictJsonParser]
     filter_backends = [DjangoFilterBackend]
     content_negotiation_class = JsonOnly
-    metadata_class = None  # the schema describes the API; OPTIONS would do it again, by other rules
+    metadata_class = None  # the schema describes the API; OPTIONS would describe it differently
     schema = ApiSchema()
     lookup_value_regex = "[^/]+"
 
-    # POSTs that change nothing: they need the scope read alone.
+    # POSTs that change nothing and need only the scope read.
     read_actions: ClassVar[tuple[str, ...]] = ()
-    # POSTs that take no Idempotency-Key, besides read_actions: whatever is done twice is refused or changes nothing.
+    # POSTs without Idempotency-Key, besides read_actions: a repetition is refused or changes nothing.
     keyless_actions: ClassVar[tuple[str, ...]] = ()
-    # POSTs that cannot run in a transaction of the caller: they call `remember` in their own.
+    # POSTs that cannot run in the caller's transaction: they call `remember` in their own.
     own_transactions: ClassVar[tuple[str, ...]] = ()
-    post_once: ClassVar[PostOnce]  # registered by who knows users: what runs every POST that takes a key
+    post_once: ClassVar[PostOnce]  # runs every POST that takes a key; the app that knows users sets it
 
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
         if "Transfer-Encoding" in request.headers:
-            # DRF takes a body that comes in chunks, without a length, for none, and would silently drop it.
+            # DRF takes a chunked body, which has no length, for none, and would silently drop it.
             request.META.setdefault("CONTENT_LENGTH", "-1")
         return super().initialize_request(request, *args, **kwargs)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
         check_parameters(self, request)
-        # One request, one moment: what "now" means does not change between the rows of an answer.
+        # One time for the whole request, so that all rows of an answer agree.
         self.now = db_now()
-        # That the Idempotency-Key of this request, if it has one, made this object: for `own_transactions`.
+        # For `own_transactions`: stores which object this request's Idempotency-Key made.
         self.remember: Callable[[UUID | None], None] = lambda object_id: None
         if request.method == "POST" and takes_key(self):
             self.post = partial(type(self).post_once, self, self.post)  # type: ignore[has-type]
@@ -80,7 +78,7 @@ class ApiViewSet(viewsets.GenericViewSet[Row]):
         return {**super().get_serializer_context(), "now": getattr(self, "now", None)}
 
     def replay(self, object_id: UUID | None) -> Response:
-        """What answers a POST that was done before: the object as it is now, or nothing. Raises NotFound, or Http404."""
+        """Answer a repeated POST with the present object, or with nothing. Raises NotFound, or Http404."""
         if object_id is None:
             return Response(status=204)
         self.kwargs[self.lookup_url_kwarg or self.lookup_field] = str(object_id)
@@ -90,7 +88,7 @@ class ApiViewSet(viewsets.GenericViewSet[Row]):
         return answer
 
     def body(self, kind: type[serializers.BaseSerializer[Any]]) -> dict[str, Any]:
-        """The request's body as this serializer takes it. Raises what becomes a 400."""
+        """Return the validated body. Raises what becomes a 400."""
         serializer = kind(data=self.request.data, context=self.get_serializer_context())
         serializer.is_valid(raise_exception=True)
         data: dict[str, Any] = serializer.validated_data
