@@ -1,4 +1,4 @@
-"""Limits of the checks of nodes, and the verdict on a value. Must not live here: how something is measured.
+"""Limits of the checks of nodes, and the verdict on a value.
 
 Sources: Azure's node health checks (bandwidths of one node, ECC, remapped rows, links), NVIDIA's catalog of Xids.
 """

@@ -1,4 +1,4 @@
-"""Changes that somebody else made to objects of EGS in a cluster."""
+"""Changes that somebody else made to EGS objects."""
 
 from __future__ import annotations
 

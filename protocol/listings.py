@@ -35,8 +35,6 @@ Item = TypeVar("Item", bound=Listed)
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[Item]):
-    """Names of the message fields of one list."""
-
     name: str  # in SyncReply: the items
     digest: str  # in SyncReply: the digest of the items
     have: str  # in SyncRequest: the digest that the agent has
@@ -67,7 +65,7 @@ TEMPLATES: Final[Listing[AutoTemplate]] = Listing(
 
 @dataclass(slots=True)
 class HeardList(Generic[Item]):
-    """The agent's copy of a list, in memory only: an agent that starts again asks for it."""
+    """The agent's copy of a list, in memory only."""
 
     listing: Listing[Item]
     digest: str = ""

@@ -202,7 +202,7 @@ class Process:
 
     @contextmanager
     def _guard(self, where: str) -> Iterator[None]:
-        """A fault must not end the process, since other nodes have ends to keep."""
+        # A fault must not end the process, since other nodes have ends to keep.
         try:
             yield
         except OtherWriter:

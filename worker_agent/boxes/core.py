@@ -32,7 +32,7 @@ def _silent(event: str, fields: dict[str, object]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DurableReport:
-    """Durable facts that may be reported to the hub."""
+    """Facts that may be reported to the hub."""
 
     hub_id: str = ""
     generation: int = 0

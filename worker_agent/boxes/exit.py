@@ -44,7 +44,6 @@ class Exits:
                 return
 
     def to_close(self, members: Sequence[Member]) -> list[Write]:
-        """Return the writes of what `advance` closes next, if it has records."""
         return [self._close(*each) for each in members if self._actions.own(each[0]) is not None and self._is_open(*each)]
 
     def prune(self, held: set[str]) -> None:

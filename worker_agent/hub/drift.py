@@ -1,4 +1,4 @@
-"""Drift that the hub has not acknowledged yet. In memory only, since a restart finds remaining drift again."""
+"""Drift that the hub has not acknowledged. In memory only, since a restart finds remaining drift again."""
 
 from __future__ import annotations
 

@@ -28,8 +28,6 @@ _FIXED = ("gpr_id", "run", "slice", "node", "node_uid", "gpus", "epoch")
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A sync request, with the local clocks at its start."""
-
     request: SyncRequest
     at: Instant
 
@@ -72,7 +70,6 @@ class Link:
 
     @property
     def sync_age_s(self) -> float:
-        """Infinite before the first accepted answer."""
         return self._lease_from.age_s(self._clock) if self._lease_from else float("inf")
 
     def life_wanted(self) -> str | None:
@@ -200,7 +197,6 @@ def _update(known: Assignment, new: Assignment, note: Note) -> Assignment:
 
 
 def drop_unlisted(state: State, observed: tuple[Observed, ...]) -> None:
-    """Forget what is over, once the hub knows that."""
     for told in observed:
         progress = state.progress.get(told.assignment_id)
         if progress and told.phase is Phase.RELEASED and progress.is_over and not progress.listed:
@@ -221,7 +217,7 @@ def observed_of(assignment: Assignment, progress: Progress, step: str, waits_for
 
 
 def encoded_digest(raw: list[msgspec.Raw]) -> str:
-    """Compute `set_digest` on the wire format, including unknown fields."""
+    """`set_digest` on the wire format, including unknown fields."""
     ordered = sorted(raw, key=lambda item: msgspec.json.decode(item, type=_Id).id)
     return hashlib.sha256(b"[" + b",".join(bytes(item) for item in ordered) + b"]").hexdigest()
 

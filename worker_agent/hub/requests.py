@@ -23,7 +23,7 @@ class AnsweredRequest:
 
 @dataclass(frozen=True, slots=True)
 class HubNews:
-    """What the hub has said, for the thread that handles the objects."""
+    """What the hub has said."""
 
     workspaces: Sequence[Workspace] | None = None  # None: not received yet, or their namespaces are not done yet
     answers: Sequence[AnsweredRequest] = ()  # since the last look
@@ -96,7 +96,7 @@ class RequestExchange:
         return self._unsent[:CLUSTER_REQUESTS_AT_ONCE]
 
     def take_answers(self, told: Sequence[ClusterRequest], answers: Sequence[ClusterRequestAnswer]) -> bool:
-        """Return False if it answers nothing that was sent."""
+        """Return False if nothing that was sent is answered."""
         requests = {request.uid: request for request in told}
         before = len(self._unsent)
         for answer in answers:

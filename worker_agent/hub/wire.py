@@ -29,7 +29,6 @@ def read_sync_reply(body: bytes) -> Received:
 
 
 def read_problem(status: int, body: bytes) -> Problem:
-    """An answer of a proxy becomes a problem without a code."""
     try:
         return msgspec.json.decode(body, type=Problem)
     except msgspec.DecodeError:

@@ -18,7 +18,7 @@ SIMULATED_HAS_NO_DOOR = "This cluster is simulated: there is nothing that a kube
 
 @dataclass(frozen=True, slots=True)
 class TenancyResult:
-    """The result of one pass. It leaves out what the pass could not look at."""
+    """Leaves out what the pass could not look at."""
 
     accounts_left: tuple[str, ...] | None = None  # unwanted accounts that are still there
     bindings: tuple[BindingSeen, ...] = ()
@@ -125,5 +125,4 @@ def _bindings_of(workspaces: Sequence[Workspace]) -> dict[tuple[str, str], Bindi
 
 
 def waiting_accounts(workspaces: Sequence[Workspace]) -> list[Account]:
-    """Accounts for which the hub wants a token."""
     return [account for workspace in workspaces for account in workspace.accounts if account.token_s > 0]
