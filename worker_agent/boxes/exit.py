@@ -129,6 +129,6 @@ class Exits:
 
 
 def exit_steps(assignment: Assignment) -> tuple[str, ...]:
-    """Always drain: otherwise the next slice would meet pods of the last one."""
     steps = assignment.exit_steps
+    # Always drain: otherwise the next slice would meet pods of the last one.
     return steps if ExitStep.DRAIN in steps else (ExitStep.DRAIN, *steps)
