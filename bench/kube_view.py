@@ -217,20 +217,20 @@ def _our_view(url: str, folder: Path) -> Callable[[], Callable[[], None]]:
     from protocol.nodes import NodeView
     from worker_agent.kube.api.mirror import Mirror
     from worker_agent.kube.api.objects import Namespace, Node, Pod
-    from worker_agent.kube.nodes.view import Unseen, view_of
+    from worker_agent.kube.nodes.view import NotShown, node_view
 
     api = _api(url, folder)
     nodes = Mirror(api=api, path="/api/v1/nodes", type_=Node, note=_note)
     pods = Mirror(api=api, path="/api/v1/pods", type_=Pod, note=_note)
     namespaces = Mirror(api=api, path="/api/v1/namespaces", type_=Namespace, note=_note)
-    views: dict[str, tuple[Node, NodeView | Unseen]] = {}
+    views: dict[str, tuple[Node, NodeView | NotShown]] = {}
 
     def look() -> None:
         """A node is looked into where it changed."""
         pods.objects()
         for (_, name), node in nodes.objects().items():
             if name not in views or views[name][0] is not node:
-                views[name] = node, view_of(node)
+                views[name] = node, node_view(node)
 
     def begin() -> Callable[[], None]:
         for mirror in (nodes, pods, namespaces):

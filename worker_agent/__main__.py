@@ -82,7 +82,7 @@ def _work(options: argparse.Namespace, stop: threading.Event) -> int:
     leadership = Leadership(api, identity=f"{socket.gethostname()}-{secrets.token_hex(4)}", note=log)
     checks = Checks(api, image=options.check_image, runtime_class=options.check_runtime_class, pull_secret=options.check_pull_secret)
     cluster = KubernetesCluster(api, check=checks.run, note=log)
-    health = Health({"watches": cluster.why_blind})
+    health = Health({"watches": cluster.why_watches_lag})
     serve(health, host=options.health_host, port=options.health_port, note=log)
     cluster.start(stop)
     try:

@@ -15,7 +15,7 @@ from worker_agent.cluster.base import Conflict, GpuRecord, NodeState, Records, S
 from worker_agent.kube.api.client import Missing
 from worker_agent.kube.api.objects import Meta, Namespace, Node, Pod
 from worker_agent.kube.driver import KubernetesCluster
-from worker_agent.kube.nodes.marks import marks_of, records_text
+from worker_agent.kube.nodes.marks import marks_for_records, records_text
 
 Object = dict[str, Any]
 VERSION = 50
@@ -174,7 +174,7 @@ def fill(mirror: Any, objects: Mapping[tuple[str, str], Any]) -> None:
 
 def _node(name: str, gpus: Mapping[str, GpuRecord | None]) -> Object:
     records: Records = {gpu: record for gpu, record in gpus.items() if record is not None}
-    marks = marks_of(f"uid-{name}", records, gpus)
+    marks = marks_for_records(f"uid-{name}", records, gpus)
     found = {"nvidia.com/gpu.product": "H100", "nvidia.com/gpu.memory": "81920", "nvidia.com/gpu.count": str(len(gpus))}
     room = {"nvidia.com/gpu": str(len(gpus)), "cpu": "64", "memory": "512Gi", "pods": "110"}
     return {

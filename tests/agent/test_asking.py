@@ -10,7 +10,7 @@ import pytest
 from protocol import cluster_names
 from protocol.cluster_requests import ClusterRequest, ClusterRequestSpec, ModelDescription, ModelParameter
 from worker_agent.kube.api.custom import Custom
-from worker_agent.kube.requests.spec import Fault, claim_of, spec_of
+from worker_agent.kube.requests.spec import SpecFault, cluster_request_of, spec_of
 
 SPEC = {"shape": "H100-80GB", "duration": "1h"}
 
@@ -37,7 +37,7 @@ def test_a_model_that_cannot_be_is_told_with_the_place_in_it(model: Any, says: s
     """As a condition of the object; the hub hears nothing of it."""
     fault = spec_of({**SPEC, "model": model})
 
-    assert isinstance(fault, Fault)
+    assert isinstance(fault, SpecFault)
     assert fault.reason == "InvalidSpec"
     assert says in fault.message
 
@@ -47,7 +47,7 @@ def test_a_request_that_the_agent_made_says_by_which_template_of_the_hub_and_non
     marks = {cluster_names.AUTO: auto, cluster_names.HUB_TEMPLATE: "standard"}
     made = msgspec.convert({"metadata": {"name": "p", "namespace": "red", "uid": "u", "annotations": marks}, "spec": SPEC}, Custom)
 
-    claim = claim_of(made, {})
+    claim = cluster_request_of(made, {})
 
     assert isinstance(claim, ClusterRequest)
     assert (claim.is_auto, claim.template) == (bool(auto), template)

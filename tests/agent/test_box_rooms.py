@@ -15,8 +15,8 @@ from worker_agent.boxes.records import new_records
 from worker_agent.cluster.base import GpuPhase
 from worker_agent.kube.api.objects import Condition, Node, Pod, PodSpec, PodStatus
 from worker_agent.kube.driver import KubernetesCluster
-from worker_agent.kube.pods import stranded
-from worker_agent.kube.pods.lifting import Room
+from worker_agent.kube.pods import unschedulable
+from worker_agent.kube.pods.lifting import NodeCapacity
 
 GPUS = tuple(f"GPU-{number}" for number in range(8))
 
@@ -45,8 +45,8 @@ def seen_again(api: FakeApi, driver: KubernetesCluster, **changes: Any) -> None:
     driver.observe()
 
 
-def room(driver: KubernetesCluster, box: Assignment) -> Room | None:
-    found = driver._rooms([box])
+def room(driver: KubernetesCluster, box: Assignment) -> NodeCapacity | None:
+    found = driver._box_capacity([box])
     return found[0] if found else None
 
 
@@ -97,7 +97,7 @@ def test_a_node_that_has_more_gpus_than_its_box_is_no_longer_its_own_before_the_
     assert (there.is_shared, there.has[cluster_names.GPU]) == (True, Decimal(8))
 
 
-def unschedulable(name: str = "p") -> Pod:
+def unschedulable_pod(name: str = "p") -> Pod:
     said = Condition(type="PodScheduled", status="False", reason="Unschedulable")
     pod = msgspec.convert(waiting_pod(name), Pod)
     return msgspec.structs.replace(pod, spec=PodSpec(containers=pod.spec.containers), status=PodStatus(conditions=(said,)))
@@ -106,10 +106,10 @@ def unschedulable(name: str = "p") -> Pod:
 def test_a_pod_is_stranded_once_the_scheduler_has_found_no_node_for_it_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    known, pod, gated = stranded.Stranded(), unschedulable(), msgspec.convert(waiting_pod("q"), Pod)
+    known, pod, gated = unschedulable.UnschedulablePods(), unschedulable_pod(), msgspec.convert(waiting_pod("q"), Pod)
     assert known.among([pod, gated]) == []
 
-    now[0] += stranded.STRANDED_S
+    now[0] += unschedulable.UNSCHEDULABLE_S
     assert known.among([pod, gated]) == [pod]
 
     placed = msgspec.structs.replace(pod, spec=PodSpec(nodeName="n1"))
@@ -126,10 +126,10 @@ def test_while_a_box_is_not_whole_no_pod_is_told_that_it_fits_nowhere() -> None:
     half = msgspec.structs.replace(box, gang_count=2)
 
     driver.lift_gates([[half]])
-    assert [driver._misfits.of(pod.metadata.uid) for pod in driver._sight.all_waiting()] == [None]
+    assert [driver._misfits.of(pod.metadata.uid) for pod in driver._observation.all_waiting()] == [None]
 
     driver.lift_gates([[box]])
-    assert driver._misfits.of(next(iter(driver._sight.all_waiting())).metadata.uid) is not None
+    assert driver._misfits.of(next(iter(driver._observation.all_waiting())).metadata.uid) is not None
 
 
 @pytest.mark.parametrize("pressure", ["DiskPressure", "MemoryPressure", "PIDPressure"])
@@ -143,7 +143,7 @@ def test_a_node_under_pressure_lets_no_pod_in_for_the_scheduler_would_not_take_i
 
 
 def let_in_but_not_placed(name: str, box: Assignment) -> Object:
-    body: Object = msgspec.to_builtins(unschedulable(name))
+    body: Object = msgspec.to_builtins(unschedulable_pod(name))
     body["metadata"]["labels"] = {cluster_names.POD_GPR: box.gpr_id}
     return body
 
@@ -158,12 +158,12 @@ def test_a_box_of_whole_nodes_is_counted_again_as_soon_as_a_pod_of_it_is_strande
     api, driver = opened(box, pods=(typo, waiting_pod("good")))
     driver.lift_gates([[box]])
     driver.lift_gates([[box]])
-    assert not driver._hoist.is_any_busy
+    assert not driver._gate_lifter.is_any_busy
 
-    monkeypatch.setattr(stranded, "STRANDED_S", 0.0)
+    monkeypatch.setattr(unschedulable, "UNSCHEDULABLE_S", 0.0)
     driver.lift_gates([[box]])
 
-    driver._hoist._pool.shutdown()
+    driver._gate_lifter._pool.shutdown()
     assert sum(verb == "PATCH" and "/pods/good" in path for verb, path in api.calls) == calls
 
 
@@ -171,7 +171,7 @@ def test_a_pod_that_fits_onto_no_node_of_the_box_is_told_so_and_not_to_wait_for_
     box, typo = box_of(*GPUS), waiting_pod("typo")
     typo["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "1000"
     _, driver = opened(box, pods=(typo, waiting_pod("good")))
-    pods = {pod.metadata.name: pod for pod in driver._sight.all_waiting()}
+    pods = {pod.metadata.name: pod for pod in driver._observation.all_waiting()}
     assert driver.why_it_waits(pods["typo"]).startswith("Waits for GPUs")
 
     driver.lift_gates([[box]])
@@ -196,6 +196,6 @@ def test_while_a_node_of_the_box_is_away_no_pod_is_told_that_it_fits_nowhere() -
     typo["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "1000"
     _, driver = opened(box, pods=(typo,))
 
-    driver._fitting([box, other], list(driver._sight.all_waiting()), [], [])
+    driver._fitting([box, other], list(driver._observation.all_waiting()), [], [])
 
-    assert driver.why_it_waits(next(iter(driver._sight.all_waiting()))).startswith("Waits for GPUs")
+    assert driver.why_it_waits(next(iter(driver._observation.all_waiting()))).startswith("Waits for GPUs")

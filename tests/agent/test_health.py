@@ -83,7 +83,7 @@ def test_an_agent_whose_hub_is_away_lives_and_says_that_it_is_not_ready_and_why(
 
 def test_a_replica_that_waits_for_its_turn_is_ready_as_long_as_it_hears_of_all_that_it_watches() -> None:
     _, driver = made({"n1": {}}, guard={})
-    health, now = Health({"watches": driver.why_blind}), Instant.of(SystemClock())
+    health, now = Health({"watches": driver.why_watches_lag}), Instant.of(SystemClock())
     for mirror in (driver._nodes, driver._pods, driver._namespaces):
         mirror._heard_at = now
     assert health.answer("/readyz")[0] == 200
@@ -93,7 +93,7 @@ def test_a_replica_that_waits_for_its_turn_is_ready_as_long_as_it_hears_of_all_t
     assert (status, b"has said nothing of pods for more than 120 s" in body) == (503, True)
 
     driver._nodes._is_whole.clear()
-    assert driver.why_blind() == "nodes have not been read yet"
+    assert driver.why_watches_lag() == "nodes have not been read yet"
 
 
 def figure(name: str, **labels: str) -> float:

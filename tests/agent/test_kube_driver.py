@@ -27,7 +27,7 @@ from worker_agent.kube.api.paging import PAGE_COUNT
 from worker_agent.kube.driver import CALLS_AT_ONCE, STATE_PATH, KubernetesCluster
 from worker_agent.kube.pods import draining, gate_lifter
 from worker_agent.kube.pods.draining import PATIENCE_S
-from worker_agent.kube.pods.lifting import Room
+from worker_agent.kube.pods.lifting import NodeCapacity
 
 HANG_S = 30.0
 
@@ -50,7 +50,7 @@ def soon(holds: Callable[[], object]) -> bool:
 
 
 def drain(driver: KubernetesCluster, box: Assignment, *, since_closed_s: float = 1.0) -> StepResult:
-    node = driver._sight.states()[box.node]
+    node = driver._observation.states()[box.node]
     return driver.run(StepCall(step="drain", attempt=1, assignment=box, node=node, since_closed_s=since_closed_s))
 
 
@@ -82,7 +82,7 @@ def lift_count(api: FakeApi) -> int:
 def waiting(driver: KubernetesCluster) -> list[str]:
     """As the next pass sees them."""
     driver.observe()
-    return sorted(pod.label for pod in driver._sight.all_waiting())
+    return sorted(pod.label for pod in driver._observation.all_waiting())
 
 
 def served(driver: KubernetesCluster, box: Assignment) -> list[str]:
@@ -113,7 +113,7 @@ def test_pods_of_a_namespace_that_was_given_on_enter_no_box_of_the_workspace_tha
     open_ = {box.node: new_records(box, GpuPhase.OPEN) for box in (red, blue)}
     api, driver = made(open_, guard={"n1": "@1,red", "n2": "@1,blue"}, pods=[waiting_pod("p1")])
     driver.observe()
-    assert driver._sight.waiting("red")
+    assert driver._observation.waiting("red")
 
     fill(driver._namespaces, {("", "red"): Namespace(metadata=Meta(name="red", labels={cluster_names.SLICE: "blue"}))})
     driver.observe()
@@ -285,7 +285,7 @@ def test_a_lift_that_hangs_keeps_nobody_waiting_and_its_box_takes_no_more_than_i
 
     assert soon(lambda: waiting(driver) == ["red/second"])
     driver.lift_gates([[red], [blue]])
-    driver._hoist._pool.shutdown()  # whatever was begun is over
+    driver._gate_lifter._pool.shutdown()  # whatever was begun is over
     assert [path for _, path in api.calls if "/red/" in path] == ["/api/v1/namespaces/red/pods/first"]
 
 
@@ -357,7 +357,7 @@ def test_nothing_is_let_in_after_the_end_though_the_node_cannot_be_written(gate:
     else:
         driver.lift_gates([])
     gate.set()
-    driver._hoist._pool.shutdown()
+    driver._gate_lifter._pool.shutdown()
 
     assert lift_count(api) == CALLS_AT_ONCE
 
@@ -410,8 +410,8 @@ def test_no_more_lifts_are_on_their_way_than_there_is_room_for(gate: threading.E
     driver.observe()
     driver.lift_gates(boxes)
 
-    assert driver._hoist.room_count == 0
-    assert len(driver._hoist.spoken_for()) == gate_lifter.LIFTS_AT_ONCE
+    assert driver._gate_lifter.free_count == 0
+    assert len(driver._gate_lifter.unavailable_uids()) == gate_lifter.LIFTS_AT_ONCE
 
 
 def test_while_one_node_of_a_box_is_drained_pods_are_let_into_the_rest_of_it(gate: threading.Event) -> None:
@@ -524,14 +524,14 @@ def test_a_box_of_which_no_node_can_take_a_pod_lets_none_in_and_keeps_no_other_b
 
 def test_a_box_whose_pods_cannot_be_counted_keeps_no_other_box_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     _, driver, boxes = two_boxes_with_a_waiting_pod_each()
-    real = driver._rooms
+    real = driver._box_capacity
 
-    def rooms(box: Sequence[Assignment]) -> list[Room]:
+    def rooms(box: Sequence[Assignment]) -> list[NodeCapacity]:
         if box[0].id == "a":
             raise TypeError("nobody thought of this")
         return real(box)
 
-    monkeypatch.setattr(driver, "_rooms", rooms)
+    monkeypatch.setattr(driver, "_box_capacity", rooms)
     driver.observe()
 
     driver.lift_gates([[box] for box in boxes])
@@ -564,7 +564,7 @@ def test_a_box_whose_pods_are_gone_is_looked_at_though_those_of_others_stay() ->
     pods = {box.gpr_id: running_pod(f"p-{box.id}", box) for box in stuck}
     api, driver = made(nodes, guard={}, pods=list(pods.values()))
     api.pods = lambda gpr_id: [pods[gpr_id]] if gpr_id in pods else []
-    driver._draining._looked_mono = dict.fromkeys(pods, float("-inf"))  # long ago
+    driver._draining._listed_mono = dict.fromkeys(pods, float("-inf"))  # long ago
     driver._draining._asked_mono = dict.fromkeys(pods, time.monotonic())
 
     driver.observe()
@@ -581,7 +581,7 @@ def test_a_box_that_has_its_turn_in_some_passes_only_is_looked_at_as_soon_as_any
     driver.observe()
     drain(driver, box)
     driver.observe()  # a pass without a turn for it
-    driver._draining._looked_mono = {known: float("-inf") for known in driver._draining._looked_mono}  # long ago
+    driver._draining._listed_mono = {known: float("-inf") for known in driver._draining._listed_mono}  # long ago
     driver.observe()
 
     assert drain(driver, box).status is StepStatus.OK
@@ -610,7 +610,7 @@ def test_pods_are_sent_away_by_force_in_time_though_no_list_of_them_can_be_had()
     box = assignment("a", "n1", "GPU-0")
     api, driver = made({"n1": new_records(box, GpuPhase.CLOSED)}, guard={}, pods=[running_pod("stays", box)])
     api.hook = no_lists
-    driver._draining._looked_mono = {box.gpr_id: float("-inf")}  # long ago
+    driver._draining._listed_mono = {box.gpr_id: float("-inf")}  # long ago
     driver._draining._asked_mono = {box.gpr_id: time.monotonic()}
     driver.observe()
 
@@ -632,7 +632,7 @@ def test_a_drain_of_which_nobody_can_see_whether_it_is_over_fails_and_says_so() 
 
 
 def test_pods_that_are_too_many_for_a_list_keep_no_pass_waiting_and_are_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draining, "LOOK_WITHIN_S", 0.2)
+    monkeypatch.setattr(draining, "LIST_WITHIN_S", 0.2)
     box = assignment("a", "n1", "GPU-0")
     api, driver = made({"n1": new_records(box, GpuPhase.CLOSED)}, guard={}, pods=[running_pod("stays", box)])
     real, pages = api.get, 0
@@ -646,7 +646,7 @@ def test_pods_that_are_too_many_for_a_list_keep_no_pass_waiting_and_are_sent_awa
         return msgspec.convert({"items": [running_pod("one of many", box)] * PAGE_COUNT, "metadata": {"continue": "on and on"}}, type_)
 
     api.get = get  # type: ignore[method-assign]
-    driver._draining._looked_mono = {box.gpr_id: float("-inf")}  # long ago
+    driver._draining._listed_mono = {box.gpr_id: float("-inf")}  # long ago
     driver._draining._asked_mono = {box.gpr_id: time.monotonic()}
     driver.observe()
 
@@ -680,7 +680,7 @@ def test_the_last_nodes_of_a_watch_that_lags_are_freed_by_a_list() -> None:
     driver.observe()
     assert drain(driver, box).status is StepStatus.RUNNING
 
-    driver._draining._looked_mono[box.gpr_id] = float("-inf")  # long ago
+    driver._draining._listed_mono[box.gpr_id] = float("-inf")  # long ago
     driver.observe()
 
     assert drain(driver, box).status is StepStatus.OK
@@ -694,7 +694,7 @@ def test_what_somebody_takes_off_the_guard_is_put_back_and_told_once(left: dict[
     api, driver = made({"n1": new_records(box, GpuPhase.OPEN)}, guard={"n1": "@1,red"})
 
     def look() -> Sequence[Drift] | None:
-        driver._tending._last_mono = driver._tending._guard_mono = float("-inf")
+        driver._drift_repair._last_mono = driver._drift_repair._guard_mono = float("-inf")
         driver.observe()
         driver.lift_gates([[box]])
         return driver.repair_drift(repairs=repairs)

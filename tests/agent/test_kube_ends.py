@@ -18,7 +18,7 @@ from worker_agent.cluster.base import BoxEnd, Conflict, GpuPhase, Unavailable
 from worker_agent.kube.api.objects import Pod
 from worker_agent.kube.driver import KubernetesCluster
 from worker_agent.kube.pods import end_notices
-from worker_agent.kube.requests.status import stamp
+from worker_agent.kube.requests.status import rfc3339
 
 END_S = 1_800_000_000.0
 BOX = assignment("a", "n1", "GPU-0")
@@ -44,7 +44,7 @@ class Box:
         for _ in range(passes + 1):
             self.driver.observe()
             self.driver.publish_ends(said)
-            wait(list(self.driver._ends._going.values()), timeout=10)
+            wait(list(self.driver._end_notices._going.values()), timeout=10)
 
     def ends_at(self, name: str) -> str:
         return str(
@@ -73,13 +73,13 @@ def box() -> Iterator[Box]:
 
 def test_a_pod_reads_when_its_box_ends_and_the_annotation_follows_the_end(box: Box) -> None:
     box.announce(box_end())
-    assert box.ends_at("p1") == box.ends_at("p2") == stamp(END_S)
+    assert box.ends_at("p1") == box.ends_at("p2") == rfc3339(END_S)
 
     box.announce(box_end(END_S + 3600))
-    assert box.ends_at("p1") == stamp(END_S + 3600)
+    assert box.ends_at("p1") == rfc3339(END_S + 3600)
 
     box.announce(box_end(END_S - 60))
-    assert box.ends_at("p1") == stamp(END_S - 60)
+    assert box.ends_at("p1") == rfc3339(END_S - 60)
 
 
 def test_an_end_that_stays_costs_no_more_calls(box: Box) -> None:
@@ -139,10 +139,10 @@ def test_however_many_pods_there_are_only_so_many_calls_are_on_their_way(monkeyp
     box.driver.observe()
 
     box.driver.publish_ends([box_end(is_near=True)])
-    assert len(box.driver._ends._going) == 3
+    assert len(box.driver._end_notices._going) == 3
 
     box.announce(box_end(is_near=True), passes=20)
-    assert {box.ends_at(f"p{number}") for number in range(20)} == {stamp(END_S)}
+    assert {box.ends_at(f"p{number}") for number in range(20)} == {rfc3339(END_S)}
     assert box.events() == 20
     box.driver.stop()
 
@@ -160,7 +160,7 @@ def test_a_gpr_with_pods_that_cannot_be_told_keeps_no_warning_from_another(monke
     box.api.hook = of_many_is_away
     box.announce(box_end(END_S, is_near=True), box_end(END_S + 60, box=OTHER), passes=2)
 
-    assert box.ends_at("p1") == box.ends_at("p2") == stamp(END_S + 60)
+    assert box.ends_at("p1") == box.ends_at("p2") == rfc3339(END_S + 60)
     box.driver.stop()
 
 
@@ -176,7 +176,7 @@ def test_what_is_on_its_way_for_one_gpr_counts_when_the_next_calls_are_shared_ou
 
     box.driver.publish_ends([box_end(), box_end(END_S + 60, box=OTHER)])
 
-    assert sorted(key.gpr_id for key in box.driver._ends._going) == [BOX.gpr_id] * 5 + [OTHER.gpr_id] * 3
+    assert sorted(key.gpr_id for key in box.driver._end_notices._going) == [BOX.gpr_id] * 5 + [OTHER.gpr_id] * 3
     hold.set()
     box.driver.stop()
 
@@ -196,7 +196,7 @@ def test_a_pod_that_cannot_be_told_keeps_no_warning_from_others_of_its_gpr(monke
     box.api.hook = first_are_away
     box.announce(box_end(), passes=3)
 
-    assert box.ends_at("p3") == stamp(END_S)
+    assert box.ends_at("p3") == rfc3339(END_S)
     box.driver.stop()
 
 
@@ -205,13 +205,13 @@ def test_of_a_request_that_runs_again_each_pod_is_told_the_end_of_its_own_run() 
     box = Box("p1", again=["p2"])
 
     box.announce(box_end(is_near=True))
-    assert (box.ends_at("p1"), box.ends_at("p2"), box.events()) == (stamp(END_S), "", 1)
+    assert (box.ends_at("p1"), box.ends_at("p2"), box.events()) == (rfc3339(END_S), "", 1)
 
     box.announce(box_end(END_S + 3600, is_near=True, box=AGAIN))
-    assert (box.ends_at("p1"), box.ends_at("p2"), box.events()) == (stamp(END_S), stamp(END_S + 3600), 2)
+    assert (box.ends_at("p1"), box.ends_at("p2"), box.events()) == (rfc3339(END_S), rfc3339(END_S + 3600), 2)
 
     box.announce(box_end(END_S + 7200, box=AGAIN), box_end(END_S + 60))
-    assert (box.ends_at("p1"), box.ends_at("p2"), box.events()) == (stamp(END_S + 60), stamp(END_S + 7200), 2)
+    assert (box.ends_at("p1"), box.ends_at("p2"), box.events()) == (rfc3339(END_S + 60), rfc3339(END_S + 7200), 2)
     box.driver.stop()
 
 
@@ -230,7 +230,7 @@ def test_an_end_beyond_the_calendar_is_told_as_the_nearest_that_it_has_and_keeps
 
     box.announce(box_end(ends_s, is_near=True), box_end(box=OTHER))
 
-    assert (box.ends_at("p1"), box.ends_at("q1")) == (told, stamp(END_S))
+    assert (box.ends_at("p1"), box.ends_at("q1")) == (told, rfc3339(END_S))
     box.driver.stop()
 
 
@@ -241,7 +241,7 @@ def test_a_pod_that_is_let_in_knows_the_end_before_it_starts() -> None:
     driver.publish_ends([box_end()])
     driver.lift_gates([[BOX]])
 
-    assert wait_for_annotation(api) == stamp(END_S)
+    assert wait_for_annotation(api) == rfc3339(END_S)
     driver.stop()
 
 
@@ -252,7 +252,7 @@ def test_a_pod_that_is_let_into_the_next_run_knows_the_end_of_that_one() -> None
     driver.publish_ends([box_end(END_S + 3600, box=AGAIN), box_end()])
     driver.lift_gates([[AGAIN]])
 
-    assert wait_for_annotation(api) == stamp(END_S + 3600)
+    assert wait_for_annotation(api) == rfc3339(END_S + 3600)
     driver.stop()
 
 
@@ -275,7 +275,7 @@ def test_an_annotation_that_somebody_wrote_meanwhile_is_not_lost(box: Box) -> No
 
     read_again(box.driver, box.api)
     box.announce(box_end())
-    assert box.api.objects[path]["metadata"]["annotations"] == {"team": "red", cluster_names.ENDS_AT: stamp(END_S)}
+    assert box.api.objects[path]["metadata"]["annotations"] == {"team": "red", cluster_names.ENDS_AT: rfc3339(END_S)}
 
 
 def read_again(driver: KubernetesCluster, api: FakeApi) -> None:

@@ -17,14 +17,14 @@ from worker_agent.kube.pods import lifting
 from worker_agent.kube.pods.lifting import (
     Amounts,
     Lift,
-    Room,
+    NodeCapacity,
     asks_for_gpus,
     lift_ops,
     lifts,
-    needs_of,
-    quantity,
-    share_of,
-    whole_of,
+    parse_quantity,
+    pod_needs,
+    shared_node_amounts,
+    whole_node_amounts,
     why_never,
     why_nowhere,
 )
@@ -41,11 +41,11 @@ def pod(gpus: int = 1, *, name: str = "p", cpu: str = "1", node_uid: str = "", *
     return Pod(metadata=Meta(name=name, namespace="a", uid=f"uid-{name}"), spec=spec)
 
 
-def room(name: str, gpus: int, *, cpu: str | None = None, pods: int = 10, **others: int) -> Room:
+def room(name: str, gpus: int, *, cpu: str | None = None, pods: int = 10, **others: int) -> NodeCapacity:
     """`cpu`: of its share of a node, None where it has the node to itself."""
-    has = {"cpu": quantity(cpu or "128"), "memory": quantity("64Gi"), "pods": Decimal(pods), cluster_names.GPU: Decimal(gpus)}
+    has = {"cpu": parse_quantity(cpu or "128"), "memory": parse_quantity("64Gi"), "pods": Decimal(pods), cluster_names.GPU: Decimal(gpus)}
     has |= {key.replace("_", "/"): Decimal(count) for key, count in others.items()}
-    return Room(node=name, uid=f"uid-{name}", taint="shared" if cpu else "gpr.1", has=has, is_shared=cpu is not None)
+    return NodeCapacity(node=name, uid=f"uid-{name}", taint="shared" if cpu else "gpr.1", has=has, is_shared=cpu is not None)
 
 
 def names_of(chosen: list[Lift]) -> list[str]:
@@ -56,13 +56,13 @@ def names_of(chosen: list[Lift]) -> list[str]:
     ("text", "value"), [("2", "2"), ("1500m", "1.5"), ("2Ti", "2199023255552"), ("1e3", "1000"), ("0.5", "0.5"), ("3E", "3e18"), (4, "4")]
 )
 def test_quantities_are_read_as_kubernetes_writes_them(text: str | int, value: str) -> None:
-    assert quantity(text) == Decimal(value)
+    assert parse_quantity(text) == Decimal(value)
 
 
 @pytest.mark.parametrize("text", ["", "many", "1.2.3", "5Zi", "m"])
 def test_what_is_no_quantity_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no quantity"):
-        quantity(text)
+        parse_quantity(text)
 
 
 def test_pods_are_let_in_oldest_first_until_the_gpus_of_the_box_are_given_out() -> None:
@@ -84,7 +84,7 @@ def test_a_pod_that_asks_for_more_than_any_node_has_stays_out_and_keeps_nobody_e
 
     assert len(list(lifts([room("n1", 8)], [pod(8, name="typo", cpu="1000"), *small], []))) == 8
     assert names_of(list(lifts([room("n1", 8)], [pod(8, name="typo", **{"ephemeral-storage": "9Ti"}), *small], []))) == ["typo"]
-    told = replace(room("n1", 8), has={**room("n1", 8).has, "ephemeral-storage": quantity("8Ti")})
+    told = replace(room("n1", 8), has={**room("n1", 8).has, "ephemeral-storage": parse_quantity("8Ti")})
     assert len(list(lifts([told], [pod(8, name="typo", **{"ephemeral-storage": "9Ti"}), *small], []))) == 8
 
 
@@ -143,16 +143,16 @@ def test_where_a_node_is_shared_a_pod_that_the_scheduler_cannot_place_counts_to_
 def test_what_fits_onto_no_node_of_a_box_is_said_in_words_of_the_pod() -> None:
     rooms = [room("n1", 8), room("n2", 4, cpu="64")]
 
-    assert why_nowhere(rooms, needs_of(pod(8, memory="64Gi"))) == ""
-    assert why_nowhere(rooms, needs_of(pod(1, cpu="1000"))) == "it asks for 1000 cpu, and no node there has more than 128 cpu"
-    assert why_nowhere(rooms, needs_of(pod(1, memory="96Gi"))) == "it asks for 96Gi memory, and no node there has more than 64Gi memory"
-    assert why_nowhere(rooms, needs_of(pod(1, memory="65537Mi"))) == (
+    assert why_nowhere(rooms, pod_needs(pod(8, memory="64Gi"))) == ""
+    assert why_nowhere(rooms, pod_needs(pod(1, cpu="1000"))) == "it asks for 1000 cpu, and no node there has more than 128 cpu"
+    assert why_nowhere(rooms, pod_needs(pod(1, memory="96Gi"))) == "it asks for 96Gi memory, and no node there has more than 64Gi memory"
+    assert why_nowhere(rooms, pod_needs(pod(1, memory="65537Mi"))) == (
         "it asks for 65537Mi memory, and no node there has more than 65536Mi memory"
     )
-    assert "16 nvidia.com/gpu, and no node there has more than 8" in why_nowhere(rooms, needs_of(pod(16)))
-    assert "1 rdma/hac, and no node there has more than 0" in why_nowhere(rooms, needs_of(pod(1, **{"rdma/hac": "1"})))
+    assert "16 nvidia.com/gpu, and no node there has more than 8" in why_nowhere(rooms, pod_needs(pod(16)))
+    assert "1 rdma/hac, and no node there has more than 0" in why_nowhere(rooms, pod_needs(pod(1, **{"rdma/hac": "1"})))
     unlike = [room("n1", 8, cpu="8"), room("n2", 4, cpu="64")]
-    assert why_nowhere(unlike, needs_of(pod(8, cpu="32"))) == "no node there has all at once that it asks for"
+    assert why_nowhere(unlike, pod_needs(pod(8, cpu="32"))) == "no node there has all at once that it asks for"
 
 
 def test_what_is_asked_for_in_no_amount_is_no_hindrance_where_more_is_taken_than_there_is() -> None:
@@ -197,7 +197,7 @@ def test_who_gets_in_is_who_fits_first_as_a_slow_count_has_it(
             left[place] = [left[place][0] - gpus, left[place][1] - cpu]
             expected.append((f"p{at}", f"n{place}" if is_shared else None))
 
-    found = [(lift.pod.metadata.name, lift.room and lift.room.node) for lift in lifts(rooms, waiting, [])]
+    found = [(lift.pod.metadata.name, lift.capacity and lift.capacity.node) for lift in lifts(rooms, waiting, [])]
     assert found == expected
 
 
@@ -206,7 +206,7 @@ def test_on_shared_nodes_each_pod_is_given_its_node_so_that_four_and_four_never_
 
     chosen = list(lifts(rooms, [pod(3, name="a"), pod(4, name="b"), pod(1, name="c"), pod(1, name="d")], []))
 
-    assert [(lift.pod.metadata.name, lift.room and lift.room.node) for lift in chosen] == [("a", "n1"), ("b", "n2"), ("c", "n1")]
+    assert [(lift.pod.metadata.name, lift.capacity and lift.capacity.node) for lift in chosen] == [("a", "n1"), ("b", "n2"), ("c", "n1")]
 
 
 def test_pods_that_came_in_while_the_box_had_the_node_to_itself_count_once_it_is_shared() -> None:
@@ -233,24 +233,24 @@ def test_a_node_of_its_own_has_what_the_system_leaves_and_no_more_gpus_than_stil
     offers = {"cpu": "100", "memory": "1000Gi", "pods": "110", "nvidia.com/gpu": "7", "rdma/hca": "4"}
     node = Node(metadata=Meta(name="n"), status=NodeStatus(allocatable=offers))
 
-    has = whole_of(node, 8, [pod(0, cpu="20", memory="200Gi")])
+    has = whole_node_amounts(node, 8, [pod(0, cpu="20", memory="200Gi")])
 
     assert has == {
         "cpu": Decimal(80),
-        "memory": quantity("800Gi"),
+        "memory": parse_quantity("800Gi"),
         "pods": Decimal(109),
         cluster_names.GPU: Decimal(7),
         "rdma/hca": Decimal(4),
     }
-    assert whole_of(Node(metadata=Meta(name="n")), 8, [])[cluster_names.GPU] == 0
+    assert whole_node_amounts(Node(metadata=Meta(name="n")), 8, [])[cluster_names.GPU] == 0
 
 
 def test_the_share_of_a_node_goes_with_the_gpus_after_what_the_system_takes() -> None:
     node = Node(metadata=Meta(name="n"), status=NodeStatus(allocatable={"cpu": "100", "memory": "1000Gi", "pods": "110"}))
 
-    share = share_of(node, 4, 8, [pod(0, cpu="20", memory="200Gi")])
+    share = shared_node_amounts(node, 4, 8, [pod(0, cpu="20", memory="200Gi")])
 
-    assert share == {"cpu": Decimal(40), "memory": quantity("400Gi"), "pods": Decimal(54), cluster_names.GPU: Decimal(4)}
+    assert share == {"cpu": Decimal(40), "memory": parse_quantity("400Gi"), "pods": Decimal(54), cluster_names.GPU: Decimal(4)}
 
 
 @given(st.lists(st.integers(1, 8), max_size=12), st.lists(st.integers(1, 8), min_size=1, max_size=4), st.booleans())
@@ -259,16 +259,16 @@ def test_no_more_gpus_are_let_in_than_the_box_has_anywhere(asked: list[int], siz
 
     chosen = list(lifts(rooms, [pod(gpus, name=f"p{number}", cpu="0") for number, gpus in enumerate(asked)], []))
 
-    assert sum(needs_of(lift.pod)[cluster_names.GPU] for lift in chosen) <= sum(sizes)
+    assert sum(pod_needs(lift.pod)[cluster_names.GPU] for lift in chosen) <= sum(sizes)
     for each in rooms if is_shared else []:
-        assert sum(needs_of(lift.pod)[cluster_names.GPU] for lift in chosen if lift.room == each) <= each.has[cluster_names.GPU]
+        assert sum(pod_needs(lift.pod)[cluster_names.GPU] for lift in chosen if lift.capacity == each) <= each.has[cluster_names.GPU]
 
 
 def test_a_pod_that_asks_for_no_gpus_in_number_is_no_gpu_pod() -> None:
     zero = pod(1, name="zero", **{"nvidia.com/gpu": "0"})
 
     assert not asks_for_gpus(zero)
-    assert cluster_names.GPU not in needs_of(zero)
+    assert cluster_names.GPU not in pod_needs(zero)
     assert asks_for_gpus(pod(0, **{"nvidia.com/mig-1g.10gb": "1"}))
     assert asks_for_gpus(pod(0, **{"nvidia.com/gpu": "lots"}))
 
@@ -281,30 +281,32 @@ def test_network_cards_of_vendors_of_gpus_are_devices_and_an_installation_says_w
     whole = replace(whole, has={**whole.has, "nvidia.com/hostdev_rdma": Decimal(8)})
     assert not asks_for_gpus(card)
     assert why_never(both) == ""
-    assert [lift.room and lift.room.node for lift in lifts([part, whole], [both], [])] == ["n1"]
+    assert [lift.capacity and lift.capacity.node for lift in lifts([part, whole], [both], [])] == ["n1"]
     assert "resibp24s0" in why_never(odd)
 
     monkeypatch.setattr(devices._Current, "rules", devices.Devices(no_gpus=("nvidia.com/resibp24s0",), in_parts=("nvidia.com/resibp24s0",)))
     node = Node(metadata=Meta(name="n"), status=NodeStatus(allocatable={"nvidia.com/resibp24s0": "9", "nvidia.com/hostdev": "8"}))
     assert why_never(odd) == ""
-    assert share_of(node, 4, 8, []) == {"cpu": 0, "memory": 0, "pods": 0, "nvidia.com/resibp24s0": 4, cluster_names.GPU: 4}
+    assert shared_node_amounts(node, 4, 8, []) == {"cpu": 0, "memory": 0, "pods": 0, "nvidia.com/resibp24s0": 4, cluster_names.GPU: 4}
     beside = replace(part, has={**part.has, "nvidia.com/resibp24s0": Decimal(4)})
     assert names_of(list(lifts([beside], [odd, pod(8, name="odder", **{"nvidia.com/resibp24s0": "1"})], []))) == ["odd"]
 
 
 def test_where_a_node_is_shared_local_disk_and_huge_pages_count_and_a_pod_says_what_it_needs() -> None:
     offers = {"cpu": "100", "memory": "1000Gi", "pods": "110", "ephemeral-storage": "800Gi", "hugepages-2Mi": "8Gi"}
-    share = share_of(Node(metadata=Meta(name="n"), status=NodeStatus(allocatable=offers)), 4, 8, [pod(0, **{"ephemeral-storage": "100Gi"})])
-    assert (share["ephemeral-storage"], share["hugepages-2Mi"]) == (quantity("350Gi"), quantity("4Gi"))
+    share = shared_node_amounts(
+        Node(metadata=Meta(name="n"), status=NodeStatus(allocatable=offers)), 4, 8, [pod(0, **{"ephemeral-storage": "100Gi"})]
+    )
+    assert (share["ephemeral-storage"], share["hugepages-2Mi"]) == (parse_quantity("350Gi"), parse_quantity("4Gi"))
     shared = replace(room("n1", 4, cpu="32"), has=share)
     greedy, fair = pod(1, name="greedy", **{"ephemeral-storage": "351Gi"}), pod(1, name="fair", **{"hugepages-2Mi": "4Gi"})
 
     assert names_of(list(lifts([shared], [greedy, fair], []))) == ["fair"]
-    assert "351Gi ephemeral-storage, and no node there has more than 350Gi" in why_nowhere([shared], needs_of(greedy))
+    assert "351Gi ephemeral-storage, and no node there has more than 350Gi" in why_nowhere([shared], pod_needs(greedy))
 
     silent = pod(1, cpu="0", memory="0")
     assert list(lifts([shared], [silent], [])) == []
-    assert why_nowhere([shared], needs_of(silent)).startswith(
+    assert why_nowhere([shared], pod_needs(silent)).startswith(
         "it asks for no cpu and no memory, and on a node that is shared each pod has to"
     )
     assert names_of(list(lifts([shared, room("n2", 8)], [silent], []))) == ["p"]
@@ -316,7 +318,7 @@ def test_init_containers_count_by_their_peak_and_sidecars_with_the_rest() -> Non
 
     spec = PodSpec(containers=(container("2"),), initContainers=(container("1", "Always"), container("4")))
 
-    assert needs_of(Pod(metadata=Meta(name="p"), spec=spec))[cluster_names.GPU] == 5
+    assert pod_needs(Pod(metadata=Meta(name="p"), spec=spec))[cluster_names.GPU] == 5
 
 
 def test_a_pod_with_devices_that_are_not_counted_is_never_let_in_and_the_reason_is_said() -> None:
@@ -340,7 +342,7 @@ def test_a_pod_with_other_devices_gets_into_whole_nodes_alone_where_nobody_else_
     misspelled = pod(8, name="typo", **{"rdma/hac": "1"})
     assert names_of(list(lifts(whole, [misspelled, pod(8, name="plain")], []))) == ["plain"]
     part = room("n1", 8, cpu="32")
-    assert [lift.room and lift.room.node for lift in lifts([part, room("n2", 8, rdma_hca=4)], [with_rdma], [])] == ["n2"]
+    assert [lift.capacity and lift.capacity.node for lift in lifts([part, room("n2", 8, rdma_hca=4)], [with_rdma], [])] == ["n2"]
     for others in ([room("n1", 8)], [part]):
         assert names_of(list(lifts(others, [with_rdma, pod(8, name="plain")], []))) == ["plain"]
 
@@ -364,4 +366,4 @@ def test_a_lift_takes_our_gate_and_no_other_and_adds_the_way_into_this_box_alone
 
 
 def test_a_node_without_figures_has_no_share() -> None:
-    assert share_of(Node(metadata=Meta(name="n"), spec=NodeSpec()), 4, 8, [])["cpu"] == 0
+    assert shared_node_amounts(Node(metadata=Meta(name="n"), spec=NodeSpec()), 4, 8, [])["cpu"] == 0

@@ -14,15 +14,15 @@ from protocol import cluster_names
 from worker_agent.cluster.base import GpuPhase, GpuRecord
 from worker_agent.kube.api.client import Op
 from worker_agent.kube.api.objects import Meta, Node, NodeSpec, Taint
-from worker_agent.kube.nodes.bind_guard import closed_to, slices_in, with_slices
+from worker_agent.kube.nodes.bind_guard import closed_value, slices_in, with_slices
 from worker_agent.kube.nodes.marks import (
     UnreadableRecords,
     box_taint,
-    differs,
-    leave_ops,
-    marks_of,
+    describe_difference,
+    marks_for_records,
     read_records,
     records_text,
+    removal_ops,
     write_ops,
 )
 
@@ -83,7 +83,7 @@ def _patch_list(place: list[Any], last: str, op: Op) -> None:
 
 def written(seen: Node, records: dict[str, GpuRecord]) -> Node:
     before = seen.metadata.annotation(cluster_names.RECORDS)
-    return patched(seen, write_ops(seen, before, records_text(records), marks_of("uid-1", records, GPUS)))
+    return patched(seen, write_ops(seen, before, records_text(records), marks_for_records("uid-1", records, GPUS)))
 
 
 phases = st.sampled_from(GpuPhase)
@@ -109,9 +109,9 @@ def test_whatever_was_there_a_write_leaves_records_one_taint_of_ours_and_all_tha
 
     now = written(marked, second)
 
-    marks = marks_of("uid-1", second, GPUS)
+    marks = marks_for_records("uid-1", second, GPUS)
     assert read_records(now.metadata.annotation(cluster_names.RECORDS)) == second
-    assert not differs(now, marks)
+    assert not describe_difference(now, marks)
     assert box_taint(now) == marks.taint
     if not is_bare:
         assert theirs in now.spec.taints
@@ -123,7 +123,7 @@ def test_of_two_writers_that_saw_the_same_the_second_has_no_effect() -> None:
     seen = written(node(), {})
     claim = {gpu: record("gpr-a") for gpu in GPUS}
     won = written(seen, claim)
-    late = write_ops(seen, seen.metadata.annotation(cluster_names.RECORDS), records_text({}), marks_of("uid-1", {}, GPUS))
+    late = write_ops(seen, seen.metadata.annotation(cluster_names.RECORDS), records_text({}), marks_for_records("uid-1", {}, GPUS))
 
     with pytest.raises(TestFailed):
         patched(won, late)
@@ -134,20 +134,20 @@ def test_a_node_made_anew_under_the_same_name_is_not_written() -> None:
     anew = msgspec.structs.replace(seen, metadata=msgspec.structs.replace(seen.metadata, uid="uid-2"))
 
     with pytest.raises(TestFailed):
-        patched(anew, write_ops(seen, seen.metadata.annotation(cluster_names.RECORDS), "[]", marks_of("uid-1", {}, GPUS)))
+        patched(anew, write_ops(seen, seen.metadata.annotation(cluster_names.RECORDS), "[]", marks_for_records("uid-1", {}, GPUS)))
 
 
 def test_a_taint_that_somebody_added_meanwhile_is_not_written_over() -> None:
     tainted = node(taints=(Taint(key="theirs", effect="NoSchedule"),))
 
     with pytest.raises(TestFailed):
-        patched(tainted, write_ops(node(), "", "[]", marks_of("uid-1", {}, GPUS)))
+        patched(tainted, write_ops(node(), "", "[]", marks_for_records("uid-1", {}, GPUS)))
 
 
 def test_a_box_with_all_gpus_has_the_node_to_itself_and_one_with_some_shares_it() -> None:
-    whole = marks_of("uid-1", {gpu: record("gpr-a", run=2) for gpu in GPUS}, GPUS)
-    part = marks_of("uid-1", {gpu: record("gpr-a") for gpu in GPUS[:4]}, GPUS)
-    two = marks_of("uid-1", {gpu: record("gpr-a" if number < 4 else "gpr-b") for number, gpu in enumerate(GPUS)}, GPUS)
+    whole = marks_for_records("uid-1", {gpu: record("gpr-a", run=2) for gpu in GPUS}, GPUS)
+    part = marks_for_records("uid-1", {gpu: record("gpr-a") for gpu in GPUS[:4]}, GPUS)
+    two = marks_for_records("uid-1", {gpu: record("gpr-a" if number < 4 else "gpr-b") for number, gpu in enumerate(GPUS)}, GPUS)
 
     assert (whole.taint, part.taint, two.taint) == ("gpr-a.2", "shared", "shared")
     assert whole.labels[cluster_names.NODE_SLICE] == "slice-a"
@@ -156,14 +156,14 @@ def test_a_box_with_all_gpus_has_the_node_to_itself_and_one_with_some_shares_it(
 
 
 def test_a_node_whose_gpus_cannot_be_named_is_nobodys_alone() -> None:
-    assert marks_of("uid-1", {gpu: record() for gpu in GPUS[:4]}, ()).taint == "shared"
+    assert marks_for_records("uid-1", {gpu: record() for gpu in GPUS[:4]}, ()).taint == "shared"
 
 
 def test_a_closed_box_leaves_no_mark_but_that_its_pods_are_drained() -> None:
-    marks = marks_of("uid-1", {gpu: record(phase=GpuPhase.CLOSED) for gpu in GPUS}, GPUS)
+    marks = marks_for_records("uid-1", {gpu: record(phase=GpuPhase.CLOSED) for gpu in GPUS}, GPUS)
 
     assert marks.taint == "draining"
-    assert marks_of("uid-1", {gpu: record(phase=GpuPhase.FREE) for gpu in GPUS}, GPUS).taint == "free"
+    assert marks_for_records("uid-1", {gpu: record(phase=GpuPhase.FREE) for gpu in GPUS}, GPUS).taint == "free"
     assert marks.labels == {cluster_names.NODE_UID: "uid-1"}
 
 
@@ -171,7 +171,7 @@ def test_a_node_that_is_let_go_keeps_nothing_of_ours() -> None:
     theirs = Taint(key="theirs", effect="NoSchedule")
     taken = written(node(taints=(theirs,), labels={"zone": "z"}), {})
 
-    left = patched(taken, leave_ops(taken, taken.metadata.annotation(cluster_names.RECORDS)))
+    left = patched(taken, removal_ops(taken, taken.metadata.annotation(cluster_names.RECORDS)))
 
     assert left.spec.taints == (theirs,)
     assert left.metadata.labels == {"zone": "z"}
@@ -186,9 +186,9 @@ def test_records_that_cannot_be_read_are_said_to_be_so(text: str) -> None:
 
 def test_each_close_raises_the_fence_so_that_who_slept_meanwhile_tests_a_value_that_is_gone() -> None:
     before = with_slices("@3", {"a"})
-    after = closed_to(before, {"a"})
+    after = closed_value(before, {"a"})
 
     assert (before, after) == ("@3,a", "@4")
-    assert closed_to(after, {"a"}) == "@5"
+    assert closed_value(after, {"a"}) == "@5"
     assert slices_in("@5") == slices_in("") == frozenset()
-    assert closed_to("@4,a,b", {"a"}) == "@5,b"
+    assert closed_value("@4,a,b", {"a"}) == "@5,b"

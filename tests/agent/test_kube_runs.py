@@ -45,7 +45,7 @@ def at_the_exit_of_the_first(
 
 
 def drained(driver: KubernetesCluster, box: Assignment, *, since_closed_s: float) -> StepResult:
-    node = driver._sight.states()[box.node]
+    node = driver._observation.states()[box.node]
     return driver.run(StepCall(step="drain", attempt=1, assignment=box, node=node, since_closed_s=since_closed_s))
 
 
@@ -128,7 +128,7 @@ def test_the_exit_of_an_earlier_run_neither_gives_up_the_lifts_of_a_later_one_no
 def test_a_node_is_clean_of_one_run_though_another_is_at_work_on_it() -> None:
     api, driver = at_the_exit_of_the_first(BESIDE, pods=[let_in("theirs", BESIDE, node="n1")])
     checks = Checks(api, image="python:3.13-slim")  # type: ignore[arg-type]
-    call = StepCall(step="node_clean", attempt=1, assignment=FIRST, node=driver._sight.states()["n1"])
+    call = StepCall(step="node_clean", attempt=1, assignment=FIRST, node=driver._observation.states()["n1"])
 
     result = checks.run(call)
 

@@ -16,7 +16,7 @@ from protocol.nodes import NodeView
 from tests.kube.nodes import nodes_of
 from worker_agent.cluster.fleet import read_fleet
 from worker_agent.kube.api.objects import Condition, Meta, Node, NodeSpec, NodeStatus
-from worker_agent.kube.nodes.view import MOST_GPUS, Unseen, view_of
+from worker_agent.kube.nodes.view import MOST_GPUS, NotShown, node_view
 
 FLEETS = sorted((Path(__file__).resolve().parents[2] / "deploy/fleets").glob("*.yaml"))
 UID = "7d3a6c1e-0f51-4b35-9b7e-6a8a2f0c9f10"
@@ -44,7 +44,7 @@ def node(
 
 
 def seen(of: Node) -> NodeView:
-    view = view_of(of)
+    view = node_view(of)
     assert isinstance(view, NodeView), view
     return view
 
@@ -121,9 +121,9 @@ def test_a_fleet_in_a_cluster_is_seen_as_the_simulated_one(fleet_file: Path) -> 
 def test_a_node_without_whole_gpus_that_are_known_is_not_shown_and_it_is_said_why(
     labels: dict[str, str], capacity: dict[str, str], why: str
 ) -> None:
-    view = view_of(node(labels=labels, capacity=capacity))
+    view = node_view(node(labels=labels, capacity=capacity))
 
-    assert isinstance(view, Unseen)
+    assert isinstance(view, NotShown)
     assert why in view.why
 
 
@@ -266,9 +266,9 @@ def any_nodes(draw: st.DrawFn) -> Node:
 
 @given(any_nodes())
 def test_whatever_a_node_says_it_is_shown_by_the_protocols_words_or_not_at_all_with_a_reason(given_node: Node) -> None:
-    view = view_of(given_node)
+    view = node_view(given_node)
 
-    if isinstance(view, Unseen):
+    if isinstance(view, NotShown):
         assert view.why
         return
     sent = InventoryEvent(seq=1, nodes=(view,))

@@ -77,7 +77,7 @@ def test_what_a_waiting_pod_asks_for_is_worked_out_once_however_often_it_is_told
     )
 
     for _ in range(3):
-        driver._tending._last_mono = float("-inf")
+        driver._drift_repair._last_mono = float("-inf")
         driver.repair_drift(repairs=True)
     assert sorted(counted) == ["a", "b"]
 

@@ -153,8 +153,8 @@ def test_what_nvidia_smi_calls_the_gpus_is_written_down_with_their_node(node: Lo
 
     assert checked(node, EntryStep.GPU_COUNT).status is StepStatus.OK
 
-    known = hardware.known_of(node.get(path, Node))
-    assert hardware.in_order(known, len(GPUS)) == list(GPUS)
+    known = hardware.stored_uuids(node.get(path, Node))
+    assert hardware.uuids_by_index(known, len(GPUS)) == list(GPUS)
 
 
 def test_a_check_of_which_the_gpus_cannot_be_written_down_is_judged_all_the_same(node: LocalJobs) -> None:

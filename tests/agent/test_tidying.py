@@ -16,7 +16,7 @@ from worker_agent.cluster.base import ClusterError, Unavailable
 from worker_agent.kube.api.client import Forbidden, Missing
 from worker_agent.kube.api.custom import GIVEN_BACK, Custom
 from worker_agent.kube.api.objects import Pod
-from worker_agent.kube.requests.cleanup import AT_ONCE, EVERY_S, KEPT_MOST, KEPT_S, REFUSALS_MOST, Tidying
+from worker_agent.kube.requests.cleanup import AT_ONCE, EVERY_S, KEPT_MOST, KEPT_S, REFUSALS_MOST, RequestCleanup
 
 NOW = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)
 LONG_S = KEPT_S + 60
@@ -58,7 +58,7 @@ class Cluster:
         self.bound = {"red", "blue"}
         self.notes: list[str] = []
         self.now_mono = 0.0
-        self.tidying = Tidying(
+        self.tidying = RequestCleanup(
             api=self,  # type: ignore[arg-type]
             pods=lambda: self.pods,
             note=lambda event, _: self.notes.append(event),

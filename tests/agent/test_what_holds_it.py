@@ -39,7 +39,7 @@ def held() -> tuple[FakeApi, KubernetesCluster]:
 def told(driver: KubernetesCluster) -> str:
     """By one pass."""
     driver.observe()
-    node = driver._sight.states()["n1"]
+    node = driver._observation.states()["n1"]
     overdue_s = BOX.drain.force_after_s + PATIENCE_S
     result = driver.run(StepCall(step="drain", attempt=1, assignment=BOX, node=node, since_closed_s=overdue_s))
     assert result.status is StepStatus.FAILED

@@ -15,9 +15,9 @@ from worker_agent.kube.api.client import Access, Api, Forbidden, Missing
 from worker_agent.kube.api.custom import Custom
 from worker_agent.kube.api.objects import Pod
 from worker_agent.kube.pods.workloads import READS_AT_ONCE
-from worker_agent.kube.requests.automatic import Auto, AutoGpr, Scene
+from worker_agent.kube.requests.automatic import AutomaticInputs, AutomaticRequests, ChosenTemplate
 
-TEMPLATE = Auto({"shape": "H100-80GB", "duration": "2h"})
+TEMPLATE = ChosenTemplate({"shape": "H100-80GB", "duration": "2h"})
 UID = "11111111-aaaa-4aaa-8aaa-000000000001"
 
 
@@ -55,8 +55,8 @@ def replica(name: str, namespace: str, owner: str, uid: str = "") -> Pod:
     return pod_of(name, namespace, owner=owner, uid=uid or f"{namespace}-{name}", kind="ReplicaSet")
 
 
-def auto_gpr(api: OwnersApi | Api, pods: Sequence[Pod]) -> AutoGpr:
-    return AutoGpr(
+def auto_gpr(api: OwnersApi | Api, pods: Sequence[Pod]) -> AutomaticRequests:
+    return AutomaticRequests(
         api=api,  # type: ignore[arg-type]
         pods=lambda: pods,
         nodes=lambda: (),
@@ -65,9 +65,9 @@ def auto_gpr(api: OwnersApi | Api, pods: Sequence[Pod]) -> AutoGpr:
     )
 
 
-def look(auto: AutoGpr, at_s: float, requests: Sequence[Custom] = ()) -> None:
+def look(auto: AutomaticRequests, at_s: float, requests: Sequence[Custom] = ()) -> None:
     """Each namespace is a workspace's own, and has a template that says auto."""
-    auto.look(Scene(at_s, requests, (), str, {"red": TEMPLATE, "evil": TEMPLATE}))
+    auto.look(AutomaticInputs(at_s, requests, (), str, {"red": TEMPLATE, "evil": TEMPLATE}))
 
 
 @pytest.mark.parametrize("name", ["x/" + "y" * 70_000, "y" * 254, "x/status", "../../secrets", ""])

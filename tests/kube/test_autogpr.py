@@ -19,7 +19,7 @@ from worker_agent.kube.api.custom import Custom
 from worker_agent.kube.api.objects import Node, Owner, Pod
 from worker_agent.kube.pods.workloads import Workload, Workloads, size_of
 from worker_agent.kube.requests import automatic, cleanup
-from worker_agent.kube.requests.automatic import AutoGpr, Scene, spec_for
+from worker_agent.kube.requests.automatic import AutomaticInputs, AutomaticRequests, spec_for
 
 AUTO: Object = {"auto": True, "shape": "H100-80GB", "duration": "2h", "priority": 60}
 FLEET = Fleet(name="seen", groups=(NodeGroup(name="gpu", count=1, node_type="hgx", gpu_model="H100", memory_gib=80, gpus=8),))
@@ -256,7 +256,7 @@ def test_a_request_that_people_made_serves_the_pods_too(counter: Counter) -> Non
     counter.make(template(**AUTO), request("small", shape="H100-80GB", nodes=1, gpusPerNode=1, duration="1h"))
     counter.make(request("mine", shape="H100-80GB", nodes=1, duration="1h"), pod("alone", 2))
 
-    counter.until("that it is known", lambda: list(counter.agent._auto.waits_for.values()) == ["mine"])
+    counter.until("that it is known", lambda: list(counter.agent._automatic.waits_for.values()) == ["mine"])
     counter.for_a_while(3.0)
     assert {made["metadata"]["name"] for made in requests(counter)} == {"small", "mine"}
 
@@ -351,7 +351,7 @@ def test_when_its_time_is_over_pods_that_wait_on_get_another(counter: Counter) -
     counter.until("its claim", lambda: counter.claims(first))
 
     counter.state(first, state="COMPLETED", is_ended=True, position=None)
-    counter.agent._auto._not_before_mono.clear()
+    counter.agent._automatic._not_before_mono.clear()
 
     counter.until_condition("Finished", "True", "Completed", first)
     assert the_request(counter, 2)["metadata"]["name"] == f"{first}-2"
@@ -363,7 +363,7 @@ def test_when_people_withdrew_it_only_new_pods_get_another(counter: Counter) -> 
     counter.until("its claim", lambda: counter.claims(first))
 
     counter.state(first, state="CANCELED", is_ended=True, position=None)
-    counter.agent._auto._not_before_mono.clear()
+    counter.agent._automatic._not_before_mono.clear()
     counter.for_a_while(4.0)
     assert len(requests(counter)) == 1
 
@@ -577,9 +577,9 @@ def is_served(asked: Object, status: Object, pods: list[Pod], nodes: list[Node])
         },
         Custom,
     )
-    agent = AutoGpr(api=None, pods=lambda: [], nodes=lambda: nodes, learn=lambda _: None, note=lambda *_: None)  # type: ignore[arg-type]
+    agent = AutomaticRequests(api=None, pods=lambda: [], nodes=lambda: nodes, learn=lambda _: None, note=lambda *_: None)  # type: ignore[arg-type]
     workload = Workload(Owner(apiVersion="v1", kind="Pod", name="p", uid="p"), "red", pods)
-    return agent._by_hand(workload, Scene(0.0, (by_hand,), (), lambda _: "slice")) == "mine"
+    return agent._by_hand(workload, AutomaticInputs(0.0, (by_hand,), (), lambda _: "slice")) == "mine"
 
 
 @pytest.mark.parametrize(("gpus_per_node", "is_made"), [(4, False), (8, True)])

@@ -10,7 +10,7 @@ import pytest
 from protocol.assignments import Phase
 from tests.kube.cluster import Cluster
 from tests.kube.site import NODE_GPUS, Site, ended, moved_in
-from worker_agent.kube.pods.stranded import STRANDED_S
+from worker_agent.kube.pods.unschedulable import UNSCHEDULABLE_S
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_a_pod_that_the_scheduler_cannot_place_for_what_only_it_knows_leaves_the
 
     site.tell(box)
     site.until("it is let in first", lambda: [pod["metadata"]["name"] for pod in site.lifted(red)] == ["lost"])
-    site.until("the others run", lambda: len(site.running(red)) == NODE_GPUS, within_s=STRANDED_S + 30)
+    site.until("the others run", lambda: len(site.running(red)) == NODE_GPUS, within_s=UNSCHEDULABLE_S + 30)
 
     site.tell(*ended(box))
     site.until("released", lambda: site.is_in(Phase.RELEASED, box))

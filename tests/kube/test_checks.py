@@ -41,7 +41,7 @@ from worker_agent.kube.api.objects import Node
 from worker_agent.kube.checks import jobs
 from worker_agent.kube.checks import steps as checks
 from worker_agent.kube.checks.steps import Checks
-from worker_agent.kube.nodes.hardware import in_order, known_of
+from worker_agent.kube.nodes.hardware import stored_uuids, uuids_by_index
 
 GPUS = tuple(f"GPU-{n}" for n in range(NODE_GPUS))
 IMAGE = "egs.test/agent"
@@ -152,8 +152,8 @@ def test_the_first_check_of_a_node_tells_which_gpus_are_in_it(bench: Bench) -> N
 
     after = bench.api.get(node_path(bench.node), Node)
 
-    assert in_order(known_of(first), NODE_GPUS) == list(GPUS)
-    assert in_order(known_of(after), NODE_GPUS) == list(others)
+    assert uuids_by_index(stored_uuids(first), NODE_GPUS) == list(GPUS)
+    assert uuids_by_index(stored_uuids(after), NODE_GPUS) == list(others)
 
 
 def test_a_node_that_is_kept_for_somebody_by_a_taint_of_its_cluster_is_checked_all_the_same(bench: Bench) -> None:

@@ -11,7 +11,7 @@ import pytest
 from protocol.assignments import Assignment
 from tests.kube.cluster import Cluster, Object
 from tests.kube.site import Site, moved_in
-from worker_agent.kube.requests.status import stamp
+from worker_agent.kube.requests.status import rfc3339
 
 FAR_S = 3 * 3600.0
 
@@ -46,13 +46,13 @@ def test_pods_read_the_end_of_their_box_from_their_start_on_and_it_moves_with_th
     red = site.make_slice("red")
     now_s = time.time()
     box = opened(site, red, ends_s=now_s + FAR_S)
-    assert ends_of(site, red) == {stamp(now_s + FAR_S)}
+    assert ends_of(site, red) == {rfc3339(now_s + FAR_S)}
 
     moved(site, box, now_s + 2 * FAR_S)  # an extension
-    site.until("the later end", lambda: ends_of(site, red) == {stamp(now_s + 2 * FAR_S)})
+    site.until("the later end", lambda: ends_of(site, red) == {rfc3339(now_s + 2 * FAR_S)})
 
     moved(site, box, now_s + FAR_S / 2)  # an eviction
-    site.until("the sooner end", lambda: ends_of(site, red) == {stamp(now_s + FAR_S / 2)})
+    site.until("the sooner end", lambda: ends_of(site, red) == {rfc3339(now_s + FAR_S / 2)})
     assert warnings(site, red) == []
 
 
@@ -72,4 +72,4 @@ def test_each_pod_is_warned_once_when_the_end_is_near_also_by_an_agent_that_star
     found = warnings(site, red)
     assert {each["involvedObject"]["name"] for each in found} == {pod["metadata"]["name"] for pod in site.running(red)}
     assert len(found) == 2
-    assert {(each["type"], stamp(ends_s) in each["message"]) for each in found} == {("Warning", True)}
+    assert {(each["type"], rfc3339(ends_s) in each["message"]) for each in found} == {("Warning", True)}

@@ -25,7 +25,7 @@ from worker_agent.kube.api import mirror as mirrors
 from worker_agent.kube.api.client import Api
 from worker_agent.kube.api.mirror import Mirror
 from worker_agent.kube.api.objects import HasMeta, Meta, Node, Pod
-from worker_agent.kube.nodes.view import view_of
+from worker_agent.kube.nodes.view import node_view
 
 T = TypeVar("T", bound=HasMeta)
 
@@ -163,7 +163,7 @@ def running_pod(pods: Mirror[Pod], namespace: str, name: str) -> Pod | None:
 
 def ready_view(nodes: Mirror[Node], name: str) -> NodeView | None:
     node = nodes.objects().get(("", name))
-    view = view_of(node) if node else None
+    view = node_view(node) if node else None
     return view if isinstance(view, NodeView) and view.ready else None
 
 

@@ -602,9 +602,9 @@ def test_words_that_no_hub_can_read_are_said_on_the_spot() -> None:
     unknown = asking.spec_of({**SPEC, "nodez": 3})
     absurd = asking.spec_of({**SPEC, "nodes": "many"})
 
-    assert isinstance(unknown, asking.Fault)
+    assert isinstance(unknown, asking.SpecFault)
     assert unknown.message.startswith("EGS knows no field nodez.")
-    assert isinstance(absurd, asking.Fault)
+    assert isinstance(absurd, asking.SpecFault)
     assert "spec.nodes" in absurd.message
 
 

@@ -45,21 +45,21 @@ from worker_agent.kube.api.client import Api, Missing
 from worker_agent.kube.api.events import EventRecorder
 from worker_agent.kube.api.mirror import SILENCE_S, Mirror
 from worker_agent.kube.api.objects import Namespace, Node, Pod
-from worker_agent.kube.nodes.bind_guard import GuardBook, closed_to, slices_in, with_slices
-from worker_agent.kube.nodes.box_capacity import Rooms
-from worker_agent.kube.nodes.drift_repair import Tending, write_node
+from worker_agent.kube.nodes.bind_guard import BindGuard, closed_value, slices_in, with_slices
+from worker_agent.kube.nodes.box_capacity import BoxCapacities
+from worker_agent.kube.nodes.drift_repair import DriftRepair, write_node
 from worker_agent.kube.nodes.marks import read_records
-from worker_agent.kube.nodes.observation import Sight
+from worker_agent.kube.nodes.observation import Observation
 from worker_agent.kube.pods.draining import Draining
-from worker_agent.kube.pods.end_notices import Ends
+from worker_agent.kube.pods.end_notices import EndNotices
 from worker_agent.kube.pods.full_boxes import FullBoxes
-from worker_agent.kube.pods.gate_lifter import LIFTS_OF_BOX, Box, Hoist
-from worker_agent.kube.pods.lifting import Lift, Room, lifts
+from worker_agent.kube.pods.gate_lifter import LIFTS_OF_BOX, Box, GateLifter
+from worker_agent.kube.pods.lifting import Lift, NodeCapacity, lifts
 from worker_agent.kube.pods.misfits import Misfits
-from worker_agent.kube.pods.needs import Judgements
-from worker_agent.kube.pods.runs import is_of
-from worker_agent.kube.pods.stranded import Stranded
-from worker_agent.kube.requests.life_events import Herald
+from worker_agent.kube.pods.needs import PodAssessments
+from worker_agent.kube.pods.runs import is_in_run
+from worker_agent.kube.pods.unschedulable import UnschedulablePods
+from worker_agent.kube.requests.life_events import LifeEventRecorder
 from worker_agent.metrics import WritePool
 
 STATE_PATH: Final = f"/api/v1/namespaces/{cluster_names.NAMESPACE}/secrets/egs-agent-state"
@@ -89,16 +89,16 @@ class KubernetesCluster:
         self._nodes = Mirror(api=api, path="/api/v1/nodes", type_=Node, note=note)
         self._pods = Mirror(api=api, path="/api/v1/pods", type_=Pod, note=note, params={"fieldSelector": UNFINISHED})
         self._namespaces = Mirror(api=api, path="/api/v1/namespaces", type_=Namespace, note=note)
-        self._sight = Sight(self._nodes, self._pods, self._namespaces)
-        self._guard = GuardBook(api)
+        self._observation = Observation(self._nodes, self._pods, self._namespaces)
+        self._guard = BindGuard(api)
         # One pool per kind, so that hanging calls of one kind do not delay others.
         urgent = dict.fromkeys(("nodes", "lifts", "evictions", "force"), CALLS_AT_ONCE)
         kinds = {**urgent, "tell": TOLD_AT_ONCE, "ends": TOLD_AT_ONCE}
         self._pools = [WritePool(kind, count) for kind, count in kinds.items()]
         self._writers, lifters, evictions, force, tellers, announcers = self._pools
-        self._hoist = Hoist(api, lifters, note)
-        self._full, self._rooms_known, self._stranded = FullBoxes(), Rooms(), Stranded()
-        self._judgements = Judgements()
+        self._gate_lifter = GateLifter(api, lifters, note)
+        self._full, self._capacities, self._unschedulable = FullBoxes(), BoxCapacities(), UnschedulablePods()
+        self._assessments = PodAssessments()
         self._misfits = Misfits()
         self._draining = Draining(api, evictions=evictions, force=force)
         self._moves = 0  # counts calls of `serial` while calls are in flight
@@ -107,12 +107,12 @@ class KubernetesCluster:
         # By node: its version, and the slices to which the guard was closed at that version.
         self._fenced: dict[str, tuple[str, frozenset[str]]] = {}
         self._recorder = EventRecorder(api, tellers)
-        self._herald = Herald(self._recorder, self._sight)
-        self._ends = Ends(api, pool=announcers, recorder=self._recorder, sight=self._sight)
+        self._life_events = LifeEventRecorder(self._recorder, self._observation)
+        self._end_notices = EndNotices(api, pool=announcers, recorder=self._recorder, observation=self._observation)
         self._boxes_told: deque[tuple[str, int, str]] = deque(maxlen=BOXES_TOLD_KEPT)
         self.waited_for: Callable[[Pod], str] = lambda _: ""  # returns the name of the request that a pod waits for
         self.unasked: Callable[[Pod], str] = lambda _: ""  # returns why no request could be made for a pod
-        self._tending = Tending(api, sight=self._sight, guard=self._guard, draining=self._draining, note=note)
+        self._drift_repair = DriftRepair(api, observation=self._observation, guard=self._guard, draining=self._draining, note=note)
 
     def start(self, stop: Event | None = None) -> None:
         """Starts the watches and waits until all objects are read or `stop` is set."""
@@ -137,7 +137,7 @@ class KubernetesCluster:
         found = self._namespaces.objects().get(("", name))
         return found.metadata.uid if found else ""
 
-    def why_blind(self) -> str:
+    def why_watches_lag(self) -> str:
         """Says which watch is behind; "" if none is. Thread-safe."""
         mirrors: dict[str, Mirror[Any]] = {"nodes": self._nodes, "pods": self._pods, "namespaces": self._namespaces}
         unread = [kind for kind, mirror in mirrors.items() if not mirror.is_whole]
@@ -193,18 +193,18 @@ class KubernetesCluster:
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
     def observe(self) -> dict[str, NodeState]:
-        if not self._sight.is_whole:
+        if not self._observation.is_whole:
             raise Unavailable("nodes, pods and namespaces have not been read yet")
         self._observed_mono = time.monotonic()
-        for pod in self._hoist.take():
-            self._sight.learn_pod(pod)
-        self._sight.look()
+        for pod in self._gate_lifter.take():
+            self._observation.learn_pod(pod)
+        self._observation.look()
         self._draining.begin_pass()
-        return self._sight.states()
+        return self._observation.states()
 
     def serial(self) -> int:
-        self._moves += self._hoist.is_any_busy or bool(self._opening)
-        return self._moves + self._sight.serial
+        self._moves += self._gate_lifter.is_any_busy or bool(self._opening)
+        return self._moves + self._observation.serial
 
     def write(self, verb: Verb, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
         match verb:
@@ -216,7 +216,7 @@ class KubernetesCluster:
                 return self._write(changes)
 
     def _open(self, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
-        """`serve` then opens the guard in one patch that tests its value from before the nodes were written."""
+        """`lift_gates` then opens the guard in one patch that tests its value from before the nodes were written."""
         try:
             before = {seen.view.name: self._guard.value(seen.view.name) for seen, _ in changes}
         except ClusterError as error:
@@ -250,11 +250,11 @@ class KubernetesCluster:
 
     def _write(self, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
         answers = list(self._writers.map(self._try_write, changes))
-        return [self._sight.learn_node(answer) if isinstance(answer, Node) else answer for answer in answers]
+        return [self._observation.learn_node(answer) if isinstance(answer, Node) else answer for answer in answers]
 
     def _try_write(self, change: NodeChange) -> Node | ClusterError:
         seen, records = change
-        node = self._sight.node(seen.view.name)
+        node = self._observation.node(seen.view.name)
         if node is None or node.metadata.uid != seen.view.uid or node.metadata.annotation(cluster_names.RECORDS) != seen.version:
             return Conflict(f"node {seen.view.name} was written in between")
         try:
@@ -266,7 +266,7 @@ class KubernetesCluster:
         # Once per version of a node, however often the write of the node itself fails.
         due = [(seen, records) for seen, records in closing if not _slices_of(records) <= self._fenced_slices(seen)]
         for box in {(record.gpr_id, record.run) for _, records in due for record in records.values()}:
-            self._hoist.end(box)
+            self._gate_lifter.end(box)
         try:
             self._close_guard(due)
         except Missing:
@@ -285,17 +285,17 @@ class KubernetesCluster:
         changes: dict[str, tuple[str, str | None]] = {}
         for seen, records in due:
             value = self._guard.value(seen.view.name)
-            changes[seen.view.name] = (value, closed_to(value, _slices_of(records)))
+            changes[seen.view.name] = (value, closed_value(value, _slices_of(records)))
         self._guard.write(changes)
 
     # -- pods ----------------------------------------------------------------------------------------------------------
 
     def lift_gates(self, boxes: Sequence[Sequence[Assignment]]) -> None:
         served = {box[0].gpr_id for box in boxes}
-        self._hoist.keep({_box(box[0]) for box in boxes})
+        self._gate_lifter.keep({_box(box[0]) for box in boxes})
         self._full.keep(served)
         self._misfits.keep(served)
-        self._rooms_known.keep(each for box in boxes for each in box)
+        self._capacities.keep(each for box in boxes for each in box)
         try:
             self._open_guard([each for box in boxes for each in box])
         finally:
@@ -305,21 +305,21 @@ class KubernetesCluster:
         return each.slice_key in slices_in(self._guard.value(each.node))
 
     def _lift_into(self, boxes: Iterable[Sequence[Assignment]]) -> None:
-        for lift, box in islice(self._lifts(boxes), self._hoist.room_count):
-            self._hoist.send(lift, _box(box), ends_at=self._ends.ends_at(_box(box)))
+        for lift, box in islice(self._lifts(boxes), self._gate_lifter.free_count):
+            self._gate_lifter.send(lift, _box(box), ends_at=self._end_notices.ends_at(_box(box)))
 
     def _lifts(self, boxes: Iterable[Sequence[Assignment]]) -> Iterator[tuple[Lift, Assignment]]:
         # A pod is lifted into one box at most.
-        chosen = self._hoist.spoken_for()
-        for box in (box for box in boxes if not self._hoist.is_busy(_box(box[0]))):
+        chosen = self._gate_lifter.unavailable_uids()
+        for box in (box for box in boxes if not self._gate_lifter.is_busy(_box(box[0]))):
             gpr_id, waiting = (
                 box[0].gpr_id,
-                self._hoist.in_turn([pod for pod in self._sight.waiting(box[0].slice_key) if pod.metadata.uid not in chosen]),
+                self._gate_lifter.in_turn([pod for pod in self._observation.waiting(box[0].slice_key) if pod.metadata.uid not in chosen]),
             )
             listed = [each for each in box if self._is_listed(each)] if waiting else []
-            inside = [pod for pod in self.lifted(gpr_id) if is_of(box[0], pod)] if listed else []
-            stranded = self._stranded.among(inside)
-            seen = (self._sight.pods, *map(self._sight.node, (each.node for each in listed)), *listed, *waiting, *stranded)
+            inside = [pod for pod in self.lifted(gpr_id) if is_in_run(box[0], pod)] if listed else []
+            stranded = self._unschedulable.among(inside)
+            seen = (self._observation.pods, *map(self._observation.node, (each.node for each in listed)), *listed, *waiting, *stranded)
             if not listed or self._full.is_full(gpr_id, seen):
                 continue
             fitting = self._fitting(box, waiting, inside, stranded)
@@ -331,12 +331,12 @@ class KubernetesCluster:
 
     def _fitting(self, box: Sequence[Assignment], waiting: Sequence[Pod], inside: Sequence[Pod], stranded: Sequence[Pod]) -> list[Lift]:
         try:
-            rooms, able = self._rooms(box), [pod for pod in waiting if not self._judgements.of(pod).why_never]
+            capacities, able = self._box_capacity(box), [pod for pod in waiting if not self._assessments.of(pod).why_never]
             uids = {pod.metadata.uid for pod in stranded}
-            found = list(islice(lifts(rooms, able, inside, stranded=uids, needs=self._judgements.needs), LIFTS_OF_BOX))
+            found = list(islice(lifts(capacities, able, inside, stranded=uids, needs=self._assessments.needs), LIFTS_OF_BOX))
             # Only when all nodes of the box are ready and open is it known that a pod fits nowhere.
-            is_whole = len(rooms) == len(box) >= box[0].gang_count
-            self._misfits.see(box[0], rooms if is_whole else (), map(self._judgements.of, able))
+            is_whole = len(capacities) == len(box) >= box[0].gang_count
+            self._misfits.see(box[0], capacities if is_whole else (), map(self._assessments.of, able))
             return found
         except Exception:  # the other boxes are still served
             self._note("lifts_broke", {"gpr": box[0].gpr_id, "trace": traceback.format_exc()})
@@ -344,28 +344,28 @@ class KubernetesCluster:
 
     def lifted(self, gpr_id: str) -> list[Pod]:
         """Lists pods let into boxes of the GPR, of any run, that may run."""
-        return [pod for pod in self._sight.pods.lifted.get(gpr_id, ()) if pod.holds]
+        return [pod for pod in self._observation.pods.lifted.get(gpr_id, ()) if pod.holds]
 
-    def _rooms(self, box: Sequence[Assignment]) -> list[Room]:
-        rooms = []
+    def _box_capacity(self, box: Sequence[Assignment]) -> list[NodeCapacity]:
+        capacities = []
         for assignment in filter(self._is_listed, box):
-            node, others = self._sight.node(assignment.node), self._sight.pods.others.get(assignment.node, ())
-            room = None if node is None else self._rooms_known.of(assignment, node, self._sight.state(node).view, others)
-            if room is not None:
-                rooms.append(room)
-        return rooms
+            node, others = self._observation.node(assignment.node), self._observation.pods.others.get(assignment.node, ())
+            capacity = None if node is None else self._capacities.of(assignment, node, self._observation.state(node).view, others)
+            if capacity is not None:
+                capacities.append(capacity)
+        return capacities
 
     def _open_guard(self, opened: Iterable[Assignment]) -> None:
         closed = [each for each in opened if not self._is_listed(each)]
         unsure = [each for each in closed if each.node not in self._opening]
         sure = [each for each in closed if each.node in self._opening]
         slices: dict[str, set[str]] = {}
-        for each in (*sure, *self._looked_again(unsure)):
+        for each in (*sure, *self._reread_open(unsure)):
             slices.setdefault(each.node, set()).add(each.slice_key)
         before = {node: self._opening.pop(node) for node in slices}
         self._guard.write({node: (before[node], with_slices(before[node], slices_in(before[node]) | slices[node])) for node in slices})
 
-    def _looked_again(self, unsure: Sequence[Assignment]) -> list[Assignment]:
+    def _reread_open(self, unsure: Sequence[Assignment]) -> list[Assignment]:
         """Finds nodes that are open after a restart or an unexpected guard value; reads the guard before the nodes."""
         if unsure:
             self._guard.forget()
@@ -392,13 +392,13 @@ class KubernetesCluster:
         if call.step != ExitStep.DRAIN:
             return self._check(call)
         assignment, view = call.assignment, call.node.view
-        node = self._sight.node(view.name)
-        is_last = not self._sight.has_box(assignment.gpr_id, assignment.run)
-        are_lifts_over = not is_last or self._hoist.end(_box(assignment))
+        node = self._observation.node(view.name)
+        is_last = not self._observation.has_box(assignment.gpr_id, assignment.run)
+        are_lifts_over = not is_last or self._gate_lifter.end(_box(assignment))
         result = self._draining.run(
             call,
-            self._sight.pods.lifted.get(assignment.gpr_id, ()),
-            self._sight.strays(view.name, assignment.slice_key),
+            self._observation.pods.lifted.get(assignment.gpr_id, ()),
+            self._observation.strays(view.name, assignment.slice_key),
             is_last=is_last,
             is_ready=node is not None and node.status.is_ready,
         )
@@ -408,24 +408,24 @@ class KubernetesCluster:
         """Does nothing: no node provider is supported yet."""
 
     def repair_drift(self, *, repairs: bool) -> Sequence[Drift] | None:
-        found = self._tending.tend(repairs=repairs)
+        found = self._drift_repair.repair_drift(repairs=repairs)
         if found is not None:
-            waiting = list(self._sight.all_waiting())
-            self._hoist.see({pod.metadata.uid for pod in waiting})
-            self._recorder.record_waiting(waiting, self.why_it_waits, is_refused=lambda pod: bool(self._hoist.why_refused(pod)))
-            lifted = [pod for pods in self._sight.pods.lifted.values() for pod in pods]
-            self._judgements.keep([*waiting, *lifted])
-            self._stranded.keep(lifted)
+            waiting = list(self._observation.all_waiting())
+            self._gate_lifter.see({pod.metadata.uid for pod in waiting})
+            self._recorder.record_waiting(waiting, self.why_it_waits, is_refused=lambda pod: bool(self._gate_lifter.why_refused(pod)))
+            lifted = [pod for pods in self._observation.pods.lifted.values() for pod in pods]
+            self._assessments.keep([*waiting, *lifted])
+            self._unschedulable.keep(lifted)
         return found
 
     def why_it_waits(self, pod: Pod) -> str:
         """Thread-safe."""
-        if not self._sight.slice_of(pod.metadata.namespace):
+        if not self._observation.slice_of(pod.metadata.namespace):
             return f"Namespace {pod.metadata.namespace} is bound to no workspace: bind it in EGS, or take the GPUs out of the pod."
-        judgement = self._judgements.of(pod)
+        judgement = self._assessments.of(pod)
         if judgement.why_never:
             return f"This pod will not start: {judgement.why_never}."
-        if refusal := self._hoist.why_refused(pod):
+        if refusal := self._gate_lifter.why_refused(pod):
             return f"The cluster refuses to let this pod into its box, and is asked again, less and less often: {refusal}"
         name, misfit = self.waited_for(pod), self._misfits.of(pod.metadata.uid)
         if misfit and name in ("", misfit.gpr_name):
@@ -439,22 +439,22 @@ class KubernetesCluster:
         return f"Waits for {gpus} that a GPU Provision Request of its workspace gets, and that no other pod of it takes: see EGS for when."
 
     def record_life_marks(self, life: Sequence[LifeMark]) -> None:
-        self._herald.look(life)
+        self._life_events.look(life)
 
     def publish_ends(self, ends: Sequence[BoxEnd]) -> None:
-        self._ends.look(ends)
+        self._end_notices.look(ends)
 
     def record_event(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
         """Records an event on each node, and once per box in the slice's namespaces."""
         reason = f"Egs{what.title().replace('_', '')}{'Failed' if is_bad else ''}"
         told = f"GPR {assignment.gpr_name}: {message}"
-        if (node := self._sight.node(assignment.node)) is not None:
+        if (node := self._observation.node(assignment.node)) is not None:
             self._recorder.record("Node", node.metadata, reason, told, is_bad=is_bad)
         box = (assignment.gpr_id, assignment.run, reason)
         if box in self._boxes_told:
             return
         self._boxes_told.append(box)
-        for about in self._sight.about_namespaces(assignment.slice_key):
+        for about in self._observation.about_namespaces(assignment.slice_key):
             self._recorder.record("Namespace", about, reason, told, is_bad=is_bad)
 
 

@@ -19,7 +19,7 @@ from protocol import cluster_names
 from worker_agent.cluster.base import ClusterError
 from worker_agent.kube.api.client import Api
 from worker_agent.kube.api.objects import Meta, Pod
-from worker_agent.kube.requests.messages import News
+from worker_agent.kube.requests.messages import EventText
 
 MESSAGE_MAX: Final = 1024  # the API server refuses longer ones
 WAITING_MAX: Final = 500  # events in the queue; further ones are dropped
@@ -36,13 +36,13 @@ class EventRecorder:
 
     def record(self, kind: Kind, about: Meta, reason: str, message: str, *, is_bad: bool = False) -> None:
         if self._queue_places.acquire(blocking=False):
-            sent = self._pool.submit(self._write, kind, about, News(reason, message, is_bad))
+            sent = self._pool.submit(self._write, kind, about, EventText(reason, message, is_bad))
             sent.add_done_callback(lambda _: self._queue_places.release())
 
-    def record_once(self, kind: Kind, about: Meta, news: News, *, key: str, at: datetime) -> Future[None]:
+    def record_once(self, kind: Kind, about: Meta, text: EventText, *, key: str, at: datetime) -> Future[None]:
         """A repeat of the same `key` for the same object is a Conflict. The future may raise any ClusterError."""
         name = hashlib.sha256(f"{key}/{about.uid}".encode()).hexdigest()[:16]
-        return self._pool.submit(self._create, kind, about, _body(kind, about, news, name=name, at=at))
+        return self._pool.submit(self._create, kind, about, _body(kind, about, text, name=name, at=at))
 
     def record_waiting(self, waiting: Iterable[Pod], why: Callable[[Pod], str], *, is_refused: Callable[[Pod], bool]) -> None:
         """Records the reason once for each pod, and again when it changes."""
@@ -59,9 +59,9 @@ class EventRecorder:
                 self.record("Pod", about, reason, message, is_bad=is_bad)
         self._last_messages = recorded
 
-    def _write(self, kind: Kind, about: Meta, news: News) -> None:
+    def _write(self, kind: Kind, about: Meta, text: EventText) -> None:
         try:
-            self._create(kind, about, _body(kind, about, news, name=uuid4().hex[:16], at=datetime.now(UTC)))
+            self._create(kind, about, _body(kind, about, text, name=uuid4().hex[:16], at=datetime.now(UTC)))
         except ClusterError:
             return  # lost: its namespace is being deleted, or there are too many
 
@@ -74,7 +74,7 @@ def _place(kind: Kind, about: Meta) -> str:
     return about.namespace or (about.name if kind == "Namespace" else "")
 
 
-def _body(kind: Kind, about: Meta, news: News, *, name: str, at: datetime) -> dict[str, Any]:
+def _body(kind: Kind, about: Meta, text: EventText, *, name: str, at: datetime) -> dict[str, Any]:
     place = _place(kind, about)
     uid = about.name if kind == "Node" else about.uid  # kubelets do the same, and `kubectl describe node` selects by it
     involved = {"apiVersion": GROUPS.get(kind, "v1"), "kind": kind, "name": about.name, "uid": uid}
@@ -86,9 +86,9 @@ def _body(kind: Kind, about: Meta, news: News, *, name: str, at: datetime) -> di
         "kind": "Event",
         "metadata": {"name": f"{about.name[:200]}.{name}", "namespace": place or "default"},
         "involvedObject": involved,
-        "reason": news.reason,
-        "message": news.message[:MESSAGE_MAX],
-        "type": "Warning" if news.is_bad else "Normal",
+        "reason": text.reason,
+        "message": text.message[:MESSAGE_MAX],
+        "type": "Warning" if text.is_bad else "Normal",
         "count": 1,
         "firstTimestamp": stamp,
         "lastTimestamp": stamp,

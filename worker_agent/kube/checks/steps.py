@@ -26,7 +26,7 @@ from worker_agent.kube.checks.gang_verdicts import gang_network, in_one
 from worker_agent.kube.checks.jobs import VOLUME, CheckJob, CheckJobs, JobOutcome
 from worker_agent.kube.checks.volumes import Volumes
 from worker_agent.kube.nodes import hardware
-from worker_agent.kube.pods.runs import inside
+from worker_agent.kube.pods.runs import pods_to_drain
 
 PROBE, NCCL_PROBE = (Path(__file__).with_name("probes").joinpath(name).read_text() for name in ("probe.py", "nccl.sh"))
 GPUS_BACK_S: Final = 600.0  # how long after the close a node may offer none of the box's GPUs: its device plugin may be restarting
@@ -114,7 +114,7 @@ class Checks:
         view = call.node.view
         if not {gpu.uuid for gpu in seen} <= {gpu.hardware_uuid for gpu in view.gpus}:
             with suppress(ClusterError):  # the next check tries again
-                hardware.remember(self._api, view.name, seen, len(view.gpus))
+                hardware.store_uuids(self._api, view.name, seen, len(view.gpus))
 
     def _probe_image(self, call: StepCall) -> str:
         return call.assignment.checks.images.get("probe", self._image)
@@ -252,7 +252,7 @@ class Checks:
         name, gpr_id = call.node.view.name, call.assignment.gpr_id
         node = self._api.get(node_path(name), Node)
         pods = self._api.get("/api/v1/pods", PodList, labelSelector=f"{POD_GPR}={gpr_id}", fieldSelector=f"spec.nodeName={name}").items
-        left = sorted(pod.label for pod in inside(pods, call))
+        left = sorted(pod.label for pod in pods_to_drain(pods, call))
         marks = verdicts.marks_left(node, call)
         return _result_of(
             [expect("pods_left", len(left), 0, text=", ".join(left)), expect("marks_left", len(marks), 0, text=", ".join(marks))]

@@ -24,7 +24,7 @@ def with_slices(value: str, slices: Iterable[str]) -> str:
     return ",".join((f"@{_fence(value)}", *sorted(slices)))
 
 
-def closed_to(value: str, slices: Iterable[str]) -> str:
+def closed_value(value: str, slices: Iterable[str]) -> str:
     return ",".join((f"@{_fence(value) + 1}", *sorted(slices_in(value) - set(slices))))
 
 
@@ -33,7 +33,7 @@ def _fence(value: str) -> int:
     return int(first[1:]) if first.startswith("@") and first[1:].isdecimal() else 0
 
 
-class GuardBook:
+class BindGuard:
     """Not thread-safe."""
 
     def __init__(self, api: Api) -> None:

@@ -22,17 +22,17 @@ Hardware = Mapping[str, str]  # UUIDs by PCI bus ID
 _UUID: Final = re.compile(r"GPU-[0-9A-Za-z-]+")  # a lost GPU reports "[N/A]" or "[Unknown Error]" instead
 
 
-def known_of(node: Node) -> Hardware:
+def stored_uuids(node: Node) -> Hardware:
     pairs = (pair.partition("=") for pair in node.metadata.annotation(cluster_names.GPU_HARDWARE).split(","))
     return {bus_id: uuid for bus_id, _, uuid in pairs if bus_id and uuid}
 
 
-def in_order(known: Hardware, gpu_count: int) -> list[str]:
+def uuids_by_index(known: Hardware, gpu_count: int) -> list[str]:
     """UUIDs by GPU index; empty until all are known."""
     return [known[bus_id] for bus_id in sorted(known)] if len(known) == gpu_count else []
 
 
-def with_read(known: Hardware, read: Sequence[GpuReading], gpu_count: int) -> Hardware:
+def merge_readings(known: Hardware, read: Sequence[GpuReading], gpu_count: int) -> Hardware:
     new = {gpu.bus_id: gpu.uuid for gpu in read if _UUID.fullmatch(gpu.uuid)}
     if len(new) == gpu_count:
         return new
@@ -41,11 +41,11 @@ def with_read(known: Hardware, read: Sequence[GpuReading], gpu_count: int) -> Ha
     return {bus_id: uuid for bus_id, uuid in known.items() if uuid not in new.values()} | new
 
 
-def remember(api: Api, name: str, read: Sequence[GpuReading], gpu_count: int) -> None:
+def store_uuids(api: Api, name: str, read: Sequence[GpuReading], gpu_count: int) -> None:
     """Raises ClusterError."""
     node = api.get(node_path(name), Node)
-    known = known_of(node)
-    new = with_read(known, read, gpu_count)
+    known = stored_uuids(node)
+    new = merge_readings(known, read, gpu_count)
     if new == known or node.metadata.annotations is None:
         return
     text = ",".join(f"{bus_id}={uuid}" for bus_id, uuid in sorted(new.items()))

@@ -47,12 +47,12 @@ def records_text(records: Records) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class NodeMarks:
     taint: str  # the taint's value
     labels: Mapping[str, str]
 
 
-def marks_of(uid: str, records: Records, gpus: Iterable[str]) -> Marks:
+def marks_for_records(uid: str, records: Records, gpus: Iterable[str]) -> NodeMarks:
     """`gpus`: all of the node, empty if unnamed."""
     held = {gpu: record for gpu, record in records.items() if record.phase in _ISOLATED}
     boxes = {(record.gpr_id, record.run): record.slice for record in held.values()}
@@ -60,19 +60,19 @@ def marks_of(uid: str, records: Records, gpus: Iterable[str]) -> Marks:
     labels[cluster_names.NODE_UID] = uid
     if not boxes:
         is_draining = any(record.phase is GpuPhase.CLOSED for record in records.values())
-        return Marks(cluster_names.DRAINING if is_draining else cluster_names.FREE, labels)
+        return NodeMarks(cluster_names.DRAINING if is_draining else cluster_names.FREE, labels)
     named = set(gpus)
     if len(boxes) > 1 or not named or not named <= set(held):
-        return Marks(cluster_names.SHARED, labels)
+        return NodeMarks(cluster_names.SHARED, labels)
     ((gpr_id, run), slice_) = next(iter(boxes.items()))
-    return Marks(cluster_names.box_of(gpr_id, run), labels | {cluster_names.NODE_SLICE: slice_})
+    return NodeMarks(cluster_names.box_of(gpr_id, run), labels | {cluster_names.NODE_SLICE: slice_})
 
 
 def box_taint(node: Node) -> str:
     return next((taint.value for taint in node.spec.taints if taint.key == cluster_names.TAINT), "")
 
 
-def differs(node: Node, marks: Marks) -> str:
+def describe_difference(node: Node, marks: NodeMarks) -> str:
     """Describes the difference in sentences; "" if none."""
     ours, labels = [taint for taint in node.spec.taints if taint.key == cluster_names.TAINT], _our_labels(node)
     wrong = sorted(key for key in labels.keys() | marks.labels.keys() if labels.get(key) != marks.labels.get(key))
@@ -85,7 +85,7 @@ def differs(node: Node, marks: Marks) -> str:
     return " ".join(parts)
 
 
-def write_ops(node: Node, seen: str, new: str, marks: Marks) -> list[Op]:
+def write_ops(node: Node, seen: str, new: str, marks: NodeMarks) -> list[Op]:
     """`seen` ("" if absent) and `new` are annotation texts."""
     meta = node.metadata
     ops: list[Op] = [{"op": "test", "path": "/metadata/uid", "value": meta.uid}]
@@ -97,7 +97,7 @@ def write_ops(node: Node, seen: str, new: str, marks: Marks) -> list[Op]:
     return [*ops, *_label_ops(node, marks.labels), *_taint_ops(node, marks.taint)]
 
 
-def leave_ops(node: Node, seen: str) -> list[Op]:
+def removal_ops(node: Node, seen: str) -> list[Op]:
     """Removes all marks; all GPUs must be free."""
     ops: list[Op] = [{"op": "test", "path": "/metadata/uid", "value": node.metadata.uid}]
     path = pointer("metadata", "annotations", cluster_names.RECORDS)

@@ -17,7 +17,7 @@ from worker_agent.cluster.base import GpuPhase, GpuRecord, NodeState, Records
 from worker_agent.kube.api.mirror import Mirror
 from worker_agent.kube.api.objects import LONG_AGO, Meta, Namespace, Node, Pod
 from worker_agent.kube.nodes.marks import UnreadableRecords, read_records
-from worker_agent.kube.nodes.view import Unseen, view_of, why_unready
+from worker_agent.kube.nodes.view import NotShown, node_view, why_unready
 from worker_agent.kube.pods.lifting import asks_for_gpus
 
 Key = tuple[str, str]
@@ -56,7 +56,7 @@ class PodIndex:
         return index
 
 
-class Sight:
+class Observation:
     """Not thread-safe."""
 
     def __init__(self, nodes: Mirror[Node], pods: Mirror[Pod], namespaces: Mirror[Namespace]) -> None:
@@ -121,17 +121,17 @@ class Sight:
         bound = self.namespaces_of(slice_key)
         return [pod for pod in self.pods.others.get(node, ()) if pod.metadata.namespace in bound and pod.holds]
 
-    def homeless(self) -> list[Pod]:
+    def pods_without_box(self) -> list[Pod]:
         """Lifted pods without a node whose box or assigned node is gone."""
         unplaced = [pod for pods in self.pods.lifted.values() for pod in pods if not pod.spec.nodeName and pod.holds]
-        return [pod for pod in unplaced if not self._has_home(pod)]
+        return [pod for pod in unplaced if not self._is_box_there(pod)]
 
-    def left_over(self) -> list[Pod]:
+    def pods_of_former_nodes(self) -> list[Pod]:
         """Lifted pods still running on a node re-created under its old name."""
-        there = [node for node in map(self.node, self.pods.placed) if node is not None and is_taken_in(node)]
-        return [pod for node in there for pod in self._left_over_on(node, self.state(node).records)]
+        there = [node for node in map(self.node, self.pods.placed) if node is not None and has_records(node)]
+        return [pod for node in there for pod in self._pods_of_former_node(node, self.state(node).records)]
 
-    def _left_over_on(self, node: Node, records: Records) -> list[Pod]:
+    def _pods_of_former_node(self, node: Node, records: Records) -> list[Pod]:
         # Pods of GPRs without records on the node, placed there before this node object was created.
         placed, born = self.pods.placed.get(node.metadata.name), node.metadata.creationTimestamp
         if not placed or born is None or all(node.metadata.label(cluster_names.box_label(gpr_id)) for gpr_id in placed):
@@ -139,7 +139,7 @@ class Sight:
         unknown = placed.keys() - {record.gpr_id for record in records.values()}
         return [pod for gpr_id in unknown for pod in placed[gpr_id] if (pod.placed_at or born) <= born]
 
-    def _has_home(self, pod: Pod) -> bool:
+    def _is_box_there(self, pod: Pod) -> bool:
         selector = pod.spec.nodeSelector or {}
         key, uid = cluster_names.box_label(pod.metadata.label(cluster_names.POD_GPR)), selector.get(cluster_names.NODE_UID, "")
         homes = self._nodes_of_boxes().get((key, selector.get(key, "")), ())
@@ -171,8 +171,8 @@ class Sight:
 
     def states(self) -> dict[str, NodeState]:
         # A node whose GPUs cannot be named counts only while some of them are held.
-        taken_in = {node.metadata.name: self.state(node) for node in self.nodes() if is_taken_in(node)}
-        states = {name: state for name, state in taken_in.items() if state.view.gpus or is_held(state)}
+        taken_in = {node.metadata.name: self.state(node) for node in self.nodes() if has_records(node)}
+        states = {name: state for name, state in taken_in.items() if state.view.gpus or has_held_gpus(state)}
         self._states = {name: known for name, known in self._states.items() if name in states}
         return states
 
@@ -183,21 +183,21 @@ class Sight:
         if known is None or known[0] is not node or known[1] != strange:
             known = self._states[name] = (node, strange, _state_of(node, strange=strange))
         state = known[2]
-        if state.view.ready and self._left_over_on(node, state.records):
+        if state.view.ready and self._pods_of_former_node(node, state.records):
             view = msgspec.structs.replace(state.view, ready=False)
             return msgspec.structs.replace(state, view=view, why_unready=("pods of an earlier box still run there",))
         return state
 
 
-def is_taken_in(node: Node) -> bool:
+def has_records(node: Node) -> bool:
     return cluster_names.RECORDS in (node.metadata.annotations or {})
 
 
-def is_wanted(node: Node) -> bool:
+def is_managed(node: Node) -> bool:
     return node.metadata.label(cluster_names.MANAGED) == "true"
 
 
-def is_held(state: NodeState) -> bool:
+def has_held_gpus(state: NodeState) -> bool:
     return any(record.phase is not GpuPhase.FREE for record in state.records.values())
 
 
@@ -208,9 +208,9 @@ def _bare(node: Node) -> NodeView:
 def _state_of(node: Node, *, strange: bool) -> NodeState:
     # The version is the annotation's text, because writes test that: a heartbeat of the node does not change it.
     text = node.metadata.annotation(cluster_names.RECORDS)
-    seen = view_of(node)
-    view = _bare(node) if isinstance(seen, Unseen) else seen
-    why = [*why_unready(node), *([seen.why] if isinstance(seen, Unseen) else [])]
+    seen = node_view(node)
+    view = _bare(node) if isinstance(seen, NotShown) else seen
+    why = [*why_unready(node), *([seen.why] if isinstance(seen, NotShown) else [])]
     records: dict[str, GpuRecord] = {}
     try:
         records = read_records(text)
@@ -218,5 +218,5 @@ def _state_of(node: Node, *, strange: bool) -> NodeState:
         # The node is still reported, or its assignments would seem gone. Writes to it fail with the reason.
         why.append(str(error))
     why += ["pods with GPUs that EGS did not let in run there"] if strange else []
-    why += [] if is_wanted(node) else [f"it has no label {cluster_names.MANAGED}=true any more"]
+    why += [] if is_managed(node) else [f"it has no label {cluster_names.MANAGED}=true any more"]
     return NodeState(view=msgspec.structs.replace(view, ready=not why), version=text, records=records, why_unready=tuple(why))

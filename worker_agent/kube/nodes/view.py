@@ -17,7 +17,7 @@ from protocol.cluster_names import GPU, GPU_UUIDS, ORDER, SUPPLY
 from protocol.nodes import GpuView, NodeView
 from protocol.scalars import Id, NodeName
 from worker_agent.kube.api.objects import Condition, Node
-from worker_agent.kube.nodes.hardware import in_order, known_of
+from worker_agent.kube.nodes.hardware import stored_uuids, uuids_by_index
 
 _PRODUCT, _MEMORY, _COUNT = "nvidia.com/gpu.product", "nvidia.com/gpu.memory", "nvidia.com/gpu.count"
 _REPLICAS, _SHARING = "nvidia.com/gpu.replicas", "nvidia.com/gpu.sharing-strategy"
@@ -42,11 +42,11 @@ _SOLD_AS_GIB: Final = {15: 16, 19: 20, 23: 24, 30: 32, 45: 48, 90: 96}
 
 
 @dataclass(frozen=True, slots=True)
-class Unseen:
+class NotShown:
     why: str  # the reason why the node is not shown to the hub, as a sentence
 
 
-def view_of(node: Node) -> NodeView | Unseen:
+def node_view(node: Node) -> NodeView | NotShown:
     try:
         gpus, shape = _gpus(node)
         return NodeView(
@@ -65,7 +65,7 @@ def view_of(node: Node) -> NodeView | Unseen:
             supply=_word(node.metadata.label(SUPPLY)),
         )
     except _CannotShow as why:
-        return Unseen(str(why))
+        return NotShown(str(why))
 
 
 def why_unready(node: Node) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ def _gpus(node: Node) -> tuple[tuple[GpuView, ...], str]:
     model, memory_gib = _model(node), _memory_gib(node)
     uuids = _uuids(node, _count(node))
     capacity = min(_amount(node.status.capacity, GPU), _amount(node.status.allocatable, GPU))
-    read = in_order(known_of(node), len(uuids)) or [""] * len(uuids)
+    read = uuids_by_index(stored_uuids(node), len(uuids)) or [""] * len(uuids)
     gpus = tuple(
         GpuView(
             uuid=uuid,

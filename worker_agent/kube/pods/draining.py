@@ -18,7 +18,7 @@ from worker_agent.cluster.base import ClusterError, StepCall, StepResult, StepSt
 from worker_agent.kube.api.client import Api, Missing
 from worker_agent.kube.api.objects import Pod
 from worker_agent.kube.api.paging import PAGE_COUNT, ObjectPage, listed
-from worker_agent.kube.pods.runs import inside
+from worker_agent.kube.pods.runs import pods_to_drain
 
 AGAIN_S = 1.0  # between two tries to evict the same pod
 PATIENCE_S = 10.0  # after deletion by force; pods left then are reported, with the reason
@@ -27,16 +27,16 @@ SENDS_OF_BOX = 64  # of these per box, so that a box whose pods do not leave kee
 CONFIRMED_WITHIN_S = 0.3  # time per pass for confirming that no pod is left, so that other ends are not delayed
 KEPT_S = 60.0  # how long a refusal is kept
 FORGET_S = 60.0  # a box without a call of `run` for so long is no longer drained
-LOOK_AGAIN_S = 2.0  # while the watch shows pods: it may be far behind
-LOOK_WITHIN_S = 1.0  # for all pages of a list but the first
-LOOKS_AGAIN = 2  # per pass, the longest waiting first
+LIST_AGAIN_S = 2.0  # while the watch shows pods: it may be far behind
+LIST_WITHIN_S = 1.0  # for all pages of a list but the first
+LISTS_PER_PASS = 2  # per pass, the longest waiting first
 NAMED = 5  # pods named in a log
 WITHOUT_BOX = ""
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 # Concurrent calls that remove pods. What the API server refuses is kept for people and tried again.
-class Sends:
+class RemovalCalls:
     def __init__(self, pool: Executor) -> None:
         self._pool = pool
         self._going: dict[str, tuple[str, Future[str]]] = {}  # by pod UID: its GPR, and the call
@@ -71,11 +71,11 @@ class Draining:
     # Two pools, so that hanging evictions do not delay deletion by force.
     def __init__(self, api: Api, *, evictions: Executor, force: Executor) -> None:
         self._api = api
-        self._evictions, self._force = Sends(evictions), Sends(force)
+        self._evictions, self._force = RemovalCalls(evictions), RemovalCalls(force)
         self._listed: dict[str, tuple[Pod, ...]] = {}
-        self._unseen: dict[str, ClusterError] = {}  # by GPR: why this pass could not list its pods
+        self._list_errors: dict[str, ClusterError] = {}  # by GPR: why this pass could not list its pods
         self._confirmed_s = 0.0
-        self._looked_mono: dict[str, float] = {}  # by GPR: its last list, or when its drain began
+        self._listed_mono: dict[str, float] = {}  # by GPR: its last list, or when its drain began
         self._asked_mono: dict[str, float] = {}  # by GPR: the last call of `run`, which need not come in each pass
         self._oldest: Set[str] = frozenset()
 
@@ -84,10 +84,10 @@ class Draining:
         self._force.begin_pass()
         now = time.monotonic()
         self._asked_mono = {gpr_id: mono for gpr_id, mono in self._asked_mono.items() if now - mono < FORGET_S}
-        self._looked_mono = {gpr_id: self._looked_mono.get(gpr_id, now) for gpr_id in self._asked_mono}
-        due = [gpr_id for gpr_id, mono in self._looked_mono.items() if now - mono >= LOOK_AGAIN_S]
-        self._oldest = frozenset(heapq.nsmallest(LOOKS_AGAIN, due, key=self._looked_mono.__getitem__))
-        self._listed, self._unseen, self._confirmed_s = {}, {}, 0.0
+        self._listed_mono = {gpr_id: self._listed_mono.get(gpr_id, now) for gpr_id in self._asked_mono}
+        due = [gpr_id for gpr_id, mono in self._listed_mono.items() if now - mono >= LIST_AGAIN_S]
+        self._oldest = frozenset(heapq.nsmallest(LISTS_PER_PASS, due, key=self._listed_mono.__getitem__))
+        self._listed, self._list_errors, self._confirmed_s = {}, {}, 0.0
 
     def run(self, call: StepCall, lifted: Sequence[Pod], strays: Sequence[Pod], *, is_last: bool, is_ready: bool) -> StepResult:
         """`lifted`: pods of the GPR, of any run. `strays`: pods of the slice on the node that EGS did not let in. `is_last`: no other node
@@ -98,14 +98,14 @@ class Draining:
         gpr_id = call.assignment.gpr_id
         self._asked_mono[gpr_id] = time.monotonic()
         if gpr_id in self._oldest:
-            self._look(gpr_id)
-        elif not inside(lifted, call, is_last=is_last):
+            self._list(gpr_id)
+        elif not pods_to_drain(lifted, call, is_last=is_last):
             self._confirm(gpr_id)
-        left = [*inside(self._listed.get(gpr_id, lifted), call, is_last=is_last), *strays]
+        left = [*pods_to_drain(self._listed.get(gpr_id, lifted), call, is_last=is_last), *strays]
         stage = drain_stage(call.assignment.drain, call.since_closed_s)
         if left:
             for pod in left:
-                self._send_away(pod, stage, call)
+                self._remove(pod, stage, call)
             return self._unfinished(call, left)
         if gpr_id not in self._listed:
             return self._unknown(call)
@@ -115,7 +115,7 @@ class Draining:
         log = f"no pod of workspace {call.assignment.slice} is left {call.since_closed_s:.1f} s after the close ({stage})"
         return StepResult(status=StepStatus.OK, log=log, evidence={"pods_left": 0, "stage": stage.value})
 
-    def send_away(self, pod: Pod, grace_s: float) -> None:
+    def evict_unplaced(self, pod: Pod, grace_s: float) -> None:
         # The pod can never be placed. Its controller creates a new one behind the gate.
         if not pod.is_leaving:
             self._evictions.send(pod, WITHOUT_BOX, lambda: self._evict(pod, grace_s))
@@ -128,33 +128,33 @@ class Draining:
     def _confirm(self, gpr_id: str) -> None:
         if self._confirmed_s < CONFIRMED_WITHIN_S:
             began_mono = time.monotonic()
-            self._look(gpr_id)
+            self._list(gpr_id)
             self._confirmed_s += time.monotonic() - began_mono
 
-    def _look(self, gpr_id: str) -> None:
+    def _list(self, gpr_id: str) -> None:
         # Without a resourceVersion the list is current, which no watch guarantees.
-        if gpr_id in self._listed or gpr_id in self._unseen:
+        if gpr_id in self._listed or gpr_id in self._list_errors:
             return
-        self._looked_mono[gpr_id] = time.monotonic()
+        self._listed_mono[gpr_id] = time.monotonic()
         try:
             self._listed[gpr_id] = tuple(self._pods_of(gpr_id))
         except ClusterError as error:
-            self._unseen[gpr_id] = error
+            self._list_errors[gpr_id] = error
 
     def _pods_of(self, gpr_id: str) -> Iterator[Pod]:
         """Raises Unavailable if listing takes too long."""
-        until_mono = time.monotonic() + LOOK_WITHIN_S
+        until_mono = time.monotonic() + LIST_WITHIN_S
         pods = listed(
             self._api, "/api/v1/pods", ObjectPage[Pod], labelSelector=f"{cluster_names.POD_GPR}={gpr_id}", fieldSelector=UNFINISHED
         )
         for number, pod in enumerate(pods):
             if number >= PAGE_COUNT and time.monotonic() >= until_mono:
                 # Until there are fewer, pods are removed as the watch shows them.
-                raise Unavailable(f"the pods of the box are too many to be listed within {LOOK_WITHIN_S:g} s")
+                raise Unavailable(f"the pods of the box are too many to be listed within {LIST_WITHIN_S:g} s")
             yield pod
 
     def _unknown(self, call: StepCall) -> StepResult:
-        error = self._unseen.get(call.assignment.gpr_id)
+        error = self._list_errors.get(call.assignment.gpr_id)
         if error is None:  # the watch shows no pod, and the confirming list is yet to come
             return StepResult(status=StepStatus.RUNNING)
         if not _is_overdue(call):
@@ -174,7 +174,7 @@ class Draining:
         why = [f"finalizers {', '.join(pod.metadata.finalizers)}"] if pod.metadata.finalizers else []
         return f"pod {pod.label} ({', '.join([*why, self._force.said(pod)])})"
 
-    def _send_away(self, pod: Pod, stage: DrainStage, call: StepCall) -> None:
+    def _remove(self, pod: Pod, stage: DrainStage, call: StepCall) -> None:
         gpr_id, grace_s = call.assignment.gpr_id, max(1.0, call.assignment.drain.force_after_s - call.since_closed_s)
         if stage is DrainStage.FORCE:
             self._force.send(pod, gpr_id, lambda: self._force_away(pod))

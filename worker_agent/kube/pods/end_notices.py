@@ -19,12 +19,12 @@ from worker_agent.cluster.base import BoxEnd, Conflict
 from worker_agent.kube.api.client import Api
 from worker_agent.kube.api.events import EventRecorder
 from worker_agent.kube.api.objects import Pod
-from worker_agent.kube.nodes.observation import PodIndex, Sight
+from worker_agent.kube.nodes.observation import Observation, PodIndex
 from worker_agent.kube.pods.gate_lifter import Box
 from worker_agent.kube.pods.lifting import annotate_ops
-from worker_agent.kube.pods.runs import is_of
-from worker_agent.kube.requests.messages import News
-from worker_agent.kube.requests.status import stamp
+from worker_agent.kube.pods.runs import is_in_run
+from worker_agent.kube.requests.messages import EventText
+from worker_agent.kube.requests.status import rfc3339
 
 AT_ONCE: Final = 100  # calls in flight
 AGAIN_S: Final = 10.0  # after a failed call, or a change of the annotation by others
@@ -43,11 +43,11 @@ class Key(NamedTuple):
 Wanted = tuple[Key, Pod, BoxEnd]
 
 
-class Ends:
+class EndNotices:
     """Not thread-safe."""
 
-    def __init__(self, api: Api, *, pool: Executor, recorder: EventRecorder, sight: Sight) -> None:
-        self._api, self._pool, self._recorder, self._sight = api, pool, recorder, sight
+    def __init__(self, api: Api, *, pool: Executor, recorder: EventRecorder, observation: Observation) -> None:
+        self._api, self._pool, self._recorder, self._observation = api, pool, recorder, observation
         self._ends: dict[Box, BoxEnd] = {}
         self._going: dict[Key, Future[Pod] | Future[None]] = {}
         self._not_before_mono: dict[Key, float] = {}
@@ -56,12 +56,12 @@ class Ends:
     def ends_at(self, box: Box) -> str:
         # The text of the annotation; "" if no such box is known to be open.
         end = self._ends.get(box)
-        return stamp(end.ends_s) if end is not None else ""
+        return rfc3339(end.ends_s) if end is not None else ""
 
     def look(self, ends: Sequence[BoxEnd]) -> None:
         self._ends = {(end.gpr_id, end.run): end for end in ends}
         self._collect()
-        if self._settled is not None and self._settled[0] == self._ends and self._settled[1] is self._sight.pods:
+        if self._settled is not None and self._settled[0] == self._ends and self._settled[1] is self._observation.pods:
             return
         wanted = list(self._wanted())
         keys = {key for key, _, _ in wanted}
@@ -69,14 +69,14 @@ class Ends:
         for key, pod, end in islice(self._in_turn(self._due(wanted)), max(0, AT_ONCE - len(self._going))):
             self._going[key] = self._send(key, pod, end)
         is_told = all(self._not_before_mono.get(key) == float("inf") for key in keys)
-        self._settled = (self._ends, self._sight.pods) if is_told and not self._going else None
+        self._settled = (self._ends, self._observation.pods) if is_told and not self._going else None
 
     def _wanted(self) -> Iterator[Wanted]:
         # A pod is told the end of its own run: a GPR may leave one run and be in its next one at the same time.
         for end in self._ends.values():
-            ends_at = stamp(end.ends_s)
-            for pod in self._sight.pods.lifted.get(end.gpr_id, ()):
-                if not pod.holds or pod.is_leaving or not is_of(end, pod):
+            ends_at = rfc3339(end.ends_s)
+            for pod in self._observation.pods.lifted.get(end.gpr_id, ()):
+                if not pod.holds or pod.is_leaving or not is_in_run(end, pod):
                     continue
                 if pod.metadata.annotation(ENDS_AT) != ends_at:
                     yield Key(end.gpr_id, ENDS_AT, pod.metadata.uid, ends_at), pod, end
@@ -109,8 +109,8 @@ class Ends:
             return self._pool.submit(self._api.patch, pod.path, ops, Pod)
         # The event's name follows from pod and end.
         message = f"GPR {end.gpr_name} ends at {key.ends_at}: then this pod is ended, and its GPUs are given back. Save its work."
-        news = News(NEAR, message, is_bad=True)
-        return self._recorder.record_once("Pod", pod.metadata, news, key=f"{NEAR}/{end.gpr_id}/{key.ends_at}", at=datetime.now(UTC))
+        text = EventText(NEAR, message, is_bad=True)
+        return self._recorder.record_once("Pod", pod.metadata, text, key=f"{NEAR}/{end.gpr_id}/{key.ends_at}", at=datetime.now(UTC))
 
     def _collect(self) -> None:
         for key, call in [each for each in self._going.items() if each[1].done()]:
@@ -119,4 +119,4 @@ class Ends:
             is_told = key.what == NEAR and (error is None or isinstance(error, Conflict))
             self._not_before_mono[key] = float("inf") if is_told else time.monotonic() + AGAIN_S
             if error is None and isinstance(pod := call.result(), Pod):
-                self._sight.learn_pod(pod)
+                self._observation.learn_pod(pod)

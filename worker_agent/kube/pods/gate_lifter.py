@@ -47,7 +47,7 @@ class _Refused:
 
 
 # Not thread-safe, except where a method says so.
-class Hoist:
+class GateLifter:
     def __init__(self, api: Api, pool: Executor, note: Note) -> None:
         self._api, self._pool, self._note = api, pool, note
         self._going: dict[Box, list[_Going]] = {}
@@ -55,7 +55,7 @@ class Hoist:
         self._seen_mono: dict[str, float] = {}  # by pod UID: when it was first seen waiting
 
     @property
-    def room_count(self) -> int:
+    def free_count(self) -> int:
         return max(0, LIFTS_AT_ONCE - sum(each.call is not None for going in self._going.values() for each in going))
 
     @property
@@ -66,7 +66,7 @@ class Hoist:
         # How full a box is is unknown until its lifts in flight are answered.
         return box in self._going
 
-    def spoken_for(self) -> set[str]:
+    def unavailable_uids(self) -> set[str]:
         """Returns UIDs of pods with a lift in flight, or refused and not yet due for a retry."""
         now = time.monotonic()
         refused = {uid for uid, each in self._refused.items() if now < each.until_mono}
@@ -104,13 +104,13 @@ class Hoist:
         """Returns the current pods of lifts whose outcome became known."""
         known: list[Pod] = []
         for box, going in tuple(self._going.items()):
-            left = [each for each in going if self._goes_on(each, known)]
+            left = [each for each in going if self._is_unsettled(each, known)]
             self._going[box] = left
             if not left:
                 del self._going[box]
         return known
 
-    def _goes_on(self, going: _Going, known: list[Pod]) -> bool:
+    def _is_unsettled(self, going: _Going, known: list[Pod]) -> bool:
         # False once the outcome is known; the pod as it is then is added to `known`.
         if going.call is None:
             if time.monotonic() >= going.look_mono:
@@ -119,7 +119,7 @@ class Hoist:
         if not going.call.done():
             return True
         if (error := going.call.exception()) is not None:
-            return self._goes_on_after(error, going)
+            return self._is_unsettled_after(error, going)
         pod = going.call.result()
         if going.is_look and pod.metadata.resourceVersion == going.pod.metadata.resourceVersion:
             self._hold_back(pod, going.error or Unavailable("it was lost on its way"))
@@ -130,7 +130,7 @@ class Hoist:
         known.append(pod)
         return False
 
-    def _goes_on_after(self, error: BaseException, going: _Going) -> bool:
+    def _is_unsettled_after(self, error: BaseException, going: _Going) -> bool:
         # False only if the pod is certainly in no box: an unanswered lift may still be applied, so the pod is read again first.
         if isinstance(error, Missing):
             return False

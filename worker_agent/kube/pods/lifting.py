@@ -15,8 +15,8 @@ from worker_agent.kube.api import devices
 from worker_agent.kube.api.client import Op
 from worker_agent.kube.api.objects import CONTAINERS_MAX, GATES_MAX, RESOURCES_MAX, Meta, Node, Pod, Resources
 
-_FREELY = ("ephemeral-storage", "hugepages-")  # resources that not every node reports
-_BESIDE_OTHERS = ("cpu", "memory")  # requests that are mandatory on a shared node
+_OPTIONAL = ("ephemeral-storage", "hugepages-")  # resources that not every node reports
+_REQUIRED_ON_SHARED_NODES = ("cpu", "memory")  # requests that are mandatory on a shared node
 _UNITS = {
     **{"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1)},
     **{unit: Decimal(1000) ** power for power, unit in enumerate(("k", "M", "G", "T", "P", "E"), start=1)},
@@ -24,9 +24,10 @@ _UNITS = {
 }
 
 Amounts = Mapping[str, Decimal]
+NeedsOf = Callable[[Pod], Amounts]
 
 
-def quantity(text: str | int) -> Decimal:
+def parse_quantity(text: str | int) -> Decimal:
     """Parses a Kubernetes quantity, e.g. 1500m, 2Gi, 1e3. Raises ValueError."""
     stem = str(text).rstrip("numkKMGTPEi") if not str(text).isdecimal() else str(text)
     unit = str(text)[len(stem) :]
@@ -46,12 +47,12 @@ def asks_for_gpus(pod: Pod) -> bool:
 
 def _is_none(amount: str | int) -> bool:
     try:
-        return quantity(amount) == 0
+        return parse_quantity(amount) == 0
     except ValueError:
         return False
 
 
-def needs_of(pod: Pod) -> dict[str, Decimal]:
+def pod_needs(pod: Pod) -> dict[str, Decimal]:
     """Returns what the scheduler counts. Raises ValueError."""
     # The sum of the containers, or the peak of the init containers before them; overhead on top.
     running: dict[str, Decimal] = {}
@@ -60,13 +61,13 @@ def needs_of(pod: Pod) -> dict[str, Decimal]:
         asked = _asked(each.resources)
         if each.restartPolicy == "Always":
             running = _sum(running, asked)
-            peak = _most(peak, running)
+            peak = _maximum(peak, running)
         else:
-            peak = _most(peak, _sum(running, asked))
+            peak = _maximum(peak, _sum(running, asked))
     for each in pod.spec.containers:
         running = _sum(running, _asked(each.resources))
-    overhead = {key: quantity(value) for key, value in pod.spec.overhead.items()}
-    return _sum(_sum(_most(peak, running), overhead), {"pods": Decimal(1)})
+    overhead = {key: parse_quantity(value) for key, value in pod.spec.overhead.items()}
+    return _sum(_sum(_maximum(peak, running), overhead), {"pods": Decimal(1)})
 
 
 def why_never(pod: Pod) -> str:
@@ -79,7 +80,7 @@ def why_never(pod: Pod) -> str:
         most = f"{CONTAINERS_MAX} containers, {RESOURCES_MAX} resources in one of them or {GATES_MAX} scheduling gates"
         return f"it has more than {most}: that is not counted"
     try:
-        needs = needs_of(pod)
+        needs = pod_needs(pod)
     except ValueError as error:
         return f"what it asks for cannot be read: {error}"
     strange = sorted(key for key in needs if devices.current().is_gpu(key) and key != GPU)
@@ -88,18 +89,18 @@ def why_never(pod: Pod) -> str:
     return "" if needs.get(GPU) else f"it asks for no {GPU}"
 
 
-def devices_of(amounts: Iterable[str]) -> list[str]:
+def extra_devices(amounts: Iterable[str]) -> list[str]:
     """Lists devices other than GPUs, which only whole nodes provide."""
     return sorted(filter(devices.current().is_whole, amounts))
 
 
-def lacks_beside_others(needs: Amounts) -> list[str]:
+def missing_on_shared_node(needs: Amounts) -> list[str]:
     """Lists requests that a pod needs on a shared node and lacks."""
-    return [key for key in _BESIDE_OTHERS if not needs.get(key)]
+    return [key for key in _REQUIRED_ON_SHARED_NODES if not needs.get(key)]
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class NodeCapacity:
     node: str
     uid: str
     taint: str
@@ -107,17 +108,17 @@ class Room:
     is_shared: bool = False
 
 
-def whole_of(node: Node, gpu_count: int, others: Iterable[Pod]) -> Amounts:
+def whole_node_amounts(node: Node, gpu_count: int, others: Iterable[Pod]) -> Amounts:
     # The node may by now have fewer GPUs than the box counts.
-    left = _less({key: quantity(value) for key, value in node.status.allocatable.items()}, _taken_by(others))
+    left = _less({key: parse_quantity(value) for key, value in node.status.allocatable.items()}, _taken_by(others))
     return {**left, GPU: min(Decimal(gpu_count), left.get(GPU, Decimal(0)))}
 
 
-def share_of(node: Node, gpu_count: int, node_gpu_count: int, others: Iterable[Pod]) -> Amounts:
+def shared_node_amounts(node: Node, gpu_count: int, node_gpu_count: int, others: Iterable[Pod]) -> Amounts:
     """`others`: pods there that belong to no slice."""
     taken = _taken_by(others)
     part = Decimal(gpu_count) / Decimal(max(1, node_gpu_count))
-    there = {key: quantity(value) for key, value in {**_NOTHING, **node.status.allocatable}.items() if _is_shared_out(key)}
+    there = {key: parse_quantity(value) for key, value in {**_NOTHING, **node.status.allocatable}.items() if _is_shared_out(key)}
     shares = {key: max(Decimal(0), value - taken.get(key, Decimal(0))) * part for key, value in there.items()}
     whole = {key: Decimal(int(value)) for key, value in shares.items() if key == "pods" or key in devices.current().in_parts}
     return {**shares, **whole, GPU: Decimal(gpu_count)}
@@ -133,56 +134,56 @@ def _is_shared_out(key: str) -> bool:
 def _taken_by(pods: Iterable[Pod]) -> Amounts:
     taken: dict[str, Decimal] = {}
     for pod in pods:
-        taken = _sum(taken, needs_of(pod))
+        taken = _sum(taken, pod_needs(pod))
     return taken
 
 
-def why_nowhere(rooms: Sequence[Room], needs: Amounts) -> str:
+def why_nowhere(capacities: Sequence[NodeCapacity], needs: Amounts) -> str:
     """Says why a pod would fit none of the rooms even if empty; "" if it would."""
-    if any(_may_enter(needs, room) and _fits(needs, room.has) for room in rooms):
+    if any(_may_enter(needs, capacity) and _fits(needs, capacity.has) for capacity in capacities):
         return ""
-    if not any(_may_enter(needs, room) for room in rooms):
-        lacking = " and no ".join(lacks_beside_others(needs))
+    if not any(_may_enter(needs, capacity) for capacity in capacities):
+        lacking = " and no ".join(missing_on_shared_node(needs))
         return f"it asks for no {lacking}, and on a node that is shared each pod has to: give its containers requests, or take whole nodes"
-    counted = [key for key in sorted(needs) if not key.startswith(_FREELY) or any(key in room.has for room in rooms)]
-    most = {key: max((room.has.get(key, Decimal(0)) for room in rooms), default=Decimal(0)) for key in counted}
+    counted = [key for key in sorted(needs) if not key.startswith(_OPTIONAL) or any(key in capacity.has for capacity in capacities)]
+    most = {key: max((capacity.has.get(key, Decimal(0)) for capacity in capacities), default=Decimal(0)) for key in counted}
     scarce = [key for key in counted if needs[key] > most[key]]
     if not scarce:
         return "no node there has all at once that it asks for"
-    return " and ".join(f"it asks for {asks}, and no node there has more than {has}" for asks, has in _pairs(scarce, needs, most))
+    return " and ".join(f"it asks for {asks}, and no node there has more than {has}" for asks, has in _amount_texts(scarce, needs, most))
 
 
 @dataclass(frozen=True, slots=True)
 class Lift:
     pod: Pod
     taints: tuple[str, ...]
-    room: Room | None  # None: any node of the box
+    capacity: NodeCapacity | None  # None: any node of the box
 
 
 def lifts(
-    rooms: Sequence[Room],
+    capacities: Sequence[NodeCapacity],
     waiting: Sequence[Pod],
     inside: Sequence[Pod],
     *,
     stranded: Collection[str] = (),
-    needs: Callable[[Pod], Amounts] = needs_of,
+    needs: NeedsOf = pod_needs,
 ) -> Iterator[Lift]:
     """The oldest pods come first; what does not fit is skipped.
 
-    `inside`: lifted, unfinished pods of the box. `stranded`: UIDs of those that the scheduler fails to place. `needs`: a cached `needs_of`.
+    `inside`: lifted, unfinished pods of the box. `stranded`: UIDs of those that the scheduler fails to place. `needs`: cached `pod_needs`.
     Shapes: n rooms, m pods and k different needs take O(m + k n).
     """
-    if any(room.is_shared for room in rooms):
-        yield from _into_rooms(rooms, waiting, inside, needs)
-    elif rooms:
-        yield from _anywhere(rooms, waiting, list(_counted(rooms, inside, stranded, needs)), needs)
+    if any(capacity.is_shared for capacity in capacities):
+        yield from _on_given_nodes(capacities, waiting, inside, needs)
+    elif capacities:
+        yield from _on_any_node(capacities, waiting, list(_counted(capacities, inside, stranded, needs)), needs)
 
 
-def _counted(rooms: Sequence[Room], inside: Sequence[Pod], stranded: Collection[str], needs: Callable[[Pod], Amounts]) -> Iterator[Pod]:
+def _counted(capacities: Sequence[NodeCapacity], inside: Sequence[Pod], stranded: Collection[str], needs: NeedsOf) -> Iterator[Pod]:
     # Leaves out as many stranded pods as would fill the box once: whatever is let in, only what fits is placed. Beyond that they
     # count, or all waiting pods would be let in while nothing can be placed. On shared nodes all count, since only the count
     # keeps boxes to their shares.
-    free = sum((room.has.get(GPU, Decimal(0)) for room in rooms), Decimal(0))
+    free = sum((capacity.has.get(GPU, Decimal(0)) for capacity in capacities), Decimal(0))
     for pod in inside:
         gpus = needs(pod).get(GPU, Decimal(0))
         if pod.spec.nodeName or pod.metadata.uid not in stranded or gpus > free:
@@ -191,9 +192,9 @@ def _counted(rooms: Sequence[Room], inside: Sequence[Pod], stranded: Collection[
             free -= gpus
 
 
-def _anywhere(rooms: Sequence[Room], waiting: Sequence[Pod], inside: Sequence[Pod], needs: Callable[[Pod], Amounts]) -> Iterator[Lift]:
+def _on_any_node(capacities: Sequence[NodeCapacity], waiting: Sequence[Pod], inside: Sequence[Pod], needs: NeedsOf) -> Iterator[Lift]:
     # Pods inside without a node are placed first. If one fits nowhere now, its GPUs stay reserved for it.
-    left, taints = _Left(rooms), tuple(sorted({room.taint for room in rooms}))
+    left, taints = _FreeCapacity(capacities), tuple(sorted({capacity.taint for capacity in capacities}))
     left.take([pod for pod in inside if pod.spec.nodeName or _pinned_to(pod)], needs)
     anywhere = [pod for pod in inside if not (pod.spec.nodeName or _pinned_to(pod))]
     owed = sum(needs(pod).get(GPU, Decimal(0)) for pod in anywhere if left.put(needs(pod)) is None)
@@ -205,43 +206,43 @@ def _anywhere(rooms: Sequence[Room], waiting: Sequence[Pod], inside: Sequence[Po
             yield Lift(pod, taints, None)
 
 
-def _into_rooms(rooms: Sequence[Room], waiting: Sequence[Pod], inside: Sequence[Pod], needs: Callable[[Pod], Amounts]) -> Iterator[Lift]:
-    left = _Left(rooms)
+def _on_given_nodes(capacities: Sequence[NodeCapacity], waiting: Sequence[Pod], inside: Sequence[Pod], needs: NeedsOf) -> Iterator[Lift]:
+    left = _FreeCapacity(capacities)
     left.take(inside, needs)
     for pod in waiting:
-        if (room := left.put(needs(pod))) is not None:
-            yield Lift(pod, (room.taint,), room)
+        if (capacity := left.put(needs(pod))) is not None:
+            yield Lift(pod, (capacity.taint,), capacity)
 
 
-class _Left:
-    def __init__(self, rooms: Sequence[Room]) -> None:
-        self._rooms, self._left = rooms, [dict(room.has) for room in rooms]
-        self._places = {room.node: (place, room) for place, room in enumerate(rooms)}
+class _FreeCapacity:
+    def __init__(self, capacities: Sequence[NodeCapacity]) -> None:
+        self._box_capacity, self._left = capacities, [dict(capacity.has) for capacity in capacities]
+        self._places = {capacity.node: (place, capacity) for place, capacity in enumerate(capacities)}
         self._first: dict[frozenset[tuple[str, Decimal]], int] = {}  # by needs: the first room that may have enough
 
     @property
     def gpu_count(self) -> Decimal:
         return sum((max(Decimal(0), left.get(GPU, Decimal(0))) for left in self._left), Decimal(0))
 
-    def take(self, pods: Iterable[Pod], needs: Callable[[Pod], Amounts]) -> None:
+    def take(self, pods: Iterable[Pod], needs: NeedsOf) -> None:
         # Subtracts a pod from each room where it may be: from all of them if it has no node and was let in anywhere.
         for pod in pods:
             node, uid = pod.spec.nodeName, _pinned_to(pod)
-            for place, room in [self._places[node]] if node in self._places else [] if node else enumerate(self._rooms):
-                if node or uid in ("", room.uid):
+            for place, capacity in [self._places[node]] if node in self._places else [] if node else enumerate(self._box_capacity):
+                if node or uid in ("", capacity.uid):
                     self._less(place, needs(pod))
 
-    def put(self, needs: Amounts) -> Room | None:
+    def put(self, needs: Amounts) -> NodeCapacity | None:
         # First fit. Capacity only decreases, so no room is tried again for needs that it once could not hold.
         key = frozenset(needs.items())
         place = self._first.get(key, 0)
-        while place < len(self._rooms) and not (_fits(needs, self._left[place]) and _may_enter(needs, self._rooms[place])):
+        while place < len(self._box_capacity) and not (_fits(needs, self._left[place]) and _may_enter(needs, self._box_capacity[place])):
             place += 1
         self._first[key] = place
-        if place == len(self._rooms):
+        if place == len(self._box_capacity):
             return None
         self._less(place, needs)
-        return self._rooms[place]
+        return self._box_capacity[place]
 
     def _less(self, place: int, needs: Amounts) -> None:
         left = self._left[place]
@@ -269,7 +270,7 @@ def lift_ops(lift: Lift, gpr_id: str, run: int, *, ends_at: str = "") -> list[Op
         ops.append({"op": "add", "path": "/spec/tolerations", "value": tolerations})
     else:
         ops += [{"op": "add", "path": "/spec/tolerations/-", "value": each} for each in tolerations]
-    selector = {cluster_names.box_label(gpr_id): str(run)} | ({cluster_names.NODE_UID: lift.room.uid} if lift.room else {})
+    selector = {cluster_names.box_label(gpr_id): str(run)} | ({cluster_names.NODE_UID: lift.capacity.uid} if lift.capacity else {})
     ops += _add_all("spec", "nodeSelector", spec.nodeSelector, selector)
     ops += _add_all("metadata", "labels", meta.labels, {cluster_names.POD_GPR: gpr_id})
     return [*ops, *(annotate_ops(meta, cluster_names.ENDS_AT, ends_at) if ends_at else [])]
@@ -296,7 +297,7 @@ def _add_all(parent: str, name: str, there: Mapping[str, str] | None, new: Mappi
 
 def _asked(resources: Resources) -> dict[str, Decimal]:
     # Extended resources may be given as limits alone, which then are their requests.
-    asked = {key: quantity(value) for key, value in {**resources.limits, **resources.requests}.items()}
+    asked = {key: parse_quantity(value) for key, value in {**resources.limits, **resources.requests}.items()}
     return {key: value for key, value in asked.items() if value}
 
 
@@ -308,28 +309,28 @@ def _less(one: Amounts, other: Amounts) -> dict[str, Decimal]:
     return {key: value - other.get(key, Decimal(0)) for key, value in one.items()}
 
 
-def _most(one: Amounts, other: Amounts) -> dict[str, Decimal]:
+def _maximum(one: Amounts, other: Amounts) -> dict[str, Decimal]:
     return {key: max(one.get(key, Decimal(0)), other.get(key, Decimal(0))) for key in one.keys() | other.keys()}
 
 
-def _may_enter(needs: Amounts, room: Room) -> bool:
-    return not room.is_shared or not lacks_beside_others(needs)
+def _may_enter(needs: Amounts, capacity: NodeCapacity) -> bool:
+    return not capacity.is_shared or not missing_on_shared_node(needs)
 
 
 def _fits(needs: Amounts, left: Amounts) -> bool:
     if needs.get(GPU, 0) > left.get(GPU, 0):
         return False  # the most frequent reason
-    # A resource in `_FREELY` that the node does not report is ignored; any other unreported resource counts as zero.
-    return all(value <= max(left.get(key, 0), 0) for key, value in needs.items() if key in left or not key.startswith(_FREELY))
+    # A resource in `_OPTIONAL` that the node does not report is ignored; any other unreported resource counts as zero.
+    return all(value <= max(left.get(key, 0), 0) for key, value in needs.items() if key in left or not key.startswith(_OPTIONAL))
 
 
-def _pairs(keys: Iterable[str], needs: Amounts, most: Amounts) -> Iterator[tuple[str, str]]:
+def _amount_texts(keys: Iterable[str], needs: Amounts, most: Amounts) -> Iterator[tuple[str, str]]:
     """Yields e.g. `1000 cpu`, `512Gi memory`; smaller units if both amounts would look the same."""
     for key in keys:
-        units = ((2**30, "Gi"), (2**20, "Mi"), (1, "")) if key == "memory" or key.startswith(_FREELY) else ((1, ""),)
-        told = ((_told(needs[key], *unit, key), _told(max(most[key], Decimal(0)), *unit, key)) for unit in units)
+        units = ((2**30, "Gi"), (2**20, "Mi"), (1, "")) if key == "memory" or key.startswith(_OPTIONAL) else ((1, ""),)
+        told = ((_amount_text(needs[key], *unit, key), _amount_text(max(most[key], Decimal(0)), *unit, key)) for unit in units)
         yield next(pair for pair in told if pair[0] != pair[1])
 
 
-def _told(value: Decimal, size: int, unit: str, key: str) -> str:
+def _amount_text(value: Decimal, size: int, unit: str, key: str) -> str:
     return (f"{value / size:.1f}".removesuffix(".0") if unit else f"{value.normalize():f}") + f"{unit} {key}"

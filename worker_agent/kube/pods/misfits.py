@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from protocol.assignments import Assignment
-from worker_agent.kube.pods.lifting import Amounts, Room, why_nowhere
-from worker_agent.kube.pods.needs import Judgement
+from worker_agent.kube.pods.lifting import Amounts, NodeCapacity, why_nowhere
+from worker_agent.kube.pods.needs import PodAssessment
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +22,14 @@ class Misfits:
     def __init__(self) -> None:
         self._known: dict[str, dict[str, Misfit]] = {}  # by GPR, by UID of the pod
 
-    def see(self, box: Assignment, rooms: Sequence[Room], judgements: Iterable[Judgement]) -> None:
+    def see(self, box: Assignment, capacities: Sequence[NodeCapacity], judgements: Iterable[PodAssessment]) -> None:
         # Without rooms it is unknown whether a pod fits.
         why: dict[frozenset[object], str] = {}
         found: dict[str, Misfit] = {}
-        for judgement in judgements if rooms else ():
+        for judgement in judgements if capacities else ():
             needs = frozenset[object](judgement.needs.items())
             if needs not in why:
-                why[needs] = _why(rooms, judgement.needs, has_devices=bool(judgement.devices))
+                why[needs] = _why(capacities, judgement.needs, has_devices=bool(judgement.devices))
             if why[needs]:
                 found[judgement.pod.metadata.uid] = Misfit(box.gpr_name, why[needs])
         self._known[box.gpr_id] = found
@@ -41,6 +41,6 @@ class Misfits:
         return next((found[uid] for found in list(self._known.values()) if uid in found), None)
 
 
-def _why(rooms: Sequence[Room], needs: Amounts, *, has_devices: bool) -> str:
+def _why(capacities: Sequence[NodeCapacity], needs: Amounts, *, has_devices: bool) -> str:
     # Only whole nodes provide devices, and pods that request them are told so elsewhere.
-    return "" if has_devices and any(room.is_shared for room in rooms) else why_nowhere(rooms, needs)
+    return "" if has_devices and any(capacity.is_shared for capacity in capacities) else why_nowhere(capacities, needs)

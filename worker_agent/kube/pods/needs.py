@@ -7,28 +7,28 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from worker_agent.kube.api.objects import Pod
-from worker_agent.kube.pods.lifting import Amounts, devices_of, needs_of, why_never
+from worker_agent.kube.pods.lifting import Amounts, extra_devices, pod_needs, why_never
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class PodAssessment:
     pod: Pod
     why_never: str  # a sentence; "" if the pod may enter a box
     needs: Amounts
     devices: tuple[str, ...]  # requested devices other than GPUs
 
 
-class Judgements:
+class PodAssessments:
     """Thread-safe: concurrent computations give equal results."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Judgement] = {}  # by pod UID
+        self._known: dict[str, PodAssessment] = {}  # by pod UID
 
-    def of(self, pod: Pod) -> Judgement:
+    def of(self, pod: Pod) -> PodAssessment:
         known = self._known.get(pod.metadata.uid)
         if known is None or known.pod is not pod:
             why, needs = why_never(pod), _readable_needs(pod)
-            known = self._known[pod.metadata.uid] = Judgement(pod, why, needs, () if why else tuple(devices_of(needs)))
+            known = self._known[pod.metadata.uid] = PodAssessment(pod, why, needs, () if why else tuple(extra_devices(needs)))
         return known
 
     def needs(self, pod: Pod) -> Amounts:
@@ -41,6 +41,6 @@ class Judgements:
 
 def _readable_needs(pod: Pod) -> dict[str, Decimal]:
     try:
-        return needs_of(pod)
+        return pod_needs(pod)
     except ValueError:
         return {}  # such a pod never enters a box

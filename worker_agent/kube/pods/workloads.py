@@ -21,8 +21,8 @@ from worker_agent.kube.api import devices
 from worker_agent.kube.api.client import Api, Missing
 from worker_agent.kube.api.custom import Fields
 from worker_agent.kube.api.objects import Meta, Node, Owner, Pod
-from worker_agent.kube.nodes.view import Unseen, view_of
-from worker_agent.kube.pods.lifting import asks_for_gpus, devices_of, lacks_beside_others, needs_of, quantity, why_never
+from worker_agent.kube.nodes.view import NotShown, node_view
+from worker_agent.kube.pods.lifting import asks_for_gpus, extra_devices, missing_on_shared_node, parse_quantity, pod_needs, why_never
 
 SETTLED_S: Final = 2.0  # without a new pod of the workload
 SETTLED_MOST_S: Final = 10.0  # since its first pod
@@ -191,20 +191,20 @@ def size_of(pods: Sequence[Pod], *, gpus_per_node: int | None, node: Node | None
 
 
 def node_gpus(node: Node) -> int:
-    seen = view_of(node)
-    return 0 if isinstance(seen, Unseen) else len(seen.gpus)
+    seen = node_view(node)
+    return 0 if isinstance(seen, NotShown) else len(seen.gpus)
 
 
 def node_of(shape: str, nodes: Iterable[Node]) -> Node | None:
     """Returns the largest node of the shape."""
-    seen = ((node, view_of(node)) for node in nodes)
-    found = [(len(view.gpus), node.metadata.name, node) for node, view in seen if not isinstance(view, Unseen) and view.shape == shape]
+    seen = ((node, node_view(node)) for node in nodes)
+    found = [(len(view.gpus), node.metadata.name, node) for node, view in seen if not isinstance(view, NotShown) and view.shape == shape]
     return max(found, key=lambda each: each[:2])[2] if found else None
 
 
-def gpus_of_whole(fields: Fields, nodes: Iterable[Node]) -> int:
+def whole_node_gpus(fields: Fields, nodes: Iterable[Node]) -> int:
     """GPUs of the largest node that these fields allow; 0 if none."""
-    seen = (view for node in nodes if not isinstance(view := view_of(node), Unseen))
+    seen = (view for node in nodes if not isinstance(view := node_view(node), NotShown))
     return max((len(view.gpus) for view in seen if _suits(fields, view)), default=0)
 
 
@@ -220,8 +220,8 @@ def _suits(fields: Fields, view: NodeView) -> bool:
 
 def needs_whole_nodes(pod: Pod) -> bool:
     # Because of its devices, or because it lacks the requests that are mandatory on a shared node.
-    needs = needs_of(pod)
-    return bool(devices_of(needs) or lacks_beside_others(needs))
+    needs = pod_needs(pod)
+    return bool(extra_devices(needs) or missing_on_shared_node(needs))
 
 
 def largest(pods: Iterable[Pod]) -> int:
@@ -242,14 +242,14 @@ def _bins(sizes: Sequence[int], room: int) -> int:
 
 def _part(pods: Sequence[Pod], node: Node, whole: int) -> int:
     # GPUs whose share of the node's CPU, memory and other divided resources covers what the pods request.
-    asked = [needs_of(pod) for pod in pods]
+    asked = [pod_needs(pod) for pod in pods]
     shares = []
     for key in sorted({key for needs in asked for key in needs if devices.current().comes_in_parts(key)}):
-        there = quantity(node.status.allocatable.get(key, "0"))
+        there = parse_quantity(node.status.allocatable.get(key, "0"))
         wanted = sum((needs.get(key, Decimal(0)) for needs in asked), Decimal(0))
         shares.append(wanted / there if there else Decimal(0))
     return math.ceil(max(shares, default=0) * whole)
 
 
 def _gpus(pod: Pod) -> int:
-    return int(needs_of(pod).get(cluster_names.GPU, 0))
+    return int(pod_needs(pod).get(cluster_names.GPU, 0))

@@ -27,14 +27,14 @@ from worker_agent.kube.pods.workloads import (
     Key,
     Workload,
     Workloads,
-    gpus_of_whole,
     largest,
     needs_whole_nodes,
     node_gpus,
     node_of,
     size_of,
+    whole_node_gpus,
 )
-from worker_agent.kube.requests.spec import FROM_TEMPLATE, words_of
+from worker_agent.kube.requests.spec import FROM_TEMPLATE, fields_of_spec
 from worker_agent.kube.requests.status import ACCEPTED, condition_of
 
 IDLE_S: Final = 60.0  # how long a request stays unneeded before it is given back
@@ -48,23 +48,23 @@ WAITS: Final = ("QUEUED", "PENDING_APPROVAL")
 
 
 @dataclass(frozen=True, slots=True)
-class Auto:
+class ChosenTemplate:
     fields: Fields
     hub_name: str = ""  # the name of the hub's template; "": a template of the namespace
 
 
 @dataclass(slots=True)
-class Scene:
+class AutomaticInputs:
     now_mono: float
     requests: Sequence[Custom]
     templates: Iterable[Custom]
     slice_of: Callable[[str], str]  # returns the workspace of a namespace, or ""
-    autos: Mapping[str, Auto] = field(default_factory=dict)  # by bound namespace: the hub's template for its workspace
+    autos: Mapping[str, ChosenTemplate] = field(default_factory=dict)  # by bound namespace: the hub's template for its workspace
     going: Sequence[Custom] = ()  # requests being deleted that a finalizer keeps: their names are taken
 
 
 @dataclass(slots=True)
-class AutoGpr:
+class AutomaticRequests:
     """For one thread."""
 
     api: Api
@@ -85,10 +85,10 @@ class AutoGpr:
     def __post_init__(self) -> None:
         self._workloads = Workloads(self.api)
 
-    def look(self, scene: Scene) -> None:
+    def look(self, inputs: AutomaticInputs) -> None:
         self._whole_gpus.clear()
-        templates = {**scene.autos, **self._elect(scene)}
-        made = [gpr for gpr in scene.requests if gpr.is_auto]
+        templates = {**inputs.autos, **self._elect(inputs)}
+        made = [gpr for gpr in inputs.requests if gpr.is_auto]
         is_open = [gpr for gpr in made if not gpr.is_finished]
         namespaces = {*templates, *(gpr.metadata.namespace for gpr in is_open)}
         if not namespaces:
@@ -100,46 +100,46 @@ class AutoGpr:
         try:
             workloads = self._workloads.of(pod for pod in pods if pod.metadata.namespace in namespaces)
         except ClusterError as error:
-            self._trouble("", scene.now_mono, error)
+            self._trouble("", inputs.now_mono, error)
             return
         for namespace, refusal in self._workloads.refused.items():
-            self._trouble(namespace, scene.now_mono, refusal)
+            self._trouble(namespace, inputs.now_mono, refusal)
         unsure = {*self._workloads.behind, *self._workloads.refused}  # here a request may have pods not yet known to belong to it
         idle = [gpr for gpr in is_open if gpr.status_fields.get("gprID") not in in_use and gpr.metadata.namespace not in unsure]
-        self._give_back(idle, workloads, scene.now_mono)
+        self._give_back(idle, workloads, inputs.now_mono)
         made_for: dict[Key, list[Custom]] = defaultdict(list)
         for gpr in made:
             made_for[_workload_of(gpr)].append(gpr)
         waiting = [workload for workload in workloads.values() if workload.waiting]
         waits_for: dict[str, str] = {}
         for workload in waiting:
-            if name := self._serve(workload, templates.get(workload.namespace), made_for.get(workload.key, ()), scene):
+            if name := self._serve(workload, templates.get(workload.namespace), made_for.get(workload.key, ()), inputs):
                 self._refused.pop(workload.key, None)
                 waits_for |= {pod.metadata.uid: name for pod in workload.waiting}
         self.waits_for = waits_for
         self._refused = {workload.key: self._refused[workload.key] for workload in waiting if workload.key in self._refused}
         self.unasked = {pod.metadata.uid: self._refused[each.key] for each in waiting if each.key in self._refused for pod in each.waiting}
         self._workloads.forget_all_but(workload.key for workload in waiting)
-        self._not_before_mono = {key: mono for key, mono in self._not_before_mono.items() if mono > scene.now_mono}
+        self._not_before_mono = {key: mono for key, mono in self._not_before_mono.items() if mono > inputs.now_mono}
 
     # -- templates -----------------------------------------------------------------------------------------------------
 
-    def _elect(self, scene: Scene) -> dict[str, Auto]:
+    def _elect(self, inputs: AutomaticInputs) -> dict[str, ChosenTemplate]:
         # The first by name counts in each bound namespace. Each template that says auto has a condition that says whether it counts.
         first: dict[str, Custom] = {}
-        for template in sorted(scene.templates, key=lambda each: each.metadata.name):
+        for template in sorted(inputs.templates, key=lambda each: each.metadata.name):
             namespace = template.metadata.namespace
             if template.fields.get("auto") is not True:
-                self._tell(template, None, scene.now_mono)
-            elif not scene.slice_of(namespace):
-                self._tell(template, ("False", "NamespaceNotBound", "This namespace is bound to no workspace."), scene.now_mono)
+                self._tell(template, None, inputs.now_mono)
+            elif not inputs.slice_of(namespace):
+                self._tell(template, ("False", "NamespaceNotBound", "This namespace is bound to no workspace."), inputs.now_mono)
             elif namespace in first:
                 said = f"GPRTemplate {first[namespace].metadata.name} says auto as well, and is the first by name."
-                self._tell(template, ("False", "NotFirst", said), scene.now_mono)
+                self._tell(template, ("False", "NotFirst", said), inputs.now_mono)
             else:
                 first[namespace] = template
-                self._tell(template, ("True", "First", ""), scene.now_mono)
-        return {namespace: Auto(template.fields) for namespace, template in first.items()}
+                self._tell(template, ("True", "First", ""), inputs.now_mono)
+        return {namespace: ChosenTemplate(template.fields) for namespace, template in first.items()}
 
     def _tell(self, template: Custom, said: tuple[str, str, str] | None, now_mono: float) -> None:
         """`said` None: the template does not say auto."""
@@ -157,26 +157,26 @@ class AutoGpr:
 
     # -- making one ----------------------------------------------------------------------------------------------------
 
-    def _serve(self, workload: Workload, template: Auto | None, own: Sequence[Custom], scene: Scene) -> str:
+    def _serve(self, workload: Workload, template: ChosenTemplate | None, own: Sequence[Custom], inputs: AutomaticInputs) -> str:
         """Returns the name of the request that the pods wait for, or "". `own`: requests made for the workload."""
         if there := next((gpr for gpr in own if not gpr.is_finished), None):
             return there.metadata.name
-        if by_hand := self._by_hand(workload, scene):
+        if by_hand := self._by_hand(workload, inputs):
             return by_hand
-        if template is None or not self._workloads.settled(workload, scene.now_mono) or not self._may_have_another(workload, own):
+        if template is None or not self._workloads.settled(workload, inputs.now_mono) or not self._may_have_another(workload, own):
             return ""
-        if scene.now_mono < self._not_before_mono.get(workload.key, float("-inf")):
+        if inputs.now_mono < self._not_before_mono.get(workload.key, float("-inf")):
             return ""
-        going = [gpr for gpr in scene.going if _workload_of(gpr) == workload.key]
-        return self._make(workload, template, name_for(workload, [*own, *going]), scene.now_mono)
+        going = [gpr for gpr in inputs.going if _workload_of(gpr) == workload.key]
+        return self._make(workload, template, request_name(workload, [*own, *going]), inputs.now_mono)
 
-    def _by_hand(self, workload: Workload, scene: Scene) -> str:
+    def _by_hand(self, workload: Workload, inputs: AutomaticInputs) -> str:
         """Finds a request made by people in the same workspace that can hold each pod."""
-        slice_ = scene.slice_of(workload.namespace)
-        for gpr in scene.requests:
+        slice_ = inputs.slice_of(workload.namespace)
+        for gpr in inputs.requests:
             if gpr.is_auto or gpr.is_finished or gpr.condition(ACCEPTED).get("status") == "False" or gpr.fields.get("earlyRelease"):
                 continue
-            if scene.slice_of(gpr.metadata.namespace) == slice_ and self._fit_into(gpr, workload.waiting):
+            if inputs.slice_of(gpr.metadata.namespace) == slice_ and self._fit_into(gpr, workload.waiting):
                 return gpr.metadata.name
         return ""
 
@@ -194,22 +194,22 @@ class AutoGpr:
         # Judged by the nodes that it has. Before that, it must ask for as many GPUs as any node it may get.
         named = gpr.status_fields.get("nodes")
         has = [node_gpus(node) for node in self.nodes() if node.metadata.name in named] if isinstance(named, list) else []
-        return all(gpus == gpus_per_node for gpus in has) if has else gpus_per_node == self._gpus_of_whole(fields)
+        return all(gpus == gpus_per_node for gpus in has) if has else gpus_per_node == self._whole_node_gpus(fields)
 
-    def _gpus_of_whole(self, fields: Fields) -> int:
+    def _whole_node_gpus(self, fields: Fields) -> int:
         words = tuple(str(fields.get(word) or "") for word in ("shape", "minGpuMemoryGiB", "nodeType", "rdma"))
         if words not in self._whole_gpus:
-            self._whole_gpus[words] = gpus_of_whole(fields, self.nodes())
+            self._whole_gpus[words] = whole_node_gpus(fields, self.nodes())
         return self._whole_gpus[words]
 
     @staticmethod
     def _may_have_another(workload: Workload, own: Sequence[Custom]) -> bool:
-        ends = [str(gpr.condition(FINISHED).get("lastTransitionTime", "")) for gpr in own if not has_ended_by_itself(gpr)]
+        ends = [str(gpr.condition(FINISHED).get("lastTransitionTime", "")) for gpr in own if not has_ended_naturally(gpr)]
         last = max(ends, default="")
         stamps = (pod.metadata.creationTimestamp for pod in workload.waiting)
-        return not last or any(stamp is not None and stamp.strftime("%Y-%m-%dT%H:%M:%SZ") > last for stamp in stamps)
+        return not last or any(rfc3339 is not None and rfc3339.strftime("%Y-%m-%dT%H:%M:%SZ") > last for rfc3339 in stamps)
 
-    def _make(self, workload: Workload, template: Auto, name: str, now_mono: float) -> str:
+    def _make(self, workload: Workload, template: ChosenTemplate, name: str, now_mono: float) -> str:
         spec = spec_for(workload, template.fields, self.nodes)
         if spec is None:
             return ""
@@ -275,11 +275,11 @@ class AutoGpr:
             self.note("auto_request_failed", {"why": str(error)})
 
 
-def auto_of(template: AutoTemplate) -> Auto:
-    return Auto(words_of(template.spec), template.name)
+def template_of_hub(template: AutoTemplate) -> ChosenTemplate:
+    return ChosenTemplate(fields_of_spec(template.spec), template.name)
 
 
-def has_ended_by_itself(gpr: Custom) -> bool:
+def has_ended_naturally(gpr: Custom) -> bool:
     """Whether its time was over, others needed its nodes, or nobody used them."""
     is_unused = gpr.metadata.annotations.auto == GIVEN_BACK or gpr.status_fields.get("endReason") == IDLE_END
     return is_unused or gpr.status_fields.get("state") in NATURAL_ENDS
@@ -296,7 +296,7 @@ def spec_for(workload: Workload, template: Fields, nodes: Callable[[], Iterable[
     spec = {key: value for key, value in template.items() if key in FROM_TEMPLATE}
     gpus_per_node = spec.get("gpusPerNode")
     pods = workload.waiting
-    if gpus_per_node and any(map(needs_whole_nodes, pods)) and gpus_per_node != gpus_of_whole(spec, nodes()):
+    if gpus_per_node and any(map(needs_whole_nodes, pods)) and gpus_per_node != whole_node_gpus(spec, nodes()):
         pods = [pod for pod in pods if not needs_whole_nodes(pod)]
     size = size_of(pods, gpus_per_node=gpus_per_node, node=node_of(str(spec.get("shape", "")), nodes()))
     if size is None:
@@ -317,7 +317,7 @@ def _workload_of(gpr: Custom) -> Key:
     return gpr.metadata.namespace, gpr.metadata.labels.workload
 
 
-def name_for(workload: Workload, own: Iterable[Custom]) -> str:
+def request_name(workload: Workload, own: Iterable[Custom]) -> str:
     # The same state gives the same name, so that the API server rejects a second request.
     base = f"{cluster_names.object_name(workload.owner.name)[:NAME_CHARS].rstrip('-')}-{workload.owner.uid[:8]}"
     numbers = [int(match[1]) for gpr in own if (match := re.search(r"-(\d{1,9})\Z", gpr.metadata.name.removeprefix(base)))]

@@ -21,8 +21,8 @@ from worker_agent.kube.api.client import Api
 from worker_agent.kube.api.custom import FINISHED, GIVEN_BACK, REQUESTS, Custom, path_of
 from worker_agent.kube.api.objects import Pod
 from worker_agent.kube.pods.workloads import is_waiting
-from worker_agent.kube.requests.automatic import has_ended_by_itself
-from worker_agent.kube.requests.status import ACCEPTED, stamp
+from worker_agent.kube.requests.automatic import has_ended_naturally
+from worker_agent.kube.requests.status import ACCEPTED, rfc3339
 
 KEPT_S: Final = 24 * 3600.0
 KEPT_MOST: Final = 300  # per namespace, so that there is room for requests of people
@@ -32,7 +32,7 @@ REFUSALS_MOST: Final = 5  # refusing namespaces per look
 
 
 @dataclass(slots=True)
-class Tidying:
+class RequestCleanup:
     """For one thread."""
 
     api: Api
@@ -92,7 +92,7 @@ class Tidying:
 
 def due_of(requests: Iterable[Custom], now: datetime) -> list[Custom]:
     """Returns automatic requests that ended long ago, or are too many, with the namespaces in turn."""
-    before = stamp(now.timestamp() - KEPT_S)
+    before = rfc3339(now.timestamp() - KEPT_S)
     over: dict[str, list[tuple[str, Custom]]] = defaultdict(list)
     for gpr in requests:
         if since := over_since(gpr):
@@ -123,7 +123,7 @@ def _first_made(pods: Iterable[Pod]) -> Mapping[str, str]:
     for pod in pods:
         namespace, made_at = pod.metadata.namespace, pod.metadata.creationTimestamp
         if made_at is not None and is_waiting(pod):
-            at = stamp(made_at.timestamp())
+            at = rfc3339(made_at.timestamp())
             first[namespace] = min(at, first.get(namespace, at))
     return first
 
@@ -131,4 +131,4 @@ def _first_made(pods: Iterable[Pod]) -> Mapping[str, str]:
 def _holds_back(gpr: Custom, waits_since: Mapping[str, str]) -> bool:
     # Its pods may still wait and wanted it to go on. Without the ended request as a record, they would get another one.
     since = waits_since.get(gpr.metadata.namespace)
-    return since is not None and since <= over_since(gpr) and not has_ended_by_itself(gpr)
+    return since is not None and since <= over_since(gpr) and not has_ended_naturally(gpr)

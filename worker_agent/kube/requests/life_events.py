@@ -19,8 +19,8 @@ from worker_agent.cluster.base import Throttled, Unavailable
 from worker_agent.kube.api.client import Forbidden
 from worker_agent.kube.api.events import EventRecorder, Kind
 from worker_agent.kube.api.objects import Meta
-from worker_agent.kube.nodes.observation import Sight
-from worker_agent.kube.requests.messages import life_news
+from worker_agent.kube.nodes.observation import Observation
+from worker_agent.kube.requests.messages import life_event
 
 AT_ONCE: Final = 10  # calls in flight
 DUE_MAX: Final = 2_000  # further events are dropped
@@ -37,11 +37,11 @@ class Due:
     tries: int = 1
 
 
-class Herald:
+class LifeEventRecorder:
     """Not thread-safe."""
 
-    def __init__(self, recorder: EventRecorder, sight: Sight) -> None:
-        self._recorder, self._sight = recorder, sight
+    def __init__(self, recorder: EventRecorder, observation: Observation) -> None:
+        self._recorder, self._observation = recorder, observation
         self._life: Sequence[LifeMark] = ()
         self._known: frozenset[str] = frozenset()  # IDs of marks that are sent or due
         self._due: deque[Due] = deque(maxlen=DUE_MAX)
@@ -60,16 +60,16 @@ class Herald:
             self._sent.append((due, self._send(due)))
 
     def _whom(self, mark: LifeMark) -> Iterator[Due]:
-        for about in self._sight.about_namespaces(mark.slice):
+        for about in self._observation.about_namespaces(mark.slice):
             yield Due("Namespace", about, mark)
         for name in mark.nodes:
-            if (node := self._sight.node(name)) is not None:
+            if (node := self._observation.node(name)) is not None:
                 yield Due("Node", node.metadata, mark)
 
     def _send(self, due: Due) -> Future[None]:
         mark = due.mark
         at = datetime.fromtimestamp(min(max(0.0, mark.at_s), time.time()), UTC)  # an event is never in the future
-        return self._recorder.record_once(due.kind, due.about, life_news(mark), key=f"{mark.gpr_id}/{mark.id}", at=at)
+        return self._recorder.record_once(due.kind, due.about, life_event(mark), key=f"{mark.gpr_id}/{mark.id}", at=at)
 
     def _collect(self) -> None:
         # Lost events are sent again as long as the hub lists their marks.

@@ -26,23 +26,23 @@ _SAID: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class EventText:
     reason: str
     message: str
     is_bad: bool = False
 
 
-def news_of(before: Fields, after: Fields) -> list[News]:
+def status_events(before: Fields, after: Fields) -> list[EventText]:
     found = []
     state = str(after.get("state", ""))
     if state != before.get("state") and (state in _SAID or state in ENDED):
         reason, said = _SAID.get(state, (_reason(state), "It has ended."))
         # A waiting request's message holds its place, which changes often and belongs in the status only.
         message = str(after.get("message") or said) if state in BAD or state in ENDED else said
-        found.append(News(reason, f"{message}{_when(state, after)}", state in BAD))
+        found.append(EventText(reason, f"{message}{_when(state, after)}", state in BAD))
     was, now = str(before.get("promisedStartTime", "")), str(after.get("promisedStartTime", ""))
     if was and now > was and state == before.get("state"):
-        found.append(News("PromiseMoved", f"Its promised start moved from {was} to {now}.", is_bad=True))
+        found.append(EventText("PromiseMoved", f"Its promised start moved from {was} to {now}.", is_bad=True))
     return found
 
 
@@ -58,13 +58,13 @@ def mark_of(status: Fields, now: datetime) -> int:
     return max((mark for mark in MARKS if passed >= mark), default=0)
 
 
-def mark_news(mark: int, status: Fields) -> News:
-    return News(_passed(mark), f"{mark} % of its time have passed. It ends at {status.get('endTime')}.")
+def mark_event(mark: int, status: Fields) -> EventText:
+    return EventText(_passed(mark), f"{mark} % of its time have passed. It ends at {status.get('endTime')}.")
 
 
-def life_news(mark: LifeMark) -> News:
+def life_event(mark: LifeMark) -> EventText:
     reason, _ = _SAID.get(mark.state, (_reason(mark.state), ""))
-    return News(_passed(mark.percent) if mark.percent else reason, f"GPR {mark.gpr_name}: {mark.message}", mark.state in BAD)
+    return EventText(_passed(mark.percent) if mark.percent else reason, f"GPR {mark.gpr_name}: {mark.message}", mark.state in BAD)
 
 
 def _reason(state: str) -> str:

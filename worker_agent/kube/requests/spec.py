@@ -41,14 +41,14 @@ NOTE_MAX: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class SpecFault:
     """Why a request is not sent to the hub."""
 
     reason: str  # of a condition
     message: str  # for people
 
 
-def template_words(gpr: Custom, template: Custom | None) -> Fields | Fault:
+def template_fields(gpr: Custom, template: Custom | None) -> Fields | SpecFault:
     """Returns the template's fields as filed, or else as they are now."""
     name = gpr.fields.get("template")
     if not name:
@@ -57,22 +57,22 @@ def template_words(gpr: Custom, template: Custom | None) -> Fields | Fault:
     if isinstance(filed, dict):
         return filed
     if template is None:
-        return Fault(
+        return SpecFault(
             "TemplateNotFound",
             f"There is no GPRTemplate {_short(name)} in this namespace (any more). Make it, or make the request anew without it.",
         )
     return {key: value for key, value in template.fields.items() if key in FROM_TEMPLATE}
 
 
-def words_of(spec: ClusterRequestSpec) -> Fields:
+def fields_of_spec(spec: ClusterRequestSpec) -> Fields:
     said = msgspec.to_builtins(spec)
     return {key: said[name] for key, name in FROM_TEMPLATE.items() if name in said}
 
 
-def claim_of(gpr: Custom, words: Fields) -> ClusterRequest | Fault:
+def cluster_request_of(gpr: Custom, words: Fields) -> ClusterRequest | SpecFault:
     """`words`: its template's."""
     spec = spec_of({**words, **gpr.fields})
-    if isinstance(spec, Fault):
+    if isinstance(spec, SpecFault):
         return spec
     meta = gpr.metadata
     return ClusterRequest(
@@ -87,10 +87,10 @@ def claim_of(gpr: Custom, words: Fields) -> ClusterRequest | Fault:
     )
 
 
-def spec_of(fields: Fields) -> ClusterRequestSpec | Fault:
+def spec_of(fields: Fields) -> ClusterRequestSpec | SpecFault:
     unknown = sorted(fields.keys() - ALL.keys() - {"template"})
     if unknown:
-        return Fault("UnknownField", f"EGS knows no field {_short(unknown[0])}. Take it out: make the request anew without it.")
+        return SpecFault("UnknownField", f"EGS knows no field {_short(unknown[0])}. Take it out: make the request anew without it.")
     given = {ALL[key]: value for key, value in fields.items() if key in ALL and value is not None}
     try:
         return msgspec.convert(given, ClusterRequestSpec)
@@ -98,7 +98,7 @@ def spec_of(fields: Fields) -> ClusterRequestSpec | Fault:
         said = str(error)
         for key, name in ALL.items():
             said = re.sub(rf"`\$\.{name}(?=[`.\[])", f"`spec.{key}", said)
-        return Fault("InvalidSpec", f"It cannot be read: {said}."[:NOTE_MAX])
+        return SpecFault("InvalidSpec", f"It cannot be read: {said}."[:NOTE_MAX])
 
 
 def _short(text: object) -> str:

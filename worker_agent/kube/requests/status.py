@@ -13,7 +13,7 @@ from typing import Any, Final
 from protocol.cluster_requests import ClusterRequest, ClusterRequestAnswer, ClusterRequestState, ClusterRequestVerdict
 from protocol.scalars import MOMENT_MAX_S
 from worker_agent.kube.api.custom import FINISHED, Custom, Fields
-from worker_agent.kube.requests.spec import NOTE_MAX, Fault
+from worker_agent.kube.requests.spec import NOTE_MAX, SpecFault
 
 ACCEPTED, PROVISIONED, CURRENT = "Accepted", "Provisioned", "Current"
 ACTIVE: Final = "ACTIVE"
@@ -25,7 +25,7 @@ OWN: Final = frozenset({"NamespaceNotBound", "TemplateNotFound", "UnknownField",
 PASSING_S: Final = 300.0
 # Fields that change often; a change of these alone is not urgent to write.
 MINOR: Final = ("position", "estimatedStartTime", "message")
-NOT_BOUND: Final = Fault(
+NOT_BOUND: Final = SpecFault(
     "NamespaceNotBound",
     "This namespace is bound to no workspace. Make the request in one that is, or have this one bound on the pages of EGS.",
 )
@@ -42,16 +42,16 @@ class Case:
     gpr: Custom
     is_bound: bool | None  # whether its namespace is bound to a workspace; None: not known yet
     words: Fields  # the fields of its template
-    asked: ClusterRequest | Fault  # what to send to the hub, or why not
+    asked: ClusterRequest | SpecFault  # what to send to the hub, or why not
     answer: ClusterRequestAnswer | None = None  # the hub's last answer to this generation
     is_listed_since: bool = False  # whether the hub's list was requested after that answer
     state: ClusterRequestState | None = None  # its entry in the hub's list
 
     @property
-    def fault(self) -> Fault | None:
+    def fault(self) -> SpecFault | None:
         if self.is_bound is False and not self.gpr_id:
             return NOT_BOUND
-        return self.asked if isinstance(self.asked, Fault) else None
+        return self.asked if isinstance(self.asked, SpecFault) else None
 
     @property
     def gpr_id(self) -> str:
@@ -81,18 +81,18 @@ class Case:
         return reason if accepted.get("status") == "False" and reason not in OWN else ""
 
 
-def claim_due(case: Case, *, answered_s: float, is_listed: bool) -> ClusterRequest | None:
+def request_due(case: Case, *, answered_s: float, is_listed: bool) -> ClusterRequest | None:
     """Returns the request if it is to be sent now. `answered_s`: seconds since the answer, or since this agent began. `is_listed`: the
     hub's list is known.
     """
-    if case.was_finished or not case.is_bound or not is_listed or case.fault or isinstance(case.asked, Fault):
+    if case.was_finished or not case.is_bound or not is_listed or case.fault or isinstance(case.asked, SpecFault):
         return None
     if case.answer is not None:
         match case.answer.verdict:
             case ClusterRequestVerdict.LATER:
                 is_due = answered_s >= LATER_S
             case ClusterRequestVerdict.REFUSED:
-                is_due = not case.gpr_id and camel(case.answer.reason) in PASSING and answered_s >= PASSING_S
+                is_due = not case.gpr_id and condition_reason(case.answer.reason) in PASSING and answered_s >= PASSING_S
             case _:
                 is_due = False
     elif not case.was_answered:
@@ -129,7 +129,7 @@ def status_of(case: Case, *, now: datetime) -> Fields:
     return {key: value for key, value in status.items() if value is not None and value != []}
 
 
-def is_minor(before: Fields, after: Fields) -> bool:
+def is_minor_change(before: Fields, after: Fields) -> bool:
     # The message of a condition repeats the message of the status, so it is left out.
     def kept(status: Fields) -> list[Any]:
         conditions = [{**each, "message": ""} for each in status.get("conditions", []) if isinstance(each, dict)]
@@ -138,14 +138,14 @@ def is_minor(before: Fields, after: Fields) -> bool:
     return kept(before) == kept(after)
 
 
-def camel(code: str) -> str:
+def condition_reason(code: str) -> str:
     """Turns the hub's code into a condition's reason."""
     words = re.findall(r"[A-Za-z0-9]+", code)
     reason = "".join(word[0].upper() + word[1:].lower() for word in words)[:127]
     return reason if reason[:1].isalpha() else "Refused"
 
 
-def stamp(seconds: float) -> str:
+def rfc3339(seconds: float) -> str:
     """Formats RFC 3339, clamped to the years 1970 to 9999."""
     return datetime.fromtimestamp(min(max(0.0, seconds), MOMENT_MAX_S), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -172,7 +172,7 @@ def _of_state(case: Case) -> Fields:
         "endReason": state.end_reason or None,
         "message": _note(state.message) or None,
         "position": state.position,
-        **{key: stamp(seconds) for key, seconds in times.items() if seconds is not None},
+        **{key: rfc3339(seconds) for key, seconds in times.items() if seconds is not None},
         "nodes": list(state.nodes),
     }
 
@@ -207,7 +207,7 @@ def _accepted(case: Case) -> _Said:
         return "False", case.fault.reason, case.fault.message
     match case.answer:
         case ClusterRequestAnswer(verdict=ClusterRequestVerdict.REFUSED, reason=reason, message=message):
-            return "False", camel(reason), _note(message)
+            return "False", condition_reason(reason), _note(message)
         case ClusterRequestAnswer(message=message):
             return "Unknown", "Later", _note(message)
     return _kept(case, ACCEPTED) if case.was_answered else ("Unknown", "Asking", "EGS has not answered yet.")
@@ -222,9 +222,9 @@ def _life(case: Case, message: str) -> dict[str, _Said]:
             return {type_: _kept(case, type_) for type_ in (PROVISIONED, FINISHED)}
         reason = "Accepted" if case.gpr_id else "NotAccepted"
         return {PROVISIONED: ("False", reason, ""), FINISHED: ("False", reason, "")}
-    reason = camel(state.state)
+    reason = condition_reason(state.state)
     is_active = state.state == ACTIVE
-    until = f"Until {stamp(state.ends_s)}." if is_active and state.ends_s is not None else message
+    until = f"Until {rfc3339(state.ends_s)}." if is_active and state.ends_s is not None else message
     return {
         PROVISIONED: ("True" if is_active else "False", "Provisioned" if is_active else reason, until),
         FINISHED: ("True" if state.is_ended else "False", reason, message if state.is_ended else ""),
@@ -238,7 +238,7 @@ def _current(case: Case) -> _Said | None:
         return "False", case.fault.reason, case.fault.message
     match case.answer:
         case ClusterRequestAnswer(verdict=ClusterRequestVerdict.REFUSED, reason=reason, message=message):
-            return "False", camel(reason), _note(message)
+            return "False", condition_reason(reason), _note(message)
         case ClusterRequestAnswer(verdict=ClusterRequestVerdict.LATER, message=message):
             return "Unknown", "Later", _note(message)
         case None if case.gpr.condition(CURRENT):

@@ -43,12 +43,12 @@ from worker_agent.kube.api.mirror import Mirror
 from worker_agent.kube.api.objects import Node, Pod
 from worker_agent.kube.api.paging import ObjectPage, listed
 from worker_agent.kube.api.replica import Key
-from worker_agent.kube.pods.waiting import Waits
-from worker_agent.kube.requests.automatic import AutoGpr, Scene, auto_of, boxes_in_use
-from worker_agent.kube.requests.cleanup import Tidying
-from worker_agent.kube.requests.messages import mark_news, mark_of, news_of
-from worker_agent.kube.requests.spec import Fault, claim_of, template_words
-from worker_agent.kube.requests.status import LATER_S, Case, claim_due, is_minor, status_of
+from worker_agent.kube.pods.waiting import WaitingPods
+from worker_agent.kube.requests.automatic import AutomaticInputs, AutomaticRequests, boxes_in_use, template_of_hub
+from worker_agent.kube.requests.cleanup import RequestCleanup
+from worker_agent.kube.requests.messages import mark_event, mark_of, status_events
+from worker_agent.kube.requests.spec import SpecFault, cluster_request_of, template_fields
+from worker_agent.kube.requests.status import LATER_S, Case, is_minor_change, request_due, status_of
 
 WRITES_AT_ONCE: Final = 50  # per look
 WRITE_EVERY_S: Final = 1.0  # per object
@@ -62,7 +62,7 @@ Bound = Callable[[str], str]  # returns the workspace to which the agent bound a
 
 
 @dataclass(slots=True)
-class Known:
+class KnownRequest:
     """What the agent remembers of one object."""
 
     namespace: str
@@ -71,7 +71,7 @@ class Known:
     answered: AnsweredRequest | None = None
     case: Case | None = None  # of the last look that had nothing to write
     # The object and its template as last read, the template's fields, and what they request.
-    read: tuple[Custom, Custom | None, Fields, ClusterRequest | Fault] | None = None
+    read: tuple[Custom, Custom | None, Fields, ClusterRequest | SpecFault] | None = None
     write_not_before_mono: float = float("-inf")
     written_mono: float = float("-inf")
     missing_since_mono: float | None = None
@@ -87,7 +87,7 @@ class Known:
 
 
 @dataclass(slots=True)
-class Look:
+class SyncPass:
     """One pass."""
 
     news: HubNews
@@ -112,12 +112,12 @@ class KubernetesRequests:
         note: Note,
     ) -> None:
         self._api, self._bound, self._pods, self._note = api, bound, pods, note
-        self._auto = AutoGpr(api=api, pods=pods, nodes=nodes, learn=self._learn, note=note)
-        self._tidying = Tidying(api=api, pods=pods, note=note)
-        self._waits = Waits(api=api, bound=bound, pods=pods, why=why, note=note)
+        self._automatic = AutomaticRequests(api=api, pods=pods, nodes=nodes, learn=self._learn, note=note)
+        self._cleanup = RequestCleanup(api=api, pods=pods, note=note)
+        self._waiting_pods = WaitingPods(api=api, bound=bound, pods=pods, why=why, note=note)
         self._tellers = ThreadPoolExecutor(1, thread_name_prefix="egs-tell-requests")
         self._recorder = EventRecorder(api, self._tellers)
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, KnownRequest] = {}
         self._begun_mono = time.monotonic()
         self._writes_not_before_mono = self._ask_gone_not_before_mono = float("-inf")
         self._unwritable: set[str] = set()
@@ -138,17 +138,17 @@ class KubernetesRequests:
 
     def waited_for(self, pod: Pod) -> str:
         """Returns the name of the request that the pod waits for, or "". Thread-safe."""
-        return self._auto.waits_for.get(pod.metadata.uid, "")
+        return self._automatic.waits_for.get(pod.metadata.uid, "")
 
     def unasked(self, pod: Pod) -> str:
         """Returns why no request could be made, or "". Thread-safe."""
-        return self._auto.unasked.get(pod.metadata.uid, "")
+        return self._automatic.unasked.get(pod.metadata.uid, "")
 
     def waiting(self) -> tuple[PodsWaiting, ...] | None:
-        return self._waits.look()
+        return self._waiting_pods.look()
 
     def jobs_failed(self) -> tuple[JobFailed, ...]:
-        return self._waits.take_failed()
+        return self._waiting_pods.take_failed()
 
     def look(self, news: HubNews) -> list[ClusterRequest]:
         self._take_answers(news)
@@ -161,29 +161,31 @@ class KubernetesRequests:
             for binding in workspace.bindings
             if binding.desired == Desired.PRESENT
         }
-        look = Look(news, time.monotonic(), wanted, self._templates.objects())
+        current = SyncPass(news, time.monotonic(), wanted, self._templates.objects())
         seen = self._requests.objects().values()
         there = {gpr.metadata.uid: gpr for gpr in seen if not gpr.is_going}
         for gpr in there.values():
-            self._look_at(gpr, look)
-        self._write_all(look)
+            self._look_at(gpr, current)
+        self._write_all(current)
         if news.workspaces is not None:
-            slice_of: Bound = lambda namespace: look.slices.get(namespace, "") if self._is_bound(namespace, look) else ""  # noqa: E731
-            autos = {name: auto_of(news.autos[id_]) for name, id_ in wanted.items() if id_ in news.autos and slice_of(name)}
+            slice_of: Bound = lambda namespace: current.slices.get(namespace, "") if self._is_bound(namespace, current) else ""  # noqa: E731
+            autos = {name: template_of_hub(news.autos[id_]) for name, id_ in wanted.items() if id_ in news.autos and slice_of(name)}
             going = tuple(gpr for gpr in seen if gpr.is_going)
-            self._auto.look(Scene(look.now_mono, tuple(there.values()), tuple(look.templates.values()), slice_of, autos, going))
-        self._tidying.look(
+            self._automatic.look(
+                AutomaticInputs(current.now_mono, tuple(there.values()), tuple(current.templates.values()), slice_of, autos, going)
+            )
+        self._cleanup.look(
             there.values(),
             news.states,
-            is_bound=lambda namespace: self._is_bound(namespace, look),
+            is_bound=lambda namespace: self._is_bound(namespace, current),
             now=datetime.now(UTC),
-            now_mono=look.now_mono,
+            now_mono=current.now_mono,
         )
-        gone = list(self._gone(there, look))
+        gone = list(self._gone(there, current))
         self._forget(there, news)
         # The oldest first, so that they queue in the order of their creation.
-        look.claims.sort(key=lambda claim: (there[claim.uid].metadata.creationTimestamp or datetime.min.replace(tzinfo=UTC), claim.name))
-        return in_turns([*look.claims, *gone])
+        current.claims.sort(key=lambda claim: (there[claim.uid].metadata.creationTimestamp or datetime.min.replace(tzinfo=UTC), claim.name))
+        return in_turns([*current.claims, *gone])
 
     def _take_answers(self, news: HubNews) -> None:
         for answered in news.answers:
@@ -198,15 +200,15 @@ class KubernetesRequests:
 
     # -- one object ----------------------------------------------------------------------------------------------------
 
-    def _look_at(self, gpr: Custom, look: Look) -> None:
-        meta, now = gpr.metadata, look.now_mono
-        known = self._known.setdefault(meta.uid, Known(meta.namespace, meta.name, now))
+    def _look_at(self, gpr: Custom, current: SyncPass) -> None:
+        meta, now = gpr.metadata, current.now_mono
+        known = self._known.setdefault(meta.uid, KnownRequest(meta.namespace, meta.name, now))
         known.missing_since_mono = None
-        case = self._case(gpr, known, look)
+        case = self._case(gpr, known, current)
         answered_mono = known.answered.at_mono if known.answered and case.answer else self._begun_mono
-        is_listed = look.news.states is not None
-        if claim := claim_due(case, answered_s=now - answered_mono, is_listed=is_listed):
-            look.claims.append(claim)
+        is_listed = current.news.states is not None
+        if claim := request_due(case, answered_s=now - answered_mono, is_listed=is_listed):
+            current.claims.append(claim)
         self._tell_mark(gpr, known)
         if case == known.case:
             return
@@ -214,40 +216,40 @@ class KubernetesRequests:
         if status == gpr.status_fields:
             known.case = case
         elif gpr.status_fields or case.answer or case.state or case.fault or now - known.since_mono >= NEW_S:
-            look.wanted.append((gpr, status))
+            current.wanted.append((gpr, status))
 
-    def _case(self, gpr: Custom, known: Known, look: Look) -> Case:
+    def _case(self, gpr: Custom, known: KnownRequest, current: SyncPass) -> Case:
         meta = gpr.metadata
-        words, asked = _read(gpr, look.templates.get((meta.namespace, str(gpr.fields.get("template") or ""))), known)
+        words, asked = _read(gpr, current.templates.get((meta.namespace, str(gpr.fields.get("template") or ""))), known)
         answered = known.answered
         is_for_this = answered is not None and not answered.is_gone and answered.answer.generation == meta.generation
         return Case(
             gpr=gpr,
-            is_bound=self._is_bound(meta.namespace, look),
+            is_bound=self._is_bound(meta.namespace, current),
             words=words,
             asked=asked,
             answer=answered.answer if answered and is_for_this else None,
-            is_listed_since=answered is not None and look.news.asked_mono > answered.at_mono,
-            state=(look.news.states or {}).get(meta.uid),
+            is_listed_since=answered is not None and current.news.asked_mono > answered.at_mono,
+            state=(current.news.states or {}).get(meta.uid),
         )
 
-    def _is_bound(self, namespace: str, look: Look) -> bool | None:
-        wanted = look.slices.get(namespace)
+    def _is_bound(self, namespace: str, current: SyncPass) -> bool | None:
+        wanted = current.slices.get(namespace)
         if wanted is not None and self._bound(namespace) == wanted:
             return True
-        return None if look.news.workspaces is None else False
+        return None if current.news.workspaces is None else False
 
     # -- what is written -----------------------------------------------------------------------------------------------
 
-    def _write_all(self, look: Look) -> None:
-        if look.now_mono < self._writes_not_before_mono:
+    def _write_all(self, current: SyncPass) -> None:
+        if current.now_mono < self._writes_not_before_mono:
             return
         # Fields that change often come last; then the object that waited longest comes first.
         due = []
-        for gpr, status in look.wanted:
-            known, minor = self._known[gpr.metadata.uid], is_minor(gpr.status_fields, status)
+        for gpr, status in current.wanted:
+            known, minor = self._known[gpr.metadata.uid], is_minor_change(gpr.status_fields, status)
             pause_s = MINOR_EVERY_S if minor else WRITE_EVERY_S
-            if look.now_mono >= max(known.written_mono + pause_s, known.write_not_before_mono):
+            if current.now_mono >= max(known.written_mono + pause_s, known.write_not_before_mono):
                 due.append((minor, known.written_mono, gpr, status))
         due.sort(key=lambda each: each[:2])
         for _, _, gpr, status in due[:WRITES_AT_ONCE]:
@@ -276,7 +278,7 @@ class KubernetesRequests:
             return False
         self._learn(written)
         self._unwritable -= {gpr.metadata.uid, ""}
-        for each in news_of(gpr.status_fields, status):
+        for each in status_events(gpr.status_fields, status):
             self._recorder.record("GPUProvisioningRequest", gpr.metadata.plain, each.reason, each.message, is_bad=each.is_bad)
         return True
 
@@ -284,11 +286,11 @@ class KubernetesRequests:
         if self._requests is not None:
             self._requests.learn(written)
 
-    def _tell_mark(self, gpr: Custom, known: Known) -> None:
+    def _tell_mark(self, gpr: Custom, known: KnownRequest) -> None:
         # Each mark is told once. Marks that passed before this agent began were told by an earlier one.
         mark = mark_of(gpr.status_fields, datetime.now(UTC))
         if known.mark is not None and mark > known.mark:
-            each = mark_news(mark, gpr.status_fields)
+            each = mark_event(mark, gpr.status_fields)
             self._recorder.record("GPUProvisioningRequest", gpr.metadata.plain, each.reason, each.message)
         known.mark = mark
 
@@ -299,22 +301,22 @@ class KubernetesRequests:
 
     # -- what is gone --------------------------------------------------------------------------------------------------
 
-    def _gone(self, there: Mapping[str, Custom], look: Look) -> Iterator[ClusterRequest]:
-        missing = [state for uid, state in (look.news.states or {}).items() if uid not in there and not state.is_ended]
+    def _gone(self, there: Mapping[str, Custom], current: SyncPass) -> Iterator[ClusterRequest]:
+        missing = [state for uid, state in (current.news.states or {}).items() if uid not in there and not state.is_ended]
         if any(state.is_auto for state in missing):
             # An automatic request is deleted with its workload. It stays while pods of another workload use its box.
             in_use = boxes_in_use(self._pods())
             missing = [state for state in missing if not (state.is_auto and state.gpr_id in in_use)]
         for state in missing:
-            known = self._known.setdefault(state.id, Known("", "", look.now_mono))
+            known = self._known.setdefault(state.id, KnownRequest("", "", current.now_mono))
             if known.missing_since_mono is None:
-                known.missing_since_mono = look.now_mono
-        self._confirm_gone([self._known[state.id] for state in missing], missing, look.now_mono)
+                known.missing_since_mono = current.now_mono
+        self._confirm_gone([self._known[state.id] for state in missing], missing, current.now_mono)
         for state in missing:
-            if claim := self._gone_due(state, look.now_mono):
+            if claim := self._gone_due(state, current.now_mono):
                 yield claim
 
-    def _confirm_gone(self, known: list[Known], missing: list[ClusterRequestState], now_mono: float) -> None:
+    def _confirm_gone(self, known: list[KnownRequest], missing: list[ClusterRequestState], now_mono: float) -> None:
         # One list call serves all of them.
         unsure = [(state, each) for state, each in zip(missing, known, strict=True) if each.is_unsure(now_mono)]
         if not unsure or now_mono < self._ask_gone_not_before_mono:
@@ -350,11 +352,11 @@ class KubernetesRequests:
         return ClusterRequest(uid=state.id, namespace=known.namespace, name=known.name, is_gone=True)
 
 
-def _read(gpr: Custom, template: Custom | None, known: Known) -> tuple[Fields, ClusterRequest | Fault]:
+def _read(gpr: Custom, template: Custom | None, known: KnownRequest) -> tuple[Fields, ClusterRequest | SpecFault]:
     # The template's fields, and what the request asks for; computed once for each version of both.
     if known.read is None or known.read[0] is not gpr or known.read[1] is not template:
-        words = template_words(gpr, template)
-        known.read = (gpr, template, {}, words) if isinstance(words, Fault) else (gpr, template, words, claim_of(gpr, words))
+        words = template_fields(gpr, template)
+        known.read = (gpr, template, {}, words) if isinstance(words, SpecFault) else (gpr, template, words, cluster_request_of(gpr, words))
     return known.read[2:]
 
 

@@ -8,10 +8,10 @@ from typing import Final
 
 from worker_agent.kube.api.objects import Pod
 
-STRANDED_S: Final = 10.0  # the scheduler's longest pause between two tries
+UNSCHEDULABLE_S: Final = 10.0  # the scheduler's longest pause between two tries
 
 
-class Stranded:
+class UnschedulablePods:
     def __init__(self) -> None:
         # By pod UID. Measured here, because the time of the condition is older: the gate had set it before.
         self._since_mono: dict[str, float] = {}
@@ -21,7 +21,7 @@ class Stranded:
         for pod in pods:
             if pod.spec.nodeName or not pod.is_unschedulable:
                 self._since_mono.pop(pod.metadata.uid, None)
-            elif now - self._since_mono.setdefault(pod.metadata.uid, now) >= STRANDED_S:
+            elif now - self._since_mono.setdefault(pod.metadata.uid, now) >= UNSCHEDULABLE_S:
                 found.append(pod)
         return found
 
