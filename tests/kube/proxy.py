@@ -28,8 +28,8 @@ class Proxy:
         self.expires = ""  # "status": a watch that resumes is answered 410; "event": 200, and an ERROR event of 410
         self.refuses_initial = False  # sendInitialEvents, as old servers do
         self.is_away = False  # nobody answers
-        self._is_unsettled = threading.Event()
-        self._is_unsettled.set()
+        self._goes_on = threading.Event()
+        self._goes_on.set()
         self._open: set[StreamLines] = set()
         self._is_over = False
         self._behind = httpx.Client(base_url=access.url, verify=access.tls, timeout=httpx.Timeout(30.0, read=None))
@@ -53,10 +53,10 @@ class Proxy:
 
     def stall(self) -> None:
         """Connections stay open and nothing comes over them any more."""
-        self._is_unsettled.clear()
+        self._goes_on.clear()
 
     def resume(self) -> None:
-        self._is_unsettled.set()
+        self._goes_on.set()
 
     @property
     def watches(self) -> list[dict[str, str]]:
@@ -87,7 +87,7 @@ class Proxy:
             handler.end_headers()
             handler.wfile.flush()
             for count, line in enumerate(self._lines(answer) if is_watch else _whole(answer)):
-                self._is_unsettled.wait()
+                self._goes_on.wait()
                 if self.is_away or (count >= self.lines_each if is_watch else is_broken):
                     _chunk(handler, line[: len(line) // 2])  # in the middle of it, and without the mark of an end
                     break
