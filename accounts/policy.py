@@ -125,7 +125,7 @@ def may(actor: User, verb: Verb, obj: Any) -> bool:
 
 
 def may_all(actor: User, verb: Verb, kind: Kind) -> bool:
-    """For every object of the kind. No query."""
+    """Whether the actor may do it with every object of the kind, whatever their roles are. No query."""
     relations = {Relation.ADMIN} if actor.is_admin else set()
     return any(way <= relations for way in TABLE.get((verb, kind), ()))
 

@@ -1,7 +1,7 @@
 """Declares kernels: functions that numba compiles, since plain Python misses the goals for speed by far (bench/README.md).
 
-Must not live here: kernels. Must not live elsewhere: numba, but for compile.py, which compiles ahead all that is declared here: otherwise a
-request would wait seconds under the planner's lock.
+Only this module and compile.py use numba. compile.py compiles everything that is declared here beforehand; otherwise a request
+would wait for seconds under the planner's lock.
 """
 
 from __future__ import annotations

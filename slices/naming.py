@@ -1,3 +1,5 @@
+"""Names of namespaces and the patterns that cover them. slices.services decides who may bind which name."""
+
 from __future__ import annotations
 
 import re

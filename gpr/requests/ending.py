@@ -94,7 +94,7 @@ def exit_finish(*, gpr: Gpr, now: datetime) -> None:
 
 @transaction.atomic
 def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
-    """Moves the end if that breaks no promise.
+    """Moves the end later if that harms no promise and reaches into no maintenance.
 
     Raises IllegalTransition, InvalidInput, OverPolicy, StaleState or Conflict with the latest possible end.
     """

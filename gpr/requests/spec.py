@@ -86,7 +86,7 @@ def spec_check(spec: GprSpec, *, now: datetime, kept_start_at: datetime | None =
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """`fitting`: the largest value that needs no approval."""
+    """One rule of the policy that a request exceeds. `fitting`: the largest value that needs no approval."""
 
     field: str
     text: str

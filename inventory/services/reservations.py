@@ -1,4 +1,4 @@
-"""Every write to reservations."""
+"""Every write to reservations. A GPU stays held until its agent reports the release, or an administrator forces it."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ class ReservationReport:
 
 @transaction.atomic
 def reservations_observe(reports: Sequence[ReservationReport], *, now: datetime) -> None:
-    """The caller holds the lock of the agent's session."""
+    """Stores what the agent saw; only its RELEASED frees a node for the next box. The caller holds the lock of the agent's session."""
     # All nodes at once and in the common order of locks.
     node_ids = {report.reservation.node_id for report in reports}
     list(Node.objects.select_for_update().filter(pk__in=node_ids).order_by("pk").values_list("pk"))
@@ -281,7 +281,7 @@ def _lock_nodes(specs: Sequence[HoldSpec]) -> dict[UUID, Node]:
 
 
 def _refuse_closed(specs: Sequence[HoldSpec], nodes: Sequence[Node]) -> None:
-    """One query if there is no maintenance."""
+    """Raises Conflict if a node closes before its box ends. One query if there is no maintenance."""
     whole = {"starts_at": min(spec.starts_at for spec in specs), "ends_at": max(spec.ends_at for spec in specs)}
     if not maintenance_over(nodes, **whole).exists():
         return

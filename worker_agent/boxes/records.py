@@ -55,7 +55,7 @@ def is_lost(node: NodeState | None, assignment: Assignment) -> bool:
 
 
 def is_given_on(node: NodeState | None, assignment: Assignment) -> bool:
-    """Whether it gave all of them."""
+    """Whether the hub gave all of its GPUs to later epochs."""
     return bool(assignment.gpus) and all(_went_on(node, assignment))
 
 
