@@ -76,7 +76,7 @@ def test_provisioning_and_active_reach_an_open_list(ada: tuple[Page, Watch], dem
     assert page.evaluate("[...window.seen]") == ["Provisioning", "Active"]
     end(demo.admin, made)
     expect(row).to_contain_text("Released", timeout=LIVE_MS)
-    expect(page.locator(f"#requests-ended #gpr-{made}")).to_be_visible()
+    expect(page.locator(f"#requests-ended #gpr-{made}")).to_be_visible(timeout=LIVE_MS)
     assert watch.faults == []
 
 
