@@ -112,7 +112,7 @@ def test_a_start_that_comes_while_a_maintenance_is_announced_waits_for_it_and_is
     gpr = waiting(cluster, people)
     reports: list[TickReport | None] = []
     other = Other(lambda: reports.append(tick(now=db_now())))
-    stopped_after(monkeypatch, maintenance_module, "_tell", other)
+    stopped_after(monkeypatch, maintenance_module, "_record_event", other)
 
     told = announced(admin, cluster, place)
 
