@@ -1,11 +1,11 @@
-"""Who may do what with what: one table for API, pages, sockets and agents.
+"""One table says who may do what with what. The API, pages, sockets and agents' endpoints ask it.
 
 Must not live here: membership (slices), token scopes (accounts.permissions).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from enum import StrEnum
 from typing import Any, Final
 
@@ -59,6 +59,7 @@ class Relation(StrEnum):
 
 Rule = tuple[frozenset[Relation], ...]
 R = Relation
+ROLES: Final = (R.VIEWER, R.EDITOR, R.OWNER)  # smallest first
 
 
 def _any_of(*ways: Relation | frozenset[Relation]) -> Rule:
@@ -91,13 +92,11 @@ TABLE: Final[Mapping[tuple[Verb, Kind], Rule]] = {
     (Verb.SEE, Kind.TEMPLATE): _MEMBERS,
     (Verb.CHANGE, Kind.TEMPLATE): _OWNERS,
     (Verb.SEE, Kind.EVENT): _MEMBERS,
-    (Verb.SEE, Kind.PROMISE): _MEMBERS,
     (Verb.INSPECT, Kind.PROMISE): _ADMIN,
     (Verb.SEE, Kind.CLUSTER): _MEMBERS,
     (Verb.INSPECT, Kind.CLUSTER): _ADMIN,
     (Verb.SEE, Kind.NODE): _MEMBERS,
     (Verb.INSPECT, Kind.NODE): _ADMIN,
-    (Verb.SEE, Kind.GPU): _MEMBERS,
     (Verb.INSPECT, Kind.GPU): _ADMIN,
     (Verb.SEE, Kind.RESERVATION): _MEMBERS,
     (Verb.SEE, Kind.MAINTENANCE): _MEMBERS,
@@ -116,18 +115,19 @@ def relations_from(source: RelationSource) -> None:
 
 
 def may(actor: User, verb: Verb, obj: Any) -> bool:
-    """`obj` is a row of a model in Kind. At most one query."""
+    """`obj` is a row of a model in Kind. One query where a role in a workspace decides, otherwise none."""
     kind = Kind(obj._meta.model_name)
-    if may_all(actor, verb, kind):
+    known = _known_relations(actor, obj)
+    if _allows(verb, kind, known):
         return True
-    relations = _relations(actor, obj)
-    return any(way <= relations for way in TABLE.get((verb, kind), ()))
+    if not any(way.intersection(ROLES) for way in TABLE.get((verb, kind), ())):
+        return False
+    return _allows(verb, kind, known.union(*(source(actor, obj) for source in _sources)))
 
 
 def may_all(actor: User, verb: Verb, kind: Kind) -> bool:
     """Whether the actor may do it with every object of the kind, whatever their roles are. No query."""
-    relations = {Relation.ADMIN} if actor.is_admin else set()
-    return any(way <= relations for way in TABLE.get((verb, kind), ()))
+    return _allows(verb, kind, {Relation.ADMIN} if actor.is_admin else set())
 
 
 def is_platform_admin(actor: User) -> bool:
@@ -136,11 +136,15 @@ def is_platform_admin(actor: User) -> bool:
 
 def least_role(verb: Verb, kind: Kind) -> Relation:
     """The smallest sufficient role in a workspace."""
-    roles = [role for role in (R.VIEWER, R.EDITOR, R.OWNER) if frozenset({role}) in TABLE[verb, kind]]
+    roles = [role for role in ROLES if frozenset({role}) in TABLE[verb, kind]]
     return roles[0]
 
 
-def _relations(actor: User, obj: Any) -> set[Relation]:
-    found = {relation for source in _sources for relation in source(actor, obj)}
+def _allows(verb: Verb, kind: Kind, relations: Set[Relation]) -> bool:
+    return any(way <= relations for way in TABLE.get((verb, kind), ()))
+
+
+def _known_relations(actor: User, obj: Any) -> set[Relation]:
+    relations = {Relation.ADMIN} if actor.is_admin else set()
     creator_id = getattr(obj, "owner_id", None) or getattr(obj, "user_id", None)
-    return found | ({Relation.CREATOR} if creator_id == actor.pk else set())
+    return relations | ({Relation.CREATOR} if creator_id == actor.pk else set())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +23,7 @@ def record(figures: Sequence[Figure], *, today: date) -> None:
     rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
     measured = {figure.bench for figure in figures}
     rows = [row for row in rows if row["bench"] not in measured]
-    rows += [{"date": today.isoformat(), **asdict(figure)} for figure in figures]
+    rows += [{"date": today.isoformat(), **figure.as_dict()} for figure in figures]
     rows.sort(key=lambda row: row["bench"])  # stable: within a bench the figures keep their order
     RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
     text = README.read_text()

@@ -184,7 +184,7 @@ def victims_of(evictions: Iterable[Eviction]) -> list[Victim]:
 
 
 class Flaw(StrEnum):
-    """What is wrong with a slot that the planner gave. Stable codes."""
+    """A code says what is wrong with a slot that the planner gave. The codes are stable."""
 
     SHAPE = "shape"  # the wrong nodes, number of nodes or length
     EARLY = "early"  # before it may start

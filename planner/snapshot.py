@@ -215,7 +215,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What is known of the past, to give newcomers their slack. All sums fade."""
+    """Sums over past requests, from which the slack of newcomers follows. All sums fade with time."""
 
     shadows: tuple[Shadow, ...] = ()
     arrivals: tuple[Arrival, ...] = ()

@@ -32,7 +32,7 @@ DAYS_DEFAULT: Final = 30
 DAYS_BY_DAY: Final = 30
 DAY, WEEK = timedelta(days=1), timedelta(days=7)
 MINUTE_S: Final = 60
-# Of more outcomes the newest are read, so that it is fast on large sites, too.
+# Where there are more outcomes, only the newest are read, so that large sites get an answer quickly, too.
 OUTCOMES_MAX: Final = 100_000
 LAST_SHOWN, WORST_SHOWN = 20, 10
 # Lower bounds of the length classes.

@@ -15,7 +15,7 @@ from planner.promises.ranges import Forecast as PlannerForecast
 
 # The bounds rest on this many of the last outcomes; each class learns from the last two hundred of its own.
 HISTORY_COUNT = 2_000
-# As `_planner_forecast` takes them.
+# `_planner_forecast` takes them in this order.
 _FIELDS: Final = ("pk", "made_at", "started_at", "length_s", "gpu_count", "expected_wait_s", "promised_wait_s", "p50_s", "p90_s")
 NO_HISTORY = (
     "Too few promises have come due to learn from: p50 is the start by the plan as the queue stands, p90 the promised start, "

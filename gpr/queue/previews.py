@@ -79,7 +79,7 @@ def preview_maintenance(*, window: MaintenanceWindow, now: datetime) -> Maintena
 
 
 def preview_priority(*, gpr: Gpr, priority: int, now: datetime) -> Preview:
-    # As `gpr_set_priority`: approval may become unnecessary, and an administrator's move ends.
+    # `gpr_set_priority` does the same: approval may become unnecessary, and an administrator's move ends.
     changed = copy.copy(gpr)
     changed.priority = priority
     if gpr.state == GprState.PENDING_APPROVAL:
@@ -149,7 +149,7 @@ def _compare(gpr: Gpr, changed: Snapshot) -> Preview:
 
 
 def _position_in(after: Plan, gpr: Gpr) -> int | None:
-    # As `start_positions` counts.
+    # `start_positions` counts in the same order.
     starts = {placement.id: placement.start_s for placement in after.placements if placement.start_s is not None}
     own_s = starts.get(str(gpr.pk))
     if own_s is None:

@@ -158,7 +158,7 @@ def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | Non
 
 
 def _edited_candidate(spec: GprSpec, edited: Gpr, loaded: Loaded, now: datetime) -> Candidate:
-    # As in `gpr_edit`: it is planned from its present slot, or as a newcomer of the same age when the edit ends its promise.
+    # `gpr_edit` plans it from its present slot, or as a newcomer of the same age when the edit ends its promise.
     ends = spec.is_booking or bool(_reasons_of_edit(edited, spec))
     was = None if ends else loaded.waiting(edited, edited.clusters.all())
     made = gpr_of_spec(spec)

@@ -30,7 +30,7 @@ GPU_FIELDS: Final = ("index", "model", "memory_gib", "is_healthy", "gone_at", "h
 
 @transaction.atomic
 def inventory_store(*, cluster: Cluster, nodes: Sequence[NodeView], now: datetime) -> None:
-    """What is not in the report is gone. Raises InvalidInput when it names a node, or a GPU of one, twice."""
+    """Nodes and GPUs that the report does not name are marked as gone. Raises InvalidInput when it names one twice."""
     _refuse_twins(nodes)
     seen = {view.uid for view in nodes}
     known = {node.uid: node for node in _lock_known(cluster, seen)}

@@ -21,7 +21,7 @@ def node_cordon(*, node: Node, actor: User | None, why: str, now: datetime) -> N
 
 
 def node_set_aside(*, node: Node, why: str, now: datetime) -> None:
-    """As `node_cordon`, without the Conflict."""
+    """Does what `node_cordon` does, but raises no Conflict."""
     try:
         with transaction.atomic():
             node_cordon(node=node, actor=None, why=why, now=now)

@@ -136,7 +136,7 @@ class TokenShown:
 
 
 def join_commands(hub: str) -> str:
-    """As in docs/kubernetes.md. They also work for an agent that joins again."""
+    """docs/kubernetes.md has the same commands. They also work for an agent that joins again."""
     apply = "--dry-run=client -o yaml | kubectl apply --server-side -f -"
     return "\n".join(
         (

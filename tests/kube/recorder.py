@@ -1,6 +1,6 @@
-"""Everything that happened to pods and nodes, in the order in which it happened, as the API server tells it to whoever watches.
+"""Records everything that the API server tells about pods and nodes, in the order in which it happened.
 
-Versions of one etcd are one order over all kinds: so two watches can be laid into one another.
+One etcd counts versions over all kinds, so the versions put the events of two watches into one order.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KINDS = "pods", "nodes"
 class Watch:
     """kubectl, which knows nothing of us, writes what the API server tells.
 
-    A new one goes on where the server ended the last, which it does to slow readers.
+    The server ends the watch of a slow reader; a new kubectl then goes on at the last version.
     """
 
     def __init__(self, cluster: Cluster, kind: str, folder: Path) -> None:
@@ -43,8 +43,10 @@ class Watch:
             return subprocess.Popen([*command, f"/api/v1/{self._kind}?watch=true{since}"], stdout=out)
 
     def _go_on(self) -> None:
-        while self._child.wait() is not None and not self._is_over:
+        self._child.wait()
+        while not self._is_over:
             self._child = self._begin()
+            self._child.wait()
 
     def end(self) -> None:
         self._is_over = True

@@ -56,7 +56,7 @@ class ShapeCount:
 
     @classmethod
     def load(cls, *, actor: User, now: datetime) -> list[ShapeCount]:
-        """As `gpus_free` of nodes_visible_to, but faster: every page of the queue needs it."""
+        """Counts the same as `gpus_free` of nodes_visible_to, but faster, since every page of the queue needs it."""
         open_ids = [cluster.pk for cluster in clusters_visible_to(actor) if cluster_is_open(cluster, now)]
         sick = Gpu.objects.filter(gone_at=None, is_healthy=False).values("node")
         usable = Node.objects.filter(is_ready=True, cordoned_at=None, gone_at=None, cluster__in=open_ids).exclude(pk__in=sick)
