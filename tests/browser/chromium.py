@@ -11,10 +11,13 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, ViewportSize, expect, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
 AXE = ROOT / "node_modules/axe-core/axe.min.js"
+# How long a page may take to show what happened: without hints it polls every 15 s, its socket asks after its login every 30 s, and the
+# machine is busy with other tests.
+PATIENCE_MS = 90_000
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 DESK: ViewportSize = {"width": 1440, "height": 1000}
@@ -36,6 +39,7 @@ def chromium_path() -> str:
 @contextmanager
 def chromium() -> Iterator[Browser]:
     # Inside a container the sandbox of Chromium has no rights to build itself; it only visits our own pages.
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium_path(), args=["--no-sandbox", "--disable-gpu"])
         try:
@@ -69,7 +73,9 @@ class Watch:
 
 def new_profile(browser: Browser, origin: str, *, scripts: bool = True) -> BrowserContext:
     """A fresh browser profile: it has no cookies. `scripts=False` switches JavaScript off."""
-    return browser.new_context(base_url=origin, timezone_id="Europe/Berlin", java_script_enabled=scripts)
+    profile = browser.new_context(base_url=origin, timezone_id="Europe/Berlin", java_script_enabled=scripts)
+    profile.set_default_timeout(PATIENCE_MS)
+    return profile
 
 
 def new_page(profile: BrowserContext, origin: str) -> tuple[Page, Watch]:

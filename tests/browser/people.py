@@ -6,8 +6,6 @@ from playwright.sync_api import Page, expect
 
 from tests.e2e.processes import START_S, Api, wait_for
 
-LIVE_MS = 20_000
-
 
 def sign_in(page: Page, token: str) -> None:
     page.goto("/login/")
@@ -19,7 +17,7 @@ def sign_in(page: Page, token: str) -> None:
 def goes_through(page: Page, *states: str) -> None:
     """The pill of the head says them one after the other; nobody reloads."""
     for state in states:
-        expect(page.locator("#gpr-head .state")).to_have_text(state, timeout=LIVE_MS)
+        expect(page.locator("#gpr-head .state")).to_have_text(state)
 
 
 def end(admin: Api, gpr_id: str) -> None:

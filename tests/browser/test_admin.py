@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.chromium import Watch, axe_violations
 from tests.browser.demo import Demo
-from tests.browser.people import LIVE_MS, end
+from tests.browser.people import end
 from tests.e2e.processes import START_S, wait_for
 
 pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
@@ -27,7 +27,7 @@ class Visitor:
         self.page, self.watch = page, watch
 
     def says(self, selector: str, text: str) -> None:
-        expect(self.page.locator(selector)).to_contain_text(text, timeout=LIVE_MS)
+        expect(self.page.locator(selector)).to_contain_text(text)
 
     def open_question(self, name: str, act: str) -> None:
         """By the row of the queue and its inspector."""
@@ -113,7 +113,7 @@ def test_a_node_is_set_aside_and_used_again(both: tuple[Visitor, Visitor]) -> No
     admin.says("#node-head", "Set aside")
     admin.page.get_by_role("link", name="Use again").click()
     admin.decide("Use again")
-    expect(admin.page.get_by_role("link", name="Set aside")).to_be_visible(timeout=LIVE_MS)
+    expect(admin.page.get_by_role("link", name="Set aside")).to_be_visible()
 
 
 def test_the_page_of_a_gpr_and_the_count_of_the_queue_follow_what_happens(

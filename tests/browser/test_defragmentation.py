@@ -7,7 +7,6 @@ from playwright.sync_api import expect
 
 from tests.browser.chromium import DESK, PHONE, axe_violations
 from tests.browser.demo import Demo
-from tests.browser.people import LIVE_MS
 from tests.e2e.processes import START_S, Api, wait_for
 
 pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
@@ -58,7 +57,7 @@ def test_a_proposal_and_its_question_are_accessible_and_agreed_to_whoever_moves_
         dialog.get_by_role("button", name="Make room").click()
 
         expect(page.locator("#toasts")).to_contain_text("waits has room")
-        expect(page.locator("#defragmentation")).to_contain_text("Nothing to move", timeout=LIVE_MS)
+        expect(page.locator("#defragmentation")).to_contain_text("Nothing to move")
         page.goto(f"/gprs/{ids['scattered']}/")
-        expect(page.locator("main")).to_contain_text("an administrator moves it", timeout=LIVE_MS)
+        expect(page.locator("main")).to_contain_text("an administrator moves it")
         assert watch.faults == []

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.chromium import PHONE, Watch, axe_violations, visitor
 from tests.browser.demo import Demo
-from tests.browser.people import LIVE_MS, end, end_all, goes_through, sign_in
+from tests.browser.people import end, end_all, goes_through, sign_in
 from tests.e2e.processes import START_S, wait_for
 
 pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
@@ -72,11 +72,11 @@ def test_provisioning_and_active_reach_an_open_list(ada: tuple[Page, Watch], dem
     made = demo.ask("listed")
 
     row = page.locator(f"#gpr-{made}")
-    expect(row).to_contain_text("Active", timeout=LIVE_MS)
+    expect(row).to_contain_text("Active")
     assert page.evaluate("[...window.seen]") == ["Provisioning", "Active"]
     end(demo.admin, made)
-    expect(row).to_contain_text("Released", timeout=LIVE_MS)
-    expect(page.locator(f"#requests-ended #gpr-{made}")).to_be_visible(timeout=LIVE_MS)
+    expect(row).to_contain_text("Released")
+    expect(page.locator(f"#requests-ended #gpr-{made}")).to_be_visible()
     assert watch.faults == []
 
 
