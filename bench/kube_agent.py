@@ -27,13 +27,13 @@ import msgspec
 from bench.figures import Figure, NotRun
 from bench.kube_view import NODES, PODS, STEADY_S, UPDATES_PER_S, memory_mib, node, pod, update
 from protocol.assignments import Assignment, Desired, Observed, Phase
-from protocol.cluster_requests import CLUSTER_REQUESTS_PATH, ClusterRequestsReply
 from protocol.events import EVENTS_PATH, EventsReply, EventsRequest, InventoryEvent
 from protocol.listings import set_digest
 from protocol.nodes import NodeView
 from protocol.registration import REGISTER_PATH, RENEW_PATH, Credential
 from protocol.sync import SYNC_PATH, SyncReply, SyncRequest
-from protocol.workspaces import Binding, Workspace
+from protocol.tenancy.cluster_requests import CLUSTER_REQUESTS_PATH, ClusterRequestsReply
+from protocol.tenancy.workspaces import Binding, Workspace
 
 BOXES, NODES_OF_BOX, GPUS = 50, 10, 8
 FULL_BOXES, WAITING_OF_BOX = 10, 20  # pods that wait for room in them

@@ -182,7 +182,7 @@ def _world_made(stage: Any, root: Api, cluster: Cluster, nodes: int) -> list[str
     from inventory.models import CheckPolicy, Node
     from inventory.models import Cluster as ClusterRow
     from protocol.steps import EntryStep
-    from protocol.workspaces import BindingState
+    from protocol.tenancy.workspaces import BindingState
     from slices.models import Namespace
     from tests.e2e.kubernetes import managed_nodes
 

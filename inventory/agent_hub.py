@@ -18,13 +18,13 @@ from inventory import cluster_requests, tenancy
 from inventory.services.agents import AgentIdentity, agent_authenticate, agent_register, agent_renew
 from inventory.services.events import UNSTORABLE, events_store
 from inventory.services.sync import sync_receive, sync_reply
-from protocol.cluster_requests import CLUSTER_REQUESTS_PATH
 from protocol.drift import DRIFTS_MAX, Drift
 from protocol.events import EVENTS_PATH, EventsRequest
 from protocol.registration import REGISTER_PATH, RENEW_PATH, RegisterRequest, RenewRequest
 from protocol.sync import SYNC_PATH, SyncReply, SyncRequest
+from protocol.tenancy.cluster_requests import CLUSTER_REQUESTS_PATH
+from protocol.tenancy.waiting_pods import JOBS_FAILED_MAX, NAMESPACES_WAITING_MAX, JobFailed, PodsWaiting
 from protocol.transport import PROTO_MAX, PROTO_MIN, Code
-from protocol.waiting_pods import JOBS_FAILED_MAX, NAMESPACES_WAITING_MAX, JobFailed, PodsWaiting
 
 log = structlog.get_logger(__name__)
 

@@ -12,7 +12,8 @@ import msgspec
 from core.errors import InvalidInput
 from inventory.models import AgentSession, Cluster
 from inventory.services.agents import AgentIdentity, session_check
-from protocol.cluster_requests import (
+from protocol.scalars import Id, Number
+from protocol.tenancy.cluster_requests import (
     CLUSTER_REQUESTS_MAX,
     AutoTemplate,
     ClusterRequest,
@@ -21,9 +22,8 @@ from protocol.cluster_requests import (
     ClusterRequestState,
     ClusterRequestVerdict,
 )
-from protocol.life_marks import LifeMark
-from protocol.scalars import Id, Number
-from protocol.waiting_pods import JobFailed
+from protocol.tenancy.life_marks import LifeMark
+from protocol.tenancy.waiting_pods import JobFailed
 
 
 class ClusterRequestHandler(Protocol):

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from inventory.models import Cluster
 from protocol.sync import SyncRequest
-from protocol.workspaces import Workspace
+from protocol.tenancy.workspaces import Workspace
 
 
 class TenantReports(Protocol):

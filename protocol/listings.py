@@ -13,10 +13,10 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import msgspec
 
 from protocol.assignments import Assignment
-from protocol.cluster_requests import AutoTemplate, ClusterRequestState
-from protocol.life_marks import LifeMark
 from protocol.sync import SyncReply, SyncRequest
-from protocol.workspaces import Workspace
+from protocol.tenancy.cluster_requests import AutoTemplate, ClusterRequestState
+from protocol.tenancy.life_marks import LifeMark
+from protocol.tenancy.workspaces import Workspace
 
 
 class Listed(Protocol):

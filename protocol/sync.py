@@ -11,13 +11,13 @@ from typing import Annotated
 import msgspec
 
 from protocol.assignments import Assignment, Observed
-from protocol.cluster_requests import AutoTemplate, ClusterRequestState
 from protocol.drift import DRIFTS_MAX, Drift
-from protocol.life_marks import LifeMark
 from protocol.nodes import NodeOrder
 from protocol.scalars import Id, Number
-from protocol.waiting_pods import JOBS_FAILED_MAX, NAMESPACES_WAITING_MAX, JobFailed, PodsWaiting
-from protocol.workspaces import BindingSeen, IssuedToken, Workspace
+from protocol.tenancy.cluster_requests import AutoTemplate, ClusterRequestState
+from protocol.tenancy.life_marks import LifeMark
+from protocol.tenancy.waiting_pods import JOBS_FAILED_MAX, NAMESPACES_WAITING_MAX, JobFailed, PodsWaiting
+from protocol.tenancy.workspaces import BindingSeen, IssuedToken, Workspace
 
 WAIT_MAX_S = 20.0  # how long the hub may hold a sync
 SYNC_PATH = "/agent/v1/sync"

@@ -27,7 +27,7 @@ from inventory.services.clusters import desired_set_changed
 from journal.guard import set_aside_on_error
 from journal.models import Severity
 from journal.services import event_record
-from protocol.workspaces import BindingState, IssuedToken
+from protocol.tenancy.workspaces import BindingState, IssuedToken
 from slices.models import (
     DETAIL_MAX_CHARS,
     KUBECONFIG_MIN_S,

@@ -9,7 +9,7 @@ from django.db.models import F, Q
 
 from core.column_checks import sound_values
 from inventory.models import Cluster
-from protocol.workspaces import BindingState
+from protocol.tenancy.workspaces import BindingState
 
 PRIORITY_MIN, PRIORITY_MAX, PRIORITY_DEFAULT = 1, 300, 101
 KUBECONFIG_MIN_S = 600  # the minimum of the Kubernetes TokenRequest API

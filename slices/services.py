@@ -18,7 +18,7 @@ from inventory.services.reservations import reservations_set_namespaces
 from journal.hints import TICK, hint, user_topic
 from journal.models import Severity
 from journal.services import event_record
-from protocol.workspaces import BindingState
+from protocol.tenancy.workspaces import BindingState
 from slices.kubeconfigs import kubeconfigs_revoke
 from slices.models import LIVE_STATES, PENDING, Kubeconfig, Membership, Namespace, Project, Role, Slice, Unbinding
 from slices.naming import coverage, is_reserved, patterns_of

@@ -20,8 +20,8 @@ from journal.services import event_record
 from protocol.assignments import Desired
 from protocol.listings import set_digest
 from protocol.sync import SyncRequest
-from protocol.waiting_pods import PodsWaiting
-from protocol.workspaces import AccessRole, Account, Binding, BindingSeen, BindingState, Workspace
+from protocol.tenancy.waiting_pods import PodsWaiting
+from protocol.tenancy.workspaces import AccessRole, Account, Binding, BindingSeen, BindingState, Workspace
 from slices.kubeconfigs import kubeconfig_take, kubeconfigs_close, kubeconfigs_open
 from slices.models import (
     DETAIL_MAX_CHARS,

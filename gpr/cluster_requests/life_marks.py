@@ -16,7 +16,7 @@ from django.db.models import Exists, OuterRef, Q
 from gpr.models import PROVISIONED, Gpr, GprState
 from inventory.models import Reservation
 from journal.models import Event
-from protocol.life_marks import LIFE_MARKS_MAX, LIFE_NODES_MAX, LIFE_TOLD_S, LifeMark
+from protocol.tenancy.life_marks import LIFE_MARKS_MAX, LIFE_NODES_MAX, LIFE_TOLD_S, LifeMark
 from slices.models import Slice
 
 KINDS: Final = ("gpr.created", "gpr.transition", "gpr.mark")

@@ -38,7 +38,7 @@ from inventory.services.clusters import desired_set_changed
 from journal.guard import set_aside_on_error
 from journal.models import Event
 from journal.services import events_record
-from protocol.cluster_requests import (
+from protocol.tenancy.cluster_requests import (
     AutoTemplate,
     ClusterRequest,
     ClusterRequestAnswer,
@@ -47,9 +47,9 @@ from protocol.cluster_requests import (
     ClusterRequestVerdict,
     ModelDescription,
 )
-from protocol.life_marks import LifeMark
-from protocol.waiting_pods import JobFailed
-from protocol.workspaces import BindingState
+from protocol.tenancy.life_marks import LifeMark
+from protocol.tenancy.waiting_pods import JobFailed
+from protocol.tenancy.workspaces import BindingState
 from slices.models import KubeconfigState, Namespace, Slice
 from slices.selectors import first_owner, kubeconfig_behind
 

@@ -15,7 +15,7 @@ from gpr.requests.end_reasons import ending
 from gpr.requests.selectors import start_positions
 from inventory.models import Reservation, ReservationState
 from journal.models import Event
-from protocol.cluster_requests import CLUSTER_REQUEST_TOLD_S, ClusterRequestState
+from protocol.tenancy.cluster_requests import CLUSTER_REQUEST_TOLD_S, ClusterRequestState
 from slices.models import Namespace
 
 S = GprState

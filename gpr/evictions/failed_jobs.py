@@ -17,7 +17,7 @@ from inventory.models import Cluster, Reservation
 from journal.guard import set_aside_on_error
 from journal.models import Event, Severity
 from journal.services import event_record
-from protocol.waiting_pods import JobFailed
+from protocol.tenancy.waiting_pods import JobFailed
 from slices.models import Namespace
 
 KIND: Final = "gpr.job_failed"

@@ -11,7 +11,7 @@ from django.db.models import F, Q
 
 from core.words import split
 from gpr.models import GprTemplate
-from protocol.cluster_requests import AutoTemplate, ClusterRequestSpec
+from protocol.tenancy.cluster_requests import AutoTemplate, ClusterRequestSpec
 from slices.models import Namespace
 
 # Fields with another name in the protocol.

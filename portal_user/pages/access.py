@@ -18,7 +18,7 @@ from portal_shared.questions import Question
 from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.forms import KubeconfigForm, ServiceForm
 from portal_user.pages.requests.listing import may_create
-from protocol.workspaces import BindingState
+from protocol.tenancy.workspaces import BindingState
 from slices.models import LIVE_STATES, PENDING, Kubeconfig, KubeconfigState, Membership, Namespace, Slice
 
 ROWS_MAX = 200

@@ -14,7 +14,7 @@ from core.pages import words
 from gpr.models import PROVISIONED, Gpr, GprState
 from inventory.models import agent_is_live
 from portal_shared.access import PageRequest, moment_formatter
-from protocol.waiting_pods import JobWaiting, PodsWaiting
+from protocol.tenancy.waiting_pods import JobWaiting, PodsWaiting
 from slices.models import Namespace
 
 S = GprState

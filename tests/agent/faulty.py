@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from protocol.assignments import Assignment
 from protocol.drift import Drift
-from protocol.life_marks import LifeMark
 from protocol.nodes import NodeOrder
+from protocol.tenancy.life_marks import LifeMark
 from tests.effort import IS_SOAK
 from worker_agent.cluster.base import (
     BoxEnd,

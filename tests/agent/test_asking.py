@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from protocol import cluster_names
-from protocol.cluster_requests import ClusterRequest, ClusterRequestSpec, ModelDescription, ModelParameter
+from protocol.tenancy.cluster_requests import ClusterRequest, ClusterRequestSpec, ModelDescription, ModelParameter
 from worker_agent.kube.api.custom import Custom
 from worker_agent.kube.requests.spec import SpecFault, cluster_request_of, spec_of
 

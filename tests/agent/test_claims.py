@@ -8,7 +8,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from protocol.cluster_requests import (
+from protocol.listings import set_digest
+from protocol.registration import Credential
+from protocol.sync import SYNC_PATH, SyncReply, SyncRequest
+from protocol.tenancy.cluster_requests import (
     CLUSTER_REQUESTS_AT_ONCE,
     CLUSTER_REQUESTS_PATH,
     AutoTemplate,
@@ -20,11 +23,8 @@ from protocol.cluster_requests import (
     ClusterRequestState,
     ClusterRequestVerdict,
 )
-from protocol.listings import set_digest
-from protocol.registration import Credential
-from protocol.sync import SYNC_PATH, SyncReply, SyncRequest
+from protocol.tenancy.waiting_pods import JobFailed, PodsWaiting
 from protocol.transport import Code, Problem
-from protocol.waiting_pods import JobFailed, PodsWaiting
 from tests.agent.stage import Stage
 from worker_agent.clock import SystemClock
 from worker_agent.hub.dialog import SLOW_S, Call, Dialog, Lane

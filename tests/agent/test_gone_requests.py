@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol.cluster_requests import ClusterRequestState
-from protocol.workspaces import Binding, Workspace
+from protocol.tenancy.cluster_requests import ClusterRequestState
+from protocol.tenancy.workspaces import Binding, Workspace
 from worker_agent.hub.requests import HubNews
 from worker_agent.kube.api.client import Missing
 from worker_agent.kube.api.custom import API, REQUEST_KIND, REQUESTS, REQUESTS_PATH

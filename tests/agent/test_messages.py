@@ -14,7 +14,13 @@ import pytest
 
 from protocol.assignments import Assignment, Drain, Observed, Phase
 from protocol.checks import CheckPolicy, CheckResult, Verdict
-from protocol.cluster_requests import (
+from protocol.drift import Drift
+from protocol.events import EventsReply, EventsRequest, InventoryEvent, Outcome, StepEvent
+from protocol.listings import CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKSPACES, Listing, set_digest
+from protocol.nodes import GpuView, NodeOrder, NodeView
+from protocol.registration import Credential, RegisterRequest, RenewRequest
+from protocol.sync import SyncReply, SyncRequest
+from protocol.tenancy.cluster_requests import (
     AutoTemplate,
     ClusterRequest,
     ClusterRequestAnswer,
@@ -26,16 +32,10 @@ from protocol.cluster_requests import (
     ModelDescription,
     ModelParameter,
 )
-from protocol.drift import Drift
-from protocol.events import EventsReply, EventsRequest, InventoryEvent, Outcome, StepEvent
-from protocol.life_marks import LifeMark
-from protocol.listings import CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKSPACES, Listing, set_digest
-from protocol.nodes import GpuView, NodeOrder, NodeView
-from protocol.registration import Credential, RegisterRequest, RenewRequest
-from protocol.sync import SyncReply, SyncRequest
+from protocol.tenancy.life_marks import LifeMark
+from protocol.tenancy.waiting_pods import JobFailed, JobWaiting, PodsWaiting, ReasonWaiting
+from protocol.tenancy.workspaces import Account, Binding, BindingSeen, BindingState, IssuedToken, Workspace
 from protocol.transport import Problem
-from protocol.waiting_pods import JobFailed, JobWaiting, PodsWaiting, ReasonWaiting
-from protocol.workspaces import Account, Binding, BindingSeen, BindingState, IssuedToken, Workspace
 from worker_agent.hub.link import encoded_digest
 from worker_agent.hub.wire import read_problem, read_sync_reply
 

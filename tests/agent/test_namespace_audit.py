@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from protocol.drift import Drift
-from protocol.workspaces import AccessRole, Account, Binding, Workspace
+from protocol.tenancy.workspaces import AccessRole, Account, Binding, Workspace
 from worker_agent.cluster.base import Conflict, Unavailable
 from worker_agent.kube.api.client import Api, Forbidden, Missing
 from worker_agent.kube.api.paging import PAGE_COUNT, ListMeta, ObjectPage

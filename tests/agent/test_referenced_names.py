@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from protocol import cluster_names
-from protocol.workspaces import Binding, BindingSeen, BindingState, Workspace
+from protocol.tenancy.workspaces import Binding, BindingSeen, BindingState, Workspace
 from tests.agent.fake_kube import Object
 from tests.agent.test_revoking import TenancyApi, look_at
 from worker_agent.kube.api.client import Forbidden

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from protocol.assignments import Desired
-from protocol.workspaces import AccessRole, Account, Binding, BindingState, Workspace
+from protocol.tenancy.workspaces import AccessRole, Account, Binding, BindingState, Workspace
 from tests.agent.fake_kube import Object
 from worker_agent.cluster.base import Conflict, Unavailable
 from worker_agent.hub.workspaces import TenancyResult

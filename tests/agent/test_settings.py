@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from protocol.workspaces import AccessRole, BindingState
+from protocol.tenancy.workspaces import AccessRole, BindingState
 from tests.agent.test_revoking import TenancyApi, look, tenancy_at
 from worker_agent.kube.api import settings
 from worker_agent.kube.api.client import Forbidden

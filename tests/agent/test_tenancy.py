@@ -14,7 +14,7 @@ from protocol.assignments import Desired, Phase
 from protocol.listings import set_digest
 from protocol.registration import Credential
 from protocol.sync import SyncReply, SyncRequest
-from protocol.workspaces import BINDINGS_MAX, Account, Binding, BindingSeen, BindingState, IssuedToken, Workspace
+from protocol.tenancy.workspaces import BINDINGS_MAX, Account, Binding, BindingSeen, BindingState, IssuedToken, Workspace
 from tests.agent.stage import Stage
 from worker_agent.clock import SystemClock
 from worker_agent.cluster.base import Cluster

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from protocol import cluster_names
-from protocol.cluster_requests import ClusterRequestState
+from protocol.tenancy.cluster_requests import ClusterRequestState
 from tests.agent.fake_kube import waiting_pod
 from worker_agent.cluster.base import ClusterError, Unavailable
 from worker_agent.kube.api.client import Forbidden, Missing

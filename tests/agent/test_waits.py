@@ -9,8 +9,8 @@ import pytest
 
 from protocol import cluster_names
 from protocol.listings import set_digest
-from protocol.waiting_pods import JobFailed, PodsWaiting
-from protocol.workspaces import Workspace
+from protocol.tenancy.waiting_pods import JobFailed, PodsWaiting
+from protocol.tenancy.workspaces import Workspace
 from tests.agent.fake_kube import Object, waiting_pod
 from tests.agent.stage import Stage
 from worker_agent.cluster.base import ClusterError

@@ -7,7 +7,7 @@ import pytest
 from core.clock import db_now
 from gpr.cluster_requests.services import cluster_requests_take
 from gpr.models import Gpr
-from protocol.cluster_requests import ClusterRequestVerdict
+from protocol.tenancy.cluster_requests import ClusterRequestVerdict
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
 from tests.claims.stage import claim

@@ -9,7 +9,7 @@ import yaml
 
 from core.clock import db_now
 from inventory.models import AgentSession
-from protocol.workspaces import BindingState
+from protocol.tenancy.workspaces import BindingState
 from slices.models import Kubeconfig, Namespace
 from tests.api.conftest import Caller, World, assert_problem, faults
 from tests.slices.kubeconfigs import SECRET, answer, ready_namespace

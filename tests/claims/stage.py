@@ -9,7 +9,13 @@ from accounts.models import User
 from gpr.models import Gpr
 from inventory.models import Cluster
 from protocol.cluster_names import ACCOUNTS
-from protocol.cluster_requests import ClusterRequest, ClusterRequestAnswer, ClusterRequestSpec, ClusterRequestState, ClusterRequestVerdict
+from protocol.tenancy.cluster_requests import (
+    ClusterRequest,
+    ClusterRequestAnswer,
+    ClusterRequestSpec,
+    ClusterRequestState,
+    ClusterRequestVerdict,
+)
 from slices.models import Kubeconfig, KubeconfigState, Slice
 from tests.builders import NOW, SHAPE, make_cluster, make_slice, make_user
 from tests.inventory.agent import Agent

@@ -16,7 +16,7 @@ from gpr.requests.editing import gpr_edit, spec_of
 from gpr.requests.end_reasons import ending
 from gpr.requests.ending import gpr_extend, gpr_release
 from journal.models import Event
-from protocol.cluster_requests import ClusterRequestVerdict
+from protocol.tenancy.cluster_requests import ClusterRequestVerdict
 from slices.models import Namespace, Role, Slice
 from slices.services import member_remove, member_set
 from tests.builders import make_user

@@ -18,9 +18,15 @@ from gpr.requests.inputs import spec_of_create
 from gpr.requests.spec import NAME_MAX_CHARS
 from journal.models import Event
 from planner.engine import plan
-from protocol.cluster_requests import CLUSTER_REQUESTS_MAX, CLUSTER_REQUESTS_PATH, ClusterRequestVerdict, ModelDescription, ModelParameter
+from protocol.tenancy.cluster_requests import (
+    CLUSTER_REQUESTS_MAX,
+    CLUSTER_REQUESTS_PATH,
+    ClusterRequestVerdict,
+    ModelDescription,
+    ModelParameter,
+)
+from protocol.tenancy.workspaces import BindingState
 from protocol.transport import Code
-from protocol.workspaces import BindingState
 from slices.models import KubeconfigState, Membership, Namespace, Role, Slice
 from slices.services import member_set
 from tests import factories

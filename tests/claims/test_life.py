@@ -15,7 +15,7 @@ from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import gpr_release
 from gpr.requests.services import gpr_submit
 from inventory.models import Cluster
-from protocol.life_marks import LIFE_TOLD_S, LifeMark
+from protocol.tenancy.life_marks import LIFE_TOLD_S, LifeMark
 from slices.models import Slice
 from tests.builders import NOW, nodes_of, spec
 from tests.claims.stage import ClusterRequestStage, neighbor, other_cluster

@@ -19,7 +19,7 @@ from gpr.models import ENDED, Claim, Gpr, GprState
 from gpr.requests.editing import gpr_cancel
 from inventory.models import Cluster
 from journal.models import Event
-from protocol.cluster_requests import ClusterRequestAnswer, ClusterRequestVerdict
+from protocol.tenancy.cluster_requests import ClusterRequestAnswer, ClusterRequestVerdict
 from tests.builders import NOW
 from tests.claims.stage import ClusterRequestStage, claim, gone
 

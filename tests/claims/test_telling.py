@@ -15,8 +15,8 @@ from gpr.requests.ending import gpr_release
 from inventory.models import Reservation
 from planner.explain import STRANGER
 from protocol.assignments import Phase
-from protocol.cluster_requests import CLUSTER_REQUEST_TOLD_S, ClusterRequestState
 from protocol.listings import set_digest
+from protocol.tenancy.cluster_requests import CLUSTER_REQUEST_TOLD_S, ClusterRequestState
 from slices.models import Namespace
 from tests.builders import NOW, make_slice, make_user
 from tests.claims.stage import ClusterRequestStage, claim, gone, neighbor, other_cluster

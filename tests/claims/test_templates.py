@@ -8,9 +8,9 @@ import pytest
 
 from gpr.models import GprTemplate
 from inventory.models import Cluster
-from protocol.cluster_requests import AutoTemplate, ClusterRequestSpec
 from protocol.listings import set_digest
 from protocol.sync import SyncReply
+from protocol.tenancy.cluster_requests import AutoTemplate, ClusterRequestSpec
 from slices.models import Slice
 from slices.services import namespace_unbind
 from tests import factories

@@ -12,17 +12,17 @@ from inventory import agent_hub
 from inventory.models import Cluster, Reservation
 from inventory.services.clusters import join_token_issue
 from protocol.assignments import Assignment, Observed, Phase
-from protocol.cluster_requests import (
+from protocol.events import EVENTS_PATH, EventsReply, EventsRequest, InventoryEvent, Outcome, StepEvent
+from protocol.nodes import NodeView
+from protocol.registration import REGISTER_PATH, RENEW_PATH, Credential, RegisterRequest
+from protocol.sync import SYNC_PATH, SyncReply, SyncRequest
+from protocol.tenancy.cluster_requests import (
     CLUSTER_REQUESTS_PATH,
     ClusterRequest,
     ClusterRequestAnswer,
     ClusterRequestsMessage,
     ClusterRequestsReply,
 )
-from protocol.events import EVENTS_PATH, EventsReply, EventsRequest, InventoryEvent, Outcome, StepEvent
-from protocol.nodes import NodeView
-from protocol.registration import REGISTER_PATH, RENEW_PATH, Credential, RegisterRequest
-from protocol.sync import SYNC_PATH, SyncReply, SyncRequest
 from tests.builders import NOW
 
 

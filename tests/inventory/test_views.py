@@ -25,10 +25,10 @@ from inventory.services.sync import generation_now
 from journal import hints
 from journal.hints import cluster_topic
 from journal.wakeups import Waiter, Wakeups
-from protocol.cluster_requests import CLUSTER_REQUESTS_PATH, ClusterRequestsMessage
 from protocol.events import EVENTS_PATH
 from protocol.registration import REGISTER_PATH, RENEW_PATH
 from protocol.sync import SYNC_PATH
+from protocol.tenancy.cluster_requests import CLUSTER_REQUESTS_PATH, ClusterRequestsMessage
 from protocol.transport import BODY_MAX_BYTES, Code
 from slices.models import Slice
 from tests.builders import generation_of, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of

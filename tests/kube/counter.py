@@ -11,7 +11,9 @@ from uuid import uuid4
 import msgspec
 
 from protocol import cluster_names
-from protocol.cluster_requests import (
+from protocol.listings import set_digest
+from protocol.sync import SyncReply, SyncRequest
+from protocol.tenancy.cluster_requests import (
     AutoTemplate,
     ClusterRequest,
     ClusterRequestAnswer,
@@ -19,9 +21,7 @@ from protocol.cluster_requests import (
     ClusterRequestState,
     ClusterRequestVerdict,
 )
-from protocol.listings import set_digest
-from protocol.sync import SyncReply, SyncRequest
-from protocol.workspaces import Binding, Workspace
+from protocol.tenancy.workspaces import Binding, Workspace
 from tests.e2e.processes import wait_for
 from tests.kube.cluster import SOON_S, Cluster, Object
 from tests.kube.corner import CornerApi

@@ -21,10 +21,10 @@ from protocol import cluster_names
 from protocol.assignments import Assignment, Desired, Drain, Observed, Phase
 from protocol.drift import Drift
 from protocol.events import AgentEvent, InventoryEvent, StepEvent
-from protocol.life_marks import LifeMark
 from protocol.listings import set_digest
 from protocol.nodes import NodeView
 from protocol.sync import SyncReply
+from protocol.tenancy.life_marks import LifeMark
 from tests.e2e.processes import ROOT, wait_for
 from tests.kube.cluster import SOON_S, Cluster, KubeError, Object
 from tests.kube.corner import CornerAccess, CornerApi, state_of

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from protocol import cluster_names
-from protocol.cluster_requests import ClusterRequestSpec
+from protocol.tenancy.cluster_requests import ClusterRequestSpec
 from tests.kube.cluster import Cluster, KubeError, Object
 from tests.kube.counter import Counter, request, template
 from tests.kube.nodes import nodes_of

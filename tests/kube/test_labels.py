@@ -9,7 +9,7 @@ import pytest
 
 from protocol import cluster_names
 from protocol.assignments import Desired, Phase
-from protocol.workspaces import AccessRole, Binding, BindingState, Workspace
+from protocol.tenancy.workspaces import AccessRole, Binding, BindingState, Workspace
 from tests.e2e.processes import wait_for
 from tests.kube.cluster import SOON_S, Cluster
 from tests.kube.site import access_as_agent, ended, moved_in

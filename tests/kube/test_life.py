@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocol.life_marks import LifeMark
+from protocol.tenancy.life_marks import LifeMark
 from tests.kube.cluster import Cluster
 from tests.kube.site import Site, moved_in
 from worker_agent.hub import link

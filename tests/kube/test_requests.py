@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocol.cluster_requests import ClusterRequest, ClusterRequestSpec, ModelDescription, ModelParameter
+from protocol.tenancy.cluster_requests import ClusterRequest, ClusterRequestSpec, ModelDescription, ModelParameter
 from tests.kube.cluster import MUTATING, Cluster, KubeError, Object
 from tests.kube.counter import SPEC, Answer, Counter, later, refused, request, taken, template
 from tests.kube.world import install

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from protocol import cluster_names
-from protocol.workspaces import AccessRole
+from protocol.tenancy.workspaces import AccessRole
 from tests.e2e.processes import ROOT, wait_for
 from tests.kube.callers import Caller
 from tests.kube.cluster import SOON_S, Cluster, KubeError, Object, clusters

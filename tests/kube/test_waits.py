@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from protocol import cluster_names
-from protocol.waiting_pods import JobFailed, PodsWaiting
+from protocol.tenancy.waiting_pods import JobFailed, PodsWaiting
 from tests.kube.cluster import Cluster, Object
 from tests.kube.counter import Counter
 from tests.kube.test_autogpr import job

@@ -26,7 +26,7 @@ from gpr.requests.extensions import ExtensionTrial
 from gpr.requests.services import gpr_submit
 from journal.models import Event
 from planner.engine import plan
-from protocol.waiting_pods import JobFailed, PodsWaiting
+from protocol.tenancy.waiting_pods import JobFailed, PodsWaiting
 from slices.models import Slice
 from slices.quotas import quota_create
 from slices.services import SlicePolicy, slice_set_policy

@@ -16,7 +16,7 @@ from gpr.models import BookingSeries, Gpr, RepeatRule
 from inventory.models import Cluster, MaintenanceWindow, Node
 from portal_admin.urls import urlpatterns as admin_urls
 from portal_user.urls import urlpatterns as user_urls
-from protocol.workspaces import BindingState
+from protocol.tenancy.workspaces import BindingState
 from slices.invitations import member_add
 from slices.models import Namespace, Role
 from slices.quotas import quota_create

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from accounts.models import Scope
 from core.clock import db_now
 from inventory.models import AgentSession
-from protocol.workspaces import BindingState
+from protocol.tenancy.workspaces import BindingState
 from slices.kubeconfigs import kubeconfig_revoke
 from slices.models import Kubeconfig, KubeconfigState, Namespace, Unbinding
 from slices.services import namespace_bind, namespace_unbind

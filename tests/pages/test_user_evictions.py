@@ -19,7 +19,7 @@ from gpr.queue.decisions import gpr_evict
 from gpr.requests.ending import exit_begin
 from portal_user.pages.notices import WAS
 from protocol.assignments import Phase
-from protocol.waiting_pods import JobFailed
+from protocol.tenancy.waiting_pods import JobFailed
 from tests import factories
 from tests.api.conftest import Caller
 from tests.pages.user_world import WORKSPACE, World, text

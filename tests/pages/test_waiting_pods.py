@@ -12,7 +12,7 @@ from django.test import Client
 from core.clock import db_now
 from gpr.models import Gpr
 from inventory.models import AgentSession
-from protocol.waiting_pods import JobWaiting, PodsWaiting, ReasonWaiting
+from protocol.tenancy.waiting_pods import JobWaiting, PodsWaiting, ReasonWaiting
 from slices.models import Namespace
 from slices.tenancy import waiting_observe
 from tests import factories

@@ -14,7 +14,7 @@ from gpr.allocation.allocator import tick
 from inventory.models import AgentSession, Cluster
 from inventory.services.clusters import cluster_set_api_url
 from journal.models import Event
-from protocol.workspaces import Account, IssuedToken
+from protocol.tenancy.workspaces import Account, IssuedToken
 from slices.kubeconfigs import (
     ANSWER_WITHIN,
     LIVE_MOST,

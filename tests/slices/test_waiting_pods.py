@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from inventory.models import Cluster
 from protocol.sync import SYNC_PATH, SyncRequest
-from protocol.waiting_pods import NAMESPACES_WAITING_MAX, JobWaiting, PodsWaiting, ReasonWaiting
+from protocol.tenancy.waiting_pods import NAMESPACES_WAITING_MAX, JobWaiting, PodsWaiting, ReasonWaiting
 from slices.models import Namespace, Slice
 from tests.builders import NOW, make_cluster, make_slice
 from tests.inventory.agent import Agent

@@ -13,9 +13,9 @@ from protocol.assignments import Assignment, Phase
 from protocol.checks import RESULTS_MAX
 from protocol.drift import Drift
 from protocol.events import Outcome, StepEvent
-from protocol.life_marks import LifeMark
 from protocol.nodes import NodeOrder
 from protocol.steps import ExitStep, Milestone
+from protocol.tenancy.life_marks import LifeMark
 from worker_agent.boxes.gangs import NO_GANG, Gang
 from worker_agent.boxes.records import HeldByNode, HeldGpus, own_record
 from worker_agent.boxes.state import Member, Progress, StateStore

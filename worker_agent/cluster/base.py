@@ -14,8 +14,8 @@ import msgspec
 from protocol.assignments import Assignment
 from protocol.checks import CheckResult
 from protocol.drift import Drift
-from protocol.life_marks import LifeMark
 from protocol.nodes import NodeOrder, NodeView
+from protocol.tenancy.life_marks import LifeMark
 
 Note = Callable[[str, dict[str, object]], None]  # writes an event with its fields to the log
 

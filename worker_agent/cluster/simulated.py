@@ -14,9 +14,9 @@ from protocol.assignments import Assignment
 from protocol.check_limits import expect, is_good, judge, measured_against, sentence, skipped, threshold_of
 from protocol.checks import CheckPolicy, CheckResult
 from protocol.drift import Drift
-from protocol.life_marks import LifeMark
 from protocol.nodes import NodeOrder
 from protocol.steps import DrainStage, EntryStep, ExitStep, drain_stage
+from protocol.tenancy.life_marks import LifeMark
 from worker_agent.boxes.gangs import why_alone
 from worker_agent.clock import Clock
 from worker_agent.cluster.base import (

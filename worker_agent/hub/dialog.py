@@ -14,11 +14,11 @@ from enum import StrEnum
 import msgspec
 
 from protocol.assignments import Observed
-from protocol.cluster_requests import CLUSTER_REQUESTS_PATH, ClusterRequest, ClusterRequestsMessage, ClusterRequestsReply
 from protocol.events import EVENTS_PATH, EventsReply, EventsRequest
 from protocol.registration import REGISTER_PATH, RENEW_PATH, Credential, RegisterRequest, RenewRequest
 from protocol.steps import CAPABILITIES
 from protocol.sync import SYNC_PATH, WAIT_MAX_S
+from protocol.tenancy.cluster_requests import CLUSTER_REQUESTS_PATH, ClusterRequest, ClusterRequestsMessage, ClusterRequestsReply
 from protocol.transport import Code, Problem
 from worker_agent import VERSION
 from worker_agent.boxes.core import Core

@@ -6,11 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from protocol.cluster_requests import CLUSTER_REQUESTS_AT_ONCE, AutoTemplate, ClusterRequest, ClusterRequestAnswer, ClusterRequestState
 from protocol.listings import CLUSTER_REQUESTS, TEMPLATES, HeardList
 from protocol.sync import SyncReply, SyncRequest
-from protocol.waiting_pods import JobFailed, PodsWaiting
-from protocol.workspaces import Workspace
+from protocol.tenancy.cluster_requests import (
+    CLUSTER_REQUESTS_AT_ONCE,
+    AutoTemplate,
+    ClusterRequest,
+    ClusterRequestAnswer,
+    ClusterRequestState,
+)
+from protocol.tenancy.waiting_pods import JobFailed, PodsWaiting
+from protocol.tenancy.workspaces import Workspace
 from worker_agent.clock import Clock
 
 

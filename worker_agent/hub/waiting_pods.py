@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from protocol.sync import SyncRequest
-from protocol.waiting_pods import JOBS_FAILED_MAX, JobFailed, PodsWaiting
+from protocol.tenancy.waiting_pods import JOBS_FAILED_MAX, JobFailed, PodsWaiting
 
 Waiting = tuple[PodsWaiting, ...]
 

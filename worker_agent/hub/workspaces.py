@@ -11,7 +11,7 @@ from protocol.assignments import Desired
 from protocol.drift import Drift
 from protocol.listings import WORKSPACES, HeardList
 from protocol.sync import SyncReply, SyncRequest
-from protocol.workspaces import BINDINGS_MAX, Account, Binding, BindingSeen, BindingState, IssuedToken, Workspace
+from protocol.tenancy.workspaces import BINDINGS_MAX, Account, Binding, BindingSeen, BindingState, IssuedToken, Workspace
 
 SIMULATED_HAS_NO_DOOR = "This cluster is simulated: there is nothing that a kubeconfig could reach."
 

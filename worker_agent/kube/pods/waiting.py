@@ -16,7 +16,7 @@ import msgspec
 
 from protocol import cluster_names
 from protocol.scalars import MOMENT_MAX_S
-from protocol.waiting_pods import (
+from protocol.tenancy.waiting_pods import (
     JOBS_WAITING_MAX,
     NAMESPACES_WAITING_MAX,
     PODS_NAMED_MAX,

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from protocol import cluster_names
 from protocol.cluster_names import pointer
-from protocol.cluster_requests import AutoTemplate
+from protocol.tenancy.cluster_requests import AutoTemplate
 from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
 from worker_agent.kube.api.client import Api, Op
 from worker_agent.kube.api.custom import API, FINISHED, GIVEN_BACK, REQUESTS, TEMPLATES, Custom, Fields, path_of

@@ -15,7 +15,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Final
 
-from protocol.cluster_requests import ClusterRequestState
+from protocol.tenancy.cluster_requests import ClusterRequestState
 from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
 from worker_agent.kube.api.client import Api
 from worker_agent.kube.api.custom import FINISHED, GIVEN_BACK, REQUESTS, Custom, path_of

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from protocol.life_marks import LifeMark
+from protocol.tenancy.life_marks import LifeMark
 from worker_agent.cluster.base import Throttled, Unavailable
 from worker_agent.kube.api.client import Forbidden
 from worker_agent.kube.api.events import EventRecorder, Kind

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from protocol.life_marks import LifeMark
+from protocol.tenancy.life_marks import LifeMark
 from worker_agent.kube.api.custom import Fields
 
 MARKS: Final = (25, 50, 75)  # percent of the window

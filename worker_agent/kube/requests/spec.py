@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from protocol.cluster_requests import ClusterRequest, ClusterRequestSpec
+from protocol.tenancy.cluster_requests import ClusterRequest, ClusterRequestSpec
 from worker_agent.kube.api.custom import Custom, Fields
 
 # Maps field names of the object to those of the protocol: fields of templates and requests, then fields of requests only.

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from protocol.cluster_requests import ClusterRequest, ClusterRequestAnswer, ClusterRequestState, ClusterRequestVerdict
 from protocol.scalars import MOMENT_MAX_S
+from protocol.tenancy.cluster_requests import ClusterRequest, ClusterRequestAnswer, ClusterRequestState, ClusterRequestVerdict
 from worker_agent.kube.api.custom import FINISHED, Custom, Fields
 from worker_agent.kube.requests.spec import NOTE_MAX, SpecFault
 

@@ -20,8 +20,8 @@ from itertools import zip_longest
 from typing import Final
 
 from protocol.assignments import Desired
-from protocol.cluster_requests import ClusterRequest, ClusterRequestState, ClusterRequestVerdict
-from protocol.waiting_pods import JobFailed, PodsWaiting
+from protocol.tenancy.cluster_requests import ClusterRequest, ClusterRequestState, ClusterRequestVerdict
+from protocol.tenancy.waiting_pods import JobFailed, PodsWaiting
 from worker_agent.cluster.base import ClusterError, Conflict, Note
 from worker_agent.hub.requests import AnsweredRequest, HubNews
 from worker_agent.kube.api.client import Api, Missing, Op

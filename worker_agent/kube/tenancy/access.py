@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from protocol.cluster_names import ACCOUNT, ACCOUNTS, account_of, role_of
-from protocol.workspaces import AccessRole, Account, IssuedToken, Workspace
+from protocol.tenancy.workspaces import AccessRole, Account, IssuedToken, Workspace
 from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
 from worker_agent.kube.api.client import Api, Forbidden, Missing
 from worker_agent.kube.tenancy.contents import NamespaceContents, ObjectKey, TenancyObject, TokenAnswer

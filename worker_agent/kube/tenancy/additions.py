@@ -15,7 +15,7 @@ import msgspec
 
 from protocol.cluster_names import ACCOUNT, ISOLATION, KEEP, SLICE, account_of
 from protocol.drift import Drift
-from protocol.workspaces import Workspace
+from protocol.tenancy.workspaces import Workspace
 
 DETAIL_MAX_CHARS: Final = 300  # the limit of the protocol
 NAME_MAX_CHARS: Final = 80

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from protocol.drift import Drift
-from protocol.workspaces import Workspace
+from protocol.tenancy.workspaces import Workspace
 from worker_agent.cluster.base import ClusterError, Conflict, Note
 from worker_agent.kube.api.client import Api, Missing, Op
 from worker_agent.kube.api.paging import ObjectPage, listed

@@ -9,7 +9,7 @@ from typing import Any, Self
 import msgspec
 
 from protocol.cluster_names import ACCOUNTS, BOUND_TO, SAID, SLICE
-from protocol.workspaces import Account, Workspace
+from protocol.tenancy.workspaces import Account, Workspace
 from worker_agent.cluster.base import ClusterError, Throttled, Unavailable
 from worker_agent.kube.api.objects import Meta
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from protocol.assignments import Desired
 from protocol.cluster_names import ACCOUNT, BOUND_TO, ISOLATION, MAY_ENTER, POD_SECURITY, SLICE, account_of, object_name, role_of
 from protocol.cluster_names import ACCOUNTS as ACCOUNTS_HOME
-from protocol.workspaces import Account, Workspace
+from protocol.tenancy.workspaces import Account, Workspace
 from worker_agent.kube.api.custom import REQUESTS, TEMPLATES
 
 Object = dict[str, Any]

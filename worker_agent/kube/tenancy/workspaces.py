@@ -21,7 +21,7 @@ from protocol.cluster_names import (
     SLICE,
     pointer,
 )
-from protocol.workspaces import Binding, BindingSeen, BindingState, IssuedToken, Workspace
+from protocol.tenancy.workspaces import Binding, BindingSeen, BindingState, IssuedToken, Workspace
 from worker_agent.cluster.base import ClusterError, Note
 from worker_agent.hub.workspaces import TenancyResult
 from worker_agent.kube.api.client import Api, Forbidden, Missing
