@@ -11,26 +11,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import (
-    fragmentation,
-    hub,
-    kube_agent,
-    kube_box,
-    kube_fill,
-    kube_view,
-    kueue,
-    live,
-    planner_speed,
-    queue_drawn,
-    queue_large,
-    queue_page,
-    queue_quality,
-    queue_trials,
-    slurm,
-    speed,
-    vc_quotas,
-)
 from bench.figures import Figure, NotRun, table
+from bench.hub import hub, live, planner_speed, queue_large, queue_page, speed
+from bench.kubernetes import kube_agent, kube_box, kube_fill, kube_view
+from bench.packing import fragmentation
+from bench.peers import kueue, slurm
+from bench.replays import queue_drawn, queue_quality, queue_trials, vc_quotas
 from bench.results import record
 
 BENCHES: dict[str, Callable[[Path | None], list[Figure]]] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pytest_django.fixtures import Settings
 
-from bench import speed_hub
-from bench.kueue_hub import SETTINGS, figures_of
-from bench.scenarios import Kind, Scenario
+from bench.hub import speed_hub
+from bench.peers.kueue_hub import SETTINGS, figures_of
+from bench.peers.kueue_scenarios import Kind, Scenario
 from gpr.models import Gpr, GprState, Promise
 
 pytestmark = pytest.mark.django_db

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from bench import kueue, kueue_runner
 from bench.figures import NotRun
-from bench.kueue import Hall, Played, planner_for
-from bench.kueue_runner import Ran, read
-from bench.scenarios import BASELINE, LARGE_SCALE, Arrival, Kind, Scenario, arrivals
+from bench.peers import kueue, kueue_runner
+from bench.peers.kueue import Hall, Played, planner_for
+from bench.peers.kueue_runner import Ran, read
+from bench.peers.kueue_scenarios import BASELINE, LARGE_SCALE, Arrival, Kind, Scenario, arrivals
 
 SUMMARY = """\
 clusterQueueClasses:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.db import connection
 
-from bench import queue_large, queue_page
+from bench.hub import queue_large, queue_page
 from gpr.models import Gpr, GprState
 from gpr.queue.moves import MoveTo
 from journal.models import Event

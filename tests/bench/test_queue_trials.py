@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bench.drawn_lists import draw, pool_of
-from bench.queue_trials import IDLE_TIMEOUT_S, bookings, clusters, failures, idle_release, priorities
+from bench.replays.drawn_lists import draw, pool_of
+from bench.replays.queue_trials import IDLE_TIMEOUT_S, bookings, clusters, failures, idle_release, priorities
 
 POOL = pool_of(20)
 JOBS = draw(seed=5002, count=120, load=1.0, pool=POOL)

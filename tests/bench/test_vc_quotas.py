@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from bench.drawn_lists import draw, pool_of
-from bench.vc_quotas import NOTICE_S, entitled_runs, fairness, figures_of, guarantees, jain
+from bench.replays.drawn_lists import draw, pool_of
+from bench.replays.vc_quotas import NOTICE_S, entitled_runs, fairness, figures_of, guarantees, jain
 from planner.snapshot import Quota
 from simulation.joblist import Job
 from simulation.replay import POLICIES, Replay, Run, replay

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from bench.drawn_lists import HOUR_S, draw, pool_of, resample
+from bench.replays.drawn_lists import HOUR_S, draw, pool_of, resample
 
 POOL = pool_of(80)
 LISTS = pytest.mark.parametrize("load", [0.7, 1.05])

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from bench.figures import Figure
-from bench.hub_world import cluster_made, rooms_made
+from bench.hub.world import cluster_made, rooms_made
 
 SHAPE, NODES, GPUS = "G", 16, 8
 SUBMITS, TICKS = 100, 5

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bench.peers import built, folder_of
+from bench.peers.checkout import built, folder_of
 
 if TYPE_CHECKING:
     from tests.kube.cluster import Cluster

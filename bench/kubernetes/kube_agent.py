@@ -1,7 +1,7 @@
 """The agent as a process on a large cluster, half of it in use, on a real API server: memory, CPU over a minute, how soon the hub knows.
 
 The hub is a stub in this process, which says what the bench wants and counts what it hears; nothing of it runs in the agent's, which is
-`python -m bench.kube_agent FOLDER OPTIONS`: the agent as in a pod whose service account is in this folder.
+`python -m bench.kubernetes.kube_agent FOLDER OPTIONS`: the agent as in a pod whose service account is in this folder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from bench.figures import Figure, NotRun
-from bench.kube_view import NODES, PODS, STEADY_S, UPDATES_PER_S, memory_mib, node, pod, update
+from bench.kubernetes.kube_view import NODES, PODS, STEADY_S, UPDATES_PER_S, memory_mib, node, pod, update
 from protocol.assignments import Assignment, Desired, Observed, Phase
 from protocol.events import EVENTS_PATH, EventsReply, EventsRequest, InventoryEvent
 from protocol.listings import set_digest
@@ -104,7 +104,7 @@ def _agent(cluster: Any, hub: Hub, folder: Path) -> Iterator[subprocess.Popen[by
     command = [
         sys.executable,
         "-m",
-        "bench.kube_agent",
+        "bench.kubernetes.kube_agent",
         str(folder),
         "--hub",
         hub.url,

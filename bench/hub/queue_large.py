@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.figures import Figure
-from bench.own_hub import figures_embedded, figures_from, migrated_database, tell
-from bench.queue_page import QUEUE, filled, times_ms
+from bench.hub.own_hub import figures_embedded, figures_from, migrated_database, tell
+from bench.hub.queue_page import QUEUE, filled, times_ms
 
 QUEUED: Final = 100_000
 RUNS: Final = 20
@@ -23,7 +23,7 @@ LEVEL: Final = 0.95
 
 
 def run(traces: Path | None) -> list[Figure]:
-    return [*figures_from("bench.queue_large", with_redis=False), *figures_embedded("bench.queue_large")]
+    return [*figures_from("bench.hub.queue_large", with_redis=False), *figures_embedded("bench.hub.queue_large")]
 
 
 def main() -> None:

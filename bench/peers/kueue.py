@@ -18,11 +18,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from bench import kueue_runner
 from bench.figures import Figure, NotRun
-from bench.kueue_runner import Ran
-from bench.own_hub import figures_from
-from bench.scenarios import BASELINE, LARGE_SCALE, Arrival, Kind, Scenario, arrivals
+from bench.hub.own_hub import figures_from
+from bench.peers import kueue_runner
+from bench.peers.kueue_runner import Ran
+from bench.peers.kueue_scenarios import BASELINE, LARGE_SCALE, Arrival, Kind, Scenario, arrivals
 from planner.board.board import Board
 from planner.promises.slack import SlackTracker
 from planner.snapshot import Memory, Node, Policy, PolicyName, Pool, Quota, Request
@@ -38,7 +38,7 @@ MEASURED = "Kueue here, with its API server"
 def run(traces: Path | None) -> list[Figure]:
     figures = _run(BASELINE)
     try:
-        return [*figures, *figures_from("bench.kueue_hub", with_redis=True)]
+        return [*figures, *figures_from("bench.peers.kueue_hub", with_redis=True)]
     except NotRun as why:
         sys.stdout.write(f"kueue: not run end to end: {why}\n")
         return figures

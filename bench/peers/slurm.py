@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.figures import Figure, NotRun
-from bench.planner_speed import with_slots
-from bench.slurmctld import Ask, Listed, Slurm, slurmctld
+from bench.hub.planner_speed import with_slots
+from bench.peers.slurmctld import Ask, Listed, Slurm, slurmctld
 from planner.board.board import Board
 from planner.engine import admit, plan
 from planner.promises.ranges import quantile

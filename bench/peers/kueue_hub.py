@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from bench.figures import Figure
-from bench.hub_world import ENTRY, EXIT, agent_says, cluster_made, rooms_made, statistics_renewed
-from bench.own_hub import migrated_database, tell
-from bench.scenarios import BASELINE, Arrival, Scenario, arrivals
+from bench.hub.own_hub import migrated_database, tell
+from bench.hub.world import ENTRY, EXIT, agent_says, cluster_made, rooms_made, statistics_renewed
+from bench.peers.kueue_scenarios import BASELINE, Arrival, Scenario, arrivals
 
 if TYPE_CHECKING:
     from tests.inventory.agent import Agent

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.figures import Figure, NotRun
-from bench.openb import Mix, arrivals, mixes, published, read_nodes, read_requests
 from bench.packing.model import WHOLE_GPU, Kind, PackNode, PackRequest, Policy, demand_of
+from bench.packing.openb import Mix, arrivals, mixes, published, read_nodes, read_requests
 from bench.packing.packer import Packer
 from bench.packing.worths import Worths, worths_of
 from planner.board.board import Board

@@ -1,7 +1,7 @@
 """A cluster filled by requests for one GPU each, on a real API server: from the first to the last pod on a node.
 
-Ours through the whole product; beside it kube-scheduler alone on the same nodes and as many pods, and KAI (bench/kai.py).
-`python -m bench.kube_fill KUBECONFIG NODES` is the half that has a hub: web
+Ours through the whole product; beside it kube-scheduler alone on the same nodes and as many pods, and KAI (bench/peers/kai.py).
+`python -m bench.kubernetes.kube_fill KUBECONFIG NODES` is the half that has a hub: web
 processes, workers and an agent of its own, on PostgreSQL and Redis.
 """
 
@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bench import kai
 from bench.figures import Figure, NotRun
-from bench.own_hub import figures_from, migrated_database, tell
-from bench.speed_hub import FILL_HERE_S, FILL_NODES, FILL_THREADS, GPUS, go, ready_submitters
+from bench.hub.own_hub import figures_from, migrated_database, tell
+from bench.hub.speed_hub import FILL_HERE_S, FILL_NODES, FILL_THREADS, GPUS, go, ready_submitters
+from bench.peers import kai
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +54,7 @@ def _run(nodes: int) -> list[Figure]:
             alone_s = _filled_alone(cluster, nodes)
         name, kai_s = _kai_filled(nodes)
         with clusters("bench") as (cluster,):
-            figures = figures_from("bench.kube_fill", str(cluster.kubeconfig), str(nodes), with_redis=True)
+            figures = figures_from("bench.kubernetes.kube_fill", str(cluster.kubeconfig), str(nodes), with_redis=True)
     except KubeError as error:
         raise NotRun(str(error)) from error
     bound_s = figures[0].ours
@@ -177,7 +177,7 @@ def _stage(folder: Path) -> Any:
 
 def _world_made(stage: Any, root: Api, cluster: Cluster, nodes: int) -> list[str]:
     """Nodes that the agent took in, and workspaces with a namespace each, which it made. The names of these."""
-    from bench.hub_world import rooms_made, statistics_renewed
+    from bench.hub.world import rooms_made, statistics_renewed
     from core.clock import db_now
     from inventory.models import CheckPolicy, Node
     from inventory.models import Cluster as ClusterRow

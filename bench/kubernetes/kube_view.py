@@ -1,7 +1,7 @@
 """The agent's view of a large cluster on a real API server: time to all of it, memory, cost of keeping it; the official client beside it.
 
-`python -m bench.kube_view CLIENT URL FOLDER` is the process that is measured: it prints its figures once all is there, and again for what
-came between the lines `begin` and `end` on its input. FOLDER has the certificates of an administrator.
+`python -m bench.kubernetes.kube_view CLIENT URL FOLDER` is the process that is measured: it prints its figures once all is there, and
+again for what came between the lines `begin` and `end` on its input. FOLDER has the certificates of an administrator.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _client(client: str, url: str, folder: Path) -> dict[str, float]:
 
 
 def _begun(client: str, url: str, folder: Path, *, steady: bool) -> dict[str, float]:
-    command = [sys.executable, "-m", "bench.kube_view", client, url, str(folder)]
+    command = [sys.executable, "-m", "bench.kubernetes.kube_view", client, url, str(folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018  # for mypy
         figures = _line(process.stdout)

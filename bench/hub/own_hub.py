@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench.figures import Figure, NotRun
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def figures_from(*command: str, with_redis: bool) -> list[Figure]:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.figures import Figure
-from bench.hub_world import statistics_renewed
-from bench.own_hub import figures_from, migrated_database, tell
+from bench.hub.own_hub import figures_from, migrated_database, tell
+from bench.hub.world import statistics_renewed
 
 QUEUED, RUNNING, SLICES, NODES = 10_000, 200, 500, 1_000
 QUEUED_AT_ONCE = 2_000
@@ -25,7 +25,7 @@ QUEUE = "/admin/queue/"
 
 
 def run(traces: Path | None) -> list[Figure]:
-    return figures_from("bench.queue_page", with_redis=False)
+    return figures_from("bench.hub.queue_page", with_redis=False)
 
 
 def main() -> None:

@@ -55,7 +55,7 @@ def run(traces: Path | None) -> list[Figure]:
 
 
 def run_large(traces: Path | None) -> list[Figure]:
-    """The deepest queue that the database is measured with (bench/queue_large.py); once each."""
+    """The deepest queue that the database is measured with (bench/hub/queue_large.py); once each."""
     plan(_snapshot(10, 5))  # compiles
     fresh = _snapshot(*LARGE)
     began = time.perf_counter()

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from bench.drawn_lists import HOUR_S, draw, pool_of
 from bench.figures import Figure, NotRun
+from bench.replays.drawn_lists import HOUR_S, draw, pool_of
 from planner.snapshot import Pool
 from simulation.failures import draw_failures
 from simulation.joblist import Job, read_jobs, read_nodes

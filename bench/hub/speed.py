@@ -1,6 +1,6 @@
 """Speed on the cases that others publish: filling a cluster, one large gang, a deep queue, submits per second.
 
-Each twice: the planner alone, and end to end through the services on PostgreSQL and Redis (bench/speed_hub.py). The peers' figures were
+Each twice: the planner alone, and end to end through the services on PostgreSQL and Redis (bench/hub/speed_hub.py). The peers' figures were
 taken on other runs, most of them with an API server: only the end-to-end ones are of that kind.
 """
 
@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 from bench.figures import Figure
-from bench.own_hub import figures_from
-from bench.speed_hub import (
+from bench.hub.own_hub import figures_from
+from bench.hub.speed_hub import (
     DEEP_NODES,
     DEEP_QUEUE,
     FILL_HERE_S,
@@ -33,10 +33,10 @@ ALONE = "planner alone"
 def run(traces: Path | None) -> list[Figure]:
     figures = [
         *_alone(),
-        *(figure for size in CROWDS for figure in figures_from("bench.speed_hub", "rate", *map(str, size), with_redis=True)),
+        *(figure for size in CROWDS for figure in figures_from("bench.hub.speed_hub", "rate", *map(str, size), with_redis=True)),
     ]
     for case in ("gang", "deep", "fill", "inventory"):
-        figures += figures_from("bench.speed_hub", case, with_redis=True)
+        figures += figures_from("bench.hub.speed_hub", case, with_redis=True)
     return figures
 
 

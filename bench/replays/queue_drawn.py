@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from bench.drawn_lists import draw, pool_of, resample
 from bench.figures import Figure
-from bench.queue_quality import GANG_GOAL, PEERS, Outcome, is_big, is_gang, outcome
+from bench.replays.drawn_lists import draw, pool_of, resample
+from bench.replays.queue_quality import GANG_GOAL, PEERS, Outcome, is_big, is_gang, outcome
 from planner.snapshot import Pool
 from simulation.joblist import Job, read_jobs
 

@@ -18,10 +18,10 @@ from typing import Any, Final
 import yaml
 
 from bench.figures import NotRun
-from bench.peers import built, folder_of, said
-from bench.scenarios import Scenario
+from bench.peers.checkout import built, folder_of, said
+from bench.peers.kueue_scenarios import Scenario
 
-ROOT: Final = Path(__file__).resolve().parent.parent
+ROOT: Final = Path(__file__).resolve().parents[2]
 PROGRAMS: Final = {name: f"test/performance/scheduler/{name}" for name in ("runner", "minimalkueue")}
 SERVERS: Final = ("etcd", "kube-apiserver")
 CRDS: Final = Path("config/components/crd/bases")

@@ -1,7 +1,7 @@
 """The end-to-end half of `speed`: the services on PostgreSQL and Redis, submits from several processes, a tick as in production.
 
 HTTP and a real agent are not in it. A fake agent says that nodes are open, through the hub's own side of the protocol.
-`python -m bench.speed_hub CASE` measures; `submit FIRST COUNT` is one of those who submit.
+`python -m bench.hub.speed_hub CASE` measures; `submit FIRST COUNT` is one of those who submit.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from bench.figures import Figure
-from bench.hub_world import ENTRY, agent_says, cluster_made, rooms_made, statistics_renewed
-from bench.own_hub import migrated_database, tell
+from bench.hub.own_hub import migrated_database, tell
+from bench.hub.world import ENTRY, agent_says, cluster_made, rooms_made, statistics_renewed
 from protocol.nodes import GpuView, NodeView
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ CASES: Final[dict[str, Callable[..., list[Figure]]]] = {
 def ready_submitters(count: int, processes: int, threads: int) -> list[subprocess.Popen[str]]:
     """Ready, and waiting for the word."""
     share = count // processes
-    command = [sys.executable, "-m", "bench.speed_hub", "submit"]
+    command = [sys.executable, "-m", "bench.hub.speed_hub", "submit"]
     submitters = [
         subprocess.Popen([*command, str(i * share), str(share), str(threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for i in range(processes)

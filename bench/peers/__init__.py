@@ -1,0 +1,1 @@
+"""Measures ours beside other schedulers that really run: Kueue, KAI and Slurm."""

@@ -1,0 +1,1 @@
+"""Replays job lists through the simulator: waits, promises and guarantees."""
