@@ -30,7 +30,7 @@ from slices.services import member_remove, member_set
 from tests import factories
 from tests.databases import db_threads_let_go
 from tests.e2e.processes import START_S, wait_for
-from tests.pages.socket import Socket
+from tests.pages.shared.socket import Socket
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
