@@ -11,7 +11,7 @@ from planner.board.table import Table
 from planner.capacity.headroom import Headroom, have_headroom, headroom_of, leaves_any, remeasure_limit
 from planner.capacity.placement import NO_INTS
 from planner.capacity.profile import NEVER_S, Ints, free_until, stays_free
-from tests.planner.test_profile import BOXES, MANY, ROOM, SECONDS, Box, profiles_of
+from tests.planner.capacity.test_profile import BOXES, MANY, ROOM, SECONDS, Box, profiles_of
 
 AMOUNTS = st.integers(1, ROOM + 2)
 
