@@ -16,8 +16,8 @@ from gpr.models import Eviction, EvictionVictim, GprState, Promise, VictimOutcom
 from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import gpr_release
 from journal.models import Event
+from tests.lifecycle.boxes.test_defragmentation import Scattered
 from tests.lifecycle.stage import fresh
-from tests.lifecycle.test_defragmentation import Scattered
 
 pytestmark = [pytest.mark.postgres_only, pytest.mark.django_db(transaction=True)]
 
