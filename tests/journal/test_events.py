@@ -9,7 +9,7 @@ from journal.models import Event
 from journal.services import event_record
 from slices.services import project_create
 from tests.builders import NOW, make_user
-from tests.promises.books import is_refused, raw
+from tests.promises.database.books import is_refused, raw
 
 pytestmark = pytest.mark.both_databases
 

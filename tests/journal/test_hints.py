@@ -20,7 +20,7 @@ from journal.hints import CHANNEL, KICK_KEY, TICK, cluster_topic, hint, kick_tak
 from tests.builders import generation_of, make_cluster
 from tests.inventory.agent import Agent
 from tests.journal.redis_server import OwnRedis
-from tests.promises.processes import child_environment, script
+from tests.promises.races.processes import child_environment, script
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both_databases]
 

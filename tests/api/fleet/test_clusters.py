@@ -15,7 +15,7 @@ from journal.models import Event
 from protocol.registration import RegisterRequest
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
-from tests.promises.books import is_refused, raw
+from tests.promises.database.books import is_refused, raw
 
 INTERNALS = ("uid", "generation", "rewound_at", "agent")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from django.db import connection
 
-from tests.promises import guards
-from tests.promises.processes import run_script
+from tests.promises.database import guards
+from tests.promises.races.processes import run_script
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 
@@ -15,7 +15,7 @@ UPGRADE = """
 from uuid import uuid4
 from django.core.management import call_command
 from django.db import connection
-from tests.promises import guards
+from tests.promises.database import guards
 
 from gpr.models import Gpr, Witness
 from inventory.models import Cluster, Reservation

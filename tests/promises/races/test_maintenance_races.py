@@ -33,7 +33,7 @@ from tests.api.conftest import Caller
 from tests.builders import nodes_of
 from tests.effort import repeats
 from tests.factories import People
-from tests.promises.test_lock_order import Other, stopped_after
+from tests.promises.races.test_lock_order import Other, stopped_after
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres_only]
 

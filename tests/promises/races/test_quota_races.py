@@ -16,7 +16,7 @@ from slices.quotas import quota_change, quota_create
 from tests import factories
 from tests.builders import SHAPE
 from tests.factories import People
-from tests.promises.test_lock_order import Other, stopped_after
+from tests.promises.races.test_lock_order import Other, stopped_after
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres_only]
 

@@ -25,7 +25,7 @@ from tests.builders import make_slice, node_view, nodes_of, spec
 from tests.inventory.agent import seen
 from tests.lifecycle.stage import ENTRY, EXIT, Stage, fresh
 from tests.promises.feasible import faults
-from tests.promises.test_lock_order import Other, stopped_after
+from tests.promises.races.test_lock_order import Other, stopped_after
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres_only]
 S = GprState

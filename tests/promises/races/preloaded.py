@@ -4,4 +4,4 @@ import django
 
 django.setup()
 
-import tests.promises.racers  # noqa: E402, F401
+import tests.promises.races.racers  # noqa: E402, F401

@@ -20,13 +20,13 @@ from journal.models import Event
 from slices.models import Membership, Project, Role
 from tests.builders import NOW, make_cluster, make_gpr, make_slice, make_user, nodes_of
 from tests.effort import repeats
-from tests.promises.books import book
-from tests.promises.processes import Tally, summed, together
+from tests.promises.database.books import book
+from tests.promises.races.processes import Tally, summed, together
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres_only]
 
 PROCESSES = 8
-RACERS = "tests.promises.racers"
+RACERS = "tests.promises.races.racers"
 
 # Written down apart from the constraint: two rows of a GPU that share an instant. What was released counts too, until when it was.
 OVERLAPS = """

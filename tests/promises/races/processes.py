@@ -20,7 +20,7 @@ from threading import BrokenBarrierError
 from typing import Any
 from urllib.parse import urlsplit
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SCRIPT_S = 600
 _SETUP = "import django; django.setup()\n"
 
@@ -96,7 +96,7 @@ def together(*workers: tuple[str, Sequence[Any]], within_s: float = 600.0) -> li
 def _forkserver() -> Any:
     """Its environment is that of its start: the database of this run's tests."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.promises.preloaded"])
+    context.set_forkserver_preload(["tests.promises.races.preloaded"])
     before = dict(os.environ)
     try:
         os.environ.update(child_environment(), EGS_REDIS_URL="", EGS_LOG_LEVEL="CRITICAL", DJANGO_SETTINGS_MODULE="egs.settings")

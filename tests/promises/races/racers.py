@@ -38,7 +38,7 @@ from protocol.sync import SyncRequest
 from slices.models import Membership, Role, Slice
 from slices.services import member_set, namespace_bind, namespace_unbind, project_create
 from tests.builders import agent_says, node_view, spec
-from tests.promises.processes import Race
+from tests.promises.races.processes import Race
 
 SECOND = timedelta(seconds=1)
 

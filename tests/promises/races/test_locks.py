@@ -11,7 +11,7 @@ import pytest
 from django.db import connection, transaction
 
 from core.locks import gate_pass, gate_shut, single_runner
-from tests.promises.processes import script
+from tests.promises.races.processes import script
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both_databases]
 

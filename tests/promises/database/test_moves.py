@@ -13,7 +13,7 @@ from gpr.lifecycle import TRANSITIONS, gpr_transition
 from gpr.models import ENDED, PROVISIONED, Gpr, GprState
 from journal.models import Event
 from tests.builders import HOUR, NOW, make_cluster, make_gpr, make_slice
-from tests.promises.books import is_refused, raw, undone
+from tests.promises.database.books import is_refused, raw, undone
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 

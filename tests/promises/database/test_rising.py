@@ -21,7 +21,7 @@ from protocol.assignments import Phase
 from protocol.listings import set_digest
 from slices.services import namespace_bind
 from tests.builders import HOUR, NOW, agent_says, generation_of, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of
-from tests.promises.books import is_refused, raw
+from tests.promises.database.books import is_refused, raw
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 

@@ -16,7 +16,7 @@ from inventory.models import Gpu, Reservation, ReservationState, ReservedGpu
 from protocol.assignments import Phase
 from tests.builders import HOUR, NOW, agent_says, hold, make_cluster, make_gpr, make_slice, nodes_of
 from tests.effort import examples
-from tests.promises.books import book, is_refused, moment, undone
+from tests.promises.database.books import book, is_refused, moment, undone
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 
