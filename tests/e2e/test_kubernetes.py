@@ -402,7 +402,7 @@ def stalls() -> Iterator[list[float]]:
         thread.join()
 
 
-@pytest.mark.soak  # quickly: tests/kube/test_locks.py and tests/agent/test_replicas.py
+@pytest.mark.soak  # quickly: tests/kube/test_locks.py and tests/agent/process/test_replicas.py
 def test_whichever_replica_is_killed_whenever_the_other_goes_on_where_it_was(platform: Platform) -> None:
     api, east, stage = platform.api, platform.east, platform.stage
     second = stage.start_replica("east", "east-2")

@@ -26,7 +26,7 @@ from protocol.cluster_names import (
     node_path,
 )
 from protocol.steps import EntryStep, ExitStep
-from tests.agent.step_calls import step_call
+from tests.agent.checks.step_calls import step_call
 from tests.e2e.processes import wait_for
 from tests.kube.cluster import SOON_S, Cluster, Object
 from tests.kube.healthy import gang_words, gpu_lines, last_words, nccl_report, row_lines

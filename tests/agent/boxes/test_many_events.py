@@ -12,8 +12,8 @@ import pytest
 
 from protocol.assignments import Phase
 from protocol.events import Outcome, StepEvent
+from tests.agent.boxes.test_results_kept import Shelf, event
 from tests.agent.stage import Stage, small_fleet
-from tests.agent.test_results_kept import Shelf, event
 from worker_agent.boxes import state
 from worker_agent.boxes.state import EVENTS_HELD, EVENTS_KEPT, RESULTS_HELD, State, StateStore
 from worker_agent.hub.outbox import Outbox

@@ -12,8 +12,8 @@ import pytest
 from protocol.assignments import Assignment, Phase
 from protocol.checks import CheckResult, Verdict
 from protocol.steps import EntryStep
+from tests.agent.checks.test_probes import call
 from tests.agent.stage import Stage, small_fleet
-from tests.agent.test_probes import call
 from tests.kube.healthy import RDMA_PORT
 from worker_agent.boxes.gangs import Gang, Gangs
 from worker_agent.boxes.state import Member, Progress

@@ -12,7 +12,7 @@ import pytest
 
 from protocol.checks import Verdict
 from protocol.steps import ExitStep
-from tests.agent.step_calls import step_call
+from tests.agent.checks.step_calls import step_call
 from worker_agent.cluster.base import StepCall, StepResult, StepStatus, Unavailable
 from worker_agent.kube.api import paging
 from worker_agent.kube.api.client import Missing

@@ -9,7 +9,7 @@ import pytest
 from protocol import cluster_names
 from protocol.tenancy.workspaces import Binding, BindingSeen, BindingState, Workspace
 from tests.agent.fake_kube import Object
-from tests.agent.test_revoking import TenancyApi, look_at
+from tests.agent.tenancy.test_revoking import TenancyApi, look_at
 from worker_agent.kube.api.client import Forbidden
 from worker_agent.kube.tenancy import referenced_names
 from worker_agent.kube.tenancy.workspaces import KubernetesTenancy

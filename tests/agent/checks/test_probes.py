@@ -17,8 +17,8 @@ import pytest
 from protocol.checks import CheckPolicy, Verdict
 from protocol.cluster_names import node_path
 from protocol.steps import EntryStep, ExitStep
-from tests.agent.local_jobs import LocalJobs
-from tests.agent.step_calls import step_call
+from tests.agent.checks.local_jobs import LocalJobs
+from tests.agent.checks.step_calls import step_call
 from tests.kube.healthy import RDMA_PORT, nccl_report
 from worker_agent.boxes.records import new_records
 from worker_agent.cluster.base import GpuPhase, StepCall, StepResult, StepStatus

@@ -10,7 +10,7 @@ import pytest
 from protocol.references import is_image
 from protocol.registration import REGISTER_PATH
 from protocol.transport import PROTO_MAX, PROTO_MIN, Code, Problem
-from tests.agent.test_process import TinyHub
+from tests.agent.process.test_process import TinyHub
 from tests.e2e.processes import ROOT
 from worker_agent.__main__ import _token_reader, main
 

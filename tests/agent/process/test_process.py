@@ -22,12 +22,12 @@ from protocol.listings import set_digest
 from protocol.registration import REGISTER_PATH, Credential
 from protocol.sync import SYNC_PATH, SyncReply, SyncRequest
 from protocol.transport import Code, Problem
+from tests.agent.hub.test_tenancy import process_with
 from tests.agent.stage import Stage
-from tests.agent.test_tenancy import process_with
 from worker_agent.hub.workspaces import TenancyResult
 from worker_agent.log import Log
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FLEET = """
 name: tiny
 groups: [{name: h, count: 1, node_type: hgx, gpu_model: H100, memory_gib: 80, gpus: 2}]

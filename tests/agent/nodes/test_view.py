@@ -18,7 +18,7 @@ from worker_agent.cluster.fleet import read_fleet
 from worker_agent.kube.api.objects import Condition, Meta, Node, NodeSpec, NodeStatus
 from worker_agent.kube.nodes.view import MOST_GPUS, NotShown, node_view
 
-FLEETS = sorted((Path(__file__).resolve().parents[2] / "deploy/fleets").glob("*.yaml"))
+FLEETS = sorted((Path(__file__).resolve().parents[3] / "deploy/fleets").glob("*.yaml"))
 UID = "7d3a6c1e-0f51-4b35-9b7e-6a8a2f0c9f10"
 READY = Condition(type="Ready", status="True")
 LABELS = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559", "nvidia.com/gpu.count": "8"}

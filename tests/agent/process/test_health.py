@@ -16,12 +16,12 @@ import pytest
 from protocol.assignments import Phase
 from protocol.drift import Drift
 from protocol.transport import Problem
+from tests.agent.boxes.test_exit import active
 from tests.agent.fake_kube import assignment as kube_assignment
 from tests.agent.fake_kube import made, waiting_pod
+from tests.agent.nodes.test_driver import served, soon
+from tests.agent.process.test_process import ROOT, Agent, TinyHub, wait_for
 from tests.agent.stage import Stage
-from tests.agent.test_exit import active
-from tests.agent.test_kube_driver import served, soon
-from tests.agent.test_process import ROOT, Agent, TinyHub, wait_for
 from worker_agent.boxes.records import new_records
 from worker_agent.clock import Instant, SystemClock
 from worker_agent.cluster.base import Conflict, GpuPhase

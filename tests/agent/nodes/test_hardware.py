@@ -9,7 +9,7 @@ import pytest
 
 from protocol.cluster_names import GPU, GPU_HARDWARE
 from protocol.nodes import NodeView
-from tests.agent.test_kube_view import UID, node
+from tests.agent.nodes.test_view import UID, node
 from worker_agent.kube.api.client import Api
 from worker_agent.kube.api.objects import Node
 from worker_agent.kube.checks.readings import GPU_FIELDS, gpus

@@ -19,7 +19,7 @@ from worker_agent.cluster.fleet import Fleet, FleetError, NodeFailure, NodeGroup
 from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import FileStore
 
-FLEETS = Path(__file__).parents[2] / "deploy" / "fleets"
+FLEETS = Path(__file__).parents[3] / "deploy" / "fleets"
 
 
 def test_the_demo_fleets_are_what_the_demo_says() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from protocol.tenancy.workspaces import AccessRole, BindingState
-from tests.agent.test_revoking import TenancyApi, look, tenancy_at
+from tests.agent.tenancy.test_revoking import TenancyApi, look, tenancy_at
 from worker_agent.kube.api import settings
 from worker_agent.kube.api.client import Forbidden
 from worker_agent.kube.api.devices import Devices

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from protocol.tenancy.workspaces import AccessRole, BindingState
-from tests.agent.test_revoking import TenancyApi, look, tenancy_at
+from tests.agent.tenancy.test_revoking import TenancyApi, look, tenancy_at
 from worker_agent.kube.api.client import Forbidden
 from worker_agent.kube.api.custom import REQUEST_KIND
 from worker_agent.kube.tenancy import survey

@@ -9,7 +9,7 @@ import pytest
 
 from protocol.listings import ASSIGNMENTS, CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKSPACES, HeardList, Listing, set_digest
 from protocol.sync import SyncReply, SyncRequest
-from tests.agent.test_messages import MESSAGES
+from tests.agent.hub.test_messages import MESSAGES
 
 EACH = pytest.mark.parametrize("listing", [ASSIGNMENTS, WORKSPACES, CLUSTER_REQUESTS, LIFE, TEMPLATES], ids=lambda listing: listing.name)
 HEARD = pytest.mark.parametrize("listing", [WORKSPACES, CLUSTER_REQUESTS, LIFE, TEMPLATES], ids=lambda listing: listing.name)
