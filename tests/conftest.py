@@ -81,7 +81,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     for item in session.items if session.config.getoption("loadgroup", default=False) else ():
         groups = sorted({str(mark.args[0]) for mark in item.iter_markers("xdist_group")})
         if not groups and not item.nodeid.startswith("tests/kube/"):
-            groups = [f"{item.path.parent.name}.{item.path.stem}"]
+            groups = [".".join(item.path.relative_to(session.config.rootpath).with_suffix("").parts)]
         if groups:
             item._id = NodeId.parse(f"{item.nodeid}@{'_'.join(groups)}")
     # Modules and collected tests stay until the process ends. Without them each round of the garbage collector is short.
