@@ -31,9 +31,7 @@ class TokenSerializer(serializers.ModelSerializer[ApiToken]):
 
 
 class NewTokenSerializer(TokenSerializer):
-    token = serializers.SerializerMethodField(
-        help_text="The secret: this answer is the only one with it. Null when a creation is replayed."
-    )
+    token = serializers.SerializerMethodField(help_text="The secret. Only this answer contains it; null in a replay.")
 
     class Meta(TokenSerializer.Meta):
         fields = [*TokenSerializer.Meta.fields, "token"]

@@ -67,7 +67,7 @@ def token_revoke(*, token: ApiToken, now: datetime) -> None:
 
 
 def token_authenticate(*, plain: str, now: datetime) -> ApiToken | None:
-    """The live token of an active user, else None."""
+    """Returns the live token of an active user, else None."""
     parsed = token_parse(plain)
     if parsed is None or parsed.kind != TokenKind.USER:
         return None

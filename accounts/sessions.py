@@ -18,7 +18,7 @@ TOKEN_KEY = "token"  # noqa: S105  # the name of an entry, not a secret
 
 
 def session_open(request: HttpRequest, *, plain: str, now: datetime) -> ApiToken | None:
-    """None when refused."""
+    """Returns None when the token is refused."""
     token = token_authenticate(plain=plain, now=now)
     if token is None or not token.allows(Scope.READ):
         return None
@@ -34,7 +34,7 @@ def session_close(request: HttpRequest) -> None:
 
 
 def session_token(session: SessionBase, *, now: datetime) -> ApiToken | None:
-    """None when the token has ended. Its user has at most the token's rights, and must not be saved."""
+    """Returns None when the token has ended. Its user has at most the token's rights, and must not be saved."""
     token_id: Any = session.get(TOKEN_KEY)
     if token_id is None:
         return None
@@ -46,7 +46,7 @@ def session_token(session: SessionBase, *, now: datetime) -> ApiToken | None:
 
 
 def session_load(key: str) -> SessionBase:
-    """For WebSockets."""
+    """Loads the session of a WebSocket."""
     engine: Any = import_module(settings.SESSION_ENGINE)
     session: SessionBase = engine.SessionStore(key)
     return session

@@ -49,7 +49,7 @@ def token_mint(kind: TokenKind) -> MintedToken:
 
 
 def token_parse(plain: str) -> ParsedToken | None:
-    """None for a wrong form or checksum."""
+    """Returns None for a wrong form or checksum."""
     body, checksum = plain[:-CHECKSUM_LENGTH], plain[-CHECKSUM_LENGTH:]
     parts = body.split("_")
     if len(parts) != 3 or parts[0] not in set(TokenKind) or len(parts[1]) != KEY_ID_LENGTH:
@@ -65,7 +65,7 @@ def token_digest(secret: str, pepper_id: str) -> str:
 
 
 def token_matches(secret: str, *, digest: str, pepper_id: str) -> bool:
-    """False also when the pepper was removed from the settings."""
+    """Returns False also when the pepper was removed from the settings."""
     if pepper_id not in settings.EGS_TOKEN_PEPPERS:
         return False
     return hmac.compare_digest(token_digest(secret, pepper_id), digest)

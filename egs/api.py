@@ -56,7 +56,7 @@ router.register("tokens", TokenViewSet, basename="token")
 
 @csrf_exempt  # else a POST would get the CSRF error page
 def path_not_found(request: HttpRequest, rest: str) -> JsonResponse:
-    """Not a redirect to the path with a slash, which would lose the body of a POST."""
+    """Answers 404 instead of redirecting to the path with a slash, which would lose the body of a POST."""
     detail = "There is nothing at this address. All addresses end with a slash; /api/schema/ lists them."
     return problem_response(problem(status=404, code="not_found", title="Not found", detail=detail))
 

@@ -109,7 +109,7 @@ async def _websocket(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """None when the client hung up. Reads at most one chunk past the limit."""
+    """Returns None when the client hung up. Reads at most one chunk past the limit."""
     chunks = io.BytesIO()
     while True:
         message = await receive()

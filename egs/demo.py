@@ -106,7 +106,7 @@ def agents_start(processes: Sequence[Process]) -> None:
 
 
 def when_joined(then: Callable[[], None], *, since: datetime) -> None:
-    """In a thread: wait for the fleet, make the quotas (they need GPUs that exist), then call `then`."""
+    """Starts a thread that waits for the fleet, makes the quotas (they need GPUs that exist) and calls `then`."""
     threading.Thread(target=_when_joined, args=(then, since), name="egs-demo-joining", daemon=True).start()
 
 

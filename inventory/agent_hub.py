@@ -58,7 +58,7 @@ class ReceivedSync:
 
 
 def answer(*, path: str, bearer: str, body: bytes, now: datetime) -> AgentAnswer:
-    """Never waits. After an error nothing of the message is stored."""
+    """Never waits. After an error it stores nothing of the message."""
     return answer_errors(lambda: _encode(201 if path == REGISTER_PATH else 200, HANDLERS[path](bearer, body, now)))
 
 

@@ -28,7 +28,7 @@ from protocol.tenancy.waiting_pods import JobFailed
 
 class ClusterRequestHandler(Protocol):
     def states(self, cluster_id: UUID, now: datetime) -> tuple[ClusterRequestState, ...]:
-        """Ordered by id."""
+        """Returns the states ordered by id."""
 
     def life_marks(self, cluster_id: UUID, now: datetime) -> tuple[LifeMark, ...]:
         """Recent events of all GPRs that concern the cluster."""

@@ -90,7 +90,7 @@ class AgentSession(models.Model):
 
 @sound_values
 class JoinToken(models.Model):
-    """For one install, which may repeat the join if the answer was lost."""
+    """A token for one install, which may repeat the join if the answer was lost."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="join_tokens")

@@ -61,7 +61,7 @@ def windows_ahead(now: datetime) -> list[WindowRow]:
 
 
 def nodes_there(clusters: Iterable[UUID]) -> list[InventoryNode]:
-    """In the order in which the planner chooses among equals."""
+    """Returns nodes in the order in which the planner chooses among equals."""
     sick = Gpu.objects.filter(node=OuterRef("pk"), gone_at=None, is_healthy=False)
     rows = Node.objects.filter(gone_at=None, gpu_count__gt=0, cluster__in=list(clusters))
     rows = rows.annotate(has_sick_gpu=Exists(sick), is_cordoned=Q(cordoned_at__isnull=False))

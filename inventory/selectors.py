@@ -139,7 +139,7 @@ def _nodes_in(clusters: QuerySet[Cluster], now: datetime) -> QuerySet[Node]:
 
 
 def shapes_known() -> set[str]:
-    """Also of nodes that are gone or can be ordered."""
+    """Includes the shapes of nodes that are gone or can be ordered."""
     return {*Node.objects.values_list("shape", flat=True).distinct(), *Supply.objects.values_list("shape", flat=True).distinct()}
 
 
@@ -153,7 +153,7 @@ def nodes_known_to(actor: User) -> QuerySet[Node]:
 
 
 def node_for(actor: User, reference: str, *, now: datetime) -> Node:
-    """Several clusters may use one name: then only the id works."""
+    """Finds a node by id, or by name if only one cluster uses the name."""
     return one_by_reference(nodes_visible_to(actor, now=now), reference, what="node")
 
 
@@ -313,7 +313,7 @@ class Shape:
 
 
 def shapes_visible_to(actor: User, *, now: datetime) -> list[Shape]:
-    """What the clusters and policy of one of the actor's slices allow."""
+    """Returns the shapes that the clusters and policy of one of the actor's slices allow."""
     made: dict[str, dict[UUID, ShapeInCluster]] = defaultdict(dict)
     memory: dict[str, int] = {}
     is_allowed = _allowed_shapes(actor)

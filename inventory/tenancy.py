@@ -13,7 +13,7 @@ from protocol.tenancy.workspaces import Workspace
 
 class TenantReports(Protocol):
     def workspaces(self, cluster_id: UUID) -> tuple[Workspace, ...]:
-        """In order of id."""
+        """Returns workspaces in order of id."""
 
     def take_report(self, cluster: Cluster, message: SyncRequest, now: datetime) -> None:
         """Runs in a transaction of its own."""

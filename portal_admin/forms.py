@@ -73,7 +73,7 @@ class QuotaTermsForm(OptionalReasonForm):
 
 
 class QuotaForm(QuotaTermsForm):
-    """For a project, or for a workspace as a part of its project's."""
+    """The quota of a project, or of a workspace as a part of its project's."""
 
     owner = forms.ChoiceField(label="For")
     shape = forms.ChoiceField(label="Shape")

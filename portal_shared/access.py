@@ -28,7 +28,7 @@ P = ParamSpec("P")
 
 
 class PageRequest(HttpRequest):
-    """Somebody is signed in."""
+    """A request of a signed-in user."""
 
     user: User
     token: ApiToken
@@ -60,7 +60,7 @@ def signed_in(view: View[P]) -> AnyView[P]:
 
 
 def admin_only(view: View[P]) -> AnyView[P]:
-    """For others the page does not exist."""
+    """Answers 404 to everybody else."""
 
     @wraps(view)
     def guarded(request: PageRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
@@ -72,7 +72,7 @@ def admin_only(view: View[P]) -> AnyView[P]:
 
 
 def needs_write(view: View[P]) -> View[P]:
-    """For forms: a read-only token cannot even open them."""
+    """Guards forms: a read-only token cannot even open them."""
 
     @wraps(view)
     def guarded(request: PageRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
@@ -99,7 +99,7 @@ def not_cached(response: HttpResponse) -> HttpResponse:
 
 
 def to_login(request: HttpRequest) -> HttpResponse:
-    """With htmx the whole page is redirected, not a fragment."""
+    """Redirects the whole page under htmx, not only a fragment."""
     htmx: Any = request.htmx  # type: ignore[attr-defined]
     if htmx:
         back = htmx.current_url_abs_path or "/"
@@ -112,13 +112,13 @@ def login_url(back: str) -> str:
 
 
 def safe_next(request: HttpRequest, given: str) -> str:
-    """Never a URL of another site."""
+    """Never returns a URL of another site."""
     is_ours = url_has_allowed_host_and_scheme(given, allowed_hosts={request.get_host()}, require_https=request.is_secure())
     return given if is_ours and given.startswith("/") else "/"
 
 
 def zone_of(request: HttpRequest) -> ZoneInfo:
-    """From a cookie that the browser's script sets; UTC until then."""
+    """Reads a cookie that the browser's script sets; UTC until then."""
     try:
         return ZoneInfo(request.COOKIES.get(ZONE_COOKIE, "UTC")[:64])
     except (ValueError, OSError, KeyError):

@@ -52,7 +52,7 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def forbidden(request: HttpRequest, exception: Exception | None = None, reason: str = "") -> HttpResponse:
-    """Also for a failed CSRF check."""
+    """It answers a failed CSRF check as well."""
     return refuse(request, 403, "Not accepted", "This page was too old or from another site. Reload it and try again.")
 
 

@@ -105,7 +105,7 @@ def errors_placed(form: forms.Form, error: EgsError, fields: Mapping[str, str] |
 
 
 def _fields_of(error: EgsError) -> tuple[str, ...]:
-    """In order of preference."""
+    """Returns fields in order of preference."""
     match error:
         case NameTaken():
             return ("name",)

@@ -43,7 +43,7 @@ def shown_state(gpr: Gpr) -> str:
 
 
 def waiting_since(gpr: Gpr) -> datetime:
-    """For a requeued GPR since it was queued again."""
+    """Counts a requeued GPR from when it was queued again."""
     return gpr.state_changed_at if gpr.state == S.QUEUED and gpr.run else gpr.queued_at or gpr.created_at
 
 

@@ -52,7 +52,7 @@ class Listener:
 
 
 def listener_of(session_key: str) -> Listener | None:
-    """None when nobody is signed in. Members hear of their own workspaces only."""
+    """Returns None when nobody is signed in. Members hear of their own workspaces only."""
     token = session_token(session_load(session_key), now=db_now())
     if token is None:
         return None
@@ -67,7 +67,7 @@ def listener_of(session_key: str) -> Listener | None:
 
 
 def made_s(query: bytes) -> float:
-    """When the page was rendered; 0 if unknown."""
+    """Returns when the page was rendered; 0 if unknown."""
     try:
         return float(QueryDict(query).get("since") or 0)
     except ValueError:

@@ -172,7 +172,7 @@ def decide_on(
 
 
 def closed(request: PageRequest, gpr: Gpr, what: str, *, shell: Shell) -> HttpResponse:
-    """For pages that the GPR's state does not allow any more."""
+    """Says on the page that the GPR's state does not allow the action any more."""
     back_url = reverse("gpr", args=[gpr.pk])
     question = Question(f"{gpr.name} cannot be {what} any more", "", "", "", back_url, forms.Form(), shell)
     return ask(request, replace(question, closed=_by_now(gpr)))

@@ -13,7 +13,7 @@ TOAST_KEY = "toast"
 
 
 def done(request: PageRequest, text: str, *, back_url: str, topics: Iterable[str]) -> HttpResponse:
-    """With htmx: closes the dialog and reloads the fragments of these topics."""
+    """Under htmx it closes the dialog and reloads the fragments of these topics."""
     if request.htmx:
         told = {"egs:toast": {"text": text}, **{f"egs:{topic}": None for topic in topics}}
         return HttpResponse(status=204, headers={"HX-Trigger": json.dumps(told)})

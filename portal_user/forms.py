@@ -131,7 +131,7 @@ class GprForm(ServiceForm):
         return [CLUSTER_NOT_USED.format(self.slice.name, name) for name in given if name not in self._clusters]
 
     def clean_template(self) -> GprTemplate | None:
-        """None if it was deleted meanwhile."""
+        """Returns None if the template was deleted meanwhile."""
         id_ = id_of(self.cleaned_data["template"])
         return self.slice.templates.select_related("cluster").filter(pk=id_).first() if id_ else None
 
@@ -179,7 +179,7 @@ class GprForm(ServiceForm):
         return template.asked.get("idle_timeout_s") if template else None
 
     def open_spec(self) -> GprSpec:
-        """Without the chosen offer, to get all offers."""
+        """Ignores the chosen offer, to get all offers."""
         self.cleaned_data, kept = {**self.cleaned_data, "offer": ""}, self.cleaned_data
         try:
             return self.spec()
@@ -231,7 +231,7 @@ class BookForm(ServiceForm):
         )
 
     def series_ask(self, zone: ZoneInfo) -> SeriesTerms | None:
-        """None for a single booking."""
+        """Returns None for a single booking."""
         data = self.cleaned_data
         if not data["repeat"]:
             return None

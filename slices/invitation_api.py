@@ -57,7 +57,7 @@ class InvitationViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiVie
 
 
 class SliceInvitationViewSet(mixins.ListModelMixin, SliceScopedViewSet):
-    """For owners: the invitations that nobody has accepted yet, whether or not such a user exists."""
+    """Lists for owners the invitations that nobody has accepted yet, whether or not such a user exists."""
 
     queryset = Invitation.objects.none()
     serializer_class = InvitationSerializer

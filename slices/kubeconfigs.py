@@ -177,7 +177,7 @@ def _expire(pk: UUID, now: datetime) -> None:
 
 
 def kubeconfigs_open(cluster: Cluster, *, generation: int) -> list[UUID]:
-    """Those that had ended at that generation and whose accounts may still exist."""
+    """Returns kubeconfigs that had ended at that generation and whose accounts may still exist."""
     rows = Kubeconfig.objects.filter(cluster=cluster, ended_at__isnull=False, closed_at=None, ended_generation__lte=generation)
     return list(rows.values_list("pk", flat=True))
 

@@ -84,7 +84,7 @@ def first_owner(slice_: Slice) -> User | None:
 
 
 def quotas_visible_to(actor: User) -> QuerySet[Quota]:
-    """For members: those of their slices and projects."""
+    """Members see the quotas of their slices and projects."""
     rows = Quota.objects.select_related("project", "slice__project").annotate(
         tenant_name=Coalesce("project__name", "slice__project__name"), workspace_name=Coalesce("slice__name", Value(""))
     )

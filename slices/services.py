@@ -307,7 +307,7 @@ def _refuse_to_decide(actor: User) -> None:
 
 
 def _taken(name: str) -> Conflict:
-    """The same answer for names of this workspace and of others."""
+    """Gives the same answer for names of this workspace and of others."""
     return Conflict(f"The name {name} is taken in this cluster. Choose another one.")
 
 

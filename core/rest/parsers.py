@@ -24,7 +24,7 @@ class BodyTooLarge(APIException):
 
 
 class StrictJsonParser(BaseParser):
-    """No subclass of DRF's parser, which limits neither size nor depth."""
+    """It does not extend DRF's parser, which limits neither size nor depth."""
 
     media_type = "application/json"
 
@@ -69,7 +69,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check(data: Any) -> None:
-    """Not recursive, because the depth is not trusted."""
+    """It loops instead of recursing, because the depth is not trusted."""
     level = [data]
     for _ in range(DEPTH_MAX + 1):
         below: list[Any] = []

@@ -55,7 +55,7 @@ def problem_handler(error: Exception, context: dict[str, Any]) -> Response | Non
 
 
 def problem_response(body: dict[str, Any]) -> JsonResponse:
-    """For errors outside of DRF."""
+    """Builds the answer for errors outside of DRF."""
     return JsonResponse(body, status=body["status"], content_type=CONTENT_TYPE)
 
 
@@ -64,7 +64,7 @@ def page_not_found(request: HttpRequest, exception: Exception) -> JsonResponse:
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> JsonResponse:
-    """What Django itself refuses before any view: a wrong host, for example."""
+    """Answers requests that Django refuses before any view, such as those with a wrong host."""
     return problem_response(problem(status=400, code="bad_request", title="Bad request", detail="This request is not one that we answer."))
 
 

@@ -18,7 +18,7 @@ def by_reference(rows: QuerySet[Row], reference: str | UUID) -> Row | None:
 
 
 def one_by_reference(rows: QuerySet[Row], reference: str | UUID, *, what: str) -> Row:
-    """For names that may repeat. Raises NotFound, or Conflict for a name that several have."""
+    """Finds a row by a name that may repeat. Raises NotFound, or Conflict for a name that several have."""
     found = list(rows.filter(is_object(reference))[:2])
     if not found:
         raise NotFound(what)

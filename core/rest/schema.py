@@ -17,13 +17,13 @@ Problem = inline_serializer(
     fields={
         "type": serializers.CharField(),
         "status": serializers.IntegerField(),
-        "code": serializers.CharField(help_text="Stable: for programs."),
+        "code": serializers.CharField(help_text="A stable code for programs."),
         "title": serializers.CharField(),
-        "detail": serializers.CharField(help_text="What is wrong and what to do: for people."),
+        "detail": serializers.CharField(help_text="A text for people: what is wrong and what to do."),
         "errors": serializers.DictField(
             child=serializers.ListField(child=serializers.CharField()),
             required=False,
-            help_text="With `invalid_input`: sentences by field.",
+            help_text="Sentences by field, with the code `invalid_input`.",
         ),
     },
 )
@@ -31,8 +31,8 @@ IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",
     OpenApiTypes.STR,
     OpenApiParameter.HEADER,
-    description="The same key with the same body is done once. Again it answers with the object as it is then and the header "
-    "`Idempotency-Replayed: true`, or with 410 where the object is not there any more.",
+    description="A request with the same key and body is carried out once. A repetition returns the present object with the header "
+    "`Idempotency-Replayed: true`, or 410 if the object no longer exists.",
 )
 
 

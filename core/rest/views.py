@@ -24,7 +24,7 @@ Row = TypeVar("Row", bound=Model)
 
 
 class JsonOnly(BaseContentNegotiation):
-    """JSON whatever the client accepts: a 406 would help nobody."""
+    """Answers with JSON whatever the client accepts, since an error 406 would help nobody."""
 
     def select_parser(self, request: Request, parsers: Any) -> Any:
         kind = (request.content_type or "").split(";")[0].strip().lower()

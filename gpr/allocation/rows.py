@@ -53,7 +53,7 @@ _fields_of = attrgetter(*(name.replace("__", ".") for name in GprRow._fields))
 
 
 class PlanSummary(NamedTuple):
-    """What pages show of a queued GPR."""
+    """The fields of a queued GPR's plan that pages show."""
 
     planned_start_at: datetime | None
     explanation: dict[str, Any]
@@ -142,13 +142,13 @@ def arrivals_since(since: datetime) -> list[tuple[int, int, int, int]]:
 
 
 def plan_summaries(ids: Iterable[UUID] | None = None) -> dict[str, PlanSummary]:
-    """By id; None: of all queued GPRs."""
+    """Returns summaries by id; None: of all queued GPRs."""
     chosen = Gpr.objects.filter(state=GprState.QUEUED) if ids is None else Gpr.objects.filter(pk__in=list(ids))
     return {str(pk): PlanSummary._make(rest) for pk, *rest in chosen.values_list("pk", *PlanSummary._fields)}
 
 
 def gprs_by_id(ids: Iterable[str | UUID]) -> dict[str, Gpr]:
-    """With their slices. No query for no ids."""
+    """Loads GPRs with their slices. No query for no ids."""
     wanted = {str(id_) for id_ in ids}
     return {str(gpr.pk): gpr for gpr in Gpr.objects.filter(pk__in=wanted).select_related("slice")} if wanted else {}
 

@@ -276,7 +276,7 @@ def box_length_s(remaining_s: int) -> int:
 
 
 def nodes_free_at(ends_at: datetime) -> datetime:
-    """When the nodes of a box that ends at `ends_at` are free: its exit has had its time."""
+    """Returns when the nodes of a box that ends at `ends_at` are free again: after the exit."""
     return ends_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
 
 

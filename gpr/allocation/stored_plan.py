@@ -197,7 +197,7 @@ def box_ended(gpr: Gpr, *, now: datetime) -> None:
 
 
 def shadows_drop(gprs: Sequence[Gpr]) -> None:
-    """For GPRs that never ran."""
+    """Deletes the shadows of GPRs that never ran."""
     rows = Shadow.objects.filter(gpr__in=gprs, patient_starts_at__isnull=False, strict_starts_at__isnull=False)
     rows.update(patient_ends_at=F("patient_starts_at"), strict_ends_at=F("strict_starts_at"))
 

@@ -25,23 +25,23 @@ TIMING = ("first_start_at", "rule", "zone", "until_at", "count")
 
 
 class BookingSeriesCreate(GprCreate):
-    """A request as for `gprs/`, and when it repeats."""
+    """The fields of a request to `gprs/`, and the rule by which it repeats."""
 
     earliest_start_at = None  # type: ignore[assignment]
     is_booking = None  # type: ignore[assignment]
     template = None  # type: ignore[assignment]
     first_start_at = serializers.DateTimeField()
     rule = serializers.ChoiceField(choices=RepeatRule.choices)
-    zone = Text(max_length=64, default="UTC", help_text="As Europe/Berlin: each starts at the same time of day there.")
-    until_at = serializers.DateTimeField(required=False, allow_null=True, help_text="Nothing starts after this. Or `count`.")
-    count = WholeNumber(required=False, allow_null=True, help_text="How many starts, 200 at most.")
+    zone = Text(max_length=64, default="UTC", help_text="The time zone, e.g. Europe/Berlin. Every booking starts at the same local time.")
+    until_at = serializers.DateTimeField(required=False, allow_null=True, help_text="No booking starts later. Give this or `count`.")
+    count = WholeNumber(required=False, allow_null=True, help_text="The number of bookings, 200 at most.")
 
 
 class OccurrenceSerializer(serializers.ModelSerializer[BookingOccurrence]):
     gpr_id = serializers.UUIDField(
-        allow_null=True, help_text="Null: it did not fit. It is looked at again about every ten minutes, later where many are refused."
+        allow_null=True, help_text="Null: it did not fit. EGS tries again about every ten minutes, and less often if many are refused."
     )
-    state = serializers.SerializerMethodField(help_text="Of its GPR.")
+    state = serializers.SerializerMethodField(help_text="The state of its GPR; null without a GPR.")
 
     class Meta:
         model = BookingOccurrence
@@ -58,7 +58,7 @@ class BookingSeriesSerializer(serializers.ModelSerializer[BookingSeries]):
     slice_id = serializers.UUIDField()
     owner = serializers.CharField(source="owner.name")
     owner_id = serializers.UUIDField()
-    asked = serializers.DictField(help_text="What each of them asks for.")
+    asked = serializers.DictField(help_text="The fields of the request that each booking makes.")
 
     class Meta:
         model = BookingSeries
@@ -67,7 +67,7 @@ class BookingSeriesSerializer(serializers.ModelSerializer[BookingSeries]):
 
 
 class BookingSeriesDetailSerializer(BookingSeriesSerializer):
-    occurrences = OccurrenceSerializer(many=True, help_text="Those within the next four weeks, and all before.")
+    occurrences = OccurrenceSerializer(many=True, help_text="The bookings up to four weeks from now, past ones included.")
 
     class Meta(BookingSeriesSerializer.Meta):
         fields = [*BookingSeriesSerializer.Meta.fields, "occurrences"]
@@ -89,14 +89,14 @@ class BookingSeriesViewSet(mixins.ListModelMixin, ApiViewSet[Any]):
 
     @extend_schema(request=BookingSeriesCreate, responses={201: BookingSeriesDetailSerializer})
     def create(self, request: Request) -> Response:
-        """Book its first four weeks. What does not fit is told, with the nearest times, and the others stand."""
+        """Create a series and book its first four weeks. Bookings that do not fit are listed with the nearest times."""
         data, actor = self.body(BookingSeriesCreate), actor_of(request)
         made = series_create(actor=actor, ask=_ask_of(data, actor=actor), now=self.now)
         return self._answer(made.pk, status=status.HTTP_201_CREATED)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, ref: str) -> Response:
-        """Cancel it and what of it waits; what runs, runs to its end. It stays in the list."""
+        """Cancel the series and its waiting requests. Running requests continue to their end, and the series stays in the list."""
         actor = actor_of(request)
         series_cancel(series=series_for(actor, ref, write=True), actor=actor, now=self.now)
         return Response(status=status.HTTP_204_NO_CONTENT)

@@ -26,7 +26,7 @@ class Recurrence:
     count: int | None = None
 
     def starts(self) -> list[datetime]:
-        """At most OCCURRENCES_MAX + 1, so that the caller can detect too many."""
+        """Returns at most OCCURRENCES_MAX + 1 times, so that the caller can detect too many."""
         last_at = self.until_at or self.first_at + 2 * SPAN_MAX
         return list(
             islice(takewhile(lambda at: at <= last_at, self._endless()), min(self.count or OCCURRENCES_MAX + 1, OCCURRENCES_MAX + 1))

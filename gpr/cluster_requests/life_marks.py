@@ -55,7 +55,7 @@ class _ReservationRow(NamedTuple):
 
 
 def life_marks_of(cluster_id: UUID, *, now: datetime) -> tuple[LifeMark, ...]:
-    """The earliest first. At most four queries. A waiting GPR concerns every cluster that it allows."""
+    """Returns the earliest first. At most four queries. A waiting GPR concerns every cluster that it allows."""
     events = _events(cluster_id, now)
     if not events:
         return ()

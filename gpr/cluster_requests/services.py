@@ -277,7 +277,7 @@ def _cancel_each(cluster: Cluster, requests: Sequence[ClusterRequest], now: date
 
 @transaction.atomic
 def _cancel_waiting(cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -> dict[str, ClusterRequestAnswer]:
-    """By uid, of those that could be."""
+    """Cancels the GPRs that still wait, and returns answers by uid."""
     plan_lock()
     said = {request.uid: request for request in requests}
     whose = dict(Namespace.objects.filter(cluster=cluster).values_list("name", "slice"))

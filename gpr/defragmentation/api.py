@@ -30,18 +30,18 @@ from slices.models import PRIORITY_DEFAULT
 class RoomQuestion(StrictSerializer):
     """A booking that nobody has filed yet."""
 
-    shape = Text(help_text="As H100-80GB.")
+    shape = Text(help_text="The GPU shape, e.g. H100-80GB.")
     nodes = WholeNumber()
     gpus_per_node = WholeNumber(required=False, allow_null=True, help_text="Null: whole nodes.")
     starts_at = serializers.DateTimeField()
     duration_s = Duration()
-    cluster = Reference(required=False, help_text="By default any.")
-    priority = WholeNumber(default=PRIORITY_DEFAULT, help_text="Boxes of a higher one are not moved for it.")
+    cluster = Reference(required=False, help_text="Default: any cluster.")
+    priority = WholeNumber(default=PRIORITY_DEFAULT, help_text="Requests of a higher priority are not moved.")
 
 
 class Agreement(StrictSerializer):
-    fingerprint = Text(max_length=64, help_text="Of the proposal that you read: when another would be made now, the answer is 409.")
-    why = Text(max_length=WHY_MAX_CHARS, help_text="Recorded with who did it.")
+    fingerprint = Text(max_length=64, help_text="Fingerprint of the proposal that you read. The answer is 409 if it has changed.")
+    why = Text(max_length=WHY_MAX_CHARS, help_text="The reason, which is recorded with the user's name.")
 
 
 class MovingSerializer(serializers.Serializer[Any]):
@@ -50,31 +50,33 @@ class MovingSerializer(serializers.Serializer[Any]):
     slice = serializers.CharField(source="gpr.slice.name")
     from_nodes = serializers.ListField(child=serializers.CharField())
     to_nodes = serializers.ListField(child=serializers.CharField())
-    ends_at = serializers.DateTimeField(help_text="Its notice is over.")
-    frees_at = serializers.DateTimeField(help_text="Its nodes are back.")
-    restarts_at = serializers.DateTimeField(help_text="It has a place for what is left of its time, if nobody comes meanwhile.")
-    lost_gpu_s = serializers.IntegerField(help_text="What it has run since it began.")
-    idle_gpu_s = serializers.IntegerField(help_text="From the end of its window until the next is open.")
+    ends_at = serializers.DateTimeField(help_text="When its notice ends and its nodes are taken back.")
+    frees_at = serializers.DateTimeField(help_text="When its nodes are free.")
+    restarts_at = serializers.DateTimeField(help_text="When it can run again for its remaining time, if no other request takes the place.")
+    lost_gpu_s = serializers.IntegerField(help_text="GPU-seconds that it has run since its start.")
+    idle_gpu_s = serializers.IntegerField(help_text="GPU-seconds from the end of this run to the start of the next.")
 
 
 class SuggestionSerializer(serializers.Serializer[Any]):
-    gpr_id = serializers.UUIDField(source="gpr.pk", allow_null=True, default=None, help_text="Whom it is for; null in a question.")
+    gpr_id = serializers.UUIDField(
+        source="gpr.pk", allow_null=True, default=None, help_text="The GPR that gets the nodes; null for a question."
+    )
     gpr = serializers.CharField(source="gpr.name", allow_null=True, default=None)
     slice = serializers.CharField(source="gpr.slice.name", allow_null=True, default=None)
     cluster = serializers.CharField()
     shape = serializers.CharField()
-    nodes = serializers.ListField(child=serializers.CharField(), help_text="On which it would stand.")
-    freed = serializers.ListField(child=serializers.CharField(), help_text="Those of them that others leave for it.")
+    nodes = serializers.ListField(child=serializers.CharField(), help_text="The nodes that it would use.")
+    freed = serializers.ListField(child=serializers.CharField(), help_text="The nodes among them that other requests have to leave.")
     start_at = serializers.DateTimeField()
-    instead_at = serializers.DateTimeField(help_text="When it starts if nobody is moved.")
-    cost_gpu_s = serializers.IntegerField(help_text="Of the moved ones: what they have run, and what they do not run meanwhile.")
-    value_gpu_s = serializers.IntegerField(help_text="Its GPUs times the seconds that it starts sooner.")
+    instead_at = serializers.DateTimeField(help_text="When it starts if no request is moved.")
+    cost_gpu_s = serializers.IntegerField(help_text="The sum of `lost_gpu_s` and `idle_gpu_s` over all moves.")
+    value_gpu_s = serializers.IntegerField(help_text="Its GPUs times the seconds by which it starts sooner.")
     moves = MovingSerializer(many=True)
     fingerprint = serializers.CharField()
 
 
 class SuggestionsSerializer(serializers.Serializer[Any]):
-    """Never more than one page."""
+    """A list that always has one page."""
 
     next = serializers.CharField(allow_null=True, default=None)
     previous = serializers.CharField(allow_null=True, default=None)
@@ -82,9 +84,9 @@ class SuggestionsSerializer(serializers.Serializer[Any]):
 
 
 class RoomAnswerSerializer(serializers.Serializer[Any]):
-    fits = serializers.BooleanField(help_text="Without moving anybody.")
-    instead_at = serializers.DateTimeField(allow_null=True, help_text="When it would fit next; null where it fits.")
-    suggestion = SuggestionSerializer(allow_null=True, help_text="Null where it fits, or no moves are worth their cost.")
+    fits = serializers.BooleanField(help_text="Whether it fits without moving a request.")
+    instead_at = serializers.DateTimeField(allow_null=True, help_text="When it would fit next; null if it fits.")
+    suggestion = SuggestionSerializer(allow_null=True, help_text="Null if it fits, or if no moves are worth their cost.")
 
 
 class DefragmentationViewSet(ApiViewSet[Eviction]):
@@ -97,13 +99,13 @@ class DefragmentationViewSet(ApiViewSet[Eviction]):
 
     @extend_schema(operation_id="defragmentation_list", responses={200: SuggestionsSerializer})
     def list(self, request: Request) -> Response:
-        """For those that wait, least cost first. Nothing is done unless it is agreed to."""
+        """List proposals for waiting requests, the lowest cost first. Nothing moves until an administrator applies one."""
         return Response(SuggestionsSerializer({"results": suggestions(now=self.now)}).data)
 
     @extend_schema(request=RoomQuestion, responses={200: RoomAnswerSerializer})
     @action(detail=False, methods=["post"])
     def question(self, request: Request) -> Response:
-        """Could these nodes be had from then on, and by which moves? Nothing is written: moves are made for a GPR that waits."""
+        """Ask whether a booking would fit, and which moves would make it fit. Nothing is written."""
         data = self.body(RoomQuestion)
         cluster = cluster_for(actor_of(request), data.pop("cluster")) if "cluster" in data else None
         return Response(RoomAnswerSerializer(room_question(WantedRoom(**data, cluster=cluster), now=self.now)).data)
@@ -111,7 +113,7 @@ class DefragmentationViewSet(ApiViewSet[Eviction]):
     @extend_schema(request=Agreement, responses={200: EvictionSerializer})
     @action(detail=True, methods=["post"])
     def apply(self, request: Request, pk: str) -> Response:
-        """Do what is proposed for this GPR: those that move have notice, and it is promised their nodes."""
+        """Apply the proposal for this GPR: the moved requests get notice, and the GPR gets a promise of their nodes."""
         actor = actor_of(request)
         data, gpr = self.body(Agreement), gpr_for(actor, pk, write=True)
         made = gpr_make_room(gpr=gpr, actor=actor, now=self.now, **data)

@@ -75,19 +75,19 @@ class RoomAnswer:
 
 
 def suggestions(*, now: datetime) -> list[Suggestion]:
-    """For queued GPRs, the least cost first."""
+    """Returns proposals for queued GPRs, the least cost first."""
     loaded = snapshot_load(now=now)
     return _suggestions_of(proposals(loaded.snapshot), loaded)
 
 
 def suggestion_for(gpr: Gpr, *, now: datetime) -> Suggestion | None:
-    """None when no moves are worth their cost."""
+    """Returns None when no moves are worth their cost."""
     loaded = snapshot_load(now=now)
     return next(iter(_suggestions_of(proposals(loaded.snapshot, only=str(gpr.pk)), loaded)), None)
 
 
 def room_question(wanted: WantedRoom, *, now: datetime) -> RoomAnswer:
-    """Can this booking be had, and by which moves? Raises InvalidInput, or CanNeverStart with the most that fits."""
+    """Says whether this booking fits, and which moves would make it fit. Raises InvalidInput, or CanNeverStart with the most that fits."""
     _check(wanted, now)
     loaded = snapshot_load(now=now)
     booking = _booking(wanted, loaded)

@@ -31,14 +31,16 @@ class VictimSerializer(serializers.ModelSerializer[EvictionVictim]):
 
 
 class EvictionSerializer(serializers.ModelSerializer[Eviction]):
-    """Of whom it is for, a reader who may not know of it learns nothing; of victims, only those of his own."""
+    """The beneficiary is null for readers who may not see it. Victims are only those that the reader may see."""
 
-    gpr_id = serializers.SerializerMethodField(help_text="Whom it is for. Null also where an administrator evicted, for nobody.")
+    gpr_id = serializers.SerializerMethodField(help_text="The GPR that gets the nodes. Null also if an administrator evicted without one.")
     gpr = serializers.SerializerMethodField()
-    start_at = serializers.SerializerMethodField(help_text="When that can start by it.")
-    instead_at = serializers.SerializerMethodField(help_text="When it could have started without; a booking: for when it would have fit.")
-    victim_count = serializers.SerializerMethodField(help_text="Where the reader may know of all of them.")
-    victims = serializers.SerializerMethodField(help_text="Those that the reader may know of.")
+    start_at = serializers.SerializerMethodField(help_text="When that GPR can start thanks to the eviction.")
+    instead_at = serializers.SerializerMethodField(
+        help_text="When it could have started otherwise; for a booking, the time that would have fit."
+    )
+    victim_count = serializers.SerializerMethodField(help_text="Null unless the reader may see all of them.")
+    victims = serializers.SerializerMethodField(help_text="The evicted GPRs that the reader may see.")
 
     class Meta:
         model = Eviction

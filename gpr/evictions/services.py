@@ -77,7 +77,7 @@ def notice_of(gpr: Gpr) -> EvictionVictim | None:
 
 
 def notices_of(gprs: Iterable[Gpr]) -> dict[UUID, EvictionVictim]:
-    """By id. One query; none if no GPR is active."""
+    """Returns notices by GPR id. One query; none if no GPR is active."""
     active = [gpr.pk for gpr in gprs if gpr.state == GprState.ACTIVE]
     if not active:
         return {}

@@ -34,7 +34,7 @@ REASON_MAX_CHARS = 200
 
 
 class MaintenanceCreate(StrictSerializer):
-    cluster = Reference(required=False, help_text="The whole of it; or name a node.")
+    cluster = Reference(required=False, help_text="Closes the whole cluster. Give either this or `node`.")
     node = Reference(required=False)
     starts_at = serializers.DateTimeField()
     ends_at = serializers.DateTimeField()
@@ -42,7 +42,7 @@ class MaintenanceCreate(StrictSerializer):
 
 
 class MaintenanceSerializer(serializers.ModelSerializer[MaintenanceWindow]):
-    name = serializers.CharField(source="place", help_text="What it closes.")
+    name = serializers.CharField(source="place", help_text="The node or cluster that it closes.")
     cluster = serializers.CharField(source="cluster.name")
     cluster_id = serializers.UUIDField()
     node = serializers.CharField(source="node.name", default=None, allow_null=True, help_text="Null: the whole cluster.")
@@ -82,10 +82,10 @@ class ReachingSerializer(serializers.ModelSerializer[Reservation]):
 
 
 class MaintenanceEffectsSerializer(serializers.Serializer[Any]):
-    """For administrators; of others' requests nobody else learns."""
+    """Only for administrators, since it names requests of all workspaces."""
 
-    moved = MovedSerializer(many=True, help_text="Promises that cannot be kept because of it.")
-    boxes = ReachingSerializer(many=True, help_text="What holds its nodes beyond its start: move the window, or evict.")
+    moved = MovedSerializer(many=True, help_text="Promises that it moves.")
+    boxes = ReachingSerializer(many=True, help_text="Requests that hold its nodes beyond its start, and run on unless they are evicted.")
 
 
 class MaintenanceDetailSerializer(MaintenanceSerializer):
@@ -130,7 +130,7 @@ class MaintenanceViewSet(mixins.ListModelMixin, ApiViewSet[Any]):
 
     @extend_schema(request=MaintenanceCreate, responses={201: MaintenanceDetailSerializer})
     def create(self, request: Request) -> Response:
-        """Announce it. Boxes that reach into it run to their end; promises that it meets move, with this cause, within a second."""
+        """Announce a maintenance window. Running requests continue to their end; promises that overlap it move within a second."""
         data, actor = self.body(MaintenanceCreate), actor_of(request)
         window = _draft(data, actor=actor, now=self.now)
         window_announce(window=window, actor=actor, now=self.now)
@@ -139,14 +139,14 @@ class MaintenanceViewSet(mixins.ListModelMixin, ApiViewSet[Any]):
     @extend_schema(request=MaintenanceCreate, responses={200: MaintenanceEffectsSerializer})
     @action(detail=False, methods=["post"])
     def preview(self, request: Request) -> Response:
-        """Whom it would meet, were it announced now. Nothing is written."""
+        """Show which requests the window would affect. Nothing is written."""
         actor = actor_of(request)
         preview = preview_maintenance(window=_draft(self.body(MaintenanceCreate), actor=actor, now=self.now), now=self.now)
         return Response(MaintenanceEffectsSerializer(preview).data)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, ref: str) -> Response:
-        """Open again what is left of it: it stays, as canceled."""
+        """Cancel the rest of the window. It stays in the list as canceled."""
         actor = actor_of(request)
         window_cancel(window=maintenance_for(actor, ref), actor=actor, now=self.now)
         return Response(status=status.HTTP_204_NO_CONTENT)

@@ -19,49 +19,49 @@ from gpr.requests.outputs import CAUSES, MoveSerializer
 
 class InsightsQuery(StrictSerializer):
     days = serializers.ChoiceField(
-        choices=DAYS, default=DAYS_DEFAULT, help_text="By UTC, up to today for administrators and up to yesterday for everybody else."
+        choices=DAYS, default=DAYS_DEFAULT, help_text="Days in UTC, up to today for administrators and up to yesterday for others."
     )
 
 
 class AccuracySerializer(serializers.Serializer[Any]):
-    median_error_s = serializers.FloatField(allow_null=True, help_text="Without its sign.")
+    median_error_s = serializers.FloatField(allow_null=True, help_text="The median of the absolute error.")
     within_1min = serializers.FloatField(allow_null=True)
     within_10min = serializers.FloatField(allow_null=True)
 
 
 class ScoreSerializer(serializers.Serializer[Any]):
-    """Shares are from 0 to 1. Null: nothing to measure, or too little for who asks."""
+    """Shares are from 0 to 1. Null: there is nothing to measure, or too little to show to this reader."""
 
     due_count = serializers.IntegerField(
-        allow_null=True, help_text="Promises that came due: settled, or overdue. In tens for who is no administrator."
+        allow_null=True, help_text="Promises that came due: settled or overdue. Rounded to tens unless the reader is an administrator."
     )
     kept_count = serializers.IntegerField(allow_null=True, help_text="For administrators.")
     kept_share = serializers.FloatField(allow_null=True, help_text="Started no later than a minute after the time promised first.")
     moved_count = serializers.IntegerField(allow_null=True, help_text="For administrators.")
     moved_share = serializers.FloatField(allow_null=True)
-    waited_count = serializers.IntegerField(allow_null=True, help_text="Who had to wait. Margin and accuracy are over these.")
+    waited_count = serializers.IntegerField(allow_null=True, help_text="Requests that had to wait. Margin and accuracy count only these.")
     margin_p50_s = serializers.FloatField(allow_null=True, help_text="Promised start minus real start.")
     margin_p90_s = serializers.FloatField(allow_null=True)
-    expected = AccuracySerializer(help_text="Of the start by the queue as it stood.")
-    promise = AccuracySerializer(help_text="Of the promised start, which is a bound and meant to be beaten.")
+    expected = AccuracySerializer(help_text="The accuracy of the start that the queue predicted at that time.")
+    promise = AccuracySerializer(help_text="The accuracy of the promised start, which is an upper bound.")
     ranged_count = serializers.IntegerField(
-        allow_null=True, help_text="Who was told a range that was learned. Coverage and width are over these."
+        allow_null=True, help_text="Requests with a forecast learned from past promises. Coverage and width count only these."
     )
-    p50_coverage = serializers.FloatField(allow_null=True, help_text="Who started by p50; the target is 0.5.")
-    p90_coverage = serializers.FloatField(allow_null=True, help_text="Who started by p90; the target is 0.9.")
+    p50_coverage = serializers.FloatField(allow_null=True, help_text="Share of requests that started by p50; the target is 0.5.")
+    p90_coverage = serializers.FloatField(allow_null=True, help_text="Share of requests that started by p90; the target is 0.9.")
     width_p50_s = serializers.FloatField(allow_null=True, help_text="Median of p90 - p50.")
 
 
 class CauseShareSerializer(serializers.Serializer[Any]):
     cause = serializers.ChoiceField(choices=CAUSES)
     count = serializers.IntegerField(allow_null=True, help_text="For administrators.")
-    share = serializers.FloatField(allow_null=True, help_text="Of all that came due.")
+    share = serializers.FloatField(allow_null=True, help_text="Share of all promises that came due.")
 
 
 class ClassScoreSerializer(serializers.Serializer[Any]):
-    length_from_s = serializers.IntegerField(help_text="Of the box, entry and exit included.")
+    length_from_s = serializers.IntegerField(help_text="The shortest length of such a box, including entry and exit.")
     length_below_s = serializers.IntegerField(allow_null=True, help_text="Null: no limit.")
-    is_gang = serializers.BooleanField(help_text="On several nodes.")
+    is_gang = serializers.BooleanField(help_text="Whether the request has several nodes.")
     score = ScoreSerializer()
 
 
@@ -75,10 +75,10 @@ class SettledSerializer(serializers.Serializer[Any]):
     gpr_id = serializers.UUIDField()
     gpr = serializers.CharField()
     slice = serializers.CharField(source="slice.name")
-    promised_start_at = serializers.DateTimeField(help_text="As promised first.")
-    started_at = serializers.DateTimeField(allow_null=True, help_text="Null: it was withdrawn when it was overdue.")
+    promised_start_at = serializers.DateTimeField(help_text="The first promised start.")
+    started_at = serializers.DateTimeField(allow_null=True, help_text="Null: it was overdue and withdrawn.")
     settled_at = serializers.DateTimeField()
-    margin_s = serializers.IntegerField(help_text="Negative: late.")
+    margin_s = serializers.IntegerField(help_text="Promised start minus real start; negative if late.")
     is_kept = serializers.BooleanField()
     moves = MoveSerializer(many=True)
 
@@ -87,13 +87,13 @@ class CalibrationSerializer(serializers.Serializer[Any]):
     days = serializers.IntegerField()
     since_at = serializers.DateTimeField()
     until_at = serializers.DateTimeField()
-    is_cut = serializers.BooleanField(help_text="There were more outcomes than are read, so it begins later than was asked.")
+    is_cut = serializers.BooleanField(help_text="Whether there were too many outcomes, so that the figures begin later than asked.")
     total = ScoreSerializer()
-    causes = CauseShareSerializer(many=True, help_text="What moved promises, the most frequent cause first.")
-    classes = ClassScoreSerializer(many=True, help_text="By length and size, those with twenty outcomes and more.")
-    spans = SpanScoreSerializer(many=True, help_text="By the day; of more than a month by the week.")
-    last = SettledSerializer(many=True, help_text="The newest that the caller may know of.")
-    worst = SettledSerializer(many=True, help_text="The latest starts, for administrators.")
+    causes = CauseShareSerializer(many=True, help_text="The causes that moved promises, the most frequent first.")
+    classes = ClassScoreSerializer(many=True, help_text="Figures by length and size, where there are at least twenty outcomes.")
+    spans = SpanScoreSerializer(many=True, help_text="Figures by day, or by week if there is more than a month.")
+    last = SettledSerializer(many=True, help_text="The newest outcomes that the caller may see.")
+    worst = SettledSerializer(many=True, help_text="The starts that were most late, for administrators.")
 
 
 class InsightsSerializer(serializers.Serializer[Any]):
@@ -106,10 +106,10 @@ class InsightsViewSet(ApiViewSet[Any]):
 
     @extend_schema(parameters=[InsightsQuery])
     def retrieve(self, request: Request) -> Response:
-        """How promises and ranges turned out.
+        """Show how promises and forecasts turned out.
 
-        Who is no administrator reads round figures of all workspaces together, of days that are over and only where they tell nothing of
-        any one, and the promises of his own.
+        Administrators get exact figures. Others get the promises of their own workspaces, and rounded figures of all workspaces together
+        for past days, unless these figures would reveal a single workspace.
         """
         asked = InsightsQuery(data=request.query_params.dict())
         asked.is_valid(raise_exception=True)

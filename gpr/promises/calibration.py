@@ -66,7 +66,7 @@ _FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """Over requests that had to wait. Shares from 0 to 1."""
+    """Figures over requests that had to wait. Shares from 0 to 1."""
 
     median_error_s: float | None = None
     within_1min: float | None = None
@@ -157,7 +157,7 @@ class Calibration:
 
 
 def calibration_for(actor: User, *, days: int, now: datetime) -> Calibration:
-    """Over UTC days up to today, or up to yesterday for readers without exact figures."""
+    """Covers UTC days up to today, or up to yesterday for readers without exact figures."""
     is_exact = may_all(actor, Verb.INSPECT, Kind.PROMISE)
     ends_at = _day_of(now) + (DAY if is_exact else timedelta())
     since_at, until_at = ends_at - days * DAY, min(now, ends_at)

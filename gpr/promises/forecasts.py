@@ -40,7 +40,7 @@ class Range:
 
 
 def ranges_load(*, edited: Gpr | None = None) -> ForecastRanges:
-    """From the last outcomes and the requests that still wait, without those of `edited`; two queries."""
+    """Learns from the last outcomes and the requests that still wait, without those of `edited`; two queries."""
     rows = Forecast.objects.values_list(*_FIELDS)
     ended = list(rows.exclude(started_at=None).order_by("-started_at", "-pk")[:HISTORY_COUNT])
     open_rows = rows.filter(started_at=None) if edited is None else rows.filter(started_at=None).exclude(gpr=edited)
@@ -71,7 +71,7 @@ def forecasts_started(gprs: Iterable[Gpr], *, now: datetime) -> None:
 
 
 def forecasts_drop(gprs: Iterable[Gpr]) -> None:
-    """For GPRs withdrawn or edited before they started: nothing is learned from them."""
+    """Deletes forecasts of GPRs that were withdrawn or edited before they started: nothing is learned from them."""
     Forecast.objects.filter(gpr__in=gprs, started_at=None).delete()
 
 

@@ -13,7 +13,7 @@ from gpr.promises.forecasts import forecasts_started, whole_s
 
 
 def promises_settle(gprs: Sequence[Gpr], *, now: datetime) -> None:
-    """For GPRs that start now."""
+    """Stores the outcomes of GPRs that start now."""
     ids = [gpr.pk for gpr in gprs]
     foretold = {forecast.gpr_id: forecast for forecast in Forecast.objects.filter(gpr__in=ids, started_at=None)}
     forecasts_started(gprs, now=now)
@@ -36,7 +36,7 @@ def is_kept(margin_s: int) -> bool:
 
 
 def promises_abandon(gprs: Sequence[Gpr], *, now: datetime) -> None:
-    """For GPRs that are withdrawn or edited: promises that are overdue by now were not kept."""
+    """Counts promises that are overdue by now as not kept, for GPRs that are withdrawn or edited."""
     settled = PromiseOutcome.objects.filter(gpr=OuterRef("gpr"), made_at=OuterRef("made_at"))
     overdue = Promise.objects.filter(~Exists(settled), gpr__in=gprs, first_promised_start_at__lt=now - PROMISE_TOLERANCE)
     PromiseOutcome.objects.bulk_create(_outcomes(overdue, gprs, now))

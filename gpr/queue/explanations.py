@@ -49,13 +49,13 @@ def explain(explanations: Sequence[Explanation], *, actor: User, now: datetime, 
 
 
 def explain_gprs(gprs: Iterable[Gpr], *, actor: User, now: datetime, format_time: FormatTime = utc) -> dict[Any, VisibleExplanation]:
-    """By GPR id, for waiting GPRs that are planned."""
+    """Returns explanations by GPR id, for waiting GPRs that are planned."""
     stored = {gpr.pk: explanation for gpr in gprs if (explanation := _stored(gpr.explanation)) is not None}
     return dict(zip(stored, explain(list(stored.values()), actor=actor, now=now, format_time=format_time), strict=True))
 
 
 def sentences_for_slices(gprs: Iterable[Gpr]) -> dict[UUID, str]:
-    """By GPR id, for every reader of the slice. They contain no remaining time, since they are stored."""
+    """Returns sentences by GPR id for every reader of the slice. They contain no remaining time, since they are stored."""
     waiting = {gpr.pk: (gpr.slice_id, stored) for gpr in gprs if (stored := _stored(gpr.explanation)) is not None}
     ids = {blocker.id for _, explanation in waiting.values() for blocker in explanation.blockers}
     names: dict[UUID, dict[str, str]] = defaultdict(dict)

@@ -65,7 +65,7 @@ class MaintenancePreview:
 
 
 def preview_maintenance(*, window: MaintenanceWindow, now: datetime) -> MaintenancePreview:
-    """For a window that is not announced yet."""
+    """Previews a window that is not announced yet."""
     loaded = snapshot_load(now=now)
     cause = (Cause.MAINTENANCE, str(window.pk))
     moves = ((p.id, p.moved) for p in plan(loaded.with_maintenance(window)).placements if p.moved is not None)
@@ -114,7 +114,7 @@ def preview_approval(*, gpr: Gpr, now: datetime) -> Preview:
 
 
 def preview_withdrawal(*, gpr: Gpr, now: datetime) -> Preview:
-    """For a rejection or a cancellation."""
+    """Previews a rejection or a cancellation."""
     if gpr.state != GprState.QUEUED:
         return _unchanged(gpr)
     loaded = snapshot_load(now=now)

@@ -28,23 +28,23 @@ from slices.quotas import QuotaChange, quota_change, quota_create, quota_delete
 from slices.selectors import QUOTA_ORDER, projects_visible_to, quota_for, quotas_visible_to, slice_for
 
 COUNT_MAX = 2**31 - 1
-WHY = OpenApiParameter("why", OpenApiTypes.STR, OpenApiParameter.QUERY, description="Recorded with the name of who did it.")
+WHY = OpenApiParameter("why", OpenApiTypes.STR, OpenApiParameter.QUERY, description="The reason, which is recorded with the user's name.")
 
 
 class QuotaSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField(source="quota.pk")
-    name = serializers.CharField(source="quota", help_text="Of its owner, and the shape.")
-    project = serializers.CharField(source="quota.tenant.name", help_text="Its own, or that of its slice.")
+    name = serializers.CharField(source="quota", help_text="Name of the project or slice, and the shape.")
+    project = serializers.CharField(source="quota.tenant.name", help_text="The project, or the project of the slice.")
     project_id = serializers.UUIDField(source="quota.tenant.pk")
-    slice = serializers.CharField(source="quota.slice.name", default=None, allow_null=True, help_text="Null: it is the project's.")
+    slice = serializers.CharField(source="quota.slice.name", default=None, allow_null=True, help_text="Null: it is the quota of a project.")
     slice_id = serializers.UUIDField(source="quota.slice.pk", default=None, allow_null=True)
     shape = serializers.CharField(source="quota.shape")
     guaranteed_gpus = serializers.IntegerField(source="quota.guaranteed_gpus")
     most_gpus = serializers.IntegerField(source="quota.most_gpus", allow_null=True, help_text="Null: no limit.")
     held_gpus = serializers.IntegerField()
-    borrowed_gpus = serializers.IntegerField(help_text="Held beyond the guarantee.")
-    wanted_gpus = serializers.IntegerField(help_text="Of queued requests that name this shape.")
-    note = serializers.CharField(help_text="What follows when more is held than is allowed; else empty.")
+    borrowed_gpus = serializers.IntegerField(help_text="GPUs held beyond the guarantee.")
+    wanted_gpus = serializers.IntegerField(help_text="GPUs that queued requests with this shape ask for.")
+    note = serializers.CharField(help_text="A sentence if more GPUs are held than allowed; else empty.")
     created_at = serializers.DateTimeField(source="quota.created_at")
 
 
@@ -53,14 +53,14 @@ class Reasoned(StrictSerializer):
 
 
 class QuotaTerms(Reasoned):
-    """What is left out stays as it is; of a new one it is 0 guaranteed and no limit."""
+    """Omitted fields stay as they are. A new quota guarantees 0 GPUs and has no limit by default."""
 
     guaranteed_gpus = WholeNumber(min_value=0, max_value=COUNT_MAX, required=False)
     most_gpus = WholeNumber(min_value=0, max_value=COUNT_MAX, required=False, allow_null=True)
 
 
 class QuotaCreate(QuotaTerms):
-    project = Reference(required=False, help_text="Either this or a slice.")
+    project = Reference(required=False, help_text="Give either this or `slice`.")
     slice = Reference(required=False)
     shape = Text(max_length=63)
 
@@ -79,7 +79,7 @@ class QuotaViewSet(ApiViewSet[Any]):
         return [IsAdmin()] if self.action in {"create", "partial_update", "destroy"} else super().get_permissions()
 
     def list(self, request: Request) -> Response:
-        """A member sees those of his slices and of their projects."""
+        """List quotas. A member sees those of his slices and of their projects."""
         rows = self.paginate_queryset(self.filter_queryset(quotas_visible_to(actor_of(request)))) or []
         return self.get_paginated_response(QuotaSerializer(quota_usages(rows), many=True).data)
 
@@ -88,7 +88,7 @@ class QuotaViewSet(ApiViewSet[Any]):
 
     @extend_schema(request=QuotaCreate, responses={201: QuotaSerializer})
     def create(self, request: Request) -> Response:
-        """For a project, or for a slice out of its project's."""
+        """Create the quota of a project, or of a slice as a part of its project's."""
         data, actor = self.body(QuotaCreate), actor_of(request)
         change, why = _change_of(data)
         made = quota_create(owner=_owner_of(data, actor), shape=data["shape"], change=change, actor=actor, now=self.now, why=why)
@@ -96,7 +96,7 @@ class QuotaViewSet(ApiViewSet[Any]):
 
     @extend_schema(request=QuotaTerms)
     def partial_update(self, request: Request, pk: str) -> Response:
-        """A limit below what is held takes nothing away: nothing new starts until less is held."""
+        """Change the quota. A limit below the held GPUs ends nothing; no request starts until fewer are held."""
         change, why = _change_of(self.body(QuotaTerms))
         actor = actor_of(request)
         quota_change(quota=quota_for(actor, pk), change=change, actor=actor, now=self.now, why=why)

@@ -68,7 +68,7 @@ def spares_of(rows: Sequence[Reservation]) -> list[Reservation]:
 
 
 def loss_of(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> Loss | None:
-    """Why the box cannot go on, as no spare came in time; None while it can."""
+    """Returns why the box cannot go on, as no spare came in time; None while it can."""
     box, coming = box_of(rows), {row.replaces_id for row in spares_of(rows)}
     gone = [row for row in box if (row.node.gone_at is not None or row.is_given_up) and row.pk not in coming]
     for row in gone:

@@ -60,7 +60,7 @@ class Alternatives:
     found: Sequence[Offer]
 
     def per_offer(self) -> list[list[Alternative]]:
-        """For each offer, at most one smaller request per field, then other places, soonest first."""
+        """Returns for each offer at most one smaller request per field, then other places, soonest first."""
         if self.spec.is_booking:
             return [[] for _ in self.found]
         elsewhere = self._elsewhere()

@@ -29,6 +29,7 @@ from gpr.requests.ending import gpr_extend, gpr_release
 from gpr.requests.estimates import gpr_estimate
 from gpr.requests.filters import GprFilter
 from gpr.requests.inputs import (
+    VERSION_HELP,
     Decision,
     Eviction,
     Extension,
@@ -51,7 +52,7 @@ from inventory.models import StepResult
 from inventory.selectors import node_for
 
 ADMIN_ACTIONS = {"approve", "reject", "evict", "priority", "move", "replace_node"}
-VERSION = OpenApiParameter("version", OpenApiTypes.INT, OpenApiParameter.QUERY, description="The one that you read: another answers 409.")
+VERSION = OpenApiParameter("version", OpenApiTypes.INT, OpenApiParameter.QUERY, description=VERSION_HELP)
 
 
 class GprViewSet(ApiViewSet[Gpr]):
@@ -76,7 +77,7 @@ class GprViewSet(ApiViewSet[Gpr]):
 
     @extend_schema(request=GprCreate, responses={201: GprDetailSerializer})
     def create(self, request: Request) -> Response:
-        """File a request. It comes back QUEUED with a promised start, or PENDING_APPROVAL with the rules that it exceeds."""
+        """Create a request. It is QUEUED with a promised start, or PENDING_APPROVAL with the policy rules that it exceeds."""
         data, actor = self.body(GprCreate), actor_of(request)
         made = gpr_submit(actor=actor, spec=spec_of_create(data, actor=actor), now=self.now, on_created=self.remember)
         return self._answer(made.pk, status=status.HTTP_201_CREATED)
@@ -84,14 +85,14 @@ class GprViewSet(ApiViewSet[Gpr]):
     @extend_schema(request=GprAsk, responses={200: OffersSerializer})
     @action(detail=False, methods=["post"])
     def estimate(self, request: Request) -> Response:
-        """What it would get, one offer for each cluster and shape, soonest first. Nothing is written."""
+        """Estimate the start of a request: one offer for each cluster and shape, the soonest first. Nothing is written."""
         spec = spec_of_create(self.body(GprAsk), actor=actor_of(request))
         offers = gpr_estimate(actor=actor_of(request), spec=spec, now=self.now)
         return Response(OffersSerializer({"offers": offers, "approval_reasons": approval_reasons(spec)}).data)
 
     @extend_schema(request=GprPatch)
     def partial_update(self, request: Request, pk: str) -> Response:
-        """Change it while it waits. Its age stays; if it asks for something else now, it may be promised another start."""
+        """Change a waiting request. It keeps its age; a change of what it asks for may change its promised start."""
         data, actor = self.body(GprPatch), actor_of(request)
         gpr = self._gpr(pk, data.pop("version", None))
         if "clusters" in data:
@@ -101,7 +102,7 @@ class GprViewSet(ApiViewSet[Gpr]):
 
     @extend_schema(parameters=[VERSION], responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
-        """Withdraw it while it waits: it stays, as CANCELED."""
+        """Cancel a waiting request. It stays in the list as CANCELED."""
         gpr_cancel(gpr=self._gpr(pk, version_of(request.query_params.get("version"))), actor=actor_of(request), now=self.now)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -114,11 +115,11 @@ class GprViewSet(ApiViewSet[Gpr]):
     @extend_schema(request=Extension)
     @action(detail=True, methods=["post"])
     def extend(self, request: Request, pk: str) -> Response:
-        """Let it end later, if nobody's promise moves by it.
+        """Extend a running request, if this moves no promise.
 
-        Where others would be hurt it answers 409, `conflict`, with two more members: `max_ends_at`, the latest end that is possible (an
-        extension to it is accepted as long as nothing changes; the present end if there is none), and `next_id`, the request that is
-        next, null where the reader may not know of it or a maintenance is next.
+        If it would harm other requests, the answer is 409 `conflict` with two more members: `max_ends_at`, the latest possible end (the
+        present end if no extension is possible), and `next_id`, the request that needs the nodes next. `next_id` is null if the reader
+        may not see that request, or if a maintenance is next.
         """
         return self._do(pk, Extension, gpr_extend)
 
@@ -135,27 +136,27 @@ class GprViewSet(ApiViewSet[Gpr]):
     @extend_schema(request=Eviction)
     @action(detail=True, methods=["post"])
     def evict(self, request: Request, pk: str) -> Response:
-        """Take its nodes back now. If it waits again, then at its old age: it may get nodes at once that nobody else waits for."""
+        """Take the nodes back now. If the request is queued again, it keeps its age, and it may get free nodes at once."""
         return self._do(pk, Eviction, gpr_evict)
 
     @extend_schema(request=PriorityChange)
     @action(detail=True, methods=["post"])
     def priority(self, request: Request, pk: str) -> Response:
-        """Change its place in the queue. No promise moves by it."""
+        """Change the priority. This moves no promise."""
         return self._do(pk, PriorityChange, gpr_set_priority)
 
     @extend_schema(request=Move)
     @action(detail=True, methods=["post"])
     def move(self, request: Request, pk: str) -> Response:
-        """Put it before or behind others of its priority. Promises that give way move, with the cause `admin`."""
+        """Move the request up or down among those of its priority. Promises that have to move get the cause `admin`."""
         return self._do(pk, Move, gpr_move)
 
     @extend_schema(request=NodeReplacement)
     @action(detail=True, methods=["post"], url_path="replace-node")
     def replace_node(self, request: Request, pk: str) -> Response:
-        """Bring in another node for one of its nodes while it runs, and set that one aside. Its end stays, and nobody's promise moves.
+        """Replace a node of a running request and set the old node aside. Its end stays, and no promise moves.
 
-        409 with the reason where there is no spare; nothing is done then.
+        If there is no spare, the answer is 409 with the reason, and nothing changes.
         """
         data = self.body(NodeReplacement)
         node = node_for(actor_of(request), data.pop("node"), now=self.now)
@@ -200,7 +201,7 @@ class NodeStepPagination(CreatedPagination):
 
 
 class GprStepViewSet(ApiViewSet[StepResult]):
-    """`gprs/{id}/steps/`: every attempt at an entry or exit step on each node, with its log, oldest first."""
+    """List all attempts at entry and exit steps on each node, with their logs, the oldest first."""
 
     queryset = StepResult.objects.none()
     serializer_class = StepSerializer
@@ -213,7 +214,7 @@ class GprStepViewSet(ApiViewSet[StepResult]):
 
 
 class NodeStepViewSet(ApiViewSet[StepResult]):
-    """`nodes/{id}/steps/`: the same of every box that was on the node, newest first. For administrators."""
+    """List all attempts at entry and exit steps on a node, for every request that had it, the newest first. For administrators."""
 
     queryset = StepResult.objects.none()
     serializer_class = StepSerializer
@@ -233,7 +234,7 @@ class QueuePagination(CreatedPagination):
 
 
 class QueueViewSet(ApiViewSet[Gpr]):
-    """`queue/`: what waits, by planned start, and last what has none. A member sees his slices' rows; the position counts all."""
+    """List waiting requests by planned start; those without one are last. A member sees his slices' rows; the position counts all."""
 
     queryset = Gpr.objects.none()
     serializer_class = QueueRowSerializer

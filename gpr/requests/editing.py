@@ -146,7 +146,7 @@ def spec_of(gpr: Gpr, **changes: Any) -> GprSpec:
 
 
 def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | None = None) -> Candidate:
-    """For a new request, or for an edit of `edited`. Raises as `gpr_submit`."""
+    """Builds the candidate of a new request, or of an edit of `edited`. Raises as `gpr_submit`."""
     may_submit(actor, spec)
     spec_check(spec, now=now, kept_start_at=edited.earliest_start_at if edited else None)
     loaded = snapshot_load(now=now, with_memory=True)

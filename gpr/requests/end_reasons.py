@@ -20,7 +20,7 @@ STRICT_ENDS = {
 
 
 def ending(gpr: Gpr, event: Event | None) -> str:
-    """For a GPR that has ended or is exiting."""
+    """Describes the end of a GPR that has ended or is exiting."""
     actor = event.actor.name if event and event.actor else ""
     if gpr.state == S.CANCELED:
         why = event.message.removeprefix(f"{gpr.name} was canceled.").strip() if event else ""

@@ -51,7 +51,7 @@ class Estimate:
 
 
 def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | None = None, format_time: FormatTime = utc) -> list[Estimate]:
-    """One for each cluster and shape, soonest first. `edited`: for an edit of this GPR. Raises as `gpr_submit`."""
+    """Returns one estimate for each cluster and shape, soonest first. `edited`: for an edit of this GPR. Raises as `gpr_submit`."""
     asked = candidate_of(spec, actor=actor, now=now, edited=edited)
     candidate, loaded, finder = asked.request, asked.loaded, OfferFinder(asked.loaded.snapshot)
     found = list(soonest_by_place(_offers(asked, finder)).values())

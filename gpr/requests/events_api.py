@@ -17,7 +17,7 @@ from journal.models import Event
 class EventSerializer(serializers.ModelSerializer[Event]):
     id = SealedId()
     name = serializers.CharField(source="kind")
-    actor = serializers.CharField(source="actor.name", default=None, allow_null=True, help_text="Null: EGS itself.")
+    actor = serializers.CharField(source="actor.name", default=None, allow_null=True, help_text="Null: EGS did it.")
 
     class Meta:
         model = Event

@@ -23,8 +23,8 @@ class GprFilter(filters.FilterSet):
     name = filters.CharFilter(lookup_expr="icontains", label="Part of the name.")
     state = Words(choices=GprState.choices)
     slice = ReferenceFilter("slice")
-    cluster = ReferenceFilter("cluster", label="Where its nodes are.")
-    owner = filters.CharFilter(method="by_owner", label="`me`, an id or a name.")
+    cluster = ReferenceFilter("cluster", label="The cluster of its nodes.")
+    owner = filters.CharFilter(method="by_owner", label="Id or name, or `me`.")
     priority_min = Whole("priority", lookup_expr="gte", least=PRIORITY_MIN, most=PRIORITY_MAX)
     priority_max = Whole("priority", lookup_expr="lte", least=PRIORITY_MIN, most=PRIORITY_MAX)
     is_booking = YesNo(pick=lambda is_true: Q(is_booking=is_true))
@@ -44,12 +44,12 @@ class BookingSeriesFilter(filters.FilterSet):
 class TemplateFilter(filters.FilterSet):
     name = filters.CharFilter(lookup_expr="icontains", label="Part of the name.")
     slice = ReferenceFilter("slice")
-    cluster = ReferenceFilter("cluster", label="Those of this cluster alone, without those of all clusters.")
+    cluster = ReferenceFilter("cluster", label="Templates for this cluster only, without those for all clusters.")
     is_default = YesNo(pick=lambda is_true: Q(is_default=is_true))
 
 
 class QuotaFilter(filters.FilterSet):
-    project = filters.CharFilter(method="by_project", label="Id or name: its own and those of its slices.")
+    project = filters.CharFilter(method="by_project", label="Id or name. Includes the quotas of its slices.")
     slice = ReferenceFilter("slice", label="Id or name.")
     shape = filters.CharFilter()
 
@@ -58,7 +58,7 @@ class QuotaFilter(filters.FilterSet):
 
 
 class EvictionFilter(filters.FilterSet):
-    gpr = filters.CharFilter(method="by_gpr", label="Id or name: whom it is for, or a victim.")
+    gpr = filters.CharFilter(method="by_gpr", label="Id or name of the beneficiary or of a victim.")
     since = Moment("made_at", lookup_expr="gte")
 
     def by_gpr(self, rows: QuerySet[Eviction], name: str, value: str) -> QuerySet[Eviction]:

@@ -21,6 +21,7 @@ from inventory.selectors import cluster_for
 from slices.selectors import slice_for
 
 WHY_MAX_CHARS = 300
+VERSION_HELP = "The version that you read. The answer is 409 if the request has changed since."
 IDLE_HELP = "Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored already."
 NEEDED = ("nodes", "duration_s")  # a request must give these; all other fields have defaults
 REPLACEMENT_WHY_MAX_CHARS = 150  # it becomes part of the reason why the node is cordoned
@@ -28,7 +29,7 @@ REPLACEMENT_WHY_MAX_CHARS = 150  # it becomes part of the reason why the node is
 
 @extend_schema_field({"oneOf": [{"type": "integer"}, {"type": "string"}]})
 class Duration(serializers.Field[int, Any, int, Any]):
-    """Whole seconds, as a number or as digits, or text with units as `1h30m`, `2d`, `PT1H30M`."""
+    """A number of whole seconds, or a text such as `90`, `1h30m`, `2d` or `PT1H30M`."""
 
     def to_internal_value(self, data: Any) -> int:
         if not isinstance(data, str):
@@ -43,24 +44,32 @@ class Duration(serializers.Field[int, Any, int, Any]):
 
 
 class IdleTimeout(Duration):
-    """0 says that there is none."""
+    """A duration that may be 0, which means no idle time-out."""
 
     def to_internal_value(self, data: Any) -> Any:
         return super().to_internal_value(data) or None
 
 
 class GprChange(StrictSerializer):
-    """The fields of a request; what is left out stays, or takes its default."""
+    """The fields of a request. An omitted field keeps its value, or gets its default in a new request."""
 
     name = Text(allow_blank=True, required=False)
-    shape = Text(allow_blank=True, required=False, help_text="As H100-80GB; empty with `min_gpu_memory_gib`: EGS chooses.")
+    shape = Text(
+        allow_blank=True,
+        required=False,
+        help_text="E.g. H100-80GB. Empty, with `min_gpu_memory_gib`: EGS chooses the shape.",
+    )
     min_gpu_memory_gib = WholeNumber(required=False, allow_null=True)
     nodes = WholeNumber(required=False)
     gpus_per_node = WholeNumber(required=False, allow_null=True, help_text="Null: all of each node.")
     duration_s = Duration(required=False)
-    priority = WholeNumber(required=False, help_text="1 to 300, higher first; 101 if not given.")
+    priority = WholeNumber(required=False, help_text="From 1 to 300; a higher priority is first. Default: 101.")
     clusters = serializers.ListField(
-        child=Reference(), required=False, allow_empty=True, max_length=100, help_text="Allowed ones; none means any of the slice."
+        child=Reference(),
+        required=False,
+        allow_empty=True,
+        max_length=100,
+        help_text="Clusters where it may run. Empty: all of the slice.",
     )
     earliest_start_at = serializers.DateTimeField(required=False, allow_null=True)
     is_booking = Flag(required=False, help_text="It starts at `earliest_start_at`, or is refused with the nearest times.")
@@ -69,36 +78,36 @@ class GprChange(StrictSerializer):
     within = serializers.ChoiceField(
         choices=Nearness.choices,
         required=False,
-        help_text="What all of its nodes must be of; they are put as near together as can be anyway.",
+        help_text="What all of its nodes must share. EGS always places them as near to each other as possible.",
     )
     idle_timeout_s = IdleTimeout(required=False, allow_null=True, help_text=IDLE_HELP)
     evictable = Flag(required=False)
     may_evict = Flag(required=False)
     requeue_on_failure = Flag(required=False)
     run_checks = Flag(required=False)
-    model = FreeForm(required=False, help_text="Name and parameters of the model, free form.")
+    model = FreeForm(required=False, help_text="Name and parameters of the model, in any form.")
 
 
 class GprPatch(GprChange):
-    version = WholeNumber(required=False, help_text="The one that you read: another answers 409.")
+    version = WholeNumber(required=False, help_text=VERSION_HELP)
 
 
 class GprCreate(GprChange):
     name = Text(allow_blank=True)
     slice = Reference()
-    nodes = WholeNumber(required=False, help_text="Needed, unless the template says it.")
-    duration_s = Duration(required=False, help_text="Needed, unless the template says it.")
-    template = Reference(required=False, allow_null=True, help_text="One of the slice: it gives what is not said here.")
+    nodes = WholeNumber(required=False, help_text="Required unless the template has it.")
+    duration_s = Duration(required=False, help_text="Required unless the template has it.")
+    template = Reference(required=False, allow_null=True, help_text="A template of the slice, for all fields that are not given here.")
 
 
 class GprAsk(GprCreate):
-    """As for a creation; a question needs no name."""
+    """The fields of a creation, without a required name."""
 
     name = Text(allow_blank=True, default="estimate")
 
 
 class Versioned(StrictSerializer):
-    version = WholeNumber(required=False, help_text="The one that you read: another answers 409.")
+    version = WholeNumber(required=False, help_text=VERSION_HELP)
 
 
 class Extension(Versioned):
@@ -106,22 +115,28 @@ class Extension(Versioned):
 
 
 class Decision(Versioned):
-    why = Text(max_length=WHY_MAX_CHARS, required=False, allow_blank=True, default="", help_text="Recorded with who did it.")
+    why = Text(
+        max_length=WHY_MAX_CHARS,
+        required=False,
+        allow_blank=True,
+        default="",
+        help_text="The reason, which is recorded with the user's name.",
+    )
 
 
 class Verdict(Versioned):
-    """A decision against somebody: the reason is owed to him."""
+    """A decision against the owner, who must learn the reason."""
 
-    why = Text(max_length=WHY_MAX_CHARS, help_text="Recorded with who did it, and shown to the owner.")
+    why = Text(max_length=WHY_MAX_CHARS, help_text="The reason, which is recorded with the user's name and shown to the owner.")
 
 
 class Eviction(Verdict):
-    requeue = Flag(required=False, help_text="Whether it waits again for the time that is left; by default as its owner wished.")
+    requeue = Flag(required=False, help_text="Whether it is queued again for its remaining time. Default: the owner's choice.")
 
 
 class NodeReplacement(Versioned):
     node = Reference(help_text="One of `nodes_assigned`, by name or id.")
-    why = Text(max_length=REPLACEMENT_WHY_MAX_CHARS, help_text="Recorded with who asked for it, and shown to the owner.")
+    why = Text(max_length=REPLACEMENT_WHY_MAX_CHARS, help_text="The reason, which is recorded with the user's name and shown to the owner.")
 
 
 class PriorityChange(Decision):
@@ -129,7 +144,7 @@ class PriorityChange(Decision):
 
 
 class Move(Decision):
-    to = serializers.ChoiceField(choices=MoveTo.choices, help_text="Among those of its priority.")
+    to = serializers.ChoiceField(choices=MoveTo.choices, help_text="The new place among requests of its priority.")
 
 
 def spec_of_create(data: dict[str, Any], *, actor: User) -> GprSpec:

@@ -28,26 +28,26 @@ from inventory.models import PHASES, Cluster, Reservation, StepResult, SupplyOrd
 from planner.plan import Cause, Reason
 from protocol.steps import Milestone
 
-BORROWS_HELP = "It runs, or is to run, beyond what its project is guaranteed: it may be evicted, after notice."
+BORROWS_HELP = "Whether it uses, or will use, GPUs beyond its project's guarantee. It may then be evicted after notice."
 AT_RISK_HELP = (
-    "Why nobody knows at present whether the promise can be kept; null where that is known. Its cluster is not heard: its place is kept, "
-    "and the promise stands as it was, even if its time has passed, until the cluster is heard again."
+    "Why it is unknown at present whether the promise can be kept; else null. While the agent of its cluster is silent, the promise and "
+    "its place stay as they are, even if the promised time has passed."
 )
-POSITION_HELP = "By planned start, among all that wait: 1 starts first. Null where it has no planned start."
-PROMISED_HELP = "It starts no later, but for recorded causes. Null while it can never start, or the time that it was booked for is taken."
+POSITION_HELP = "The position by planned start among all waiting requests; 1 starts first. Null without a planned start."
+PROMISED_HELP = "It starts by then, unless a recorded cause moves the promise. Null if it can never start or its booked time is taken."
 
 FAILED_JOBS_HELP = (
-    "Jobs (namespace/name) that ran in it and have failed since its nodes were taken back, while it waits again and no GPU pod of its "
-    "workspace waits: cancel it, or start them again."
+    "Jobs (namespace/name) that failed after its nodes were taken back, if it waits again and no GPU pod of its workspace waits. Start "
+    "them again, or cancel the request."
 )
-DRAIN_HELP = "How long its pods may hold the box beyond its end; null while it has no cluster."
+DRAIN_HELP = "How long its pods may stay after its end; null while it has no cluster."
 
 CAUSES = [(cause.value, cause.value) for cause in Cause]
 
 
 @dataclass(frozen=True, slots=True)
 class GprPage:
-    """What the reader may see of these GPRs beyond their rows."""
+    """Data of these GPRs beyond their rows, limited to what the reader may see."""
 
     now: datetime
     statuses: Mapping[UUID, QueueStatus]
@@ -61,23 +61,23 @@ class GprPage:
 
 
 class ToldBlockerSerializer(serializers.Serializer[Any]):
-    id = serializers.UUIDField(allow_null=True, help_text="Null for all strangers together.")
+    id = serializers.UUIDField(allow_null=True, help_text="Null: all requests that the reader may not see, together.")
     name = serializers.CharField()
     is_running = serializers.BooleanField(allow_null=True)
     until = serializers.DateTimeField(allow_null=True)
-    nodes = serializers.IntegerField(allow_null=True, help_text="That it holds, or waits for. Null for strangers.")
-    gpus_per_node = serializers.IntegerField(allow_null=True, help_text="Null, where `nodes` is not: all of each node.")
+    nodes = serializers.IntegerField(allow_null=True, help_text="The nodes that it holds or waits for. Null if the reader may not see it.")
+    gpus_per_node = serializers.IntegerField(allow_null=True, help_text="Null while `nodes` is not: all GPUs of each node.")
 
 
 class ToldSerializer(serializers.Serializer[VisibleExplanation]):
     reason = serializers.ChoiceField(choices=[(reason.value, reason.value) for reason in Reason])
     sentence = serializers.CharField()
     blockers = ToldBlockerSerializer(many=True)
-    ahead_count = serializers.IntegerField(help_text="How many start before it, of whomever.")
+    ahead_count = serializers.IntegerField(help_text="How many requests start before it, of all workspaces.")
 
 
 class WaitSerializer(serializers.Serializer[Any]):
-    start_at = serializers.DateTimeField(help_text="By the plan as the queue stands.")
+    start_at = serializers.DateTimeField(help_text="The planned start in the present queue.")
     p50_at = serializers.DateTimeField()
     p90_at = serializers.DateTimeField()
     basis = serializers.CharField()
@@ -86,9 +86,9 @@ class WaitSerializer(serializers.Serializer[Any]):
 class EvictionNoticeSerializer(serializers.Serializer[EvictionVictim]):
     ends_at = serializers.DateTimeField()
     kind = serializers.ChoiceField(choices=VictimKind.choices)
-    why = serializers.SerializerMethodField(help_text="As part of a sentence.")
+    why = serializers.SerializerMethodField(help_text="A clause, for use in a sentence.")
     restart_at = serializers.DateTimeField(
-        allow_null=True, help_text="When the time that is left would start, by the last plan; null: never, or it is not known yet."
+        allow_null=True, help_text="When its remaining time would start, by the last plan. Null: never, or not known yet."
     )
 
     def get_why(self, row: EvictionVictim) -> str:
@@ -100,9 +100,9 @@ class AssignedNodeSerializer(serializers.Serializer[Any]):
     node = serializers.CharField(source="node.name")
     gpus = serializers.SerializerMethodField()
     phase = serializers.ChoiceField(choices=PHASES)
-    failure = serializers.CharField(help_text="Why its agent does not go on, or what failed; empty while all is well.")
-    is_spare = serializers.BooleanField(source="is_coming", help_text="On its way in, to take the place of a node that fails.")
-    failing_at = serializers.DateTimeField(allow_null=True, help_text="Since when it is to be replaced: see `replacements`.")
+    failure = serializers.CharField(help_text="Why its agent cannot continue, or what failed; empty if there is no problem.")
+    is_spare = serializers.BooleanField(source="is_coming", help_text="Whether it is entering in order to replace a failing node.")
+    failing_at = serializers.DateTimeField(allow_null=True, help_text="When the node was found to fail; see `replacements`.")
 
     def get_gpus(self, row: Reservation) -> list[str]:
         return sorted(reserved.gpu.uuid for reserved in row.gpus.all())
@@ -112,17 +112,15 @@ class OriginSerializer(serializers.Serializer[Claim]):
     cluster = serializers.CharField(source="cluster.name")
     namespace = serializers.CharField()
     name = serializers.CharField()
-    requester = serializers.CharField(help_text="Who made the object, by the word of the cluster; empty: not known.")
-    is_auto = serializers.BooleanField(help_text="The agent made the object, for pods that wait.")
+    requester = serializers.CharField(help_text="The Kubernetes user who created the object; empty if unknown.")
+    is_auto = serializers.BooleanField(help_text="Whether the agent created the object for waiting pods.")
 
 
 class DrainSerializer(serializers.Serializer[Cluster]):
-    """A setting of the cluster, see `clusters/`."""
+    """The drain settings of the cluster; see `clusters/`."""
 
-    grace_s = serializers.IntegerField(source="drain_grace_s", help_text="So long a disruption budget may hold up a pod.")
-    force_after_s = serializers.IntegerField(
-        source="drain_force_after_s", help_text="So long a pod has to stop, before it is ended by force."
-    )
+    grace_s = serializers.IntegerField(source="drain_grace_s", help_text="How long a disruption budget may keep a pod.")
+    force_after_s = serializers.IntegerField(source="drain_force_after_s", help_text="How long a pod has to stop before it is killed.")
 
 
 class GprSerializer(serializers.ModelSerializer[Gpr]):
@@ -130,8 +128,8 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
     slice_id = serializers.UUIDField()
     owner = serializers.CharField(source="owner.name")
     owner_id = serializers.UUIDField()
-    clusters = serializers.SerializerMethodField(help_text="Allowed ones; none means any of the slice.")
-    cluster = serializers.SerializerMethodField(help_text="Where its nodes are.")
+    clusters = serializers.SerializerMethodField(help_text="The clusters where it may run. Empty: all clusters of the slice.")
+    cluster = serializers.SerializerMethodField(help_text="The cluster of its nodes.")
     cluster_id = serializers.UUIDField(allow_null=True)
     model = serializers.DictField()
     state = serializers.ChoiceField(choices=GprState.choices)
@@ -142,17 +140,17 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
     at_risk = serializers.SerializerMethodField(help_text=AT_RISK_HELP)
     estimate = serializers.SerializerMethodField()
     explanation = serializers.SerializerMethodField()
-    nodes_assigned = serializers.SerializerMethodField(help_text="Those that it holds now.")
+    nodes_assigned = serializers.SerializerMethodField(help_text="The nodes that it holds now.")
     drain = serializers.SerializerMethodField(help_text=DRAIN_HELP)
-    time_left_s = serializers.SerializerMethodField(help_text="Of the present window.")
-    eviction_notice = serializers.SerializerMethodField(help_text="That it is to be evicted, while it is, and when it would go on.")
+    time_left_s = serializers.SerializerMethodField(help_text="Seconds until the end of its present window.")
+    eviction_notice = serializers.SerializerMethodField(help_text="The notice of its eviction, and when it would run again.")
     failed_jobs = serializers.SerializerMethodField(help_text=FAILED_JOBS_HELP)
     borrows = serializers.SerializerMethodField(help_text=BORROWS_HELP)
-    template = serializers.CharField(source="template.name", default=None, allow_null=True, help_text="What it was filed from.")
+    template = serializers.CharField(source="template.name", default=None, allow_null=True, help_text="The template that was used.")
     template_id = serializers.UUIDField(allow_null=True)
-    origin = serializers.SerializerMethodField(help_text="The object of a cluster as which it was filed; null: it was filed here.")
-    idle_timeout_s = serializers.IntegerField(allow_null=True, help_text="As stored; nothing comes of it while EGS cannot see idle GPUs.")
-    remaining_s = serializers.IntegerField(help_text="Of its duration, what it has not had: what it waits for when it is queued again.")
+    origin = serializers.SerializerMethodField(help_text="The Kubernetes object that it was created from; null without one.")
+    idle_timeout_s = serializers.IntegerField(allow_null=True, help_text="It has no effect yet, since EGS cannot see idle GPUs.")
+    remaining_s = serializers.IntegerField(help_text="The part of its duration that it has not run; it is queued again for this time.")
 
     class Meta:
         model = Gpr
@@ -246,7 +244,7 @@ class MoveSerializer(serializers.Serializer[Any]):
 
 class PromiseMoveSerializer(MoveSerializer):
     cause_id = serializers.CharField(
-        allow_null=True, help_text="The GPR, node, maintenance or order behind it, if the reader may know of it."
+        allow_null=True, help_text="The GPR, node, maintenance or order that caused it, if the reader may see it."
     )
 
 
@@ -254,18 +252,18 @@ class ReplacementSerializer(serializers.Serializer[Any]):
     node_id = serializers.UUIDField()
     node = serializers.CharField()
     failing_at = serializers.DateTimeField()
-    why = serializers.CharField(help_text="What it suffers from, or why an administrator wants another.")
+    why = serializers.CharField(help_text="Why the node failed, or why an administrator replaces it.")
     outcome = serializers.ChoiceField(choices=ReplacementOutcome.choices)
     spare_id = serializers.UUIDField(allow_null=True)
-    spare = serializers.CharField(help_text="Empty while there is none.")
+    spare = serializers.CharField(help_text="Name of the node; empty without a spare.")
     since_at = serializers.DateTimeField(allow_null=True, help_text="When the spare began to enter.")
-    joined_at = serializers.DateTimeField(allow_null=True, help_text="When it took the place of the other.")
-    why_not = serializers.CharField(help_text="Why there is no spare, or why it did not take the place.")
+    joined_at = serializers.DateTimeField(allow_null=True, help_text="When the spare replaced the node.")
+    why_not = serializers.CharField(help_text="Why there is no spare, or why it did not replace the node.")
 
 
 class GprDetailSerializer(GprSerializer):
-    promise_moves = serializers.SerializerMethodField(help_text="When the promise was moved, and by what.")
-    replacements = serializers.SerializerMethodField(help_text="Nodes that failed while it ran, and what took their places. Its end stays.")
+    promise_moves = serializers.SerializerMethodField(help_text="All changes of its promised start, with their causes.")
+    replacements = serializers.SerializerMethodField(help_text="Nodes that failed while it ran, and their spares. Its end does not change.")
 
     class Meta(GprSerializer.Meta):
         fields = [*GprSerializer.Meta.fields, "promise_moves", "replacements"]
@@ -298,12 +296,12 @@ class StepSerializer(serializers.ModelSerializer[StepResult]):
     name = serializers.CharField(source="step")
     node_id = serializers.UUIDField(source="reservation.node_id")
     node = serializers.CharField(source="reservation.node.name")
-    run = serializers.IntegerField(source="reservation.run", help_text="Which start of the GPR this was.")
+    run = serializers.IntegerField(source="reservation.run", help_text="The number of the run: 1 for the first start of the GPR.")
     stage = serializers.SerializerMethodField()
     gpr_id = serializers.UUIDField(source="reservation.gpr_id")
     evidence = serializers.DictField()
     results = CheckResultSerializer(many=True)
-    skipped_why = serializers.CharField(help_text="Why it measured nothing, though it passed; empty where it measured.")
+    skipped_why = serializers.CharField(help_text="Why it passed without a measurement; else empty.")
 
     class Meta:
         model = StepResult
@@ -339,7 +337,7 @@ class QueueRowSerializer(serializers.ModelSerializer[Gpr]):
     slice_id = serializers.UUIDField()
     owner = serializers.CharField(source="owner.name")
     promised_start_at = serializers.SerializerMethodField(help_text=PROMISED_HELP)
-    reason = serializers.SerializerMethodField(help_text="A sentence.")
+    reason = serializers.SerializerMethodField(help_text="Why it waits, as a sentence.")
     explanation = serializers.SerializerMethodField()
 
     class Meta:
@@ -369,25 +367,25 @@ class QueueRowSerializer(serializers.ModelSerializer[Gpr]):
 
 
 class OrderSerializer(serializers.Serializer[Any]):
-    name = serializers.CharField(help_text="Of the supply.")
-    lead_time_s = serializers.IntegerField(help_text="From the order to the node.")
+    name = serializers.CharField(help_text="Name of the supply.")
+    lead_time_s = serializers.IntegerField(help_text="Seconds from the order to the arrival of the node.")
 
 
 class AlternativeSerializer(serializers.Serializer[Any]):
     differs = serializers.ListField(
         child=serializers.ChoiceField(choices=["nodes", "gpus_per_node", "duration_s", "shape", "clusters", "node_type"]),
-        help_text="The fields of the request that are not as asked: with these changed it gets this start.",
+        help_text="The fields that differ from the request. With these values it gets this start.",
     )
     cluster = serializers.CharField()
-    shape = serializers.CharField(help_text="As asked, or another with as much memory.")
+    shape = serializers.CharField(help_text="The requested shape, or another with at least as much memory.")
     node_type = serializers.CharField()
     nodes = serializers.IntegerField()
-    gpus_per_node = serializers.IntegerField(allow_null=True, help_text="null: all of each node.")
+    gpus_per_node = serializers.IntegerField(allow_null=True, help_text="Null: all GPUs of each node.")
     duration_s = serializers.IntegerField()
     start_at = serializers.DateTimeField()
     wait_s = serializers.IntegerField()
-    sooner_s = serializers.IntegerField(help_text="Seconds before the start of this offer.")
-    order = OrderSerializer(allow_null=True, help_text="What nodes would be ordered from for it.")
+    sooner_s = serializers.IntegerField(help_text="How many seconds it starts before this offer.")
+    order = OrderSerializer(allow_null=True, help_text="The supply that its nodes would be ordered from; null: no order is needed.")
 
 
 class OfferSerializer(serializers.Serializer[Estimate]):
@@ -396,9 +394,9 @@ class OfferSerializer(serializers.Serializer[Estimate]):
     node_type = serializers.CharField()
     supply = serializers.ChoiceField(
         choices=[NODES, RECLAIM, ORDER],
-        help_text="`reclaim`: it starts after others have been evicted for it. `order`: on nodes that are ordered.",
+        help_text="`reclaim`: it starts after other requests are evicted. `order`: it starts on ordered nodes.",
     )
-    order = OrderSerializer(allow_null=True, help_text="What its nodes are ordered from; null: they are there.")
+    order = OrderSerializer(allow_null=True, help_text="The supply that its nodes are ordered from; null: no order is needed.")
     borrows = serializers.BooleanField(help_text=BORROWS_HELP)
     start_at = serializers.DateTimeField()
     wait_s = serializers.IntegerField()
@@ -409,8 +407,8 @@ class OfferSerializer(serializers.Serializer[Estimate]):
     explanation = ToldSerializer()
     alternatives = AlternativeSerializer(
         many=True,
-        help_text="What would start sooner, five at most. A smaller one asks for the most that has room at once, or else in half the wait; "
-        "where only evictions or orders of nodes would make room, for one size from the middle, and there may be others.",
+        help_text="At most five changed requests that would start sooner. A smaller one asks for the most that fits at once or in half the "
+        "wait. If only evictions or ordered nodes make it possible, one medium size is tried, so others may exist.",
     )
 
 
@@ -418,7 +416,7 @@ class OffersSerializer(serializers.Serializer[Any]):
     offers = OfferSerializer(many=True)
     approval_reasons = serializers.ListField(
         child=serializers.CharField(),
-        help_text="The rules that it exceeds: it would wait for approval first, and the offers count from then.",
+        help_text="The policy rules that it exceeds. It would first wait for approval, and the offers count from then.",
     )
 
 

@@ -62,7 +62,7 @@ def promise_tighten(gpr: Gpr, now: datetime) -> None:
 
 
 def promises_drop(gprs: Sequence[Gpr], *, now: datetime) -> None:
-    """For requests that no longer wait."""
+    """Deletes the promises of requests that no longer wait."""
     promises_abandon(gprs, now=now)
     Promise.objects.filter(gpr__in=gprs).delete()
     forecasts_drop(gprs)
@@ -131,7 +131,7 @@ def can_never_start(most_nodes: int, most_gpus_per_node: int, within: Within = W
 
 
 def bookings_fitting(specs: Sequence[GprSpec], *, now: datetime) -> list[bool]:
-    """Which of these bookings would fit now. It checks no policy and reserves nothing."""
+    """Says for each booking whether it would fit now. It checks no policy and reserves nothing."""
     loaded = snapshot_load(now=now)
     return fitting(loaded.snapshot, [loaded.candidate(gpr_of_spec(spec), spec.clusters) for spec in specs])
 

@@ -93,7 +93,7 @@ def start_positions(gprs: Iterable[Gpr]) -> dict[UUID, int]:
 
 
 def before(gpr: Gpr) -> Q:
-    """Among requests of one priority; a range of the index gpr_queue."""
+    """Returns the requests before this one in its priority, as a range of the index gpr_queue."""
     return Q(TupleLessThan(Tuple(*TURN), _turn(gpr)))
 
 
@@ -118,7 +118,7 @@ def steps_of(gpr: Gpr) -> QuerySet[StepResult]:
 
 
 def steps_on(node: Node) -> QuerySet[StepResult]:
-    """For administrators: it shows all GPRs."""
+    """Shows all GPRs, so it is only for administrators."""
     return _steps().filter(reservation__node=node)
 
 

@@ -48,7 +48,7 @@ class SupplySerializer(serializers.ModelSerializer[Supply]):
     cluster_id = serializers.UUIDField()
     ordered_count = serializers.IntegerField(source="open_count", help_text="Nodes that are ordered and not there yet.")
     arrived_count = serializers.IntegerField(help_text="Nodes that came from it and are there.")
-    possible_count = serializers.IntegerField(help_text="How many more it could give.")
+    possible_count = serializers.IntegerField(help_text="Nodes that can still be ordered.")
 
     class Meta:
         model = Supply
@@ -58,13 +58,13 @@ class SupplySerializer(serializers.ModelSerializer[Supply]):
 
 
 class SupplyTerms(StrictSerializer):
-    """Of a change: what is left out stays as it is."""
+    """The fields of a change. Omitted fields stay as they are."""
 
     name = Text(max_length=63, required=False)
-    node_count = WholeNumber(min_value=1, max_value=SUPPLY_NODES_MAX, required=False, help_text="How many more nodes it can give in all.")
-    lead_time_s = Duration(required=False, help_text="From the order to the node.")
-    gain_s = Duration(required=False, help_text="Nothing is ordered for a start that is not sooner by so much.")
-    is_enabled = Flag(required=False, help_text="Whether more may be ordered.")
+    node_count = WholeNumber(min_value=1, max_value=SUPPLY_NODES_MAX, required=False, help_text="How many nodes it can provide in total.")
+    lead_time_s = Duration(required=False, help_text="Time from the order to the arrival of the node.")
+    gain_s = Duration(required=False, help_text="Nodes are ordered only if a request starts sooner by at least this.")
+    is_enabled = Flag(required=False, help_text="Whether nodes may be ordered.")
     why = Text(max_length=WHY_MAX_CHARS, required=False, allow_blank=True)
 
 
@@ -74,28 +74,28 @@ class SupplyCreate(StrictSerializer):
     kind = serializers.ChoiceField(choices=SupplyKind.choices)
     shape = Text(max_length=63, help_text="As its nodes will report it; it may be new to the cluster.")
     gpus_per_node = WholeNumber(min_value=1, max_value=SUPPLY_GPUS_MAX)
-    gpu_memory_gib = WholeNumber(min_value=1, max_value=MEMORY_MAX_GIB, help_text="Of each GPU, at least.")
-    node_count = WholeNumber(min_value=1, max_value=SUPPLY_NODES_MAX, help_text="How many more nodes it can give in all.")
-    lead_time_s = Duration(help_text="From the order to the node.")
-    gain_s = Duration(help_text="Nothing is ordered for a start that is not sooner by so much.")
+    gpu_memory_gib = WholeNumber(min_value=1, max_value=MEMORY_MAX_GIB, help_text="Minimum memory of each GPU.")
+    node_count = WholeNumber(min_value=1, max_value=SUPPLY_NODES_MAX, help_text="How many nodes it can provide in total.")
+    lead_time_s = Duration(help_text="Time from the order to the arrival of the node.")
+    gain_s = Duration(help_text="Nodes are ordered only if a request starts sooner by at least this.")
     is_enabled = Flag(required=False, default=True)
 
 
 class SupplyOrderSerializer(serializers.ModelSerializer[SupplyOrder]):
-    name = serializers.CharField(source="supply.name", help_text="Of its supply.")
+    name = serializers.CharField(source="supply.name", help_text="Name of the supply.")
     supply_id = serializers.UUIDField()
     cluster = serializers.CharField(source="supply.cluster.name")
     cluster_id = serializers.UUIDField(source="supply.cluster_id")
     kind = serializers.ChoiceField(source="supply.kind", choices=SupplyKind.choices)
     shape = serializers.CharField(source="supply.shape")
     gpus_per_node = serializers.IntegerField(source="supply.gpus_per_node")
-    gpr = serializers.CharField(source="gpr.name", help_text="For whom it was ordered; others may stand on it by now.")
+    gpr = serializers.CharField(source="gpr.name", help_text="The GPR that it was ordered for. By now other GPRs may be planned on it.")
     gpr_id = serializers.UUIDField()
-    order_by_at = serializers.DateTimeField(help_text="When the node has to be asked for at the latest.")
+    order_by_at = serializers.DateTimeField(help_text="The latest time to ask for the node.")
     is_late = serializers.SerializerMethodField()
     node = serializers.CharField(source="node.name", default=None, allow_null=True)
     node_id = serializers.UUIDField(allow_null=True)
-    ended_by = serializers.CharField(source="ended_by.name", default=None, allow_null=True, help_text="Null: EGS itself.")
+    ended_by = serializers.CharField(source="ended_by.name", default=None, allow_null=True, help_text="Null: EGS did it.")
 
     class Meta:
         model = SupplyOrder
@@ -117,7 +117,7 @@ class SupplyPagination(CreatedPagination):
 
 
 class ForAdmins(ApiViewSet[Any]):
-    """Others learn of supplies by what they are offered."""
+    """Supplies are for administrators. Other users see them only in offers."""
 
     def get_permissions(self) -> Sequence[Any]:
         return [IsAdmin()] if self.action in ACTIONS else super().get_permissions()
@@ -138,7 +138,7 @@ class SupplyViewSet(mixins.ListModelMixin, ForAdmins):
 
     @extend_schema(request=SupplyCreate, responses={201: SupplySerializer})
     def create(self, request: Request) -> Response:
-        """Who waits and may order is served from it within a second, where that gains enough."""
+        """Create a supply. Within a second, nodes are ordered for waiting requests that may order and gain enough."""
         data, actor = self.body(SupplyCreate), actor_of(request)
         supply = Supply(**{**data, "cluster": cluster_for(actor, data["cluster"])})
         made = supply_create(supply=supply, actor=actor, now=self.now)
@@ -146,7 +146,7 @@ class SupplyViewSet(mixins.ListModelMixin, ForAdmins):
 
     @extend_schema(request=SupplyTerms)
     def partial_update(self, request: Request, ref: str) -> Response:
-        """For what is ordered from now on: orders that were made stand."""
+        """Change the supply for later orders. Existing orders stay as they are."""
         data, actor = self.body(SupplyTerms), actor_of(request)
         change = SupplyChange(**{name: data[name] for name in CHANGEABLE if name in data})  # type: ignore[typeddict-item]
         supply = supply_change(supply=supply_for(actor, ref), change=change, actor=actor, now=self.now, why=data.get("why", ""))
@@ -178,13 +178,13 @@ class SupplyOrderViewSet(mixins.ListModelMixin, ForAdmins):
     @extend_schema(request=OrderEnd, responses={200: SupplyOrderSerializer})
     @action(detail=True, methods=["post"])
     def cancel(self, request: Request, pk: str) -> Response:
-        """Who stands on it starts elsewhere, and nothing more is ordered from this supply for any of them; for others it may be."""
+        """Cancel the order. GPRs that were planned on it are planned elsewhere and get no more orders from this supply."""
         return self._end(pk, order_refuse)
 
     @extend_schema(request=OrderEnd, responses={200: SupplyOrderSerializer})
     @action(detail=True, methods=["post"])
     def fail(self, request: Request, pk: str) -> Response:
-        """It will not come: who stands on it starts elsewhere, and the supply is left alone for a quarter of an hour."""
+        """Report that the node will not come. Its GPRs are planned elsewhere, and the supply gets no orders for a quarter of an hour."""
         return self._end(pk, order_fail)
 
     def _end(self, pk: str, end: Callable[..., None]) -> Response:

@@ -27,10 +27,12 @@ from inventory.selectors import cluster_for
 from slices.selectors import slice_for
 
 AUTO_HELP = (
-    "While it is the default, it is filed for GPU pods that wait in namespaces of the slice whose own GPRTemplates do not say auto. "
-    "It needs `shape` and `duration_s`."
+    "While it is the default, requests are created from it for GPU pods that wait in namespaces of the slice without an "
+    "automatic GPRTemplate. It needs `shape` and `duration_s`."
 )
-DEFAULT_HELP = "Of its cluster, or else of the slice: that of a cluster goes first. It takes the place of the one before."
+DEFAULT_HELP = (
+    "Whether it is the default of its cluster or of the slice, and replaces the present one. A cluster's default takes precedence."
+)
 
 
 def request_fields() -> dict[str, Any]:
@@ -61,10 +63,10 @@ class TemplateSerializer(serializers.ModelSerializer[GprTemplate]):
 
 
 class TemplatePatch(StrictSerializer):
-    """What is left out stays as it is; null takes a word back."""
+    """The fields of a change. Omitted fields stay as they are; null clears a field."""
 
     name = NewName(required=False)
-    cluster = Reference(required=False, allow_null=True, help_text="For this one alone; null: for all clusters of the slice.")
+    cluster = Reference(required=False, allow_null=True, help_text="The only cluster that it is for; null: all clusters of the slice.")
     is_default = Flag(required=False, help_text=DEFAULT_HELP)
     auto = Flag(required=False, help_text=AUTO_HELP)
 
@@ -92,7 +94,7 @@ class TemplateViewSet(mixins.ListModelMixin, ApiViewSet[GprTemplate]):
 
     @extend_schema(request=TemplateCreate, responses={201: TemplateSerializer})
     def create(self, request: Request) -> Response:
-        """For owners of the slice."""
+        """Create a template. Only owners of the slice may do this."""
         data, actor = self.body(TemplateCreate), actor_of(request)
         slice_ = slice_for(actor, data["slice"], verb=Verb.MANAGE)
         made = template_create(slice_=slice_, change=_change_of(data, actor), actor=actor, now=self.now)
@@ -100,14 +102,14 @@ class TemplateViewSet(mixins.ListModelMixin, ApiViewSet[GprTemplate]):
 
     @extend_schema(request=TemplatePatch)
     def partial_update(self, request: Request, ref: str) -> Response:
-        """It holds for requests that are filed from now on."""
+        """Change the template for later requests."""
         data, actor = self.body(TemplatePatch), actor_of(request)
         template = template_for(actor, ref, write=True)
         return self._answer(template_change(template=template, change=_change_of(data, actor), actor=actor, now=self.now))
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, ref: str) -> Response:
-        """Requests that were filed from it stay as they are."""
+        """Delete the template. Requests that were created from it stay as they are."""
         actor = actor_of(request)
         template_delete(template=template_for(actor, ref, write=True), actor=actor, now=self.now)
         return Response(status=status.HTTP_204_NO_CONTENT)

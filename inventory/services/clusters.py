@@ -40,7 +40,7 @@ def cluster_set_enabled(*, cluster: Cluster, is_enabled: bool, actor: User, now:
 
 @transaction.atomic
 def cluster_set_api_url(*, cluster: Cluster, api_url: str, actor: User, now: datetime) -> None:
-    """For later kubeconfigs: the agent may know only an address inside the cluster."""
+    """Changes the address in later kubeconfigs, since the agent may know only an address inside the cluster."""
     if not Cluster.objects.filter(pk=cluster.pk).exclude(api_url=api_url).update(api_url=api_url):
         return
     where = f"at {api_url}" if api_url else "where its agent does"

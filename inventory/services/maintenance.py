@@ -20,7 +20,7 @@ CLOCK_SLACK = timedelta(minutes=1)
 def window_draft(
     *, cluster: Cluster, node: Node | None, starts_at: datetime, ends_at: datetime, reason: str, now: datetime
 ) -> MaintenanceWindow:
-    """Not saved yet. Raises InvalidInput."""
+    """Returns a window that is not saved yet. Raises InvalidInput."""
     errors: dict[str, list[str]] = {}
     if not now - CLOCK_SLACK <= starts_at <= now + AHEAD_MAX:
         errors["starts_at"] = ["Must lie between now and a year from now."]

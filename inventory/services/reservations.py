@@ -211,7 +211,7 @@ def _take(row: Reservation, report: ReservationReport, now: datetime) -> bool:
 
 
 def reservations_of_agent(cluster_id: UUID) -> QuerySet[Reservation]:
-    """All that its agent has not released, even after a forced release."""
+    """Returns all reservations that the agent has not released, even after a forced release."""
     return Reservation.objects.filter(cluster_id=cluster_id).exclude(phase=Phase.RELEASED).exclude(state=ReservationState.PLANNED)
 
 
@@ -251,7 +251,7 @@ def reservation_force_release(*, reservation: Reservation, actor: User, why: str
 
 @transaction.atomic
 def node_force_release(*, node: Node, reservation_ids: Sequence[UUID], actor: User, why: str, now: datetime) -> None:
-    """All or none. Raises NotFound, Conflict."""
+    """Releases all of these reservations or none. Raises NotFound, Conflict."""
     rows = list(Reservation.objects.filter(node=node, pk__in=reservation_ids).order_by("pk"))
     if len(rows) != len(set(reservation_ids)):
         raise NotFound("reservation of this node")
@@ -271,7 +271,7 @@ def is_usable(node: Node) -> bool:
 
 
 def _lock_nodes(specs: Sequence[HoldSpec]) -> dict[UUID, Node]:
-    """For a spare also the other nodes of its box, whose count changes."""
+    """Locks for a spare also the other nodes of its box, whose count changes."""
     wanted = Q(pk__in={node_id for spec in specs for node_id in spec.node_ids})
     for spec in specs:
         if spec.replaces_id is not None:

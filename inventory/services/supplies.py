@@ -196,7 +196,7 @@ def orders_fulfil(*, cluster: Cluster, arrivals: Sequence[NodeArrival], now: dat
 
 
 def _open_of(rows: QuerySet[SupplyOrder]) -> list[SupplyOrder]:
-    """The first expected first, with only the columns that are needed here."""
+    """Loads open orders with only the columns that are needed here, the first expected first."""
     rows = rows.filter(state=SupplyOrderState.ORDERED).order_by("expected_at", "ordered_at", "pk")
     of_supply = ("name", "cluster", "kind", "shape", "gpus_per_node", "gpu_memory_gib")
     needed = [*(f"supply__{name}" for name in of_supply), "gpr__name", "gpr__slice", "gpr__promise__slot_nodes"]
@@ -210,7 +210,7 @@ def _end_or_raise(order: SupplyOrder, to: SupplyOrderState, actor: User, why: st
 
 
 def _end(order: SupplyOrder, to: SupplyOrderState, actor: User | None, why: str, now: datetime) -> bool:
-    """False when it was not open any more."""
+    """Returns False when the order was not open any more."""
     rows = SupplyOrder.objects.filter(pk=order.pk, state=SupplyOrderState.ORDERED)
     if not rows.update(state=to, ended_at=now, ended_by=actor, why=why[:ORDER_WHY_MAX_CHARS]):
         return False

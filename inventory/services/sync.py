@@ -88,7 +88,7 @@ def generation_now(*, cluster_id: UUID) -> int:
 
 
 def desired_set(*, cluster_id: UUID, now: datetime) -> tuple[Assignment, ...]:
-    """All that its agent has not released, in order of id.
+    """Returns all reservations that the agent has not released, in order of id.
 
     A reservation that causes an error is left out: the agent keeps what it knows of it.
     """

@@ -112,12 +112,12 @@ class EvictionsPage:
 
 
 def _why(victim: EvictionVictim) -> str:
-    """With the priority at that time."""
+    """Names the priority at the time of the eviction."""
     kind = KINDS[VictimKind(victim.kind)]
     return kind if victim.priority is None else f"priority {victim.priority}, {kind}"
 
 
 def gpu_hours(gpu_s: int) -> str:
-    """With a decimal below ten."""
+    """Shows a decimal below ten."""
     hours = gpu_s / words.HOUR_S
     return words.number(round(hours)) if hours >= 10 or not gpu_s else f"{hours:.1f}"

@@ -91,6 +91,6 @@ class MaintenancePage:
 
 
 def _moved_counts(windows: Sequence[MaintenanceWindow]) -> dict[str, int]:
-    """Per window the number of GPRs whose promise it moved."""
+    """Counts for each window the GPRs whose promise it moved."""
     moves: Any = PromiseMove.objects.filter(cause=Cause.MAINTENANCE, cause_id__in=[str(window.pk) for window in windows])
     return dict(moves.order_by().values_list("cause_id").annotate(n=Count("gpr", distinct=True)))

@@ -299,7 +299,7 @@ def _spans(window: ScheduleWindow) -> tuple[Tab, ...]:
 
 
 def _at_once(clusters: Sequence[Any]) -> list[Any]:
-    """At least one cluster. `clusters` have node_count."""
+    """Returns at least one cluster. `clusters` have node_count."""
     shown: list[Any] = []
     node_count = 0
     for cluster in clusters:
@@ -315,7 +315,7 @@ def _later(cluster: Any, window: ScheduleWindow) -> ClusterPart:
 
 
 def _part_url(cluster: Cluster, window: ScheduleWindow) -> str:
-    """With the start of the page's axis, so that all parts agree."""
+    """Contains the start of the page's axis, so that all parts agree."""
     return window.url(**{"from": window.pinned, "part": str(cluster.pk)})
 
 

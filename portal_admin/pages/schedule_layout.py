@@ -76,7 +76,7 @@ def draw(stays: Sequence[Sequence[Stay]], axis: Axis) -> Drawing:
 
 
 def free_steps(stays: Sequence[Sequence[Stay]], axis: Axis) -> tuple[Step, ...]:
-    """From now on. A node is free while it has no box at all."""
+    """Begins now. A node is free while it has no box at all."""
     begin = max(axis.start, axis.now)
     changes: dict[datetime, int] = {begin: len(stays)}
     for of_node in stays:

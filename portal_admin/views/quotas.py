@@ -85,6 +85,6 @@ def _decide(request: PageRequest, question: Question, do: Callable[..., str]) ->
 
 
 def _told(quota: Quota) -> str:
-    """With a note if more is held than allowed."""
+    """Adds a note if more is held than allowed."""
     (usage,) = quota_usages([quota])
     return f"{quota}: {terms(quota)}. {usage.note}".strip()

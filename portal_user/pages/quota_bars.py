@@ -25,6 +25,6 @@ class QuotaBar:
 
 
 def quota_bars(slice_: Slice) -> tuple[QuotaBar, ...]:
-    """By shape, the workspace's first. One query if there are none."""
+    """Returns bars by shape, the workspace's first. One query if there are none."""
     found = sorted(quotas_of(slice_), key=lambda quota: (quota.shape, quota.slice is None))
     return tuple(QuotaBar.of(usage) for usage in quota_usages(found)) if found else ()

@@ -31,7 +31,7 @@ class WaitingPods:
 
 
 def waiting_pods(gpr: Gpr, request: PageRequest) -> tuple[WaitingPods, ...]:
-    """For the namespaces where the GPR runs or may run."""
+    """Returns pods in the namespaces where the GPR runs or may run."""
     if gpr.state not in SHOWS:
         return ()
     return tuple(pods for row in _rows(gpr) if (pods := _pods(row, gpr, request)))
@@ -68,7 +68,7 @@ def _reasons(seen: PodsWaiting) -> Iterator[str]:
 
 
 def _warnings(jobs: Sequence[JobWaiting], starts_at: datetime | None, request: PageRequest) -> Iterator[str]:
-    """Also when the start is unknown; Jobs that have failed already are not included."""
+    """Warns also when the start is unknown; Jobs that have failed already are not included."""
     say = moment_formatter(request)
     for job in jobs:
         fails_at = datetime.fromtimestamp(job.fails_s, UTC)

@@ -127,7 +127,7 @@ def _holding(gpr: Gpr, *, at: datetime | None, told: VisibleExplanation | None =
 
 
 def _counted(request: PageRequest) -> tuple[Fact, Fact]:
-    """Over all pages. Two queries."""
+    """Counts over all pages. Two queries."""
     slices = slices_visible_to(request.user)
     holds, waits = Q(state__in=PROVISIONED), Q(state=GprState.QUEUED)
     found = Gpr.objects.filter(holds | waits, slice__in=slices.values("pk")).aggregate(

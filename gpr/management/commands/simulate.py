@@ -96,7 +96,7 @@ class Command(BaseCommand):
         self.stdout.write(f"{result['jobs']} jobs, mean wait {result['wait_s']['mean'] or 0:.0f} s")
 
     def _check_outputs(self, options: dict[str, Any]) -> None:
-        """Before the work, not after it."""
+        """Checks the output paths before the work begins."""
         if options["schedule"] and options["schedule"].resolve() == options["json"].resolve():
             raise CommandError("--json and --schedule name the same file: one would overwrite the other.")
         for path in filter(None, (options["json"], options["schedule"])):

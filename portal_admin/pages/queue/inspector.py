@@ -139,7 +139,7 @@ def _link(action: AdminAction, gpr: Gpr) -> ActionLink:
 
 
 def _axis(gpr: Gpr, request: PageRequest) -> Axis:
-    """From filing, unless that is long ago, to the end."""
+    """Spans the time from filing, unless that is long ago, to the end."""
     start_at = gpr.provisioning_at or gpr.planned_start_at or request.now
     end_at = gpr.ended_at or window_end(gpr) or start_at + timedelta(seconds=gpr.remaining_s)
     end_at = max(end_at, request.now + timedelta(minutes=5)) if gpr.state in {GprState.QUEUED, *PROVISIONED} else end_at

@@ -199,7 +199,7 @@ def table_of(request: PageRequest) -> QueueTable:
 
 
 def waits_of(gpr: Gpr, told: VisibleExplanation | None) -> str:
-    """What it waits for, in a few words."""
+    """Says in a few words what it waits for."""
     if gpr.state == GprState.PENDING_APPROVAL:
         return "your decision"
     if gpr.state == GprState.PROVISIONING:
@@ -217,7 +217,7 @@ def waits_of(gpr: Gpr, told: VisibleExplanation | None) -> str:
 
 
 def axis_for(gprs: Iterable[Gpr], *, now: datetime, zone: tzinfo, width_px: int = 200, name: str = "queue") -> Axis:
-    """From shortly before now to most of the planned starts."""
+    """Spans the time from shortly before now to most of the planned starts."""
     starts = sorted(gpr.planned_start_at for gpr in gprs if gpr.planned_start_at and shown_state(gpr) != "BOOKED")
     last = starts[min(int(len(starts) * SHOWN_SHARE), len(starts) - 1)] if starts else now + timedelta(hours=12)
     span = next((span for span in SPANS if now + span * 0.75 >= last), SPANS[-1])
@@ -236,7 +236,7 @@ class _QueueList:
 
 
 def _lists(request: PageRequest, filters: QueueFilters, counts: QueueCounts) -> Iterator[_QueueList]:
-    """Without a state: needs approval, queue, running. Only the queue has pages; later pages stand alone."""
+    """Without a state it lists needs approval, queue and running. Only the queue has pages; later pages stand alone."""
     paged = filters.state or "queued"
     known = {"queued": counts.waiting, "late": counts.late, "approval": counts.approval, "running": counts.running}
     of_state: dict[str, tuple[Q, tuple[str, ...]]] = {

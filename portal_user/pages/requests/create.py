@@ -206,7 +206,7 @@ def meanwhile_of(form: GprForm, gpr: Gpr) -> ChangesMeanwhile:
 
 
 def not_whole(form: GprForm, gpr: Gpr) -> ChangesMeanwhile:
-    """For a form without a version."""
+    """Answers a form without a version."""
     hint = "Your changes are kept. Reload the page to start over, or save again to apply them to the current request."
     return ChangesMeanwhile("This page was too old or incomplete", hint, (), tuple(_differences(form, gpr)))
 
@@ -251,7 +251,7 @@ def _choices(form: GprForm, shapes: Sequence[ShapeStock]) -> list[ShapeChoice]:
 
 
 def _templates(slice_: Slice, form: GprForm) -> Iterator[TemplateChoice]:
-    """Defaults first; at most one more than is shown."""
+    """Returns defaults first; at most one more than is shown."""
     current = str(form["template"].value() or "")
     url = reverse("gpr-create", args=[slice_.name])
     for pk, name in slice_.templates.order_by("-is_default", "name").values_list("pk", "name")[: TEMPLATES_SHOWN + 1]:

@@ -236,7 +236,7 @@ def _hero(
 
 
 def _gpu_title(gpu: Gpu, *, is_whole: bool) -> str:
-    """For a part of a node, nobody knows which hardware the cluster chose."""
+    """Names no hardware for a part of a node, since nobody knows which GPUs the cluster chose."""
     return f"{gpu.model}, {gpu.memory_gib} GiB" + (f", {gpu.hardware_uuid or gpu.uuid}" if is_whole else "")
 
 

@@ -42,7 +42,7 @@ class Hero:
 
 @dataclass(frozen=True, slots=True)
 class ReadForHero:
-    """What was read of a GPR beside its row."""
+    """Data of a GPR that was read beside its row."""
 
     now: datetime
     zone: tzinfo
@@ -146,7 +146,7 @@ def _used(gpr: Gpr, seen: ReadForHero) -> Fact:
 
 
 def _had(gpr: Gpr) -> Fact:
-    """For a GPR that waits to run the rest of its time."""
+    """Describes the past runs of a GPR that waits to run the rest of its time."""
     had_s = gpr.duration_s - gpr.remaining_s
     return Fact("Still to run", words.duration(gpr.remaining_s) if had_s else "", f"of {words.duration(gpr.duration_s)}")
 
@@ -181,7 +181,7 @@ def _provisioning(gpr: Gpr, seen: ReadForHero) -> Fact:
 
 
 def _axis(gpr: Gpr, seen: ReadForHero) -> Axis:
-    """From filing to the end. A wait much longer than the box is cut short."""
+    """Spans the time from filing to the end. A wait much longer than the box is cut short."""
     begin = waiting_since(gpr)
     end = max(filter(None, (window_end(gpr), gpr.ended_at, promised_at_first(gpr), begin + SHOWN_MIN)))
     if gpr.state not in ENDED:

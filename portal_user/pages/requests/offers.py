@@ -201,7 +201,7 @@ class _Drawing:
         return StripBox("OFFER", planned_start_at=start_at, ends_at=start_at + length, promised_at=promised_at, hue=hue, mark=mark)
 
     def _swaps(self, spec: GprSpec, axis: Axis) -> Iterable[SwapRow]:
-        """For each change its soonest start, if it is sooner than the soonest offer."""
+        """Returns for each change its soonest start, if it is sooner than the soonest offer."""
         best: dict[_Change, Alternative] = {}
         for other in (other for each in self.found for other in each.alternatives):
             change = _change(spec, other)
@@ -340,7 +340,7 @@ def _why_not(spec: GprSpec, kinds: Sequence[Stock]) -> str:
 
 
 def _change(spec: GprSpec, other: Alternative) -> _Change | None:
-    """None if it takes more than one field."""
+    """Returns None if it takes more than one field."""
     match other.differs:
         case ("nodes",):
             return _Change(words.plural(other.nodes, "node"), words.number(spec.nodes), "id_nodes", str(other.nodes))

@@ -26,7 +26,7 @@ class OneAtATime:
 
     @classmethod
     def of(cls, request: PageRequest, spec: GprSpec, told: VisibleExplanation, stock: Sequence[Stock]) -> OneAtATime | None:
-        """None if anything else holds it back."""
+        """Returns None if anything else holds it back."""
         free = [kind for kind in stock if kind.free_count >= spec.nodes and _fits(spec, kind)]
         if told.reason != Reason.WAITS_FOR_SLICE or not free:
             return None

@@ -29,7 +29,7 @@ READY = frozenset({Phase.ENTERED, Phase.ACTIVE})
 
 @dataclass(frozen=True, slots=True)
 class ReadForRow:
-    """What was read of a GPR beside its row."""
+    """Data of a GPR that was read beside its row."""
 
     status: QueueStatus = NOT_PLANNED
     event: Event | None = None

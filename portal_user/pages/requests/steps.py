@@ -56,7 +56,7 @@ def _box_panels(gpr: Gpr, way: _NodeSteps) -> Iterator[StepPanel]:
 
 
 def _spare_panels(row: Reservation, way: _NodeSteps) -> Iterator[StepPanel]:
-    """For a spare that has not joined. When it leaves, its entry is shown only if it failed."""
+    """Shows a spare that has not joined. When it leaves, its entry is shown only if it failed."""
     is_leaving = not row.is_coming or way.has_begun_to_leave
     entry = way.entry(f"Spare {row.node.name}: entry steps", f"spare-{row.pk}", is_running=not is_leaving)
     if not is_leaving or any(step.state == "failed" for step in entry.steps):
