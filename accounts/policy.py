@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Set
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+from django.db.models import Model, Q, QuerySet
 
 from accounts.models import User
 
@@ -105,6 +107,7 @@ TABLE: Final[Mapping[tuple[Verb, Kind], Rule]] = {
     (Verb.SEE, Kind.CHECK_POLICY): _ADMIN,
 }
 
+Row = TypeVar("Row", bound=Model)
 RelationSource = Callable[[User, Any], Collection[Relation]]
 _sources: list[RelationSource] = []
 
@@ -128,6 +131,13 @@ def may(actor: User, verb: Verb, obj: Any) -> bool:
 def may_all(actor: User, verb: Verb, kind: Kind) -> bool:
     """Whether the actor may do it with every object of the kind, whatever their roles are. No query."""
     return _allows(verb, kind, {Relation.ADMIN} if actor.is_admin else set())
+
+
+def visible_rows(rows: QuerySet[Row], actor: User, own: Q | None = None) -> QuerySet[Row]:
+    """All rows for those who may see every row of this model; for others the rows that match `own`, or none without it. No query."""
+    if may_all(actor, Verb.SEE, Kind(str(rows.model._meta.model_name))):
+        return rows
+    return rows.none() if own is None else rows.filter(own)
 
 
 def is_platform_admin(actor: User) -> bool:

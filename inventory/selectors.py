@@ -33,7 +33,7 @@ from django.db.models import (
 from django.db.models.functions import Coalesce, Greatest
 
 from accounts.models import User
-from accounts.policy import Kind, Verb, may_all
+from accounts.policy import Kind, Verb, may_all, visible_rows
 from core.rest.references import one_by_id, one_by_reference
 from inventory.models import (
     CheckPolicy,
@@ -82,8 +82,7 @@ def cluster_ids_of(actor: User) -> QuerySet[Any]:
 
 
 def clusters_visible_to(actor: User) -> QuerySet[Cluster]:
-    rows = Cluster.objects.select_related("agent")
-    return rows if may_all(actor, Verb.SEE, Kind.CLUSTER) else rows.filter(pk__in=cluster_ids_of(actor))
+    return visible_rows(Cluster.objects.select_related("agent"), actor, Q(pk__in=cluster_ids_of(actor)))
 
 
 def cluster_for(actor: User, reference: str) -> Cluster:
@@ -148,8 +147,7 @@ def gpus_of_shape(shape: str) -> int:
 
 
 def nodes_known_to(actor: User) -> QuerySet[Node]:
-    rows = Node.objects.select_related("cluster")
-    return rows if may_all(actor, Verb.SEE, Kind.NODE) else rows.filter(cluster__in=cluster_ids_of(actor))
+    return visible_rows(Node.objects.select_related("cluster"), actor, Q(cluster__in=cluster_ids_of(actor)))
 
 
 def node_for(actor: User, reference: str, *, now: datetime) -> Node:
@@ -188,7 +186,7 @@ def gpus_visible_to(actor: User, *, now: datetime) -> QuerySet[Gpu]:
 
 def maintenance_visible_to(actor: User) -> QuerySet[MaintenanceWindow]:
     rows = MaintenanceWindow.objects.select_related("cluster", "node")
-    return rows if may_all(actor, Verb.SEE, Kind.MAINTENANCE) else rows.filter(cluster__in=cluster_ids_of(actor))
+    return visible_rows(rows, actor, Q(cluster__in=cluster_ids_of(actor)))
 
 
 def maintenance_for(actor: User, window_id: str | UUID) -> MaintenanceWindow:
@@ -206,12 +204,12 @@ def supplies_known_to(actor: User) -> QuerySet[Supply]:
         arrived_count=Count("orders__node", distinct=True, filter=Q(orders__state=SupplyOrderState.ARRIVED, orders__node__gone_at=None)),
     )
     rows = rows.annotate(possible_count=Greatest(F("node_count") - F("open_count") - F("arrived_count"), 0))
-    return rows if may_all(actor, Verb.SEE, Kind.SUPPLY) else rows.none()
+    return visible_rows(rows, actor)
 
 
 def supply_orders_known_to(actor: User) -> QuerySet[SupplyOrder]:
     rows = SupplyOrder.objects.select_related("supply__cluster", "gpr__slice", "node", "ended_by")
-    return rows if may_all(actor, Verb.SEE, Kind.SUPPLY_ORDER) else rows.none()
+    return visible_rows(rows, actor)
 
 
 def supply_order_for(actor: User, order_id: str | UUID) -> SupplyOrder:
@@ -219,8 +217,7 @@ def supply_order_for(actor: User, order_id: str | UUID) -> SupplyOrder:
 
 
 def check_policies_known_to(actor: User) -> QuerySet[CheckPolicy]:
-    rows = CheckPolicy.objects.select_related("cluster")
-    return rows if may_all(actor, Verb.SEE, Kind.CHECK_POLICY) else rows.none()
+    return visible_rows(CheckPolicy.objects.select_related("cluster"), actor)
 
 
 def check_policy_for(actor: User, policy_id: str | UUID) -> CheckPolicy:
@@ -263,11 +260,7 @@ def _closing(now: datetime, *, node: str, cluster: str = "cluster") -> QuerySet[
 
 
 def reservations_visible_to(actor: User) -> QuerySet[Reservation]:
-    return (
-        Reservation.objects.all()
-        if may_all(actor, Verb.SEE, Kind.RESERVATION)
-        else Reservation.objects.filter(slice__in=slice_ids_of(actor))
-    )
+    return visible_rows(Reservation.objects.all(), actor, Q(slice__in=slice_ids_of(actor)))
 
 
 def with_holders(rows: QuerySet[Row], *, path: str = "") -> QuerySet[Row]:

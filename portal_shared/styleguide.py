@@ -98,7 +98,7 @@ def _state_rows() -> list[StateRow]:
 
 
 class ExampleForm(forms.Form):
-    duration = forms.CharField(help_text="Strict end: 14:20 to 17:20. At most 3 d (policy edge-default).")
+    duration = forms.CharField(help_text="Runs 14:20 to 17:20 and ends on time. At most 3 d (policy edge-default).")
     gpus_per_node = forms.IntegerField(label="GPUs per node", max_value=8, error_messages={"max_value": "A node of fra1-h100 has 8."})
     nodes = forms.IntegerField()
     workspace = forms.ChoiceField(choices=[("speech-asr", "speech-asr"), ("edge-tts", "edge-tts")])

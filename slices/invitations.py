@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from accounts.models import User
-from accounts.policy import Kind, Verb, may_all
+from accounts.policy import Kind, Verb, may_all, visible_rows
 from core.errors import Conflict, NotFound
 from core.rest.references import by_reference, one_by_id
 from journal.hints import hint, user_topic
@@ -26,10 +26,8 @@ OPEN_MAX: Final = 100  # per workspace
 
 
 def users_known_to(actor: User) -> QuerySet[User]:
-    rows = User.objects.filter(is_active=True)
-    if may_all(actor, Verb.SEE, Kind.USER):
-        return rows
-    return rows.filter(Q(pk=actor.pk) | Q(memberships__slice__in=slices_visible_to(actor))).distinct()
+    fellows = Membership.objects.filter(slice__in=slices_visible_to(actor))
+    return visible_rows(User.objects.filter(is_active=True), actor, Q(pk=actor.pk) | Q(pk__in=fellows.values("user")))
 
 
 def invitations_of(user: User) -> QuerySet[Invitation]:

@@ -7,7 +7,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet, Value
 from django.db.models.functions import Coalesce
 
 from accounts.models import User
-from accounts.policy import Kind, Relation, Verb, least_role, may, may_all
+from accounts.policy import Kind, Relation, Verb, least_role, may, visible_rows
 from core.errors import NotAllowed, NotFound
 from core.rest.references import by_reference, id_of, one_by_id
 from inventory.models import Cluster
@@ -34,15 +34,11 @@ def relations_to(actor: User, obj: Any) -> frozenset[Relation]:
 
 
 def slices_visible_to(actor: User) -> QuerySet[Slice]:
-    if may_all(actor, Verb.SEE, Kind.WORKSPACE):
-        return Slice.objects.all()
-    return Slice.objects.filter(Exists(Membership.objects.filter(slice=OuterRef("pk"), user=actor)))
+    return visible_rows(Slice.objects.all(), actor, Q(Exists(Membership.objects.filter(slice=OuterRef("pk"), user=actor))))
 
 
 def projects_visible_to(actor: User) -> QuerySet[Project]:
-    if may_all(actor, Verb.SEE, Kind.PROJECT):
-        return Project.objects.all()
-    return Project.objects.filter(slices__in=slices_visible_to(actor)).distinct()
+    return visible_rows(Project.objects.all(), actor, Q(pk__in=slices_visible_to(actor).values("project")))
 
 
 def slice_for(actor: User, reference: str | UUID, *, verb: Verb = Verb.SEE) -> Slice:
@@ -88,10 +84,8 @@ def quotas_visible_to(actor: User) -> QuerySet[Quota]:
     rows = Quota.objects.select_related("project", "slice__project").annotate(
         tenant_name=Coalesce("project__name", "slice__project__name"), workspace_name=Coalesce("slice__name", Value(""))
     )
-    if may_all(actor, Verb.SEE, Kind.QUOTA):
-        return rows
     slices = slices_visible_to(actor)
-    return rows.filter(Q(slice__in=slices) | Q(project__in=slices.values("project")))
+    return visible_rows(rows, actor, Q(slice__in=slices) | Q(project__in=slices.values("project")))
 
 
 def quota_for(actor: User, quota_id: str | UUID) -> Quota:

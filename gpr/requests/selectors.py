@@ -12,7 +12,7 @@ from django.db.models.fields.tuple_lookups import Tuple, TupleGreaterThan, Tuple
 from django.db.models.functions import Coalesce, RowNumber
 
 from accounts.models import User
-from accounts.policy import Kind, Verb, may, may_all
+from accounts.policy import Verb, may, visible_rows
 from core.errors import NotAllowed, StaleState
 from core.rest.references import one_by_id, one_by_reference
 from gpr.models import BookingSeries, Eviction, EvictionVictim, Gpr, GprState, GprTemplate
@@ -31,7 +31,7 @@ START_ORDER = ("starts_at", "created_at", "id")
 
 def gprs_visible_to(actor: User) -> QuerySet[Gpr]:
     rows = Gpr.objects.select_related("slice", "owner", "cluster", "promise", "claim__cluster", "template").prefetch_related("clusters")
-    return rows if may_all(actor, Verb.SEE, Kind.GPR) else rows.filter(slice__in=slices_visible_to(actor))
+    return visible_rows(rows, actor, Q(slice__in=slices_visible_to(actor)))
 
 
 def with_nodes(rows: QuerySet[Gpr]) -> QuerySet[Gpr]:
@@ -52,7 +52,7 @@ def gpr_for(actor: User, gpr_id: str | UUID, *, write: bool = False, version: in
 
 def series_visible_to(actor: User) -> QuerySet[BookingSeries]:
     rows = BookingSeries.objects.select_related("slice", "owner")
-    return rows if may_all(actor, Verb.SEE, Kind.BOOKING_SERIES) else rows.filter(slice__in=slices_visible_to(actor))
+    return visible_rows(rows, actor, Q(slice__in=slices_visible_to(actor)))
 
 
 def series_for(actor: User, series_id: str | UUID, *, write: bool = False) -> BookingSeries:
@@ -65,7 +65,7 @@ def series_for(actor: User, series_id: str | UUID, *, write: bool = False) -> Bo
 
 def templates_visible_to(actor: User) -> QuerySet[GprTemplate]:
     rows = GprTemplate.objects.select_related("slice", "cluster")
-    return rows if may_all(actor, Verb.SEE, Kind.TEMPLATE) else rows.filter(slice__in=slices_visible_to(actor))
+    return visible_rows(rows, actor, Q(slice__in=slices_visible_to(actor)))
 
 
 def template_for(actor: User, reference: str | UUID, *, slice_: Slice | None = None, write: bool = False) -> GprTemplate:
@@ -144,5 +144,4 @@ def evictions_visible_to(actor: User) -> QuerySet[Eviction]:
 
 
 def events_visible_to(actor: User) -> QuerySet[Event]:
-    rows = Event.objects.select_related("actor")
-    return rows if may_all(actor, Verb.SEE, Kind.EVENT) else rows.filter(slice_id__in=slices_visible_to(actor).values("pk"))
+    return visible_rows(Event.objects.select_related("actor"), actor, Q(slice_id__in=slices_visible_to(actor).values("pk")))
