@@ -1,4 +1,4 @@
-"""What a user may see of the inventory: the clusters of his slices and what is in them.
+"""Queries for the inventory that a user may see: the clusters of his slices and what is in them.
 
 The slices app is above this one: queries reach it through relation names.
 """

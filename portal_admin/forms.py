@@ -65,7 +65,9 @@ class OptionalReasonForm(forms.Form):
 
 
 class QuotaTermsForm(OptionalReasonForm):
-    guaranteed_gpus = forms.IntegerField(label="Guaranteed GPUs", min_value=0, max_value=GPUS_MAX, initial=0, help_text="Of this shape.")
+    guaranteed_gpus = forms.IntegerField(
+        label="Guaranteed GPUs", min_value=0, max_value=GPUS_MAX, initial=0, help_text="GPUs of this shape."
+    )
     most_gpus = forms.IntegerField(
         label="At most", min_value=0, max_value=GPUS_MAX, required=False, help_text="The most that it may hold; empty: no limit."
     )
@@ -186,7 +188,7 @@ class SupplyTermsForm(OptionalReasonForm):
 class SupplyForm(SupplyTermsForm):
     cluster = forms.ChoiceField(label="Cluster")
     kind = forms.ChoiceField(label="Kind", choices=SupplyKind.choices)
-    shape = PlainTextField(label="Shape", max_length=63, help_text="As its nodes will report it; it may be new to the cluster.")
+    shape = PlainTextField(label="Shape", max_length=63, help_text="The shape that its nodes will report; it may be new to the cluster.")
     gpus_per_node = forms.IntegerField(label="GPUs per node", min_value=1, max_value=GPUS_MAX, initial=8)
     gpu_memory_gib = forms.IntegerField(label="GPU memory", min_value=1, max_value=GPUS_MAX, help_text="Minimum GiB per GPU.")
     why = None  # type: ignore[assignment]  # a new one needs no reason

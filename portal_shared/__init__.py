@@ -1,4 +1,4 @@
-"""What the pages of both portals share.
+"""Parts that the pages of both portals share.
 
 Must not live here: pages of one portal, rules (services), queries (selectors).
 """

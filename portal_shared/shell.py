@@ -21,7 +21,7 @@ SWITCHER_MAX = 50
 
 @dataclass(frozen=True, slots=True)
 class NavCount:
-    """With a `url` it is fetched again when the queue changes."""
+    """The page fetches a count with a `url` again when the queue changes."""
 
     number: int
     noun: str

@@ -22,7 +22,7 @@ from slices.selectors import kubeconfig_for
 
 
 class KubeconfigSerializer(serializers.ModelSerializer[Kubeconfig]):
-    """Who may access which cluster, and until when. No secret is in these answers."""
+    """A kubeconfig says who may access which cluster until when. These answers contain no secret."""
 
     name = serializers.CharField(help_text="The prefix of its contexts in kubectl, before the namespace.")
     cluster = serializers.CharField(source="cluster.name")

@@ -53,7 +53,7 @@ class EndReason(models.TextChoices):
 
 
 class Nearness(models.TextChoices):
-    """What all nodes must share, as in planner.snapshot.Within."""
+    """The part of the network that all nodes must share; the values of planner.snapshot.Within."""
 
     ANY = "", "Anywhere"
     RACK = "rack", "One rack"
@@ -156,7 +156,7 @@ class Gpr(models.Model):
 
     @property
     def has_no_place(self) -> bool:
-        """By the last plan it can never start, or its booked time is taken."""
+        """Whether the last plan says that it can never start, or that its booked time is taken."""
         return self.explanation.get("reason") in NO_PLACE
 
     @property

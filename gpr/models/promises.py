@@ -11,7 +11,7 @@ from gpr.models.gprs import Gpr
 
 @sound_values
 class Promise(models.Model):
-    """What a queued GPR was promised, and its slot in the stored plan."""
+    """The promise to a queued GPR, and its slot in the stored plan."""
 
     gpr = models.OneToOneField(Gpr, primary_key=True, on_delete=models.CASCADE, related_name="promise")
     made_at = models.DateTimeField()

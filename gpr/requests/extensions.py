@@ -30,7 +30,7 @@ TRIALS_MAX = 6
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """What blocks a later end: harm to the request `next_id`, or a maintenance at `closed_at`."""
+    """The reason why a box cannot end later: harm to the request `next_id`, or a maintenance at `closed_at`."""
 
     harm: Harm | None
     next_id: str = ""

@@ -72,7 +72,7 @@ class SupplyCreate(StrictSerializer):
     cluster = Reference()
     name = Text(max_length=63)
     kind = serializers.ChoiceField(choices=SupplyKind.choices)
-    shape = Text(max_length=63, help_text="As its nodes will report it; it may be new to the cluster.")
+    shape = Text(max_length=63, help_text="The shape that its nodes will report; it may be new to the cluster.")
     gpus_per_node = WholeNumber(min_value=1, max_value=SUPPLY_GPUS_MAX)
     gpu_memory_gib = WholeNumber(min_value=1, max_value=MEMORY_MAX_GIB, help_text="Minimum memory of each GPU.")
     node_count = WholeNumber(min_value=1, max_value=SUPPLY_NODES_MAX, help_text="How many nodes it can provide in total.")

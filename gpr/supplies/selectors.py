@@ -1,4 +1,4 @@
-"""What the planner is told of supplies: nodes that are ordered, could be ordered, or have arrived.
+"""Tells the planner of supplies: nodes that are ordered, could be ordered, or have arrived.
 
 When an ordered node has arrived, its order's id in stored slots is read as the node's.
 """

@@ -1,4 +1,4 @@
-"""What members learn of an eviction: the notice, and why their GPR waits again. Never who gets the nodes."""
+"""Tells members of an eviction: the notice, and why their GPR waits again. It never says who gets the nodes."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Command(BaseCommand):
         parser.add_argument("--ignore-priority", action="store_true", help="Treat all jobs as equal.")
         parser.add_argument("--fail-every-days", type=_above_0, metavar="DAYS", help="How long a node is up on average; without: for ever.")
         parser.add_argument("--repair-s", type=_seconds, default=14_400, metavar="S", help="How long a node that failed is away.")
-        parser.add_argument("--seed", type=int, default=1, help="Of the failures.")
+        parser.add_argument("--seed", type=int, default=1, help="The seed of random failures.")
         parser.add_argument("--idle-timeout-s", type=_seconds, metavar="S", help="Take back a box that was idle for so long.")
         parser.add_argument("--json", type=Path, required=True, metavar="OUT", help="Where to write the report.")
         parser.add_argument("--schedule", type=Path, metavar="S.csv", help="Where to write who ran when and where.")
@@ -106,7 +106,7 @@ class Command(BaseCommand):
 
 def _add_policy_values(parser: ArgumentParser) -> None:
     """The hub's settings of the same meaning are in docs/running.md."""
-    group = parser.add_argument_group("values of the policy", "Of egs and conservative; --gang-patience of egs alone.")
+    group = parser.add_argument_group("values of the policy", "For the policies egs and conservative; --gang-patience only for egs.")
     for name, text in (
         ("notice_s", "Notice of an eviction."),
         ("least_run_s", "How long a box runs at least before it may be evicted."),

@@ -171,7 +171,7 @@ class GprDetailPage:
 
     @classmethod
     def build(cls, request: PageRequest, pk: UUID, *, part: str = "") -> GprDetailPage:
-        """With `part` only its data is read."""
+        """Reads only the data of `part`, if there is one."""
         gpr = gpr_for(request.user, pk)
         wanted = frozenset({part} if part else PARTS)
         nodes = _nodes(gpr, with_gpus="nodes" in wanted) if gpr.run and wanted & {"now", "nodes", "steps"} else []

@@ -215,7 +215,7 @@ class _LoadedRequests:
         return [gpr for rows in self.rows.values() for gpr in rows]
 
     def known(self, request: PageRequest) -> dict[UUID, ReadForRow]:
-        """At most five queries."""
+        """Runs at most five queries."""
         waiting = [gpr for gpr in self.gprs if gpr.state == GprState.QUEUED]
         statuses = queue_statuses(waiting, actor=request.user, now=request.now, format_time=moment_formatter(request))
         events, notices = events_for(self.gprs), notices_of(self.gprs)

@@ -1,4 +1,4 @@
-"""What happened to a GPR, in one sentence."""
+"""Says in one sentence how a GPR ended or why its promise moved."""
 
 from __future__ import annotations
 
