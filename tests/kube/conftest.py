@@ -1,4 +1,4 @@
-"""Two control planes for a whole run of tests, whatever processes run them, and two more for what needs no EGS.
+"""Two control planes for a whole run of tests, whatever processes run them.
 
 On `cluster` many tests are at work at once, each on nodes and in namespaces of its own (corner.py). `locked` is for what takes policies
 off, installs anew, or breaks things: one test after the other, so all of them are of one xdist group.
@@ -8,25 +8,40 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
-from tests.kube.cluster import Cluster, clusters, programs
+from tests.kube.cluster import Cluster, programs
 from tests.kube.corner import agents_may_keep_their_states
 from tests.kube.pods import Tenant
 from tests.kube.shared import shared
 from tests.kube.world import World, install, new_world
+
+END_OF_LOCKED = ExitStack()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Before xdist looks which tests go together."""
     for item in items:
-        for group in ("locked", "pair"):
-            if group in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.xdist_group(group))
+        if needs_locked(item):
+            item.add_marker(pytest.mark.xdist_group("locked"))
+    items.sort(key=lambda item: item.path.name == "test_uninstall.py")  # no test finds the world again after it
+
+
+def needs_locked(item: pytest.Item) -> bool:
+    return "locked" in getattr(item, "fixturenames", ())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """`locked` ends with the last test that needs it: at rest a control plane takes a core for two seconds of each minute."""
+    yield
+    if item is next(filter(needs_locked, reversed(item.session.items)), None):
+        END_OF_LOCKED.close()
 
 
 @pytest.fixture(scope="session")
@@ -55,8 +70,8 @@ def cluster(folder_of_run: Path) -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def locked(folder_of_run: Path) -> Iterator[Cluster]:
     """Another one with the same in it, where the agent has its own rights and no more."""
-    with shared("locked", folder_of_run, lambda made: install(made, "--no-agent")) as made:
-        yield made
+    with END_OF_LOCKED as end:
+        yield end.enter_context(shared("locked", folder_of_run, lambda made: install(made, "--no-agent")))
 
 
 @pytest.fixture
@@ -66,13 +81,6 @@ def frail(locked: Cluster) -> Iterator[Cluster]:
     yield locked
     for each in agents_may_keep_their_states():
         locked.delete(each["kind"], each["metadata"]["name"], namespace=each["metadata"]["namespace"])
-
-
-@pytest.fixture(scope="session")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Cluster]]:
-    """Two bare ones, to be killed, emptied and set back."""
-    with clusters("east", "west", folder=tmp_path_factory.mktemp("kube")) as (east, west):
-        yield east, west
 
 
 @pytest.fixture

@@ -44,55 +44,41 @@ def make(cluster: Cluster, name: str) -> None:
     cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
 
 
-def test_the_api_server_is_of_the_version_that_is_pinned(pair: tuple[Cluster, Cluster]) -> None:
+def test_the_api_server_is_of_the_version_that_is_pinned(cluster: Cluster) -> None:
     older = os.environ.get("EGS_KUBE_VERSION")
     server = f"tests/kube/v{older}" if older else "tests/kube"
     pinned = [re.search(r"k8s\.io/kubernetes (v\S+)", (ROOT / module / "go.mod").read_text()) for module in ("tests/kube", server)]
 
-    told = json.loads(pair[0].kubectl("version", "--output", "json"))
+    told = json.loads(cluster.kubectl("version", "--output", "json"))
 
     assert [told[side]["gitVersion"] for side in ("clientVersion", "serverVersion")] == [found and found[1] for found in pinned]
 
 
-def test_two_clusters_know_nothing_of_each_other(pair: tuple[Cluster, Cluster], tmp_path: Path) -> None:
-    east, west = pair
-    make(east, "mine")
+def test_two_clusters_know_nothing_of_each_other(cluster: Cluster, locked: Cluster) -> None:
+    make(cluster, "mine")
 
-    assert west.get("configmap", "mine") is None
-    assert len(processes_of(east) | processes_of(west)) == 2 * 5
+    assert locked.get("configmap", "mine") is None
+    assert len(processes_of(cluster) | processes_of(locked)) == 2 * 5
     # Nor does the administrator of one pass for anybody in the other.
-    server = west.kubectl("config", "view", "--output", "jsonpath={.clusters[0].cluster.server}")
+    server = locked.kubectl("config", "view", "--output", "jsonpath={.clusters[0].cluster.server}")
     with pytest.raises(KubeError, match=r"Unauthorized|must be logged in|certificate"):
-        east.kubectl("--server", server, "--insecure-skip-tls-verify", "get", "configmaps")
+        cluster.kubectl("--server", server, "--insecure-skip-tls-verify", "get", "configmaps")
 
 
-def test_the_api_server_serves_the_admission_policies_that_isolation_needs(pair: tuple[Cluster, Cluster]) -> None:
-    assert pair[0].has("validatingadmissionpolicies.admissionregistration.k8s.io")
+def test_the_api_server_serves_the_admission_policies_that_isolation_needs(cluster: Cluster) -> None:
+    assert cluster.has("validatingadmissionpolicies.admissionregistration.k8s.io")
     of_older = {"1.30": "", "1.31": "", "1.32": "", "1.33": "", "1.34": "v1beta1", "1.35": "v1beta1"}
-    assert pair[0].mutating_version == of_older.get(os.environ.get("EGS_KUBE_VERSION", ""), "v1")
+    assert cluster.mutating_version == of_older.get(os.environ.get("EGS_KUBE_VERSION", ""), "v1")
 
 
-def test_starting_one_that_runs_changes_nothing(pair: tuple[Cluster, Cluster]) -> None:
-    east, _ = pair
-    make(east, "kept")
-    before = processes_of(east)
+def test_starting_one_that_runs_changes_nothing(locked: Cluster) -> None:
+    make(locked, "kept")
+    before = processes_of(locked)
 
-    assert started("east", folder=east.folder.parent) == [east]
+    assert started("locked", folder=locked.folder.parent) == [locked]
 
-    assert processes_of(east) == before
-    assert east.get("configmap", "kept") is not None
-
-
-def test_one_that_lost_a_process_begins_anew_and_the_rest_of_it_has_ended(pair: tuple[Cluster, Cluster]) -> None:
-    _, west = pair
-    make(west, "lost")
-    before = processes_of(west)
-    os.kill(int((west.kubeconfig.parent / "etcd.pid").read_text().split()[0]), signal.SIGKILL)
-
-    (anew,) = started("west", folder=west.folder.parent)
-
-    assert not any(is_alive(process) for process in before)
-    assert anew.get("configmap", "lost") is None
+    assert processes_of(locked) == before
+    assert locked.get("configmap", "kept") is not None
 
 
 def test_a_process_has_ended_only_once_its_last_thread_has(tmp_path: Path) -> None:
@@ -109,10 +95,19 @@ def test_a_process_has_ended_only_once_its_last_thread_has(tmp_path: Path) -> No
     assert not is_alive(number)
 
 
-def test_ending_all_leaves_no_process_and_no_file(tmp_path: Path) -> None:
+@pytest.mark.soak  # quickly: test_mirror.py and test_exits.py, where a process of one is killed and started; each run ends its own
+def test_one_that_lost_a_process_begins_anew_and_ending_all_leaves_no_process_and_no_file(tmp_path: Path) -> None:
     folder = tmp_path / "kube"
     with clusters("one", folder=folder) as (one,):
-        running = processes_of(one)
+        make(one, "lost")
+        before = processes_of(one)
+        os.kill(int((one.folder / "etcd.pid").read_text().split()[0]), signal.SIGKILL)
+
+        (anew,) = started("one", folder=folder)
+
+        assert not any(is_alive(process) for process in before)
+        assert anew.get("configmap", "lost") is None
+        running = processes_of(anew)
         assert all(is_alive(process) for process in running)
 
         deploy_kube("down", folder=folder)

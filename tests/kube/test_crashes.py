@@ -142,8 +142,12 @@ def test_a_life_makes_the_writes_at_which_the_agent_dies_below(site: Site, admin
     assert in_order == [each for each in WRITES if each not in BY_OTHER_THREADS]
 
 
+# Quickly, before it is done: tests/agent/test_crashes.py, in a simulated cluster.
+BEFORE = pytest.param(False, marks=pytest.mark.soak, id="before it is done")
+
+
 @pytest.mark.parametrize("write", WRITES)
-@pytest.mark.parametrize("is_done", [False, True], ids=["before it is done", "after it was done"])
+@pytest.mark.parametrize("is_done", [BEFORE, pytest.param(True, id="after it was done")])
 def test_an_agent_that_dies_at_a_write_leaves_nothing_undone(site: Site, admin: Caller, red: str, write: str, is_done: bool) -> None:
     life = Life(site, admin, red, (write, is_done))
     life.live()

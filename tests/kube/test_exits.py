@@ -79,7 +79,7 @@ def budget(name: str, slice_: str) -> Object:
 ANSWERS: dict[int, tuple[int, str, type[ClusterError]]] = {1: (429, "TooManyRequests", DisruptionBudget), 2: (500, "", Unavailable)}
 
 
-@pytest.mark.parametrize("count", ANSWERS)
+@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.soak)])  # quickly, a fault of the server's: below
 def test_disruption_budgets_delay_an_exit_by_its_grace_and_no_more(site: Site, admin: Caller, count: int) -> None:
     """No answer says when to try again: with one that would mean never, and two on a pod are a fault of the server's."""
     red = site.make_slice("red")
@@ -117,7 +117,11 @@ def refusals(site: Site, method: str, pod: Object, sub: str = "") -> int:
     return sum((called, path) == call and bool(refusal) for called, path, refusal in tuple(site.agent_api.heard))
 
 
-@pytest.mark.parametrize("fault", [*REFUSALS, LOST_ANSWER])
+# Quickly, the other refusals: tests/agent/test_exit.py, in a simulated cluster.
+OTHER_REFUSALS = [pytest.param(fault, marks=pytest.mark.soak) for fault in REFUSALS if fault != "429"]
+
+
+@pytest.mark.parametrize("fault", ["429", LOST_ANSWER, *OTHER_REFUSALS])
 def test_whatever_the_api_server_answers_an_exit_is_patient_until_its_deadline_and_over_by_then(site: Site, fault: str) -> None:
     red = site.make_slice("red")
     site.run_pod(red, "stubborn", gpus=8, labels=STUBBORN)

@@ -50,21 +50,6 @@ OLD = """
 *admissionregistration.k8s.io/v1beta1) exit 1 ;;"""
 
 
-def test_an_upgrade_opens_nothing_and_keeps_what_the_agent_wrote(world: World) -> None:
-    world.admin.patch(STATE, [{"op": "add", "path": "/data", "value": {"state": "a2VwdA=="}}])
-    guard = world.admin.get(cluster_names.GUARD_PATH)["spec"]
-
-    with tried_again_and_again(world) as (plain, forbidden):
-        install(world.cluster, "--no-agent")
-
-    assert plain
-    assert all(answer.outcome == DONE and is_gated(answer.body) for answer in plain)
-    assert {answer.outcome for answer in forbidden} == {"egs-pod"}
-    assert world.admin.get(STATE)["data"] == {"state": "a2VwdA=="}
-    assert world.admin.get(cluster_names.GUARD_PATH)["spec"] == guard
-    assert NODE_RED in guard["nodes"]
-
-
 def config(name: str, **about: Any) -> Object:
     return {
         "apiVersion": "v1",
@@ -74,8 +59,12 @@ def config(name: str, **about: Any) -> Object:
     }
 
 
-def test_what_an_older_version_left_is_taken_away_and_what_is_others_stays(world: World, tmp_path: Path) -> None:
-    """Also where it bears no label yet. Here on a Kubernetes that is newer than tested, which is told."""
+def test_an_upgrade_opens_nothing_keeps_what_the_agent_and_others_wrote_and_takes_away_what_an_older_version_left(
+    world: World, tmp_path: Path
+) -> None:
+    """Also where that bears no label yet. Here on a Kubernetes that is newer than tested, which is told."""
+    world.admin.patch(STATE, [{"op": "add", "path": "/data", "value": {"state": "a2VwdA=="}}])
+    guard = world.admin.get(cluster_names.GUARD_PATH)["spec"]
     left = {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicy",
@@ -97,8 +86,17 @@ def test_what_an_older_version_left_is_taken_away_and_what_is_others_stays(world
         apply = ("apply", "--server-side", f"--field-manager={manager}", "-f", "-")
         world.cluster.kubectl(*apply, given=json.dumps(body))
 
-    assert "tested up to 1.36" in install(world.cluster, "--no-agent", programs=of_version("99", tmp_path, world))
+    with tried_again_and_again(world) as (plain, forbidden):
+        said = install(world.cluster, "--no-agent", programs=of_version("99", tmp_path, world))
 
+    assert "tested up to 1.36" in said
+    assert plain
+    assert {answer.outcome for answer in plain} == {DONE}
+    assert all(is_gated(answer.body) for answer in plain)
+    assert {answer.outcome for answer in forbidden} == {"egs-pod"}
+    assert world.admin.get(STATE)["data"] == {"state": "a2VwdA=="}
+    assert world.admin.get(cluster_names.GUARD_PATH)["spec"] == guard
+    assert NODE_RED in guard["nodes"]
     assert world.cluster.get("validatingadmissionpolicy", "egs-old") is None
     there = {
         name: world.cluster.get("configmap", name, namespace=cluster_names.NAMESPACE) is not None for name in ("old", "labeled", "others")
@@ -199,31 +197,51 @@ def test_without_mutating_policies_people_write_the_gate_and_are_told_so(world: 
     assert "--register-with-taints" in bare.message
 
 
-SETTINGS = f"/api/v1/namespaces/{cluster_names.NAMESPACE}/configmaps/egs-agent"
+CONFIG_MAPS = f"/api/v1/namespaces/{cluster_names.NAMESPACE}/configmaps"
+SETTINGS = f"{CONFIG_MAPS}/egs-agent"
 PODS = f"/api/v1/namespaces/{cluster_names.NAMESPACE}/pods"
 GIVEN = ["--hub", "https://egs.example.org", "--image", "registry.example.org/egs-agent:1"]
 OF_CHECKS = ["--pull-secret", "mine", "--check-image", "registry.example.org/probe:2", "--check-runtime-class", "nvidia"]
+
+
+def is_held(world: World, gpus: int, resource: str) -> bool:
+    """A pod that asks for it waits at the gate, or is refused for want of the gate."""
+    answer = world.people["o"].ask("POST", pods_path("red"), pod("try", containers=[container(gpus, resource=resource)]))
+    return answer.message.endswith(WANTS_GATE) or is_gated(answer.body)
 
 
 def test_the_agent_starts_as_two_restricted_pods_with_all_that_was_given_and_as_others_when_less_is_given(
     world: World, tmp_path: Path
 ) -> None:
     """The authority of a private hub is named by a path from where the script was called, and mounted where the agent looks for it. A
-    cluster that reaches no public registry pulls nothing that was not named: by default checks run in the agent's own image."""
+    cluster that reaches no public registry pulls nothing that was not named: by default checks run in the agent's own image. The
+    ConfigMap egs-settings says what a GPU is, for the policies and the agent, and nothing opens by it."""
     authority = tmp_path / "ca.crt"
     authority.write_text("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
     (tmp_path / "nothing").write_text("nothing")
     with pytest.raises(AssertionError, match="no certificates in PEM form"):
         install(world.cluster, *GIVEN, "--hub-ca", str(tmp_path / "nothing"))
+    assert not is_held(world, 1, "nvidia.com/hostdev")
+    assert not is_held(world, 0, cluster_names.GPU)
+    assert is_held(world, 1, "nvidia.com/ib0")
 
+    said = {"metadata": {"name": "egs-settings"}, "data": {"no-gpus": cluster_names.GPU, "gpus": "nvidia.com/\nacme.com/gpu"}}
+    world.admin.make(CONFIG_MAPS, said)
     try:
+        with pytest.raises(AssertionError, match="would be no GPU"):
+            install(world.cluster, "--no-agent")
+        world.admin.patch(f"{CONFIG_MAPS}/egs-settings", {"data": {"no-gpus": "nvidia.com/ib0"}}, kind=MERGE)
         install(world.cluster, *GIVEN, *OF_CHECKS, "--hub-ca", os.path.relpath(authority))
+        assert not is_held(world, 1, "nvidia.com/ib0")
+        assert all(is_held(world, 1, resource) for resource in ("nvidia.com/hostdev", "acme.com/gpu", cluster_names.GPU))
+        world.admin.call("DELETE", f"{CONFIG_MAPS}/egs-settings", is_dry=False)
         pods = wait_for("two pods", lambda: len(found := world.admin.get(PODS)["items"]) == 2 and found, within_s=SOON_S)
         full, template = world.admin.get(SETTINGS)["data"], world.admin.get(DEPLOYMENT)["spec"]["template"]
         budget = world.admin.get(BUDGET)["spec"]
         install(world.cluster, *GIVEN)
         least, other = world.admin.get(SETTINGS)["data"], world.admin.get(DEPLOYMENT)["spec"]["template"]
     finally:
+        world.admin.call("DELETE", f"{CONFIG_MAPS}/egs-settings", is_dry=False)
         world.admin.call("DELETE", DEPLOYMENT, is_dry=False, propagationPolicy="Background")
 
     assert {each["spec"]["containers"][0]["image"] for each in pods} == {"registry.example.org/egs-agent:1"}
@@ -243,33 +261,6 @@ def test_the_agent_starts_as_two_restricted_pods_with_all_that_was_given_and_as_
     assert [each["spec"].get("imagePullSecrets", []) for each in (template, other)] == [[{"name": "mine"}], []]
     # Else the pods that are there would go on with the settings that they began with.
     assert template["metadata"]["annotations"] != other["metadata"]["annotations"]
-
-
-def is_held(world: World, gpus: int, resource: str) -> bool:
-    """A pod that asks for it waits at the gate, or is refused for want of the gate."""
-    answer = world.people["o"].ask("POST", pods_path("red"), pod("try", containers=[container(gpus, resource=resource)]))
-    return answer.message.endswith(WANTS_GATE) or is_gated(answer.body)
-
-
-def test_what_is_a_gpu_is_said_once_for_the_policies_and_the_agent_and_nothing_opens_by_it(world: World) -> None:
-    settings = f"/api/v1/namespaces/{cluster_names.NAMESPACE}/configmaps"
-    assert not is_held(world, 1, "nvidia.com/hostdev")
-    assert not is_held(world, 0, cluster_names.GPU)
-    assert is_held(world, 1, "nvidia.com/ib0")
-
-    about = {"name": "egs-settings"}
-    world.admin.make(settings, {"metadata": about, "data": {"no-gpus": "nvidia.com/ib0", "gpus": "nvidia.com/\nacme.com/gpu"}})
-    try:
-        install(world.cluster, "--no-agent")
-        assert not is_held(world, 1, "nvidia.com/ib0")
-        assert all(is_held(world, 1, resource) for resource in ("nvidia.com/hostdev", "acme.com/gpu", cluster_names.GPU))
-
-        world.admin.patch(f"{settings}/egs-settings", {"data": {"no-gpus": cluster_names.GPU}}, kind=MERGE)
-        with pytest.raises(AssertionError, match="would be no GPU"):
-            install(world.cluster, "--no-agent")
-    finally:
-        world.admin.call("DELETE", f"{settings}/egs-settings", is_dry=False)
-        install(world.cluster, "--no-agent")
 
 
 def test_gate_and_policy_ask_for_the_same_gpus_as_the_agent() -> None:

@@ -51,7 +51,11 @@ HANDS: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("restarts", [False, True], ids=["same agent", "agent started again"])
+# Quickly, an agent that was started again: tests/agent/test_revoking.py, and the namespaces that are unbound below.
+STARTED_AGAIN = pytest.param(True, marks=pytest.mark.soak, id="agent started again")
+
+
+@pytest.mark.parametrize("restarts", [pytest.param(False, id="same agent"), STARTED_AGAIN])
 @pytest.mark.parametrize("hand", HANDS)
 def test_a_label_that_somebody_changed_is_put_back_and_then_told_as_put_right(hand: str, restarts: bool, kept: Tenement) -> None:
     kept.make()
@@ -125,7 +129,7 @@ def test_a_namespace_whose_label_somebody_took_off_is_unbound_with_all_access_to
     assert not {cluster_names.SLICE, cluster_names.BOUND_TO} & kept.labels().keys()
 
 
-@pytest.mark.parametrize("restarts", [False, True], ids=["same agent", "agent started again"])
+@pytest.mark.parametrize("restarts", [pytest.param(False, id="same agent"), STARTED_AGAIN])
 def test_a_namespace_that_lost_both_labels_is_not_told_as_unbound_while_people_may_enter_it(restarts: bool, kept: Tenement) -> None:
     kept.make()
     (account,) = kept.workspace.accounts

@@ -16,7 +16,8 @@ import pytest
 
 from protocol.nodes import NodeView
 from tests.e2e.processes import wait_for
-from tests.kube.cluster import SOON_S, Cluster
+from tests.effort import repeats
+from tests.kube.cluster import SOON_S, Cluster, clusters
 from tests.kube.outage import without
 from tests.kube.pods import Tenant
 from tests.kube.proxy import Proxy
@@ -218,7 +219,7 @@ def test_a_stream_that_breaks_goes_on_where_it_was(place: Place, proxy: Proxy, t
     assert not place.noted("watch_begins_anew")
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(repeats(5)))
 def test_no_delete_is_missed_however_often_the_stream_breaks(place: Place, proxy: Proxy, through_proxy: Api, seed: int) -> None:
     """Each connection lets a few lines through, and sometimes none of what happened since is known any more."""
     dice = random.Random(seed)
@@ -354,9 +355,9 @@ def test_stopping_ends_its_thread_while_the_server_has_nothing_to_say(place: Pla
 
 
 @pytest.fixture
-def own_place(pair: tuple[Cluster, Cluster]) -> Iterator[Place]:
+def own_place(locked: Cluster) -> Iterator[Place]:
     """In a cluster that may be broken."""
-    made = Place(pair[0])
+    made = Place(locked)
     yield made
     made.api.close()
 
@@ -383,23 +384,34 @@ def test_what_is_deleted_while_the_api_server_restarts_vanishes(own_place: Place
     assert any("410" in why for why in own_place.noted("watch_begins_anew"))
 
 
-def test_after_a_restore_from_a_backup_what_was_made_since_vanishes(own_place: Place, tmp_path: Path) -> None:
+@pytest.fixture
+def place_of_its_own(tmp_path: Path) -> Iterator[Place]:
+    """In a cluster that nobody else uses."""
+    with clusters("restored", folder=tmp_path / "kube") as (cluster,):
+        made = Place(cluster)
+        yield made
+        made.api.close()
+
+
+@pytest.mark.soak  # quickly: the restart above, and the past that is forgotten
+def test_after_a_restore_from_a_backup_what_was_made_since_vanishes(place_of_its_own: Place, tmp_path: Path) -> None:
     """The server's versions go back: a watch from a version that is still to come would say nothing, and that forever."""
-    data, backup = own_place.cluster.kubeconfig.parent / "etcd", tmp_path / "etcd"
-    own_place.make("before")
-    with own_place.mirror() as mirror:
-        with without(own_place.cluster, "etcd", "kube-apiserver"):
+    place = place_of_its_own
+    data, backup = place.cluster.folder / "etcd", tmp_path / "etcd"
+    place.make("before")
+    with place.mirror() as mirror:
+        with without(place.cluster, "etcd", "kube-apiserver"):
             shutil.copytree(data, backup)
-        wait_until_true(mirror, own_place)
+        wait_until_true(mirror, place)
         for number in range(20):
-            own_place.make(f"since-{number}")
-        wait_until_true(mirror, own_place)
-        with without(own_place.cluster, "etcd", "kube-apiserver"):
+            place.make(f"since-{number}")
+        wait_until_true(mirror, place)
+        with without(place.cluster, "etcd", "kube-apiserver"):
             shutil.rmtree(data)
             shutil.copytree(backup, data)
-            assert (own_place.name, "since-0") in mirror.objects()
-        wait_until_true(mirror, own_place)
+            assert (place.name, "since-0") in mirror.objects()
+        wait_until_true(mirror, place)
 
-    assert (own_place.name, "since-0") not in mirror.objects()
-    assert (own_place.name, "before") in mirror.objects()
-    assert own_place.noted("watch_begins_anew")
+    assert (place.name, "since-0") not in mirror.objects()
+    assert (place.name, "before") in mirror.objects()
+    assert place.noted("watch_begins_anew")

@@ -63,11 +63,12 @@ def turn(site: Site, slice_: str, rng: random.Random, *, dies: bool) -> None:
     site.until("released", lambda: site.is_in(Phase.RELEASED, *box))
 
 
-# Quickly, troubles of the network and the clock are those of test_exits.py and test_crashes.py, one box at a time.
-OTHER_TROUBLES = [pytest.param(trouble, marks=pytest.mark.soak) for trouble in (CLOCK_IS_SET, *APIS)]
+# Quickly, an agent dies in one of three turns, and troubles of the network and the clock are those of test_exits.py and test_crashes.py,
+# one box at a time.
+OTHER_TROUBLES = [pytest.param(trouble, marks=pytest.mark.soak) for trouble in ("", CLOCK_IS_SET, *APIS)]
 
 
-@pytest.mark.parametrize("trouble", ["", "the agent dies", *OTHER_TROUBLES])
+@pytest.mark.parametrize("trouble", ["the agent dies", *OTHER_TROUBLES])
 def test_two_slices_that_refill_at_once_never_meet_on_a_node(site: Site, tmp_path: Path, trouble: str) -> None:
     rng = random.Random(5)
     slices = refilling(site)

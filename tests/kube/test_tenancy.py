@@ -257,42 +257,45 @@ DAMAGES: dict[str, tuple[list[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_what_is_changed_by_hand_is_mended_and_told(damage: str, house: House) -> None:
-    account = house.let_in(AccessRole.USER, token_s=0)
-    house.make()
-    as_it_shall_be = house.everything()
-    command, what = DAMAGES[damage]
-
-    house.cluster.kubectl(
-        "--namespace", house.namespace, *[word.format(account=f"egs-{account.id}") if word.startswith("{a") else word for word in command]
-    )
-
-    assert house.settle() == house.seen(BindingState.READY, "", what)
-    assert house.everything() == as_it_shall_be
-    house.make()
-
-
-@pytest.mark.parametrize("restarts", [False, True], ids=["same agent", "agent started again"])
-@pytest.mark.parametrize("damage", ["the network policy opened", "the quota raised", "another in the role"])
-def test_where_the_policy_says_so_what_is_changed_by_hand_is_told_and_left(damage: str, restarts: bool, house: House) -> None:
-    account = house.let_in(AccessRole.USER, token_s=0)
-    house.make()
+def do_damage(house: House, damage: str, account: Account) -> str:
+    """What of the workspace is told then."""
     command, what = DAMAGES[damage]
     words = [word.format(account=f"egs-{account.id}") if word.startswith("{a") else word for word in command]
     house.cluster.kubectl("--namespace", house.namespace, *words)
-    damaged = house.everything()
-    house.repairs = False
-    if restarts:
-        house.start()
+    return what
 
-    for _ in range(2):
-        assert house.settle() == house.left(what)
-    assert house.everything() == damaged
 
-    house.repairs = True
-    house.settle()
-    assert house.everything() != damaged
+def test_what_is_changed_by_hand_is_mended_and_told(house: House) -> None:
+    account = house.let_in(AccessRole.USER, token_s=0)
+    house.make()
+    as_it_shall_be = house.everything()
+
+    for damage in DAMAGES:
+        what = do_damage(house, damage, account)
+
+        assert house.settle() == house.seen(BindingState.READY, "", what), damage
+        assert house.everything() == as_it_shall_be, damage
+        house.make()
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["same agent", "agent started again"])
+def test_where_the_policy_says_so_what_is_changed_by_hand_is_told_and_left(restarts: bool, house: House) -> None:
+    account = house.let_in(AccessRole.USER, token_s=0)
+    house.make()
+    for damage in ("the network policy opened", "the quota raised", "another in the role"):
+        what = do_damage(house, damage, account)
+        damaged = house.everything()
+        house.repairs = False
+        if restarts:
+            house.start()
+
+        for _ in range(2):
+            assert house.settle() == house.left(what), damage
+        assert house.everything() == damaged
+
+        house.repairs = True
+        house.settle()
+        assert house.everything() != damaged, damage
 
 
 def test_where_the_policy_says_so_what_is_deleted_by_hand_stays_deleted(house: House) -> None:
@@ -495,17 +498,6 @@ def test_what_is_added_in_namespaces_of_no_workspace_is_nobodys_business(house: 
 
     assert added_drifts(house) == []
     assert house.get("networkpolicy", "own") is not None
-
-
-@pytest.mark.parametrize("label", ["pod-security.kubernetes.io/enforce", "egs.io/slice", "egs.io/bound-to"])
-def test_a_label_that_is_taken_off_the_namespace_comes_back(label: str, house: House) -> None:
-    house.make()
-    before = house.labels()
-
-    house.cluster.label("namespace", house.namespace, f"{label}-")
-
-    assert house.settle() == house.seen(BindingState.READY, "", "label")
-    assert house.labels() == before
 
 
 def test_a_role_that_was_exchanged_is_put_back_though_a_role_cannot_be_changed(house: House) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -14,23 +13,15 @@ from protocol import cluster_names
 from protocol.tenancy.workspaces import AccessRole
 from tests.e2e.processes import ROOT, wait_for
 from tests.kube.callers import Caller
-from tests.kube.cluster import SOON_S, Cluster, KubeError, Object, clusters
+from tests.kube.cluster import SOON_S, Cluster, KubeError, Object
 from tests.kube.site import agent_token
 from tests.kube.test_tenancy import House, a_workspace
 from tests.kube.wire import Kind
-from tests.kube.world import NODE_RED, install, new_world
+from tests.kube.world import NODE_RED, World, install
 
 OURS = re.compile(r"egs\.io/|node-restriction\.kubernetes\.io/egs-")
 # What happened stays told, and what runs on in a box keeps how it got there.
 HISTORY = frozenset({"events", "pods"})
-
-
-@pytest.fixture
-def alone(worker_id: str) -> Iterator[Cluster]:
-    """One that nobody else needs afterwards."""
-    with clusters(f"out-{worker_id}") as (made,):
-        install(made, "--no-agent")
-        yield made
 
 
 def uninstall(cluster: Cluster, *options: str) -> tuple[int, str]:
@@ -73,41 +64,42 @@ def gated_pods(cluster: Cluster) -> list[str]:
     return [pod["metadata"]["name"] for pod in pods if {"name": cluster_names.GATE} in pod["spec"].get("schedulingGates", [])]
 
 
-def test_it_refuses_while_a_node_is_in_a_box_and_then_leaves_nothing_and_a_kubeconfig_from_before_opens_nothing(alone: Cluster) -> None:
-    with new_world(alone) as world:
-        records = '[{"record":{"phase":"OPEN"},"gpus":["a"]}]'
-        world.agent.patch(
-            f"/api/v1/nodes/{NODE_RED}",
-            [{"op": "add", "path": cluster_names.pointer("metadata", "annotations", cluster_names.RECORDS), "value": records}],
-        )
-        house = House(alone, a_workspace())
-        account = house.let_in(AccessRole.USER)
-        member = Caller(alone, token=house.token_of(account).token)
-        house.make()
-        pods = f"/api/v1/namespaces/{house.namespace}/pods"
-        wait_for("the kubeconfig", lambda: member.call("GET", pods).status == 200, within_s=SOON_S)
-        assert gated_pods(alone)
-        assert f"resourcequotas {house.namespace}/{cluster_names.ISOLATION}" in left_of_egs(alone)
+def test_it_refuses_while_a_node_is_in_a_box_and_then_leaves_nothing_and_a_kubeconfig_from_before_opens_nothing(world: World) -> None:
+    """The last test of the world (conftest.py), whose nodes and pods are no longer EGS's."""
+    cluster = world.cluster
+    records = '[{"record":{"phase":"OPEN"},"gpus":["a"]}]'
+    world.agent.patch(
+        f"/api/v1/nodes/{NODE_RED}",
+        [{"op": "add", "path": cluster_names.pointer("metadata", "annotations", cluster_names.RECORDS), "value": records}],
+    )
+    house = House(cluster, a_workspace())
+    account = house.let_in(AccessRole.USER)
+    house.make()
+    member = Caller(cluster, token=house.token_of(account).token)
+    pods = f"/api/v1/namespaces/{house.namespace}/pods"
+    wait_for("the kubeconfig", lambda: member.call("GET", pods).status == 200, within_s=SOON_S)
+    assert gated_pods(cluster)
+    assert f"resourcequotas {house.namespace}/{cluster_names.ISOLATION}" in left_of_egs(cluster)
 
-        code, said = uninstall(alone)
-        assert (code, NODE_RED in said) == (1, True), said
-        assert member.call("GET", pods).status == 200
+    code, said = uninstall(cluster)
+    assert (code, NODE_RED in said) == (1, True), said
+    assert member.call("GET", pods).status == 200
 
-        code, said = uninstall(alone, "--force")
-        assert (code, "nothing of EGS is left" in said) == (0, True), said
-        wait_for("the end of all", lambda: not left_of_egs(alone) or pytest.fail(str(left_of_egs(alone))), within_s=SOON_S)
-        assert gated_pods(alone) == []
-        assert alone.get("namespace", house.namespace) is not None
-        assert uninstall(alone)[0] == 0
+    code, said = uninstall(cluster, "--force")
+    assert (code, "nothing of EGS is left" in said) == (0, True), said
+    wait_for("the end of all", lambda: not left_of_egs(cluster) or pytest.fail(str(left_of_egs(cluster))), within_s=SOON_S)
+    assert gated_pods(cluster) == []
+    assert cluster.get("namespace", house.namespace) is not None
+    assert uninstall(cluster)[0] == 0
 
-        install(alone, "--no-agent")
-        agent_token.cache_clear()  # the account is another
-        adopted = (msgspec.structs.replace(house.workspace.bindings[0], may_adopt=True),)
-        again = House(alone, msgspec.structs.replace(house.workspace, bindings=adopted))
-        alone.label("namespace", house.namespace, "egs.io/may-adopt=true")
-        again.make()
-        assert again.has_account(account)
-        wait_for("the refusal", lambda: member.call("GET", pods).status == 401, within_s=SOON_S)
-        for each in (house, again):
-            each.leave()
-        member.close()
+    install(cluster, "--no-agent")
+    agent_token.cache_clear()  # the account is another
+    adopted = (msgspec.structs.replace(house.workspace.bindings[0], may_adopt=True),)
+    again = House(cluster, msgspec.structs.replace(house.workspace, bindings=adopted))
+    cluster.label("namespace", house.namespace, "egs.io/may-adopt=true")
+    again.make()
+    assert again.has_account(account)
+    wait_for("the refusal", lambda: member.call("GET", pods).status == 401, within_s=SOON_S)
+    for each in (house, again):
+        each.leave()
+    member.close()
