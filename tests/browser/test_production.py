@@ -104,6 +104,7 @@ def shows(page: Page, gpr: dict[str, str], state: str) -> None:
     expect(page.locator(f"#gpr-{gpr['id']}")).to_contain_text(state)
 
 
+@pytest.mark.soak  # quickly: test_live.py, and tests/e2e/test_outages.py
 def test_without_redis_an_open_page_polls_and_says_so_and_hints_come_back_with_it(
     stage: ProductionStage, api: Api, redis: OwnRedis, browser: Browser
 ) -> None:
@@ -130,6 +131,7 @@ def test_without_redis_an_open_page_polls_and_says_so_and_hints_come_back_with_i
         assert page.evaluate("window.isSamePage") is True
 
 
+@pytest.mark.soak  # quickly: test_live.py, and tests/e2e/test_outages.py
 def test_without_postgresql_an_open_page_keeps_what_it_shows_calls_it_stale_and_catches_up(
     stage: ProductionStage, api: Api, postgres: OwnPostgres, browser: Browser
 ) -> None:

@@ -42,7 +42,11 @@ def test_components_are_accessible_quiet_and_no_wider_than_the_window(stage: Sta
     assert stage.watch.faults == []
 
 
-@pytest.mark.parametrize("opener", ["[popovertarget=keys]", "[popovertarget=palette]", "[popovertarget=me-menu]", "[data-open=ask]"])
+# Quickly, the palette: test_pages.py; the menu is one more popover.
+OTHERS = [pytest.param(f"[popovertarget={name}]", marks=pytest.mark.soak) for name in ("palette", "me-menu")]
+
+
+@pytest.mark.parametrize("opener", ["[popovertarget=keys]", "[data-open=ask]", *OTHERS])
 def test_what_opens_over_a_page_is_accessible_and_closes_by_escape(guide: Stage, opener: str) -> None:
     page = guide.page
     page.locator(opener).click()

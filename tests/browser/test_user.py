@@ -59,6 +59,7 @@ def test_from_the_wait_time_to_the_end_without_a_reload(ada: tuple[Page, Watch])
     assert watch.faults == []
 
 
+@pytest.mark.soak  # quickly: test_live.py, and the page of a GPR above
 def test_provisioning_and_active_reach_an_open_list(ada: tuple[Page, Watch], demo: Demo) -> None:
     page, watch = ada
     page.goto(WORKSPACE)
@@ -80,6 +81,7 @@ def test_provisioning_and_active_reach_an_open_list(ada: tuple[Page, Watch], dem
     assert watch.faults == []
 
 
+@pytest.mark.soak  # quickly: test_swap.py, folds and focus
 def test_a_log_that_was_opened_stays_open_and_focus_stays_while_the_page_lives(ada: tuple[Page, Watch], demo: Demo) -> None:
     page, watch = ada
     made = demo.ask("kept")
@@ -127,6 +129,7 @@ def test_an_alternative_is_applied_and_a_chosen_offer_stays_chosen(ada: tuple[Pa
     assert watch.faults == []
 
 
+@pytest.mark.soak  # quickly: tests/pages/test_user_templates.py
 def test_a_template_is_made_fills_in_a_request_s_form_and_becomes_the_default(ada: tuple[Page, Watch]) -> None:
     page, watch = ada
     page.goto(f"{WORKSPACE}templates/")
@@ -163,6 +166,7 @@ def test_a_template_is_made_fills_in_a_request_s_form_and_becomes_the_default(ad
     assert watch.faults == []
 
 
+@pytest.mark.soak  # quickly: tests/pages, whose client has no scripts, and test_admin.py
 def test_everything_works_without_script(demo: Demo) -> None:
     with demo.page(demo.user, scripts=False) as (page, watch):
         page.goto(CREATE)
@@ -224,6 +228,7 @@ def test_an_offer_chosen_while_an_older_answer_comes_stays_chosen(ada: tuple[Pag
     assert watch.faults == []
 
 
+@pytest.mark.soak  # quickly: test_swap.py and test_live.py, logins that end
 def test_a_login_that_ends_takes_an_open_page_to_the_login_and_back(browser: Browser, demo: Demo) -> None:
     with visitor(browser, demo.url) as (page, _):
         sign_in(page, demo.user.token)
@@ -241,6 +246,7 @@ def test_a_login_that_ends_takes_an_open_page_to_the_login_and_back(browser: Bro
         assert axe_violations(page) == []
 
 
+@pytest.mark.soak  # quickly: test_swap.py, a refusal, and tests/pages/test_refusals.py
 def test_a_refused_dialog_says_why_and_leaves_no_error_in_the_console(ada: tuple[Page, Watch], demo: Demo) -> None:
     """What a dialog refuses is ordinary use: it is told in the dialog, and sent again from there."""
     page, watch = ada

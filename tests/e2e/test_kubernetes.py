@@ -184,6 +184,7 @@ def passed_over(api: Api, gpr: dict[str, Any], sick: str) -> None:
     assert outcomes.count((used, "OK")) == 1
 
 
+@pytest.mark.soak  # quickly: tests/kube/test_checks.py and tests/lifecycle/test_replacing.py
 def test_a_node_that_fails_its_checks_is_passed_over_and_one_that_fails_later_is_replaced(platform: Platform) -> None:
     api, east, stage = platform.api, platform.east, platform.stage
     make_slice(api, "health", east=east)
@@ -274,6 +275,7 @@ def make_slice_of_ada(platform: Platform, name: str, **namespaces: Cluster) -> N
         platform.api.post(f"/slices/{name}/members/", {"user": member, "role": role})
 
 
+@pytest.mark.soak  # quickly: the pods below, tests/kube/test_requests.py and tests/claims
 def test_a_member_asks_for_nodes_by_kubectl_alone_uses_them_and_gives_them_back(platform: Platform, tmp_path: Path) -> None:
     ada, east = platform.ada, platform.east
     make_slice_of_ada(platform, "language", east=east)
