@@ -21,12 +21,12 @@ from pytest_django import DjangoDbBlocker
 from planner.compile import compile_all, is_compiled
 from planner.kernels import compiled_here
 from tests.databases import delete_all_rows
-from tests.effort import IS_SOAK
+from tests.effort import IS_SOAK, examples
 from tests.migrated import copy_to_file, postgres_copy
 
 PROFILE = os.environ.get("EGS_TEST_PROFILE", "sqlite")
 # How long an example takes on a machine that does other things as well says nothing of it.
-hypothesis.settings.register_profile("untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile("untimed", examples(100), deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("untimed")
 
 # These touch no database, so no run repeats them on PostgreSQL.
