@@ -2,6 +2,7 @@
    so it says what works on this page. Single letters can be switched off. */
 (() => {
   const SEQUENCE_MS = 1200;
+  const REST_MS = 200;
   const FIELDS = "input:not([type=checkbox], [type=radio]), select, textarea";
   const choice = document.querySelector("[data-letter-keys-switch]");
   let before = "";
@@ -87,11 +88,15 @@
     else if (key.length === 1 && areLettersOn() && letter(key)) event.preventDefault();
   });
 
-  // The cursor follows the pointer and the tab key, so that j goes on from there.
+  // The cursor follows the pointer and the tab key, so that j goes on from there. A row where it rests says so; a click is a choice already.
+  let restTimer;
   document.addEventListener("focusin", (event) => {
     const row = event.target.closest?.("[data-rows] tbody tr[tabindex]");
     if (row) mark(row, rows());
+    clearTimeout(restTimer);
+    if (row && row === event.target) restTimer = setTimeout(() => htmx.trigger(row, "egs:rest"), REST_MS);
   });
+  document.addEventListener("click", () => clearTimeout(restTimer));
 
   /* The list of keys. */
   const list = document.querySelector("[data-key-list]");

@@ -163,6 +163,9 @@ def test_keys_walk_a_list_open_its_rows_and_find_its_filter(demo: Demo, ids: dic
         opened = page.locator("[data-rows] tbody tr:focus a").first.inner_text()  # the queue may get another order at any time
         press(page, "Enter")
         expect(page.locator("#inspector")).to_contain_text(opened)
+        press(page, "j")
+        rested_on = page.locator("[data-rows] tbody tr:focus a").first.inner_text()
+        expect(page.locator("#inspector")).to_contain_text(rested_on)
         press(page, "f")
         expect(page.locator("[name=q]")).to_be_focused()
         assert watch.faults == []
