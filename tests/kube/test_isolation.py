@@ -103,9 +103,13 @@ def test_the_systems_own_priority_pushes_nobody_off_a_node(world: World) -> None
 
 
 def test_a_pod_does_not_run_as_another_member(world: World) -> None:
-    world.admin.call("POST", "/api/v1/namespaces/red/serviceaccounts", {"metadata": {"name": "egs-bob"}}, is_dry=False)
+    accounts = "/api/v1/namespaces/red/serviceaccounts"
+    world.admin.call("POST", accounts, {"metadata": {"name": "egs-bob"}}, is_dry=False)
 
-    assert world.people["u"].call("POST", pods_path("red"), pod("as-bob", serviceAccountName="egs-bob")).outcome == "egs-workspace"
+    tried = world.people["u"].call("POST", pods_path("red"), pod("as-bob", serviceAccountName="egs-bob"))
+
+    world.admin.call("DELETE", f"{accounts}/egs-bob", is_dry=False)
+    assert tried.outcome == "egs-workspace"
 
 
 def test_the_host_is_out_of_reach_from_a_namespace_without_pod_security(world: World) -> None:
