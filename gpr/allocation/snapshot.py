@@ -65,6 +65,7 @@ PROMISE_TOLERANCE_S = 60
 PROMISE_TOLERANCE = timedelta(seconds=PROMISE_TOLERANCE_S)
 SLACK = SlackSettings()
 CAUSES = frozenset(Cause)
+EPOCH, MICROSECOND = datetime.fromtimestamp(0, UTC), timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +121,16 @@ class Loaded:
     cluster_ids: dict[str, UUID]
     shares: dict[str, int]
     places: PoolIndex
+    now: datetime
+
+    @property
+    def last_rank(self) -> int:
+        """The age of a newcomer: behind all who came by now."""
+        return rank_of(self.now) + 1
 
     def candidate(self, gpr: Gpr, clusters: Iterable[Cluster]) -> Request:
         """An unsaved GPR as if it were submitted now."""
-        return self._request(gpr, clusters, len(self.snapshot.queue), None)
+        return self._request(gpr, clusters, self.last_rank, None)
 
     def queued(self, gpr: Gpr) -> Request | None:
         return next((request for request in self.snapshot.queue if request.id == str(gpr.pk)), None)
@@ -155,6 +162,17 @@ class Loaded:
 
         pools = (replace(p, nodes=tuple(map(closed, p.nodes))) if p.cluster == cluster else p for p in self.snapshot.pools)
         return replace(self.snapshot, pools=tuple(pools))
+
+
+def rank_of(turn_at: datetime | None) -> int:
+    """The age in the queue as the planner takes it: microseconds since 1970."""
+    return 0 if turn_at is None else (turn_at - EPOCH) // MICROSECOND
+
+
+def with_newcomer(snapshot: Snapshot, newcomer: Request, queued_at: datetime) -> Snapshot:
+    """Adds `newcomer` with this age, in place of any request with its id."""
+    others = (request for request in snapshot.queue if request.id != newcomer.id)
+    return replace(snapshot, queue=(*others, replace(newcomer, rank=rank_of(queued_at))))
 
 
 def with_running_end(snapshot: Snapshot, gpr_id: str, end_s: int) -> Snapshot:
@@ -193,6 +211,7 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
         cluster_ids={name: pk for pk, name in names.items()},
         shares=shares,
         places=places,
+        now=now,
     )
 
 
@@ -250,10 +269,10 @@ def _queue(
 ) -> tuple[Request, ...]:
     own, of_slice = allowed_clusters() if requests else ({}, {})
     queue = []
-    for rank, ask in enumerate(requests):
+    for ask in requests:
         wanted = own.get(ask.pk) or of_slice.get(ask.slice_id, set())
         clusters = {places.cluster_names[pk] for pk in wanted if pk in places.cluster_names}
-        queue.append(_request(ask, rank, clusters, promises.get(str(ask.pk)), shares, places))
+        queue.append(_request(ask, rank_of(ask.turn_at), clusters, promises.get(str(ask.pk)), shares, places))
     return tuple(queue)
 
 

@@ -134,7 +134,7 @@ def _booking(wanted: WantedRoom, loaded: Loaded) -> Request:
         slice="",
         project="",
         priority=wanted.priority,
-        rank=len(loaded.snapshot.queue),
+        rank=loaded.last_rank,
         node_count=wanted.nodes,
         gpus_per_node=wanted.gpus_per_node or 0,
         length_s=length_s(asked),

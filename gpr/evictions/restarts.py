@@ -7,9 +7,8 @@ import math
 from dataclasses import replace
 from datetime import datetime
 
-from gpr.allocation.snapshot import Loaded, at, nodes_free_at, with_running_end
+from gpr.allocation.snapshot import Loaded, at, nodes_free_at, with_newcomer, with_running_end
 from gpr.models import EndReason, EvictionVictim, Gpr, GprState, VictimOutcome
-from gpr.queue.ages import Ages, queue_ages, with_newcomer
 from gpr.requests.ending import goes_back, left_s
 from journal.guard import set_aside_on_error
 from planner.engine import plan
@@ -28,10 +27,9 @@ def restarts_estimate(loaded: Loaded, *, is_anew: bool, now: datetime) -> None:
 
 
 def _estimate(notices: list[EvictionVictim], loaded: Loaded, now: datetime) -> None:
-    snapshot, ages = loaded.snapshot, queue_ages(loaded)
+    snapshot = loaded.snapshot
     for notice in notices:
-        snapshot = snapshot_with_requeued(snapshot, loaded, ages, notice.gpr, ends_at=notice.ends_at, now=now)
-        ages[str(notice.gpr_id)] = notice.gpr.queued_at or now
+        snapshot = snapshot_with_requeued(snapshot, loaded, notice.gpr, ends_at=notice.ends_at, now=now)
     starts_s = {placement.id: placement.start_s for placement in plan(snapshot).placements}
     for notice in notices:
         start_s = starts_s.get(str(notice.gpr_id))
@@ -40,7 +38,7 @@ def _estimate(notices: list[EvictionVictim], loaded: Loaded, now: datetime) -> N
             EvictionVictim.objects.filter(pk=notice.pk).update(restart_at=restart_at, foreseen_at=now)
 
 
-def snapshot_with_requeued(snapshot: Snapshot, loaded: Loaded, ages: Ages, gpr: Gpr, *, ends_at: datetime, now: datetime) -> Snapshot:
+def snapshot_with_requeued(snapshot: Snapshot, loaded: Loaded, gpr: Gpr, *, ends_at: datetime, now: datetime) -> Snapshot:
     """A copy in which this box is evicted at `ends_at` and, if requeued, waits at its old age."""
     freed_s = math.ceil(nodes_free_at(ends_at).timestamp())
     snapshot = with_running_end(snapshot, str(gpr.pk), freed_s)
@@ -50,4 +48,4 @@ def snapshot_with_requeued(snapshot: Snapshot, loaded: Loaded, ages: Ages, gpr: 
         return snapshot
     again = loaded.candidate(evicted, gpr.clusters.all())
     again = replace(again, earliest_start_s=max(again.earliest_start_s, freed_s))
-    return with_newcomer(snapshot, ages, again, gpr.queued_at or now)
+    return with_newcomer(snapshot, again, gpr.queued_at or now)

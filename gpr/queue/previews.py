@@ -9,10 +9,9 @@ from datetime import datetime
 from django.db.models import Q
 
 from gpr.allocation.rows import gprs_by_id, plan_summaries
-from gpr.allocation.snapshot import at, snapshot_load
+from gpr.allocation.snapshot import at, snapshot_load, with_newcomer
 from gpr.evictions.restarts import snapshot_with_requeued
 from gpr.models import Gpr, GprState
-from gpr.queue.ages import queue_ages, with_newcomer
 from gpr.queue.moves import MoveTo, move_target, place_of
 from gpr.requests.editing import spec_of
 from gpr.requests.selectors import start_positions
@@ -90,9 +89,7 @@ def preview_priority(*, gpr: Gpr, priority: int, now: datetime) -> Preview:
         return _unchanged(gpr)
     if priority == gpr.priority:
         return _compare(gpr, loaded.snapshot)
-    return _compare(
-        gpr, with_newcomer(loaded.snapshot, queue_ages(loaded), replace(own, priority=priority, place=None), gpr.queued_at or now)
-    )
+    return _compare(gpr, with_newcomer(loaded.snapshot, replace(own, priority=priority, place=None), gpr.queued_at or now))
 
 
 def preview_move(*, gpr: Gpr, to: MoveTo, now: datetime) -> Preview:
@@ -103,14 +100,14 @@ def preview_move(*, gpr: Gpr, to: MoveTo, now: datetime) -> Preview:
         queue = tuple(replace(request, place=place_of(stays)) if request.id == str(stays.pk) else request for request in queue)
     if (own := loaded.queued(gpr)) is None:
         return _unchanged(gpr)
-    changed = with_newcomer(replace(loaded.snapshot, queue=queue), queue_ages(loaded), replace(own, place=target.place), target.at)
+    changed = with_newcomer(replace(loaded.snapshot, queue=queue), replace(own, place=target.place), target.at)
     return _compare(gpr, replace(changed, moved=Moved(str(gpr.pk), target.moved_behind)))
 
 
 def preview_approval(*, gpr: Gpr, now: datetime) -> Preview:
     loaded = snapshot_load(now=now, with_memory=True)
     request = loaded.candidate(gpr, gpr.clusters.all())
-    return _compare(gpr, with_newcomer(loaded.snapshot, queue_ages(loaded), request, gpr.queued_at or now))
+    return _compare(gpr, with_newcomer(loaded.snapshot, request, gpr.queued_at or now))
 
 
 def preview_withdrawal(*, gpr: Gpr, now: datetime) -> Preview:
@@ -124,7 +121,7 @@ def preview_withdrawal(*, gpr: Gpr, now: datetime) -> Preview:
 
 def preview_eviction(*, gpr: Gpr, now: datetime) -> Preview:
     loaded = snapshot_load(now=now)
-    return _compare(gpr, snapshot_with_requeued(loaded.snapshot, loaded, queue_ages(loaded), gpr, ends_at=now, now=now))
+    return _compare(gpr, snapshot_with_requeued(loaded.snapshot, loaded, gpr, ends_at=now, now=now))
 
 
 def _unchanged(gpr: Gpr) -> Preview:

@@ -15,11 +15,10 @@ from django.db.models import F
 from accounts.models import User
 from core.errors import IllegalTransition, InvalidInput, StaleState
 from core.words import duration_exact
-from gpr.allocation.snapshot import Loaded, snapshot_load
+from gpr.allocation.snapshot import Loaded, snapshot_load, with_newcomer
 from gpr.allocation.stored_plan import Edited, plan_lock
 from gpr.lifecycle import gpr_transition, gprs_transition
 from gpr.models import Gpr, GprState
-from gpr.queue.ages import queue_ages, with_newcomer
 from gpr.requests.planning import gpr_of_spec, promise_make, promise_tighten, promises_drop, refuse_impossible
 from gpr.requests.services import may_submit, request_summary
 from gpr.requests.spec import PLAIN_FIELDS, GprSpec, approval_reasons, spec_check
@@ -165,7 +164,7 @@ def _edited_candidate(spec: GprSpec, edited: Gpr, loaded: Loaded, now: datetime)
     made.pk, made.run = edited.pk, edited.run
     made.remaining_s = max(edited.remaining_s + spec.duration_s - edited.duration_s, 1)
     request = (loaded.waiting(made, spec.clusters) if was is not None else None) or loaded.candidate(made, spec.clusters)
-    snapshot = with_newcomer(loaded.snapshot, queue_ages(loaded), request, edited.queued_at or now)
+    snapshot = with_newcomer(loaded.snapshot, request, edited.queued_at or now)
     request = next(waiting for waiting in snapshot.queue if waiting.id == request.id)
     if was is None:
         refuse_impossible(request, loaded)
