@@ -13,7 +13,7 @@ from django.apps import AppConfig
 from django.db import connections
 from django.db.models.signals import post_migrate
 
-# By name: the table, and the text after the name in `CREATE TRIGGER`.
+# By name: the last table that it needs, and the text after the name in `CREATE TRIGGER`.
 Triggers = Mapping[str, tuple[str, str]]
 
 

@@ -1,7 +1,8 @@
-"""SQLite triggers that refuse illegal transitions (I6). PostgreSQL: migration 0003."""
+"""SQLite triggers: they refuse illegal transitions (I6) and record what plans read. PostgreSQL: migrations 0003 and 0033."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from core.triggers import Triggers
@@ -10,7 +11,81 @@ from gpr.models import GprState
 
 MOVES: Final = ", ".join(f"('{old.value}', '{new.value}')" for old in GprState for new in GprState if new in TRANSITIONS.get(old, ()))
 FIRST: Final = f"('{GprState.PENDING_APPROVAL.value}', '{GprState.QUEUED.value}')"
+# Tables that plans read: the kind of the change, the column that names what changed, and the columns that matter; none: the rows only come
+# and go.
+WATCHED: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
+    "gpr_gpr": (
+        "gpr",
+        "id",
+        (
+            "version",
+            "priority",
+            "nodes",
+            "gpus_per_node",
+            "remaining_s",
+            "shape",
+            "min_gpu_memory_gib",
+            "node_type",
+            "rdma",
+            "within",
+            "allowed_shapes",
+            "earliest_start_at",
+            "is_booking",
+            "run",
+            "may_evict",
+            "evictable",
+            "place_share",
+            "place_key",
+            "turn_at",
+            "slice_id",
+            "state",
+            "provisioning_at",
+            "requeue_on_failure",
+        ),
+    ),
+    "gpr_promise": (
+        "gpr",
+        "gpr_id",
+        ("made_at", "promised_start_at", "slot_pool", "slot_start_at", "slot_nodes", "lost_cause", "lost_cause_id"),
+    ),
+    "gpr_gpr_clusters": ("gpr", "gpr_id", ()),
+    "inventory_reservation": ("gpr", "gpr_id", ("replaces_id", "node_id", "ends_at", "slice_id", "state")),
+    "inventory_node": (
+        "node",
+        "id",
+        (
+            "cluster_id",
+            "name",
+            "shape",
+            "node_type",
+            "gpu_memory_gib",
+            "rdma",
+            "gpu_count",
+            "zone",
+            "rack",
+            "nvlink_domain",
+            "is_ready",
+            "cordoned_at",
+            "gone_at",
+        ),
+    ),
+    "inventory_gpu": ("node", "node_id", ("is_healthy", "gone_at")),
+    "slices_slice": ("slice", "id", ("project_id", "home_id", "burst_gain_s", "may_order")),
+    "slices_slice_clusters": ("slice", "slice_id", ()),
+}
+
+
+def _recording() -> Iterator[tuple[str, tuple[str, str]]]:
+    for table, (kind, key, columns) in WATCHED.items():
+        for verb, row in (("INSERT", "NEW"), ("DELETE", "OLD"), *((("UPDATE", "NEW"),) if columns else ())):
+            differs = " OR ".join(f"OLD.{column} IS NOT NEW.{column}" for column in columns)
+            when = f"UPDATE OF {', '.join(columns)} ON {table} WHEN {differs}" if verb == "UPDATE" else f"{verb} ON {table}"
+            record = f"INSERT INTO gpr_planchange (kind, key) VALUES ('{kind}', {row}.{key})"  # noqa: S608
+            yield f"{table}_{verb.lower()}_recorded", ("gpr_planchange", f"AFTER {when} BEGIN {record}; END")
+
+
 TRIGGERS: Final[Triggers] = {
+    **dict(_recording()),
     "gpr_legal_move": (
         "gpr_gpr",
         f"BEFORE UPDATE OF state ON gpr_gpr WHEN OLD.state <> NEW.state AND (OLD.state, NEW.state) NOT IN (VALUES {MOVES}) "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -20,6 +20,7 @@ CLUSTERS: Final = Cluster.objects.select_related("agent").only(
 
 class InventoryNode(NamedTuple):
     pk: UUID
+    name: str
     cluster_id: UUID
     shape: str
     node_type: str
@@ -60,9 +61,9 @@ def windows_ahead(now: datetime) -> list[WindowRow]:
     return [WindowRow._make(row) for row in maintenance_ahead(now).values_list(*WindowRow._fields)]
 
 
-def nodes_there(clusters: Iterable[UUID]) -> list[InventoryNode]:
-    """Returns nodes in the order in which the planner chooses among equals."""
+def nodes_there(ids: Collection[UUID] | None) -> list[InventoryNode]:
+    """None: all."""
     sick = Gpu.objects.filter(node=OuterRef("pk"), gone_at=None, is_healthy=False)
-    rows = Node.objects.filter(gone_at=None, gpu_count__gt=0, cluster__in=list(clusters))
+    rows = Node.objects.filter(gone_at=None, gpu_count__gt=0) if ids is None else Node.objects.filter(gone_at=None, gpu_count__gt=0, pk__in=ids)
     rows = rows.annotate(has_sick_gpu=Exists(sick), is_cordoned=Q(cordoned_at__isnull=False))
-    return [InventoryNode._make(row) for row in rows.order_by("name", "pk").values_list(*InventoryNode._fields)]
+    return [InventoryNode._make(row) for row in rows.order_by().values_list(*InventoryNode._fields)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
@@ -112,6 +113,13 @@ def _only_rows_are_deleted() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", lambda case: delete_all_rows())
         yield
+
+
+@pytest.fixture(autouse=True)
+def _no_plan_is_remembered() -> None:
+    """A test that is rolled back commits nothing, and the next one begins with other rows."""
+    if (live := sys.modules.get("gpr.allocation.live")) is not None:
+        live.live_forget()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, Self
@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db.models import BigIntegerField, Count, Func, Min, Q, QuerySet
 
-from gpr.models import PROVISIONED, Gpr, GprState, Promise, Shadow
+from gpr.models import PROVISIONED, Gpr, GprState, Shadow
 from inventory.models import Reservation, ReservationState
 from slices.models import Slice
 
@@ -108,22 +108,24 @@ LAST_S: Final = int(datetime(9000, 1, 1, tzinfo=UTC).timestamp())
 HELD: Final = Reservation.objects.filter(state=ReservationState.HELD, gpr__state__in=PROVISIONED)
 
 
-def queued_requests() -> list[GprRow]:
-    rows = Gpr.objects.filter(state=GprState.QUEUED).order_by("turn_at", "pk")  # age breaks ties
-    return [GprRow._make(row) for row in rows.values_list(*GprRow._fields)]
+def queued_rows(ids: Collection[UUID] | None) -> Iterator[tuple[GprRow, PromiseRow | None]]:
+    """Each with its promise. None: all."""
+    queued = Gpr.objects.filter(state=GprState.QUEUED) if ids is None else Gpr.objects.filter(state=GprState.QUEUED, pk__in=ids)
+    width = len(GprRow._fields)
+    for row in queued.order_by().values_list(*GprRow._fields, *(f"promise__{name}" for name in PromiseRow._fields)):
+        yield GprRow._make(row[:width]), None if row[width] is None else PromiseRow._make(row[width:])
 
 
-def allowed_clusters() -> tuple[dict[UUID, set[UUID]], dict[UUID, set[UUID]]]:
-    """Clusters that queued GPRs name, by GPR, and clusters of their slices, by slice."""
-    own = Gpr.clusters.through.objects.filter(gpr__state=GprState.QUEUED).values_list("gpr_id", "cluster_id")
-    slices = Slice.objects.filter(gprs__state=GprState.QUEUED)
-    shared = Slice.clusters.through.objects.filter(slice__in=slices).values_list("slice_id", "cluster_id")
-    return _sets(own), _sets(shared)
+def clusters_of_gprs(ids: Collection[UUID] | None) -> dict[UUID, set[UUID]]:
+    """Those that queued GPRs name. None: all."""
+    named = Gpr.clusters.through.objects.filter(gpr__state=GprState.QUEUED)
+    return _sets((named if ids is None else named.filter(gpr__in=ids)).values_list("gpr_id", "cluster_id"))
 
 
-def queued_promises() -> dict[str, PromiseRow]:
-    rows = Promise.objects.filter(gpr__state=GprState.QUEUED).values_list(*PromiseRow._fields)
-    return {str(row[0]): PromiseRow._make(row) for row in rows}
+def clusters_of_slices(ids: Collection[UUID] | None) -> dict[UUID, set[UUID]]:
+    """None: all."""
+    allowed = Slice.clusters.through.objects
+    return _sets((allowed.all() if ids is None else allowed.filter(slice__in=ids)).values_list("slice_id", "cluster_id"))
 
 
 def open_shadows(now: datetime) -> list[ShadowRow]:
@@ -156,6 +158,13 @@ def gprs_by_id(ids: Iterable[str | UUID]) -> dict[str, Gpr]:
 def held_rows(rows: QuerySet[Reservation]) -> list[HeldRow]:
     timed = rows.annotate(end_s=_EpochSecondsUp("ends_at"), started_s=_EpochSeconds("gpr__provisioning_at"))
     return [HeldRow._make(row) for row in timed.order_by("gpr", "node").values_list(*HeldRow._fields)]
+
+
+def held_by_gpr(rows: Iterable[HeldRow]) -> dict[str, tuple[HeldRow, ...]]:
+    found: dict[str, list[HeldRow]] = defaultdict(list)
+    for row in rows:
+        found[str(row.gpr_id)].append(row)
+    return {gpr_id: tuple(held) for gpr_id, held in found.items()}
 
 
 class _EpochSeconds(Func):

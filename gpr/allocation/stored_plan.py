@@ -17,9 +17,10 @@ from fast_update.fast import fast_update
 
 from core.locks import gate_pass
 from core.words import utc
+from gpr.allocation.live import snapshot_load
 from gpr.allocation.plan_faults import plan_faults_record
 from gpr.allocation.rows import GprRow, PlanSummary, PromiseRow, plan_summaries
-from gpr.allocation.snapshot import SLACK, Loaded, at, snapshot_load
+from gpr.allocation.snapshot import SLACK, Loaded, at
 from gpr.evictions.services import evictions_store
 from gpr.models import Gpr, Promise, PromiseMove, Shadow, Witness
 from gpr.promises.forecasts import Range, forecasts_drop, forecasts_make

@@ -12,8 +12,9 @@ from django.conf import settings
 
 from core.errors import InvalidInput
 from core.words import duration_exact
+from gpr.allocation.live import snapshot_load
 from gpr.allocation.rows import gprs_by_id
-from gpr.allocation.snapshot import Loaded, at, box_end_for, length_s, snapshot_load
+from gpr.allocation.snapshot import Loaded, at, box_end_for, length_s
 from gpr.models import GPUS_PER_NODE_MAX, NODES_MAX, Gpr
 from gpr.requests.planning import can_never_start
 from gpr.requests.spec import BOOKING_AHEAD, EARLIEST_START_MAX

@@ -10,7 +10,8 @@ from django.db import transaction
 from accounts.models import User
 from core.errors import IllegalTransition, StaleState
 from core.words import plural, utc
-from gpr.allocation.snapshot import at, snapshot_load
+from gpr.allocation.live import snapshot_load
+from gpr.allocation.snapshot import at
 from gpr.allocation.stored_plan import plan_lock, plan_store
 from gpr.defragmentation.selectors import fingerprint_of
 from gpr.models import Eviction, Gpr, GprState

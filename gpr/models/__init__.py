@@ -4,7 +4,7 @@ from gpr.models.bookings import BookingOccurrence, BookingSeries, RepeatRule
 from gpr.models.cluster_requests import Claim
 from gpr.models.evictions import Eviction, EvictionVictim, VictimKind, VictimOutcome
 from gpr.models.gprs import ENDED, GPUS_PER_NODE_MAX, NODES_MAX, PROVISIONED, EndReason, Gpr, GprState, Nearness
-from gpr.models.plans import AllocatorRecord, Witness
+from gpr.models.plans import AllocatorRecord, PlanChange, Witness
 from gpr.models.promises import Forecast, Promise, PromiseMove, PromiseOutcome, Shadow
 from gpr.models.templates import GprTemplate
 from gpr.models.usage import ProjectUsage
@@ -26,6 +26,7 @@ __all__ = [
     "GprState",
     "GprTemplate",
     "Nearness",
+    "PlanChange",
     "ProjectUsage",
     "Promise",
     "PromiseMove",

@@ -24,6 +24,17 @@ class Witness(models.Model):
         return "the witness"
 
 
+class PlanChange(models.Model):
+    """Something that plans read has changed. Triggers write these rows; live_rows.py reads them."""
+
+    kind = models.CharField(max_length=5)  # "gpr", "node" or "slice"
+    key = models.UUIDField()
+    transaction_id = models.BigIntegerField(null=True, db_index=True, help_text="Of PostgreSQL. SQLite commits one after the other.")
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.key}"
+
+
 @sound_values
 class AllocatorRecord(models.Model):
     """The single row that describes the last ticks of any process."""
@@ -39,6 +50,7 @@ class AllocatorRecord(models.Model):
     kept_count = models.PositiveBigIntegerField(default=0, help_text="Starts by the time first promised.")
     late_count = models.PositiveBigIntegerField(default=0, help_text="Starts after it.")
     planned_event_id = models.BigIntegerField(null=True, blank=True, help_text="The last event that the last plan knew.")
+    changes_pruned_to = models.BigIntegerField(default=0, help_text="Up to this transaction, or on SQLite row, changes may be deleted.")
     rests_until_at = models.DateTimeField(
         null=True, blank=True, help_text="Until then only an event makes another plan; null: the next tick does."
     )

@@ -8,8 +8,9 @@ from datetime import datetime
 
 from django.db.models import Q
 
+from gpr.allocation.live import snapshot_load
 from gpr.allocation.rows import gprs_by_id, plan_summaries
-from gpr.allocation.snapshot import at, snapshot_load, with_newcomer
+from gpr.allocation.snapshot import at, with_newcomer
 from gpr.evictions.restarts import snapshot_with_requeued
 from gpr.models import Gpr, GprState
 from gpr.queue.moves import MoveTo, move_target, place_of

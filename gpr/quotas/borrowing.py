@@ -8,8 +8,8 @@ from collections.abc import Iterable, Set
 from datetime import datetime
 from uuid import UUID
 
-from gpr.allocation.rows import HELD, held_rows
-from gpr.allocation.snapshot import boxes_of, quotas_load
+from gpr.allocation.rows import HELD, held_by_gpr, held_rows
+from gpr.allocation.snapshot import quotas_load, running_box
 from gpr.models import Gpr, GprState
 from planner.promises.repair import board_of
 from planner.sharing.rights import Rank, Rights
@@ -55,5 +55,6 @@ def _snapshot(projects: Set[UUID], quotas: tuple[Quota, ...], now: datetime) -> 
     for pk, shape, gpu_count in held.filter(node__gone_at=None).values_list("node", "node__shape", "node__gpu_count"):
         nodes[shape][pk] = Node(str(pk), gpu_count)
     pools = tuple(Pool(shape, "", shape, tuple(of_shape.values())) for shape, of_shape in nodes.items())
-    boxes = boxes_of(held_rows(held), {node: shape for shape, of_shape in nodes.items() for node in of_shape})
+    shapes = {node: shape for shape, of_shape in nodes.items() for node in of_shape}
+    boxes = tuple(running_box(rows, shapes) for rows in held_by_gpr(held_rows(held)).values())
     return Snapshot(math.floor(now.timestamp()), pools, boxes, quotas=quotas)

@@ -20,7 +20,9 @@ from accounts.models import User
 from core.errors import Conflict, IllegalTransition, NotFound, StaleState
 from core.words import are, duration_exact, plural
 from gpr.allocation.absence import was_just_away
-from gpr.allocation.snapshot import Loaded, PoolKey, nodes_free_at, snapshot_load
+from gpr.allocation.live import snapshot_load
+from gpr.allocation.pools import PoolKey
+from gpr.allocation.snapshot import Loaded, nodes_free_at
 from gpr.allocation.starts import entry_steps, namespaces_of, starting_cluster
 from gpr.allocation.stored_plan import plan_lock
 from gpr.models import Gpr, GprState

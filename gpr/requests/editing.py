@@ -15,7 +15,8 @@ from django.db.models import F
 from accounts.models import User
 from core.errors import IllegalTransition, InvalidInput, StaleState
 from core.words import duration_exact
-from gpr.allocation.snapshot import Loaded, snapshot_load, with_newcomer
+from gpr.allocation.live import snapshot_load
+from gpr.allocation.snapshot import Loaded, with_newcomer
 from gpr.allocation.stored_plan import Edited, plan_lock
 from gpr.lifecycle import gpr_transition, gprs_transition
 from gpr.models import Gpr, GprState

@@ -11,7 +11,8 @@ from functools import cached_property
 from accounts.models import User
 from core.errors import Conflict
 from core.words import utc
-from gpr.allocation.snapshot import at, box_end_for, nodes_free_at, snapshot_load, with_running_end
+from gpr.allocation.live import snapshot_load
+from gpr.allocation.snapshot import at, box_end_for, nodes_free_at, with_running_end
 from gpr.models import Gpr
 from gpr.requests.selectors import names_visible_to
 from inventory.models import MaintenanceWindow, Node, ReservationState

@@ -10,8 +10,9 @@ from django.db.models import F
 
 from core.errors import BookingDoesNotFit, CanNeverStart, EgsError
 from core.words import plural, utc
+from gpr.allocation.live import snapshot_load
 from gpr.allocation.rows import plan_summaries
-from gpr.allocation.snapshot import Loaded, at, snapshot_load
+from gpr.allocation.snapshot import Loaded, at
 from gpr.allocation.stored_plan import Edited, replan, shadows_drop
 from gpr.models import Gpr, Promise
 from gpr.promises.forecasts import forecasts_drop

@@ -16,7 +16,7 @@ from accounts.policy import Verb, may
 from core.errors import EgsError, NotAllowed, QueueFull
 from core.groups import Group
 from core.words import duration_exact, plural, utc
-from gpr.allocation.snapshot import snapshot_load
+from gpr.allocation.live import snapshot_load
 from gpr.allocation.stored_plan import filing_lock
 from gpr.models import Gpr, GprState, GprTemplate
 from gpr.requests.planning import gpr_of_spec, impossibility, promises_make

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -108,7 +108,7 @@ def _orders(rows: QuerySet[SupplyOrder]) -> list[SupplyOrder]:
 def supply_pools(
     supply_state: SupplyState,
     arrived: Mapping[str, list[Node]],
-    announced: Mapping[UUID, list[Window]],
+    announced: Mapping[UUID, Sequence[Window]],
     closures: Mapping[UUID, tuple[Window, ...]],
     *,
     absence: HubAbsence | None,
@@ -119,7 +119,7 @@ def supply_pools(
     pools = []
     for supply in supply_state.supplies:
         orders = [order for order in supply_state.open_orders if order.supply_id == supply.pk]
-        closed = tuple(announced[supply.cluster_id])
+        closed = tuple(announced.get(supply.cluster_id, ()))
         # Arriving nodes cannot be seen in a cluster that is silent.
         unheard = tuple(window for window in closures.get(supply.cluster_id, ()) if window.unheard)
         ordered = (Node(str(order.pk), supply.gpus_per_node, (supply_state.due[str(order.pk)], *closed, *unheard)) for order in orders)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpr.allocation.snapshot import snapshot_load
+from gpr.allocation.live import snapshot_load
 from gpr.models import Gpr, GprState
 from gpr.quotas.borrowing import BORROWS, WILL_BORROW, borrowers_among, borrowing_of
 from gpr.requests.ending import gpr_release

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pytest_django.fixtures import Settings
 
-from gpr.allocation.snapshot import snapshot_load
+from gpr.allocation.live import snapshot_load
 from gpr.models import Gpr, GprState, ProjectUsage
 from gpr.quotas.fairness import box_use, decayed, usage_load
 from gpr.requests.ending import gpr_release

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from gpr.allocation.snapshot import RETURN_S, SLACK, planner_memory_load
+from gpr.allocation.pools import RETURN_S
+from gpr.allocation.snapshot import SLACK, planner_memory_load
 from gpr.models import Promise, Shadow, Witness
 from gpr.requests.services import gpr_submit
 from inventory.models import Cluster, MaintenanceWindow, Node

@@ -9,7 +9,7 @@ from django.test import override_settings
 
 from core.clock import db_now
 from gpr.allocation.allocator import tick
-from gpr.allocation.snapshot import snapshot_load
+from gpr.allocation.live import snapshot_load
 from gpr.models import Eviction, Gpr
 from journal.models import Event
 from planner.snapshot import Quota

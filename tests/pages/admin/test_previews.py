@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
 from gpr.allocation.allocator import tick
-from gpr.allocation.snapshot import snapshot_load
+from gpr.allocation.live import snapshot_load
 from gpr.models import EvictionVictim, Gpr, GprState, Promise
 from gpr.queue.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
 from gpr.queue.previews import Preview, preview_approval, preview_eviction, preview_priority, preview_withdrawal

@@ -6,6 +6,8 @@ from typing import Any
 
 from django.db import connection
 
+from gpr.triggers import WATCHED
+
 # table -> the guards that its promises rest on.
 TRIGGERS = {
     "sqlite": {
@@ -17,6 +19,8 @@ TRIGGERS = {
         ("inventory_reservedgpu", "gpu_reserved_once_update"),
         ("journal_event", "journal_event_no_delete"),
         ("journal_event", "journal_event_no_update"),
+        *((table, f"{table}_{verb}_recorded") for table in WATCHED for verb in ("insert", "delete")),
+        *((table, f"{table}_update_recorded") for table, (_, _, columns) in WATCHED.items() if columns),
     },
     "postgresql": {
         ("gpr_gpr", "gpr_legal_birth"),
@@ -24,6 +28,8 @@ TRIGGERS = {
         ("inventory_cluster", "inventory_cluster_generation_rises"),
         ("inventory_node", "inventory_node_epoch_rises"),
         ("journal_event", "journal_event_append_only"),
+        *((table, f"{table}_recorded") for table in WATCHED),
+        *((table, f"{table}_update_recorded") for table, (_, _, columns) in WATCHED.items() if columns),
     },
 }
 EXCLUSIONS = {

@@ -8,7 +8,8 @@ from uuid import uuid4
 
 import pytest
 
-from gpr.allocation.snapshot import planner_memory_load, snapshot_load
+from gpr.allocation.live import snapshot_load
+from gpr.allocation.snapshot import planner_memory_load
 from gpr.models import Gpr, GprState, Shadow, Witness
 from inventory.models import Reservation
 from tests.builders import HOUR, NOW, hold, make_cluster, make_gpr, make_slice, nodes_of

@@ -14,8 +14,7 @@ import pytest
 from django.db import connection, transaction
 
 from core.errors import StaleState
-from gpr.allocation import allocator, starts
-from gpr.allocation import snapshot as snapshot_module
+from gpr.allocation import allocator, live_rows, rows, starts
 from gpr.allocation.allocator import tick
 from gpr.allocation.starts import Start
 from gpr.models import Gpr, GprState
@@ -185,7 +184,7 @@ def test_a_plan_in_the_making_and_a_start(monkeypatch: pytest.MonkeyPatch) -> No
     late = make_slice(cluster)
     other = Other(lambda: gpr_submit(actor=user, spec=spec(late, name="late"), now=NOW))
     half_way, started = threading.Event(), threading.Event()
-    start, load_running = starts.gprs_start, snapshot_module.boxes_of
+    start, load_running = starts.gprs_start, rows.held_rows
 
     def start_in_the_middle(*arguments: Any, **named: Any) -> None:
         """The other one has read who waits, and not yet who runs."""
@@ -203,7 +202,7 @@ def test_a_plan_in_the_making_and_a_start(monkeypatch: pytest.MonkeyPatch) -> No
         return load_running(*arguments)
 
     monkeypatch.setattr(allocator, "gprs_start", start_in_the_middle)
-    monkeypatch.setattr(snapshot_module, "boxes_of", running_later)
+    monkeypatch.setattr(live_rows, "held_rows", running_later)
 
     report = tick(now=NOW)
 

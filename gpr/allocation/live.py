@@ -1,0 +1,122 @@
+"""The snapshot that this process keeps: what has changed since the last one is read and made anew, all else stays.
+
+`Live().load(now=…)` of a fresh one reads everything; both must give the same (tests/allocation/test_live.py, `live_check`).
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from threading import RLock
+
+from gpr.allocation.absence import absence_load
+from gpr.allocation.change_log import ChangeLog, Changes
+from gpr.allocation.live_rows import LiveRows
+from gpr.allocation.pools import Fleet, PoolIndex, fleet_of, pools_of
+from gpr.allocation.snapshot import Loaded, planner_memory_load, policy, quotas_load, request_of, running_box
+from gpr.models import Witness
+from gpr.quotas.fairness import shares_of, usage_load
+from gpr.supplies.selectors import supplies_load
+from inventory.models import HubAbsence
+from inventory.rows import clusters_there, windows_ahead
+from planner.snapshot import Memory, Policy, Pool, Request, Running, Snapshot
+
+
+class Live:
+    def __init__(self) -> None:
+        self._lock = RLock()
+        self._log, self._rows = ChangeLog(), LiveRows()
+        self._stale: set[str] | None = None  # ids of GPRs that were read since they were last made; None: all
+        self._fleet: Fleet | None = None
+        self._places: PoolIndex | None = None
+        self._pools: tuple[Pool, ...] = ()
+        self._policy: Policy | None = None
+        self._shares: dict[str, int] = {}
+        self._running: dict[str, Running] = {}
+        self._queue: dict[str, Request] = {}
+
+    def load(self, *, now: datetime, with_memory: bool = False) -> Loaded:
+        with self._lock:
+            self._log.catch_up(self._read)
+            return self._made(now, with_memory=with_memory)
+
+    def _read(self, changes: Changes) -> None:
+        read = self._rows.read(changes)
+        self._stale = None if read is None or self._stale is None else self._stale | read
+
+    def _made(self, now: datetime, *, with_memory: bool) -> Loaded:
+        rows, now_s, rules = self._rows, math.floor(now.timestamp()), policy()
+        clusters, absence = clusters_there(), absence_load(now=now)
+        supply_state = supplies_load(rows.promises.values(), clusters, now=now, now_s=now_s, grace_s=rules.overrun_grace_s)
+        places = self._make_pools(fleet_of(rows.nodes, clusters, windows_ahead(now), supply_state, absence, now), absence, now)
+        if rules != self._policy:
+            self._policy, self._stale = rules, None
+        self._make_running(places)
+        quotas = quotas_load()
+        shares = shares_of(usage_load(now=now), self._running.values(), self._pools, quotas, now_s)
+        self._make_queue(places, shares)
+        self._stale = set()
+        record = Witness.objects.first() or Witness()
+        memory = planner_memory_load(record, now=now) if with_memory or len(rows.promises) < len(rows.requests) else Memory()
+        snapshot = Snapshot(
+            now_s=now_s,
+            pools=self._pools,
+            running=tuple(self._running.values()),
+            queue=tuple(self._queue.values()),
+            quotas=quotas,
+            policy=rules,
+            memory=memory,
+            has_freed=record.has_freed,
+        )
+        cluster_ids = {name: pk for pk, name in places.cluster_names.items()}
+        return Loaded(snapshot, dict(rows.requests), dict(rows.promises), cluster_ids, shares, places, now)
+
+    def _make_pools(self, fleet: Fleet, absence: HubAbsence | None, now: datetime) -> PoolIndex:
+        if self._places is None or self._fleet is None or not fleet.is_as(self._fleet):
+            self._places, self._pools = pools_of(fleet, absence, now)
+            self._stale = None
+        self._fleet = fleet
+        return self._places
+
+    def _make_running(self, places: PoolIndex) -> None:
+        held, stale = self._rows.held, self._stale
+        if stale is None:
+            self._running = {}
+        for id_ in held if stale is None else stale:
+            self._running.pop(id_, None)
+            if id_ in held:
+                self._running[id_] = running_box(held[id_], places.pool_of_node)
+
+    def _make_queue(self, places: PoolIndex, shares: dict[str, int]) -> None:
+        requests, stale = self._rows.requests, self._stale
+        if stale is None:
+            self._queue = {}
+        elif shares != self._shares:
+            other = {project for project in shares.keys() | self._shares.keys() if shares.get(project) != self._shares.get(project)}
+            stale = stale | {id_ for id_, request in self._queue.items() if request.project in other}
+        self._shares = shares
+        for id_ in requests if stale is None else stale:
+            self._queue.pop(id_, None)
+            if id_ in requests:
+                self._queue[id_] = self._request(id_, places)
+
+    def _request(self, id_: str, places: PoolIndex) -> Request:
+        rows = self._rows
+        ask = rows.requests[id_]
+        wanted = rows.clusters_of_gpr.get(ask.pk) or rows.clusters_of_slice.get(ask.slice_id, set())
+        clusters = {places.cluster_names[pk] for pk in wanted if pk in places.cluster_names}
+        return request_of(ask, clusters, rows.promises.get(id_), self._shares, places)
+
+
+class _Process:
+    live = Live()
+
+
+def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
+    """`with_memory`: load what a new promise needs. It is loaded anyway when the queue holds an unpromised request."""
+    return _Process.live.load(now=now, with_memory=with_memory)
+
+
+def live_forget() -> None:
+    """The next snapshot reads everything."""
+    _Process.live = Live()

@@ -1,0 +1,80 @@
+"""The rows that plans read, kept in the memory of the process and brought up to date by what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+from uuid import UUID
+
+from gpr.allocation.change_log import Changes
+from gpr.allocation.rows import (
+    HELD,
+    GprRow,
+    HeldRow,
+    PromiseRow,
+    clusters_of_gprs,
+    clusters_of_slices,
+    held_by_gpr,
+    held_rows,
+    queued_rows,
+)
+from inventory.rows import InventoryNode, nodes_there
+
+# More are read faster by reading all.
+KEYS_MOST: Final = 500
+
+
+class LiveRows:
+    """Queued GPRs with their promises, the nodes that GPRs hold, nodes, and the clusters that requests may use."""
+
+    def __init__(self) -> None:
+        self.requests: dict[str, GprRow] = {}
+        self.promises: dict[str, PromiseRow] = {}
+        self.held: dict[str, tuple[HeldRow, ...]] = {}
+        self.nodes: tuple[InventoryNode, ...] = ()  # in the order in which the planner chooses among equals
+        self.clusters_of_gpr: dict[UUID, set[UUID]] = {}
+        self.clusters_of_slice: dict[UUID, set[UUID]] = {}
+
+    def read(self, changes: Changes) -> set[str] | None:
+        """Returns the ids of the GPRs that were read; None: all."""
+        self._read_nodes(None if changes.everything else changes.nodes)
+        self._read_slices(None if changes.everything else changes.slices)
+        gprs = set(changes.gprs)
+        if changes.slices:
+            gprs.update(row.pk for row in self.requests.values() if row.slice_id in changes.slices)
+            gprs.update(row.gpr_id for row, *_ in self.held.values() if row.slice_id in changes.slices)
+        every = changes.everything or len(gprs) > KEYS_MOST
+        self._read_gprs(None if every else gprs)
+        return None if every else set(map(str, gprs))
+
+    def _read_gprs(self, keys: Collection[UUID] | None) -> None:
+        if keys is None:
+            self.requests, self.promises, self.held, self.clusters_of_gpr = {}, {}, {}, {}
+        elif not keys:
+            return
+        for pk in keys or ():
+            self.requests.pop(str(pk), None)
+            self.promises.pop(str(pk), None)
+            self.held.pop(str(pk), None)
+            self.clusters_of_gpr.pop(pk, None)
+        for row, promise in queued_rows(keys):
+            self.requests[str(row.pk)] = row
+            if promise is not None:
+                self.promises[str(row.pk)] = promise
+        self.clusters_of_gpr.update(clusters_of_gprs(keys))
+        self.held.update(held_by_gpr(held_rows(HELD if keys is None else HELD.filter(gpr__in=keys))))
+
+    def _read_nodes(self, keys: Collection[UUID] | None) -> None:
+        if keys is not None and not keys:
+            return
+        stay = () if keys is None else (node for node in self.nodes if node.pk not in keys)
+        self.nodes = tuple(sorted((*stay, *nodes_there(keys)), key=lambda node: (node.name, node.pk)))
+
+    def _read_slices(self, keys: Collection[UUID] | None) -> None:
+        if keys is None:
+            self.clusters_of_slice = {}
+        elif not keys:
+            return
+        for pk in keys or ():
+            self.clusters_of_slice.pop(pk, None)
+        self.clusters_of_slice.update(clusters_of_slices(keys))
