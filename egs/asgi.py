@@ -31,6 +31,7 @@ from core.rest.problems import CONTENT_TYPE, problem  # noqa: E402
 from egs.health import HEALTH_PATHS  # noqa: E402
 from egs.metrics import App, Receive, Scope, Send, measure  # noqa: E402
 from gpr.allocation.absence import SERVED_EVERY_S, web_server_seen  # noqa: E402
+from gpr.allocation.live import live_check  # noqa: E402
 from portal_shared.live import LiveConsumer  # noqa: E402
 from portal_shared.shell import LIVE_URL  # noqa: E402
 from protocol.transport import BODY_MAX_BYTES  # noqa: E402
@@ -138,6 +139,7 @@ async def _record_presence() -> None:
     while True:
         try:
             await in_db_thread(lambda: web_server_seen(now=db_now()))
+            await in_db_thread(lambda: live_check(now=db_now()))
         except Exception:
             # While the database is away, agents are not served either.
             log.exception("presence_failed")

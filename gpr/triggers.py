@@ -48,6 +48,22 @@ WATCHED: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
         "gpr_id",
         ("made_at", "promised_start_at", "slot_pool", "slot_start_at", "slot_nodes", "lost_cause", "lost_cause_id"),
     ),
+    "gpr_shadow": (
+        "gpr",
+        "gpr_id",
+        (
+            "made_at",
+            "priority",
+            "gpu_s",
+            "gpus_per_node",
+            "patient",
+            "patient_starts_at",
+            "patient_ends_at",
+            "strict",
+            "strict_starts_at",
+            "strict_ends_at",
+        ),
+    ),
     "gpr_gpr_clusters": ("gpr", "gpr_id", ()),
     "inventory_reservation": ("gpr", "gpr_id", ("replaces_id", "node_id", "ends_at", "slice_id", "state")),
     "inventory_node": (

@@ -25,6 +25,8 @@ from core.errors import EgsError
 from core.locks import gate_shut, single_runner
 from core.words import are, plural, utc
 from gpr.allocation.absence import absence_of, is_just_over, was_just_away
+from gpr.allocation.change_log import changes_prune
+from gpr.allocation.live import live_check
 from gpr.allocation.rows import gprs_by_id
 from gpr.allocation.snapshot import Loaded, at, nodes_free_at
 from gpr.allocation.starts import Start, gprs_start
@@ -60,6 +62,7 @@ STARTS_AT_ONCE = 50  # in one transaction; if it fails, each GPR gets its own
 MOVES_AT_ONCE = 100
 # The agent itself gives up an entry at the time-out. The hub does so only after this much more silence.
 ENTRY_SILENCE_S = 30
+PRUNE_EVERY = 100  # ticks
 
 
 @dataclass(slots=True)
@@ -93,6 +96,9 @@ def tick(*, now: datetime | None = None, may_rest: bool = False) -> TickReport |
             orders_give_up(now=now)
         kubeconfigs_expire(now=now)
         orphans_cancel(now=now)
+        live_check(now=now)
+        if record.tick_count % PRUNE_EVERY == 0:
+            changes_prune()
         if may_rest and _may_rest(record, now):
             report.rested = True
         else:

@@ -6,20 +6,32 @@
 from __future__ import annotations
 
 import math
+import time
 from datetime import datetime
 from threading import RLock
+from typing import Any, Final
+
+import structlog
+from django.db import connection, transaction
 
 from gpr.allocation.absence import absence_load
 from gpr.allocation.change_log import ChangeLog, Changes
 from gpr.allocation.live_rows import LiveRows
+from gpr.allocation.memory import memory_of
 from gpr.allocation.pools import Fleet, PoolIndex, fleet_of, pools_of
-from gpr.allocation.snapshot import Loaded, planner_memory_load, policy, quotas_load, request_of, running_box
+from gpr.allocation.snapshot import Loaded, policy, quotas_load, request_of, running_box
 from gpr.models import Witness
 from gpr.quotas.fairness import shares_of, usage_load
 from gpr.supplies.selectors import supplies_load
 from inventory.models import HubAbsence
 from inventory.rows import clusters_there, windows_ahead
+from journal.guard import fault_report
 from planner.snapshot import Memory, Policy, Pool, Request, Running, Snapshot
+
+log = structlog.get_logger(__name__)
+
+MEMORY: Final = "planner.memory"
+CHECK_EVERY_S: Final = 600.0
 
 
 class Live:
@@ -34,6 +46,10 @@ class Live:
         self._shares: dict[str, int] = {}
         self._running: dict[str, Running] = {}
         self._queue: dict[str, Request] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        return self._places is None
 
     def load(self, *, now: datetime, with_memory: bool = False) -> Loaded:
         with self._lock:
@@ -57,7 +73,7 @@ class Live:
         self._make_queue(places, shares)
         self._stale = set()
         record = Witness.objects.first() or Witness()
-        memory = planner_memory_load(record, now=now) if with_memory or len(rows.promises) < len(rows.requests) else Memory()
+        memory = memory_of(record, rows.shadows(now), now=now) if with_memory or len(rows.promises) < len(rows.requests) else Memory()
         snapshot = Snapshot(
             now_s=now_s,
             pools=self._pools,
@@ -110,6 +126,7 @@ class Live:
 
 class _Process:
     live = Live()
+    checked_mono = time.monotonic()
 
 
 def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
@@ -120,3 +137,37 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
 def live_forget() -> None:
     """The next snapshot reads everything."""
     _Process.live = Live()
+
+
+def live_check(*, now: datetime) -> None:
+    """Compare the memory of this process with the database, every CHECK_EVERY_S; where it is wrong, forget it and alert."""
+    if _Process.live.is_empty or time.monotonic() < _Process.checked_mono + CHECK_EVERY_S:
+        return
+    _Process.checked_mono = time.monotonic()
+    with transaction.atomic():
+        if connection.vendor == "postgresql":  # else another process might write between the two
+            connection.cursor().execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        wrong = differences(snapshot_load(now=now, with_memory=True), Live().load(now=now, with_memory=True))
+    if wrong:
+        live_forget()
+        text = f"The memory of a process differed from the database in {', '.join(wrong)}. It was read anew. Please report it."
+        log.error(MEMORY, wrong=wrong)
+        with transaction.atomic():
+            fault_report(MEMORY, text, reason="differs", now=now)
+
+
+def differences(one: Loaded, other: Loaded) -> list[str]:
+    """Names of what differs. Queue and boxes have no order."""
+    return [name for name, value in _parts(one).items() if value != _parts(other)[name]]
+
+
+def _parts(loaded: Loaded) -> dict[str, Any]:
+    snapshot, places = loaded.snapshot, loaded.places
+    return {
+        "queue": {request.id: request for request in snapshot.queue},
+        "boxes": {box.id: box for box in snapshot.running},
+        "pools": (snapshot.pools, places.keys, places.pool_of_node, loaded.cluster_ids),
+        "quotas": (snapshot.quotas, loaded.shares),
+        "memory": (snapshot.memory, snapshot.has_freed),
+        "rows": (loaded.requests, loaded.promises),
+    }

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple, Self
 from uuid import UUID
 
-from django.db.models import BigIntegerField, Count, Func, Min, Q, QuerySet
+from django.db.models import BigIntegerField, Func, QuerySet
 
 from gpr.models import PROVISIONED, Gpr, GprState, Shadow
 from inventory.models import Reservation, ReservationState
@@ -73,15 +73,25 @@ class PromiseRow(NamedTuple):
 
 
 class ShadowRow(NamedTuple):
-    # Slots in the two simulated queues; seconds since 1970.
+    """An arrival and its slots in the two simulated queues, which are null for one that waited for nobody."""
+
     gpr_id: UUID
+    made_at: datetime
+    priority: int
+    gpu_s: int
     gpus_per_node: int
     patient: dict[str, Any]
-    patient_start_s: int
-    patient_end_s: int
+    patient_starts_at: datetime | None
+    patient_ends_at: datetime | None
     strict: dict[str, Any]
-    strict_start_s: int
-    strict_end_s: int
+    strict_starts_at: datetime | None
+    strict_ends_at: datetime | None
+
+    def stands(self, now: datetime) -> bool:
+        """Whether it is not over in both queues."""
+        if self.patient_ends_at is None or self.strict_ends_at is None:
+            return False
+        return self.strict_ends_at > now or self.patient_ends_at > now
 
 
 class HeldRow(NamedTuple):
@@ -128,19 +138,10 @@ def clusters_of_slices(ids: Collection[UUID] | None) -> dict[UUID, set[UUID]]:
     return _sets((allowed.all() if ids is None else allowed.filter(slice__in=ids)).values_list("slice_id", "cluster_id"))
 
 
-def open_shadows(now: datetime) -> list[ShadowRow]:
-    # Those that are not over in both queues.
-    stands = Q(strict_ends_at__gt=now) | Q(patient_ends_at__gt=now)
-    rows = Shadow.objects.filter(stands, strict_ends_at__isnull=False, patient_ends_at__isnull=False).order_by("made_at", "pk")
-    times = {f"{queue}_{end}_s": _EpochSeconds(f"{queue}_{end}s_at") for queue in ("patient", "strict") for end in ("start", "end")}
-    return [ShadowRow._make(row) for row in rows.annotate(**times).values_list(*ShadowRow._fields)]
-
-
-def arrivals_since(since: datetime) -> list[tuple[int, int, int, int]]:
-    """(priority, GPU-seconds, since, count), the oldest first; equal arrivals are grouped."""
-    timed = Shadow.objects.filter(made_at__gte=since).annotate(at_s=_EpochSeconds("made_at"))
-    alike = timed.values("priority", "gpu_s").annotate(since_at=Min("made_at"), since_s=Min("at_s"), arrival_count=Count("pk"))
-    return list(alike.order_by("since_at", "priority", "gpu_s").values_list("priority", "gpu_s", "since_s", "arrival_count"))
+def shadow_rows(ids: Collection[UUID] | None) -> list[ShadowRow]:
+    """None: all."""
+    shadows = Shadow.objects.all() if ids is None else Shadow.objects.filter(gpr__in=ids)
+    return [ShadowRow._make(row) for row in shadows.values_list(*ShadowRow._fields)]
 
 
 def plan_summaries(ids: Iterable[UUID] | None = None) -> dict[str, PlanSummary]:

@@ -6,30 +6,23 @@ import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 from django.db.models.functions import Coalesce
 
-from gpr.allocation.pools import RETURN_S, PoolIndex, window_of
+from gpr.allocation.pools import PoolIndex, window_of
 from gpr.allocation.rows import (
     LAST_S,
     GprRow,
     HeldRow,
     PromiseRow,
-    ShadowRow,
-    arrivals_since,
-    open_shadows,
 )
-from gpr.models import Gpr, GprState, Witness
+from gpr.models import Gpr, GprState
 from inventory.models import Cluster, MaintenanceWindow, Supply
-from inventory.rows import clusters_failed
 from planner.plan import Cause
+from planner.snapshot import Node as PlannerNode
 from planner.snapshot import (
-    Arrival,
-    Failed,
-    Memory,
     Place,
     Policy,
     PolicyName,
@@ -41,8 +34,6 @@ from planner.snapshot import (
     Snapshot,
     Within,
 )
-from planner.snapshot import Node as PlannerNode
-from planner.snapshot import Shadow as PlannerShadow
 from slices.models import Quota as QuotaRow
 
 # Ticks are not exact: a start that is late by no more than this keeps its promise.
@@ -136,37 +127,7 @@ def policy() -> Policy:
     )
 
 
-def planner_memory_load(record: Witness, *, now: datetime) -> Memory:
-    """The data for slack and failure reserve; three queries."""
-    since = now - timedelta(seconds=SLACK.observed_s)
-    return Memory(
-        shadows=tuple(_shadow_of(row) for row in open_shadows(now)),
-        arrivals=tuple(Arrival(since_s, priority, gpu_s, count) for priority, gpu_s, since_s, count in arrivals_since(since)),
-        promised_s=record.promised_sum_s,
-        patient_s=record.patient_sum_s,
-        summed_at_s=_second(record.summed_at),
-        ran_s=record.ran_sum_s,
-        booked_s=record.booked_sum_s,
-        failed=tuple(Failed(name, _second(failed_at), RETURN_S) for name, failed_at in clusters_failed()),
-    )
-
-
-def _shadow_of(row: ShadowRow) -> PlannerShadow:
-    return PlannerShadow(
-        str(row.gpr_id),
-        row.gpus_per_node,
-        _slot(row.patient, row.patient_start_s),
-        row.patient_end_s,
-        _slot(row.strict, row.strict_start_s),
-        row.strict_end_s,
-    )
-
-
-def _slot(data: dict[str, Any], start_s: int) -> Slot:
-    return Slot(data["pool"], start_s, tuple(data["nodes"]))
-
-
-def _second(moment: datetime | None) -> int:
+def second_of(moment: datetime | None) -> int:
     return math.floor(moment.timestamp()) if moment else 0
 
 
@@ -263,7 +224,7 @@ def request_of(
         # The rest of a booking that has run is an ordinary request.
         is_fixed=ask.is_booking and ask.run == 0,
         promise_s=math.floor(promise.promised_start_at.timestamp()) if promise else None,
-        promised_at_s=_second(promise.made_at) if promise else 0,
+        promised_at_s=second_of(promise.made_at) if promise else 0,
         slot=slot,
         lost=(promise.lost_cause, promise.lost_cause_id) if promise and promise.lost_cause in CAUSES else None,
         may_evict=ask.may_evict,

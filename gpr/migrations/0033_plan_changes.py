@@ -10,6 +10,7 @@ from core.vendor_sql import vendor_sql
 WATCHED = {
     "gpr_gpr": ("gpr", "id", "version priority nodes gpus_per_node remaining_s shape min_gpu_memory_gib node_type rdma within allowed_shapes earliest_start_at is_booking run may_evict evictable place_share place_key turn_at slice_id state provisioning_at requeue_on_failure"),
     "gpr_promise": ("gpr", "gpr_id", "made_at promised_start_at slot_pool slot_start_at slot_nodes lost_cause lost_cause_id"),
+    "gpr_shadow": ("gpr", "gpr_id", "made_at priority gpu_s gpus_per_node patient patient_starts_at patient_ends_at strict strict_starts_at strict_ends_at"),
     "gpr_gpr_clusters": ("gpr", "gpr_id", ""),
     "inventory_reservation": ("gpr", "gpr_id", "replaces_id node_id ends_at slice_id state"),
     "inventory_node": ("node", "id", "cluster_id name shape node_type gpu_memory_gib rdma gpu_count zone rack nvlink_domain is_ready cordoned_at gone_at"),

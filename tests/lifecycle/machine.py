@@ -7,7 +7,8 @@ import os
 import random
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from functools import wraps
 from typing import Any, ClassVar
@@ -83,6 +84,13 @@ def act(**strategies: Any) -> Callable[[Callable[..., None]], Any]:
     return decorate
 
 
+@contextmanager
+def rolled_back() -> Iterator[None]:
+    with transaction.atomic():
+        yield
+        transaction.set_rollback(True)
+
+
 class InternalError(AssertionError):
     """The allocator met an exception that it had not thought of."""
 
@@ -101,7 +109,7 @@ class Life(RuleBasedStateMachine):
 
     @initialize(asks=st.lists(requests, min_size=2, max_size=5))
     def begin(self, asks: list[Any]) -> None:
-        self._atomic = transaction.atomic()
+        self._atomic = self._world()
         self._atomic.__enter__()
         # Ids are part of a run, since the planner orders by them: they are the same in each.
         rng, self._urandom = random.Random(1), os.urandom
@@ -123,6 +131,10 @@ class Life(RuleBasedStateMachine):
             self._submit(*ask)
         self.holds()
 
+    def _world(self) -> AbstractContextManager[None]:
+        """What ends with the life."""
+        return rolled_back()
+
     def teardown(self) -> None:
         if not hasattr(self, "_atomic"):
             return
@@ -131,7 +143,6 @@ class Life(RuleBasedStateMachine):
                 self._come_to_rest()
         finally:
             os.urandom, allocator.log = self._urandom, self._log
-            transaction.set_rollback(True)
             self._atomic.__exit__(None, None, None)
 
     # -- people --------------------------------------------------------------------------------------------------------

@@ -6,9 +6,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from gpr.allocation.live import snapshot_load
 from gpr.allocation.pools import RETURN_S
-from gpr.allocation.snapshot import SLACK, planner_memory_load
-from gpr.models import Promise, Shadow, Witness
+from gpr.allocation.snapshot import SLACK
+from gpr.models import Promise, Shadow
 from gpr.requests.services import gpr_submit
 from inventory.models import Cluster, MaintenanceWindow, Node
 from inventory.services.inventory import inventory_store
@@ -26,13 +27,13 @@ def test_alike_arrivals_count_together_from_the_first_on_and_old_ones_not_at_all
     short, _, long = (Shadow.objects.get(gpr=gpr) for gpr in gprs)
     now_s = int(NOW.timestamp())
 
-    assert planner_memory_load(Witness(), now=asks[-1][1]).arrivals == (
+    assert snapshot_load(now=asks[-1][1], with_memory=True).snapshot.memory.arrivals == (
         Arrival(now_s, short.priority, short.gpu_s, 2),
         Arrival(now_s + 9, long.priority, long.gpu_s, 1),
     )
 
     later = NOW + timedelta(seconds=SLACK.observed_s + 7)
-    assert planner_memory_load(Witness(), now=later).arrivals == (Arrival(now_s + 9, long.priority, long.gpu_s, 1),)
+    assert snapshot_load(now=later, with_memory=True).snapshot.memory.arrivals == (Arrival(now_s + 9, long.priority, long.gpu_s, 1),)
 
 
 def report(cluster: Cluster, *, at: datetime, ready: bool = True, healthy: bool = True) -> None:
@@ -56,7 +57,9 @@ def test_of_a_cluster_is_remembered_when_a_node_failed_last(trouble: dict[str, b
 
     assert failed_at(cluster) == times[3]
     make_cluster(nodes=1, name="calm")
-    assert planner_memory_load(Witness(), now=times[3]).failed == (Failed(cluster.name, int(times[3].timestamp()), RETURN_S),)
+    assert snapshot_load(now=times[3], with_memory=True).snapshot.memory.failed == (
+        Failed(cluster.name, int(times[3].timestamp()), RETURN_S),
+    )
 
 
 def test_a_node_that_was_set_aside_or_is_maintained_has_not_failed() -> None:

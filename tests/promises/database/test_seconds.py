@@ -9,8 +9,7 @@ from uuid import uuid4
 import pytest
 
 from gpr.allocation.live import snapshot_load
-from gpr.allocation.snapshot import planner_memory_load
-from gpr.models import Gpr, GprState, Shadow, Witness
+from gpr.models import Gpr, GprState, Shadow
 from inventory.models import Reservation
 from tests.builders import HOUR, NOW, hold, make_cluster, make_gpr, make_slice, nodes_of
 
@@ -40,7 +39,7 @@ def test_where_one_stands_in_queues_that_nobody_overtakes_is_in_whole_seconds(mi
     gpr = make_gpr(make_slice(make_cluster()))
     Shadow.objects.create(gpr=gpr, made_at=NOW, priority=101, gpu_s=1, gpus_per_node=1, patient=place, strict=place, **times)
 
-    (shadow,) = planner_memory_load(Witness(), now=NOW).shadows
+    (shadow,) = snapshot_load(now=NOW, with_memory=True).snapshot.memory.shadows
 
     start_s, end_s = (NOW + HOUR).timestamp(), (NOW + 2 * HOUR).timestamp()
     assert (shadow.patient.start_s, shadow.patient_end_s) == (shadow.strict.start_s, shadow.strict_end_s) == (start_s, end_s)

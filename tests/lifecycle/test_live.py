@@ -1,0 +1,158 @@
+"""The memory of a process says what the database says, whatever was written, by whom, and in which order it was committed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import pytest
+from django.db import connection, transaction
+from django.test import override_settings
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.stateful import invariant, run_state_machine_as_test
+
+from core.clock import db_now
+from gpr.allocation import change_log, live
+from gpr.allocation.allocator import tick
+from gpr.allocation.live import Live, differences, live_check, snapshot_load
+from gpr.allocation.rows import GprRow, PromiseRow, ShadowRow
+from gpr.models import Gpr, PlanChange
+from gpr.requests.editing import gpr_cancel
+from gpr.requests.services import gpr_submit
+from gpr.triggers import WATCHED
+from inventory.models import Node
+from inventory.rows import InventoryNode
+from journal.models import Event
+from slices.models import Slice
+from tests.builders import NOW, make_cluster, make_slice, make_user, spec
+from tests.databases import delete_all_rows
+from tests.effort import IS_SOAK
+from tests.lifecycle.machine import Life
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both_databases]
+
+
+@contextmanager
+def committed() -> Iterator[None]:
+    live.live_forget()
+    yield
+    delete_all_rows()
+
+
+class CommittedLife(Life):
+    """Each write commits. A second process writes nothing, and looks at every third state only."""
+
+    def _world(self) -> AbstractContextManager[None]:
+        self.other, self.states_count = Live(), 0
+        return committed()
+
+    @invariant()
+    def every_process_knows_what_the_database_says(self) -> None:
+        if not hasattr(self, "_atomic"):
+            return
+        self.states_count += 1
+        fresh = Live().load(now=self.now, with_memory=True)
+        assert differences(snapshot_load(now=self.now, with_memory=True), fresh) == []
+        if self.states_count % 3 == 0:
+            assert differences(self.other.load(now=self.now, with_memory=True), fresh) == []
+
+
+def test_whatever_people_agents_and_time_do_a_process_knows_it() -> None:
+    with override_settings(EGS_SPARE_GRACE_S=5, EGS_SPARE_LEAST_S=60, EGS_SPARE_WAIT_S=60):
+        examples = settings(
+            max_examples=500 if IS_SOAK else 4,
+            stateful_step_count=20,
+            deadline=None,
+            database=None,
+            phases=[Phase.explicit, Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        run_state_machine_as_test(seed(1)(CommittedLife), settings=examples)
+
+
+def fresh_and_known() -> list[str]:
+    return differences(snapshot_load(now=NOW, with_memory=True), Live().load(now=NOW, with_memory=True))
+
+
+def test_what_is_rolled_back_is_forgotten() -> None:
+    cluster, user = make_cluster(nodes=2), make_user(is_admin=True)
+    kept = gpr_submit(actor=user, spec=spec(make_slice(cluster), name="kept"), now=NOW)
+    assert [request.id for request in snapshot_load(now=NOW).snapshot.queue] == [str(kept.pk)]
+
+    with transaction.atomic():
+        gpr_submit(actor=user, spec=spec(make_slice(cluster), name="lost"), now=NOW)
+        gpr_cancel(gpr=kept, actor=user, now=NOW)
+        Node.objects.update(is_ready=False)
+        assert len(snapshot_load(now=NOW).snapshot.queue) == 1
+        transaction.set_rollback(True)
+
+    assert fresh_and_known() == []
+    assert [request.id for request in snapshot_load(now=NOW).snapshot.queue] == [str(kept.pk)]
+
+
+def test_a_request_that_commits_late_is_read_although_a_later_one_was_read_before() -> None:
+    """Two writers at once: the ids of their changes say nothing of the order in which they commit."""
+    if connection.vendor == "sqlite":
+        return  # it has one writer at a time
+    cluster = make_cluster(nodes=1)
+    slice_ = make_slice(cluster)
+    wrote, go_on = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        with transaction.atomic():
+            Node.objects.update(is_ready=False)
+            wrote.set()
+            go_on.wait(20)
+        connection.close()
+
+    thread = threading.Thread(target=slow)
+    thread.start()
+    wrote.wait(20)
+    Slice.objects.filter(pk=slice_.pk).update(burst_gain_s=9)
+    assert fresh_and_known() == []
+    go_on.set()
+    thread.join()
+
+    assert snapshot_load(now=NOW).snapshot.pools[0].nodes[0].closed
+    assert fresh_and_known() == []
+
+
+def test_a_process_that_missed_too_much_reads_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change_log, "KEPT_COUNT", 2)
+    cluster, user = make_cluster(nodes=2), make_user(is_admin=True)
+    idle = Live()
+    idle.load(now=NOW)
+    tick(now=NOW)
+    for name in ("a", "b", "c"):
+        gpr_submit(actor=user, spec=spec(make_slice(cluster), name=name), now=NOW)
+
+    change_log.changes_prune()
+
+    assert PlanChange.objects.count() == 2
+    assert len(idle.load(now=NOW).snapshot.queue) == 3
+
+
+def test_a_memory_that_is_wrong_is_found_reported_and_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "CHECK_EVERY_S", -1.0)
+    cluster, user = make_cluster(nodes=1), make_user(is_admin=True)
+    gpr = gpr_submit(actor=user, spec=spec(make_slice(cluster)), now=NOW)
+    snapshot_load(now=NOW)
+    live_check(now=db_now())
+    assert not Event.objects.filter(kind=live.MEMORY).exists()
+
+    live._Process.live._rows.requests[str(gpr.pk)] = GprRow.of(Gpr(pk=gpr.pk, slice=gpr.slice, nodes=9))
+    live_check(now=db_now())
+
+    assert "queue" not in fresh_and_known()
+    assert "rows" in Event.objects.get(kind=live.MEMORY).message
+
+
+def test_the_database_records_changes_of_every_column_that_is_read() -> None:
+    own = {name for name in GprRow._fields if "__" not in name} - {"pk"}
+    assert own <= set(WATCHED["gpr_gpr"][2])
+    assert {name.removeprefix("slice__") for name in GprRow._fields if "__" in name} == set(WATCHED["slices_slice"][2])
+    assert set(PromiseRow._fields) - {"gpr_id"} == set(WATCHED["gpr_promise"][2])
+    assert set(ShadowRow._fields) - {"gpr_id"} == set(WATCHED["gpr_shadow"][2])
+    made_of = {"is_cordoned": "cordoned_at", "pk": "cluster_id", "has_sick_gpu": "gone_at"}
+    assert {made_of.get(name, name) for name in InventoryNode._fields} == set(WATCHED["inventory_node"][2])
