@@ -61,8 +61,8 @@ class CommittedLife(Life):
 def test_whatever_people_agents_and_time_do_a_process_knows_it() -> None:
     with override_settings(EGS_SPARE_GRACE_S=5, EGS_SPARE_LEAST_S=60, EGS_SPARE_WAIT_S=60):
         examples = settings(
-            max_examples=500 if IS_SOAK else 4,
-            stateful_step_count=20,
+            max_examples=500 if IS_SOAK else 2,
+            stateful_step_count=16,
             deadline=None,
             database=None,
             phases=[Phase.explicit, Phase.generate],
