@@ -6,6 +6,7 @@ guarded transaction, so a missed or repeated tick does no harm.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -17,7 +18,7 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Prefetch, Q, QuerySet
+from django.db.models import Exists, F, Min, OuterRef, Prefetch, Q, QuerySet
 from fast_update.fast import fast_update
 
 from core.clock import db_now
@@ -63,6 +64,8 @@ MOVES_AT_ONCE = 100
 # The agent itself gives up an entry at the time-out. The hub does so only after this much more silence.
 ENTRY_SILENCE_S = 30
 PRUNE_EVERY = 100  # ticks
+# At rest: agents that give no sign, requests to withdraw, orders that are late, and their like are looked at so often.
+REVIEW_EVERY = timedelta(seconds=5)
 
 
 @dataclass(slots=True)
@@ -77,13 +80,16 @@ class TickReport:
 def tick(*, now: datetime | None = None, may_rest: bool = False) -> TickReport | None:
     """Run one tick; None when another process runs one. Simulations and tests pass `now`.
 
-    `may_rest`: skip planning when nothing has happened since the last plan and nothing is due.
+    `may_rest`: when nothing has happened since the last plan and nothing is due, plan nothing, and look at deadlines of other kinds only
+    every REVIEW_EVERY.
     """
     with single_runner("allocator") as mine:
         if not mine:
             return None
         now, began_s = now or db_now(), time.perf_counter()
         record, _ = AllocatorRecord.objects.get_or_create(singleton=True)
+        if may_rest and _is_reviewed(record, now) and _may_rest(record, now):
+            return TickReport(rested=True)
         absence = absence_of(record, now)
         away = {"away_at": absence.began_at if absence else None, "back_at": absence.ended_at if absence else None}
         AllocatorRecord.objects.update(began_at=now, **away)
@@ -128,6 +134,10 @@ def _may_rest(record: AllocatorRecord, now: datetime) -> bool:
     return is_within and record.planned_event_id == _last_event_id()
 
 
+def _is_reviewed(record: AllocatorRecord, now: datetime) -> bool:
+    return record.last_tick_at is not None and record.last_tick_at <= now < record.last_tick_at + REVIEW_EVERY
+
+
 def _rests_until(made: Plan, loaded: Loaded, now: datetime) -> datetime | None:
     # Time alone changes the plan when a start or an end is due or nodes close or open. EGS_REST_S bounds the rest, since not every
     # change is an event. While requests may take capacity from others it never rests: each plan considers only some of them.
@@ -137,6 +147,8 @@ def _rests_until(made: Plan, loaded: Loaded, now: datetime) -> datetime | None:
         return None
     times_s = [placement.start_s for placement in made.placements if placement.start_s is not None]
     times_s += [box.end_s for box in snapshot.running]
+    ends_at = Gpr.objects.filter(state=S.ACTIVE, ends_at__gt=now).aggregate(next=Min("ends_at"))["next"]
+    times_s += [math.floor(ends_at.timestamp())] if ends_at is not None else []
     windows = (window for pool in snapshot.pools for node in pool.nodes for window in node.closed)
     times_s += [at_s for window in windows for at_s in (window.start_s, window.end_s)]
     due_s = min((at_s for at_s in times_s if at_s > snapshot.now_s), default=FOREVER_S)

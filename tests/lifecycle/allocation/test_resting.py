@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 from django.conf import settings
+from pytest_django import DjangoAssertNumQueries
 
 from gpr.allocation.allocator import TickReport, tick
 from gpr.models import AllocatorRecord, Gpr, GprState
@@ -14,7 +15,7 @@ from gpr.requests.services import gpr_submit
 from inventory.models import Node
 from slices.models import Quota
 from tests.builders import NOW, agent_heard, make_cluster, make_slice, make_user, spec
-from tests.lifecycle.stage import fresh
+from tests.lifecycle.stage import Stage, fresh
 
 pytestmark = pytest.mark.django_db
 
@@ -87,7 +88,29 @@ def test_an_empty_queue_rests_too() -> None:
     rest(1)
 
     assert rest(2).rested
-    assert AllocatorRecord.objects.get().tick_count == 2
+    assert AllocatorRecord.objects.get().tick_count == 1
+
+
+def test_a_rest_costs_two_queries_and_deadlines_are_looked_at_every_five_seconds(
+    waiting: Gpr, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    rest(1)
+    with django_assert_num_queries(2):
+        tick(now=at(2), may_rest=True)
+    assert rest(6.5).rested
+    assert AllocatorRecord.objects.get().last_tick_at == at(6.5)
+
+
+def test_a_box_that_ends_is_not_kept_waiting_by_a_rest() -> None:
+    gpr = Stage().active(duration_s=600)
+    assert gpr.ends_at is not None
+    end_s = (gpr.ends_at - NOW).total_seconds()
+    assert [rest(end_s - left_s).rested for left_s in (8, 7, 6, 2, 1)] == [False, True, True, True, True]
+    assert fresh(gpr).state == GprState.ACTIVE
+
+    rest(end_s)
+
+    assert fresh(gpr).state == GprState.EXITING
 
 
 def test_a_clock_that_is_set_back_ends_the_rest(waiting: Gpr) -> None:
