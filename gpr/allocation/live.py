@@ -73,7 +73,7 @@ class Live:
         self._make_queue(places, shares)
         self._stale = set()
         record = Witness.objects.first() or Witness()
-        memory = memory_of(record, rows.shadows(now), now=now) if with_memory or len(rows.promises) < len(rows.requests) else Memory()
+        memory = memory_of(record, rows.arrivals(now), now=now) if with_memory or len(rows.promises) < len(rows.requests) else Memory()
         snapshot = Snapshot(
             now_s=now_s,
             pools=self._pools,

@@ -8,19 +8,17 @@ from typing import Final
 from uuid import UUID
 
 from gpr.allocation.change_log import Changes
-from gpr.allocation.memory import observed_since
+from gpr.allocation.memory import PastArrival, past_arrivals
 from gpr.allocation.rows import (
     HELD,
     GprRow,
     HeldRow,
     PromiseRow,
-    ShadowRow,
     clusters_of_gprs,
     clusters_of_slices,
     held_by_gpr,
     held_rows,
     queued_rows,
-    shadow_rows,
 )
 from inventory.rows import InventoryNode, nodes_there
 
@@ -36,8 +34,8 @@ class LiveRows:
         self.promises: dict[str, PromiseRow] = {}
         self.held: dict[str, tuple[HeldRow, ...]] = {}
         self.nodes: tuple[InventoryNode, ...] = ()  # in the order in which the planner chooses among equals
-        self._shadows: dict[UUID, ShadowRow] = {}
-        self._in_order: list[ShadowRow] | None = None
+        self._arrivals: dict[UUID, PastArrival] = {}
+        self._in_order: list[PastArrival] | None = None
         self.clusters_of_gpr: dict[UUID, set[UUID]] = {}
         self.clusters_of_slice: dict[UUID, set[UUID]] = {}
 
@@ -53,32 +51,30 @@ class LiveRows:
         self._read_gprs(None if every else gprs)
         return None if every else set(map(str, gprs))
 
-    def shadows(self, now: datetime) -> list[ShadowRow]:
+    def arrivals(self, now: datetime) -> list[PastArrival]:
         """Those that still count, the oldest first."""
         if self._in_order is None:
-            since = observed_since(now)
-            counting = (row for row in self._shadows.values() if row.made_at >= since or row.stands(now))
-            self._in_order = sorted(counting, key=lambda row: (row.made_at, row.gpr_id))
-            self._shadows = {row.gpr_id: row for row in self._in_order}
+            self._in_order = sorted(arrival for arrival in self._arrivals.values() if arrival.counts(now))
+            self._arrivals = {arrival.gpr_id: arrival for arrival in self._in_order}
         return self._in_order
 
     def _read_gprs(self, keys: Collection[UUID] | None) -> None:
         if keys is None:
-            self.requests, self.promises, self.held, self.clusters_of_gpr, self._shadows = {}, {}, {}, {}, {}
+            self.requests, self.promises, self.held, self.clusters_of_gpr, self._arrivals = {}, {}, {}, {}, {}
         elif not keys:
             return
         for pk in keys or ():
             self.requests.pop(str(pk), None)
             self.promises.pop(str(pk), None)
             self.held.pop(str(pk), None)
-            self._shadows.pop(pk, None)
+            self._arrivals.pop(pk, None)
             self.clusters_of_gpr.pop(pk, None)
         for row, promise in queued_rows(keys):
             self.requests[str(row.pk)] = row
             if promise is not None:
                 self.promises[str(row.pk)] = promise
         self.clusters_of_gpr.update(clusters_of_gprs(keys))
-        self._shadows.update((row.gpr_id, row) for row in shadow_rows(keys))
+        self._arrivals.update((arrival.gpr_id, arrival) for arrival in past_arrivals(keys))
         self._in_order = None
         self.held.update(held_by_gpr(held_rows(HELD if keys is None else HELD.filter(gpr__in=keys))))
 

@@ -2,24 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import UUID
 
 from gpr.allocation.pools import RETURN_S
-from gpr.allocation.rows import ShadowRow
+from gpr.allocation.rows import shadow_rows
 from gpr.allocation.snapshot import SLACK, second_of
 from gpr.models import Witness
 from inventory.rows import clusters_failed
 from planner.snapshot import Arrival, Failed, Memory, Shadow, Slot
 
 
-def memory_of(record: Witness, rows: Iterable[ShadowRow], *, now: datetime) -> Memory:
-    """`rows`: the oldest first."""
-    rows = list(rows)
+class PastArrival(NamedTuple):
+    """`shadow`: its slots in both queues, until the later of them is over; None for one that waited for nobody."""
+
+    made_at: datetime
+    gpr_id: UUID
+    priority: int
+    gpu_s: int
+    stands_until: datetime | None
+    shadow: Shadow | None
+
+    def counts(self, now: datetime) -> bool:
+        return self.made_at >= observed_since(now) or self.stands(now)
+
+    def stands(self, now: datetime) -> bool:
+        return self.stands_until is not None and self.stands_until > now
+
+
+def past_arrivals(ids: Collection[UUID] | None) -> Iterator[PastArrival]:
+    """None: all."""
+    for row in shadow_rows(ids):
+        patient_ends_at, strict_ends_at = row.patient_ends_at, row.strict_ends_at
+        if patient_ends_at is None or strict_ends_at is None:
+            yield PastArrival(row.made_at, row.gpr_id, row.priority, row.gpu_s, None, None)
+            continue
+        patient, strict = _slot(row.patient, row.patient_starts_at), _slot(row.strict, row.strict_starts_at)
+        shadow = Shadow(str(row.gpr_id), row.gpus_per_node, patient, second_of(patient_ends_at), strict, second_of(strict_ends_at))
+        yield PastArrival(row.made_at, row.gpr_id, row.priority, row.gpu_s, max(patient_ends_at, strict_ends_at), shadow)
+
+
+def memory_of(record: Witness, arrivals: Sequence[PastArrival], *, now: datetime) -> Memory:
+    """`arrivals`: the oldest first."""
+    since = observed_since(now)
     return Memory(
-        shadows=tuple(_shadow(row) for row in rows if row.stands(now)),
-        arrivals=_arrivals(row for row in rows if row.made_at >= observed_since(now)),
+        shadows=tuple(arrival.shadow for arrival in arrivals if arrival.shadow is not None and arrival.stands(now)),
+        arrivals=_grouped(arrival for arrival in arrivals if arrival.made_at >= since),
         promised_s=record.promised_sum_s,
         patient_s=record.patient_sum_s,
         summed_at_s=second_of(record.summed_at),
@@ -33,23 +63,13 @@ def observed_since(now: datetime) -> datetime:
     return now - timedelta(seconds=SLACK.observed_s)
 
 
-def _arrivals(rows: Iterable[ShadowRow]) -> tuple[Arrival, ...]:
-    # Equal arrivals are grouped.
-    found: dict[tuple[int, int], list[ShadowRow]] = {}
-    for row in rows:
-        found.setdefault((row.priority, row.gpu_s), []).append(row)
+def _grouped(arrivals: Iterable[PastArrival]) -> tuple[Arrival, ...]:
+    # Equal ones count together from the first on.
+    found: dict[tuple[int, int], list[PastArrival]] = {}
+    for arrival in arrivals:
+        found.setdefault((arrival.priority, arrival.gpu_s), []).append(arrival)
     alike = sorted((same[0].made_at, *ask, len(same)) for ask, same in found.items())
     return tuple(Arrival(second_of(since_at), priority, gpu_s, count) for since_at, priority, gpu_s, count in alike)
-
-
-def _shadow(row: ShadowRow) -> Shadow:
-    slots = (
-        _slot(row.patient, row.patient_starts_at),
-        second_of(row.patient_ends_at),
-        _slot(row.strict, row.strict_starts_at),
-        second_of(row.strict_ends_at),
-    )
-    return Shadow(str(row.gpr_id), row.gpus_per_node, *slots)
 
 
 def _slot(data: dict[str, Any], starts_at: datetime | None) -> Slot:

@@ -87,12 +87,6 @@ class ShadowRow(NamedTuple):
     strict_starts_at: datetime | None
     strict_ends_at: datetime | None
 
-    def stands(self, now: datetime) -> bool:
-        """Whether it is not over in both queues."""
-        if self.patient_ends_at is None or self.strict_ends_at is None:
-            return False
-        return self.strict_ends_at > now or self.patient_ends_at > now
-
 
 class HeldRow(NamedTuple):
     """A node that a GPR holds. `replaces_id`: the reservation that it replaces or will replace."""

@@ -43,6 +43,8 @@ def ranges_load(*, edited: Gpr | None = None) -> ForecastRanges:
     """Learns from the last outcomes and the requests that still wait, without those of `edited`; two queries."""
     rows = Forecast.objects.values_list(*_FIELDS)
     ended = list(rows.exclude(started_at=None).order_by("-started_at", "-pk")[:HISTORY_COUNT])
+    if len(ended) < ENOUGH_COUNT:
+        return ForecastRanges([_planner_forecast(*row) for row in reversed(ended)])
     open_rows = rows.filter(started_at=None) if edited is None else rows.filter(started_at=None).exclude(gpr=edited)
     return ForecastRanges([_planner_forecast(*row) for row in (*reversed(ended), *open_rows.order_by("made_at", "pk"))])
 
