@@ -17,6 +17,7 @@ from accounts.permissions import IsAdmin
 from accounts.policy import Kind, Verb, may_all
 from core.rest.fields import Flag, Id, NewName, StrictSerializer, Text, WholeNumber, Word
 from core.rest.filters import Moment, ReferenceFilter, Words
+from core.rest.nested import nested
 from core.rest.pagination import CreatedPagination, NamePagination
 from core.rest.references import one_by_id
 from core.rest.views import ApiViewSet
@@ -343,7 +344,7 @@ class GpuSerializer(serializers.ModelSerializer[Gpu]):
     @extend_schema_field(HolderSerializer(allow_null=True))
     def get_held_by(self, gpu: Any) -> Any:
         reserved: list[ReservedGpu] = gpu.held_by
-        return HolderSerializer(reserved[0].reservation).data if reserved else None
+        return nested(HolderSerializer, reserved[0].reservation) if reserved else None
 
 
 class GpuFilter(filters.FilterSet):

@@ -11,6 +11,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import mixins, serializers
 
 from accounts.authentication import actor_of
+from core.rest.nested import nested
 from core.rest.pagination import CreatedPagination
 from core.rest.views import ApiViewSet
 from gpr.models import Eviction, EvictionVictim, VictimKind, VictimOutcome
@@ -67,7 +68,7 @@ class EvictionSerializer(serializers.ModelSerializer[Eviction]):
 
     @extend_schema_field(VictimSerializer(many=True))
     def get_victims(self, row: Any) -> Any:
-        return VictimSerializer([victim for victim in row.victims.all() if victim.is_known], many=True).data
+        return [nested(VictimSerializer, victim) for victim in row.victims.all() if victim.is_known]
 
 
 class EvictionPagination(CreatedPagination):

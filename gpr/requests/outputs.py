@@ -12,6 +12,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from accounts.models import User
+from core.rest.nested import nested
 from core.rest.sealed import SealedId
 from gpr.evictions.failed_jobs import failed_jobs_of
 from gpr.evictions.services import WHY, notices_of
@@ -176,7 +177,7 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
 
     @extend_schema_field(DrainSerializer(allow_null=True))
     def get_drain(self, gpr: Gpr) -> Any:
-        return DrainSerializer(gpr.cluster).data if gpr.cluster else None
+        return nested(DrainSerializer, gpr.cluster)
 
     @extend_schema_field(serializers.ChoiceField(choices=EndReason.choices, allow_null=True))
     def get_end_reason(self, gpr: Gpr) -> str | None:
@@ -204,26 +205,26 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
             "p90_at": gpr.promise.p90_at or max(promised_at, gpr.planned_start_at),
             "basis": BOOKED if gpr.is_booking else LEARNED if gpr.promise.p90_at else NO_HISTORY,
         }
-        return WaitSerializer(wait).data
+        return nested(WaitSerializer, wait)
 
     @extend_schema_field(ToldSerializer(allow_null=True))
     def get_explanation(self, gpr: Gpr) -> Any:
         explanation = self._page.statuses[gpr.pk].explanation
-        return ToldSerializer(explanation).data if explanation else None
+        return nested(ToldSerializer, explanation)
 
     @extend_schema_field(AssignedNodeSerializer(many=True))
     def get_nodes_assigned(self, gpr: Any) -> Any:
-        return AssignedNodeSerializer(gpr.held_now, many=True).data
+        return [nested(AssignedNodeSerializer, row) for row in gpr.held_now]
 
     @extend_schema_field(EvictionNoticeSerializer(allow_null=True))
     def get_eviction_notice(self, gpr: Gpr) -> Any:
         row = self._page.notices.get(gpr.pk)
-        return EvictionNoticeSerializer(row).data if row else None
+        return nested(EvictionNoticeSerializer, row)
 
     @extend_schema_field(OriginSerializer(allow_null=True))
     def get_origin(self, gpr: Gpr) -> Any:
         claim = getattr(gpr, "claim", None)
-        return OriginSerializer(claim).data if claim else None
+        return nested(OriginSerializer, claim)
 
     def get_failed_jobs(self, gpr: Gpr) -> list[str]:
         return list(self._page.failed_jobs.get(gpr.pk, ()))
@@ -363,7 +364,7 @@ class QueueRowSerializer(serializers.ModelSerializer[Gpr]):
     @extend_schema_field(ToldSerializer(allow_null=True))
     def get_explanation(self, gpr: Gpr) -> Any:
         explanation = self._status(gpr).explanation
-        return ToldSerializer(explanation).data if explanation else None
+        return nested(ToldSerializer, explanation)
 
 
 class OrderSerializer(serializers.Serializer[Any]):
