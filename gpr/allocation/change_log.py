@@ -1,4 +1,4 @@
-"""What plans read and what has changed of it since this process read it last: one query of the rows that triggers write.
+"""What has changed of the rows that plans read since this process read them last: one query of a log that triggers write.
 
 PostgreSQL hands out row ids before it commits, so the log is read by transaction: from the oldest one that was open at the last look.
 """

@@ -1,6 +1,6 @@
-"""The snapshot that this process keeps: what has changed since the last one is read and made anew, all else stays.
+"""The snapshot that this process keeps: it reads and makes anew what has changed since the last one.
 
-`Live().load(now=…)` of a fresh one reads everything; both must give the same (tests/allocation/test_live.py, `live_check`).
+A new `LiveSnapshot` reads everything. Both must give the same: `live_check` and tests/lifecycle/allocation/test_live.py compare them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MEMORY: Final = "planner.memory"
 CHECK_EVERY_S: Final = 600.0
 
 
-class Live:
+class LiveSnapshot:
     def __init__(self) -> None:
         self._lock = RLock()
         self._log, self._rows = ChangeLog(), LiveRows()
@@ -54,7 +54,11 @@ class Live:
     def load(self, *, now: datetime, with_memory: bool = False) -> Loaded:
         with self._lock:
             self._log.catch_up(self._read)
-            return self._made(now, with_memory=with_memory)
+            try:
+                return self._made(now, with_memory=with_memory)
+            except BaseException:
+                self._stale = None  # some of it was made, and some was not
+                raise
 
     def _read(self, changes: Changes) -> None:
         read = self._rows.read(changes)
@@ -125,7 +129,7 @@ class Live:
 
 
 class _Process:
-    live = Live()
+    live = LiveSnapshot()
     checked_mono = time.monotonic()
 
 
@@ -136,18 +140,18 @@ def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
 
 def live_forget() -> None:
     """The next snapshot reads everything."""
-    _Process.live = Live()
+    _Process.live = LiveSnapshot()
 
 
 def live_check(*, now: datetime) -> None:
     """Compare the memory of this process with the database, every CHECK_EVERY_S; where it is wrong, forget it and alert."""
-    if _Process.live.is_empty or time.monotonic() < _Process.checked_mono + CHECK_EVERY_S:
+    if _Process.live.is_empty or connection.in_atomic_block or time.monotonic() < _Process.checked_mono + CHECK_EVERY_S:
         return
     _Process.checked_mono = time.monotonic()
     with transaction.atomic():
         if connection.vendor == "postgresql":  # else another process might write between the two
             connection.cursor().execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        wrong = differences(snapshot_load(now=now, with_memory=True), Live().load(now=now, with_memory=True))
+        wrong = differences(snapshot_load(now=now, with_memory=True), LiveSnapshot().load(now=now, with_memory=True))
     if wrong:
         live_forget()
         text = f"The memory of a process differed from the database in {', '.join(wrong)}. It was read anew. Please report it."

@@ -15,7 +15,7 @@ from hypothesis.stateful import invariant, run_state_machine_as_test
 from core.clock import db_now
 from gpr.allocation import change_log, live
 from gpr.allocation.allocator import tick
-from gpr.allocation.live import Live, differences, live_check, snapshot_load
+from gpr.allocation.live import LiveSnapshot, differences, live_check, snapshot_load
 from gpr.allocation.rows import GprRow, PromiseRow, ShadowRow
 from gpr.models import Gpr, PlanChange
 from gpr.requests.editing import gpr_cancel
@@ -44,7 +44,7 @@ class CommittedLife(Life):
     """Each write commits. A second process writes nothing, and looks at every third state only."""
 
     def _world(self) -> AbstractContextManager[None]:
-        self.other, self.states_count = Live(), 0
+        self.other, self.states_count = LiveSnapshot(), 0
         return committed()
 
     @invariant()
@@ -52,7 +52,7 @@ class CommittedLife(Life):
         if not hasattr(self, "_atomic"):
             return
         self.states_count += 1
-        fresh = Live().load(now=self.now, with_memory=True)
+        fresh = LiveSnapshot().load(now=self.now, with_memory=True)
         assert differences(snapshot_load(now=self.now, with_memory=True), fresh) == []
         if self.states_count % 3 == 0:
             assert differences(self.other.load(now=self.now, with_memory=True), fresh) == []
@@ -72,7 +72,7 @@ def test_whatever_people_agents_and_time_do_a_process_knows_it() -> None:
 
 
 def fresh_and_known() -> list[str]:
-    return differences(snapshot_load(now=NOW, with_memory=True), Live().load(now=NOW, with_memory=True))
+    return differences(snapshot_load(now=NOW, with_memory=True), LiveSnapshot().load(now=NOW, with_memory=True))
 
 
 def test_what_is_rolled_back_is_forgotten() -> None:
@@ -121,7 +121,7 @@ def test_a_request_that_commits_late_is_read_although_a_later_one_was_read_befor
 def test_a_process_that_missed_too_much_reads_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(change_log, "KEPT_COUNT", 2)
     cluster, user = make_cluster(nodes=2), make_user(is_admin=True)
-    idle = Live()
+    idle = LiveSnapshot()
     idle.load(now=NOW)
     tick(now=NOW)
     for name in ("a", "b", "c"):
