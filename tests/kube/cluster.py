@@ -140,7 +140,8 @@ class Cluster:
 
     def _is_established(self, name: str) -> bool:
         found = self.get("crd", name) or {}
-        return any((each["type"], each["status"]) == ("Established", "True") for each in found.get("status", {}).get("conditions", ()))
+        conditions = found.get("status", {}).get("conditions") or ()  # null at first
+        return any((each["type"], each["status"]) == ("Established", "True") for each in conditions)
 
 
 @cache
