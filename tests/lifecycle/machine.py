@@ -7,8 +7,7 @@ import os
 import random
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from functools import wraps
 from typing import Any, ClassVar
@@ -16,7 +15,6 @@ from uuid import UUID
 
 import msgspec
 from django.conf import settings
-from django.db import transaction
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -24,6 +22,7 @@ from accounts.models import User
 from core.errors import EgsError
 from gpr.allocation import allocator
 from gpr.allocation.allocator import tick
+from gpr.allocation.live import LiveSnapshot, differences, live_forget, snapshot_load
 from gpr.allocation.snapshot import PROMISE_TOLERANCE_S
 from gpr.lifecycle import TRANSITIONS
 from gpr.models import ENDED, PROVISIONED, Gpr, GprState, Promise, PromiseMove
@@ -45,6 +44,7 @@ from protocol.nodes import NodeView
 from slices.models import Namespace, Slice
 from slices.services import namespace_bind, namespace_unbind
 from tests.builders import NOW, make_cluster, make_slice, make_user, node_view, spec
+from tests.databases import delete_all_rows
 from tests.inventory.agent import Agent, seen, step
 from tests.lifecycle.agent_model import ModelAgent
 from tests.promises.feasible import faults
@@ -84,13 +84,6 @@ def act(**strategies: Any) -> Callable[[Callable[..., None]], Any]:
     return decorate
 
 
-@contextmanager
-def rolled_back() -> Iterator[None]:
-    with transaction.atomic():
-        yield
-        transaction.set_rollback(True)
-
-
 class InternalError(AssertionError):
     """The allocator met an exception that it had not thought of."""
 
@@ -106,11 +99,13 @@ class _Log:
 class Life(RuleBasedStateMachine):
     # What happened in any of the lives: a run in which nothing ever gets far proves nothing.
     seen: ClassVar[Counter[str]] = Counter()
+    _was_begun = False
 
     @initialize(asks=st.lists(requests, min_size=2, max_size=5))
     def begin(self, asks: list[Any]) -> None:
-        self._atomic = self._world()
-        self._atomic.__enter__()
+        self._was_begun = True
+        live_forget()
+        self.other, self.states_count = LiveSnapshot(), 0
         # Ids are part of a run, since the planner orders by them: they are the same in each.
         rng, self._urandom = random.Random(1), os.urandom
         os.urandom = rng.randbytes
@@ -131,19 +126,15 @@ class Life(RuleBasedStateMachine):
             self._submit(*ask)
         self.holds()
 
-    def _world(self) -> AbstractContextManager[None]:
-        """What ends with the life."""
-        return rolled_back()
-
     def teardown(self) -> None:
-        if not hasattr(self, "_atomic"):
+        if not self._was_begun:
             return
         try:
             if sys.exc_info()[0] is None:
                 self._come_to_rest()
         finally:
             os.urandom, allocator.log = self._urandom, self._log
-            self._atomic.__exit__(None, None, None)
+            delete_all_rows()
 
     # -- people --------------------------------------------------------------------------------------------------------
 
@@ -393,8 +384,9 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def holds(self) -> None:
-        if not hasattr(self, "_atomic"):
+        if not self._was_begun:
             return
+        self._check_memory()
         self._check_reserved_once()
         self._check_events()
         self._check_rising()
@@ -404,6 +396,14 @@ class Life(RuleBasedStateMachine):
         if self.ticked:
             self.ticked = False
             assert not (found := faults()), found
+
+    def _check_memory(self) -> None:
+        """This process, and another one that looks at every third state only, know what the database says."""
+        self.states_count += 1
+        fresh = LiveSnapshot().load(now=self.now, with_memory=True)
+        assert differences(snapshot_load(now=self.now, with_memory=True), fresh) == []
+        if self.states_count % 3 == 0:
+            assert differences(self.other.load(now=self.now, with_memory=True), fresh) == []
 
     def _check_reserved_once(self) -> None:
         """I1, I2, I3."""

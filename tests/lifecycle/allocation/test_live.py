@@ -1,16 +1,11 @@
-"""The memory of a process says what the database says, whatever was written, by whom, and in which order it was committed."""
+"""The memory of a process says what the database says. tests/lifecycle/machine.py compares them after all that people and agents do."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 from django.db import connection, transaction
-from django.test import override_settings
-from hypothesis import HealthCheck, Phase, seed, settings
-from hypothesis.stateful import invariant, run_state_machine_as_test
 
 from core.clock import db_now
 from gpr.allocation import change_log, live
@@ -26,49 +21,8 @@ from inventory.rows import InventoryNode
 from journal.models import Event
 from slices.models import Slice
 from tests.builders import NOW, make_cluster, make_slice, make_user, spec
-from tests.databases import delete_all_rows
-from tests.effort import IS_SOAK
-from tests.lifecycle.machine import Life
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both_databases]
-
-
-@contextmanager
-def committed() -> Iterator[None]:
-    live.live_forget()
-    yield
-    delete_all_rows()
-
-
-class CommittedLife(Life):
-    """Each write commits. A second process writes nothing, and looks at every third state only."""
-
-    def _world(self) -> AbstractContextManager[None]:
-        self.other, self.states_count = LiveSnapshot(), 0
-        return committed()
-
-    @invariant()
-    def every_process_knows_what_the_database_says(self) -> None:
-        if not hasattr(self, "_atomic"):
-            return
-        self.states_count += 1
-        fresh = LiveSnapshot().load(now=self.now, with_memory=True)
-        assert differences(snapshot_load(now=self.now, with_memory=True), fresh) == []
-        if self.states_count % 3 == 0:
-            assert differences(self.other.load(now=self.now, with_memory=True), fresh) == []
-
-
-def test_whatever_people_agents_and_time_do_a_process_knows_it() -> None:
-    with override_settings(EGS_SPARE_GRACE_S=5, EGS_SPARE_LEAST_S=60, EGS_SPARE_WAIT_S=60):
-        examples = settings(
-            max_examples=500 if IS_SOAK else 2,
-            stateful_step_count=16,
-            deadline=None,
-            database=None,
-            phases=[Phase.explicit, Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        )
-        run_state_machine_as_test(seed(1)(CommittedLife), settings=examples)
 
 
 def fresh_and_known() -> list[str]:
