@@ -11,7 +11,7 @@ from core.clock import db_now
 from gpr.allocation import change_log, live
 from gpr.allocation.allocator import tick
 from gpr.allocation.live import LiveSnapshot, differences, live_check, snapshot_load
-from gpr.allocation.rows import GprRow, PromiseRow, ShadowRow
+from gpr.allocation.rows import GprRow, HeldRow, PromiseRow, ShadowRow
 from gpr.models import Gpr, PlanChange
 from gpr.requests.editing import gpr_cancel
 from gpr.requests.services import gpr_submit
@@ -108,5 +108,7 @@ def test_the_database_records_changes_of_every_column_that_is_read() -> None:
     assert {name.removeprefix("slice__") for name in GprRow._fields if "__" in name} == set(WATCHED["slices_slice"][2])
     assert set(PromiseRow._fields) - {"gpr_id"} == set(WATCHED["gpr_promise"][2])
     assert set(ShadowRow._fields) - {"gpr_id"} == set(WATCHED["gpr_shadow"][2])
+    held = {"ends_at" if name == "end_s" else name for name in HeldRow._fields if "__" not in name} - {"pk", "gpr_id", "started_s"}
+    assert held | {"state"} == set(WATCHED["inventory_reservation"][2])
     made_of = {"is_cordoned": "cordoned_at", "pk": "cluster_id", "has_sick_gpu": "gone_at"}
     assert {made_of.get(name, name) for name in InventoryNode._fields} == set(WATCHED["inventory_node"][2])
