@@ -6,7 +6,6 @@ guarded transaction, so a missed or repeated tick does no harm.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -147,12 +146,12 @@ def _rests_until(made: Plan, loaded: Loaded, now: datetime) -> datetime | None:
         return None
     times_s = [placement.start_s for placement in made.placements if placement.start_s is not None]
     times_s += [box.end_s for box in snapshot.running]
-    ends_at = Gpr.objects.filter(state=S.ACTIVE, ends_at__gt=now).aggregate(next=Min("ends_at"))["next"]
-    times_s += [math.floor(ends_at.timestamp())] if ends_at is not None else []
     windows = (window for pool in snapshot.pools for node in pool.nodes for window in node.closed)
     times_s += [at_s for window in windows for at_s in (window.start_s, window.end_s)]
     due_s = min((at_s for at_s in times_s if at_s > snapshot.now_s), default=FOREVER_S)
-    return at(min(due_s, snapshot.now_s + settings.EGS_REST_S))
+    until_at = at(min(due_s, snapshot.now_s + settings.EGS_REST_S))
+    ends_at = Gpr.objects.filter(state=S.ACTIVE, ends_at__gt=now).aggregate(next=Min("ends_at"))["next"]
+    return until_at if ends_at is None else min(until_at, ends_at)
 
 
 def _last_event_id() -> int:

@@ -71,7 +71,7 @@ class ChangeLog:
         with self._lock:
             changes, mark = self._news()
             changes |= self._unsure
-            self._unsure = Changes(everything=True)  # in case that `read` fails
+            self._unsure, self._latest = Changes(everything=True), None  # in case that `read` fails
             read(changes)
             self._unsure, self._latest = changes, mark
         transaction.on_commit(partial(self._confirm, mark))
@@ -87,7 +87,7 @@ class ChangeLog:
         until, pruned, *_ = rows[0]
         found = [row for row in rows if row[2] is not None]
         mark = _Mark(until, frozenset(row[2] for row in found if row[3] >= until))
-        if self._mark is None or pruned >= since:
+        if self._mark is None or pruned >= since or until < since:  # another server counts transactions anew
             return Changes(everything=True), mark
         new = [(kind, _uuid(key)) for _, _, id_, _, kind, key in found if id_ not in self._mark.known]
         gprs, nodes, slices = (frozenset(key for kind, key in new if kind == wanted) for wanted in ("gpr", "node", "slice"))

@@ -32,6 +32,7 @@ log = structlog.get_logger(__name__)
 
 MEMORY: Final = "planner.memory"
 CHECK_EVERY_S: Final = 600.0
+LOCK_MOST_S: Final = 2.0
 
 
 class LiveSnapshot:
@@ -52,13 +53,17 @@ class LiveSnapshot:
         return self._places is None
 
     def load(self, *, now: datetime, with_memory: bool = False) -> Loaded:
-        with self._lock:
+        # Who holds it may wait for a database that waits for this transaction: no server sees such a circle.
+        if not self._lock.acquire(timeout=LOCK_MOST_S):
+            return LiveSnapshot().load(now=now, with_memory=with_memory)
+        try:
             self._log.catch_up(self._read)
-            try:
-                return self._made(now, with_memory=with_memory)
-            except BaseException:
-                self._stale = None  # some of it was made, and some was not
-                raise
+            return self._made(now, with_memory=with_memory)
+        except BaseException:
+            self._stale = None  # some of it was made, and some was not
+            raise
+        finally:
+            self._lock.release()
 
     def _read(self, changes: Changes) -> None:
         read = self._rows.read(changes)
@@ -68,6 +73,8 @@ class LiveSnapshot:
         rows, now_s, rules = self._rows, math.floor(now.timestamp()), policy()
         clusters, absence = clusters_there(), absence_load(now=now)
         supply_state = supplies_load(rows.promises.values(), clusters, now=now, now_s=now_s, grace_s=rules.overrun_grace_s)
+        if not set().union(*supply_state.there.values()) <= {node.pk for node in rows.nodes}:
+            self._log.catch_up(self._read)  # an ordered node has arrived since
         places = self._make_pools(fleet_of(rows.nodes, clusters, windows_ahead(now), supply_state, absence, now), absence, now)
         if rules != self._policy:
             self._policy, self._stale = rules, None
@@ -77,7 +84,7 @@ class LiveSnapshot:
         self._make_queue(places, shares)
         self._stale = set()
         record = Witness.objects.first() or Witness()
-        memory = memory_of(record, rows.arrivals(now), now=now) if with_memory or len(rows.promises) < len(rows.requests) else Memory()
+        memory = memory_of(record, rows.arrivals(), now=now) if with_memory or len(rows.promises) < len(rows.requests) else Memory()
         snapshot = Snapshot(
             now_s=now_s,
             pools=self._pools,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime
 from typing import Final
 from uuid import UUID
 
@@ -51,11 +50,10 @@ class LiveRows:
         self._read_gprs(None if every else gprs)
         return None if every else set(map(str, gprs))
 
-    def arrivals(self, now: datetime) -> list[PastArrival]:
-        """Those that still count, the oldest first."""
+    def arrivals(self) -> list[PastArrival]:
+        """The oldest comes first."""
         if self._in_order is None:
-            self._in_order = sorted(arrival for arrival in self._arrivals.values() if arrival.counts(now))
-            self._arrivals = {arrival.gpr_id: arrival for arrival in self._in_order}
+            self._in_order = sorted(self._arrivals.values())
         return self._in_order
 
     def _read_gprs(self, keys: Collection[UUID] | None) -> None:

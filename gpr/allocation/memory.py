@@ -25,9 +25,6 @@ class PastArrival(NamedTuple):
     stands_until: datetime | None
     shadow: Shadow | None
 
-    def counts(self, now: datetime) -> bool:
-        return self.made_at >= observed_since(now) or self.stands(now)
-
     def stands(self, now: datetime) -> bool:
         return self.stands_until is not None and self.stands_until > now
 

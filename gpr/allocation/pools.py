@@ -23,6 +23,8 @@ from planner.snapshot import Node, Pool, Window
 # It is unknown when a node that is set aside, not ready or unreachable comes back. It is expected after one to two of these periods, on a
 # fixed grid, so that promises move once in a period and not every second.
 RETURN_S = 4 * 3600
+# So many different kinds of requests are remembered with their pools.
+KINDS_MOST = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class PoolIndex:
             frozenset(clusters),
             may_order,
         )
+        if len(self._suiting) > KINDS_MOST:
+            self._suiting.clear()
         if alike not in self._suiting:
             suiting = (id_ for id_, key in self.keys.items() if key.cluster in clusters and _suits(ask, key))
             self._suiting[alike] = tuple(id_ for id_ in suiting if may_order or not self.keys[id_].supply)

@@ -45,6 +45,24 @@ def test_what_is_rolled_back_is_forgotten() -> None:
     assert [request.id for request in snapshot_load(now=NOW).snapshot.queue] == [str(kept.pk)]
 
 
+def test_a_read_that_fails_is_made_good_even_when_an_older_one_is_confirmed_later() -> None:
+    known = change_log.ChangeLog()
+    read: list[change_log.Changes] = []
+
+    def fail(_: change_log.Changes) -> None:
+        raise ConnectionError
+
+    known.catch_up(read.append)
+    with transaction.atomic():
+        known.catch_up(read.append)
+        with pytest.raises(ConnectionError):
+            known.catch_up(fail)
+
+    known.catch_up(read.append)
+
+    assert read[-1].everything
+
+
 def test_a_request_that_commits_late_is_read_although_a_later_one_was_read_before() -> None:
     """Two writers at once: the ids of their changes say nothing of the order in which they commit."""
     if connection.vendor == "sqlite":

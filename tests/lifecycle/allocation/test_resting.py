@@ -102,12 +102,13 @@ def test_a_rest_costs_two_queries_and_deadlines_are_looked_at_every_five_seconds
 
 
 def test_a_box_that_ends_is_not_kept_waiting_by_a_rest() -> None:
-    gpr = Stage().active(duration_s=600)
+    gpr = Stage().active(duration_s=600, entry_s=5.7)
     assert gpr.ends_at is not None
     end_s = (gpr.ends_at - NOW).total_seconds()
     assert [rest(end_s - left_s).rested for left_s in (8, 7, 6, 2, 1)] == [False, True, True, True, True]
     assert fresh(gpr).state == GprState.ACTIVE
 
+    tick(now=at(end_s - 0.4))
     rest(end_s)
 
     assert fresh(gpr).state == GprState.EXITING
