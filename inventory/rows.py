@@ -62,12 +62,10 @@ def windows_ahead(now: datetime) -> list[WindowRow]:
 
 
 def nodes_there(ids: Collection[UUID] | None) -> list[InventoryNode]:
-    """None: all."""
+    """Returns these nodes; for None, all."""
     sick = Gpu.objects.filter(node=OuterRef("pk"), gone_at=None, is_healthy=False)
-    rows = (
-        Node.objects.filter(gone_at=None, gpu_count__gt=0)
-        if ids is None
-        else Node.objects.filter(gone_at=None, gpu_count__gt=0, pk__in=ids)
+    there = Node.objects.filter(gone_at=None, gpu_count__gt=0)
+    rows = (there if ids is None else there.filter(pk__in=ids)).annotate(
+        has_sick_gpu=Exists(sick), is_cordoned=Q(cordoned_at__isnull=False)
     )
-    rows = rows.annotate(has_sick_gpu=Exists(sick), is_cordoned=Q(cordoned_at__isnull=False))
     return [InventoryNode._make(row) for row in rows.order_by().values_list(*InventoryNode._fields)]

@@ -19,7 +19,7 @@ from gpr.models import AllocatorRecord, PlanChange
 
 # A process that missed more changes than these reads everything anew.
 KEPT_COUNT: Final = 20_000
-FAR: Final = 2**62
+NO_TRANSACTION_YET: Final = 2**62
 
 POSTGRESQL: Final = """
     SELECT log.until, log.pruned, change.id, change.transaction_id, change.kind, change.key FROM (
@@ -37,7 +37,7 @@ SQLITE: Final = """
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Ids of what changed. `everything`: nobody knows, so all is to be read."""
+    """The ids of what changed. With `everything` nobody knows them, and all is to be read."""
 
     gprs: frozenset[UUID] = frozenset()
     nodes: frozenset[UUID] = frozenset()
@@ -62,27 +62,27 @@ class ChangeLog:
     """One reader of the log. What it read within a transaction counts only when that commits; until then it is read again each time."""
 
     _mark: _Mark | None = None
-    _latest: _Mark | None = None
-    _unsure: Changes = field(default_factory=lambda: Changes(everything=True))
+    _latest_mark: _Mark | None = None
+    _unconfirmed: Changes = field(default_factory=lambda: Changes(everything=True))
     _lock: RLock = field(default_factory=RLock)
 
     def catch_up(self, read: Callable[[Changes], None]) -> None:
         """Call `read` with what changed since the last time."""
         with self._lock:
             changes, mark = self._news()
-            changes |= self._unsure
-            self._unsure, self._latest = Changes(everything=True), None  # in case that `read` fails
+            changes |= self._unconfirmed
+            self._unconfirmed, self._latest_mark = Changes(everything=True), None  # in case that `read` fails
             read(changes)
-            self._unsure, self._latest = changes, mark
+            self._unconfirmed, self._latest_mark = changes, mark
         transaction.on_commit(partial(self._confirm, mark))
 
     def _confirm(self, mark: _Mark) -> None:
         with self._lock:
-            if self._latest is mark:
-                self._mark, self._unsure = mark, Changes()
+            if self._latest_mark is mark:
+                self._mark, self._unconfirmed = mark, Changes()
 
     def _news(self) -> tuple[Changes, _Mark]:
-        since = FAR if self._mark is None else self._mark.since
+        since = NO_TRANSACTION_YET if self._mark is None else self._mark.since
         rows = _rows_since(since)
         until, pruned, *_ = rows[0]
         found = [row for row in rows if row[2] is not None]

@@ -53,12 +53,13 @@ class LiveSnapshot:
         return self._places is None
 
     def load(self, *, now: datetime, with_memory: bool = False) -> Loaded:
-        # Who holds it may wait for a database that waits for this transaction: no server sees such a circle.
+        # The thread that holds the lock may wait for the database, which may wait for our transaction. PostgreSQL does not see such a
+        # deadlock, so after a while this thread reads everything for itself.
         if not self._lock.acquire(timeout=LOCK_MOST_S):
             return LiveSnapshot().load(now=now, with_memory=with_memory)
         try:
             self._log.catch_up(self._read)
-            return self._made(now, with_memory=with_memory)
+            return self._make(now, with_memory=with_memory)
         except BaseException:
             self._stale = None  # some of it was made, and some was not
             raise
@@ -69,11 +70,12 @@ class LiveSnapshot:
         read = self._rows.read(changes)
         self._stale = None if read is None or self._stale is None else self._stale | read
 
-    def _made(self, now: datetime, *, with_memory: bool) -> Loaded:
+    def _make(self, now: datetime, *, with_memory: bool) -> Loaded:
         rows, now_s, rules = self._rows, math.floor(now.timestamp()), policy()
         clusters, absence = clusters_there(), absence_load(now=now)
         supply_state = supplies_load(rows.promises.values(), clusters, now=now, now_s=now_s, grace_s=rules.overrun_grace_s)
-        if not set().union(*supply_state.there.values()) <= {node.pk for node in rows.nodes}:
+        arrived = set().union(*supply_state.there.values())
+        if arrived and not arrived <= {node.pk for node in rows.nodes}:
             self._log.catch_up(self._read)  # an ordered node has arrived since
         places = self._make_pools(fleet_of(rows.nodes, clusters, windows_ahead(now), supply_state, absence, now), absence, now)
         if rules != self._policy:
@@ -99,7 +101,7 @@ class LiveSnapshot:
         return Loaded(snapshot, dict(rows.requests), dict(rows.promises), cluster_ids, shares, places, now)
 
     def _make_pools(self, fleet: Fleet, absence: HubAbsence | None, now: datetime) -> PoolIndex:
-        if self._places is None or self._fleet is None or not fleet.is_as(self._fleet):
+        if self._places is None or self._fleet is None or not fleet.makes_same_pools(self._fleet):
             self._places, self._pools = pools_of(fleet, absence, now)
             self._stale = None
         self._fleet = fleet
@@ -141,7 +143,7 @@ class _Process:
 
 
 def snapshot_load(*, now: datetime, with_memory: bool = False) -> Loaded:
-    """`with_memory`: load what a new promise needs. It is loaded anyway when the queue holds an unpromised request."""
+    """Returns what is now. `with_memory` adds what a new promise needs; it is there anyway when a queued request has no promise."""
     return _Process.live.load(now=now, with_memory=with_memory)
 
 
@@ -168,8 +170,9 @@ def live_check(*, now: datetime) -> None:
 
 
 def differences(one: Loaded, other: Loaded) -> list[str]:
-    """Names of what differs. Queue and boxes have no order."""
-    return [name for name, value in _parts(one).items() if value != _parts(other)[name]]
+    """Returns the names of the parts that differ. Queue and boxes have no order."""
+    parts = _parts(other)
+    return [name for name, value in _parts(one).items() if value != parts[name]]
 
 
 def _parts(loaded: Loaded) -> dict[str, Any]:

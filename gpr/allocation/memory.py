@@ -30,7 +30,7 @@ class PastArrival(NamedTuple):
 
 
 def past_arrivals(ids: Collection[UUID] | None) -> Iterator[PastArrival]:
-    """None: all."""
+    """Returns those of these GPRs; for None, all."""
     for row in shadow_rows(ids):
         patient_ends_at, strict_ends_at = row.patient_ends_at, row.strict_ends_at
         if patient_ends_at is None or strict_ends_at is None:
@@ -42,11 +42,11 @@ def past_arrivals(ids: Collection[UUID] | None) -> Iterator[PastArrival]:
 
 
 def memory_of(record: Witness, arrivals: Sequence[PastArrival], *, now: datetime) -> Memory:
-    """`arrivals`: the oldest first."""
-    since = observed_since(now)
+    """The oldest of `arrivals` must come first."""
+    observed_since = now - timedelta(seconds=SLACK.observed_s)
     return Memory(
         shadows=tuple(arrival.shadow for arrival in arrivals if arrival.shadow is not None and arrival.stands(now)),
-        arrivals=_grouped(arrival for arrival in arrivals if arrival.made_at >= since),
+        arrivals=_grouped(arrival for arrival in arrivals if arrival.made_at >= observed_since),
         promised_s=record.promised_sum_s,
         patient_s=record.patient_sum_s,
         summed_at_s=second_of(record.summed_at),
@@ -54,10 +54,6 @@ def memory_of(record: Witness, arrivals: Sequence[PastArrival], *, now: datetime
         booked_s=record.booked_sum_s,
         failed=tuple(Failed(name, second_of(failed_at), RETURN_S) for name, failed_at in clusters_failed()),
     )
-
-
-def observed_since(now: datetime) -> datetime:
-    return now - timedelta(seconds=SLACK.observed_s)
 
 
 def _grouped(arrivals: Iterable[PastArrival]) -> tuple[Arrival, ...]:

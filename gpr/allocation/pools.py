@@ -23,7 +23,7 @@ from planner.snapshot import Node, Pool, Window
 # It is unknown when a node that is set aside, not ready or unreachable comes back. It is expected after one to two of these periods, on a
 # fixed grid, so that promises move once in a period and not every second.
 RETURN_S = 4 * 3600
-# So many different kinds of requests are remembered with their pools.
+# The pools of at most so many different kinds of requests are remembered.
 KINDS_MOST = 10_000
 
 
@@ -83,8 +83,8 @@ class Fleet:
     supply_state: SupplyState
     period_s: int
 
-    def is_as(self, other: Fleet) -> bool:
-        """Whether the pools are the same. It compares nodes by identity."""
+    def makes_same_pools(self, other: Fleet) -> bool:
+        """Returns whether both make the same pools. It compares nodes by identity."""
         return (
             self.nodes is other.nodes
             and not self.supply_state.supplies
@@ -116,7 +116,7 @@ def pools_of(fleet: Fleet, absence: HubAbsence | None, now: datetime) -> tuple[P
     supply_state = fleet.supply_state
     for row in fleet.nodes:
         if (cluster := fleet.cluster_names.get(row.cluster_id)) is None:
-            continue  # it has come since the clusters were read
+            continue  # its cluster is gone since the nodes were read
         key = PoolKey(cluster, row.shape, row.node_type, row.gpu_memory_gib, row.rdma)
         closed = _closed_windows(row, fleet)
         node = Node(

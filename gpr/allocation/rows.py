@@ -113,27 +113,31 @@ HELD: Final = Reservation.objects.filter(state=ReservationState.HELD, gpr__state
 
 
 def queued_rows(ids: Collection[UUID] | None) -> Iterator[tuple[GprRow, PromiseRow | None]]:
-    """Each with its promise. None: all."""
-    queued = Gpr.objects.filter(state=GprState.QUEUED) if ids is None else Gpr.objects.filter(state=GprState.QUEUED, pk__in=ids)
+    """Returns these queued GPRs, each with its promise; for None, all."""
+    queued = Gpr.objects.filter(state=GprState.QUEUED)
     width = len(GprRow._fields)
-    for row in queued.order_by().values_list(*GprRow._fields, *(f"promise__{name}" for name in PromiseRow._fields)):
+    for row in (
+        (queued if ids is None else queued.filter(pk__in=ids))
+        .order_by()
+        .values_list(*GprRow._fields, *(f"promise__{name}" for name in PromiseRow._fields))
+    ):
         yield GprRow._make(row[:width]), None if row[width] is None else PromiseRow._make(row[width:])
 
 
 def clusters_of_gprs(ids: Collection[UUID] | None) -> dict[UUID, set[UUID]]:
-    """Those that queued GPRs name. None: all."""
+    """Returns the clusters that these queued GPRs name; for None, those of all."""
     named = Gpr.clusters.through.objects.filter(gpr__state=GprState.QUEUED)
     return _sets((named if ids is None else named.filter(gpr__in=ids)).values_list("gpr_id", "cluster_id"))
 
 
 def clusters_of_slices(ids: Collection[UUID] | None) -> dict[UUID, set[UUID]]:
-    """None: all."""
+    """Returns the clusters of these slices; for None, those of all."""
     allowed = Slice.clusters.through.objects
     return _sets((allowed.all() if ids is None else allowed.filter(slice__in=ids)).values_list("slice_id", "cluster_id"))
 
 
 def shadow_rows(ids: Collection[UUID] | None) -> list[ShadowRow]:
-    """None: all."""
+    """Returns the rows of these GPRs; for None, all."""
     shadows = Shadow.objects.all() if ids is None else Shadow.objects.filter(gpr__in=ids)
     return [ShadowRow._make(row) for row in shadows.values_list(*ShadowRow._fields)]
 

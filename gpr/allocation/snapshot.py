@@ -77,7 +77,7 @@ class Loaded:
 
     def _request(self, gpr: Gpr, clusters: Iterable[Cluster], rank: int, promise: PromiseRow | None) -> Request:
         names = {cluster.name for cluster in clusters or gpr.slice.clusters.only("name")}
-        return request_of(GprRow.of(gpr), names, promise, self.shares, self.places, rank)
+        return replace(request_of(GprRow.of(gpr), names, promise, self.shares, self.places), rank=rank)
 
     def elsewhere(self, candidate: Request, pools: tuple[str, ...]) -> Request:
         """The candidate in other pools, without handicaps."""
@@ -200,9 +200,7 @@ def quotas_load() -> tuple[Quota, ...]:
     return tuple(Quota(str(owner), shape, guaranteed, most) for owner, shape, guaranteed, most in rows)
 
 
-def request_of(
-    ask: GprRow, clusters: Set[str], promise: PromiseRow | None, shares: Mapping[str, int], places: PoolIndex, rank: int | None = None
-) -> Request:
+def request_of(ask: GprRow, clusters: Set[str], promise: PromiseRow | None, shares: Mapping[str, int], places: PoolIndex) -> Request:
     slot = _stored_slot(promise, places) if promise is not None and promise.slot_nodes else None
     pools = places.pools_for(ask, clusters, may_order=ask.slice__may_order)
     orders = _orders(ask, pools, places)
@@ -214,7 +212,7 @@ def request_of(
         slice=str(ask.slice_id),
         project=str(ask.slice__project_id),
         priority=ask.priority,
-        rank=rank_of(ask.turn_at) if rank is None else rank,
+        rank=rank_of(ask.turn_at),
         node_count=ask.nodes,
         gpus_per_node=ask.gpus_per_node or 0,
         length_s=length_s(ask),

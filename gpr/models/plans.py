@@ -25,7 +25,7 @@ class Witness(models.Model):
 
 
 class PlanChange(models.Model):
-    """Something that plans read has changed. Triggers write these rows; live_rows.py reads them."""
+    """Something that plans read has changed. Triggers write these rows; change_log.py reads them."""
 
     kind = models.CharField(max_length=5)  # "gpr", "node" or "slice"
     key = models.UUIDField()

@@ -63,10 +63,9 @@ def test_a_read_that_fails_is_made_good_even_when_an_older_one_is_confirmed_late
     assert read[-1].everything
 
 
+@pytest.mark.postgres_only  # SQLite has one writer at a time
 def test_a_request_that_commits_late_is_read_although_a_later_one_was_read_before() -> None:
     """Two writers at once: the ids of their changes say nothing of the order in which they commit."""
-    if connection.vendor == "sqlite":
-        return  # it has one writer at a time
     cluster = make_cluster(nodes=1)
     slice_ = make_slice(cluster)
     wrote, go_on = threading.Event(), threading.Event()
