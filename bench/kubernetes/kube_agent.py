@@ -54,7 +54,7 @@ def run(traces: Path | None) -> list[Figure]:
 
 
 def _measured(cluster: Any, folder: Path) -> list[Figure]:
-    from tests.kube.outage import without
+    from tests.kube.api.outage import without
     from tests.kube.site import install
 
     api = _api(cluster)

@@ -43,7 +43,7 @@ def run(traces: Path | None) -> list[Figure]:
 
 
 def _measured(cluster: Any) -> list[Figure]:
-    from tests.kube.outage import without
+    from tests.kube.api.outage import without
 
     cluster.make_namespace(NAMESPACE)
     # They would have opinions on nodes that no kubelet speaks for.

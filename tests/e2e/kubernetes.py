@@ -13,9 +13,9 @@ import yaml
 
 from protocol.steps import EntryStep
 from tests.e2e.processes import START_S, Api, Running, Stage, wait_for
+from tests.kube.checks.healthy import gang_words, gpu_lines, last_words
 from tests.kube.cluster import Cluster, Object
-from tests.kube.healthy import gang_words, gpu_lines, last_words
-from tests.kube.nodes import nodes_of
+from tests.kube.fleet_nodes import nodes_of
 from tests.kube.site import agent_token, install
 from worker_agent.cluster.fleet import Fleet, NodeGroup
 

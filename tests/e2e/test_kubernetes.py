@@ -184,7 +184,7 @@ def passed_over(api: Api, gpr: dict[str, Any], sick: str) -> None:
     assert outcomes.count((used, "OK")) == 1
 
 
-@pytest.mark.soak  # quickly: tests/kube/test_checks.py and tests/lifecycle/test_replacing.py
+@pytest.mark.soak  # quickly: tests/kube/checks/test_checks.py and tests/lifecycle/test_replacing.py
 def test_a_node_that_fails_its_checks_is_passed_over_and_one_that_fails_later_is_replaced(platform: Platform) -> None:
     api, east, stage = platform.api, platform.east, platform.stage
     make_slice(api, "health", east=east)
@@ -275,7 +275,7 @@ def make_slice_of_ada(platform: Platform, name: str, **namespaces: Cluster) -> N
         platform.api.post(f"/slices/{name}/members/", {"user": member, "role": role})
 
 
-@pytest.mark.soak  # quickly: the pods below, tests/kube/test_requests.py and tests/claims
+@pytest.mark.soak  # quickly: the pods below, tests/kube/requests/test_requests.py and tests/claims
 def test_a_member_asks_for_nodes_by_kubectl_alone_uses_them_and_gives_them_back(platform: Platform, tmp_path: Path) -> None:
     ada, east = platform.ada, platform.east
     make_slice_of_ada(platform, "language", east=east)
@@ -362,7 +362,7 @@ def test_pods_that_wait_get_nodes_by_themselves_and_give_them_back_with_their_wo
     terminal.save("auto")
 
 
-@pytest.mark.soak  # quickly: tests/kube/test_crashes.py without Deployments, tests/e2e/test_kill.py with the hub killed
+@pytest.mark.soak  # quickly: tests/kube/nodes/test_crashes.py without Deployments, tests/e2e/test_kill.py with the hub killed
 def test_while_the_hub_is_down_a_box_ends_at_its_time(platform: Platform) -> None:
     api, west, stage = platform.api, platform.west, platform.stage
     make_slice(api, "alone", west=west)
@@ -404,7 +404,7 @@ def stalls() -> Iterator[list[float]]:
         thread.join()
 
 
-@pytest.mark.soak  # quickly: tests/kube/test_locks.py and tests/agent/process/test_replicas.py
+@pytest.mark.soak  # quickly: tests/kube/isolation/test_locks.py and tests/agent/process/test_replicas.py
 def test_whichever_replica_is_killed_whenever_the_other_goes_on_where_it_was(platform: Platform) -> None:
     api, east, stage = platform.api, platform.east, platform.stage
     second = stage.start_replica("east", "east-2")

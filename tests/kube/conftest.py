@@ -16,7 +16,7 @@ import pytest
 
 from tests.kube.cluster import Cluster, programs
 from tests.kube.corner import agents_may_keep_their_states
-from tests.kube.pods import Tenant
+from tests.kube.pods.tenant import Tenant
 from tests.kube.shared import shared
 from tests.kube.world import World, install, new_world
 

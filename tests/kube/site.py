@@ -29,7 +29,7 @@ from tests.e2e.processes import ROOT, wait_for
 from tests.kube.cluster import SOON_S, Cluster, KubeError, Object
 from tests.kube.corner import CornerAccess, CornerApi, state_of
 from tests.kube.faults import APIS, CLOCK_IS_SET, SetClock
-from tests.kube.nodes import nodes_of
+from tests.kube.fleet_nodes import nodes_of
 from tests.kube.wire import STRATEGIC, tls_of, url_of
 from tests.kube.written import written
 from worker_agent.boxes.core import Core

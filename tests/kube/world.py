@@ -19,7 +19,7 @@ from protocol import cluster_names
 from tests.e2e.processes import ROOT, wait_for
 from tests.kube.callers import DONE, Caller
 from tests.kube.cluster import CLAIMS, MUTATING, SOON_S, Cluster, Object
-from tests.kube.nodes import nodes_of
+from tests.kube.fleet_nodes import nodes_of
 from tests.kube.wire import APPLY, JSON_PATCH
 from tests.kube.written import gated, written
 from worker_agent.cluster.fleet import Fleet, NodeGroup

@@ -14,7 +14,7 @@ from protocol.checks import CheckResult, Verdict
 from protocol.steps import EntryStep
 from tests.agent.checks.test_probes import call
 from tests.agent.stage import Stage, small_fleet
-from tests.kube.healthy import RDMA_PORT
+from tests.kube.checks.healthy import RDMA_PORT
 from worker_agent.boxes.gangs import Gang, Gangs
 from worker_agent.boxes.state import Member, Progress
 from worker_agent.cluster.base import NodeState, StepCall, StepResult, StepStatus

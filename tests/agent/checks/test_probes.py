@@ -19,7 +19,7 @@ from protocol.cluster_names import node_path
 from protocol.steps import EntryStep, ExitStep
 from tests.agent.checks.local_jobs import LocalJobs
 from tests.agent.checks.step_calls import step_call
-from tests.kube.healthy import RDMA_PORT, nccl_report
+from tests.kube.checks.healthy import RDMA_PORT, nccl_report
 from worker_agent.boxes.records import new_records
 from worker_agent.cluster.base import GpuPhase, StepCall, StepResult, StepStatus
 from worker_agent.kube.api.objects import Node

@@ -13,7 +13,7 @@ from protocol.check_limits import is_good, threshold_of
 from protocol.checks import CheckPolicy, CheckResult, Verdict
 from protocol.steps import EntryStep
 from tests.agent.checks.step_calls import step_call
-from tests.kube.healthy import nccl_report
+from tests.kube.checks.healthy import nccl_report
 from worker_agent.cluster.base import StepCall
 from worker_agent.kube.api.objects import Condition, Meta, Pod, PodStatus
 from worker_agent.kube.checks import readings, verdicts

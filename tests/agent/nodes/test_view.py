@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from protocol.cluster_names import GPU, GPU_HARDWARE, GPU_UUIDS, ORDER, SUPPLY
 from protocol.events import InventoryEvent
 from protocol.nodes import NodeView
-from tests.kube.nodes import nodes_of
+from tests.kube.fleet_nodes import nodes_of
 from worker_agent.cluster.fleet import read_fleet
 from worker_agent.kube.api.objects import Condition, Meta, Node, NodeSpec, NodeStatus
 from worker_agent.kube.nodes.view import MOST_GPUS, NotShown, node_view
