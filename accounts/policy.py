@@ -20,7 +20,7 @@ class Verb(StrEnum):
     REQUEST = "request"  # file requests for GPUs in a workspace
     MANAGE = "manage"  # change a workspace's members, namespaces and templates
     CONNECT = "connect"  # get a kubeconfig of a workspace
-    CHANGE = "change"
+    CHANGE = "change"  # edit, cancel, extend, release, delete
     READ_SECRET = "read_secret"  # noqa: S105 - a verb
     DECIDE = "decide"  # approve, refuse, or do what is beyond a workspace's policy
     ADMINISTER = "administer"

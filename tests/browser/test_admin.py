@@ -72,7 +72,7 @@ def test_a_raised_priority_is_previewed_and_moves_the_users_open_page(
     user.says("main", "went from 101 to 190")  # its place is that of its planned start, which the promise of the first one keeps
 
 
-@pytest.mark.soak  # quickly: the priority above, and tests/pages/test_admin_acts.py
+@pytest.mark.soak  # quickly: the priority above, and tests/pages/admin/test_acts.py
 def test_an_approval_puts_it_into_the_queue(both: tuple[Visitor, Visitor], demo: Demo, four: dict[str, str]) -> None:
     admin, user = both
     user.page.goto(f"/gprs/{four['long']}/")
@@ -102,7 +102,7 @@ def test_an_eviction_needs_a_reason_and_the_user_sees_it(both: tuple[Visitor, Vi
     wait_for("its return", lambda: demo.gpr(four["runs"])["state"] != "EXITING", within_s=START_S)
 
 
-@pytest.mark.soak  # quickly: the eviction above, and tests/pages/test_admin_fleet.py
+@pytest.mark.soak  # quickly: the eviction above, and tests/pages/admin/test_fleet.py
 def test_a_node_is_set_aside_and_used_again(both: tuple[Visitor, Visitor]) -> None:
     admin, _ = both
     admin.page.goto(f"{INVENTORY}?shape=A100-80GB")
@@ -154,7 +154,7 @@ def test_a_join_token_is_shown_in_a_dialog(both: tuple[Visitor, Visitor]) -> Non
     admin.page.get_by_role("button", name="Close").click()
 
 
-@pytest.mark.soak  # quickly: tests/pages/test_quotas.py
+@pytest.mark.soak  # quickly: tests/pages/shared/test_quotas.py
 def test_a_quota_that_is_given_shows_as_a_bar_in_the_workspace(both: tuple[Visitor, Visitor]) -> None:
     admin, user = both
     admin.page.goto(QUOTAS)

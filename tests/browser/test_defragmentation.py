@@ -37,7 +37,7 @@ def state(api: Api, gpr: str) -> str:
     return str(api.get(f"/gprs/{gpr}/")["state"])
 
 
-@pytest.mark.soak  # quickly: tests/pages/test_admin_defragmentation.py, and test_pages.py
+@pytest.mark.soak  # quickly: tests/pages/admin/test_defragmentation.py, and test_pages.py
 def test_a_proposal_and_its_question_are_accessible_and_agreed_to_whoever_moves_is_told(demo: Demo, ids: dict[str, str]) -> None:
     with demo.page(demo.admin) as (page, watch):
         page.goto(PAGE)

@@ -129,7 +129,7 @@ def test_an_alternative_is_applied_and_a_chosen_offer_stays_chosen(ada: tuple[Pa
     assert watch.faults == []
 
 
-@pytest.mark.soak  # quickly: tests/pages/test_user_templates.py
+@pytest.mark.soak  # quickly: tests/pages/user/test_templates.py
 def test_a_template_is_made_fills_in_a_request_s_form_and_becomes_the_default(ada: tuple[Page, Watch]) -> None:
     page, watch = ada
     page.goto(f"{WORKSPACE}templates/")
@@ -246,7 +246,7 @@ def test_a_login_that_ends_takes_an_open_page_to_the_login_and_back(browser: Bro
         assert axe_violations(page) == []
 
 
-@pytest.mark.soak  # quickly: test_swap.py, a refusal, and tests/pages/test_refusals.py
+@pytest.mark.soak  # quickly: test_swap.py, a refusal, and tests/pages/shared/test_refusals.py
 def test_a_refused_dialog_says_why_and_leaves_no_error_in_the_console(ada: tuple[Page, Watch], demo: Demo) -> None:
     """What a dialog refuses is ordinary use: it is told in the dialog, and sent again from there."""
     page, watch = ada

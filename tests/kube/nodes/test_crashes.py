@@ -142,7 +142,7 @@ def test_a_life_makes_the_writes_at_which_the_agent_dies_below(site: Site, admin
     assert in_order == [each for each in WRITES if each not in BY_OTHER_THREADS]
 
 
-# Quickly, before it is done: tests/agent/test_crashes.py, in a simulated cluster.
+# Quickly, before it is done: tests/agent/boxes/test_crashes.py, in a simulated cluster.
 BEFORE = pytest.param(False, marks=pytest.mark.soak, id="before it is done")
 
 

@@ -117,7 +117,7 @@ def refusals(site: Site, method: str, pod: Object, sub: str = "") -> int:
     return sum((called, path) == call and bool(refusal) for called, path, refusal in tuple(site.agent_api.heard))
 
 
-# Quickly, the other refusals: tests/agent/test_exit.py, in a simulated cluster.
+# Quickly, the other refusals: tests/agent/boxes/test_exit.py, in a simulated cluster.
 OTHER_REFUSALS = [pytest.param(fault, marks=pytest.mark.soak) for fault in REFUSALS if fault != "429"]
 
 

@@ -51,7 +51,7 @@ HANDS: dict[str, tuple[str, ...]] = {
 }
 
 
-# Quickly, an agent that was started again: tests/agent/test_revoking.py, and the namespaces that are unbound below.
+# Quickly, an agent that was started again: tests/agent/tenancy/test_revoking.py, and the namespaces that are unbound below.
 STARTED_AGAIN = pytest.param(True, marks=pytest.mark.soak, id="agent started again")
 
 
