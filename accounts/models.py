@@ -72,7 +72,7 @@ class IdempotentCreation(models.Model):
     route = models.CharField(max_length=400, help_text="The address below the API's root.")
     key = models.CharField(max_length=255)
     digest = models.CharField(max_length=64, help_text="SHA-256 of the request's body.")
-    object_id = models.UUIDField(null=True, help_text="Null: the act left none, as a refusal.")
+    object_id = models.UUIDField(null=True, help_text="The object that was created; null: none, e.g. after a refusal.")
     created_at = models.DateTimeField()
 
     class Meta:

@@ -36,19 +36,19 @@ class Cluster(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=63, unique=True)
     created_at = models.DateTimeField()
-    uid = models.CharField(max_length=63, blank=True, help_text="UID of its namespace kube-system; set by the first join, for good.")
+    uid = models.CharField(max_length=63, blank=True, help_text="UID of the namespace kube-system. The first join sets it for good.")
     # Rises with each change of the desired set; the database refuses to lower it.
     generation = models.BigIntegerField(default=0)
     is_enabled = models.BooleanField(default=True, help_text="The allocator may start boxes here.")
-    api_url = models.CharField(max_length=253, blank=True, help_text="Where users reach its API server; empty: where its agent does.")
-    repairs_drift = models.BooleanField(
-        default=True, help_text="Its agent puts right what somebody else changed of EGS; else it only tells."
+    api_url = models.CharField(max_length=253, blank=True, help_text="API server address for users; empty: the agent's.")
+    repairs_drift = models.BooleanField(default=True, help_text="The agent repairs changed objects of EGS; otherwise it only reports them.")
+    drain_grace_s = models.PositiveIntegerField(
+        default=30, help_text="How long a disruption budget may keep a pod after the end of its box."
     )
-    drain_grace_s = models.PositiveIntegerField(default=30, help_text="So long a disruption budget may hold a pod after its box has ended.")
-    drain_force_after_s = models.PositiveIntegerField(default=120, help_text="So long after the end of its box a pod is ended by force.")
+    drain_force_after_s = models.PositiveIntegerField(default=120, help_text="How long after the end of its box a pod is killed.")
     # The agent knew a higher generation, so this database is an old copy. Nothing starts here until an administrator resumes it.
     rewound_at = models.DateTimeField(null=True, blank=True)
-    node_failed_at = models.DateTimeField(null=True, blank=True, help_text="When one of its nodes last failed, and nobody was to blame.")
+    node_failed_at = models.DateTimeField(null=True, blank=True, help_text="Last failure of a node that no tenant caused.")
 
     class Meta:
         ordering: ClassVar[list[str]] = ["name"]
@@ -79,7 +79,7 @@ class AgentSession(models.Model):
     capabilities = models.JSONField(default=list)
     joined_at = models.DateTimeField()
     last_sync_at = models.DateTimeField(null=True, blank=True)
-    known_generation = models.BigIntegerField(default=0, help_text="What the agent said it has.")
+    known_generation = models.BigIntegerField(default=0, help_text="Generation that the agent has.")
     clock_offset_s = models.FloatField(null=True, blank=True)
     # Two processes used one credential. An administrator has to issue a new join token.
     locked_at = models.DateTimeField(null=True, blank=True)
@@ -137,20 +137,20 @@ class Node(models.Model):
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="nodes")
     name = models.CharField(max_length=253)
     uid = models.CharField(max_length=63)
-    shape = models.CharField(max_length=63, help_text="GPU model and memory, as H100-80GB.")
+    shape = models.CharField(max_length=63, help_text="GPU model and memory, e.g. H100-80GB.")
     node_type = models.CharField(max_length=63, blank=True)
     gpu_count = models.PositiveIntegerField()
     gpu_memory_gib = models.PositiveIntegerField()
     rdma = models.BooleanField(default=False)
     zone = models.CharField(max_length=63, blank=True)
     rack = models.CharField(max_length=63, blank=True)
-    nvlink_domain = models.CharField(max_length=63, blank=True, help_text="Nodes whose GPUs share one NVLink fabric name the same.")
+    nvlink_domain = models.CharField(max_length=63, blank=True, help_text="Nodes with equal values share one NVLink fabric.")
     # Fencing token: rises with each reservation of the node. The database refuses to lower it.
     epoch = models.BigIntegerField(default=0)
-    is_ready = models.BooleanField(default=True, help_text="The cluster calls it ready.")
-    broken_at = models.DateTimeField(null=True, blank=True, help_text="Since when the cluster says that it does not work.")
-    sick_gpus_at = models.DateTimeField(null=True, blank=True, help_text="Since when some of its GPUs are sick.")
-    cordoned_at = models.DateTimeField(null=True, blank=True, help_text="Set aside: by an admin, or because a check failed.")
+    is_ready = models.BooleanField(default=True, help_text="Kubernetes reports the node as ready.")
+    broken_at = models.DateTimeField(null=True, blank=True, help_text="Start of a failure that the cluster reports.")
+    sick_gpus_at = models.DateTimeField(null=True, blank=True, help_text="Start of the time with unhealthy GPUs.")
+    cordoned_at = models.DateTimeField(null=True, blank=True, help_text="Cordoned by an administrator or after a failed check.")
     cordon_reason = models.CharField(max_length=200, blank=True)
     seen_at = models.DateTimeField()
     gone_at = models.DateTimeField(null=True, blank=True)
@@ -178,7 +178,7 @@ class MaintenanceWindow(models.Model):
     ends_at = models.DateTimeField()
     reason = models.CharField(max_length=200)
     created_at = models.DateTimeField()
-    canceled_at = models.DateTimeField(null=True, blank=True, help_text="From then on it closes nothing.")
+    canceled_at = models.DateTimeField(null=True, blank=True, help_text="Time of cancellation; from then on it closes no nodes.")
 
     class Meta:
         ordering: ClassVar[list[str]] = ["starts_at", "id"]
@@ -227,13 +227,13 @@ class Supply(models.Model):
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="supplies")
     name = models.CharField(max_length=63)
     kind = models.CharField(max_length=9, choices=SupplyKind.choices)
-    shape = models.CharField(max_length=63, help_text="As its nodes will report it; it may be new to the cluster.")
+    shape = models.CharField(max_length=63, help_text="Shape that its nodes will report; it may be new to the cluster.")
     gpus_per_node = models.PositiveIntegerField()
-    gpu_memory_gib = models.PositiveIntegerField(help_text="Of each GPU, at least.")
-    node_count = models.PositiveIntegerField(help_text="How many more nodes it can give in all.")
-    lead_time_s = models.PositiveBigIntegerField(help_text="From the order to the node.")
-    gain_s = models.PositiveBigIntegerField(help_text="Nothing is ordered for a start that is not sooner by so much.")
-    is_enabled = models.BooleanField(default=True, help_text="More may be ordered.")
+    gpu_memory_gib = models.PositiveIntegerField(help_text="Minimum memory of each GPU.")
+    node_count = models.PositiveIntegerField(help_text="Number of nodes that it can still supply.")
+    lead_time_s = models.PositiveBigIntegerField(help_text="Time from the order to the node.")
+    gain_s = models.PositiveBigIntegerField(help_text="Minimum gain in start time that justifies an order.")
+    is_enabled = models.BooleanField(default=True, help_text="Further orders are allowed.")
     created_at = models.DateTimeField()
 
     class Meta:
@@ -264,18 +264,23 @@ class SupplyOrder(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     supply = models.ForeignKey(Supply, on_delete=models.PROTECT, related_name="orders")
-    gpr = models.ForeignKey("gpr.Gpr", on_delete=models.PROTECT, related_name="supply_orders", help_text="For whom it was ordered.")
+    gpr = models.ForeignKey(
+        "gpr.Gpr", on_delete=models.PROTECT, related_name="supply_orders", help_text="GPR that the node was ordered for."
+    )
     ordered_at = models.DateTimeField()
-    expected_at = models.DateTimeField(help_text="When it is needed: its lead time after the order, or later.")
+    expected_at = models.DateTimeField(help_text="Expected arrival: the lead time after the order, or later.")
     state = models.CharField(max_length=8, choices=SupplyOrderState.choices, default=SupplyOrderState.ORDERED)
     node = models.ForeignKey(Node, null=True, blank=True, on_delete=models.PROTECT, related_name="supply_orders")
-    ended_at = models.DateTimeField(null=True, blank=True, help_text="When it arrived, was canceled or failed.")
+    ended_at = models.DateTimeField(null=True, blank=True, help_text="Time of arrival, cancellation or failure.")
     ended_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+", help_text="Null: EGS itself."
     )
     why = models.CharField(max_length=200, blank=True)
     refused_to = models.ManyToManyField(
-        "gpr.Gpr", related_name="+", blank=True, help_text="Who stood on it when an administrator canceled it: it is made for them no more."
+        "gpr.Gpr",
+        related_name="+",
+        blank=True,
+        help_text="GPRs that counted on it when an administrator canceled it. EGS does not order it for them again.",
     )
 
     class Meta:
@@ -312,8 +317,12 @@ class Gpu(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="gpus")
     # One row per node it has been in, so that no agent can take over a GPU by reporting its UUID.
-    uuid = models.CharField(max_length=63, db_index=True, help_text="By which boxes hold it; the vendor's where its cluster names them.")
-    hardware_uuid = models.CharField(max_length=63, blank=True, db_index=True, help_text="As its driver told a check; empty: not yet.")
+    uuid = models.CharField(
+        max_length=63, db_index=True, help_text="Id by which boxes hold the GPU: the vendor's UUID where the cluster reports it."
+    )
+    hardware_uuid = models.CharField(
+        max_length=63, blank=True, db_index=True, help_text="UUID that a check read from the driver; empty: not read yet."
+    )
     index = models.PositiveIntegerField()
     model = models.CharField(max_length=63)
     memory_gib = models.PositiveIntegerField()
@@ -361,7 +370,7 @@ class Reservation(models.Model):
     ends_at = models.DateTimeField()
     # Sent to the agent.
     desired = models.CharField(max_length=7, choices=DESIRED, default=Desired.PRESENT)
-    run = models.PositiveIntegerField(default=1, help_text="How often the GPR was started, this time included.")
+    run = models.PositiveIntegerField(default=1, help_text="Number of the GPR's start, from 1.")
     gang_count = models.PositiveIntegerField()
     namespaces = models.JSONField(default=list)
     entry_steps = models.JSONField(default=list)
@@ -377,16 +386,16 @@ class Reservation(models.Model):
     released_at = models.DateTimeField(null=True, blank=True)
     # A spare node replaces one that fails while its box runs (gpr/replacement/services.py).
     replaces = models.ForeignKey(
-        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="spares", help_text="In whose place this node enters."
+        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="spares", help_text="Reservation that this spare replaces."
     )
-    joined_at = models.DateTimeField(null=True, blank=True, help_text="When it took that place. Before, it is no part of the box.")
-    failing_at = models.DateTimeField(null=True, blank=True, help_text="Since when it is to be replaced.")
+    joined_at = models.DateTimeField(null=True, blank=True, help_text="Time when the spare became part of the box.")
+    failing_at = models.DateTimeField(null=True, blank=True, help_text="Start of the failure that requires a replacement.")
     failing_why = models.CharField(max_length=200, blank=True)
     replacement_asked_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+", help_text="Null: EGS itself."
     )
-    spare_sought_at = models.DateTimeField(null=True, blank=True, help_text="When a spare was last looked for in vain.")
-    spare_refusal = models.CharField(max_length=200, blank=True, help_text="Why there was none.")
+    spare_sought_at = models.DateTimeField(null=True, blank=True, help_text="Last search that found no spare.")
+    spare_refusal = models.CharField(max_length=200, blank=True, help_text="Why that search found no spare.")
 
     class Meta:
         ordering: ClassVar[list[str]] = ["starts_at", "id"]
@@ -459,7 +468,7 @@ class StepResult(models.Model):
     ended_at = models.DateTimeField()
     log = models.TextField(blank=True)
     evidence = models.JSONField(default=dict)
-    blames_node = models.BooleanField(default=True, help_text="No: it failed for something that is no fault of the node.")
+    blames_node = models.BooleanField(default=True, help_text="False: the node did not cause the failure.")
 
     class Meta:
         ordering: ClassVar[list[str]] = ["started_at", "id"]
@@ -482,12 +491,12 @@ class StepResult(models.Model):
 @sound_values
 class CheckResult(models.Model):
     step = models.ForeignKey(StepResult, on_delete=models.CASCADE, related_name="results")
-    what = models.CharField(max_length=63, help_text="As in protocol.check_limits.")
-    gpu_uuid = models.CharField(max_length=63, blank=True, help_text="As the vendor gives it; the GPU may be new to us, or gone.")
+    what = models.CharField(max_length=63, help_text="Name of the limit in protocol.check_limits.")
+    gpu_uuid = models.CharField(max_length=63, blank=True, help_text="The vendor's UUID; the GPU may be unknown to the inventory.")
     value = models.FloatField(null=True)
     unit = models.CharField(max_length=63, blank=True)
     threshold = models.FloatField(null=True)
-    is_least = models.BooleanField(default=False, help_text="The threshold is the least that is good, else the most.")
+    is_least = models.BooleanField(default=False, help_text="The threshold is a minimum; otherwise a maximum.")
     verdict = models.CharField(max_length=4, choices=VERDICTS)
     text = models.CharField(max_length=200, blank=True)
 
@@ -509,12 +518,12 @@ class CheckPolicy(models.Model):
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="check_policies")
     shape = models.CharField(max_length=63, blank=True, help_text="Empty: all shapes.")
     limits = models.JSONField(default=dict, help_text="Thresholds by name: see protocol.check_limits.")
-    images = models.JSONField(default=dict, help_text="By what they are for.")
+    images = models.JSONField(default=dict, help_text="Image by purpose.")
     skipped_steps = models.JSONField(default=list)
-    storage_class = models.CharField(max_length=253, blank=True, help_text="Of the volume that the storage check asks for.")
+    storage_class = models.CharField(max_length=253, blank=True, help_text="Storage class of the storage check's volume.")
     rdma_subnet = models.CharField(max_length=19, blank=True, help_text="First half of the GIDs that RDMA ports must have.")
-    runtime_class = models.CharField(max_length=253, blank=True, help_text="Of the pods that look at GPUs.")
-    pull_secret = models.CharField(max_length=253, blank=True, help_text="Of the images, in egs-system.")
+    runtime_class = models.CharField(max_length=253, blank=True, help_text="Runtime class of pods that check GPUs.")
+    pull_secret = models.CharField(max_length=253, blank=True, help_text="Pull secret of the images, in egs-system.")
     created_at = models.DateTimeField()
 
     class Meta:

@@ -40,7 +40,7 @@ class Slice(models.Model):
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="slices")
     name = models.CharField(max_length=63, unique=True)
     created_at = models.DateTimeField()
-    number = models.PositiveIntegerField(default=0, help_text="In order of creation: its color and mark on pages.")
+    number = models.PositiveIntegerField(default=0, help_text="Order of creation; decides color and mark on pages.")
     clusters = models.ManyToManyField(Cluster, related_name="slices")
     nodes_approval = models.PositiveIntegerField(default=16, help_text="More nodes in one GPR need approval.")
     gpus_approval = models.PositiveIntegerField(default=128, help_text="More GPUs in one GPR need approval.")
@@ -57,15 +57,19 @@ class Slice(models.Model):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="+",
-        help_text="The cluster where its GPRs run unless another saves much time; null: it likes all the same.",
+        help_text="Preferred cluster; GPRs run elsewhere only to save much time. Null: no preference.",
     )
-    burst_gain_s = models.PositiveBigIntegerField(default=1800, help_text="Outside its home they run only where that saves more time.")
+    burst_gain_s = models.PositiveBigIntegerField(
+        default=1800, help_text="GPRs run outside the preferred cluster only if that saves more than this."
+    )
 
     pods_max = models.PositiveIntegerField(default=1000, help_text="Pods at once in each of its namespaces.")
-    may_reach_out = models.BooleanField(default=False, help_text="Its pods may open connections beyond it, the internet included.")
-    kubeconfig_max_s = models.PositiveBigIntegerField(default=7 * 86_400, help_text="No kubeconfig of it lives longer.")
-    namespace_patterns = models.JSONField(default=list, help_text="Names of namespaces that its owners may bind; others wait for approval.")
-    namespaces_max = models.PositiveIntegerField(default=20, help_text="Namespaces that it has or asks for, in all clusters together.")
+    may_reach_out = models.BooleanField(default=False, help_text="Pods may open connections to other networks, including the internet.")
+    kubeconfig_max_s = models.PositiveBigIntegerField(default=7 * 86_400, help_text="Maximum lifetime of its kubeconfigs.")
+    namespace_patterns = models.JSONField(default=list, help_text="Namespace names that owners may bind without approval.")
+    namespaces_max = models.PositiveIntegerField(
+        default=20, help_text="Maximum number of namespaces, bound or asked for, over all clusters."
+    )
 
     class Meta:
         ordering: ClassVar[list[str]] = ["name"]
@@ -90,8 +94,8 @@ class Quota(models.Model):
     project = models.ForeignKey(Project, null=True, blank=True, on_delete=models.CASCADE, related_name="quotas")
     slice = models.ForeignKey(Slice, null=True, blank=True, on_delete=models.CASCADE, related_name="quotas")
     shape = models.CharField(max_length=63)
-    guaranteed_gpus = models.PositiveIntegerField(default=0, help_text="To these it is entitled; what it holds beyond is borrowed.")
-    most_gpus = models.PositiveIntegerField(null=True, blank=True, help_text="It never holds more; null: no limit.")
+    guaranteed_gpus = models.PositiveIntegerField(default=0, help_text="GPUs that the owner is entitled to. GPUs beyond are borrowed.")
+    most_gpus = models.PositiveIntegerField(null=True, blank=True, help_text="Maximum number of GPUs held; null: no limit.")
     created_at = models.DateTimeField()
 
     class Meta:
@@ -147,7 +151,7 @@ class Membership(models.Model):
 class Invitation(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="invitations")
-    name = models.CharField(max_length=63, help_text="The name or the id of a user, as it was given.")
+    name = models.CharField(max_length=63, help_text="Name or id of a user, as entered.")
     role = models.CharField(max_length=6, choices=Role.choices)
     invited_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     created_at = models.DateTimeField()
@@ -184,10 +188,10 @@ class Namespace(models.Model):
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="+")
     name = models.CharField(max_length=63)
     created_at = models.DateTimeField()
-    may_adopt = models.BooleanField(default=False, help_text="An administrator lets the agent take over a namespace that was there before.")
+    may_adopt = models.BooleanField(default=False, help_text="An administrator allows the agent to take over an existing namespace.")
     state = models.CharField(max_length=8, choices=NAMESPACE_STATES, default=BindingState.WAITING.value)
     detail = models.CharField(max_length=DETAIL_MAX_CHARS, blank=True, help_text="Why it is not ready, as a sentence.")
-    waiting = models.JSONField(null=True, blank=True, help_text="Its GPU pods that wait (a PodsWaiting), as last told; null: none.")
+    waiting = models.JSONField(null=True, blank=True, help_text="Last report of waiting GPU pods (PodsWaiting); null: none.")
 
     objects = BoundNamespaces()
     with_pending: ClassVar[models.Manager[Namespace]] = models.Manager()
@@ -211,7 +215,7 @@ class Unbinding(models.Model):
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="+")
     name = models.CharField(max_length=63)
     created_at = models.DateTimeField()
-    detail = models.CharField(max_length=DETAIL_MAX_CHARS, blank=True, help_text="What it waits for, as a sentence.")
+    detail = models.CharField(max_length=DETAIL_MAX_CHARS, blank=True, help_text="Why it is waiting, as a sentence.")
 
     class Meta:
         ordering: ClassVar[list[str]] = ["cluster__name", "name"]
@@ -239,17 +243,19 @@ class Kubeconfig(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="kubeconfigs")
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="+")
-    namespace = models.CharField(max_length=63, help_text="Where its account lives.")
+    namespace = models.CharField(max_length=63, help_text="Namespace of its service account.")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
-    duration_s = models.PositiveBigIntegerField(help_text="As asked; the cluster may give less.")
+    duration_s = models.PositiveBigIntegerField(help_text="Requested lifetime; the cluster may grant less.")
     state = models.CharField(max_length=7, choices=KubeconfigState.choices, default=KubeconfigState.ASKED)
     detail = models.CharField(max_length=DETAIL_MAX_CHARS, blank=True, help_text="Why it ended, as a sentence.")
     asked_at = models.DateTimeField()
     due_at = models.DateTimeField()
     expires_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
-    ended_generation = models.PositiveBigIntegerField(null=True, blank=True, help_text="Of its cluster; from then on it was not listed.")
-    closed_at = models.DateTimeField(null=True, blank=True, help_text="Its cluster had no account of it from then on.")
+    ended_generation = models.PositiveBigIntegerField(
+        null=True, blank=True, help_text="First generation of the cluster's desired set without this account."
+    )
+    closed_at = models.DateTimeField(null=True, blank=True, help_text="When the cluster reported that the account is gone.")
     ended_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     token = models.TextField(blank=True)
     server = models.CharField(max_length=253, blank=True)

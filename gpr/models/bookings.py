@@ -27,13 +27,13 @@ class BookingSeries(models.Model):
     slice = models.ForeignKey(Slice, on_delete=models.PROTECT, related_name="booking_series")
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="booking_series")
     created_at = models.DateTimeField()
-    asked = models.JSONField(help_text="The fields of each request, but for its time; clusters by id.")
+    asked = models.JSONField(help_text="Fields of each request except its time. Clusters are ids.")
     first_start_at = models.DateTimeField()
     rule = models.CharField(max_length=8, choices=RepeatRule.choices)
-    zone = models.CharField(max_length=64, help_text="As Europe/Berlin: its clock counts, daylight saving included.")
+    zone = models.CharField(max_length=64, help_text="Time zone whose clock the series follows, e.g. Europe/Berlin.")
     until_at = models.DateTimeField(null=True, blank=True, help_text="Nothing starts after this.")
     count = models.PositiveIntegerField(null=True, blank=True, help_text="How many starts there are.")
-    next_start_at = models.DateTimeField(null=True, blank=True, db_index=True, help_text="The first not tried yet; null: none is left.")
+    next_start_at = models.DateTimeField(null=True, blank=True, db_index=True, help_text="Next start to book; null: none is left.")
     canceled_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
@@ -55,7 +55,7 @@ class BookingOccurrence(models.Model):
     starts_at = models.DateTimeField()
     gpr = models.OneToOneField(Gpr, null=True, blank=True, on_delete=models.PROTECT, related_name="occurrence")
     refusal = models.CharField(max_length=500, blank=True)
-    tried_at = models.DateTimeField(null=True, blank=True, help_text="While refused: when it was last looked whether it fits.")
+    tried_at = models.DateTimeField(null=True, blank=True, help_text="Last attempt while refused.")
     nearest_before_at = models.DateTimeField(null=True, blank=True)
     nearest_after_at = models.DateTimeField(null=True, blank=True)
 

@@ -18,16 +18,16 @@ class Claim(models.Model):
     uid = models.CharField(max_length=63)
     namespace = models.CharField(max_length=63)
     name = models.CharField(max_length=253)
-    requester = models.CharField(max_length=253, blank=True, help_text="Who made the object, by the word of the cluster; empty: not known.")
-    is_auto = models.BooleanField(default=False, help_text="The agent made the object, for pods that wait.")
+    requester = models.CharField(max_length=253, blank=True, help_text="Kubernetes user who created the object; empty: unknown.")
+    is_auto = models.BooleanField(default=False, help_text="The agent created the object for waiting pods.")
     gpr = models.OneToOneField(Gpr, on_delete=models.PROTECT, related_name="claim")
     generation = models.PositiveBigIntegerField()  # the last one that was answered
     # The ClusterRequestSpec of the last generation that was accepted. The GPR may differ, since people can change it here: a later
     # generation changes only the fields that differ from `asked`.
     asked = models.JSONField()
-    reason = models.CharField(max_length=63, blank=True, help_text="Why the last generation was refused, as a code; empty: it was taken.")
-    message = models.TextField(blank=True, help_text="The same as a sentence.")
-    is_told = models.BooleanField(default=True, help_text="Its agent is told how it stands; not for long after its end.")
+    reason = models.CharField(max_length=63, blank=True, help_text="Code of the last generation's refusal; empty: accepted.")
+    message = models.TextField(blank=True, help_text="The refusal as a sentence.")
+    is_told = models.BooleanField(default=True, help_text="The agent receives its status. False some time after the end.")
 
     class Meta:
         constraints: ClassVar[list[models.BaseConstraint]] = [

@@ -16,11 +16,11 @@ class Eviction(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     gpr = models.ForeignKey(
-        Gpr, null=True, blank=True, on_delete=models.CASCADE, related_name="evictions", help_text="The beneficiary; null: there is none."
+        Gpr, null=True, blank=True, on_delete=models.CASCADE, related_name="evictions", help_text="The GPR that gets the nodes; null: none."
     )
     made_at = models.DateTimeField(db_index=True)
-    start_at = models.DateTimeField(null=True, blank=True, help_text="When the beneficiary can start by it.")
-    instead_at = models.DateTimeField(null=True, blank=True, help_text="When it could have started without.")
+    start_at = models.DateTimeField(null=True, blank=True, help_text="Start of the beneficiary with this eviction.")
+    instead_at = models.DateTimeField(null=True, blank=True, help_text="Start of the beneficiary without it.")
 
     class Meta:
         ordering: ClassVar[list[str]] = ["-made_at", "id"]
@@ -60,17 +60,15 @@ class EvictionVictim(models.Model):
     eviction = models.ForeignKey(Eviction, on_delete=models.CASCADE, related_name="victims")
     gpr = models.ForeignKey(Gpr, on_delete=models.CASCADE, related_name="evicted_by")
     kind = models.CharField(max_length=8, choices=VictimKind.choices)
-    priority = models.PositiveIntegerField(null=True, blank=True, help_text="That it had when it was chosen; null: it was not kept then.")
+    priority = models.PositiveIntegerField(null=True, blank=True, help_text="Priority of the evicted GPR at that time; null: not recorded.")
     ends_at = models.DateTimeField()
-    lost_gpu_s = models.PositiveBigIntegerField(help_text="GPU-seconds run when it was chosen; for a booking: by its start.")
+    lost_gpu_s = models.PositiveBigIntegerField(help_text="GPU-seconds of work lost; for a booking, until the booking starts.")
     outcome = models.CharField(max_length=7, choices=VictimOutcome.choices, default=VictimOutcome.NOTICED)
     outcome_at = models.DateTimeField(null=True, blank=True)
-    restart_at = models.DateTimeField(
-        null=True, blank=True, help_text="When what is left would start then, by the last plan; null: it does not, or is not known yet."
-    )
-    foreseen_at = models.DateTimeField(null=True, blank=True, help_text="When that was worked out; null: not yet.")
-    is_final = models.BooleanField(default=False, help_text="It cannot be withdrawn: its agent may not hear of it in time.")
-    reviewed_at = models.DateTimeField(null=True, blank=True, help_text="When it was kept though its beneficiary does not need it.")
+    restart_at = models.DateTimeField(null=True, blank=True, help_text="Planned start of the remaining time; null: none or not known yet.")
+    foreseen_at = models.DateTimeField(null=True, blank=True, help_text="Time of that estimate; null: none yet.")
+    is_final = models.BooleanField(default=False, help_text="It is too late to withdraw the notice.")
+    reviewed_at = models.DateTimeField(null=True, blank=True, help_text="Last review that kept a notice without need.")
 
     class Meta:
         ordering: ClassVar[list[str]] = ["ends_at", "id"]

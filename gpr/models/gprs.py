@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NODES_MAX, GPUS_PER_NODE_MAX = 10_000, 1_024
 CENTURY_S = 100 * 366 * 86_400  # a later end would be in no calendar
 NO_PLACE = frozenset({Reason.NEVER_FITS, Reason.DOES_NOT_FIT_THEN})
-TURN_AT_HELP = "Its age among equals: that in the queue, but for an administrator's move."
+TURN_AT_HELP = "Start of its age in the order; differs from queued_at after an administrator's move."
 
 
 class GprState(models.TextChoices):
@@ -91,7 +91,12 @@ class Gpr(models.Model):
     run_checks = models.BooleanField(default=True)
     model = models.JSONField(default=dict, blank=True, help_text="Name and parameters of the model, free form.")
     template = models.ForeignKey(
-        GprTemplate, null=True, blank=True, on_delete=models.SET_NULL, related_name="gprs", help_text="What it was filed from."
+        GprTemplate,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="gprs",
+        help_text="Template that the request was filed from.",
     )
     # The state, and the run so far.
     state = models.CharField(max_length=16, choices=GprState.choices)
@@ -99,28 +104,28 @@ class Gpr(models.Model):
     state_changed_at = models.DateTimeField()
     version = models.PositiveBigIntegerField(default=1)
     approval_reasons = models.JSONField(default=list, help_text="The rules that made it wait for approval, as sentences.")
-    queued_at = models.DateTimeField(null=True, blank=True, help_text="Its age in the queue; kept when it is queued again.")
+    queued_at = models.DateTimeField(null=True, blank=True, help_text="Start of its age in the queue. Queueing again keeps it.")
     turn_at = models.DateTimeField(null=True, blank=True, help_text=TURN_AT_HELP)
     # Set when an administrator moved it within its priority: these replace `turn_share` and `turn_key` in the order. Null: not moved.
     place_share = models.SmallIntegerField(null=True, blank=True)
     place_key = models.PositiveBigIntegerField(null=True, blank=True)
-    remaining_s = models.PositiveBigIntegerField(help_text="Of the duration, what it has not had yet.")
+    remaining_s = models.PositiveBigIntegerField(help_text="Part of the duration that has not run yet.")
     run = models.PositiveIntegerField(default=0, help_text="How often it was started.")
-    entry_attempts = models.PositiveIntegerField(default=0, help_text="Of those, how many in a row failed on the way in.")
+    entry_attempts = models.PositiveIntegerField(default=0, help_text="Entry failures in a row.")
     cluster = models.ForeignKey(Cluster, null=True, blank=True, on_delete=models.PROTECT, related_name="+")
     provisioning_at = models.DateTimeField(null=True, blank=True)
     active_at = models.DateTimeField(null=True, blank=True)
     ends_at = models.DateTimeField(null=True, blank=True)
-    exiting_at = models.DateTimeField(null=True, blank=True, help_text="When its nodes began to be taken back.")
+    exiting_at = models.DateTimeField(null=True, blank=True, help_text="Start of the exit.")
     ended_at = models.DateTimeField(null=True, blank=True)
-    marks_passed = models.PositiveSmallIntegerField(default=0, help_text="How many of the marks 25, 50, 75 % have been told.")
+    marks_passed = models.PositiveSmallIntegerField(default=0, help_text="How many of the marks at 25, 50 and 75 % have been sent.")
     # From the plan of the last tick, for pages and the API.
     planned_start_at = models.DateTimeField(null=True, blank=True)
     turn_share = models.SmallIntegerField(
-        default=0, help_text="How far its project is above its share: of equals in priority the lowest goes first."
+        default=0, help_text="Use of its project beyond its fair share. Among equal priorities the lowest is first."
     )
     turn_key = models.PositiveBigIntegerField(
-        default=0, help_text="Its work in GPU-seconds: of equals in priority and share the least goes first."
+        default=0, help_text="Work in GPU-seconds. Among equal priorities and shares the least is first."
     )
     explanation = models.JSONField(default=dict)
 

@@ -16,9 +16,9 @@ class Witness(models.Model):
     promised_sum_s = models.FloatField(default=0)
     patient_sum_s = models.FloatField(default=0)
     summed_at = models.DateTimeField(null=True, blank=True)
-    ran_sum_s = models.FloatField(default=0, help_text="What boxes used of their time, fading.")
-    booked_sum_s = models.FloatField(default=0, help_text="What they had booked of it.")
-    has_freed = models.BooleanField(default=False, help_text="A box has ended before its time since the last plan.")
+    ran_sum_s = models.FloatField(default=0, help_text="Box time used, decayed.")
+    booked_sum_s = models.FloatField(default=0, help_text="Box time booked, decayed.")
+    has_freed = models.BooleanField(default=False, help_text="A box has ended early since the last plan.")
 
     def __str__(self) -> str:
         return "the witness"
@@ -29,7 +29,9 @@ class PlanChange(models.Model):
 
     kind = models.CharField(max_length=5)  # "gpr", "node" or "slice"
     key = models.UUIDField()
-    transaction_id = models.BigIntegerField(null=True, db_index=True, help_text="Of PostgreSQL. SQLite commits one after the other.")
+    transaction_id = models.BigIntegerField(
+        null=True, db_index=True, help_text="PostgreSQL's transaction. Null on SQLite, which commits in order."
+    )
 
     def __str__(self) -> str:
         return f"{self.kind} {self.key}"
@@ -40,19 +42,19 @@ class AllocatorRecord(models.Model):
     """The single row that describes the last ticks of any process."""
 
     singleton = models.BooleanField(default=True, unique=True)
-    last_tick_at = models.DateTimeField(null=True, blank=True, help_text="When the last whole tick began.")
+    last_tick_at = models.DateTimeField(null=True, blank=True, help_text="Start of the last finished tick.")
     last_duration_s = models.FloatField(default=0)
-    began_at = models.DateTimeField(null=True, blank=True, help_text="When the last tick began, whole or not.")
-    away_at = models.DateTimeField(null=True, blank=True, help_text="When EGS was last there before its last absence.")
-    back_at = models.DateTimeField(null=True, blank=True, help_text="When it was back.")
-    served_at = models.DateTimeField(null=True, blank=True, help_text="When a web server last said that it is there.")
+    began_at = models.DateTimeField(null=True, blank=True, help_text="Start of the last tick, finished or not.")
+    away_at = models.DateTimeField(null=True, blank=True, help_text="Last sign of EGS before its last outage.")
+    back_at = models.DateTimeField(null=True, blank=True, help_text="End of that outage.")
+    served_at = models.DateTimeField(null=True, blank=True, help_text="Last sign of a web server.")
     tick_count = models.PositiveBigIntegerField(default=0)
-    kept_count = models.PositiveBigIntegerField(default=0, help_text="Starts by the time first promised.")
-    late_count = models.PositiveBigIntegerField(default=0, help_text="Starts after it.")
-    planned_event_id = models.BigIntegerField(null=True, blank=True, help_text="The last event that the last plan knew.")
-    changes_pruned_to = models.BigIntegerField(default=0, help_text="Up to this transaction, or on SQLite row, changes may be deleted.")
+    kept_count = models.PositiveBigIntegerField(default=0, help_text="Starts by the first promised time.")
+    late_count = models.PositiveBigIntegerField(default=0, help_text="Starts after the first promised time.")
+    planned_event_id = models.BigIntegerField(null=True, blank=True, help_text="Newest Event in the last plan.")
+    changes_pruned_to = models.BigIntegerField(default=0, help_text="Changes up to this transaction (SQLite: row) may be deleted.")
     rests_until_at = models.DateTimeField(
-        null=True, blank=True, help_text="Until then only an event makes another plan; null: the next tick does."
+        null=True, blank=True, help_text="No new plan before this time unless something happens; null: plan at the next tick."
     )
 
     def __str__(self) -> str:

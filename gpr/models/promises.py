@@ -63,9 +63,9 @@ class Forecast(models.Model):
 
     gpr = models.ForeignKey(Gpr, on_delete=models.CASCADE, related_name="forecasts")
     made_at = models.DateTimeField()
-    length_s = models.PositiveBigIntegerField(help_text="Of the whole box.")
+    length_s = models.PositiveBigIntegerField(help_text="Length of the whole box.")
     gpu_count = models.PositiveBigIntegerField()
-    expected_wait_s = models.PositiveBigIntegerField(help_text="By the queue as it stood.")
+    expected_wait_s = models.PositiveBigIntegerField(help_text="Expected wait at that time.")
     promised_wait_s = models.PositiveBigIntegerField()
     p50_s = models.PositiveBigIntegerField()
     p90_s = models.PositiveBigIntegerField()
@@ -86,18 +86,18 @@ class PromiseOutcome(models.Model):
 
     gpr = models.ForeignKey(Gpr, on_delete=models.CASCADE, related_name="outcomes")
     forecast = models.OneToOneField(
-        Forecast, null=True, blank=True, on_delete=models.SET_NULL, related_name="+", help_text="Null: it started at once, or never did."
+        Forecast, null=True, blank=True, on_delete=models.SET_NULL, related_name="+", help_text="Null: it started at once or never."
     )
     made_at = models.DateTimeField()
     promised_start_at = models.DateTimeField()
-    started_at = models.DateTimeField(null=True, blank=True, help_text="Null: it was withdrawn, or asked for something else, when overdue.")
+    started_at = models.DateTimeField(null=True, blank=True, help_text="Null: it was withdrawn or changed when overdue.")
     settled_at = models.DateTimeField(db_index=True)
-    margin_s = models.BigIntegerField(help_text="Until the promised start, whole seconds, rounded down; negative: it was late.")
-    wait_s = models.PositiveBigIntegerField(help_text="Since it was foretold, or else promised, whole seconds.")
-    length_s = models.PositiveBigIntegerField(help_text="Of the whole box.")
-    is_gang = models.BooleanField(help_text="On several nodes.")
-    is_moved = models.BooleanField(help_text="Something moved it, see PromiseMove.")
-    is_learned = models.BooleanField(help_text="Its owner was told a range that rests on past promises.")
+    margin_s = models.BigIntegerField(help_text="Whole seconds from the start to the promised start; negative: late.")
+    wait_s = models.PositiveBigIntegerField(help_text="Whole seconds since the forecast, or else the promise.")
+    length_s = models.PositiveBigIntegerField(help_text="Length of the whole box.")
+    is_gang = models.BooleanField(help_text="It needs several nodes.")
+    is_moved = models.BooleanField(help_text="The promise was moved (PromiseMove).")
+    is_learned = models.BooleanField(help_text="The forecast was learned from past promises.")
 
     def __str__(self) -> str:
         return f"{self.gpr_id} by {self.promised_start_at:%Y-%m-%d %H:%M}, {self.margin_s} s before"

@@ -21,8 +21,8 @@ class GprTemplate(models.Model):
     cluster = models.ForeignKey(
         Cluster, null=True, blank=True, on_delete=models.PROTECT, related_name="+", help_text="Null: all clusters of the slice."
     )
-    asked = models.JSONField(default=dict, help_text="The fields of a request that it gives, by name.")
-    auto = models.BooleanField(default=False, help_text="While it is the default, it is filed for GPU pods that wait.")
+    asked = models.JSONField(default=dict, help_text="Fields that it sets, by name.")
+    auto = models.BooleanField(default=False, help_text="While it is the default, requests for waiting GPU pods are filed from it.")
     is_default = models.BooleanField(default=False)
     created_at = models.DateTimeField()
 
