@@ -15,13 +15,14 @@ from accounts.authentication import actor_of
 from accounts.models import ApiToken, Scope
 from accounts.services import token_issue, token_revoke
 from core.rest.fields import StrictSerializer, Text, WholeNumber
+from core.rest.output import ModelOutputSerializer
 from core.rest.references import one_by_reference
 from core.rest.views import ApiViewSet
 
 LIFE_MAX_S = int(settings.EGS_TOKEN_LIFE_MAX.total_seconds())
 
 
-class TokenSerializer(serializers.ModelSerializer[ApiToken]):
+class TokenSerializer(ModelOutputSerializer[ApiToken]):
     scopes = serializers.ListField(child=serializers.ChoiceField(choices=Scope.choices))
 
     class Meta:

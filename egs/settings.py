@@ -148,7 +148,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_PAGINATION_CLASS": "core.rest.pagination.CreatedPagination",
-    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "DEFAULT_FILTER_BACKENDS": ["core.rest.filters.GivenFilters"],
     "EXCEPTION_HANDLER": "core.rest.problems.problem_handler",
     "PAGE_SIZE": 50,
     "UNAUTHENTICATED_USER": None,

@@ -18,6 +18,7 @@ from accounts.policy import Kind, Verb, may_all
 from core.rest.fields import Flag, Id, NewName, StrictSerializer, Text, WholeNumber, Word
 from core.rest.filters import Moment, ReferenceFilter, Words
 from core.rest.nested import nested
+from core.rest.output import ModelOutputSerializer, OutputSerializer
 from core.rest.pagination import CreatedPagination, NamePagination
 from core.rest.references import one_by_id
 from core.rest.views import ApiViewSet
@@ -56,14 +57,14 @@ class Why(StrictSerializer):
     why = Text(max_length=WHY_MAX_CHARS, help_text="The reason, which is recorded with the user's name.")
 
 
-class AgentSerializer(serializers.ModelSerializer[AgentSession]):
+class AgentSerializer(ModelOutputSerializer[AgentSession]):
     class Meta:
         model = AgentSession
         fields = ["agent_version", "capabilities", "joined_at", "last_sync_at", "known_generation", "clock_offset_s", "locked_at"]
         read_only_fields = fields
 
 
-class ClusterSerializer(serializers.ModelSerializer[Cluster]):
+class ClusterSerializer(ModelOutputSerializer[Cluster]):
     """Fields for administrators are null for others."""
 
     FOR_ALL: ClassVar[frozenset[str]] = frozenset(
@@ -136,7 +137,7 @@ class ClusterChange(StrictSerializer):
     )
 
 
-class JoinTokenSerializer(serializers.Serializer[Any]):
+class JoinTokenSerializer(OutputSerializer[Any]):
     id = serializers.UUIDField()
     name = serializers.CharField(help_text="The cluster's name.")
     token = serializers.CharField(allow_null=True, help_text="Valid for one join. Only this answer contains it; null in a replay.")
@@ -220,7 +221,7 @@ class ClusterViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
         return Response(self.get_serializer(self.get_object()).data)
 
 
-class HolderSerializer(serializers.ModelSerializer[Reservation]):
+class HolderSerializer(ModelOutputSerializer[Reservation]):
     gpr_id = serializers.UUIDField()
     gpr = serializers.CharField(source="gpr.name")
     slice_id = serializers.UUIDField()
@@ -240,7 +241,7 @@ class NodeHolderSerializer(HolderSerializer):
         read_only_fields = fields
 
 
-class NodeSerializer(serializers.ModelSerializer[Node]):
+class NodeSerializer(ModelOutputSerializer[Node]):
     """`held_by` names only holders that the caller may see, so it can be empty for a held node."""
 
     cluster_id = serializers.UUIDField()
@@ -324,7 +325,7 @@ HARDWARE_HELP: Final = (
 )
 
 
-class GpuSerializer(serializers.ModelSerializer[Gpu]):
+class GpuSerializer(ModelOutputSerializer[Gpu]):
     name = serializers.CharField(source="uuid")
     node_id = serializers.UUIDField()
     node = serializers.CharField(source="node.name")
@@ -369,7 +370,7 @@ class GpuViewSet(mixins.ListModelMixin, ApiViewSet[Any]):
         return gpus_visible_to(actor_of(self.request), now=self.now)
 
 
-class ShapeInClusterSerializer(serializers.Serializer[Any]):
+class ShapeInClusterSerializer(OutputSerializer[Any]):
     id = serializers.UUIDField()
     name = serializers.CharField()
     node_types = serializers.ListField(child=serializers.CharField())
@@ -381,7 +382,7 @@ class ShapeInClusterSerializer(serializers.Serializer[Any]):
     gpus_free = serializers.IntegerField()
 
 
-class ShapeSerializer(serializers.Serializer[Any]):
+class ShapeSerializer(OutputSerializer[Any]):
     id = serializers.CharField()
     name = serializers.CharField()
     gpu_memory_gib = serializers.IntegerField()
@@ -399,7 +400,7 @@ class ShapeViewSet(ApiViewSet[Any]):
         return Response({"next": None, "previous": None, "results": ShapeSerializer(shapes, many=True).data})
 
 
-class ScheduleSerializer(serializers.ModelSerializer[Reservation]):
+class ScheduleSerializer(ModelOutputSerializer[Reservation]):
     """For other workspaces' reservations only node and window are given; the name is "busy" and all else null."""
 
     # An allowlist, so that a new field is hidden by default.

@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from accounts.authentication import actor_of
 from accounts.permissions import IsAdmin
 from core.rest.fields import Reference, StrictSerializer, Text
+from core.rest.output import ModelOutputSerializer
 from core.rest.pagination import CreatedPagination
 from core.rest.sealed import SealedId
 from core.rest.views import ApiViewSet
@@ -33,7 +34,7 @@ ACTIONS = frozenset({"list", "retrieve", "create", "partial_update", "destroy"})
 CHANGEABLE = ("limits", "images", "skipped_steps", "storage_class", "rdma_subnet", "runtime_class", "pull_secret")
 
 
-class CheckResultSerializer(serializers.ModelSerializer[CheckResult]):
+class CheckResultSerializer(ModelOutputSerializer[CheckResult]):
     """One measurement of a step."""
 
     id = SealedId()
@@ -51,7 +52,7 @@ class CheckResultSerializer(serializers.ModelSerializer[CheckResult]):
         return says(row.what)
 
 
-class CheckPolicySerializer(serializers.ModelSerializer[CheckPolicy]):
+class CheckPolicySerializer(ModelOutputSerializer[CheckPolicy]):
     name = serializers.CharField(help_text="Cluster and shape.")
     cluster = serializers.CharField(source="cluster.name")
     cluster_id = serializers.UUIDField()

@@ -19,6 +19,7 @@ from accounts.permissions import IsAdmin
 from accounts.policy import Verb
 from core.errors import NotFound
 from core.rest.fields import Flag, NewName, Reference, StrictSerializer, Text, WholeNumber, Word
+from core.rest.output import ModelOutputSerializer
 from core.rest.pagination import CreatedPagination, NamePagination
 from core.rest.references import is_object, one_by_reference
 from core.rest.views import ApiViewSet
@@ -46,7 +47,7 @@ COUNT_MAX = 2**31 - 1
 # Projects.
 
 
-class ProjectSerializer(serializers.ModelSerializer[Project]):
+class ProjectSerializer(ModelOutputSerializer[Project]):
     class Meta:
         model = Project
         fields = ["id", "name", "created_at"]
@@ -82,7 +83,7 @@ class ProjectViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
 # Slices.
 
 
-class SliceSerializer(serializers.ModelSerializer[Slice]):
+class SliceSerializer(ModelOutputSerializer[Slice]):
     project = serializers.CharField(source="project.name")
     project_id = serializers.UUIDField()
     clusters = serializers.SerializerMethodField(help_text="Names of the clusters where its GPRs may run.")
@@ -204,7 +205,7 @@ class SliceScopedViewSet(ApiViewSet[Any]):
 # Members.
 
 
-class MemberSerializer(serializers.ModelSerializer[Membership]):
+class MemberSerializer(ModelOutputSerializer[Membership]):
     id = serializers.UUIDField(source="user_id", allow_null=True, help_text="Null: the invitation is not accepted yet.")
     name = serializers.CharField(source="user.name")
 
@@ -267,7 +268,7 @@ class MemberViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, SliceScope
 # The caller.
 
 
-class OwnSliceSerializer(serializers.ModelSerializer[Membership]):
+class OwnSliceSerializer(ModelOutputSerializer[Membership]):
     id = serializers.UUIDField(source="slice_id")
     name = serializers.CharField(source="slice.name")
     project = serializers.CharField(source="slice.project.name")
@@ -278,7 +279,7 @@ class OwnSliceSerializer(serializers.ModelSerializer[Membership]):
         read_only_fields = fields
 
 
-class MeSerializer(serializers.ModelSerializer[User]):
+class MeSerializer(ModelOutputSerializer[User]):
     email = serializers.CharField(help_text="May be empty.")
     is_admin = serializers.BooleanField(help_text="True only if the token has the scope admin.")
     slices = serializers.SerializerMethodField()

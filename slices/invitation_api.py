@@ -9,6 +9,7 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.policy import Verb
+from core.rest.output import ModelOutputSerializer
 from core.rest.pagination import NamePagination
 from core.rest.references import one_by_reference
 from core.rest.views import ApiViewSet
@@ -18,7 +19,7 @@ from slices.invitations import invitation_accept, invitation_decline, invitation
 from slices.models import Invitation, Membership
 
 
-class InvitationSerializer(serializers.ModelSerializer[Invitation]):
+class InvitationSerializer(ModelOutputSerializer[Invitation]):
     slice = serializers.CharField(source="slice.name")
     project = serializers.CharField(source="slice.project.name")
     invited_by = serializers.CharField(source="invited_by.name")

@@ -12,6 +12,7 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from core.rest.fields import Reference, StrictSerializer, WholeNumber
+from core.rest.output import ModelOutputSerializer, OutputSerializer
 from core.rest.pagination import CreatedPagination
 from inventory.api import Nothing
 from inventory.selectors import cluster_for
@@ -21,7 +22,7 @@ from slices.models import KUBECONFIG_MIN_S, Kubeconfig
 from slices.selectors import kubeconfig_for
 
 
-class KubeconfigSerializer(serializers.ModelSerializer[Kubeconfig]):
+class KubeconfigSerializer(ModelOutputSerializer[Kubeconfig]):
     """A kubeconfig says who may access which cluster until when. These answers contain no secret."""
 
     name = serializers.CharField(help_text="The prefix of its contexts in kubectl, before the namespace.")
@@ -47,7 +48,7 @@ class KubeconfigAsk(StrictSerializer):
     )
 
 
-class KubeconfigTextSerializer(serializers.Serializer[Any]):
+class KubeconfigTextSerializer(OutputSerializer[Any]):
     id = serializers.UUIDField()
     name = serializers.CharField()
     kubeconfig = serializers.CharField(help_text="The file for kubectl. Only this answer contains it.")

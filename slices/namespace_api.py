@@ -14,6 +14,7 @@ from accounts.authentication import actor_of
 from accounts.permissions import IsAdmin
 from accounts.policy import Verb
 from core.rest.fields import Flag, Reference, StrictSerializer, Word
+from core.rest.output import ModelOutputSerializer
 from core.rest.pagination import NamePagination
 from core.rest.references import one_by_reference
 from inventory.api import Nothing, Why
@@ -24,7 +25,7 @@ from slices.naming import DNS_LABEL
 from slices.services import namespace_adopt, namespace_approve, namespace_bind, namespace_refuse, namespace_unbind
 
 
-class NamespaceSerializer(serializers.ModelSerializer[Namespace]):
+class NamespaceSerializer(ModelOutputSerializer[Namespace]):
     cluster = serializers.CharField(source="cluster.name")
     cluster_id = serializers.UUIDField()
     state = serializers.ChoiceField(

@@ -37,6 +37,17 @@ def check_parameters(view: Any, request: Request) -> None:
         raise ValidationError(faults)
 
 
+class GivenFilters(filters.DjangoFilterBackend):
+    """Builds a form only for a request that gives a filter."""
+
+    def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:
+        filterset_class = self.get_filterset_class(view, queryset)
+        if filterset_class is None or not filterset_class.base_filters.keys() & request.query_params.keys():
+            return queryset
+        filtered: QuerySet[Any] = super().filter_queryset(request, queryset, view)
+        return filtered
+
+
 class _CommaList(forms.SelectMultiple):
     """`?state=QUEUED,ACTIVE` equals `?state=QUEUED&state=ACTIVE`."""
 

@@ -10,7 +10,7 @@ _made: Final[dict[Any, BaseSerializer[Any]]] = {}
 
 
 def nested(kind: type[BaseSerializer[Any]], value: Any) -> Any:
-    """The data of `value`; None for None. All rows share one serializer, because a new one copies all of its fields."""
+    """The data of `value`; None for None. All rows share one serializer."""
     if value is None:
         return None
     if kind not in _made:

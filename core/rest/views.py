@@ -9,14 +9,13 @@ from uuid import UUID
 
 from django.db.models import Model
 from django.http import HttpRequest
-from django_filters.rest_framework import DjangoFilterBackend
 from rest_framework import serializers, viewsets
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from core.clock import db_now
-from core.rest.filters import check_parameters
+from core.rest.filters import GivenFilters, check_parameters
 from core.rest.parsers import StrictJsonParser
 from core.rest.schema import ApiSchema, takes_key
 
@@ -44,7 +43,7 @@ class PostOnce(Protocol):
 
 class ApiViewSet(viewsets.GenericViewSet[Row]):
     parser_classes = [StrictJsonParser]
-    filter_backends = [DjangoFilterBackend]
+    filter_backends = [GivenFilters]
     content_negotiation_class = JsonOnly
     metadata_class = None  # the schema describes the API; OPTIONS would describe it differently
     schema = ApiSchema()

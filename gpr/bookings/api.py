@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from accounts.authentication import actor_of
 from accounts.models import User
 from core.rest.fields import Text, WholeNumber
+from core.rest.output import ModelOutputSerializer
 from core.rest.views import ApiViewSet
 from gpr.bookings.services import SeriesTerms, series_cancel, series_create
 from gpr.models import BookingOccurrence, BookingSeries, GprState, RepeatRule
@@ -37,7 +38,7 @@ class BookingSeriesCreate(GprCreate):
     count = WholeNumber(required=False, allow_null=True, help_text="The number of bookings, 200 at most.")
 
 
-class OccurrenceSerializer(serializers.ModelSerializer[BookingOccurrence]):
+class OccurrenceSerializer(ModelOutputSerializer[BookingOccurrence]):
     gpr_id = serializers.UUIDField(
         allow_null=True, help_text="Null: it did not fit. EGS tries again about every ten minutes, and less often if many are refused."
     )
@@ -53,7 +54,7 @@ class OccurrenceSerializer(serializers.ModelSerializer[BookingOccurrence]):
         return row.gpr.state if row.gpr else None
 
 
-class BookingSeriesSerializer(serializers.ModelSerializer[BookingSeries]):
+class BookingSeriesSerializer(ModelOutputSerializer[BookingSeries]):
     slice = serializers.CharField(source="slice.name")
     slice_id = serializers.UUIDField()
     owner = serializers.CharField(source="owner.name")

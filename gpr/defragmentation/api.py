@@ -15,6 +15,7 @@ from rest_framework.response import Response
 from accounts.authentication import actor_of
 from accounts.permissions import IsAdmin
 from core.rest.fields import Reference, StrictSerializer, Text, WholeNumber
+from core.rest.output import OutputSerializer
 from core.rest.references import one_by_id
 from core.rest.views import ApiViewSet
 from gpr.defragmentation.selectors import WantedRoom, room_question, suggestions
@@ -44,7 +45,7 @@ class Agreement(StrictSerializer):
     why = Text(max_length=WHY_MAX_CHARS, help_text="The reason, which is recorded with the user's name.")
 
 
-class MovingSerializer(serializers.Serializer[Any]):
+class MovingSerializer(OutputSerializer[Any]):
     gpr_id = serializers.UUIDField(source="gpr.pk")
     gpr = serializers.CharField(source="gpr.name")
     slice = serializers.CharField(source="gpr.slice.name")
@@ -57,7 +58,7 @@ class MovingSerializer(serializers.Serializer[Any]):
     idle_gpu_s = serializers.IntegerField(help_text="GPU-seconds from the end of this run to the start of the next.")
 
 
-class SuggestionSerializer(serializers.Serializer[Any]):
+class SuggestionSerializer(OutputSerializer[Any]):
     gpr_id = serializers.UUIDField(
         source="gpr.pk", allow_null=True, default=None, help_text="The GPR that gets the nodes; null for a question."
     )
@@ -75,7 +76,7 @@ class SuggestionSerializer(serializers.Serializer[Any]):
     fingerprint = serializers.CharField()
 
 
-class SuggestionsSerializer(serializers.Serializer[Any]):
+class SuggestionsSerializer(OutputSerializer[Any]):
     """A list that always has one page."""
 
     next = serializers.CharField(allow_null=True, default=None)
@@ -83,7 +84,7 @@ class SuggestionsSerializer(serializers.Serializer[Any]):
     results = SuggestionSerializer(many=True)
 
 
-class RoomAnswerSerializer(serializers.Serializer[Any]):
+class RoomAnswerSerializer(OutputSerializer[Any]):
     fits = serializers.BooleanField(help_text="Whether it fits without moving a request.")
     instead_at = serializers.DateTimeField(allow_null=True, help_text="When it would fit next; null if it fits.")
     suggestion = SuggestionSerializer(allow_null=True, help_text="Null if it fits, or if no moves are worth their cost.")

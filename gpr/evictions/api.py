@@ -12,6 +12,7 @@ from rest_framework import mixins, serializers
 
 from accounts.authentication import actor_of
 from core.rest.nested import nested
+from core.rest.output import ModelOutputSerializer
 from core.rest.pagination import CreatedPagination
 from core.rest.views import ApiViewSet
 from gpr.models import Eviction, EvictionVictim, VictimKind, VictimOutcome
@@ -19,7 +20,7 @@ from gpr.requests.filters import EvictionFilter
 from gpr.requests.selectors import evictions_visible_to
 
 
-class VictimSerializer(serializers.ModelSerializer[EvictionVictim]):
+class VictimSerializer(ModelOutputSerializer[EvictionVictim]):
     gpr_id = serializers.UUIDField()
     gpr = serializers.CharField(source="gpr.name")
     kind = serializers.ChoiceField(choices=VictimKind.choices)
@@ -31,7 +32,7 @@ class VictimSerializer(serializers.ModelSerializer[EvictionVictim]):
         read_only_fields = fields
 
 
-class EvictionSerializer(serializers.ModelSerializer[Eviction]):
+class EvictionSerializer(ModelOutputSerializer[Eviction]):
     """The beneficiary is null for readers who may not see it. Victims are only those that the reader may see."""
 
     gpr_id = serializers.SerializerMethodField(help_text="The GPR that gets the nodes. Null also if an administrator evicted without one.")

@@ -20,6 +20,7 @@ from accounts.permissions import IsAdmin
 from accounts.policy import is_platform_admin
 from core.errors import InvalidInput
 from core.rest.fields import Reference, StrictSerializer, Text
+from core.rest.output import ModelOutputSerializer, OutputSerializer
 from core.rest.pagination import CreatedPagination
 from core.rest.views import ApiViewSet
 from gpr.models import PromiseMove
@@ -41,7 +42,7 @@ class MaintenanceCreate(StrictSerializer):
     reason = Text(max_length=REASON_MAX_CHARS, help_text="Shown to all whose workspaces may use the cluster.")
 
 
-class MaintenanceSerializer(serializers.ModelSerializer[MaintenanceWindow]):
+class MaintenanceSerializer(ModelOutputSerializer[MaintenanceWindow]):
     name = serializers.CharField(source="place", help_text="The node or cluster that it closes.")
     cluster = serializers.CharField(source="cluster.name")
     cluster_id = serializers.UUIDField()
@@ -60,7 +61,7 @@ class MaintenanceSerializer(serializers.ModelSerializer[MaintenanceWindow]):
         return window.state(self.context["now"])
 
 
-class MovedSerializer(serializers.Serializer[Any]):
+class MovedSerializer(OutputSerializer[Any]):
     gpr_id = serializers.UUIDField(source="gpr.pk")
     gpr = serializers.CharField(source="gpr.name")
     slice = serializers.CharField(source="gpr.slice.name")
@@ -69,7 +70,7 @@ class MovedSerializer(serializers.Serializer[Any]):
     new_start_at = serializers.DateTimeField()
 
 
-class ReachingSerializer(serializers.ModelSerializer[Reservation]):
+class ReachingSerializer(ModelOutputSerializer[Reservation]):
     gpr_id = serializers.UUIDField()
     gpr = serializers.CharField(source="gpr.name")
     slice = serializers.CharField(source="slice.name")
@@ -81,7 +82,7 @@ class ReachingSerializer(serializers.ModelSerializer[Reservation]):
         read_only_fields = fields
 
 
-class MaintenanceEffectsSerializer(serializers.Serializer[Any]):
+class MaintenanceEffectsSerializer(OutputSerializer[Any]):
     """Only for administrators, since it names requests of all workspaces."""
 
     moved = MovedSerializer(many=True, help_text="Promises that it moves.")

@@ -11,6 +11,7 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from core.rest.fields import StrictSerializer
+from core.rest.output import OutputSerializer
 from core.rest.views import ApiViewSet
 from gpr.models import PromiseOutcome
 from gpr.promises.calibration import DAYS, DAYS_DEFAULT, calibration_for
@@ -23,13 +24,13 @@ class InsightsQuery(StrictSerializer):
     )
 
 
-class AccuracySerializer(serializers.Serializer[Any]):
+class AccuracySerializer(OutputSerializer[Any]):
     median_error_s = serializers.FloatField(allow_null=True, help_text="The median of the absolute error.")
     within_1min = serializers.FloatField(allow_null=True)
     within_10min = serializers.FloatField(allow_null=True)
 
 
-class ScoreSerializer(serializers.Serializer[Any]):
+class ScoreSerializer(OutputSerializer[Any]):
     """Shares are from 0 to 1. Null: there is nothing to measure, or too little to show to this reader."""
 
     due_count = serializers.IntegerField(
@@ -52,26 +53,26 @@ class ScoreSerializer(serializers.Serializer[Any]):
     width_p50_s = serializers.FloatField(allow_null=True, help_text="Median of p90 - p50.")
 
 
-class CauseShareSerializer(serializers.Serializer[Any]):
+class CauseShareSerializer(OutputSerializer[Any]):
     cause = serializers.ChoiceField(choices=CAUSES)
     count = serializers.IntegerField(allow_null=True, help_text="For administrators.")
     share = serializers.FloatField(allow_null=True, help_text="Share of all promises that came due.")
 
 
-class ClassScoreSerializer(serializers.Serializer[Any]):
+class ClassScoreSerializer(OutputSerializer[Any]):
     length_from_s = serializers.IntegerField(help_text="The shortest length of such a box, including entry and exit.")
     length_below_s = serializers.IntegerField(allow_null=True, help_text="Null: no limit.")
     is_gang = serializers.BooleanField(help_text="Whether the request has several nodes.")
     score = ScoreSerializer()
 
 
-class SpanScoreSerializer(serializers.Serializer[Any]):
+class SpanScoreSerializer(OutputSerializer[Any]):
     from_at = serializers.DateTimeField()
     until_at = serializers.DateTimeField()
     score = ScoreSerializer()
 
 
-class SettledSerializer(serializers.Serializer[Any]):
+class SettledSerializer(OutputSerializer[Any]):
     gpr_id = serializers.UUIDField()
     gpr = serializers.CharField()
     slice = serializers.CharField(source="slice.name")
@@ -83,7 +84,7 @@ class SettledSerializer(serializers.Serializer[Any]):
     moves = MoveSerializer(many=True)
 
 
-class CalibrationSerializer(serializers.Serializer[Any]):
+class CalibrationSerializer(OutputSerializer[Any]):
     days = serializers.IntegerField()
     since_at = serializers.DateTimeField()
     until_at = serializers.DateTimeField()
@@ -96,7 +97,7 @@ class CalibrationSerializer(serializers.Serializer[Any]):
     worst = SettledSerializer(many=True, help_text="The starts that were most late, for administrators.")
 
 
-class InsightsSerializer(serializers.Serializer[Any]):
+class InsightsSerializer(OutputSerializer[Any]):
     promises = CalibrationSerializer()
 
 

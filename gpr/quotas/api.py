@@ -17,6 +17,7 @@ from accounts.models import User
 from accounts.permissions import IsAdmin
 from core.errors import InvalidInput
 from core.rest.fields import Reference, StrictSerializer, Text, WholeNumber
+from core.rest.output import OutputSerializer
 from core.rest.pagination import CreatedPagination
 from core.rest.references import one_by_reference
 from core.rest.views import ApiViewSet
@@ -31,7 +32,7 @@ COUNT_MAX = 2**31 - 1
 WHY = OpenApiParameter("why", OpenApiTypes.STR, OpenApiParameter.QUERY, description="The reason, which is recorded with the user's name.")
 
 
-class QuotaSerializer(serializers.Serializer[Any]):
+class QuotaSerializer(OutputSerializer[Any]):
     id = serializers.UUIDField(source="quota.pk")
     name = serializers.CharField(source="quota", help_text="Name of the project or slice, and the shape.")
     project = serializers.CharField(source="quota.tenant.name", help_text="The project, or the project of the slice.")

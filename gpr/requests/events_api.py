@@ -6,6 +6,7 @@ from django.db.models import QuerySet
 from rest_framework import mixins, serializers
 
 from accounts.authentication import actor_of
+from core.rest.output import ModelOutputSerializer
 from core.rest.pagination import EventPagination
 from core.rest.sealed import SealedId
 from core.rest.views import ApiViewSet
@@ -14,7 +15,7 @@ from gpr.requests.selectors import events_visible_to
 from journal.models import Event
 
 
-class EventSerializer(serializers.ModelSerializer[Event]):
+class EventSerializer(ModelOutputSerializer[Event]):
     id = SealedId()
     name = serializers.CharField(source="kind")
     actor = serializers.CharField(source="actor.name", default=None, allow_null=True, help_text="Null: EGS did it.")

@@ -13,6 +13,7 @@ from rest_framework import serializers
 
 from accounts.models import User
 from core.rest.nested import nested
+from core.rest.output import ModelOutputSerializer, OutputSerializer
 from core.rest.sealed import SealedId
 from gpr.evictions.failed_jobs import failed_jobs_of
 from gpr.evictions.services import WHY, notices_of
@@ -61,7 +62,7 @@ class GprPage:
         return cls(now, queue_statuses(gprs, actor=actor, now=now), notices_of(gprs), borrowers_among(gprs, now=now), failed_jobs_of(gprs))
 
 
-class ToldBlockerSerializer(serializers.Serializer[Any]):
+class ToldBlockerSerializer(OutputSerializer[Any]):
     id = serializers.UUIDField(allow_null=True, help_text="Null: all requests that the reader may not see, together.")
     name = serializers.CharField()
     is_running = serializers.BooleanField(allow_null=True)
@@ -70,21 +71,21 @@ class ToldBlockerSerializer(serializers.Serializer[Any]):
     gpus_per_node = serializers.IntegerField(allow_null=True, help_text="Null while `nodes` is not: all GPUs of each node.")
 
 
-class ToldSerializer(serializers.Serializer[VisibleExplanation]):
+class ToldSerializer(OutputSerializer[VisibleExplanation]):
     reason = serializers.ChoiceField(choices=[(reason.value, reason.value) for reason in Reason])
     sentence = serializers.CharField()
     blockers = ToldBlockerSerializer(many=True)
     ahead_count = serializers.IntegerField(help_text="How many requests start before it, of all workspaces.")
 
 
-class WaitSerializer(serializers.Serializer[Any]):
+class WaitSerializer(OutputSerializer[Any]):
     start_at = serializers.DateTimeField(help_text="The planned start in the present queue.")
     p50_at = serializers.DateTimeField()
     p90_at = serializers.DateTimeField()
     basis = serializers.CharField()
 
 
-class EvictionNoticeSerializer(serializers.Serializer[EvictionVictim]):
+class EvictionNoticeSerializer(OutputSerializer[EvictionVictim]):
     ends_at = serializers.DateTimeField()
     kind = serializers.ChoiceField(choices=VictimKind.choices)
     why = serializers.SerializerMethodField(help_text="A clause, for use in a sentence.")
@@ -96,7 +97,7 @@ class EvictionNoticeSerializer(serializers.Serializer[EvictionVictim]):
         return WHY[VictimKind(row.kind)]
 
 
-class AssignedNodeSerializer(serializers.Serializer[Any]):
+class AssignedNodeSerializer(OutputSerializer[Any]):
     node_id = serializers.UUIDField()
     node = serializers.CharField(source="node.name")
     gpus = serializers.SerializerMethodField()
@@ -109,7 +110,7 @@ class AssignedNodeSerializer(serializers.Serializer[Any]):
         return sorted(reserved.gpu.uuid for reserved in row.gpus.all())
 
 
-class OriginSerializer(serializers.Serializer[Claim]):
+class OriginSerializer(OutputSerializer[Claim]):
     cluster = serializers.CharField(source="cluster.name")
     namespace = serializers.CharField()
     name = serializers.CharField()
@@ -117,14 +118,14 @@ class OriginSerializer(serializers.Serializer[Claim]):
     is_auto = serializers.BooleanField(help_text="Whether the agent created the object for waiting pods.")
 
 
-class DrainSerializer(serializers.Serializer[Cluster]):
+class DrainSerializer(OutputSerializer[Cluster]):
     """The drain settings of the cluster; see `clusters/`."""
 
     grace_s = serializers.IntegerField(source="drain_grace_s", help_text="How long a disruption budget may keep a pod.")
     force_after_s = serializers.IntegerField(source="drain_force_after_s", help_text="How long a pod has to stop before it is killed.")
 
 
-class GprSerializer(serializers.ModelSerializer[Gpr]):
+class GprSerializer(ModelOutputSerializer[Gpr]):
     slice = serializers.CharField(source="slice.name")
     slice_id = serializers.UUIDField()
     owner = serializers.CharField(source="owner.name")
@@ -236,7 +237,7 @@ class GprSerializer(serializers.ModelSerializer[Gpr]):
         return gpr.time_left_s(self._page.now)
 
 
-class MoveSerializer(serializers.Serializer[Any]):
+class MoveSerializer(OutputSerializer[Any]):
     at = serializers.DateTimeField()
     old_start_at = serializers.DateTimeField()
     new_start_at = serializers.DateTimeField()
@@ -249,7 +250,7 @@ class PromiseMoveSerializer(MoveSerializer):
     )
 
 
-class ReplacementSerializer(serializers.Serializer[Any]):
+class ReplacementSerializer(OutputSerializer[Any]):
     node_id = serializers.UUIDField()
     node = serializers.CharField()
     failing_at = serializers.DateTimeField()
@@ -292,7 +293,7 @@ def _own_orders(gpr: Gpr, ids: Sequence[str]) -> set[str]:
     return {str(pk) for pk in rows.values_list("pk", flat=True)}
 
 
-class StepSerializer(serializers.ModelSerializer[StepResult]):
+class StepSerializer(ModelOutputSerializer[StepResult]):
     id = SealedId()
     name = serializers.CharField(source="step")
     node_id = serializers.UUIDField(source="reservation.node_id")
@@ -332,7 +333,7 @@ class StepSerializer(serializers.ModelSerializer[StepResult]):
         return "entry" if row.step in {Milestone.CLAIM, *row.reservation.entry_steps, Milestone.OPEN} else "exit"
 
 
-class QueueRowSerializer(serializers.ModelSerializer[Gpr]):
+class QueueRowSerializer(ModelOutputSerializer[Gpr]):
     position = serializers.SerializerMethodField(help_text=POSITION_HELP)
     slice = serializers.CharField(source="slice.name")
     slice_id = serializers.UUIDField()
@@ -367,12 +368,12 @@ class QueueRowSerializer(serializers.ModelSerializer[Gpr]):
         return nested(ToldSerializer, explanation)
 
 
-class OrderSerializer(serializers.Serializer[Any]):
+class OrderSerializer(OutputSerializer[Any]):
     name = serializers.CharField(help_text="Name of the supply.")
     lead_time_s = serializers.IntegerField(help_text="Seconds from the order to the arrival of the node.")
 
 
-class AlternativeSerializer(serializers.Serializer[Any]):
+class AlternativeSerializer(OutputSerializer[Any]):
     differs = serializers.ListField(
         child=serializers.ChoiceField(choices=["nodes", "gpus_per_node", "duration_s", "shape", "clusters", "node_type"]),
         help_text="The fields that differ from the request. With these values it gets this start.",
@@ -389,7 +390,7 @@ class AlternativeSerializer(serializers.Serializer[Any]):
     order = OrderSerializer(allow_null=True, help_text="The supply that its nodes would be ordered from; null: no order is needed.")
 
 
-class OfferSerializer(serializers.Serializer[Estimate]):
+class OfferSerializer(OutputSerializer[Estimate]):
     cluster = serializers.CharField()
     shape = serializers.CharField()
     node_type = serializers.CharField()
@@ -413,7 +414,7 @@ class OfferSerializer(serializers.Serializer[Estimate]):
     )
 
 
-class OffersSerializer(serializers.Serializer[Any]):
+class OffersSerializer(OutputSerializer[Any]):
     offers = OfferSerializer(many=True)
     approval_reasons = serializers.ListField(
         child=serializers.CharField(),

@@ -17,6 +17,7 @@ from rest_framework.response import Response
 from accounts.authentication import actor_of
 from accounts.permissions import IsAdmin
 from core.rest.fields import Flag, Reference, StrictSerializer, Text, WholeNumber
+from core.rest.output import ModelOutputSerializer
 from core.rest.pagination import CreatedPagination
 from core.rest.views import ApiViewSet
 from gpr.requests.filters import SupplyFilter, SupplyOrderFilter
@@ -43,7 +44,7 @@ ACTIONS = frozenset({"list", "retrieve", "create", "partial_update", "cancel", "
 CHANGEABLE = ("name", "node_count", "lead_time_s", "gain_s", "is_enabled")
 
 
-class SupplySerializer(serializers.ModelSerializer[Supply]):
+class SupplySerializer(ModelOutputSerializer[Supply]):
     cluster = serializers.CharField(source="cluster.name")
     cluster_id = serializers.UUIDField()
     ordered_count = serializers.IntegerField(source="open_count", help_text="Nodes that are ordered and not there yet.")
@@ -81,7 +82,7 @@ class SupplyCreate(StrictSerializer):
     is_enabled = Flag(required=False, default=True)
 
 
-class SupplyOrderSerializer(serializers.ModelSerializer[SupplyOrder]):
+class SupplyOrderSerializer(ModelOutputSerializer[SupplyOrder]):
     name = serializers.CharField(source="supply.name", help_text="Name of the supply.")
     supply_id = serializers.UUIDField()
     cluster = serializers.CharField(source="supply.cluster.name")

@@ -15,6 +15,7 @@ from accounts.authentication import actor_of
 from accounts.models import User
 from accounts.policy import Verb
 from core.rest.fields import Flag, NewName, Reference, StrictSerializer
+from core.rest.output import ModelOutputSerializer
 from core.rest.pagination import NamePagination
 from core.rest.views import ApiViewSet
 from gpr.models import GprTemplate
@@ -42,7 +43,7 @@ def request_fields() -> dict[str, Any]:
     return fields
 
 
-class TemplateSerializer(serializers.ModelSerializer[GprTemplate]):
+class TemplateSerializer(ModelOutputSerializer[GprTemplate]):
     slice = serializers.CharField(source="slice.name")
     slice_id = serializers.UUIDField()
     cluster = serializers.CharField(source="cluster.name", default=None, allow_null=True, help_text="Null: all clusters of the slice.")
