@@ -27,7 +27,7 @@ TRANSITIONS: dict[str, frozenset[str]] = {
     S.QUEUED: frozenset({S.PROVISIONING, S.PENDING_APPROVAL, S.REJECTED, S.CANCELED}),
     S.PROVISIONING: frozenset({S.ACTIVE, S.EXITING}),
     S.ACTIVE: frozenset({S.EXITING}),
-    # To QUEUED when it was evicted or failed: it waits for the rest of its time.
+    # An evicted or failed GPR may return to QUEUED for the rest of its time.
     S.EXITING: frozenset({S.COMPLETED, S.RELEASED, S.EVICTED, S.FAILED, S.QUEUED}),
 }
 # The final state, by end reason.

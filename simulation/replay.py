@@ -106,7 +106,7 @@ class Planner:
             self._slack.box_ended(request_id, now_s - box.start_s, box.end_s - box.start_s)
 
     def close(self, failure: Failure) -> None:
-        """Nothing may run on the node any more."""
+        """Close the failed node: kill its boxes and move slots away from it."""
         board = self._board
         board.now_s = failure.at_s
         hit = [waiting for waiting in board.order if _is_hit(board.slot(waiting), failure)]
@@ -314,7 +314,7 @@ class _Simulation:
         return Replay(tuple(self._runs), tuple(self._plan_s), *counts, tuple(self._evictions), tuple(self._refused))
 
     def _next_event_s(self) -> int | None:
-        """None when all jobs are done, because failures never end."""
+        """Return None when all jobs are done: failures alone would continue for ever."""
         if not (self._arrivals or self._queued or self._running):
             return None
         times = [self._scheduler.next_start_s()]

@@ -26,7 +26,7 @@ from slices.naming import coverage, is_reserved, patterns_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlicePolicy:
-    """None leaves a limit as it is."""
+    """New limits of a workspace; None keeps the old limit."""
 
     nodes_approval: int | None = None
     gpus_approval: int | None = None

@@ -117,7 +117,7 @@ def occurrences_retry(*, now: datetime) -> None:
 
 
 def _refused(now: datetime) -> QuerySet[BookingOccurrence]:
-    # Those that can still be booked.
+    # Occurrences that start too soon cannot be booked any more.
     return BookingOccurrence.objects.filter(gpr=None, starts_at__gte=now + BOOKING_AHEAD)
 
 

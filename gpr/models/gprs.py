@@ -69,7 +69,7 @@ class Gpr(models.Model):
     slice = models.ForeignKey(Slice, on_delete=models.PROTECT, related_name="gprs")
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="gprs")
     created_at = models.DateTimeField()
-    # What was asked for. A null `gpus_per_node` means whole nodes; an empty `shape` means any shape with `min_gpu_memory_gib`.
+    # The fields of the request. A null `gpus_per_node` means whole nodes; an empty `shape` means any shape with `min_gpu_memory_gib`.
     shape = models.CharField(max_length=63, blank=True)
     min_gpu_memory_gib = models.PositiveIntegerField(null=True, blank=True)
     nodes = models.PositiveIntegerField()
@@ -166,7 +166,7 @@ class Gpr(models.Model):
 
     @property
     def current_promise(self) -> Promise | None:
-        """None while it has no place: an earlier promise does not hold then."""
+        """Returns None if the plan found no place for the GPR: an earlier promise is void then."""
         promise: Promise | None = getattr(self, "promise", None)
         return None if self.has_no_place else promise
 

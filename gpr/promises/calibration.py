@@ -51,7 +51,7 @@ class OutcomeRow(NamedTuple):
     margin_s: int
     wait_s: int
     is_learned: bool
-    # None for a request that did not have to wait.
+    # These are None for a request that did not have to wait.
     expected_wait_s: int | None = None
     promised_wait_s: int | None = None
     p50_s: int | None = None
@@ -75,7 +75,7 @@ class Accuracy:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """None: nothing to measure, or too little for this reader. Shares from 0 to 1."""
+    """Shares are from 0 to 1. A figure is None if this reader may not see so few promises."""
 
     due_count: int | None = None
     kept_count: int | None = None

@@ -18,15 +18,14 @@ HISTORY_COUNT = 2_000
 # `_planner_forecast` takes them in this order.
 _FIELDS: Final = ("pk", "made_at", "started_at", "length_s", "gpu_count", "expected_wait_s", "promised_wait_s", "p50_s", "p90_s")
 NO_HISTORY = (
-    "Too few promises have come due to learn from: p50 is the start by the plan as the queue stands, p90 the promised start, "
-    "which no other request can delay."
+    "There is not enough history yet: p50 is the planned start in the current queue, p90 the promised start. No other request can delay it."
 )
 BOOKED = "Booked: it starts at that time, unless a node fails or is not given back in time."
 NO_HISTORY_BORROWED = (
-    "Too few promises have come due to learn from: p50 is the start by the plan as the queue stands, p90 the promised start, "
-    "which only those can delay whom the GPUs are guaranteed to."
+    "There is not enough history yet: p50 is the planned start in the current queue, p90 the promised start. "
+    "Only requests of tenants whose guaranteed GPUs it borrows can delay it."
 )
-LEARNED = "How past promises turned out, above all those of such length and size: half had started by p50, nine of ten by p90."
+LEARNED = "From past promises, above all of similar length and size: half had started by p50, nine of ten by p90."
 
 
 @dataclass(frozen=True, slots=True)

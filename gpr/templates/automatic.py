@@ -36,5 +36,5 @@ def _request_spec(asked: Mapping[str, Any]) -> ClusterRequestSpec:
 
 
 def _duration_text(span_s: int) -> str:
-    """Such as `2d4h`."""
+    """E.g. `2d4h`."""
     return "".join(f"{count}{unit}" for count, unit in zip(split(span_s), "dhms", strict=True) if count)

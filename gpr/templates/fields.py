@@ -23,7 +23,7 @@ def merged(template: GprTemplate, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def terms(template: GprTemplate) -> str:
-    """Such as `shape H100-80GB, nodes 2, duration 4 h`."""
+    """E.g. `shape H100-80GB, nodes 2, duration 4 h`."""
     return ", ".join(f"{name} {value}" for name, value in labeled(template.asked)) or "nothing yet"
 
 

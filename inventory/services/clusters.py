@@ -60,7 +60,7 @@ def cluster_set_repairs(*, cluster: Cluster, repairs_drift: bool, actor: User, n
 
 @transaction.atomic
 def cluster_set_drain(*, cluster: Cluster, grace_s: int | None, force_after_s: int | None, actor: User, now: datetime) -> None:
-    """None leaves a value as it is. Raises InvalidInput."""
+    """Keeps a setting whose argument is None. Raises InvalidInput."""
     row = Cluster.objects.select_for_update().get(pk=cluster.pk)
     grace_s = row.drain_grace_s if grace_s is None else grace_s
     force_after_s = row.drain_force_after_s if force_after_s is None else force_after_s

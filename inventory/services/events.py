@@ -64,7 +64,7 @@ def _store_alone(agent: AgentIdentity, session_epoch: int, event: AgentEvent, no
     stale: list[int] = []
     with set_aside_on_error("agent_event_store", failed, now=now, cluster_id=cluster_id, raises=(*RETRIED, *UNSTORABLE)) as attempt:
         stale = _store_next(agent, session_epoch, [event], now)
-    # Else the agent would send the event for ever, and nothing after it.
+    # Skip the event: the agent would repeat it for ever and send nothing after it.
     if attempt.error is not None:
         AgentSession.objects.filter(pk=cluster_id, session_epoch=session_epoch, stored_seq=event.seq - 1).update(stored_seq=event.seq)
     return stale

@@ -159,7 +159,7 @@ def order_cancel(*, order: SupplyOrder, refused_to: Iterable[Any], actor: User, 
 
 @transaction.atomic
 def order_fail(*, order: SupplyOrder, actor: User, why: str, now: datetime) -> None:
-    """Nothing is ordered from its supply for a while. Raises IllegalTransition."""
+    """Pauses further orders from its supply for a while. Raises IllegalTransition."""
     _end_or_raise(order, SupplyOrderState.FAILED, actor, why, now)
 
 

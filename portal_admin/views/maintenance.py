@@ -89,7 +89,7 @@ def _question(request: PageRequest, form: MaintenanceForm) -> Question:
 
 
 def _effects(form: MaintenanceForm, now: datetime) -> Effects | None:
-    """None while fields are missing; the error for an invalid window."""
+    """Returns None while fields are missing, and the error if the window is invalid."""
     if not form.is_bound or not form.is_valid():
         return None
     try:

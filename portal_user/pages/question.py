@@ -54,7 +54,7 @@ def cancel_question(gpr: Gpr, request: PageRequest) -> dict[str, object]:
 
 
 def extend_question(gpr: Gpr, request: PageRequest) -> dict[str, object]:
-    ends = f"It ends at {words.moment(gpr.ends_at, now=request.now, zone=request.zone)}, strict. " if gpr.ends_at else ""
+    ends = f"It ends at {words.moment(gpr.ends_at, now=request.now, zone=request.zone)}. " if gpr.ends_at else ""
     return {
         "title": f"Extend {gpr.name}?",
         "text": f"{ends}It can end later if nobody else has been promised its GPUs from then on.",

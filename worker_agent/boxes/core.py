@@ -284,7 +284,7 @@ class Core:
         return BoxEnd(gpr_id=of.gpr_id, gpr_name=of.gpr_name, run=of.run, ends_s=ends_s, is_near=is_near)
 
     def _order_nodes(self) -> None:
-        """As with entries, nothing begins without the hub, and nothing that began is taken back."""
+        """Orders nodes that are due, only while the hub can be reached. Orders are not withdrawn here."""
         if not self.link.entry_block():
             now_s = self._time.earliest()
             self._actions.order_nodes([order for order in self.link.orders if order.order_by_s <= now_s])

@@ -180,7 +180,7 @@ def _fitting(events: list[StepEvent], most: int, results_most: int | None = None
 
 
 def _counts_against_node(event: StepEvent) -> bool:
-    # By these the hub sets the node aside. An assignment has only a few of them.
+    # The hub cordons the node for such an event. An assignment has only a few of them.
     return event.outcome == Outcome.FAILED and event.blames_node and event.step in _CHECKS
 
 

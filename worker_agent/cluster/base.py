@@ -112,7 +112,7 @@ NodeChange = tuple[NodeState, Records]  # the node as it was seen, and the new r
 
 
 class BoxEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """By the hub's clock."""
+    """When the window of a run ends, in seconds of the hub's clock."""
 
     gpr_id: str
     gpr_name: str

@@ -51,7 +51,7 @@ class NodeFailure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     open_s: float  # strikes the first node of the group that has been open for so long, once and for good
 
     def view(self, node: NodeView) -> NodeView | None:
-        """None: the node is gone."""
+        """Returns the node with this failure, or None if it is gone."""
         if self.what == "gone":
             return None
         if self.what == "not_ready":
@@ -60,7 +60,7 @@ class NodeFailure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class TenantPods(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What each slice runs on each of its nodes."""
+    """Pods that each slice runs on each of its nodes."""
 
     per_node: int = 1
     stop_s: float = 0.8  # how long a pod takes to end

@@ -16,7 +16,7 @@ BATCH, BATCH_BYTES = 200, BODY_MAX_BYTES // 2
 
 
 def event_key(event: StepEvent) -> tuple[str, int, str, int]:
-    """By this the hub counts each attempt once."""
+    """Identifies an attempt of a step: the hub stores one event for it."""
     return event.assignment_id, event.epoch, event.step, event.attempt
 
 

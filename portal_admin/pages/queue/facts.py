@@ -88,6 +88,7 @@ class PromiseScore:
 
 def queue_facts(counts: QueueCounts, shapes: list[ShapeCount], *, now: datetime) -> list[Fact]:
     score = PromiseScore.load(now=now)
+    kept = f"{words.number(score.kept)} of {words.number(score.started)}" if score.started else "none due"
     url = reverse("admin-queue")
     return [
         Fact("Running", words.number(counts.running), "GPRs", url_with(url, {"state": "running"})),
@@ -101,7 +102,7 @@ def queue_facts(counts: QueueCounts, shapes: list[ShapeCount], *, now: datetime)
             url_with(url, {"state": "approval"}),
         ),
         _gpus(shapes),
-        Fact("Promises kept, 24 h", f"{words.number(score.kept)} of {words.number(score.started)}", f"{words.number(score.moved)} moved"),
+        Fact("Promises kept, 24 h", kept, f"{words.number(score.moved)} moved"),
     ]
 
 
@@ -116,7 +117,7 @@ def _gpus(shapes: list[ShapeCount]) -> Fact:
         return Fact("GPUs free", "none", "no cluster has joined", reverse("admin-clusters"), is_wide=True)
     first, *others = sorted(shapes, key=lambda shape: (-shape.gpus, shape.name))
     rest = [f"{shape.name}: {_free(shape)}" for shape in others[: SHAPES_SHOWN - 1]]
-    rest += [f"{len(others) - len(rest)} more shapes"] if len(others) > len(rest) else []
+    rest += [words.plural(len(others) - len(rest), "more shape")] if len(others) > len(rest) else []
     return Fact(f"GPUs free, {first.name}", _free(first), "; ".join(rest), url, is_wide=True)
 
 

@@ -32,7 +32,6 @@ class Hero:
     tick: str  # "left" or "starts": how the script updates the figure towards `at`; empty: it is fixed
     text: str  # below the figure
     at: datetime | None  # after the text
-    tail: str  # after `at`
     trouble: str  # why it does not proceed, or empty
     notice: Notice | None
     facts: tuple[Fact, ...]
@@ -62,7 +61,6 @@ def hero(gpr: Gpr, seen: ReadForHero) -> Hero:
         tick="left" if gpr.state == S.ACTIVE else "starts" if gpr.state == S.QUEUED and gpr.planned_start_at else "",
         text=text,
         at=at,
-        tail=", strict" if gpr.state == S.ACTIVE else "",
         trouble=node_failure(seen.nodes) if gpr.state not in ENDED else "",
         notice=seen.notice,
         facts=tuple(fact for fact in _facts(gpr, seen, axis) if fact.value),

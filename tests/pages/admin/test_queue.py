@@ -158,7 +158,7 @@ def test_free_gpus_of_one_shape_are_never_summed_with_those_of_another(house: Ho
 
 
 def test_an_empty_queue_says_so(admin: Client) -> None:
-    assert "Nothing here" in text(admin.get(QUEUE, {"state": "late"}))
+    assert "No requests" in text(admin.get(QUEUE, {"state": "late"}))
     assert "No requests match these filters" in text(admin.get(QUEUE, {"q": "zzz"}))
 
 

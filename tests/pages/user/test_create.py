@@ -302,7 +302,7 @@ def test_without_a_name_there_is_no_code_yet(world: World) -> None:
     """The form could not be sent either; a name that nobody chose would be filed."""
     markup = text(world.client("owner").post(OFFERS, form(name=""), headers=HTMX))
 
-    assert "Fill in the form first." in markup
+    assert "Complete the form, with a name, to see the call." in markup
     assert "curl" not in markup
 
 

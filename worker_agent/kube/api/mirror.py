@@ -123,7 +123,7 @@ class Mirror(Generic[T]):
         return self._replica.serial
 
     def objects(self) -> Mapping[Key, T]:
-        """By namespace ("" for cluster-scoped kinds) and name. After a change this returns another mapping."""
+        """Returns all objects by namespace ("" for cluster-scoped kinds) and name, in a new mapping after each change."""
         return self._replica.objects()
 
     def learn(self, obj: T) -> None:

@@ -65,7 +65,7 @@ class Replica(Generic[T]):
             self._changed()
 
     def reach(self, version: int) -> None:
-        """Nothing else has happened up to this version. Raises Rewound."""
+        """Records that the copy is complete up to this version. Raises Rewound."""
         with self._lock:
             self._advance(version)
             self._forget_all()

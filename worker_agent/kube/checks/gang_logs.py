@@ -31,7 +31,7 @@ class _Gang:
     whole: tuple[PodOutput, ...] | None = None  # the same answer for each node, whatever becomes of the pods
 
     def due(self, pods: Mapping[int, Pod], now_mono: float) -> list[int]:
-        """Those that were tried longest ago come first."""
+        """Returns the pods to read next. The least recently tried come first."""
         is_late = now_mono - self.ended_mono >= TRY_S
         left = [index for index in pods if index not in self.outputs and not (is_late and index in self.failed)]
         return sorted(left, key=lambda index: (self.failed.get(index, (float("-inf"), ""))[0], index))

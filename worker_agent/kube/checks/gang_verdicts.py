@@ -76,7 +76,7 @@ def ring(index: int, count: int, fan_out: int) -> list[int]:
 
 
 def _documents(outputs: Sequence[PodOutput]) -> Iterator[tuple[int, Document]]:
-    """By index, without output that broke off."""
+    """Yields the complete outputs with the index of their pod."""
     for each in outputs:
         with suppress(Unreadable):
             found = document(each.text)
@@ -116,7 +116,7 @@ def _reached(call: StepCall, pair: NodePair, fault: Mapping[str, int]) -> CheckR
     own, found = call.node.view.name, _judged(call, pair)
     if not pair.reach.error:
         return found
-    # Of a failed pair the node with more evidence against it fails, and the other is warned. With the same evidence both fail.
+    # In a failed pair, the node with more evidence against it fails and the other is warned. With equal evidence both fail.
     return msgspec.structs.replace(found, verdict=Verdict.WARN if fault[pair.other(own)] > fault[own] else Verdict.FAIL)
 
 

@@ -99,7 +99,7 @@ class CheckJobs:
         self._gang_logs = GangLogs(lambda pod: self._words(pod, terminated(pod), timeout_s=LOG_TIMEOUT_S), mono=mono)
 
     def poll(self, work: CheckJob) -> JobOutcome | None:
-        """None: it runs. Raises ClusterError."""
+        """Creates or follows the Job; returns None while it runs. Raises ClusterError."""
         self._look()
         if self._seen_mono <= self._wrote_mono.get(work.owner, float("-inf")):
             return None

@@ -135,7 +135,7 @@ def gpu_health(call: StepCall, document: Document, pod: Pod | None) -> Results:
 
 
 def _rows(document: Document) -> tuple[dict[str, readings.RemappedRows], str]:
-    """By UUID, and why the others are missing."""
+    """Returns remapped rows by GPU UUID, and why others are missing."""
     output = document.commands.get("rows", Output(error="nvidia-smi was not asked"))
     return readings.remapped_rows(output.text), output.error or "nvidia-smi tells nothing of them"
 

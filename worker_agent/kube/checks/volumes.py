@@ -57,7 +57,7 @@ class Volumes:
         self._boxes: dict[str, _Box] = {}
 
     def poll(self, call: StepCall) -> Results | None:
-        """None: the look is not over. Raises ClusterError where it failed."""
+        """Returns None while volumes are being read. Raises ClusterError if that failed."""
         key, node = cluster_names.box_of(call.assignment.gpr_id, call.assignment.run), call.node.view.name
         box = self._boxes.setdefault(key, _Box())
         self._take(box)

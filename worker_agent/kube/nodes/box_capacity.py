@@ -22,7 +22,7 @@ class BoxCapacities:
         self._known: dict[str, tuple[tuple[object, ...], NodeCapacity | None]] = {}
 
     def of(self, assignment: Assignment, node: Node, view: NodeView, others: Sequence[Pod]) -> NodeCapacity | None:
-        """None if no pod could start there now."""
+        """Returns None if no pod can start there now."""
         seen = (assignment, node, view, *others)
         known = self._known.get(assignment.id)
         if known is None or len(known[0]) != len(seen) or any(old is not new for old, new in zip(known[0], seen, strict=True)):

@@ -84,7 +84,7 @@ class EndNotices:
                     yield Key(end.gpr_id, NEAR, pod.metadata.uid, ends_at), pod, end
 
     def _due(self, wanted: Iterable[Wanted]) -> Sequence[Wanted]:
-        # What was never tried comes first.
+        # Notices that were never tried come first.
         now_mono = time.monotonic()
         due = [each for each in wanted if each[0] not in self._going and now_mono >= self._not_before_mono.get(each[0], UNTRIED_MONO)]
         return sorted(due, key=lambda each: self._not_before_mono.get(each[0], UNTRIED_MONO))

@@ -25,7 +25,7 @@ from worker_agent.kube.requests.messages import life_event
 AT_ONCE: Final = 10  # calls in flight
 DUE_MAX: Final = 2_000  # further events are dropped
 REST_S: Final = 1.0  # after a failed call
-# Of a forbidden event: a namespace being deleted forbids all, an API server that has just started forbids them for a moment.
+# Attempts at a forbidden event. A namespace being deleted forbids all; an API server that has just started does so for a moment.
 TRIES_MAX: Final = 5
 
 

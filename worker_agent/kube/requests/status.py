@@ -36,8 +36,8 @@ AFTER_END: Final = "It has ended, and changes no more. Make a new request."
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """What is known of one request."""
+class RequestFacts:
+    """A request object with the hub's answers about it."""
 
     gpr: Custom
     is_bound: bool | None  # whether its namespace is bound to a workspace; None: not known yet
@@ -81,7 +81,7 @@ class Case:
         return reason if accepted.get("status") == "False" and reason not in OWN else ""
 
 
-def request_due(case: Case, *, answered_s: float, is_listed: bool) -> ClusterRequest | None:
+def request_due(case: RequestFacts, *, answered_s: float, is_listed: bool) -> ClusterRequest | None:
     """Returns the request if it is to be sent now. `answered_s`: seconds since the answer, or since this agent began. `is_listed`: the
     hub's list is known.
     """
@@ -104,7 +104,7 @@ def request_due(case: Case, *, answered_s: float, is_listed: bool) -> ClusterReq
     return case.asked if is_due else None
 
 
-def status_of(case: Case, *, now: datetime) -> Fields:
+def status_of(case: RequestFacts, *, now: datetime) -> Fields:
     """Returns the complete status; equal to the present one if nothing changed."""
     if case.was_finished:
         return _after_end(case, now)
@@ -157,7 +157,7 @@ _OF_STATE: Final = (
 )
 
 
-def _of_state(case: Case) -> Fields:
+def _of_state(case: RequestFacts) -> Fields:
     state = case.state
     if state is None:
         return {}
@@ -177,20 +177,20 @@ def _of_state(case: Case) -> Fields:
     }
 
 
-def _asked_for(case: Case) -> Fields:
+def _asked_for(case: RequestFacts) -> Fields:
     # Shown for people. The template's fields are stored once the request is filed.
     spec = case.asked.spec if isinstance(case.asked, ClusterRequest) else None
     filed = case.words if case.gpr_id and case.gpr.fields.get("template") else None
     return {"shape": (spec.shape or None) if spec else None, "nodeCount": spec.nodes if spec else None, "templateSpec": filed}
 
 
-def _observed(case: Case) -> int | None:
+def _observed(case: RequestFacts) -> int | None:
     is_answered = case.fault is not None or (case.answer is not None and case.answer.verdict is not ClusterRequestVerdict.LATER)
     known = case.gpr.status_fields.get("observedGeneration")
     return case.gpr.metadata.generation if is_answered else known
 
 
-def _conditions(case: Case, message: str, now: datetime) -> list[Fields]:
+def _conditions(case: RequestFacts, message: str, now: datetime) -> list[Fields]:
     found = {ACCEPTED: _accepted(case), **_life(case, message)}
     if current := _current(case):
         found[CURRENT] = current
@@ -200,7 +200,7 @@ def _conditions(case: Case, message: str, now: datetime) -> list[Fields]:
 _Said = tuple[str, str, str]  # status, reason, message
 
 
-def _accepted(case: Case) -> _Said:
+def _accepted(case: RequestFacts) -> _Said:
     if case.gpr_id:
         return "True", "Accepted", f"It is request {case.gpr_id} of EGS."
     if case.fault:
@@ -213,7 +213,7 @@ def _accepted(case: Case) -> _Said:
     return _kept(case, ACCEPTED) if case.was_answered else ("Unknown", "Asking", "EGS has not answered yet.")
 
 
-def _life(case: Case, message: str) -> dict[str, _Said]:
+def _life(case: RequestFacts, message: str) -> dict[str, _Said]:
     state = case.state
     if case.is_lost:
         return {PROVISIONED: ("False", "Ended", ENDED_UNSEEN), FINISHED: ("True", "Ended", ENDED_UNSEEN)}
@@ -231,7 +231,7 @@ def _life(case: Case, message: str) -> dict[str, _Said]:
     }
 
 
-def _current(case: Case) -> _Said | None:
+def _current(case: RequestFacts) -> _Said | None:
     if not case.gpr_id:  # then the condition Accepted tells it
         return None
     if case.fault:
@@ -246,7 +246,7 @@ def _current(case: Case) -> _Said | None:
     return "True", "Taken", ""
 
 
-def _after_end(case: Case, now: datetime) -> Fields:
+def _after_end(case: RequestFacts, now: datetime) -> Fields:
     said, generation = case.gpr.status_fields, case.gpr.metadata.generation
     if said.get("observedGeneration") == generation:
         return said
@@ -255,7 +255,7 @@ def _after_end(case: Case, now: datetime) -> Fields:
     return {**said, "observedGeneration": generation, "conditions": [*others, current]}
 
 
-def _kept(case: Case, type_: str) -> _Said:
+def _kept(case: RequestFacts, type_: str) -> _Said:
     known = case.gpr.condition(type_)
     return str(known.get("status", "Unknown")), str(known.get("reason", "Asking")), str(known.get("message", ""))
 

@@ -48,7 +48,7 @@ from worker_agent.kube.requests.automatic import AutomaticInputs, AutomaticReque
 from worker_agent.kube.requests.cleanup import RequestCleanup
 from worker_agent.kube.requests.messages import mark_event, mark_of, status_events
 from worker_agent.kube.requests.spec import SpecFault, cluster_request_of, template_fields
-from worker_agent.kube.requests.status import LATER_S, Case, is_minor_change, request_due, status_of
+from worker_agent.kube.requests.status import LATER_S, RequestFacts, is_minor_change, request_due, status_of
 
 WRITES_AT_ONCE: Final = 50  # per look
 WRITE_EVERY_S: Final = 1.0  # per object
@@ -63,13 +63,13 @@ Bound = Callable[[str], str]  # returns the workspace to which the agent bound a
 
 @dataclass(slots=True)
 class KnownRequest:
-    """What the agent remembers of one object."""
+    """A request object that the agent follows, with its last answer and write."""
 
     namespace: str
     name: str
     since_mono: float
     answered: AnsweredRequest | None = None
-    case: Case | None = None  # of the last look that had nothing to write
+    case: RequestFacts | None = None  # of the last look that had nothing to write
     # The object and its template as last read, the template's fields, and what they request.
     read: tuple[Custom, Custom | None, Fields, ClusterRequest | SpecFault] | None = None
     write_not_before_mono: float = float("-inf")
@@ -88,7 +88,7 @@ class KnownRequest:
 
 @dataclass(slots=True)
 class SyncPass:
-    """One pass."""
+    """The inputs of one pass over all requests, and what it sends to the hub."""
 
     news: HubNews
     now_mono: float
@@ -218,12 +218,12 @@ class KubernetesRequests:
         elif gpr.status_fields or case.answer or case.state or case.fault or now - known.since_mono >= NEW_S:
             current.wanted.append((gpr, status))
 
-    def _case(self, gpr: Custom, known: KnownRequest, current: SyncPass) -> Case:
+    def _case(self, gpr: Custom, known: KnownRequest, current: SyncPass) -> RequestFacts:
         meta = gpr.metadata
         words, asked = _read(gpr, current.templates.get((meta.namespace, str(gpr.fields.get("template") or ""))), known)
         answered = known.answered
         is_for_this = answered is not None and not answered.is_gone and answered.answer.generation == meta.generation
-        return Case(
+        return RequestFacts(
             gpr=gpr,
             is_bound=self._is_bound(meta.namespace, current),
             words=words,

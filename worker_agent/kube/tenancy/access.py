@@ -34,7 +34,7 @@ class WorkspaceAccess:
         accounts = {workspace.id: {account.id: account for account in workspace.accounts} for workspace in workspaces}
         # For places where no label names the workspace:
         accounts[""] = {id_: account for of_one in accounts.values() for id_, account in of_one.items()}
-        # Left are those of workspaces that are not listed, in namespaces without labels, and what the cluster did not delete.
+        # These stay: accounts of unlisted workspaces, accounts in namespaces without labels, and objects that the cluster did not delete.
         left = set()
         places = [*contents.objects, *(place for place in self._kept.written if place[1] in contents.unseen)]
         # The end of a RoleBinding takes effect within a millisecond, that of a ServiceAccount after ten seconds.
@@ -83,7 +83,7 @@ class WorkspaceAccess:
             contents.recreated.append(account.id)
 
     def issue(self, account: Account, home: str) -> IssuedToken | None:
-        """None: the next pass tries again."""
+        """Asks for a token; returns None if the next pass has to try again."""
         path = f"{NAMESPACES}/{home}/serviceaccounts/{account_of(account.id)}/token"
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": account.token_s}}
         try:

@@ -114,7 +114,7 @@ class NamespaceAudit:
                 yield remaining_drift(namespace, told, later_count=len(later))
 
     def _remove_some(self, due: ByNamespace) -> dict[str, bool]:
-        """By UID, whether the policy is gone."""
+        """Removes some policies; returns by UID whether each is gone."""
         is_removed: dict[str, bool] = {}
         until_mono = time.monotonic() + REMOVING_MAX_S
         for policy in islice(self._in_turn(due), REMOVED_MAX):
@@ -145,7 +145,7 @@ class NamespaceAudit:
                 heappush(turns, (self._turns, namespace))
 
     def _is_guarded(self) -> bool | None:
-        """None: it cannot be seen now."""
+        """Whether the policy egs-keep is installed; None if it cannot be read now."""
         try:
             self._api.get(KEEP_GUARD, AddedObject)
         except Missing:

@@ -68,7 +68,7 @@ class AppliedObject:
 
 @dataclass(slots=True)
 class NamespaceContents:
-    """What one pass found, and which of our objects others had changed."""
+    """The namespaces and objects that one pass found, and the repairs that it made."""
 
     namespaces: dict[str, TenancyObject]  # with the label of a workspace
     unlabeled: dict[str, TenancyObject]  # with only the mark of one (BOUND_TO)
@@ -85,14 +85,14 @@ class NamespaceContents:
     unseen: dict[str, ClusterError] = field(default_factory=dict)  # namespaces that could not be read
 
     def slice_of(self, namespace: str) -> str:
-        """By its labels; "" for none."""
+        """Returns the workspace in the namespace's labels, or ""."""
         if there := self.namespaces.get(namespace):
             return there.metadata.label(SLICE)
         there = self.unlabeled.get(namespace)
         return there.metadata.label(BOUND_TO) if there else ""
 
     def home_of(self, account: Account) -> str:
-        """The namespace of its ServiceAccount."""
+        """Returns the namespace of its ServiceAccount."""
         # No workspace has this namespace, so that nothing gives the account rights by where it is.
         return ACCOUNTS if self.has_accounts else account.namespace
 
@@ -115,5 +115,5 @@ class NamespaceContents:
         self.left.setdefault(namespace, []).append(what)
 
     def is_unreported(self, namespace: str) -> bool:
-        """Nothing is reported of it, because the API server has trouble."""
+        """Whether the API server's trouble kept the namespace from being read."""
         return isinstance(self.unseen.get(namespace), Unavailable | Throttled)

@@ -39,7 +39,7 @@ class KeptObjects:
         self.written[place] = AppliedObject.of(wanted, left)
 
     def _is_changed(self, place: ObjectKey, wanted: dict[str, Any], there: TenancyObject | None, written: AppliedObject | None) -> bool:
-        # What the agent wants for the first time is no change by others.
+        # An object that the agent applies for the first time was not changed by others.
         is_said = written is not None and written.wanted == wanted
         if there is None:
             return is_said
@@ -59,7 +59,7 @@ class KeptObjects:
         return True
 
     def remove(self, place: ObjectKey, contents: NamespaceContents) -> None:
-        """Raises unless the object is seen gone."""
+        """Deletes the object. Raises ClusterError unless it is gone afterwards."""
         self.delete(place, contents)
         for left in self._survey.named(place):
             # A RoleBinding that a finalizer holds still gives its rights.

@@ -27,7 +27,7 @@ class _Class(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def why_bad(self) -> str:
-        """ "" for a good class."""
+        """Returns why the class works against workspaces, or ""."""
         if not self.globalDefault or self.value == 0:
             return ""
         if self.preemptionPolicy != NEVER:
