@@ -33,7 +33,7 @@ def running_demo(folder: Path) -> Iterator[dict[str, str]]:
 
 
 class Demo:
-    """`admin` is root, an administrator; `user` is ada, of the workspaces vision and speech."""
+    """`admin` is root, an administrator; `user` is ada, owner of workspace vision and viewer of speech."""
 
     def __init__(self, browser: Browser, tokens: dict[str, str]) -> None:
         self.url = tokens["url"]

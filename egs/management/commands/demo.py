@@ -54,7 +54,7 @@ class Command(BaseCommand):
             self.stdout.write(
                 f"\nEGS is ready: {url}\n\n"
                 f"  admin token  {tokens.admin}\n"
-                f"  user token   {tokens.user}   (ada, of the workspaces vision and speech)\n\n"
+                f"  user token   {tokens.user}   (ada: owner of workspace vision, viewer of speech)\n\n"
                 f"Also in {path}. Open {url} and sign in with one of them, or try:\n"
                 f'  curl -s {url}/api/v1/shapes/ -H "Authorization: Bearer {tokens.user}"\n'
             )

@@ -149,6 +149,7 @@ class GprDetailPage:
     id: UUID
     name: str
     state: str
+    is_ended: bool
     url: str
     slice_url: str
     mark: WorkspaceMark
@@ -190,6 +191,7 @@ class GprDetailPage:
             id=gpr.pk,
             name=gpr.name,
             state=shown_state(gpr),
+            is_ended=gpr.state in ENDED,
             url=reverse("gpr", args=[gpr.pk]),
             slice_url=reverse("workspace", args=[gpr.slice.name]),
             mark=WorkspaceMark.of(gpr.slice),
@@ -280,7 +282,7 @@ def _why(gpr: Gpr, request: PageRequest, told: VisibleExplanation | None) -> Sta
     promise, moves = gpr.current_promise, list(gpr.promise_moves.order_by("-at", "-pk")[:MOVES_SHOWN])
     names = names_visible_to(request.user, {move.cause_id for move in moves if move.cause != Cause.NODE_FAILURE})
     return StartReasons(
-        title="Why it starts when it does" if gpr.state in WAITS else "Why it started when it did",
+        title="Why it starts when it does" if gpr.state in WAITS else "Why it started when it did" if gpr.run else "Start",
         alone=_alone(gpr, request, told),
         sentence=told.sentence if told else _why_plain(gpr, request),
         again=waits_again(gpr, request),

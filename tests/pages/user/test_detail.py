@@ -435,6 +435,7 @@ def test_a_rejected_one_gives_the_reason(world: World, owner: Client) -> None:
 
     assert "Rejected by admin: Split it." in markup
     assert "It never started." in markup
+    assert "when it starts" not in markup, "an ended request promises no start"
 
 
 def test_who_may_not_act_sees_no_buttons(world: World) -> None:
