@@ -253,7 +253,7 @@ class _Desk:
 
 
 @dataclass(frozen=True, slots=True)
-class _Queued:
+class _QueuedJob:
     at_s: int
     estimates: Mapping[str, int]
 
@@ -277,7 +277,7 @@ class _Simulation:
         self._ranks = {job.id: rank for rank, job in enumerate(jobs)}
         self._done_s = dict.fromkeys(self._jobs, 0)
         self._arrivals = list(reversed(jobs))
-        self._queued: dict[str, _Queued] = {}
+        self._queued: dict[str, _QueuedJob] = {}
         self._running: dict[str, int] = {}  # index in `_runs`
         self._has_run: set[str] = set()
         self._ends: list[tuple[int, str]] = []
@@ -385,7 +385,7 @@ class _Simulation:
         is_new = job.id not in self._has_run
         request = self._desk.request(job, rank=self._ranks[job.id], done_s=self._done_s[job.id], is_new=is_new)
         estimates = {} if self._estimators is None else self._estimators.submitted(request, now_s)
-        self._queued[job.id] = _Queued(max(now_s, request.earliest_start_s), estimates)
+        self._queued[job.id] = _QueuedJob(max(now_s, request.earliest_start_s), estimates)
         self._scheduler.submit(request, now_s)
 
     def _start(self, job: Job, slot: Slot) -> None:

@@ -31,7 +31,7 @@ from gpr.requests.filters import GprFilter
 from gpr.requests.inputs import (
     VERSION_HELP,
     Decision,
-    Eviction,
+    EvictionDecision,
     Extension,
     GprAsk,
     GprCreate,
@@ -39,7 +39,7 @@ from gpr.requests.inputs import (
     Move,
     NodeReplacement,
     PriorityChange,
-    Verdict,
+    ReasonedDecision,
     Versioned,
     clusters_of,
     spec_of_create,
@@ -128,16 +128,16 @@ class GprViewSet(ApiViewSet[Gpr]):
     def approve(self, request: Request, pk: str) -> Response:
         return self._do(pk, Decision, gpr_approve)
 
-    @extend_schema(request=Verdict)
+    @extend_schema(request=ReasonedDecision)
     @action(detail=True, methods=["post"])
     def reject(self, request: Request, pk: str) -> Response:
-        return self._do(pk, Verdict, gpr_reject)
+        return self._do(pk, ReasonedDecision, gpr_reject)
 
-    @extend_schema(request=Eviction)
+    @extend_schema(request=EvictionDecision)
     @action(detail=True, methods=["post"])
     def evict(self, request: Request, pk: str) -> Response:
         """Take the nodes back now. If the request is queued again, it keeps its age, and it may get free nodes at once."""
-        return self._do(pk, Eviction, gpr_evict)
+        return self._do(pk, EvictionDecision, gpr_evict)
 
     @extend_schema(request=PriorityChange)
     @action(detail=True, methods=["post"])

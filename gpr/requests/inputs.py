@@ -124,13 +124,13 @@ class Decision(Versioned):
     )
 
 
-class Verdict(Versioned):
+class ReasonedDecision(Versioned):
     """A decision against the owner, who must learn the reason."""
 
     why = Text(max_length=WHY_MAX_CHARS, help_text="The reason, which is recorded with the user's name and shown to the owner.")
 
 
-class Eviction(Verdict):
+class EvictionDecision(ReasonedDecision):
     requeue = Flag(required=False, help_text="Whether it is queued again for its remaining time. Default: the owner's choice.")
 
 

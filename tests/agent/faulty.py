@@ -16,6 +16,7 @@ from worker_agent.cluster.base import (
     Cluster,
     ClusterError,
     Conflict,
+    NodeAction,
     NodeChange,
     NodeState,
     StateDoc,
@@ -23,12 +24,11 @@ from worker_agent.cluster.base import (
     StepResult,
     Throttled,
     Unavailable,
-    Verb,
 )
 
 Answer = TypeVar("Answer")
 
-WRITES = ("save_state", *Verb, "serve")
+WRITES = ("save_state", *NodeAction, "serve")
 
 
 class Fault(StrEnum):
@@ -79,13 +79,13 @@ class FaultyCluster:
     def prepare_close(self, closing: Sequence[NodeChange]) -> None:
         self._inner.prepare_close(closing)
 
-    def write(self, verb: Verb, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
+    def write(self, action: NodeAction, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
         """One after the other, each with its own fault."""
-        return [self._written(verb, change) for change in changes]
+        return [self._written(action, change) for change in changes]
 
-    def _written(self, verb: Verb, change: NodeChange) -> NodeState | ClusterError:
+    def _written(self, action: NodeAction, change: NodeChange) -> NodeState | ClusterError:
         try:
-            return self._faulty(verb, lambda: self._inner.write(verb, [change])[0])
+            return self._faulty(action, lambda: self._inner.write(action, [change])[0])
         except ClusterError as error:
             return error
 

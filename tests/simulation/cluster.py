@@ -19,13 +19,13 @@ from worker_agent.cluster.base import (
     ClusterError,
     GpuPhase,
     GpuRecord,
+    NodeAction,
     NodeChange,
     NodeState,
     Records,
     StepCall,
     StepResult,
     StepStatus,
-    Verb,
 )
 from worker_agent.cluster.fleet import Fleet
 from worker_agent.cluster.simulated import PodPhase, SimulatedCluster
@@ -73,20 +73,20 @@ class WatchedCluster(SimulatedCluster):
 
     # -- writes --------------------------------------------------------------------------------------------------------
 
-    def write(self, verb: Verb, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
-        return [self._judged(verb, change) for change in changes]
+    def write(self, action: NodeAction, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
+        return [self._judged(action, change) for change in changes]
 
-    def _judged(self, verb: Verb, change: NodeChange) -> NodeState | ClusterError:
+    def _judged(self, action: NodeAction, change: NodeChange) -> NodeState | ClusterError:
         seen, records = change
-        (answer,) = super().write(verb, [change])
+        (answer,) = super().write(action, [change])
         if isinstance(answer, NodeState):
-            match verb:
-                case Verb.CLAIM:
+            match action:
+                case NodeAction.CLAIM:
                     self._judge_begin(records, "claimed")
-                case Verb.OPEN:
+                case NodeAction.OPEN:
                     self._judge_begin(records, "opened")
                     self._judge_durable(records)
-                case Verb.CLOSE:
+                case NodeAction.CLOSE:
                     self._judge_close(seen, records)
         return answer
 

@@ -30,6 +30,7 @@ from worker_agent.cluster.base import (
     ClusterError,
     Conflict,
     GpuPhase,
+    NodeAction,
     NodeChange,
     NodeState,
     Note,
@@ -39,7 +40,6 @@ from worker_agent.cluster.base import (
     StepResult,
     StepStatus,
     Unavailable,
-    Verb,
 )
 from worker_agent.kube.api.client import Api, Missing
 from worker_agent.kube.api.events import EventRecorder
@@ -206,11 +206,11 @@ class KubernetesCluster:
         self._moves += self._gate_lifter.is_any_busy or bool(self._opening)
         return self._moves + self._observation.serial
 
-    def write(self, verb: Verb, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
-        match verb:
-            case Verb.OPEN:
+    def write(self, action: NodeAction, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
+        match action:
+            case NodeAction.OPEN:
                 return self._open(changes)
-            case Verb.CLOSE:
+            case NodeAction.CLOSE:
                 return self._close(changes)
             case _:
                 return self._write(changes)

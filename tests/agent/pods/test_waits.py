@@ -17,7 +17,7 @@ from worker_agent.cluster.base import ClusterError
 from worker_agent.kube.api.client import Missing
 from worker_agent.kube.api.objects import Pod
 from worker_agent.kube.pods import waiting
-from worker_agent.kube.pods.waiting import WaitingPods
+from worker_agent.kube.pods.waiting import WaitingPodsReporter
 
 WAITING = (PodsWaiting(namespace="red-ns", count=2),)
 RED = Workspace(id="red", name="red", bindings=())
@@ -120,7 +120,7 @@ def of_job(pod: Object, job_name: str, uid: str) -> Object:
 def looked(api: JobsApi, *pods: Object) -> tuple[PodsWaiting, ...]:
     """As the hub reads it."""
     read = [msgspec.convert(pod, Pod) for pod in pods]
-    made = WaitingPods(api=api, bound=str, pods=lambda: read, why=lambda _: "Waits for GPUs.", note=lambda *_: None)  # type: ignore[arg-type]
+    made = WaitingPodsReporter(api=api, bound=str, pods=lambda: read, why=lambda _: "Waits for GPUs.", note=lambda *_: None)  # type: ignore[arg-type]
     return msgspec.json.decode(msgspec.json.encode(made.look()), type=tuple[PodsWaiting, ...])
 
 
@@ -161,7 +161,7 @@ def test_a_job_that_cannot_be_read_holds_up_no_other(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(waiting, "EVERY_NAMESPACE_S", 0.0)
     api = JobsApi({path_of("bad"): ClusterError("400"), path_of("good"): job("good", "uid-b")})
     read = [msgspec.convert(pod_of(name, uid), Pod) for name, uid in (("bad", "uid-a"), ("good", "uid-b"))]
-    made = WaitingPods(api=api, bound=str, pods=lambda: read, why=lambda _: "", note=lambda *_: None)  # type: ignore[arg-type]
+    made = WaitingPodsReporter(api=api, bound=str, pods=lambda: read, why=lambda _: "", note=lambda *_: None)  # type: ignore[arg-type]
     made.look()
 
     (told,) = made.look() or ()
@@ -194,7 +194,7 @@ def test_of_jobs_that_had_pods_in_a_box_those_that_failed_are_told_once(
     for pause in ("EVERY_S", "EVERY_NAMESPACE_S", "JOB_AGAIN_S"):
         monkeypatch.setattr(waiting, pause, 0.0)
     api, pods = JobsApi({}), list[Pod]()
-    made = WaitingPods(api=api, bound=str, pods=lambda: pods, why=lambda _: "", note=lambda *_: None)  # type: ignore[arg-type]
+    made = WaitingPodsReporter(api=api, bound=str, pods=lambda: pods, why=lambda _: "", note=lambda *_: None)  # type: ignore[arg-type]
     pod = of_job(waiting_pod("fit-0"), "fit", "uid-fit")
     pod["metadata"]["labels"] = {cluster_names.POD_GPR: "g"}
     pod["spec"] |= {"schedulingGates": [], "nodeName": "gpu-1"}

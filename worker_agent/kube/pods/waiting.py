@@ -85,7 +85,7 @@ class _Ran:
 
 
 @dataclass(slots=True)
-class WaitingPods:
+class WaitingPodsReporter:
     """For one thread. `why`: says why a pod waits at the gate."""
 
     api: Api

@@ -43,7 +43,7 @@ from worker_agent.kube.api.mirror import Mirror
 from worker_agent.kube.api.objects import Node, Pod
 from worker_agent.kube.api.paging import ObjectPage, listed
 from worker_agent.kube.api.replica import Key
-from worker_agent.kube.pods.waiting import WaitingPods
+from worker_agent.kube.pods.waiting import WaitingPodsReporter
 from worker_agent.kube.requests.automatic import AutomaticInputs, AutomaticRequests, boxes_in_use, template_of_hub
 from worker_agent.kube.requests.cleanup import RequestCleanup
 from worker_agent.kube.requests.messages import mark_event, mark_of, status_events
@@ -114,7 +114,7 @@ class KubernetesRequests:
         self._api, self._bound, self._pods, self._note = api, bound, pods, note
         self._automatic = AutomaticRequests(api=api, pods=pods, nodes=nodes, learn=self._learn, note=note)
         self._cleanup = RequestCleanup(api=api, pods=pods, note=note)
-        self._waiting_pods = WaitingPods(api=api, bound=bound, pods=pods, why=why, note=note)
+        self._waiting_pods = WaitingPodsReporter(api=api, bound=bound, pods=pods, why=why, note=note)
         self._tellers = ThreadPoolExecutor(1, thread_name_prefix="egs-tell-requests")
         self._recorder = EventRecorder(api, self._tellers)
         self._known: dict[str, KnownRequest] = {}
