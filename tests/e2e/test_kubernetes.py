@@ -1,4 +1,4 @@
-"""The main job on real Kubernetes: two clusters, two workspaces, a hub and its agents as processes."""
+"""The main job on real Kubernetes: clusters, workspaces, a hub and its agents as processes."""
 
 from __future__ import annotations
 
@@ -33,10 +33,9 @@ ENDED = ("COMPLETED", "RELEASED", "EVICTED", "FAILED", "CANCELED", "REJECTED")
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """A hub whose agents are in two clusters, with three nodes and with two."""
+    """A hub whose agent is in a cluster with two nodes."""
 
     stage: KubernetesStage
-    east: Cluster
     west: Cluster
     api: Api
     ada: Api
@@ -45,17 +44,25 @@ class Platform:
 @pytest.fixture(scope="module")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     """One for all tests here: each has a workspace of its own, and leaves all nodes free and healthy."""
-    with clusters("east", "west", folder=tmp_path_factory.mktemp("kube")) as (east, west):
+    with clusters("west", folder=tmp_path_factory.mktemp("kube")) as (west,):
         stage = KubernetesStage(tmp_path_factory.mktemp("hub"))
         try:
-            with healthy_nodes(east, west) as stage.sick:
+            with healthy_nodes(west):
                 api = stage.start()
-                stage.join_cluster(api, "east", east, nodes=3)
                 stage.join_cluster(api, "west", west, nodes=2)
                 api.post("/projects/", {"name": "research"})
-                yield Platform(stage, east, west, api, stage.person("ada"))
+                yield Platform(stage, west, api, stage.person("ada"))
         finally:
             stage.stop()
+
+
+@pytest.fixture(scope="module")
+def east(platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A second cluster of that hub, with three nodes."""
+    with clusters("east", folder=tmp_path_factory.mktemp("kube")) as (made,), healthy_nodes(made) as platform.stage.sick:
+        agent = platform.stage.join_cluster(platform.api, "east", made, nodes=3)
+        yield made
+        agent.stop()
 
 
 def make_slice(api: Api, name: str, **namespaces: Cluster) -> None:
@@ -134,8 +141,9 @@ def in_state(api: Api, gpr: dict[str, Any], state: str, *, within_s: float = SOO
     return wait_for(state, look, within_s=within_s)
 
 
-def test_workloads_of_two_workspaces_in_two_clusters_wait_run_in_their_boxes_and_wait_again(platform: Platform) -> None:
-    api, east, west = platform.api, platform.east, platform.west
+@pytest.mark.soak  # quickly: the pods below, in one cluster, and tests/e2e/test_main_job.py, in two that are simulated
+def test_workloads_of_two_workspaces_in_two_clusters_wait_run_in_their_boxes_and_wait_again(platform: Platform, east: Cluster) -> None:
+    api, west = platform.api, platform.west
     make_slice(api, "vision", east=east)
     make_slice(api, "speech", east=east, west=west)
     east.apply(workload("Deployment", "train", "vision", count=3, gpus=4), workload("Deployment", "serve", "speech", count=1, gpus=8))
@@ -185,8 +193,8 @@ def passed_over(api: Api, gpr: dict[str, Any], sick: str) -> None:
 
 
 @pytest.mark.soak  # quickly: tests/kube/checks/test_checks.py and tests/lifecycle/boxes/test_replacing.py
-def test_a_node_that_fails_its_checks_is_passed_over_and_one_that_fails_later_is_replaced(platform: Platform) -> None:
-    api, east, stage = platform.api, platform.east, platform.stage
+def test_a_node_that_fails_its_checks_is_passed_over_and_one_that_fails_later_is_replaced(platform: Platform, east: Cluster) -> None:
+    api, stage = platform.api, platform.stage
     make_slice(api, "health", east=east)
     east.apply(workload("Deployment", "train", "health", count=1, gpus=NODE_GPUS))
     stage.sick.add(SICK)
@@ -276,8 +284,8 @@ def make_slice_of_ada(platform: Platform, name: str, **namespaces: Cluster) -> N
 
 
 @pytest.mark.soak  # quickly: the pods below, tests/kube/requests/test_requests.py and tests/claims
-def test_a_member_asks_for_nodes_by_kubectl_alone_uses_them_and_gives_them_back(platform: Platform, tmp_path: Path) -> None:
-    ada, east = platform.ada, platform.east
+def test_a_member_asks_for_nodes_by_kubectl_alone_uses_them_and_gives_them_back(platform: Platform, east: Cluster, tmp_path: Path) -> None:
+    ada = platform.ada
     make_slice_of_ada(platform, "language", east=east)
     terminal = terminal_of(ada, "language", "east", east, tmp_path)
     train = workload("Deployment", "train", "language", count=1, gpus=NODE_GPUS)
@@ -336,9 +344,11 @@ spec:
 """
 
 
-def test_pods_that_wait_get_nodes_by_themselves_and_give_them_back_with_their_workload(platform: Platform, tmp_path: Path) -> None:
-    ada, west = platform.ada, platform.west
+def test_pods_that_wait_get_nodes_by_themselves_and_their_end_gives_these_to_another_workspace(platform: Platform, tmp_path: Path) -> None:
+    api, ada, west = platform.api, platform.ada, platform.west
     make_slice_of_ada(platform, "pods", west=west)
+    make_slice(api, "others", west=west)
+    west.apply(workload("Deployment", "train", "others", count=1, gpus=NODE_GPUS))
     terminal = terminal_of(ada, "pods", "west", west, tmp_path)
     (tmp_path / "serve.yaml").write_text(yaml.safe_dump(workload("Deployment", "serve", "pods", count=2, gpus=NODE_GPUS)))
 
@@ -353,6 +363,9 @@ def test_pods_that_wait_get_nodes_by_themselves_and_give_them_back_with_their_wo
     assert (filed["owner"], filed["nodes"], filed["duration_s"], filed["priority"], filed["state"]) == ("root", 2, 7200, 120, "ACTIVE")
     assert (filed["origin"]["is_auto"], filed["origin"]["namespace"]) == (True, "pods")
     assert len(running(west, "pods")) == 2
+    behind = api.post("/gprs/", {"name": "train", "slice": "others", "shape": "H100-80GB", "nodes": 1, "duration_s": 3600})
+    wait_for("its pod is told why it waits", lambda: "GPU Provision Request" in messages(west, "Pod", "others"), within_s=SOON_S)
+    assert (behind["state"], running(west, "others")) == ("QUEUED", [])
 
     terminal.run("kubectl delete deployment serve")
     ended = in_state(ada, filed, "RELEASED")
@@ -360,6 +373,12 @@ def test_pods_that_wait_get_nodes_by_themselves_and_give_them_back_with_their_wo
     terminal.run("kubectl get gpr")
     assert west.list("gpr", namespace="pods") == []
     terminal.save("auto")
+
+    in_state(api, behind, "ACTIVE")
+    wait_for("the other's pod runs", lambda: running(west, "others"), within_s=SOON_S)
+    api.post(f"/gprs/{behind['id']}/release/")
+    in_state(api, behind, "RELEASED")
+    assert (len(gated(west, "others")), running(west, "others"), running(west, "pods")) == (1, [], [])
 
 
 @pytest.mark.soak  # quickly: tests/kube/nodes/test_crashes.py without Deployments, tests/e2e/test_kill.py with the hub killed
@@ -405,8 +424,8 @@ def stalls() -> Iterator[list[float]]:
 
 
 @pytest.mark.soak  # quickly: tests/kube/isolation/test_locks.py and tests/agent/process/test_replicas.py
-def test_whichever_replica_is_killed_whenever_the_other_goes_on_where_it_was(platform: Platform) -> None:
-    api, east, stage = platform.api, platform.east, platform.stage
+def test_whichever_replica_is_killed_whenever_the_other_goes_on_where_it_was(platform: Platform, east: Cluster) -> None:
+    api, stage = platform.api, platform.stage
     second = stage.start_replica("east", "east-2")
     make_slice(api, "steady", east=east)
     east.apply(workload("Deployment", "train", "steady", count=6, gpus=4))
