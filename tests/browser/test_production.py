@@ -40,7 +40,6 @@ def postgres() -> Iterator[OwnPostgres]:
 def stage(tmp_path_factory: pytest.TempPathFactory, redis: OwnRedis, postgres: OwnPostgres) -> Iterator[ProductionStage]:
     """On servers that a test may kill."""
     stage = ProductionStage(tmp_path_factory.mktemp("production"), database_url=postgres.url, redis_url=redis.url)
-    stage.migrate()
     stage.collect_static()
     yield stage
     stage.stop()

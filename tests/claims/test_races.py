@@ -22,9 +22,10 @@ from journal.models import Event
 from protocol.tenancy.cluster_requests import ClusterRequestAnswer, ClusterRequestVerdict
 from tests.builders import NOW
 from tests.claims.stage import ClusterRequestStage, claim, gone
+from tests.effort import IS_SOAK
 
 pytestmark = [pytest.mark.postgres_only, pytest.mark.django_db(transaction=True)]
-ROUNDS = 8
+ROUNDS = 8 if IS_SOAK else 3
 
 
 def at_once(*works: Callable[[], Any]) -> list[Any]:

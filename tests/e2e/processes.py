@@ -237,10 +237,6 @@ class ProductionStage(Stage):
             process.start()
         return self.open()
 
-    def migrate(self) -> None:
-        """Needed where the database is empty."""
-        subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=self._env, check=True)
-
     def collect_static(self) -> None:
         """Needed by pages only."""
         subprocess.run([sys.executable, "manage.py", "collectstatic", "--noinput", "-v0"], cwd=ROOT, env=self._env, check=True)

@@ -298,7 +298,7 @@ def answers(
     return codes, told
 
 
-@pytest.mark.both_databases
+@pytest.mark.postgres_only  # so each address is asked there once, and tests of its own ask it on SQLite
 @pytest.mark.parametrize(("method", "template"), TABLE, ids=lambda value: value)
 def test_each_persona_gets_the_answer_of_the_table_and_each_change_has_its_event(
     method: str, template: str, world: World, place: dict[str, str], callers: dict[str, Caller]

@@ -62,5 +62,6 @@ def test_what_is_unique_among_some_rows_says_among_which(name: str) -> None:
     assert not any(f"'{word}'" in condition for word in others), sql
 
 
+@pytest.mark.soak  # quickly: each run migrates an empty database of both kinds, and tests/lifecycle/test_upgrade.py
 def test_a_database_with_rows_in_it_goes_back_and_is_upgraded_again(own_database: dict[str, str]) -> None:
     assert run_script(UPGRADE, env=own_database) == "upgraded\n"
