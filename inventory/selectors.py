@@ -63,8 +63,10 @@ class Availability(TextChoices):
 
 
 HELD = Q(state=ReservationState.HELD)
-# The GPR's columns that describe the holder of a node.
-NAMED_BY: Final = frozenset({"id", "name", "state"})
+# The columns of a GPR and of its slice that describe the holder of a node.
+NAMED_BY: Final = frozenset({"id", "name", "number", "state"})
+# The columns of a reservation that only its agent needs.
+FOR_AGENTS: Final = ("gang_count", "namespaces", "entry_steps", "exit_steps", "enter_by_at", "duration_s")
 
 
 def stays(path: str = "") -> Q:
@@ -264,10 +266,12 @@ def reservations_visible_to(actor: User) -> QuerySet[Reservation]:
 
 
 def with_holders(rows: QuerySet[Row], *, path: str = "") -> QuerySet[Row]:
-    """Loads the slice, and only name and state of the GPR."""
-    gpr = Reservation._meta.get_field("gpr").related_model
-    others = [field.name for field in gpr._meta.concrete_fields if field.name not in NAMED_BY]
-    return rows.select_related(f"{path}gpr", f"{path}slice").defer(*(f"{path}gpr__{name}" for name in others))
+    """Loads only what describes the GPR and the slice, and nothing that only agents need."""
+    unread = [f"{path}{name}" for name in FOR_AGENTS]
+    for holder in ("gpr", "slice"):
+        model: Any = Reservation._meta.get_field(holder).related_model
+        unread += [f"{path}{holder}__{field.name}" for field in model._meta.concrete_fields if field.name not in NAMED_BY]
+    return rows.select_related(f"{path}gpr", f"{path}slice").defer(*unread)
 
 
 def schedule_visible_to(actor: User) -> QuerySet[Reservation]:

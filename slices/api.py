@@ -293,6 +293,7 @@ class MeSerializer(ModelOutputSerializer[User]):
     @extend_schema_field(OwnSliceSerializer(many=True))
     def get_slices(self, user: User) -> Any:
         own = Membership.objects.filter(user=user).select_related("slice__project").order_by("slice__name")
+        own = own.only("role", "slice__name", "slice__project__name")
         return OwnSliceSerializer(own, many=True).data
 
     @extend_schema_field(TokenSerializer)

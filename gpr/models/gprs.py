@@ -150,6 +150,7 @@ class Gpr(models.Model):
             models.Index(fields=["-priority", "turn_share", "turn_key", "turn_at", "id"], condition=Q(state="QUEUED"), name="gpr_queue"),
             models.Index(fields=["state"], condition=Q(state__in=["PROVISIONING", "ACTIVE", "EXITING"]), name="gpr_provisioned"),
             models.Index(fields=["slice", "-created_at"], name="gpr_of_slice"),
+            models.Index(fields=["-created_at", "id"], name="gpr_newest"),
         ]
 
     def __str__(self) -> str:

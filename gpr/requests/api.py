@@ -23,6 +23,7 @@ from core.rest.views import ApiViewSet
 from gpr.models import Gpr
 from gpr.queue.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
 from gpr.queue.moves import gpr_move
+from gpr.queue.status import queue_statuses
 from gpr.replacement.services import node_replace
 from gpr.requests.editing import gpr_cancel, gpr_edit, spec_of
 from gpr.requests.ending import gpr_extend, gpr_release
@@ -45,7 +46,7 @@ from gpr.requests.inputs import (
     spec_of_create,
 )
 from gpr.requests.outputs import GprDetailSerializer, GprPage, GprSerializer, OffersSerializer, QueueRowSerializer, StepSerializer
-from gpr.requests.selectors import START_ORDER, gpr_for, gprs_visible_to, queue_visible_to, steps_of, steps_on, with_nodes
+from gpr.requests.selectors import LISTED, START_ORDER, gpr_for, gprs_visible_to, queue_visible_to, steps_of, steps_on, with_nodes
 from gpr.requests.services import gpr_submit
 from gpr.requests.spec import approval_reasons
 from inventory.models import StepResult
@@ -67,7 +68,7 @@ class GprViewSet(ApiViewSet[Gpr]):
 
     @extend_schema(responses=GprSerializer(many=True))
     def list(self, request: Request) -> Response:
-        rows = with_nodes(gprs_visible_to(actor_of(request)))
+        rows = with_nodes(gprs_visible_to(actor_of(request))).only(*LISTED)
         gprs = self.paginate_queryset(self.filter_queryset(rows)) or []
         context = {"page": GprPage.build(gprs, actor=actor_of(request), now=self.now)}
         return self.get_paginated_response(GprSerializer(gprs, many=True, context=context).data)
@@ -243,5 +244,5 @@ class QueueViewSet(ApiViewSet[Gpr]):
     def list(self, request: Request) -> Response:
         rows: QuerySet[Gpr] = self.filter_queryset(queue_visible_to(actor_of(request)))
         gprs = self.paginate_queryset(rows) or []
-        context = {"page": GprPage.build(gprs, actor=actor_of(request), now=self.now)}
+        context = {"statuses": queue_statuses(gprs, actor=actor_of(request), now=self.now)}
         return self.get_paginated_response(QueueRowSerializer(gprs, many=True, context=context).data)

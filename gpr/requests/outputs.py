@@ -170,8 +170,8 @@ class GprSerializer(ModelOutputSerializer[Gpr]):
         page: GprPage = self.context["page"]
         return page
 
-    def get_clusters(self, gpr: Gpr) -> list[str]:
-        return [cluster.name for cluster in gpr.clusters.all()]
+    def get_clusters(self, gpr: Any) -> list[str]:
+        return [cluster.name for cluster in gpr.named_clusters]
 
     def get_cluster(self, gpr: Gpr) -> str | None:
         return gpr.cluster.name if gpr.cluster else None
@@ -349,8 +349,8 @@ class QueueRowSerializer(ModelOutputSerializer[Gpr]):
         read_only_fields = fields
 
     def _status(self, gpr: Gpr) -> QueueStatus:
-        page: GprPage = self.context["page"]
-        return page.statuses[gpr.pk]
+        status: QueueStatus = self.context["statuses"][gpr.pk]
+        return status
 
     def get_position(self, gpr: Gpr) -> int | None:
         return self._status(gpr).position

@@ -16,7 +16,7 @@ from accounts.policy import Verb, may, visible_rows
 from core.errors import NotAllowed, StaleState
 from core.rest.references import one_by_id, one_by_reference
 from gpr.models import BookingSeries, Eviction, EvictionVictim, Gpr, GprState, GprTemplate
-from inventory.models import Node, Reservation, ReservationState, StepResult
+from inventory.models import Cluster, Node, Reservation, ReservationState, StepResult
 from journal.models import Event
 from slices.models import Slice
 from slices.selectors import slices_visible_to
@@ -28,16 +28,29 @@ QUEUE_ORDER = ("-priority", *TURN)
 STARTS_AT = Coalesce("planned_start_at", Value(datetime(9000, 1, 1, tzinfo=UTC)), output_field=DateTimeField())
 START_ORDER = ("starts_at", "created_at", "id")
 
+# The columns that the list of the API shows.
+PLANNED_BY = frozenset({"state_changed_at", "turn_at", "place_share", "place_key", "marks_passed", "turn_share", "turn_key"})
+LISTED = [field.name for field in Gpr._meta.concrete_fields if field.name not in PLANNED_BY]
+LISTED += ["slice__name", "slice__project", "owner__name", "template__name"]
+LISTED += ["cluster__name", "cluster__drain_grace_s", "cluster__drain_force_after_s"]
+LISTED += ["promise__promised_start_at", "promise__slot_nodes", "promise__lost_cause", "promise__p50_at", "promise__p90_at"]
+LISTED += ["claim__namespace", "claim__name", "claim__requester", "claim__is_auto", "claim__cluster__name"]
+# The columns that the API's queue shows.
+WAITING = ["name", "slice__name", "owner__name", "priority", "shape", "nodes", "gpus_per_node", "duration_s", "state", "created_at"]
+WAITING += ["queued_at", "planned_start_at", "explanation", "promise__promised_start_at"]
+
 
 def gprs_visible_to(actor: User) -> QuerySet[Gpr]:
     rows = Gpr.objects.select_related("slice", "owner", "cluster", "promise", "claim__cluster", "template").prefetch_related("clusters")
-    return visible_rows(rows, actor, Q(slice__in=slices_visible_to(actor)))
+    return visible_rows(rows, actor, _in_own_slices(actor))
 
 
 def with_nodes(rows: QuerySet[Gpr]) -> QuerySet[Gpr]:
-    """Prefetches the reservations that each holds now as `held_now`."""
+    """Prefetches only the clusters where each may run, as `named_clusters`, and the reservations that it holds now, as `held_now`."""
+    named = Prefetch("clusters", queryset=Cluster.objects.only("name"), to_attr="named_clusters")
     held = Reservation.objects.filter(state=ReservationState.HELD).select_related("node").prefetch_related("gpus__gpu")
-    return rows.prefetch_related(Prefetch("reservations", queryset=held.order_by("node__name", "pk"), to_attr="held_now"))
+    held_now = Prefetch("reservations", queryset=held.order_by("node__name", "pk"), to_attr="held_now")
+    return rows.prefetch_related(None).prefetch_related(named, held_now)
 
 
 def gpr_for(actor: User, gpr_id: str | UUID, *, write: bool = False, version: int | None = None, rows: QuerySet[Gpr] | None = None) -> Gpr:
@@ -52,7 +65,7 @@ def gpr_for(actor: User, gpr_id: str | UUID, *, write: bool = False, version: in
 
 def series_visible_to(actor: User) -> QuerySet[BookingSeries]:
     rows = BookingSeries.objects.select_related("slice", "owner")
-    return visible_rows(rows, actor, Q(slice__in=slices_visible_to(actor)))
+    return visible_rows(rows, actor, _in_own_slices(actor))
 
 
 def series_for(actor: User, series_id: str | UUID, *, write: bool = False) -> BookingSeries:
@@ -65,7 +78,7 @@ def series_for(actor: User, series_id: str | UUID, *, write: bool = False) -> Bo
 
 def templates_visible_to(actor: User) -> QuerySet[GprTemplate]:
     rows = GprTemplate.objects.select_related("slice", "cluster")
-    return visible_rows(rows, actor, Q(slice__in=slices_visible_to(actor)))
+    return visible_rows(rows, actor, _in_own_slices(actor))
 
 
 def template_for(actor: User, reference: str | UUID, *, slice_: Slice | None = None, write: bool = False) -> GprTemplate:
@@ -78,18 +91,21 @@ def template_for(actor: User, reference: str | UUID, *, slice_: Slice | None = N
 
 
 def queue_visible_to(actor: User) -> QuerySet[Gpr]:
-    return gprs_visible_to(actor).filter(state=GprState.QUEUED).annotate(starts_at=STARTS_AT).order_by(*START_ORDER)
+    rows = Gpr.objects.filter(state=GprState.QUEUED).select_related("slice", "owner", "promise").only(*WAITING)
+    return visible_rows(rows, actor, _in_own_slices(actor)).annotate(starts_at=STARTS_AT).order_by(*START_ORDER)
 
 
 def start_positions(gprs: Iterable[Gpr]) -> dict[UUID, int]:
     """Positions by planned start among all waiting requests, from 1. One query."""
-    ids = [gpr.pk for gpr in gprs if gpr.state == GprState.QUEUED]
-    if not ids:
+    starts = {gpr.pk: gpr.planned_start_at for gpr in gprs if gpr.state == GprState.QUEUED and gpr.planned_start_at is not None}
+    if not starts:
         return {}
     place = Window(RowNumber(), order_by=["planned_start_at", "created_at", "id"])
-    rows = Gpr.objects.filter(state=GprState.QUEUED, planned_start_at__isnull=False).annotate(place=place).order_by()
+    # Nothing behind the last of these counts, unless a plan has just moved one of them.
+    counted = Q(planned_start_at__lte=max(starts.values())) | Q(pk__in=starts)
+    rows = Gpr.objects.filter(counted, state=GprState.QUEUED, planned_start_at__isnull=False).annotate(place=place).order_by()
     # Django applies a filter that mentions the window after it has numbered the rows, so the ids must stand in the same Q.
-    return dict(rows.filter(Q(place__lt=1) | Q(pk__in=ids)).values_list("pk", "place"))
+    return dict(rows.filter(Q(place__lt=1) | Q(pk__in=starts)).values_list("pk", "place"))
 
 
 def before(gpr: Gpr) -> Q:
@@ -130,7 +146,7 @@ def names_visible_to(actor: User, gpr_ids: set[str]) -> dict[str, str]:
     known = gpr_ids - {""}
     if not known:
         return {}
-    rows = gprs_visible_to(actor).filter(pk__in=known).values_list("pk", "name")
+    rows = gprs_visible_to(actor).filter(pk__in=known).order_by().values_list("pk", "name")
     return {str(pk): name for pk, name in rows}
 
 
@@ -145,3 +161,7 @@ def evictions_visible_to(actor: User) -> QuerySet[Eviction]:
 
 def events_visible_to(actor: User) -> QuerySet[Event]:
     return visible_rows(Event.objects.select_related("actor"), actor, Q(slice_id__in=slices_visible_to(actor).values("pk")))
+
+
+def _in_own_slices(actor: User) -> Q:
+    return Q(slice__in=slices_visible_to(actor))
