@@ -9,12 +9,13 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import structlog
 import uvicorn
 from django.conf import settings
 from django.core.signals import request_finished
-from django.db import close_old_connections, connections
+from django.db import DEFAULT_DB_ALIAS, close_old_connections, connection, connections
 
 from gpr.allocation.allocator import tick
 from journal.hints import TICK, listen
@@ -23,6 +24,8 @@ from journal.wakeups import wakeups
 log = structlog.get_logger(__name__)
 
 GRACE_S = 5
+# Two web servers leave room within PostgreSQL's usual 100 connections. A request waits at most `timeout` seconds for one.
+POOL: Final = {"min_size": 2, "max_size": 40, "timeout": 5.0}
 
 
 class AllocatorThread(threading.Thread):
@@ -87,7 +90,30 @@ def serve(*, host: str, port: int, on_start: Callable[[], None]) -> None:
         # Uvicorn raises the signal again after a graceful stop.
         signal.signal(number, lambda *_: sys.exit(0))
     request_finished.connect(_close_connections)
-    HubServer(host=host, port=port, on_start=on_start).run()
+    _share_connections()
+    try:
+        HubServer(host=host, port=port, on_start=on_start).run()
+    finally:
+        _close_pool()
+
+
+def pooled(database: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a database whose connections go back to a pool when they are closed."""
+    return {**database, "CONN_MAX_AGE": 0, "OPTIONS": {**database["OPTIONS"], "pool": POOL}}
+
+
+def _share_connections() -> None:
+    """To connect to PostgreSQL takes longer than most requests."""
+    if connection.vendor == "postgresql":
+        connections.close_all()
+        database = connections.settings[DEFAULT_DB_ALIAS]
+        database.update(pooled(database))
+
+
+def _close_pool() -> None:
+    if connection.vendor == "postgresql":
+        connections.close_all()
+        connection.close_pool()  # type: ignore[attr-defined]  # of the wrapper for PostgreSQL
 
 
 def _close_connections(**_: object) -> None:
@@ -96,6 +122,7 @@ def _close_connections(**_: object) -> None:
 
 
 def serve_all(*, host: str, port: int, on_start: Callable[[], None]) -> None:
+    _share_connections()
     allocator = AllocatorThread()
     allocator.start()
     try:
