@@ -8,6 +8,8 @@ from celery.signals import setup_logging
 from kombu.transport.redis import Channel
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "egs.settings")
+# Django's checks would load all pages and the whole API, which neither a worker nor the beat serves.
+os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 app = Celery("egs")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()

@@ -1,4 +1,11 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from django.apps import AppConfig
+
+if TYPE_CHECKING:
+    from inventory.cluster_requests import ClusterRequestHandler
 
 
 class GprConfig(AppConfig):
@@ -7,9 +14,15 @@ class GprConfig(AppConfig):
 
     def ready(self) -> None:
         from core.triggers import triggers_of
-        from gpr.cluster_requests.services import GprRequestHandler
         from gpr.triggers import TRIGGERS
         from inventory import cluster_requests
 
-        cluster_requests.set_handler(GprRequestHandler())
+        cluster_requests.set_handler(_request_handler)
         triggers_of(self, TRIGGERS)
+
+
+def _request_handler() -> ClusterRequestHandler:
+    # It imports the planner and its compiler: 80 MB, which Celery's beat and parent process do not need.
+    from gpr.cluster_requests.services import GprRequestHandler
+
+    return GprRequestHandler()

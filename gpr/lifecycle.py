@@ -1,4 +1,4 @@
-"""The legal transitions of a GPR, and the only function that makes them."""
+"""The only function that makes transitions of a GPR."""
 
 from __future__ import annotations
 
@@ -15,21 +15,12 @@ from django.db.models import F, Q
 from accounts.models import User
 from core.errors import Conflict, IllegalTransition, StaleState
 from gpr.allocation.stored_plan import plan_lock
-from gpr.models import ENDED, Claim, EndReason, Gpr, GprState
+from gpr.models import ENDED, TRANSITIONS, Claim, EndReason, Gpr, GprState
 from inventory.services.clusters import desired_set_changed
 from journal.models import Event, Severity
 from journal.services import events_record
 
 S = GprState
-# A state that is no key is final. Triggers in the database refuse every other transition.
-TRANSITIONS: dict[str, frozenset[str]] = {
-    S.PENDING_APPROVAL: frozenset({S.QUEUED, S.REJECTED, S.CANCELED}),
-    S.QUEUED: frozenset({S.PROVISIONING, S.PENDING_APPROVAL, S.REJECTED, S.CANCELED}),
-    S.PROVISIONING: frozenset({S.ACTIVE, S.EXITING}),
-    S.ACTIVE: frozenset({S.EXITING}),
-    # An evicted or failed GPR may return to QUEUED for the rest of its time.
-    S.EXITING: frozenset({S.COMPLETED, S.RELEASED, S.EVICTED, S.FAILED, S.QUEUED}),
-}
 # The final state, by end reason.
 ENDS_AS: dict[str, GprState] = {
     EndReason.EXPIRED: S.COMPLETED,

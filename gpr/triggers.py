@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from core.triggers import Triggers
-from gpr.lifecycle import TRANSITIONS
-from gpr.models import GprState
+from gpr.models import TRANSITIONS, GprState
 
 MOVES: Final = ", ".join(f"('{old.value}', '{new.value}')" for old in GprState for new in GprState if new in TRANSITIONS.get(old, ()))
 FIRST: Final = f"('{GprState.PENDING_APPROVAL.value}', '{GprState.QUEUED.value}')"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Annotated, Protocol
 from uuid import UUID
@@ -55,27 +55,32 @@ class _Identity(msgspec.Struct, frozen=True, kw_only=True):
     generation: Number = 0
 
 
-_handlers: list[ClusterRequestHandler] = []
+_makers: list[Callable[[], ClusterRequestHandler]] = []
 
 
-def set_handler(handler: ClusterRequestHandler) -> None:
-    _handlers[:] = [handler]
+def set_handler(make: Callable[[], ClusterRequestHandler]) -> None:
+    """`make` is called for each use, so that it may import what some processes never need."""
+    _makers[:] = [make]
+
+
+def _handlers() -> Iterator[ClusterRequestHandler]:
+    return (make() for make in _makers)
 
 
 def states(cluster_id: UUID, now: datetime) -> tuple[ClusterRequestState, ...]:
-    return tuple(state for handler in _handlers for state in handler.states(cluster_id, now))
+    return tuple(state for handler in _handlers() for state in handler.states(cluster_id, now))
 
 
 def life_marks(cluster_id: UUID, now: datetime) -> tuple[LifeMark, ...]:
-    return tuple(mark for handler in _handlers for mark in handler.life_marks(cluster_id, now))
+    return tuple(mark for handler in _handlers() for mark in handler.life_marks(cluster_id, now))
 
 
 def auto_templates(cluster_id: UUID) -> tuple[AutoTemplate, ...]:
-    return tuple(template for handler in _handlers for template in handler.auto_templates(cluster_id))
+    return tuple(template for handler in _handlers() for template in handler.auto_templates(cluster_id))
 
 
 def take_failed_jobs(cluster: Cluster, failed: Sequence[JobFailed], now: datetime) -> None:
-    for handler in _handlers:
+    for handler in _handlers():
         handler.take_failed_jobs(cluster, failed, now)
 
 
@@ -85,7 +90,7 @@ def receive(agent: AgentIdentity, message: RawClusterRequests, now: datetime) ->
     session_check(AgentSession.objects.get(pk=agent.cluster.pk), message.session_epoch)
     decoded = [_decode(raw) for raw in message.claims]
     requests = [each for each in decoded if isinstance(each, ClusterRequest)]
-    answers = iter([answer for handler in _handlers for answer in handler.take(agent.cluster, requests, now)])
+    answers = iter([answer for handler in _handlers() for answer in handler.take(agent.cluster, requests, now)])
     in_order = (next(answers) if isinstance(each, ClusterRequest) else each for each in decoded if each is not None)
     return ClusterRequestsReply(answers=tuple(in_order))
 

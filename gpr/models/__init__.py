@@ -3,7 +3,7 @@
 from gpr.models.bookings import BookingOccurrence, BookingSeries, RepeatRule
 from gpr.models.cluster_requests import Claim
 from gpr.models.evictions import Eviction, EvictionVictim, VictimKind, VictimOutcome
-from gpr.models.gprs import ENDED, GPUS_PER_NODE_MAX, NODES_MAX, PROVISIONED, EndReason, Gpr, GprState, Nearness
+from gpr.models.gprs import ENDED, GPUS_PER_NODE_MAX, NODES_MAX, PROVISIONED, TRANSITIONS, EndReason, Gpr, GprState, Nearness
 from gpr.models.plans import AllocatorRecord, PlanChange, Witness
 from gpr.models.promises import Forecast, Promise, PromiseMove, PromiseOutcome, Shadow
 from gpr.models.templates import GprTemplate
@@ -14,6 +14,7 @@ __all__ = [
     "GPUS_PER_NODE_MAX",
     "NODES_MAX",
     "PROVISIONED",
+    "TRANSITIONS",
     "AllocatorRecord",
     "BookingOccurrence",
     "BookingSeries",

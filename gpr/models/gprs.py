@@ -40,6 +40,15 @@ class GprState(models.TextChoices):
 # A slice has at most one GPR in these states (I3).
 PROVISIONED = frozenset({GprState.PROVISIONING, GprState.ACTIVE, GprState.EXITING})
 ENDED = frozenset({GprState.COMPLETED, GprState.RELEASED, GprState.EVICTED, GprState.FAILED, GprState.CANCELED, GprState.REJECTED})
+# A state that is no key is final. Triggers in the database refuse every other transition.
+TRANSITIONS: dict[str, frozenset[str]] = {
+    GprState.PENDING_APPROVAL: frozenset({GprState.QUEUED, GprState.REJECTED, GprState.CANCELED}),
+    GprState.QUEUED: frozenset({GprState.PROVISIONING, GprState.PENDING_APPROVAL, GprState.REJECTED, GprState.CANCELED}),
+    GprState.PROVISIONING: frozenset({GprState.ACTIVE, GprState.EXITING}),
+    GprState.ACTIVE: frozenset({GprState.EXITING}),
+    # An evicted or failed GPR may return to QUEUED for the rest of its time.
+    GprState.EXITING: frozenset({GprState.COMPLETED, GprState.RELEASED, GprState.EVICTED, GprState.FAILED, GprState.QUEUED}),
+}
 
 
 class EndReason(models.TextChoices):

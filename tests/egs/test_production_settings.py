@@ -87,3 +87,18 @@ def test_the_log_is_readable_on_a_desk(tmp_path: Path) -> None:
     assert "gpr_id=g1" in done.stderr.splitlines()[0]
     assert "Traceback" in done.stderr
     assert "canary" not in done.stderr
+
+
+# What both processes of Celery do at their start.
+CELERY = """
+import sys
+from egs.celery import app
+app.loader.import_default_modules()
+print("gpr.tick" in app.tasks, "numba" in sys.modules)
+"""
+
+
+def test_celery_knows_its_task_without_the_planners_compiler_which_is_most_of_a_process() -> None:
+    done = run("-c", CELERY)
+
+    assert done.stdout.split() == ["True", "False"], done.stderr

@@ -8,8 +8,7 @@ from uuid import UUID
 
 from django.db import connection
 
-from gpr.lifecycle import TRANSITIONS
-from gpr.models import ENDED, PROVISIONED, Gpr, GprState
+from gpr.models import ENDED, PROVISIONED, TRANSITIONS, Gpr, GprState
 from inventory.models import AgentSession, Cluster, Reservation, ReservationState
 from protocol.assignments import Phase
 from tests.simulation.cluster import Violation, WatchedCluster

@@ -9,8 +9,8 @@ import pytest
 from django.db import connection
 
 from core.errors import Conflict, IllegalTransition, StaleState
-from gpr.lifecycle import TRANSITIONS, gpr_transition
-from gpr.models import ENDED, PROVISIONED, Gpr, GprState
+from gpr.lifecycle import gpr_transition
+from gpr.models import ENDED, PROVISIONED, TRANSITIONS, Gpr, GprState
 from journal.models import Event
 from tests.builders import HOUR, NOW, make_cluster, make_gpr, make_slice
 from tests.promises.database.books import is_refused, raw, undone
