@@ -230,7 +230,7 @@ class Supply(models.Model):
     shape = models.CharField(max_length=63, help_text="Shape that its nodes will report; it may be new to the cluster.")
     gpus_per_node = models.PositiveIntegerField()
     gpu_memory_gib = models.PositiveIntegerField(help_text="Minimum memory of each GPU.")
-    node_count = models.PositiveIntegerField(help_text="Number of nodes that it can still supply.")
+    node_count = models.PositiveIntegerField(help_text="Number of nodes that it can provide in total.")
     lead_time_s = models.PositiveBigIntegerField(help_text="Time from the order to the node.")
     gain_s = models.PositiveBigIntegerField(help_text="Minimum gain in start time that justifies an order.")
     is_enabled = models.BooleanField(default=True, help_text="Further orders are allowed.")

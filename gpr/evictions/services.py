@@ -22,9 +22,9 @@ from planner.plan import Eviction as Planned
 from planner.plan import Victim
 
 WHY = {
-    VictimKind.RECLAIM: "its GPUs are borrowed, and whom they are guaranteed to wants them back",
+    VictimKind.RECLAIM: "its GPUs are borrowed, and the tenant they are guaranteed to needs them",
     VictimKind.PRIORITY: "a request of higher priority that may evict needs its GPUs",
-    VictimKind.DEFRAGMENT: "an administrator moves it: it holds a part of what is to be free as whole nodes, and others have room for it",
+    VictimKind.DEFRAGMENT: "an administrator moves it to other nodes, so that whole nodes come free",
     VictimKind.ADMIN: "an administrator takes its nodes back",
 }
 
@@ -108,7 +108,7 @@ def _notice(made: Eviction, victim: Victim, now: datetime) -> list[BoxWindow]:
     event_record(
         kind="gpr.eviction_noticed",
         message=f"{gpr.name} will be evicted at {utc(ends_at)}, in {duration_exact(notice_s)}: {WHY[kind]}. Save its work. "
-        + ("It waits again for what is left of its time." if gpr.requeue_on_failure else "It is not queued again, as its owner wished."),
+        + ("It waits again for the rest of its time." if gpr.requeue_on_failure else "It is not queued again, as its owner wished."),
         at=now,
         severity=Severity.WARNING,
         reason=kind,

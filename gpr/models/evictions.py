@@ -39,9 +39,9 @@ class Eviction(models.Model):
 class VictimKind(models.TextChoices):
     """Values of planner.plan.EvictionKind, and `admin`."""
 
-    RECLAIM = "reclaim", "Its GPUs were borrowed, and are wanted by whom they are guaranteed to"
-    PRIORITY = "priority", "It may be evicted, and a request of higher priority may evict"
-    DEFRAGMENT = "defrag", "It stands on parts of nodes, and an administrator moves it to free whole ones"
+    RECLAIM = "reclaim", "It borrowed GPUs, and the tenant they are guaranteed to needs them"
+    PRIORITY = "priority", "It is evictable, and a request of higher priority may evict it"
+    DEFRAGMENT = "defrag", "An administrator moves it to other nodes, so that whole nodes come free"
     ADMIN = "admin", "An administrator evicts it"
 
 

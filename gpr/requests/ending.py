@@ -103,7 +103,7 @@ def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
     if extra_s < 1:
         raise InvalidInput({"extra_s": ["Must be at least one second."]})
     if (notice := notice_of(gpr)) is not None:
-        raise Conflict(f"It is to be evicted at {utc(notice.ends_at)}. Save its work; it waits again for what is left of its time.")
+        raise Conflict(f"It is to be evicted at {utc(notice.ends_at)}. Save its work; it waits again for the rest of its time.")
     _refuse_beyond_policy(gpr, extra_s, actor)
     if (gpr.ends_at - now).total_seconds() < EXTENSION_ACK_S:
         raise Conflict(f"It ends within {EXTENSION_ACK_S} s: too late to extend it for certain. File a new request.")

@@ -105,7 +105,7 @@ def effects_of(gpr: Gpr, made: Suggestion, request: PageRequest) -> Effects:
     return Effects(
         own=f"{gpr.name} starts {say(made.start_at)} instead of {say(made.instead_at)}, {words.duration(won_s)} earlier.",
         shown=(),
-        summary=f"{'; '.join(back)}, if nobody comes before. "
+        summary=f"{'; '.join(back)}, unless another request comes first. "
         f"It costs {gpu_hours(made.cost_gpu_s)} GPU h, and saves {gpu_hours(made.value_gpu_s)} GPU h of waiting.",
         boxes=tuple(_leaving(each) for each in made.moves),
     )

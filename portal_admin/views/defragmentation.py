@@ -107,6 +107,6 @@ def _question(request: PageRequest, gpr: Gpr, made: Suggestion, form: forms.Form
         back_url=reverse("admin-defragmentation"),
         form=form,
         shell=admin_shell(request, page="queue"),
-        keep="Move nobody",
+        keep="Cancel",
         effects=effects_of(gpr, made, request),
     )

@@ -21,9 +21,9 @@ from portal_shared.gpr_box import waiting_since
 S = GprState
 # The past tense of gpr.evictions.services.WHY.
 WAS = {
-    VictimKind.RECLAIM: "its GPUs were borrowed, and whom they are guaranteed to wanted them back",
+    VictimKind.RECLAIM: "its GPUs were borrowed, and the tenant they are guaranteed to needed them",
     VictimKind.PRIORITY: "a request of higher priority that may evict needed its GPUs",
-    VictimKind.DEFRAGMENT: "an administrator moved it: it held a part of what was to be free as whole nodes, and others had room for it",
+    VictimKind.DEFRAGMENT: "an administrator moved it to other nodes, so that whole nodes came free",
     VictimKind.ADMIN: "an administrator took its nodes back",
 }
 

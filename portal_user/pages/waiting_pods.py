@@ -73,8 +73,8 @@ def _warnings(jobs: Sequence[JobWaiting], starts_at: datetime | None, request: P
     for job in jobs:
         fails_at = datetime.fromtimestamp(job.fails_s, UTC)
         if request.now < fails_at and (starts_at is None or fails_at <= starts_at):
-            start = f"they are expected to start at {say(starts_at)}" if starts_at else "nobody knows yet when they start"
+            start = f"they are expected to start at {say(starts_at)}" if starts_at else "their start is not known yet"
             yield (
                 f"Job {job.name} fails at {say(fails_at)}: its activeDeadlineSeconds runs while its pods wait, and {start}. "
-                "Make it longer, or make the Job anew without it."
+                "Set a longer one, or create the Job again without it."
             )

@@ -72,15 +72,15 @@ def test_a_job_that_fails_before_the_start_is_warned_of_and_one_that_does_not_is
     shown = unescape(why(world.client("teammate"), waits))
 
     fails_at = datetime.fromtimestamp(short.fails_s, UTC)
-    (told,) = re.findall(r"Job (\w+) fails at (.*?): its activeDeadlineSeconds runs while .*? expected to start at (.*?)\. Make", shown)
+    (told,) = re.findall(r"Job (\w+) fails at (.*?): its activeDeadlineSeconds runs while .*? expected to start at (.*?)\. Set", shown)
     assert (told[0], told[1][-5:], told[2][-5:]) == ("short", f"{fails_at:%H:%M}", f"{waits.planned_start_at:%H:%M}")
 
 
-def test_where_nobody_knows_the_start_a_deadline_is_warned_of_too(world: World, waits: Gpr) -> None:
+def test_a_deadline_is_warned_of_even_if_the_start_is_unknown(world: World, waits: Gpr) -> None:
     say(world, job("short", hours=48))
     Gpr.objects.filter(pk=waits.pk).update(planned_start_at=None)
 
-    assert "nobody knows yet when they start" in why(world.client("owner"), waits)
+    assert "their start is not known yet" in why(world.client("owner"), waits)
 
 
 def test_of_what_has_started_or_ended_no_job_is_warned_of(world: World) -> None:
