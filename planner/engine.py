@@ -18,9 +18,11 @@ from planner.board.waiting import Waiting, turn_of
 from planner.feasibility import most_that_fits
 from planner.plan import BarePlacement, Cause, Eviction, Explanation, Placement, Plan, PromiseMove, Reason, Remembered
 from planner.promises.failure_reserve import FailureReserve
+from planner.promises.live_board import Restore, restore_anew
 from planner.promises.proof import faults_of
 from planner.promises.ranges import Forecast
-from planner.promises.repair import board_of, place_again
+from planner.promises.reference_queues import ReferenceQueues
+from planner.promises.repair import place_again
 from planner.promises.slack import SlackTracker, find_new_place
 from planner.reasons import Reasons
 from planner.sharing.displacement import apply_move
@@ -44,18 +46,19 @@ def no_collection() -> Iterator[None]:
 
 
 @no_collection()
-def plan(snapshot: Snapshot, *, explained: Set[str] | None = None) -> Plan:
+def plan(snapshot: Snapshot, *, explained: Set[str] | None = None, restore: Restore = restore_anew) -> Plan:
     """Where and when each waiting request starts, and which start now.
 
-    `explained`: ids of requests that get an explanation; None: all.
+    `explained`: ids of requests that get an explanation; None: all. `restore`: makes the board with the stored slots.
     Units: seconds since the Unix epoch, counts of GPUs and nodes. Ids must be unique.
-    Shapes: one placement a request, in order of turn; pools, running and queue may come in any order.
+    Shapes: one placement for each explained request, in order of turn, and in `others` those of the rest that are not as stored; pools,
+    running and queue may come in any order.
     Errors: none. A request that can never start has no slot.
     Cost: about linear in the snapshot; a few scans of all nodes for each request that is new or has lost its slot.
     """
-    board, newcomers = board_of(snapshot)
+    board, newcomers, queues = restore(snapshot)
     unpromised = sorted((waiting for waiting in newcomers if waiting.promise_s is None), key=turn_of)
-    remembered = place_newcomers(board, newcomers, snapshot)
+    remembered = place_newcomers(board, newcomers, snapshot, queues=queues)
     reserve = FailureReserve(board, snapshot.memory.failed)
     if snapshot.edited is not None:
         apply_edit(board, snapshot, snapshot.edited.id, reserve)
@@ -67,9 +70,9 @@ def plan(snapshot: Snapshot, *, explained: Set[str] | None = None) -> Plan:
     slots = board.slots()
     explainer = _Explainer(board, slots, expected, Reasons(board, expected), rights, reserve, snapshot)
     placements = tuple(explainer.placement(waiting) for waiting in board.order if explained is None or waiting.request.id in explained)
-    others = tuple(
-        explainer.bare_placement(waiting) for waiting in board.order if explained is not None and waiting.request.id not in explained
-    )
+    rest = (waiting for waiting in board.order if explained is not None and waiting.request.id not in explained)
+    is_whole = can_order_nodes(snapshot)
+    others = tuple(explainer.bare_placement(waiting) for waiting in rest if is_whole or not explainer.is_as_stored(waiting))
     forecasts = tuple(forecast for waiting in foretold if (forecast := explainer.forecast(waiting)) is not None)
     # Slots at risk need no room until their cluster is heard, unless the request starts elsewhere.
     at_risk = {id_ for id_, waiting in board.queue.items() if waiting.risk is not None} - {
@@ -157,15 +160,21 @@ def _is_patient(board: Board, waiting: Waiting) -> bool:
     return board.now_s - since_s >= board.policy.gang_patience * (request.promise_s - since_s)
 
 
-def place_newcomers(board: Board, newcomers: list[Waiting], snapshot: Snapshot, slack: SlackTracker | None = None) -> Remembered | None:
-    """`slack`: of this board, if one has begun."""
+def place_newcomers(
+    board: Board,
+    newcomers: list[Waiting],
+    snapshot: Snapshot,
+    slack: SlackTracker | None = None,
+    queues: ReferenceQueues | None = None,
+) -> Remembered | None:
+    """`slack`: of this board, if one has begun; else `queues`: its reference queues, if they are known."""
     is_guarded = board.policy.name == PolicyName.GUARDED
     if not is_guarded:
         board.compress()
     elif snapshot.has_freed:
         bring_forward(board)
     if slack is None and is_guarded and any(waiting.promise_s is None for waiting in newcomers):
-        slack = SlackTracker(board, snapshot.memory)
+        slack = SlackTracker(board, snapshot.memory, None if snapshot.has_freed else queues)
     shadows: list[Shadow] = []
     arrivals: list[tuple[str, Arrival]] = []
     for waiting in sorted(newcomers, key=turn_of):
@@ -201,6 +210,12 @@ class _Explainer:
         borrowing = borrows(self.board, self.rights, request, start)
         shown = starts_now, explanation, bare_placement.moved, turn.share, turn.key, borrowing, bare_placement.lost
         return Placement(request.id, slot, start.start_s, bare_placement.promise_s, *shown)
+
+    def is_as_stored(self, waiting: Waiting) -> bool:
+        request, slot = waiting.request, self.slots.get(waiting.request.id)
+        if slot is None or slot is not request.slot or request.promise_s is None or request.promise_s != waiting.promise_s:
+            return False
+        return request.lost is None and slot.start_s <= request.promise_s + self.snapshot.policy.promise_tolerance_s
 
     def bare_placement(self, waiting: Waiting) -> BarePlacement:
         slot = self.slots.get(waiting.request.id)

@@ -14,7 +14,7 @@ from planner.engine import borrows, can_order_nodes, forecast_of, make_evictions
 from planner.feasibility import most_that_fits
 from planner.plan import Offer
 from planner.promises.failure_reserve import FailureReserve
-from planner.promises.repair import board_of
+from planner.promises.live_board import Restore, restore_anew
 from planner.promises.slack import SlackTracker
 from planner.reasons import Reasons
 from planner.sharing.edits import BeforeEdit, put_back, slack_without, take_out
@@ -32,16 +32,16 @@ class OfferFinder:
     """Offers for many candidates on one snapshot; if it has `edited`, they are what that may become."""
 
     @no_collection()
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, *, restore: Restore = restore_anew) -> None:
         self._snapshot = snapshot
-        self._board, self._newcomers = board_of(snapshot)
+        self._board, self._newcomers, queues = restore(snapshot)
         self._before_edit = self._let_go(snapshot.edited.id) if snapshot.edited is not None else None
         # Slots that move up first change what a newcomer finds.
         is_calm = snapshot.policy.name == PolicyName.GUARDED and not snapshot.has_freed
         if self._before_edit is not None:
             self._slack = slack_without(self._board, snapshot.memory, self._before_edit.request.id)
         else:
-            self._slack = SlackTracker(self._board, snapshot.memory) if is_calm else None
+            self._slack = SlackTracker(self._board, snapshot.memory, queues) if is_calm else None
         if self._slack is not None:
             self._slack.build_queues()
 

@@ -207,7 +207,7 @@ class Plan:
     remembered: Remembered | None = None  # None if nobody is new
     forecasts: tuple[Forecast, ...] = ()  # for new or edited requests that wait; without bounds yet
     evictions: tuple[Eviction, ...] = ()
-    others: tuple[BarePlacement, ...] = ()  # requests without an explanation
+    others: tuple[BarePlacement, ...] = ()  # requests without an explanation that are not as stored; all, if nodes can be ordered
     faults: tuple[Fault, ...] = ()  # empty unless the planner is wrong
 
     @property

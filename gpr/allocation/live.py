@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Set
 from datetime import datetime
 from threading import RLock
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import structlog
 from django.db import connection, transaction
@@ -26,6 +27,7 @@ from gpr.supplies.selectors import supplies_load
 from inventory.models import HubAbsence
 from inventory.rows import clusters_there, windows_ahead
 from journal.guard import fault_report
+from planner.promises.live_board import LiveBoard, contents_of
 from planner.snapshot import Memory, Policy, Pool, Request, Running, Snapshot
 
 log = structlog.get_logger(__name__)
@@ -33,6 +35,7 @@ log = structlog.get_logger(__name__)
 MEMORY: Final = "planner.memory"
 CHECK_EVERY_S: Final = 600.0
 LOCK_MOST_S: Final = 2.0
+Part = TypeVar("Part", Request, Running)
 
 
 class LiveSnapshot:
@@ -47,6 +50,7 @@ class LiveSnapshot:
         self._shares: dict[str, int] = {}
         self._running: dict[str, Running] = {}
         self._queue: dict[str, Request] = {}
+        self._board = LiveBoard()
 
     @property
     def is_empty(self) -> bool:
@@ -98,7 +102,7 @@ class LiveSnapshot:
             has_freed=record.has_freed,
         )
         cluster_ids = {name: pk for pk, name in places.cluster_names.items()}
-        return Loaded(snapshot, dict(rows.requests), dict(rows.promises), cluster_ids, shares, places, now)
+        return Loaded(snapshot, dict(rows.requests), dict(rows.promises), cluster_ids, shares, places, now, self._board.restore)
 
     def _make_pools(self, fleet: Fleet, absence: HubAbsence | None, now: datetime) -> PoolIndex:
         if self._places is None or self._fleet is None or not fleet.makes_same_pools(self._fleet):
@@ -109,25 +113,17 @@ class LiveSnapshot:
 
     def _make_running(self, places: PoolIndex) -> None:
         held, stale = self._rows.held, self._stale
-        if stale is None:
-            self._running = {}
-        for id_ in held if stale is None else stale:
-            self._running.pop(id_, None)
-            if id_ in held:
-                self._running[id_] = running_box(held[id_], places.pool_of_node)
+        made = {id_: running_box(held[id_], places.pool_of_node) for id_ in (held if stale is None else stale) if id_ in held}
+        self._running = _brought_up_to_date(self._running, made, stale)
 
     def _make_queue(self, places: PoolIndex, shares: dict[str, int]) -> None:
         requests, stale = self._rows.requests, self._stale
-        if stale is None:
-            self._queue = {}
-        elif shares != self._shares:
+        if stale is not None and shares != self._shares:
             other = {project for project in shares.keys() | self._shares.keys() if shares.get(project) != self._shares.get(project)}
             stale = stale | {id_ for id_, request in self._queue.items() if request.project in other}
         self._shares = shares
-        for id_ in requests if stale is None else stale:
-            self._queue.pop(id_, None)
-            if id_ in requests:
-                self._queue[id_] = self._request(id_, places)
+        made = {id_: self._request(id_, places) for id_ in (requests if stale is None else stale) if id_ in requests}
+        self._queue = _brought_up_to_date(self._queue, made, stale)
 
     def _request(self, id_: str, places: PoolIndex) -> Request:
         rows = self._rows
@@ -135,6 +131,12 @@ class LiveSnapshot:
         wanted = rows.clusters_of_gpr.get(ask.pk) or rows.clusters_of_slice.get(ask.slice_id, set())
         clusters = {places.cluster_names[pk] for pk in wanted if pk in places.cluster_names}
         return request_of(ask, clusters, rows.promises.get(id_), self._shares, places)
+
+
+def _brought_up_to_date(known: dict[str, Part], made: dict[str, Part], stale: Set[str] | None) -> dict[str, Part]:
+    """`made`: the parts that were stale (None: all) and still exist. Equal ones keep their objects, by which the board knows them."""
+    kept = {id_: was if (was := known.get(id_)) == part else part for id_, part in made.items()}
+    return kept if stale is None else {id_: part for id_, part in known.items() if id_ not in stale} | kept
 
 
 class _Process:
@@ -184,4 +186,5 @@ def _parts(loaded: Loaded) -> dict[str, Any]:
         "quotas": (snapshot.quotas, loaded.shares),
         "memory": (snapshot.memory, snapshot.has_freed),
         "rows": (loaded.requests, loaded.promises),
+        "board": contents_of(loaded.restore(snapshot).board),
     }

@@ -21,6 +21,7 @@ from gpr.allocation.rows import (
 from gpr.models import Gpr, GprState
 from inventory.models import Cluster, MaintenanceWindow, Supply
 from planner.plan import Cause
+from planner.promises.live_board import Restore
 from planner.snapshot import Node as PlannerNode
 from planner.snapshot import (
     Place,
@@ -55,6 +56,7 @@ class Loaded:
     shares: dict[str, int]
     places: PoolIndex
     now: datetime
+    restore: Restore  # puts the stored slots of this snapshot, or of one made of it, on a board
 
     @property
     def last_rank(self) -> int:

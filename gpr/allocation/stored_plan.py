@@ -74,7 +74,7 @@ def replan(
     loaded = snapshot_load(now=now, with_memory=edited is not None)
     was = loaded.waiting(edited.gpr, edited.clusters) if edited is not None else None
     snapshot = replace(loaded.snapshot, moved=moved, edited=was)
-    made = plan(snapshot, explained=None if explained is None else {str(pk) for pk in explained})
+    made = plan(snapshot, explained=None if explained is None else {str(pk) for pk in explained}, restore=loaded.restore)
     plan_store(made, loaded, now, explained=explained, edited=edited.gpr if edited is not None else None)
     return made, loaded
 

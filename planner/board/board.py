@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from sortedcontainers import SortedKeyList
@@ -41,6 +42,7 @@ from planner.capacity.profile import (
     NONE,
     Bools,
     Ints,
+    forget_all_before,
     forget_before,
     free_until,
     least_free,
@@ -77,6 +79,15 @@ class Started:
     promise_s: int
 
 
+class _StoredSlots(NamedTuple):
+    """Columns of the table as they were when the stored slots had been restored."""
+
+    state: Ints
+    slot_s: Ints
+    first_place: Ints
+    places: Ints
+
+
 class Board:
     def __init__(self, pools: tuple[Pool, ...], *, now_s: int, policy: Policy, quotas: tuple[Quota, ...] = ()) -> None:
         self.now_s = now_s
@@ -98,21 +109,28 @@ class Board:
         self._free_now: FreeNow | None = None
         self._table = new_table(ROWS_AT_FIRST, len(pools))
         self._unused = list(range(ROWS_AT_FIRST - 1, -1, -1))
+        self._stored = _StoredSlots(NO_INTS, NO_INTS, NO_INTS, NO_INTS)
         self._place_count = 0
         self._order: Ints | None = NO_INTS
 
     def copy(self) -> Board:
-        """An independent copy; it shares what only grows."""
         twin = copy(self)
+        twin._demands = self._demands.copy()
         # A trial gives ordered nodes GPUs and removes their closures.
         twin.capacity, twin.closed = copy_capacity(self.capacity)._replace(gpu_counts=self.capacity.gpu_counts.copy()), dict(self.closed)
         twin.running, twin.overdue = dict(self.running), set(self.overdue)
-        waitings = [copy(waiting) for waiting in self.order]
+        waitings = [waiting.copy() for waiting in self.order]
         twin.order = SortedKeyList(waitings, key=turn_of)
         twin.queue = {waiting.request.id: waiting for waiting in waitings}
         twin._at_row = {waiting.row: waiting for waiting in waitings}
         twin._table, twin._unused, twin._free_now = Table._make(column.copy() for column in self._table), list(self._unused), None
         return twin
+
+    def advance(self, now_s: int) -> None:
+        """Move on to this time, and forget what is past."""
+        self.now_s = now_s
+        forget_all_before(self.capacity.nodes, now_s)
+        forget_all_before(self.capacity.limits, now_s)
 
     # Running boxes.
 
@@ -230,6 +248,11 @@ class Board:
 
     def slot(self, waiting: Waiting) -> Slot | None:
         return self._slot(waiting) if self.has_slot(waiting) else None
+
+    def keep_as_stored(self) -> None:
+        """Each slot is now where its request says, but for those that are displaced or at risk."""
+        table = self._table
+        self._stored = _StoredSlots(table.state.copy(), table.slot_s.copy(), table.first_place.copy(), table.places.copy())
 
     def slots(self) -> dict[str, Slot]:
         return self._slots(self._table)
@@ -370,9 +393,8 @@ class Board:
         return self._slots(table)
 
     def next_start_s(self) -> int | None:
-        order = self._order_now()
-        rows = order[self._table.state[order] == HAS_SLOT]
-        return int(self._table.slot_s[rows].min()) if len(rows) else None
+        starts_s = self._table.slot_s[self._table.state == HAS_SLOT]
+        return int(starts_s.min()) if len(starts_s) else None
 
     def places(self, nodes: Sequence[str]) -> Ints:
         return np.array([self.node_numbers[node] for node in nodes], np.int64)
@@ -417,12 +439,26 @@ class Board:
         places, starts_s = table.places.tolist(), table.slot_s.tolist()
         firsts, counts, has_slot = table.first_place.tolist(), table.nodes.tolist(), (self._table.state == HAS_SLOT).tolist()
         pool_ids = [self.pools[pool].id for pool in self.capacity.pool_of.tolist()]
-        found = {}
+        is_unmoved, found = self._is_unmoved(table).tolist(), {}
         for waiting in self.order:
-            row = waiting.row
-            if has_slot[row]:
+            row, stored = waiting.row, waiting.request.slot
+            if is_unmoved[row] and stored is not None and waiting.displaced is None and waiting.risk is None:
+                found[waiting.request.id] = stored
+            elif has_slot[row]:
                 nodes = places[firsts[row] : firsts[row] + counts[row]]
                 found[waiting.request.id] = Slot(pool_ids[nodes[0]], starts_s[row], tuple(self.node_ids[node] for node in nodes))
+        return found
+
+    def _is_unmoved(self, table: Table) -> Bools:
+        """By row: whether the slot in this table is as stored."""
+        stored, found = self._stored, np.zeros(len(table.state), np.bool_)
+        rows, count = min(len(table.state), len(stored.state)), min(len(table.places), len(stored.places))
+        first, end = table.first_place[:rows], table.first_place[:rows] + table.nodes[:rows]
+        differs = np.concatenate([[0], np.cumsum(table.places[:count] != stored.places[:count])])
+        has_same_nodes = (first == stored.first_place[:rows]) & (end <= count)
+        has_same_nodes &= differs[np.minimum(end, count)] == differs[np.minimum(first, count)]
+        is_slotted = (self._table.state[:rows] == HAS_SLOT) & (stored.state[:rows] == HAS_SLOT)
+        found[:rows] = has_same_nodes & is_slotted & (table.slot_s[:rows] == stored.slot_s[:rows])
         return found
 
     def _asked(self, asked: Set[str] | None) -> Bools:

@@ -5,6 +5,7 @@ Most of a long queue asks for one of a few things, so what follows from the ask 
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -45,6 +46,13 @@ class Demands:
         self._groups: dict[tuple[tuple[int, ...], int, int], int] = {}
         self._alike: dict[tuple[object, ...], DemandClass] = {}
         self._held: dict[tuple[object, ...], tuple[Ints, Ints, Ints]] = {}
+
+    def copy(self) -> Demands:
+        """Independent, so that another thread may use it."""
+        twin = copy(self)
+        twin.limit_sizes, twin._limits, twin._groups = list(self.limit_sizes), dict(self._limits), dict(self._groups)
+        twin._alike, twin._held = dict(self._alike), dict(self._held)
+        return twin
 
     def demand_class(self, request: Request) -> DemandClass:
         demand = request.pools, request.node_count, request.gpus_per_node, request.within, request.handicaps, request.is_fixed

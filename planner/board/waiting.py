@@ -33,6 +33,9 @@ class Waiting:
     displaced: tuple[Cause, str] | None = None  # why its slot is not where it was stored, and what caused it
     risk: tuple[Cause, str] | None = None  # why nobody knows whether its slot can be kept
 
+    def copy(self) -> Waiting:
+        return Waiting(self.request, self.row, self.turn, self.promise_s, self.displaced, self.risk)
+
     def promise_by(self, start_s: int) -> None:
         """Promise this start, unless an earlier one was promised."""
         self.promise_s = start_s if self.promise_s is None else min(self.promise_s, start_s)

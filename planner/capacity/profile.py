@@ -148,6 +148,12 @@ def forget_before(profiles: Profiles, index: int, now_s: int) -> None:
     profiles.steps[step, AT_S] = max(profiles.steps[step, AT_S], now_s)
 
 
+@compiled
+def forget_all_before(profiles: Profiles, now_s: int) -> None:
+    for index in range(len(profiles.head)):
+        forget_before(profiles, index, now_s)
+
+
 @lean
 def least_free(profiles: Profiles, index: int, start_s: int, end_s: int) -> int:
     step = profiles.head[index]

@@ -47,7 +47,7 @@ def _restore(board: Board, queue: Sequence[Request]) -> list[Waiting]:
     for waiting in board.enqueue_all(queue):
         request, slot = waiting.request, waiting.request.slot
         if slot is None:
-            waiting.displaced = _stored_cause(request) if waiting.promise_s is not None else None
+            waiting.displaced = cause_of_lost_slot(waiting)
             without_slot.append(waiting)
             continue
         if waiting.promise_s is None:
@@ -60,6 +60,7 @@ def _restore(board: Board, queue: Sequence[Request]) -> list[Waiting]:
             (lost if waiting.displaced else standing).append(_Stored(waiting, slot))
     hold_slots(board, at_risk)
     lost += _place_stored(board, standing, at_risk)
+    board.keep_as_stored()
     hold_late_slots(board, at_risk)
     replace_lost_slots(board, [stored.waiting for stored in lost])
     return without_slot
@@ -196,10 +197,12 @@ def slot_problem(board: Board, request: Request, slot: Slot) -> tuple[Cause, str
     return changed if slot.start_s < request.earliest_start_s else None
 
 
-def _stored_cause(request: Request) -> tuple[Cause, str]:
-    if request.lost is None:
-        return Cause.CHANGED, request.id
-    return Cause(request.lost[0]), request.lost[1]
+def cause_of_lost_slot(waiting: Waiting) -> tuple[Cause, str] | None:
+    """As it was stored; None if it was promised nothing."""
+    request = waiting.request
+    if waiting.promise_s is None:
+        return None
+    return (Cause.CHANGED, request.id) if request.lost is None else (Cause(request.lost[0]), request.lost[1])
 
 
 def _cause_of_loss(board: Board, pool: int | None) -> Cause:

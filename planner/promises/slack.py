@@ -9,27 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence, Set
 from copy import copy
-from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from planner.board.board import Board
-from planner.board.empty import capacity_of
-from planner.capacity.placement import (
-    NO_LIMITS,
-    Capacity,
-    Demand,
-    boxes_of,
-    copy_capacity,
-    place_earliest,
-    take,
-    take_all,
-    unlimited_demand,
-)
-from planner.capacity.profile import NEVER_S, Ints, with_unused_steps
+from planner.capacity.placement import Demand
+from planner.capacity.profile import NEVER_S
+from planner.promises.reference_queues import ReferenceQueues, reference_queues
 from planner.snapshot import Arrival, Memory, Request, Shadow
 
 # Size classes of work per doubling.
@@ -40,53 +26,17 @@ ENDS_FADING: Final = 0.999
 OBSERVED_LEAST_S: Final = 86_400
 
 
-@dataclass(slots=True)
-class _ReferenceQueue:
-    """A reference queue: its own capacity profile, no limits."""
-
-    capacity: Capacity
-
-    def put(self, demand: Demand, since_s: int, now_s: int) -> tuple[int, Ints]:
-        self._spare(demand.nodes)
-        start_s, _, places = place_earliest(self.capacity, demand, since_s, now_s)
-        return start_s, places
-
-    def put_back(self, entries: Sequence[_QueuedBox]) -> None:
-        times_s = [(entry.start_s, entry.end_s) for entry in entries]
-        none = np.empty((len(entries), 0), np.int64)
-        boxes = boxes_of([entry.places for entry in entries], [entry.gpus for entry in entries], times_s, none, none)
-        self._spare(len(boxes.places))
-        take_all(self.capacity, boxes)
-
-    def free(self, entry: _QueuedBox, since_s: int) -> None:
-        self._spare(len(entry.places))
-        take(self.capacity, entry.places, unlimited_demand(len(entry.places), entry.gpus, entry.end_s - since_s), since_s, entry.end_s, -1)
-
-    def copy(self) -> _ReferenceQueue:
-        return _ReferenceQueue(copy_capacity(self.capacity))
-
-    def _spare(self, node_count: int) -> None:
-        self.capacity = self.capacity._replace(nodes=with_unused_steps(self.capacity.nodes, 2 * node_count + 2))
-
-
-@dataclass(frozen=True, slots=True)
-class _QueuedBox:
-    places: Ints
-    gpus: int
-    start_s: int
-    end_s: int
-
-
 class SlackTracker:
     """Never changes the board."""
 
-    def __init__(self, board: Board, memory: Memory) -> None:
+    def __init__(self, board: Board, memory: Memory, queues: ReferenceQueues | None = None) -> None:
+        """`queues`: those of this board and memory, if they exist. The tracker changes them."""
         self._board = board
         self._slack = board.policy.slack
         self._gpu_count = int(board.capacity.gpu_counts.sum())
         # What the reference queues are built from on first use: remembered boxes, and ids of requests with slots.
-        self._initial: tuple[tuple[Shadow, ...], set[str]] | None = memory.shadows, self._slotted()
-        self._entries: dict[str, tuple[_QueuedBox, _QueuedBox]] = {}
+        self._initial = memory.shadows, self._slotted() if queues is None else set[str]()
+        self._queues = queues
         self._is_stale = False
         self._promised_s, self._patient_s, self._summed_at_s = memory.promised_s, memory.patient_s, memory.summed_at_s
         self._ran_s, self._booked_s = memory.ran_s, memory.booked_s
@@ -102,9 +52,9 @@ class SlackTracker:
 
     def copy_for(self, board: Board) -> SlackTracker:
         twin = copy(self)
-        twin._board, twin._entries, twin._arrivals = board, dict(self._entries), deque(self._arrivals)
+        twin._board, twin._arrivals = board, deque(self._arrivals)
+        twin._queues = None if self._queues is None else self._queues.copy()
         twin._work = defaultdict(_no_work, {priority: classes.copy() for priority, classes in self._work.items()})
-        twin._patient, twin._strict = self._patient.copy(), self._strict.copy()
         return twin
 
     def promise(self, request: Request, demand: Demand, earliest_s: int) -> tuple[int, Shadow | None]:
@@ -118,22 +68,22 @@ class SlackTracker:
             self._is_stale = True
             if wait_s == 0:
                 return earliest_s, None
-        self._ensure_built()
-        patient_s, strict_s = self._put(request, demand, since_s)
+        queues = self._ensure_built()
+        patient_s, strict_s = queues.put(request, demand, since_s, self._board.now_s)
         if wait_s == 0:
-            return earliest_s, self._shadow(request.id)
+            return earliest_s, queues.shadow(self._board, request.id)
         slack = self._slack
         busy = min(busy, slack.busy_most)
         extra_s = slack.of_wait * wait_s * busy / (1 - busy) + slack.of_length * request.length_s * self._budget()
         is_big = gpu_s >= slack.big_gpus * request.length_s
         most_s = slack.most_of_strict * self._used_share * (strict_s - since_s) if is_big else slack.most_of_patient * (patient_s - since_s)
-        return earliest_s + int(max(min(extra_s, most_s - wait_s), 0.0)), self._shadow(request.id)
+        return earliest_s + int(max(min(extra_s, most_s - wait_s), 0.0)), queues.shadow(self._board, request.id)
 
     def record_promise(self, request: Request, promise_s: int) -> None:
         since_s = self._board.soonest_s(request)
         # A clock that is set back must not make the sums grow.
         fading = math.exp(-max(self._board.now_s - self._summed_at_s, 0) / self._slack.remembered_s)
-        known = self._entries.get(request.id)
+        known = None if self._queues is None else self._queues.boxes.get(request.id)
         patient_s = since_s if known is None else known[0].start_s
         self._promised_s = self._promised_s * fading + promise_s - since_s
         self._patient_s = self._patient_s * fading + patient_s - since_s
@@ -148,60 +98,23 @@ class SlackTracker:
         self._booked_s = self._booked_s * ENDS_FADING + booked_s
         if self._is_stale:
             return  # the queues will be rebuilt without it
-        self._ensure_built()
-        known = self._entries.pop(request_id, None)
-        if known is None:
-            return
-        for queue, entry in zip((self._patient, self._strict), known, strict=True):
-            free_s = max(self._board.now_s, entry.start_s + ran_s)
-            if free_s < entry.end_s:
-                queue.free(entry, free_s)
+        self._ensure_built().shorten(request_id, ran_s, self._board.now_s)
 
     @property
     def _used_share(self) -> float:
         """The fraction of booked time that recent boxes used."""
         return min(self._ran_s / self._booked_s, 1.0) if self._booked_s > 0 else 1.0
 
-    def _build(self, shadows: tuple[Shadow, ...], slotted: Set[str]) -> None:
-        self._patient = _ReferenceQueue(capacity_of(self._board.pools, self._board.now_s))
-        self._strict = _ReferenceQueue(capacity_of(self._board.pools, self._board.now_s))
-        self._strict_s = self._board.now_s
-        self._entries = {}
-        self._add_remembered(shadows)
-        self._add_unknown(slotted)
-        self._initial, self._is_stale = None, False
-
-    def _ensure_built(self) -> None:
+    def _ensure_built(self) -> ReferenceQueues:
         if self._is_stale:  # while nobody waits, nobody can be overtaken: the queues are what really runs
-            self._build((), self._slotted())
-        elif self._initial is not None:
-            self._build(*self._initial)
+            self._queues = reference_queues(self._board, (), self._slotted())
+        elif self._queues is None:
+            self._queues = reference_queues(self._board, *self._initial)
+        self._is_stale = False
+        return self._queues
 
     def _slotted(self) -> set[str]:
         return {waiting.request.id for waiting in self._board.order if self._board.has_slot(waiting)}
-
-    def _add_unknown(self, slotted: Set[str]) -> None:
-        """Add boxes that have no shadow, because they came when nobody waited."""
-        board, boxes = self._board, [box for box in self._board.running.values() if box.id not in self._entries]
-        unknown = slotted - self._entries.keys()
-        boxes += [board.box(waiting) for waiting in board.order if waiting.request.id in unknown]
-        entries = {box.id: _QueuedBox(box.places, box.demand.gpus, box.start_s, box.end_s) for box in boxes}
-        self._enter({id_: (entry, entry) for id_, entry in entries.items()})
-
-    def _enter(self, entries: Mapping[str, tuple[_QueuedBox, _QueuedBox]]) -> None:
-        for number, queue in enumerate((self._patient, self._strict)):
-            queue.put_back([pair[number] for pair in entries.values()])
-        self._entries.update(entries)
-
-    def _put(self, request: Request, demand: Demand, since_s: int) -> tuple[int, int]:
-        bare = demand._replace(limits=NO_LIMITS, amounts=NO_LIMITS)
-        entries = []
-        for queue, from_s in ((self._patient, since_s), (self._strict, max(since_s, self._strict_s))):
-            start_s, places = queue.put(bare, from_s, self._board.now_s)
-            entries.append(_QueuedBox(places, request.gpus_per_node, start_s, start_s + request.length_s))
-        self._entries[request.id] = (entries[0], entries[1])
-        self._strict_s = entries[1].start_s
-        return entries[0].start_s, entries[1].start_s
 
     def _budget(self) -> float:
         """From 1 (promises beat conservative backfill by a margin) to 0 (worse)."""
@@ -229,23 +142,6 @@ class SlackTracker:
         self._work[arrival.priority][_class_of(arrival.gpu_s)] += arrival.gpu_s * arrival.count
         if self._since_s is None:
             self._since_s = arrival.at_s
-
-    def _add_remembered(self, shadows: Iterable[Shadow]) -> None:
-        entries = {}
-        for shadow in shadows:
-            slots = (shadow.patient, shadow.patient_end_s), (shadow.strict, shadow.strict_end_s)
-            patient, strict = (_QueuedBox(self._known(slot.nodes), shadow.gpus_per_node, slot.start_s, end_s) for slot, end_s in slots)
-            entries[shadow.id] = patient, strict
-            self._strict_s = max(self._strict_s, shadow.strict.start_s)
-        self._enter(entries)
-
-    def _known(self, nodes: Iterable[str]) -> Ints:
-        return self._board.places([node for node in nodes if node in self._board.node_numbers])
-
-    def _shadow(self, request_id: str) -> Shadow:
-        patient, strict = self._entries[request_id]
-        slots = [self._board.slot_at(entry.places, entry.start_s) for entry in (patient, strict)]
-        return Shadow(request_id, patient.gpus, slots[0], patient.end_s, slots[1], strict.end_s)
 
 
 def find_new_place(board: Board, tracker: SlackTracker | None, request: Request) -> tuple[tuple[int, int] | None, Shadow | None]:

@@ -34,12 +34,6 @@ _HarmKey = tuple[int, int, int]  # highest priority, work lost, number of boxes
 
 @dataclass(frozen=True, slots=True)
 class _EvictableBox:
-    """-
-
-
-    def
-    """
-
     box: Box
     why: EvictionKind
     frees_s: int  # when its GPUs would be free, instead of `box.end_s`
