@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('gpr', '0034_plain_help_texts'),
+        ('gpr', '0035_newest'),
     ]
 
     operations = [
