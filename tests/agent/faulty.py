@@ -16,7 +16,6 @@ from worker_agent.cluster.base import (
     Cluster,
     ClusterError,
     Conflict,
-    NodeAction,
     NodeChange,
     NodeState,
     StateDoc,
@@ -24,11 +23,12 @@ from worker_agent.cluster.base import (
     StepResult,
     Throttled,
     Unavailable,
+    WriteKind,
 )
 
 Answer = TypeVar("Answer")
 
-WRITES = ("save_state", *NodeAction, "serve")
+WRITES = ("save_state", *WriteKind, "serve")
 
 
 class Fault(StrEnum):
@@ -79,13 +79,13 @@ class FaultyCluster:
     def prepare_close(self, closing: Sequence[NodeChange]) -> None:
         self._inner.prepare_close(closing)
 
-    def write(self, action: NodeAction, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
+    def write(self, kind: WriteKind, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
         """One after the other, each with its own fault."""
-        return [self._written(action, change) for change in changes]
+        return [self._written(kind, change) for change in changes]
 
-    def _written(self, action: NodeAction, change: NodeChange) -> NodeState | ClusterError:
+    def _written(self, kind: WriteKind, change: NodeChange) -> NodeState | ClusterError:
         try:
-            return self._faulty(action, lambda: self._inner.write(action, [change])[0])
+            return self._faulty(kind, lambda: self._inner.write(kind, [change])[0])
         except ClusterError as error:
             return error
 

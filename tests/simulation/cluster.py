@@ -19,13 +19,13 @@ from worker_agent.cluster.base import (
     ClusterError,
     GpuPhase,
     GpuRecord,
-    NodeAction,
     NodeChange,
     NodeState,
     Records,
     StepCall,
     StepResult,
     StepStatus,
+    WriteKind,
 )
 from worker_agent.cluster.fleet import Fleet
 from worker_agent.cluster.simulated import PodPhase, SimulatedCluster
@@ -73,20 +73,20 @@ class WatchedCluster(SimulatedCluster):
 
     # -- writes --------------------------------------------------------------------------------------------------------
 
-    def write(self, action: NodeAction, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
-        return [self._judged(action, change) for change in changes]
+    def write(self, kind: WriteKind, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
+        return [self._judged(kind, change) for change in changes]
 
-    def _judged(self, action: NodeAction, change: NodeChange) -> NodeState | ClusterError:
+    def _judged(self, kind: WriteKind, change: NodeChange) -> NodeState | ClusterError:
         seen, records = change
-        (answer,) = super().write(action, [change])
+        (answer,) = super().write(kind, [change])
         if isinstance(answer, NodeState):
-            match action:
-                case NodeAction.CLAIM:
+            match kind:
+                case WriteKind.CLAIM:
                     self._judge_begin(records, "claimed")
-                case NodeAction.OPEN:
+                case WriteKind.OPEN:
                     self._judge_begin(records, "opened")
                     self._judge_durable(records)
-                case NodeAction.CLOSE:
+                case WriteKind.CLOSE:
                     self._judge_close(seen, records)
         return answer
 

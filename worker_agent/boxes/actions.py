@@ -26,7 +26,6 @@ from worker_agent.cluster.base import (
     ClusterError,
     GpuPhase,
     GpuRecord,
-    NodeAction,
     NodeChange,
     NodeState,
     Note,
@@ -36,6 +35,7 @@ from worker_agent.cluster.base import (
     StepStatus,
     Throttled,
     Unavailable,
+    WriteKind,
 )
 from worker_agent.metrics import DRAIN_S
 
@@ -156,7 +156,7 @@ class Actions:
 
     # -- act -----------------------------------------------------------------------------------------------------------
 
-    def write(self, action: NodeAction, writes: Iterable[Write], *, within_s: float = float("inf")) -> None:
+    def write(self, kind: WriteKind, writes: Iterable[Write], *, within_s: float = float("inf")) -> None:
         """Make one conditional write for each node. The first group is always written; none begins after `within_s`.
 
         The next pass sees what failed or did not begin.
@@ -169,18 +169,18 @@ class Actions:
             if self._clock.mono() < self._quiet_until_mono or (begin and self._clock.mono() >= until_mono):
                 return
             some = [(node, self._in_turn(node, together)) for node, together in by_node[begin : begin + NODES_AT_ONCE]]
-            answers = self._written(action, [self._change(node, together) for node, together in some])
+            answers = self._written(kind, [self._change(node, together) for node, together in some])
             for (node, together), answer in zip(some, answers, strict=True):
-                self._take(action, node, together, answer)
+                self._take(kind, node, together, answer)
 
-    def _written(self, action: NodeAction, changes: list[NodeChange]) -> list[NodeState | ClusterError]:
+    def _written(self, kind: WriteKind, changes: list[NodeChange]) -> list[NodeState | ClusterError]:
         try:
-            return self._cluster.write(action, changes)
+            return self._cluster.write(kind, changes)
         except Exception as error:
-            self._broke(action, error, "")
+            self._broke(kind, error, "")
             if len(changes) == 1:
                 return [Unavailable(_fault(error))]
-        return [answer for change in changes for answer in self._written(action, [change])]  # one by one, so that only the bad one fails
+        return [answer for change in changes for answer in self._written(kind, [change])]  # one by one, so that only the bad one fails
 
     def _in_turn(self, node: str, together: list[Write]) -> list[Write]:
         failed = self._failures.get(node, 0)
@@ -192,13 +192,13 @@ class Actions:
         new = ((gpu, record) for write in together for gpu, record in write.records.items())
         return seen, {gpu: record for gpu, record in new if gpu not in seen.records or seen.records[gpu].epoch <= record.epoch}
 
-    def _take(self, action: NodeAction, node: str, together: Sequence[Write], answer: NodeState | ClusterError) -> None:
+    def _take(self, kind: WriteKind, node: str, together: Sequence[Write], answer: NodeState | ClusterError) -> None:
         if isinstance(answer, Throttled):
             self._quiet_until_mono = self._clock.mono() + min(answer.retry_after_s, THROTTLE_MAX_S)
         if isinstance(answer, ClusterError):
             self._failures[node] = self._failures.get(node, 0) + 1
             for write in together:
-                self._note("write_failed", {"write": action, "assignment": write.assignment.id, "error": str(answer)})
+                self._note("write_failed", {"write": kind, "assignment": write.assignment.id, "error": str(answer)})
             return
         self._failures.pop(node, None)
         self.nodes[node] = answer

@@ -11,7 +11,7 @@ from worker_agent.boxes.gangs import NO_GANG, Gangs
 from worker_agent.boxes.records import claim_refusal, is_lost, new_records
 from worker_agent.boxes.state import Member, Progress
 from worker_agent.clock import Clock, HubTime
-from worker_agent.cluster.base import GpuPhase, NodeAction, StepStatus
+from worker_agent.cluster.base import GpuPhase, StepStatus, WriteKind
 from worker_agent.hub.link import Link
 
 Box = list[Member]
@@ -45,7 +45,7 @@ class Entries:
 
     def advance(self, members: Sequence[Member]) -> None:
         claims = list(self._actions.each("entry", (each for each in members if self._actions.own(each[0]) is None), self._claim))
-        self._actions.write(NodeAction.CLAIM, claims, within_s=CLAIMS_WITHIN_S)
+        self._actions.write(WriteKind.CLAIM, claims, within_s=CLAIMS_WITHIN_S)
         until_mono = self._clock.mono() + CHECKS_WITHIN_S
         gangs = Gangs(members, is_broken=self._is_broken)
         for assignment, progress in sorted(members, key=lambda each: each[0].id <= self._checked_last):
@@ -117,7 +117,7 @@ class Entries:
         for box in boxes:
             with self._actions.isolate("open", box[0]):
                 opens += self._opens(box)
-        self._actions.write(NodeAction.OPEN, opens, within_s=OPENS_WITHIN_S)
+        self._actions.write(WriteKind.OPEN, opens, within_s=OPENS_WITHIN_S)
 
     def _opens(self, box: Box) -> Iterator[Write]:
         for assignment, progress in box:

@@ -11,7 +11,7 @@ from worker_agent.boxes.actions import Actions, Write
 from worker_agent.boxes.records import fence_records, is_given_on, new_records
 from worker_agent.boxes.state import Member, Progress
 from worker_agent.clock import Clock, HubTime
-from worker_agent.cluster.base import GpuPhase, NodeAction, StepStatus
+from worker_agent.cluster.base import GpuPhase, StepStatus, WriteKind
 
 NODE_GONE_S = 60.0  # a node that has been missing for this long holds nothing of a slice any more
 EXITS_WITHIN_S = 0.4  # limit of one pass; the rest continues in the next pass, so that an end in the meantime is not delayed
@@ -25,9 +25,9 @@ class Exits:
 
     def advance(self, members: Sequence[Member]) -> None:
         there = list(self._actions.each("exit", members, self._there))
-        self._actions.write(NodeAction.CLOSE, list(self._actions.each("exit", there, self._close_if_open)))
+        self._actions.write(WriteKind.CLOSE, list(self._actions.each("exit", there, self._close_if_open)))
         releases = list(self._actions.each("exit", self._while_there_is_time(there), self._release))
-        self._actions.write(NodeAction.RELEASE, releases, within_s=EXITS_WITHIN_S)
+        self._actions.write(WriteKind.RELEASE, releases, within_s=EXITS_WITHIN_S)
 
     def _while_there_is_time(self, members: Sequence[Member]) -> Iterator[Member]:
         """Yield at least one. Boxes take turns, and so do the nodes of a box, so that slow steps do not block others."""

@@ -101,7 +101,7 @@ class Unavailable(ClusterError):
     """No clear answer. The write may have been applied."""
 
 
-class NodeAction(StrEnum):
+class WriteKind(StrEnum):
     CLAIM = "claim"  # isolate these GPUs for the slice of the records by taint and labels, without lifting any gate yet
     OPEN = "open"  # from the next `lift_gates` on, the bind guard lists the slice for the node
     CLOSE = "close"  # close guard and taint and remove the labels, so that nothing new of the slice can start
@@ -146,7 +146,7 @@ class Cluster(Protocol):
     def prepare_close(self, closing: Sequence[NodeChange]) -> None:
         """A driver may close here at once what `write` is to close next."""
 
-    def write(self, action: NodeAction, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
+    def write(self, kind: WriteKind, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
         """Answers in the order of the changes; a failure affects no other node."""
 
     def lift_gates(self, boxes: Sequence[Sequence[Assignment]]) -> None:

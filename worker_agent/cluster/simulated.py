@@ -24,7 +24,6 @@ from worker_agent.cluster.base import (
     ClusterError,
     Conflict,
     GpuPhase,
-    NodeAction,
     NodeChange,
     NodeState,
     Records,
@@ -32,6 +31,7 @@ from worker_agent.cluster.base import (
     StepCall,
     StepResult,
     StepStatus,
+    WriteKind,
 )
 from worker_agent.cluster.fleet import Fleet, NodeFailure
 from worker_agent.cluster.store import Store
@@ -162,7 +162,7 @@ class SimulatedCluster:
     def publish_ends(self, ends: Sequence[BoxEnd]) -> None:
         pass
 
-    def write(self, action: NodeAction, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
+    def write(self, kind: WriteKind, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
         return [self._write(seen, records) for seen, records in changes]
 
     def _write(self, seen: NodeState, records: Records) -> NodeState | ClusterError:

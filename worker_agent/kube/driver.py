@@ -30,7 +30,6 @@ from worker_agent.cluster.base import (
     ClusterError,
     Conflict,
     GpuPhase,
-    NodeAction,
     NodeChange,
     NodeState,
     Note,
@@ -40,6 +39,7 @@ from worker_agent.cluster.base import (
     StepResult,
     StepStatus,
     Unavailable,
+    WriteKind,
 )
 from worker_agent.kube.api.client import Api, Missing
 from worker_agent.kube.api.events import EventRecorder
@@ -206,11 +206,11 @@ class KubernetesCluster:
         self._moves += self._gate_lifter.is_any_busy or bool(self._opening)
         return self._moves + self._observation.serial
 
-    def write(self, action: NodeAction, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
-        match action:
-            case NodeAction.OPEN:
+    def write(self, kind: WriteKind, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
+        match kind:
+            case WriteKind.OPEN:
                 return self._open(changes)
-            case NodeAction.CLOSE:
+            case WriteKind.CLOSE:
                 return self._close(changes)
             case _:
                 return self._write(changes)

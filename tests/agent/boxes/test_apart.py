@@ -12,7 +12,7 @@ from protocol.events import Outcome, StepEvent
 from tests.agent.stage import EXIT, Stage, absent, small_fleet
 from worker_agent.boxes.entry import Entries
 from worker_agent.boxes.exit import Exits
-from worker_agent.cluster.base import NodeAction, NodeChange, StepCall
+from worker_agent.cluster.base import NodeChange, StepCall, WriteKind
 
 BAD, BYSTANDER = "a0", "b1"
 
@@ -95,14 +95,14 @@ def test_an_entry_check_that_breaks_fails_its_box_blames_no_node_and_others_ente
     assert {event.blames_node for event in told(stage)} == {False}
 
 
-@pytest.mark.parametrize("action", [NodeAction.CLAIM, NodeAction.OPEN, NodeAction.CLOSE, NodeAction.RELEASE])
-def test_a_write_that_breaks_for_one_node_is_made_for_the_others(action: NodeAction, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [WriteKind.CLAIM, WriteKind.OPEN, WriteKind.CLOSE, WriteKind.RELEASE])
+def test_a_write_that_breaks_for_one_node_is_made_for_the_others(kind: WriteKind, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(small_fleet(count=3))
     bad, bystander = two_boxes(stage)
     real = stage.cluster.write
 
-    def write(asked: NodeAction, changes: Sequence[NodeChange]) -> Any:
-        if asked is action and any(seen.view.name == bad.node for seen, _ in changes):
+    def write(asked: WriteKind, changes: Sequence[NodeChange]) -> Any:
+        if asked is kind and any(seen.view.name == bad.node for seen, _ in changes):
             raise TypeError("nobody thought of this")
         return real(asked, changes)
 

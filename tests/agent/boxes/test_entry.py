@@ -14,13 +14,13 @@ from worker_agent.cluster.base import (
     ClusterError,
     GpuPhase,
     GpuRecord,
-    NodeAction,
     NodeChange,
     NodeState,
     StepCall,
     StepResult,
     StepStatus,
     Unavailable,
+    WriteKind,
 )
 from worker_agent.cluster.fleet import StepFailure
 
@@ -30,7 +30,7 @@ def put_record(stage: Stage, epoch: int, phase: GpuPhase, assignment_id: str = "
     node = stage.cluster.world.nodes[stage.views[0].name]
     gpu = stage.views[0].gpus[0].uuid
     record = GpuRecord(epoch=epoch, assignment_id=assignment_id, gpr_id="g", slice="blue", phase=phase)
-    stage.cluster.write(NodeAction.RELEASE, [(node, {gpu: record})])
+    stage.cluster.write(WriteKind.RELEASE, [(node, {gpu: record})])
 
 
 def test_a_box_goes_through_claim_checks_and_opening_and_tells_each_step_once() -> None:
@@ -294,11 +294,11 @@ def test_a_node_whose_writes_hang_keeps_no_other_box_from_entering() -> None:
     stuck, box = stage.assignment(0, gpr_id="gpr-0"), stage.assignment(1, gpr_id="gpr-1", enter_by_s=T0 + 3600, duration_s=7200.0)
     inner = stage.cluster.write
 
-    def write(action: NodeAction, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
+    def write(kind: WriteKind, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
         if changes[0][0].view.name == stuck.node:
             stage.advance(6.0)
             return [Unavailable("time-out") for _ in changes]
-        return inner(action, changes)
+        return inner(kind, changes)
 
     stage.cluster.write = write  # type: ignore[method-assign]
     for _ in range(4):
@@ -314,9 +314,9 @@ def test_a_box_that_the_cluster_never_takes_keeps_those_that_share_its_node_no_l
     boxes = [stage.assignment(id=f"a{number}", gpr_id=f"gpr-{number}", gpus=(gpu,)) for number, gpu in enumerate(gpus)]
     inner = stage.cluster.write
 
-    def write(action: NodeAction, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
+    def write(kind: WriteKind, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
         ((_, records),) = changes
-        return [ClusterError("422")] if gpus[0] in records else inner(action, changes)
+        return [ClusterError("422")] if gpus[0] in records else inner(kind, changes)
 
     stage.cluster.write = write  # type: ignore[method-assign]
     stage.tell(*boxes)

@@ -19,7 +19,7 @@ from protocol.drift import Drift
 from tests.agent.fake_kube import VERSION, FakeApi, Object, assignment, fill, free_calls, made, running_pod, state, waiting_pod
 from worker_agent.boxes.records import new_records
 from worker_agent.boxes.state import StateLost
-from worker_agent.cluster.base import ClusterError, Conflict, GpuPhase, NodeAction, NodeState, StepCall, StepResult, StepStatus, Unavailable
+from worker_agent.cluster.base import ClusterError, Conflict, GpuPhase, NodeState, StepCall, StepResult, StepStatus, Unavailable, WriteKind
 from worker_agent.kube.api.client import Forbidden
 from worker_agent.kube.api.mirror import Mirror
 from worker_agent.kube.api.objects import Meta, Namespace, Node
@@ -63,13 +63,13 @@ def test_a_guard_that_was_closed_to_one_box_is_closed_to_the_other_box_of_its_no
             raise Unavailable("500")
 
     api.hook = fails
-    (answer,) = driver.write(NodeAction.CLOSE, [(state(driver, "n1"), new_records(red, GpuPhase.CLOSED))])
+    (answer,) = driver.write(WriteKind.CLOSE, [(state(driver, "n1"), new_records(red, GpuPhase.CLOSED))])
     assert isinstance(answer, Unavailable)
     assert api.guard() == {"n1": "@4,blue"}
 
     api.hook = free_calls
     both = {**new_records(red, GpuPhase.CLOSED), **new_records(blue, GpuPhase.CLOSED)}
-    (answer,) = driver.write(NodeAction.CLOSE, [(state(driver, "n1"), both)])
+    (answer,) = driver.write(WriteKind.CLOSE, [(state(driver, "n1"), both)])
 
     assert isinstance(answer, NodeState)
     assert api.guard() == {"n1": "@5"}
@@ -226,7 +226,7 @@ def test_a_node_that_went_away_keeps_no_other_from_being_opened() -> None:
     api, driver = made({"n1": new_records(gone, GpuPhase.OPEN), "n2": new_records(here, GpuPhase.CLAIMED)}, guard={"n1": "@3", "n2": "@1"})
     del api.objects[cluster_names.node_path("n1")]
     seen = state(driver, "n2")
-    driver.write(NodeAction.OPEN, [(seen, new_records(here, GpuPhase.OPEN))])
+    driver.write(WriteKind.OPEN, [(seen, new_records(here, GpuPhase.OPEN))])
 
     driver.lift_gates([[gone], [here]])
 
@@ -316,7 +316,7 @@ def test_a_box_that_ends_lifts_no_more_and_is_not_over_while_a_lift_is_on_its_wa
     driver.lift_gates([[box]])
 
     assert soon(lambda: lift_count(api) == CALLS_AT_ONCE)
-    driver.write(NodeAction.CLOSE, [(state(driver, "n1"), new_records(box, GpuPhase.CLOSED))])
+    driver.write(WriteKind.CLOSE, [(state(driver, "n1"), new_records(box, GpuPhase.CLOSED))])
     assert drain(driver, box).status is StepStatus.RUNNING
     gate.set()
 
@@ -449,8 +449,8 @@ def test_a_pod_that_was_given_a_node_which_its_box_has_left_is_sent_back_behind_
     driver.lift_gates([[old]])
     assert soon(lambda: waiting(driver) == [])
 
-    driver.write(NodeAction.CLOSE, [(state(driver, "n1"), new_records(old, GpuPhase.CLOSED))])
-    driver.write(NodeAction.RELEASE, [(state(driver, "n1"), new_records(old, GpuPhase.FREE))])
+    driver.write(WriteKind.CLOSE, [(state(driver, "n1"), new_records(old, GpuPhase.CLOSED))])
+    driver.write(WriteKind.RELEASE, [(state(driver, "n1"), new_records(old, GpuPhase.FREE))])
     driver.observe()
     driver.lift_gates([[new]])
     driver.repair_drift(repairs=True)

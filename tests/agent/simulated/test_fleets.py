@@ -14,7 +14,7 @@ from protocol.events import Outcome
 from protocol.steps import CAPABILITIES, EntryStep, ExitStep
 from tests.agent.stage import FakeClock, Stage, small_fleet
 from worker_agent.boxes.records import new_records
-from worker_agent.cluster.base import Conflict, GpuPhase, NodeAction, NodeState
+from worker_agent.cluster.base import Conflict, GpuPhase, NodeState, WriteKind
 from worker_agent.cluster.fleet import Fleet, FleetError, NodeFailure, NodeGroup, read_fleet
 from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import FileStore
@@ -122,8 +122,8 @@ def test_a_write_to_a_node_that_changed_since_it_was_read_has_no_effect() -> Non
     stage = Stage()
     seen = cluster.observe()[stage.views[0].name]
     records = new_records(stage.assignment(), GpuPhase.CLAIMED)
-    (first,) = cluster.write(NodeAction.CLAIM, [(seen, records)])
-    (second,) = cluster.write(NodeAction.CLAIM, [(seen, records)])
+    (first,) = cluster.write(WriteKind.CLAIM, [(seen, records)])
+    (second,) = cluster.write(WriteKind.CLAIM, [(seen, records)])
 
     assert isinstance(first, NodeState)
     assert isinstance(second, Conflict)

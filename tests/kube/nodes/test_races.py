@@ -16,7 +16,7 @@ from tests.kube.faults import APIS, CLOCK_IS_SET
 from tests.kube.nodes.recorder import Replay, recording
 from tests.kube.site import Site, ended, moved_in
 from worker_agent.boxes.records import new_records
-from worker_agent.cluster.base import ClusterError, Conflict, GpuPhase, NodeAction, NodeState, Records
+from worker_agent.cluster.base import ClusterError, Conflict, GpuPhase, NodeState, Records, WriteKind
 from worker_agent.kube.driver import KubernetesCluster
 from worker_agent.kube.nodes.bind_guard import slices_in
 
@@ -102,9 +102,9 @@ def test_the_replay_sees_an_overlap_where_a_node_is_freed_without_draining(site:
     assert Replay(site.key).run(record.events()).overlaps
 
 
-def written(driver: KubernetesCluster, action: NodeAction, seen: NodeState, records: Records) -> NodeState:
+def written(driver: KubernetesCluster, kind: WriteKind, seen: NodeState, records: Records) -> NodeState:
     """Raises what it answers where it fails."""
-    (answer,) = driver.write(action, [(seen, records)])
+    (answer,) = driver.write(kind, [(seen, records)])
     if isinstance(answer, ClusterError):
         raise answer
     return answer
@@ -112,8 +112,8 @@ def written(driver: KubernetesCluster, action: NodeAction, seen: NodeState, reco
 
 def release_undrained(site: Site, box: Assignment) -> None:
     state = site.states[box.node]
-    written(site.driver, NodeAction.CLOSE, state, new_records(box, GpuPhase.CLOSED))
-    written(site.driver, NodeAction.RELEASE, site.states[box.node], new_records(box, GpuPhase.FREE))
+    written(site.driver, WriteKind.CLOSE, state, new_records(box, GpuPhase.CLOSED))
+    written(site.driver, WriteKind.RELEASE, site.states[box.node], new_records(box, GpuPhase.FREE))
     site.tell(*ended(box))
     site.pass_()
 
@@ -123,8 +123,8 @@ def test_an_agent_that_slept_between_node_and_guard_opens_nothing_afterwards(sit
     (box,) = site.box(red)
     sleeper = KubernetesCluster(CornerApi(site.access), check=site.check, note=site.note)
     sleeper.start()
-    claimed = written(sleeper, NodeAction.CLAIM, sleeper.observe()[box.node], new_records(box, GpuPhase.CLAIMED))
-    written(sleeper, NodeAction.OPEN, claimed, new_records(box, GpuPhase.OPEN, active_s=box.not_before_s))
+    claimed = written(sleeper, WriteKind.CLAIM, sleeper.observe()[box.node], new_records(box, GpuPhase.CLAIMED))
+    written(sleeper, WriteKind.OPEN, claimed, new_records(box, GpuPhase.OPEN, active_s=box.not_before_s))
 
     # It sleeps. Another one ends this box, and gives the node to the next.
     site.tell(*ended(box))
@@ -136,7 +136,7 @@ def test_an_agent_that_slept_between_node_and_guard_opens_nothing_afterwards(sit
     with pytest.raises(Conflict):
         sleeper.lift_gates([[box]])
     with pytest.raises(Conflict):
-        written(sleeper, NodeAction.CLOSE, claimed, new_records(box, GpuPhase.CLOSED))
+        written(sleeper, WriteKind.CLOSE, claimed, new_records(box, GpuPhase.CLOSED))
     assert slices_in(site.guard()) == {blue}
     assert site.box_taint() == [f"{next_box.gpr_id}.1"]
     sleeper.stop()
