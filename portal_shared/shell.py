@@ -70,7 +70,7 @@ class Shell:
 
     @classmethod
     def user(cls, request: PageRequest, *, page: str, slice_: Slice | None = None, may_create: bool = True) -> Shell:
-        slices = list(slices_visible_to(request.user).order_by("name")[:SWITCHER_MAX])
+        slices = list(slices_visible_to(request.user).only("name", "number").order_by("name")[:SWITCHER_MAX])
         marks = tuple(WorkspaceMark.of(each, is_current=each == slice_) for each in slices)
         current = WorkspaceMark.of(slice_, is_current=True) if slice_ else None
         nav = [NavItem("Workspaces", reverse("workspaces"), "home", page == "workspaces", key="g w")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 from django import template
@@ -32,12 +33,14 @@ SEVERITY_GLYPHS = {"info": ("queued", "queued"), "warning": ("step-warned", "evi
 
 
 @register.simple_tag
+@cache
 def icon(name: str) -> SafeString:
     """`{% icon "plus" %}`: an icon of Tabler. The sprite's build searches templates for literal names."""
     return format_html('<svg class="icon" aria-hidden="true"><use href="{}#{}"/></svg>', static("vendor/icons.svg"), name)
 
 
 @register.simple_tag
+@cache
 def glyph(name: str, css: str = "") -> SafeString:
     """A picture from static/state-icons.svg."""
     return format_html(
@@ -85,6 +88,7 @@ def ws(mark: Any) -> SafeString:
 
 
 @register.simple_tag
+@cache
 def ws_shape(mark: int, css: str = "") -> SafeString:
     return format_html(
         '<svg class="icon{}" viewBox="0 0 10 10" aria-hidden="true"><use href="#ws-shape-{}"/></svg>', f" {css}" if css else "", mark
