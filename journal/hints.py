@@ -86,6 +86,14 @@ def kick_taken() -> bool:
         return True
 
 
+def kick_keep() -> None:
+    """Leave a kick that was taken to the next tick, since another process ran one."""
+    try:
+        _redis().set(KICK_KEY, 1, px=KICK_MS)
+    except redis.RedisError as error:
+        log.warning("hint_lost", topic=TICK, error=type(error).__name__)
+
+
 def _deliver(topic: str) -> None:
     for listener in tuple(_listeners):
         listener(topic)

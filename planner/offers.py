@@ -118,7 +118,7 @@ class OfferFinder:
             start_s=start.start_s,
             promise_s=promise_s,
             slot=start,
-            explanation=Reasons(board, expected).explain(candidate, start),
+            explanation=Reasons(board, expected, [candidate]).explain(candidate, start),
             forecast=forecast_of(board, waiting, start.start_s, promise_s),
             evictions=tuple(eviction for eviction in evictions if eviction.id == candidate.id),
             borrows=borrows(board, rights, candidate, start),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from typing import Final
 
@@ -20,7 +20,8 @@ BLOCKERS_MAX: Final = 5
 class Reasons:
     """Names the box that left each node last, even if the request needs less room."""
 
-    def __init__(self, board: Board, expected: Mapping[str, Slot]) -> None:
+    def __init__(self, board: Board, expected: Mapping[str, Slot], asked: Iterable[Request] | None = None) -> None:
+        """`asked`: the only requests that will be explained; None: any may be."""
         self._board = board
         self._expected = expected
         # (end, id) of all boxes by node, sorted; and ids by slice and end.
@@ -29,6 +30,8 @@ class Reasons:
         self._blockers: dict[str, Blocker] = {}
         self._ceilings = {key: _Ceiling(most) for key, most in board.most.items()}
         self._ahead: dict[str, int] | None = None
+        # What else runs there concerns the asked ones; None: everything does, as with quotas.
+        self._asked = None if asked is None or self._ceilings else tuple(asked)
 
     def explain(self, request: Request, slot: Slot) -> Explanation:
         if slot.start_s <= self._board.now_s:
@@ -49,13 +52,19 @@ class Reasons:
     def _index(self) -> dict[str, int]:
         """Returns how many are ahead of each waiting request."""
         board, expected = self._board, self._expected
+        nodes_asked = {node for request in self._asked or () if (slot := expected.get(request.id)) for node in slot.nodes}
+        slices_asked = {request.slice for request in self._asked or ()}
+
+        def concerns(slice_: str, nodes: Iterable[str]) -> bool:
+            return self._asked is None or slice_ in slices_asked or not nodes_asked.isdisjoint(nodes)
+
         for box in board.running.values():
             nodes = [board.node_ids[node] for node in box.places]
-            self._enter(Blocker(box.id, True, box.end_s, box.id in board.overdue, len(nodes), box.demand.gpus), box.slice, nodes)
+            if concerns(box.slice, nodes):
+                self._enter(Blocker(box.id, True, box.end_s, box.id in board.overdue, len(nodes), box.demand.gpus), box.slice, nodes)
         for waiting in board.order:
-            slot = expected.get(waiting.request.id)
-            if slot is not None:
-                request = waiting.request
+            request, slot = waiting.request, expected.get(waiting.request.id)
+            if slot is not None and concerns(request.slice, slot.nodes):
                 until_s = slot.start_s + request.length_s
                 self._enter(
                     Blocker(request.id, False, until_s, False, request.node_count, request.gpus_per_node), request.slice, slot.nodes

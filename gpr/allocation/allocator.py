@@ -101,13 +101,14 @@ def tick(*, now: datetime | None = None, may_rest: bool = False) -> TickReport |
             orders_give_up(now=now)
         kubeconfigs_expire(now=now)
         orphans_cancel(now=now)
-        live_check(now=now)
-        if record.tick_count % PRUNE_EVERY == 0:
-            changes_prune()
         if may_rest and _may_rest(record, now):
             report.rested = True
         else:
             _plan_and_start(report, record, now)
+        with set_aside_on_error("planner_memory", "What the planner remembers could not be checked", now=now):
+            live_check(now=now)
+            if record.tick_count % PRUNE_EVERY == 0:
+                changes_prune()
         duration_s = time.perf_counter() - began_s
         AllocatorRecord.objects.update(last_tick_at=now, last_duration_s=duration_s, tick_count=F("tick_count") + 1)
         return report

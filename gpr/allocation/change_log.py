@@ -103,6 +103,8 @@ def changes_prune() -> None:
         return
     with transaction.atomic():
         AllocatorRecord.objects.update(changes_pruned_to=pruned["transaction"] or pruned["row"])
+        if pruned["transaction"] is not None:  # a later transaction may have stored an earlier row since
+            old = old.filter(transaction_id__lte=pruned["transaction"])
         old.delete()
 
 

@@ -13,6 +13,8 @@ from celery import current_app
 from django.db import transaction
 from django.test import override_settings
 
+from gpr.allocation import allocator
+from gpr.tasks import tick_task
 from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed
 from journal import hints
@@ -229,6 +231,17 @@ def test_many_changes_ask_for_one_tick_until_it_begins(own_redis: OwnRedis, monk
     assert sent == ["gpr.tick", "gpr.tick"]
     left_ms: Any = hints._redis().pttl(KICK_KEY)
     assert 0 < left_ms <= hints.KICK_MS
+
+
+@pytest.mark.postgres_only
+def test_a_kick_that_finds_another_worker_at_a_tick_is_left_to_the_next_one(own_redis: OwnRedis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(current_app, "send_task", lambda name, **how: None)
+    monkeypatch.setattr(allocator, "tick", lambda **how: None)
+    hint(TICK)
+
+    tick_task()
+
+    assert kick_taken()
 
 
 @pytest.mark.postgres_only

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db import connection, transaction
+from django.db.models import QuerySet
 
 from core.clock import db_now
 from gpr.allocation import change_log, live
@@ -102,6 +105,23 @@ def test_a_process_that_missed_too_much_reads_everything(monkeypatch: pytest.Mon
 
     assert PlanChange.objects.count() == 2
     assert len(idle.load(now=NOW).snapshot.queue) == 3
+
+
+@pytest.mark.postgres_only  # SQLite has one writer at a time
+def test_a_change_that_commits_while_old_ones_are_deleted_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change_log, "KEPT_COUNT", 1)
+    PlanChange.objects.bulk_create(PlanChange(pk=pk, kind="gpr", key=uuid4(), transaction_id=pk) for pk in (1_000_001, 1_000_003))
+    real_update = QuerySet.update
+
+    def commit_late(rows: QuerySet[Any], **values: Any) -> int:
+        PlanChange.objects.bulk_create([PlanChange(pk=1_000_000, kind="gpr", key=uuid4(), transaction_id=1_000_002)])
+        return real_update(rows, **values)
+
+    monkeypatch.setattr(QuerySet, "update", commit_late)
+
+    change_log.changes_prune()
+
+    assert set(PlanChange.objects.values_list("pk", flat=True)) == {1_000_000, 1_000_003}
 
 
 def test_a_memory_that_is_wrong_is_found_reported_and_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
