@@ -24,8 +24,9 @@ from journal.wakeups import wakeups
 log = structlog.get_logger(__name__)
 
 GRACE_S = 5
-# Two web servers leave room within PostgreSQL's usual 100 connections. A request waits at most `timeout` seconds for one.
-POOL: Final = {"min_size": 2, "max_size": 40, "timeout": 5.0}
+# Two web servers leave room within PostgreSQL's usual 100 connections. While PostgreSQL is away, requests must be told soon, and each new
+# one tries to connect again.
+POOL: Final = {"min_size": 2, "max_size": 40, "timeout": 2.0, "reconnect_timeout": 1.0}
 
 
 class AllocatorThread(threading.Thread):
