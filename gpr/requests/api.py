@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.permissions import IsAdmin
-from core.errors import InvalidInput
+from core.errors import InvalidInput, StaleState
 from core.rest.fields import StrictSerializer, whole_number
 from core.rest.pagination import CreatedPagination
 from core.rest.views import ApiViewSet
@@ -104,7 +105,8 @@ class GprViewSet(ApiViewSet[Gpr]):
     @extend_schema(parameters=[VERSION], responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         """Cancel a waiting request. It stays in the list as CANCELED."""
-        gpr_cancel(gpr=self._gpr(pk, version_of(request.query_params.get("version"))), actor=actor_of(request), now=self.now)
+        version = version_of(request.query_params.get("version"))
+        self._change(pk, version, partial(gpr_cancel, actor=actor_of(request), now=self.now))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(request=Versioned)
@@ -168,9 +170,18 @@ class GprViewSet(ApiViewSet[Gpr]):
     def _do(self, pk: str, kind: type[StrictSerializer], service: Callable[..., None]) -> Response:
         """Calls the service with the fields of the body as keyword arguments."""
         data = self.body(kind)
-        gpr = self._gpr(pk, data.pop("version", None))
-        service(gpr=gpr, actor=actor_of(self.request), now=self.now, **data)
+        version = data.pop("version", None)
+        self._change(pk, version, partial(service, actor=actor_of(self.request), now=self.now, **data))
         return self._answer(pk)
+
+    def _change(self, pk: str, version: int | None, service: Callable[..., object]) -> None:
+        """A caller who names no version means the request as it stands, even if it changes between our reading and writing."""
+        try:
+            service(gpr=self._gpr(pk, version))
+        except StaleState:
+            if version is not None or "If-Match" in self.request.headers:
+                raise
+            service(gpr=self._gpr(pk, None))
 
     def _gpr(self, pk: str, version: int | None) -> Gpr:
         matched = version_of(self.request.headers.get("If-Match", "").strip(' "') or None, where="If-Match")

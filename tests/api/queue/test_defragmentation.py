@@ -69,7 +69,7 @@ def test_it_is_done_once_with_a_reason(admin: Caller, owner: Caller, sides: tupl
     assert done.status_code == 200, done.content
     assert (done.json()["gpr"], [victim["kind"] for victim in done.json()["victims"]]) == ("whole-node", ["defrag"])
     notice = owner.get(f"gprs/{moves.pk}/").json()["eviction_notice"]
-    assert (notice["kind"], "free as whole nodes" in notice["why"]) == ("defrag", True)
+    assert (notice["kind"], "whole nodes come free" in notice["why"]) == ("defrag", True)
     assert "Release week." in admin.get("events/?kind=queue.defragmented").json()["results"][0]["message"]
     assert owner.get("events/?kind=queue.defragmented").json()["results"] == []
     assert_problem(admin.post(path_of(waits), body), 409, "stale_version")

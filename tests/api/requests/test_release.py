@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from django.db.models import F
 
 from accounts.models import User
 from gpr.models import EndReason, Gpr, GprState
+from gpr.requests import api as requests_api
+from gpr.requests import selectors
 from journal.models import Event
 from protocol.assignments import Desired
 from slices.models import Role
@@ -81,6 +86,24 @@ def test_a_second_release_is_a_conflict(owner: Caller, gpr: Gpr) -> None:
 def test_a_stale_version_releases_nothing(owner: Caller, gpr: Gpr) -> None:
     assert_problem(owner.post(f"gprs/{gpr.pk}/release/", {"version": gpr.version - 1}), 409, "stale_version")
     assert owner.post(f"gprs/{gpr.pk}/release/", {"version": gpr.version}).status_code == 200
+
+
+def test_a_request_that_changes_in_between_is_released_unless_a_version_was_named(
+    owner: Caller, gpr: Gpr, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[Gpr] = []
+
+    def read_before_a_tick(*args: Any, **kwargs: Any) -> Gpr:
+        reads.append(selectors.gpr_for(*args, **kwargs))
+        if len(reads) == 1:
+            Gpr.objects.filter(pk=gpr.pk).update(version=F("version") + 1)
+        return reads[-1]
+
+    monkeypatch.setattr(requests_api, "gpr_for", read_before_a_tick)
+
+    assert_problem(owner.post(f"gprs/{gpr.pk}/release/", {"version": gpr.version}), 409, "stale_version")
+    reads.clear()
+    assert owner.post(f"gprs/{gpr.pk}/release/").status_code == 200
 
 
 def test_a_body_that_says_something_else_releases_nothing(owner: Caller, gpr: Gpr) -> None:

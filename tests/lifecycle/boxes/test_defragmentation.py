@@ -136,7 +136,7 @@ def test_its_owner_is_told_why_and_not_for_whom_and_administrators_who_did_it(wo
 
     notice = Event.objects.get(kind="gpr.eviction_noticed")
     assert (notice.gpr_id, notice.slice_id) == (world.small.pk, world.small.slice_id)
-    assert "free as whole nodes" in notice.message
+    assert "whole nodes come free" in notice.message
     assert world.waits.slice.name not in notice.message
     told = Event.objects.get(kind="queue.defragmented")
     assert (told.actor, told.slice_id) == (world.stage.admin, None)
