@@ -64,7 +64,8 @@ def plan(snapshot: Snapshot, *, explained: Set[str] | None = None, restore: Rest
         apply_edit(board, snapshot, snapshot.edited.id, reserve)
     evictions, rights = make_evictions(board, snapshot.quotas, snapshot.moved)
     foretold = unpromised if snapshot.edited is None else [*unpromised, board.queue[snapshot.edited.id]]
-    asked = None if explained is None or can_order_nodes(snapshot) else explained | {waiting.request.id for waiting in foretold}
+    is_whole = can_order_nodes(snapshot)
+    asked = None if explained is None or is_whole else explained | {waiting.request.id for waiting in foretold}
     barred = {eviction.id for eviction in evictions} | {waiting.request.id for waiting in board.order if waiting.risk is not None}
     expected = assign_supplies(board, board.expected(asked), barred)
     slots = board.slots()
@@ -72,7 +73,6 @@ def plan(snapshot: Snapshot, *, explained: Set[str] | None = None, restore: Rest
     explainer = _Explainer(board, slots, expected, Reasons(board, expected, to_explain), rights, reserve, snapshot)
     placements = tuple(explainer.placement(waiting) for waiting in board.order if explained is None or waiting.request.id in explained)
     rest = (waiting for waiting in board.order if explained is not None and waiting.request.id not in explained)
-    is_whole = can_order_nodes(snapshot)
     others = tuple(explainer.bare_placement(waiting) for waiting in rest if is_whole or not explainer.is_as_stored(waiting))
     forecasts = tuple(forecast for waiting in foretold if (forecast := explainer.forecast(waiting)) is not None)
     # Slots at risk need no room until their cluster is heard, unless the request starts elsewhere.

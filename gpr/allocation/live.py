@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Set
+from collections.abc import Callable, Collection, Set
 from datetime import datetime
 from threading import RLock
 from typing import Any, Final, TypeVar
@@ -113,8 +113,7 @@ class LiveSnapshot:
 
     def _make_running(self, places: PoolIndex) -> None:
         held, stale = self._rows.held, self._stale
-        made = {id_: running_box(held[id_], places.pool_of_node) for id_ in (held if stale is None else stale) if id_ in held}
-        self._running = _brought_up_to_date(self._running, made, stale)
+        self._running = _brought_up_to_date(self._running, held, stale, lambda id_: running_box(held[id_], places.pool_of_node))
 
     def _make_queue(self, places: PoolIndex, shares: dict[str, int]) -> None:
         requests, stale = self._rows.requests, self._stale
@@ -122,8 +121,7 @@ class LiveSnapshot:
             other = {project for project in shares.keys() | self._shares.keys() if shares.get(project) != self._shares.get(project)}
             stale = stale | {id_ for id_, request in self._queue.items() if request.project in other}
         self._shares = shares
-        made = {id_: self._request(id_, places) for id_ in (requests if stale is None else stale) if id_ in requests}
-        self._queue = _brought_up_to_date(self._queue, made, stale)
+        self._queue = _brought_up_to_date(self._queue, requests, stale, lambda id_: self._request(id_, places))
 
     def _request(self, id_: str, places: PoolIndex) -> Request:
         rows = self._rows
@@ -133,8 +131,11 @@ class LiveSnapshot:
         return request_of(ask, clusters, rows.promises.get(id_), self._shares, places)
 
 
-def _brought_up_to_date(known: dict[str, Part], made: dict[str, Part], stale: Set[str] | None) -> dict[str, Part]:
-    """`made`: the parts that were stale (None: all) and still exist. Equal ones keep their objects, by which the board knows them."""
+def _brought_up_to_date(
+    known: dict[str, Part], there: Collection[str], stale: Set[str] | None, make: Callable[[str], Part]
+) -> dict[str, Part]:
+    """Makes the parts anew that are `stale` (None: all) and still `there`. Equal ones keep their objects: the board knows them by these."""
+    made = {id_: make(id_) for id_ in (there if stale is None else stale) if id_ in there}
     kept = {id_: was if (was := known.get(id_)) == part else part for id_, part in made.items()}
     return kept if stale is None else {id_: part for id_, part in known.items() if id_ not in stale} | kept
 

@@ -44,7 +44,7 @@ class LiveBoard:
         self._kept: _Kept | None = None
 
     def restore(self, snapshot: Snapshot) -> Restored:
-        """As `restore_anew`; the result is the caller's own."""
+        """Returns what `restore_anew` returns. The caller owns the result."""
         if snapshot.edited is not None:
             return restore_anew(snapshot)
         with self._lock:

@@ -84,14 +84,10 @@ class ReferenceQueues:
         return made[0].start_s, made[1].start_s
 
     def advance(self, now_s: int, shadows: Iterable[Shadow]) -> None:
-        """Forget what is past. `shadows`: all that are in the queues."""
+        """Forget what is past; newcomers start no earlier in the strict queue than all `shadows`, which are in the queues."""
         for capacity in self._capacities:
             forget_all_before(capacity.nodes, now_s)
-        self.start_strict_behind(shadows, now_s)
-
-    def start_strict_behind(self, shadows: Iterable[Shadow], now_s: int) -> None:
-        self._strict_s = max((shadow.strict.start_s for shadow in shadows), default=now_s)
-        self._strict_s = max(self._strict_s, now_s)
+        self._strict_s = max([now_s, *(shadow.strict.start_s for shadow in shadows)])
 
     def shadow(self, board: Board, id_: str) -> Shadow:
         patient, strict = self.boxes[id_]
@@ -109,12 +105,12 @@ class ReferenceQueues:
 
 
 def reference_queues(board: Board, shadows: Iterable[Shadow], slotted: Set[str]) -> ReferenceQueues:
-    """The queues with these remembered boxes, and with the boxes and slots (`slotted`: their ids) of the board that have no shadow since
-    they came when nobody waited.
+    """Returns queues with these remembered boxes. Boxes of the board, and slots of the requests `slotted`, that have no shadow because they
+    came when nobody waited are added as they are.
     """
     queues, shadows = ReferenceQueues(board), tuple(shadows)
     queues.add({shadow.id: remembered_box(board, shadow) for shadow in shadows})
-    queues.start_strict_behind(shadows, board.now_s)
+    queues.advance(board.now_s, shadows)
     unknown = {id_: box for id_, box in _boxes(board, slotted) if id_ not in queues.boxes}
     queues.add({id_: box_of_board(box) for id_, box in unknown.items()})
     return queues

@@ -198,7 +198,7 @@ def slot_problem(board: Board, request: Request, slot: Slot) -> tuple[Cause, str
 
 
 def cause_of_lost_slot(waiting: Waiting) -> tuple[Cause, str] | None:
-    """As it was stored; None if it was promised nothing."""
+    """Returns the cause that was stored; None if no start was promised to it."""
     request = waiting.request
     if waiting.promise_s is None:
         return None
