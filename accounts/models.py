@@ -7,7 +7,7 @@ from typing import ClassVar
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import models
 
-from core.column_checks import sound_values
+from core.column_checks import column_checks
 
 
 class Scope(models.TextChoices):
@@ -16,7 +16,7 @@ class Scope(models.TextChoices):
     ADMIN = "admin", "Administer"
 
 
-@sound_values
+@column_checks
 class User(AbstractBaseUser):
     """A person or a robot. Never deleted, since Events name it."""
 
@@ -34,7 +34,7 @@ class User(AbstractBaseUser):
         return self.name
 
 
-@sound_values
+@column_checks
 class ApiToken(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="tokens")
@@ -64,7 +64,7 @@ class ApiToken(models.Model):
         return scope in self.scopes
 
 
-@sound_values
+@column_checks
 class IdempotentCreation(models.Model):
     """The object that a request with this key made or changed."""
 

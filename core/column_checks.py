@@ -28,7 +28,7 @@ class JsonKind(Func):
         return self.as_sql(compiler, connection, function="json_type", **context)
 
 
-class SoundValues(CheckConstraint):
+class ColumnChecks(CheckConstraint):
     """Times are within the calendar, numbers finite, JSON columns lists or objects, and choices known."""
 
     def __init__(
@@ -62,10 +62,13 @@ class SoundValues(CheckConstraint):
         return path, args, {**kwargs, **{name: value for name, value in said.items() if value}}
 
 
-def sound_values(model: M) -> M:
-    """Decorate a model with one constraint, `<table>_sound_values`, made from its fields."""
+SoundValues = ColumnChecks  # the name that older migrations import
+
+
+def column_checks(model: M) -> M:
+    """Decorate a model with one constraint, `<table>_sound_values`, that is made from the types of its fields."""
     fields = [field for field in model._meta.local_concrete_fields if not field.primary_key]
-    constraint = SoundValues(
+    constraint = ColumnChecks(
         name=f"{model._meta.db_table}_sound_values",
         times=[field.name for field in fields if isinstance(field, DateTimeField)],
         numbers=[field.name for field in fields if isinstance(field, FloatField)],

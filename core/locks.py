@@ -13,8 +13,8 @@ from typing import Final
 
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection, connections
 
-GATE_MOST_S: Final = 5.0
-GATE_LOOK_S: Final = 0.02
+SHARED_WAIT_MOST_S: Final = 5.0
+RETRY_S: Final = 0.02
 
 
 @contextmanager
@@ -25,25 +25,25 @@ def single_runner(name: str) -> Iterator[bool]:
         yield mine
 
 
-def gate_pass(name: str) -> None:
-    """Wait at most GATE_MOST_S while the gate is shut. `gate_shut` then waits until this transaction ends.
+def take_shared_lock(name: str) -> None:
+    """Make `exclusive_lock` wait until this transaction ends. Wait at most SHARED_WAIT_MOST_S for one that is held, then go on without.
 
-    Take it before any other lock: the server finds no deadlock through it.
+    Take it before any other lock: PostgreSQL does not detect a deadlock that involves it.
     """
     if connection.vendor != "postgresql":
         return
-    until_s = time.monotonic() + GATE_MOST_S
+    until_s = time.monotonic() + SHARED_WAIT_MOST_S
     with connection.cursor() as cursor:
         while time.monotonic() < until_s:
             cursor.execute("SELECT pg_try_advisory_xact_lock_shared(%s)", [_number(name)])
             if cursor.fetchone()[0]:
                 return
-            time.sleep(GATE_LOOK_S)
+            time.sleep(RETRY_S)
 
 
 @contextmanager
-def gate_shut(name: str) -> Iterator[None]:
-    """It does nothing within a transaction, which may itself have passed."""
+def exclusive_lock(name: str) -> Iterator[None]:
+    """Hold off those that call `take_shared_lock`. Does nothing within a transaction, which may itself hold the shared lock."""
     if connection.vendor != "postgresql" or connection.in_atomic_block:  # SQLite has one writer at a time
         yield
         return

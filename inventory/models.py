@@ -10,7 +10,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Lower
 
-from core.column_checks import sound_values
+from core.column_checks import column_checks
 from protocol.assignments import Desired, Phase
 from protocol.checks import Verdict
 from protocol.events import Outcome
@@ -31,7 +31,7 @@ class Hub(models.Model):
         return str(self.id)
 
 
-@sound_values
+@column_checks
 class Cluster(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=63, unique=True)
@@ -66,7 +66,7 @@ class Cluster(models.Model):
         return self.name
 
 
-@sound_values
+@column_checks
 class AgentSession(models.Model):
     """Almost every message of the agent locks this row first."""
 
@@ -88,7 +88,7 @@ class AgentSession(models.Model):
         return f"agent of {self.cluster_id}"
 
 
-@sound_values
+@column_checks
 class JoinToken(models.Model):
     """A token for one install, which may repeat the join if the answer was lost."""
 
@@ -105,7 +105,7 @@ class JoinToken(models.Model):
         return f"join token {self.key_id}"
 
 
-@sound_values
+@column_checks
 class AgentCredential(models.Model):
     """The first use of its successor ends it."""
 
@@ -129,7 +129,7 @@ class AgentCredential(models.Model):
         return f"credential {self.key_id}"
 
 
-@sound_values
+@column_checks
 class Node(models.Model):
     """Identified by its UID: a new node with an old name is another node."""
 
@@ -167,7 +167,7 @@ class Node(models.Model):
         return self.name
 
 
-@sound_values
+@column_checks
 class MaintenanceWindow(models.Model):
     """A node, or without one the whole cluster, is closed over `[starts_at, ends_at)`."""
 
@@ -203,7 +203,7 @@ class MaintenanceWindow(models.Model):
             return MaintenanceState.OVER
         return MaintenanceState.RUNNING if now >= self.starts_at else MaintenanceState.PLANNED
 
-    def is_standing(self, now: datetime) -> bool:
+    def is_ahead(self, now: datetime) -> bool:
         return self.canceled_at is None and now < self.ends_at
 
 
@@ -219,7 +219,7 @@ class SupplyKind(models.TextChoices):
     ATTACH = "ATTACH", "GPUs that can be attached"
 
 
-@sound_values
+@column_checks
 class Supply(models.Model):
     """See docs/supplies.md."""
 
@@ -258,7 +258,7 @@ class SupplyOrderState(models.TextChoices):
     FAILED = "FAILED", "Failed"
 
 
-@sound_values
+@column_checks
 class SupplyOrder(models.Model):
     """Plans use its id as the node's id until the node arrives."""
 
@@ -312,7 +312,7 @@ class SupplyOrder(models.Model):
         return max(self.ordered_at, self.expected_at - timedelta(seconds=self.supply.lead_time_s))
 
 
-@sound_values
+@column_checks
 class Gpu(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="gpus")
@@ -352,7 +352,7 @@ VERDICTS = [(verdict.value, verdict.value.title()) for verdict in Verdict]
 OUTCOMES = [(outcome.value, outcome.value.title()) for outcome in Outcome]
 
 
-@sound_values
+@column_checks
 class Reservation(models.Model):
     """One node for one GPR over `[starts_at, ends_at)`.
 
@@ -436,7 +436,7 @@ class Reservation(models.Model):
         return self.failing_at is not None and self.desired == Desired.ABSENT
 
 
-@sound_values
+@column_checks
 class ReservedGpu(models.Model):
     """Repeats its reservation's window and state for database constraints."""
 
@@ -458,7 +458,7 @@ class ReservedGpu(models.Model):
         return f"{self.gpu_id} in {self.reservation_id}"
 
 
-@sound_values
+@column_checks
 class StepResult(models.Model):
     reservation = models.ForeignKey(Reservation, on_delete=models.CASCADE, related_name="steps")
     step = models.CharField(max_length=63)
@@ -488,7 +488,7 @@ class StepResult(models.Model):
         return "; ".join(dict.fromkeys(result.text for result in results))
 
 
-@sound_values
+@column_checks
 class CheckResult(models.Model):
     step = models.ForeignKey(StepResult, on_delete=models.CASCADE, related_name="results")
     what = models.CharField(max_length=63, help_text="Name of the limit in protocol.check_limits.")
@@ -510,7 +510,7 @@ class CheckResult(models.Model):
         return f"{self.what} {self.verdict}"
 
 
-@sound_values
+@column_checks
 class CheckPolicy(models.Model):
     """Overrides the agent's check limits. A shape's policy takes precedence."""
 

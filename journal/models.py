@@ -5,7 +5,7 @@ from typing import ClassVar
 from django.conf import settings
 from django.db import models
 
-from core.column_checks import sound_values
+from core.column_checks import column_checks
 
 
 class Severity(models.TextChoices):
@@ -14,7 +14,7 @@ class Severity(models.TextChoices):
     ERROR = "error", "Error"
 
 
-@sound_values
+@column_checks
 class Event(models.Model):
     """Append-only. A row without a slice is for administrators."""
 

@@ -15,8 +15,8 @@ from itertools import groupby
 
 from planner.board.board import Board
 from planner.board.waiting import Waiting, turn_of
-from planner.feasibility import most_that_fits
-from planner.plan import BarePlacement, Cause, Eviction, Explanation, Placement, Plan, PromiseMove, Reason, Remembered
+from planner.feasibility import largest_that_fits
+from planner.plan import BarePlacement, Cause, Explanation, Placement, Plan, PlannedEviction, PromiseMove, Reason, Remembered
 from planner.promises.failure_reserve import FailureReserve
 from planner.promises.live_board import Restore, restore_anew
 from planner.promises.proof import faults_of
@@ -96,7 +96,7 @@ def admit(board: Board, slack: SlackTracker | None, waiting: Waiting) -> Shadow 
     return shadow
 
 
-def make_evictions(board: Board, quotas: tuple[Quota, ...], moved: Moved | None = None) -> tuple[list[Eviction], Rights]:
+def make_evictions(board: Board, quotas: tuple[Quota, ...], moved: Moved | None = None) -> tuple[list[PlannedEviction], Rights]:
     if moved is not None:
         apply_move(board, moved)
     search = EvictionPlanner(board, quotas)
@@ -237,7 +237,7 @@ class _Explainer:
         return forecast_of(self.board, waiting, start.start_s, promise_s)
 
     def _never(self, request: Request) -> Explanation:
-        most = most_that_fits(self.snapshot.pools, request, self.snapshot.quotas)
+        most = largest_that_fits(self.snapshot.pools, request, self.snapshot.quotas)
         reason = Reason.DOES_NOT_FIT_THEN if request.is_fixed and most.fits else Reason.NEVER_FITS
         return Explanation(reason, (), 0, most.node_count, most.gpus_per_node)
 

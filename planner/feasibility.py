@@ -10,7 +10,7 @@ from planner.snapshot import Node, Pool, Quota, Request, Within
 
 
 @dataclass(frozen=True, slots=True)
-class Most:
+class LargestRequest:
     """The largest request of this kind that could ever start: most nodes first, then most GPUs. Both 0: it has no pool with GPUs, or may
     hold none.
     """
@@ -20,13 +20,18 @@ class Most:
     gpus_per_node: int  # of whole nodes, each has at least these
 
 
-def most_that_fits(pools: Iterable[Pool], request: Request, quotas: Iterable[Quota] = ()) -> Most:
+def largest_that_fits(pools: Iterable[Pool], request: Request, quotas: Iterable[Quota] = ()) -> LargestRequest:
     """Counts quotas and topology, but no boxes and closures. O(nodes log nodes); never fails."""
     wanted = [pool for pool in pools if pool.id in request.pools]
-    rooms = [room for pool in wanted for nodes in _parts(pool, request) if (room := _Room.of(pool, nodes, request, quotas)).sizes]
-    as_asked = max((room.as_asked(request.gpus_per_node) for room in rooms), default=(0, 0))
-    nearest = as_asked if as_asked[0] else max((room.fewer_gpus(request.node_count) for room in rooms), default=(0, 0))
-    return Most(0 < request.node_count <= as_asked[0] and request.gpus_per_node >= 0, *nearest)
+    sizes_of_pools = [
+        pool_sizes
+        for pool in wanted
+        for nodes in _parts(pool, request)
+        if (pool_sizes := _PoolSizes.of(pool, nodes, request, quotas)).sizes
+    ]
+    as_asked = max((pool_sizes.as_asked(request.gpus_per_node) for pool_sizes in sizes_of_pools), default=(0, 0))
+    nearest = as_asked if as_asked[0] else max((pool_sizes.fewer_gpus(request.node_count) for pool_sizes in sizes_of_pools), default=(0, 0))
+    return LargestRequest(0 < request.node_count <= as_asked[0] and request.gpus_per_node >= 0, *nearest)
 
 
 def _parts(pool: Pool, request: Request) -> Iterable[list[Node]]:
@@ -44,12 +49,12 @@ def _parts(pool: Pool, request: Request) -> Iterable[list[Node]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Room:
+class _PoolSizes:
     sizes: tuple[int, ...]  # GPUs of the nodes of a pool, most first
     most: int | None  # that the request may hold at once; None: no limit
 
     @classmethod
-    def of(cls, pool: Pool, nodes: Iterable[Node], request: Request, quotas: Iterable[Quota]) -> _Room:
+    def of(cls, pool: Pool, nodes: Iterable[Node], request: Request, quotas: Iterable[Quota]) -> _PoolSizes:
         sizes = sorted((node.gpu_count for node in nodes if node.gpu_count > 0), reverse=True)
         owners = {request.project, request.slice}
         ceilings = (q.most for q in quotas if q.most is not None and q.owner in owners and q.shape == pool.shape)

@@ -11,7 +11,7 @@ from functools import cached_property
 from planner.board.board import Board
 from planner.board.waiting import Waiting
 from planner.engine import borrows, can_order_nodes, forecast_of, make_evictions, no_collection, place_newcomers, promise_of
-from planner.feasibility import most_that_fits
+from planner.feasibility import largest_that_fits
 from planner.plan import Offer
 from planner.promises.failure_reserve import FailureReserve
 from planner.promises.live_board import Restore, restore_anew
@@ -148,7 +148,7 @@ def _is_asked_for(board: Board, waiting: Waiting) -> bool:
 
 def _in_each_pool(snapshot: Snapshot, candidate: Request) -> Iterator[Request]:
     """One for each pool that cannot grow, and one for each cluster and shape that can: an order must gain time over all pools there."""
-    pools = [pool for pool in _known(snapshot, candidate) if pool.supply is None or most_that_fits([pool], candidate).fits]
+    pools = [pool for pool in _known(snapshot, candidate) if pool.supply is None or largest_that_fits([pool], candidate).fits]
     for pool in pools:
         if pool.supply is None:
             yield replace(candidate, pools=(pool.id,), orders=())

@@ -140,7 +140,7 @@ class Victim:
 
 
 @dataclass(frozen=True, slots=True)
-class Eviction:
+class PlannedEviction:
     id: str
     victims: tuple[Victim, ...]
     start_s: int
@@ -179,7 +179,7 @@ def _was_as_late(now: Placement, before: Placement | None) -> bool:
     return now.slot is not None and now.slot.start_s <= before.slot.start_s
 
 
-def victims_of(evictions: Iterable[Eviction]) -> list[Victim]:
+def victims_of(evictions: Iterable[PlannedEviction]) -> list[Victim]:
     return [victim for eviction in evictions for victim in eviction.victims]
 
 
@@ -206,7 +206,7 @@ class Plan:
     placements: tuple[Placement, ...]  # in order of turn
     remembered: Remembered | None = None  # None if nobody is new
     forecasts: tuple[Forecast, ...] = ()  # for new or edited requests that wait; without bounds yet
-    evictions: tuple[Eviction, ...] = ()
+    evictions: tuple[PlannedEviction, ...] = ()
     others: tuple[BarePlacement, ...] = ()  # requests without an explanation that are not as stored; all, if nodes can be ordered
     faults: tuple[Fault, ...] = ()  # empty unless the planner is wrong
 
@@ -231,6 +231,6 @@ class Offer:
     slot: Slot
     explanation: Explanation
     forecast: Forecast  # without bounds yet
-    evictions: tuple[Eviction, ...] = ()  # what would end early for it
+    evictions: tuple[PlannedEviction, ...] = ()  # what would end early for it
     borrows: bool = False  # see `Placement`
     supply: str = ""  # the id of the supply whose ordered nodes it would use

@@ -51,7 +51,7 @@ class Question:
     refused: str = ""
     refused_why: str = ""
     # Alternatives to an action that was refused.
-    ways_out: tuple[WayOut, ...] = ()
+    ways_out: tuple[QuestionLink, ...] = ()
 
     def refused_by(self, error: EgsError) -> Self:
         told = refusal_of(error)
@@ -59,7 +59,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class WayOut:
+class QuestionLink:
     """A link, or with `field` a button that sends the form again."""
 
     label: str
@@ -135,7 +135,7 @@ def decide_on(
     question_of: Callable[[Gpr, forms.Form], Question],
     *,
     topics: Iterable[str],
-    ways_out: Callable[[Gpr, EgsError], tuple[WayOut, ...]] | None = None,
+    ways_out: Callable[[Gpr, EgsError], tuple[QuestionLink, ...]] | None = None,
 ) -> HttpResponse:
     """`decide` for an action on a GPR, with a check of its version.
 

@@ -53,7 +53,7 @@ class Listing(Generic[Item]):
         return {self.digest: digest, self.name: None if digest == have else items}
 
 
-# The desired set. The agent keeps it in its state instead of a HeardList, because it must outlive the process.
+# The desired set. The agent keeps it in its state instead of a ReceivedList, because it must outlive the process.
 ASSIGNMENTS: Final[Listing[Assignment]] = Listing("assignments", digest="digest", have="have_digest")
 WORKSPACES: Final[Listing[Workspace]] = Listing("workspaces", digest="workspaces_digest", have="have_workspaces", is_numbered=True)
 CLUSTER_REQUESTS: Final[Listing[ClusterRequestState]] = Listing("claims", digest="claims_digest", have="have_claims")
@@ -64,7 +64,7 @@ TEMPLATES: Final[Listing[AutoTemplate]] = Listing(
 
 
 @dataclass(slots=True)
-class HeardList(Generic[Item]):
+class ReceivedList(Generic[Item]):
     """The agent's copy of a list, in memory only."""
 
     listing: Listing[Item]

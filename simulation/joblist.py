@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from planner.feasibility import most_that_fits
+from planner.feasibility import largest_that_fits
 from planner.snapshot import Node, Pool, Quota, Request, Within
 
 NODE_COLUMNS: Final = ("name", "cluster", "shape", "gpus")  # optional: rack and nvlink_domain, unique in the cluster
@@ -25,7 +25,7 @@ class BadList(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class TraceJob:
     """One line of a job list."""
 
     id: str
@@ -66,7 +66,7 @@ def read_quotas(path: Path, pools: tuple[Pool, ...]) -> tuple[Quota, ...]:
 
 def read_jobs(
     path: Path, pools: tuple[Pool, ...], *, early: bool, quotas: tuple[Quota, ...] = (), burst_gain_s: int = 0
-) -> tuple[Job, ...]:
+) -> tuple[TraceJob, ...]:
     """Read jobs in order of submission, then of the file.
 
     Optional columns: `project`; `slice`, whose jobs run one at a time; `shape` and `clusters` (space separated), which restrict the pools;
@@ -159,8 +159,8 @@ def _quota(row: _Row, shapes: set[str], seen: set[tuple[str, str]]) -> Quota:
     return Quota(owner, shape, guaranteed, most)
 
 
-def _job(row: _Row, pools: tuple[Pool, ...], seen: set[str], quotas: tuple[Quota, ...], *, early: bool, burst_gain_s: int) -> Job:
-    job = Job(
+def _job(row: _Row, pools: tuple[Pool, ...], seen: set[str], quotas: tuple[Quota, ...], *, early: bool, burst_gain_s: int) -> TraceJob:
+    job = TraceJob(
         id=row.new_id("id", seen),
         submit_s=row.whole("submit_s", at_least=0),
         reserve_s=row.whole("reserve_s", at_least=1),
@@ -211,8 +211,8 @@ def _away(row: _Row, pools: tuple[Pool, ...], wanted: tuple[str, ...]) -> list[s
     return away if home and len(away) < len(wanted) else []
 
 
-def _check_fits(row: _Row, pools: tuple[Pool, ...], job: Job, quotas: tuple[Quota, ...]) -> None:
-    most = most_that_fits(pools, request_of(job, rank=0, length_s=job.run_s, priority=0), quotas)
+def _check_fits(row: _Row, pools: tuple[Pool, ...], job: TraceJob, quotas: tuple[Quota, ...]) -> None:
+    most = largest_that_fits(pools, request_of(job, rank=0, length_s=job.run_s, priority=0), quotas)
     if not most.fits:
         raise BadList(
             f"{row.where}: job {job.id} can never start: it wants {job.node_count} nodes with "
@@ -221,7 +221,7 @@ def _check_fits(row: _Row, pools: tuple[Pool, ...], job: Job, quotas: tuple[Quot
         )
 
 
-def request_of(job: Job, *, rank: int, length_s: int, priority: int, is_new: bool = True) -> Request:
+def request_of(job: TraceJob, *, rank: int, length_s: int, priority: int, is_new: bool = True) -> Request:
     """A job without a slice waits for no other job of its project. `is_new`: it has not run before; the rest of a booking has no fixed
     time.
     """

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from planner.board.board import Board, Started
 from planner.board.waiting import Waiting, turn_of
 from planner.engine import admit, bring_forward, forecast_of, make_evictions
-from planner.plan import Cause, Eviction, victims_of
+from planner.plan import Cause, PlannedEviction, victims_of
 from planner.promises.failure_reserve import FailureReserve
 from planner.promises.proof import raise_on_faults
 from planner.promises.ranges import Forecast, ForecastRanges
@@ -25,7 +25,7 @@ from planner.snapshot import Failed, Memory, Policy, PolicyName, Pool, Quota, Re
 from simulation.baselines import Easy, Fifo, LeastWork, Sjf
 from simulation.estimators import Estimators
 from simulation.failures import Failure
-from simulation.joblist import Job, request_of
+from simulation.joblist import TraceJob, request_of
 
 STANDARD: Final = Policy()
 
@@ -34,7 +34,7 @@ STANDARD: Final = Policy()
 class Run:
     """One box of a job, and its wait before. A killed or evicted job has another run for the rest."""
 
-    job: Job
+    job: TraceJob
     queued_s: int
     start_s: int
     end_s: int
@@ -58,7 +58,7 @@ class Replay:
     killed_count: int  # boxes ended by failures
     repromised: Set[str]  # jobs whose promise a failure, a reclaim or a higher priority moved
     idle_count: int  # boxes released as idle
-    evictions: tuple[Eviction, ...] = ()
+    evictions: tuple[PlannedEviction, ...] = ()
     refused: tuple[str, ...] = ()  # bookings without a place at their time
 
 
@@ -70,7 +70,7 @@ class Scheduler(Protocol):
     def tick(self, now_s: int) -> list[Started]: ...
     def next_start_s(self) -> int | None: ...
     def promise_s(self, request_id: str) -> int | None: ...
-    def evicted(self) -> list[Eviction]: ...
+    def evicted(self) -> list[PlannedEviction]: ...
     def refused(self) -> list[str]: ...
     def repromised(self) -> Set[str]: ...
     def forecast(self, request_id: str) -> Forecast | None: ...
@@ -82,7 +82,7 @@ class Planner:
     def __init__(self, pools: tuple[Pool, ...], name: PolicyName, quotas: tuple[Quota, ...] = (), *, policy: Policy = STANDARD) -> None:
         self._board = Board(pools, now_s=0, policy=replace(policy, name=name), quotas=quotas)
         self._quotas = quotas
-        self._evicted: list[Eviction] = []
+        self._evicted: list[PlannedEviction] = []
         self._refused: list[str] = []
         self._slack = SlackTracker(self._board, Memory()) if name == PolicyName.GUARDED else None
         self._reserve = FailureReserve(self._board, ())
@@ -155,7 +155,7 @@ class Planner:
     def promise_s(self, request_id: str) -> int | None:
         return self._promises.get(request_id)
 
-    def evicted(self) -> list[Eviction]:
+    def evicted(self) -> list[PlannedEviction]:
         return self._evicted
 
     def refused(self) -> list[str]:
@@ -218,7 +218,7 @@ POLICIES: Final[dict[str, Callable[..., Scheduler]]] = {
 
 def replay(
     scheduler: Scheduler,
-    jobs: Iterable[Job],
+    jobs: Iterable[TraceJob],
     *,
     early: bool,
     ignore_priority: bool,
@@ -232,21 +232,21 @@ def replay(
     Without `early` a job books exactly what it uses. With it, it books `reserve_s` and is released at `run_s`, or after `idle_timeout_s`
     without use. Jobs on a failed node are queued again for the rest, with their old rank. `clock` returns wall time in seconds.
     """
-    desk = _Desk(early=early, ignore_priority=ignore_priority, idle_timeout_s=idle_timeout_s)
-    return _Simulation(scheduler, tuple(jobs), desk, failures=iter(failures), estimators=estimators, clock=clock).run()
+    options = _ReplayOptions(early=early, ignore_priority=ignore_priority, idle_timeout_s=idle_timeout_s)
+    return _Simulation(scheduler, tuple(jobs), options, failures=iter(failures), estimators=estimators, clock=clock).run()
 
 
 @dataclass(frozen=True, slots=True)
-class _Desk:
+class _ReplayOptions:
     early: bool
     ignore_priority: bool
     idle_timeout_s: int | None
 
-    def request(self, job: Job, *, rank: int, done_s: int, is_new: bool) -> Request:
+    def request(self, job: TraceJob, *, rank: int, done_s: int, is_new: bool) -> Request:
         length_s = (job.reserve_s if self.early else job.run_s) - done_s
         return request_of(job, rank=rank, length_s=length_s, priority=0 if self.ignore_priority else job.priority, is_new=is_new)
 
-    def held_s(self, job: Job) -> int:
+    def held_s(self, job: TraceJob) -> int:
         if job.idle_from_s is None or self.idle_timeout_s is None:
             return job.run_s
         return min(job.run_s, job.idle_from_s + self.idle_timeout_s)
@@ -262,15 +262,15 @@ class _Simulation:
     def __init__(
         self,
         scheduler: Scheduler,
-        jobs: tuple[Job, ...],
-        desk: _Desk,
+        jobs: tuple[TraceJob, ...],
+        options: _ReplayOptions,
         *,
         failures: Iterator[Failure],
         estimators: Estimators | None,
         clock: Callable[[], float],
     ) -> None:
         self._scheduler = scheduler
-        self._desk = desk
+        self._options = options
         self._estimators = estimators
         self._clock = clock
         self._jobs = {job.id: job for job in jobs}
@@ -288,7 +288,7 @@ class _Simulation:
         self._plan_s: list[float] = []
         self._failure_count = 0
         self._killed_count = 0
-        self._evictions: list[Eviction] = []
+        self._evictions: list[PlannedEviction] = []
         self._leaves_s: dict[str, int] = {}  # by id of what is to be evicted
         self._refused: list[str] = []
 
@@ -308,7 +308,7 @@ class _Simulation:
             self._refuse(self._scheduler.refused())
             for new in started:
                 self._start(self._jobs[new.request.id], new.slot)
-        idle_count = sum(self._desk.held_s(job) < job.run_s for job in self._jobs.values())
+        idle_count = sum(self._options.held_s(job) < job.run_s for job in self._jobs.values())
         repromised = self._scheduler.repromised()
         counts = self._failure_count, self._killed_count, repromised, idle_count
         return Replay(tuple(self._runs), tuple(self._plan_s), *counts, tuple(self._evictions), tuple(self._refused))
@@ -336,7 +336,7 @@ class _Simulation:
                 self._send_back(id_, now_s)
                 self._submit(self._jobs[id_], now_s)
 
-    def _give_notice(self, evictions: list[Eviction]) -> None:
+    def _give_notice(self, evictions: list[PlannedEviction]) -> None:
         self._evictions += evictions
         for victim in victims_of(evictions):
             self._leaves_s[victim.id] = victim.frees_s
@@ -381,16 +381,16 @@ class _Simulation:
         for id_ in killed:
             self._submit(self._jobs[id_], now_s)
 
-    def _submit(self, job: Job, now_s: int) -> None:
+    def _submit(self, job: TraceJob, now_s: int) -> None:
         is_new = job.id not in self._has_run
-        request = self._desk.request(job, rank=self._ranks[job.id], done_s=self._done_s[job.id], is_new=is_new)
+        request = self._options.request(job, rank=self._ranks[job.id], done_s=self._done_s[job.id], is_new=is_new)
         estimates = {} if self._estimators is None else self._estimators.submitted(request, now_s)
         self._queued[job.id] = _QueuedJob(max(now_s, request.earliest_start_s), estimates)
         self._scheduler.submit(request, now_s)
 
-    def _start(self, job: Job, slot: Slot) -> None:
+    def _start(self, job: TraceJob, slot: Slot) -> None:
         queued = self._queued.pop(job.id)
-        end_s = slot.start_s + self._desk.held_s(job) - self._done_s[job.id]
+        end_s = slot.start_s + self._options.held_s(job) - self._done_s[job.id]
         promise_s, forecast = self._scheduler.promise_s(job.id), self._scheduler.forecast(job.id)
         self._has_run.add(job.id)
         self._running[job.id] = len(self._runs)

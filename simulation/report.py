@@ -17,7 +17,7 @@ from planner.plan import victims_of
 from planner.promises.ranges import quantile
 from planner.snapshot import Pool
 from simulation.estimators import ESTIMATORS
-from simulation.joblist import Job
+from simulation.joblist import TraceJob
 from simulation.replay import Replay, Run
 
 # A promise counts as kept up to this much later.
@@ -34,8 +34,8 @@ def report(replay: Replay, pools: tuple[Pool, ...]) -> dict[str, Any]:
     runs = replay.runs
     begin_s = min((run.job.submit_s for run in runs), default=0)
     makespan_s = max(max((run.end_s for run in runs), default=0) - begin_s, 1)
-    wait_s: dict[Job, int] = defaultdict(int)
-    late_s: dict[Job, int] = defaultdict(int)
+    wait_s: dict[TraceJob, int] = defaultdict(int)
+    late_s: dict[TraceJob, int] = defaultdict(int)
     for run in runs:
         (wait_s if run.job.booked_s is None else late_s)[run.job] += run.wait_s
     by_priority: dict[int, list[int]] = defaultdict(list)

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 
-from core.column_checks import sound_values
+from core.column_checks import column_checks
 from inventory.models import Cluster
 from protocol.tenancy.workspaces import BindingState
 
@@ -16,7 +16,7 @@ KUBECONFIG_MIN_S = 600  # the minimum of the Kubernetes TokenRequest API
 DETAIL_MAX_CHARS = 300
 
 
-@sound_values
+@column_checks
 class Project(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=63, unique=True)
@@ -29,7 +29,7 @@ class Project(models.Model):
         return self.name
 
 
-@sound_values
+@column_checks
 class Slice(models.Model):
     """A workspace.
 
@@ -86,7 +86,7 @@ class Slice(models.Model):
         return self.name
 
 
-@sound_values
+@column_checks
 class Quota(models.Model):
     """See docs/quotas.md."""
 
@@ -131,7 +131,7 @@ class Role(models.TextChoices):
     VIEWER = "viewer", "Viewer"
 
 
-@sound_values
+@column_checks
 class Membership(models.Model):
     slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="memberships")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships")
@@ -147,7 +147,7 @@ class Membership(models.Model):
         return f"{self.user_id} is {self.role} of {self.slice_id}"
 
 
-@sound_values
+@column_checks
 class Invitation(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="invitations")
@@ -176,7 +176,7 @@ class BoundNamespaces(models.Manager["Namespace"]):
         return super().get_queryset().exclude(state=PENDING)
 
 
-@sound_values
+@column_checks
 class Namespace(models.Model):
     """A Kubernetes namespace of one slice. The agent reports `state`, `detail` and `waiting`.
 
@@ -207,7 +207,7 @@ class Namespace(models.Model):
         return self.name
 
 
-@sound_values
+@column_checks
 class Unbinding(models.Model):
     """Stays until the agent has removed the binding; the name may be bound again."""
 
@@ -236,7 +236,7 @@ class KubeconfigState(models.TextChoices):
     EXPIRED = "expired", "Expired"
 
 
-@sound_values
+@column_checks
 class Kubeconfig(models.Model):
     """`due_at` limits the time in the present state."""
 

@@ -6,7 +6,7 @@
   const STEP_MS = 5_000, MINUTE_MS = 60_000, HOUR_MIN = 60, DAY_MIN = 1_440, NARROWEST = 0.25;
   const ahead = Date.parse(clock.dateTime) - Date.now();
   const nowMs = () => Date.now() + ahead;
-  const hands = new Intl.DateTimeFormat("en-GB", { timeStyle: "short", timeZone: document.documentElement.dataset.zone });
+  const clockTime = new Intl.DateTimeFormat("en-GB", { timeStyle: "short", timeZone: document.documentElement.dataset.zone });
 
   /* In whole minutes of the clock, from a day on in days and hours; empty under a minute. */
   const span = (at, now) => {
@@ -54,7 +54,7 @@
       const x = percentOf(pill.ownerSVGElement, now);
       if (x > 100) return;
       put(pill, { x });
-      pill.querySelector("text").textContent = hands.format(now);
+      pill.querySelector("text").textContent = clockTime.format(now);
     });
   };
   setInterval(() => { if (!document.hidden) goOn(); }, STEP_MS);

@@ -19,7 +19,7 @@ from protocol.references import is_image, is_object_name
 from worker_agent import VERSION
 from worker_agent.boxes.state import StateLost
 from worker_agent.clock import SystemClock
-from worker_agent.cluster.base import Cluster, ClusterError, Note
+from worker_agent.cluster.base import ClusterDriver, ClusterError, Note
 from worker_agent.cluster.fleet import FleetError, read_fleet
 from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import FileStore, MemoryStore
@@ -122,7 +122,7 @@ def _keep(leadership: Leadership, stop: threading.Event, idle_s: Callable[[], fl
 
 def _run(
     options: argparse.Namespace,
-    cluster: Cluster,
+    cluster: ClusterDriver,
     tenancy: Tenancy,
     requests: Requests,
     clock: SystemClock,

@@ -16,7 +16,7 @@ from typing import Protocol
 from worker_agent.boxes.core import Core
 from worker_agent.boxes.state import OtherWriter
 from worker_agent.clock import Clock
-from worker_agent.cluster.base import Cluster
+from worker_agent.cluster.base import ClusterDriver
 from worker_agent.hub.dialog import Call, Dialog, Lane, Stop
 from worker_agent.hub.requests import Requests
 from worker_agent.hub.transport import NoAnswer
@@ -41,7 +41,7 @@ class Process:
     def __init__(
         self,
         *,
-        cluster: Cluster,
+        cluster: ClusterDriver,
         tenancy: Tenancy,
         requests: Requests,
         connect: Callable[[], Transport],

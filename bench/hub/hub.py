@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from bench.figures import Figure
-from bench.hub.world import cluster_made, rooms_made
+from bench.hub.world import cluster_made, slices_made
 
 SHAPE, NODES, GPUS = "G", 16, 8
 SUBMITS, TICKS = 100, 5
@@ -38,11 +38,11 @@ def _measure() -> list[Figure]:
     now = db_now()
     admin = user_create(name="root", is_admin=True, now=now)
     cluster, agent = cluster_made("c", shape=SHAPE, node_count=NODES, gpus=GPUS, now=now)
-    _, rooms = rooms_made("p", SUBMITS, cluster, now=now)
+    _, slices = slices_made("p", SUBMITS, cluster, now=now)
 
     submits, ticks = [], []
-    for room in rooms:
-        spec = GprSpec(name="b", slice=room, nodes=2, duration_s=3600, shape=SHAPE)
+    for slice_ in slices:
+        spec = GprSpec(name="b", slice=slice_, nodes=2, duration_s=3600, shape=SHAPE)
         began = time.perf_counter()
         gpr_submit(actor=admin, spec=spec, now=db_now())
         submits.append(time.perf_counter() - began)

@@ -71,7 +71,7 @@ def run_large(traces: Path | None) -> list[Figure]:
 
 
 @dataclass(slots=True)
-class _Desk:
+class _Newcomers:
     """A board as it stands between ticks, with what newcomers are measured by."""
 
     board: Board
@@ -84,7 +84,7 @@ def _case(queue_count: int, node_count: int) -> dict[str, float]:
     nothing_s = _seconds(partial(plan, fresh), runs=1)
     stored = with_slots(fresh)
     restart_s = _seconds(partial(board_of, stored), runs=3)
-    desk = _Desk(board := board_of(stored)[0], SlackTracker(board, stored.memory))
+    newcomers = _Newcomers(board := board_of(stored)[0], SlackTracker(board, stored.memory))
     board.start()
     live, newcomer = LiveBoard(), _request(random.Random(1), -1)
     live.restore(stored)
@@ -94,7 +94,7 @@ def _case(queue_count: int, node_count: int) -> dict[str, float]:
         "restart from stored slots": restart_s,
         "a tick with nothing to do, on a board": _seconds(board.start, runs=RUNS),
         "all expected starts, on a board": _seconds(board.expected, runs=RUNS),
-        "one offer, on a board": _seconds(partial(_offer, desk, random.Random(1)), runs=50),
+        "one offer, on a board": _seconds(partial(_offer, newcomers, random.Random(1)), runs=50),
         "a whole plan": _seconds(partial(plan, stored), runs=1),
         "an offer from a snapshot": _seconds(partial(offers, stored, newcomer), runs=1),
         "a newcomer's plan, from a board that goes on": _seconds(
@@ -129,11 +129,11 @@ def _title(queue_count: int, node_count: int) -> str:
     return f"{queue_count} queued on {node_count} nodes"
 
 
-def _offer(desk: _Desk, dice: random.Random) -> None:
+def _offer(newcomers: _Newcomers, dice: random.Random) -> None:
     """What a submit would promise; then it is taken back."""
-    waiting = desk.board.enqueue(_request(dice, -1))
-    admit(desk.board, desk.slack, waiting)
-    desk.board.dequeue(waiting)
+    waiting = newcomers.board.enqueue(_request(dice, -1))
+    admit(newcomers.board, newcomers.slack, waiting)
+    newcomers.board.dequeue(waiting)
 
 
 def _snapshot(queue_count: int, node_count: int) -> Snapshot:

@@ -18,7 +18,7 @@ import msgspec
 
 from bench.figures import Figure
 from bench.hub.own_hub import migrated_database, tell
-from bench.hub.world import ENTRY, agent_says, cluster_made, rooms_made, statistics_renewed
+from bench.hub.world import ENTRY, agent_says, cluster_made, slices_made, statistics_renewed
 from protocol.nodes import GpuView, NodeView
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ def _world(*, nodes: int, slices: int) -> _World:
     now = db_now()
     admin = user_create(name="root", is_admin=True, now=now)
     cluster, agent = cluster_made("aurora", shape=SHAPE, node_count=nodes, gpus=GPUS, now=now)
-    _, rooms = rooms_made("p", slices, cluster, now=now, nodes_approval=nodes, gpus_approval=nodes * GPUS)
+    _, made = slices_made("p", slices, cluster, now=now, nodes_approval=nodes, gpus_approval=nodes * GPUS)
     statistics_renewed()
-    return _World(admin, cluster, rooms, agent)
+    return _World(admin, cluster, made, agent)
 
 
 def _whole(world: _World, slice_: Any, nodes: int) -> Gpr:

@@ -32,18 +32,18 @@ def cluster_made(name: str, *, shape: str, node_count: int, gpus: int, now: date
     return cluster, Agent.joined(cluster, at=now)
 
 
-def rooms_made(project_name: str, count: int, cluster: Cluster, *, now: datetime, **policy: Any) -> tuple[Any, list[Any]]:
+def slices_made(project_name: str, count: int, cluster: Cluster, *, now: datetime, **policy: Any) -> tuple[Any, list[Any]]:
     """The project, and so many workspaces of it: each holds one box at a time."""
     from slices.models import Project, Slice
 
     project = Project.objects.create(name=project_name, created_at=now)
     first = Slice.objects.count()
-    rooms = Slice.objects.bulk_create(
+    slices = Slice.objects.bulk_create(
         Slice(name=f"{project_name}-{number:04}", project=project, created_at=now, number=first + number, **policy)
         for number in range(count)
     )
-    Slice.clusters.through.objects.bulk_create(Slice.clusters.through(slice=room, cluster=cluster) for room in rooms)
-    return project, rooms
+    Slice.clusters.through.objects.bulk_create(Slice.clusters.through(slice=slice_, cluster=cluster) for slice_ in slices)
+    return project, slices
 
 
 def statistics_renewed() -> None:

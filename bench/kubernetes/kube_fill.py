@@ -177,7 +177,7 @@ def _stage(folder: Path) -> Any:
 
 def _world_made(stage: Any, root: Api, cluster: Cluster, nodes: int) -> list[str]:
     """Nodes that the agent took in, and workspaces with a namespace each, which it made. The names of these."""
-    from bench.hub.world import rooms_made, statistics_renewed
+    from bench.hub.world import slices_made, statistics_renewed
     from core.clock import db_now
     from inventory.models import CheckPolicy, Node
     from inventory.models import Cluster as ClusterRow
@@ -189,14 +189,14 @@ def _world_made(stage: Any, root: Api, cluster: Cluster, nodes: int) -> list[str
     stage.installed_cluster(root, CLUSTER, cluster)
     row, now = ClusterRow.objects.get(name=CLUSTER), db_now()
     CheckPolicy.objects.create(cluster=row, skipped_steps=list(EntryStep), created_at=now)
-    _, rooms = rooms_made("p", nodes * GPUS, row, now=now)
-    Namespace.objects.bulk_create(Namespace(slice=room, cluster=row, name=room.name, created_at=now) for room in rooms)
+    _, slices = slices_made("p", nodes * GPUS, row, now=now)
+    Namespace.objects.bulk_create(Namespace(slice=slice_, cluster=row, name=slice_.name, created_at=now) for slice_ in slices)
     with ThreadPoolExecutor(WRITERS) as writers:
         _make_all(writers, _api(cluster), "/api/v1/nodes", managed_nodes(CLUSTER, nodes))
     stage.start_replica(CLUSTER, CLUSTER)
     _wait("the nodes are taken in", lambda: Node.objects.filter(cluster=row).count() == nodes)
     _wait("the namespaces are bound", lambda: Namespace.objects.filter(state=BindingState.READY).count() == nodes * GPUS)
-    api, names = _api(cluster), [room.name for room in rooms]
+    api, names = _api(cluster), [slice_.name for slice_ in slices]
     _wait("they have service accounts", lambda: all(_has_account(api, name) for name in names))
     statistics_renewed()
     return names

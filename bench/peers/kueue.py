@@ -66,7 +66,7 @@ def _run(scenario: Scenario) -> list[Figure]:
 
 
 @dataclass(slots=True)
-class Played:
+class PlayResult:
     """`waits_s` by kind, until the last start of each; `cpu_s` of this process."""
 
     wall_s: float = 0.0
@@ -75,7 +75,7 @@ class Played:
     waits_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
 
-def _figures(case: str, scenario: Scenario, ours: Played, kueue: Ran | None) -> list[Figure]:
+def _figures(case: str, scenario: Scenario, ours: PlayResult, kueue: Ran | None) -> list[Figure]:
     figure = partial(_figure, case)
     waits_s = {kind.name: statistics.fmean(ours.waits_s[kind.name]) for kind in scenario.kinds}
     beside_published = [
@@ -119,9 +119,9 @@ class _AtOnce(Planner):
         self._slack = SlackTracker(self._board, Memory())
 
 
-def play(scenario: Scenario, *, may_evict: bool) -> Played:
+def play(scenario: Scenario, *, may_evict: bool) -> PlayResult:
     """By the wall clock: what comes while the planner works waits for its next look."""
-    return Hall(planner_for(scenario), list(arrivals(scenario)), may_evict=may_evict).run()
+    return WorkloadPlayer(planner_for(scenario), list(arrivals(scenario)), may_evict=may_evict).run()
 
 
 def planner_for(scenario: Scenario) -> Planner:
@@ -134,7 +134,7 @@ def _owner(cohort: int, queue: int) -> str:
     return f"cohort{cohort}-queue{queue}"
 
 
-class Hall:
+class WorkloadPlayer:
     """Where workloads come, run and go, on the wall clock."""
 
     def __init__(
@@ -148,9 +148,9 @@ class Hall:
         self._leaves_ms: dict[str, int] = {}  # of those of them that are evicted
         self._due: list[tuple[int, str]] = []
         self._waits_s: dict[str, tuple[Kind, float]] = {}
-        self._played = Played()
+        self._played = PlayResult()
 
-    def run(self) -> Played:
+    def run(self) -> PlayResult:
         began_s, began_cpu_s = self._clock(), time.process_time()
         while self._coming or self._here:
             now_ms = int((self._clock() - began_s) * 1000)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bench.figures import Figure
 from bench.hub.own_hub import migrated_database, tell
-from bench.hub.world import ENTRY, EXIT, agent_says, cluster_made, rooms_made, statistics_renewed
+from bench.hub.world import ENTRY, EXIT, agent_says, cluster_made, slices_made, statistics_renewed
 from bench.peers.kueue_scenarios import BASELINE, Arrival, Scenario, arrivals
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _evicted_count() -> int:
 class _Cohort:
     agent: Agent
     shape: str
-    rooms: dict[int, list[Any]]  # of each queue; those that are not taken yet
+    slices: dict[int, list[Any]]  # of each queue; those that are not taken yet
 
 
 class _World:
@@ -80,11 +80,11 @@ class _World:
         for number in range(scenario.cohort_count):
             shape = f"cohort{number}"
             cluster, agent = cluster_made(shape, shape=shape, node_count=1, gpus=scenario.cohort_cpus, now=now)
-            rooms = {}
+            slices = {}
             for queue in range(scenario.queue_count):
-                project, rooms[queue] = rooms_made(f"{shape}-queue{queue}", sum(kind.count for kind in scenario.kinds), cluster, now=now)
+                project, slices[queue] = slices_made(f"{shape}-queue{queue}", sum(kind.count for kind in scenario.kinds), cluster, now=now)
                 Quota.objects.create(project=project, shape=shape, guaranteed_gpus=scenario.quota, created_at=now)
-            self._cohorts.append(_Cohort(agent, shape, rooms))
+            self._cohorts.append(_Cohort(agent, shape, slices))
         statistics_renewed()
 
     def run(self) -> None:
@@ -115,7 +115,7 @@ class _World:
         cohort, kind = self._cohorts[arrival.cohort], arrival.kind
         spec = GprSpec(
             name=kind.name,
-            slice=cohort.rooms[arrival.queue].pop(),
+            slice=cohort.slices[arrival.queue].pop(),
             nodes=1,
             gpus_per_node=kind.cpus,
             duration_s=kind.length_ms,

@@ -22,7 +22,7 @@ from planner.engine import admit, plan
 from planner.promises.ranges import quantile
 from planner.promises.slack import SlackTracker
 from planner.snapshot import Memory, Node, Policy, Pool, Request, Running, Snapshot
-from simulation.joblist import Job
+from simulation.joblist import TraceJob
 from simulation.replay import POLICIES, replay
 
 GPUS = 8
@@ -252,7 +252,7 @@ def _drain(slurm: Slurm, asks: Sequence[Ask]) -> _Told:
     return told
 
 
-def _job(number: int, ask: Ask, pool: Pool) -> Job:
+def _job(number: int, ask: Ask, pool: Pool) -> TraceJob:
     """Slurm took about so many in a second."""
     length_s = 60 * ask.minutes
-    return Job(f"j{number}", number // 10, length_s, length_s, ask.nodes, ask.gpus, 101, "", (pool.id,))
+    return TraceJob(f"j{number}", number // 10, length_s, length_s, ask.nodes, ask.gpus, 101, "", (pool.id,))

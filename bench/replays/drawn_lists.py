@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from planner.snapshot import Node, Pool
-from simulation.joblist import Job
+from simulation.joblist import TraceJob
 
 HOUR_S = 3600
 GPUS_PER_NODE = 8
@@ -32,7 +32,7 @@ def pool_of(node_count: int) -> Pool:
     return Pool("c/gpu", "c", "gpu", tuple(Node(f"n{number:04}", GPUS_PER_NODE) for number in range(node_count)))
 
 
-def draw(*, seed: int, count: int, load: float, pool: Pool) -> tuple[Job, ...]:
+def draw(*, seed: int, count: int, load: float, pool: Pool) -> tuple[TraceJob, ...]:
     """In order of submission. `load`: work over what the pool could do in the time in which all are submitted."""
     dice = random.Random(seed)
     bursts = list(_bursts(dice, count, pool.id))
@@ -44,17 +44,17 @@ def draw(*, seed: int, count: int, load: float, pool: Pool) -> tuple[Job, ...]:
     return _numbered([at_s for at_s, _ in placed], [job for _, job in placed])
 
 
-def resample(jobs: Sequence[Job], *, seed: int, count: int) -> tuple[Job, ...]:
+def resample(jobs: Sequence[TraceJob], *, seed: int, count: int) -> tuple[TraceJob, ...]:
     """Boxes of the whole list on its first so many times."""
     dice = random.Random(seed)
-    boxes: list[Job] = []
+    boxes: list[TraceJob] = []
     while len(boxes) < count:
         first = dice.randrange(len(jobs) - RUN_OF + 1)
         boxes += jobs[first : first + RUN_OF]
     return _numbered([job.submit_s for job in jobs[:count]], boxes[:count])
 
 
-def _bursts(dice: random.Random, count: int, pool: str) -> Iterator[list[Job]]:
+def _bursts(dice: random.Random, count: int, pool: str) -> Iterator[list[TraceJob]]:
     """So many boxes in all; most come alone, some with equals."""
     left = count
     while left > 0:
@@ -63,16 +63,16 @@ def _bursts(dice: random.Random, count: int, pool: str) -> Iterator[list[Job]]:
         left -= size
 
 
-def _box(dice: random.Random, pool: str) -> Job:
+def _box(dice: random.Random, pool: str) -> TraceJob:
     kind = dice.random()
     nodes = dice.choice(GANG_SIZES) if kind < GANG_SHARE else 1
     gpus = 0 if kind < GANG_SHARE + WHOLE_SHARE else dice.choice((1, 1, 2, 4))
     run_s = int(SHORTEST_S * math.exp(dice.random() * math.log(LONGEST_S / SHORTEST_S)))
     used = dice.uniform(LEAST_USED, 1) if dice.random() < EARLY_SHARE else 1
-    return Job("", 0, int(run_s / used), run_s, nodes, gpus, 101, "", (pool,))
+    return TraceJob("", 0, int(run_s / used), run_s, nodes, gpus, 101, "", (pool,))
 
 
-def _gpu_s(job: Job) -> int:
+def _gpu_s(job: TraceJob) -> int:
     return job.run_s * job.node_count * (job.gpus_per_node or GPUS_PER_NODE)
 
 
@@ -85,5 +85,5 @@ def _office_time_s(dice: random.Random, span_s: int) -> int:
             return at_s
 
 
-def _numbered(times_s: Sequence[int], boxes: Sequence[Job]) -> tuple[Job, ...]:
+def _numbered(times_s: Sequence[int], boxes: Sequence[TraceJob]) -> tuple[TraceJob, ...]:
     return tuple(replace(box, id=f"d{number:05}", submit_s=at_s) for number, (at_s, box) in enumerate(zip(times_s, boxes, strict=True)))

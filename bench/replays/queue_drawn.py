@@ -9,7 +9,7 @@ from bench.figures import Figure
 from bench.replays.drawn_lists import draw, pool_of, resample
 from bench.replays.queue_quality import GANG_GOAL, PEERS, Outcome, is_big, is_gang, outcome
 from planner.snapshot import Pool
-from simulation.joblist import Job, read_jobs
+from simulation.joblist import TraceJob, read_jobs
 
 NODE_COUNT = 80
 LOADS = (0.7, 0.9, 1.05)
@@ -25,19 +25,19 @@ def run(traces: Path | None) -> list[Figure]:
     return [figure for name, jobs in lists for early in (False, True) for figure in _case(name, pools, jobs, early=early)]
 
 
-def _drawn(pool: Pool) -> Iterator[tuple[str, tuple[Job, ...]]]:
+def _drawn(pool: Pool) -> Iterator[tuple[str, tuple[TraceJob, ...]]]:
     for load in LOADS:
         for seed in SEEDS:
             yield f"load {load}, seed {seed}", draw(seed=seed, count=COUNT, load=load, pool=pool)
 
 
-def _october(traces: Path | None, pool: Pool) -> Iterator[tuple[str, tuple[Job, ...]]]:
+def _october(traces: Path | None, pool: Pool) -> Iterator[tuple[str, tuple[TraceJob, ...]]]:
     if traces is not None:
         jobs = read_jobs(traces / "philly_oct.csv", (pool,), early=True)
         yield f"october resampled, seed {OCTOBER_SEED}", resample(jobs, seed=OCTOBER_SEED, count=OCTOBER_COUNT)
 
 
-def _case(name: str, pools: tuple[Pool, ...], jobs: Sequence[Job], *, early: bool) -> list[Figure]:
+def _case(name: str, pools: tuple[Pool, ...], jobs: Sequence[TraceJob], *, early: bool) -> list[Figure]:
     of = {policy: outcome(policy, pools, jobs, early=early) for policy in ("egs", *PEERS)}
     return figures_of(f"{name}{' --early' if early else ''}", of, early=early)
 

@@ -12,7 +12,7 @@ from bench.figures import Figure, NotRun
 from planner.promises.ranges import quantile
 from planner.snapshot import Pool
 from simulation.estimators import ESTIMATORS, Estimators
-from simulation.joblist import Job, read_jobs, read_nodes
+from simulation.joblist import TraceJob, read_jobs, read_nodes
 from simulation.replay import POLICIES, Replay, replay
 from simulation.report import report
 
@@ -98,11 +98,11 @@ class Outcome:
     def promised_wait_s(self) -> float:
         return float(self.report["estimate"]["promised_wait_s"]["mean"])
 
-    def p99_s(self, chosen: Callable[[Job], bool]) -> float:
+    def p99_s(self, chosen: Callable[[TraceJob], bool]) -> float:
         return quantile([run.wait_s for run in self.done.runs if chosen(run.job)], 0.99) or 0.0
 
 
-def outcome(policy: str, pools: tuple[Pool, ...], jobs: Sequence[Job], *, early: bool) -> Outcome:
+def outcome(policy: str, pools: tuple[Pool, ...], jobs: Sequence[TraceJob], *, early: bool) -> Outcome:
     """Priorities equal."""
     began = time.perf_counter()
     done = replay(
@@ -116,9 +116,9 @@ def outcome(policy: str, pools: tuple[Pool, ...], jobs: Sequence[Job], *, early:
     return Outcome(done, report(done, pools), time.perf_counter() - began)
 
 
-def is_gang(job: Job) -> bool:
+def is_gang(job: TraceJob) -> bool:
     return job.node_count > 1
 
 
-def is_big(job: Job) -> bool:
+def is_big(job: TraceJob) -> bool:
     return job.node_count * (job.gpus_per_node or GPUS_PER_NODE) >= BIG_GPUS

@@ -16,7 +16,7 @@ from bench.figures import Figure, NotRun
 from bench.replays.drawn_lists import HOUR_S, draw, pool_of
 from planner.snapshot import Pool
 from simulation.failures import draw_failures
-from simulation.joblist import Job, read_jobs, read_nodes
+from simulation.joblist import TraceJob, read_jobs, read_nodes
 from simulation.replay import POLICIES, Replay, replay
 from simulation.report import MINUTE_S, report
 
@@ -48,7 +48,7 @@ def run(traces: Path | None) -> list[Figure]:
     ]
 
 
-def priorities(name: str, pools: tuple[Pool, ...], jobs: Sequence[Job]) -> list[Figure]:
+def priorities(name: str, pools: tuple[Pool, ...], jobs: Sequence[TraceJob]) -> list[Figure]:
     done = _played(pools, jobs, ignore_priority=False)
     waits = report(done, pools)["wait_s_by_priority"]
     highest_s, lowest_s = waits[HIGHEST]["mean"], waits[LOWEST]["mean"]
@@ -60,7 +60,7 @@ def priorities(name: str, pools: tuple[Pool, ...], jobs: Sequence[Job]) -> list[
     ]
 
 
-def failures(lists: Sequence[tuple[str, tuple[Pool, ...], Sequence[Job]]], seeds: Sequence[int]) -> list[Figure]:
+def failures(lists: Sequence[tuple[str, tuple[Pool, ...], Sequence[TraceJob]]], seeds: Sequence[int]) -> list[Figure]:
     """Each list with each seed, then all of them together: a few seconds decide whom a failure kills, so one says little."""
     figures, every = [], []
     for name, pools, jobs in lists:
@@ -76,7 +76,7 @@ def failures(lists: Sequence[tuple[str, tuple[Pool, ...], Sequence[Job]]], seeds
     ]
 
 
-def idle_release(pool: Pool, jobs: Sequence[Job]) -> list[Figure]:
+def idle_release(pool: Pool, jobs: Sequence[TraceJob]) -> list[Figure]:
     """Some boxes are idle from the middle on; they are taken back, or stay."""
     some = _seldom()
     idle = [replace(job, idle_from_s=job.run_s // 2) if next(some) else job for job in jobs]
@@ -89,7 +89,7 @@ def idle_release(pool: Pool, jobs: Sequence[Job]) -> list[Figure]:
     ]
 
 
-def clusters(jobs: Sequence[Job]) -> list[Figure]:
+def clusters(jobs: Sequence[TraceJob]) -> list[Figure]:
     """The same nodes as two clusters: each box at home, elsewhere where that saves enough, or as one cluster."""
     halves = tuple(replace(_half(cluster), id=f"{cluster}/gpu", cluster=cluster) for cluster in HOMES)
     dice, ids = random.Random(SEED), [pool.id for pool in halves]
@@ -107,7 +107,7 @@ def clusters(jobs: Sequence[Job]) -> list[Figure]:
     ]
 
 
-def bookings(pool: Pool, jobs: Sequence[Job]) -> list[Figure]:
+def bookings(pool: Pool, jobs: Sequence[TraceJob]) -> list[Figure]:
     """Some are booked for the same time of the next day; those that have no place are refused."""
     some = _seldom()
     booked = [replace(job, booked_s=job.submit_s + BOOKED_AHEAD_S) if next(some) else job for job in jobs]
@@ -121,17 +121,19 @@ def bookings(pool: Pool, jobs: Sequence[Job]) -> list[Figure]:
     ]
 
 
-def _drawn(pool: Pool) -> Iterator[tuple[str, tuple[Pool, ...], tuple[Job, ...]]]:
+def _drawn(pool: Pool) -> Iterator[tuple[str, tuple[Pool, ...], tuple[TraceJob, ...]]]:
     for seed in FAILING_LISTS:
         yield f"drawn, load {LOAD}, seed {seed}", (pool,), draw(seed=seed, count=COUNT, load=LOAD, pool=pool)
 
 
-def _week(traces: Path, nodes: str) -> tuple[str, tuple[Pool, ...], tuple[Job, ...]]:
+def _week(traces: Path, nodes: str) -> tuple[str, tuple[Pool, ...], tuple[TraceJob, ...]]:
     pools = read_nodes(traces / nodes)
     return f"{WEEK.removesuffix('.csv')} on {nodes.removesuffix('.csv')}", pools, read_jobs(traces / WEEK, pools, early=False)
 
 
-def _played(pools: tuple[Pool, ...], jobs: Sequence[Job], *, early: bool = False, ignore_priority: bool = True, **hazards: Any) -> Replay:
+def _played(
+    pools: tuple[Pool, ...], jobs: Sequence[TraceJob], *, early: bool = False, ignore_priority: bool = True, **hazards: Any
+) -> Replay:
     return replay(POLICIES["egs"](pools), jobs, early=early, ignore_priority=ignore_priority, clock=time.perf_counter, **hazards)
 
 

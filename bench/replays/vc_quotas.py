@@ -18,7 +18,7 @@ from typing import Final
 from bench.figures import Figure, NotRun
 from planner.promises.ranges import quantile
 from planner.snapshot import Policy, Pool, Quota
-from simulation.joblist import Job, read_jobs, read_nodes
+from simulation.joblist import TraceJob, read_jobs, read_nodes
 from simulation.replay import POLICIES, Replay, Run, replay
 
 CASES: Final = (("philly_week.csv", "nodes_80x8.csv"), ("philly_week.csv", "nodes_64x8.csv"))
@@ -45,7 +45,7 @@ def _case(traces: Path, jobs_file: str, nodes_file: str) -> list[Figure]:
     return figures_of(f"{jobs_file.removesuffix('.csv')} on {nodes_file.removesuffix('.csv')}", with_quotas, without, pools, quotas)
 
 
-def guarantees(jobs: Sequence[Job], pools: tuple[Pool, ...]) -> tuple[Quota, ...]:
+def guarantees(jobs: Sequence[TraceJob], pools: tuple[Pool, ...]) -> tuple[Quota, ...]:
     """Of all GPUs in proportion to GPU-seconds used; whole ones, at least one each, the largest remainders rounded up."""
     shape, sizes = pools[0].shape, _sizes(pools)
     used: dict[str, int] = defaultdict(int)
@@ -174,7 +174,7 @@ def _waits_s(done: Replay) -> dict[str, float]:
     return waits_s
 
 
-def _gpus(job: Job, sizes: Mapping[str, int]) -> int:
+def _gpus(job: TraceJob, sizes: Mapping[str, int]) -> int:
     return job.node_count * (job.gpus_per_node or max(sizes.values()))
 
 

@@ -21,7 +21,7 @@ from gpr.allocation.live_rows import LiveRows
 from gpr.allocation.memory import memory_of
 from gpr.allocation.pools import Fleet, PoolIndex, fleet_of, pools_of
 from gpr.allocation.snapshot import Loaded, policy, quotas_load, request_of, running_box
-from gpr.models import Witness
+from gpr.models import PlanRecord
 from gpr.quotas.fairness import shares_of, usage_load
 from gpr.supplies.selectors import supplies_load
 from inventory.models import HubAbsence
@@ -89,7 +89,7 @@ class LiveSnapshot:
         shares = shares_of(usage_load(now=now), self._running.values(), self._pools, quotas, now_s)
         self._make_queue(places, shares)
         self._stale = set()
-        record = Witness.objects.first() or Witness()
+        record = PlanRecord.objects.first() or PlanRecord()
         memory = memory_of(record, rows.arrivals(), now=now) if with_memory or len(rows.promises) < len(rows.requests) else Memory()
         snapshot = Snapshot(
             now_s=now_s,

@@ -10,7 +10,7 @@ from uuid import UUID
 from gpr.allocation.pools import RETURN_S
 from gpr.allocation.rows import shadow_rows
 from gpr.allocation.snapshot import SLACK, second_of
-from gpr.models import Witness
+from gpr.models import PlanRecord
 from inventory.rows import clusters_failed
 from planner.snapshot import Arrival, Failed, Memory, Shadow, Slot
 
@@ -41,7 +41,7 @@ def past_arrivals(ids: Collection[UUID] | None) -> Iterator[PastArrival]:
         yield PastArrival(row.made_at, row.gpr_id, row.priority, row.gpu_s, max(patient_ends_at, strict_ends_at), shadow)
 
 
-def memory_of(record: Witness, arrivals: Sequence[PastArrival], *, now: datetime) -> Memory:
+def memory_of(record: PlanRecord, arrivals: Sequence[PastArrival], *, now: datetime) -> Memory:
     """The oldest of `arrivals` must come first."""
     observed_since = now - timedelta(seconds=SLACK.observed_s)
     return Memory(

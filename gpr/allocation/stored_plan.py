@@ -15,14 +15,14 @@ from django.db import DEFAULT_DB_ALIAS, transaction
 from django.db.models import F, Q
 from fast_update.fast import fast_update
 
-from core.locks import gate_pass
+from core.locks import take_shared_lock
 from core.words import utc
 from gpr.allocation.live import snapshot_load
 from gpr.allocation.plan_faults import plan_faults_record
 from gpr.allocation.rows import GprRow, PlanSummary, PromiseRow, plan_summaries
 from gpr.allocation.snapshot import SLACK, Loaded, at
 from gpr.evictions.services import evictions_store
-from gpr.models import Gpr, Promise, PromiseMove, Shadow, Witness
+from gpr.models import Gpr, PlanRecord, Promise, PromiseMove, Shadow
 from gpr.promises.forecasts import Range, forecasts_drop, forecasts_make
 from gpr.quotas.fairness import usage_add
 from gpr.supplies.orders import orders_follow
@@ -38,7 +38,7 @@ from planner.snapshot import Arrival, Moved, Slot
 from planner.snapshot import Shadow as PlannerShadow
 
 # Shut while a tick starts many GPRs: else each start would wait behind all submits, since each of them takes the plan lock.
-SUBMITS_GATE: Final = "submits"
+SUBMITS_LOCK: Final = "submits"
 ROWS_AT_ONCE: Final = 500
 BLOCKER_FIELDS: Final = tuple(field.name for field in fields(Blocker))  # `asdict` takes ten times as long
 
@@ -53,12 +53,12 @@ class Edited:
 
 def plan_lock() -> None:
     """Hold the right to write slots until the transaction ends."""
-    Witness.objects.select_for_update().get_or_create(singleton=True)
+    PlanRecord.objects.select_for_update().get_or_create(singleton=True)
 
 
 def filing_lock() -> None:
     """The plan lock for filing requests. Take it before any other lock."""
-    gate_pass(SUBMITS_GATE)
+    take_shared_lock(SUBMITS_LOCK)
     plan_lock()
 
 
@@ -121,7 +121,7 @@ def plan_store(made: Plan, loaded: Loaded, now: datetime, *, explained: Set[UUID
     if made.remembered is not None:
         _remember(made.remembered, now)
     if loaded.snapshot.has_freed:
-        Witness.objects.update(has_freed=False)
+        PlanRecord.objects.update(has_freed=False)
     evictions_store(made.evictions, now=now)
     orders_follow(made, loaded, now=now)
     if summaries or new or changed:
@@ -177,7 +177,9 @@ def _remember(remembered: Remembered, now: datetime) -> None:
     rows = [_shadow(id_, arrival, shadows.get(id_), now) for id_, arrival in remembered.arrivals]
     fields = [field.attname for field in Shadow._meta.fields if not field.primary_key]
     Shadow.objects.bulk_create(rows, update_conflicts=True, unique_fields=["gpr"], update_fields=fields)
-    Witness.objects.update(promised_sum_s=remembered.promised_s, patient_sum_s=remembered.patient_s, summed_at=at(remembered.summed_at_s))
+    PlanRecord.objects.update(
+        promised_sum_s=remembered.promised_s, patient_sum_s=remembered.patient_s, summed_at=at(remembered.summed_at_s)
+    )
     observed = timedelta(seconds=SLACK.observed_s)
     # Rows from the future, written before the clock was set back, would never grow old.
     past = Q(made_at__lt=now - observed) | Q(made_at__gt=now + observed)
@@ -192,7 +194,7 @@ def box_ended(gpr: Gpr, *, now: datetime) -> None:
     booked_s = ran_s + gpr.remaining_s
     sums = {"ran_sum_s": F("ran_sum_s") * ENDS_FADING + ran_s, "booked_sum_s": F("booked_sum_s") * ENDS_FADING + booked_s}
     freed = {"has_freed": True} if gpr.remaining_s > 0 else {}
-    Witness.objects.update(**sums, **freed)
+    PlanRecord.objects.update(**sums, **freed)
     usage_add(gpr, ran_s=ran_s, now=now)
     shadow_shorten(gpr, ran_s=ran_s)
 

@@ -26,7 +26,7 @@ from gpr.allocation.stored_plan import filing_lock, plan_lock
 from gpr.cluster_requests.life_marks import life_marks_of
 from gpr.cluster_requests.states import cluster_request_states
 from gpr.evictions.failed_jobs import jobs_failed_take
-from gpr.models import ENDED, Claim, EndReason, Gpr, GprState
+from gpr.models import ENDED, ClusterRequestRecord, EndReason, Gpr, GprState
 from gpr.requests.editing import gpr_cancel, gpr_edit, gprs_cancel, spec_of
 from gpr.requests.ending import exit_begin, goes_back, gpr_extend
 from gpr.requests.inputs import GprCreate, spec_of_create
@@ -108,7 +108,9 @@ class GprRequestHandler:
 
 def cluster_requests_take(*, cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -> list[ClusterRequestAnswer]:
     """Answers in order. Consecutive new requests are filed together, and consecutive deleted ones are canceled together."""
-    known = set(Claim.objects.filter(cluster=cluster, uid__in=[request.uid for request in requests]).values_list("uid", flat=True))
+    known = set(
+        ClusterRequestRecord.objects.filter(cluster=cluster, uid__in=[request.uid for request in requests]).values_list("uid", flat=True)
+    )
 
     def is_new(request: ClusterRequest) -> bool:
         is_first = request.uid not in known
@@ -130,7 +132,11 @@ def cluster_requests_take(*, cluster: Cluster, requests: Sequence[ClusterRequest
 def orphans_cancel(*, now: datetime) -> None:
     """Cancels waiting GPRs whose namespace left their workspace: nobody could delete their objects there. Runs at each tick."""
     home = Namespace.objects.filter(cluster=OuterRef("cluster"), name=OuterRef("namespace"), slice=OuterRef("gpr__slice"))
-    rows = Claim.objects.filter(gpr__state__in=[S.QUEUED, S.PENDING_APPROVAL]).exclude(Exists(home)).select_related("gpr", "cluster")
+    rows = (
+        ClusterRequestRecord.objects.filter(gpr__state__in=[S.QUEUED, S.PENDING_APPROVAL])
+        .exclude(Exists(home))
+        .select_related("gpr", "cluster")
+    )
     for row in rows:
         why = f"The workspace has namespace {row.namespace} of cluster {row.cluster.name}, where it was filed, no more."
         with set_aside_on_error("orphan_cancel", "This request could not be canceled", now=now, gpr_id=row.gpr_id):
@@ -160,7 +166,7 @@ def _file(cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -
     asks: dict[UUID, list[tuple[ClusterRequest, GprSpec]]] = defaultdict(list)
     actors: dict[UUID, User] = {}
     # Another connection may have filed the same message while we waited for the lock.
-    filed = {row.uid: row for row in Claim.objects.filter(cluster=cluster, uid__in=[request.uid for request in requests])}
+    filed = {row.uid: row for row in ClusterRequestRecord.objects.filter(cluster=cluster, uid__in=[request.uid for request in requests])}
     for request in requests:
         try:
             if request.uid in filed:
@@ -237,13 +243,13 @@ def _refuse_if_served(slice_: Slice, cluster: Cluster) -> None:
     """Raises NotNow while a GPR that a person requested can serve the waiting pods."""
     may_run_here = Q(cluster=cluster) | Q(cluster=None) & (Q(clusters=cluster) | Q(clusters=None))
     open_ = Gpr.objects.filter(may_run_here, slice=slice_).exclude(state__in=ENDED)
-    other = open_.exclude(claim__is_auto=True).order_by("created_at").first()
+    other = open_.exclude(cluster_request__is_auto=True).order_by("created_at").first()
     if other is not None:
         raise NotNow(f"{other.name} of the same workspace is {other.get_state_display().lower()}: its nodes are for these pods, too.")
 
 
 def _store(cluster: Cluster, request: ClusterRequest, gpr: Gpr, now: datetime) -> ClusterRequestAnswer:
-    row = Claim.objects.create(
+    row = ClusterRequestRecord.objects.create(
         cluster=cluster,
         uid=request.uid,
         namespace=request.namespace,
@@ -291,7 +297,7 @@ def _cancel_waiting(cluster: Cluster, requests: Sequence[ClusterRequest], now: d
         row.generation, row.reason, row.message = max(row.generation, said[row.uid].generation), "", ""
     if waits:
         gprs_cancel([(row.gpr, _reason_text(row)) for row in waits], actor=None, now=now)
-        fast_update(Claim.objects.all(), waits, ["generation", "reason", "message"], None)
+        fast_update(ClusterRequestRecord.objects.all(), waits, ["generation", "reason", "message"], None)
     return {row.uid: _answer_of(row, said[row.uid]) for row in waits}
 
 
@@ -339,18 +345,18 @@ def _apply(cluster: Cluster, request: ClusterRequest, namespace: Namespace | Non
     return _answer_of(row, request)
 
 
-def _end_gone(row: Claim, now: datetime) -> None:
+def _end_gone(row: ClusterRequestRecord, now: datetime) -> None:
     if row.gpr.state not in {*ENDED, S.EXITING}:
         events_record([_gone_event(row, now)])
     _end(row, now)
 
 
-def _gone_event(row: Claim, now: datetime) -> Event:
+def _gone_event(row: ClusterRequestRecord, now: datetime) -> Event:
     text = f"Object {row} of cluster {row.cluster.name}, as which {row.gpr.name} was filed, is gone."
     return _event(row, "gpr.object_gone", text, now)
 
 
-def _end(row: Claim, now: datetime) -> None:
+def _end(row: ClusterRequestRecord, now: datetime) -> None:
     """Raises StaleState, or NotNow for an exiting GPR that will be queued again."""
     gpr, why = row.gpr, _reason_text(row)
     if gpr.state in {S.QUEUED, S.PENDING_APPROVAL}:
@@ -361,11 +367,11 @@ def _end(row: Claim, now: datetime) -> None:
         raise NotNow("Its nodes are being taken back, and it is to wait again: it is withdrawn when it does.")
 
 
-def _reason_text(row: Claim) -> str:
+def _reason_text(row: ClusterRequestRecord) -> str:
     return f"So says the object that it was filed as, {row} of cluster {row.cluster.name}."
 
 
-def _change(row: Claim, request: ClusterRequest, namespace: Namespace | None, now: datetime) -> None:
+def _change(row: ClusterRequestRecord, request: ClusterRequest, namespace: Namespace | None, now: datetime) -> None:
     """Applies changes of priority and duration since the last generation. Raises EgsError."""
     gpr, owner = row.gpr, row.gpr.owner
     slice_ = _ready_slice(namespace, row.namespace)
@@ -402,11 +408,11 @@ def _extend(gpr: Gpr, duration_s: int, now: datetime) -> None:
 # -- shared ------------------------------------------------------------------------------------------------------------
 
 
-def _rows(cluster: Cluster) -> QuerySet[Claim]:
-    return Claim.objects.select_related("cluster", "gpr__slice", "gpr__owner", "gpr__cluster").filter(cluster=cluster)
+def _rows(cluster: Cluster) -> QuerySet[ClusterRequestRecord]:
+    return ClusterRequestRecord.objects.select_related("cluster", "gpr__slice", "gpr__owner", "gpr__cluster").filter(cluster=cluster)
 
 
-def _row(cluster: Cluster, request: ClusterRequest) -> Claim | None:
+def _row(cluster: Cluster, request: ClusterRequest) -> ClusterRequestRecord | None:
     return _rows(cluster).filter(uid=request.uid).first()
 
 
@@ -427,7 +433,7 @@ def _not_bound(name: str) -> NamespaceNotBound:
     return NamespaceNotBound(f"Namespace {name} is bound to no workspace. An owner of a workspace can bind it.")
 
 
-def _event(row: Claim, kind: str, message: str, now: datetime, *, actor: User | None = None) -> Event:
+def _event(row: ClusterRequestRecord, kind: str, message: str, now: datetime, *, actor: User | None = None) -> Event:
     return Event(
         kind=kind,
         message=message,
@@ -440,7 +446,7 @@ def _event(row: Claim, kind: str, message: str, now: datetime, *, actor: User | 
     )
 
 
-def _answer_of(row: Claim, request: ClusterRequest) -> ClusterRequestAnswer:
+def _answer_of(row: ClusterRequestRecord, request: ClusterRequest) -> ClusterRequestAnswer:
     return ClusterRequestAnswer(
         uid=row.uid,
         generation=request.generation,

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from core.words import plural, utc
 from gpr.evictions.services import WHY, notices_of
-from gpr.models import ENDED, PROVISIONED, Claim, EndReason, Gpr, GprState, VictimKind
+from gpr.models import ENDED, PROVISIONED, ClusterRequestRecord, EndReason, Gpr, GprState, VictimKind
 from gpr.queue.explanations import sentences_for_slices
 from gpr.requests.end_reasons import ending
 from gpr.requests.selectors import start_positions
@@ -38,17 +38,17 @@ def cluster_request_states(cluster_id: UUID, *, now: datetime) -> tuple[ClusterR
     )
 
 
-def _open_rows(cluster_id: UUID, now: datetime) -> Sequence[Claim]:
+def _open_rows(cluster_id: UUID, now: datetime) -> Sequence[ClusterRequestRecord]:
     # Requests that ended long ago are marked, and not read again.
-    rows = Claim.objects.filter(cluster=cluster_id, is_told=True).select_related("gpr__slice", "gpr__promise")
+    rows = ClusterRequestRecord.objects.filter(cluster=cluster_id, is_told=True).select_related("gpr__slice", "gpr__promise")
     since = now - timedelta(seconds=CLUSTER_REQUEST_TOLD_S)
     over = {row.pk for row in rows if row.gpr.ended_at is not None and row.gpr.ended_at <= since}
     if over:
-        Claim.objects.filter(pk__in=over).update(is_told=False)
+        ClusterRequestRecord.objects.filter(pk__in=over).update(is_told=False)
     return [row for row in rows if row.pk not in over]
 
 
-def _state_of(row: Claim, position: int | None, held: Sequence[Reservation], message: str) -> ClusterRequestState:
+def _state_of(row: ClusterRequestRecord, position: int | None, held: Sequence[Reservation], message: str) -> ClusterRequestState:
     gpr, promise = row.gpr, row.gpr.current_promise
     return ClusterRequestState(
         id=row.uid,

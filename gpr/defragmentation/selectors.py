@@ -20,7 +20,7 @@ from gpr.requests.planning import can_never_start
 from gpr.requests.spec import BOOKING_AHEAD, EARLIEST_START_MAX
 from inventory.models import Cluster, Node
 from inventory.selectors import shapes_known
-from planner.feasibility import most_that_fits
+from planner.feasibility import largest_that_fits
 from planner.sharing.defragment import Proposal, Relocation, fit_booking, proposals
 from planner.snapshot import Request
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN
@@ -92,7 +92,7 @@ def room_question(wanted: WantedRoom, *, now: datetime) -> RoomAnswer:
     _check(wanted, now)
     loaded = snapshot_load(now=now)
     booking = _booking(wanted, loaded)
-    most = most_that_fits(loaded.snapshot.pools, booking)
+    most = largest_that_fits(loaded.snapshot.pools, booking)
     if not most.fits:
         raise can_never_start(most.node_count, most.gpus_per_node)
     room = fit_booking(loaded.snapshot, booking)

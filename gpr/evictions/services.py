@@ -18,8 +18,7 @@ from inventory.services.reservations import BoxWindow, reservations_set_windows
 from journal.hints import TICK, hint
 from journal.models import Severity
 from journal.services import event_record
-from planner.plan import Eviction as Planned
-from planner.plan import Victim
+from planner.plan import PlannedEviction, Victim
 
 WHY = {
     VictimKind.RECLAIM: "its GPUs are borrowed, and the tenant they are guaranteed to needs them",
@@ -29,7 +28,7 @@ WHY = {
 }
 
 
-def evictions_store(planned: Sequence[Planned], *, now: datetime) -> None:
+def evictions_store(planned: Sequence[PlannedEviction], *, now: datetime) -> None:
     """Call it in the transaction that stores the plan, under the plan lock."""
     beneficiaries = gprs_by_id(one.id for one in planned)
     windows: list[BoxWindow] = []
@@ -67,7 +66,7 @@ def eviction_by_administrator(gpr: Gpr, *, now: datetime) -> None:
     )
 
 
-def _without(beneficiary: Gpr, planned: Planned) -> str:
+def _without(beneficiary: Gpr, planned: PlannedEviction) -> str:
     # A booking starts at its time or not at all.
     return ", as it is booked" if beneficiary.is_booking else f" instead of {utc(at(planned.instead_s))}"
 

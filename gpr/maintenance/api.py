@@ -102,7 +102,7 @@ class MaintenanceDetailSerializer(MaintenanceSerializer):
             return None
         now: datetime = self.context["now"]
         moves = PromiseMove.objects.filter(cause=Cause.MAINTENANCE, cause_id=str(window.pk)).select_related("gpr__slice", "gpr__owner")
-        boxes = boxes_reaching_into([window], now=now)[window.pk] if window.is_standing(now) else []
+        boxes = boxes_reaching_into([window], now=now)[window.pk] if window.is_ahead(now) else []
         return MaintenanceEffectsSerializer({"moved": moves, "boxes": boxes}).data
 
 

@@ -1,10 +1,10 @@
 """The tables of the app, one module a subject. Import models from here."""
 
 from gpr.models.bookings import BookingOccurrence, BookingSeries, RepeatRule
-from gpr.models.cluster_requests import Claim
+from gpr.models.cluster_requests import ClusterRequestRecord
 from gpr.models.evictions import Eviction, EvictionVictim, VictimKind, VictimOutcome
 from gpr.models.gprs import ENDED, GPUS_PER_NODE_MAX, NODES_MAX, PROVISIONED, TRANSITIONS, EndReason, Gpr, GprState, Nearness
-from gpr.models.plans import AllocatorRecord, PlanChange, Witness
+from gpr.models.plans import AllocatorRecord, PlanChange, PlanRecord
 from gpr.models.promises import Forecast, Promise, PromiseMove, PromiseOutcome, Shadow
 from gpr.models.templates import GprTemplate
 from gpr.models.usage import ProjectUsage
@@ -18,7 +18,7 @@ __all__ = [
     "AllocatorRecord",
     "BookingOccurrence",
     "BookingSeries",
-    "Claim",
+    "ClusterRequestRecord",
     "EndReason",
     "Eviction",
     "EvictionVictim",
@@ -28,6 +28,7 @@ __all__ = [
     "GprTemplate",
     "Nearness",
     "PlanChange",
+    "PlanRecord",
     "ProjectUsage",
     "Promise",
     "PromiseMove",
@@ -36,5 +37,4 @@ __all__ = [
     "Shadow",
     "VictimKind",
     "VictimOutcome",
-    "Witness",
 ]

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
-from core.column_checks import sound_values
+from core.column_checks import column_checks
 from gpr.models.gprs import Gpr
 from slices.models import Slice
 
@@ -18,7 +18,7 @@ class RepeatRule(models.TextChoices):
     WEEKLY = "weekly", "Every week"
 
 
-@sound_values
+@column_checks
 class BookingSeries(models.Model):
     """A repeated booking at one time of day in its time zone. Each occurrence is a GPR of its own."""
 
@@ -47,7 +47,7 @@ class BookingSeries(models.Model):
         return self.name
 
 
-@sound_values
+@column_checks
 class BookingOccurrence(models.Model):
     """One start of a series: a GPR, or a refusal with the nearest times that would have fitted."""
 

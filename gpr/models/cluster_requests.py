@@ -5,13 +5,13 @@ from typing import ClassVar
 from django.db import models
 from django.db.models import Q
 
-from core.column_checks import sound_values
+from core.column_checks import column_checks
 from gpr.models.gprs import Gpr
 from inventory.models import Cluster
 
 
-@sound_values
-class Claim(models.Model):
+@column_checks
+class ClusterRequestRecord(models.Model):
     """An object of kind GPUProvisioningRequest in a cluster, and the one GPR that was filed for it."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="+")
@@ -20,7 +20,7 @@ class Claim(models.Model):
     name = models.CharField(max_length=253)
     requester = models.CharField(max_length=253, blank=True, help_text="Kubernetes user who created the object; empty: unknown.")
     is_auto = models.BooleanField(default=False, help_text="The agent created the object for waiting pods.")
-    gpr = models.OneToOneField(Gpr, on_delete=models.PROTECT, related_name="claim")
+    gpr = models.OneToOneField(Gpr, on_delete=models.PROTECT, related_name="cluster_request")
     generation = models.PositiveBigIntegerField()  # the last one that was answered
     # The ClusterRequestSpec of the last generation that was accepted. The GPR may differ, since people can change it here: a later
     # generation changes only the fields that differ from `asked`.
@@ -31,11 +31,11 @@ class Claim(models.Model):
 
     class Meta:
         constraints: ClassVar[list[models.BaseConstraint]] = [
-            models.UniqueConstraint(fields=["cluster", "uid"], name="claim_once"),
-            models.CheckConstraint(condition=Q(reason="", message="") | ~Q(reason=""), name="claim_refused_with_a_reason"),
+            models.UniqueConstraint(fields=["cluster", "uid"], name="cluster_request_once"),
+            models.CheckConstraint(condition=Q(reason="", message="") | ~Q(reason=""), name="cluster_request_refused_with_a_reason"),
         ]
         indexes: ClassVar[list[models.Index]] = [
-            models.Index(fields=["cluster"], condition=Q(is_told=True), name="claim_told"),
+            models.Index(fields=["cluster"], condition=Q(is_told=True), name="cluster_request_told"),
         ]
 
     def __str__(self) -> str:

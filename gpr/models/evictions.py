@@ -6,11 +6,11 @@ from typing import ClassVar
 from django.db import models
 from django.db.models import Q
 
-from core.column_checks import sound_values
+from core.column_checks import column_checks
 from gpr.models.gprs import Gpr
 
 
-@sound_values
+@column_checks
 class Eviction(models.Model):
     """A decision to end boxes early, for a GPR or by an administrator (then without a beneficiary)."""
 
@@ -53,7 +53,7 @@ class VictimOutcome(models.TextChoices):
     SOONER = "SOONER", "Told again, to end sooner"
 
 
-@sound_values
+@column_checks
 class EvictionVictim(models.Model):
     """A box that an eviction ends at `ends_at`, after notice to its owner."""
 

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
-from core.column_checks import sound_values
+from core.column_checks import column_checks
 from gpr.models.templates import GprTemplate
 from inventory.models import Cluster
 from planner.plan import Reason
@@ -69,7 +69,7 @@ class Nearness(models.TextChoices):
     NVLINK = "nvlink", "One NVLink domain"
 
 
-@sound_values
+@column_checks
 class Gpr(models.Model):
     """A request for nodes x GPUs x duration, with a strict end."""
 

@@ -1,14 +1,14 @@
-"""One row each: the lock and sums of the stored plan, and what the ticks did."""
+"""Tables about the stored plan and the ticks. `PlanRecord` and `AllocatorRecord` have one row each."""
 
 from __future__ import annotations
 
 from django.db import models
 
-from core.column_checks import sound_values
+from core.column_checks import column_checks
 
 
-@sound_values
-class Witness(models.Model):
+@column_checks
+class PlanRecord(models.Model):
     """The single row that every writer of slots locks, so that two plans never promise the same nodes."""
 
     singleton = models.BooleanField(default=True, unique=True)
@@ -21,7 +21,7 @@ class Witness(models.Model):
     has_freed = models.BooleanField(default=False, help_text="A box has ended early since the last plan.")
 
     def __str__(self) -> str:
-        return "the witness"
+        return "the stored plan"
 
 
 class PlanChange(models.Model):
@@ -37,7 +37,7 @@ class PlanChange(models.Model):
         return f"{self.kind} {self.key}"
 
 
-@sound_values
+@column_checks
 class AllocatorRecord(models.Model):
     """The single row that describes the last ticks of any process."""
 

@@ -5,11 +5,11 @@ from typing import ClassVar
 from django.db import models
 from django.db.models import Q
 
-from core.column_checks import sound_values
+from core.column_checks import column_checks
 from gpr.models.gprs import Gpr
 
 
-@sound_values
+@column_checks
 class Promise(models.Model):
     """The promise to a queued GPR, and its slot in the stored plan."""
 
@@ -37,7 +37,7 @@ class Promise(models.Model):
         return self.lost_cause if self.slot_nodes else ""
 
 
-@sound_values
+@column_checks
 class PromiseMove(models.Model):
     """One change of a promised start, with its cause."""
 
@@ -55,7 +55,7 @@ class PromiseMove(models.Model):
         return f"{self.gpr_id} moved by {self.cause}"
 
 
-@sound_values
+@column_checks
 class Forecast(models.Model):
     """A forecast for a waiting request and its real start."""
 
@@ -80,7 +80,7 @@ class Forecast(models.Model):
         return f"{self.gpr_id} within {self.p90_s} s"
 
 
-@sound_values
+@column_checks
 class PromiseOutcome(models.Model):
     """How one promise turned out, compared with the first promised time."""
 
@@ -103,7 +103,7 @@ class PromiseOutcome(models.Model):
         return f"{self.gpr_id} by {self.promised_start_at:%Y-%m-%d %H:%M}, {self.margin_s} s before"
 
 
-@sound_values
+@column_checks
 class Shadow(models.Model):
     """The slots of a request in two simulated queues without overtaking; the planner derives slack from them."""
 

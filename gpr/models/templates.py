@@ -6,12 +6,12 @@ from typing import ClassVar
 from django.db import models
 from django.db.models import Q
 
-from core.column_checks import sound_values
+from core.column_checks import column_checks
 from inventory.models import Cluster
 from slices.models import Slice
 
 
-@sound_values
+@column_checks
 class GprTemplate(models.Model):
     """Fields for new requests of a slice. A cluster's default precedes the default for all clusters."""
 

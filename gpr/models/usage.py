@@ -5,13 +5,13 @@ from typing import ClassVar
 from django.db import models
 from django.db.models import Q
 
-from core.column_checks import sound_values
+from core.column_checks import column_checks
 from slices.models import Project
 
 GPU_S_MOST = 1e300
 
 
-@sound_values
+@column_checks
 class ProjectUsage(models.Model):
     """Decaying sum of the GPU-seconds that ended boxes of a project used, as of `summed_at`."""
 

@@ -55,7 +55,7 @@ class Alternatives:
 
     spec: GprSpec
     candidate: Request
-    desk: OfferFinder
+    finder: OfferFinder
     loaded: Loaded
     found: Sequence[Offer]
 
@@ -80,7 +80,7 @@ class Alternatives:
             value = self._best_value(offer, field, values) if values else None
             if value is not None:
                 asked = self._spec_with(field, value)
-                got = soonest_by_place(self.desk.offers(self._request(asked, self._pools(offer)))).get((offer.cluster, offer.shape))
+                got = soonest_by_place(self.finder.offers(self._request(asked, self._pools(offer)))).get((offer.cluster, offer.shape))
                 if got is not None and got.start_s < offer.start_s:
                     yield self._alternative(offer, asked, got)
 
@@ -102,7 +102,7 @@ class Alternatives:
 
         there = tuple(id_ for id_ in self._pools(offer) if id_ not in self._orderable)
         limits_s = (self._soonest_s, (self._soonest_s + offer.start_s) // 2)
-        found = (self.desk.most_by(limit_s, values, sized) for limit_s in limits_s)
+        found = (self.finder.most_by(limit_s, values, sized) for limit_s in limits_s)
         return next((value for value in found if value is not None), values[len(values) // 2])
 
     def _spec_with(self, field: str, value: int) -> GprSpec:
@@ -132,7 +132,7 @@ class Alternatives:
         memory_gib = max([loaded.places.keys[offer.pool].gpu_memory_gib for offer in self.found] + [spec.min_gpu_memory_gib or 0])
         anywhere = replace(spec, shape="", min_gpu_memory_gib=memory_gib, node_type="", clusters=())
         pools = tuple(id_ for id_ in pools_of_spec(anywhere, loaded) if id_ not in self.candidate.pools)
-        found = soonest_by_place(self.desk.offers(loaded.elsewhere(self.candidate, pools))).values()
+        found = soonest_by_place(self.finder.offers(loaded.elsewhere(self.candidate, pools))).values()
         return sorted((offer for offer in found if offer.start_s < soonest_s), key=lambda offer: offer.start_s)
 
     def _alternative(self, instead_of: Offer, asked: GprSpec, got: Offer) -> Alternative:

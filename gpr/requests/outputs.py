@@ -17,7 +17,7 @@ from core.rest.output import ModelOutputSerializer, OutputSerializer
 from core.rest.sealed import SealedId
 from gpr.evictions.failed_jobs import failed_jobs_of
 from gpr.evictions.services import WHY, notices_of
-from gpr.models import Claim, EndReason, EvictionVictim, Gpr, GprState, VictimKind
+from gpr.models import ClusterRequestRecord, EndReason, EvictionVictim, Gpr, GprState, VictimKind
 from gpr.promises.forecasts import BOOKED, LEARNED, NO_HISTORY
 from gpr.queue.explanations import VisibleExplanation
 from gpr.queue.status import QueueStatus, queue_statuses
@@ -62,7 +62,7 @@ class GprPage:
         return cls(now, queue_statuses(gprs, actor=actor, now=now), notices_of(gprs), borrowers_among(gprs, now=now), failed_jobs_of(gprs))
 
 
-class ToldBlockerSerializer(OutputSerializer[Any]):
+class BlockerSerializer(OutputSerializer[Any]):
     id = serializers.UUIDField(allow_null=True, help_text="Null: all requests that the reader may not see, together.")
     name = serializers.CharField()
     is_running = serializers.BooleanField(allow_null=True)
@@ -71,10 +71,10 @@ class ToldBlockerSerializer(OutputSerializer[Any]):
     gpus_per_node = serializers.IntegerField(allow_null=True, help_text="Null while `nodes` is not: all GPUs of each node.")
 
 
-class ToldSerializer(OutputSerializer[VisibleExplanation]):
+class ExplanationSerializer(OutputSerializer[VisibleExplanation]):
     reason = serializers.ChoiceField(choices=[(reason.value, reason.value) for reason in Reason])
     sentence = serializers.CharField()
-    blockers = ToldBlockerSerializer(many=True)
+    blockers = BlockerSerializer(many=True)
     ahead_count = serializers.IntegerField(help_text="How many requests start before it, of all workspaces.")
 
 
@@ -110,7 +110,7 @@ class AssignedNodeSerializer(OutputSerializer[Any]):
         return sorted(reserved.gpu.uuid for reserved in row.gpus.all())
 
 
-class OriginSerializer(OutputSerializer[Claim]):
+class OriginSerializer(OutputSerializer[ClusterRequestRecord]):
     cluster = serializers.CharField(source="cluster.name")
     namespace = serializers.CharField()
     name = serializers.CharField()
@@ -208,10 +208,10 @@ class GprSerializer(ModelOutputSerializer[Gpr]):
         }
         return nested(WaitSerializer, wait)
 
-    @extend_schema_field(ToldSerializer(allow_null=True))
+    @extend_schema_field(ExplanationSerializer(allow_null=True))
     def get_explanation(self, gpr: Gpr) -> Any:
         explanation = self._page.statuses[gpr.pk].explanation
-        return nested(ToldSerializer, explanation)
+        return nested(ExplanationSerializer, explanation)
 
     @extend_schema_field(AssignedNodeSerializer(many=True))
     def get_nodes_assigned(self, gpr: Any) -> Any:
@@ -224,7 +224,7 @@ class GprSerializer(ModelOutputSerializer[Gpr]):
 
     @extend_schema_field(OriginSerializer(allow_null=True))
     def get_origin(self, gpr: Gpr) -> Any:
-        claim = getattr(gpr, "claim", None)
+        claim = getattr(gpr, "cluster_request", None)
         return nested(OriginSerializer, claim)
 
     def get_failed_jobs(self, gpr: Gpr) -> list[str]:
@@ -362,10 +362,10 @@ class QueueRowSerializer(ModelOutputSerializer[Gpr]):
         explanation = self._status(gpr).explanation
         return explanation.sentence if explanation else ""
 
-    @extend_schema_field(ToldSerializer(allow_null=True))
+    @extend_schema_field(ExplanationSerializer(allow_null=True))
     def get_explanation(self, gpr: Gpr) -> Any:
         explanation = self._status(gpr).explanation
-        return nested(ToldSerializer, explanation)
+        return nested(ExplanationSerializer, explanation)
 
 
 class OrderSerializer(OutputSerializer[Any]):
@@ -406,7 +406,7 @@ class OfferSerializer(OutputSerializer[Estimate]):
     p50_s = serializers.IntegerField(help_text="Seconds of wait.")
     p90_s = serializers.IntegerField(help_text="Seconds of wait.")
     basis = serializers.CharField()
-    explanation = ToldSerializer()
+    explanation = ExplanationSerializer()
     alternatives = AlternativeSerializer(
         many=True,
         help_text="At most five changed requests that would start sooner. A smaller one asks for the most that fits at once or in half the "

@@ -18,7 +18,7 @@ from gpr.models import Gpr, Promise
 from gpr.promises.forecasts import forecasts_drop
 from gpr.promises.outcomes import promises_abandon
 from gpr.requests.spec import BOOKING_AHEAD, PLAIN_FIELDS, GprSpec
-from planner.feasibility import most_that_fits
+from planner.feasibility import largest_that_fits
 from planner.plan import Placement, Reason
 from planner.sharing.bookings import NearestTimes, fitting, nearest
 from planner.snapshot import Request, Within
@@ -80,7 +80,7 @@ def refuse_impossible(request: Request, loaded: Loaded) -> None:
 
 
 def impossibility(request: Request, loaded: Loaded) -> EgsError | None:
-    most = most_that_fits(loaded.snapshot.pools, request, loaded.snapshot.quotas)
+    most = largest_that_fits(loaded.snapshot.pools, request, loaded.snapshot.quotas)
     return _booking_misfit(request, loaded) if most.fits else can_never_start(most.node_count, most.gpus_per_node, request.within)
 
 

@@ -34,14 +34,22 @@ LISTED = [field.name for field in Gpr._meta.concrete_fields if field.name not in
 LISTED += ["slice__name", "slice__project", "owner__name", "template__name"]
 LISTED += ["cluster__name", "cluster__drain_grace_s", "cluster__drain_force_after_s"]
 LISTED += ["promise__promised_start_at", "promise__slot_nodes", "promise__lost_cause", "promise__p50_at", "promise__p90_at"]
-LISTED += ["claim__namespace", "claim__name", "claim__requester", "claim__is_auto", "claim__cluster__name"]
+LISTED += [
+    "cluster_request__namespace",
+    "cluster_request__name",
+    "cluster_request__requester",
+    "cluster_request__is_auto",
+    "cluster_request__cluster__name",
+]
 # The columns that the API's queue shows.
 WAITING = ["name", "slice__name", "owner__name", "priority", "shape", "nodes", "gpus_per_node", "duration_s", "state", "created_at"]
 WAITING += ["queued_at", "planned_start_at", "explanation", "promise__promised_start_at"]
 
 
 def gprs_visible_to(actor: User) -> QuerySet[Gpr]:
-    rows = Gpr.objects.select_related("slice", "owner", "cluster", "promise", "claim__cluster", "template").prefetch_related("clusters")
+    rows = Gpr.objects.select_related("slice", "owner", "cluster", "promise", "cluster_request__cluster", "template").prefetch_related(
+        "clusters"
+    )
     return visible_rows(rows, actor, _in_own_slices(actor))
 
 

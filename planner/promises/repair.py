@@ -42,7 +42,7 @@ def _restore(board: Board, queue: Sequence[Request]) -> list[Waiting]:
     """Return the requests without a stored slot. Running boxes must be on the board already."""
     without_slot: list[Waiting] = []
     at_risk: list[Waiting] = []
-    standing: list[_Stored] = []
+    kept: list[_Stored] = []
     lost: list[_Stored] = []
     for waiting in board.enqueue_all(queue):
         request, slot = waiting.request, waiting.request.slot
@@ -57,9 +57,9 @@ def _restore(board: Board, queue: Sequence[Request]) -> list[Waiting]:
         if waiting.risk is not None:
             at_risk.append(waiting)
         else:
-            (lost if waiting.displaced else standing).append(_Stored(waiting, slot))
+            (lost if waiting.displaced else kept).append(_Stored(waiting, slot))
     hold_slots(board, at_risk)
-    lost += _place_stored(board, standing, at_risk)
+    lost += _place_stored(board, kept, at_risk)
     board.keep_as_stored()
     hold_late_slots(board, at_risk)
     replace_lost_slots(board, [stored.waiting for stored in lost])
@@ -209,12 +209,12 @@ def _cause_of_loss(board: Board, pool: int | None) -> Cause:
     return Cause.NODE_FAILURE if pool is None or board.pools[pool].supply is None else Cause.SUPPLY
 
 
-def _place_stored(board: Board, standing: list[_Stored], at_risk: Sequence[Waiting]) -> list[_Stored]:
+def _place_stored(board: Board, kept: list[_Stored], at_risk: Sequence[Waiting]) -> list[_Stored]:
     """Return the slots that fit nowhere on their nodes."""
-    late_s = max((board.now_s - stored.slot.start_s for stored in standing), default=0)
+    late_s = max((board.now_s - stored.slot.start_s for stored in kept), default=0)
     # The longest time without a plan or a contact, plus the grace period of overdue boxes and late nodes.
     delay_s = late_s + (board.policy.overrun_grace_s if board.overdue or _is_any_late(board) else 0)
-    in_order = sorted(standing, key=lambda stored: stored.by_start)
+    in_order = sorted(kept, key=lambda stored: stored.by_start)
     for stored in in_order:
         if stored.slot.start_s < board.now_s:
             stored.waiting.displaced = was_at_risk(stored.waiting.request) or (Cause.LATE_TICK, stored.waiting.request.id)

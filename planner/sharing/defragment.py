@@ -19,7 +19,7 @@ from planner.board.board import Board, Box
 from planner.board.waiting import Waiting
 from planner.capacity.placement import Demand, members_of
 from planner.capacity.profile import NEVER_S, Ints
-from planner.plan import Eviction, EvictionKind, Victim
+from planner.plan import EvictionKind, PlannedEviction, Victim
 from planner.promises.repair import board_of
 from planner.snapshot import Request, Running, Slot, Snapshot
 
@@ -63,11 +63,11 @@ class Proposal:
         return self.slot.start_s
 
     @property
-    def eviction(self) -> Eviction:
+    def eviction(self) -> PlannedEviction:
         victims = tuple(
             Victim(relocation.id, EvictionKind.DEFRAGMENT, relocation.frees_s, relocation.lost_gpu_s) for relocation in self.relocations
         )
-        return Eviction(self.id, victims, self.start_s, self.instead_s)
+        return PlannedEviction(self.id, victims, self.start_s, self.instead_s)
 
 
 @dataclass(frozen=True, slots=True)

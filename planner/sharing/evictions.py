@@ -17,7 +17,7 @@ from planner.board.board import Board, Box
 from planner.board.waiting import Waiting
 from planner.capacity.placement import Demand
 from planner.capacity.profile import NEVER_S
-from planner.plan import Cause, Eviction, EvictionKind, Victim
+from planner.plan import Cause, EvictionKind, PlannedEviction, Victim
 from planner.sharing.displacement import DisplacedSlots, place_or_restore
 from planner.sharing.rights import Rank, Right, Rights
 from planner.snapshot import Policy, Quota, Request
@@ -54,9 +54,9 @@ class EvictionPlanner:
         self._quotas = quotas
         self.rights = Rights(board, quotas)
 
-    def plan_all(self) -> list[Eviction]:
+    def plan_all(self) -> list[PlannedEviction]:
         """Evict for all requests that gain by it: highest right first, then by turn."""
-        made: list[Eviction] = []
+        made: list[PlannedEviction] = []
         if not evictions_possible(self._policy, self._quotas, evictor_count=self._board.evictor_count):
             return made
         rights = self.rights
@@ -73,7 +73,7 @@ class EvictionPlanner:
                 failed_count += won is None
         return made
 
-    def book(self, waiting: Waiting) -> Eviction | None:
+    def book(self, waiting: Waiting) -> PlannedEviction | None:
         """Give a booking without a slot its time if it can have it."""
         rights, project = self.rights, waiting.request.project
         rights.renew(project, booking=waiting)
@@ -92,7 +92,7 @@ class EvictionPlanner:
         board.remove_slots(self._giving_way(rights, waiting, own, pools, NEVER_S))
         return rights.since_s(request, shape) if own.beside > Rank.BORROWS else 0
 
-    def _plan_bookings(self) -> list[Eviction]:
+    def _plan_bookings(self) -> list[PlannedEviction]:
         """Bookings come first, because a plan without a place for one refuses it. The soonest is first, to give notice once."""
         lost = [waiting for waiting in self._board.order if self._is_unplaced_booking(waiting)]
         lost.sort(key=lambda waiting: (-waiting.request.priority, waiting.request.earliest_start_s))
@@ -144,7 +144,7 @@ class EvictionPlanner:
         # Only while it is new, so that promises do not move repeatedly.
         return self._policy.break_from is not None and request.priority >= self._policy.break_from and request.promise_s is None
 
-    def _make_room(self, waiting: Waiting, rights: Rights) -> Eviction | None:
+    def _make_room(self, waiting: Waiting, rights: Rights) -> PlannedEviction | None:
         """Return no victims if moving slots was enough."""
         board, request = self._board, waiting.request
         instead_s = self._start_without_s(waiting)
@@ -154,7 +154,7 @@ class EvictionPlanner:
                 for project in {request.project, *(board.running[victim.id].project for victim in victims)}:
                     rights.renew(project)
                 waiting.promise_by(start_s)  # the start that others end for is promised, so that a delay needs a cause
-                return Eviction(request.id, victims, start_s, instead_s)
+                return PlannedEviction(request.id, victims, start_s, instead_s)
         return None
 
     def _make_room_in(self, waiting: Waiting, shape: str, rights: Rights) -> tuple[Victim, ...]:

@@ -64,7 +64,7 @@ class MaintenanceRow:
             state=window.state(now),
             moved_count=moved_count,
             boxes=tuple(Reaching.of(row) for row in boxes),
-            cancel_url=reverse("admin-maintenance-cancel", args=[window.pk]) if window.is_standing(now) else "",
+            cancel_url=reverse("admin-maintenance-cancel", args=[window.pk]) if window.is_ahead(now) else "",
         )
 
 
@@ -77,9 +77,9 @@ class MaintenancePage:
     @classmethod
     def build(cls, request: PageRequest) -> MaintenancePage:
         now, windows = request.now, maintenance_visible_to(request.user)
-        standing = maintenance_ahead(now).values("pk")
-        ahead = list(windows.filter(pk__in=standing)[:AHEAD_ROWS])
-        past = list(windows.exclude(pk__in=standing).order_by("-starts_at", "pk")[:PAST_ROWS])
+        ahead_ids = maintenance_ahead(now).values("pk")
+        ahead = list(windows.filter(pk__in=ahead_ids)[:AHEAD_ROWS])
+        past = list(windows.exclude(pk__in=ahead_ids).order_by("-starts_at", "pk")[:PAST_ROWS])
         boxes, moved = boxes_reaching_into(ahead, now=now), _moved_counts([*ahead, *past])
 
         def group(key: str, label: str, of: Sequence[MaintenanceWindow]) -> RowGroup[MaintenanceRow]:

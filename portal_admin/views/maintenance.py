@@ -108,5 +108,5 @@ def _cancel_question(request: PageRequest, window: MaintenanceWindow) -> Questio
         form=PlainForm(sent(request)),
         shell=admin_shell(request, page="maintenance"),
         keep="Keep it",
-        closed="" if window.is_standing(request.now) else "It is over or canceled already.",
+        closed="" if window.is_ahead(request.now) else "It is over or canceled already.",
     )

@@ -13,7 +13,7 @@ from gpr.models import Gpr, GprState
 from inventory.models import ReservationState, ReservedGpu
 from portal_shared.access import PageRequest
 from portal_shared.gpr_box import ask_of
-from portal_shared.questions import Question, WayOut
+from portal_shared.questions import Question, QuestionLink
 from portal_shared.shell import Shell
 
 
@@ -64,14 +64,14 @@ def extend_question(gpr: Gpr, request: PageRequest) -> dict[str, object]:
     }
 
 
-def extension_ways(request: PageRequest, gpr: Gpr, error: EgsError) -> tuple[WayOut, ...]:
+def extension_ways(request: PageRequest, gpr: Gpr, error: EgsError) -> tuple[QuestionLink, ...]:
     """Alternatives after a refusal: the latest possible end, and a new request."""
-    again = WayOut("File another request", f"{reverse('gpr-create', args=[gpr.slice.name])}?from={gpr.pk}")
+    again = QuestionLink("File another request", f"{reverse('gpr-create', args=[gpr.slice.name])}?from={gpr.pk}")
     max_ends_at: datetime | None = error.extra.get("max_ends_at")
     if max_ends_at is None or max_ends_at == gpr.ends_at:
         return (again,)
     latest = words.moment(max_ends_at, now=request.now, zone=request.zone)
-    return (WayOut(f"Extend to {latest}", field="until", value=max_ends_at.isoformat()), again)
+    return (QuestionLink(f"Extend to {latest}", field="until", value=max_ends_at.isoformat()), again)
 
 
 Ask = Callable[[Gpr, PageRequest], dict[str, object]]

@@ -11,7 +11,7 @@ import msgspec
 
 from protocol import cluster_names
 from protocol.assignments import Assignment, Desired, Drain
-from worker_agent.cluster.base import Conflict, GpuRecord, NodeState, Records, StepResult, StepStatus
+from worker_agent.cluster.base import GpuRecord, NodeState, Records, StepProgress, StepStatus, WriteConflict
 from worker_agent.kube.api.client import Missing
 from worker_agent.kube.api.objects import Meta, Namespace, Node, Pod
 from worker_agent.kube.driver import KubernetesCluster
@@ -97,7 +97,7 @@ def _apply(document: Object, op: Object) -> None:
     there = (at[key] if key < len(at) else None) if isinstance(at, list) else at.get(key)
     match op["op"]:
         case "test" if there != op.get("value"):
-            raise Conflict(f"{op} was {there}")
+            raise WriteConflict(f"{op} was {there}")
         case "remove":
             del at[key]
         case "add" | "replace" if isinstance(at, list) and key == len(at):
@@ -155,7 +155,7 @@ def made(
 ) -> tuple[FakeApi, KubernetesCluster]:
     """`nodes`: GPUs with their records by node. Each slice has the namespace of its name."""
     api = FakeApi()
-    driver = KubernetesCluster(api, check=lambda _: StepResult(status=StepStatus.OK), note=lambda *_: None)  # type: ignore[arg-type]
+    driver = KubernetesCluster(api, check=lambda _: StepProgress(status=StepStatus.OK), note=lambda *_: None)  # type: ignore[arg-type]
     api.objects[cluster_names.GUARD_PATH] = {"metadata": {"name": "nodes"}, "spec": {"nodes": dict(guard)}}
     api.objects |= {cluster_names.node_path(name): _node(name, gpus) for name, gpus in nodes.items()}
     api.objects |= {msgspec.convert(pod, Pod).path: pod for pod in pods}

@@ -13,16 +13,16 @@ from protocol.tenancy.life_marks import LifeMark
 from tests.effort import IS_SOAK
 from worker_agent.cluster.base import (
     BoxEnd,
-    Cluster,
+    ClusterDriver,
     ClusterError,
-    Conflict,
     NodeChange,
     NodeState,
     StateDoc,
     StepCall,
-    StepResult,
+    StepProgress,
     Throttled,
     Unavailable,
+    WriteConflict,
     WriteKind,
 )
 
@@ -54,7 +54,7 @@ def each_write(write_count: int, *faults: Fault) -> list[tuple[int, Fault]]:
 class FaultyCluster:
     """`choose(call)` says what goes wrong with this call, if anything."""
 
-    def __init__(self, inner: Cluster, choose: Callable[[str], Fault | None]) -> None:
+    def __init__(self, inner: ClusterDriver, choose: Callable[[str], Fault | None]) -> None:
         self._inner, self._choose = inner, choose
         self._last_view: dict[str, NodeState] = {}
 
@@ -107,7 +107,7 @@ class FaultyCluster:
     def order_nodes(self, orders: Sequence[NodeOrder]) -> None:
         return self._faulty("provide", lambda: self._inner.order_nodes(orders)) if orders else self._inner.order_nodes(orders)
 
-    def run(self, call: StepCall) -> StepResult:
+    def run(self, call: StepCall) -> StepProgress:
         return self._faulty("run", lambda: self._inner.run(call))
 
     def _faulty(self, name: str, call: Callable[[], Answer]) -> Answer:
@@ -116,7 +116,7 @@ class FaultyCluster:
             case Fault.CRASH_BEFORE:
                 raise Crash(name)
             case Fault.CONFLICT:
-                raise Conflict(f"{name}: injected")
+                raise WriteConflict(f"{name}: injected")
             case Fault.THROTTLED:
                 raise Throttled(0.5)
             case Fault.ERROR:

@@ -15,7 +15,7 @@ from protocol.sync import SyncReply
 from tests.agent.faulty import Fault, FaultyCluster
 from worker_agent.boxes.core import Core
 from worker_agent.cluster.base import GpuPhase
-from worker_agent.cluster.fleet import Fleet, NodeGroup, StepFailure, TenantPods
+from worker_agent.cluster.fleet import NodeGroup, SimulatedFleet, StepFailure, TenantPods
 from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import MemoryStore
 
@@ -40,9 +40,9 @@ class FakeClock:
         self.mono_s += seconds
 
 
-def small_fleet(*, count: int = 2, failures: tuple[StepFailure, ...] = (), pods: TenantPods | None = None) -> Fleet:
+def small_fleet(*, count: int = 2, failures: tuple[StepFailure, ...] = (), pods: TenantPods | None = None) -> SimulatedFleet:
     group = NodeGroup(name="h", count=count, node_type="hgx", gpu_model="H100", memory_gib=80, gpus=4)
-    return Fleet(name="test", groups=(group,), failures=failures, pods=pods or TenantPods(stop_s=0.5))
+    return SimulatedFleet(name="test", groups=(group,), failures=failures, pods=pods or TenantPods(stop_s=0.5))
 
 
 class Stage:
@@ -50,7 +50,9 @@ class Stage:
 
     core: Core
 
-    def __init__(self, fleet: Fleet | None = None, *, choose: Callable[[str], Fault | None] | None = None, starts: bool = True) -> None:
+    def __init__(
+        self, fleet: SimulatedFleet | None = None, *, choose: Callable[[str], Fault | None] | None = None, starts: bool = True
+    ) -> None:
         self.fleet = fleet or small_fleet()
         self.views: tuple[NodeView, ...] = self.fleet.nodes()
         self.inventory: tuple[NodeView, ...] = ()  # as the hub has it

@@ -13,7 +13,7 @@ import pytest
 
 from bench.figures import NotRun
 from bench.peers import kueue, kueue_runner
-from bench.peers.kueue import Hall, Played, planner_for
+from bench.peers.kueue import PlayResult, WorkloadPlayer, planner_for
 from bench.peers.kueue_runner import Ran, read
 from bench.peers.kueue_scenarios import BASELINE, LARGE_SCALE, Arrival, Kind, Scenario, arrivals
 
@@ -176,7 +176,7 @@ def test_with_kueue_its_figures_of_the_same_run_stand_beside_ours(monkeypatch: p
 def test_all_are_done_in_the_end_each_once() -> None:
     small = replace(BASELINE, cohort_count=2, kinds=tuple(replace(kind, count=4) for kind in BASELINE.kinds))
 
-    done = Hall(planner_for(small), list(arrivals(small)), may_evict=False, clock=clock()).run()
+    done = WorkloadPlayer(planner_for(small), list(arrivals(small)), may_evict=False, clock=clock()).run()
 
     assert {name: len(waits_s) for name, waits_s in done.waits_s.items()} == {"small": 48, "medium": 48, "large": 48}
 
@@ -187,7 +187,7 @@ def test_who_borrows_gives_back_at_once_and_begins_again() -> None:
     pair = Scenario("pair", 1, 2, 20, (long, short), 0.0)
     coming = [Arrival(1, 0, 0, long), Arrival(1, 0, 0, long), Arrival(200, 0, 1, short)]
 
-    done = Hall(planner_for(pair), coming, may_evict=False, clock=clock()).run()
+    done = WorkloadPlayer(planner_for(pair), coming, may_evict=False, clock=clock()).run()
 
     assert done.evictions == 1
     assert done.waits_s["short"][0] < 0.01
@@ -219,8 +219,8 @@ def peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Pat
     return make
 
 
-def played(scenario: Scenario, *, may_evict: bool) -> Played:
-    return Played(wall_s=70.0, cpu_s=20.0, evictions=5, waits_s={kind.name: [1.0, 3.0] for kind in scenario.kinds})
+def played(scenario: Scenario, *, may_evict: bool) -> PlayResult:
+    return PlayResult(wall_s=70.0, cpu_s=20.0, evictions=5, waits_s={kind.name: [1.0, 3.0] for kind in scenario.kinds})
 
 
 def clock() -> Callable[[], float]:

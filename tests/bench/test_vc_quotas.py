@@ -10,7 +10,7 @@ import pytest
 from bench.replays.drawn_lists import draw, pool_of
 from bench.replays.vc_quotas import NOTICE_S, entitled_runs, fairness, figures_of, guarantees, jain
 from planner.snapshot import Quota
-from simulation.joblist import Job
+from simulation.joblist import TraceJob
 from simulation.replay import POLICIES, Replay, Run, replay
 
 POOL = pool_of(2)
@@ -18,15 +18,15 @@ SIZES = {node.id: node.gpu_count for node in POOL.nodes}
 HOUR_S = 3600
 
 
-def job(id_: str, project: str, submit_s: int, run_s: int, *, nodes: int = 1, gpus: int = 8) -> Job:
-    return Job(id_, submit_s, run_s, run_s, nodes, gpus, 101, project, (POOL.id,))
+def job(id_: str, project: str, submit_s: int, run_s: int, *, nodes: int = 1, gpus: int = 8) -> TraceJob:
+    return TraceJob(id_, submit_s, run_s, run_s, nodes, gpus, 101, project, (POOL.id,))
 
 
-def run(of: Job, start_s: int) -> Run:
+def run(of: TraceJob, start_s: int) -> Run:
     return Run(of, of.submit_s, start_s, start_s + of.run_s, ("n0000",), None)
 
 
-def played(jobs: Sequence[Job], quotas: tuple[Quota, ...]) -> Replay:
+def played(jobs: Sequence[TraceJob], quotas: tuple[Quota, ...]) -> Replay:
     return replay(POLICIES["egs"]((POOL,), quotas=quotas), jobs, early=False, ignore_priority=True, clock=lambda: 0.0)
 
 

@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from gpr.allocation.allocator import advance
-from gpr.models import Claim as ClaimRow
+from gpr.models import ClusterRequestRecord as ClaimRow
 from gpr.models import Gpr, GprState, Promise
 from gpr.queue.decisions import gpr_evict, gpr_set_priority
 from gpr.requests.editing import gpr_edit, spec_of

@@ -11,7 +11,7 @@ import pytest
 
 from accounts.models import User
 from gpr.cluster_requests.services import cluster_requests_take
-from gpr.models import Claim as ClaimRow
+from gpr.models import ClusterRequestRecord as ClaimRow
 from gpr.models import Gpr, GprState
 from gpr.requests.editing import gpr_cancel
 from gpr.requests.inputs import spec_of_create

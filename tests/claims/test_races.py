@@ -15,7 +15,7 @@ from django.db import connection
 from core.errors import EgsError
 from gpr.allocation.allocator import tick
 from gpr.cluster_requests.services import cluster_requests_take
-from gpr.models import ENDED, Claim, Gpr, GprState
+from gpr.models import ENDED, ClusterRequestRecord, Gpr, GprState
 from gpr.requests.editing import gpr_cancel
 from inventory.models import Cluster
 from journal.models import Event
@@ -60,7 +60,7 @@ def test_one_object_that_two_connections_claim_at_once_is_filed_once(stage: Clus
         assert len({str(answer) for answer in answers}) == 1
         assert Gpr.objects.filter(name=f"train-{number}").count() == 1
         assert Event.objects.filter(kind="gpr.claimed", data__uid=f"uid-train-{number}").count() == 1
-    assert Claim.objects.count() == ROUNDS
+    assert ClusterRequestRecord.objects.count() == ROUNDS
 
 
 def test_messages_that_share_some_objects_file_each_once(stage: ClusterRequestStage) -> None:
@@ -74,7 +74,7 @@ def test_messages_that_share_some_objects_file_each_once(stage: ClusterRequestSt
         )
 
         assert all(answer.verdict == ClusterRequestVerdict.TAKEN for some in answers for answer in some)
-    assert Gpr.objects.count() == Claim.objects.count() == 4 * ROUNDS
+    assert Gpr.objects.count() == ClusterRequestRecord.objects.count() == 4 * ROUNDS
 
 
 def test_one_change_that_comes_twice_at_once_is_made_once(stage: ClusterRequestStage) -> None:

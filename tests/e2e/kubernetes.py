@@ -17,7 +17,7 @@ from tests.kube.checks.healthy import gang_words, gpu_lines, last_words
 from tests.kube.cluster import Cluster, Object
 from tests.kube.fleet_nodes import nodes_of
 from tests.kube.site import agent_token, install
-from worker_agent.cluster.fleet import Fleet, NodeGroup
+from worker_agent.cluster.fleet import NodeGroup, SimulatedFleet
 
 NODE_GPUS = 8
 WATCH_S = 2
@@ -68,7 +68,7 @@ class KubernetesStage(Stage):
 
 def managed_nodes(name: str, count: int) -> list[Object]:
     group = NodeGroup(name="gpu", count=count, node_type="hgx-h100", gpu_model="H100", memory_gib=80, gpus=NODE_GPUS)
-    nodes = nodes_of(Fleet(name=name, groups=(group,), zone="zone-1"))
+    nodes = nodes_of(SimulatedFleet(name=name, groups=(group,), zone="zone-1"))
     for node in nodes:
         node["metadata"]["labels"]["egs.io/managed"] = "true"
     return nodes

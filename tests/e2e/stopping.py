@@ -11,7 +11,7 @@ from psycopg import sql
 from tests.e2e.processes import START_S, wait_for
 
 NODES = "inventory_node"  # a start locks these after it has moved the GPR
-WITNESS = "gpr_witness"  # whoever plans or submits locks this
+PLAN_TABLE = "gpr_planrecord"  # each plan and each submit locks its row
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from protocol.nodes import NodeView
-from worker_agent.cluster.fleet import Fleet, read_fleet
+from worker_agent.cluster.fleet import SimulatedFleet, read_fleet
 
 # As GPU Feature Discovery reads them from the driver: the product's name, and MiB of memory.
 GPUS: Final = {
@@ -23,7 +23,7 @@ GPUS: Final = {
 }
 
 
-def nodes_of(fleet: Fleet) -> list[dict[str, Any]]:
+def nodes_of(fleet: SimulatedFleet) -> list[dict[str, Any]]:
     """Node objects. Raises KeyError for a shape that GPUS does not have."""
     return [_node(view) for view in fleet.nodes()]
 

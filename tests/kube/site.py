@@ -34,8 +34,8 @@ from tests.kube.wire import STRATEGIC, tls_of, url_of
 from tests.kube.written import written
 from worker_agent.boxes.core import Core
 from worker_agent.clock import Clock, SystemClock
-from worker_agent.cluster.base import ClusterError, GpuRecord, NodeState, StepCall, StepResult, StepStatus
-from worker_agent.cluster.fleet import Fleet, NodeGroup
+from worker_agent.cluster.base import ClusterError, GpuRecord, NodeState, StepCall, StepProgress, StepStatus
+from worker_agent.cluster.fleet import NodeGroup, SimulatedFleet
 from worker_agent.kube.api.client import Access, Api
 from worker_agent.kube.driver import KubernetesCluster
 
@@ -132,8 +132,8 @@ class Site:
         self.stop()
         self.start()
 
-    def check(self, call: StepCall) -> StepResult:
-        return StepResult(status=self.steps.get(call.step, StepStatus.OK), log=call.step)
+    def check(self, call: StepCall) -> StepProgress:
+        return StepProgress(status=self.steps.get(call.step, StepStatus.OK), log=call.step)
 
     def note(self, event: str, fields: dict[str, object]) -> None:
         self.notes.append((event, fields))
@@ -157,9 +157,9 @@ class Site:
         return [view.name for view in self._fleet.nodes()]
 
     @property
-    def _fleet(self) -> Fleet:
+    def _fleet(self) -> SimulatedFleet:
         group = NodeGroup(name="h100", count=self._count, node_type="hgx-h100", gpu_model="H100", memory_gib=80, gpus=NODE_GPUS)
-        return Fleet(name=f"site-{self.key}", groups=(group,), zone="zone-1")
+        return SimulatedFleet(name=f"site-{self.key}", groups=(group,), zone="zone-1")
 
     def move_in(self) -> None:
         """Nodes with the label that hands them to EGS, taken in by the agent."""

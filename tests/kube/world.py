@@ -22,12 +22,14 @@ from tests.kube.cluster import CLAIMS, MUTATING, SOON_S, Cluster, Object
 from tests.kube.fleet_nodes import nodes_of
 from tests.kube.wire import APPLY, JSON_PATCH
 from tests.kube.written import gated, written
-from worker_agent.cluster.fleet import Fleet, NodeGroup
+from worker_agent.cluster.fleet import NodeGroup, SimulatedFleet
 
 RED, BLUE = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 RED_GPR, BLUE_GPR = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa", "bbbbbbbb-bbbb-4bbb-8bbb-bbbbbbbbbbbb"
 NODE_RED, NODE_BLUE = "fleet-gpu-01", "fleet-gpu-02"
-FLEET = Fleet(name="fleet", groups=(NodeGroup(name="gpu", count=2, node_type="hgx-h100", gpu_model="H100", memory_gib=80, gpus=8),))
+FLEET = SimulatedFleet(
+    name="fleet", groups=(NodeGroup(name="gpu", count=2, node_type="hgx-h100", gpu_model="H100", memory_gib=80, gpus=8),)
+)
 
 # u has the role of a workspace's users, a the ClusterRole admin, o everything in the namespace, n also writes namespaces; all these in
 # `red`. s is as n, in `loose`.

@@ -1,4 +1,4 @@
-"""A small house for the tests of the admin portal: people of all kinds signed in, one busy cluster, GPRs in every state before the end."""
+"""A small world for the tests of the admin portal: people of all kinds signed in, one busy cluster, GPRs in every state before the end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def signed_in(user: User, *scopes: Scope) -> Client:
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class AdminWorld:
     people: People
     cluster: Cluster
     slice: Slice
@@ -44,7 +44,7 @@ class House:
     held: Gpr  # needs approval
 
 
-def make_house() -> House:
+def make_admin_world() -> AdminWorld:
     people = factories.make_people()
     cluster = factories.cluster("aurora", nodes=2)
     vision = factories.make_slice(cluster, name="vision", owner=people.owner, viewers=[people.teammate])
@@ -58,17 +58,17 @@ def make_house() -> House:
     for gpr in (runs, waits, held):
         gpr.refresh_from_db()
     assert [runs.state, waits.state, held.state] == [GprState.ACTIVE, GprState.QUEUED, GprState.PENDING_APPROVAL]
-    return House(people, cluster, vision, runs, waits, held)
+    return AdminWorld(people, cluster, vision, runs, waits, held)
 
 
-def queue_up(house: House, count: int) -> None:
+def queue_up(world: AdminWorld, count: int) -> None:
     """Bare rows that wait, with a promise and a stored explanation each."""
     now = db_now()
-    blockers = [{"id": str(house.runs.pk), "is_running": True, "until_s": 1_900_000_000}]
+    blockers = [{"id": str(world.runs.pk), "is_running": True, "until_s": 1_900_000_000}]
     told = {"reason": "waits_for_gpus", "blockers": blockers, "most_node_count": 0, "most_gpus_per_node": 0}
-    given: dict[str, Any] = {"owner": house.people.owner, "shape": SHAPE, "nodes": 1, "duration_s": 3600, "remaining_s": 3600}
+    given: dict[str, Any] = {"owner": world.people.owner, "shape": SHAPE, "nodes": 1, "duration_s": 3600, "remaining_s": 3600}
     times = {"created_at": now, "state_changed_at": now, "queued_at": now, "turn_at": now, "planned_start_at": now}
-    slices = Slice.objects.bulk_create(Slice(name=f"s{uuid4().hex[:8]}", project=house.slice.project, created_at=now) for _ in range(count))
+    slices = Slice.objects.bulk_create(Slice(name=f"s{uuid4().hex[:8]}", project=world.slice.project, created_at=now) for _ in range(count))
     gprs = Gpr.objects.bulk_create(
         Gpr(name=f"g{uuid4().hex[:8]}", slice=slice_, state=GprState.QUEUED, explanation=told, **given, **times) for slice_ in slices
     )

@@ -7,13 +7,13 @@ from copy import deepcopy
 import pytest
 from django.test import Client
 
-from tests.pages.admin_world import House, make_house, signed_in
+from tests.pages.admin_world import AdminWorld, make_admin_world, signed_in
 from tests.pages.user_world import World, make_world
 
 
 @pytest.fixture(scope="module")
-def built_house(module_db: None) -> House:
-    return make_house()
+def built_admin_world(module_db: None) -> AdminWorld:
+    return make_admin_world()
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +22,8 @@ def built_world(module_db: None) -> World:
 
 
 @pytest.fixture
-def house(built_house: House, db: None) -> House:
-    return deepcopy(built_house)
+def admin_world(built_admin_world: AdminWorld, db: None) -> AdminWorld:
+    return deepcopy(built_admin_world)
 
 
 @pytest.fixture
@@ -32,8 +32,8 @@ def world(built_world: World, db: None) -> World:
 
 
 @pytest.fixture
-def admin(house: House) -> Client:
-    return signed_in(house.people.admin)
+def admin(admin_world: AdminWorld) -> Client:
+    return signed_in(admin_world.people.admin)
 
 
 @pytest.fixture

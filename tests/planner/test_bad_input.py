@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from planner.engine import plan
-from planner.feasibility import most_that_fits
+from planner.feasibility import largest_that_fits
 from planner.offers import offers
 from planner.plan import Reason
 from planner.snapshot import Memory, Policy, Request, Running, Shadow, Slot, Snapshot, Window
@@ -63,7 +63,7 @@ def test_what_can_never_start_is_said_so_and_stops_nobody(never: Request, policy
 @examples(100)
 @given(snapshots(), st.sampled_from(NEVER))
 def test_one_that_never_fits_changes_no_plan(snapshot: Snapshot, never: Request) -> None:
-    assume(not most_that_fits(snapshot.pools, never).fits)
+    assume(not largest_that_fits(snapshot.pools, never).fits)
     made = plan(replace(snapshot, queue=(*snapshot.queue, never)))
 
     others = {id_: placement for id_, placement in placements(made).items() if id_ != "x"}

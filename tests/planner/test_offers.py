@@ -45,9 +45,9 @@ def test_an_offer_of_a_pool_is_what_the_candidate_gets_there_when_it_is_submitte
 def test_a_desk_answers_alike_whatever_it_was_asked_before(snapshot: Snapshot, data: st.DataObject) -> None:
     before = data.draw(st.sampled_from([snapshot, settled(snapshot), replace(settled(snapshot), running=(), has_freed=True)]))
     candidates = [data.draw(requests("new", 99)) for _ in range(3)]
-    desk = OfferFinder(before)
+    finder = OfferFinder(before)
 
-    assert [desk.offers(candidate) for candidate in candidates] == [offers(before, candidate) for candidate in candidates]
+    assert [finder.offers(candidate) for candidate in candidates] == [offers(before, candidate) for candidate in candidates]
 
 
 @examples(100)
@@ -58,7 +58,7 @@ def test_the_most_that_has_a_place_by_some_time_is_the_most_that_would_be_promis
     snapshot: Snapshot, in_s: int, field: str, data: st.DataObject
 ) -> None:
     """Without slack, and to the last in turn."""
-    desk = OfferFinder(settled(snapshot))
+    finder = OfferFinder(settled(snapshot))
     candidate = data.draw(requests("new", 99))
     by_s = snapshot.now_s + in_s
 
@@ -66,9 +66,9 @@ def test_the_most_that_has_a_place_by_some_time_is_the_most_that_would_be_promis
         change: dict[str, Any] = {field: size}
         return replace(candidate, **change)
 
-    promised = [min((offer.promise_s for offer in desk.offers(sized(size))), default=None) for size in range(1, 5)]
+    promised = [min((offer.promise_s for offer in finder.offers(sized(size))), default=None) for size in range(1, 5)]
     able = [size for size, promise_s in enumerate(promised, start=1) if promise_s is not None and promise_s <= by_s]
-    assert desk.most_by(by_s, range(1, 5), sized) == max(able, default=None)
+    assert finder.most_by(by_s, range(1, 5), sized) == max(able, default=None)
 
 
 @examples(100)

@@ -272,7 +272,7 @@ VICTIM, EVICTOR = f"v,0,{9 * HOUR_S},{9 * HOUR_S},1,4,50,x,0", f"b,{HOUR_S},60,6
         ({}, "", HOUR_S + 600),
         ({"notice_s": 60}, "1", HOUR_S + 60),
         ({"least_run_s": 2 * HOUR_S}, "", 2 * HOUR_S),
-        ({"claim_gain_s": 9 * HOUR_S}, "", 9 * HOUR_S),
+        ({"eviction_gain_s": 9 * HOUR_S}, "", 9 * HOUR_S),
         ({}, "0", 9 * HOUR_S),
     ],
 )

@@ -9,14 +9,14 @@ import pytest
 from planner.snapshot import Pool, Slot
 from simulation.estimators import ESTIMATORS, FADING_S, Estimators
 from simulation.failures import Failure
-from simulation.joblist import Job, request_of
+from simulation.joblist import TraceJob, request_of
 from simulation.replay import POLICIES, Replay, replay
 from simulation.report import report
 from tests.simulate.lists import random_jobs
 from tests.simulate.test_replay import lists
 
 
-def told(policy: str, pools: tuple[Pool, ...], jobs: tuple[Job, ...], *failures: Failure) -> Replay:
+def told(policy: str, pools: tuple[Pool, ...], jobs: tuple[TraceJob, ...], *failures: Failure) -> Replay:
     scheduler, estimators = POLICIES[policy](pools), Estimators(pools)
     clocked = {"clock": lambda: 0.0, "estimators": estimators}
     return replay(scheduler, jobs, early=False, ignore_priority=False, failures=failures, **clocked)  # type: ignore[arg-type]

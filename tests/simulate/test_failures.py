@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from planner.snapshot import PolicyName, Pool
 from simulation.failures import DAY_S, Failure, draw_failures
-from simulation.joblist import Job, read_nodes
+from simulation.joblist import TraceJob, read_nodes
 from simulation.replay import POLICIES, Replay, Run, replay
 from simulation.report import report
 from tests.simulate.lists import random_jobs, write_nodes
@@ -22,7 +22,7 @@ from tests.simulate.test_replay import MODES, SLOW, Stored, lists
 EACH = pytest.mark.parametrize("policy", sorted(POLICIES))
 
 
-def failing(policy: str, pools: tuple[Pool, ...], jobs: tuple[Job, ...], *failures: Failure, early: bool = False) -> Replay:
+def failing(policy: str, pools: tuple[Pool, ...], jobs: tuple[TraceJob, ...], *failures: Failure, early: bool = False) -> Replay:
     return replay(POLICIES[policy](pools), jobs, early=early, ignore_priority=True, clock=lambda: 0.0, failures=failures)
 
 

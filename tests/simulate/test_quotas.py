@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from planner.snapshot import Pool, Quota
-from simulation.joblist import BadList, Job, read_jobs, read_nodes, read_quotas
+from simulation.joblist import BadList, TraceJob, read_jobs, read_nodes, read_quotas
 from simulation.replay import POLICIES, Replay, Run, replay
 from simulation.report import report
 from tests.effort import IS_SOAK
@@ -21,7 +21,7 @@ QUOTA_HEADER = "owner,shape,guaranteed_gpus,most_gpus"
 HOUR_S = 3600
 
 
-def lists(tmp: Path, jobs: Sequence[str], quotas: Sequence[str]) -> tuple[tuple[Pool, ...], tuple[Job, ...], tuple[Quota, ...]]:
+def lists(tmp: Path, jobs: Sequence[str], quotas: Sequence[str]) -> tuple[tuple[Pool, ...], tuple[TraceJob, ...], tuple[Quota, ...]]:
     """Three nodes of four GPUs."""
     pools = read_nodes(write_nodes(tmp / "nodes.csv"))
     read = read_quotas(write(tmp / "quotas.csv", QUOTA_HEADER, quotas), pools)
@@ -29,7 +29,7 @@ def lists(tmp: Path, jobs: Sequence[str], quotas: Sequence[str]) -> tuple[tuple[
     return pools, read_jobs(rows, pools, early=True, quotas=read), read
 
 
-def played(policy: str, pools: tuple[Pool, ...], jobs: tuple[Job, ...], quotas: tuple[Quota, ...], *, early: bool = False) -> Replay:
+def played(policy: str, pools: tuple[Pool, ...], jobs: tuple[TraceJob, ...], quotas: tuple[Quota, ...], *, early: bool = False) -> Replay:
     return replay(POLICIES[policy](pools, quotas=quotas), jobs, early=early, ignore_priority=False, clock=lambda: 0.0)
 
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from planner.board.board import Started
 from planner.engine import plan
-from planner.plan import Eviction
+from planner.plan import PlannedEviction
 from planner.snapshot import Memory, Policy, PolicyName, Pool, Quota, Request, Running, Snapshot, Window
 from simulation.failures import Failure
-from simulation.joblist import Job, read_jobs, read_nodes, request_of
+from simulation.joblist import TraceJob, read_jobs, read_nodes, request_of
 from simulation.replay import POLICIES, Replay, replay
 from simulation.report import report, schedule_csv
 from tests.effort import examples
@@ -36,7 +36,7 @@ class Stored:
     def __init__(self, pools: tuple[Pool, ...], name: PolicyName, quotas: tuple[Quota, ...] = ()) -> None:
         self.pools = pools
         self.quotas = quotas
-        self.evictions: tuple[Eviction, ...] = ()
+        self.evictions: tuple[PlannedEviction, ...] = ()
         self.policy = Policy(name=name)
         self.memory = Memory()
         self.started_s: dict[str, int] = {}
@@ -92,7 +92,7 @@ class Stored:
     def refused(self) -> list[str]:
         return []
 
-    def evicted(self) -> list[Eviction]:
+    def evicted(self) -> list[PlannedEviction]:
         return list(self.evictions)
 
     def repromised(self) -> frozenset[str]:
@@ -102,12 +102,12 @@ class Stored:
         """What is foretold is no matter of the schedule."""
 
 
-def lists(tmp: Path, *lines: str) -> tuple[tuple[Pool, ...], tuple[Job, ...]]:
+def lists(tmp: Path, *lines: str) -> tuple[tuple[Pool, ...], tuple[TraceJob, ...]]:
     pools = read_nodes(write_nodes(tmp / "nodes.csv"))
     return pools, read_jobs(write_jobs(tmp / "jobs.csv", *lines), pools, early=True)
 
 
-def played(policy: str, pools: tuple[Pool, ...], jobs: tuple[Job, ...], *, early: bool, equal: bool = False) -> Replay:
+def played(policy: str, pools: tuple[Pool, ...], jobs: tuple[TraceJob, ...], *, early: bool, equal: bool = False) -> Replay:
     ticks: Iterator[int] = itertools.count()
     return replay(POLICIES[policy](pools), jobs, early=early, ignore_priority=equal, clock=lambda: float(next(ticks)))
 

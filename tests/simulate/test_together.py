@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from planner.snapshot import Pool, Quota
 from simulation.failures import DAY_S, Failure, draw_failures
-from simulation.joblist import Job, read_jobs, read_nodes, read_quotas
+from simulation.joblist import TraceJob, read_jobs, read_nodes, read_quotas
 from simulation.replay import POLICIES, Replay, Run, replay
 from tests.effort import examples
 from tests.simulate.lists import JOB_HEADER, NODE_HEADER, write
@@ -40,7 +40,7 @@ def lines(seed: int, count: int) -> Iterator[str]:
         yield f"j{i},{asks},{who},{dice.choice(['', '', str(run_s // 2)])},{dice.choice('001')},{booked}"
 
 
-def world(seed: int, tmp: Path) -> tuple[tuple[Pool, ...], tuple[Job, ...], tuple[Quota, ...]]:
+def world(seed: int, tmp: Path) -> tuple[tuple[Pool, ...], tuple[TraceJob, ...], tuple[Quota, ...]]:
     pools = read_nodes(write(tmp / "nodes.csv", NODE_HEADER, (f"n{i},{'here' if i < 3 else 'there'},s,{GPUS}" for i in range(NODES))))
     quotas = read_quotas(write(tmp / "quotas.csv", QUOTA_HEADER, ["x,s,4,12", "y,s,8,", "a,s,4,"]), pools)
     header = f"{JOB_HEADER},slice,clusters,home,idle_from_s,may_evict,booked_s"
@@ -48,7 +48,7 @@ def world(seed: int, tmp: Path) -> tuple[tuple[Pool, ...], tuple[Job, ...], tupl
     return pools, jobs, quotas
 
 
-def play(policy: str, seed: int, tmp: Path) -> tuple[Replay, tuple[Job, ...], tuple[Failure, ...]]:
+def play(policy: str, seed: int, tmp: Path) -> tuple[Replay, tuple[TraceJob, ...], tuple[Failure, ...]]:
     pools, jobs, quotas = world(seed, tmp)
     failures = tuple(islice(draw_failures(pools, every_days=8 * HOUR_S / DAY_S, repair_s=HOUR_S, seed=seed, since_s=0), 30))
     scheduler = POLICIES[policy](pools, quotas=quotas)

@@ -23,11 +23,11 @@ from worker_agent.cluster.base import (
     NodeState,
     Records,
     StepCall,
-    StepResult,
+    StepProgress,
     StepStatus,
     WriteKind,
 )
-from worker_agent.cluster.fleet import Fleet
+from worker_agent.cluster.fleet import SimulatedFleet
 from worker_agent.cluster.simulated import PodPhase, SimulatedCluster
 from worker_agent.cluster.store import MemoryStore
 
@@ -55,7 +55,7 @@ class Violation(AssertionError):
 
 
 class WatchedCluster(SimulatedCluster):
-    def __init__(self, *, fleet: Fleet, loop: Loop, faults: Faults, hub_is_restored: list[bool]) -> None:
+    def __init__(self, *, fleet: SimulatedFleet, loop: Loop, faults: Faults, hub_is_restored: list[bool]) -> None:
         self._loop, self._faults = loop, faults
         self._hub_is_restored = hub_is_restored  # shared: after a restore the hub's rows no longer bear witness
         self.actor: SimAgent | None = None
@@ -107,11 +107,11 @@ class WatchedCluster(SimulatedCluster):
         super().serve(boxes)
         self._judge_pods()
 
-    def run(self, call: StepCall) -> StepResult:
+    def run(self, call: StepCall) -> StepProgress:
         result = super().run(call)
         is_check = call.step != ExitStep.DRAIN and result.status is StepStatus.OK
         if is_check and self._faults.strikes(Kind.STEP_FAILS, 0.3):
-            return StepResult(status=StepStatus.FAILED, log="injected")
+            return StepProgress(status=StepStatus.FAILED, log="injected")
         return result
 
     # -- judgements ----------------------------------------------------------------------------------------------------

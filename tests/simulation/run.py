@@ -29,7 +29,7 @@ from tests.simulation.hub import SimHub
 from tests.simulation.judge import Judge
 from tests.simulation.loop import Loop
 from tests.simulation.workload import People, token_life
-from worker_agent.cluster.fleet import Fleet, NodeGroup, TenantPods
+from worker_agent.cluster.fleet import NodeGroup, SimulatedFleet, TenantPods
 from worker_agent.hub.dialog import Call
 
 TROUBLE_UNTIL_S = 100.0
@@ -57,7 +57,7 @@ class Failed(AssertionError):
         self.trace = trace
 
 
-def fleets(rng: random.Random) -> list[Fleet]:
+def fleets(rng: random.Random) -> list[SimulatedFleet]:
     def group(count: int, gpus: int) -> NodeGroup:
         return NodeGroup(name="h", count=count, node_type="hgx", gpu_model="H100", memory_gib=80, gpus=gpus)
 
@@ -65,8 +65,8 @@ def fleets(rng: random.Random) -> list[Fleet]:
     # Checks that take longer than the lease lives, now and then.
     steps = FAST_STEPS | ({"gpu_health": rng.uniform(40.0, 60.0)} if rng.random() < SLOW_CHECKS else {})
     return [
-        Fleet(name="east", groups=(group(3, 4),), step_s=steps, pods=pods),
-        Fleet(name="west", groups=(group(2, 2),), step_s=steps, pods=pods),
+        SimulatedFleet(name="east", groups=(group(3, 4),), step_s=steps, pods=pods),
+        SimulatedFleet(name="west", groups=(group(2, 2),), step_s=steps, pods=pods),
     ]
 
 

@@ -20,13 +20,13 @@ from slices.models import Role, Slice
 from slices.services import member_set, namespace_bind, project_create, slice_create
 from tests.simulation.hub import SimHub
 from tests.simulation.loop import Loop
-from worker_agent.cluster.fleet import Fleet
+from worker_agent.cluster.fleet import SimulatedFleet
 
 SHAPE = "H100-80GB"
 
 
 class People:
-    def __init__(self, *, fleets: list[Fleet], loop: Loop, hub: SimHub, rng: random.Random) -> None:
+    def __init__(self, *, fleets: list[SimulatedFleet], loop: Loop, hub: SimHub, rng: random.Random) -> None:
         self._loop, self._hub, self._rng = loop, hub, rng
         now = loop.at
         self.admin = user_create(name="admin", now=now, is_admin=True)

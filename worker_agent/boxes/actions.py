@@ -22,7 +22,7 @@ from worker_agent.boxes.state import Member, Progress, StateStore
 from worker_agent.clock import Clock, HubTime
 from worker_agent.cluster.base import (
     BoxEnd,
-    Cluster,
+    ClusterDriver,
     ClusterError,
     GpuPhase,
     GpuRecord,
@@ -31,7 +31,7 @@ from worker_agent.cluster.base import (
     Note,
     Records,
     StepCall,
-    StepResult,
+    StepProgress,
     StepStatus,
     Throttled,
     Unavailable,
@@ -62,7 +62,7 @@ class Write:
 
 
 class Actions:
-    def __init__(self, *, cluster: Cluster, clock: Clock, time: HubTime, store: StateStore, rng: random.Random, note: Note) -> None:
+    def __init__(self, *, cluster: ClusterDriver, clock: Clock, time: HubTime, store: StateStore, rng: random.Random, note: Note) -> None:
         self._cluster, self._clock, self._time, self._store = cluster, clock, time, store
         self._rng, self._note = rng, note
         self.nodes: dict[str, NodeState] = {}
@@ -89,7 +89,7 @@ class Actions:
             if member:
                 self._broken.add(member[0].id)
             if member and member[1].first(f"broke:{stage}"):
-                self._report(member[0], stage, Outcome.FAILED, StepResult(status=StepStatus.FAILED, log=_fault(error), blames_node=False))
+                self._report(member[0], stage, Outcome.FAILED, StepProgress(status=StepStatus.FAILED, log=_fault(error), blames_node=False))
 
     def each(self, stage: str, members: Iterable[Member], act: Callable[[Assignment, Progress], Result | None]) -> Iterator[Result]:
         """Yield the results of `act`, without None and without errors."""
@@ -260,7 +260,7 @@ class Actions:
         self._report(assignment, step, outcome, result, attempt=attempt, started_s=started_s)
         return result.status
 
-    def _poll(self, assignment: Assignment, progress: Progress, step: str, attempt: int, gang: Gang) -> StepResult:
+    def _poll(self, assignment: Assignment, progress: Progress, step: str, attempt: int, gang: Gang) -> StepProgress:
         closed_s = progress.exit_began_s
         call = StepCall(
             step=step,
@@ -275,10 +275,10 @@ class Actions:
             return self._cluster.run(call)
         except ClusterError as error:
             self._note("step_unanswered", {"step": step, "assignment": assignment.id, "error": str(error)})
-            return StepResult(status=StepStatus.RUNNING)
+            return StepProgress(status=StepStatus.RUNNING)
         except Exception as error:
             self._broke(step, error, assignment.id)
-            return StepResult(status=StepStatus.FAILED, log=_fault(error), blames_node=False)
+            return StepProgress(status=StepStatus.FAILED, log=_fault(error), blames_node=False)
 
     def _retry_pause_s(self, attempt: int) -> float:
         most_s = min(RETRY_MAX_S, RETRY_MIN_S * 2.0 ** min(attempt, 10))
@@ -287,10 +287,10 @@ class Actions:
     # -- report --------------------------------------------------------------------------------------------------------
 
     def report(self, assignment: Assignment, step: str, outcome: Outcome, log: str) -> None:
-        self._report(assignment, step, outcome, StepResult(status=StepStatus.OK, log=log))
+        self._report(assignment, step, outcome, StepProgress(status=StepStatus.OK, log=log))
 
     def _report(
-        self, assignment: Assignment, step: str, outcome: Outcome, result: StepResult, *, attempt: int = 1, started_s: float | None = None
+        self, assignment: Assignment, step: str, outcome: Outcome, result: StepProgress, *, attempt: int = 1, started_s: float | None = None
     ) -> None:
         now_s = self._time.now()
         event = StepEvent(
@@ -325,7 +325,7 @@ class Actions:
             Milestone.CLOSE: f"{what} closed to workspace {assignment.slice}; nothing new of it can start there",
             Milestone.RELEASE: f"{what} free; epoch {record.epoch} stays on record, an older claim has no effect",
         }[milestone]
-        self._report(assignment, milestone, Outcome.OK, StepResult(status=StepStatus.OK, log=log, evidence={"epoch": record.epoch}))
+        self._report(assignment, milestone, Outcome.OK, StepProgress(status=StepStatus.OK, log=log, evidence={"epoch": record.epoch}))
 
 
 def _fault(error: Exception) -> str:

@@ -19,7 +19,7 @@ from worker_agent.boxes.entry import Box, Entries
 from worker_agent.boxes.exit import Exits, exit_steps
 from worker_agent.boxes.state import Progress, StateStore
 from worker_agent.clock import Clock, HubTime, Instant
-from worker_agent.cluster.base import BoxEnd, Cluster, GpuPhase, Note
+from worker_agent.cluster.base import BoxEnd, ClusterDriver, GpuPhase, Note
 from worker_agent.hub.link import Link, Sent, observed_of
 from worker_agent.hub.outbox import Outbox, event_key
 
@@ -42,7 +42,7 @@ class DurableReport:
 
 
 class Core:
-    def __init__(self, *, cluster: Cluster, clock: Clock, rng: random.Random, note: Note = _silent) -> None:
+    def __init__(self, *, cluster: ClusterDriver, clock: Clock, rng: random.Random, note: Note = _silent) -> None:
         self._clock = clock
         self._store = StateStore(cluster, note)
         state = self._store.state
@@ -193,11 +193,11 @@ class Core:
         if is_durable:
             self._entries.advance([each for each in held if not each[1].is_leaving and not self._actions.is_broken(each)])
         self._run_boxes()
-        with self._actions.isolate("provide"):
+        with self._actions.isolate("order_nodes"):
             self._order_nodes()
-        with self._actions.isolate("tend"):
+        with self._actions.isolate("repair_drift"):
             self._repair_drift()
-        with self._actions.isolate("herald"):
+        with self._actions.isolate("record_life_marks"):
             self._actions.record_life_marks(self.link.life.items)
         self._publish(self._store.save())
         self._prune()
@@ -270,7 +270,7 @@ class Core:
                 self._entries.mark_active(box)
         if self._store.save():
             self._entries.open(boxes)
-        with self._actions.isolate("announce"):
+        with self._actions.isolate("publish_ends"):
             self._actions.publish_ends([end for box in boxes if (end := self._box_end(box)) is not None])
         with self._actions.isolate("serve"):
             self._entries.serve(boxes)

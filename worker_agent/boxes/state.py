@@ -13,7 +13,7 @@ from protocol.assignments import LEASE_TTL_S, Assignment, Phase
 from protocol.events import Outcome, StepEvent
 from protocol.registration import Credential
 from protocol.steps import EXIT_CHECKS, EntryStep
-from worker_agent.cluster.base import Cluster, ClusterError, Conflict, Note, StateDoc
+from worker_agent.cluster.base import ClusterDriver, ClusterError, Note, StateDoc, WriteConflict
 
 FORMAT = 1
 # Limits in memory of what the hub has not stored; about 100 MiB at most. Failed checks are kept first, then the newest events.
@@ -103,7 +103,7 @@ class OtherWriter(Exception):
 
 
 class StateStore:
-    def __init__(self, cluster: Cluster, note: Note) -> None:
+    def __init__(self, cluster: ClusterDriver, note: Note) -> None:
         self._cluster, self._note = cluster, note
         self._encoded: dict[str, tuple[Assignment, msgspec.Raw]] = {}  # by assignment id, as last encoded
         self._tried: set[str] = set()  # digests of bodies that may have been written although the answer was lost
@@ -143,7 +143,7 @@ class StateStore:
         self._tried.add(_digest(body))
         try:
             version = self._cluster.save_state(body, self._version)
-        except Conflict:
+        except WriteConflict:
             return self._resolve() and (self._body == body or self._write(body))
         except ClusterError as error:
             self._note("state_not_saved", {"why": f"{error}; until it is, nothing new begins"})

@@ -1,6 +1,6 @@
 """The interface between the agent's core, which decides, and a driver, which acts on a cluster.
 
-Every write names the node as it was read (`seen`), and fails with Conflict where the node changed since.
+Every write names the node as it was read (`seen`), and fails with WriteConflict where the node changed since.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class StepStatus(StrEnum):
     FAILED = "FAILED"
 
 
-class StepResult(msgspec.Struct, frozen=True, kw_only=True):
+class StepProgress(msgspec.Struct, frozen=True, kw_only=True):
     status: StepStatus
     log: str = ""  # for people: what was done, and with what result
     evidence: dict[str, str | int | float | bool] = {}
@@ -85,7 +85,7 @@ class ClusterError(Exception):
     words: str = ""  # the text of the cluster itself, for people
 
 
-class Conflict(ClusterError):
+class WriteConflict(ClusterError):
     """The node or document changed in between. Nothing was changed."""
 
 
@@ -126,7 +126,7 @@ class BoxEnd(msgspec.Struct, frozen=True, kw_only=True):
 # open a node that has gone to another slice.
 #
 # Each pass calls `lift_gates`, `record_life_marks`, `publish_ends` and `order_nodes`: they must be cheap when nothing changed.
-class Cluster(Protocol):
+class ClusterDriver(Protocol):
     """Calls return soon and raise only ClusterError; `write`, `record_life_marks` and `publish_ends` raise nothing."""
 
     def uid(self) -> str:
@@ -167,5 +167,5 @@ class Cluster(Protocol):
     def order_nodes(self, orders: Sequence[NodeOrder]) -> None:
         """Requests nodes for these orders, once each, and cancels all others."""
 
-    def run(self, call: StepCall) -> StepResult:
+    def run(self, call: StepCall) -> StepProgress:
         """Starts this attempt, or returns its progress."""

@@ -67,7 +67,7 @@ class TenantPods(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     ignores_eviction: bool = False  # as with a disruption budget that refuses: the pod ends only when deleted
 
 
-class Fleet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SimulatedFleet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
     groups: tuple[NodeGroup, ...]
     uid: str = ""
@@ -125,9 +125,9 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         )
 
 
-def read_fleet(path: Path) -> Fleet:
+def read_fleet(path: Path) -> SimulatedFleet:
     try:
-        fleet = msgspec.convert(yaml.safe_load(path.read_text()), type=Fleet)
+        fleet = msgspec.convert(yaml.safe_load(path.read_text()), type=SimulatedFleet)
     except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
         raise FleetError(f"{path}: {error}") from error
     names = {node.name for node in fleet.nodes()}

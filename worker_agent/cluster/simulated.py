@@ -22,18 +22,18 @@ from worker_agent.clock import Clock
 from worker_agent.cluster.base import (
     BoxEnd,
     ClusterError,
-    Conflict,
     GpuPhase,
     NodeChange,
     NodeState,
     Records,
     StateDoc,
     StepCall,
-    StepResult,
+    StepProgress,
     StepStatus,
+    WriteConflict,
     WriteKind,
 )
-from worker_agent.cluster.fleet import Fleet, NodeFailure
+from worker_agent.cluster.fleet import NodeFailure, SimulatedFleet
 from worker_agent.cluster.store import Store
 
 WORLD, STATE = "cluster.json", "agent-state.json"
@@ -74,7 +74,9 @@ class AccessChange:
 
 
 class SimulatedCluster:
-    def __init__(self, *, fleet: Fleet, store: Store, clock: Clock, on_change: Callable[[AccessChange], None] | None = None) -> None:
+    def __init__(
+        self, *, fleet: SimulatedFleet, store: Store, clock: Clock, on_change: Callable[[AccessChange], None] | None = None
+    ) -> None:
         self._fleet, self._store, self._clock = fleet, store, clock
         self._on_change = on_change
         self._started: dict[tuple[str, int, str, int], float] = {}
@@ -94,7 +96,7 @@ class SimulatedCluster:
     def save_state(self, body: bytes, version: str) -> str:
         doc = self.load_state()
         if version != (doc.version if doc else ""):
-            raise Conflict("the state document was written in between")
+            raise WriteConflict("the state document was written in between")
         new = StateDoc(body=body, version=str(int(version or 0) + 1))
         self._store.write(STATE, msgspec.json.encode(new))
         return new.version
@@ -168,7 +170,7 @@ class SimulatedCluster:
     def _write(self, seen: NodeState, records: Records) -> NodeState | ClusterError:
         node = self.world.nodes.get(seen.view.name)
         if node is None or node.version != seen.version:
-            return Conflict(f"node {seen.view.name} was written in between")
+            return WriteConflict(f"node {seen.view.name} was written in between")
         merged = {**node.records, **records}
         self.world.nodes[seen.view.name] = new = NodeState(view=node.view, version=str(int(node.version) + 1), records=merged)
         self._add_pods(new, records)
@@ -217,7 +219,7 @@ class SimulatedCluster:
             pod.gpus = assignment.gpus[number :: len(pods)]
         return True
 
-    def _drain(self, call: StepCall) -> StepResult:
+    def _drain(self, call: StepCall) -> StepProgress:
         stage = drain_stage(call.assignment.drain, call.since_closed_s)
         pods = self.world.pods_of(call.assignment)
         changed = [pod for pod in pods if self._stop(pod, stage)]
@@ -225,9 +227,9 @@ class SimulatedCluster:
             self._save_world()
         left = len(self.world.pods_of(call.assignment))
         if left:
-            return StepResult(status=StepStatus.RUNNING)
+            return StepProgress(status=StepStatus.RUNNING)
         log = f"no pod of workspace {call.assignment.slice} is left {call.since_closed_s:.1f} s after the close ({stage})"
-        return StepResult(status=StepStatus.OK, log=log, evidence={"pods_left": 0, "stage": stage.value})
+        return StepProgress(status=StepStatus.OK, log=log, evidence={"pods_left": 0, "stage": stage.value})
 
     def _stop(self, pod: SimulatedPod, stage: DrainStage) -> bool:
         if pod.phase is PodPhase.RUNNING and (stage is not DrainStage.EVICT or not self._fleet.pods.ignores_eviction):
@@ -263,17 +265,17 @@ class SimulatedCluster:
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
-    def run(self, call: StepCall) -> StepResult:
+    def run(self, call: StepCall) -> StepProgress:
         if call.step == ExitStep.DRAIN:
             return self._drain(call)
         key = (call.assignment.id, call.assignment.epoch, call.step, call.attempt)
         now = self._clock.mono()
         took_s = self._fleet.step_s.get(call.step, self._fleet.step_default_s)
         if now - self._started.setdefault(key, now) < took_s:
-            return StepResult(status=StepStatus.RUNNING)
+            return StepProgress(status=StepStatus.RUNNING)
         del self._started[key]
         if self._strikes(call.node.view.name, call.step):
-            return StepResult(status=StepStatus.FAILED, log=f"{call.step} failed: the fleet's script says so")
+            return StepProgress(status=StepStatus.FAILED, log=f"{call.step} failed: the fleet's script says so")
         return self._check(call)
 
     def _strikes(self, node: str, step: str) -> bool:
@@ -285,7 +287,7 @@ class SimulatedCluster:
         self._save_world()
         return True
 
-    def _check(self, call: StepCall) -> StepResult:
+    def _check(self, call: StepCall) -> StepProgress:
         view, want = call.node.view, len(call.assignment.gpus)
         sick = [gpu.index for gpu in view.gpus if gpu.uuid in call.assignment.gpus and not gpu.healthy]
         busy = len(self.world.pods_of(call.assignment))
@@ -299,7 +301,7 @@ class SimulatedCluster:
         results = _measured(call, sick, busy)
         log = "\n".join(line for line in (_said(call, want, sick, busy), *map(sentence, _of_node(results))) if line)
         status = StepStatus.OK if is_ok and is_good(results) else StepStatus.FAILED
-        return StepResult(status=status, log=log, evidence={"gpus": want}, results=results)
+        return StepProgress(status=status, log=log, evidence={"gpus": want}, results=results)
 
 
 def _of_node(results: tuple[CheckResult, ...]) -> Iterator[CheckResult]:

@@ -13,7 +13,7 @@ ADDED_AGAIN_S = 3600.0  # like DRIFT_AGAIN_S, for harmless additions, which oper
 class DriftReport:
     def __init__(self) -> None:
         self._untold: dict[Drift, None] = {}
-        self._standing: dict[str, frozenset[Drift]] = {}
+        self._left: dict[str, frozenset[Drift]] = {}
         self._quiet_until_mono: dict[str, float] = {}
         self._held: dict[str, Drift] = {}  # by object: the last one that came too soon after another
 
@@ -24,17 +24,17 @@ class DriftReport:
     def see(self, who: str, found: Iterable[Drift], mono: float) -> None:
         """`found` is what `who` repaired just then, and all that it left."""
         self._quiet_until_mono = {what: until for what, until in self._quiet_until_mono.items() if mono < until}
-        standing = self._standing.get(who, frozenset())
+        left = self._left.get(who, frozenset())
         drifts = frozenset(found)
         DRIFT_REPAIRS.inc(sum(drift.is_repaired for drift in drifts))
-        fresh = {drift.what: drift for drift in sorted(drifts - standing, key=lambda drift: drift.detail)}
+        fresh = {drift.what: drift for drift in sorted(drifts - left, key=lambda drift: drift.detail)}
         self._held |= {what: drift for what, drift in fresh.items() if drift.is_repaired and what in self._quiet_until_mono}
         due = {what: drift for what, drift in self._held.items() if what not in self._quiet_until_mono}
         self._held = {what: drift for what, drift in self._held.items() if what not in due}
         news = {drift for what, drift in {**due, **fresh}.items() if what not in self._quiet_until_mono}
         self._quiet_until_mono |= {drift.what: mono + _again_s(drift) for drift in news}
         self._untold |= dict.fromkeys(sorted(news, key=lambda drift: drift.what))
-        self._standing[who] = frozenset(drift for drift in drifts & (standing | news) if not drift.is_repaired)
+        self._left[who] = frozenset(drift for drift in drifts & (left | news) if not drift.is_repaired)
 
     def take(self, told: Iterable[Drift]) -> None:
         for drift in told:

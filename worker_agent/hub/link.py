@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from protocol.assignments import Assignment, Desired, Observed, Phase
-from protocol.listings import LIFE, HeardList, set_digest
+from protocol.listings import LIFE, ReceivedList, set_digest
 from protocol.nodes import NodeOrder
 from protocol.sync import SyncReply, SyncRequest
 from protocol.transport import CLOCK_OFFSET_REFUSE_S, CLOCK_OFFSET_WARN_S
@@ -39,7 +39,7 @@ class Link:
         self.is_rewound = False
         self.is_locked = False  # the hub saw two agents use our credential
         self.orders: tuple[NodeOrder, ...] = ()  # in memory only: the next answer has them again
-        self.life = HeardList(LIFE)
+        self.life = ReceivedList(LIFE)
         self._life_wanted_mono = float("-inf")
         self.tenancy = WorkspaceExchange()
         self.drifts = DriftReport()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from protocol.listings import CLUSTER_REQUESTS, TEMPLATES, HeardList
+from protocol.listings import CLUSTER_REQUESTS, TEMPLATES, ReceivedList
 from protocol.sync import SyncReply, SyncRequest
 from protocol.tenancy.cluster_requests import (
     CLUSTER_REQUESTS_AT_ONCE,
@@ -71,8 +71,8 @@ class RequestExchange:
     """In memory only. The process guards it with its lock."""
 
     clock: Clock
-    states: HeardList[ClusterRequestState] = field(default_factory=lambda: HeardList(CLUSTER_REQUESTS))
-    templates: HeardList[AutoTemplate] = field(default_factory=lambda: HeardList(TEMPLATES))
+    states: ReceivedList[ClusterRequestState] = field(default_factory=lambda: ReceivedList(CLUSTER_REQUESTS))
+    templates: ReceivedList[AutoTemplate] = field(default_factory=lambda: ReceivedList(TEMPLATES))
     _unsent: tuple[ClusterRequest, ...] = ()
     _answers: dict[str, AnsweredRequest] = field(default_factory=dict)
     _asked_mono: float = float("-inf")

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from protocol.assignments import Desired
 from protocol.drift import Drift
-from protocol.listings import WORKSPACES, HeardList
+from protocol.listings import WORKSPACES, ReceivedList
 from protocol.sync import SyncReply, SyncRequest
 from protocol.tenancy.workspaces import BINDINGS_MAX, Account, Binding, BindingSeen, BindingState, IssuedToken, Workspace
 
@@ -65,7 +65,7 @@ class WorkspaceExchange:
     """In memory only. The process guards it with its lock."""
 
     def __init__(self) -> None:
-        self.workspaces = HeardList(WORKSPACES)
+        self.workspaces = ReceivedList(WORKSPACES)
         self.is_seen = False  # whether the namespaces of `wanted` have been looked at
         self.accounts_left: tuple[str, ...] | None = None  # see TenancyResult; None: no pass over `wanted` yet
         self._left_told: tuple[str, ...] | None = None

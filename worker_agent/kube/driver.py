@@ -28,7 +28,6 @@ from worker_agent.boxes.state import StateLost
 from worker_agent.cluster.base import (
     BoxEnd,
     ClusterError,
-    Conflict,
     GpuPhase,
     NodeChange,
     NodeState,
@@ -36,9 +35,10 @@ from worker_agent.cluster.base import (
     Records,
     StateDoc,
     StepCall,
-    StepResult,
+    StepProgress,
     StepStatus,
     Unavailable,
+    WriteConflict,
     WriteKind,
 )
 from worker_agent.kube.api.client import Api, Missing
@@ -70,7 +70,7 @@ CALLS_AT_ONCE: Final = 8  # per kind of call
 TOLD_AT_ONCE: Final = 2
 BOXES_TOLD_KEPT: Final = 1000
 
-Step = Callable[[StepCall], StepResult]
+Step = Callable[[StepCall], StepProgress]
 
 
 class _Secret(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,7 +180,7 @@ class KubernetesCluster:
         if not version:  # the installation created the Secret empty
             secret = self._api.get(STATE_PATH, _Secret)
             if secret.data:
-                raise Conflict("the state document is there already")
+                raise WriteConflict("the state document is there already")
             version = secret.metadata.resourceVersion
         new = {
             "apiVersion": "v1",
@@ -239,7 +239,7 @@ class KubernetesCluster:
     def _try_fence(self, changes: Sequence[NodeChange]) -> dict[str, ClusterError]:
         try:
             self.prepare_close(changes)
-        except Conflict as error:
+        except WriteConflict as error:
             # One node differs from what was expected: patch them one by one.
             if len(changes) == 1:
                 return {changes[0][0].view.name: error}
@@ -256,7 +256,7 @@ class KubernetesCluster:
         seen, records = change
         node = self._observation.node(seen.view.name)
         if node is None or node.metadata.uid != seen.view.uid or node.metadata.annotation(cluster_names.RECORDS) != seen.version:
-            return Conflict(f"node {seen.view.name} was written in between")
+            return WriteConflict(f"node {seen.view.name} was written in between")
         try:
             return write_node(self._api, node, seen, {**read_records(seen.version), **records})
         except ClusterError as error:
@@ -272,7 +272,7 @@ class KubernetesCluster:
         except Missing:
             # Then it lists no slice. The other locks hold, and the box must still end.
             self._note("guard_missing", {"nodes": len(due)})
-        except Conflict:
+        except WriteConflict:
             self._close_guard(due)  # once more with its present values, still in one patch
         for seen, records in due:
             self._fenced[seen.view.name] = (seen.version, self._fenced_slices(seen) | _slices_of(records))
@@ -388,7 +388,7 @@ class KubernetesCluster:
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
-    def run(self, call: StepCall) -> StepResult:
+    def run(self, call: StepCall) -> StepProgress:
         if call.step != ExitStep.DRAIN:
             return self._check(call)
         assignment, view = call.assignment, call.node.view
@@ -402,7 +402,7 @@ class KubernetesCluster:
             is_last=is_last,
             is_ready=node is not None and node.status.is_ready,
         )
-        return result if are_lifts_over or result.status is not StepStatus.OK else StepResult(status=StepStatus.RUNNING)
+        return result if are_lifts_over or result.status is not StepStatus.OK else StepProgress(status=StepStatus.RUNNING)
 
     def order_nodes(self, orders: Sequence[NodeOrder]) -> None:
         """Does nothing: no node provider is supported yet."""

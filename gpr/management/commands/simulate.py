@@ -18,7 +18,7 @@ from django.core.management.base import BaseCommand, CommandError
 from planner.snapshot import Pool, Quota
 from simulation.estimators import Estimators
 from simulation.failures import Failure, draw_failures
-from simulation.joblist import BadList, Job, read_jobs, read_nodes, read_quotas
+from simulation.joblist import BadList, TraceJob, read_jobs, read_nodes, read_quotas
 from simulation.replay import PLANNERS, POLICIES, STANDARD, Scheduler, replay
 from simulation.report import report, schedule_csv, to_json, write_whole
 
@@ -26,7 +26,7 @@ from simulation.report import report, schedule_csv, to_json, write_whole
 POLICY_VALUES: Final = {
     "notice_s": "notice_s",
     "least_run_s": "least_run_s",
-    "claim_gain_s": "eviction_gain_s",
+    "eviction_gain_s": "eviction_gain_s",
     "break_from": "break_from",
     "gang_patience": "gang_patience",
 }
@@ -110,7 +110,7 @@ def _add_policy_values(parser: ArgumentParser) -> None:
     for name, text in (
         ("notice_s", "Notice of an eviction."),
         ("least_run_s", "How long a box runs at least before it may be evicted."),
-        ("claim_gain_s", "Nobody is evicted for a start that is sooner by less."),
+        ("eviction_gain_s", "Nobody is evicted for a start that is sooner by less."),
     ):
         standard = getattr(STANDARD, POLICY_VALUES[name])
         group.add_argument(f"--{name.replace('_', '-')}", type=_seconds_or_0, metavar="S", help=f"{text} Default: {standard}.")
@@ -129,7 +129,7 @@ def _add_policy_values(parser: ArgumentParser) -> None:
     )
 
 
-def _scheduler(options: dict[str, Any], pools: tuple[Pool, ...], quotas: tuple[Quota, ...], jobs: tuple[Job, ...]) -> Scheduler:
+def _scheduler(options: dict[str, Any], pools: tuple[Pool, ...], quotas: tuple[Quota, ...], jobs: tuple[TraceJob, ...]) -> Scheduler:
     policy = options["policy"]
     values = {field: options[name] for name, field in POLICY_VALUES.items() if options[name] is not None}
     if policy not in PLANNERS:
@@ -148,7 +148,7 @@ def _scheduler(options: dict[str, Any], pools: tuple[Pool, ...], quotas: tuple[Q
     return POLICIES[policy](pools, quotas=quotas, policy=replace(STANDARD, **values))
 
 
-def _failures(options: dict[str, Any], pools: tuple[Pool, ...], jobs: tuple[Job, ...]) -> Iterator[Failure]:
+def _failures(options: dict[str, Any], pools: tuple[Pool, ...], jobs: tuple[TraceJob, ...]) -> Iterator[Failure]:
     every_days = options["fail_every_days"]
     if every_days is None:
         return iter(())

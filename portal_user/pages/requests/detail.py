@@ -357,7 +357,7 @@ def _asked(gpr: Gpr) -> Iterable[Pair]:
     yield Pair("Filed by", gpr.owner.name)
     if gpr.template is not None:
         yield Pair("Template", gpr.template.name)
-    if claim := getattr(gpr, "claim", None):
+    if claim := getattr(gpr, "cluster_request", None):
         yield Pair("Filed as", claim.sentence)
     yield Pair("Id", str(gpr.pk), is_code=True)
 

@@ -12,7 +12,7 @@ from gpr.queue.explanations import VisibleExplanation
 from gpr.requests.spec import GprSpec
 from planner.plan import Reason
 from portal_shared.access import PageRequest
-from portal_shared.questions import WayOut
+from portal_shared.questions import QuestionLink
 from portal_user.pages.capacity import Stock
 from slices.models import Membership, Role, Slice
 
@@ -22,7 +22,7 @@ OTHERS_SHOWN = 3
 @dataclass(frozen=True, slots=True)
 class OneAtATime:
     text: str
-    ways: tuple[WayOut, ...]
+    ways: tuple[QuestionLink, ...]
 
     @classmethod
     def of(cls, request: PageRequest, spec: GprSpec, told: VisibleExplanation, stock: Sequence[Stock]) -> OneAtATime | None:
@@ -48,14 +48,14 @@ def _fits(spec: GprSpec, kind: Stock) -> bool:
     return is_shape and kind.gpus_per_node >= (spec.gpus_per_node or 0)
 
 
-def _ahead(told: VisibleExplanation) -> Iterator[WayOut]:
+def _ahead(told: VisibleExplanation) -> Iterator[QuestionLink]:
     for blocker in told.blockers[:1]:
         if blocker.id:
-            yield WayOut(f"{'Release' if blocker.is_running else 'Open'} {blocker.name}", reverse("gpr", args=[blocker.id]))
+            yield QuestionLink(f"{'Release' if blocker.is_running else 'Open'} {blocker.name}", reverse("gpr", args=[blocker.id]))
 
 
-def _elsewhere(request: PageRequest, slice_: Slice, cluster: str) -> Iterator[WayOut]:
+def _elsewhere(request: PageRequest, slice_: Slice, cluster: str) -> Iterator[QuestionLink]:
     """The reader's other workspaces that may use these nodes."""
     rows = Membership.objects.filter(user=request.user, role__in=[Role.EDITOR, Role.OWNER], slice__clusters__name=cluster)
     for name in rows.exclude(slice=slice_).order_by("slice__name").values_list("slice__name", flat=True)[:OTHERS_SHOWN]:
-        yield WayOut(f"Request it in {name}", reverse("gpr-create", args=[name]))
+        yield QuestionLink(f"Request it in {name}", reverse("gpr-create", args=[name]))

@@ -17,7 +17,7 @@ from worker_agent.cluster.base import (
     NodeChange,
     NodeState,
     StepCall,
-    StepResult,
+    StepProgress,
     StepStatus,
     Unavailable,
     WriteKind,
@@ -275,11 +275,11 @@ def test_a_box_is_opened_though_checks_of_another_take_long() -> None:
     ready, slow = (stage.assignment(number, gpr_id=f"gpr-{number}", enter_by_s=T0 + 3600) for number in (0, 1))
     inner = stage.cluster.run
 
-    def run(call: StepCall) -> StepResult:
+    def run(call: StepCall) -> StepProgress:
         if call.assignment.id != slow.id:
             return inner(call)
         stage.advance(1.1)
-        return StepResult(status=StepStatus.RUNNING)
+        return StepProgress(status=StepStatus.RUNNING)
 
     stage.cluster.run = run  # type: ignore[method-assign]
     stage.tell(ready, slow)

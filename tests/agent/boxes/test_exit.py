@@ -11,7 +11,7 @@ from protocol.steps import DrainStage, drain_stage
 from tests.agent.faulty import Fault
 from tests.agent.stage import T0, Stage, absent, small_fleet
 from worker_agent.boxes.records import new_records
-from worker_agent.cluster.base import GpuPhase, StepCall, StepResult, Unavailable
+from worker_agent.cluster.base import GpuPhase, StepCall, StepProgress, Unavailable
 from worker_agent.cluster.fleet import StepFailure, TenantPods
 
 
@@ -204,7 +204,7 @@ def test_exit_steps_that_take_long_delay_another_box_s_end_by_one_of_them_at_mos
     active_s = active(stage, *gang, other)
     real = stage.cluster.run
 
-    def slow(call: StepCall) -> StepResult:
+    def slow(call: StepCall) -> StepProgress:
         if call.step == "volumes":
             stage.advance(2.0)
             raise Unavailable("GET persistentvolumeclaims: ReadTimeout")
@@ -227,7 +227,7 @@ def test_nodes_of_boxes_that_leave_take_turns(monkeypatch: pytest.MonkeyPatch) -
     active(stage, *gang, other)
     asked: list[str] = []
 
-    def slow(call: StepCall) -> StepResult:
+    def slow(call: StepCall) -> StepProgress:
         asked.append(call.assignment.id)
         stage.advance(2.0)
         raise Unavailable("no answer")

@@ -17,7 +17,7 @@ from tests.agent.stage import Stage, small_fleet
 from tests.kube.checks.healthy import RDMA_PORT
 from worker_agent.boxes.gangs import Gang, Gangs
 from worker_agent.boxes.state import Member, Progress
-from worker_agent.cluster.base import NodeState, StepCall, StepResult, StepStatus
+from worker_agent.cluster.base import NodeState, StepCall, StepProgress, StepStatus
 from worker_agent.kube.checks.gang_logs import PodOutput
 from worker_agent.kube.checks.gang_verdicts import gang_network, in_one, ring
 from worker_agent.kube.checks.verdicts import Unreadable
@@ -401,7 +401,7 @@ def spare_that_measures(stage: Stage, *, broken: Callable[[], Collection[int]]) 
             seen[name] = msgspec.structs.replace(seen[name], view=msgspec.structs.replace(seen[name].view, broken=True))
         return seen
 
-    def measure(call: StepCall) -> StepResult:
+    def measure(call: StepCall) -> StepProgress:
         if call.step == "gang_network" and call.at_work:
             polls.append((call.attempt, Gang(call.gang, call.at_work)))
         return run(call)
@@ -460,11 +460,11 @@ def test_the_next_attempt_asks_those_that_are_well_by_then() -> None:
     polls = spare_that_measures(stage, broken=lambda: broken)
     run = stage.cluster.run
 
-    def fails_once(call: StepCall) -> StepResult:
+    def fails_once(call: StepCall) -> StepProgress:
         result = run(call)
         if call.step == "gang_network" and call.at_work and call.attempt == 1 and result.status is StepStatus.OK:
             broken.add(1)
-            return StepResult(status=StepStatus.FAILED)
+            return StepProgress(status=StepStatus.FAILED)
         return result
 
     stage.cluster.run = fails_once  # type: ignore[method-assign]

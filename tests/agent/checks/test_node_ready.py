@@ -11,7 +11,7 @@ from protocol import cluster_names
 from protocol.checks import Verdict
 from protocol.steps import EntryStep
 from tests.agent.fake_kube import Object, assignment, fill, made
-from worker_agent.cluster.base import StepCall, StepResult, StepStatus
+from worker_agent.cluster.base import StepCall, StepProgress, StepStatus
 from worker_agent.kube.api.objects import Node
 from worker_agent.kube.checks.steps import Checks
 
@@ -26,7 +26,7 @@ def conditions(*told: tuple[str, str, str]) -> Object:
     return {"status": {"conditions": [{"type": kind, "status": status, "reason": reason} for kind, status, reason in told]}}
 
 
-def checked(change: Object, *, pods: list[Object] | None = None) -> StepResult:
+def checked(change: Object, *, pods: list[Object] | None = None) -> StepProgress:
     """`change`: of a node in good order, merged into its parts."""
     api, driver = made({"n1": {"GPU-0": None}}, guard={}, pods=pods or [])
     node = api.objects[cluster_names.node_path("n1")]

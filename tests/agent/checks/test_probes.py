@@ -21,7 +21,7 @@ from tests.agent.checks.local_jobs import LocalJobs
 from tests.agent.checks.step_calls import step_call
 from tests.kube.checks.healthy import RDMA_PORT, nccl_report
 from worker_agent.boxes.records import new_records
-from worker_agent.cluster.base import GpuPhase, StepCall, StepResult, StepStatus
+from worker_agent.cluster.base import GpuPhase, StepCall, StepProgress, StepStatus
 from worker_agent.kube.api.objects import Node
 from worker_agent.kube.checks import gang_logs, readings
 from worker_agent.kube.checks import steps as checks
@@ -81,7 +81,7 @@ def call(step: str, *, node: int = 0, gang: tuple[str, ...] = (), policy: CheckP
     return step_call(step, GPUS, node=f"node-{node}", id=f"a{node}", gang=gang, policy=policy, rdma=True)
 
 
-def ended(agent: Checks, of: StepCall) -> StepResult:
+def ended(agent: Checks, of: StepCall) -> StepProgress:
     """The agent's polls until the Job was read."""
     for _ in range(9):
         result = agent.run(of)
@@ -90,7 +90,7 @@ def ended(agent: Checks, of: StepCall) -> StepResult:
     raise AssertionError("it runs for ever")
 
 
-def checked(node: LocalJobs, step: str, **more: Any) -> StepResult:
+def checked(node: LocalJobs, step: str, **more: Any) -> StepProgress:
     return ended(agent_of(node), call(step, **more))
 
 
@@ -100,7 +100,7 @@ def agent_of(node: LocalJobs, **own: str) -> Checks:
     return Checks(node, image="egs.test/agent", mono=lambda: float(next(seconds)), **own)  # type: ignore[arg-type]
 
 
-def bad(result: StepResult) -> set[tuple[str, str, str]]:
+def bad(result: StepProgress) -> set[tuple[str, str, str]]:
     return {(each.check, each.gpu, each.verdict) for each in result.results if each.verdict is not Verdict.PASS}
 
 
@@ -443,7 +443,7 @@ LAST_WORDS_BYTES = 4096  # as Kubernetes has it
 ANY_LATENCY = CheckPolicy(limits={"gang_latency": 60_000})  # however slow this machine is
 
 
-def gang_of(node: LocalJobs, count: int) -> list[StepResult]:
+def gang_of(node: LocalJobs, count: int) -> list[StepProgress]:
     """Each node's own part of one Job, which ran once."""
     names = tuple(f"node-{number}" for number in range(count))
     agent = agent_of(node)

@@ -13,7 +13,7 @@ import pytest
 from protocol.checks import Verdict
 from protocol.steps import ExitStep
 from tests.agent.checks.step_calls import step_call
-from worker_agent.cluster.base import StepCall, StepResult, StepStatus, Unavailable
+from worker_agent.cluster.base import StepCall, StepProgress, StepStatus, Unavailable
 from worker_agent.kube.api import paging
 from worker_agent.kube.api.client import Missing
 from worker_agent.kube.checks import volumes
@@ -66,7 +66,7 @@ def call(node: str = "node-1", *, namespaces: tuple[str, ...] = ("red-ns",), att
     return msgspec.structs.replace(found, assignment=msgspec.structs.replace(found.assignment, namespaces=namespaces))
 
 
-def ended(agent: Checks, of: StepCall) -> StepResult:
+def ended(agent: Checks, of: StepCall) -> StepProgress:
     until = time.monotonic() + 10
     while time.monotonic() < until:
         result = agent.run(of)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol.listings import ASSIGNMENTS, CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKSPACES, HeardList, Listing, set_digest
+from protocol.listings import ASSIGNMENTS, CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKSPACES, Listing, ReceivedList, set_digest
 from protocol.sync import SyncReply, SyncRequest
 from tests.agent.hub.test_messages import MESSAGES
 
@@ -31,7 +31,7 @@ def answer(listing: Listing[Any], asked: SyncRequest, items: tuple[Any, ...]) ->
     return msgspec.structs.replace(SILENT, **listing.tell(asked, GENERATION + 1, lambda: items))
 
 
-def exchange(heard: HeardList[Any], items: tuple[Any, ...]) -> bool:
+def exchange(heard: ReceivedList[Any], items: tuple[Any, ...]) -> bool:
     """A sync with a hub that has these items; true where they are news."""
     asked = asking(heard.listing, heard.digest)
     return heard.hear(asked, answer(heard.listing, asked, items))
@@ -82,7 +82,7 @@ def test_who_lost_the_list_is_told_it_again_though_nothing_has_changed(listing: 
 
 @HEARD
 def test_the_agent_has_what_it_was_last_told(listing: Listing[Any]) -> None:
-    heard, items = HeardList(listing), items_of(listing)
+    heard, items = ReceivedList(listing), items_of(listing)
 
     assert exchange(heard, items)
     assert (heard.told, heard.digest) == (items, set_digest(items))
@@ -94,7 +94,7 @@ def test_the_agent_has_what_it_was_last_told(listing: Listing[Any]) -> None:
 
 @HEARD
 def test_an_answer_to_who_did_not_ask_changes_nothing(listing: Listing[Any]) -> None:
-    heard, items = HeardList(listing), items_of(listing)
+    heard, items = ReceivedList(listing), items_of(listing)
     exchange(heard, items)
 
     assert not heard.hear(asking(listing, None), SILENT)
@@ -105,7 +105,7 @@ def test_an_answer_to_who_did_not_ask_changes_nothing(listing: Listing[Any]) -> 
 def test_a_hub_set_back_to_a_version_without_the_list_tells_no_digest_and_leaves_all_but_templates_as_they_are(
     listing: Listing[Any],
 ) -> None:
-    heard, items = HeardList(listing), items_of(listing)
+    heard, items = ReceivedList(listing), items_of(listing)
     exchange(heard, items)
 
     assert heard.hear(asking(listing, heard.digest), SILENT) == (listing is TEMPLATES)

@@ -17,7 +17,7 @@ from protocol.sync import SyncReply, SyncRequest
 from protocol.tenancy.workspaces import BINDINGS_MAX, Account, Binding, BindingSeen, BindingState, IssuedToken, Workspace
 from tests.agent.stage import Stage
 from worker_agent.clock import SystemClock
-from worker_agent.cluster.base import Cluster
+from worker_agent.cluster.base import ClusterDriver
 from worker_agent.hub.dialog import Call, Dialog, Lane
 from worker_agent.hub.requests import SimulatedRequests
 from worker_agent.hub.transport import NoAnswer
@@ -261,7 +261,7 @@ def test_a_look_at_namespaces_that_left_something_is_followed_by_another_soon(mo
 def test_passes_go_on_while_namespaces_hang() -> None:
     stage, tenancy = Stage(), StuckTenancy()
     passes = threading.Semaphore(0)
-    cluster: Cluster = stage.cluster
+    cluster: ClusterDriver = stage.cluster
     observe = cluster.observe
 
     def counted() -> Any:

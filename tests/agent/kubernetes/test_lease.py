@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from protocol import cluster_names
-from worker_agent.cluster.base import Conflict, Unavailable
+from worker_agent.cluster.base import Unavailable, WriteConflict
 from worker_agent.kube.api import lease
 from worker_agent.kube.api.client import Missing
 from worker_agent.kube.api.lease import DURATION_S, IDLE_MOST_S, LOOK_EVERY_S, RENEW_EVERY_S, RENEW_WITHIN_S, Leadership
@@ -21,7 +21,7 @@ def nothing(_: str) -> None:
 
 
 class FakeLease:
-    """The object as an API server keeps it: a write of what was not the latest is a Conflict. `hook`: is called before each call."""
+    """The object as an API server keeps it: a write of what was not the latest is a WriteConflict. `hook`: is called before each call."""
 
     def __init__(self) -> None:
         self.spec: dict[str, Any] = {}
@@ -36,7 +36,7 @@ class FakeLease:
     def replace(self, path: str, body: Any, type_: Any) -> Any:
         self.hook("PUT")
         if body.metadata.resourceVersion != str(self.version):
-            raise Conflict("409")
+            raise WriteConflict("409")
         self.spec, self.version = msgspec.to_builtins(body.spec), self.version + 1
         return body
 

@@ -19,7 +19,17 @@ from protocol.drift import Drift
 from tests.agent.fake_kube import VERSION, FakeApi, Object, assignment, fill, free_calls, made, running_pod, state, waiting_pod
 from worker_agent.boxes.records import new_records
 from worker_agent.boxes.state import StateLost
-from worker_agent.cluster.base import ClusterError, Conflict, GpuPhase, NodeState, StepCall, StepResult, StepStatus, Unavailable, WriteKind
+from worker_agent.cluster.base import (
+    ClusterError,
+    GpuPhase,
+    NodeState,
+    StepCall,
+    StepProgress,
+    StepStatus,
+    Unavailable,
+    WriteConflict,
+    WriteKind,
+)
 from worker_agent.kube.api.client import Forbidden
 from worker_agent.kube.api.mirror import Mirror
 from worker_agent.kube.api.objects import Meta, Namespace, Node
@@ -49,7 +59,7 @@ def soon(holds: Callable[[], object]) -> bool:
     return False
 
 
-def drain(driver: KubernetesCluster, box: Assignment, *, since_closed_s: float = 1.0) -> StepResult:
+def drain(driver: KubernetesCluster, box: Assignment, *, since_closed_s: float = 1.0) -> StepProgress:
     node = driver._observation.states()[box.node]
     return driver.run(StepCall(step="drain", attempt=1, assignment=box, node=node, since_closed_s=since_closed_s))
 
@@ -144,7 +154,7 @@ def test_a_pod_that_cannot_be_let_in_keeps_no_other_from_its_box() -> None:
     assert soon(lambda: waiting(driver) == ["s0/train"])
 
 
-@pytest.mark.parametrize("refusal", [Conflict("422: a policy of the cluster denies it"), Forbidden("403")])
+@pytest.mark.parametrize("refusal", [WriteConflict("422: a policy of the cluster denies it"), Forbidden("403")])
 def test_a_pod_that_is_always_refused_leaves_its_box_to_the_next_and_is_tried_again(refusal: ClusterError) -> None:
     box = assignment("a", "n1", "GPU-0")
     api, driver = made({"n1": new_records(box, GpuPhase.OPEN)}, guard={"n1": "@1,red"}, pods=[waiting_pod("p1"), waiting_pod("p2")])
@@ -168,7 +178,7 @@ def test_any_number_of_refused_pods_keep_no_younger_one_out_and_are_tried_less_a
     box = assignment("a", "n1", "GPU-0")
     pods = [waiting_pod(f"p{number:02}") for number in range(21)]
     api, driver = made({"n1": new_records(box, GpuPhase.OPEN)}, guard={"n1": "@1,red"}, pods=pods)
-    denied = Conflict("PATCH /api/v1/...: 422 denied")
+    denied = WriteConflict("PATCH /api/v1/...: 422 denied")
     denied.words = "webhook says: no team label"
     tries: list[str] = []
 

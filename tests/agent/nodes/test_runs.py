@@ -13,7 +13,7 @@ from protocol import cluster_names
 from protocol.assignments import Assignment
 from tests.agent.fake_kube import FakeApi, Object, assignment, made, running_pod, waiting_pod
 from worker_agent.boxes.records import new_records
-from worker_agent.cluster.base import GpuPhase, StepCall, StepResult, StepStatus
+from worker_agent.cluster.base import GpuPhase, StepCall, StepProgress, StepStatus
 from worker_agent.kube.checks.steps import Checks
 from worker_agent.kube.driver import CALLS_AT_ONCE, KubernetesCluster
 
@@ -44,7 +44,7 @@ def at_the_exit_of_the_first(
     return api, driver
 
 
-def drained(driver: KubernetesCluster, box: Assignment, *, since_closed_s: float) -> StepResult:
+def drained(driver: KubernetesCluster, box: Assignment, *, since_closed_s: float) -> StepProgress:
     node = driver._observation.states()[box.node]
     return driver.run(StepCall(step="drain", attempt=1, assignment=box, node=node, since_closed_s=since_closed_s))
 

@@ -14,7 +14,7 @@ from protocol import cluster_names
 from protocol.assignments import Assignment
 from tests.agent.fake_kube import FakeApi, assignment, fill, free_calls, made, running_pod, waiting_pod
 from worker_agent.boxes.records import new_records
-from worker_agent.cluster.base import BoxEnd, Conflict, GpuPhase, Unavailable
+from worker_agent.cluster.base import BoxEnd, GpuPhase, Unavailable, WriteConflict
 from worker_agent.kube.api.objects import Pod
 from worker_agent.kube.driver import KubernetesCluster
 from worker_agent.kube.pods import end_notices
@@ -110,7 +110,7 @@ def test_a_warning_that_was_told_before_a_restart_is_taken_for_told(box: Box) ->
 
     def is_there(verb: str, path: str) -> None:
         if verb == "POST":
-            raise Conflict("409")
+            raise WriteConflict("409")
 
     box.api.hook = is_there
     box.announce(box_end(is_near=True), passes=3)

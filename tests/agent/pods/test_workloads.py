@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.agent.fake_kube import Object, waiting_pod
-from worker_agent.cluster.base import ClusterError, Conflict, Unavailable
+from worker_agent.cluster.base import ClusterError, Unavailable, WriteConflict
 from worker_agent.kube.api.client import Access, Api, Forbidden, Missing
 from worker_agent.kube.api.custom import Custom
 from worker_agent.kube.api.objects import Pod
@@ -101,7 +101,11 @@ def test_an_owner_that_may_not_be_read_holds_up_no_other_namespace() -> None:
 
 @pytest.mark.parametrize(
     ("error", "why"),
-    [(Forbidden("exceeded quota: egs-slice"), "exceeded quota: egs-slice"), (Conflict("409 AlreadyExists"), ""), (Unavailable("504"), "")],
+    [
+        (Forbidden("exceeded quota: egs-slice"), "exceeded quota: egs-slice"),
+        (WriteConflict("409 AlreadyExists"), ""),
+        (Unavailable("504"), ""),
+    ],
 )
 def test_pods_are_told_why_no_request_was_taken_but_not_what_may_be_otherwise_in_a_moment(error: ClusterError, why: str) -> None:
     class Refusing(OwnersApi):

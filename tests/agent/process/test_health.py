@@ -24,7 +24,7 @@ from tests.agent.process.test_process import ROOT, Agent, TinyHub, wait_for
 from tests.agent.stage import Stage
 from worker_agent.boxes.records import new_records
 from worker_agent.clock import Instant, SystemClock
-from worker_agent.cluster.base import Conflict, GpuPhase
+from worker_agent.cluster.base import GpuPhase, WriteConflict
 from worker_agent.health import STUCK_S, Health, serve
 from worker_agent.hub.drift import DriftReport
 from worker_agent.kube.api.mirror import SILENCE_S
@@ -131,7 +131,7 @@ def test_lifts_are_measured_from_when_the_pod_was_seen_and_those_refused_are_cou
 
     def refuses(verb: str, path: str) -> None:
         if verb == "PATCH" and path.endswith("/p1"):
-            raise Conflict("422: a policy of the cluster denies it")
+            raise WriteConflict("422: a policy of the cluster denies it")
 
     api.hook = refuses
     driver.observe()

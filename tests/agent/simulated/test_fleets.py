@@ -14,8 +14,8 @@ from protocol.events import Outcome
 from protocol.steps import CAPABILITIES, EntryStep, ExitStep
 from tests.agent.stage import FakeClock, Stage, small_fleet
 from worker_agent.boxes.records import new_records
-from worker_agent.cluster.base import Conflict, GpuPhase, NodeState, WriteKind
-from worker_agent.cluster.fleet import Fleet, FleetError, NodeFailure, NodeGroup, read_fleet
+from worker_agent.cluster.base import GpuPhase, NodeState, WriteConflict, WriteKind
+from worker_agent.cluster.fleet import FleetError, NodeFailure, NodeGroup, SimulatedFleet, read_fleet
 from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import FileStore
 
@@ -126,7 +126,7 @@ def test_a_write_to_a_node_that_changed_since_it_was_read_has_no_effect() -> Non
     (second,) = cluster.write(WriteKind.CLAIM, [(seen, records)])
 
     assert isinstance(first, NodeState)
-    assert isinstance(second, Conflict)
+    assert isinstance(second, WriteConflict)
 
 
 def test_a_state_document_that_changed_since_it_was_read_is_not_overwritten() -> None:
@@ -134,7 +134,7 @@ def test_a_state_document_that_changed_since_it_was_read_is_not_overwritten() ->
     doc = cluster.load_state()
     assert doc is not None
     cluster.save_state(b"{}", doc.version)
-    with pytest.raises(Conflict):
+    with pytest.raises(WriteConflict):
         cluster.save_state(b"{}", doc.version)
 
 
@@ -191,6 +191,6 @@ def test_an_exit_check_that_fails_is_reported_and_does_not_hold_up_the_exit() ->
 def test_nodes_in_a_row_share_an_nvlink_domain_if_the_fleet_says_how_many() -> None:
     group = NodeGroup(name="gb", count=3, node_type="t", gpu_model="GB200", memory_gib=192, gpus=4, nvlink_nodes=2)
 
-    nodes = Fleet(name="f", groups=(group, msgspec.structs.replace(group, name="alone", count=1, nvlink_nodes=0))).nodes()
+    nodes = SimulatedFleet(name="f", groups=(group, msgspec.structs.replace(group, name="alone", count=1, nvlink_nodes=0))).nodes()
 
     assert [node.nvlink_domain for node in nodes] == ["gb-1", "gb-1", "gb-2", ""]

@@ -11,7 +11,7 @@ import pytest
 
 from protocol.drift import Drift
 from protocol.tenancy.workspaces import AccessRole, Account, Binding, Workspace
-from worker_agent.cluster.base import Conflict, Unavailable
+from worker_agent.cluster.base import Unavailable, WriteConflict
 from worker_agent.kube.api.client import Api, Forbidden, Missing
 from worker_agent.kube.api.paging import PAGE_COUNT, ListMeta, ObjectPage
 from worker_agent.kube.tenancy import audit
@@ -165,7 +165,7 @@ def test_a_policy_that_is_held_and_cannot_be_emptied_is_told_once_with_the_reaso
 
 def test_a_policy_that_was_written_since_it_was_read_is_not_deleted_for_what_it_said_before() -> None:
     lists = FakeLists(policies=[added("sneak", spec=OPEN)])
-    lists.faults["patch"] = Conflict("422")
+    lists.faults["patch"] = WriteConflict("422")
     look, _ = audit_over(lists)
 
     (drift,) = look()
@@ -242,7 +242,7 @@ def test_policies_that_cannot_be_taken_away_keep_no_others_of_their_namespace(mo
     """As those that somebody writes all the time."""
     monkeypatch.setattr(audit, "REMOVED_MAX", 2)
     lists = FakeLists(policies=[added(name, spec=OPEN) for name in ("busy-1", "busy-2", "sneak")])
-    lists.faults |= {f"busy-{n}": Conflict("422") for n in (1, 2)}
+    lists.faults |= {f"busy-{n}": WriteConflict("422") for n in (1, 2)}
     look, _ = audit_over(lists)
 
     (first,) = look()

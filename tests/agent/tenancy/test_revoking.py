@@ -12,7 +12,7 @@ import pytest
 from protocol.assignments import Desired
 from protocol.tenancy.workspaces import AccessRole, Account, Binding, BindingState, Workspace
 from tests.agent.fake_kube import Object
-from worker_agent.cluster.base import Conflict, Unavailable
+from worker_agent.cluster.base import Unavailable, WriteConflict
 from worker_agent.hub.workspaces import TenancyResult
 from worker_agent.kube.api.client import Forbidden, Missing
 from worker_agent.kube.api.custom import REQUEST_KIND
@@ -84,7 +84,7 @@ class TenancyApi:
         path = path.removesuffix("/status")
         before = self.objects.get(path, {})
         if "roleRef" in body and before.get("roleRef", body["roleRef"]) != body["roleRef"]:
-            raise Conflict("422 cannot change roleRef")
+            raise WriteConflict("422 cannot change roleRef")
         if params.get("dryRun"):
             return msgspec.convert({**before, **body}, type_)
         return msgspec.convert(self.put(path, {**before, **body, "metadata": {**before.get("metadata", {}), **body["metadata"]}}), type_)

@@ -34,8 +34,8 @@ from tests.kube.fleet_nodes import nodes_of
 from tests.kube.pods.tenant import NODE_GPUS, Tenant
 from tests.kube.site import AGENT, access_as_agent
 from tests.kube.wire import STRATEGIC
-from worker_agent.cluster.base import StepCall, StepResult, StepStatus
-from worker_agent.cluster.fleet import Fleet, NodeGroup
+from worker_agent.cluster.base import StepCall, StepProgress, StepStatus
+from worker_agent.cluster.fleet import NodeGroup, SimulatedFleet
 from worker_agent.kube.api.client import Api
 from worker_agent.kube.api.objects import Node
 from worker_agent.kube.checks import jobs
@@ -65,7 +65,7 @@ class Bench:
     def call(self, step: str, *, attempt: int = 1, policy: CheckPolicy | None = None, rdma: bool = False) -> StepCall:
         return step_call(step, GPUS, node=self.node, id=self.name, gpr_id=self.name, attempt=attempt, policy=policy, rdma=rdma)
 
-    def poll(self, call: StepCall) -> StepResult | None:
+    def poll(self, call: StepCall) -> StepProgress | None:
         """None while it runs."""
         result = self.agent.run(call)
         return None if result.status is StepStatus.RUNNING else result
@@ -74,7 +74,7 @@ class Bench:
         """Its pod, once the node runs it or has it wait."""
         return wait_for("the pod of the check", lambda: self._polled(call, lambda: self.pod(call)), within_s=SOON_S)
 
-    def ended(self, call: StepCall, *, within_s: float = SOON_S) -> StepResult:
+    def ended(self, call: StepCall, *, within_s: float = SOON_S) -> StepProgress:
         return wait_for(f"{call.step} has ended", lambda: self.poll(call), within_s=within_s)
 
     def pod(self, call: StepCall) -> Object | None:
@@ -103,7 +103,7 @@ class Bench:
         marks = {"annotations": {"egs.test/message": words, "egs.test/runs-for": "1ms"}, "labels": {"egs.test/outcome": outcome}}
         self.cluster.patch("pod", pod["metadata"]["name"], {"metadata": marks}, namespace=NAMESPACE)
 
-    def passed(self, call: StepCall, words: str | None = None) -> StepResult:
+    def passed(self, call: StepCall, words: str | None = None) -> StepProgress:
         """The whole of one attempt whose pod leaves these words."""
         pod = self.begun(call)
         self.end(pod, "pass", last_words(call.step, GPUS) if words is None else words)
@@ -517,7 +517,7 @@ def test_a_volume_of_the_workspace_that_is_still_on_the_node_holds_it_though_its
 def box(cluster: Cluster, bench: Bench) -> Iterator[tuple[str, ...]]:
     """The nodes of a box of three, the one of the bench among them."""
     group = NodeGroup(name="h100", count=2, node_type="hgx-h100", gpu_model="H100", memory_gib=80, gpus=NODE_GPUS)
-    more = nodes_of(Fleet(name=f"box-{bench.name[:8]}", groups=(group,), zone="zone-1"))
+    more = nodes_of(SimulatedFleet(name=f"box-{bench.name[:8]}", groups=(group,), zone="zone-1"))
     names = [node["metadata"]["name"] for node in more]
     cluster.create(*more)
     manage(cluster, *names)

@@ -16,7 +16,7 @@ from tests.kube.faults import APIS, CLOCK_IS_SET
 from tests.kube.nodes.recorder import Replay, recording
 from tests.kube.site import Site, ended, moved_in
 from worker_agent.boxes.records import new_records
-from worker_agent.cluster.base import ClusterError, Conflict, GpuPhase, NodeState, Records, WriteKind
+from worker_agent.cluster.base import ClusterError, GpuPhase, NodeState, Records, WriteConflict, WriteKind
 from worker_agent.kube.driver import KubernetesCluster
 from worker_agent.kube.nodes.bind_guard import slices_in
 
@@ -133,9 +133,9 @@ def test_an_agent_that_slept_between_node_and_guard_opens_nothing_afterwards(sit
     site.tell(next_box)
     site.until("active", lambda: site.guard() == f"@1,{blue}")
 
-    with pytest.raises(Conflict):
+    with pytest.raises(WriteConflict):
         sleeper.lift_gates([[box]])
-    with pytest.raises(Conflict):
+    with pytest.raises(WriteConflict):
         written(sleeper, WriteKind.CLOSE, claimed, new_records(box, GpuPhase.CLOSED))
     assert slices_in(site.guard()) == {blue}
     assert site.box_taint() == [f"{next_box.gpr_id}.1"]

@@ -9,7 +9,7 @@ from protocol import cluster_names
 from tests.e2e.processes import wait_for
 from tests.kube.cluster import SOON_S, Cluster, Object
 from tests.kube.fleet_nodes import nodes_of
-from worker_agent.cluster.fleet import Fleet, NodeGroup
+from worker_agent.cluster.fleet import NodeGroup, SimulatedFleet
 
 NODE_GPUS = 8
 
@@ -82,9 +82,9 @@ class Tenant:
         return wait_for(f"{name} {condition}", look, within_s=SOON_S)
 
     @property
-    def _fleet(self) -> Fleet:
+    def _fleet(self) -> SimulatedFleet:
         group = NodeGroup(name="h100", count=1, node_type="hgx-h100", gpu_model="H100", memory_gib=80, gpus=NODE_GPUS)
-        return Fleet(name=self.name, groups=(group,), zone="zone-1")
+        return SimulatedFleet(name=self.name, groups=(group,), zone="zone-1")
 
     def _spec(self, gpus: int) -> Object:
         container = {"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}

@@ -14,7 +14,7 @@ from tests.kube.cluster import Cluster, KubeError, Object
 from tests.kube.fleet_nodes import nodes_of
 from tests.kube.requests.counter import Counter, request, template
 from tests.kube.world import container, pod
-from worker_agent.cluster.fleet import Fleet, NodeGroup
+from worker_agent.cluster.fleet import NodeGroup, SimulatedFleet
 from worker_agent.kube.api.custom import Custom
 from worker_agent.kube.api.objects import Node, Owner, Pod
 from worker_agent.kube.pods.workloads import Workload, Workloads, size_of
@@ -22,7 +22,7 @@ from worker_agent.kube.requests import automatic, cleanup
 from worker_agent.kube.requests.automatic import AutomaticInputs, AutomaticRequests, spec_for
 
 AUTO: Object = {"auto": True, "shape": "H100-80GB", "duration": "2h", "priority": 60}
-FLEET = Fleet(name="seen", groups=(NodeGroup(name="gpu", count=1, node_type="hgx", gpu_model="H100", memory_gib=80, gpus=8),))
+FLEET = SimulatedFleet(name="seen", groups=(NodeGroup(name="gpu", count=1, node_type="hgx", gpu_model="H100", memory_gib=80, gpus=8),))
 BODY = nodes_of(FLEET)[0]
 NODE = msgspec.convert({**BODY, "metadata": {**BODY["metadata"], "uid": "node-1"}}, Node)
 

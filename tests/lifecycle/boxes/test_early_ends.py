@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.test import override_settings
 
-from gpr.models import Gpr, Promise, PromiseMove, Witness
+from gpr.models import Gpr, PlanRecord, Promise, PromiseMove
 from gpr.requests.editing import gpr_cancel, gpr_edit
 from gpr.requests.ending import gpr_release
 from gpr.requests.estimates import gpr_estimate
@@ -82,7 +82,7 @@ def test_it_is_moved_once_and_not_by_what_comes_later(stage: Stage) -> None:
     stage.after(HOUR_S)
     give_back(stage, long)
     stage.tick()
-    assert not Witness.objects.filter(has_freed=True).exists()
+    assert not PlanRecord.objects.filter(has_freed=True).exists()
 
     stage.after(2 * HOUR_S)
     stage.submit(make_slice(stage.cluster, owner=stage.owner), nodes=1, duration_s=20 * HOUR_S)
@@ -128,7 +128,7 @@ def test_a_box_that_ends_at_its_time_moves_nobody(stage: Stage) -> None:
     stage.after(4 * HOUR_S)
     stage.tick()
     stage.say(short, *EXIT)
-    assert not Witness.objects.filter(has_freed=True).exists()
+    assert not PlanRecord.objects.filter(has_freed=True).exists()
 
     stage.tick()
 

@@ -32,7 +32,7 @@ from slices.services import SlicePolicy, slice_set_policy
 from tests.agent.stage import FakeClock
 from tests.builders import SHAPE, make_slice, node_view, nodes_of, spec
 from tests.lifecycle.stage import EXIT, Stage, fresh
-from worker_agent.cluster.fleet import Fleet, OrderableNodes
+from worker_agent.cluster.fleet import OrderableNodes, SimulatedFleet
 from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import MemoryStore
 
@@ -618,7 +618,7 @@ def test_the_agent_is_told_of_what_is_ordered_and_a_simulated_cluster_delivers_i
     gpr = stage.submit(ordering_slice(stage))
     growth = OrderableNodes(name="spot", count=1, node_type="hgx", gpu_model="H100", memory_gib=80, gpus=4, lead_time_s=300)
     clock = FakeClock(wall=stage.now.timestamp())
-    cluster = SimulatedCluster(fleet=Fleet(name="sim", groups=(), supplies=(growth,)), store=MemoryStore(), clock=clock)
+    cluster = SimulatedCluster(fleet=SimulatedFleet(name="sim", groups=(), supplies=(growth,)), store=MemoryStore(), clock=clock)
 
     for _ in range(6):
         cluster.order_nodes(stage.agent.sync(at=stage.now).orders)

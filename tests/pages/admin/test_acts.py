@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 
 from gpr.models import Gpr, GprState
 from journal.models import Event
-from tests.pages.admin_world import HTMX, House, signed_in
+from tests.pages.admin_world import HTMX, AdminWorld, signed_in
 
 pytestmark = pytest.mark.django_db
 
@@ -44,9 +44,9 @@ def told(gpr: Gpr) -> Gpr:
 )
 @pytest.mark.parametrize("headers", [{}, HTMX], ids=["page", "dialog"])
 def test_the_question_writes_nothing_and_the_answer_does_it_once(
-    which: str, act: str, typed: dict[str, Any], says: Any, headers: dict[str, str], house: House, admin: Client
+    which: str, act: str, typed: dict[str, Any], says: Any, headers: dict[str, str], admin_world: AdminWorld, admin: Client
 ) -> None:
-    gpr: Gpr = getattr(house, which)
+    gpr: Gpr = getattr(admin_world, which)
     with CaptureQueriesContext(connection) as queries:
         asked = admin.get(url(gpr, act), headers=headers)
     assert asked.status_code == 200
@@ -66,14 +66,14 @@ def test_the_question_writes_nothing_and_the_answer_does_it_once(
         assert done["Location"] == f"/admin/queue/{gpr.pk}/"
     # In a dialog the question comes back with what was refused, if there is still something to decide.
     assert b"It has changed since you read it" in again.content or b"There is nothing to" in again.content
-    assert Event.objects.filter(gpr_id=gpr.pk, actor=house.people.admin).count() == 1
+    assert Event.objects.filter(gpr_id=gpr.pk, actor=admin_world.people.admin).count() == 1
 
 
-def test_what_was_typed_stays_when_the_gpr_has_changed_meanwhile(house: House, admin: Client) -> None:
-    old = house.waits.version
-    admin.post(url(house.waits, "priority"), answer(house.waits, priority=150))
+def test_what_was_typed_stays_when_the_gpr_has_changed_meanwhile(admin_world: AdminWorld, admin: Client) -> None:
+    old = admin_world.waits.version
+    admin.post(url(admin_world.waits, "priority"), answer(admin_world.waits, priority=150))
 
-    response = admin.post(url(house.waits, "priority"), {"version": old, "priority": 290, "why": "audit"}, headers=HTMX)
+    response = admin.post(url(admin_world.waits, "priority"), {"version": old, "priority": 290, "why": "audit"}, headers=HTMX)
     shown = response.content.decode()
 
     assert response.status_code == 200
@@ -82,8 +82,8 @@ def test_what_was_typed_stays_when_the_gpr_has_changed_meanwhile(house: House, a
     assert 'value="audit"' in shown
     version = re.search(r'name="version" value="(\d+)"', shown)
     assert version
-    assert int(version[1]) == told(house.waits).version
-    assert house.waits.priority == 150
+    assert int(version[1]) == told(admin_world.waits).version
+    assert admin_world.waits.priority == 150
 
 
 @pytest.mark.parametrize(
@@ -95,22 +95,22 @@ def test_what_was_typed_stays_when_the_gpr_has_changed_meanwhile(house: House, a
     ],
 )
 def test_what_cannot_be_is_told_at_the_field_and_changes_nothing(
-    typed: dict[str, str], status: int, said: str, house: House, admin: Client
+    typed: dict[str, str], status: int, said: str, admin_world: AdminWorld, admin: Client
 ) -> None:
-    before = house.waits.version
+    before = admin_world.waits.version
 
-    response = admin.post(url(house.waits, "priority"), answer(house.waits, **typed))
+    response = admin.post(url(admin_world.waits, "priority"), answer(admin_world.waits, **typed))
 
     markup = response.content.decode()
     assert response.status_code == status
     assert 'role="alert"' in markup
     assert said in markup
-    assert told(house.waits).version == before
+    assert told(admin_world.waits).version == before
 
 
 @pytest.mark.parametrize(("which", "act"), [("waits", "reject"), ("runs", "evict")])
-def test_a_decision_against_somebody_needs_a_reason(which: str, act: str, house: House, admin: Client) -> None:
-    gpr: Gpr = getattr(house, which)
+def test_a_decision_against_somebody_needs_a_reason(which: str, act: str, admin_world: AdminWorld, admin: Client) -> None:
+    gpr: Gpr = getattr(admin_world, which)
 
     response = admin.post(url(gpr, act), answer(gpr, why="  "))
 
@@ -121,8 +121,8 @@ def test_a_decision_against_somebody_needs_a_reason(which: str, act: str, house:
 @pytest.mark.parametrize(
     ("which", "act"), [("runs", "priority"), ("runs", "approve"), ("waits", "evict"), ("waits", "approve"), ("runs", "reject")]
 )
-def test_what_the_state_does_not_allow_is_not_even_asked(which: str, act: str, house: House, admin: Client) -> None:
-    gpr: Gpr = getattr(house, which)
+def test_what_the_state_does_not_allow_is_not_even_asked(which: str, act: str, admin_world: AdminWorld, admin: Client) -> None:
+    gpr: Gpr = getattr(admin_world, which)
 
     assert admin.get(url(gpr, act)).status_code == 409
     assert admin.post(url(gpr, act), answer(gpr, priority=5)).status_code == 409
@@ -134,8 +134,8 @@ def test_the_id_of_nothing_is_not_found(admin: Client) -> None:
         assert admin.post(f"/admin/queue/{uuid4()}/{act}/", {"version": 1, "why": "x", "priority": 5}).status_code == 404
 
 
-def test_a_preview_says_who_moves_and_by_how_much(house: House, admin: Client) -> None:
-    shown = admin.get(url(house.runs, "evict")).content.decode()
+def test_a_preview_says_who_moves_and_by_how_much(admin_world: AdminWorld, admin: Client) -> None:
+    shown = admin.get(url(admin_world.runs, "evict")).content.decode()
 
     assert "Its 2 nodes are expected back by" in shown
     assert "It waits again for the" in shown
@@ -143,9 +143,13 @@ def test_a_preview_says_who_moves_and_by_how_much(house: House, admin: Client) -
     assert ">waits<" in shown
 
 
-def test_the_preview_follows_the_priority_that_is_typed(house: House, admin: Client) -> None:
-    first = admin.post(url(house.waits, "priority"), answer(house.waits, priority="300", act="preview"), headers=HTMX).content.decode()
-    wrong = admin.post(url(house.waits, "priority"), answer(house.waits, priority="999", act="preview"), headers=HTMX).content.decode()
+def test_the_preview_follows_the_priority_that_is_typed(admin_world: AdminWorld, admin: Client) -> None:
+    first = admin.post(
+        url(admin_world.waits, "priority"), answer(admin_world.waits, priority="300", act="preview"), headers=HTMX
+    ).content.decode()
+    wrong = admin.post(
+        url(admin_world.waits, "priority"), answer(admin_world.waits, priority="999", act="preview"), headers=HTMX
+    ).content.decode()
 
     assert "It is planned as number 1" in first
     assert 'value="the board decided"' in first
@@ -153,9 +157,9 @@ def test_the_preview_follows_the_priority_that_is_typed(house: House, admin: Cli
     assert "planned as number" not in wrong
 
 
-def test_a_form_from_another_site_is_refused(house: House) -> None:
-    client = signed_in(house.people.admin)
+def test_a_form_from_another_site_is_refused(admin_world: AdminWorld) -> None:
+    client = signed_in(admin_world.people.admin)
     client.handler.enforce_csrf_checks = True
 
-    assert client.post(url(house.waits, "reject"), answer(house.waits)).status_code == 403
-    assert told(house.waits).state == GprState.QUEUED
+    assert client.post(url(admin_world.waits, "reject"), answer(admin_world.waits)).status_code == 403
+    assert told(admin_world.waits).state == GprState.QUEUED

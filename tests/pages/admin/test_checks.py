@@ -15,7 +15,7 @@ from protocol.checks import Verdict
 from protocol.events import Outcome
 from tests import factories
 from tests.builders import SHAPE
-from tests.pages.admin_world import HTMX, House, signed_in
+from tests.pages.admin_world import HTMX, AdminWorld, signed_in
 
 pytestmark = pytest.mark.django_db
 
@@ -27,7 +27,7 @@ def text(response: Any) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", response.content.decode())).split())
 
 
-def test_without_any_the_page_tells_egs_s_own_limits(house: House, admin: Client) -> None:
+def test_without_any_the_page_tells_egs_s_own_limits(admin_world: AdminWorld, admin: Client) -> None:
     shown = text(admin.get(PAGE))
 
     assert "No checks are set yet" in shown
@@ -35,8 +35,8 @@ def test_without_any_the_page_tells_egs_s_own_limits(house: House, admin: Client
     assert "H100 460, H200 431, A100 228" in shown
 
 
-def test_a_policy_is_set_changed_and_deleted(house: House, admin: Client) -> None:
-    new = {"cluster": house.cluster.name, "shape": SHAPE, "limit_nccl_bandwidth": "430.5"}
+def test_a_policy_is_set_changed_and_deleted(admin_world: AdminWorld, admin: Client) -> None:
+    new = {"cluster": admin_world.cluster.name, "shape": SHAPE, "limit_nccl_bandwidth": "430.5"}
     admin.post(CREATE, {**new, "image_nccl": "a/b:1", "skipped_steps": ["storage"], "runtime_class": "nvidia", "pull_secret": "mine"})
     policy = CheckPolicy.objects.get()
     assert (policy.limits, policy.images, policy.skipped_steps) == ({"nccl_bandwidth": 430.5}, {"nccl": "a/b:1"}, ["storage"])
@@ -67,17 +67,19 @@ def test_a_policy_is_set_changed_and_deleted(house: House, admin: Client) -> Non
         ("skipped_steps", "drain", "drain is not one of the available choices"),
     ],
 )
-def test_what_cannot_be_is_refused_at_its_field_and_stays_typed(field: str, value: str, says: str, house: House, admin: Client) -> None:
-    refused = admin.post(CREATE, {"cluster": house.cluster.name, field: value}, headers=HTMX)
+def test_what_cannot_be_is_refused_at_its_field_and_stays_typed(
+    field: str, value: str, says: str, admin_world: AdminWorld, admin: Client
+) -> None:
+    refused = admin.post(CREATE, {"cluster": admin_world.cluster.name, field: value}, headers=HTMX)
 
     assert says in text(refused)
     assert not CheckPolicy.objects.exists()
 
 
 @pytest.fixture
-def measured(house: House) -> Node:
+def measured(admin_world: AdminWorld) -> Node:
     """The node of a running box: a check that failed on one of its GPUs, and one of the node that passed."""
-    row = factories.held(house.runs)[0]
+    row = factories.held(admin_world.runs)[0]
     now = db_now()
     step = StepResult.objects.create(
         reservation=row, step="gpu_health", attempt=1, outcome=Outcome.FAILED, started_at=now, ended_at=now, log="as measured"
@@ -100,9 +102,9 @@ NOTHING = "no image for NCCL is set"
 
 
 @pytest.fixture
-def unmeasured(house: House) -> Node:
+def unmeasured(admin_world: AdminWorld) -> Node:
     """A node of a running box, on all of whose nodes a check had nothing to measure."""
-    now, rows = db_now(), factories.held(house.runs)
+    now, rows = db_now(), factories.held(admin_world.runs)
     about = {"step": "nccl", "attempt": 1, "outcome": Outcome.OK, "started_at": now, "ended_at": now, "log": NOTHING}
     for row in rows:
         step = StepResult.objects.create(reservation=row, **about)
@@ -110,17 +112,19 @@ def unmeasured(house: House) -> Node:
     return rows[0].node
 
 
-def test_a_check_that_measured_nothing_is_not_shown_as_passed_but_as_skipped_and_why(house: House, unmeasured: Node, admin: Client) -> None:
+def test_a_check_that_measured_nothing_is_not_shown_as_passed_but_as_skipped_and_why(
+    admin_world: AdminWorld, unmeasured: Node, admin: Client
+) -> None:
     """To administrators on the page of the node, and to its owner on that of the request."""
     on_node = text(admin.get(f"/admin/inventory/{unmeasured.pk}/"))
-    on_request = text(signed_in(house.people.owner).get(f"/gprs/{house.runs.pk}/"))
+    on_request = text(signed_in(admin_world.people.owner).get(f"/gprs/{admin_world.runs.pk}/"))
 
     assert f"skipped: {NOTHING}" in on_node
     assert f"skipped: {NOTHING}" in on_request
 
 
-def test_the_page_of_a_request_tells_what_is_bad_by_node_and_gpu_and_the_rest_together(house: House, measured: Node) -> None:
-    shown = text(signed_in(house.people.owner).get(f"/gprs/{house.runs.pk}/"))
+def test_the_page_of_a_request_tells_what_is_bad_by_node_and_gpu_and_the_rest_together(admin_world: AdminWorld, measured: Node) -> None:
+    shown = text(signed_in(admin_world.people.owner).get(f"/gprs/{admin_world.runs.pk}/"))
 
     assert f"{measured.name} GPU-aaaaaaaa" in shown
     assert "31 to 43 °C" in shown

@@ -18,7 +18,7 @@ from core.clock import db_now
 from inventory.models import AgentSession, Cluster, Node, Reservation, ReservationState
 from portal_admin.pages.clusters import join_commands
 from tests import factories
-from tests.pages.admin_world import HTMX, QUERIES_MAX, House
+from tests.pages.admin_world import HTMX, QUERIES_MAX, AdminWorld
 
 pytestmark = pytest.mark.django_db
 
@@ -26,9 +26,9 @@ INVENTORY, CLUSTERS = "/admin/inventory/", "/admin/clusters/"
 
 
 @pytest.fixture
-def node(house: House) -> Node:
+def node(admin_world: AdminWorld) -> Node:
     """Held by the GPR that runs."""
-    found = house.cluster.nodes.order_by("name").first()
+    found = admin_world.cluster.nodes.order_by("name").first()
     assert found is not None
     return found
 
@@ -63,7 +63,7 @@ def test_nodes_stand_by_cluster_and_shape_with_who_holds_them(admin: Client) -> 
         ({"released": True, "disabled": True}, "set-aside"),
     ],
 )
-def test_a_node_is_found_by_its_state(change: dict[str, Any], state: str, house: House, node: Node, admin: Client) -> None:
+def test_a_node_is_found_by_its_state(change: dict[str, Any], state: str, admin_world: AdminWorld, node: Node, admin: Client) -> None:
     now = db_now()
     if change.pop("released", False):
         for row in Reservation.objects.filter(node=node):
@@ -127,7 +127,9 @@ def test_a_node_is_set_aside_and_used_again_each_with_a_question(node: Node, adm
     assert node.cordoned_at is None
 
 
-def test_a_node_is_replaced_with_a_question_and_its_page_says_where_there_is_no_spare(node: Node, house: House, admin: Client) -> None:
+def test_a_node_is_replaced_with_a_question_and_its_page_says_where_there_is_no_spare(
+    node: Node, admin_world: AdminWorld, admin: Client
+) -> None:
     url = f"{INVENTORY}{node.pk}/"
     assert f"{url}replace/" in text(admin.get(url))
     assert "Replace aurora-0?" in text(admin.get(f"{url}replace/", headers=HTMX))
@@ -140,13 +142,13 @@ def test_a_node_is_replaced_with_a_question_and_its_page_says_where_there_is_no_
     assert not Reservation.objects.exclude(replaces=None).exists()
 
     Node.objects.exclude(pk=node.pk).update(cordoned_at=None)
-    factories.add_nodes(house.cluster, 1)
+    factories.add_nodes(admin_world.cluster, 1)
     assert admin.post(f"{url}replace/", {"why": "its fan is loud"})["Location"] == url
     assert Reservation.objects.get(replaces__node=node).is_coming
     assert admin.post(f"{url}replace/", {"why": "its fan is loud"}).status_code == 409
 
 
-def test_gpus_of_a_node_that_is_set_aside_are_not_called_free(node: Node, house: House, admin: Client) -> None:
+def test_gpus_of_a_node_that_is_set_aside_are_not_called_free(node: Node, admin_world: AdminWorld, admin: Client) -> None:
     """`0 of 8 free` and eight tiles that say free would contradict each other."""
     for row in Reservation.objects.filter(node=node):
         row.gpus.update(state=ReservationState.RELEASED)
@@ -164,7 +166,7 @@ def test_gpus_of_a_node_that_is_set_aside_are_not_called_free(node: Node, house:
     assert "Last reported" in shown
 
 
-def test_a_release_by_force_frees_only_what_was_shown(house: House, node: Node, admin: Client) -> None:
+def test_a_release_by_force_frees_only_what_was_shown(admin_world: AdminWorld, node: Node, admin: Client) -> None:
     url = f"{INVENTORY}{node.pk}/force-release/"
     held = Reservation.objects.get(node=node)
     shown = text(admin.get(url))
@@ -255,8 +257,8 @@ def test_what_is_no_name_for_a_cluster_is_told_at_the_field(name: str, status: i
     assert Cluster.objects.count() == 1
 
 
-def test_a_cluster_is_disabled_enabled_and_resumed(house: House, admin: Client) -> None:
-    url = f"{CLUSTERS}{house.cluster.pk}/"
+def test_a_cluster_is_disabled_enabled_and_resumed(admin_world: AdminWorld, admin: Client) -> None:
+    url = f"{CLUSTERS}{admin_world.cluster.pk}/"
     assert "Disable aurora?" in text(admin.get(f"{url}disable/"))
     assert admin.post(f"{url}disable/").status_code == 302
     assert "Disabled" in text(admin.get(CLUSTERS))
@@ -266,8 +268,8 @@ def test_a_cluster_is_disabled_enabled_and_resumed(house: House, admin: Client) 
     Cluster.objects.update(rewound_at=db_now())
     assert "Rewound" in text(admin.get(CLUSTERS))
     assert admin.post(f"{url}resume/", headers=HTMX).status_code == 204
-    house.cluster.refresh_from_db()
-    assert (house.cluster.is_enabled, house.cluster.rewound_at) == (True, None)
+    admin_world.cluster.refresh_from_db()
+    assert (admin_world.cluster.is_enabled, admin_world.cluster.rewound_at) == (True, None)
 
 
 @pytest.mark.parametrize(
@@ -286,14 +288,14 @@ def test_a_cluster_says_how_its_agent_is(agent: dict[str, Any], word: str, admin
 
 
 @pytest.mark.parametrize("path", [INVENTORY, CLUSTERS, f"{INVENTORY}NODE/"])
-def test_a_hundred_rows_cost_what_ten_cost(path: str, house: House, node: Node, admin: Client) -> None:
+def test_a_hundred_rows_cost_what_ten_cost(path: str, admin_world: AdminWorld, node: Node, admin: Client) -> None:
     def cost() -> int:
         with CaptureQueriesContext(connection) as queries:
             text(admin.get(path.replace("NODE", str(node.pk))))
         return len(queries)
 
     def more(count: int) -> None:
-        factories.add_nodes(house.cluster, count)
+        factories.add_nodes(admin_world.cluster, count)
         for _ in range(count // 5):
             factories.cluster(nodes=1)
 

@@ -9,7 +9,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from tests.pages.admin_world import HTMX, QUERIES_MAX, House, queue_up, signed_in
+from tests.pages.admin_world import HTMX, QUERIES_MAX, AdminWorld, queue_up, signed_in
 
 pytestmark = pytest.mark.django_db
 
@@ -18,12 +18,12 @@ COUNT = "/admin/queue/count/"
 COUNT_QUERIES = 3
 
 
-def pages_of(house: House) -> list[str]:
-    node = house.cluster.nodes.first()
+def pages_of(admin_world: AdminWorld) -> list[str]:
+    node = admin_world.cluster.nodes.first()
     assert node is not None
     lists = ["/admin/queue/", "/admin/inventory/", "/admin/clusters/", "/admin/quotas/", "/admin/schedule/", "/admin/schedule/?as=table"]
-    own = [f"/admin/queue/{house.waits.pk}/", f"/admin/inventory/{node.pk}/"]
-    questions = [f"/admin/inventory/{node.pk}/cordon/", f"/admin/clusters/{house.cluster.pk}/disable/"]
+    own = [f"/admin/queue/{admin_world.waits.pk}/", f"/admin/inventory/{node.pk}/"]
+    questions = [f"/admin/inventory/{node.pk}/cordon/", f"/admin/clusters/{admin_world.cluster.pk}/disable/"]
     return [*lists, *own, *questions]
 
 
@@ -39,17 +39,17 @@ def queries(client: Client, path: str, headers: dict[str, str] | None = None) ->
     return len(made)
 
 
-def test_every_page_says_how_many_wait_and_where_to_ask_again(house: House, admin: Client) -> None:
-    for path in pages_of(house):
+def test_every_page_says_how_many_wait_and_where_to_ask_again(admin_world: AdminWorld, admin: Client) -> None:
+    for path in pages_of(admin_world):
         shown = admin.get(path).content.decode()
         assert count_in(shown) == "1 waiting, 1 needs approval", path
         assert shown.count(f'hx-get="{COUNT}"') == 1, path
         assert 'hx-trigger="egs:queue from:body"' in shown, path
 
 
-def test_the_count_is_refetched_alone_and_follows_the_queue(house: House, admin: Client) -> None:
-    house.held.delete()
-    queue_up(house, 11)
+def test_the_count_is_refetched_alone_and_follows_the_queue(admin_world: AdminWorld, admin: Client) -> None:
+    admin_world.held.delete()
+    queue_up(admin_world, 11)
 
     shown = admin.get(COUNT, headers=HTMX).content.decode()
 
@@ -58,21 +58,21 @@ def test_the_count_is_refetched_alone_and_follows_the_queue(house: House, admin:
     assert "count-alert" not in shown
 
 
-def test_the_count_costs_one_query_however_long_the_queue_is(house: House, admin: Client) -> None:
-    few = [queries(admin, path) for path in (COUNT, *pages_of(house))]
-    queue_up(house, 60)
+def test_the_count_costs_one_query_however_long_the_queue_is(admin_world: AdminWorld, admin: Client) -> None:
+    few = [queries(admin, path) for path in (COUNT, *pages_of(admin_world))]
+    queue_up(admin_world, 60)
 
-    many = [queries(admin, path) for path in (COUNT, *pages_of(house))]
+    many = [queries(admin, path) for path in (COUNT, *pages_of(admin_world))]
 
     assert many[0] == few[0] == COUNT_QUERIES + (connection.vendor == "postgresql")
     assert max(many) <= QUERIES_MAX
 
 
-def test_a_fragment_counts_nothing(house: House, admin: Client) -> None:
-    for path in (f"/admin/queue/{house.waits.pk}/", "/admin/clusters/"):
+def test_a_fragment_counts_nothing(admin_world: AdminWorld, admin: Client) -> None:
+    for path in (f"/admin/queue/{admin_world.waits.pk}/", "/admin/clusters/"):
         assert queries(admin, path) - queries(admin, path, HTMX) == 1
 
 
 @pytest.mark.parametrize("persona", ["owner", "teammate", "outsider"])
-def test_the_length_of_the_queue_is_for_administrators(persona: str, house: House) -> None:
-    assert signed_in(getattr(house.people, persona)).get(COUNT).status_code == 404
+def test_the_length_of_the_queue_is_for_administrators(persona: str, admin_world: AdminWorld) -> None:
+    assert signed_in(getattr(admin_world.people, persona)).get(COUNT).status_code == 404

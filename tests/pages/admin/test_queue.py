@@ -18,7 +18,7 @@ from gpr.models import Gpr, GprState, PromiseMove
 from planner.plan import Cause
 from portal_shared.paging import PAGE_ROWS
 from tests import factories
-from tests.pages.admin_world import HTMX, QUERIES_MAX, House, queue_up, signed_in
+from tests.pages.admin_world import HTMX, QUERIES_MAX, AdminWorld, queue_up, signed_in
 
 pytestmark = pytest.mark.django_db
 
@@ -34,9 +34,12 @@ def names(markup: str) -> list[str]:
     return re.findall(r'<a class="strong"[^>]*>([^<]+)</a>', markup)
 
 
-def pages_of(house: House) -> list[str]:
-    acts = [f"{QUEUE}{gpr.pk}/{act}/" for gpr, act in ((house.waits, "priority"), (house.held, "approve"), (house.runs, "evict"))]
-    node = house.cluster.nodes.first()
+def pages_of(admin_world: AdminWorld) -> list[str]:
+    acts = [
+        f"{QUEUE}{gpr.pk}/{act}/"
+        for gpr, act in ((admin_world.waits, "priority"), (admin_world.held, "approve"), (admin_world.runs, "evict"))
+    ]
+    node = admin_world.cluster.nodes.first()
     assert node is not None
     lists = [
         "/admin/",
@@ -47,21 +50,21 @@ def pages_of(house: House) -> list[str]:
         "/admin/schedule/",
         "/admin/schedule/?as=table",
     ]
-    own = ["/admin/evictions/", f"{QUEUE}{house.waits.pk}/", f"/admin/inventory/{node.pk}/", f"/admin/inventory/{node.pk}/cordon/"]
-    return [*lists, *own, *acts, f"/admin/clusters/{house.cluster.pk}/join-token/"]
+    own = ["/admin/evictions/", f"{QUEUE}{admin_world.waits.pk}/", f"/admin/inventory/{node.pk}/", f"/admin/inventory/{node.pk}/cordon/"]
+    return [*lists, *own, *acts, f"/admin/clusters/{admin_world.cluster.pk}/join-token/"]
 
 
 @pytest.mark.parametrize("persona", ["owner", "teammate", "outsider"])
-def test_for_everybody_but_administrators_the_portal_does_not_exist(persona: str, house: House) -> None:
-    client = signed_in(getattr(house.people, persona))
+def test_for_everybody_but_administrators_the_portal_does_not_exist(persona: str, admin_world: AdminWorld) -> None:
+    client = signed_in(getattr(admin_world.people, persona))
 
-    assert {client.get(path).status_code for path in pages_of(house)} == {404}
-    assert client.post(f"{QUEUE}{house.waits.pk}/reject/", {"version": house.waits.version, "why": "x"}).status_code == 404
+    assert {client.get(path).status_code for path in pages_of(admin_world)} == {404}
+    assert client.post(f"{QUEUE}{admin_world.waits.pk}/reject/", {"version": admin_world.waits.version, "why": "x"}).status_code == 404
 
 
-def test_a_stranger_is_led_to_the_login_and_an_administrator_sees_every_page(house: House, admin: Client) -> None:
+def test_a_stranger_is_led_to_the_login_and_an_administrator_sees_every_page(admin_world: AdminWorld, admin: Client) -> None:
     assert Client().get(QUEUE)["Location"].startswith("/login/")
-    assert {admin.get(path, follow=True).status_code for path in pages_of(house)} == {200}
+    assert {admin.get(path, follow=True).status_code for path in pages_of(admin_world)} == {200}
     assert admin.get("/admin/")["Location"] == QUEUE
 
 
@@ -97,15 +100,15 @@ def test_filters_stand_in_the_url(filters: dict[str, str], found: list[str], adm
 
 
 @pytest.mark.parametrize("written", ["{id}", "{short}", "gpr-{short}", " {short} "])
-def test_one_is_found_by_its_id_whole_or_as_pages_show_it(written: str, house: House, admin: Client) -> None:
-    pk = str(house.waits.pk)
+def test_one_is_found_by_its_id_whole_or_as_pages_show_it(written: str, admin_world: AdminWorld, admin: Client) -> None:
+    pk = str(admin_world.waits.pk)
     assert pk[:8] in text(admin.get(f"{QUEUE}{pk}/"))
 
     assert names(text(admin.get(QUEUE, {"q": written.format(id=pk, short=pk[:8])}))) == ["waits"]
 
 
-def test_requests_are_listed_by_planned_start_page_by_page_and_places_go_on(house: House, admin: Client) -> None:
-    queue_up(house, 2 * PAGE_ROWS)
+def test_requests_are_listed_by_planned_start_page_by_page_and_places_go_on(admin_world: AdminWorld, admin: Client) -> None:
+    queue_up(admin_world, 2 * PAGE_ROWS)
     queued = list(Gpr.objects.filter(state=GprState.QUEUED).order_by("id"))
     for minutes, gpr in enumerate(queued):  # ids, and so the starts, are in another order than the requests were filed in
         gpr.planned_start_at = db_now() + timedelta(minutes=minutes)
@@ -122,9 +125,9 @@ def test_requests_are_listed_by_planned_start_page_by_page_and_places_go_on(hous
     assert places == list(range(1, 2 * PAGE_ROWS + 2))
 
 
-def test_places_count_the_whole_queue_also_where_filters_apply(house: House, admin: Client) -> None:
-    queue_up(house, 5)
-    Gpr.objects.filter(pk=house.waits.pk).update(priority=1)
+def test_places_count_the_whole_queue_also_where_filters_apply(admin_world: AdminWorld, admin: Client) -> None:
+    queue_up(admin_world, 5)
+    Gpr.objects.filter(pk=admin_world.waits.pk).update(priority=1)
 
     assert re.search(r'<td class="num muted narrow-hide">\s*6\s*</td>', text(admin.get(QUEUE, {"q": "waits"})))
 
@@ -137,14 +140,14 @@ def test_what_is_no_cursor_is_answered_with_words(cursor: str, admin: Client) ->
         assert b"no such page of this list" in response.content
 
 
-def test_free_gpus_of_one_shape_are_never_summed_with_those_of_another(house: House, admin: Client) -> None:
+def test_free_gpus_of_one_shape_are_never_summed_with_those_of_another(admin_world: AdminWorld, admin: Client) -> None:
     """GPUs of two shapes together are no figure that anybody could ask for."""
-    factories.add_nodes(house.cluster, 3, gpus=4, shape="L40S-48GB", memory_gib=48)
+    factories.add_nodes(admin_world.cluster, 3, gpus=4, shape="L40S-48GB", memory_gib=48)
     mixed = ("12 of 28", "3 of 5", "28 GPUs")
 
     pages = [text(client.get(path)) for client, path in (
         (admin, QUEUE), (admin, "/admin/inventory/"), (admin, "/admin/clusters/"),
-        (signed_in(house.people.owner), "/"), (signed_in(house.people.owner), "/workspaces/vision/"),
+        (signed_in(admin_world.people.owner), "/"), (signed_in(admin_world.people.owner), "/workspaces/vision/"),
     )]  # fmt: skip
 
     said = [" ".join(re.sub(r"<[^>]+>", " ", page).split()) for page in pages]
@@ -172,11 +175,18 @@ def test_a_fragment_is_only_the_fragment(admin: Client) -> None:
     assert "<html" not in facts + rows
 
 
-def test_the_inspector_says_why_and_offers_what_the_state_allows(house: House, admin: Client) -> None:
+def test_the_inspector_says_why_and_offers_what_the_state_allows(admin_world: AdminWorld, admin: Client) -> None:
     PromiseMove.objects.create(
-        gpr=house.waits, at=db_now(), old_start_at=db_now(), new_start_at=db_now(), cause=Cause.OVERRUN, cause_id=str(house.runs.pk)
+        gpr=admin_world.waits,
+        at=db_now(),
+        old_start_at=db_now(),
+        new_start_at=db_now(),
+        cause=Cause.OVERRUN,
+        cause_id=str(admin_world.runs.pk),
     )
-    shown = {gpr.name: text(admin.get(f"{QUEUE}{gpr.pk}/", headers=HTMX)) for gpr in (house.waits, house.held, house.runs)}
+    shown = {
+        gpr.name: text(admin.get(f"{QUEUE}{gpr.pk}/", headers=HTMX)) for gpr in (admin_world.waits, admin_world.held, admin_world.runs)
+    }
 
     assert "runs gave its nodes back late" in shown["waits"]
     acts = {name: set(re.findall(r"/(priority|evict|reject|approve)/\"\s+hx-get", markup)) for name, markup in shown.items()}
@@ -184,8 +194,8 @@ def test_the_inspector_says_why_and_offers_what_the_state_allows(house: House, a
     assert shown["waits"].strip().startswith("<section")
 
 
-def test_the_page_of_a_gpr_refetches_its_head_and_its_body(house: House, admin: Client) -> None:
-    url = f"{QUEUE}{house.waits.pk}/"
+def test_the_page_of_a_gpr_refetches_its_head_and_its_body(admin_world: AdminWorld, admin: Client) -> None:
+    url = f"{QUEUE}{admin_world.waits.pk}/"
     whole = text(admin.get(url))
 
     for part in ("head", "body"):
@@ -204,14 +214,14 @@ def test_the_inspector_of_nothing_is_not_found(admin: Client) -> None:
 
 
 @pytest.mark.parametrize("part", ["", "facts", "rows"])
-def test_a_thousand_rows_cost_what_ten_cost(part: str, house: House, admin: Client) -> None:
+def test_a_thousand_rows_cost_what_ten_cost(part: str, admin_world: AdminWorld, admin: Client) -> None:
     def cost() -> int:
         with CaptureQueriesContext(connection) as queries:
             text(admin.get(QUEUE, {"part": part}))
         return len(queries)
 
-    queue_up(house, 10)
+    queue_up(admin_world, 10)
     few = cost()
-    queue_up(house, 990)
+    queue_up(admin_world, 990)
 
     assert cost() == few <= QUERIES_MAX

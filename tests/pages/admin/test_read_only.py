@@ -14,7 +14,7 @@ from inventory.models import Cluster, Node
 from journal.models import Event
 from slices.models import Quota
 from tests.builders import SHAPE
-from tests.pages.admin_world import HTMX, House, signed_in
+from tests.pages.admin_world import HTMX, AdminWorld, signed_in
 
 pytestmark = pytest.mark.django_db
 
@@ -25,31 +25,31 @@ CLUSTER_ACTS = ["join-token", "enable", "disable", "resume"]
 
 
 @pytest.fixture
-def reader(house: House) -> Client:
-    return signed_in(house.people.admin, Scope.READ, Scope.ADMIN)
+def reader(admin_world: AdminWorld) -> Client:
+    return signed_in(admin_world.people.admin, Scope.READ, Scope.ADMIN)
 
 
 @pytest.fixture
-def writer(house: House) -> Client:
-    return signed_in(house.people.admin)
+def writer(admin_world: AdminWorld) -> Client:
+    return signed_in(admin_world.people.admin)
 
 
-def node_of(house: House) -> Node:
-    return house.cluster.nodes.order_by("name")[0]
+def node_of(admin_world: AdminWorld) -> Node:
+    return admin_world.cluster.nodes.order_by("name")[0]
 
 
-def act_urls(house: House) -> list[str]:
-    gprs = [f"/admin/queue/{getattr(house, which).pk}/{act}/" for which, act in GPR_ACTS]
-    nodes = [f"/admin/inventory/{node_of(house).pk}/{act}/" for act in NODE_ACTS]
-    clusters = [f"/admin/clusters/{house.cluster.pk}/{act}/" for act in CLUSTER_ACTS]
-    quota, _ = Quota.objects.get_or_create(slice=house.slice, shape=SHAPE, defaults={"created_at": db_now()})
+def act_urls(admin_world: AdminWorld) -> list[str]:
+    gprs = [f"/admin/queue/{getattr(admin_world, which).pk}/{act}/" for which, act in GPR_ACTS]
+    nodes = [f"/admin/inventory/{node_of(admin_world).pk}/{act}/" for act in NODE_ACTS]
+    clusters = [f"/admin/clusters/{admin_world.cluster.pk}/{act}/" for act in CLUSTER_ACTS]
+    quota, _ = Quota.objects.get_or_create(slice=admin_world.slice, shape=SHAPE, defaults={"created_at": db_now()})
     quotas = ["/admin/quotas/create/", f"/admin/quotas/{quota.pk}/", f"/admin/quotas/{quota.pk}/delete/"]
     return [*gprs, *nodes, *clusters, *quotas]
 
 
-def decided(house: House) -> set[str]:
+def decided(admin_world: AdminWorld) -> set[str]:
     """Of what is in use already."""
-    return {f"/admin/inventory/{node_of(house).pk}/uncordon/", f"/admin/clusters/{house.cluster.pk}/enable/"}
+    return {f"/admin/inventory/{node_of(admin_world).pk}/uncordon/", f"/admin/clusters/{admin_world.cluster.pk}/enable/"}
 
 
 def books() -> list[Any]:
@@ -64,9 +64,9 @@ def books() -> list[Any]:
 
 
 @pytest.mark.parametrize("headers", [{}, HTMX], ids=["page", "dialog"])
-def test_no_act_is_asked_or_done(headers: dict[str, str], house: House, reader: Client, writer: Client) -> None:
+def test_no_act_is_asked_or_done(headers: dict[str, str], admin_world: AdminWorld, reader: Client, writer: Client) -> None:
     Cluster.objects.update(rewound_at=db_now())
-    urls, before = act_urls(house), books()
+    urls, before = act_urls(admin_world), books()
 
     for url in urls:
         asked, sent = reader.get(url, headers=headers), reader.post(url, {"why": "x", "version": 1, "priority": 5}, headers=headers)
@@ -74,16 +74,16 @@ def test_no_act_is_asked_or_done(headers: dict[str, str], house: House, reader: 
         said = asked.headers["HX-Trigger"] if headers else asked.content.decode()
         assert READ_ONLY in said, url
         # A page whose question is decided already is refused; a dialog says so by itself.
-        assert writer.get(url, headers=headers).status_code == (409 if url in decided(house) and not headers else 200), url
+        assert writer.get(url, headers=headers).status_code == (409 if url in decided(admin_world) and not headers else 200), url
     assert reader.post("/admin/clusters/", {"name": "new"}, headers=headers).status_code == 403
     assert books() == before
 
 
-def test_pages_give_the_reason_in_the_place_of_acts(house: House, reader: Client, writer: Client) -> None:
+def test_pages_give_the_reason_in_the_place_of_acts(admin_world: AdminWorld, reader: Client, writer: Client) -> None:
     Cluster.objects.update(rewound_at=db_now())
-    node = f"/admin/inventory/{node_of(house).pk}/"
-    inspected = [f"/admin/queue/{gpr.pk}/" for gpr in (house.waits, house.held, house.runs)]
-    offered = act_urls(house)
+    node = f"/admin/inventory/{node_of(admin_world).pk}/"
+    inspected = [f"/admin/queue/{gpr.pk}/" for gpr in (admin_world.waits, admin_world.held, admin_world.runs)]
+    offered = act_urls(admin_world)
 
     for path in (*inspected, node, "/admin/clusters/", "/admin/quotas/", "/admin/queue/", "/admin/inventory/", "/admin/schedule/"):
         shown = reader.get(path).content.decode()
@@ -94,12 +94,16 @@ def test_pages_give_the_reason_in_the_place_of_acts(house: House, reader: Client
     assert READ_ONLY in reader.get(inspected[0], headers=HTMX).content.decode()
 
 
-def test_who_may_write_is_offered_each_act_where_it_suits(house: House, writer: Client) -> None:
+def test_who_may_write_is_offered_each_act_where_it_suits(admin_world: AdminWorld, writer: Client) -> None:
     Cluster.objects.update(rewound_at=db_now())
-    offered = act_urls(house)
-    paths = [*(f"/admin/queue/{gpr.pk}/" for gpr in (house.waits, house.held, house.runs)), "/admin/clusters/", "/admin/quotas/"]
-    paths.append(f"/admin/inventory/{node_of(house).pk}/")
+    offered = act_urls(admin_world)
+    paths = [
+        *(f"/admin/queue/{gpr.pk}/" for gpr in (admin_world.waits, admin_world.held, admin_world.runs)),
+        "/admin/clusters/",
+        "/admin/quotas/",
+    ]
+    paths.append(f"/admin/inventory/{node_of(admin_world).pk}/")
 
     shown = "".join(writer.get(path).content.decode() for path in paths)
 
-    assert {url for url in offered if url not in shown} == decided(house)
+    assert {url for url in offered if url not in shown} == decided(admin_world)

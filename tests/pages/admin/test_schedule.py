@@ -22,7 +22,7 @@ from portal_admin.pages.schedule import SPANS
 from portal_admin.pages.schedule_layout import Drawing, Stay, draw, free_steps
 from tests import factories
 from tests.builders import NOW
-from tests.pages.admin_world import QUERIES_MAX, House, queue_up
+from tests.pages.admin_world import QUERIES_MAX, AdminWorld, queue_up
 
 SCHEDULE = "/admin/schedule/"
 AXIS = Axis(NOW - timedelta(hours=1), NOW + timedelta(hours=9), NOW, UTC)
@@ -82,8 +82,8 @@ def test_it_shows_what_holds_each_node_and_what_is_planned(admin: Client) -> Non
     assert "0 of 2 free" in shown
 
 
-def test_a_node_that_is_set_aside_is_hatched_with_its_reason(house: House, admin: Client) -> None:
-    factories.add_nodes(house.cluster, 1)
+def test_a_node_that_is_set_aside_is_hatched_with_its_reason(admin_world: AdminWorld, admin: Client) -> None:
+    factories.add_nodes(admin_world.cluster, 1)
     Node.objects.filter(name="aurora-2").update(cordoned_at=db_now(), cordon_reason="Xid 79")
 
     assert "Set aside: Xid 79" in text(admin.get(SCHEDULE))
@@ -146,7 +146,7 @@ def test_zooming_around_now_stays_around_now(admin: Client) -> None:
     assert re.findall(r'href="[^"]*span=(\w+)" [^>]*data-key="([+-])"', shown) == [("6h", "+"), ("3d", "-")]
 
 
-def test_many_nodes_are_fetched_cluster_by_cluster_as_they_come_into_view(house: House, admin: Client) -> None:
+def test_many_nodes_are_fetched_cluster_by_cluster_as_they_come_into_view(admin_world: AdminWorld, admin: Client) -> None:
     far = factories.cluster("zenith", nodes=70)
     shown = text(admin.get(SCHEDULE))
 
@@ -161,15 +161,15 @@ def test_many_nodes_are_fetched_cluster_by_cluster_as_they_come_into_view(house:
 
 
 @pytest.mark.parametrize("form", ["", "table"])
-def test_a_hundred_rows_cost_what_ten_cost(form: str, house: House, admin: Client) -> None:
+def test_a_hundred_rows_cost_what_ten_cost(form: str, admin_world: AdminWorld, admin: Client) -> None:
     def cost() -> int:
         with CaptureQueriesContext(connection) as queries:
             text(admin.get(SCHEDULE, {"as": form}))
         return len(queries)
 
     def more(count: int) -> None:
-        queue_up(house, count)
-        factories.add_nodes(house.cluster, count // 10)
+        queue_up(admin_world, count)
+        factories.add_nodes(admin_world.cluster, count // 10)
         for _ in range(count // 10):
             factories.cluster(nodes=1)
 

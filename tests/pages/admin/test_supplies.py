@@ -15,7 +15,7 @@ from inventory.models import Supply, SupplyOrder, SupplyOrderState
 from slices.models import Slice
 from tests import factories
 from tests.builders import SHAPE
-from tests.pages.admin_world import HTMX, House, signed_in
+from tests.pages.admin_world import HTMX, AdminWorld, signed_in
 
 pytestmark = pytest.mark.django_db
 PAGE, CREATE = "/admin/supplies/", "/admin/supplies/create/"
@@ -26,13 +26,13 @@ def typed(**changes: Any) -> dict[str, Any]:
     return {**given, "node_count": "4", "lead_time": "20 min", "gain": "10 min", **changes}
 
 
-def ordered(house: House) -> tuple[Gpr, SupplyOrder]:
+def ordered(admin_world: AdminWorld) -> tuple[Gpr, SupplyOrder]:
     """For a request that waits behind the one that runs."""
-    factories.supply(house.cluster, name="spot")
-    slice_ = factories.make_slice(house.cluster, name="robots", owner=house.people.outsider)
+    factories.supply(admin_world.cluster, name="spot")
+    slice_ = factories.make_slice(admin_world.cluster, name="robots", owner=admin_world.people.outsider)
     Slice.objects.filter(pk=slice_.pk).update(may_order=True)
     slice_.refresh_from_db()
-    gpr = factories.gpr(slice_, house.people.outsider, name="walks")
+    gpr = factories.gpr(slice_, admin_world.people.outsider, name="walks")
     return gpr, SupplyOrder.objects.get()
 
 
@@ -77,8 +77,8 @@ def test_what_cannot_be_is_said_and_what_was_typed_stays(changes: dict[str, str]
     assert not Supply.objects.exists()
 
 
-def test_a_supply_is_changed_and_switched_off_and_on_again(house: House, admin: Client) -> None:
-    made = factories.supply(house.cluster, name="spot")
+def test_a_supply_is_changed_and_switched_off_and_on_again(admin_world: AdminWorld, admin: Client) -> None:
+    made = factories.supply(admin_world.cluster, name="spot")
 
     asked = text(admin.get(f"{PAGE}{made.pk}/"))
     assert 'value="20 min"' in asked
@@ -93,8 +93,8 @@ def test_a_supply_is_changed_and_switched_off_and_on_again(house: House, admin: 
     assert made.is_enabled
 
 
-def test_the_list_of_orders_says_for_whom_and_when_and_by_it_one_gets_to_the_request(house: House, admin: Client) -> None:
-    gpr, order = ordered(house)
+def test_the_list_of_orders_says_for_whom_and_when_and_by_it_one_gets_to_the_request(admin_world: AdminWorld, admin: Client) -> None:
+    gpr, order = ordered(admin_world)
 
     listed = text(admin.get(PAGE))
 
@@ -104,8 +104,8 @@ def test_the_list_of_orders_says_for_whom_and_when_and_by_it_one_gets_to_the_req
     assert f"/admin/supplies/orders/{order.pk}/cancel/" in listed
 
 
-def test_the_list_of_orders_says_by_when_a_node_is_to_be_asked_for(house: House, admin: Client) -> None:
-    _, order = ordered(house)
+def test_the_list_of_orders_says_by_when_a_node_is_to_be_asked_for(admin_world: AdminWorld, admin: Client) -> None:
+    _, order = ordered(admin_world)
     assert "At once" in text(admin.get(PAGE))
 
     later = order.ordered_at + timedelta(days=2)
@@ -120,8 +120,8 @@ def test_the_list_of_orders_says_by_when_a_node_is_to_be_asked_for(house: House,
     ("act", "verb", "state"),
     [("cancel", "Cancel order", SupplyOrderState.CANCELED), ("fail", "Mark as failed", SupplyOrderState.FAILED)],
 )
-def test_an_order_is_ended_after_a_question_with_a_reason(act: str, verb: str, state: str, house: House, admin: Client) -> None:
-    gpr, order = ordered(house)
+def test_an_order_is_ended_after_a_question_with_a_reason(act: str, verb: str, state: str, admin_world: AdminWorld, admin: Client) -> None:
+    gpr, order = ordered(admin_world)
     url = f"/admin/supplies/orders/{order.pk}/{act}/"
 
     assert verb in text(admin.get(url, headers=HTMX))
@@ -130,14 +130,16 @@ def test_an_order_is_ended_after_a_question_with_a_reason(act: str, verb: str, s
     tick(now=db_now())
 
     order.refresh_from_db()
-    assert (order.state, order.why, order.ended_by) == (state, "No stock.", house.people.admin)
+    assert (order.state, order.why, order.ended_by) == (state, "No stock.", admin_world.people.admin)
     assert "No stock." in text(admin.get(PAGE))
     assert admin.post(url, {"why": "Again."}).status_code == 409
     assert "nodes that were to come did not come" in text(admin.get(f"/admin/queue/{gpr.pk}/"))
 
 
-def test_before_an_order_is_canceled_one_is_told_who_stands_on_it_and_that_none_of_them_gets_another(house: House, admin: Client) -> None:
-    _, order = ordered(house)
+def test_before_an_order_is_canceled_one_is_told_who_stands_on_it_and_that_none_of_them_gets_another(
+    admin_world: AdminWorld, admin: Client
+) -> None:
+    _, order = ordered(admin_world)
 
     asked = text(admin.get(f"/admin/supplies/orders/{order.pk}/cancel/", headers=HTMX))
 
@@ -146,23 +148,25 @@ def test_before_an_order_is_canceled_one_is_told_who_stands_on_it_and_that_none_
 
 
 @pytest.mark.parametrize(("persona", "status"), [("owner", 404), ("teammate", 404), ("outsider", 404), ("admin", 200)])
-def test_the_pages_are_for_administrators(persona: str, status: int, house: House) -> None:
-    client = signed_in(getattr(house.people, persona))
+def test_the_pages_are_for_administrators(persona: str, status: int, admin_world: AdminWorld) -> None:
+    client = signed_in(getattr(admin_world.people, persona))
 
     assert [client.get(url).status_code for url in (PAGE, CREATE)] == [status, status]
 
 
-def test_the_page_costs_the_same_however_many_orders_there_are(house: House, admin: Client, django_assert_max_num_queries: Any) -> None:
+def test_the_page_costs_the_same_however_many_orders_there_are(
+    admin_world: AdminWorld, admin: Client, django_assert_max_num_queries: Any
+) -> None:
     for _ in range(8):
-        factories.supply_order(house.cluster, house.waits)
+        factories.supply_order(admin_world.cluster, admin_world.waits)
 
     with django_assert_max_num_queries(12):
         admin.get(PAGE)
 
 
-def test_the_offer_names_the_lead_time_and_the_request_says_what_it_waits_for(house: House) -> None:
-    gpr, _ = ordered(house)
-    client = signed_in(house.people.outsider)
+def test_the_offer_names_the_lead_time_and_the_request_says_what_it_waits_for(admin_world: AdminWorld) -> None:
+    gpr, _ = ordered(admin_world)
+    client = signed_in(admin_world.people.outsider)
 
     page = text(client.get(f"/gprs/{gpr.pk}/"))
     asked = {"name": "next", "nodes": "1", "shape": SHAPE, "duration": "1 h", "priority": "101"}

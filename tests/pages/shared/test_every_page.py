@@ -23,7 +23,7 @@ from slices.quotas import quota_create
 from slices.services import namespace_bind
 from tests import factories
 from tests.builders import SHAPE
-from tests.pages.admin_world import HTMX, House, signed_in
+from tests.pages.admin_world import HTMX, AdminWorld, signed_in
 from tests.pages.user_world import form
 from tests.slices import kubeconfigs
 
@@ -54,68 +54,75 @@ PARTS = {
 POST_ONLY = {"gpr-offers"}
 
 
-def address(name: str, house: House) -> str:
+def address(name: str, admin_world: AdminWorld) -> str:
     """Of something that there is, in a state in which there is something to decide."""
-    gprs = {"admin-approve": house.held, "admin-evict": house.runs, "gpr-release": house.runs, "gpr-extend": house.runs}
-    node = house.cluster.nodes.order_by("name").first()
+    gprs = {
+        "admin-approve": admin_world.held,
+        "admin-evict": admin_world.runs,
+        "gpr-release": admin_world.runs,
+        "gpr-extend": admin_world.runs,
+    }
+    node = admin_world.cluster.nodes.order_by("name").first()
     if name.startswith(("admin-cluster-", "admin-join")):
         Cluster.objects.update(is_enabled=name != "admin-cluster-enable", rewound_at=db_now() if name == "admin-cluster-resume" else None)
-        return reverse(name, args=[house.cluster.pk])
+        return reverse(name, args=[admin_world.cluster.pk])
     if name in {"admin-node", "admin-cordon", "admin-uncordon", "admin-force-release", "admin-replace-node"} and node is not None:
         Node.objects.filter(pk=node.pk).update(cordoned_at=db_now() if name == "admin-uncordon" else None)
         return reverse(name, args=[node.pk])
     if name == "admin-defragmentation-apply":
-        return reverse(name, args=[waits_for_room(house).pk])
+        return reverse(name, args=[waits_for_room(admin_world).pk])
     if name in {"kubeconfig", "kubeconfig-revoke"}:
-        kubeconfigs.ready_namespace(house.slice, house.cluster, at=db_now())
-        row = kubeconfigs.made(house.slice, house.cluster, house.people.owner, at=db_now())
+        kubeconfigs.ready_namespace(admin_world.slice, admin_world.cluster, at=db_now())
+        row = kubeconfigs.made(admin_world.slice, admin_world.cluster, admin_world.people.owner, at=db_now())
         return reverse(name, args=["vision", row.pk])
     if name == "namespace-adopt":
-        taken = kubeconfigs.ready_namespace(house.slice, house.cluster, at=db_now())
+        taken = kubeconfigs.ready_namespace(admin_world.slice, admin_world.cluster, at=db_now())
         Namespace.objects.filter(pk=taken.pk).update(state=BindingState.CONFLICT)
         return reverse(name, args=["vision", taken.pk])
     if name in {"namespace-approve", "namespace-refuse"}:
-        asked = namespace_bind(slice_=house.slice, cluster=house.cluster, name="monitoring", actor=house.people.owner, now=db_now())
+        asked = namespace_bind(
+            slice_=admin_world.slice, cluster=admin_world.cluster, name="monitoring", actor=admin_world.people.owner, now=db_now()
+        )
         return reverse(name, args=["vision", asked.pk])
     if name in {"invitation-accept", "invitation-decline"}:
-        invited = member_add(slice_=house.slice, reference="admin", role=Role.VIEWER, actor=house.people.owner, now=db_now())
+        invited = member_add(slice_=admin_world.slice, reference="admin", role=Role.VIEWER, actor=admin_world.people.owner, now=db_now())
         return reverse(name, args=[invited.pk])
     if name in {"template", "template-delete", "template-switch"}:
         switch = {"switch": "make-default"} if name == "template-switch" else {}
-        return reverse(name, kwargs={"slice": "vision", "pk": factories.template(house.slice).pk, **switch})
+        return reverse(name, kwargs={"slice": "vision", "pk": factories.template(admin_world.slice).pk, **switch})
     if name == "series-cancel":
-        return reverse(name, args=[series(house).pk])
+        return reverse(name, args=[series(admin_world).pk])
     if name == "admin-maintenance-cancel":
-        return reverse(name, args=[maintenance(house).pk])
+        return reverse(name, args=[maintenance(admin_world).pk])
     if name in {"admin-check-policy", "admin-check-policy-delete"}:
-        return reverse(name, args=[factories.check_policy(house.cluster).pk])
+        return reverse(name, args=[factories.check_policy(admin_world.cluster).pk])
     if name.startswith("admin-supply-order-"):
-        return reverse(name, args=[factories.supply_order(house.cluster, house.waits).pk])
+        return reverse(name, args=[factories.supply_order(admin_world.cluster, admin_world.waits).pk])
     if name.startswith("admin-supply") and name != "admin-supply-create":
-        return reverse(name, args=[factories.supply(house.cluster, is_enabled=name != "admin-supply-enable").pk])
+        return reverse(name, args=[factories.supply(admin_world.cluster, is_enabled=name != "admin-supply-enable").pk])
     if name in {"admin-quota", "admin-quota-delete"}:
-        return reverse(name, args=[quota_create(owner=house.slice, shape=SHAPE, change={}, actor=None, now=db_now()).pk])
+        return reverse(name, args=[quota_create(owner=admin_world.slice, shape=SHAPE, change={}, actor=None, now=db_now()).pk])
     pattern = next(page for page in PAGES if page.name == name).pattern
     keys = set(pattern.converters)
-    return reverse(name, kwargs={key: "vision" if key == "slice" else gprs.get(name, house.waits).pk for key in keys})
+    return reverse(name, kwargs={key: "vision" if key == "slice" else gprs.get(name, admin_world.waits).pk for key in keys})
 
 
-def waits_for_room(house: House) -> Gpr:
-    cluster, owner = factories.cluster("parts"), house.people.owner
+def waits_for_room(admin_world: AdminWorld) -> Gpr:
+    cluster, owner = factories.cluster("parts"), admin_world.people.owner
     return factories.scattered(cluster, owner, factories.make_slice(cluster, owner=owner), owner)[1]
 
 
-def maintenance(house: House) -> MaintenanceWindow:
+def maintenance(admin_world: AdminWorld) -> MaintenanceWindow:
     starts_at = db_now() + timedelta(days=1)
     given = {"starts_at": starts_at, "ends_at": starts_at + timedelta(hours=1), "reason": "Disks.", "created_at": db_now()}
-    return MaintenanceWindow.objects.create(cluster=house.cluster, **given)
+    return MaintenanceWindow.objects.create(cluster=admin_world.cluster, **given)
 
 
-def series(house: House) -> BookingSeries:
+def series(admin_world: AdminWorld) -> BookingSeries:
     ask = SeriesTerms(
-        spec=factories.spec(house.slice), first_start_at=db_now() + timedelta(days=2), rule=RepeatRule.WEEKLY, zone="UTC", count=2
+        spec=factories.spec(admin_world.slice), first_start_at=db_now() + timedelta(days=2), rule=RepeatRule.WEEKLY, zone="UTC", count=2
     )
-    return series_create(actor=house.people.owner, ask=ask, now=db_now())
+    return series_create(actor=admin_world.people.owner, ask=ask, now=db_now())
 
 
 def is_private(response: Any) -> bool:
@@ -130,9 +137,9 @@ def assert_head_is(asked: Any, looked: Any) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_page_answers_get_and_head_alike_and_no_browser_or_proxy_keeps_it(name: str, house: House, admin: Client) -> None:
+def test_a_page_answers_get_and_head_alike_and_no_browser_or_proxy_keeps_it(name: str, admin_world: AdminWorld, admin: Client) -> None:
     """Who sits down at a browser after somebody signed out finds nothing of his tenants there, neither pages nor refusals."""
-    path = address(name, house)
+    path = address(name, admin_world)
     queries = [{}, *({"part": part} for part in PARTS.get(name, []))]
 
     if name in POST_ONLY:
@@ -145,14 +152,14 @@ def test_a_page_answers_get_and_head_alike_and_no_browser_or_proxy_keeps_it(name
     assert answers[0].status_code == (302 if name == "admin-home" else 200), answers[0].content
     for response in answers:
         assert is_private(response) or response.status_code == 405, (response.status_code, response.headers)
-    for other in (signed_in(house.people.outsider), Client()):
+    for other in (signed_in(admin_world.people.outsider), Client()):
         assert is_private(other.post(path, {}) if name in POST_ONLY else other.get(path))
 
 
-def test_what_is_refused_and_what_is_not_there_is_not_kept_either(house: House, admin: Client) -> None:
+def test_what_is_refused_and_what_is_not_there_is_not_kept_either(admin_world: AdminWorld, admin: Client) -> None:
     """A refusal names what was asked about."""
     gone = {f"/gprs/{uuid4()}/": 404, f"/admin/queue/{uuid4()}/": 404, "/workspaces/vision/?cursor=x": 400}
-    decided = f"/admin/queue/{house.runs.pk}/approve/"
+    decided = f"/admin/queue/{admin_world.runs.pk}/approve/"
 
     refused = [(admin.get(path, headers=headers), status) for path, status in gone.items() for headers in ({}, HTMX)]
     refused += [(admin.get(decided), 409), (admin.get(decided, headers=HTMX), 200)]  # a dialog says by itself what cannot be decided
@@ -169,9 +176,9 @@ def test_the_login_page_answers_head(client: Client) -> None:
     assert client.head("/")["Location"] == "/login/"
 
 
-def test_head_changes_nothing_and_post_only_addresses_refuse_it(house: House, admin: Client) -> None:
+def test_head_changes_nothing_and_post_only_addresses_refuse_it(admin_world: AdminWorld, admin: Client) -> None:
     """HEAD on an act asks; it never acts."""
-    assert admin.head(f"/gprs/{house.runs.pk}/release/").status_code == 200
+    assert admin.head(f"/gprs/{admin_world.runs.pk}/release/").status_code == 200
     assert admin.head(reverse("gpr-offers", args=["vision"])).status_code == 405
-    house.runs.refresh_from_db()
-    assert house.runs.state == "ACTIVE"
+    admin_world.runs.refresh_from_db()
+    assert admin_world.runs.state == "ACTIVE"

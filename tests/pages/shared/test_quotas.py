@@ -15,7 +15,7 @@ from slices.models import Project, Quota, Slice
 from slices.quotas import QuotaChange, quota_create
 from tests import factories
 from tests.builders import SHAPE
-from tests.pages.admin_world import HTMX, House, signed_in
+from tests.pages.admin_world import HTMX, AdminWorld, signed_in
 
 pytestmark = pytest.mark.django_db
 
@@ -38,11 +38,11 @@ def cells(markup: str) -> list[list[str]]:
     return [[" ".join(re.sub(r"<[^>]+>", " ", cell).split()) for cell in re.findall(r"<td.*?</td>", row, re.DOTALL)[:7]] for row in rows]
 
 
-def test_each_project_stands_with_its_workspaces_and_what_they_hold(house: House, admin: Client) -> None:
+def test_each_project_stands_with_its_workspaces_and_what_they_hold(admin_world: AdminWorld, admin: Client) -> None:
     """`runs` of vision holds two nodes of 8 GPUs."""
-    give(house.slice.project, guaranteed_gpus=12)
-    give(house.slice, guaranteed_gpus=4, most_gpus=12)
-    give(house.waits.slice, most_gpus=8)
+    give(admin_world.slice.project, guaranteed_gpus=12)
+    give(admin_world.slice, guaranteed_gpus=4, most_gpus=12)
+    give(admin_world.waits.slice, most_gpus=8)
 
     shown = text(admin.get(QUOTAS))
 
@@ -51,11 +51,11 @@ def test_each_project_stands_with_its_workspaces_and_what_they_hold(house: House
         ["vision", SHAPE, "4", "12", "16", "12", "0"],
         ["speech", SHAPE, "0", "8", "0", "0", "8"],
     ]
-    assert f"{house.slice.project.name} <span" in shown
+    assert f"{admin_world.slice.project.name} <span" in shown
     assert "16 are held, more than the 12 allowed: nothing is taken away, and nothing new starts until less is held." in shown
 
 
-def test_without_any_it_says_what_a_quota_does(house: House, admin: Client) -> None:
+def test_without_any_it_says_what_a_quota_does(admin_world: AdminWorld, admin: Client) -> None:
     shown = text(admin.get(QUOTAS))
 
     assert "No quotas yet" in shown
@@ -65,14 +65,14 @@ def test_without_any_it_says_what_a_quota_does(house: House, admin: Client) -> N
 
 
 @pytest.mark.parametrize("headers", [{}, HTMX], ids=["page", "dialog"])
-def test_one_is_given_changed_and_deleted(headers: dict[str, str], house: House, admin: Client) -> None:
-    assert f'<option value="{house.slice.pk}">vision</option>' in text(admin.get(GIVE, headers=headers))
-    given = {"owner": str(house.slice.pk), "shape": SHAPE, "guaranteed_gpus": "0", "most_gpus": "12", "why": "A pilot."}
+def test_one_is_given_changed_and_deleted(headers: dict[str, str], admin_world: AdminWorld, admin: Client) -> None:
+    assert f'<option value="{admin_world.slice.pk}">vision</option>' in text(admin.get(GIVE, headers=headers))
+    given = {"owner": str(admin_world.slice.pk), "shape": SHAPE, "guaranteed_gpus": "0", "most_gpus": "12", "why": "A pilot."}
 
     made = admin.post(GIVE, given, headers=headers)
 
     quota = Quota.objects.get()
-    assert (quota.owner, quota.guaranteed_gpus, quota.most_gpus) == (house.slice, 0, 12)
+    assert (quota.owner, quota.guaranteed_gpus, quota.most_gpus) == (admin_world.slice, 0, 12)
     said = made.headers.get("HX-Trigger") or text(admin.get(QUOTAS))
     assert "vision H100-80GB: 0 GPUs guaranteed, 12 at most. 16 are held" in said
 
@@ -83,7 +83,7 @@ def test_one_is_given_changed_and_deleted(headers: dict[str, str], house: House,
 
     admin.post(f"{QUOTAS}{quota.pk}/delete/", {"why": ""}, headers=headers)
     assert not Quota.objects.exists()
-    kinds = Event.objects.filter(kind__startswith="quota.", actor=house.people.admin).order_by("id").values_list("kind", flat=True)
+    kinds = Event.objects.filter(kind__startswith="quota.", actor=admin_world.people.admin).order_by("id").values_list("kind", flat=True)
     assert list(kinds) == ["quota.created", "quota.changed", "quota.deleted"]
 
 
@@ -98,8 +98,10 @@ def test_one_is_given_changed_and_deleted(headers: dict[str, str], house: House,
         ({"why": "a\u0001b"}, "must not hold"),
     ],
 )
-def test_what_cannot_be_keeps_what_was_typed_and_says_why(changes: dict[str, str], told: str, house: House, admin: Client) -> None:
-    given = {"owner": str(house.slice.pk), "shape": SHAPE, "guaranteed_gpus": "0", "most_gpus": "12", "why": "", **changes}
+def test_what_cannot_be_keeps_what_was_typed_and_says_why(
+    changes: dict[str, str], told: str, admin_world: AdminWorld, admin: Client
+) -> None:
+    given = {"owner": str(admin_world.slice.pk), "shape": SHAPE, "guaranteed_gpus": "0", "most_gpus": "12", "why": "", **changes}
 
     shown = text(admin.post(GIVE, given), 422)
 
@@ -108,17 +110,17 @@ def test_what_cannot_be_keeps_what_was_typed_and_says_why(changes: dict[str, str
     assert not Quota.objects.exists()
 
 
-def test_a_second_one_is_refused_in_the_dialog(house: House, admin: Client) -> None:
-    give(house.slice)
+def test_a_second_one_is_refused_in_the_dialog(admin_world: AdminWorld, admin: Client) -> None:
+    give(admin_world.slice)
 
-    shown = text(admin.post(GIVE, {"owner": str(house.slice.pk), "shape": SHAPE, "guaranteed_gpus": "0"}, headers=HTMX))
+    shown = text(admin.post(GIVE, {"owner": str(admin_world.slice.pk), "shape": SHAPE, "guaranteed_gpus": "0"}, headers=HTMX))
 
     assert "There is already a quota of H100-80GB for workspace vision. Change that one." in shown
 
 
-def test_what_workspaces_are_guaranteed_is_not_taken_from_under_them(house: House, admin: Client) -> None:
-    quota = give(house.slice.project, guaranteed_gpus=8)
-    give(house.slice, guaranteed_gpus=8)
+def test_what_workspaces_are_guaranteed_is_not_taken_from_under_them(admin_world: AdminWorld, admin: Client) -> None:
+    quota = give(admin_world.slice.project, guaranteed_gpus=8)
+    give(admin_world.slice, guaranteed_gpus=8)
 
     shown = text(admin.post(f"{QUOTAS}{quota.pk}/delete/", {"why": ""}), 409)
 
@@ -127,27 +129,27 @@ def test_what_workspaces_are_guaranteed_is_not_taken_from_under_them(house: Hous
 
 
 @pytest.mark.parametrize("persona", ["owner", "teammate", "admin"])
-def test_a_workspace_shows_its_own_bars_and_its_project_s(persona: str, house: House) -> None:
-    give(house.slice.project, guaranteed_gpus=12)
-    give(house.slice, guaranteed_gpus=4, most_gpus=12)
-    give(factories.make_slice(name="canary-slice", of=house.slice.project))
+def test_a_workspace_shows_its_own_bars_and_its_project_s(persona: str, admin_world: AdminWorld) -> None:
+    give(admin_world.slice.project, guaranteed_gpus=12)
+    give(admin_world.slice, guaranteed_gpus=4, most_gpus=12)
+    give(factories.make_slice(name="canary-slice", of=admin_world.slice.project))
 
     for query in ({}, {"part": "quotas"}):
-        shown = text(signed_in(getattr(house.people, persona)).get("/workspaces/vision/", query))
+        shown = text(signed_in(getattr(admin_world.people, persona)).get("/workspaces/vision/", query))
         assert shown.count('class="quota"') == 2
         assert "16 now, 4 guaranteed, 12 borrowed, 12 at most" in shown
         assert "16 now, 12 guaranteed, 4 borrowed" in shown
         assert "16 are held, more than the 12 allowed" in shown
 
 
-def test_a_stranger_sees_neither_quotas_nor_their_pages(house: House) -> None:
-    quota = give(house.slice, most_gpus=16)
-    outsider = signed_in(house.people.outsider)
+def test_a_stranger_sees_neither_quotas_nor_their_pages(admin_world: AdminWorld) -> None:
+    quota = give(admin_world.slice, most_gpus=16)
+    outsider = signed_in(admin_world.people.outsider)
 
     assert outsider.get("/workspaces/vision/", {"part": "quotas"}).status_code == 404
     for path in (QUOTAS, GIVE, f"{QUOTAS}{quota.pk}/", f"{QUOTAS}{quota.pk}/delete/"):
         assert (outsider.get(path).status_code, outsider.post(path, {}).status_code) in {(404, 404), (404, 405)}
 
 
-def test_without_a_quota_a_workspace_shows_no_bar(house: House) -> None:
-    assert 'class="quota"' not in text(signed_in(house.people.owner).get("/workspaces/vision/"))
+def test_without_a_quota_a_workspace_shows_no_bar(admin_world: AdminWorld) -> None:
+    assert 'class="quota"' not in text(signed_in(admin_world.people.owner).get("/workspaces/vision/"))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.engine import plan
-from planner.feasibility import Most, most_that_fits
+from planner.feasibility import LargestRequest, largest_that_fits
 from planner.plan import Cause, Placement, PromiseMove, Reason
 from planner.snapshot import Node, Policy, Pool, Quota, Request, Snapshot, Window, Within
 from tests.planner.build import CONSERVATIVE, EITHER, GUARDED, moves, placements, pool, request, running, settled, stand, starts, waiting
@@ -170,18 +170,18 @@ def test_an_overdue_box_is_expected_at_the_next_multiple_of_the_grace(policy: Po
 @pytest.mark.parametrize(
     ("wanted", "most"),
     [
-        (request("too many", count=4), Most(False, 3, 4)),
-        (request("too large", gpus=9), Most(False, 1, 8)),
-        (request("fewer fit when large", count=3, gpus=8), Most(False, 1, 8)),
-        (request("other pool", pools=("q",)), Most(False, 0, 0)),
-        (request("no pool", pools=()), Most(False, 0, 0)),
-        (request("all of it", count=3, gpus=4), Most(True, 3, 4)),
+        (request("too many", count=4), LargestRequest(False, 3, 4)),
+        (request("too large", gpus=9), LargestRequest(False, 1, 8)),
+        (request("fewer fit when large", count=3, gpus=8), LargestRequest(False, 1, 8)),
+        (request("other pool", pools=("q",)), LargestRequest(False, 0, 0)),
+        (request("no pool", pools=()), LargestRequest(False, 0, 0)),
+        (request("all of it", count=3, gpus=4), LargestRequest(True, 3, 4)),
     ],
 )
-def test_what_no_pool_could_hold_even_when_empty_never_fits(wanted: Request, most: Most, policy: Policy) -> None:
+def test_what_no_pool_could_hold_even_when_empty_never_fits(wanted: Request, most: LargestRequest, policy: Policy) -> None:
     mixed = Pool("p", "c", "s", (Node("a", 4), Node("b", 8), Node("c", 4)))
 
-    assert most_that_fits((mixed,), wanted) == most
+    assert largest_that_fits((mixed,), wanted) == most
     placement = plan(Snapshot(1000, (mixed,), queue=(wanted,), policy=policy)).placements[0]
     assert (placement.slot is None) is not most.fits
     if not most.fits:
@@ -301,7 +301,7 @@ def test_the_most_that_could_start_would_start(sizes: list[list[int]], count: in
         return plan(Snapshot(1000, pools, queue=(wanted,), policy=GUARDED, quotas=quotas)).placements[0]
 
     first = told(asked)
-    most = most_that_fits(pools, asked, quotas)
+    most = largest_that_fits(pools, asked, quotas)
     assert (first.slot is not None) is most.fits
     if most.node_count:
         fewer = told(replace(asked, node_count=min(most.node_count, count), gpus_per_node=most.gpus_per_node))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from planner.engine import plan
 from planner.offers import offers
-from planner.plan import Eviction, victims_of
+from planner.plan import PlannedEviction, victims_of
 from planner.sharing import bookings
 from planner.snapshot import Node, Policy, Pool, Quota, Request, Running, SlackSettings, Snapshot
 from tests.effort import examples
@@ -220,6 +220,6 @@ def test_however_many_could_be_evicted_the_highest_priority_that_pays_is_the_low
     assert all(start_s(snapshot, own, fewer) >= until_s for fewer in combinations(ended, count - 1))
 
 
-def ended_by(snapshot: Snapshot, eviction: Eviction) -> Boxes:
+def ended_by(snapshot: Snapshot, eviction: PlannedEviction) -> Boxes:
     ids = {victim.id for victim in eviction.victims}
     return tuple(box for box in snapshot.running if box.id in ids)

@@ -135,12 +135,12 @@ def test_an_offer_says_what_would_be_ordered_and_of_the_rest_what_is_there() -> 
 
 
 def test_nodes_that_would_be_ordered_for_one_question_are_not_there_in_the_next() -> None:
-    desk = OfferFinder(busy())
-    rooms = desk._board.capacity.gpu_counts.copy()
+    finder = OfferFinder(busy())
+    rooms = finder._board.capacity.gpu_counts.copy()
 
-    assert [desk.offers(asking(id_)) for id_ in ("a", "b")] == [offers(busy(), asking(id_)) for id_ in ("a", "b")]
-    assert (desk._board.capacity.gpu_counts == rooms).all()
-    assert all(not desk._board.closed[node] for node in ("s0", "p0"))
+    assert [finder.offers(asking(id_)) for id_ in ("a", "b")] == [offers(busy(), asking(id_)) for id_ in ("a", "b")]
+    assert (finder._board.capacity.gpu_counts == rooms).all()
+    assert all(not finder._board.closed[node] for node in ("s0", "p0"))
 
 
 @dataclass

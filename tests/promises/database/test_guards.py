@@ -17,7 +17,7 @@ from django.core.management import call_command
 from django.db import connection
 from tests.promises.database import guards
 
-from gpr.models import Gpr, Witness
+from gpr.models import Gpr, PlanRecord
 from inventory.models import Cluster, Reservation
 from tests.builders import hold, make_cluster, make_gpr, make_slice, nodes_of
 cluster = make_cluster(nodes=2)
@@ -32,7 +32,7 @@ call_command("migrate", verbosity=0)
 
 assert {model: list(model.objects.order_by("pk").values()) for model in before} == before
 assert guards.triggers() == guards.TRIGGERS[connection.vendor], guards.triggers()
-assert Witness.objects.count() == 1
+assert PlanRecord.objects.count() == 1
 print("upgraded")
 """
 

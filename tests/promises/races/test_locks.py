@@ -10,14 +10,14 @@ from subprocess import Popen
 import pytest
 from django.db import connection, transaction
 
-from core.locks import gate_pass, gate_shut, single_runner
+from core.locks import exclusive_lock, single_runner, take_shared_lock
 from tests.promises.races.processes import script
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both_databases]
 
 HOLD = """
 import sys
-from core.locks import gate_pass, gate_shut, single_runner
+from core.locks import take_shared_lock, exclusive_lock, single_runner
 with single_runner("allocator") as mine:
     print("mine" if mine else "taken", flush=True)
     sys.stdin.readline()
@@ -111,13 +111,13 @@ def _free_within_s(limit_s: float) -> bool:
 
 
 @pytest.mark.postgres_only
-def test_a_gate_is_shut_when_all_who_passed_are_through_and_open_again_afterwards() -> None:
+def test_an_exclusive_lock_waits_for_shared_ones_and_holds_off_new_ones() -> None:
     passed, may_go = threading.Event(), threading.Event()
 
     def pass_and_stay() -> None:
         try:
             with transaction.atomic():
-                gate_pass("submits")
+                take_shared_lock("submits")
                 passed.set()
                 may_go.wait(5)
         finally:
@@ -127,20 +127,20 @@ def test_a_gate_is_shut_when_all_who_passed_are_through_and_open_again_afterward
     visitor.start()
     assert passed.wait(5)
     threading.Timer(0.2, may_go.set).start()
-    with gate_shut("submits"):
+    with exclusive_lock("submits"):
         assert may_go.is_set()
     visitor.join()
     with transaction.atomic():
-        gate_pass("submits")
+        take_shared_lock("submits")
 
 
 @pytest.mark.postgres_only
-def test_a_gate_that_stays_shut_is_passed_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shared_lock_does_not_wait_for_ever_for_an_exclusive_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """It keeps order; nobody may hang for it."""
-    monkeypatch.setattr("core.locks.GATE_MOST_S", 0.2)
+    monkeypatch.setattr("core.locks.SHARED_WAIT_MOST_S", 0.2)
 
     began = time.monotonic()
-    with gate_shut("submits"), transaction.atomic():
-        gate_pass("submits")
+    with exclusive_lock("submits"), transaction.atomic():
+        take_shared_lock("submits")
 
     assert time.monotonic() - began >= 0.2

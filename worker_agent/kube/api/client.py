@@ -18,7 +18,7 @@ import msgspec
 
 from protocol.cluster_names import FIELD_MANAGER
 from worker_agent import VERSION
-from worker_agent.cluster.base import ClusterError, Conflict, Throttled, Unavailable
+from worker_agent.cluster.base import ClusterError, Throttled, Unavailable, WriteConflict
 
 T = TypeVar("T")
 Params = dict[str, str | int | bool]
@@ -33,7 +33,7 @@ TOKEN_KEPT_S: Final = 60.0  # a projected token is renewed long before it expire
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-class Missing(Conflict):
+class Missing(WriteConflict):
     """404. Nothing was changed."""
 
 
@@ -142,7 +142,7 @@ class Api:
         return self._call("GET", path, params=params, timeout_s=timeout_s).decode(errors="replace")
 
     def patch(self, path: str, ops: Sequence[Op], type_: type[T], **params: str | int | bool) -> T:
-        """Raises Conflict when a `test` fails."""
+        """Raises WriteConflict when a `test` fails."""
         return self._write("PATCH", path, ops, type_, params, "application/json-patch+json")
 
     def apply(self, path: str, body: Any, type_: type[T], **params: str | int | bool) -> T:
@@ -153,11 +153,11 @@ class Api:
         return self._write("POST", path, body, type_, params)
 
     def replace(self, path: str, body: Any, type_: type[T]) -> T:
-        """Raises Conflict when metadata.resourceVersion is given and out of date."""
+        """Raises WriteConflict when metadata.resourceVersion is given and out of date."""
         return self._write("PUT", path, body, type_, {})
 
     def delete(self, path: str, *, uid: str = "", grace_s: int | None = None) -> None:
-        """Raises Conflict when the object has not this `uid`."""
+        """Raises WriteConflict when the object has not this `uid`."""
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if uid:
             options["preconditions"] = {"uid": uid}
@@ -259,7 +259,7 @@ def _error_of(answer: httpx.Response, status: Status) -> ClusterError:
         case 404:
             return Missing(text)
         case 409 | 422:
-            return Conflict(text)
+            return WriteConflict(text)
         case 410:
             return VersionGone(text)
         case 429:

@@ -40,7 +40,7 @@ class EventRecorder:
             sent.add_done_callback(lambda _: self._queue_places.release())
 
     def record_once(self, kind: Kind, about: Meta, text: EventText, *, key: str, at: datetime) -> Future[None]:
-        """A repeat of the same `key` for the same object is a Conflict. The future may raise any ClusterError."""
+        """A repeat of the same `key` for the same object is a WriteConflict. The future may raise any ClusterError."""
         name = hashlib.sha256(f"{key}/{about.uid}".encode()).hexdigest()[:16]
         return self._pool.submit(self._create, kind, about, _body(kind, about, text, name=name, at=at))
 

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from protocol import cluster_names
-from worker_agent.cluster.base import ClusterError, Conflict, Note
+from worker_agent.cluster.base import ClusterError, Note, WriteConflict
 from worker_agent.kube.api.client import Api
 
 PATH: Final = f"/apis/coordination.k8s.io/v1/namespaces/{cluster_names.NAMESPACE}/leases/{cluster_names.AGENT}"
@@ -111,7 +111,7 @@ class Leadership:
         )
         try:
             self._write(lease, spec)
-        except Conflict:
+        except WriteConflict:
             return False
         self._renewed_mono = now
         return True

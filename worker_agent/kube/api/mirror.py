@@ -14,7 +14,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from worker_agent.clock import Instant, SystemClock
-from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
+from worker_agent.cluster.base import ClusterError, Note, Throttled, Unavailable, WriteConflict
 from worker_agent.kube.api.client import Api, Forbidden, Missing, Params, Status, StreamLines, VersionGone
 from worker_agent.kube.api.objects import HasMeta, Meta
 from worker_agent.kube.api.replica import Key, Replica, Rewound, key_of, version_of
@@ -157,7 +157,7 @@ class Mirror(Generic[T]):
     def _handle_failure(self, error: Exception) -> None:
         if self._is_stopping.is_set():
             return
-        if self._fresh is not None and not self._lists and isinstance(error, Conflict) and not isinstance(error, Missing):
+        if self._fresh is not None and not self._lists and isinstance(error, WriteConflict) and not isinstance(error, Missing):
             # This is no fault: servers without the feature WatchList (all of Kubernetes 1.30, 1.31 and 1.33) refuse such a watch.
             self._lists = self._always_lists = True
             return

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from protocol.cluster_names import CHECK_OF, CHECK_SERVICE, CHECK_STEP, GPU, INDEX_OF_POD, JOB_OF_POD, NAMESPACE, NODE_UID, TAINT
-from worker_agent.cluster.base import ClusterError, Conflict
+from worker_agent.cluster.base import ClusterError, WriteConflict
 from worker_agent.kube.api import objects
 from worker_agent.kube.api.client import TIMEOUT_S, Api, Forbidden, Missing
 from worker_agent.kube.api.objects import Condition, Job, Meta, Pod, TerminatedState
@@ -147,7 +147,7 @@ class CheckJobs:
             self._api.create(JOBS, manifest(work), Job)
         except Missing:
             return JobOutcome(why=f"there is no namespace {NAMESPACE}", blames_node=False)
-        except Conflict:
+        except WriteConflict:
             pass  # our own Job, whose answer was lost
         except Forbidden as error:
             if NO_RIGHT in str(error):
@@ -169,7 +169,7 @@ class CheckJobs:
         self._wrote(job.metadata.label(CHECK_OF))
         try:
             self._api.delete(f"{JOBS}/{job.metadata.name}", uid=job.metadata.uid)
-        except Conflict:
+        except WriteConflict:
             return  # deleted already
 
     def _wrote(self, owner: str) -> None:

@@ -18,7 +18,7 @@ from protocol.checks import CheckResult
 from protocol.cluster_names import POD_GPR, box_of, node_path
 from protocol.steps import EntryStep, ExitStep
 from worker_agent.boxes.gangs import why_alone
-from worker_agent.cluster.base import ClusterError, StepCall, StepResult, StepStatus
+from worker_agent.cluster.base import ClusterError, StepCall, StepProgress, StepStatus
 from worker_agent.kube.api.client import Api
 from worker_agent.kube.api.objects import Node, Pod, PodList
 from worker_agent.kube.checks import readings, verdicts
@@ -58,7 +58,7 @@ class Checks:
         self._dns_pods: tuple[Pod, ...] = ()
         self._dns_seen_mono = float("-inf")
 
-    def run(self, call: StepCall) -> StepResult:
+    def run(self, call: StepCall) -> StepProgress:
         """One poll of one attempt. Raises ClusterError."""
         match call.step:
             case EntryStep.NODE_READY:
@@ -99,7 +99,7 @@ class Checks:
         gpus: int = 0,
         capabilities: tuple[str, ...] = (),
         volume: str | None = None,
-    ) -> StepResult:
+    ) -> StepProgress:
         work = self._work(call, self._probe_image(call), _command(plan), deadline_s, gpus=gpus, capabilities=capabilities, volume=volume)
 
         def results(ended: JobOutcome) -> verdicts.Results:
@@ -153,10 +153,10 @@ class Checks:
     def _pull_secret_of(self, call: StepCall) -> str:
         return call.assignment.checks.pull_secret or self._pull_secret
 
-    def _measure(self, work: CheckJob, read: Callable[[JobOutcome], verdicts.Results]) -> StepResult:
+    def _measure(self, work: CheckJob, read: Callable[[JobOutcome], verdicts.Results]) -> StepProgress:
         ended = self._jobs.poll(work)
         if ended is None:
-            return StepResult(status=StepStatus.RUNNING)
+            return StepProgress(status=StepStatus.RUNNING)
         if ended.why:
             return _failed(f"{work.step} could not be measured on node {work.nodes[0]}: {ended.why}", blames_node=ended.blames_node)
         try:
@@ -164,7 +164,7 @@ class Checks:
         except verdicts.Unreadable as error:
             return _failed(f"{work.step} could not be measured on node {work.nodes[0]}: {error}")
 
-    def _gpu_idle(self, call: StepCall) -> StepResult:
+    def _gpu_idle(self, call: StepCall) -> StepProgress:
         # The Job asks only for GPUs that are there: otherwise it would wait for one that dropped out.
         there, wanted = verdicts.gpus_there(call), _gpus(call)
         if there:
@@ -174,7 +174,7 @@ class Checks:
             return _failed(f"node {call.node.view.name} offers none of the {wanted} GPUs of the box: is its device plugin at work?")
         return _result_of([*verdicts.missing(call), skipped("gpu_memory_used", "no GPU is there to be asked")])
 
-    def _network(self, call: StepCall) -> StepResult:
+    def _network(self, call: StepCall) -> StepProgress:
         addresses = [f"{verdicts.NAME}:443", *self._peers(call)]
         return self._probe(call, {"names": [verdicts.NAME], "addresses": addresses}, verdicts.network, deadline_s=SHORT_S)
 
@@ -187,12 +187,12 @@ class Checks:
         ips = sorted(status.podIP for status in others if status.podIP and status.phase == "Running")
         return [f"[{ip}]:53" if ":" in ip else f"{ip}:53" for ip in ips[:PEERS_MAX]]
 
-    def _rdma(self, call: StepCall) -> StepResult:
+    def _rdma(self, call: StepCall) -> StepProgress:
         if not call.node.view.rdma:
             return _result_of([skipped("rdma_links", "the node has no RDMA")])
         return self._probe(call, {"files": RDMA_FILES}, verdicts.rdma, deadline_s=SHORT_S)
 
-    def _nccl(self, call: StepCall) -> StepResult:
+    def _nccl(self, call: StepCall) -> StepProgress:
         image = call.assignment.checks.images.get("nccl", "")
         if not image or _gpus(call) < 2:
             return _result_of([skipped("nccl_bandwidth", "one GPU has no other to talk to" if image else "no image for NCCL is set")])
@@ -207,13 +207,13 @@ class Checks:
         work = self._work(call, image, command, NCCL_S, gpus=_gpus(call), shared_memory_mib=SHARED_MEMORY_MIB, tools=NCCL_TOOLS)
         return self._measure(work, lambda ended: verdicts.nccl(call, ended.output))
 
-    def _gang_network(self, call: StepCall) -> StepResult:
+    def _gang_network(self, call: StepCall) -> StepProgress:
         """One Job serves all nodes of the box; each reads its own part."""
         if len(call.gang) < 2:
             return _result_of([skipped("gang_latency", why_alone(call.assignment))])
         ended = self._jobs.poll(self._gang_work(call))
         if ended is None:
-            return StepResult(status=StepStatus.RUNNING)
+            return StepProgress(status=StepStatus.RUNNING)
         try:
             found = gang_network(call, ended.gang, fan_out=GANG_FAN_OUT)
             return msgspec.structs.replace(_result_of(found), results=tuple(in_one(found)))
@@ -241,14 +241,14 @@ class Checks:
 
     # -- by the API ----------------------------------------------------------------------------------------------------
 
-    def _volumes(self, call: StepCall) -> StepResult:
+    def _volumes(self, call: StepCall) -> StepProgress:
         try:
             found = self._volume_looks.poll(call)
         except ClusterError as error:
             return _failed(f"which volumes are attached to node {call.node.view.name} cannot be seen: {error}", blames_node=False)
-        return StepResult(status=StepStatus.RUNNING) if found is None else _result_of(found)
+        return StepProgress(status=StepStatus.RUNNING) if found is None else _result_of(found)
 
-    def _clean(self, call: StepCall) -> StepResult:
+    def _clean(self, call: StepCall) -> StepProgress:
         name, gpr_id = call.node.view.name, call.assignment.gpr_id
         node = self._api.get(node_path(name), Node)
         pods = self._api.get("/api/v1/pods", PodList, labelSelector=f"{POD_GPR}={gpr_id}", fieldSelector=f"spec.nodeName={name}").items
@@ -259,14 +259,14 @@ class Checks:
         )
 
 
-def _result_of(results: Sequence[CheckResult]) -> StepResult:
+def _result_of(results: Sequence[CheckResult]) -> StepProgress:
     found = tuple(results)
     lines = [f"{result.verdict} {f'{result.gpu} ' if result.gpu else ''}{sentence(result)}" for result in found]
-    return StepResult(status=StepStatus.OK if is_good(found) else StepStatus.FAILED, log="\n".join(lines), results=found)
+    return StepProgress(status=StepStatus.OK if is_good(found) else StepStatus.FAILED, log="\n".join(lines), results=found)
 
 
-def _failed(log: str, *, blames_node: bool = True) -> StepResult:
-    return StepResult(status=StepStatus.FAILED, log=log, blames_node=blames_node)
+def _failed(log: str, *, blames_node: bool = True) -> StepProgress:
+    return StepProgress(status=StepStatus.FAILED, log=log, blames_node=blames_node)
 
 
 def _command(plan: Mapping[str, object]) -> tuple[str, ...]:

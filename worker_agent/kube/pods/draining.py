@@ -14,7 +14,7 @@ import msgspec
 
 from protocol import cluster_names
 from protocol.steps import DrainStage, drain_stage
-from worker_agent.cluster.base import ClusterError, StepCall, StepResult, StepStatus, Unavailable
+from worker_agent.cluster.base import ClusterError, StepCall, StepProgress, StepStatus, Unavailable
 from worker_agent.kube.api.client import Api, Missing
 from worker_agent.kube.api.objects import Pod
 from worker_agent.kube.api.paging import PAGE_COUNT, ObjectPage, listed
@@ -89,7 +89,7 @@ class Draining:
         self._oldest = frozenset(heapq.nsmallest(LISTS_PER_PASS, due, key=self._listed_mono.__getitem__))
         self._listed, self._list_errors, self._confirmed_s = {}, {}, 0.0
 
-    def run(self, call: StepCall, lifted: Sequence[Pod], strays: Sequence[Pod], *, is_last: bool, is_ready: bool) -> StepResult:
+    def run(self, call: StepCall, lifted: Sequence[Pod], strays: Sequence[Pod], *, is_last: bool, is_ready: bool) -> StepProgress:
         """`lifted`: pods of the GPR, of any run. `strays`: pods of the slice on the node that EGS did not let in. `is_last`: no other node
         has the box.
 
@@ -111,9 +111,9 @@ class Draining:
             return self._unknown(call)
         if stage is DrainStage.FORCE and not is_ready:
             log = f"node {call.node.view.name} does not answer: whether processes of the workspace still run there is not known"
-            return StepResult(status=StepStatus.FAILED, log=log, evidence={"node_ready": False})
+            return StepProgress(status=StepStatus.FAILED, log=log, evidence={"node_ready": False})
         log = f"no pod of workspace {call.assignment.slice} is left {call.since_closed_s:.1f} s after the close ({stage})"
-        return StepResult(status=StepStatus.OK, log=log, evidence={"pods_left": 0, "stage": stage.value})
+        return StepProgress(status=StepStatus.OK, log=log, evidence={"pods_left": 0, "stage": stage.value})
 
     def evict_unplaced(self, pod: Pod, grace_s: float) -> None:
         # The pod can never be placed. Its controller creates a new one behind the gate.
@@ -153,22 +153,22 @@ class Draining:
                 raise Unavailable(f"the pods of the box are too many to be listed within {LIST_WITHIN_S:g} s")
             yield pod
 
-    def _unknown(self, call: StepCall) -> StepResult:
+    def _unknown(self, call: StepCall) -> StepProgress:
         error = self._list_errors.get(call.assignment.gpr_id)
         if error is None:  # the watch shows no pod, and the confirming list is yet to come
-            return StepResult(status=StepStatus.RUNNING)
+            return StepProgress(status=StepStatus.RUNNING)
         if not _is_overdue(call):
             raise error
         log = f"{call.since_closed_s:.0f} s after the close it cannot be seen whether pods of {call.assignment.slice} are left: {error}"
-        return StepResult(status=StepStatus.FAILED, log=log, blames_node=False)
+        return StepProgress(status=StepStatus.FAILED, log=log, blames_node=False)
 
-    def _unfinished(self, call: StepCall, left: Sequence[Pod]) -> StepResult:
+    def _unfinished(self, call: StepCall, left: Sequence[Pod]) -> StepProgress:
         if not _is_overdue(call):
-            return StepResult(status=StepStatus.RUNNING)
+            return StepProgress(status=StepStatus.RUNNING)
         named = "; ".join(self._said(pod) for pod in left[:NAMED])
         more = f" and {len(left) - NAMED} more" if len(left) > NAMED else ""
         log = f"still there {call.since_closed_s:.0f} s after the close, though deleted by force: {named}{more}"
-        return StepResult(status=StepStatus.FAILED, log=log, evidence={"pods_left": len(left)})
+        return StepProgress(status=StepStatus.FAILED, log=log, evidence={"pods_left": len(left)})
 
     def _said(self, pod: Pod) -> str:
         why = [f"finalizers {', '.join(pod.metadata.finalizers)}"] if pod.metadata.finalizers else []

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from protocol.cluster_names import ENDS_AT
-from worker_agent.cluster.base import BoxEnd, Conflict
+from worker_agent.cluster.base import BoxEnd, WriteConflict
 from worker_agent.kube.api.client import Api
 from worker_agent.kube.api.events import EventRecorder
 from worker_agent.kube.api.objects import Pod
@@ -116,7 +116,7 @@ class EndNotices:
         for key, call in [each for each in self._going.items() if each[1].done()]:
             del self._going[key]
             error = None if call.cancelled() else call.exception()
-            is_told = key.what == NEAR and (error is None or isinstance(error, Conflict))
+            is_told = key.what == NEAR and (error is None or isinstance(error, WriteConflict))
             self._not_before_mono[key] = float("inf") if is_told else time.monotonic() + AGAIN_S
             if error is None and isinstance(pod := call.result(), Pod):
                 self._observation.learn_pod(pod)

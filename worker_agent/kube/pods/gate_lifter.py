@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from protocol import cluster_names
-from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
+from worker_agent.cluster.base import ClusterError, Note, Throttled, Unavailable, WriteConflict
 from worker_agent.kube.api.client import TIMEOUT_S, Api, Missing, WebhookAway
 from worker_agent.kube.api.objects import LONG_AGO, Pod, PodList
 from worker_agent.kube.pods.lifting import Lift, lift_ops
@@ -136,7 +136,7 @@ class GateLifter:
             return False
         if isinstance(error, ClusterError) and not going.is_look:
             going.error = error
-        if isinstance(error, Conflict):
+        if isinstance(error, WriteConflict):
             self._look(going)  # the pod changed, or an unanswered lift let it in before
             return True
         if isinstance(error, ClusterError) and not going.is_look and (isinstance(error, WebhookAway) or not isinstance(error, Unavailable)):

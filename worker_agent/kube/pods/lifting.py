@@ -139,7 +139,7 @@ def _taken_by(pods: Iterable[Pod]) -> Amounts:
 
 
 def why_nowhere(capacities: Sequence[NodeCapacity], needs: Amounts) -> str:
-    """Says why a pod would fit none of the rooms even if empty; "" if it would."""
+    """Says why a pod would not fit on any node, even an empty one; "" if it would."""
     if any(_may_enter(needs, capacity) and _fits(needs, capacity.has) for capacity in capacities):
         return ""
     if not any(_may_enter(needs, capacity) for capacity in capacities):
@@ -171,7 +171,7 @@ def lifts(
     """The oldest pods come first; what does not fit is skipped.
 
     `inside`: lifted, unfinished pods of the box. `stranded`: UIDs of those that the scheduler fails to place. `needs`: cached `pod_needs`.
-    Shapes: n rooms, m pods and k different needs take O(m + k n).
+    Shapes: n nodes, m pods and k different needs take O(m + k n).
     """
     if any(capacity.is_shared for capacity in capacities):
         yield from _on_given_nodes(capacities, waiting, inside, needs)
@@ -218,14 +218,14 @@ class _FreeCapacity:
     def __init__(self, capacities: Sequence[NodeCapacity]) -> None:
         self._box_capacity, self._left = capacities, [dict(capacity.has) for capacity in capacities]
         self._places = {capacity.node: (place, capacity) for place, capacity in enumerate(capacities)}
-        self._first: dict[frozenset[tuple[str, Decimal]], int] = {}  # by needs: the first room that may have enough
+        self._first: dict[frozenset[tuple[str, Decimal]], int] = {}  # by needs: the first node that may have enough
 
     @property
     def gpu_count(self) -> Decimal:
         return sum((max(Decimal(0), left.get(GPU, Decimal(0))) for left in self._left), Decimal(0))
 
     def take(self, pods: Iterable[Pod], needs: NeedsOf) -> None:
-        # Subtracts a pod from each room where it may be: from all of them if it has no node and was let in anywhere.
+        # Subtracts a pod from each node where it may be: from all of them if it has no node and was let in anywhere.
         for pod in pods:
             node, uid = pod.spec.nodeName, _pinned_to(pod)
             for place, capacity in [self._places[node]] if node in self._places else [] if node else enumerate(self._box_capacity):
@@ -233,7 +233,7 @@ class _FreeCapacity:
                     self._less(place, needs(pod))
 
     def put(self, needs: Amounts) -> NodeCapacity | None:
-        # First fit. Capacity only decreases, so no room is tried again for needs that it once could not hold.
+        # First fit. Capacity only decreases, so no node is tried again for needs that it once could not hold.
         key = frozenset(needs.items())
         place = self._first.get(key, 0)
         while place < len(self._box_capacity) and not (_fits(needs, self._left[place]) and _may_enter(needs, self._box_capacity[place])):

@@ -23,7 +23,7 @@ class Misfits:
         self._known: dict[str, dict[str, Misfit]] = {}  # by GPR, by UID of the pod
 
     def see(self, box: Assignment, capacities: Sequence[NodeCapacity], judgements: Iterable[PodAssessment]) -> None:
-        # Without rooms it is unknown whether a pod fits.
+        # Without nodes it is unknown whether a pod fits.
         why: dict[frozenset[object], str] = {}
         found: dict[str, Misfit] = {}
         for judgement in judgements if capacities else ():

@@ -18,7 +18,7 @@ from typing import Any, Final
 from protocol import cluster_names
 from protocol.cluster_names import pointer
 from protocol.tenancy.cluster_requests import AutoTemplate
-from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
+from worker_agent.cluster.base import ClusterError, Note, Throttled, Unavailable, WriteConflict
 from worker_agent.kube.api.client import Api, Op
 from worker_agent.kube.api.custom import API, FINISHED, GIVEN_BACK, REQUESTS, TEMPLATES, Custom, Fields, path_of
 from worker_agent.kube.api.objects import Node, Pod
@@ -233,7 +233,7 @@ class AutomaticRequests:
             self.learn(self.api.create(path_of(REQUESTS, workload.namespace), body, Custom))
         except ClusterError as error:
             self._trouble(workload.key, now_mono, error)
-            if not isinstance(error, Conflict | Throttled | Unavailable):  # after these the request may exist now or soon
+            if not isinstance(error, WriteConflict | Throttled | Unavailable):  # after these the request may exist now or soon
                 self._refused[workload.key] = str(error)
             return ""
         # If its owner is gone, the request is garbage-collected at once and must not be created again and again.
@@ -271,7 +271,7 @@ class AutomaticRequests:
     def _trouble(self, what: str | Key, now_mono: float, error: ClusterError) -> None:
         is_new = what not in self._not_before_mono
         self._not_before_mono[what] = now_mono + AGAIN_S
-        if is_new and not (isinstance(error, Conflict) and "AlreadyExists" in str(error)):
+        if is_new and not (isinstance(error, WriteConflict) and "AlreadyExists" in str(error)):
             self.note("auto_request_failed", {"why": str(error)})
 
 

@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import Final
 
 from protocol.tenancy.cluster_requests import ClusterRequestState
-from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
+from worker_agent.cluster.base import ClusterError, Note, Throttled, Unavailable, WriteConflict
 from worker_agent.kube.api.client import Api
 from worker_agent.kube.api.custom import FINISHED, GIVEN_BACK, REQUESTS, Custom, path_of
 from worker_agent.kube.api.objects import Pod
@@ -71,7 +71,7 @@ class RequestCleanup:
             meta = gpr.metadata
             try:
                 self.api.delete(path_of(REQUESTS, meta.namespace, meta.name), uid=meta.uid)
-            except Conflict:
+            except WriteConflict:
                 continue  # already gone, or replaced by another of the same name
             except ClusterError as error:
                 self._note_refusal(meta.namespace, error)

@@ -22,7 +22,7 @@ from typing import Final
 from protocol.assignments import Desired
 from protocol.tenancy.cluster_requests import ClusterRequest, ClusterRequestState, ClusterRequestVerdict
 from protocol.tenancy.waiting_pods import JobFailed, PodsWaiting
-from worker_agent.cluster.base import ClusterError, Conflict, Note
+from worker_agent.cluster.base import ClusterError, Note, WriteConflict
 from worker_agent.hub.requests import AnsweredRequest, HubNews
 from worker_agent.kube.api.client import Api, Missing, Op
 from worker_agent.kube.api.custom import (
@@ -266,7 +266,7 @@ class KubernetesRequests:
         ]
         try:
             written = self._api.patch(f"{path_of(REQUESTS, gpr.metadata.namespace, gpr.metadata.name)}/status", ops, Custom)
-        except Conflict as error:
+        except WriteConflict as error:
             # The object is gone or re-created, which the watch will show; or the schema rejects the status, and will again.
             known.write_not_before_mono = known.written_mono + REFUSED_WRITE_S
             if not isinstance(error, Missing):

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from protocol.cluster_names import ACCOUNT, ACCOUNTS, account_of, role_of
 from protocol.tenancy.workspaces import AccessRole, Account, IssuedToken, Workspace
-from worker_agent.cluster.base import ClusterError, Conflict, Note, Throttled, Unavailable
+from worker_agent.cluster.base import ClusterError, Note, Throttled, Unavailable, WriteConflict
 from worker_agent.kube.api.client import Api, Forbidden, Missing
 from worker_agent.kube.tenancy.contents import NamespaceContents, ObjectKey, TenancyObject, TokenAnswer
 from worker_agent.kube.tenancy.isolation import role_binding, service_account
@@ -72,7 +72,7 @@ class WorkspaceAccess:
             self._kept.remove(place, contents)
         try:
             self._kept.keep(place, wanted, contents)
-        except Conflict:  # the role of a RoleBinding cannot be changed
+        except WriteConflict:  # the role of a RoleBinding cannot be changed
             self._kept.remove(place, contents)
             self._kept.keep(place, wanted, contents)
 
@@ -112,7 +112,7 @@ def sentence_of(error: ClusterError) -> str:
     match error:
         case Forbidden():
             said = "The agent lacks a right in the cluster"
-        case Conflict():
+        case WriteConflict():
             said = "The cluster refused it"
         case _:
             said = "The cluster did not do it; it is tried again"

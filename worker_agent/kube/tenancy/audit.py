@@ -16,7 +16,7 @@ import msgspec
 
 from protocol.drift import Drift
 from protocol.tenancy.workspaces import Workspace
-from worker_agent.cluster.base import ClusterError, Conflict, Note
+from worker_agent.cluster.base import ClusterError, Note, WriteConflict
 from worker_agent.kube.api.client import Api, Missing, Op
 from worker_agent.kube.api.paging import ObjectPage, listed
 from worker_agent.kube.tenancy.additions import (
@@ -164,7 +164,7 @@ class NamespaceAudit:
             is_removed = (
                 self._is_harmless_after(path, lambda: self._api.delete(path, uid=policy.metadata.uid), is_enough=is_enough) or is_removed
             )
-        except Conflict as error:  # it was written meanwhile: the next audit reads it again
+        except WriteConflict as error:  # it was written meanwhile: the next audit reads it again
             self._note("network_policy_kept", {"object": path, "why": str(error)})
             return False
         if is_removed:
@@ -173,12 +173,12 @@ class NamespaceAudit:
         return is_removed
 
     def _is_harmless_after(self, path: str, call: Callable[[], object], *, is_enough: bool) -> bool:
-        """Whether the policy allows nothing after this call. Raises Conflict when it was replaced or written meanwhile."""
+        """Whether the policy allows nothing after this call. Raises WriteConflict when it was replaced or written meanwhile."""
         try:
             call()
         except Missing:
             return True
-        except Conflict:
+        except WriteConflict:
             raise
         except ClusterError as error:
             self._note("network_policy_kept", {"object": path, "why": str(error)})

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from protocol.cluster_names import SAID
-from worker_agent.cluster.base import ClusterError, Conflict, Note, Unavailable
+from worker_agent.cluster.base import ClusterError, Note, Unavailable, WriteConflict
 from worker_agent.kube.api.client import Api, Missing
 from worker_agent.kube.tenancy.contents import AppliedObject, NamespaceContents, ObjectKey, TenancyObject
 from worker_agent.kube.tenancy.survey import KINDS, Survey, path_of
@@ -47,7 +47,7 @@ class KeptObjects:
             return False
         try:
             return self._api.apply(path_of(place), with_digest(wanted), TenancyObject, dryRun="All").content != there.content
-        except Conflict:  # the role of a RoleBinding cannot be changed
+        except WriteConflict:  # the role of a RoleBinding cannot be changed
             return True
 
     def try_remove(self, place: ObjectKey, contents: NamespaceContents) -> bool:
