@@ -86,8 +86,8 @@ def ask(request: PageRequest, question: Question, *, status: int = 200) -> HttpR
     """A dialog always gets 200: browsers log 4xx of fragments as errors."""
     context = {"question": question, "shell": question.shell, "now": request.now}
     if request.htmx:
-        return render(request, "components/question_dialog.html", context)
-    return render(request, "components/question.html", context, status=409 if question.closed else status)
+        return render(request, "components/questions/question_dialog.html", context)
+    return render(request, "components/questions/question.html", context, status=409 if question.closed else status)
 
 
 def sent(request: PageRequest) -> QueryDict | None:

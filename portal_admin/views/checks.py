@@ -27,7 +27,7 @@ FIELDS = {f"limits.{name}": f"limit_{name}" for name in LIMITS} | {f"images.{nam
 @require_GET
 @admin_only
 def checks(request: PageRequest) -> HttpResponse:
-    return show(request, ChecksPage.build(request), "checks", rows="check_rows")
+    return show(request, ChecksPage.build(request), "checks/page", rows="checks/rows")
 
 
 @require_http_methods(["GET", "POST"])

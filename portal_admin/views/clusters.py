@@ -37,7 +37,7 @@ def clusters(request: PageRequest) -> HttpResponse:
             status = error.status
     elif form.is_bound:
         status = UNPROCESSABLE
-    return show(request, ClustersPage.build(request, form), "clusters", rows="cluster_rows", status=status)
+    return show(request, ClustersPage.build(request, form), "clusters/page", rows="clusters/rows", status=status)
 
 
 @require_http_methods(["GET", "POST"])
@@ -51,7 +51,7 @@ def join_token(request: PageRequest, pk: UUID) -> HttpResponse:
     token, plain = join_token_issue(cluster=cluster, actor=request.user, now=request.now)
     hub = request.build_absolute_uri("/").rstrip("/")
     shown = TokenShown(admin_shell(request, page="clusters"), cluster.name, plain, token.expires_at, join_commands(hub))
-    return show(request, shown, "join_token_dialog" if request.htmx else "join_token")
+    return show(request, shown, "clusters/join_token_dialog" if request.htmx else "clusters/join_token")
 
 
 @require_http_methods(["GET", "POST"])

@@ -34,7 +34,7 @@ GONE = "This proposal no longer exists: the request starts about as soon without
 @require_GET
 @admin_only
 def defragmentation(request: PageRequest) -> HttpResponse:
-    return show(request, DefragmentationPage.build(request), "defragmentation", rows="defragmentation_rows")
+    return show(request, DefragmentationPage.build(request), "defragmentation/page", rows="defragmentation/rows")
 
 
 @require_GET
@@ -45,7 +45,7 @@ def booking(request: PageRequest) -> HttpResponse:
     form = BookingQuestionForm(request.GET if "nodes" in request.GET else None, clusters=list(names))
     told, refused = _answer(request, form)
     page = BookingQuestionPage.build(request, form, told, refused)
-    return show(request, page, "defragmentation_booking", status=UNPROCESSABLE if form.errors or refused else 200)
+    return show(request, page, "defragmentation/booking", status=UNPROCESSABLE if form.errors or refused else 200)
 
 
 @require_http_methods(["GET", "POST"])

@@ -11,4 +11,4 @@ from portal_shared.access import PageRequest, admin_only
 @require_GET
 @admin_only
 def evictions(request: PageRequest) -> HttpResponse:
-    return show(request, EvictionsPage.build(request), "evictions", rows="eviction_rows")
+    return show(request, EvictionsPage.build(request), "evictions/page", rows="evictions/rows")

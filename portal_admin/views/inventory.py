@@ -30,13 +30,13 @@ TOPICS = ("gpus", "queue", "schedule")
 @require_GET
 @admin_only
 def inventory(request: PageRequest) -> HttpResponse:
-    return show(request, InventoryPage.build(request), "inventory", rows="inventory_rows")
+    return show(request, InventoryPage.build(request), "inventory/page", rows="inventory/rows")
 
 
 @require_GET
 @admin_only
 def node(request: PageRequest, pk: UUID) -> HttpResponse:
-    return show(request, NodePage.build(request, pk), "node", head="node_head", rows="node_body")
+    return show(request, NodePage.build(request, pk), "inventory/node", head="inventory/node_head", rows="inventory/node_body")
 
 
 @require_http_methods(["GET", "POST"])

@@ -30,7 +30,7 @@ TOPICS = ("gpus", "queue", "schedule")
 @require_GET
 @admin_only
 def maintenance(request: PageRequest) -> HttpResponse:
-    return show(request, MaintenancePage.build(request), "maintenance", rows="maintenance_rows")
+    return show(request, MaintenancePage.build(request), "maintenance/page", rows="maintenance/rows")
 
 
 @require_http_methods(["GET", "POST"])

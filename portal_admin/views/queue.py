@@ -25,23 +25,23 @@ def home(request: PageRequest) -> HttpResponse:
 def queue(request: PageRequest) -> HttpResponse:
     match request.GET.get("part"):
         case "facts":
-            return render(request, "admin/queue_facts.html", {"facts": facts_of(request), "now": request.now})
+            return render(request, "admin/queue/facts.html", {"facts": facts_of(request), "now": request.now})
         case "rows":
-            return render(request, "admin/queue_rows.html", {"table": table_of(request), "now": request.now, "is_part": True})
+            return render(request, "admin/queue/rows.html", {"table": table_of(request), "now": request.now, "is_part": True})
     page = QueuePage.build(request)
-    return render(request, "admin/queue.html", {"page": page, "facts": page.facts, "table": page.table, "shell": page.shell})
+    return render(request, "admin/queue/page.html", {"page": page, "facts": page.facts, "table": page.table, "shell": page.shell})
 
 
 @require_GET
 @admin_only
 def count(request: PageRequest) -> HttpResponse:
     """The count in the navigation."""
-    return render(request, "components/nav_count.html", {"count": queue_count()})
+    return render(request, "components/shell/nav_count.html", {"count": queue_count()})
 
 
 @require_GET
 @admin_only
 def inspect(request: PageRequest, pk: UUID) -> HttpResponse:
     """A fragment beside the queue, else a page."""
-    whole = "inspector" if request.htmx else "inspect"
-    return show(request, InspectorPage.build(request, pk), whole, head="inspect_head", body="inspect_body")
+    whole = "queue/inspector" if request.htmx else "queue/inspect"
+    return show(request, InspectorPage.build(request, pk), whole, head="queue/inspect_head", body="queue/inspect_body")

@@ -30,7 +30,7 @@ RULES = (
 @require_GET
 @admin_only
 def quotas(request: PageRequest) -> HttpResponse:
-    return show(request, QuotasPage.build(request), "quotas", rows="quota_rows")
+    return show(request, QuotasPage.build(request), "quotas/page", rows="quotas/rows")
 
 
 @require_http_methods(["GET", "POST"])

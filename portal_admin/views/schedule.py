@@ -15,9 +15,11 @@ def schedule(request: PageRequest) -> HttpResponse:
     """`?part=head`: the axis; any other part is a cluster."""
     part = request.GET.get("part")
     if part == "head":
-        return render(request, "admin/schedule_head.html", {"axis": ScheduleWindow.of(request).axis, "head_url": request.get_full_path()})
+        return render(request, "admin/schedule/head.html", {"axis": ScheduleWindow.of(request).axis, "head_url": request.get_full_path()})
     if part:
         cluster = cluster_for(request.user, part)
-        return render(request, "admin/schedule_part.html", {"part": part_of(request, cluster), "now": request.now})
+        return render(request, "admin/schedule/part.html", {"part": part_of(request, cluster), "now": request.now})
     page = SchedulePage.build(request)
-    return render(request, "admin/schedule.html", {"page": page, "shell": page.shell, "axis": page.window.axis, "head_url": page.head_url})
+    return render(
+        request, "admin/schedule/page.html", {"page": page, "shell": page.shell, "axis": page.window.axis, "head_url": page.head_url}
+    )

@@ -36,7 +36,7 @@ SPANS = {"lead_time": "lead_time_s", "gain": "gain_s"}  # form fields to service
 @require_GET
 @admin_only
 def supplies(request: PageRequest) -> HttpResponse:
-    return show(request, SuppliesPage.build(request), "supplies", rows="supply_rows")
+    return show(request, SuppliesPage.build(request), "supplies/page", rows="supplies/rows")
 
 
 @require_http_methods(["GET", "POST"])

@@ -204,7 +204,7 @@ class PartNode(template.Node):
     def render(self, context: template.Context) -> SafeString:
         inner = self.inner.render(context)
         values = {name: value.resolve(context) for name, value in self.named.items()}
-        component = context.template.engine.get_template(f"components/{self.name}.html")  # type: ignore[union-attr]
+        component = context.template.engine.get_template(f"components/parts/{self.name}.html")  # type: ignore[union-attr]
         with context.push(**values, inner=inner):
             return component.render(context)
 

@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString, mark_safe
 from core.pages.table import Column, RowGroup
 
 register = template.Library()
-TABLE, BODIES = "components/table.html", "components/table_bodies.html"
+TABLE, BODIES = "components/lists/table.html", "components/lists/table_bodies.html"
 # Default parameters; they also hide the page's variables of the same names.
 DEFAULTS = {"name": "", "caption": "", "label": "", "css": "", "id": "", "scroll_id": "", "foot": None, "is_part": False}
 

@@ -29,7 +29,7 @@ TOPICS = ("gpr",)
 def access(request: PageRequest, slice: str) -> HttpResponse:
     """`?part=list`: the fragment."""
     page = AccessPage.build(request, slice_for(request.user, slice))
-    template = "user/access_list.html" if request.GET.get("part") == "list" else "user/access.html"
+    template = "user/access/list.html" if request.GET.get("part") == "list" else "user/access/page.html"
     return render(request, template, {"page": page, "shell": page.shell, "now": request.now})
 
 
@@ -108,9 +108,9 @@ def _make(request: PageRequest, slice_: Slice, form: KubeconfigForm) -> HttpResp
     if not request.htmx:
         return HttpResponseRedirect(reverse("kubeconfig", args=[slice_.name, row.pk]))
     page = KubeconfigPage.of(request, row, is_asked=True)
-    return render(request, "user/kubeconfig_dialog.html", {"page": page, "shell": page.shell, "now": request.now})
+    return render(request, "user/access/kubeconfig_dialog.html", {"page": page, "shell": page.shell, "now": request.now})
 
 
 def _show(request: PageRequest, page: KubeconfigPage, *, status: int = 200) -> HttpResponse:
-    template = "user/kubeconfig_body.html" if request.htmx else "user/kubeconfig.html"
+    template = "user/access/kubeconfig_body.html" if request.htmx else "user/access/kubeconfig.html"
     return render(request, template, {"page": page, "shell": page.shell, "now": request.now}, status=status)

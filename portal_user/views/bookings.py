@@ -33,7 +33,7 @@ TOPICS = ("gpr", "plan")
 def bookings(request: PageRequest, slice: str) -> HttpResponse:
     """`?part=list`: the fragment."""
     page = BookingsPage.build(request, slice_for(request.user, slice))
-    template = "user/bookings_list.html" if request.GET.get("part") == "list" else "user/bookings.html"
+    template = "user/bookings/list.html" if request.GET.get("part") == "list" else "user/bookings/page.html"
     return render(request, template, {"page": page, "shell": page.shell, "now": request.now})
 
 
@@ -95,4 +95,4 @@ def _book(request: PageRequest, slice_: Slice, form: BookForm) -> HttpResponse:
 def _page(request: PageRequest, slice_: Slice, form: BookForm) -> HttpResponse:
     page = BookPage.build(request, slice_, form)
     status = UNPROCESSABLE if form.is_bound else 200
-    return render(request, "user/book.html", {"page": page, "shell": page.shell, "now": request.now}, status=status)
+    return render(request, "user/create/book.html", {"page": page, "shell": page.shell, "now": request.now}, status=status)

@@ -100,7 +100,7 @@ def offers(request: PageRequest, slice: str) -> HttpResponse:
     form = request_forms.form(request.POST, is_question=True)
     panel = OffersPanel.build(request, form, url=offers_url(slice_.name, edited), stock=request_forms.stock, edited=edited)
     context = {"panel": panel, "folds": folds_of(form, request), "is_part": True, "now": request.now, "edited": edited, "form": form}
-    return render(request, "user/offers.html", context)
+    return render(request, "user/create/offers.html", context)
 
 
 def _page(
@@ -116,7 +116,7 @@ def _page(
     is_refused = form.is_bound and bool(form.errors)
     status = 409 if meanwhile or filed_url else UNPROCESSABLE if is_refused else 200
     context = {"page": page, "panel": page.panel, "folds": page.folds, "shell": page.shell, "now": request.now, "edited": page.edited}
-    return render(request, "user/create.html", context, status=status)
+    return render(request, "user/create/page.html", context, status=status)
 
 
 def _submit(request: PageRequest, form: GprForm) -> UUID:

@@ -15,5 +15,5 @@ from portal_user.pages.requests.detail import PARTS, GprDetailPage
 def gpr(request: PageRequest, pk: UUID) -> HttpResponse:
     part = request.GET.get("part", "")
     page = GprDetailPage.build(request, pk, part=part if part in PARTS else "")
-    template = "user/gpr.html" if page.shell else f"user/gpr_{part}.html"
+    template = "user/gpr/page.html" if page.shell else f"user/gpr/{part}.html"
     return render(request, template, {"page": page, "shell": page.shell, "now": request.now})

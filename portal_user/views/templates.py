@@ -29,7 +29,7 @@ TOPICS = ("gpr",)
 def templates(request: PageRequest, slice: str) -> HttpResponse:
     """`?part=list`: the fragment."""
     page = TemplatesPage.build(request, slice_for(request.user, slice))
-    template = "user/templates_list.html" if request.GET.get("part") == "list" else "user/templates.html"
+    template = "user/templates/list.html" if request.GET.get("part") == "list" else "user/templates/page.html"
     return render(request, template, {"page": page, "shell": page.shell, "now": request.now})
 
 
@@ -103,4 +103,4 @@ def _fill_in(
             form.refuse(error)
     page = TemplatePage.build(request, slice_, template, form)
     status = UNPROCESSABLE if form.is_bound else 200
-    return render(request, "user/template.html", {"page": page, "shell": page.shell, "now": request.now}, status=status)
+    return render(request, "user/templates/template.html", {"page": page, "shell": page.shell, "now": request.now}, status=status)

@@ -16,7 +16,7 @@ from slices.selectors import slice_for
 @signed_in
 def workspaces(request: PageRequest) -> HttpResponse:
     page = WorkspacesPage.build(request)
-    template = "user/workspaces_list.html" if request.GET.get("part") == "list" else "user/workspaces.html"
+    template = "user/workspaces/list.html" if request.GET.get("part") == "list" else "user/workspaces/page.html"
     return render(request, template, {"page": page, "shell": page.shell, "now": request.now})
 
 
@@ -27,15 +27,15 @@ def workspace(request: PageRequest, slice: str) -> HttpResponse:
     part, listing = request.GET.get("part"), RequestListing.of(request, slice_)
     if part == "facts":
         facts = {"facts": facts_of(request, slice_, listing.tally()), "url": request.get_full_path()}
-        return render(request, "user/requests_facts.html", {**facts, "now": request.now})
+        return render(request, "user/requests/facts.html", {**facts, "now": request.now})
     if part == "quotas":
-        return render(request, "user/requests_quotas.html", {"quotas": quota_bars(slice_), "url": request.get_full_path()})
+        return render(request, "user/requests/quotas.html", {"quotas": quota_bars(slice_), "url": request.get_full_path()})
     if part == "tabs":
-        return render(request, "user/requests_tabs.html", {"tabs": listing.tabs(listing.tally().counts), "url": request.get_full_path()})
+        return render(request, "user/requests/tabs.html", {"tabs": listing.tabs(listing.tally().counts), "url": request.get_full_path()})
     if part in GROUPS:
         table = RequestTable.build(request, listing.only(part))
-        return render(request, "user/requests_table.html", {"table": table, "is_part": True, "now": request.now})
+        return render(request, "user/requests/table.html", {"table": table, "is_part": True, "now": request.now})
     if part == "axis":
-        return render(request, "user/requests_axis.html", {"table": RequestTable.build(request, listing.only(""))})
+        return render(request, "user/requests/axis.html", {"table": RequestTable.build(request, listing.only(""))})
     page = RequestsPage.build(request, slice_)
-    return render(request, "user/requests.html", {"page": page, "table": page.table, "shell": page.shell, "now": request.now})
+    return render(request, "user/requests/page.html", {"page": page, "table": page.table, "shell": page.shell, "now": request.now})

@@ -99,7 +99,7 @@ class Form(forms.Form):
 
 
 def test_a_field_tells_screen_readers_of_its_hint_and_its_error() -> None:
-    shown = render('{% include "components/field.html" with field=form.nodes noun="node" %}', form=Form({"nodes": "many"}))
+    shown = render('{% include "components/forms/field.html" with field=form.nodes noun="node" %}', form=Form({"nodes": "many"}))
 
     assert 'aria-describedby="id_nodes_hint id_nodes_error"' in shown
     assert 'aria-invalid="true"' in shown
