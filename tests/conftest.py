@@ -85,9 +85,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             groups = [".".join(item.path.relative_to(session.config.rootpath).with_suffix("").parts)]
         if groups:
             item._id = NodeId.parse(f"{item.nodeid}@{'_'.join(groups)}")
-    # Modules and collected tests stay until the process ends. Without them each round of the garbage collector is short.
+    # Modules and collected tests stay until the process ends. Without them each round of the garbage collector is short,
+    # and few rounds are enough: most objects of a test are gone without one.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(100_000, 20, 50)
 
 
 @pytest.fixture(scope="session")
