@@ -5,7 +5,6 @@ The hub is a test's: it says what it is told to. Everything else is real.
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import time
@@ -46,9 +45,8 @@ NODE_GPUS = 8
 
 def install(cluster: Cluster) -> None:
     """Once for each cluster: a second time changes nothing. Raises KubeError."""
-    path = f"{cluster.programs}:{os.environ['PATH']}"
-    env = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig), "PATH": path}
-    done = subprocess.run([ROOT / "deploy/agent/install", "--no-agent"], env=env, capture_output=True, text=True, check=False)
+    command = [str(ROOT / "deploy/agent/install"), "--no-agent"]
+    done = subprocess.run(command, env=cluster.settings(), capture_output=True, text=True, check=False)
     if done.returncode:
         raise KubeError(done.stderr)
 

@@ -6,7 +6,6 @@ What the agent writes here is written as its service account, in the order and b
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -76,9 +75,8 @@ def is_gated(found: Object) -> bool:
 
 def install(cluster: Cluster, *options: str, programs: Path | None = None) -> str:
     """What deploy/agent/install says. `programs`: a folder that has another kubectl."""
-    path = os.pathsep.join(str(each) for each in (programs or cluster.programs, os.environ["PATH"]))
-    env = os.environ | {"KUBECONFIG": str(cluster.kubeconfig), "PATH": path}
-    done = subprocess.run([str(ROOT / "deploy/agent/install"), *options], env=env, capture_output=True, text=True, check=False)
+    command = [str(ROOT / "deploy/agent/install"), *options]
+    done = subprocess.run(command, env=cluster.settings(programs), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stderr
 

@@ -12,7 +12,7 @@ from tests.effort import IS_SOAK
 from tests.lifecycle.machine import Life
 
 SETTINGS = settings(
-    max_examples=8 if IS_SOAK else 4,
+    max_examples=8 if IS_SOAK else 2,
     stateful_step_count=16,
     deadline=None,
     derandomize=True,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 
@@ -25,9 +24,8 @@ HISTORY = frozenset({"events", "pods"})
 
 
 def uninstall(cluster: Cluster, *options: str) -> tuple[int, str]:
-    path = os.pathsep.join((str(cluster.programs), os.environ["PATH"]))
-    env = os.environ | {"KUBECONFIG": str(cluster.kubeconfig), "PATH": path}
-    done = subprocess.run([str(ROOT / "deploy/agent/uninstall"), *options], env=env, capture_output=True, text=True, check=False)
+    command = [str(ROOT / "deploy/agent/uninstall"), *options]
+    done = subprocess.run(command, env=cluster.settings(), capture_output=True, text=True, check=False)
     return done.returncode, done.stderr
 
 
