@@ -22,6 +22,7 @@ from fast_update.fast import fast_update
 from accounts.models import User
 from accounts.policy import Verb, may
 from core.errors import EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy, QueueFull, StaleState
+from core.rare_rows import rare_rows
 from gpr.allocation.stored_plan import filing_lock, plan_lock
 from gpr.cluster_requests.life_marks import life_marks_of
 from gpr.cluster_requests.states import cluster_request_states
@@ -137,7 +138,7 @@ def orphans_cancel(*, now: datetime) -> None:
         .exclude(Exists(home))
         .select_related("gpr", "cluster")
     )
-    for row in rows:
+    for row in rare_rows(rows):
         why = f"The workspace has namespace {row.namespace} of cluster {row.cluster.name}, where it was filed, no more."
         with set_aside_on_error("orphan_cancel", "This request could not be canceled", now=now, gpr_id=row.gpr_id):
             gpr_cancel(gpr=row.gpr, actor=None, now=now, why=why)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from core.rare_rows import rare_rows
 from core.words import plural, utc
 from gpr.evictions.services import WHY, notices_of
 from gpr.models import ENDED, PROVISIONED, ClusterRequestRecord, EndReason, Gpr, GprState, VictimKind
@@ -22,7 +23,7 @@ S = GprState
 
 
 def cluster_request_states(cluster_id: UUID, *, now: datetime) -> tuple[ClusterRequestState, ...]:
-    """Open and recently ended requests, ordered by uid. At most eight queries."""
+    """Open and recently ended requests, ordered by uid. At most nine queries."""
     rows = list(_open_rows(cluster_id, now))
     if not rows:
         return ()
@@ -40,7 +41,8 @@ def cluster_request_states(cluster_id: UUID, *, now: datetime) -> tuple[ClusterR
 
 def _open_rows(cluster_id: UUID, now: datetime) -> Sequence[ClusterRequestRecord]:
     # Requests that ended long ago are marked, and not read again.
-    rows = ClusterRequestRecord.objects.filter(cluster=cluster_id, is_told=True).select_related("gpr__slice", "gpr__promise")
+    told = ClusterRequestRecord.objects.filter(cluster=cluster_id, is_told=True)
+    rows = rare_rows(told.select_related("gpr__slice", "gpr__promise"))
     since = now - timedelta(seconds=CLUSTER_REQUEST_TOLD_S)
     over = {row.pk for row in rows if row.gpr.ended_at is not None and row.gpr.ended_at <= since}
     if over:

@@ -13,6 +13,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Q
 
+from core.rare_rows import rare_rows
 from core.words import utc
 from gpr.allocation.snapshot import box_end_for, nodes_free_at
 from gpr.allocation.stored_plan import plan_lock
@@ -36,9 +37,7 @@ def notices_review(*, now: datetime) -> None:
     noticed = EvictionVictim.objects.filter(is_due, outcome=VictimOutcome.NOTICED, is_final=False).order_by(
         F("reviewed_at").asc(nulls_first=True), "pk"
     )
-    if not noticed.exists():  # as nearly always; the query below costs ten times as much
-        return
-    victims = list(noticed.select_related("gpr__slice", "eviction__gpr__promise"))
+    victims = rare_rows(noticed.select_related("gpr__slice", "eviction__gpr__promise"))
     nodes: dict[UUID, set[str]] = defaultdict(set)
     for gpr_id, node_id in HELD.filter(gpr__in=[victim.gpr_id for victim in victims]).values_list("gpr", "node"):
         nodes[gpr_id].add(str(node_id))

@@ -18,6 +18,7 @@ from django.db.models import Exists, F, OuterRef, Prefetch, Q, QuerySet
 
 from accounts.models import User
 from core.errors import Conflict, IllegalTransition, NotFound, StaleState
+from core.rare_rows import rare_rows
 from core.words import are, duration_exact, plural
 from gpr.allocation.absence import was_just_away
 from gpr.allocation.live import snapshot_load
@@ -92,10 +93,7 @@ def replacements_review(*, now: datetime) -> None:
     """Record failing nodes and look for spares. One query when all nodes are well."""
     if settings.EGS_SPARE_TRIES_MAX < 1:
         return
-    rows = _failing_rows(now)
-    if not rows.exists():  # as nearly always, and it costs a third of the query below
-        return
-    for row in rows:
+    for row in rare_rows(_failing_rows(now)):
         failed = f"The replacement of node {row.node.name} could not be reviewed"
         with set_aside_on_error("replacement_review", failed, now=now, gpr_id=row.gpr_id, node_id=row.node_id):
             _review(row, now)

@@ -17,6 +17,7 @@ from django.db.models import QuerySet
 
 from accounts.models import User
 from core.errors import IllegalTransition, InvalidInput, NameTaken
+from core.rare_rows import rare_rows
 from core.words import duration_exact, number, plural, utc
 from inventory.models import (
     SUPPLY_GAIN_MAX_S,
@@ -200,7 +201,7 @@ def _open_of(rows: QuerySet[SupplyOrder]) -> list[SupplyOrder]:
     rows = rows.filter(state=SupplyOrderState.ORDERED).order_by("expected_at", "ordered_at", "pk")
     of_supply = ("name", "cluster", "kind", "shape", "gpus_per_node", "gpu_memory_gib")
     needed = [*(f"supply__{name}" for name in of_supply), "gpr__name", "gpr__slice", "gpr__promise__slot_nodes"]
-    return list(rows.select_related("supply", "gpr__promise").only(*needed))
+    return rare_rows(rows.select_related("supply", "gpr__promise").only(*needed))
 
 
 def _end_or_raise(order: SupplyOrder, to: SupplyOrderState, actor: User, why: str, now: datetime) -> None:

@@ -133,6 +133,8 @@ def hub_id() -> str:
 
 def observations_store(*, cluster_id: UUID, observed: tuple[Observed, ...], now: datetime) -> None:
     """Unknown ids and old epochs are ignored."""
+    if not observed:
+        return
     rows = {str(row.pk): row for row in reservations_of_agent(cluster_id)}
     news = [seen for seen in observed if _is_news(rows.get(seen.assignment_id), seen)]
     if not news:
