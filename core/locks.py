@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import fcntl
-import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Final
 
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection, connections
-
-SHARED_WAIT_MOST_S: Final = 5.0
-RETRY_S: Final = 0.02
+from django.db.transaction import TransactionManagementError
 
 
 @contextmanager
@@ -25,47 +21,24 @@ def single_runner(name: str) -> Iterator[bool]:
         yield mine
 
 
-def take_shared_lock(name: str) -> None:
-    """Make `exclusive_lock` wait until this transaction ends. Wait at most SHARED_WAIT_MOST_S for one that is held, then go on without.
-
-    Take it before any other lock: PostgreSQL does not detect a deadlock that involves it.
-    """
-    if connection.vendor != "postgresql":
-        return
-    until_s = time.monotonic() + SHARED_WAIT_MOST_S
-    with connection.cursor() as cursor:
-        while time.monotonic() < until_s:
-            cursor.execute("SELECT pg_try_advisory_xact_lock_shared(%s)", [_number(name)])
-            if cursor.fetchone()[0]:
-                return
-            time.sleep(RETRY_S)
-
-
-@contextmanager
-def exclusive_lock(name: str) -> Iterator[None]:
-    """Hold off those that call `take_shared_lock`. Does nothing within a transaction, which may itself hold the shared lock."""
-    if connection.vendor != "postgresql" or connection.in_atomic_block:  # SQLite has one writer at a time
-        yield
-        return
-    with _asked("SELECT pg_advisory_xact_lock(%s)", name):
-        yield
+def transaction_lock(name: str) -> None:
+    """Wait for the lock, and hold it until the transaction ends; those who wait get it in turn. SQLite has one writer anyway."""
+    if not connection.in_atomic_block:
+        raise TransactionManagementError(f"The lock {name} is held within a transaction only.")
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_number(name)])
 
 
 @contextmanager
 def _advisory_lock(name: str) -> Iterator[bool]:
-    with _asked("SELECT pg_try_advisory_xact_lock(%s)", name) as mine:
-        yield mine
-
-
-@contextmanager
-def _asked(lock: str, name: str) -> Iterator[bool]:
     # A separate connection holds the lock in its own transaction, so the work may commit. Unlike a session's lock, it is safe behind a
     # pooler.
     guard = connections.create_connection(DEFAULT_DB_ALIAS)
     try:
         guard.set_autocommit(False)
         with guard.cursor() as cursor:
-            cursor.execute(lock, [_number(name)])
+            cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [_number(name)])
             (mine,) = cursor.fetchone()
         yield mine
     finally:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,7 +21,7 @@ from fast_update.fast import fast_update
 
 from core.clock import db_now
 from core.errors import EgsError
-from core.locks import exclusive_lock, single_runner
+from core.locks import single_runner
 from core.words import are, plural, utc
 from gpr.allocation.absence import absence_of, is_just_over, was_just_away
 from gpr.allocation.change_log import changes_prune
@@ -30,7 +29,7 @@ from gpr.allocation.live import live_check
 from gpr.allocation.rows import gprs_by_id
 from gpr.allocation.snapshot import Loaded, at, nodes_free_at
 from gpr.allocation.starts import Start, gprs_start
-from gpr.allocation.stored_plan import SUBMITS_LOCK, explanation_data, replan
+from gpr.allocation.stored_plan import explanation_data, replan
 from gpr.bookings.services import occurrences_retry, series_extend_due
 from gpr.cluster_requests.services import orphans_cancel
 from gpr.evictions.restarts import restarts_estimate
@@ -57,7 +56,6 @@ log = structlog.get_logger(__name__)
 S = GprState
 MARKS_PERCENT = (25, 50, 75)
 OVERDUE_NAMES_MAX = 8
-# Submits wait while a batch starts: about a second.
 STARTS_AT_ONCE = 50  # in one transaction; if it fails, each GPR gets its own
 MOVES_AT_ONCE = 100
 # The agent itself gives up an entry at the time-out. The hub does so only after this much more silence.
@@ -121,8 +119,7 @@ def _plan_and_start(report: TickReport, record: AllocatorRecord, now: datetime) 
     gprs = gprs_by_id(placement.id for placement in made.starts)
     due = [Start(gpr, p.slot) for p in made.starts if p.slot is not None and (gpr := gprs.get(p.id)) is not None]
     for first in range(0, len(due), STARTS_AT_ONCE):
-        with exclusive_lock(SUBMITS_LOCK) if len(due) > 1 else nullcontext():
-            _try_starts(due[first : first + STARTS_AT_ONCE], loaded, now, report)
+        _try_starts(due[first : first + STARTS_AT_ONCE], loaded, now, report)
     restarts_estimate(loaded, is_anew=event_id != record.planned_event_id, now=now)
     # This plan's own events are later than `event_id`, so the next tick plans again if this plan changed something.
     AllocatorRecord.objects.update(planned_event_id=event_id, rests_until_at=None if report.skipped else _rests_until(made, loaded, now))

@@ -102,7 +102,17 @@ class LiveSnapshot:
             has_freed=record.has_freed,
         )
         cluster_ids = {name: pk for pk, name in places.cluster_names.items()}
-        return Loaded(snapshot, dict(rows.requests), dict(rows.promises), cluster_ids, shares, places, now, self._board.restore)
+        return Loaded(
+            snapshot,
+            dict(rows.requests),
+            dict(rows.promises),
+            cluster_ids,
+            shares,
+            places,
+            dict(rows.clusters_of_slice),
+            now,
+            self._board.restore,
+        )
 
     def _make_pools(self, fleet: Fleet, absence: HubAbsence | None, now: datetime) -> PoolIndex:
         if self._places is None or self._fleet is None or not fleet.makes_same_pools(self._fleet):

@@ -55,6 +55,7 @@ class Loaded:
     cluster_ids: dict[str, UUID]
     shares: dict[str, int]
     places: PoolIndex
+    clusters_of_slice: Mapping[UUID, Set[UUID]]
     now: datetime
     restore: Restore  # puts the stored slots of this snapshot, or of one made of it, on a board
 
@@ -67,6 +68,13 @@ class Loaded:
         """An unsaved GPR as if it were submitted now."""
         return self._request(gpr, clusters, self.last_rank, None)
 
+    def with_newcomers(self, asked: Iterable[tuple[Gpr, Iterable[Cluster]]]) -> Loaded:
+        """As if these GPRs, which are not stored yet, were in the queue. Each comes with the clusters that it names."""
+        made = [(gpr, self._request(gpr, clusters, rank_of(gpr.turn_at), None)) for gpr, clusters in asked]
+        rows = {request.id: GprRow.of(gpr) for gpr, request in made}
+        queue = (*self.snapshot.queue, *(request for _, request in made))
+        return replace(self, snapshot=replace(self.snapshot, queue=queue), requests={**self.requests, **rows})
+
     def queued(self, gpr: Gpr) -> Request | None:
         return next((request for request in self.snapshot.queue if request.id == str(gpr.pk)), None)
 
@@ -78,7 +86,8 @@ class Loaded:
         return replace(self._request(gpr, clusters, queued.rank, self.promises.get(queued.id)), slot=queued.slot)
 
     def _request(self, gpr: Gpr, clusters: Iterable[Cluster], rank: int, promise: PromiseRow | None) -> Request:
-        names = {cluster.name for cluster in clusters or gpr.slice.clusters.only("name")}
+        known, named = self.places.cluster_names, {cluster.pk for cluster in clusters} or self.clusters_of_slice.get(gpr.slice_id, set())
+        names = {known[pk] for pk in named if pk in known}
         return replace(request_of(GprRow.of(gpr), names, promise, self.shares, self.places), rank=rank)
 
     def elsewhere(self, candidate: Request, pools: tuple[str, ...]) -> Request:

@@ -15,7 +15,7 @@ from django.db import DEFAULT_DB_ALIAS, transaction
 from django.db.models import F, Q
 from fast_update.fast import fast_update
 
-from core.locks import take_shared_lock
+from core.locks import transaction_lock
 from core.words import utc
 from gpr.allocation.live import snapshot_load
 from gpr.allocation.plan_faults import plan_faults_record
@@ -37,8 +37,6 @@ from planner.promises.slack import ENDS_FADING
 from planner.snapshot import Arrival, Moved, Slot
 from planner.snapshot import Shadow as PlannerShadow
 
-# Shut while a tick starts many GPRs: else each start would wait behind all submits, since each of them takes the plan lock.
-SUBMITS_LOCK: Final = "submits"
 ROWS_AT_ONCE: Final = 500
 BLOCKER_FIELDS: Final = tuple(field.name for field in fields(Blocker))  # `asdict` takes ten times as long
 
@@ -52,17 +50,11 @@ class Edited:
 
 
 def plan_lock() -> None:
-    """Hold the right to write slots until the transaction ends."""
-    PlanRecord.objects.select_for_update().get_or_create(singleton=True)
+    """Hold the right to write slots until the transaction ends. Take it before any other lock."""
+    transaction_lock("plan")
 
 
-def filing_lock() -> None:
-    """The plan lock for filing requests. Take it before any other lock."""
-    take_shared_lock(SUBMITS_LOCK)
-    plan_lock()
-
-
-@transaction.atomic
+@transaction.atomic(savepoint=False)
 def replan(
     *, now: datetime, moved: Moved | None = None, edited: Edited | None = None, explained: Set[UUID] | None = None
 ) -> tuple[Plan, Loaded]:
@@ -73,10 +65,15 @@ def replan(
     plan_lock()
     loaded = snapshot_load(now=now, with_memory=edited is not None)
     was = loaded.waiting(edited.gpr, edited.clusters) if edited is not None else None
-    snapshot = replace(loaded.snapshot, moved=moved, edited=was)
-    made = plan(snapshot, explained=None if explained is None else {str(pk) for pk in explained}, restore=loaded.restore)
+    loaded = replace(loaded, snapshot=replace(loaded.snapshot, moved=moved, edited=was))
+    made = plan_of(loaded, explained=explained)
     plan_store(made, loaded, now, explained=explained, edited=edited.gpr if edited is not None else None)
     return made, loaded
+
+
+def plan_of(loaded: Loaded, *, explained: Set[UUID] | None) -> Plan:
+    """Plans and stores nothing. `explained`: as for `replan`."""
+    return plan(loaded.snapshot, explained=None if explained is None else {str(pk) for pk in explained}, restore=loaded.restore)
 
 
 def explanation_data(explanation: Explanation) -> dict[str, Any]:
@@ -130,6 +127,12 @@ def plan_store(made: Plan, loaded: Loaded, now: datetime, *, explained: Set[UUID
         hint(slice_topic(slice_id))
 
 
+def summary_set(gpr: Gpr, placement: Placement) -> None:
+    """Sets the fields of the GPR that tell of its plan; stores nothing."""
+    for name, value in _summary(placement)._asdict().items():
+        setattr(gpr, name, value)
+
+
 def _summary(placement: Placement) -> PlanSummary:
     start_at = at(placement.start_s) if placement.start_s is not None else None
     explanation = explanation_data(placement.explanation) | {"borrows": placement.borrows}
@@ -177,8 +180,13 @@ def _remember(remembered: Remembered, now: datetime) -> None:
     rows = [_shadow(id_, arrival, shadows.get(id_), now) for id_, arrival in remembered.arrivals]
     fields = [field.attname for field in Shadow._meta.fields if not field.primary_key]
     Shadow.objects.bulk_create(rows, update_conflicts=True, unique_fields=["gpr"], update_fields=fields)
-    PlanRecord.objects.update(
-        promised_sum_s=remembered.promised_s, patient_sum_s=remembered.patient_s, summed_at=at(remembered.summed_at_s)
+    PlanRecord.objects.update_or_create(
+        singleton=True,
+        defaults={
+            "promised_sum_s": remembered.promised_s,
+            "patient_sum_s": remembered.patient_s,
+            "summed_at": at(remembered.summed_at_s),
+        },
     )
     observed = timedelta(seconds=SLACK.observed_s)
     # Rows from the future, written before the clock was set back, would never grow old.
@@ -192,6 +200,7 @@ def box_ended(gpr: Gpr, *, now: datetime) -> None:
         return
     ran_s = max((now - gpr.provisioning_at).total_seconds(), 0.0)  # clocks may be set back
     booked_s = ran_s + gpr.remaining_s
+    plan_lock()
     sums = {"ran_sum_s": F("ran_sum_s") * ENDS_FADING + ran_s, "booked_sum_s": F("booked_sum_s") * ENDS_FADING + booked_s}
     freed = {"has_freed": True} if gpr.remaining_s > 0 else {}
     PlanRecord.objects.update(**sums, **freed)

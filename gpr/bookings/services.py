@@ -16,7 +16,7 @@ from django.db.models import F, Q, QuerySet
 from accounts.models import User
 from core.errors import BookingDoesNotFit, EgsError, IllegalTransition, InvalidInput
 from core.words import duration_exact, utc
-from gpr.allocation.stored_plan import filing_lock, plan_lock
+from gpr.allocation.stored_plan import plan_lock
 from gpr.bookings.recurrence import OCCURRENCES_MAX, SATURDAY, SPAN_MAX, Recurrence, shortest_gap
 from gpr.models import BookingOccurrence, BookingSeries, Gpr, GprState, RepeatRule
 from gpr.requests.editing import gpr_cancel
@@ -60,7 +60,7 @@ def series_create(*, actor: User, ask: SeriesTerms, now: datetime) -> BookingSer
     spec = ask.spec
     may_submit(actor, spec)
     spec_check(spec, now=now)
-    filing_lock()
+    plan_lock()
     series = BookingSeries.objects.create(
         name=spec.name,
         slice=spec.slice,
@@ -75,7 +75,7 @@ def series_create(*, actor: User, ask: SeriesTerms, now: datetime) -> BookingSer
         next_start_at=ask.first_start_at,
     )
     _record(series, "booking_series.created", f"{series.name} is booked again and again, {series.get_rule_display().lower()}.", actor, now)
-    refused = _extend(series, now, collect_errors=BookingDoesNotFit)
+    refused = _extend(series, now, collect_errors=(BookingDoesNotFit,))
     if refused and len(refused) == series.occurrences.count():
         raise refused[0]
     return series
@@ -146,11 +146,11 @@ def _update_nearest(row: BookingOccurrence, fitting: Set[datetime]) -> None:
 def _book_refused(pk: UUID, starts: Sequence[datetime], now: datetime) -> None:
     if not starts:
         return
-    filing_lock()
+    plan_lock()
     series = BookingSeries.objects.select_for_update(of=("self",)).select_related("slice", "owner").get(pk=pk)
     rows = list(_refused(now).filter(series=pk, series__canceled_at=None, starts_at__in=starts))
     spec = spec_of_series(series)
-    answers = gprs_submit(actor=series.owner, specs=[_at(spec, row.starts_at) for row in rows], now=now, collect_errors=EgsError)
+    answers = gprs_submit(actor=series.owner, specs=[_at(spec, row.starts_at) for row in rows], now=now, collect_errors=(EgsError,))
     for row, answer in zip(rows, answers, strict=True):
         if isinstance(answer, Gpr):
             row.gpr, row.refusal, row.nearest_before_at, row.nearest_after_at = answer, "", None, None
@@ -161,13 +161,13 @@ def _book_refused(pk: UUID, starts: Sequence[datetime], now: datetime) -> None:
 
 @transaction.atomic
 def _extend_locked(pk: UUID, now: datetime) -> None:
-    filing_lock()
+    plan_lock()
     series = BookingSeries.objects.select_for_update(of=("self",)).select_related("slice", "owner").get(pk=pk)
     if series.next_start_at is not None:
-        _extend(series, now, collect_errors=EgsError)
+        _extend(series, now, collect_errors=(EgsError,))
 
 
-def _extend(series: BookingSeries, now: datetime, *, collect_errors: type[EgsError]) -> list[EgsError]:
+def _extend(series: BookingSeries, now: datetime, *, collect_errors: tuple[type[EgsError], ...]) -> list[EgsError]:
     """Returns the refusals."""
     spec, ahead = spec_of_series(series), [at for at in recurrence_of(series).starts() if at >= (series.next_start_at or now)]
     due = [at for at in ahead if at <= now + HORIZON]

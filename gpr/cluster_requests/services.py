@@ -23,7 +23,7 @@ from accounts.models import User
 from accounts.policy import Verb, may
 from core.errors import EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy, QueueFull, StaleState
 from core.rare_rows import rare_rows
-from gpr.allocation.stored_plan import filing_lock, plan_lock
+from gpr.allocation.stored_plan import plan_lock
 from gpr.cluster_requests.life_marks import life_marks_of
 from gpr.cluster_requests.states import cluster_request_states
 from gpr.evictions.failed_jobs import jobs_failed_take
@@ -162,7 +162,7 @@ def _file_each(cluster: Cluster, requests: Sequence[ClusterRequest], now: dateti
 @transaction.atomic
 def _file(cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -> list[ClusterRequestAnswer]:
     # One plan for all requests of one owner.
-    filing_lock()
+    plan_lock()
     answers: dict[str, ClusterRequestAnswer] = {}
     asks: dict[UUID, list[tuple[ClusterRequest, GprSpec]]] = defaultdict(list)
     actors: dict[UUID, User] = {}
@@ -180,7 +180,7 @@ def _file(cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -
         actors[actor.pk] = actor
         asks[actor.pk].append((request, spec))
     for actor_id, asked in asks.items():
-        made = gprs_submit(actor=actors[actor_id], specs=[spec for _, spec in asked], now=now, collect_errors=EgsError)
+        made = gprs_submit(actor=actors[actor_id], specs=[spec for _, spec in asked], now=now, collect_errors=(EgsError,))
         for (request, _), gpr in zip(asked, made, strict=True):
             answers[request.uid] = _store(cluster, request, gpr, now) if isinstance(gpr, Gpr) else _refused(request, gpr)
     if asks:

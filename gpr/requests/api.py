@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from django.db import transaction
 from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -62,7 +63,7 @@ class GprViewSet(ApiViewSet[Gpr]):
     serializer_class = GprDetailSerializer
     filterset_class = GprFilter
     read_actions = ("estimate",)
-    own_transactions = ("create",)  # concurrent calls share one transaction
+    own_transactions = ("create",)  # the answer is made after it, since others wait for the plan meanwhile
 
     def get_permissions(self) -> Sequence[Any]:
         return [IsAdmin()] if self.action in ADMIN_ACTIONS else super().get_permissions()
@@ -81,7 +82,10 @@ class GprViewSet(ApiViewSet[Gpr]):
     def create(self, request: Request) -> Response:
         """Create a request. It is QUEUED with a promised start, or PENDING_APPROVAL with the policy rules that it exceeds."""
         data, actor = self.body(GprCreate), actor_of(request)
-        made = gpr_submit(actor=actor, spec=spec_of_create(data, actor=actor), now=self.now, on_created=self.remember)
+        spec = spec_of_create(data, actor=actor)
+        with transaction.atomic():
+            made = gpr_submit(actor=actor, spec=spec, now=self.now)
+            self.remember(made.pk)
         return self._answer(made.pk, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=GprAsk, responses={200: OffersSerializer})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -11,13 +11,14 @@ from django.db.models import F
 from core.errors import BookingDoesNotFit, CanNeverStart, EgsError
 from core.words import plural, utc
 from gpr.allocation.live import snapshot_load
-from gpr.allocation.rows import plan_summaries
 from gpr.allocation.snapshot import Loaded, at
-from gpr.allocation.stored_plan import Edited, replan, shadows_drop
-from gpr.models import Gpr, Promise
+from gpr.allocation.stored_plan import Edited, plan_of, plan_store, replan, shadows_drop, summary_set
+from gpr.models import Gpr, GprState, Promise
+from gpr.models.gprs import NO_PLACE
 from gpr.promises.forecasts import forecasts_drop
 from gpr.promises.outcomes import promises_abandon
 from gpr.requests.spec import BOOKING_AHEAD, PLAIN_FIELDS, GprSpec
+from inventory.models import Cluster
 from planner.feasibility import largest_that_fits
 from planner.plan import Placement, Reason
 from planner.sharing.bookings import NearestTimes, fitting, nearest
@@ -26,34 +27,55 @@ from planner.snapshot import Request, Within
 WITHIN_WORDS = {Within.ANY: "", Within.RACK: " in one rack", Within.NVLINK: " in one NVLink domain"}
 
 
+def newcomers_store(asked: Sequence[tuple[Gpr, Sequence[Cluster]]], now: datetime) -> dict[UUID, EgsError]:
+    """Inserts new GPRs with the clusters that they name, and promises for those that are queued.
+
+    Returns errors by id for those that cannot start; they are not inserted. The caller holds the plan lock.
+    """
+    loaded = snapshot_load(now=now, with_memory=True)
+    queued = [(gpr, clusters) for gpr, clusters in asked if gpr.state == GprState.QUEUED]
+    unapproved = [(gpr, clusters) for gpr, clusters in asked if gpr.state == GprState.PENDING_APPROVAL]
+    found = {gpr.pk: impossibility(loaded.candidate(gpr, clusters), loaded) for gpr, clusters in unapproved}
+    refused = {pk: error for pk, error in found.items() if error is not None}
+    placements: dict[str, Placement] = {}
+    if queued:
+        loaded = loaded.with_newcomers(queued)
+        made = plan_of(loaded, explained={gpr.pk for gpr, _ in queued})
+        placements = {placement.id: placement for placement in made.placements}
+    for gpr, _ in queued:
+        summary_set(gpr, placements[str(gpr.pk)])
+    cannot = [(gpr, clusters) for gpr, clusters in queued if placements[str(gpr.pk)].slot is None]
+    left_out = refused.keys() | {gpr.pk for gpr, _ in cannot}
+    _insert([(gpr, clusters) for gpr, clusters in asked if gpr.pk not in left_out])
+    if queued:
+        plan_store(made, loaded, now, explained=frozenset())
+    return refused | {gpr.pk: _refusal(gpr, clusters, placements[str(gpr.pk)], now) for gpr, clusters in cannot}
+
+
+def _insert(asked: Sequence[tuple[Gpr, Sequence[Cluster]]]) -> None:
+    Gpr.objects.bulk_create(gpr for gpr, _ in asked)
+    named = [Gpr.clusters.through(gpr=gpr, cluster=cluster) for gpr, clusters in asked for cluster in set(clusters)]
+    Gpr.clusters.through.objects.bulk_create(named)
+
+
 def promise_make(gpr: Gpr, *, edited: Edited | None = None, now: datetime) -> None:
-    """Plans the queue and stores the promise. `edited`: the request before an edit.
+    """Plans the queue and stores the promise of a GPR that is in it. `edited`: the request before an edit.
 
     The caller took the plan lock before it wrote. Raises CanNeverStart or BookingDoesNotFit.
     """
-    if refused := promises_make([gpr], now, edited=edited):
-        raise refused[gpr.pk]
+    made, _ = replan(now=now, edited=edited, explained={gpr.pk})
+    (placement,) = made.placements
+    summary_set(gpr, placement)
+    if placement.explanation.reason in NO_PLACE:
+        raise _refusal(gpr, gpr.clusters.all(), placement, now)
 
 
-def promises_make(gprs: Sequence[Gpr], now: datetime, *, edited: Edited | None = None) -> dict[UUID, EgsError]:
-    """Stores one plan, updates the objects, and returns errors by id for those that do not fit."""
-    made, _ = replan(now=now, edited=edited, explained={gpr.pk for gpr in gprs})
-    placements = {placement.id: placement for placement in made.placements}
-    refused: dict[UUID, EgsError] = {}
-    loaded: Loaded | None = None
-    for gpr in gprs:
-        placement = placements[str(gpr.pk)]
-        if placement.explanation.reason == Reason.NEVER_FITS:
-            refused[gpr.pk] = never_fits(placement, Within(gpr.within))
-        elif placement.explanation.reason == Reason.DOES_NOT_FIT_THEN:
-            loaded = loaded or snapshot_load(now=now)  # after the plan: the bookings that did fit take their place in it
-            request = loaded.candidate(gpr, gpr.clusters.all())
-            refused[gpr.pk] = _booking_refusal(_nearest(request, loaded), request)
-    told = plan_summaries(gpr.pk for gpr in gprs)
-    for gpr in gprs:
-        for name, value in told[str(gpr.pk)]._asdict().items():
-            setattr(gpr, name, value)
-    return refused
+def _refusal(gpr: Gpr, clusters: Iterable[Cluster], placement: Placement, now: datetime) -> EgsError:
+    if placement.explanation.reason == Reason.NEVER_FITS:
+        return never_fits(placement, Within(gpr.within))
+    loaded = snapshot_load(now=now)  # after the plan: the bookings that did fit take their place in it
+    request = loaded.candidate(gpr, clusters)
+    return _booking_refusal(_nearest(request, loaded), request)
 
 
 def promise_tighten(gpr: Gpr, now: datetime) -> None:

@@ -11,7 +11,7 @@ from django.db import IntegrityError, transaction
 from accounts.models import User
 from core.errors import InvalidInput, NameTaken, NotFound
 from core.names import name_fault
-from gpr.allocation.stored_plan import filing_lock
+from gpr.allocation.stored_plan import plan_lock
 from gpr.models import Gpr, GprTemplate
 from gpr.requests.spec import GprSpec, spec_check
 from gpr.templates.fields import FIELDS, terms
@@ -65,7 +65,7 @@ def template_change(*, template: GprTemplate, change: TemplateChange, actor: Use
 @transaction.atomic
 def template_delete(*, template: GprTemplate, actor: User, now: datetime) -> None:
     """Requests that were filed from it stay."""
-    filing_lock()  # no request is filed from it meanwhile
+    plan_lock()  # no request is filed from it meanwhile
     found = _locked(template)
     # Rows are locked in one order to avoid deadlocks.
     list(Gpr.objects.select_for_update(of=("self",)).filter(template=found).order_by("pk").values_list("pk"))

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from accounts.idempotency import digest_of
 from accounts.policy import Verb
-from accounts.services import Remember, create_once, in_one
+from accounts.services import create_once, in_one
 from core.errors import Conflict, EgsError, NotAllowed, NotFound
 from gpr.bookings.services import SERIES_ROUTE, series_cancel, series_create
 from gpr.requests.selectors import series_for
@@ -76,18 +76,18 @@ def _book(request: PageRequest, slice_: Slice, form: BookForm) -> HttpResponse:
     """Each opened form books once, however often it is sent."""
     ask = form.series_ask(request.zone)
 
-    def once(remember: Remember) -> UUID:
-        return gpr_submit(actor=request.user, spec=form.spec(), now=request.now, on_created=remember).pk
+    def once() -> UUID:
+        return gpr_submit(actor=request.user, spec=form.spec(), now=request.now).pk
 
     def again_and_again() -> UUID:
         return series_create(actor=request.user, ask=ask, now=request.now).pk  # type: ignore[arg-type]
 
-    route, create = (CREATION_ROUTE, once) if ask is None else (SERIES_ROUTE, in_one(again_and_again))
+    route, create = (CREATION_ROUTE, once) if ask is None else (SERIES_ROUTE, again_and_again)
     digest = digest_of({name: str(value) for name, value in form.cleaned_data.items() if name not in {"key", "again"}})
     key = form.cleaned_data["key"] or new_key()
     if not form.cleaned_data["again"]:
         refuse_repetition(request, route=route, key=key, digest=digest)
-    pk, _ = create_once(user=request.user, route=route, key=key, digest=digest, now=request.now, create=create)
+    pk, _ = create_once(user=request.user, route=route, key=key, digest=digest, now=request.now, create=in_one(create))
     toast(request, f"{form.cleaned_data['name']} is booked")
     return HttpResponseRedirect(reverse("gpr", args=[pk]) if ask is None else reverse("bookings", args=[slice_.name]))
 

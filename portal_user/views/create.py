@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from accounts.idempotency import digest_of
 from accounts.models import IdempotentCreation
 from accounts.policy import Verb
-from accounts.services import Remember, create_once
+from accounts.services import create_once, in_one
 from core.errors import Conflict, EgsError, NotAllowed, NotFound, StaleState
 from gpr.models import Gpr, GprTemplate
 from gpr.requests.editing import gpr_edit
@@ -123,16 +123,16 @@ def _submit(request: PageRequest, form: GprForm) -> UUID:
     """Each opened form creates one request, however often it is sent."""
     spec = form.spec()
 
-    def submit(remember: Remember) -> UUID:
-        made = gpr_submit(actor=request.user, spec=spec, now=request.now, on_created=remember)
-        toast(request, f"{made.name} is filed")
-        return made.pk
+    def submit() -> UUID:
+        return gpr_submit(actor=request.user, spec=spec, now=request.now).pk
 
     key = form.cleaned_data["key"] or new_key()
     digest = digest_of(creation_body(spec))
     if not form.cleaned_data["again"]:
         refuse_repetition(request, route=CREATION_ROUTE, key=key, digest=digest)
-    pk, _ = create_once(user=request.user, route=CREATION_ROUTE, key=key, digest=digest, now=request.now, create=submit)
+    pk, is_repeat = create_once(user=request.user, route=CREATION_ROUTE, key=key, digest=digest, now=request.now, create=in_one(submit))
+    if not is_repeat:
+        toast(request, f"{spec.name} is filed")
     return pk
 
 

@@ -12,7 +12,7 @@ from time import sleep
 import pytest
 from django.db import connection, transaction
 
-from gpr.allocation.stored_plan import filing_lock
+from gpr.allocation.stored_plan import plan_lock
 from gpr.models import Gpr, GprTemplate
 from slices.models import Project, Role, Slice
 from slices.services import member_set
@@ -136,7 +136,7 @@ def test_who_deletes_a_template_while_requests_are_filed_from_it_spoils_none(peo
 
     with ThreadPoolExecutor() as pool:
         with transaction.atomic():
-            filing_lock()
+            plan_lock()
             filed = [pool.submit(file) for _ in range(2)]
             sleep(WAITS_S)
             deleted = pool.submit(delete)

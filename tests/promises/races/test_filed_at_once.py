@@ -1,31 +1,26 @@
-"""Many who file at once share one plan, and each gets what he would have got alone."""
+"""People who file at once get what they would have got one after the other."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any
+from typing import TypeVar
 from uuid import UUID
 
 import pytest
-from django.db import OperationalError, connection, connections, transaction
+from django.db import connections
 
 from accounts.models import User
-from accounts.services import create_once
-from core.errors import CanNeverStart, NotAllowed
-from gpr.allocation.stored_plan import replan
+from accounts.services import create_once, in_one
 from gpr.models import Gpr, GprState, Promise
-from gpr.requests import planning
-from gpr.requests import services as requests
 from gpr.requests.services import CREATION_ROUTE, gpr_submit
 from inventory.models import Cluster
 from journal.models import Event
 from slices.models import Slice
 from tests.builders import NOW, make_cluster, make_slice, make_user, spec
-from tests.e2e.processes import START_S, wait_for
 
+Answer = TypeVar("Answer")
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both_databases]
 
 
@@ -39,52 +34,26 @@ def user() -> User:
     return make_user(is_admin=True)
 
 
-class Crowd:
-    """The first is stopped as it plans, until all others wait."""
+def at_once(works: Sequence[Callable[[], Answer]]) -> list[Answer]:
+    def closing(work: Callable[[], Answer]) -> Answer:
+        try:
+            return work()
+        finally:
+            connections.close_all()
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.plan_count = 0
-        self._is_in, self._may_go = threading.Event(), threading.Event()
-        monkeypatch.setattr(planning, "replan", self._planned)
-
-    def _planned(self, **given: Any) -> Any:
-        self.plan_count += 1
-        self._is_in.set()
-        assert self._may_go.wait(START_S)
-        return replan(**given)
-
-    def file(self, *works: Callable[[], object]) -> list[Future[Any]]:
-        with ThreadPoolExecutor(len(works)) as pool:
-            filed = [pool.submit(_closing, works[0])]
-            assert self._is_in.wait(START_S)
-            filed += [pool.submit(_closing, work) for work in works[1:]]
-            wait_for("the others", lambda: len(requests._submits._waiting) == len(works) - 1, within_s=START_S)
-            self._may_go.set()
-        return filed
+    with ThreadPoolExecutor(len(works)) as pool:
+        return list(pool.map(closing, works))
 
 
-def _closing(work: Callable[[], object]) -> object:
-    try:
-        return work()
-    finally:
-        connections.close_all()
+def filing(slice_: Slice, user: User) -> Callable[[], Gpr]:
+    return lambda: gpr_submit(actor=user, spec=spec(slice_, nodes=1), now=NOW)
 
 
-@pytest.fixture
-def crowd(monkeypatch: pytest.MonkeyPatch) -> Crowd:
-    return Crowd(monkeypatch)
-
-
-def filing(slice_: Slice, user: User, **asked: Any) -> Callable[[], Gpr]:
-    return lambda: gpr_submit(actor=user, spec=spec(slice_, **asked), now=NOW)
-
-
-def test_twelve_at_once_are_promised_what_twelve_in_a_row_are_and_planned_twice(crowd: Crowd, cluster: Cluster, user: User) -> None:
+def test_twelve_at_once_are_promised_what_twelve_in_a_row_are(cluster: Cluster, user: User) -> None:
     slices = [make_slice(cluster, name=f"s{number}") for number in range(12)]
 
-    gprs = [filed.result() for filed in crowd.file(*(filing(slice_, user, nodes=1) for slice_ in slices))]
+    gprs = at_once([filing(slice_, user) for slice_ in slices])
 
-    assert crowd.plan_count == 2
     assert {gpr.state for gpr in gprs} == {GprState.QUEUED}
     assert all(gpr.planned_start_at is not None for gpr in gprs)
     length = timedelta(seconds=gprs[0].duration_s)
@@ -93,72 +62,18 @@ def test_twelve_at_once_are_promised_what_twelve_in_a_row_are_and_planned_twice(
     assert Event.objects.filter(kind="gpr.created").count() == 12
 
 
-def test_who_may_not_file_is_told_so_while_the_others_wait(crowd: Crowd, cluster: Cluster, user: User) -> None:
-    slices = [make_slice(cluster, name=f"s{number}") for number in range(3)]
-    outsider = make_user("outsider")
-
-    def refused_then_filed() -> Gpr:
-        with pytest.raises(NotAllowed):
-            gpr_submit(actor=outsider, spec=spec(slices[2]), now=NOW)
-        assert crowd.plan_count == 1
-        return filing(slices[2], user)()
-
-    filed = crowd.file(*(filing(slice_, user) for slice_ in slices[:2]), refused_then_filed)
-
-    assert {each.result().slice for each in filed} == set(slices)
-    assert Gpr.objects.count() == 3
-
-
-def test_what_can_never_start_is_refused_and_the_others_are_filed(crowd: Crowd, cluster: Cluster, user: User) -> None:
-    slices = [make_slice(cluster, name=f"s{number}") for number in range(4)]
-
-    filed = crowd.file(*(filing(slice_, user, nodes=3 if slice_ is slices[2] else 1) for slice_ in slices))
-
-    assert crowd.plan_count == 3  # the first, the others, the others without it
-    with pytest.raises(CanNeverStart):
-        filed[2].result()
-    assert {each.result().slice for each in filed if each is not filed[2]} == {slices[0], slices[1], slices[3]}
-    assert Gpr.objects.count() == 3
-    assert not Event.objects.filter(kind="gpr.created", slice_id=slices[2].pk).exists()
-
-
-def test_one_key_files_once_however_many_bring_it_at_once(crowd: Crowd, cluster: Cluster, user: User) -> None:
+def test_one_key_files_once_however_many_bring_it_at_once(cluster: Cluster, user: User) -> None:
     slice_, *slices = [make_slice(cluster, name=f"s{number}") for number in range(4)]
 
     def once() -> tuple[UUID, bool]:
-        def create(remember: Callable[[UUID], None]) -> UUID:
-            return gpr_submit(actor=user, spec=spec(slice_), now=NOW, on_created=remember).pk
-
+        create = in_one(lambda: filing(slice_, user)().pk)
         return create_once(user=user, route=CREATION_ROUTE, key="k", digest="d", now=NOW, create=create)
 
-    filed = crowd.file(*[once] * 5, *(filing(other, user) for other in slices))
+    def other(slice_: Slice) -> Callable[[], tuple[UUID, bool]]:
+        return lambda: (filing(slice_, user)().pk, False)
 
-    found = [each.result() for each in filed[:5]]
+    found = at_once([*[once] * 5, *map(other, slices)])[:5]
+
     assert {pk for pk, _ in found} == set(Gpr.objects.filter(slice=slice_).values_list("pk", flat=True))
     assert sorted(is_old for _, is_old in found) == [False, True, True, True, True]
-    # Whoever brings it again spoils nothing for the others.
-    assert {each.result().slice for each in filed[5:]} == set(slices)
     assert Gpr.objects.count() == Event.objects.filter(kind="gpr.created").count() == 4
-    assert crowd.plan_count == 2
-
-
-def test_where_the_database_does_not_say_what_became_of_a_commit_nothing_is_filed_twice(
-    crowd: Crowd, cluster: Cluster, user: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slices = [make_slice(cluster, name=f"s{number}") for number in range(4)]
-    monkeypatch.setattr(transaction, "Atomic", _LostAnswer)
-
-    filed = crowd.file(*(filing(slice_, user) for slice_ in slices))
-
-    assert {type(each.exception()) for each in filed[1:]} == {OperationalError}
-    assert Gpr.objects.count() == 4
-
-
-class _LostAnswer(transaction.Atomic):
-    """Of the commit of a batch."""
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        is_outermost = kind is None and not connection.savepoint_ids and Gpr.objects.count() == 4
-        super().__exit__(kind, error, trace)
-        if is_outermost:
-            raise OperationalError("server closed the connection unexpectedly")

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.db import connection, transaction
 
-from core.errors import StaleState
 from gpr.allocation import allocator, live_rows, rows, starts
 from gpr.allocation.allocator import tick
-from gpr.allocation.starts import Start
 from gpr.models import Gpr, GprState
 from gpr.requests.editing import gpr_cancel
 from gpr.requests.services import gpr_submit
@@ -212,35 +210,6 @@ def test_a_plan_in_the_making_and_a_start(monkeypatch: pytest.MonkeyPatch) -> No
     second = Gpr.objects.select_related("promise").get(name="late")
     assert second.state == GprState.QUEUED
     assert second.promise.slot_start_at.timestamp() == Reservation.objects.get().ends_at.timestamp()
-
-
-def test_many_starts_do_not_wait_behind_submits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who files a request meanwhile waits until they have started, not each of them behind everybody who files."""
-    cluster, user = make_cluster(nodes=2), make_user(is_admin=True)
-    gprs = [gpr_submit(actor=user, spec=spec(make_slice(cluster), name=name), now=NOW) for name in ("first", "second")]
-    late = make_slice(cluster)
-    other = Other(lambda: gpr_submit(actor=user, spec=spec(late, name="late"), now=NOW))
-    start = starts.gprs_start
-    waited: list[bool] = []
-
-    def start_beside(starts: Sequence[Start], **named: Any) -> None:
-        if not waited:
-            other.begin()
-            time.sleep(1)  # it would be done by now
-        waited.append(other.is_at_work)
-        if len(starts) > 1:
-            raise StaleState("one of them was changed")  # then each starts alone
-        start(starts, **named)
-
-    monkeypatch.setattr(allocator, "gprs_start", start_beside)
-
-    report = tick(now=NOW)
-
-    other.end()
-    assert waited == [True, True, True]
-    assert report is not None
-    assert set(report.started) == {gpr.pk for gpr in gprs}
-    assert Gpr.objects.get(name="late").state == GprState.QUEUED
 
 
 def test_a_plan_in_the_making_and_a_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,16 +8,16 @@ import time
 from subprocess import Popen
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection
 
-from core.locks import exclusive_lock, single_runner, take_shared_lock
+from core.locks import single_runner
 from tests.promises.races.processes import script
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both_databases]
 
 HOLD = """
 import sys
-from core.locks import take_shared_lock, exclusive_lock, single_runner
+from core.locks import single_runner
 with single_runner("allocator") as mine:
     print("mine" if mine else "taken", flush=True)
     sys.stdin.readline()
@@ -108,39 +108,3 @@ def _free_within_s(limit_s: float) -> bool:
                 return True
         time.sleep(0.01)
     return False
-
-
-@pytest.mark.postgres_only
-def test_an_exclusive_lock_waits_for_shared_ones_and_holds_off_new_ones() -> None:
-    passed, may_go = threading.Event(), threading.Event()
-
-    def pass_and_stay() -> None:
-        try:
-            with transaction.atomic():
-                take_shared_lock("submits")
-                passed.set()
-                may_go.wait(5)
-        finally:
-            connection.close()
-
-    visitor = threading.Thread(target=pass_and_stay)
-    visitor.start()
-    assert passed.wait(5)
-    threading.Timer(0.2, may_go.set).start()
-    with exclusive_lock("submits"):
-        assert may_go.is_set()
-    visitor.join()
-    with transaction.atomic():
-        take_shared_lock("submits")
-
-
-@pytest.mark.postgres_only
-def test_a_shared_lock_does_not_wait_for_ever_for_an_exclusive_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It keeps order; nobody may hang for it."""
-    monkeypatch.setattr("core.locks.SHARED_WAIT_MOST_S", 0.2)
-
-    began = time.monotonic()
-    with exclusive_lock("submits"), transaction.atomic():
-        take_shared_lock("submits")
-
-    assert time.monotonic() - began >= 0.2

@@ -141,9 +141,9 @@ def test_a_spare_that_is_wanted_while_somebody_files_for_it_is_refused(monkeypat
     stage = Stage(nodes=2)
     gpr, late = stage.active(), make_slice(stage.cluster, owner=stage.owner)
     other = Other(replace_of(stage, gpr))
-    from gpr.allocation import stored_plan
+    from gpr.requests import planning
 
-    stopped_after(monkeypatch, stored_plan, "snapshot_load", other)
+    stopped_after(monkeypatch, planning, "snapshot_load", other)
 
     filed = gpr_submit(actor=stage.owner, spec=spec(late), now=stage.now)
 
