@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 from django.db.models import F
@@ -19,6 +20,8 @@ from gpr.promises.forecasts import forecasts_drop
 from gpr.promises.outcomes import promises_abandon
 from gpr.requests.spec import BOOKING_AHEAD, PLAIN_FIELDS, GprSpec
 from inventory.models import Cluster
+from journal.models import Event
+from journal.services import events_record
 from planner.feasibility import largest_that_fits
 from planner.plan import Placement, Reason
 from planner.sharing.bookings import NearestTimes, fitting, nearest
@@ -27,35 +30,44 @@ from planner.snapshot import Request, Within
 WITHIN_WORDS = {Within.ANY: "", Within.RACK: " in one rack", Within.NVLINK: " in one NVLink domain"}
 
 
-def newcomers_store(asked: Sequence[tuple[Gpr, Sequence[Cluster]]], now: datetime) -> dict[UUID, EgsError]:
-    """Inserts new GPRs with the clusters that they name, and promises for those that are queued.
+class Newcomer(NamedTuple):
+    """A GPR that is not stored yet, the clusters that it names, and the Event of its creation."""
+
+    gpr: Gpr
+    clusters: Sequence[Cluster]
+    event: Event
+
+
+def newcomers_store(newcomers: Sequence[Newcomer], now: datetime) -> dict[UUID, EgsError]:
+    """Inserts new GPRs, and promises for those that are queued.
 
     Returns errors by id for those that cannot start; they are not inserted. The caller holds the plan lock.
     """
     loaded = snapshot_load(now=now, with_memory=True)
-    queued = [(gpr, clusters) for gpr, clusters in asked if gpr.state == GprState.QUEUED]
-    unapproved = [(gpr, clusters) for gpr, clusters in asked if gpr.state == GprState.PENDING_APPROVAL]
-    found = {gpr.pk: impossibility(loaded.candidate(gpr, clusters), loaded) for gpr, clusters in unapproved}
+    queued = [each for each in newcomers if each.gpr.state == GprState.QUEUED]
+    unapproved = [each for each in newcomers if each.gpr.state == GprState.PENDING_APPROVAL]
+    found = {gpr.pk: impossibility(loaded.candidate(gpr, clusters), loaded) for gpr, clusters, _ in unapproved}
     refused = {pk: error for pk, error in found.items() if error is not None}
-    placements: dict[str, Placement] = {}
-    if queued:
-        loaded = loaded.with_newcomers(queued)
-        made = plan_of(loaded, explained={gpr.pk for gpr, _ in queued})
-        placements = {placement.id: placement for placement in made.placements}
-    for gpr, _ in queued:
-        summary_set(gpr, placements[str(gpr.pk)])
-    cannot = [(gpr, clusters) for gpr, clusters in queued if placements[str(gpr.pk)].slot is None]
-    left_out = refused.keys() | {gpr.pk for gpr, _ in cannot}
-    _insert([(gpr, clusters) for gpr, clusters in asked if gpr.pk not in left_out])
-    if queued:
-        plan_store(made, loaded, now, explained=frozenset())
-    return refused | {gpr.pk: _refusal(gpr, clusters, placements[str(gpr.pk)], now) for gpr, clusters in cannot}
+    if not queued:
+        _insert([each for each in newcomers if each.gpr.pk not in refused])
+        return refused
+    loaded = loaded.with_newcomers((each.gpr, each.clusters) for each in queued)
+    made = plan_of(loaded, explained={each.gpr.pk for each in queued})
+    placements = {UUID(placement.id): placement for placement in made.placements}
+    for gpr, _, _ in queued:
+        summary_set(gpr, placements[gpr.pk])
+    cannot = [each for each in queued if placements[each.gpr.pk].slot is None]
+    left_out = refused.keys() | {each.gpr.pk for each in cannot}
+    _insert([each for each in newcomers if each.gpr.pk not in left_out])
+    plan_store(made, loaded, now, explained=frozenset())
+    return refused | {gpr.pk: _refusal(gpr, clusters, placements[gpr.pk], now) for gpr, clusters, _ in cannot}
 
 
-def _insert(asked: Sequence[tuple[Gpr, Sequence[Cluster]]]) -> None:
-    Gpr.objects.bulk_create(gpr for gpr, _ in asked)
-    named = [Gpr.clusters.through(gpr=gpr, cluster=cluster) for gpr, clusters in asked for cluster in set(clusters)]
+def _insert(newcomers: Sequence[Newcomer]) -> None:
+    Gpr.objects.bulk_create(each.gpr for each in newcomers)
+    named = [Gpr.clusters.through(gpr=gpr, cluster=cluster) for gpr, clusters, _ in newcomers for cluster in set(clusters)]
     Gpr.clusters.through.objects.bulk_create(named)
+    events_record([each.event for each in newcomers])
 
 
 def promise_make(gpr: Gpr, *, edited: Edited | None = None, now: datetime) -> None:

@@ -15,11 +15,10 @@ from core.errors import EgsError, NotAllowed, QueueFull
 from core.words import duration_exact, plural, utc
 from gpr.allocation.stored_plan import plan_lock
 from gpr.models import Gpr, GprState, GprTemplate
-from gpr.requests.planning import gpr_of_spec, newcomers_store
+from gpr.requests.planning import Newcomer, gpr_of_spec, newcomers_store
 from gpr.requests.spec import GprSpec, approval_reasons, spec_check
 from journal.hints import TICK, hint
 from journal.models import Event
-from journal.services import events_record
 
 # The route in idempotency keys: the API and the pages share it, so a key sent to both files one request.
 CREATION_ROUTE = "gprs"
@@ -81,9 +80,9 @@ def _file(
     _refuse(refused, _over_queue_limit(specs), collect_errors)
     asked = {index: gpr for index, gpr in gprs.items() if index not in refused}
     _clear_deleted_templates(asked.values())
-    cannot = newcomers_store([(gpr, specs[index].clusters) for index, gpr in asked.items()], now)
+    newcomers = [Newcomer(gpr, specs[index].clusters, _created_event(gpr, specs[index])) for index, gpr in asked.items()]
+    cannot = newcomers_store(newcomers, now)
     _refuse(refused, {index: cannot[gpr.pk] for index, gpr in asked.items() if gpr.pk in cannot}, collect_errors)
-    events_record([_created_event(gpr, actor, specs[index], now) for index, gpr in asked.items() if index not in refused])
     hint(TICK)
     return {**gprs, **refused}
 
@@ -132,12 +131,12 @@ def _new_gpr(actor: User, spec: GprSpec, now: datetime) -> Gpr:
     return gpr
 
 
-def _created_event(gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Event:
+def _created_event(gpr: Gpr, spec: GprSpec) -> Event:
     return Event(
         kind="gpr.created",
         message=f"{gpr.name} was requested: {request_summary(spec)}.",
-        at=now,
-        actor=actor,
+        at=gpr.created_at,
+        actor=gpr.owner,
         new=gpr.state,
         gpr_id=gpr.pk,
         slice_id=gpr.slice_id,
