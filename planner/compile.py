@@ -1,4 +1,4 @@
-"""`python -m planner.compile`: compile all kernels, so that no request waits for it later.
+"""`python -m planner.compile` compiles all kernels, so that no request waits for it.
 
 Prints a path that exists as long as the machine code does.
 """
@@ -38,7 +38,6 @@ def compile_all() -> None:
 
 
 def is_compiled() -> bool:
-    """Whether `compile_all` ran on these sources."""
     return _done_mark().exists()
 
 

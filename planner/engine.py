@@ -1,8 +1,8 @@
-"""The planner: guarded shortest-first, or conservative backfill, with stored slots.
+"""Plans the queue by guarded shortest-first, or by conservative backfill, with stored slots.
 
-Every request has a slot in one feasible plan. A newcomer takes the earliest place beside all slots after its slack, so it delays nobody. If
-the policy is guarded, the first in turn that fits beside all slots may start at any time. So every promise is kept, unless it moves for a
-recorded cause. With slack 0 and slots that move up it is conservative backfill (Mu'alem and Feitelson, IEEE TPDS 2001).
+Every request has a slot in one feasible plan. A newcomer takes the earliest place beside all slots after its slack, so it delays no other.
+If the policy is guarded, the first in turn that fits beside all slots may start at any time. With slack 0 and slots that move up this is
+conservative backfill (Mu'alem and Feitelson, IEEE TPDS 2001).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from planner.snapshot import Arrival, Moved, PolicyName, Quota, Request, Shadow,
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Pause Python's search for cycles: a plan makes none, and the search takes a third of the time."""
+    """A plan makes no cycles, and the search for them takes a third of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -47,14 +47,11 @@ def no_collection() -> Iterator[None]:
 
 @no_collection()
 def plan(snapshot: Snapshot, *, explained: Set[str] | None = None, restore: Restore = restore_anew) -> Plan:
-    """Where and when each waiting request starts, and which start now.
+    """`explained`: ids of requests that get an explanation; None: all. `restore`: makes the board with the stored slots.
 
-    `explained`: ids of requests that get an explanation; None: all. `restore`: makes the board with the stored slots.
-    Units: seconds since the Unix epoch, counts of GPUs and nodes. Ids must be unique.
     Shapes: one placement for each explained request, in order of turn, and in `others` those of the rest that are not as stored; pools,
-    running and queue may come in any order.
-    Errors: none. A request that can never start has no slot.
-    Cost: about linear in the snapshot; a few scans of all nodes for each request that is new or has lost its slot.
+    running and queue may come in any order, with unique ids. Errors: none. A request that can never start has no slot. Cost: about linear
+    in the snapshot; a few scans of all nodes for each request that is new or has lost its slot.
     """
     board, newcomers, queues = restore(snapshot)
     unpromised = sorted((waiting for waiting in newcomers if waiting.promise_s is None), key=turn_of)
@@ -88,7 +85,7 @@ def can_order_nodes(snapshot: Snapshot) -> bool:
 
 
 def admit(board: Board, slack: SlackTracker | None, waiting: Waiting) -> Shadow | None:
-    """No slot and no promise if nothing could ever hold it, or not at its booked time."""
+    """A request that nothing could ever hold, or not at its booked time, gets no slot and no promise."""
     found, shadow = find_new_place(board, slack, waiting.request)
     if found is not None:
         waiting.promise_s = found[0]
@@ -116,9 +113,7 @@ def forecast_of(board: Board, waiting: Waiting, expected_s: int, promise_s: int)
 
 
 def bring_forward(board: Board) -> None:
-    """After an early end: move up gangs that have waited long. Otherwise they wait for booked ends, and smaller boxes take every node
-    before.
-    """
+    """After an early end move up gangs that have waited long. Otherwise smaller boxes take every node before them."""
     late = {waiting.request.id for waiting in board.order if waiting.request.node_count > 1 and _is_patient(board, waiting)}
     free = list(_movable(board, late)) if late else []
     if free:
@@ -243,7 +238,7 @@ class _Explainer:
 
 
 def promise_of(waiting: Waiting, slot: Slot, reserve: FailureReserve, tolerance_s: int) -> tuple[PromiseMove | None, int]:
-    """The move of its promise, if any, and the promise: the old one or an earlier one; for a newcomer its slot and the reserve."""
+    """Return the move of the promise, if any, and the promise. A newcomer's is its slot plus the reserve; an old one only gets earlier."""
     old_s, start_s = waiting.request.promise_s, slot.start_s
     if old_s is None:
         return None, reserve.promise_s(waiting.request, slot)

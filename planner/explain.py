@@ -1,4 +1,4 @@
-"""An explanation as one sentence for a person, which says nothing about other workspaces but that they exist."""
+"""Writes an explanation as one sentence. About other workspaces it says only that they exist."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ SayAt = Callable[[int], str]
 
 
 def sentence(explanation: Explanation, *, now_s: int | None, name_of: NameOf, say_at: SayAt) -> str:
-    """`name_of`: the name of a GPR that the reader may see, else None; those are called another workspace's request, without number or
-    time.
-
-    `now_s` None: the sentence is stored, so it names no time left.
+    """`name_of` returns the name of a GPR that the reader may see, else None. `now_s` is None for a stored sentence, which names no time
+    left.
     """
     match explanation.reason:
         case Reason.STARTS_NOW:

@@ -1,4 +1,4 @@
-"""What could ever start, whatever runs now."""
+"""Computes what could ever start on empty nodes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from planner.snapshot import Node, Pool, Quota, Request, Within
 
 @dataclass(frozen=True, slots=True)
 class LargestRequest:
-    """The largest request of this kind that could ever start: most nodes first, then most GPUs. Both 0: it has no pool with GPUs, or may
-    hold none.
-    """
+    """The largest request of this kind that could ever start: most nodes first, then most GPUs; both 0 if none could."""
 
     fits: bool
     node_count: int
@@ -21,7 +19,7 @@ class LargestRequest:
 
 
 def largest_that_fits(pools: Iterable[Pool], request: Request, quotas: Iterable[Quota] = ()) -> LargestRequest:
-    """Counts quotas and topology, but no boxes and closures. O(nodes log nodes); never fails."""
+    """Counts quotas and topology, but no boxes and closures. O(nodes log nodes)."""
     wanted = [pool for pool in pools if pool.id in request.pools]
     sizes_of_pools = [
         pool_sizes
@@ -35,7 +33,6 @@ def largest_that_fits(pools: Iterable[Pool], request: Request, quotas: Iterable[
 
 
 def _parts(pool: Pool, request: Request) -> Iterable[list[Node]]:
-    """Sets of nodes of which one must hold the box."""
     # A booking does not order nodes.
     missing = pool.supply.unordered if pool.supply is not None and request.is_fixed else frozenset()
     nodes = [node for node in pool.nodes if node.id not in missing]
@@ -61,7 +58,7 @@ class _PoolSizes:
         return cls(tuple(sizes), min(ceilings, default=None))
 
     def as_asked(self, gpus_per_node: int) -> tuple[int, int]:
-        """(nodes, GPUs on each). Below a quota whole nodes count as the largest."""
+        """Return (nodes, GPUs on each). Below a quota whole nodes count as the largest."""
         count = sum(size >= gpus_per_node for size in self.sizes)
         if self.most is not None:
             count = min(count, self.most // (max(gpus_per_node, 0) or self.sizes[0]))

@@ -1,4 +1,4 @@
-"""What a request would get if it were submitted now, tried on a copy of the board by the code that plans."""
+"""Computes what a request would get if it were submitted now, on a copy of the board."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from planner.snapshot import PolicyName, Pool, Request, Snapshot
 
 
 def offers(snapshot: Snapshot, candidate: Request) -> tuple[Offer, ...]:
-    """What `plan` would give it in each of its pools, soonest first. Replaces a queued request with its id."""
+    """See `OfferFinder.offers`. A queued request with the candidate's id is replaced."""
     others = tuple(request for request in snapshot.queue if request.id != candidate.id)
     return OfferFinder(snapshot if snapshot.edited is not None else replace(snapshot, queue=others)).offers(candidate)
 
 
 class OfferFinder:
-    """Offers for many candidates on one snapshot; if it has `edited`, they are what that may become."""
+    """Finds offers for many candidates on one snapshot. If it has an edited request, the candidates are its new forms."""
 
     @no_collection()
     def __init__(self, snapshot: Snapshot, *, restore: Restore = restore_anew) -> None:
@@ -52,10 +52,9 @@ class OfferFinder:
 
     @no_collection()
     def offers(self, candidate: Request) -> tuple[Offer, ...]:
-        """What `plan` would give it in each of its pools alone, soonest first counting handicaps; none for pools that could never hold it.
+        """Return what `plan` would give it in each pool alone, soonest first counting handicaps; none for pools that could never hold it.
 
-        If more nodes of a cluster and shape would be ordered, there is one more offer. For an edit see `beside`. Units and cost as for
-        `plan`.
+        If more nodes of a cluster and shape would be ordered, there is one more offer. Units and cost as for `plan`.
         """
         if self._before_edit is not None:
             return self.beside(self.best(candidate), candidate)
@@ -68,16 +67,16 @@ class OfferFinder:
 
     @no_collection()
     def beside(self, best: Offer | None, candidate: Request) -> tuple[Offer, ...]:
-        """For an edit: the best offer, then one for each other cluster and shape, soonest first."""
+        """Return the best offer for an edit, then one for each other cluster and shape, soonest first."""
         there = None if best is None else (best.cluster, best.shape)
         others = (alike for place, alike in _places(self._snapshot, candidate).items() if place != there)
         found = _soonest_first(candidate, (self._offer(_only_in(candidate, alike)) for alike in others))
         return found if best is None else (best, *found)
 
     def most_by(self, by_s: int, sizes: Sequence[int], sized: Callable[[int], Request]) -> int | None:
-        """The largest size whose request has a place by then beside all slots, or None.
+        """Return the largest size whose request has a place by then beside all slots.
 
-        `sizes` rise, and so must the requests that `sized` makes. Cost: a search for a place per halving.
+        `sizes` rise, and so must the requests that `sized` makes. Cost: one search for each halving.
         """
         board = self._settled
 
@@ -147,7 +146,9 @@ def _is_asked_for(board: Board, waiting: Waiting) -> bool:
 
 
 def _in_each_pool(snapshot: Snapshot, candidate: Request) -> Iterator[Request]:
-    """One for each pool that cannot grow, and one for each cluster and shape that can: an order must gain time over all pools there."""
+    """Yield a request for each pool that cannot grow, and for each cluster and shape that can: an order must gain time over all pools
+    there.
+    """
     pools = [pool for pool in _known(snapshot, candidate) if pool.supply is None or largest_that_fits([pool], candidate).fits]
     for pool in pools:
         if pool.supply is None:

@@ -11,7 +11,7 @@ from planner.snapshot import Arrival, Shadow, Slot
 
 
 class Reason(StrEnum):
-    """Why a request starts when it does. Stable codes: the API shows them."""
+    """The API shows these codes."""
 
     STARTS_NOW = "starts_now"
     WAITS_FOR_GPUS = "waits_for_gpus"  # others hold them, or are to start before it
@@ -28,8 +28,6 @@ class Reason(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why a promise was moved to a later time."""
-
     OVERRUN = "overrun"  # a box ahead of it released its nodes late
     NODE_FAILURE = "node_failure"  # nodes of its slot are gone
     MAINTENANCE = "maintenance"  # nodes of its slot are closed, as announced
@@ -47,8 +45,6 @@ class Cause(StrEnum):
 
 
 class EvictionKind(StrEnum):
-    """By what right a box ends before its time."""
-
     RECLAIM = "reclaim"  # it borrowed the GPUs, and a request is entitled to them
     PRIORITY = "priority"  # it is evictable, and one of higher priority may evict
     DEFRAGMENT = "defrag"  # an administrator moves it to free whole nodes
@@ -56,8 +52,6 @@ class EvictionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """A box that a request waits for: running, or waiting with an earlier slot."""
-
     id: str
     is_running: bool
     until_s: int
@@ -68,7 +62,7 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Contains ids of other tenants: redact before showing (explain.py)."""
+    """It contains ids of other tenants: redact it before showing (explain.py)."""
 
     reason: Reason
     blockers: tuple[Blocker, ...] = ()
@@ -87,8 +81,6 @@ class PromiseMove:
 
 @dataclass(frozen=True, slots=True)
 class BarePlacement:
-    """A `Placement` without explanation."""
-
     id: str
     slot: Slot | None
     promise_s: int | None
@@ -115,15 +107,12 @@ class Placement:
 
     @property
     def is_late(self) -> bool:
-        """After the promise, before any move; without tolerance."""
         promised_s = self.moved.old_s if self.moved is not None else self.promise_s
         return promised_s is not None and (self.slot is None or self.slot.start_s > promised_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What newcomers add to the snapshot's memory."""
-
     arrivals: tuple[tuple[str, Arrival], ...]
     shadows: tuple[Shadow, ...]
     promised_s: float  # this and `patient_s`: the sums of `Memory` now
@@ -148,20 +137,17 @@ class PlannedEviction:
 
 
 class Harm(StrEnum):
-    """What a change does to others, if anything."""
-
     LATE = "late"  # somebody would start later than promised
     EVICTED = "evicted"  # somebody would be evicted
 
 
 def harm_of(before: Plan, after: Plan) -> Harm | None:
-    """What `after` does to others that `before` does not."""
     hurt = hurt_by(before, after)
     return hurt[0] if hurt else None
 
 
 def hurt_by(before: Plan, after: Plan) -> tuple[Harm, str] | None:
-    """The harm, with the id of the request that would be late or for which a box would be evicted."""
+    """Return the harm, with the id of the request that is late or evicts."""
     late = {placement.id: placement for placement in before.placements if placement.is_late}
     for placement in after.placements:
         if placement.is_late and not _was_as_late(placement, late.get(placement.id)):
@@ -184,8 +170,6 @@ def victims_of(evictions: Iterable[PlannedEviction]) -> list[Victim]:
 
 
 class Flaw(StrEnum):
-    """A code says what is wrong with a slot that the planner gave. The codes are stable."""
-
     SHAPE = "shape"  # the wrong nodes, number of nodes or length
     EARLY = "early"  # before it may start
     CROWDED = "crowded"  # no room beside all others, or above a limit
@@ -221,8 +205,6 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A start that the planner can give now."""
-
     pool: str
     cluster: str
     shape: str

@@ -1,4 +1,4 @@
-"""Why a request starts when it does, read from the expected schedule."""
+"""Finds why a request starts when it does, from the expected schedule."""
 
 from __future__ import annotations
 
@@ -50,7 +50,6 @@ class Reasons:
         return silence_cause(self._board, request.slot.nodes) is not None
 
     def _index(self) -> dict[str, int]:
-        """Returns how many are ahead of each waiting request."""
         board, expected = self._board, self._expected
         nodes_asked = {node for request in self._asked or () if (slot := expected.get(request.id)) for node in slot.nodes}
         slices_asked = {request.slice for request in self._asked or ()}
@@ -118,7 +117,7 @@ class Reasons:
                 self._ceilings[owner, shape].add(gpus, *stay)
 
     def _held_by_quota(self, request: Request, slot: Slot) -> set[str] | None:
-        """The boxes whose end lets it in, or None if no quota held it."""
+        """Return the boxes whose end lets it in, or None if no quota held it."""
         shape = self._shape(slot)
         for owner in (request.project, request.slice):
             ceiling = self._ceilings.get((owner, shape))
@@ -130,7 +129,6 @@ class Reasons:
         return self._board.pools[self._board.pool_numbers[slot.pool]].shape
 
     def _last_enders(self, node_id: str, since_s: int, until_s: int, own_id: str) -> set[str]:
-        """The boxes that end last on the node before the start."""
         ends = self._ends.get(node_id, [])
         found: set[str] = set()
         last_s = since_s + 1
@@ -155,7 +153,7 @@ def _closure(window: Window) -> Reason:
 
 
 class _Ceiling:
-    """What counts against a quota over time. Add all boxes before asking."""
+    """Add all boxes before asking."""
 
     def __init__(self, most: int) -> None:
         self.most = most

@@ -37,7 +37,7 @@ class Supply:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Nodes that are alike to a request: one cluster, shape and node type."""
+    """Its nodes are alike to a request: one cluster, shape and node type."""
 
     id: str
     cluster: str
@@ -48,7 +48,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Where a waiting request is in the stored plan, the one feasible plan that promises rest on."""
+    """The place of a waiting request in the stored plan, on which promises rest."""
 
     pool: str
     start_s: int
@@ -57,15 +57,13 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Set by an administrator: the request has this place as if it had this share and work."""
+    """An administrator sets it: the request has this place as if it had this share and work."""
 
     share: int
     key: int  # work in GPU-seconds
 
 
 class Within(StrEnum):
-    """How close the nodes of a gang must be. Stable codes."""
-
     ANY = ""
     RACK = "rack"
     NVLINK = "nvlink"
@@ -73,7 +71,7 @@ class Within(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A GPR that waits. `promise_s` and `slot` are None when it is new."""
+    """`promise_s` and `slot` are None when it is new."""
 
     id: str
     slice: str  # holds one box at a time; empty: shares none
@@ -104,13 +102,13 @@ class Request:
         return () if self.is_fixed else self.orders
 
     def handicap_s(self, pool: str) -> int:
-        """0 for a booking, whose time is fixed."""
+        """A booking has none, since its time is fixed."""
         return 0 if self.is_fixed else dict(self.handicaps).get(pool, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A box that holds nodes now. An overdue one (`end_s <= now_s`) still holds its GPUs."""
+    """An overdue box (`end_s <= now_s`) still holds its GPUs."""
 
     id: str
     slice: str
@@ -133,8 +131,6 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """GPUs of one shape for a project or a slice."""
-
     owner: str  # id of the project or slice
     shape: str
     guaranteed: int  # beyond this it borrows what others leave idle
@@ -142,15 +138,13 @@ class Quota:
 
 
 class PolicyName(StrEnum):
-    """Stable codes."""
-
     GUARDED = "guarded"  # shortest first, beside everybody's promised slot
     CONSERVATIVE = "conservative"  # each as early as those before it allow
 
 
 @dataclass(frozen=True, slots=True)
 class SlackSettings:
-    """How much later than the earliest start a newcomer may be promised, so that shorter requests can go first.
+    """They say how much later than the earliest start a newcomer may be promised.
 
     Source of form and figures: tuned on replays of real job lists, see docs/queue.md and bench/README.md.
     """
@@ -188,7 +182,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Shadow:
-    """Where a request would be in two queues without overtaking, as of its arrival."""
+    """The start of a request in two queues without overtaking, as of its arrival."""
 
     id: str
     gpus_per_node: int

@@ -1,1 +1,1 @@
-"""The contract between the hub, its agents and its clients."""
+"""The contract between hub, agents and clients."""

@@ -1,4 +1,4 @@
-"""Assignments of nodes to GPRs, and their progress."""
+"""Assigns nodes to GPRs, and reports their progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Desired(StrEnum):
 
 
 class Phase(StrEnum):
-    """Progress of one assignment. It only moves forward; FAILED also leads to RELEASED."""
+    """It only moves forward; FAILED also leads to RELEASED."""
 
     PENDING = "PENDING"  # received, nothing done
     ENTERING = "ENTERING"  # on record for the slice; checks are running
@@ -50,10 +50,10 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     """One node for one GPR.
 
     The window opens when all `gang_count` assignments of the GPR are ENTERED, but not before `not_before_s`. It closes `duration_s` later,
-    whether the hub can be reached or not.
+    also without the hub.
 
-    A node may enter an open box in place of a failing one (`replaces`). Until the hub has seen it ACTIVE, `gang_count` includes both. It
-    opens as soon as it is ENTERED, with the others' `active_s` and end; then the hub sends ABSENT for the replaced one.
+    A spare enters an open box in place of the node `replaces`. Until the hub has seen it ACTIVE, `gang_count` includes both. It opens as
+    soon as it is ENTERED, with the others' `active_s` and end; then the hub sends ABSENT for the replaced one.
     """
 
     id: str
@@ -81,5 +81,5 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def slice_key(self) -> str:
-        """The label value of the slice on namespaces and nodes. An older hub sends only the name."""
+        """The label value on namespaces and nodes. An older hub sends only the name."""
         return self.slice_id or self.slice

@@ -1,4 +1,4 @@
-"""Limits of the checks of nodes, and the verdict on a value.
+"""Limits of the checks of nodes.
 
 Sources: Azure's node health checks (bandwidths of one node, ECC, remapped rows, links), NVIDIA's catalog of Xids.
 """
@@ -95,7 +95,7 @@ def threshold_of(check: str, shape: str, policy: CheckPolicy) -> float | None:
 
 
 def judge(check: str, value: float | None, *, shape: str, policy: CheckPolicy, gpu: str = "", text: str = "") -> CheckResult:
-    """Compare a value with the limit of its check. None and values that are not finite give SKIP."""
+    """None and values that are not finite give SKIP."""
     limit = LIMITS[check]
     bad = Verdict.WARN if limit.is_warning else Verdict.FAIL
     threshold = threshold_of(check, shape, policy)
@@ -103,12 +103,11 @@ def judge(check: str, value: float | None, *, shape: str, policy: CheckPolicy, g
 
 
 def expect(check: str, value: float | None, expected: float, *, is_least: bool = False, gpu: str = "", text: str = "") -> CheckResult:
-    """Compare a value with what the caller expects."""
     return _result(check, value, expected, gpu=gpu, text=text, is_least=is_least)
 
 
 def measured_against(met: Sequence[str], unmet: Sequence[str] = (), silent: Sequence[str] = ()) -> CheckResult:
-    """Report which working nodes of the box a spare reached, by name. Unreached nodes give a warning and blame no node."""
+    """Report which working nodes of the box a spare reached. Unreached nodes give a warning."""
     said = [f"{', '.join(met)}; their GPUs are at work and were left out"] if met else []
     said += [f"not {', '.join(unmet)}: not reached both ways"] if unmet else []
     said += [f"not {', '.join(silent)}: its pod said nothing"] if silent else []

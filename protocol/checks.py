@@ -1,4 +1,4 @@
-"""Checks of nodes: the policy that the hub sends, and the results that the agent reports."""
+"""The hub sends the policy of node checks, and the agent reports results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RESULTS_MAX = 1_000  # in one attempt
 
 
 class Verdict(StrEnum):
-    """WARN does not refuse the node. SKIP: the value could not be measured, or did not have to be."""
+    """WARN does not refuse the node. SKIP means that there was nothing to measure."""
 
     PASS = "PASS"  # noqa: S105  # no password
     WARN = "WARN"
@@ -22,7 +22,7 @@ class Verdict(StrEnum):
 
 
 class CheckPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Overrides of the agent's defaults; an empty field means the default. The agent ignores unknown names."""
+    """An empty field means the agent's default. The agent ignores unknown names."""
 
     limits: dict[str, float] = {}  # by check, see `protocol.check_limits`
     images: dict[str, str] = {}  # by purpose, see `check_limits.IMAGES`

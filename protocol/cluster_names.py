@@ -1,4 +1,4 @@
-"""Labels, taints, annotations and names of objects of EGS in a cluster.
+"""Labels, taints, annotations and names of EGS's objects in a cluster.
 
 The admission policies in deploy/agent let only the agent write them.
 """
@@ -82,32 +82,31 @@ def is_box_label(key: str) -> bool:
 
 
 def box_of(gpr_id: str, run: int) -> str:
-    """Identify one run of a GPR: the value of the taint that its pods tolerate."""
+    """One run of a GPR: the value of the taint that its pods tolerate."""
     return f"{gpr_id}.{run}"
 
 
 def box_label(gpr_id: str) -> str:
-    """Return the key of a node's label for a GPR, for the nodeSelector of its pods. Its value is the run."""
+    """The key of a node's label, for the nodeSelector of the GPR's pods. Its value is the run."""
     return f"{BOX_PREFIX}{gpr_id}"
 
 
 def account_of(account_id: str) -> str:
-    """Name an account's ServiceAccount and RoleBindings."""
+    """The name of an account's ServiceAccount and RoleBindings."""
     return f"egs-{account_id}"
 
 
 def role_of(role: str) -> str:
-    """Name a ClusterRole that the installation creates."""
     return f"egs-slice-{role}"
 
 
 def object_name(text: str) -> str:
-    """Turn a text into a valid name (RFC 1123)."""
+    """Follows RFC 1123."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower())[:NAME_MAX].strip("-") or "workspace"
 
 
 def pointer(*parts: str | int) -> str:
-    """Return a JSON Pointer (RFC 6901)."""
+    """Follows RFC 6901 (JSON Pointer)."""
     return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in parts)
 
 

@@ -1,4 +1,4 @@
-"""Events that the agent reports: attempts at steps, and the inventory of nodes."""
+"""The agent reports attempts at steps, and the inventory of nodes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class StepEvent(msgspec.Struct, frozen=True, kw_only=True, tag="step", tag_field
 
 
 class InventoryEvent(msgspec.Struct, frozen=True, kw_only=True, tag="inventory", tag_field="kind"):
-    """All GPU nodes of the cluster: a node that is missing here is gone."""
+    """A node that is missing here is gone."""
 
     seq: int
     nodes: tuple[NodeView, ...]

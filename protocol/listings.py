@@ -1,4 +1,4 @@
-"""Lists that the hub sends only if the agent has another version of the list, by the digest that the agent sent.
+"""The hub sends a list only if its digest differs from the agent's.
 
 Names and defaults of the fields never change, because a side that is one version older leaves unknown fields out.
 """
@@ -25,7 +25,7 @@ class Listed(Protocol):
 
 
 def set_digest(listed: Sequence[Listed]) -> str:
-    """Return the SHA-256 of the items in order of id."""
+    """The digest is the SHA-256 of the items in order of id."""
     ordered = sorted(listed, key=lambda item: item.id)
     return hashlib.sha256(msgspec.json.encode(ordered, order="deterministic")).hexdigest()
 
@@ -65,7 +65,7 @@ TEMPLATES: Final[Listing[AutoTemplate]] = Listing(
 
 @dataclass(slots=True)
 class ReceivedList(Generic[Item]):
-    """The agent's copy of a list, in memory only."""
+    """The copy is in memory only."""
 
     listing: Listing[Item]
     digest: str = ""
@@ -76,7 +76,7 @@ class ReceivedList(Generic[Item]):
         return self.told or ()
 
     def hear(self, asked: SyncRequest, reply: SyncReply) -> bool:
-        """Take in an answer; return whether the list changed."""
+        """Return whether the list changed."""
         if getattr(asked, self.listing.have) is None:
             return False
         digest: str = getattr(reply, self.listing.digest)

@@ -1,4 +1,4 @@
-"""Nodes that the agent sees in its cluster, and nodes that the hub orders for the cluster."""
+"""Nodes of a cluster, and nodes that the hub orders for it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from protocol.scalars import Count, Id, NodeName, Word
 
 
 class NodeOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """A node that the agent asks for at `order_by_s`, and that should have joined at `expected_s`.
-
-    The new node carries the label egs.io/order. The order ends when the hub has seen it or does not need it any more.
+    """The agent asks for the node at `order_by_s`, and it should join at `expected_s` with the label egs.io/order. The order ends when the
+    hub has seen the node or does not need it any more.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Syntax of image references and object names in Kubernetes, for the hub and the agent alike."""
+"""Syntax of image references and object names in Kubernetes."""
 
 from __future__ import annotations
 

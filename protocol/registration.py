@@ -22,7 +22,7 @@ class RegisterRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Credential(msgspec.Struct, frozen=True, kw_only=True):
-    """The agent's bearer secret. The agent renews it at half its lifetime; the old one ends at the first use of the new one."""
+    """The agent renews its secret at half its lifetime; the old one ends at the first use of the new one."""
 
     agent_id: str
     cluster: str

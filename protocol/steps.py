@@ -1,4 +1,4 @@
-"""Names of the steps of entry and exit, and the stages of a drain. Must not live here: what a step does, and when."""
+"""Names of the steps of entry and exit, and the stages of a drain."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ OPTIONAL: tuple[str, ...] = (
 
 
 class Milestone(StrEnum):
-    """The agent reports these for every assignment, like steps."""
+    """The agent reports these for every assignment."""
 
     CLAIM = "claim"
     OPEN = "open"

@@ -1,4 +1,4 @@
-"""The sync: the agent's heartbeat, and the hub's answer with the state that the cluster shall have.
+"""The agent's heartbeat, and the hub's answer with the desired state.
 
 A missing assignment is not released: only `desired: ABSENT` or the end of its window releases a node. `generation` never falls for one
 `hub_id`. An assignment with a lower epoch than its GPU's record has no effect.
@@ -24,7 +24,7 @@ SYNC_PATH = "/agent/v1/sync"
 
 
 class SyncRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The agent repeats bindings, tokens, drifts and failed Jobs until the hub has answered a request that held them."""
+    """The agent repeats bindings, tokens, drifts and failed Jobs until the hub has answered."""
 
     session_epoch: int  # 0 asks for a new session
     boot_id: Id
@@ -54,7 +54,7 @@ class SyncRequest(msgspec.Struct, frozen=True, kw_only=True):
 class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
     """A list is None when the agent already has it, by the digest in its `have_...` field.
 
-    The hub holds the answer until something changes, but at most `wait_s`. Changes of `orders`, `life`, and positions and estimates in
+    The hub holds the answer until something changes, for at most `wait_s`. Changes of `orders`, `life`, and positions and estimates in
     `claims` do not end that wait. An older hub sends no `life` and no `templates`.
     """
 

@@ -1,8 +1,7 @@
-"""EGS Sync v1, the protocol between hub and agents.
+"""EGS Sync v1: the agent connects to the hub; each exchange is one POST with a JSON body.
 
-The agent connects to the hub; each exchange is one POST with a JSON body. Every request has the header `EGS-Proto: 1.0`, and all but
-register have `Authorization: Bearer <credential>`. Unknown fields are ignored, so either side may be one version ahead. The agent
-reports an unknown step or `desired` as UNSUPPORTED.
+Every request has the header `EGS-Proto: 1.0`, and all but register have `Authorization: Bearer <credential>`. Unknown fields are ignored,
+so either side may be one version ahead. The agent reports an unknown step or `desired` as UNSUPPORTED.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ CLOCK_OFFSET_WARN_S, CLOCK_OFFSET_REFUSE_S = 2.0, 5.0
 
 
 class Code(StrEnum):
-    """Codes of problem documents that an agent must act on."""
+    """An agent must act on these codes."""
 
     BAD_TOKEN = "agent_bad_token"  # noqa: S105  # 401: join token or credential unknown, expired or revoked
     WRONG_CLUSTER = "agent_wrong_cluster"  # 409: this record belongs to a cluster with another UID
@@ -28,7 +27,7 @@ class Code(StrEnum):
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """The members of an RFC 9457 problem document that an agent reads."""
+    """The members of an RFC 9457 document that an agent reads."""
 
     status: int
     code: str

@@ -56,7 +56,7 @@ ROWS_AT_FIRST = 64
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Nodes x GPUs x `[start_s, end_s)` of a GPR. What is past of a running one is cut off; `began_s` is its true start."""
+    """`start_s` is never in the past; `began_s` is the true start of a running box."""
 
     id: str
     slice: str
@@ -80,8 +80,6 @@ class Started:
 
 
 class _StoredSlots(NamedTuple):
-    """Columns of the table as they were when the stored slots had been restored."""
-
     state: Ints
     slot_s: Ints
     first_place: Ints
@@ -127,7 +125,6 @@ class Board:
         return twin
 
     def advance(self, now_s: int) -> None:
-        """Move on to this time, and forget what is past."""
         self.now_s = now_s
         forget_all_before(self.capacity.nodes, now_s)
         forget_all_before(self.capacity.limits, now_s)
@@ -150,7 +147,7 @@ class Board:
         self.running.update((box.id, box) for box in made)
 
     def release(self, box_id: str) -> bool:
-        """Free its GPUs from now on. True if it was booked for longer."""
+        """Return whether it was booked for longer."""
         box = self.running.pop(box_id)
         self.reserve_steps(len(box.places))
         take(self.capacity, box.places, box.demand, max(self.now_s, box.start_s), box.end_s, -1)
@@ -165,7 +162,6 @@ class Board:
         self.running[box_id] = replace(box, end_s=end_s)
 
     def pool_at(self, places: Ints) -> int | None:
-        """None if there are no nodes, as for a box whose nodes are all gone."""
         return int(self.capacity.pool_of[places[0]]) if len(places) else None
 
     def shape_of(self, box: Box) -> str:
@@ -178,7 +174,6 @@ class Board:
         return self._gpus_on(self.places(slot.nodes), request.gpus_per_node)
 
     def ceilings_over(self, project: str, slice_: str, places: Ints) -> tuple[tuple[str, str], ...]:
-        """(owner, shape) of the quotas that limit a box on these nodes."""
         shape = self._shape_at(places)
         return tuple((owner, shape) for owner in dict.fromkeys((project, slice_)) if (owner, shape) in self.most)
 
@@ -203,32 +198,29 @@ class Board:
         return self._turn(request, self._demands.demand_class(request))
 
     def gpu_s(self, request: Request) -> int:
-        """The work of its box; whole nodes count as the largest that it may use."""
+        """A request for whole nodes counts as the largest that it may use."""
         return self._demands.demand_class(request).gpu_count * request.length_s
 
     def pools_of(self, request: Request) -> list[int]:
-        """Those that exist, preferred first."""
         return self._demands.pools_of(request)
 
     def pools_in(self, request: Request, shape: str) -> list[int]:
         return [pool for pool in self.pools_of(request) if self.pools[pool].shape == shape]
 
     def gpus_by_shape(self, request: Request) -> Mapping[str, int]:
-        """Whole nodes count as the largest."""
+        """A request for whole nodes counts as the largest."""
         return self._demands.demand_class(request).gpus_by_shape
 
     def may_cause_evictions(self, request: Request) -> bool:
         return request.may_evict or request.project in self._guaranteed or request.slice in self._guaranteed
 
     def dequeue(self, waiting: Waiting) -> None:
-        """Also frees its slot."""
         if self.has_slot(waiting):
             self.remove_slot(waiting)
         self._forget(waiting)
 
     @property
     def nobody_waits(self) -> bool:
-        """True if every slot starts now."""
         return not bool(((self._table.state == HAS_SLOT) & (self._table.slot_s > self.now_s)).any())
 
     def has_slot(self, waiting: Waiting) -> bool:
@@ -241,7 +233,7 @@ class Board:
         return self.capacity.pool_of.item(self._table.places.item(self._table.first_place.item(waiting.row)))
 
     def resources_of(self, waitings: Sequence[Waiting]) -> set[int]:
-        """The numbers of all pools and limits that these may use; requests that share none cannot delay each other."""
+        """Requests that share none of these pools and limits cannot delay each other."""
         rows = [waiting.row for waiting in waitings]
         pools, limits = np.unique(self._table.pools[rows]), np.unique(self._table.all_limits[rows])
         return {*pools[pools != NONE].tolist(), *(len(self.pools) + limits[limits != NONE]).tolist()}
@@ -250,7 +242,7 @@ class Board:
         return self._slot(waiting) if self.has_slot(waiting) else None
 
     def keep_as_stored(self) -> None:
-        """Each slot is now where its request says, but for those that are displaced or at risk."""
+        """Record that each slot is where its request says, unless it is displaced or at risk."""
         table = self._table
         self._stored = _StoredSlots(table.state.copy(), table.slot_s.copy(), table.first_place.copy(), table.places.copy())
 
@@ -258,11 +250,10 @@ class Board:
         return self._slots(self._table)
 
     def stored_plan(self) -> tuple[Capacity, Table]:
-        """For reading only."""
+        """The caller must not change these."""
         return self.capacity, self._table
 
     def place(self, waiting: Waiting, start_s: int, places: Ints) -> None:
-        """Give it this slot; the caller has checked that it has room."""
         table = self._table
         table.slot_s[waiting.row] = start_s
         places_of(table, waiting.row)[:] = places
@@ -299,7 +290,6 @@ class Board:
     # The search for room.
 
     def demand(self, request: Request, pools: list[int] | None = None) -> Demand:
-        """`pools`: only these."""
         demand = self._demands.of(request, pools)
         self._add_limits()
         return demand
@@ -308,12 +298,12 @@ class Board:
         return max(self.now_s, request.earliest_start_s)
 
     def earliest(self, demand: Demand, since_s: int, before_s: int = NEVER_S) -> tuple[int, int] | None:
-        """(start, pool) of the first place in `[since_s, before_s)`."""
+        """Return (start, pool); the start is in `[since_s, before_s)`."""
         start_s, pool = earliest(self.capacity, demand, since_s, before_s)
         return None if pool == NONE else (start_s, pool)
 
     def latest(self, demand: Demand, since_s: int, until_s: int) -> tuple[int, int] | None:
-        """(start, pool) of the last place in `[since_s, until_s]`."""
+        """Return (start, pool) of the last place in `[since_s, until_s]`."""
         start_s, pool = latest(self.capacity, demand, since_s, until_s)
         return None if pool == NONE else (start_s, pool)
 
@@ -324,7 +314,7 @@ class Board:
         return has_room_at(self.capacity, places, demand, start_s)
 
     def fit(self, node: int, demand: Demand, start_s: int) -> tuple[int, int] | None:
-        """(GPUs left over in the window, end of the gap); the least of several fits best. None if there is no room."""
+        """Return (GPUs left over in the window, end of the gap), of which the least is the best fit, or None without room."""
         need = gpus_needed(self.capacity, node, demand.gpus)
         left = least_free(self.capacity.nodes, node, start_s, start_s + demand.length_s) - need
         return None if left < 0 else (int(left), int(free_until(self.capacity.nodes, node, need, start_s)))
@@ -356,7 +346,7 @@ class Board:
         scheduling.compress(self.capacity, self._table, rows, self.now_s)
 
     def restore_slots(self, waitings: Sequence[Waiting], slots: Sequence[Slot]) -> Iterator[int]:
-        """`put_back` for stored slots; none starts before now."""
+        """No slot starts before now."""
         table, rows = self._table, np.array([waiting.row for waiting in waitings], np.int64)
         counts = table.nodes[rows]
         ends = np.cumsum(counts)
@@ -366,10 +356,7 @@ class Board:
         return self.put_back(waitings)
 
     def put_back(self, waitings: Sequence[Waiting]) -> Iterator[int]:
-        """Put removed slots back where they were, in this order.
-
-        Yields the index of each that has no room any more, so that the caller can place it elsewhere before the next.
-        """
+        """Put removed slots back in this order. Yields the index of each that has no room, for the caller to place."""
         rows, i = np.array([waiting.row for waiting in waitings], np.int64), 0
         while i < len(rows):
             self._reserve_steps_for_all()
@@ -379,7 +366,7 @@ class Board:
                 i += 1
 
     def expected(self, asked: Set[str] | None = None) -> dict[str, Slot]:
-        """Where and when each request starts if nobody comes and every box takes its whole length. Changes nothing.
+        """Simulate where each request starts if no more come and every box takes its whole length. Changes nothing.
 
         `asked`: stop when these have started; the rest keep their slots. None: all.
         """
@@ -450,7 +437,6 @@ class Board:
         return found
 
     def _is_unmoved(self, table: Table) -> Bools:
-        """By row: whether the slot in this table is as stored."""
         stored, found = self._stored, np.zeros(len(table.state), np.bool_)
         rows, count = min(len(table.state), len(stored.state)), min(len(table.places), len(stored.places))
         first, end = table.first_place[:rows], table.first_place[:rows] + table.nodes[:rows]
@@ -502,7 +488,7 @@ class Board:
         return rows
 
     def _limit_slices(self, requests: Sequence[Request], at: Ints) -> None:
-        """A slice runs one box at a time: its limit is the first of each row."""
+        """The limit of a slice is the first of each row."""
         table, limits = self._table, np.array([self._demands.limit_of_slice(request.slice) for request in requests], np.int64)
         self._add_limits()
         rows, limits = at[limits != NONE], limits[limits != NONE]
@@ -531,7 +517,6 @@ class Board:
         self._unused = [*range(2 * old - 1, old - 1, -1), *self._unused]
 
     def _reserve_places(self, count: int) -> None:
-        """Room for the nodes of more slots; reuses that of requests that left."""
         if self._place_count + count <= len(self._table.places):
             return
         rows = [waiting.row for waiting in self.order]
@@ -546,7 +531,7 @@ class Board:
         self._table = self._table._replace(places=places)
 
     def reserve_steps(self, node_count: int, box_count: int = 1) -> None:
-        """Unused steps for boxes: two for each profile at most."""
+        """A box needs at most two steps for each profile."""
         nodes = with_unused_steps(self.capacity.nodes, 2 * node_count + 2)
         limits = with_unused_steps(self.capacity.limits, 2 * LIMITS_MOST * box_count + 2)
         if nodes is not self.capacity.nodes or limits is not self.capacity.limits:

@@ -1,6 +1,6 @@
 """What requests ask for, in numbers: their pools and the limits that cover them.
 
-Most of a long queue asks for one of a few things, so what follows from the ask alone is computed once.
+Most requests of a long queue ask for one of a few things, so results that depend only on the ask are computed once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LEVELS: Final = {Within.ANY: NONE, Within.NVLINK: 0, Within.RACK: 1}
 
 @dataclass(frozen=True, eq=False)
 class DemandClass:
-    """What requests share that differ only in length, time and, unless it has a quota, slice."""
+    """The part of a demand that does not depend on length, time and, without a quota, the slice."""
 
     demand: Demand  # with length 1 and without the limit of the slice
     gpu_count: int  # of a box; whole nodes count as the largest that it may use
@@ -32,8 +32,6 @@ class DemandClass:
 
 
 class Demands:
-    """The demands of one board. Limits are numbered in the order in which requests bring them."""
-
     def __init__(self, pools: tuple[Pool, ...], quotas: tuple[Quota, ...]) -> None:
         self.pool_numbers = {pool.id: number for number, pool in enumerate(pools)}
         self.most = {(quota.owner, quota.shape): quota.most for quota in quotas if quota.most is not None}
@@ -48,7 +46,6 @@ class Demands:
         self._held: dict[tuple[object, ...], tuple[Ints, Ints, Ints]] = {}
 
     def copy(self) -> Demands:
-        """Independent, so that another thread may use it."""
         twin = copy(self)
         twin.limit_sizes, twin._limits, twin._groups = list(self.limit_sizes), dict(self._limits), dict(self._groups)
         twin._alike, twin._held = dict(self._alike), dict(self._held)
@@ -63,12 +60,11 @@ class Demands:
         return found
 
     def of(self, request: Request, pools: list[int] | None = None) -> Demand:
-        """`pools`: only these. A demand beyond all pools is empty, so it finds no place."""
+        """A demand that is larger than every pool is empty, so it finds no place."""
         bare = self.demand_class(request).demand if pools is None else self._bare(request, pools)
         return bare._replace(length_s=max(1, clamp_s(request.length_s)), limits=self._with_slice(bare.limits, request.slice))
 
     def held(self, running: Running, places: Ints, pool: int | None, gpu_count: int, length_s: int) -> Demand:
-        """The demand of a running box."""
         ask = pool, gpu_count, *self._limited_owners(running)
         if ask not in self._held:
             pools = [] if pool is None else [pool]
@@ -81,7 +77,6 @@ class Demands:
         return [self.pool_numbers[id_] for id_ in dict.fromkeys(request.pools) if id_ in self.pool_numbers]
 
     def limit_of_slice(self, slice_: str) -> int:
-        """NONE without a slice."""
         return self._limit(slice_, "", 1) if slice_ else NONE
 
     def empty_free_now(self) -> FreeNow:
@@ -131,7 +126,7 @@ class Demands:
         return Demand(*sizes, np.array(pools, np.int64), np.array(handicaps_s, np.int64), limits, amounts)
 
     def _limits_of(self, box: Request | Running, pools: list[int], gpus: list[int]) -> tuple[Ints, Ints]:
-        """By pool: its quotas, and an unused column for the limit of its slice."""
+        """Return the quotas by pool, and an unused column for the limit of the slice."""
         limits = np.full((max(len(pools), 1), LIMITS_MOST), NONE, np.int64)
         amounts = np.ones_like(limits)
         for i, pool in enumerate(pools):

@@ -1,4 +1,4 @@
-"""The start of a board: capacity without boxes, and a table without rows."""
+"""Makes an empty board."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def _domain_numbers(names: list[str]) -> list[int]:
 
 
 def close_nodes(capacity: Capacity, places: Ints, gpus: int, start_s: int, end_s: int, sign: int = 1) -> None:
-    """Take this many GPUs of each of these nodes away (`sign` 1), or give them back (-1)."""
+    """Close these GPUs of each of these nodes (`sign` 1), or open them (-1)."""
     take(capacity, places, unlimited_demand(len(places), gpus, end_s - start_s), start_s, end_s, sign)
 
 
 def clamp_s(at_s: int) -> int:
-    """Within FOREVER_S, so that sums of such times do not overflow."""
+    """Sums of such times do not overflow."""
     return max(-FOREVER_S, min(at_s, FOREVER_S))
 
 

@@ -37,7 +37,7 @@ class Waiting:
         return Waiting(self.request, self.row, self.turn, self.promise_s, self.displaced, self.risk)
 
     def promise_by(self, start_s: int) -> None:
-        """Promise this start, unless an earlier one was promised."""
+        """An earlier promise stays."""
         self.promise_s = start_s if self.promise_s is None else min(self.promise_s, start_s)
 
 
@@ -46,5 +46,4 @@ def turn_of(waiting: Waiting) -> Turn:
 
 
 def by_promise(waiting: Waiting) -> tuple[int, int, Turn]:
-    """The order in which lost slots are placed again."""
     return waiting.turn.minus_priority, waiting.promise_s or 0, waiting.turn

@@ -1,4 +1,4 @@
-"""Add a reserve to new promises, so that slots can shift later without breaking them.
+"""Adds a reserve to new promises, so that slots can shift later without breaking them.
 
 After a recent node failure it covers the next failure; while a cluster is silent, the wait for that cluster.
 """

@@ -1,4 +1,4 @@
-"""Shift later slots of a pool after a node failure, so that fewer promises are broken.
+"""Shifts later slots of a pool after a node failure, so that fewer promises are broken.
 
 A request that lost its slot takes the first place that earlier slots leave, and pushes later slots back until a gap absorbs the delay.
 """
@@ -32,9 +32,9 @@ class _MovableSlot:
 
 
 def shift_later_slots(board: Board, lost: Sequence[Waiting], broken: Sequence[Waiting], pool: int) -> None:
-    """`lost`: their slots were on failed nodes of this pool and have been replaced; those in `broken` now miss their promises.
+    """`lost` had slots on failed nodes of this pool and have new ones; those in `broken` now miss their promises.
 
-    Nothing moves unless this breaks fewer promises, counted from the highest priority down, and none by more than the worst before.
+    Slots move only if this breaks fewer promises, counted from the highest priority down, and none by more than the worst before.
     """
     slots = _slots_to_shift(board, lost, pool, highest=max(waiting.request.priority for waiting in broken))
     before, worst_s = _broken(board, slots), max(_late_s(board, waiting) for waiting in broken)
@@ -68,7 +68,7 @@ def _since_s(board: Board, waiting: Waiting) -> int:
 
 
 def _may_shift(board: Board, waiting: Waiting, pool: int) -> bool:
-    """Exclude slots with a booked time, ordered nodes or evicted nodes."""
+    """Slots with a booked time, ordered nodes or evicted nodes stay."""
     request = waiting.request
     if board.pool_of_slot(waiting) != pool or board.pools[pool].supply is not None or waiting.risk is not None:
         return False
@@ -76,7 +76,7 @@ def _may_shift(board: Board, waiting: Waiting, pool: int) -> bool:
 
 
 def _place_all(board: Board, slots: Sequence[_MovableSlot], pool: int, worst_s: int) -> bool:
-    """False if too many slots would move or one too far."""
+    """Return False if too many slots would move or one too far."""
     moved_count = 0
     for slot in slots:
         waiting, request = slot.waiting, slot.waiting.request

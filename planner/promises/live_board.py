@@ -1,7 +1,6 @@
-"""The board that lives on: it takes over what changed from one snapshot to the next, instead of being made anew for each plan.
+"""Keeps a board from plan to plan and applies what changed between two snapshots.
 
-It must plan as `board_of` does. Where slots are lost, late or at risk, or boxes overdue, `board_of` does the work, and the next plan begins
-from its result.
+It must plan as `board_of` does. When slots are lost, late or at risk, or boxes overdue, `board_of` makes the board anew.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class LiveBoard:
         self._kept: _Kept | None = None
 
     def restore(self, snapshot: Snapshot) -> Restored:
-        """Returns what `restore_anew` returns. The caller owns the result."""
+        """Return the same as `restore_anew`. The caller owns the result."""
         if snapshot.edited is not None:
             return restore_anew(snapshot)
         with self._lock:
@@ -66,7 +65,6 @@ def _is_calm(board: Board, snapshot: Snapshot) -> bool:
 
 
 def contents_of(board: Board) -> tuple[object, ...]:
-    """Its slots, promises and boxes, and what is free on each node, to compare two boards."""
     nodes = board.capacity.nodes
     free = {id_: _steps_of(nodes, number) for number, id_ in enumerate(board.node_ids)}
     promises = {id_: waiting.promise_s for id_, waiting in board.queue.items()}
@@ -99,7 +97,7 @@ class _Kept:
         return Restored(board, newcomers, self._queues_for(snapshot) if snapshot.memory.shadows else None)
 
     def follow(self, snapshot: Snapshot) -> bool:
-        """False if the board must be made anew; then it is no longer valid."""
+        """Return False if the board must be made anew; then it is no longer valid."""
         board, is_same = self._board, self._pools is snapshot.pools and self._quotas == snapshot.quotas
         if not is_same or board.policy != snapshot.policy or snapshot.now_s < board.now_s or self._change_count > CHANGES_MOST:
             return False
@@ -165,5 +163,4 @@ class _Kept:
 
 
 def _changed(before: Mapping[str, Part], now: Mapping[str, Part]) -> list[str]:
-    """The ids of all that came, changed or went."""
     return [*(id_ for id_, part in now.items() if before.get(id_) is not part), *(id_ for id_ in before if id_ not in now)]

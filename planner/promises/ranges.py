@@ -1,4 +1,4 @@
-"""Forecast when a promised request will start (p50 and p90), from how past promises of its class turned out.
+"""Forecasts when a promised request will start (p50 and p90), from how past promises of its class turned out.
 
 A bound is a quantile of past (wait / promised wait), times the promised wait, and never later than the promise. Each outcome adjusts the
 quantile level, so that nine of ten requests start within their p90. Source: steered conformal bounds (Gibbs and Candès, Adaptive conformal
@@ -27,7 +27,7 @@ THIRDS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a waiting request was told. Waits are seconds from `made_s`."""
+    """Waits are seconds from `made_s`."""
 
     id: str
     made_s: int
@@ -50,7 +50,7 @@ class Forecast:
 
 
 class ForecastRanges:
-    """Deterministic; the times passed in must not decrease."""
+    """The times passed in must not decrease."""
 
     def __init__(self, past: Iterable[Forecast] = ()) -> None:  # in order of their ends
         self._levels = list(TARGETS)
@@ -65,7 +65,7 @@ class ForecastRanges:
                 self.started(forecast.id, forecast.made_s + forecast.wait_s)
 
     def forecast(self, asked: Forecast) -> Forecast:
-        """Add the bounds, and tracks the forecast until it starts or is dropped."""
+        """Add the bounds, and track the forecast until it starts or is dropped."""
         self._pass_time(asked.made_s)
         p50_s, p90_s = (self._bound(asked, i) for i in range(len(TARGETS)))
         told = Forecast(
@@ -117,7 +117,7 @@ class ForecastRanges:
             heapq.heappush(self._due, (told.made_s + bound_s, told.id, i))
 
     def _pass_time(self, now_s: int) -> None:
-        """Counts a miss when the clock passes the bound, because long waits would otherwise be counted too late."""
+        """Count a miss when the clock passes the bound, because long waits would otherwise be counted too late."""
         while self._due and self._due[0][0] < now_s:
             at_s, id_, i = heapq.heappop(self._due)
             told = self._open.get(id_)
@@ -126,7 +126,7 @@ class ForecastRanges:
                 self._steer(i, is_hit=False)
 
     def _steer(self, i: int, *, is_hit: bool) -> None:
-        """Not clipped: after it overshoots, the level must come back as far."""
+        """The level is not clipped: after it overshoots, it must come back as far."""
         self._levels[i] += STEP * (TARGETS[i] - is_hit)
 
 
@@ -135,7 +135,6 @@ def _factors_of_four(span_s: int) -> int:
 
 
 def quantile(values: Sequence[float], level: float) -> float | None:
-    """Interpolate linearly between neighbors."""
     return _quantile_of(sorted(values), level) if values else None
 
 

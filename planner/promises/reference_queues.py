@@ -1,7 +1,7 @@
-"""Two queues in which nobody overtakes: conservative backfill ("patient") and strict order of turn ("strict").
+"""Two queues without overtaking: conservative backfill ("patient") and strict order of turn ("strict").
 
-Each has a capacity profile of its own without limits, on which all boxes lie that the board knows. slack.py measures by them how long a new
-request may wait.
+Each has its own capacity profile without limits, which holds all boxes of the board. slack.py uses them to bound how long a new request may
+wait.
 """
 
 from __future__ import annotations
@@ -66,14 +66,13 @@ class ReferenceQueues:
                 self._free(number, box, box.start_s)
 
     def shorten(self, id_: str, ran_s: int, now_s: int) -> None:
-        """A box has ended after this time."""
         for number, box in enumerate(self.boxes.pop(id_, ())):
             free_s = max(now_s, box.start_s + ran_s)
             if free_s < box.end_s:
                 self._free(number, box, free_s)
 
     def put(self, request: Request, demand: Demand, since_s: int, now_s: int) -> tuple[int, int]:
-        """Add a new request to both queues. Returns its starts there."""
+        """Return its starts in both queues."""
         bare = demand._replace(limits=NO_LIMITS, amounts=NO_LIMITS)
         made = []
         for number, from_s in enumerate((since_s, max(since_s, self._strict_s))):
@@ -84,7 +83,7 @@ class ReferenceQueues:
         return made[0].start_s, made[1].start_s
 
     def advance(self, now_s: int, shadows: Iterable[Shadow]) -> None:
-        """Forget what is past; newcomers start no earlier in the strict queue than all `shadows`, which are in the queues."""
+        """Newcomers start no earlier in the strict queue than all `shadows`, which are in the queues."""
         for capacity in self._capacities:
             forget_all_before(capacity.nodes, now_s)
         self._strict_s = max([now_s, *(shadow.strict.start_s for shadow in shadows)])
@@ -105,9 +104,7 @@ class ReferenceQueues:
 
 
 def reference_queues(board: Board, shadows: Iterable[Shadow], slotted: Set[str]) -> ReferenceQueues:
-    """Returns queues with these remembered boxes. Boxes of the board, and slots of the requests `slotted`, that have no shadow because they
-    came when nobody waited are added as they are.
-    """
+    """Boxes and `slotted` requests without a shadow, which came when no other waited, are added as they are."""
     queues, shadows = ReferenceQueues(board), tuple(shadows)
     queues.add({shadow.id: remembered_box(board, shadow) for shadow in shadows})
     queues.advance(board.now_s, shadows)

@@ -1,4 +1,4 @@
-"""Restore the stored slots on the board and repair those that no longer hold, moving as few as possible.
+"""Restores the stored slots on the board and repairs those that no longer hold, moving as few as possible.
 
 - Silence (a cluster is not heard): its slots are kept at risk (silence.py).
 - Delay (no plan for a while, an overdue box): slots are delayed on their own nodes, by no more than the delay.
@@ -28,9 +28,7 @@ EXCHANGES_MOST, EXCHANGES_EACH = 2000, 500
 
 
 def board_of(snapshot: Snapshot) -> tuple[Board, list[Waiting]]:
-    """Return the board with stored slots restored, and the requests without a slot. An edited request is restored in its old form
-    (edits.py).
-    """
+    """Return the board with stored slots, and the requests without a slot. An edited request is restored in its old form."""
     board = Board(snapshot.pools, now_s=snapshot.now_s, policy=snapshot.policy, quotas=snapshot.quotas)
     board.add_all_running(snapshot.running)
     edited = snapshot.edited
@@ -67,7 +65,6 @@ def _restore(board: Board, queue: Sequence[Request]) -> list[Waiting]:
 
 
 def replace_lost_slots(board: Board, lost: Sequence[Waiting]) -> None:
-    """Give new slots to promised requests that lost theirs."""
     left = EXCHANGES_MOST
     for _, alike in groupby(sorted(lost, key=by_promise), key=lambda waiting: waiting.request.priority):
         late = [waiting for waiting in alike if not _place_in_time(board, waiting)]
@@ -91,7 +88,7 @@ def _shift_each_pool(board: Board, lost: Sequence[Waiting]) -> None:
 
 
 def place_again(board: Board, waiting: Waiting) -> None:
-    """Find a slot for a promised request without moving any other."""
+    """Move no other slot."""
     if _place_in_time(board, waiting):
         return
     demand = board.demand(waiting.request)
@@ -175,7 +172,7 @@ class _Stored:
 
 
 def slot_problem(board: Board, request: Request, slot: Slot) -> tuple[Cause, str] | None:
-    """Return why the slot is invalid regardless of other slots, or None."""
+    """Other slots do not matter here."""
     changed = (Cause.CHANGED, request.id)
     if not slot.nodes:
         return Cause.FAULT, ""  # the stored slot could not be read
@@ -198,7 +195,7 @@ def slot_problem(board: Board, request: Request, slot: Slot) -> tuple[Cause, str
 
 
 def cause_of_lost_slot(waiting: Waiting) -> tuple[Cause, str] | None:
-    """Returns the cause that was stored; None if no start was promised to it."""
+    """Return the stored cause; None without a promise."""
     request = waiting.request
     if waiting.promise_s is None:
         return None
@@ -263,7 +260,6 @@ class _Occupancy:
 
     @property
     def keys(self) -> list[object]:
-        """Boxes that share none of these keys cannot conflict."""
         return [*(int(node) for node in self.places), *([self.slice] if self.slice else []), *self.ceilings]
 
 
@@ -279,10 +275,10 @@ class _Blocker:
 
 
 class _Blockers:
-    """Find what displaced a slot. The index is built on first use, because most plans need none."""
+    """Finds what displaced a slot. The index is built on first use, because most plans need none."""
 
     def __init__(self, board: Board, waitings: Sequence[Waiting], at_risk: Sequence[Waiting]) -> None:
-        """`waitings`: in placement order; call `cause` in that order."""
+        """`waitings` are in placement order; call `cause` in that order."""
         self._board = board
         self._waitings = waitings
         self._at_risk = at_risk

@@ -1,7 +1,6 @@
-"""Keep slots in clusters that the hub cannot hear: lost contact is not lost capacity.
+"""Keeps slots in clusters that the hub cannot hear: lost contact is not lost capacity.
 
-While a cluster is silent nothing starts there, and its slots and promises stay as stored even past their time. When it is heard, repair.py
-restores them before anything new is planned.
+Nothing starts there, and slots and promises stay as stored even past their time, until the cluster is heard and repair.py restores them.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from planner.snapshot import Request, Slot
 
 
 def risk_of(board: Board, request: Request, slot: Slot) -> tuple[Cause, str] | None:
-    """Why it is unknown whether this slot can be kept. All its nodes must be on the board."""
+    """Return why it is unknown whether this slot can be kept. All its nodes must be on the board."""
     cause = silence_cause(board, slot.nodes)
     if cause is not None:
         return cause, ""
@@ -58,7 +57,6 @@ def hold_late_slots(board: Board, at_risk: Sequence[Waiting]) -> None:
 
 
 def silence_s(board: Board, cluster: str) -> int:
-    """Longest delay of a slot in this cluster."""
     slots = [w.request.slot for w in board.order if w.risk is not None and w.request.slot is not None]
     here = [slot for slot in slots if board.pools[board.pool_numbers[slot.pool]].cluster == cluster]
     return max((max(_back_s(board, slot.nodes) - slot.start_s, 0) for slot in here), default=0)

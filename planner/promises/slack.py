@@ -1,8 +1,7 @@
-"""Compute the slack of a new request: how much later than its earliest start it may be promised.
+"""Computes how much later than its earliest start a new request may be promised.
 
-Promising the earliest start would make the queue conservative backfill. Some slack makes it nearly shortest-first; too much would starve
-big boxes. It is bounded by the waits in two reference queues that nobody overtakes: conservative backfill ("patient") and strict turn order
-("strict").
+Without slack the queue is conservative backfill; with some it is nearly shortest-first; too much starves big boxes. Waits in two reference
+queues without overtaking bound it.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class SlackTracker:
             self._note(arrival)
 
     def build_queues(self) -> None:
-        """Build the reference queues now, so that copies (`copy_for`) share the work."""
+        """Copies (`copy_for`) then share the work."""
         self._ensure_built()
 
     def copy_for(self, board: Board) -> SlackTracker:
@@ -102,7 +101,6 @@ class SlackTracker:
 
     @property
     def _used_share(self) -> float:
-        """The fraction of booked time that recent boxes used."""
         return min(self._ran_s / self._booked_s, 1.0) if self._booked_s > 0 else 1.0
 
     def _ensure_built(self) -> ReferenceQueues:

@@ -1,4 +1,4 @@
-"""Decide whether a booking fits at its exact time, and find the nearest times that do."""
+"""Decides whether a booking fits at its exact time, and finds the nearest times that do."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fitting(snapshot: Snapshot, bookings: Sequence[Request]) -> list[bool]:
 
 
 def nearest(snapshot: Snapshot, booking: Request, *, since_s: int) -> NearestTimes:
-    """Find times beside all slots, or where others must give way; other times are no earlier than `since_s`.
+    """Find times beside all slots, or where others must give way, from `since_s` on.
 
     A queued request with the same id is ignored. Where the booking fits, the other times are beside all slots. Cost: about one new request
     in `plan`, and again for each candidate time.
@@ -59,7 +59,7 @@ def _has_right(board: Board, quotas: tuple[Quota, ...], booking: Request) -> boo
 
 
 def _may_have_right(board: Board, quotas: tuple[Quota, ...], booking: Request) -> bool:
-    """Quick check that never says no wrongly."""
+    """False is certain."""
     break_from = board.policy.break_from
     if booking.may_evict or (break_from is not None and booking.priority >= break_from):
         return True
@@ -75,7 +75,6 @@ class _TimesByRight:
     booking: Request
 
     def has(self, start_s: int) -> bool:
-        """Try the time on a copy."""
         board = self.board.copy()
         waiting = board.enqueue(replace(self.booking, earliest_start_s=start_s))
         return start_s >= board.now_s and EvictionPlanner(board, self.quotas).book(waiting) is not None
@@ -113,7 +112,7 @@ class _TimesByRight:
         return None
 
     def _cleared(self, shape: str) -> tuple[Board, Demand, int]:
-        """Return a copy where everyone who could give way has done so, and when the right begins."""
+        """Return a copy without all that could give way, and when the right begins."""
         board = self.board.copy()
         waiting = board.enqueue(self.booking)  # before its rights are worked out
         from_s = EvictionPlanner(board, self.quotas).clear_for(waiting, shape)

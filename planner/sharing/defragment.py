@@ -1,6 +1,6 @@
-"""Propose to move running part-node boxes so that whole nodes come free together, for a waiting request or a wanted booking.
+"""Proposes to move running part-node boxes so that whole nodes come free together, for a waiting request or a wanted booking.
 
-A moved box is evicted and restarts on other nodes of its pool, beside all slots. Nothing is moved here; an administrator decides.
+A moved box is evicted and restarts on other nodes of its pool, beside all slots. An administrator decides.
 
 Cost: GPU-seconds that the moved boxes have run (lost if nothing was saved), plus their idle time from the end of the notice until they run
 again. Value: GPUs of the beneficiary times the seconds that it starts sooner.
@@ -78,10 +78,10 @@ class BookingFit:
 
 
 def proposals(snapshot: Snapshot, *, only: str = "") -> tuple[Proposal, ...]:
-    """Propose at most one set of relocations for each request that wants whole nodes or at least half of a node, cheapest first.
+    """Propose at most one set of moves for each request that wants whole nodes or at least half of a node, cheapest first.
 
-    Each starts the request sooner by at least `policy.eviction_gain_s` and is worth its cost. Proposals are independent; after one is
-    carried out, the others must be computed again. Requests without a slot get none. `only`: just this request.
+    Each starts the request sooner by at least `policy.eviction_gain_s` and is worth its cost. After one is carried out, the others must be
+    computed again. Requests without a slot get none. `only`: just this request.
     """
     board, _ = board_of(snapshot)
     expected = board.expected()
@@ -105,7 +105,6 @@ def proposals(snapshot: Snapshot, *, only: str = "") -> tuple[Proposal, ...]:
 
 
 def fit_booking(snapshot: Snapshot, booking: Request) -> BookingFit:
-    """Check a booking that is not queued yet."""
     board, _ = board_of(snapshot)
     demand, at_s = board.demand(booking), booking.earliest_start_s
     if at_s >= board.now_s and board.earliest(demand, at_s, at_s + 1) is not None:
@@ -118,7 +117,6 @@ def fit_booking(snapshot: Snapshot, booking: Request) -> BookingFit:
 
 
 def with_proposal(snapshot: Snapshot, proposal: Proposal) -> Snapshot:
-    """Return the snapshot after the proposal is accepted."""
     frees_s = {relocation.id: relocation.frees_s for relocation in proposal.relocations}
     running = tuple(replace(box, end_s=frees_s.get(box.id, box.end_s)) for box in snapshot.running)
     queue = tuple(_with_slot(request, proposal) if request.id == proposal.id else request for request in snapshot.queue)
@@ -143,13 +141,12 @@ def _large(board: Board, only: str) -> Iterator[Waiting]:
 
 
 def _instead_s(board: Board, request: Request, expected_s: int) -> int:
-    """The start without relocations. The request must have no slot now."""
+    """The start without moves. The request must have no slot now."""
     found = board.earliest(board.demand(request), board.soonest_s(request), expected_s)
     return expected_s if found is None else found[0]
 
 
 def _could_start(emptied: Board, request: Request, before_s: int) -> bool:
-    """Quick check with all movable boxes moved."""
     waiting, soonest_s = emptied.queue[request.id], emptied.soonest_s(request)
     old = emptied.box(waiting)
     emptied.remove_slot(waiting)
@@ -224,7 +221,7 @@ class _Relocator:
 
 
 class _RelocationSearch:
-    """Searches the best relocations for one request without a slot, to start in `[since_s, before_s)`."""
+    """Searches the best moves for one request without a slot, to start in `[since_s, before_s)`."""
 
     def __init__(self, relocator: _Relocator, waiting: Waiting, since_s: int, before_s: int, instead_s: int) -> None:
         self._board, self._waiting = relocator.board, waiting
@@ -274,14 +271,12 @@ class _RelocationSearch:
         return min((each for each in (best, found) if each is not None), key=lambda each: each.rank, default=None)
 
     def _without_needless(self, best: _Solution) -> _Solution:
-        """Drop boxes that need not move, costliest first."""
         for each in sorted(best.chosen, key=lambda each: -each.least_gpu_s):
             fewer = tuple(other for other in best.chosen if other is not each)
             best = (self._better(best, fewer) if fewer else None) or best
         return best
 
     def _moments(self, first_s: int) -> list[int]:
-        """The soonest start, then a spread of moments at which boxes end."""
         boxes = [*self._board.running.values(), *(each.box for each in self._candidates)]
         ends_s = sorted({box.end_s for box in boxes if first_s < box.end_s < self._before_s})
         return [first_s, *ends_s[:: -(-len(ends_s) // (MOMENTS_MOST - 1)) or 1]]

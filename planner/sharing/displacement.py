@@ -1,6 +1,6 @@
-"""Let slots give way to another slot, by right or by an administrator's decision.
+"""Lets slots give way to another slot, by right or by an administrator's decision.
 
-A displaced slot goes to the latest place that keeps its promise, else to the earliest; then its promise moves, with the cause.
+A displaced slot goes to the latest place that keeps its promise, else to the earliest; then its promise moves.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ class DisplacedSlots:
 
 
 def apply_move(board: Board, moved: Moved) -> None:
-    """Give a request that an administrator moved in the queue the slot of its new turn."""
     waiting, behind = board.queue.get(moved.id), board.queue.get(moved.behind)
     if waiting is None or not board.has_slot(waiting) or waiting.request.is_fixed or waiting.risk is not None:
         return

@@ -1,4 +1,4 @@
-"""Place a request anew after its owner edited it; all other slots stay.
+"""Places a request anew after its owner edited it; all other slots stay.
 
 It gets a new request's place if that is sooner. Otherwise it keeps its slot, or gets the latest place that keeps its promise, or a later
 one. The promise only improves.
@@ -19,8 +19,6 @@ from planner.snapshot import Memory, PolicyName, Request, Slot, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class BeforeEdit:
-    """The old state of an edited request."""
-
     request: Request
     slot: Slot | None
     promise_s: int | None

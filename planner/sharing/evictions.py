@@ -1,8 +1,7 @@
-"""End boxes early: entitled requests reclaim borrowed GPUs, and requests that may evict end evictable boxes of lower priority.
+"""Ends boxes early: entitled requests reclaim borrowed GPUs, and requests that may evict end evictable boxes of lower priority.
 
-An evicted box gets notice and its minimum run time, ends no sooner than needed, and is queued again with the time left. Slots of waiting
-requests give way first. Then the least harm is chosen: the lowest maximum priority, then the least work lost, then the fewest boxes. With
-many boxes only the first criterion is exact. A booking has its right at its own time only.
+Slots of waiting requests give way first. Then the least harm is chosen: the lowest maximum priority, then the least work lost, then the
+fewest boxes. With many boxes only the first criterion is exact. A booking has its right at its own time only.
 """
 
 from __future__ import annotations
@@ -46,8 +45,6 @@ def evictions_possible(policy: Policy, quotas: Sequence[Quota], *, evictor_count
 
 
 class EvictionPlanner:
-    """Changes the board: boxes end earlier, slots move."""
-
     def __init__(self, board: Board, quotas: Sequence[Quota]) -> None:
         self._board = board
         self._policy = board.policy
@@ -55,7 +52,6 @@ class EvictionPlanner:
         self.rights = Rights(board, quotas)
 
     def plan_all(self) -> list[PlannedEviction]:
-        """Evict for all requests that gain by it: highest right first, then by turn."""
         made: list[PlannedEviction] = []
         if not evictions_possible(self._policy, self._quotas, evictor_count=self._board.evictor_count):
             return made
@@ -83,7 +79,7 @@ class EvictionPlanner:
         return won
 
     def clear_for(self, waiting: Waiting, shape: str) -> int:
-        """Remove everything that could ever give way to a booking in this shape, and return when its right begins."""
+        """Remove all that could ever give way to a booking in this shape, and return when its right begins."""
         board, rights, request = self._board, self.rights, waiting.request
         rights.renew(request.project, booking=waiting)
         own, pools = rights.of_waiting(request, shape, NEVER_S), board.pools_in(request, shape)
@@ -194,7 +190,7 @@ class EvictionPlanner:
         return found
 
     def _giving_way(self, rights: Rights, waiting: Waiting, own: Right, pools: list[int], end_s: int) -> list[Waiting]:
-        """Borrowers, and by policy lower priorities."""
+        """Borrowers give way, and by policy lower priorities."""
         board, request, found = self._board, waiting.request, []
         for other in board.order:
             if other is waiting or other.request.is_fixed or not board.has_slot(other) or (start_s := board.start_s(other)) >= end_s:
@@ -217,7 +213,7 @@ class EvictionPlanner:
         return Cause.PRIORITY if self._is_broken(request, other) else Cause.RECLAIM, request.id
 
     def _evict(self, demand: Demand, candidates: list[_EvictableBox], since_s: int, before_s: int) -> list[_EvictableBox]:
-        """End the boxes of least harm for a start before `before_s`, if any. A start that is slightly later may do less harm."""
+        """End the boxes of least harm for a start before `before_s`. A start that is slightly later may do less harm."""
         with self._ended_early(candidates):
             found = self._board.earliest(demand, since_s, before_s) if since_s < before_s else None
         if found is None:
@@ -248,7 +244,7 @@ class EvictionPlanner:
         return [sorted(candidates, key=key) for key in keys]
 
     def _shortest_prefix(self, demand: Demand, ranked: list[_EvictableBox], since_s: int, until_s: int) -> list[_EvictableBox]:
-        """The shortest sufficient prefix of the ranking, minus boxes that can be spared.
+        """Return the shortest sufficient prefix of the ranking, minus boxes that can stay.
 
         No other choice has a lower maximum priority, because room only grows with each box that ends.
         """

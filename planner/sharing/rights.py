@@ -1,4 +1,4 @@
-"""Rank boxes by their quota (within a guarantee or borrowing), which decides who may take GPUs from whom.
+"""Ranks boxes by their quota (within a guarantee or borrowing), which decides which box may take GPUs from which.
 
 A project's boxes fill its guarantee in order: boxes within their own slice's guarantee first, then by priority, then the older first. A box
 that does not fit beside those before it borrows. A waiting request is entitled if it fits beside all of them.
@@ -37,8 +37,6 @@ class Right(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """A box that uses a guarantee over `[start_s, end_s)`."""
-
     gpus: int
     start_s: int
     end_s: int
@@ -57,7 +55,7 @@ Shares = dict[str, list[_Share]]  # by shape
 
 
 class Rights:
-    """The ranks of all boxes. O(n log n) with quotas, else O(1)."""
+    """O(n log n) with quotas, else O(1)."""
 
     def __init__(self, board: Board, quotas: Iterable[Quota]) -> None:
         self._board = board
@@ -78,7 +76,7 @@ class Rights:
                 self.renew(project)
 
     def renew(self, project: str, *, booking: Waiting | None = None) -> None:
-        """`booking`: a booking that counts as if it had its time."""
+        """`booking` counts as if it had its time."""
         if not self._shapes:
             return
         running, waiting = self._running(project), self._waiting(project, booking)
@@ -112,7 +110,7 @@ class Rights:
         return self._ranks.get((request.id, shape), NOTHING_GUARANTEED)[1]
 
     def may_take(self, request: Request, shape: str, at_s: int) -> bool:
-        """Never says no wrongly."""
+        """False is certain."""
         own = self.of_waiting(request, shape, at_s)
         if own.beside > Rank.BORROWS and self._borrowers[shape] - {request.project}:
             return True
@@ -128,7 +126,6 @@ class Rights:
         return None
 
     def may_reclaim(self, request: Request, own: Right, project: str, slice_: str, other: Rank) -> bool:
-        """Borrowed from its project, or within one project from its slice."""
         if project != request.project:
             return own.beside > Rank.BORROWS and other == Rank.BORROWS
         return slice_ != request.slice and own.within == Rank.OF_SLICE and other < Rank.OF_SLICE

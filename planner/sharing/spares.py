@@ -1,6 +1,6 @@
-"""Find a spare: an extra node for a running box that replaces one of its nodes until the box ends.
+"""Finds a spare: a node for a running box that replaces one of its nodes until the box ends.
 
-A spare is free beside all slots: nobody starts later than promised or is evicted for it.
+A spare is free beside all slots: it delays no promise and evicts no box.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ TRIED_MOST: Final = 4
 
 
 class NoSpareReason(StrEnum):
-    """Why there is none. Stable codes."""
-
     NONE_FREE = "none_free"  # no node of its kind has room until the end of the box
     NOT_NEAR = "not_near"  # none of those that have is near enough to the others
     PROMISED = "promised"  # those that have are promised to others before its end
@@ -48,7 +46,7 @@ class SpareAnswer:
 
 
 def spare_for(snapshot: Snapshot, wanted: SpareRequest) -> SpareAnswer:
-    """Choose, of the nodes that harm nobody, the one nearest to the others of the box that leaves the fewest parts of nodes.
+    """Choose, of the nodes that harm no other, the one nearest to the others of the box that leaves the fewest parts of nodes.
 
     Cost: up to 1 + TRIED_MOST plans.
     """
@@ -76,7 +74,7 @@ def with_spare_node(snapshot: Snapshot, box: Running, node: str) -> Snapshot:
 
 
 def _why_none(snapshot: Snapshot, box: Running, wanted: SpareRequest) -> NoSpareReason:
-    """Retry without a queue, then without the topology constraint."""
+    """Try again without a queue, then without the topology constraint."""
     board, _ = board_of(replace(snapshot, queue=()))
     if _SpareSearch(board, box, wanted).nodes():
         return NoSpareReason.PROMISED
@@ -92,7 +90,7 @@ class _SpareSearch:
         self._demand = board.demand(_request(box, wanted, board.now_s))
 
     def nodes(self) -> list[str]:
-        """Best first."""
+        """The best node is first."""
         fits = ((node, self._board.fit(node, self._demand, self._board.now_s)) for node in self._eligible())
         found = sorted((*self._farness(node), *fit, node) for node, fit in fits if fit is not None)
         return [self._board.node_ids[node] for *_, node in found]
@@ -120,7 +118,7 @@ class _SpareSearch:
 
 
 def _request(box: Running, wanted: SpareRequest, now_s: int) -> Request:
-    """Without owner, so that no quota limits it."""
+    """It has no owner, so that no quota limits it."""
     return Request(
         id=f"spare of {box.id}",
         slice="",

@@ -1,6 +1,6 @@
-"""Assign nodes that can be ordered to requests that start enough sooner with them.
+"""Assigns nodes that can be ordered to requests that start enough sooner with them.
 
-Nodes that nobody has ordered have no capacity. They are opened briefly for each request in order of turn. No other slot moves for an order.
+Nodes without an order have no capacity. They are opened briefly for each request in order of turn. No other slot moves for an order.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def assign_supplies(
 ) -> Mapping[str, Slot]:
     """Move slots onto nodes to be ordered where they gain enough, and return the expected starts.
 
-    `expected`: starts without orders. `barred`: boxes end early for these, so they stay. Cost: nothing without supplies; else a simulation
-    of the queue for each assignment.
+    `expected`: starts without orders. `barred`: boxes end early for these, so they stay. Cost: a simulation of the queue for each
+    assignment.
     """
     sources = {pool.id: _Source(board, number, pool.supply) for number, pool in enumerate(board.pools) if pool.supply is not None}
     for _ in range(max(1, min(ASSIGNMENTS_MOST, SIMULATED_MOST // max(len(board.order), 1)))):
@@ -69,7 +69,6 @@ class _Source:
             self._set(board, node, self.comes_s, FOREVER_S, -1)
 
     def shut(self, board: Board, taken: Ints, start_s: int) -> None:
-        """Close all but the nodes taken by a box that starts at `start_s`."""
         board.reserve_steps(len(self.left))
         for node in self.left:
             if node in taken:

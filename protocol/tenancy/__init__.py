@@ -1,1 +1,1 @@
-"""Messages about workspaces in a cluster: namespaces and accounts, requests, waiting pods, and milestones of GPRs."""
+"""Messages about workspaces in a cluster."""

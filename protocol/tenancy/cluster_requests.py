@@ -1,7 +1,4 @@
-"""Cluster requests (Kubernetes objects of kind GPUProvisioningRequest), the hub's answers, and templates of automatic requests.
-
-The wire calls them claims.
-"""
+"""GPRs that are Kubernetes objects, the hub's answers, and templates of automatic requests. The wire calls them claims."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ class ModelParameter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelDescription(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The requester's description of the work. Bounded, since the agent keeps all such objects in memory."""
+    """The size is bounded, since the agent keeps all such objects in memory."""
 
     name: Annotated[str, msgspec.Meta(max_length=253)] = ""
     parameters: Annotated[tuple[ModelParameter, ...], msgspec.Meta(max_length=32)] = ()
@@ -54,7 +51,7 @@ class ClusterRequestSpec(msgspec.Struct, frozen=True, kw_only=True, omit_default
 
 
 class AutoTemplate(msgspec.Struct, frozen=True, kw_only=True):
-    """The spec of requests that the agent makes for waiting pods, in namespaces without an automatic GPRTemplate of their own."""
+    """The agent makes requests from it for waiting pods, in namespaces without an automatic GPRTemplate."""
 
     id: Id  # of the workspace
     name: Word  # of the template, for people
@@ -62,7 +59,7 @@ class AutoTemplate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPUProvisioningRequest as the agent finds it. The agent may repeat it at any time; the hub makes one GPR for each `uid`."""
+    """The agent may repeat it at any time; the hub makes one GPR for each `uid`."""
 
     uid: Id
     namespace: Word
@@ -92,7 +89,7 @@ class ClusterRequestAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterRequestsMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """The hub answers in order, with one transaction for each request: a refused one does not stop the others."""
+    """The hub answers in order, with one transaction for each request."""
 
     session_epoch: int
     claims: Annotated[tuple[ClusterRequest, ...], msgspec.Meta(max_length=CLUSTER_REQUESTS_MAX)]
@@ -103,7 +100,7 @@ class ClusterRequestsReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterRequestState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The state of a request's GPR, for the object's status."""
+    """The object's status shows it."""
 
     id: Id  # the uid of the ClusterRequest
     gpr_id: Id

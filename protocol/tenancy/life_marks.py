@@ -1,4 +1,4 @@
-"""Milestones of a GPR, which the agent turns into Kubernetes events on its namespaces and nodes."""
+"""The agent turns these milestones of a GPR into Kubernetes events on its namespaces and nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPU pods that wait in the namespaces of workspaces, and Jobs that failed there."""
+"""Reports GPU pods that wait in namespaces of workspaces, and Jobs that failed there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ReasonWaiting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobWaiting(msgspec.Struct, frozen=True, kw_only=True):
-    """A Job that fails at `fails_s` while `count` of its pods wait."""
+    """The Job fails at `fails_s` while `count` of its pods wait."""
 
     name: Annotated[str, msgspec.Meta(max_length=253)]
     count: Count
@@ -36,7 +36,7 @@ class PodsWaiting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobFailed(msgspec.Struct, frozen=True, kw_only=True):
-    """A Job of a bound namespace that failed, and whose pods ran last in the box of this GPR."""
+    """Its pods ran last in the box of this GPR."""
 
     gpr_id: Id
     namespace: Id

@@ -29,7 +29,7 @@ class BindingSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IssuedToken(msgspec.Struct, frozen=True, kw_only=True):
-    """A token for an account, or a `failure`; then all other fields are empty."""
+    """With a `failure` all other fields are empty."""
 
     account: Id
     token: str = ""
@@ -43,14 +43,14 @@ class IssuedToken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccessRole(StrEnum):
-    """The permissions of an account: each is the ClusterRole egs-slice-<role>."""
+    """Each is the ClusterRole egs-slice-<role>."""
 
     USER = "user"
     VIEWER = "viewer"
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """Access to the namespaces of a workspace through one kubeconfig. Accounts that are not listed have no access."""
+    """One kubeconfig's access to the namespaces of a workspace. Accounts that are not listed have no access."""
 
     id: Id
     role: str
