@@ -1,1 +1,1 @@
-"""Users, API tokens and sign-in; not: agents' credentials."""
+"""Holds users, API tokens and sign-in. Agents' credentials live in inventory."""

@@ -66,7 +66,7 @@ class ApiToken(models.Model):
 
 @column_checks
 class IdempotentCreation(models.Model):
-    """The object that a request with this key made or changed."""
+    """Names the object that a request with this key made or changed."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
     route = models.CharField(max_length=400, help_text="The address below the API's root.")

@@ -145,7 +145,7 @@ def is_platform_admin(actor: User) -> bool:
 
 
 def least_role(verb: Verb, kind: Kind) -> Relation:
-    """The smallest sufficient role in a workspace."""
+    """Returns the smallest sufficient role in a workspace."""
     roles = [role for role in ROLES if frozenset({role}) in TABLE[verb, kind]]
     return roles[0]
 

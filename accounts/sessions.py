@@ -46,7 +46,6 @@ def session_token(session: SessionBase, *, now: datetime) -> ApiToken | None:
 
 
 def session_load(key: str) -> SessionBase:
-    """Loads the session of a WebSocket."""
     engine: Any = import_module(settings.SESSION_ENGINE)
     session: SessionBase = engine.SessionStore(key)
     return session

@@ -1,1 +1,1 @@
-"""Shared parts of all apps. It imports no app."""
+"""Holds code that all apps share. It imports no app."""

@@ -80,6 +80,6 @@ def are(count: int) -> str:
 
 
 def split(span_s: float) -> tuple[int, int, int, int]:
-    """Days, hours, minutes, seconds."""
+    """Returns days, hours, minutes, seconds."""
     whole_s = max(0, int(span_s))
     return whole_s // DAY_S, whole_s % DAY_S // HOUR_S, whole_s % HOUR_S // MINUTE_S, whole_s % MINUTE_S

@@ -1,1 +1,1 @@
-"""Settings, URLs, the ASGI and Celery applications, the single-process runner, the demo. No app imports it."""
+"""Holds settings, URLs, the ASGI and Celery applications, the single-process runner and the demo. No app imports it."""

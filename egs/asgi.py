@@ -1,4 +1,4 @@
-"""The ASGI application. Agents and probes bypass Django's middleware and its thread per request."""
+"""Builds the ASGI application. Agents and probes bypass Django's middleware and its thread per request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Celery app of the production profile."""
+"""Configures the Celery app of the production profile."""
 
 import os
 from typing import Any

@@ -1,4 +1,4 @@
-"""The data of `manage.py demo`: tenants, users, two simulated clusters with real agents, and nodes to order."""
+"""Makes the data of `manage.py demo`: tenants, users, two simulated clusters with real agents, and nodes to order."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def seed(*, now: datetime) -> DemoTokens:
 
 
 def agents(*, url: str, now: datetime) -> list[Process]:
-    """One real agent per simulated cluster."""
+    """Starts one real agent for each simulated cluster."""
     made = []
     for name, fleet in FLEETS.items():
         _, join_token = join_token_issue(cluster=Cluster.objects.get(name=name), actor=None, now=now)

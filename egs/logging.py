@@ -1,4 +1,4 @@
-"""Log configuration of all hub processes: JSON lines in production, readable lines otherwise."""
+"""Configures the logs of all hub processes: JSON lines in production, readable lines otherwise."""
 
 from __future__ import annotations
 

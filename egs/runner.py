@@ -104,7 +104,7 @@ def pooled(database: dict[str, Any]) -> dict[str, Any]:
 
 
 def _share_connections() -> None:
-    """To connect to PostgreSQL takes longer than most requests."""
+    """A connection to PostgreSQL takes longer than most requests."""
     if connection.vendor == "postgresql":
         connections.close_all()
         database = connections.settings[DEFAULT_DB_ALIAS]

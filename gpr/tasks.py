@@ -1,4 +1,4 @@
-"""Celery entry points."""
+"""Celery calls these functions."""
 
 from celery import shared_task
 

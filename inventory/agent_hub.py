@@ -1,4 +1,4 @@
-"""The hub's side of EGS Sync v1 without HTTP, for the async views and the deterministic simulation."""
+"""Answers EGS Sync v1 without HTTP, for the async views and the deterministic simulation."""
 
 from __future__ import annotations
 

@@ -31,10 +31,10 @@ class ClusterRequestHandler(Protocol):
         """Returns the states ordered by id."""
 
     def life_marks(self, cluster_id: UUID, now: datetime) -> tuple[LifeMark, ...]:
-        """Recent events of all GPRs that concern the cluster."""
+        """Returns recent events of all GPRs that concern the cluster."""
 
     def auto_templates(self, cluster_id: UUID) -> tuple[AutoTemplate, ...]:
-        """Templates for waiting pods, ordered by id."""
+        """Returns templates for waiting pods, ordered by id."""
 
     def take(self, cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -> Sequence[ClusterRequestAnswer]:
         """Answers in order, in its own transactions: a request that fails does not stop the others."""

@@ -481,7 +481,7 @@ class StepResult(models.Model):
 
     @property
     def skipped_why(self) -> str:
-        """Why a passed step measured nothing; else empty."""
+        """Says why a passed step measured nothing; else empty."""
         results = self.results.all()
         if self.outcome != Outcome.OK or not results or any(result.verdict != Verdict.SKIP for result in results):
             return ""

@@ -1,4 +1,4 @@
-"""Narrow rows for plans over thousands of nodes."""
+"""Reads narrow rows for plans over thousands of nodes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def clusters_there() -> dict[UUID, Cluster]:
 
 
 def clusters_failed() -> list[tuple[str, datetime]]:
-    """When a node of the cluster last failed, for clusters with failures."""
+    """Returns when a node of the cluster last failed, for clusters with failures."""
     failed: Any = Cluster.objects.filter(node_failed_at__isnull=False).order_by("name")
     return list(failed.values_list("name", "node_failed_at"))
 

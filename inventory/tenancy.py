@@ -1,4 +1,4 @@
-"""The workspaces' part of EGS Sync, which the slices app implements."""
+"""Declares the workspaces' part of EGS Sync, which the slices app implements."""
 
 from __future__ import annotations
 

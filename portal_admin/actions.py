@@ -1,4 +1,4 @@
-"""Administrators' actions on a GPR."""
+"""Offers administrators' actions on a GPR."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def _why(hint: str, *, required: bool) -> forms.CharField:
 
 
 class DecisionForm(forms.Form):
-    """`version`: of the GPR that the administrator saw."""
+    """`version` is that of the GPR that the administrator saw."""
 
     version = UnseenNumber(min_value=0)
     why = _why("Recorded with your name.", required=False)
@@ -75,7 +75,7 @@ class QuotaTermsForm(OptionalReasonForm):
 
 
 class QuotaForm(QuotaTermsForm):
-    """The quota of a project, or of a workspace as a part of its project's."""
+    """Edits the quota of a project, or of a workspace as a part of its project's."""
 
     owner = forms.ChoiceField(label="For")
     shape = forms.ChoiceField(label="Shape")
@@ -143,7 +143,7 @@ class MaintenanceForm(forms.Form):
 
 
 class BookingQuestionForm(forms.Form):
-    """A hypothetical booking."""
+    """Asks about a hypothetical booking."""
 
     shape = forms.ChoiceField(label="GPU")
     cluster = forms.ChoiceField(label="Cluster", required=False)
@@ -247,7 +247,7 @@ class CheckPolicyTermsForm(OptionalReasonForm):
 
     @staticmethod
     def typed(policy: CheckPolicy) -> dict[str, Any]:
-        """Initial values for this policy."""
+        """Returns initial values for this policy."""
         fields = {f"limit_{name}": value for name, value in policy.limits.items()}
         fields |= {f"image_{name}": image for name, image in policy.images.items()}
         others = ("skipped_steps", "storage_class", "rdma_subnet", "runtime_class", "pull_secret")

@@ -1,4 +1,4 @@
-"""Access to pages."""
+"""Decides access to pages."""
 
 from __future__ import annotations
 
@@ -28,8 +28,6 @@ P = ParamSpec("P")
 
 
 class PageRequest(HttpRequest):
-    """A request of a signed-in user."""
-
     user: User
     token: ApiToken
     htmx: HtmxDetails
@@ -88,7 +86,7 @@ def refuse_read_only(request: PageRequest) -> None:
 
 
 def why_not_write(request: PageRequest) -> str:
-    """Shown in place of buttons."""
+    """The page shows it in place of buttons."""
     return "" if request.may_write else READ_ONLY
 
 

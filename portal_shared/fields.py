@@ -1,4 +1,4 @@
-"""Form fields with the API's rules."""
+"""Defines form fields with the API's rules."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FORM_FIELDS = {
 
 
 class PlainTextField(forms.CharField):
-    """No control or invisible characters."""
+    """Refuses control and invisible characters."""
 
     def clean(self, value: Any) -> str:
         text = str(super().clean(value))
@@ -118,7 +118,7 @@ def _fields_of(error: EgsError) -> tuple[str, ...]:
 
 
 def rebound(form: FormT, **changes: Any) -> FormT:
-    """A copy with some values changed."""
+    """Returns a copy with some values changed."""
     again = copy(form)
     again.data = data = form.data.copy()  # type: ignore[attr-defined]
     for name, value in changes.items():

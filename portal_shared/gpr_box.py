@@ -59,7 +59,7 @@ def promised_at_first(gpr: Gpr) -> datetime | None:
 
 
 def late_s(gpr: Gpr) -> float:
-    """Negative when early."""
+    """The result is negative when it was early."""
     start_at, promised_at = gpr.provisioning_at or gpr.planned_start_at, promised_at_first(gpr)
     return (start_at - promised_at).total_seconds() if start_at and promised_at else 0.0
 

@@ -158,7 +158,7 @@ def _code_of_end() -> int:
 
 
 async def _topics(waiter: Waiter, within_s: float) -> set[str]:
-    """Empty on timeout."""
+    """Returns nothing on timeout."""
     with suppress(TimeoutError):
         await asyncio.wait_for(waiter.event.wait(), timeout=max(within_s, 0.0))
     return waiter.take()

@@ -1,4 +1,4 @@
-"""Rows of measurements: failures and warnings one by one, others combined."""
+"""Shows measurements: failures and warnings one by one, others combined."""
 
 from __future__ import annotations
 

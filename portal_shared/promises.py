@@ -1,4 +1,4 @@
-"""Statistics of kept promises."""
+"""Shows statistics of kept promises."""
 
 from __future__ import annotations
 

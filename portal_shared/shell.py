@@ -1,4 +1,4 @@
-"""Navigation, workspace switch and user menu."""
+"""Builds navigation, workspace switch and user menu."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All components with example data. Only with settings.DEBUG."""
+"""Shows all components with example data. It works only with settings.DEBUG."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TTS = WorkspaceMark("edge-tts", "#", 6, 1)
 
 
 def at(clock: str, days: int = 0) -> datetime:
-    """A moment near NOW in ZONE."""
+    """Returns a moment near NOW in ZONE."""
     hour, minute = clock.split(":")
     return NOW.astimezone(ZONE).replace(hour=int(hour), minute=int(minute), second=0) + timedelta(days=days)
 

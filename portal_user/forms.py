@@ -188,7 +188,7 @@ class GprForm(ServiceForm):
 
 
 class BookForm(ServiceForm):
-    """A booking, once or as a series."""
+    """Books once or as a series."""
 
     name = forms.CharField(label="Name", max_length=63)
     shape = forms.ChoiceField(label="GPU")
@@ -217,7 +217,7 @@ class BookForm(ServiceForm):
         return data
 
     def spec(self) -> GprSpec:
-        """The first booking."""
+        """Returns the first booking."""
         data = self.cleaned_data
         return GprSpec(
             name=data["name"],
@@ -294,7 +294,7 @@ class TemplateForm(ServiceForm):
 
     @staticmethod
     def typed(template: GprTemplate) -> dict[str, Any]:
-        """Initial values for this template."""
+        """Returns initial values for this template."""
         flags = {name: "yes" if template.asked[name] else "no" for name in OPTIONAL_FLAGS if name in template.asked}
         own = {"name": template.name, "cluster": template.cluster.name if template.cluster else ""}
         return {**template.asked, **initial_by(template), **flags, **own, "is_default": template.is_default, "auto": template.auto}
@@ -314,7 +314,7 @@ class RefusalForm(ServiceForm):
 
 
 class VersionForm(ServiceForm):
-    """`version`: of the GPR that the user saw; None when missing."""
+    """`version` is that of the GPR that the user saw; None when missing."""
 
     version = UnseenNumber(min_value=0)
 

@@ -1,4 +1,4 @@
-"""Reference policies to replay beside the planner; they promise nothing."""
+"""Defines reference policies to replay beside the planner; they promise nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Queued:
 
 
 class Fifo:
-    """Strict order: nobody starts before those ahead."""
+    """Requests start in strict order."""
 
     def __init__(self, pools: tuple[Pool, ...]) -> None:
         self._board = Board(pools, now_s=0, policy=Policy(name=PolicyName.CONSERVATIVE))
@@ -95,14 +95,14 @@ class Fifo:
 
 
 class Sjf(Fifo):
-    """Shortest first; nobody passes the head."""
+    """The shortest goes first; none passes the head."""
 
     def _turn(self, request: Request) -> Turn:
         return Turn.of(request, request.length_s)
 
 
 class LeastWork(Fifo):
-    """Fewest GPU-seconds first; nobody passes the head."""
+    """The one with the fewest GPU-seconds goes first; none passes the head."""
 
     def _turn(self, request: Request) -> Turn:
         return Turn.of(request, self._board.gpu_s(request))

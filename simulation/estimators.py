@@ -26,7 +26,7 @@ LEAST_STARTS: Final = 1e-9
 
 @dataclass(slots=True)
 class _Ahead:
-    """Waiting requests with the same pools and priority."""
+    """Sums waiting requests with the same pools and priority."""
 
     count: int = 0
     gpu_s: int = 0
@@ -98,7 +98,7 @@ class Estimators:
 
 @dataclass(slots=True)
 class _Throughput:
-    """Faded exponentially."""
+    """Past values fade exponentially."""
 
     starts: float = 0.0
     since_s: int | None = None

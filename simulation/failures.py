@@ -1,4 +1,4 @@
-"""Node failures in a replay."""
+"""Draws node failures for a replay."""
 
 from __future__ import annotations
 

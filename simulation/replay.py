@@ -77,7 +77,7 @@ class Scheduler(Protocol):
 
 
 class Planner:
-    """The real planner on a board kept between events."""
+    """Runs the real planner on a board kept between events."""
 
     def __init__(self, pools: tuple[Pool, ...], name: PolicyName, quotas: tuple[Quota, ...] = (), *, policy: Policy = STANDARD) -> None:
         self._board = Board(pools, now_s=0, policy=replace(policy, name=name), quotas=quotas)

@@ -73,7 +73,7 @@ def invitation_accept(*, invitation: Invitation, actor: User, now: datetime) -> 
 
 @transaction.atomic
 def invitation_decline(*, invitation: Invitation) -> None:
-    """Records no Event: nobody must learn whether the user exists."""
+    """Records no Event, which would tell whether the user exists."""
     Invitation.objects.filter(pk=invitation.pk).delete()
 
 

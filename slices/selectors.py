@@ -25,7 +25,7 @@ RELATIONS_OF: dict[str, frozenset[Relation]] = {
 
 
 def relations_to(actor: User, obj: Any) -> frozenset[Relation]:
-    """The actor's role in the workspace of `obj`. One query."""
+    """Returns the actor's role in the workspace of `obj`. One query."""
     slice_id = obj.pk if isinstance(obj, Slice) else getattr(obj, "slice_id", None)
     if slice_id is None:
         return frozenset()
@@ -73,7 +73,7 @@ def kubeconfig_behind(slice_: Slice, cluster: Cluster, username: str) -> Kubecon
 
 
 def first_owner(slice_: Slice) -> User | None:
-    """The active owner who joined first."""
+    """Returns the active owner who joined first."""
     rows = Membership.objects.filter(slice=slice_, role=Role.OWNER, user__is_active=True).select_related("user")
     membership = rows.order_by("pk").first()
     return membership.user if membership else None

@@ -1,4 +1,4 @@
-"""The slices' part of EGS Sync v1."""
+"""Implements the slices' part of EGS Sync v1."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ACCESS_OF = {Role.OWNER: AccessRole.USER, Role.EDITOR: AccessRole.USER, Role.VIE
 
 class SliceTenants:
     def workspaces(self, cluster_id: UUID) -> tuple[Workspace, ...]:
-        """Four queries."""
+        """Needs four queries."""
         bindings: dict[UUID, list[Binding]] = defaultdict(list)
         for slice_id, name, may_adopt in Namespace.objects.filter(cluster=cluster_id).values_list("slice", "name", "may_adopt"):
             bindings[slice_id].append(Binding(namespace=name, may_adopt=may_adopt))

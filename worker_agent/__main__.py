@@ -1,4 +1,4 @@
-"""The agent's command line."""
+"""Parses the agent's command line."""
 
 from __future__ import annotations
 

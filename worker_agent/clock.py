@@ -58,11 +58,11 @@ class HubTime:
         return self._clock.mono() + self._mono_offset_s
 
     def latest(self) -> float:
-        """For ends."""
+        """The agent uses this time to end boxes."""
         return max(self.now(), self._clock.wall() + (self.offset_s or 0.0))
 
     def earliest(self) -> float:
-        """For beginnings."""
+        """The agent uses this time to begin entries."""
         return min(self.now(), self._clock.wall() + (self.offset_s or 0.0))
 
     def sample(self, *, sent: Instant, received_s: float, sent_s: float) -> None:

@@ -1,1 +1,1 @@
-"""Parts of pages: axes, strips, tables, and words. It imports no app."""
+"""Holds the parts of pages: axes, strips, tables, and words. It imports no app."""

@@ -59,7 +59,7 @@ class Axis:
             raise ValueError("an axis ends after it starts")
 
     def percent(self, at: datetime) -> float:
-        """Clamped to slightly outside the axis."""
+        """The result is clamped to slightly outside the axis."""
         share = (at - self.start) / (self.end - self.start) * 100
         return min(max(share, PERCENT_MIN), PERCENT_MAX)
 

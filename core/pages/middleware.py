@@ -1,4 +1,4 @@
-"""Middleware of all pages."""
+"""Answers HEAD as GET, and starts each request in UTC."""
 
 from __future__ import annotations
 

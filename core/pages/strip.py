@@ -128,7 +128,7 @@ def strip_of(box: StripBox, axis: Axis, *, height: int = 30) -> Strip:
 
 
 def hero_of(box: StripBox, axis: Axis, *, height: int = 76) -> Strip:
-    """The larger strip on a GPR's own page, with labels."""
+    """Draws the larger strip with labels on a GPR's own page."""
     pen = _Pen.of(axis, height)
     if box.filed_at and axis.has(box.filed_at):
         pen.parts.append(Part("dot", "dot", axis.x(box.filed_at), pen.middle))

@@ -1,4 +1,4 @@
-"""Columns and row groups of tables, drawn by `{% table %}` (templatetags/egs_tables.py)."""
+"""Describes the columns and row groups of tables; `{% table %}` (templatetags/egs_tables.py) draws them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class RowGroup(Generic[Row_co]):
-    """Rows under one heading. With `url` and `trigger` the group reloads itself."""
+    """Its rows stand under one heading. With `url` and `trigger` the group reloads itself."""
 
     id: str
     label: str

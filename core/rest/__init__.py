@@ -1,1 +1,1 @@
-"""Shared parts of REST endpoints. It imports no app."""
+"""Holds code that all REST endpoints share. It imports no app."""

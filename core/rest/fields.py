@@ -47,7 +47,7 @@ class StrictSerializer(serializers.Serializer[Any]):
 
 
 class WholeNumber(serializers.IntegerField):
-    """A JSON number without a fraction."""
+    """Accepts a JSON number without a fraction."""
 
     def to_internal_value(self, data: Any) -> int:
         if isinstance(data, bool) or not isinstance(data, int | float) or (isinstance(data, float) and not data.is_integer()):
@@ -65,7 +65,7 @@ class Flag(serializers.BooleanField):
 
 
 class Text(serializers.CharField):
-    """One line, without control or invisible characters."""
+    """Accepts one line, without control or invisible characters."""
 
     def to_internal_value(self, data: Any) -> str:
         if not isinstance(data, str):

@@ -1,4 +1,4 @@
-"""Objects within the objects of a response."""
+"""Serializes objects within the objects of a response."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _made: Final[dict[Any, BaseSerializer[Any]]] = {}
 
 
 def nested(kind: type[BaseSerializer[Any]], value: Any) -> Any:
-    """The data of `value`; None for None. All rows share one serializer."""
+    """Returns the data of `value`; None for None. All rows share one serializer."""
     if value is None:
         return None
     if kind not in _made:

@@ -75,7 +75,7 @@ def page_behind(rows: Any, ordering: tuple[str, ...], *, cursor: str | None, siz
 
 
 class CreatedPagination(BasePagination):
-    """Newest first."""
+    """The newest row comes first."""
 
     ordering: ClassVar[tuple[str, ...]] = ("-created_at", "id")
 

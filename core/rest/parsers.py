@@ -1,4 +1,4 @@
-"""Strict JSON: limited size and depth, UTF-8, and no duplicate keys."""
+"""Parses JSON strictly: limited size and depth, UTF-8, and no duplicate keys."""
 
 from __future__ import annotations
 

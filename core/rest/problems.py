@@ -1,4 +1,4 @@
-"""Errors of the API as RFC 9457 problem documents with a stable `code`."""
+"""Answers errors of the API as RFC 9457 problem documents with a stable `code`."""
 
 from __future__ import annotations
 

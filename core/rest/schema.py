@@ -1,4 +1,4 @@
-"""OpenAPI parts that all endpoints share."""
+"""Adds the OpenAPI parts that all endpoints share."""
 
 from __future__ import annotations
 

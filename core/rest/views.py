@@ -1,4 +1,4 @@
-"""The base of all viewsets."""
+"""Holds the base of all viewsets."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ EVENTS_READ: Final = 10_000  # the latest Events of all kinds
 
 
 class _EventRow(NamedTuple):
-    """Fields of Event."""
+    """Selects fields of Event."""
 
     pk: int
     kind: str
@@ -43,7 +43,7 @@ class _EventRow(NamedTuple):
 
 
 class _ReservationRow(NamedTuple):
-    """Fields of Reservation."""
+    """Selects fields of Reservation."""
 
     pk: UUID
     gpr_id: UUID

@@ -89,7 +89,7 @@ class NotNow(EgsError):
 
 
 class GprRequestHandler:
-    """The handler of inventory.cluster_requests."""
+    """Implements the handler of inventory.cluster_requests."""
 
     def states(self, cluster_id: UUID, now: datetime) -> tuple[ClusterRequestState, ...]:
         return cluster_request_states(cluster_id, now=now)

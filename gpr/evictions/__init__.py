@@ -1,1 +1,1 @@
-"""Evictions of running boxes."""
+"""Evicts running boxes."""

@@ -1,1 +1,1 @@
-"""Maintenance windows and their effects on promises and boxes."""
+"""Announces maintenance windows and shows their effects on promises and boxes."""

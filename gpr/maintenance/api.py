@@ -1,4 +1,4 @@
-"""`maintenance/`: announced windows, with the promises and boxes that they affect."""
+"""Serves `maintenance/`: announced windows, with the promises and boxes that they affect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of the app, one module a subject. Import models from here."""
+"""Defines the tables of the app, one module for each subject. Import models from here."""
 
 from gpr.models.bookings import BookingOccurrence, BookingSeries, RepeatRule
 from gpr.models.cluster_requests import ClusterRequestRecord

@@ -9,7 +9,7 @@ from core.column_checks import column_checks
 
 @column_checks
 class PlanRecord(models.Model):
-    """The single row that every writer of slots locks, so that two plans never promise the same nodes."""
+    """Every writer of slots locks this single row, so that two plans never promise the same nodes."""
 
     singleton = models.BooleanField(default=True, unique=True)
     # Decaying sums of promised waits, and of the waits that conservative backfill would have promised.

@@ -11,7 +11,7 @@ from gpr.models.gprs import Gpr
 
 @column_checks
 class Promise(models.Model):
-    """The promise to a queued GPR, and its slot in the stored plan."""
+    """Stores the promise to a queued GPR, and its slot in the stored plan."""
 
     gpr = models.OneToOneField(Gpr, primary_key=True, on_delete=models.CASCADE, related_name="promise")
     made_at = models.DateTimeField()
@@ -82,7 +82,7 @@ class Forecast(models.Model):
 
 @column_checks
 class PromiseOutcome(models.Model):
-    """How one promise turned out, compared with the first promised time."""
+    """Stores how one promise turned out, compared with the first promised time."""
 
     gpr = models.ForeignKey(Gpr, on_delete=models.CASCADE, related_name="outcomes")
     forecast = models.OneToOneField(
@@ -105,7 +105,7 @@ class PromiseOutcome(models.Model):
 
 @column_checks
 class Shadow(models.Model):
-    """The slots of a request in two simulated queues without overtaking; the planner derives slack from them."""
+    """Stores the slots of a request in two simulated queues without overtaking; the planner derives slack from them."""
 
     # A row outlives the wait: it counts until both slots are over, and its work for some days. `patient`, `strict`: pool and nodes.
 

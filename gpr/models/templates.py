@@ -13,7 +13,7 @@ from slices.models import Slice
 
 @column_checks
 class GprTemplate(models.Model):
-    """Fields for new requests of a slice. A cluster's default precedes the default for all clusters."""
+    """Stores fields for new requests of a slice. A cluster's default precedes the default for all clusters."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=63)

@@ -13,7 +13,7 @@ GPU_S_MOST = 1e300
 
 @column_checks
 class ProjectUsage(models.Model):
-    """Decaying sum of the GPU-seconds that ended boxes of a project used, as of `summed_at`."""
+    """Stores the decaying sum of the GPU-seconds that ended boxes of a project used, as of `summed_at`."""
 
     project = models.OneToOneField(Project, primary_key=True, on_delete=models.CASCADE, related_name="usage")
     gpu_s = models.FloatField(default=0)

@@ -1,1 +1,1 @@
-"""Promises: their outcomes, what past promises teach about new ones, and the published figures."""
+"""Records how promises turn out, forecasts new ones from past ones, and publishes the figures."""

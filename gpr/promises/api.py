@@ -1,4 +1,4 @@
-"""`insights/`: how promises and ranges turned out, by the same selector as the pages."""
+"""Serves `insights/`: how promises and ranges turned out, by the same selector as the pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forecasts of p50 and p90 from past promises."""
+"""Forecasts p50 and p90 of starts from past promises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Administrators' decisions about a GPR."""
+"""Carries out administrators' decisions about a GPR."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Quota usage, borrowing beyond guarantees, and fair shares over time."""
+"""Computes quota usage, borrowing beyond guarantees, and fair shares over time."""

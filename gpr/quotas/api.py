@@ -1,4 +1,4 @@
-"""The REST endpoints of `quotas/`."""
+"""Serves the REST endpoints of `quotas/`."""
 
 from __future__ import annotations
 

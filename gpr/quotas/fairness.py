@@ -1,7 +1,4 @@
-"""Fair shares: decayed GPU-seconds of each project against its due part.
-
-Source: the decayed usage of Slurm's priority/multifactor.
-"""
+"""Compares the decayed GPU-seconds of each project with its fair share. Source: the decayed usage of Slurm's priority/multifactor."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ def decayed(gpu_s: float, age_s: float) -> float:
 
 
 def box_use(gpu_count: int, ran_s: float) -> float:
-    """GPU-seconds of a box that began `ran_s` ago, decayed."""
+    """Returns the decayed GPU-seconds of a box that began `ran_s` ago."""
     mean_life_s = settings.EGS_FAIRNESS_HALF_LIFE_S / math.log(2)
     return float(gpu_count * mean_life_s * -math.expm1(-max(ran_s, 0.0) / mean_life_s))
 
@@ -48,7 +45,7 @@ def usage_add(gpr: Gpr, *, ran_s: float, now: datetime) -> None:
 
 
 def usage_load(*, now: datetime) -> dict[str, float]:
-    """Decayed GPU-seconds by project id."""
+    """Returns decayed GPU-seconds by project id."""
     rows = Project.objects.order_by("pk").values_list("pk", Coalesce("usage__gpu_s", 0.0), Coalesce("usage__summed_at", Value(now)))
     return {str(pk): decayed(gpu_s, (now - at).total_seconds()) for pk, gpu_s, at in rows}
 

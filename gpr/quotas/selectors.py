@@ -1,4 +1,4 @@
-"""The usage of quotas, and their limits."""
+"""Reads the usage of quotas, and their limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failed nodes of a GPR and their spares, for pages and API."""
+"""Reads failed nodes of a GPR and their spares, for pages and API."""
 
 from __future__ import annotations
 

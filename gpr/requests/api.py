@@ -1,4 +1,4 @@
-"""The REST endpoints of `gprs/` and `queue/`."""
+"""Serves the REST endpoints of `gprs/` and `queue/`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a GPR ended, as one sentence."""
+"""Says in one sentence how a GPR ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Request bodies of `gprs/` and the specs made from them. gpr.requests.spec validates the values."""
+"""Turns request bodies of `gprs/` into specs. gpr.requests.spec validates the values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serializers of GPRs, and the data that a page of them loads once."""
+"""Serializes GPRs, and loads the data of a page of them once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fields of a request and their validation, for API, pages and cluster requests."""
+"""Validates the fields of a request, for API, pages and cluster requests."""
 
 from __future__ import annotations
 
@@ -28,8 +28,6 @@ BOOKING_AHEAD = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GprSpec:
-    """A request as asked."""
-
     name: str
     slice: Slice
     nodes: int

@@ -114,7 +114,7 @@ def supply_pools(
     absence: HubAbsence | None,
     now: datetime,
 ) -> list[Pool]:
-    """One pool per supply: arrived, ordered and orderable nodes."""
+    """Makes one pool for each supply, with its arrived, ordered and orderable nodes."""
     # `arrived`: by pool. `announced`: maintenance by cluster. `closures`: present closures of whole clusters.
     pools = []
     for supply in supply_state.supplies:

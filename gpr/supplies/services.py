@@ -1,4 +1,4 @@
-"""Administrators' decisions on orders of nodes."""
+"""Carries out administrators' decisions on orders of nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The REST endpoints of `templates/`."""
+"""Serves the REST endpoints of `templates/`."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ DURATION_FIELDS: Final = {"duration_s": "duration", "idle_timeout_s": "idle_time
 
 
 def auto_templates_of(cluster_id: UUID) -> tuple[AutoTemplate, ...]:
-    """The `auto` defaults of slices with a namespace in the cluster, ordered by slice id."""
+    """Reads the `auto` defaults of slices with a namespace in the cluster, ordered by slice id."""
     bound = Namespace.objects.filter(cluster=cluster_id).values("slice")
     rows = GprTemplate.objects.filter(Q(cluster=cluster_id) | Q(cluster=None), is_default=True, slice__in=bound)
     first: dict[UUID, GprTemplate] = {}

@@ -52,7 +52,7 @@ def inventory_store(*, cluster: Cluster, nodes: Sequence[NodeView], now: datetim
 
 @dataclass(frozen=True, slots=True)
 class _NodeReport:
-    """A node as reported, beside its state before."""
+    """Holds a node as reported, beside its state before."""
 
     view: NodeView
     node: Node  # as it is now

@@ -1,4 +1,4 @@
-"""One sync with an agent, without waiting."""
+"""Handles one sync with an agent, without waiting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters and the health of their agents."""
+"""Shows clusters and the health of their agents."""
 
 from __future__ import annotations
 

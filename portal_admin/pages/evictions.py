@@ -1,4 +1,4 @@
-"""GPRs that were evicted: for whom, what was lost and what was gained."""
+"""Shows evicted GPRs: which request needed their nodes, what they lost and what it gained."""
 
 from __future__ import annotations
 
@@ -38,8 +38,6 @@ COSTS = frozenset({VictimOutcome.NOTICED, VictimOutcome.EVICTED})
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """A GPR on either side."""
-
     name: str
     url: str
     mark: Mark

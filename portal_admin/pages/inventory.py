@@ -1,4 +1,4 @@
-"""Nodes by cluster and shape, with their GPUs and holders."""
+"""Shows nodes by cluster and shape, with their GPUs and holders."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def nodes_with_state(actor: User, *, now: datetime) -> QuerySet[Node, Node]:
 
 
 def tiles_of(nodes: Iterable[Node], request: PageRequest) -> dict[UUID, list[Any]]:
-    """GPUs by node, with their holders."""
+    """Shows GPUs by node, with their holders."""
     gpus: dict[UUID, list[Any]] = defaultdict(list)
     for gpu in gpus_visible_to(request.user, now=request.now).filter(node__in=[node.pk for node in nodes]).order_by("index", "pk"):
         gpus[gpu.node_id].append(gpu)

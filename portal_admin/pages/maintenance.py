@@ -1,4 +1,4 @@
-"""Maintenance windows and the requests that overlap them."""
+"""Shows maintenance windows and the requests that overlap them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The navigation of the admin portal, with the length of the queue."""
+"""Builds the navigation of the admin portal, with the length of the queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One node: GPUs, past holders, events, and the steps of its last box."""
+"""Shows one node: GPUs, past holders, events, and the steps of its last box."""
 
 from __future__ import annotations
 
@@ -32,8 +32,6 @@ STEP_STATES = {Outcome.OK: "passed", Outcome.FAILED: "failed", Outcome.UNSUPPORT
 
 @dataclass(frozen=True, slots=True)
 class PastBox:
-    """A past or present box of the node."""
-
     id: UUID
     holder: Holder
     starts_at: datetime

@@ -51,7 +51,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Reaching:
-    """A box that overlaps a maintenance window."""
+    """Shows a box that overlaps a maintenance window."""
 
     name: str
     url: str

@@ -25,7 +25,7 @@ from slices.selectors import QUOTA_ORDER, quotas_visible_to
 
 @dataclass(frozen=True, slots=True)
 class QuotaRow:
-    """`mark` None: the project's own quota."""
+    """`mark` is None for the project's own quota."""
 
     id: UUID
     mark: Mark | None

@@ -1,4 +1,4 @@
-"""The schedule of all nodes: past, present and planned boxes."""
+"""Shows past, present and planned boxes of all nodes."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class FreeCurve:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPart:
-    """`drawing` None: the page fetches it from `url` when it scrolls into view."""
+    """If `drawing` is None, the page fetches it from `url` when it scrolls into view."""
 
     id: UUID
     name: str
@@ -175,7 +175,7 @@ def part_of(request: PageRequest, cluster: Cluster) -> ClusterPart:
 
 
 class _ScheduleRows:
-    """The boxes of some clusters within the window, loaded together."""
+    """Loads the boxes of some clusters within the window together."""
 
     def __init__(self, request: PageRequest, window: ScheduleWindow, clusters: Sequence[Cluster]) -> None:
         self._window, self._axis = window, window.axis
@@ -210,7 +210,7 @@ class _ScheduleRows:
         return FreeCurve(shape or "no GPUs", len(nodes), sum(node.state == "free" for node in nodes), steps)
 
     def table(self) -> list[TableRow]:
-        """A row per box, with all its nodes."""
+        """Shows a row for each box, with all its nodes."""
         boxes: dict[tuple[UUID, str, datetime, datetime], tuple[NodeBox, list[str]]] = {}
         for cluster_id, nodes in self._nodes.items():
             for node in nodes:
@@ -338,7 +338,7 @@ def _names(names: list[str]) -> str:
 
 
 def _moment(request: PageRequest) -> datetime | None:
-    """`?from=`, by default in the reader's zone. None for an invalid time."""
+    """Reads `?from=`, by default in the reader's zone. Returns None for an invalid time."""
     # An unescaped plus arrives as a space.
     text = request.GET.get("from", "").strip().replace(" ", "+")[:40]
     try:

@@ -36,7 +36,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A bar of the curve of free nodes."""
+    """Draws a bar of the curve of free nodes."""
 
     x: str
     width: str
@@ -100,7 +100,7 @@ def _step(at: datetime, until: datetime, count: int, total: int, axis: Axis) -> 
 
 
 def _busy(boxes: Iterable[NodeBox], begin: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """Disjoint intervals with at least one box."""
+    """Returns disjoint intervals with at least one box."""
     until: datetime | None = None
     since = begin
     for box in sorted(boxes, key=lambda box: box.starts_at):

@@ -1,4 +1,4 @@
-"""Supplies and their orders."""
+"""Shows supplies and their orders."""
 
 from __future__ import annotations
 

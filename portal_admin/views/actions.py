@@ -1,4 +1,4 @@
-"""Decisions about a GPR, with previews."""
+"""Takes decisions about a GPR, with previews."""
 
 from __future__ import annotations
 

@@ -42,6 +42,6 @@ def count(request: PageRequest) -> HttpResponse:
 @require_GET
 @admin_only
 def inspect(request: PageRequest, pk: UUID) -> HttpResponse:
-    """A fragment beside the queue, else a page."""
+    """Answers a fragment beside the queue, else a page."""
     whole = "queue/inspector" if request.htmx else "queue/inspect"
     return show(request, InspectorPage.build(request, pk), whole, head="queue/inspect_head", body="queue/inspect_body")

@@ -42,7 +42,7 @@ def icon(name: str) -> SafeString:
 @register.simple_tag
 @cache
 def glyph(name: str, css: str = "") -> SafeString:
-    """A picture from static/state-icons.svg."""
+    """Draws a picture from static/state-icons.svg."""
     return format_html(
         '<svg class="icon{}" aria-hidden="true"><use href="{}#{}"/></svg>', f" {css}" if css else "", static("state-icons.svg"), name
     )
@@ -140,7 +140,7 @@ def told(context: template.Context, sentence: str) -> SafeString:
 
 @register.simple_tag
 def widget(field: BoundField, css: str = "", **attrs: Any) -> SafeString:
-    """A field's input with ARIA references to hint and error."""
+    """Draws a field's input with ARIA references to hint and error."""
     invalid = bool(field.errors)
     told_by = [f"{field.auto_id}_{what}" for what, is_there in (("hint", field.help_text), ("error", invalid)) if is_there]
     kind = "form-select" if isinstance(field.field.widget, Select) else "form-control"
@@ -216,7 +216,7 @@ def _now(context: template.Context) -> datetime:
 
 
 def _time(at: datetime, text: str, *, tick: str = "") -> SafeString:
-    """`tick`: the format in which static/clock.js updates the text."""
+    """`tick` is the format in which static/clock.js updates the text."""
     title = words.moment_title(at, zone=timezone.get_current_timezone())
     goes_on = format_html(' data-tick="{}"', tick) if tick else ""
     return format_html('<time datetime="{}" title="{}"{}>{}</time>', at.astimezone(UTC).isoformat(), title, goes_on, text)

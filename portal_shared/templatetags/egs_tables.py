@@ -1,4 +1,4 @@
-"""Builtin tags `{% table %}`, `{% col %}` and `{% action %}`."""
+"""Defines the builtin tags `{% table %}`, `{% col %}` and `{% action %}`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Namespaces and kubeconfigs of a workspace."""
+"""Shows namespaces and kubeconfigs of a workspace."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def _unbindings(slice_: Slice) -> Iterator[NamespaceRow]:
 
 
 def _kubeconfigs(request: PageRequest, slice_: Slice) -> Iterator[KubeconfigRow]:
-    """Live ones and those that ended recently."""
+    """Loads live ones and those that ended recently."""
     is_owner = may(request.user, Verb.MANAGE, slice_)
     rows = slice_.kubeconfigs.filter(Q(state__in=LIVE_STATES) | Q(ended_at__gt=request.now - OVER_SHOWN))
     for row in rows.select_related("slice", "cluster", "user")[:ROWS_MAX]:

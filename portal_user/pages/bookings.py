@@ -1,4 +1,4 @@
-"""Bookings and booking series of a workspace."""
+"""Shows bookings and booking series of a workspace."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _booked(slice_: Slice) -> Iterable[Gpr]:
 
 
 def _series(slice_: Slice, request: PageRequest) -> Iterable[BookingSeries]:
-    """Current series, and those that ended recently."""
+    """Loads current series, and those that ended recently."""
     is_recent = Q(canceled_at__gt=request.now - OVER_SHOWN) | Q(occurrences__starts_at__gt=request.now - OVER_SHOWN, canceled_at=None)
     rows = BookingSeries.objects.filter(Q(next_start_at__isnull=False) | is_recent, slice=slice_).distinct()
     ahead = BookingOccurrence.objects.filter(starts_at__gte=request.now)

@@ -1,4 +1,4 @@
-"""Total and free nodes, grouped by kind."""
+"""Shows total and free nodes, grouped by kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from slices.models import Slice
 
 @dataclass(frozen=True, slots=True)
 class Stock:
-    """Nodes of one kind in one cluster."""
+    """Counts nodes of one kind in one cluster."""
 
     cluster: str
     shape: str
@@ -33,7 +33,7 @@ class Stock:
 
 @dataclass(frozen=True, slots=True)
 class ShapeStock:
-    """A shape in all clusters."""
+    """Sums a shape over all clusters."""
 
     shape: str
     memory_gib: int
@@ -88,7 +88,7 @@ def shapes_in(stock: Iterable[Stock]) -> list[ShapeStock]:
 
 
 def capacity_facts(shapes: Sequence[ShapeStock], *, most: int = 4) -> list[Fact]:
-    """The shapes with the most nodes."""
+    """Shows the shapes with the most nodes."""
     shown = sorted(shapes, key=lambda shape: (-shape.node_count, shape.shape))[:most]
     return [
         Fact(

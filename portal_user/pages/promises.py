@@ -1,4 +1,4 @@
-"""Kept promises of all workspaces, and recent ones of the reader's."""
+"""Shows kept promises of all workspaces, and recent ones of the reader's."""
 
 from __future__ import annotations
 

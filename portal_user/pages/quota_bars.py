@@ -1,4 +1,4 @@
-"""A workspace's quotas and its project's, as bars."""
+"""Shows a workspace's quotas and its project's, as bars."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Request templates of a workspace."""
+"""Shows request templates of a workspace."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ SHOWS = frozenset({S.PENDING_APPROVAL, S.QUEUED, S.PROVISIONING, S.ACTIVE})
 
 @dataclass(frozen=True, slots=True)
 class WaitingPods:
-    """The waiting pods of one namespace, their reasons, and warnings about Jobs."""
+    """Shows the waiting pods of one namespace, their reasons, and warnings about Jobs."""
 
     text: str
     reasons: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The reader's workspaces."""
+"""Shows the reader's workspaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Release, extend and cancel a GPR, each with a question."""
+"""Releases, extends and cancels a GPR, each after a question."""
 
 from __future__ import annotations
 

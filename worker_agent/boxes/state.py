@@ -166,7 +166,7 @@ class StateStore:
 
 
 def _fitting(events: list[StepEvent], most: int, results_most: int | None = None) -> tuple[list[StepEvent], list[StepEvent]]:
-    """Split into events that fit the limits and the others."""
+    """Splits into events that fit the limits and the others."""
     if len(events) <= most and (results_most is None or sum(len(event.results) for event in events) <= results_most):
         return events, []
     kept: set[int] = set()

@@ -1,1 +1,1 @@
-"""What the agent needs from its cluster (base.py), and a simulated one."""
+"""Declares what the agent needs from its cluster (base.py), and simulates one."""

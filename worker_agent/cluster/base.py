@@ -28,7 +28,7 @@ class GpuPhase(StrEnum):
 
 
 class GpuRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The fence of one GPU, kept on its node. Times by the hub's clock."""
+    """Fences one GPU, as an annotation of its node. Times are by the hub's clock."""
 
     epoch: int
     assignment_id: str
@@ -51,7 +51,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateDoc(msgspec.Struct, frozen=True, kw_only=True):
-    """The agent's own document, with its credential."""
+    """The agent stores this document, with its credential."""
 
     body: bytes
     version: str
@@ -112,7 +112,7 @@ NodeChange = tuple[NodeState, Records]  # the node as it was seen, and the new r
 
 
 class BoxEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """When the window of a run ends, in seconds of the hub's clock."""
+    """Returns when the window of a run ends, in seconds of the hub's clock."""
 
     gpr_id: str
     gpr_name: str
@@ -130,7 +130,7 @@ class ClusterDriver(Protocol):
     """Calls return soon and raise only ClusterError; `write`, `record_life_marks` and `publish_ends` raise nothing."""
 
     def uid(self) -> str:
-        """UID of the namespace kube-system."""
+        """Returns the UID of the namespace kube-system."""
 
     def load_state(self) -> StateDoc | None: ...
 

@@ -1,4 +1,4 @@
-"""Where a simulated cluster keeps its documents. A kill -9 never tears a file."""
+"""Stores documents of a simulated cluster. A kill -9 never tears a file."""
 
 from __future__ import annotations
 

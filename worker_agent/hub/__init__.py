@@ -1,1 +1,1 @@
-"""The agent's conversation with the hub."""
+"""Talks with the hub."""

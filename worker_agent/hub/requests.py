@@ -68,7 +68,7 @@ class SimulatedRequests:
 
 @dataclass(slots=True)
 class RequestExchange:
-    """In memory only. The process guards it with its lock."""
+    """The state is in memory only. The process guards it with its lock."""
 
     clock: Clock
     states: ReceivedList[ClusterRequestState] = field(default_factory=lambda: ReceivedList(CLUSTER_REQUESTS))

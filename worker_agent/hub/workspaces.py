@@ -62,7 +62,7 @@ class SimulatedTenancy:
 
 
 class WorkspaceExchange:
-    """In memory only. The process guards it with its lock."""
+    """The state is in memory only. The process guards it with its lock."""
 
     def __init__(self) -> None:
         self.workspaces = ReceivedList(WORKSPACES)

@@ -1,1 +1,1 @@
-"""The driver for real Kubernetes clusters."""
+"""Drives real Kubernetes clusters."""

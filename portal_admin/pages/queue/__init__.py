@@ -1,1 +1,1 @@
-"""The queue of the admin portal: its rows, the figures above them, and one request in focus."""
+"""Shows the queue of the admin portal: its rows, the figures above them, and one request in focus."""

@@ -1,4 +1,4 @@
-"""Figures above the queue."""
+"""Computes the figures above the queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The form of a new or changed GPU request, with its offers."""
+"""Shows the form of a new or changed GPU request, with its offers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class TemplateChoice:
 
 @dataclass(frozen=True, slots=True)
 class FoldSummaries:
-    """Summaries of the closed sections of the form."""
+    """Summarizes the closed sections of the form."""
 
     start: str
     where: str

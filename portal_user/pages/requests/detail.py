@@ -1,4 +1,4 @@
-"""The page of one GPU request and its fragments."""
+"""Shows one GPU request and its fragments."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ PHASE_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class ActionUrls:
-    """URLs of actions; empty if not allowed."""
+    """A URL is empty if the action is not allowed."""
 
     edit: str = ""
     cancel: str = ""
@@ -101,7 +101,7 @@ class OrderedNodes:
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """A failed node and its replacement."""
+    """Shows a failed node and its replacement."""
 
     at: datetime
     text: str

@@ -1,4 +1,4 @@
-"""The head of a GPR's page: the main figure of its state, facts, and its timeline."""
+"""Shows the head of a GPR's page: the main figure of its state, facts, and its timeline."""
 
 from __future__ import annotations
 

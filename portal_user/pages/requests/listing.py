@@ -44,7 +44,7 @@ BEFORE_NOW = 0.25
 
 @dataclass(frozen=True, slots=True)
 class RequestListing:
-    """The filters and span in the URL."""
+    """Reads the filters and the span in the URL."""
 
     slice_: Slice
     state: str = ""

@@ -1,4 +1,4 @@
-"""When a request would start: offers on a time axis, excluded kinds with reasons, changes that start sooner."""
+"""Shows when a request would start: offers on a time axis, excluded kinds with reasons, changes that start sooner."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class BreachLine:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """A summary of the request."""
+    """Summarizes the request."""
 
     what: str
     note: str

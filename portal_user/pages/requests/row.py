@@ -177,7 +177,7 @@ def used_percent(gpr: Gpr, now: datetime) -> int:
 
 
 def node_failure(nodes: Sequence[Reservation]) -> str:
-    """The first failure of a node, or empty."""
+    """Returns the first failure of a node, or empty."""
     return next((f"{node.node.name}: {node.failure.rstrip('.')}." for node in nodes if node.failure), "")
 
 

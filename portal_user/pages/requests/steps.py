@@ -23,7 +23,7 @@ DONE = frozenset({"passed", "warned"})
 
 @dataclass(frozen=True, slots=True)
 class StepPanel:
-    """`hint`: progress or duration."""
+    """`hint` says progress or duration."""
 
     title: str
     key: str
@@ -34,7 +34,7 @@ class StepPanel:
 def step_panels(
     gpr: Gpr, nodes: Sequence[Reservation], results: Sequence[StepResult], *, say: Callable[[datetime], str]
 ) -> list[StepPanel]:
-    """The box's panels, then those of spares and replaced nodes. `results` oldest first."""
+    """Returns the box's panels, then those of spares and replaced nodes. `results` come oldest first."""
     box, replaced_ids = box_of(nodes), {row.replaces_id for row in nodes if row.joined_at is not None}
     spares = [row for row in nodes if row.replaces_id is not None and row.joined_at is None]
     going = [(row, _NodeSteps([row], results, say)) for row in nodes if row.pk in replaced_ids]
@@ -75,7 +75,7 @@ def _is_done(row: StepRow) -> bool:
 
 
 class _NodeSteps:
-    """The steps of nodes that enter and leave together."""
+    """Holds the steps of nodes that enter and leave together."""
 
     def __init__(self, nodes: Sequence[Reservation], results: Iterable[StepResult], say: Callable[[datetime], str]) -> None:
         self._nodes, self._say = nodes, say
@@ -153,7 +153,7 @@ class _NodeSteps:
 
     @staticmethod
     def _skipped_why(last: Iterable[StepResult]) -> str:
-        """Empty unless no node measured anything."""
+        """It is empty unless no node measured anything."""
         reasons = [result.skipped_why for result in last]
         return "; ".join(dict.fromkeys(reasons)) if all(reasons) else ""
 

@@ -1,1 +1,1 @@
-"""What every part of the agent uses to talk to a Kubernetes API server."""
+"""Every part of the agent uses these modules to talk to a Kubernetes API server."""

@@ -227,7 +227,7 @@ class StreamLines:
             yield from (line for line in whole if line)
 
     def cut(self) -> None:
-        """For another thread: a reader that waits for a line gets a connection error."""
+        """Another thread may call it: a reader that waits for a line gets a connection error."""
         connection = self._answer.extensions["network_stream"].get_extra_info("socket")
         with suppress(OSError):  # already closed
             socket.socket.shutdown(connection, socket.SHUT_RDWR)  # SSLSocket.shutdown would change state that the reader uses

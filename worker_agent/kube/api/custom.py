@@ -1,4 +1,4 @@
-"""The custom resources of EGS, as users wrote them: other modules validate them."""
+"""Reads the custom resources of EGS as users wrote them; other modules validate them."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Leadership:
         return False
 
     def keep(self, on_loss: threading.Event, idle_s: Callable[[], float]) -> None:
-        """For a thread of its own. Sets `on_loss` when the lease is lost."""
+        """Runs in a thread of its own. Sets `on_loss` when the lease is lost."""
         while not self._is_over.wait(RENEW_EVERY_S):
             try:
                 held = idle_s() < IDLE_MOST_S and self._take()

@@ -284,7 +284,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """For people."""
+        """People read it."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
 
@@ -301,8 +301,6 @@ class VolumeClaimStatus(msgspec.Struct, frozen=True):
 
 
 class VolumeClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """A PersistentVolumeClaim."""
-
     metadata: Meta
     spec: VolumeClaimSpec = VolumeClaimSpec()
     status: VolumeClaimStatus = VolumeClaimStatus()

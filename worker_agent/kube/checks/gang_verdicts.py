@@ -1,4 +1,4 @@
-"""Judges one node of a box by what the box's pods measured between each other. Pure functions."""
+"""Judges one node of a box by what the box's pods measured between each other. All functions are pure."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _documents(outputs: Sequence[PodOutput]) -> Iterator[tuple[int, Document]]:
 
 
 def _placed(nodes: Sequence[str], outputs: Sequence[PodOutput]) -> dict[int, str]:
-    """The node of each pod by index."""
+    """Returns the node of each pod by index."""
     placed = {each.index: each.node for each in outputs if each.node in nodes}
     left = sorted(set(nodes) - set(placed.values()))
     # Pods without a node printed nothing, so it does not matter which of them was for which node.
@@ -106,7 +106,7 @@ def _reach(found: Document | None, peer: int) -> Reach:
 
 
 def _fault(node: str, spoke: Collection[str], pairs: Sequence[NodePair]) -> int:
-    """Evidence against the node: 2 where its pod printed nothing, 1 where it reaches nobody and nobody reaches it."""
+    """Weighs evidence against the node: 2 when its pod printed nothing, 1 when no pair with it works in either direction."""
     if node not in spoke:
         return 2
     return int(all(pair.reach.error for pair in pairs if pair.has(node)))

@@ -260,7 +260,7 @@ def is_image_at_fault(work: CheckJob, exit_code: int, words: str) -> bool:
 
 
 def _says_missing(tool: str, words: str) -> bool:
-    """In a line of a shell or of env: `nccl: 7: tool: not found`, `env: 'tool': No such file or directory`."""
+    """Finds it in a line of a shell or of env: `nccl: 7: tool: not found`, `env: 'tool': No such file or directory`."""
     return re.search(rf"(?<![\w./-]){re.escape(tool)}\W?: (command not found|not found|No such file or directory)", words) is not None
 
 

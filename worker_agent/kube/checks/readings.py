@@ -80,8 +80,6 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RemappedRows(msgspec.Struct, frozen=True, kw_only=True):
-    """Remapped rows of one GPU."""
-
     uncorrectable: float | None
     pending: float | None
     failed: float | None
@@ -95,8 +93,6 @@ class Xid(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Port(msgspec.Struct, frozen=True, kw_only=True):
-    """One RDMA port."""
-
     name: str
     is_up: bool
     rate_gbps: float | None
@@ -104,7 +100,7 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NcclReading(msgspec.Struct, frozen=True, kw_only=True):
-    """Latency of the smallest size, bandwidth of the largest; the worse of in place and out of place."""
+    """Holds latency of the smallest size and bandwidth of the largest; the worse of in place and out of place."""
 
     latency_us: float
     bandwidth_gbs: float
@@ -131,7 +127,7 @@ def gpus(text: str) -> list[GpuReading]:
 
 
 def remapped_rows(text: str) -> dict[str, RemappedRows]:
-    """By GPU UUID, from nvidia-smi --query-remapped-rows=ROW_FIELDS --format=csv,noheader,nounits."""
+    """Returns rows by GPU UUID, from nvidia-smi --query-remapped-rows=ROW_FIELDS --format=csv,noheader,nounits."""
     return {
         row[0]: RemappedRows(
             uncorrectable=_number(row[1]), pending=_number(row[2]), failed=_number(row[3]), faults=_faults(ROW_FIELDS, row)
@@ -153,20 +149,20 @@ def processes(text: str) -> dict[str, int]:
 
 
 def xids(log: str, uptime_s: float) -> list[Xid]:
-    """Xids of the last XID_WINDOW_S in lines of the kernel log."""
+    """Returns Xids of the last XID_WINDOW_S in lines of the kernel log."""
     found = (_XID.match(line) for line in log.splitlines())
     read = [Xid(bus=bus_of(m["pci"]), number=int(m["xid"]), age_s=uptime_s - float(m["at_s"])) for m in found if m]
     return [xid for xid in read if xid.age_s <= XID_WINDOW_S]
 
 
 def bus_of(pci: str) -> str:
-    """`0000:3b` of `00000000:3B:00.0` and of `0000:3b:00`."""
+    """Returns `0000:3b` for `00000000:3B:00.0` and for `0000:3b:00`."""
     domain, bus = [*pci.lower().split(":"), ""][:2]
     return f"{domain[-4:]}:{bus}"
 
 
 def ports(files: Mapping[str, str]) -> list[Port]:
-    """From /sys/class/infiniband/*/ports/*/{state,phys_state,rate,gids/*} by path; sorted by name."""
+    """Parses /sys/class/infiniband/*/ports/*/{state,phys_state,rate,gids/*} by path; sorts by name."""
     by_port: dict[str, dict[str, str]] = {}
     for path, text in files.items():
         parts = PurePosixPath(path).parts

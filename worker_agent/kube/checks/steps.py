@@ -179,7 +179,7 @@ class Checks:
         return self._probe(call, {"names": [verdicts.NAME], "addresses": addresses}, verdicts.network, deadline_s=SHORT_S)
 
     def _peers(self, call: StepCall) -> list[str]:
-        """Pods of the cluster's DNS on other nodes."""
+        """Returns pods of the cluster's DNS on other nodes."""
         if self._mono() - self._dns_seen_mono > DNS_SEEN_S:
             self._dns_pods = self._api.get(DNS_PODS, PodList, labelSelector=DNS_LABEL).items
             self._dns_seen_mono = self._mono()

@@ -47,7 +47,7 @@ class GangReaches(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """What probes/probe.py prints."""
+    """probes/probe.py prints it."""
 
     commands: dict[str, Output] = {}
     files: dict[str, str] = {}
@@ -80,7 +80,7 @@ def _output(document: Document, command: str) -> str:
 
 
 def gpus_seen(document: Document) -> list[readings.GpuReading]:
-    """Empty where nvidia-smi failed."""
+    """The result is empty when nvidia-smi failed."""
     return readings.gpus(document.commands.get("gpus", Output()).text)
 
 
@@ -90,7 +90,7 @@ def gpu_count(call: StepCall, document: Document, pod: Pod | None) -> Results:
 
 
 def gpus_there(call: StepCall) -> int:
-    """How many of the box's GPUs the node offers."""
+    """Counts the box's GPUs that the node offers."""
     view, own = call.node.view, call.assignment.gpus
     if not view.gpus:  # its labels are gone
         return len(own)

@@ -1,1 +1,1 @@
-"""Nodes: observation, marks, the bind guard, drift repair."""
+"""Observes nodes, marks them, guards binding and repairs drift."""

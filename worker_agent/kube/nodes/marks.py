@@ -53,7 +53,7 @@ class NodeMarks:
 
 
 def marks_for_records(uid: str, records: Records, gpus: Iterable[str]) -> NodeMarks:
-    """`gpus`: all of the node, empty if unnamed."""
+    """`gpus` holds all of the node and is empty if they are unnamed."""
     held = {gpu: record for gpu, record in records.items() if record.phase in _ISOLATED}
     boxes = {(record.gpr_id, record.run): record.slice for record in held.values()}
     labels = {cluster_names.box_label(gpr_id): str(run) for gpr_id, run in boxes}

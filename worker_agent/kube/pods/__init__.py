@@ -1,1 +1,1 @@
-"""Pods: waiting, lifted into boxes, drained, and notified."""
+"""Watches waiting pods, lifts them into boxes, drains and notifies them."""

@@ -86,7 +86,7 @@ class _Ran:
 
 @dataclass(slots=True)
 class WaitingPodsReporter:
-    """For one thread. `why`: says why a pod waits at the gate."""
+    """One thread uses it. `why` says why a pod waits at the gate."""
 
     api: Api
     bound: Callable[[str], str]  # returns the workspace of a namespace, or ""

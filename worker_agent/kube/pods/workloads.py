@@ -203,7 +203,7 @@ def node_of(shape: str, nodes: Iterable[Node]) -> Node | None:
 
 
 def whole_node_gpus(fields: Fields, nodes: Iterable[Node]) -> int:
-    """GPUs of the largest node that these fields allow; 0 if none."""
+    """Returns the GPUs of the largest node that these fields allow; 0 if none."""
     seen = (view for node in nodes if not isinstance(view := node_view(node), NotShown))
     return max((len(view.gpus) for view in seen if _suits(fields, view)), default=0)
 

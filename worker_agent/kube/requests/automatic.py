@@ -65,7 +65,7 @@ class AutomaticInputs:
 
 @dataclass(slots=True)
 class AutomaticRequests:
-    """For one thread."""
+    """One thread uses it."""
 
     api: Api
     pods: Callable[[], Iterable[Pod]]
@@ -280,7 +280,7 @@ def template_of_hub(template: AutoTemplate) -> ChosenTemplate:
 
 
 def has_ended_naturally(gpr: Custom) -> bool:
-    """Whether its time was over, others needed its nodes, or nobody used them."""
+    """Returns whether its time was over, others needed its nodes, or its GPUs were unused."""
     is_unused = gpr.metadata.annotations.auto == GIVEN_BACK or gpr.status_fields.get("endReason") == IDLE_END
     return is_unused or gpr.status_fields.get("state") in NATURAL_ENDS
 

@@ -33,7 +33,7 @@ REFUSALS_MOST: Final = 5  # refusing namespaces per look
 
 @dataclass(slots=True)
 class RequestCleanup:
-    """For one thread."""
+    """One thread uses it."""
 
     api: Api
     pods: Callable[[], Iterable[Pod]]

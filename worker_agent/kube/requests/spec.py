@@ -70,7 +70,7 @@ def fields_of_spec(spec: ClusterRequestSpec) -> Fields:
 
 
 def cluster_request_of(gpr: Custom, words: Fields) -> ClusterRequest | SpecFault:
-    """`words`: its template's."""
+    """`words` are its template's."""
     spec = spec_of({**words, **gpr.fields})
     if isinstance(spec, SpecFault):
         return spec

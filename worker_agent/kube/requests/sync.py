@@ -99,7 +99,7 @@ class SyncPass:
 
 
 class KubernetesRequests:
-    """For one thread."""
+    """One thread uses it."""
 
     def __init__(
         self,

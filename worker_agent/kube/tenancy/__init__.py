@@ -1,1 +1,1 @@
-"""The namespaces of workspaces: their binding, isolation and repair."""
+"""Binds, isolates and repairs the namespaces of workspaces."""

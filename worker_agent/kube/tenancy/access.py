@@ -23,7 +23,7 @@ DETAIL_MAX_CHARS: Final = 300
 
 
 class WorkspaceAccess:
-    """For one thread. `bound_slice`: the workspace to which the agent bound a namespace, or ""."""
+    """One thread uses it. `bound_slice` returns the workspace to which the agent bound a namespace, or ""."""
 
     def __init__(self, api: Api, *, kept: KeptObjects, bound_slice: Callable[[str], str], server: str, ca: str, note: Note) -> None:
         self._api, self._kept, self._bound_slice, self._note = api, kept, bound_slice, note

@@ -64,7 +64,7 @@ def allows_traffic(policy: AddedObject) -> bool:
 
 
 def is_marked(policy: AddedObject) -> bool:
-    """Where the policy egs-keep is installed, only administrators can set this label."""
+    """If the policy egs-keep is installed, only administrators can set this label."""
     return (policy.metadata.labels or {}).get(KEEP) == "true"
 
 

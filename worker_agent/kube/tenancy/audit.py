@@ -45,7 +45,7 @@ ByNamespace = Mapping[str, list[AddedObject]]
 
 
 class NamespaceAudit:
-    """For one thread."""
+    """One thread uses it."""
 
     def __init__(self, api: Api, *, note: Note) -> None:
         self._api, self._note = api, note

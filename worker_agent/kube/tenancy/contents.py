@@ -27,7 +27,7 @@ class TenancyObject(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def content_with_digest(self) -> tuple[Any, ...]:
-        """The content, with the digest of what the agent applied."""
+        """Returns the content with the digest of what the agent applied."""
         return *self.content, self.metadata.annotation(SAID)
 
     @property
@@ -48,7 +48,7 @@ ObjectKey = tuple[str, str, str]  # kind, namespace, name
 
 @dataclass(frozen=True, slots=True)
 class AppliedObject:
-    """An object as the agent last wrote it."""
+    """Holds an object as the agent last wrote it."""
 
     wanted: dict[str, Any]
     uid: str

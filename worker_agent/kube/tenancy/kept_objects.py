@@ -19,7 +19,7 @@ from worker_agent.kube.tenancy.survey import KINDS, Survey, path_of
 
 
 class KeptObjects:
-    """For one thread."""
+    """One thread uses it."""
 
     def __init__(self, api: Api, *, survey: Survey, note: Note) -> None:
         self._api, self._survey, self._note = api, survey, note

@@ -102,7 +102,7 @@ class _Reference:
 
 @dataclass(slots=True)
 class ReferencedNames:
-    """For one thread."""
+    """One thread uses it."""
 
     api: Api
     note: Note

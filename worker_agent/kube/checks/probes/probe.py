@@ -125,7 +125,7 @@ def look_up(name: str) -> dict[str, Any]:
 
 
 def connect(address: str) -> dict[str, Any]:
-    """`address`: host:port."""
+    """`address` is host:port."""
     host, _, port = address.rpartition(":")
     began = time.monotonic()
     try:
@@ -160,7 +160,7 @@ class Gang:
         return all("ms" in peers.get(peer, {}) for peer in self.asked)
 
     def ask(self, host: str) -> dict[str, Any]:
-        """The best of ROUNDS on one connection."""
+        """Returns the best of ROUNDS on one connection."""
         message, best_s = (MESSAGE % self.index).encode(), float("inf")
         try:
             with socket.create_connection((host, self.port), timeout=CONNECT_S) as connection:
@@ -196,7 +196,7 @@ class Gang:
 
 
 def listener(port: int) -> socket.socket:
-    """On the pod's own address."""
+    """Listens on the pod's own address."""
     address = os.environ.get("POD_IP", "")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     return socket.create_server((address, port), family=family)
