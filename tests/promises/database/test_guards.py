@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from django.db import connection
 
+from tests.migrated import ROOT, files_of_schema
 from tests.promises.database import guards
 from tests.promises.races.processes import run_script
 
@@ -15,6 +16,7 @@ UPGRADE = """
 from uuid import uuid4
 from django.core.management import call_command
 from django.db import connection
+from tests.migrated import ROOT, files_of_schema
 from tests.promises.database import guards
 
 from gpr.models import Gpr, PlanRecord
@@ -65,3 +67,12 @@ def test_what_is_unique_among_some_rows_says_among_which(name: str) -> None:
 @pytest.mark.soak  # quickly: each run migrates an empty database of both kinds, and tests/lifecycle/test_upgrade.py
 def test_a_database_with_rows_in_it_goes_back_and_is_upgraded_again(own_database: dict[str, str]) -> None:
     assert run_script(UPGRADE, env=own_database) == "upgraded\n"
+
+
+@pytest.mark.sqlite_only
+def test_tests_migrate_anew_after_a_change_of_the_schema_and_not_after_one_of_a_page() -> None:
+    found = {str(path.relative_to(ROOT)) for path in files_of_schema()}
+
+    assert {"gpr/migrations/0003_promises.py", "accounts/models.py", "gpr/triggers.py", "core/vendor_sql.py"} <= found
+    assert "protocol/events.py" in found  # a model imports it
+    assert not found & {"portal_user/urls.py", "egs/urls.py", "gpr/requests/services.py"}
