@@ -122,6 +122,8 @@ def _no_plan_is_remembered() -> None:
     """A test that is rolled back commits nothing, and the next one begins with other rows."""
     if (live := sys.modules.get("gpr.allocation.live")) is not None:
         live.live_forget()
+    if (forecasts := sys.modules.get("gpr.promises.forecasts")) is not None:
+        forecasts.past_forget()
 
 
 @pytest.fixture(autouse=True, scope="session")

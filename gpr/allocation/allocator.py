@@ -29,7 +29,7 @@ from gpr.allocation.live import live_check
 from gpr.allocation.rows import gprs_by_id
 from gpr.allocation.snapshot import Loaded, at, nodes_free_at
 from gpr.allocation.starts import Start, gprs_start
-from gpr.allocation.stored_plan import explanation_data, replan
+from gpr.allocation.stored_plan import explanation_data, replan, shadows_prune
 from gpr.bookings.services import occurrences_retry, series_extend_due
 from gpr.cluster_requests.services import orphans_cancel
 from gpr.evictions.restarts import restarts_estimate
@@ -107,6 +107,7 @@ def tick(*, now: datetime | None = None, may_rest: bool = False) -> TickReport |
             live_check(now=now)
             if record.tick_count % PRUNE_EVERY == 0:
                 changes_prune()
+                shadows_prune(now=now)
         duration_s = time.perf_counter() - began_s
         AllocatorRecord.objects.update(last_tick_at=now, last_duration_s=duration_s, tick_count=F("tick_count") + 1)
         return report

@@ -155,7 +155,7 @@ def gprs_by_id(ids: Iterable[str | UUID]) -> dict[str, Gpr]:
 
 
 def held_rows(rows: QuerySet[Reservation]) -> list[HeldRow]:
-    timed = rows.annotate(end_s=_EpochSecondsUp("ends_at"), started_s=_EpochSeconds("gpr__provisioning_at"))
+    timed = rows.annotate(end_s=_EpochSecondsUp("ends_at"), started_s=EpochSeconds("gpr__provisioning_at"))
     return [HeldRow._make(row) for row in timed.order_by("gpr", "node").values_list(*HeldRow._fields)]
 
 
@@ -166,7 +166,7 @@ def held_by_gpr(rows: Iterable[HeldRow]) -> dict[str, tuple[HeldRow, ...]]:
     return {gpr_id: tuple(held) for gpr_id, held in found.items()}
 
 
-class _EpochSeconds(Func):
+class EpochSeconds(Func):
     # Seconds since 1970, rounded down. The database computes them faster than Django parses a datetime.
     output_field = BigIntegerField()
     postgresql = "FLOOR(EXTRACT(EPOCH FROM %(expressions)s))::bigint"
@@ -179,10 +179,10 @@ class _EpochSeconds(Func):
         return self.as_sql(compiler, connection, template=self.sqlite, **context)
 
 
-class _EpochSecondsUp(_EpochSeconds):
+class _EpochSecondsUp(EpochSeconds):
     # Rounded up: in SQLite a time without a fraction has 19 characters.
     postgresql = "CEIL(EXTRACT(EPOCH FROM %(expressions)s))::bigint"
-    sqlite = f"{_EpochSeconds.sqlite} + (length(%(expressions)s) > 19)"
+    sqlite = f"{EpochSeconds.sqlite} + (length(%(expressions)s) > 19)"
 
 
 def _sets(pairs: Iterable[tuple[UUID, UUID]]) -> dict[UUID, set[UUID]]:

@@ -180,14 +180,12 @@ def _remember(remembered: Remembered, now: datetime) -> None:
     rows = [_shadow(id_, arrival, shadows.get(id_), now) for id_, arrival in remembered.arrivals]
     fields = [field.attname for field in Shadow._meta.fields if not field.primary_key]
     Shadow.objects.bulk_create(rows, update_conflicts=True, unique_fields=["gpr"], update_fields=fields)
-    PlanRecord.objects.update_or_create(
-        singleton=True,
-        defaults={
-            "promised_sum_s": remembered.promised_s,
-            "patient_sum_s": remembered.patient_s,
-            "summed_at": at(remembered.summed_at_s),
-        },
-    )
+    sums = {"promised_sum_s": remembered.promised_s, "patient_sum_s": remembered.patient_s, "summed_at": at(remembered.summed_at_s)}
+    if not PlanRecord.objects.update(**sums):
+        PlanRecord.objects.create(**sums)
+
+
+def shadows_prune(*, now: datetime) -> None:
     observed = timedelta(seconds=SLACK.observed_s)
     # Rows from the future, written before the clock was set back, would never grow old.
     past = Q(made_at__lt=now - observed) | Q(made_at__gt=now + observed)

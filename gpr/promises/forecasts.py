@@ -9,6 +9,9 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
+from django.db.models import Count, F, Q, Value
+
+from gpr.allocation.rows import EpochSeconds
 from gpr.models import Forecast, Gpr
 from planner.promises.ranges import ENOUGH_COUNT, ForecastRanges
 from planner.promises.ranges import Forecast as PlannerForecast
@@ -38,14 +41,38 @@ class Range:
     is_learned: bool
 
 
-def ranges_load(*, edited: Gpr | None = None) -> ForecastRanges:
-    """Learns from the last outcomes and the requests that still wait, without those of `edited`; two queries."""
-    rows = Forecast.objects.values_list(*_FIELDS)
-    ended = list(rows.exclude(started_at=None).order_by("-started_at", "-pk")[:HISTORY_COUNT])
-    if len(ended) < ENOUGH_COUNT:
-        return ForecastRanges([_planner_forecast(*row) for row in reversed(ended)])
-    open_rows = rows.filter(started_at=None) if edited is None else rows.filter(started_at=None).exclude(gpr=edited)
-    return ForecastRanges([_planner_forecast(*row) for row in (*reversed(ended), *open_rows.order_by("made_at", "pk"))])
+def ranges_load(*, now: datetime, edited: Gpr | None = None) -> ForecastRanges:
+    """Learns from the last outcomes, and from the requests, without `edited`, that wait longer than they were told."""
+    past = _past_ranges()
+    if past.outcome_count < ENOUGH_COUNT:
+        return past
+    open_rows = Forecast.objects.filter(started_at=None) if edited is None else Forecast.objects.filter(started_at=None).exclude(gpr=edited)
+    since_s = {name: Value(math.floor(now.timestamp())) - F(name) for name in ("p50_s", "p90_s")}
+    missed = {f"missed_{name}": Count("pk", filter=Q(made_s__lt=since)) for name, since in since_s.items()}
+    counts = open_rows.annotate(made_s=EpochSeconds("made_at")).aggregate(**missed)
+    return past.with_misses(list(counts.values()))
+
+
+class _Process:
+    """The ranges of the last outcomes, and the newest of these."""
+
+    past: tuple[tuple[datetime | None, int] | None, ForecastRanges] = (None, ForecastRanges())
+
+
+def _past_ranges() -> ForecastRanges:
+    ended = Forecast.objects.exclude(started_at=None).order_by("-started_at", "-pk")
+    newest = ended.values_list("started_at", "pk").first()
+    known, ranges = _Process.past
+    if newest != known:
+        rows = list(ended.values_list(*_FIELDS)[:HISTORY_COUNT])
+        ranges = ForecastRanges([_planner_forecast(*row) for row in reversed(rows)])
+        _Process.past = newest, ranges
+    return ranges
+
+
+def past_forget() -> None:
+    """The next forecast reads the past outcomes anew."""
+    _Process.past = None, ForecastRanges()
 
 
 def range_of(learned: ForecastRanges, asked: PlannerForecast) -> Range:
@@ -60,7 +87,7 @@ def forecasts_make(asked: Iterable[PlannerForecast], *, now: datetime) -> dict[s
     asked = list(asked)
     if not asked:
         return {}
-    learned = ranges_load()
+    learned = ranges_load(now=now)
     ranges = {one.id: range_of(learned, one) for one in asked}
     Forecast.objects.filter(gpr__in=list(map(UUID, ranges)), started_at=None).delete()
     Forecast.objects.bulk_create(_forecast(one, ranges[one.id], now) for one in asked)

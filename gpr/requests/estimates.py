@@ -57,7 +57,7 @@ def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | Non
     found = list(soonest_by_place(_offers(asked, finder)).values())
     explanations = explain([offer.explanation for offer in found], actor=actor, now=now, format_time=format_time)
     alternatives = Alternatives(spec, candidate, finder, loaded, found).per_offer()
-    learned = ranges_load(edited=edited)
+    learned = ranges_load(now=now, edited=edited)
     return [
         _estimate(
             offer,

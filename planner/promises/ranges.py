@@ -99,6 +99,13 @@ class ForecastRanges:
     def dropped(self, id_: str) -> None:
         self._open.pop(id_, None)
 
+    def with_misses(self, counts: Sequence[int]) -> ForecastRanges:
+        """A copy that has seen so many more requests wait beyond their p50 and beyond their p90."""
+        twin = ForecastRanges()
+        twin._levels = [level + STEP * target * count for level, target, count in zip(self._levels, TARGETS, counts, strict=True)]
+        twin._shares, twin._all = self._shares, self._all
+        return twin
+
     @property
     def outcome_count(self) -> int:
         return len(self._all)

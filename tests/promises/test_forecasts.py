@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,11 +14,12 @@ from core.clock import db_now
 from gpr.allocation.allocator import tick
 from gpr.allocation.snapshot import length_s
 from gpr.models import Forecast, Gpr, GprState, Promise, PromiseOutcome
-from gpr.promises.forecasts import LEARNED, NO_HISTORY
+from gpr.promises.forecasts import LEARNED, NO_HISTORY, ranges_load
 from gpr.requests.editing import gpr_cancel, gpr_edit, spec_of
 from gpr.requests.ending import gpr_release
 from gpr.requests.estimates import Estimate, gpr_estimate
-from planner.promises.ranges import ENOUGH_COUNT
+from planner.promises.ranges import ENOUGH_COUNT, ForecastRanges
+from planner.promises.ranges import Forecast as PlannerForecast
 from protocol.assignments import Phase
 from tests import factories
 from tests.builders import agent_says
@@ -42,12 +45,12 @@ def of_a_new_one(holder: Gpr) -> Estimate:
     return gpr_estimate(actor=holder.owner, spec=factories.spec(slice_, nodes=1), now=db_now())[0]
 
 
-def learned_from(told: Forecast) -> None:
-    """Enough like it started after a tenth of what was promised, some days ago."""
+def learned_from(told: Forecast, *, wait_parts: Sequence[float] = (0.1,)) -> None:
+    """Enough like it started after these parts, in turn, of what was promised, some days ago."""
     past = Forecast.objects.get(pk=told.pk)
     for i in range(ENOUGH_COUNT):
         past.pk, past.made_at = None, told.made_at - timedelta(days=2, minutes=i)
-        past.started_at = past.made_at + timedelta(seconds=told.promised_wait_s // 10)
+        past.started_at = past.made_at + timedelta(seconds=int(told.promised_wait_s * wait_parts[i % len(wait_parts)]))
         past.save(force_insert=True)
 
 
@@ -179,3 +182,24 @@ def test_the_start_of_who_was_edited_is_held_against_what_was_foretold_then(hold
     outcome, told = PromiseOutcome.objects.get(gpr=waiting), Forecast.objects.get(gpr=waiting)
     assert (outcome.forecast, outcome.wait_s) == (told, 50)
     assert (told.made_at, told.started_at) == (edited_at, now)
+
+
+@pytest.mark.both_databases
+def test_a_range_rests_on_the_last_outcomes_and_on_all_who_wait_longer_than_they_were_told(holder: Gpr, waiting: Gpr) -> None:
+    told = Forecast.objects.get()
+    learned_from(told, wait_parts=[0.1, 0.2, 0.3, 0.4, 0.5])
+    now = told.made_at + timedelta(seconds=told.p50_s + 1)
+    asked = PlannerForecast("new", math.floor(now.timestamp()), told.length_s, told.gpu_count, told.expected_wait_s, 90_000, (0, 0))
+    rows = [*Forecast.objects.exclude(started_at=None).order_by("started_at", "pk"), told]
+
+    replayed = ForecastRanges([planner_forecast(row) for row in rows]).forecast(asked)
+
+    assert ranges_load(now=now).forecast(asked).bounds_s == replayed.bounds_s
+    assert ranges_load(now=told.made_at).forecast(asked).bounds_s < replayed.bounds_s
+    assert ranges_load(now=now, edited=waiting).forecast(asked).bounds_s < replayed.bounds_s
+
+
+def planner_forecast(row: Forecast) -> PlannerForecast:
+    wait_s = None if row.started_at is None else int((row.started_at - row.made_at).total_seconds())
+    made_s, bounds_s = math.floor(row.made_at.timestamp()), (row.p50_s, row.p90_s)
+    return PlannerForecast(str(row.pk), made_s, row.length_s, row.gpu_count, row.expected_wait_s, row.promised_wait_s, bounds_s, wait_s)
