@@ -1,4 +1,4 @@
-"""SQLite triggers: they refuse illegal transitions (I6) and record what plans read. PostgreSQL: migrations 0003 and 0033."""
+"""SQLite triggers: they refuse illegal transitions (I6) and record what plans read. PostgreSQL: migrations 0003, 0033 and 0038."""
 
 from __future__ import annotations
 
@@ -87,6 +87,11 @@ WATCHED: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
     "inventory_gpu": ("node", "node_id", ("is_healthy", "gone_at")),
     "slices_slice": ("slice", "id", ("project_id", "home_id", "burst_gain_s", "may_order")),
     "slices_slice_clusters": ("slice", "slice_id", ()),
+    "slices_quota": ("settings", "id", ("project_id", "slice_id", "shape", "guaranteed_gpus", "most_gpus")),
+    "slices_project": ("settings", "id", ()),
+    "gpr_projectusage": ("settings", "project_id", ("gpu_s", "summed_at")),
+    "inventory_maintenancewindow": ("settings", "id", ("cluster_id", "node_id", "starts_at", "ends_at", "canceled_at")),
+    "inventory_supply": ("settings", "id", ()),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q
@@ -14,7 +14,7 @@ from inventory.selectors import maintenance_ahead
 
 # Only the columns that decide whether anything may start there.
 CLUSTERS: Final = Cluster.objects.select_related("agent").only(
-    "name", "is_enabled", "rewound_at", "agent__last_sync_at", "agent__locked_at"
+    "name", "is_enabled", "rewound_at", "node_failed_at", "agent__last_sync_at", "agent__locked_at"
 )
 
 
@@ -51,14 +51,9 @@ def clusters_there() -> dict[UUID, Cluster]:
     return {cluster.pk: cluster for cluster in CLUSTERS.all()}
 
 
-def clusters_failed() -> list[tuple[str, datetime]]:
-    """Returns when a node of the cluster last failed, for clusters with failures."""
-    failed: Any = Cluster.objects.filter(node_failed_at__isnull=False).order_by("name")
-    return list(failed.values_list("name", "node_failed_at"))
-
-
-def windows_ahead(now: datetime) -> list[WindowRow]:
-    return [WindowRow._make(row) for row in maintenance_ahead(now).values_list(*WindowRow._fields)]
+def windows_since(moment: datetime) -> list[WindowRow]:
+    """Returns maintenance windows that end later than that."""
+    return [WindowRow._make(row) for row in maintenance_ahead(moment).values_list(*WindowRow._fields)]
 
 
 def nodes_there(ids: Collection[UUID] | None) -> list[InventoryNode]:

@@ -42,11 +42,12 @@ class Changes:
     gprs: frozenset[UUID] = frozenset()
     nodes: frozenset[UUID] = frozenset()
     slices: frozenset[UUID] = frozenset()
+    settings: bool = False  # quotas, projects and their usage, maintenance windows, or whether there are supplies
     everything: bool = False
 
     def __or__(self, other: Changes) -> Changes:
-        both = self.everything or other.everything
-        return Changes(self.gprs | other.gprs, self.nodes | other.nodes, self.slices | other.slices, everything=both)
+        settings, everything = self.settings or other.settings, self.everything or other.everything
+        return Changes(self.gprs | other.gprs, self.nodes | other.nodes, self.slices | other.slices, settings, everything)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class ChangeLog:
             return Changes(everything=True), mark
         new = [(kind, _uuid(key)) for _, _, id_, _, kind, key in found if id_ not in self._mark.known]
         gprs, nodes, slices = (frozenset(key for kind, key in new if kind == wanted) for wanted in ("gpr", "node", "slice"))
-        return Changes(gprs, nodes, slices), mark
+        return Changes(gprs, nodes, slices, settings=any(kind == "settings" for kind, _ in new)), mark
 
 
 def changes_prune() -> None:

@@ -20,12 +20,12 @@ from gpr.allocation.change_log import ChangeLog, Changes
 from gpr.allocation.live_rows import LiveRows
 from gpr.allocation.memory import memory_of
 from gpr.allocation.pools import Fleet, PoolIndex, fleet_of, pools_of
-from gpr.allocation.snapshot import Loaded, policy, quotas_load, request_of, running_box
+from gpr.allocation.snapshot import Loaded, policy, request_of, running_box
 from gpr.models import PlanRecord
-from gpr.quotas.fairness import shares_of, usage_load
-from gpr.supplies.selectors import supplies_load
+from gpr.quotas.fairness import shares_of, usage_at
+from gpr.supplies.selectors import SupplyState, supplies_load
 from inventory.models import HubAbsence
-from inventory.rows import clusters_there, windows_ahead
+from inventory.rows import clusters_there
 from journal.guard import fault_report
 from planner.promises.live_board import LiveBoard, contents_of
 from planner.snapshot import Memory, Policy, Pool, Request, Running, Snapshot
@@ -77,26 +77,28 @@ class LiveSnapshot:
     def _make(self, now: datetime, *, with_memory: bool) -> Loaded:
         rows, now_s, rules = self._rows, math.floor(now.timestamp()), policy()
         clusters, absence = clusters_there(), absence_load(now=now)
-        supply_state = supplies_load(rows.promises.values(), clusters, now=now, now_s=now_s, grace_s=rules.overrun_grace_s)
+        supply_state = SupplyState()
+        if rows.has_supplies:
+            supply_state = supplies_load(rows.promises.values(), clusters, now=now, now_s=now_s, grace_s=rules.overrun_grace_s)
         arrived = set().union(*supply_state.there.values())
         if arrived and not arrived <= {node.pk for node in rows.nodes}:
             self._log.catch_up(self._read)  # an ordered node has arrived since
-        places = self._make_pools(fleet_of(rows.nodes, clusters, windows_ahead(now), supply_state, absence, now), absence, now)
+        places = self._make_pools(fleet_of(rows.nodes, clusters, rows.windows_ahead(now), supply_state, absence, now), absence, now)
         if rules != self._policy:
             self._policy, self._stale = rules, None
         self._make_running(places)
-        quotas = quotas_load()
-        shares = shares_of(usage_load(now=now), self._running.values(), self._pools, quotas, now_s)
+        shares = shares_of(usage_at(rows.usage, now), self._running.values(), self._pools, rows.quotas, now_s)
         self._make_queue(places, shares)
         self._stale = set()
-        record = PlanRecord.objects.first() or PlanRecord()
-        memory = memory_of(record, rows.arrivals(), now=now) if with_memory or len(rows.promises) < len(rows.requests) else Memory()
+        record, memory = PlanRecord.objects.first() or PlanRecord(), Memory()
+        if with_memory or len(rows.promises) < len(rows.requests):
+            memory = memory_of(record, rows.arrivals(), clusters.values(), now=now)
         snapshot = Snapshot(
             now_s=now_s,
             pools=self._pools,
             running=tuple(self._running.values()),
             queue=tuple(self._queue.values()),
-            quotas=quotas,
+            quotas=rows.quotas,
             policy=rules,
             memory=memory,
             has_freed=record.has_freed,

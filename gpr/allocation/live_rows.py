@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
+from core.clock import db_now
 from gpr.allocation.change_log import Changes
 from gpr.allocation.memory import PastArrival, past_arrivals
 from gpr.allocation.rows import (
@@ -19,10 +21,16 @@ from gpr.allocation.rows import (
     held_rows,
     queued_rows,
 )
-from inventory.rows import InventoryNode, nodes_there
+from gpr.allocation.snapshot import quotas_load
+from gpr.quotas.fairness import UsageRow, usage_rows
+from inventory.models import Supply
+from inventory.rows import InventoryNode, WindowRow, nodes_there, windows_since
+from planner.snapshot import Quota
 
 # More are read faster by reading all.
 KEYS_MOST: Final = 500
+# Maintenance that ended longer ago is not kept in memory.
+CLOCK_SET_BACK_MOST: Final = timedelta(days=1)
 
 
 class LiveRows:
@@ -37,11 +45,17 @@ class LiveRows:
         self._in_order: list[PastArrival] | None = None
         self.clusters_of_gpr: dict[UUID, set[UUID]] = {}
         self.clusters_of_slice: dict[UUID, set[UUID]] = {}
+        self.quotas: tuple[Quota, ...] = ()
+        self.usage: list[UsageRow] = []
+        self.has_supplies = False
+        self._windows: list[WindowRow] = []
 
     def read(self, changes: Changes) -> set[str] | None:
         """Returns the ids of the GPRs that were read; None: all."""
         self._read_nodes(None if changes.everything else changes.nodes)
         self._read_slices(None if changes.everything else changes.slices)
+        if changes.settings or changes.everything:
+            self._read_settings()
         gprs = set(changes.gprs)
         if changes.slices:
             gprs.update(row.pk for row in self.requests.values() if row.slice_id in changes.slices)
@@ -55,6 +69,13 @@ class LiveRows:
         if self._in_order is None:
             self._in_order = sorted(self._arrivals.values())
         return self._in_order
+
+    def windows_ahead(self, now: datetime) -> list[WindowRow]:
+        return [window for window in self._windows if window.ends_at > now]
+
+    def _read_settings(self) -> None:
+        self.quotas, self.usage, self.has_supplies = quotas_load(), usage_rows(), Supply.objects.exists()
+        self._windows = windows_since(db_now() - CLOCK_SET_BACK_MOST)
 
     def _read_gprs(self, keys: Collection[UUID] | None) -> None:
         if keys is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -11,7 +12,7 @@ from gpr.allocation.pools import RETURN_S
 from gpr.allocation.rows import shadow_rows
 from gpr.allocation.snapshot import SLACK, second_of
 from gpr.models import PlanRecord
-from inventory.rows import clusters_failed
+from inventory.models import Cluster
 from planner.snapshot import Arrival, Failed, Memory, Shadow, Slot
 
 
@@ -41,7 +42,7 @@ def past_arrivals(ids: Collection[UUID] | None) -> Iterator[PastArrival]:
         yield PastArrival(row.made_at, row.gpr_id, row.priority, row.gpu_s, max(patient_ends_at, strict_ends_at), shadow)
 
 
-def memory_of(record: PlanRecord, arrivals: Sequence[PastArrival], *, now: datetime) -> Memory:
+def memory_of(record: PlanRecord, arrivals: Sequence[PastArrival], clusters: Iterable[Cluster], *, now: datetime) -> Memory:
     """The oldest of `arrivals` must come first."""
     observed_since = now - timedelta(seconds=SLACK.observed_s)
     return Memory(
@@ -52,7 +53,11 @@ def memory_of(record: PlanRecord, arrivals: Sequence[PastArrival], *, now: datet
         summed_at_s=second_of(record.summed_at),
         ran_s=record.ran_sum_s,
         booked_s=record.booked_sum_s,
-        failed=tuple(Failed(name, second_of(failed_at), RETURN_S) for name, failed_at in clusters_failed()),
+        failed=tuple(
+            Failed(cluster.name, second_of(cluster.node_failed_at), RETURN_S)
+            for cluster in sorted(clusters, key=attrgetter("name"))
+            if cluster.node_failed_at is not None
+        ),
     )
 
 

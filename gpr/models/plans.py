@@ -27,7 +27,7 @@ class PlanRecord(models.Model):
 class PlanChange(models.Model):
     """Something that plans read has changed. Triggers write these rows; change_log.py reads them."""
 
-    kind = models.CharField(max_length=5)  # "gpr", "node" or "slice"
+    kind = models.CharField(max_length=8)  # "gpr", "node", "slice" or "settings"
     key = models.UUIDField()
     transaction_id = models.BigIntegerField(
         null=True, db_index=True, help_text="PostgreSQL's transaction. Null on SQLite, which commits in order."

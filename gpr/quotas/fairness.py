@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
+from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Value
 from django.db.models.functions import Coalesce
 
 from gpr.models import Gpr, ProjectUsage
@@ -44,10 +44,22 @@ def usage_add(gpr: Gpr, *, ran_s: float, now: datetime) -> None:
     usage.save(update_fields=["gpu_s", "summed_at"])
 
 
-def usage_load(*, now: datetime) -> dict[str, float]:
-    """Returns decayed GPU-seconds by project id."""
-    rows = Project.objects.order_by("pk").values_list("pk", Coalesce("usage__gpu_s", 0.0), Coalesce("usage__summed_at", Value(now)))
-    return {str(pk): decayed(gpu_s, (now - at).total_seconds()) for pk, gpu_s, at in rows}
+class UsageRow(NamedTuple):
+    """What the ended boxes of a project used. `summed_at` None: there were none."""
+
+    project_id: UUID
+    gpu_s: float
+    summed_at: datetime | None
+
+
+def usage_rows() -> list[UsageRow]:
+    rows = Project.objects.order_by("pk").values_list("pk", Coalesce("usage__gpu_s", 0.0), "usage__summed_at")
+    return [UsageRow._make(row) for row in rows]
+
+
+def usage_at(rows: Iterable[UsageRow], now: datetime) -> dict[str, float]:
+    """Decayed GPU-seconds by project id."""
+    return {str(pk): decayed(gpu_s, (now - (summed_at or now)).total_seconds()) for pk, gpu_s, summed_at in rows}
 
 
 def shares_of(

@@ -224,9 +224,9 @@ def _within(most: int, gpus_per_node: int) -> str:
 
 def _largest_gpu_count(spec: GprSpec) -> int:
     # For whole nodes, count the largest that may be used.
-    there = _nodes_meant(spec).values_list("gpu_count", flat=True)
+    there = _nodes_meant(spec).aggregate(most=Max("gpu_count"))["most"]
     to_come = supplies_of(spec.slice).filter(shape=spec.shape).values_list("gpus_per_node", flat=True)
-    return max([*there, *to_come], default=1)
+    return max([there or 1, *to_come])
 
 
 def _nodes_meant(spec: GprSpec) -> QuerySet[Node]:

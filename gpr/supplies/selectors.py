@@ -57,7 +57,7 @@ def pool_id(supply_id: UUID | str) -> str:
 def supplies_load(
     promises: Iterable[PromiseRow], clusters: Mapping[UUID, Cluster], *, now: datetime, now_s: int, grace_s: int
 ) -> SupplyState:
-    """Runs one query without supplies, otherwise three."""
+    """Runs three queries."""
     failed = Q(orders__state=SupplyOrderState.FAILED, orders__ended_at__gt=now - DAY)
     counts = {
         "order_count": Count("orders"),

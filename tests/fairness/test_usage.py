@@ -10,7 +10,7 @@ from pytest_django.fixtures import Settings
 
 from gpr.allocation.live import snapshot_load
 from gpr.models import Gpr, GprState, ProjectUsage
-from gpr.quotas.fairness import box_use, decayed, usage_load
+from gpr.quotas.fairness import box_use, decayed, usage_at, usage_rows
 from gpr.requests.ending import gpr_release
 from gpr.requests.selectors import QUEUE_ORDER
 from slices.models import Project, Slice
@@ -54,7 +54,7 @@ def test_a_second_box_is_added_to_what_is_left_of_the_first(stage: Stage) -> Non
     run(stage, 7200, nodes=1, gpus_per_node=2)
 
     assert ProjectUsage.objects.get().gpu_s == pytest.approx(decayed(box_use(4, 3600), 14 * HOUR_S) + box_use(2, 7200))
-    assert usage_load(now=stage.now + timedelta(days=7))[str(stage.slice.project_id)] == pytest.approx(
+    assert usage_at(usage_rows(), stage.now + timedelta(days=7))[str(stage.slice.project_id)] == pytest.approx(
         decayed(ProjectUsage.objects.get().gpu_s, 7 * DAY_S)
     )
 

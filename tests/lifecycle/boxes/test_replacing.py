@@ -13,7 +13,7 @@ from django.test import override_settings
 from core.errors import Conflict, IllegalTransition, NotFound
 from gpr.models import EndReason, Gpr, GprState, Promise, PromiseMove
 from gpr.queue.decisions import gpr_evict
-from gpr.quotas.fairness import usage_load
+from gpr.quotas.fairness import usage_at, usage_rows
 from gpr.quotas.selectors import quota_usages
 from gpr.replacement.services import node_replace
 from gpr.requests.ending import gpr_extend, gpr_release
@@ -579,7 +579,7 @@ def test_a_box_counts_once_for_quotas_and_for_its_share_while_it_swaps(stage: St
     gpr_release(gpr=fresh(gpr), actor=stage.owner, now=stage.now)
     stage.say(gpr, *EXIT)
     stage.tick()
-    used = usage_load(now=stage.now)[str(stage.slice.project_id)]
+    used = usage_at(usage_rows(), stage.now)[str(stage.slice.project_id)]
     ran_s = (stage.now - fresh(gpr).provisioning_at).total_seconds()  # type: ignore[operator]
     assert used == pytest.approx(4 * ran_s, rel=0.01)
 
