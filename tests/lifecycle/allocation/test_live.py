@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -15,17 +17,21 @@ from gpr.allocation import change_log, live
 from gpr.allocation.allocator import tick
 from gpr.allocation.live import LiveSnapshot, differences, live_check, snapshot_load
 from gpr.allocation.rows import GprRow, HeldRow, PromiseRow, ShadowRow
-from gpr.models import Gpr, PlanChange
+from gpr.models import Gpr, PlanChange, ProjectUsage
+from gpr.quotas.fairness import UsageRow
 from gpr.requests.editing import gpr_cancel
 from gpr.requests.services import gpr_submit
 from gpr.triggers import WATCHED
-from inventory.models import Node
-from inventory.rows import InventoryNode
+from inventory.models import MaintenanceWindow, Node, Supply
+from inventory.rows import InventoryNode, WindowRow
 from journal.models import Event
-from slices.models import Slice
-from tests.builders import NOW, make_cluster, make_slice, make_user, spec
+from slices.models import Quota, Slice
+from tests.builders import NOW, SHAPE, make_cluster, make_slice, make_user, spec
+from tests.factories import supply
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both_databases]
+
+HOUR = timedelta(hours=1)
 
 
 def fresh_and_known() -> list[str]:
@@ -46,6 +52,32 @@ def test_what_is_rolled_back_is_forgotten() -> None:
 
     assert fresh_and_known() == []
     assert [request.id for request in snapshot_load(now=NOW).snapshot.queue] == [str(kept.pk)]
+
+
+def test_a_setting_that_another_process_changes_holds_for_the_next_plan() -> None:
+    cluster = make_cluster(nodes=2)
+    slice_ = make_slice(cluster)
+    snapshot_load(now=NOW)
+
+    changes: list[Callable[[], object]] = [
+        lambda: Quota.objects.create(slice=slice_, shape=SHAPE, guaranteed_gpus=1, created_at=NOW),
+        lambda: Quota.objects.update(most_gpus=2),
+        lambda: make_slice(cluster),  # in a project of its own
+        lambda: ProjectUsage.objects.create(project=slice_.project, gpu_s=1e6, summed_at=NOW),
+        lambda: ProjectUsage.objects.update(gpu_s=2e6),
+        lambda: MaintenanceWindow.objects.create(
+            cluster=cluster, starts_at=NOW + HOUR, ends_at=NOW + 2 * HOUR, reason="disks", created_at=NOW
+        ),
+        lambda: MaintenanceWindow.objects.update(canceled_at=NOW),
+        lambda: supply(cluster),
+        lambda: Quota.objects.all().delete(),
+        lambda: Supply.objects.all().delete(),
+    ]
+    for change in changes:
+        before = LiveSnapshot().load(now=NOW, with_memory=True)
+        change()
+        assert differences(before, LiveSnapshot().load(now=NOW, with_memory=True)), "the change matters"
+        assert fresh_and_known() == []
 
 
 def test_a_read_that_fails_is_made_good_even_when_an_older_one_is_confirmed_later() -> None:
@@ -147,5 +179,7 @@ def test_the_database_records_changes_of_every_column_that_is_read() -> None:
     assert set(ShadowRow._fields) - {"gpr_id"} == set(WATCHED["gpr_shadow"][2])
     held = {"ends_at" if name == "end_s" else name for name in HeldRow._fields if "__" not in name} - {"pk", "gpr_id", "started_s"}
     assert held | {"state"} == set(WATCHED["inventory_reservation"][2])
+    assert set(WindowRow._fields) - {"pk"} | {"canceled_at"} == set(WATCHED["inventory_maintenancewindow"][2])
+    assert set(UsageRow._fields) - {"project_id"} == set(WATCHED["gpr_projectusage"][2])
     made_of = {"is_cordoned": "cordoned_at", "pk": "cluster_id", "has_sick_gpu": "gone_at"}
     assert {made_of.get(name, name) for name in InventoryNode._fields} == set(WATCHED["inventory_node"][2])
