@@ -135,7 +135,7 @@ def connect(address: str) -> dict[str, Any]:
     return {"ms": (time.monotonic() - began) * 1000}
 
 
-class Gang:
+class GangProbe:
     """One of `count` pods on as many nodes. It answers on `port`, and asks the next `fan_out` in a ring."""
 
     def __init__(self, hosts: str, count: int, fan_out: int, port: int, within_s: float) -> None:
@@ -219,7 +219,7 @@ def measured(plan: dict[str, Any]) -> dict[str, Any]:
     said["names"] = {name: look_up(name) for name in plan.get("names", [])}
     said["addresses"] = {address: connect(address) for address in plan.get("addresses", [])}
     if "gang" in plan:
-        said["gang"] = Gang(**plan["gang"]).measured()
+        said["gang"] = GangProbe(**plan["gang"]).measured()
     return {name: value for name, value in said.items() if value}
 
 
