@@ -68,7 +68,7 @@ def kubeconfig_ask(*, slice_: Slice, cluster: Cluster, duration_s: int | None, a
     """Raises NotAllowed for a non-member, InvalidInput, OverPolicy, ClusterNotConnected, NamespaceNotReady, Conflict."""
     Slice.objects.select_for_update(no_key=True).get(pk=slice_.pk)
     if not may(actor, Verb.CONNECT, slice_):
-        raise NotAllowed(f"Only members of workspace {slice_.name} get a kubeconfig of it. Ask one of its owners to take you in.")
+        raise NotAllowed(f"Only members of workspace {slice_.name} get a kubeconfig of it. Ask one of its owners to add you.")
     duration_s = _duration(slice_, duration_s)
     home = _home(slice_, cluster, now)
     mine = Kubeconfig.objects.filter(slice=slice_, cluster=cluster, user=actor, state__in=LIVE_STATES)
@@ -115,7 +115,7 @@ def kubeconfig_read(*, kubeconfig: Kubeconfig, actor: User, now: datetime) -> st
     """Raises NotAllowed for other users, KubeconfigNotMade, IllegalTransition."""
     row = _locked().get(pk=kubeconfig.pk)
     if not may(actor, Verb.READ_SECRET, row):
-        raise NotAllowed("Only who asked for a kubeconfig may read it. Ask for one of your own.")
+        raise NotAllowed("Only the member who asked for a kubeconfig may read it. Ask for one of your own.")
     if row.is_live and row.state != S.GIVEN and now >= row.due_at:
         raise IllegalTransition("It was not made, or not read, in time. Ask for a new one.")
     if row.state == S.ASKED:

@@ -56,7 +56,7 @@ def kubeconfig_for(actor: User, slice_: Slice, kubeconfig_id: str | UUID, *, wri
     """Every member may read. `write` (to revoke) is for its user, owners and administrators; raises NotAllowed."""
     row = one_by_id(slice_.kubeconfigs.select_related("slice", "cluster", "user"), kubeconfig_id, what="kubeconfig")
     if write and not may(actor, Verb.CHANGE, row):
-        raise NotAllowed("Only who asked for a kubeconfig and the owners of the workspace may revoke it.")
+        raise NotAllowed("Only the member who asked for a kubeconfig and the owners of the workspace may revoke it.")
     return row
 
 

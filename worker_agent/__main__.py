@@ -159,7 +159,7 @@ def _parser() -> argparse.ArgumentParser:
     cluster.add_argument("--in-cluster", action="store_true", help="work on the Kubernetes cluster it runs in")
     cluster.add_argument("--simulate", type=Path, metavar="FLEET.yaml", help="work on a simulated cluster")
     _add_check_options(parser)
-    text = "address of /healthz, /readyz and /metrics, which ask nobody who they are (%(default)s)"
+    text = "address of /healthz, /readyz and /metrics, which answer without login (%(default)s)"
     _add(parser, "--health-host", str, "127.0.0.1", text)
     _add(parser, "--health-port", int, "8081", "port of these; 0: any that is free (%(default)s)")
     parser.add_argument("--state-dir", type=Path, help="where a simulated cluster is kept; without it, in memory")

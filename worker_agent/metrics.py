@@ -12,14 +12,14 @@ REGISTRY: Final = CollectorRegistry()
 DRAIN_BUCKETS_S: Final = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
 LIFT_BUCKETS_S: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400)
 
-_drains = "From the close of a box on a node until no pod of it was left there."
-_lifts = "From the moment the agent saw a waiting pod until its gate was off."
-_repairs = "What somebody else had changed of EGS's, and the agent put right."
-_sync_age = "Since the hub's last answer that counts; +Inf before the first, NaN in a replica that is not at work."
+_drains = "Time from the close of a box on a node until no pod of it was left there."
+_lifts = "Time from the moment the agent saw a waiting pod until its gate was off."
+_repairs = "Changes that others made to EGS's objects and the agent repaired."
+_sync_age = "Time since the hub's last answer that counts; +Inf before the first, NaN in a replica that is not at work."
 _writes = "Writes to the API server that wait for their turn or for an answer."
 DRAIN_S: Final = Histogram("egs_agent_drain_seconds", _drains, buckets=DRAIN_BUCKETS_S, registry=REGISTRY)
 LIFT_S: Final = Histogram("egs_agent_lift_seconds", _lifts, buckets=LIFT_BUCKETS_S, registry=REGISTRY)
-LIFTS_REFUSED: Final = Counter("egs_agent_lifts_refused", "Lifts that the API server refused, each try.", registry=REGISTRY)
+LIFTS_REFUSED: Final = Counter("egs_agent_lifts_refused", "Lifts that the API server refused; each try counts.", registry=REGISTRY)
 DRIFT_REPAIRS: Final = Counter("egs_agent_drift_repairs", _repairs, registry=REGISTRY)
 SYNC_AGE_S: Final = Gauge("egs_agent_sync_age_seconds", _sync_age, registry=REGISTRY)
 LEADING: Final = Gauge("egs_agent_leading", "1 in the replica that is at work, 0 in one that waits for its turn.", registry=REGISTRY)

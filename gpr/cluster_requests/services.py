@@ -1,6 +1,6 @@
 """Files, changes and ends GPRs as their objects in a cluster change; see inventory.cluster_requests.
 
-Whoever may change an object in its namespace changes its GPR, in the name of the GPR's owner and within the owner's role.
+A user who may change an object in its namespace changes its GPR, in the name of the GPR's owner and within the owner's role.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class OtherWorkspace(EgsError):
 
 class NoOwner(EgsError):
     code: ClassVar[str] = "no_owner"
-    title: ClassVar[str] = "Nobody to file it for"
+    title: ClassVar[str] = "No owner to file it for"
 
 
 class NotNow(EgsError):
@@ -131,7 +131,7 @@ def cluster_requests_take(*, cluster: Cluster, requests: Sequence[ClusterRequest
 
 
 def orphans_cancel(*, now: datetime) -> None:
-    """Cancels waiting GPRs whose namespace left their workspace: nobody could delete their objects there. Runs at each tick."""
+    """Cancels waiting GPRs whose namespace left their workspace: no member could delete their objects there. Runs at each tick."""
     home = Namespace.objects.filter(cluster=OuterRef("cluster"), name=OuterRef("namespace"), slice=OuterRef("gpr__slice"))
     rows = (
         ClusterRequestRecord.objects.filter(gpr__state__in=[S.QUEUED, S.PENDING_APPROVAL])
@@ -378,7 +378,7 @@ def _change(row: ClusterRequestRecord, request: ClusterRequest, namespace: Names
     slice_ = _ready_slice(namespace, row.namespace)
     if not owner.is_active or not may(owner, Verb.REQUEST, slice_):
         raise NotAllowed(
-            f"{owner.name}, for whom this was filed, may not ask for GPUs in workspace {slice_.name} any more. Make a new object."
+            f"This was filed for {owner.name}, who may not ask for GPUs in workspace {slice_.name} any more. Make a new object."
         )
     before = msgspec.convert(row.asked, ClusterRequestSpec)
     if fixed := [

@@ -48,7 +48,7 @@ NO_SPARE: Final = {
     NoSpareReason.NONE_FREE: "No other node of its kind is free until its end.",
     NoSpareReason.NOT_NEAR: "No node of its kind that is free until its end is near enough to its other nodes.",
     NoSpareReason.PROMISED: "The free nodes of its kind are promised to others before its end.",
-    NoSpareReason.WOULD_EVICT: "Others are entitled to the free nodes of its kind: somebody would be evicted for it.",
+    NoSpareReason.WOULD_EVICT: "Others are entitled to the free nodes of its kind, so it would evict a request.",
 }
 
 

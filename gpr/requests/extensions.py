@@ -23,7 +23,7 @@ from planner.snapshot import Snapshot
 
 WHY = {
     Harm.LATE: "Others have been promised these GPUs from its end on.",
-    Harm.EVICTED: "Others are entitled to these GPUs from its end on: somebody would be evicted for it.",
+    Harm.EVICTED: "Others are entitled to these GPUs from its end on, so it would evict a request.",
 }
 # Each trial makes a whole plan under the plan lock, so one request may cause only a few.
 TRIALS_MAX = 6

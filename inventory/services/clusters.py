@@ -52,7 +52,7 @@ def cluster_set_api_url(*, cluster: Cluster, api_url: str, actor: User, now: dat
 def cluster_set_repairs(*, cluster: Cluster, repairs_drift: bool, actor: User, now: datetime) -> None:
     if not Cluster.objects.filter(pk=cluster.pk, repairs_drift=not repairs_drift).update(repairs_drift=repairs_drift):
         return
-    does = "puts right what somebody else changes of EGS there" if repairs_drift else "only tells what somebody else changes of EGS there"
+    does = "repairs changes to EGS's objects there" if repairs_drift else "only reports changes to EGS's objects there"
     message = f"The agent of cluster {cluster.name} {does}."
     event_record(kind="cluster.repairs_changed", message=message, at=now, actor=actor, cluster_id=cluster.pk)
     desired_set_changed([cluster.pk])

@@ -217,11 +217,11 @@ def _recent_messages(cluster: Cluster, kind: str, now: datetime) -> set[str]:
 
 def _drift_message(cluster: Cluster, drift: Drift) -> str:
     if drift.is_added:
-        outcome = "They were taken away." if drift.is_repaired else "They are left as they are."
+        outcome = "They were removed." if drift.is_repaired else "They are left as they are."
         return f"Somebody added {drift.what} of {cluster.name}. {drift.detail} {outcome}"[:MESSAGE_MAX_CHARS]
     if drift.is_foreign:
         return f"{drift.what} of {cluster.name} works against EGS. {drift.detail}"[:MESSAGE_MAX_CHARS]
-    outcome = "It was put right." if drift.is_repaired else "It is left as it is."
+    outcome = "It was repaired." if drift.is_repaired else "It is left as it is."
     return f"Somebody else changed what EGS keeps in {cluster.name}: {drift.what}. {drift.detail} {outcome}"[:MESSAGE_MAX_CHARS]
 
 

@@ -118,7 +118,7 @@ def _leaving(each: Moving) -> Reaching:
 
 def _answer(told: RoomAnswer, request: PageRequest) -> tuple[str, str]:
     if told.fits:
-        return "It fits at that time as it is.", "Nobody has to be moved: book it."
+        return "It fits at that time as it is.", "No request has to move: book it."
     when = f"the next time is {moment_formatter(request)(told.instead_at)}" if told.instead_at else "there is no later time either"
     does_not = f"It does not fit at that time as it is; {when}."
     if told.suggestion is None:

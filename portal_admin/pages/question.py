@@ -79,7 +79,7 @@ class Effects:
         later = sum(change.later_s > 0 for change in noted)
         earlier = len(noted) - later
         told = [f"{words.plural(count, 'other')} would start {how}" for count, how in ((later, "later"), (earlier, "earlier")) if count]
-        summary = ", ".join(told) or "Nobody else would start earlier or later"
+        summary = ", ".join(told) or "No other request would start earlier or later"
         return cls(own, tuple(Effect.of(change) for change in noted[:EFFECTS_SHOWN]), f"{summary}.", evicted=_evicted(preview.evicted))
 
     @classmethod

@@ -114,16 +114,14 @@ def force_release(request: PageRequest, pk: UUID) -> HttpResponse:
     if not is_old:
         return ask(request, _force_question(request, found, held, form), status=UNPROCESSABLE)
     # Another box has come since, or the form is invalid: ask again about the present holders.
-    changed = StaleState(f"What holds {found.name} is not what you were shown. Read below who would lose it now, and decide again.")
+    changed = StaleState(f"Other requests hold {found.name} than you were shown. Read below which would lose it now, and decide again.")
     question = replace(_force_question(request, found, held, rebound(form, **shown)), refused=changed.title, refused_why=changed.detail)
     return ask(request, question, status=changed.status)
 
 
 def _force_question(request: PageRequest, node: Node, held: list[Reservation], form: forms.Form) -> Question:
     whom = ", ".join(f"{row.gpr.name} of {row.slice.name}" for row in held)
-    text = (
-        f"{whom} would lose it at once, and the next request may start. Do this only if nothing of it still runs there: EGS does not check."
-    )
+    text = f"{whom} would lose it at once, and the next request may start. Do this only if no pod of it runs there: EGS does not check."
     return _question(request, node, form, "force-release", f"Release {node.name} by force?", "Force release", text)
 
 

@@ -133,7 +133,7 @@ def _end_order(request: PageRequest, pk: UUID, said: tuple[str, str, str, str, s
 
 def _whom(gprs: Sequence[Gpr]) -> str:
     if not gprs:
-        return "Nobody is planned on it any more."
+        return "No request is planned on it any more."
     named = [f"{gpr.name} of {gpr.slice.name}" for gpr in gprs[:NAMED]]
     named += [plural(len(gprs) - NAMED, "other")] if len(gprs) > NAMED else []
     *first, last = named

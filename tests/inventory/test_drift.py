@@ -28,7 +28,7 @@ def drift_of(node: Node, *, is_repaired: bool) -> Drift:
     return Drift(what=f"node {node.name}", detail="The taint was gone.", node=node.name, is_repaired=is_repaired)
 
 
-@pytest.mark.parametrize(("is_repaired", "outcome"), [(True, "It was put right."), (False, "It is left as it is.")])
+@pytest.mark.parametrize(("is_repaired", "outcome"), [(True, "It was repaired."), (False, "It is left as it is.")])
 def test_administrators_read_what_was_changed_and_what_became_of_it(
     is_repaired: bool, outcome: str, agent: Agent, cluster: Cluster, node: Node
 ) -> None:
@@ -47,7 +47,7 @@ def test_what_is_not_of_egs_and_works_against_it_is_told_in_other_words(agent: A
     assert (event.severity, event.cluster_id) == (Severity.WARNING, cluster.pk)
 
 
-@pytest.mark.parametrize(("is_repaired", "outcome"), [(True, "They were taken away."), (False, "They are left as they are.")])
+@pytest.mark.parametrize(("is_repaired", "outcome"), [(True, "They were removed."), (False, "They are left as they are.")])
 def test_what_was_added_is_not_told_as_a_change_of_what_egs_keeps(is_repaired: bool, outcome: str, agent: Agent) -> None:
     drift = Drift(what="role bindings in namespace red", detail="1 that EGS does not keep: ci.", is_repaired=is_repaired, is_added=True)
 

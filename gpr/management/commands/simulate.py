@@ -36,7 +36,7 @@ class Command(BaseCommand):
     help = (
         "Replays a job list through the planner on a simulated clock and reports waits and how promises turned out. "
         "Policies: egs (ours, guarded shortest-first), conservative, easy, fifo, and two oracles of short waits: sjf and least-work. "
-        "What projects have used before orders nobody here: use is not followed over time."
+        "Past use of projects does not change the order here: use is not followed over time."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -66,7 +66,7 @@ class Command(BaseCommand):
         parser.add_argument("--seed", type=int, default=1, help="The seed of random failures.")
         parser.add_argument("--idle-timeout-s", type=_seconds, metavar="S", help="Take back a box that was idle for so long.")
         parser.add_argument("--json", type=Path, required=True, metavar="OUT", help="Where to write the report.")
-        parser.add_argument("--schedule", type=Path, metavar="S.csv", help="Where to write who ran when and where.")
+        parser.add_argument("--schedule", type=Path, metavar="S.csv", help="Write start, end and nodes of each request here.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         self._check_outputs(options)
@@ -110,7 +110,7 @@ def _add_policy_values(parser: ArgumentParser) -> None:
     for name, text in (
         ("notice_s", "Notice of an eviction."),
         ("least_run_s", "How long a box runs at least before it may be evicted."),
-        ("eviction_gain_s", "Nobody is evicted for a start that is sooner by less."),
+        ("eviction_gain_s", "No request is evicted for a start that is sooner by less."),
     ):
         standard = getattr(STANDARD, POLICY_VALUES[name])
         group.add_argument(f"--{name.replace('_', '-')}", type=_seconds_or_0, metavar="S", help=f"{text} Default: {standard}.")

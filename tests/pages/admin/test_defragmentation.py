@@ -132,7 +132,7 @@ def test_a_wanted_booking_is_answered_with_its_moves_and_no_act(admin: Client, w
 
 
 def test_one_that_fits_is_told_so(admin: Client, world: World) -> None:
-    assert "Nobody has to be moved" in text(admin.get(BOOKING, typed(in_hours=48)))
+    assert "No request has to move" in text(admin.get(BOOKING, typed(in_hours=48)))
 
 
 @pytest.mark.parametrize(

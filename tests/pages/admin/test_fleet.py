@@ -188,8 +188,8 @@ def test_a_release_by_force_from_an_old_page_names_who_holds_the_node_now(given:
     shown = response.content.decode()
 
     assert response.status_code == 409
-    assert "What holds aurora-0 is not what you were shown." in shown
-    assert "Read below who would lose it now, and decide again." in shown
+    assert "Other requests hold aurora-0 than you were shown." in shown
+    assert "Read below which would lose it now, and decide again." in shown
     assert "runs of vision would lose it" in shown
     assert "Reservations" not in shown
     assert 'value="the rack is dead"' in shown

@@ -27,7 +27,7 @@ PASSING_S: Final = 300.0
 MINOR: Final = ("position", "estimatedStartTime", "message")
 NOT_BOUND: Final = SpecFault(
     "NamespaceNotBound",
-    "This namespace is bound to no workspace. Make the request in one that is, or have this one bound on the pages of EGS.",
+    "This namespace is bound to no workspace. Make the request in one that is, or bind this one on the pages of EGS.",
 )
 ENDED_UNSEEN: Final = (
     "It has ended while the cluster's agent was away, or with the namespace's part in its workspace. The pages of EGS say how."
