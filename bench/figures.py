@@ -1,5 +1,3 @@
-"""One measured figure, ours beside the peer's."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -7,12 +5,12 @@ from dataclasses import asdict, dataclass
 
 
 class NotRun(Exception):
-    """Why a benchmark could not be run here; it is said, not hidden."""
+    """Says why a benchmark could not run here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """`peer` and `peer_value` are empty where nobody else measures this; `goal` as text, with its direction."""
+    """`peer` and `peer_value` are empty when no other project measures this; `goal` is text, with its direction."""
 
     bench: str
     case: str

@@ -1,4 +1,4 @@
-"""The hub's services on the embedded database: submit and tick, with Django and SQLite in the figure, HTTP not."""
+"""Measures the hub's services on the embedded database: submit and tick, with Django and SQLite, without HTTP."""
 
 from __future__ import annotations
 

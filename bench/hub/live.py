@@ -1,4 +1,4 @@
-"""A thousand open pages on one hub process: how long from a change to the hint in each of them. Refetching is not in it."""
+"""Measures the time from a change to the hint in each of a thousand open pages of one hub process, without the refetch."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def _measure(demo: dict[str, str]) -> list[Figure]:
 
 
 async def _one_change(api: httpx.AsyncClient, pages: list[ClientConnection], number: int) -> list[float]:
-    """Seconds from sending the change to its first hint, page by page."""
+    """Returns the seconds from the change to its first hint, page by page."""
     await asyncio.sleep(1.0)  # those of the change before have all arrived
     await asyncio.gather(*(_drain(page) for page in pages))
     later = datetime.now(UTC) + timedelta(days=300)

@@ -1,4 +1,4 @@
-"""A hub for one benchmark: a database and a process of its own, gone afterwards; PostgreSQL (and Redis) of deploy/services, or SQLite."""
+"""Runs a hub for one benchmark with its own database and process, on PostgreSQL (and Redis) of deploy/services, or SQLite."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def figures_from(*command: str, with_redis: bool) -> list[Figure]:
-    """What `python -m COMMAND` tells on such a hub. Raises NotRun."""
+    """Returns what `python -m COMMAND` prints on such a hub. Raises NotRun."""
     servers = _servers()
     return _told(command, {"EGS_DATABASE_URL": servers["POSTGRES"], "EGS_REDIS_URL": servers["REDIS"] if with_redis else ""})
 
 
 def figures_embedded(*command: str) -> list[Figure]:
-    """The same on SQLite. Raises NotRun."""
+    """Does the same on SQLite. Raises NotRun."""
     with tempfile.TemporaryDirectory() as folder:
         return _told(command, {"EGS_DATABASE_URL": f"sqlite:///{folder}/hub.sqlite3", "EGS_REDIS_URL": ""})
 
@@ -51,7 +51,7 @@ def tell(figures: Sequence[Figure]) -> None:
 
 @contextmanager
 def migrated_database() -> Iterator[None]:
-    """Empty, and Django is on it, here and in processes that are started from here; once in a process."""
+    """Makes an empty database for Django in this process and those that it starts. It may be called once in a process."""
     from tests.migrated import postgres_database
 
     given = os.environ["EGS_DATABASE_URL"]

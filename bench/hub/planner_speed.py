@@ -57,7 +57,7 @@ def run(traces: Path | None) -> list[Figure]:
 
 
 def run_large(traces: Path | None) -> list[Figure]:
-    """The deepest queue that the database is measured with (bench/hub/queue_large.py); once each."""
+    """Measures the deepest queue that the database is measured with (bench/hub/queue_large.py), once each."""
     plan(_snapshot(10, 5))  # compiles
     fresh = _snapshot(*LARGE)
     began = time.perf_counter()
@@ -72,14 +72,14 @@ def run_large(traces: Path | None) -> list[Figure]:
 
 @dataclass(slots=True)
 class _Newcomers:
-    """A board as it stands between ticks, with what newcomers are measured by."""
+    """Holds a board as it stands between ticks, to measure newcomers on."""
 
     board: Board
     slack: SlackTracker
 
 
 def _case(queue_count: int, node_count: int) -> dict[str, float]:
-    """Seconds that each takes."""
+    """Returns the seconds of each."""
     fresh = _snapshot(queue_count, node_count)
     nothing_s = _seconds(partial(plan, fresh), runs=1)
     stored = with_slots(fresh)
@@ -130,7 +130,7 @@ def _title(queue_count: int, node_count: int) -> str:
 
 
 def _offer(newcomers: _Newcomers, dice: random.Random) -> None:
-    """What a submit would promise; then it is taken back."""
+    """Submits the request and takes it back."""
     waiting = newcomers.board.enqueue(_request(dice, -1))
     admit(newcomers.board, newcomers.slack, waiting)
     newcomers.board.dequeue(waiting)
@@ -163,7 +163,7 @@ def _request(dice: random.Random, number: int) -> Request:
 
 
 def with_slots(snapshot: Snapshot) -> Snapshot:
-    """As the next tick finds it: every request with its slot and promise."""
+    """Gives every request its slot and promise, as the next tick finds it."""
     made = plan(snapshot)
     placed = {placement.id: placement for placement in made.placements}
     queue = tuple(replace(request, slot=placed[request.id].slot, promise_s=placed[request.id].promise_s) for request in snapshot.queue)
@@ -176,7 +176,7 @@ def _few_workspaces(snapshot: Snapshot) -> Snapshot:
 
 
 def _in_racks(snapshot: Snapshot) -> Snapshot:
-    """All of a gang in one."""
+    """All nodes of a gang are in one rack."""
     (pool,) = snapshot.pools
     nodes = tuple(replace(node, rack=f"r{number // OF_A_RACK}") for number, node in enumerate(pool.nodes))
     racked = _asked(snapshot, lambda request: replace(request, within=Within.RACK if request.node_count > 1 else Within.ANY))
@@ -189,7 +189,7 @@ def _for_later(snapshot: Snapshot) -> Snapshot:
 
 
 def _in_two_clusters(snapshot: Snapshot) -> Snapshot:
-    """Half of the nodes in each; everybody may use both."""
+    """Half of the nodes are in each; all requests may use both."""
     (pool,) = snapshot.pools
     half = len(pool.nodes) // 2
     pools = (replace(pool, nodes=pool.nodes[:half]), Pool("other", "d", "gpu-d", pool.nodes[half:]))
@@ -199,13 +199,13 @@ def _in_two_clusters(snapshot: Snapshot) -> Snapshot:
 
 
 def _liked_better(snapshot: Snapshot) -> Snapshot:
-    """Each would wait for one of two clusters, up to some hours."""
+    """Each request would wait for one of two clusters, up to some hours."""
     dice = random.Random(5)
     return _asked(_in_two_clusters(snapshot), lambda request: replace(request, handicaps=(("other", dice.randrange(HANDICAP_MOST_S)),)))
 
 
 def _at_limits(snapshot: Snapshot) -> Snapshot:
-    """A few projects that together may have half of the GPUs, of one of the clusters."""
+    """A few projects together may have half of the GPUs of one cluster."""
     most = len(snapshot.pools[0].nodes) * GPUS // 2 // LIMITED
     quotas = tuple(Quota(f"p{number}", "gpu", 0, most) for number in range(LIMITED))
     return replace(_asked(snapshot, lambda request: replace(request, project=f"p{request.rank % LIMITED}")), quotas=quotas)
@@ -227,7 +227,7 @@ OTHERS: Final[Mapping[str, Callable[[Snapshot], Snapshot]]] = {
 
 
 def _with_quotas(snapshot: Snapshot, *, most: int | None) -> Snapshot:
-    """An equal part each. The limit binds nobody; it is counted all the same."""
+    """Each project is guaranteed an equal part. The limit stops no request, but it is counted."""
     gpus = sum(node.gpu_count for node in snapshot.pools[0].nodes)
     owners = [f"p{number}" for number in range(PROJECTS)]
     return replace(
@@ -239,7 +239,7 @@ def _with_quotas(snapshot: Snapshot, *, most: int | None) -> Snapshot:
 
 
 def _seconds(work: Callable[[], object], *, runs: int) -> float:
-    """The median of some runs."""
+    """Returns the median of some runs."""
     times = []
     for _ in range(runs):
         began = time.perf_counter()

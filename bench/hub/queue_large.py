@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def measured(client: Any, queued: int) -> list[Figure]:
-    """The changes last: each takes rows of its own."""
+    """The changes come last: each takes rows of its own."""
     return [*_pages(client, queued), *_places(client, queued), *_changes(queued)]
 
 
@@ -109,7 +109,7 @@ def _at(offset: int) -> Any:
 
 
 def _cursor_at(offset: int, order: Sequence[str], **annotations: Any) -> str:
-    """The cursor of the page that begins after this row in this order."""
+    """Returns the cursor of the page that begins after this row in this order."""
     from core.rest.pagination import Cursor
     from gpr.models import Gpr, GprState
 

@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def filled(queued: int) -> Any:
-    """A signed-in administrator's client, and a full house behind it."""
+    """Returns a signed-in administrator's client for a full hub."""
     from django.test import Client
 
     from accounts.models import Scope
@@ -71,7 +71,7 @@ def filled(queued: int) -> Any:
 
 
 def _running(slices: Any, nodes: Any, owner: Any, now: Any) -> list[Any]:
-    """One on a node of its own each, all GPUs of it."""
+    """Each runs on all GPUs of its own node."""
     from gpr.models import Gpr, GprState
     from inventory.models import Gpu, Reservation, ReservationState, ReservedGpu
 
@@ -156,7 +156,7 @@ def _measure(client: Any) -> list[Figure]:
 
 
 def times_ms(client: Any, path: str, *, runs: int = RUNS) -> list[float]:
-    """After a few to warm up."""
+    """Measures after a few requests to warm up."""
     times = []
     for number in range(runs + 5):
         began = time.perf_counter()

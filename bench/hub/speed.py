@@ -78,7 +78,7 @@ def _deep() -> list[Figure]:
 
 
 def _started_s(snapshot: Snapshot) -> float:
-    """Seconds for a plan in which all start now."""
+    """Returns the seconds of a plan in which all start now."""
     began = time.perf_counter()
     made = plan(snapshot)
     seconds = time.perf_counter() - began

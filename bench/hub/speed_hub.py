@@ -53,7 +53,7 @@ def main() -> None:
 
 @dataclass(slots=True)
 class _World:
-    """One cluster, and workspaces enough for one box each."""
+    """Makes one cluster, and workspaces enough for one box each."""
 
     admin: Any
     cluster: Any
@@ -74,7 +74,7 @@ def _world(*, nodes: int, slices: int) -> _World:
 
 
 def _whole(world: _World, slice_: Any, nodes: int) -> Gpr:
-    """A gang of whole nodes, submitted."""
+    """Submits a gang of whole nodes."""
     from core.clock import db_now
     from gpr.requests.services import gpr_submit
     from gpr.requests.spec import GprSpec
@@ -84,7 +84,7 @@ def _whole(world: _World, slice_: Any, nodes: int) -> Gpr:
 
 
 def _tick(world: _World) -> None:
-    """With an agent that has just been heard."""
+    """Ticks after an agent has just been heard."""
     from core.clock import db_now
     from gpr.allocation.allocator import tick
     from inventory.models import AgentSession
@@ -95,7 +95,7 @@ def _tick(world: _World) -> None:
 
 
 def _opened(world: _World) -> None:
-    """The agent says of all nodes that are held that they are open."""
+    """The agent reports that all held nodes are open."""
     from core.clock import db_now
     from inventory.models import Reservation, ReservationState
 
@@ -113,7 +113,7 @@ def _count(*states: str) -> int:
 
 
 def _rate(processes: int, threads: int) -> list[Figure]:
-    """On a cluster that is full, so that all of them wait. `threads` of each process file at once, as a web process's do."""
+    """Measures on a full cluster, so that all requests wait. Each process files with `threads` at once, as a web process does."""
     world = _world(nodes=RATE_NODES, slices=RATE_SUBMITS + 1)
     _whole(world, world.slices[-1], RATE_NODES)
     _tick(world)
@@ -150,7 +150,7 @@ def _gang() -> list[Figure]:
 
 
 def _deep() -> list[Figure]:
-    """All of the queue is new to the planner."""
+    """The planner sees the whole queue for the first time."""
     import random
 
     from core.clock import db_now
@@ -223,7 +223,7 @@ def _fill() -> list[Figure]:
 
 
 def _inventory() -> list[Figure]:
-    """As an agent reports it: whole, though one node has changed."""
+    """Reports the whole inventory though one node has changed, as an agent does."""
     from core.clock import db_now
     from inventory.services.clusters import cluster_create
     from inventory.services.inventory import inventory_store
@@ -258,7 +258,7 @@ CASES: Final[dict[str, Callable[..., list[Figure]]]] = {
 
 
 def ready_submitters(count: int, processes: int, threads: int) -> list[subprocess.Popen[str]]:
-    """Ready, and waiting for the word."""
+    """They are ready, and wait for the signal."""
     share = count // processes
     command = [sys.executable, "-m", "bench.hub.speed_hub", "submit"]
     submitters = [
@@ -279,7 +279,7 @@ def go(submitters: list[subprocess.Popen[str]]) -> None:
 
 
 def _cpu_s(submitter: subprocess.Popen[str]) -> float:
-    """What it used for its submits; waits for its end."""
+    """Waits for its end and returns the CPU time of its submits."""
     told, _ = submitter.communicate()
     if submitter.returncode:
         raise RuntimeError("a process that submits failed")
@@ -287,7 +287,7 @@ def _cpu_s(submitter: subprocess.Popen[str]) -> float:
 
 
 def _submit(first: int, count: int, threads: int) -> None:
-    """One GPU for each of these workspaces. The threads are connected to the database before it begins, as a web process's are."""
+    """Submits one GPU for each of these workspaces. The threads connect to the database before it begins, as a web process's do."""
     from concurrent.futures import ThreadPoolExecutor
     from threading import Barrier
 
@@ -324,7 +324,7 @@ def _submit(first: int, count: int, threads: int) -> None:
 
 
 def _warm_up() -> None:
-    """Loads the compiled functions, so that the time is not theirs."""
+    """Loads the compiled functions, so that the measured time has none of it."""
     from planner.engine import plan
     from planner.snapshot import Node, Pool, Request, Snapshot
 

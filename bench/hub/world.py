@@ -1,4 +1,4 @@
-"""What the benchmarks on a hub of their own need in it: clusters, workspaces, and an agent that says at once what the hub waits for."""
+"""Makes what benchmarks need on their own hub: clusters, workspaces, and an agent that answers the hub at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXIT: Final = (Phase.EXITING, Phase.RELEASED)
 
 
 def cluster_made(name: str, *, shape: str, node_count: int, gpus: int, now: datetime) -> tuple[Cluster, Agent]:
-    """With an agent that has been heard."""
+    """Its agent has been heard."""
     from inventory.models import Gpu, Node
     from inventory.services.clusters import cluster_create
     from tests.inventory.agent import Agent
@@ -33,7 +33,7 @@ def cluster_made(name: str, *, shape: str, node_count: int, gpus: int, now: date
 
 
 def slices_made(project_name: str, count: int, cluster: Cluster, *, now: datetime, **policy: Any) -> tuple[Any, list[Any]]:
-    """The project, and so many workspaces of it: each holds one box at a time."""
+    """Makes a project with so many workspaces: each holds one box at a time."""
     from slices.models import Project, Slice
 
     project = Project.objects.create(name=project_name, created_at=now)
@@ -47,7 +47,7 @@ def slices_made(project_name: str, count: int, cluster: Cluster, *, now: datetim
 
 
 def statistics_renewed() -> None:
-    """As autovacuum would have done after so many rows."""
+    """Updates statistics as autovacuum would after so many rows."""
     from django.db import connection
 
     with connection.cursor() as cursor:
@@ -55,7 +55,6 @@ def statistics_renewed() -> None:
 
 
 def agent_says(agent: Agent, rows: Sequence[Reservation], phases: Iterable[Phase], *, now: datetime) -> None:
-    """Of each of these."""
     from tests.inventory.agent import seen
 
     for phase in phases if rows else ():

@@ -93,7 +93,7 @@ def _measured(cluster: Any, folder: Path) -> list[Figure]:
 
 @contextmanager
 def _agent(cluster: Any, hub: Hub, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """With the agent's own rights, ended by a signal."""
+    """Runs with the agent's own rights until a signal ends it."""
     from tests.kube.site import agent_token
 
     join_token, url = folder / "join-token", urlsplit(re.findall(r'https://[^"\s]+', cluster.kubeconfig.read_text())[0])
@@ -150,7 +150,7 @@ def _api(cluster: Any) -> Any:
 
 
 def _fill(cluster: Any, api: Any) -> None:
-    """As it is once boxes run: made before anything is installed, since none but the agent may let pods in."""
+    """Fills the cluster as when boxes run. It must come before the installation, since then only the agent may let pods in."""
     spaces = [{"metadata": {"name": _slice(box), "labels": {"egs.io/slice": _slice(box)}}} for box in range(BOXES)]
     _make(api, "/api/v1/namespaces", spaces)
     for box in range(BOXES):
@@ -193,7 +193,7 @@ def _gpr(box: int) -> str:
 
 
 class Hub:
-    """Holds each sync until there is news or its wait is over, as the real one does."""
+    """Holds each sync until there is news or its wait is over, as the real hub does."""
 
     def __init__(self) -> None:
         self.url, self.began = "", 0.0
@@ -243,7 +243,7 @@ class Hub:
         return len(self.observed) == len(self._assignments) and all(seen.phase is Phase.ACTIVE for seen in self.observed)
 
     def until(self, what: str, holds: Callable[[], bool]) -> float:
-        """Seconds since the agent began, or was told something."""
+        """Returns the seconds since the agent began or got news."""
         sys.stderr.write(f"kube-agent: waits for {what}\n")
         with self._news:
             if not self._news.wait_for(holds, timeout=WITHIN_S):

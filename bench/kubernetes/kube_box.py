@@ -56,7 +56,7 @@ def _measured(cluster: Any) -> list[Figure]:
 
 
 def _lateness_s(site: Any, slice_: str) -> float:
-    """Of the node whose exit began last, by the agent's own clock."""
+    """Returns how late the last node's exit began, by the agent's own clock."""
     from protocol.assignments import Phase
 
     box = site.box(slice_, nodes=tuple(range(NODES)), duration_s=WINDOW_S, entry_steps=(), exit_steps=("drain",))
@@ -67,7 +67,7 @@ def _lateness_s(site: Any, slice_: str) -> float:
 
 
 def _until(site: Any, holds: Callable[[], bool], began: float) -> float:
-    """Seconds since `began`, pass after pass."""
+    """Returns the seconds since `began`, pass after pass."""
     while True:
         site.pass_()
         if holds():

@@ -84,7 +84,7 @@ def _kai_filled(nodes: int) -> tuple[str, float | None]:
 
 
 def _filled_alone(cluster: Cluster, nodes: int, metadata: dict[str, Any] | None = None, **spec: str) -> float:
-    """Seconds from the first pod made to the last one on a node, by a scheduler alone."""
+    """Returns the seconds from the first pod made to the last one on a node, by a scheduler alone."""
     from tests.e2e.kubernetes import managed_nodes
 
     api = _api(cluster)
@@ -151,7 +151,7 @@ def _filled(cluster: Cluster, folder: Path, nodes: int) -> list[Figure]:
 
 
 def _raise_faults(calls: Iterable[Future[None]]) -> None:
-    """A pod that could not be made would be waited for in vain."""
+    """Without this the benchmark would wait in vain for a pod that could not be made."""
     for call in calls:
         if call.done():
             call.result()
@@ -170,13 +170,13 @@ def _stage(folder: Path) -> Any:
     from tests.e2e.processes import ProductionStage
 
     class Stage(ProductionStage, KubernetesStage):
-        """Both."""
+        """Runs the production processes on the cluster."""
 
     return Stage(folder, database_url=os.environ["EGS_DATABASE_URL"], redis_url=os.environ["EGS_REDIS_URL"])
 
 
 def _world_made(stage: Any, root: Api, cluster: Cluster, nodes: int) -> list[str]:
-    """Nodes that the agent took in, and workspaces with a namespace each, which it made. The names of these."""
+    """Waits until the agent took in the nodes and made a namespace for each workspace. Returns the names of these."""
     from bench.hub.world import slices_made, statistics_renewed
     from core.clock import db_now
     from inventory.models import CheckPolicy, Node
@@ -206,14 +206,13 @@ def _world_made(stage: Any, root: Api, cluster: Cluster, nodes: int) -> list[str
 
 
 def _api(cluster: Cluster) -> KubeApi:
-    """As an administrator."""
     from worker_agent.kube.api.client import Api, access_by_kubeconfig
 
     return Api(access_by_kubeconfig(cluster.kubeconfig))
 
 
 def _has_account(api: KubeApi, namespace: str) -> bool:
-    """Its default one, without which no pod is made there."""
+    """No pod can be made there without its default account."""
     import msgspec
 
     from worker_agent.kube.api.client import Missing
@@ -243,7 +242,7 @@ def _pod(name: str, metadata: dict[str, Any] | None = None, **spec: str) -> dict
 
 @contextmanager
 def _bound_pods(api: KubeApi) -> Iterator[Callable[[], int]]:
-    """How many pods that ask for GPUs are on nodes, by a watch."""
+    """Counts by a watch the pods that ask for GPUs and are on nodes."""
     from worker_agent.kube.api.mirror import Mirror
     from worker_agent.kube.api.objects import Pod
     from worker_agent.kube.pods.lifting import asks_for_gpus

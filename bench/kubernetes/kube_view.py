@@ -120,7 +120,7 @@ def node(number: int) -> dict[str, Any]:
 
 
 def pod(name: str, on: int, *, gpr: str = "") -> dict[str, Any]:
-    """On this node; let in by the agent where it is of a box."""
+    """The pod is on this node; for a box the agent has let it in."""
     container = {
         "name": "main",
         "image": "registry.example/team/train:latest",
@@ -138,7 +138,7 @@ def _name(number: int) -> str:
 
 
 def update(api: Any, until: float) -> None:
-    """As kubelets do: each update of a node's status changes when it was last heard of. Until then by time.monotonic()."""
+    """Updates nodes as kubelets do: each update changes when the node was last heard of. `until` is by time.monotonic()."""
     from worker_agent.kube.api.objects import Namespace
 
     due = time.monotonic()
@@ -156,7 +156,7 @@ def update(api: Any, until: float) -> None:
 
 
 def _client(client: str, url: str, folder: Path) -> dict[str, float]:
-    """Begun RUNS times; the last one goes on while nodes are updated."""
+    """Starts it RUNS times; the last one goes on while nodes are updated."""
     begun = [_begun(client, url, folder, steady=number == RUNS - 1) for number in range(RUNS)]
     median = sorted(begun, key=lambda figures: figures["whole_s"])[RUNS // 2]
     return {**begun[-1], **{key: median[key] for key in ("whole_s", "whole_cpu_s")}}
@@ -245,7 +245,7 @@ def _our_view(url: str, folder: Path) -> Callable[[], Callable[[], None]]:
 
 
 def _their_view(url: str, folder: Path) -> Callable[[], Callable[[], None]]:
-    """As its documentation does it: list, then watch, each object typed and kept whole."""
+    """Follows the client's documentation: list, then watch, each object typed and kept whole."""
     from kubernetes import client, watch
 
     configuration = client.Configuration()

@@ -84,7 +84,7 @@ def _mix(name: str, mix: Mix) -> list[Figure]:
 
 
 def _engine(nodes: Sequence[PackNode], requests: Sequence[PackRequest]) -> list[Figure]:
-    """Where the planner's engine itself puts them: it knows whole GPUs, so these ask for nothing else."""
+    """The planner's engine places these itself: it knows whole GPUs, so these ask for nothing else."""
     mix = nodes, [PackRequest(0, 0, request.gpu_count, WHOLE_GPU) for request in requests if request.gpu_count]
     ours = [_engine_run(mix, seed) for seed in OTHER_SEEDS]
     theirs = _runs(mix, Policy.FGD, OTHER_SEEDS)
@@ -109,7 +109,7 @@ def _engine_run(mix: Mix, seed: int) -> tuple[float, float]:
 
 
 def _has_place(board: Board, number: int, gpu_count: int) -> bool:
-    """Now, for longer than anybody asks; it stays there."""
+    """Returns whether there is a place now that stays free forever."""
     request = Request(str(number), "", "", 1, number, 1, gpu_count, NEVER_ENDS_S, ("openb",))
     demand = board.demand(request)
     found = board.earliest(demand, 0, 1)
@@ -148,7 +148,7 @@ def _run(mix: Mix, policy: Policy, seed: int, demand: Sequence[Kind], worths: Wo
         asked += request.gpu_milli_sum
         used += request.gpu_milli_sum * is_placed
         at.setdefault(round(100 * asked / capacity), []).append(used)
-    # As published: the mean over all arrivals that round to this percentage.
+    # The published figure is the mean over all arrivals that round to this percentage.
     allocated = {percent: 100 * statistics.fmean(values) / capacity for percent, values in at.items()}
     return Run(allocated, _several(stream, placed), spent_s / len(stream))
 

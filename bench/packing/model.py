@@ -1,4 +1,4 @@
-"""What the packer is told and what it answers."""
+"""Defines the packer's input and output."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def _request(row: dict[str, str]) -> PackRequest:
 
 
 def published(folder: Path, workload: str, policy: str) -> dict[int, float]:
-    """The paper's GPUs allocated, in percent, when 130 % of demand has arrived, by seed."""
+    """Returns the GPUs that the paper allocated, in percent, when 130 % of demand has arrived, by seed."""
     with (folder / "fgd_expected_allocation.csv").open() as file:
         return {
             int(row["seed"]): float(row["130"])
@@ -48,7 +48,7 @@ def published(folder: Path, workload: str, policy: str) -> dict[int, float]:
 
 
 def arrivals(requests: Sequence[PackRequest], capacity: int, rng: random.Random) -> list[PackRequest]:
-    """All requests in random order, then others drawn from them until their GPUs are LOAD times the capacity; or some left out."""
+    """Returns all requests in random order, plus others drawn from them up to LOAD times the capacity, or without some."""
     stream, goal = list(requests), LOAD * capacity
     rng.shuffle(stream)
     asked = sum(request.gpu_milli_sum for request in stream)
@@ -61,7 +61,7 @@ def arrivals(requests: Sequence[PackRequest], capacity: int, rng: random.Random)
 
 
 def mixes(nodes: Sequence[PackNode], requests: Sequence[PackRequest]) -> dict[str, Mix]:
-    """Workloads and clusters unlike the published ones, always the same ones."""
+    """Makes workloads and clusters unlike the published ones, the same ones each time."""
     made: dict[str, Mix] = {}
     for percent in (20, 60):
         made[f"{percent} % of GPUs shared"] = nodes, _with_share(requests, _is_shared, percent / 100)
@@ -86,7 +86,7 @@ def _is_several(request: PackRequest) -> bool:
 
 
 def _with_share(requests: Sequence[PackRequest], chosen: Callable[[PackRequest], bool], share: float) -> list[PackRequest]:
-    """As many GPUs as before, that share of them in chosen requests; those without a GPU as they were."""
+    """Keeps as many GPUs as before and puts that share of them into chosen requests; those without a GPU stay."""
     rng = random.Random(1)
     total = sum(request.gpu_milli_sum for request in requests)
     made = [request for request in requests if request.gpu_count == 0]

@@ -1,4 +1,4 @@
-"""Programs of others, built from a checkout that a variable names, for benches that run them beside ours."""
+"""Builds other projects' programs from a checkout that a variable names, to run them beside ours."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def built(who: str, source: Path, packages: Mapping[str, str], out: Path) -> Pat
 
 
 def said(who: str, command: Sequence[str], **settings: str) -> str:
-    """What the command prints. Raises NotRun with its last words where it fails."""
+    """Returns what the command prints. Raises NotRun with its last words when it fails."""
     try:
         done = subprocess.run(command, env=os.environ | settings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     except OSError as error:

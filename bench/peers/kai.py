@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CRDS: Final = Path("deployments/kai-scheduler/crds")
 PROGRAMS: Final = {name: f"cmd/{name}" for name in ("scheduler", "binder", "podgrouper", "podgroupcontroller", "queuecontroller")}
-# Of its client, far above what it can use: by default it asks 50 times a second.
+# This limit of its client is far above what it can use: by default it asks 50 times a second.
 RATE: Final = ("--qps=1000", "--burst=2000")
 UNSERVED: Final = "127.0.0.1:0"
 QUEUE: Final = "bench"

@@ -29,7 +29,7 @@ from planner.snapshot import Memory, Node, Policy, PolicyName, Pool, Quota, Requ
 from simulation.replay import Planner
 
 AT_ONCE = Policy(notice_s=1, least_run_s=0, eviction_gain_s=0)
-# Where nothing is due, so long until the next look.
+# If nothing is due, the next look comes after this time.
 IDLE_S = 0.0005
 PUBLISHED = "Kueue published, with its API server"
 MEASURED = "Kueue here, with its API server"
@@ -49,7 +49,7 @@ def run_large_scale(traces: Path | None) -> list[Figure]:
 
 
 def _run(scenario: Scenario) -> list[Figure]:
-    """Twice: with reclaim alone, and where higher priority evicts, too."""
+    """Runs twice: with reclaim alone, and with evictions by higher priority too."""
     try:
         kueue: Ran | None = kueue_runner.run(scenario)
     except NotRun as why:
@@ -120,7 +120,7 @@ class _AtOnce(Planner):
 
 
 def play(scenario: Scenario, *, may_evict: bool) -> PlayResult:
-    """By the wall clock: what comes while the planner works waits for its next look."""
+    """Runs by the wall clock: arrivals wait while the planner works."""
     return WorkloadPlayer(planner_for(scenario), list(arrivals(scenario)), may_evict=may_evict).run()
 
 
@@ -135,7 +135,7 @@ def _owner(cohort: int, queue: int) -> str:
 
 
 class WorkloadPlayer:
-    """Where workloads come, run and go, on the wall clock."""
+    """Plays arrivals, starts and ends of workloads on the wall clock."""
 
     def __init__(
         self, planner: Planner, coming: Sequence[Arrival], *, may_evict: bool, clock: Callable[[], float] = time.perf_counter
@@ -162,7 +162,7 @@ class WorkloadPlayer:
         return self._played
 
     def _has_changed(self, now_ms: int) -> bool:
-        """One look; False when nothing was due."""
+        """Looks once; returns False when nothing was due."""
         next_ms = self._planner.next_start_s()
         is_due = next_ms is not None and next_ms <= now_ms
         is_due |= self._ended(now_ms)
@@ -176,7 +176,7 @@ class WorkloadPlayer:
         return is_due
 
     def _ended(self, now_ms: int) -> bool:
-        """Those whose time is over are done; those that were told to leave wait again."""
+        """Workloads whose time is over are done; evicted ones wait again."""
         has_ended = False
         while self._due and self._due[0][0] <= now_ms:
             at_ms, id_ = heapq.heappop(self._due)

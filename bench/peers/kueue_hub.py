@@ -88,7 +88,7 @@ class _World:
         statistics_renewed()
 
     def run(self) -> None:
-        """Until all are done."""
+        """Runs until all are done."""
         while (now := self._next_at()) is not None:
             self._now = now
             self._hear()
@@ -100,7 +100,7 @@ class _World:
         return self._began_at + timedelta(seconds=arrival.at_ms)
 
     def _next_at(self) -> datetime | None:
-        """The next arrival, end or planned start, a second from now at the soonest."""
+        """Returns the next arrival, end or planned start, a second from now at the soonest."""
         from gpr.models import Gpr, GprState
 
         active, queued = Gpr.objects.filter(state=GprState.ACTIVE), Gpr.objects.filter(state=GprState.QUEUED)
@@ -126,7 +126,7 @@ class _World:
         gpr_submit(actor=self._admin, spec=spec, now=self._now)
 
     def _settle(self) -> None:
-        """Ticks and agents' words until neither has anything to say."""
+        """Ticks and lets agents report until neither has news."""
         self._tick()
         while self._agents_say():
             self._tick()
@@ -138,7 +138,7 @@ class _World:
             raise RuntimeError("somebody else ticks")
 
     def _agents_say(self) -> bool:
-        """Nodes that are held open at once, nodes that are to be left are left at once; False when there is none of either."""
+        """Opens held nodes and leaves nodes at once; returns False when there is none of either."""
         from gpr.models import Gpr, GprState
         from inventory.models import Reservation, ReservationState
 
@@ -153,7 +153,7 @@ class _World:
         return bool(state_of)
 
     def _hear(self) -> None:
-        """Of all agents, so that nodes are open; each renews its credential in time."""
+        """Hears all agents, so that nodes are open; each renews its credential in time."""
         is_due = self._now >= self._renewed_at + CREDENTIAL_EVERY
         self._renewed_at = self._now if is_due else self._renewed_at
         for cohort in self._cohorts:

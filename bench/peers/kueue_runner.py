@@ -25,7 +25,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 PROGRAMS: Final = {name: f"test/performance/scheduler/{name}" for name in ("runner", "minimalkueue")}
 SERVERS: Final = ("etcd", "kube-apiserver")
 CRDS: Final = Path("config/components/crd/bases")
-# As Kueue's own Makefile and CI run it.
+# Kueue's own Makefile and CI run it so.
 QPS, BURST = 1000, 2000
 WITHIN_S: Final = 45 * 60
 

@@ -46,7 +46,7 @@ class Scenario:
 
     @property
     def ideal_wall_s(self) -> float:
-        """Nobody can be faster: all work on all CPUs, nor done before the last workload is made and has run."""
+        """Returns the shortest possible time: all work on all CPUs, and not before the last workload is made and has run."""
         last_s = max(kind.count * kind.every_ms + kind.length_ms for kind in self.kinds) / 1000
         return max(self.work_s, last_s)
 
@@ -83,7 +83,7 @@ class Arrival:
 
 
 def arrivals(scenario: Scenario) -> Iterator[Arrival]:
-    """In order of time; the first of each kind after one interval."""
+    """Yields them in order of time; the first of each kind comes after one interval."""
     made = (
         Arrival((number + 1) * kind.every_ms, cohort, queue, kind)
         for kind in scenario.kinds

@@ -45,7 +45,7 @@ def run(traces: Path | None) -> list[Figure]:
 
 @dataclass(slots=True)
 class _Told:
-    """Of one side: seconds that each answer took, and how far each was off. Ours answers with a promise, then with the expected start."""
+    """Holds for one side the seconds of each answer, and its error. Ours answers with a promise, then with the expected start."""
 
     took_s: list[float] = field(default_factory=list)
     played_s: list[float] = field(default_factory=list)
@@ -119,7 +119,7 @@ def _filling(dice: random.Random, node_count: int) -> Iterator[Ask]:
 
 
 def _load(slurm: Slurm, running: Sequence[Ask], queue: Sequence[Ask]) -> list[tuple[Ask, Listed]]:
-    """Those that run, with where and until when."""
+    """Lists running boxes with their nodes and ends."""
     ask_of = {slurm.submit(ask): ask for ask in running}
     _wait(lambda: sum(job.is_running for job in slurm.queue()) == len(ask_of))
     for ask in queue:
@@ -171,14 +171,14 @@ def _ours(running: Iterable[tuple[Ask, Listed]], pool: Pool, queue: Sequence[Ask
 
 
 def _planned_per_s(snapshot: Snapshot) -> float:
-    """As a tick plans them: with a promise, the expected start and its reason for each."""
+    """Plans as a tick does: each request gets a promise, the expected start and its reason."""
     began = time.perf_counter()
     plan(snapshot)
     return len(snapshot.queue) / (time.perf_counter() - began)
 
 
 def _play(board: Board) -> dict[str, int]:
-    """Move the clock on until nobody waits, every box taking its whole length."""
+    """Moves the clock on until no request waits; every box takes its whole length."""
     starts: dict[str, int] = {}
     while True:
         starts |= {new.request.id: new.slot.start_s for new in board.start()}

@@ -93,8 +93,6 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Slurm:
-    """Its clients."""
-
     root: Path
     environment: dict[str, str]
 
@@ -160,7 +158,7 @@ def slurmctld(*, nodes: int, gpus: int) -> Iterator[Slurm]:
 
 
 def _unpacked() -> Path:
-    """Once; later runs find it."""
+    """Later runs find the unpacked files."""
     root = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "egs-bench" / "slurm"
     if (root / "usr/sbin/slurmctld-wlm").exists():
         return root

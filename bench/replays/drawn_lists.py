@@ -1,6 +1,6 @@
-"""Job lists drawn by a seed: none of them was seen while the planner was tuned.
+"""Draws job lists by a seed, none of which was seen while the planner was tuned.
 
-`draw` makes up a training cluster: boxes of 1 to 72 hours, every fifth a gang of 2 to 16 whole nodes, most of them submitted in office
+`draw` simulates a training cluster: boxes of 1 to 72 hours, every fifth a gang of 2 to 16 whole nodes, most of them submitted in office
 hours, some in bursts of equals. `resample` takes the boxes of a real list in runs of 20, on that list's times of arrival.
 """
 
@@ -20,7 +20,7 @@ SHORTEST_S, LONGEST_S = HOUR_S, 72 * HOUR_S
 GANG_SHARE, WHOLE_SHARE = 0.2, 0.25
 GANG_SIZES = (2, 2, 2, 3, 4, 4, 4, 6, 8, 8, 12, 16)
 BURST_SHARE, BURST_SIZES, BURST_STEP_S = 0.05, range(3, 13), 20
-# Of those that end before their box does, and how much of it they use at least.
+# The share of jobs that end before their box does, and the least part of it that they use.
 EARLY_SHARE, LEAST_USED = 0.75, 0.2
 # How likely a submission is in each hour of the day.
 OFFICE_HOURS = (*[1] * 8, *[4] * 10, *[2] * 6)
@@ -33,7 +33,7 @@ def pool_of(node_count: int) -> Pool:
 
 
 def draw(*, seed: int, count: int, load: float, pool: Pool) -> tuple[TraceJob, ...]:
-    """In order of submission. `load`: work over what the pool could do in the time in which all are submitted."""
+    """Boxes come in order of submission. `load` is their work, relative to what the pool could do while they are submitted."""
     dice = random.Random(seed)
     bursts = list(_bursts(dice, count, pool.id))
     work_gpu_s = sum(len(burst) * _gpu_s(burst[0]) for burst in bursts)
@@ -45,7 +45,7 @@ def draw(*, seed: int, count: int, load: float, pool: Pool) -> tuple[TraceJob, .
 
 
 def resample(jobs: Sequence[TraceJob], *, seed: int, count: int) -> tuple[TraceJob, ...]:
-    """Boxes of the whole list on its first so many times."""
+    """Puts boxes of the whole list on its first times of arrival."""
     dice = random.Random(seed)
     boxes: list[TraceJob] = []
     while len(boxes) < count:
@@ -55,7 +55,7 @@ def resample(jobs: Sequence[TraceJob], *, seed: int, count: int) -> tuple[TraceJ
 
 
 def _bursts(dice: random.Random, count: int, pool: str) -> Iterator[list[TraceJob]]:
-    """So many boxes in all; most come alone, some with equals."""
+    """Most boxes come alone, some with equals."""
     left = count
     while left > 0:
         size = min(left, dice.choice(BURST_SIZES) if dice.random() < BURST_SHARE else 1)
@@ -77,7 +77,7 @@ def _gpu_s(job: TraceJob) -> int:
 
 
 def _office_time_s(dice: random.Random, span_s: int) -> int:
-    """Drawn until one is taken."""
+    """Draws until a time is in office hours."""
     while True:
         at_s = dice.randrange(span_s)
         day, hour = divmod(at_s // HOUR_S, 24)

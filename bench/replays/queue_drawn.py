@@ -1,4 +1,4 @@
-"""Queue quality, lists drawn anew: our policy and the field's on lists that nothing was tuned on, in the ratios that we promise."""
+"""Compares our policy with those of the field on lists that were not used for tuning, in the ratios that we promise."""
 
 from __future__ import annotations
 
@@ -43,8 +43,6 @@ def _case(name: str, pools: tuple[Pool, ...], jobs: Sequence[TraceJob], *, early
 
 
 def figures_of(name: str, of: Mapping[str, Outcome], *, early: bool) -> list[Figure]:
-    """`of` each policy."""
-
     def figure(what: str, unit: str, ours: float, peer: str = "", theirs: float | None = None, goal: str = "") -> Figure:
         return Figure("queue-drawn", f"{name}: {what}", unit, round(ours, 3), peer, theirs, goal)
 

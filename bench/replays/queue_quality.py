@@ -1,4 +1,6 @@
-"""Waits and promises on real job lists: ours beside the policies of the field, all replayed by the same simulator, priorities equal."""
+"""Compares waits and promises on real job lists with those of the field's policies, all replayed by the same simulator with equal
+priorities.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def run(traces: Path | None) -> list[Figure]:
 
 
 def _case(traces: Path, jobs: str, nodes: str, goal: float) -> Iterator[Figure]:
-    """With exact boxes, then with early ends."""
+    """Replays with exact boxes, then with early ends."""
     name = f"{jobs.removesuffix('.csv')} on {nodes.removesuffix('.csv')}"
     pools = read_nodes(traces / nodes)
     known: dict[str, Outcome] = {}
@@ -51,7 +53,6 @@ def _case(traces: Path, jobs: str, nodes: str, goal: float) -> Iterator[Figure]:
 
 
 def figures_of(name: str, outcomes: Mapping[str, Outcome], *, goal: float, early: bool) -> list[Figure]:
-    """`outcomes` of each policy."""
     ours = outcomes["egs"]
 
     def figure(what: str, unit: str, ours: float, peer: str = "", theirs: float | None = None, goal: str = "") -> Figure:
@@ -84,7 +85,7 @@ def figures_of(name: str, outcomes: Mapping[str, Outcome], *, goal: float, early
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one policy on one list. `seconds`: wall time of the replay."""
+    """Holds the result of one policy on one list. `seconds` is the wall time of the replay."""
 
     done: Replay
     report: dict[str, Any]
@@ -103,7 +104,7 @@ class Outcome:
 
 
 def outcome(policy: str, pools: tuple[Pool, ...], jobs: Sequence[TraceJob], *, early: bool) -> Outcome:
-    """Priorities equal."""
+    """All priorities are equal."""
     began = time.perf_counter()
     done = replay(
         POLICIES[policy](pools),

@@ -1,6 +1,6 @@
-"""What else a queue goes through: priorities, nodes that fail, boxes that idle, several clusters, bookings. Our policy alone.
+"""Tries our policy on priorities, failing nodes, idle boxes, several clusters and bookings.
 
-Priorities on the real week, failures there and on lists drawn by a seed; the rest on such a list, since the week has none of it.
+It replays priorities on the real week, failures there and on lists drawn by a seed; the rest on such a list, since the week has none of it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NODES: Final = ("nodes_80x8.csv", "nodes_64x8.csv")
 LOWEST, HIGHEST = "50", "201"
 FAIL_EVERY_DAYS, REPAIR_S, FAILURE_SEEDS = 30, 14_400, (1, 2, 3)
 FAILING_LISTS = (5003, 5004)
-# Of the drawn lists.
+# The drawn lists have these values.
 SEED, COUNT, LOAD, NODE_COUNT = 5001, 3_000, 0.9, 80
 SELDOM: Final = 5  # every so many boxes
 IDLE_TIMEOUT_S, BURST_GAIN_S = 1_800, 1_800
@@ -61,7 +61,9 @@ def priorities(name: str, pools: tuple[Pool, ...], jobs: Sequence[TraceJob]) -> 
 
 
 def failures(lists: Sequence[tuple[str, tuple[Pool, ...], Sequence[TraceJob]]], seeds: Sequence[int]) -> list[Figure]:
-    """Each list with each seed, then all of them together: a few seconds decide whom a failure kills, so one says little."""
+    """Replays each list with each seed, then all of them together: a few seconds decide which box a failure ends, so one replay says
+    little.
+    """
     figures, every = [], []
     for name, pools, jobs in lists:
         for seed in seeds:
@@ -90,7 +92,7 @@ def idle_release(pool: Pool, jobs: Sequence[TraceJob]) -> list[Figure]:
 
 
 def clusters(jobs: Sequence[TraceJob]) -> list[Figure]:
-    """The same nodes as two clusters: each box at home, elsewhere where that saves enough, or as one cluster."""
+    """Splits the nodes into two clusters: each box runs at home or where that saves enough; then replays them as one cluster."""
     halves = tuple(replace(_half(cluster), id=f"{cluster}/gpu", cluster=cluster) for cluster in HOMES)
     dice, ids = random.Random(SEED), [pool.id for pool in halves]
     homes = [dice.choice(ids) for _ in jobs]
@@ -108,7 +110,7 @@ def clusters(jobs: Sequence[TraceJob]) -> list[Figure]:
 
 
 def bookings(pool: Pool, jobs: Sequence[TraceJob]) -> list[Figure]:
-    """Some are booked for the same time of the next day; those that have no place are refused."""
+    """Books some boxes for the same time of the next day; those that have no place are refused."""
     some = _seldom()
     booked = [replace(job, booked_s=job.submit_s + BOOKED_AHEAD_S) if next(some) else job for job in jobs]
     done = _played((pool,), booked)
@@ -138,7 +140,7 @@ def _played(
 
 
 def _share(replays: Sequence[Replay]) -> float:
-    """Of all promises that were made in them."""
+    """The share is of all promises in these replays."""
     late_s = [run.start_s - run.promise_s for done in replays for run in done.runs if run.promise_s is not None]
     return sum(each <= MINUTE_S for each in late_s) / len(late_s)
 

@@ -1,8 +1,8 @@
-"""Guarantees for the virtual clusters of the Philly list, beside the same list without any: how soon whoever is entitled has its GPUs, and
-what that costs the others.
+"""Gives guarantees to the virtual clusters of the Philly list and compares with the same list without any: how soon entitled boxes get
+their GPUs, and how long the others then wait.
 
-Each is guaranteed GPUs in proportion to what it uses of the list, all GPUs together. Priorities are equal, boxes exact, notice and minimum
-run as the product's defaults.
+Each is guaranteed GPUs in proportion to its use in the list, all GPUs together. Priorities are equal, boxes exact, notice and minimum run
+as the product's defaults.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _case(traces: Path, jobs_file: str, nodes_file: str) -> list[Figure]:
 
 
 def guarantees(jobs: Sequence[TraceJob], pools: tuple[Pool, ...]) -> tuple[Quota, ...]:
-    """Of all GPUs in proportion to GPU-seconds used; whole ones, at least one each, the largest remainders rounded up."""
+    """Divides all GPUs in proportion to GPU-seconds used: whole ones, at least one each, the largest remainders rounded up."""
     shape, sizes = pools[0].shape, _sizes(pools)
     used: dict[str, int] = defaultdict(int)
     for job in jobs:
@@ -61,7 +61,7 @@ def guarantees(jobs: Sequence[TraceJob], pools: tuple[Pool, ...]) -> tuple[Quota
 
 
 def figures_of(name: str, done: Replay, without: Replay, pools: tuple[Pool, ...], quotas: tuple[Quota, ...]) -> list[Figure]:
-    """`done` with the quotas, `without` them."""
+    """`done` ran with the quotas, `without` ran without them."""
 
     def figure(what: str, unit: str, ours: float, theirs: float | None = None, peer: str = "without quotas") -> Figure:
         return Figure("vc-quotas", f"{name}: {what}", unit, ours, peer if theirs is not None else "", theirs)
@@ -101,7 +101,7 @@ def beneficiaries(done: Replay) -> set[str]:
 
 
 def entitled_runs(runs: Sequence[Run], sizes: Mapping[str, int], owed: Mapping[str, int]) -> list[Run]:
-    """First runs of those that, when they came, fitted beside all that their owner held or waited for into what it is guaranteed."""
+    """Returns first runs of jobs that fitted into their owner's guarantee when they came, beside all that the owner held or waited for."""
     changes = sorted((at_s, order, number) for number, run in enumerate(runs) for at_s, order in ((run.queued_s, 1), (run.end_s, 0)))
     wanted: dict[str, int] = defaultdict(int)
     found: list[Run] = []
@@ -115,10 +115,10 @@ def entitled_runs(runs: Sequence[Run], sizes: Mapping[str, int], owed: Mapping[s
 
 @dataclass(frozen=True, slots=True)
 class Fairness:
-    """Means over all moments at which somebody waits, every ten minutes.
+    """Means over all moments at which a job waits, every ten minutes.
 
-    `jain`: of held / guaranteed, among those that want all they are guaranteed or more; moments with one such only do not count. `met`: of
-    what is guaranteed and wanted, the part that is held. `worst`: the same of the owner who fares worst.
+    `jain`: of held / guaranteed, among owners that want all they are guaranteed or more; moments with one such owner do not count. `met`:
+    the part of what is guaranteed and wanted that is held. `worst`: the same for the owner with the lowest part.
     """
 
     jain: float
@@ -147,7 +147,7 @@ def jain(parts: Sequence[float]) -> float:
 
 
 def _moments(runs: Sequence[Run], sizes: Mapping[str, int]) -> Iterator[tuple[dict[str, int], dict[str, int]]]:
-    """What each holds, and what each holds or waits for, every so often until the last job has come."""
+    """Returns what each owner holds, and what each holds or waits for, every so often until the last job has come."""
     changes = sorted(
         (at_s, run.job.project, held * gpus, wanted * gpus)
         for run in runs
@@ -167,7 +167,7 @@ def _moments(runs: Sequence[Run], sizes: Mapping[str, int]) -> Iterator[tuple[di
 
 
 def _waits_s(done: Replay) -> dict[str, float]:
-    """All time in the queue, by job."""
+    """Sums the time in the queue by job."""
     waits_s: dict[str, float] = defaultdict(float)
     for run in done.runs:
         waits_s[run.job.id] += run.wait_s
@@ -183,5 +183,5 @@ def _sizes(pools: tuple[Pool, ...]) -> dict[str, int]:
 
 
 def _mean(values: Iterable[float]) -> float:
-    """0 of nothing."""
+    """Returns 0 for no values."""
     return statistics.fmean(listed) if (listed := list(values)) else 0.0
