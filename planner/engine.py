@@ -179,7 +179,7 @@ def place_newcomers(
             continue
         shadow = admit(board, slack, waiting)
         if not board.has_slot(waiting):
-            continue  # it can never start, so it overtakes nobody
+            continue  # it can never start, so it overtakes no other
         arrivals.append((waiting.request.id, Arrival(board.now_s, waiting.request.priority, board.gpu_s(waiting.request))))
         shadows += [shadow] if shadow is not None else []
     return Remembered(tuple(arrivals), tuple(shadows), *slack.sums) if slack is not None and arrivals else None

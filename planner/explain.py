@@ -30,12 +30,12 @@ def sentence(explanation: Explanation, *, now_s: int | None, name_of: NameOf, sa
         case Reason.WAITS_FOR_NODES:
             return (
                 "It waits for nodes on which nothing can start now: set aside, not ready, or in a cluster that is disabled or not heard. "
-                "Nobody knows when they come back; the time given is an assumption."
+                "EGS does not know when they come back and assumes a time."
             )
         case Reason.WAITS_FOR_CONTACT:
             return (
-                "Its nodes are in a cluster that is not heard at present, and nothing can start there meanwhile. Its place and its "
-                "promise are kept, and nobody else gets its nodes. It starts once the cluster is heard, or sooner in another if it fits."
+                "Its nodes are in a cluster that is not heard at present, and nothing can start there meanwhile. Its place and "
+                "promise are kept, and no other gets its nodes. It starts once the cluster is heard, or sooner in another if it fits."
             )
         case Reason.WAITS_FOR_MAINTENANCE:
             return "It waits for the end of an announced maintenance: it would not finish before the nodes close."

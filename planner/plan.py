@@ -1,4 +1,4 @@
-"""The planner's output."""
+"""Defines the planner's output."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Blocker:
     id: str
     is_running: bool
     until_s: int
-    is_overdue: bool = False  # its time is over, and nobody knows when its nodes are released
+    is_overdue: bool = False  # its time is over, and the release of its nodes is unknown
     node_count: int = 0  # 0: not known, stored by an old version
     gpus_per_node: int = 0  # 0: all
 
@@ -94,7 +94,7 @@ class Placement:
 
     id: str
     slot: Slot | None
-    start_s: int | None  # if nobody comes and every box takes its whole length; no later than the slot
+    start_s: int | None  # if no more requests come and every box takes its whole length; no later than the slot
     promise_s: int | None  # None, or the old one, if it has no slot
     starts_now: bool
     explanation: Explanation
@@ -188,7 +188,7 @@ class Plan:
 
     now_s: int
     placements: tuple[Placement, ...]  # in order of turn
-    remembered: Remembered | None = None  # None if nobody is new
+    remembered: Remembered | None = None  # None without newcomers
     forecasts: tuple[Forecast, ...] = ()  # for new or edited requests that wait; without bounds yet
     evictions: tuple[PlannedEviction, ...] = ()
     others: tuple[BarePlacement, ...] = ()  # requests without an explanation that are not as stored; all, if nodes can be ordered

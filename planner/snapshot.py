@@ -1,4 +1,4 @@
-"""The planner's input: plain, frozen, ordered."""
+"""Defines the planner's input: plain, frozen, ordered."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ class Policy:
     exit_s: int = 0  # from its end until its GPUs are free
     entry_s: int = 0  # from the start of a box until its window opens
     eviction_gain_s: int = 600  # the least gain for an eviction or for moving a promise
-    break_from: int | None = None  # newcomers of this priority move promises of lower ones; None: nobody does
+    break_from: int | None = None  # newcomers of this priority move promises of lower ones; None: none do
     gang_patience: float = 0.3  # a gang that has waited for this share of its promised wait moves up into any room
     slack: SlackSettings = field(default_factory=SlackSettings)
 

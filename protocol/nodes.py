@@ -1,4 +1,4 @@
-"""Nodes of a cluster, and nodes that the hub orders for it."""
+"""Describes nodes of a cluster, and nodes that the hub orders for it."""
 
 from __future__ import annotations
 

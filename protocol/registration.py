@@ -1,4 +1,4 @@
-"""How an agent registers with its hub and renews its credential."""
+"""An agent registers with its hub and renews its credential."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-/* What time alone changes goes on by itself between two answers of the server: how long something takes yet, the line of now, and how much
+/* Between two answers of the server this updates what time alone changes: how long something takes yet, the line of now, and how much
    of a box is used. The server's clock counts; the words are those of core/pages/words.py. */
 (() => {
   const clock = document.getElementById("clock");

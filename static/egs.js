@@ -1,6 +1,6 @@
 /* Small behavior that HTML and htmx do not give. Every page reads and sends without it. */
 
-/* What the server may know of the browser: its time zone. The next page is in it. */
+/* Tells the server the browser's time zone. The next page is in it. */
 (() => {
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   const secure = location.protocol === "https:" ? "; secure" : "";
@@ -205,7 +205,7 @@
   };
   document.addEventListener("egs:toast", (event) => show(event.detail, false));
   document.addEventListener("egs:refused", (event) => show({ text: `${event.detail.title}. ${event.detail.detail}` }, true));
-  // What was asked for by hand and got no answer; fragments that refetch themselves are told of by #live.
+  // Tells of requests by hand that got no answer; #live tells of fragments that refetch themselves.
   const unanswered = (event) => {
     const { xhr, requestConfig } = event.detail;
     if (requestConfig.verb === "get" || xhr.getResponseHeader?.("HX-Trigger")) return;

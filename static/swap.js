@@ -53,7 +53,7 @@
     if (getSelection().toString().trim() !== text) getSelection().removeAllRanges(); // something else stands there now
   };
 
-  /* What the server said of each element that refetches itself, whatever a script has changed in it since. */
+  /* Keeps what the server said of each element that refetches itself, without later changes by scripts. */
   const shown = new WeakMap();
   const markupOf = (response) => {
     const content = parsed(response);
@@ -153,7 +153,7 @@
     if (fold?.id) fold.dataset.byHand = "";
   });
 
-  /* What asks anew at each input is not told what was asked before the last one: that answer would undo it before it is asked. */
+  /* A form that asks at each input gets no answer to an older input: that answer would undo the last input. */
   const inputs = new WeakMap(); // forms and how often something was put into each
   const asked = new WeakMap(); // requests and that count of their form
   const inputsOf = (element) => inputs.get(element.closest("form")) ?? 0;

@@ -254,7 +254,7 @@ CASES: Final[dict[str, Callable[..., list[Figure]]]] = {
 }
 
 
-# Those who submit.
+# The processes that submit.
 
 
 def ready_submitters(count: int, processes: int, threads: int) -> list[subprocess.Popen[str]]:

@@ -32,7 +32,7 @@ WITHIN_S: Final = 45 * 60
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """As the runner measured it. `wall_s`, `cpu_s`, `memory_mb`: of Kueue's process, without API server and database. `usage`: of the
+    """The runner measured these. `wall_s`, `cpu_s`, `memory_mb`: of Kueue's process, without API server and database. `usage`: of the
     quota, over that time. `waits_s`: mean time to admission by class, for one that was evicted until its last; `evictions`: in all.
     `dropped_count`: events that the runner itself was too slow to count.
     """

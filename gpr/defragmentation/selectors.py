@@ -25,7 +25,7 @@ from planner.sharing.defragment import Proposal, Relocation, fit_booking, propos
 from planner.snapshot import Request
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN
 
-WANTED: Final = "wanted"  # the id of a booking that nobody has filed
+WANTED: Final = "wanted"  # the id of a booking that is not filed
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Moving:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    gpr: Gpr | None  # None: for a booking that nobody has filed
+    gpr: Gpr | None  # None: for a booking that is not filed
     cluster: str
     shape: str
     nodes: tuple[str, ...]
@@ -57,7 +57,7 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class WantedRoom:
-    """A booking that nobody has filed."""
+    """Describes a booking that is not filed."""
 
     shape: str
     nodes: int

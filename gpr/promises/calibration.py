@@ -32,7 +32,7 @@ DAYS_DEFAULT: Final = 30
 DAYS_BY_DAY: Final = 30
 DAY, WEEK = timedelta(days=1), timedelta(days=7)
 MINUTE_S: Final = 60
-# Where there are more outcomes, only the newest are read, so that large sites get an answer quickly, too.
+# If there are more outcomes, only the newest are read, so that large sites get an answer quickly.
 OUTCOMES_MAX: Final = 100_000
 LAST_SHOWN, WORST_SHOWN = 20, 10
 # Lower bounds of the length classes.
@@ -228,7 +228,7 @@ class Scoring:
         return outcomes if self._is_enough(Counter(outcome.slice_id for outcome in outcomes)) else ()
 
     def _is_enough(self, counts: Mapping[UUID, int]) -> bool:
-        # `counts` is by slice. Slices that the reader can see hide nobody.
+        # `counts` is by slice. Slices that the reader can see hide no other.
         if self.hidden_slices is None:
             return True
         theirs = {slice_id: count for slice_id, count in counts.items() if slice_id in self.hidden_slices}

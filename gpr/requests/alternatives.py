@@ -95,7 +95,7 @@ class Alternatives:
 
     def _best_value(self, offer: Offer, field: str, values: Sequence[int]) -> int:
         # A full offer is expensive, so bisection over free capacity first finds the largest that fits now or within half of the wait.
-        # Where none fits, the middle value is offered: it may need evictions or ordered nodes.
+        # If none fits, the middle value is offered: it may need evictions or ordered nodes.
 
         def sized(value: int) -> Request:
             return self._request(self._spec_with(field, value), there)

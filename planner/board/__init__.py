@@ -1,1 +1,1 @@
-"""The planner's working state and the compiled passes that start boxes."""
+"""Holds the planner's working state and the compiled passes that start boxes."""

@@ -31,7 +31,7 @@ class Waiting:
     turn: Turn
     promise_s: int | None
     displaced: tuple[Cause, str] | None = None  # why its slot is not where it was stored, and what caused it
-    risk: tuple[Cause, str] | None = None  # why nobody knows whether its slot can be kept
+    risk: tuple[Cause, str] | None = None  # why it is unknown whether its slot can be kept
 
     def copy(self) -> Waiting:
         return Waiting(self.request, self.row, self.turn, self.promise_s, self.displaced, self.risk)

@@ -1,1 +1,1 @@
-"""Capacity over time, and the search for the first place for one more box."""
+"""Stores capacity over time, and searches the first place for one more box."""

@@ -1,1 +1,1 @@
-"""Promises: slack, failure reserve, repair of stored slots, verification and forecasts."""
+"""Makes promises and keeps them: slack, failure reserve, repair of stored slots, verification and forecasts."""

@@ -17,7 +17,7 @@ from planner.promises.reference_queues import BoxPair, ReferenceQueues, box_of_b
 from planner.promises.repair import board_of, cause_of_lost_slot, slot_problem
 from planner.snapshot import Request, Running, Shadow, Snapshot
 
-# After so many changes the board is made anew, since limits and demands that nobody uses any more stay on it.
+# After so many changes the board is made anew, since unused limits and demands stay on it.
 CHANGES_MOST: Final = 20_000
 Part = TypeVar("Part")
 

@@ -104,7 +104,7 @@ class SlackTracker:
         return min(self._ran_s / self._booked_s, 1.0) if self._booked_s > 0 else 1.0
 
     def _ensure_built(self) -> ReferenceQueues:
-        if self._is_stale:  # while nobody waits, nobody can be overtaken: the queues are what really runs
+        if self._is_stale:  # while no request waits, none can be overtaken: the queues equal what runs
             self._queues = reference_queues(self._board, (), self._slotted())
         elif self._queues is None:
             self._queues = reference_queues(self._board, *self._initial)

@@ -1,1 +1,1 @@
-"""Sharing: eviction rights, evictions, displaced slots, spares, supplies, bookings, edits and defragmentation."""
+"""Decides how requests share GPUs: evictions, displaced slots, spares, supplies, bookings, edits and defragmentation."""

@@ -121,7 +121,7 @@ class EvictionPlanner:
 
     def _would_gain(self, waiting: Waiting) -> bool:
         if waiting.risk is not None:
-            return False  # when its own place comes back is not known, so nobody has to end for it
+            return False  # it is unknown when its own place comes back, so no box has to end for it
         return self._board.has_slot(waiting) and self._gain_before_s(waiting) > self._board.soonest_s(waiting.request)
 
     def _gain_before_s(self, waiting: Waiting) -> int:

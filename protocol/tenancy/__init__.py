@@ -1,1 +1,1 @@
-"""Messages about workspaces in a cluster."""
+"""Defines messages about workspaces in a cluster."""

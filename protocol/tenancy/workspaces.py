@@ -1,4 +1,4 @@
-"""Namespaces and accounts of workspaces."""
+"""Binds namespaces to workspaces, and gives members accounts there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class BindingState(StrEnum):
     READY = "READY"  # bound, with all of its objects
     WAITING = "WAITING"  # not yet: the namespace is being deleted, a box has to end, or the cluster does not answer
     CONFLICT = "CONFLICT"  # the namespace belongs to somebody else: people must act
-    UNBOUND = "UNBOUND"  # as desired: nobody of the workspace has access to it any more
+    UNBOUND = "UNBOUND"  # as desired: members of the workspace have no access to it any more
 
 
 class BindingSeen(msgspec.Struct, frozen=True, kw_only=True):

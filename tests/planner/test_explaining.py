@@ -188,7 +188,7 @@ NAMES = {"mine": "train-7", "also mine": "eval-2"}
         (
             Explanation(Reason.WAITS_FOR_NODES),
             "It waits for nodes on which nothing can start now: set aside, not ready, or in a cluster that is disabled or not heard. "
-            "Nobody knows when they come back; the time given is an assumption.",
+            "EGS does not know when they come back and assumes a time.",
         ),
         (
             Explanation(Reason.WAITS_FOR_GPUS, (Blocker("mine", True, 1060, is_overdue=True),)),

@@ -52,7 +52,7 @@ OUTSIDE: Final = [
     {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}},
     {"ipBlock": {"cidr": "::/0", "except": ["fe80::/10", "fd00:ec2::254/128"]}},
 ]
-# Where clusters answer DNS: in pods of their own, or in a cache on each node.
+# Clusters answer DNS in pods of their own, or in a cache on each node.
 DNS: Final = [
     {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}},
     {"ipBlock": {"cidr": "169.254.20.10/32"}},
