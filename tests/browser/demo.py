@@ -16,7 +16,8 @@ from tests.browser.people import sign_in
 from tests.e2e.processes import START_S, Api, Running, demo_tokens, free_port, wait_for
 from tests.migrated import copy_to_file
 
-EMPTY_PAGE = "about:blank"  # it asks the demo for nothing, however long it is open
+# It asks the demo for nothing more, however long it is open, and keeps the renderer process, which `about:blank` would not.
+EMPTY_PAGE = "/healthz"
 
 
 @contextmanager
