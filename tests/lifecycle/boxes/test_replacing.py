@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from datetime import timedelta
 from typing import Any
 
@@ -42,9 +43,14 @@ def rules() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def stage() -> Stage:
+@pytest.fixture(scope="module")
+def built_stage(module_db: None) -> Stage:
     return Stage(nodes=3)
+
+
+@pytest.fixture
+def stage(built_stage: Stage, db: None) -> Stage:
+    return deepcopy(built_stage)
 
 
 def report(stage: Stage, *gone: Node, sick: Node | None = None, away: Node | None = None, dropped: Node | None = None) -> None:
