@@ -192,7 +192,7 @@ def passed_over(api: Api, gpr: dict[str, Any], sick: str) -> None:
     assert outcomes.count((used, "OK")) == 1
 
 
-@pytest.mark.soak  # quickly: tests/kube/checks/test_checks.py and tests/lifecycle/boxes/test_replacing.py
+@pytest.mark.soak  # quickly: tests/kube/checks/test_checks.py and tests/lifecycle/boxes/test_swaps.py
 def test_a_node_that_fails_its_checks_is_passed_over_and_one_that_fails_later_is_replaced(platform: Platform, east: Cluster) -> None:
     api, stage = platform.api, platform.stage
     make_slice(api, "health", east=east)

@@ -89,7 +89,7 @@ def test_who_follows_the_readme_sees_gpus_borrowed_and_taken_back(demo: dict[str
         api.close()
 
 
-@pytest.mark.soak  # quickly: tests/lifecycle/boxes/test_replacing.py and tests/agent/boxes/test_spares.py
+@pytest.mark.soak  # quickly: tests/lifecycle/boxes/test_swaps.py and tests/agent/boxes/test_spares.py
 def test_a_node_whose_gpu_falls_sick_is_replaced_while_its_gpr_runs_on_to_its_end(demo: dict[str, str]) -> None:
     """By the demo's script the first A10 node that a box has had for a minute."""
     api = Api(demo["url"], demo["user_token"])

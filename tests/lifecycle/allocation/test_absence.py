@@ -18,7 +18,7 @@ from inventory.services.supplies import ORDER_LATE_MOST_S
 from planner.plan import Cause
 from protocol.assignments import Desired
 from tests.builders import make_slice, node_view
-from tests.lifecycle.boxes.test_replacing import spare_of, swapping
+from tests.lifecycle.boxes.spares import spare_of, swapping
 from tests.lifecycle.boxes.test_supplies import LEAD_S, busy_stage, ordering_slice, report, states, supply
 from tests.lifecycle.stage import ENTRY, Stage, fresh
 

@@ -2,44 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import deepcopy
 from datetime import timedelta
-from typing import Any
 
-import msgspec
 import pytest
 from django.test import override_settings
 
 from core.errors import Conflict, IllegalTransition, NotFound
-from gpr.models import EndReason, Gpr, GprState, Promise, PromiseMove
-from gpr.queue.decisions import gpr_evict
+from gpr.models import EndReason, GprState, Promise, PromiseMove
 from gpr.quotas.fairness import usage_at, usage_rows
 from gpr.quotas.selectors import quota_usages
 from gpr.replacement.services import node_replace
-from gpr.requests.ending import gpr_extend, gpr_release
-from inventory.models import Node, Reservation, ReservationState
+from gpr.requests.ending import gpr_release
+from inventory.models import Node, Reservation
 from inventory.services.maintenance import window_announce, window_draft
 from inventory.services.nodes import node_cordon
 from inventory.services.reservations import reservation_force_release
-from inventory.services.sync import desired_set
 from journal.models import Event
-from protocol.assignments import Assignment, Desired, Phase
-from protocol.nodes import NodeView
+from protocol.assignments import Desired, Phase
 from slices.quotas import quota_create
 from tests.builders import SHAPE, make_slice, node_view, nodes_of
-from tests.inventory.agent import seen
+from tests.lifecycle.boxes.spares import LEAST_S, RULES, WAIT_S, report, rows_of, say, spare_of, swapping, told, wanted
 from tests.lifecycle.stage import ENTRY, EXIT, Stage, fresh
 from tests.promises.feasible import faults
 
 pytestmark = pytest.mark.django_db
 S = GprState
-GRACE_S, LEAST_S, WAIT_S = 60, 600, 300  # without the first here, but where it is about it
+GRACE_S = 60
 
 
 @pytest.fixture(autouse=True)
 def rules() -> Iterator[None]:
-    with override_settings(EGS_SPARE_GRACE_S=0, EGS_SPARE_LEAST_S=LEAST_S, EGS_SPARE_WAIT_S=WAIT_S, EGS_SPARE_TRIES_MAX=2):
+    with override_settings(**RULES):
         yield
 
 
@@ -53,93 +48,7 @@ def stage(built_stage: Stage, db: None) -> Stage:
     return deepcopy(built_stage)
 
 
-def report(stage: Stage, *gone: Node, sick: Node | None = None, away: Node | None = None, dropped: Node | None = None) -> None:
-    """The agent tells the inventory: these are gone, one has a sick GPU, one is not ready, one has lost a GPU."""
-    stage.agent.inventory(*(view(node, sick, away, dropped) for node in nodes_of(stage.cluster) if node not in gone), at=stage.now)
-
-
-def view(node: Node, sick: Node | None, away: Node | None, dropped: Node | None) -> NodeView:
-    whole = node_view(node.name, ready=node != away, broken=node == away, rack=node.rack)
-    gpus = [msgspec.structs.replace(gpu, healthy=node != sick or gpu.index != 1) for gpu in whole.gpus]
-    return msgspec.structs.replace(whole, gpus=tuple(gpu for gpu in gpus if node != dropped or gpu.index != 1))
-
-
-def rows_of(gpr: Gpr) -> tuple[Reservation, Reservation | None]:
-    """What fails, and the last spare for it."""
-    spares = list(Reservation.objects.filter(gpr=gpr, replaces__isnull=False).select_related("node", "replaces__node"))
-    spare = max(spares, key=lambda row: (row.is_coming, row.starts_at), default=None)
-    sick = spare.replaces if spare is not None else Reservation.objects.exclude(failing_at=None).select_related("node").get(gpr=gpr)
-    assert sick is not None
-    return sick, spare
-
-
-def spare_of(gpr: Gpr) -> Reservation:
-    _, spare = rows_of(gpr)
-    assert spare is not None
-    return spare
-
-
-def told(gpr: Gpr, *kinds: str) -> list[str]:
-    return list(Event.objects.filter(gpr_id=gpr.pk, kind__in=kinds).order_by("pk").values_list("message", flat=True))
-
-
-def say(stage: Stage, row: Reservation, *phases: Phase, **changes: Any) -> None:
-    """Its agent says so of this one node."""
-    for phase in phases:
-        given = {"active_s": fresh(row.gpr).active_at.timestamp()} if phase == Phase.ACTIVE else {}  # type: ignore[union-attr]
-        stage.agent.sync(seen(row, phase, **{**given, **changes}), at=stage.now)
-
-
-def wanted(stage: Stage) -> dict[str, Assignment]:
-    """What the agent is told, by node."""
-    return {each.node: each for each in desired_set(cluster_id=stage.cluster.pk, now=stage.now)}
-
-
-def swapping(stage: Stage, **asked: Any) -> Gpr:
-    """One whose node has a sick GPU, and whose spare is on its way."""
-    gpr = stage.active(**asked)
-    report(stage, sick=stage.held(gpr)[0].node)
-    stage.tick()
-    return fresh(gpr)
-
-
-def replaced(stage: Stage, **asked: Any) -> Gpr:
-    gpr = swapping(stage, **asked)
-    stage.after(30)
-    say(stage, spare_of(gpr), *ENTRY)
-    stage.tick()
-    return fresh(gpr)
-
-
 # -- the way it goes ---------------------------------------------------------------------------------------------------
-
-
-def test_a_spare_enters_the_open_box_and_the_sick_node_leaves_only_when_it_is_open(stage: Stage) -> None:
-    gpr = swapping(stage)
-    sick, spare = rows_of(gpr)
-    assert spare is not None
-    told_of = wanted(stage)
-
-    assert {each.desired for each in told_of.values()} == {Desired.PRESENT}
-    assert {each.gang_count for each in told_of.values()} == {2}, "the agent opens the spare beside the node that is open"
-    assert told_of[spare.node.name].not_after_s == fresh(gpr).ends_at.timestamp()  # type: ignore[union-attr]
-    assert spare.entry_steps == sick.entry_steps, "it is checked as for any entry"
-    assert (told_of[spare.node.name].replaces, told_of[sick.node.name].replaces) == (str(sick.pk), ""), "not measured against that one"
-
-    say(stage, spare, Phase.ENTERING, Phase.ENTERED)
-    stage.tick()
-    assert wanted(stage)[sick.node.name].desired == Desired.PRESENT
-
-    say(stage, spare, Phase.ACTIVE)
-    stage.tick()
-    told_of = wanted(stage)
-    assert (told_of[sick.node.name].desired, told_of[spare.node.name].desired) == (Desired.ABSENT, Desired.PRESENT)
-    assert told_of[spare.node.name].gang_count == 1
-    assert Node.objects.get(pk=sick.node_id).cordoned_at == stage.now
-
-    say(stage, sick, *EXIT)
-    stage.tick()
-    assert [row.node.name for row in stage.held(gpr)] == [spare.node.name]
 
 
 def test_the_end_stays_whatever_is_replaced(stage: Stage) -> None:
@@ -162,22 +71,8 @@ def test_the_end_stays_whatever_is_replaced(stage: Stage) -> None:
     assert fresh(gpr).state == S.COMPLETED
 
 
-def test_its_members_are_told_what_fails_and_what_took_its_place(stage: Stage) -> None:
-    gpr = replaced(stage)
-    sick, spare = rows_of(gpr)
-    assert spare is not None
-    mine, other = sick.node.name, spare.node.name
-
-    assert told(gpr, "gpr.node_failing", "gpr.spare_entering", "gpr.node_replaced") == [
-        f"Node {mine} of job fails: 1 GPU of it is sick or gone. A spare is looked for; its end stays.",
-        f"Node {other} is being prepared as a spare for {mine} of job.",
-        f"Node {other} took the place of {mine} in job. 1 GPU of it is sick or gone. Its end stays.",
-    ]
-    assert Node.objects.get(pk=sick.node_id).cordon_reason == "Replaced in job. 1 GPU of it is sick or gone."
-
-
-# The test below has one whose GPU has dropped out replaced as well.
-@pytest.mark.parametrize("harm", ["gone", "not ready", pytest.param("dropped", marks=pytest.mark.soak)])
+# The tests below have one that is gone, and one whose GPU has dropped out, replaced as well.
+@pytest.mark.parametrize("harm", ["not ready", *(pytest.param(other, marks=pytest.mark.soak) for other in ("gone", "dropped"))])
 def test_whatever_a_node_suffers_from_it_is_replaced(stage: Stage, harm: str) -> None:
     gpr = stage.active(nodes=2)
     sick = stage.held(gpr)[0]
@@ -221,24 +116,37 @@ def test_a_node_that_suffers_for_a_moment_only_is_not_replaced(stage: Stage, how
     assert spare_of(gpr).is_coming
 
 
-def test_a_node_that_is_set_aside_in_its_cluster_is_no_failure(stage: Stage) -> None:
-    """Not ready for anything new, but what runs on it runs."""
+def test_a_node_that_is_cordoned_or_set_aside_in_its_cluster_is_no_failure(stage: Stage) -> None:
+    """It takes nothing new, but what runs on it runs."""
     gpr = stage.active()
-    views = [node_view(node.name, ready=False) for node in nodes_of(stage.cluster)]
-    stage.agent.inventory(*views, at=stage.now)
+    node_cordon(node=stage.held(gpr)[0].node, actor=stage.admin, why="a look", now=stage.now)
+    stage.agent.inventory(*(node_view(node.name, ready=False) for node in nodes_of(stage.cluster)), at=stage.now)
     stage.after(GRACE_S)
     stage.tick()
 
     assert told(gpr, "gpr.node_failing") == []
-
-
-def test_a_cordon_alone_is_no_failure(stage: Stage) -> None:
-    gpr = stage.active()
-    node_cordon(node=stage.held(gpr)[0].node, actor=stage.admin, why="a look", now=stage.now)
-    stage.after(GRACE_S)
-    stage.tick()
-
     assert len(stage.held(gpr)) == 1
+
+
+def test_of_a_gone_node_the_agent_is_told_at_once_and_when_it_has_let_go_the_spare_still_takes_its_place(stage: Stage) -> None:
+    gpr = stage.active(nodes=2)
+    lost = stage.held(gpr)[0]
+    report(stage, lost.node)
+    stage.tick()
+    told_of = wanted(stage)
+    assert told_of[lost.node.name].desired == Desired.ABSENT
+    assert {each.gang_count for each in told_of.values() if each.desired == Desired.PRESENT} == {2}, "the spare opens without it"
+
+    say(stage, lost, *EXIT)
+    stage.after(5)
+    stage.tick()
+    assert fresh(gpr).state == S.ACTIVE
+
+    say(stage, spare_of(gpr), *ENTRY)
+    stage.tick()
+    assert fresh(gpr).state == S.ACTIVE
+    assert told(gpr, "gpr.node_replaced")
+    assert lost.node_id not in {row.node_id for row in stage.held(gpr)}
 
 
 def test_a_sick_gpu_of_somebody_else_is_none_of_its_business() -> None:
@@ -249,51 +157,6 @@ def test_a_sick_gpu_of_somebody_else_is_none_of_its_business() -> None:
     stage.tick()
 
     assert told(gpr, "gpr.node_failing") == []
-
-
-def test_of_a_gone_node_the_agent_is_told_at_once_so_that_the_spare_opens_without_it(stage: Stage) -> None:
-    gpr = stage.active(nodes=2)
-    lost = stage.held(gpr)[0]
-    report(stage, lost.node)
-    stage.tick()
-
-    told_of = wanted(stage)
-    assert told_of[lost.node.name].desired == Desired.ABSENT
-    assert {each.gang_count for each in told_of.values() if each.desired == Desired.PRESENT} == {2}
-
-
-def test_a_gone_node_that_its_agent_has_let_go_is_still_replaced(stage: Stage) -> None:
-    gpr = stage.active(nodes=2)
-    lost = stage.held(gpr)[0]
-    report(stage, lost.node)
-    stage.tick()
-    say(stage, lost, *EXIT)
-    stage.after(5)
-    stage.tick()
-    assert fresh(gpr).state == S.ACTIVE
-
-    say(stage, spare_of(gpr), *ENTRY)
-    stage.tick()
-    assert fresh(gpr).state == S.ACTIVE
-    assert told(gpr, "gpr.node_replaced")
-    assert {row.node_id for row in stage.held(gpr)} == {row.node_id for row in stage.held(gpr)} - {lost.node_id}
-
-
-def test_the_spare_may_fail_in_its_turn(stage: Stage) -> None:
-    gpr = replaced(stage)
-    first, second = rows_of(gpr)
-    assert second is not None
-    say(stage, first, *EXIT)
-    report(stage, sick=second.node)
-    stage.tick()
-    third = spare_of(gpr)
-    assert (third.replaces_id, third.node_id not in {first.node_id, second.node_id}) == (second.pk, True)
-    say(stage, third, *ENTRY)
-    stage.tick()
-    say(stage, second, *EXIT)
-
-    assert [row.node_id for row in stage.held(gpr)] == [third.node_id]
-    assert fresh(gpr).state == S.ACTIVE
 
 
 # -- when it does not go so --------------------------------------------------------------------------------------------
@@ -340,7 +203,7 @@ def test_where_no_node_is_free_it_is_told_once_and_tried_again() -> None:
     stage = Stage(nodes=2)
     gpr, other = stage.active(), stage.active(slice_=make_slice(stage.cluster, owner=stage.owner))
     report(stage, sick=stage.held(gpr)[0].node)
-    for _ in range(3):
+    for _ in range(2):
         stage.after(20)
         stage.tick()
     assert told(gpr, "gpr.replacement_failed") == [
@@ -471,19 +334,6 @@ def test_a_node_that_recovers_before_a_spare_was_found_stays() -> None:
     assert told(gpr, "gpr.node_recovered") == [f"Node {stage.held(gpr)[0].node.name} of job is well again; it stays."]
 
 
-def test_a_node_freed_by_force_before_it_was_replaced_waits_for_its_spare(stage: Stage) -> None:
-    gpr = swapping(stage)
-    sick, spare = rows_of(gpr)
-    assert spare is not None
-    reservation_force_release(reservation=sick, actor=stage.admin, why="it burnt", now=stage.now)
-    stage.tick()
-    assert fresh(gpr).state == S.ACTIVE
-    assert wanted(stage)[spare.node.name].gang_count == 1, "it opens alone"
-    say(stage, spare, *ENTRY)
-    stage.tick()
-    assert [row.pk for row in stage.held(gpr)] == [spare.pk]
-
-
 def test_a_spare_freed_by_force_is_counted_out_though_there_is_no_other() -> None:
     stage = Stage(nodes=2)
     gpr = swapping(stage)
@@ -497,89 +347,21 @@ def test_a_spare_freed_by_force_is_counted_out_though_there_is_no_other() -> Non
     assert wanted(stage)[sick.node.name].gang_count == 1
 
 
-# -- in the middle of it -----------------------------------------------------------------------------------------------
-
-Do = Callable[[Stage, Gpr], None]
-ENDS: dict[str, tuple[Do, GprState]] = {
-    "its owner releases it": (lambda stage, gpr: gpr_release(gpr=fresh(gpr), actor=stage.owner, now=stage.now), S.RELEASED),
-    "it is evicted": (
-        lambda stage, gpr: gpr_evict(gpr=fresh(gpr), actor=stage.admin, why="", now=stage.now, requeue=False),
-        S.EVICTED,
-    ),
-    "its time is over": (lambda stage, gpr: setattr(stage, "now", fresh(gpr).ends_at), S.COMPLETED),
-}
-
-
-# Each way of ending and each phase once; a soak takes every pair.
-QUICK = {
-    ("its owner releases it", Phase.PENDING),
-    ("its owner releases it", Phase.ACTIVE),
-    ("it is evicted", Phase.ENTERED),
-    ("its time is over", Phase.ENTERING),
-}
-
-
-@pytest.mark.parametrize(
-    ("how", "at"),
-    [
-        pytest.param(how, at, marks=() if (how, at) in QUICK else pytest.mark.soak)
-        for how in ENDS
-        for at in (Phase.PENDING, Phase.ENTERING, Phase.ENTERED, Phase.ACTIVE)
-    ],
-)
-def test_however_it_ends_in_the_middle_of_a_swap_both_nodes_are_taken_back(stage: Stage, how: str, at: Phase) -> None:
-    gpr = swapping(stage)
-    for phase in (Phase.ENTERING, Phase.ENTERED, Phase.ACTIVE)[: [Phase.PENDING, *ENTRY].index(at)]:
-        say(stage, spare_of(gpr), phase)
-    end, becomes = ENDS[how]
-    end(stage, gpr)
-    stage.tick()
-
-    assert fresh(gpr).state == S.EXITING
-    assert [each.desired for each in wanted(stage).values()] == [Desired.ABSENT] * 2
-    stage.say(gpr, *EXIT)
-    stage.tick()
-    assert fresh(gpr).state == becomes
-    assert stage.held() == []
-
-
-def test_an_extension_in_the_middle_of_a_swap_holds_for_the_spare_and_what_has_left_stays_as_it_is(stage: Stage) -> None:
-    gpr = swapping(stage)
-    gpr_extend(gpr=fresh(gpr), extra_s=600, actor=stage.owner, now=stage.now)
-    ends_s = fresh(gpr).ends_at.timestamp()  # type: ignore[union-attr]
-    assert {each.not_after_s for each in wanted(stage).values()} == {ends_s}
-
-    say(stage, spare_of(gpr), *ENTRY)
-    stage.tick()
-    sick, spare = rows_of(gpr)
-    assert spare is not None
-    gpr_extend(gpr=fresh(gpr), extra_s=600, actor=stage.owner, now=stage.now)
-    assert wanted(stage)[spare.node.name].not_after_s == ends_s + 600
-    assert wanted(stage)[sick.node.name].not_after_s == ends_s
-    (left,) = [row for row in stage.held(gpr) if row.pk == sick.pk]
-    assert left.ends_at < fresh(gpr).ends_at  # type: ignore[operator]
-
-
-def test_a_word_of_the_spare_that_comes_after_the_end_brings_nothing_back(stage: Stage) -> None:
-    gpr = swapping(stage)
-    spare = spare_of(gpr)
-    gpr_release(gpr=fresh(gpr), actor=stage.owner, now=stage.now)
-    say(stage, spare, *ENTRY)
-    stage.tick()
-
-    assert wanted(stage)[spare.node.name].desired == Desired.ABSENT
-    assert Reservation.objects.get(pk=spare.pk).joined_at is None
-
-
 # -- what others see of it ---------------------------------------------------------------------------------------------
 
 
-def test_a_box_counts_once_for_quotas_and_for_its_share_while_it_swaps(stage: Stage) -> None:
-    gpr = swapping(stage)
+def test_at_its_ceiling_a_box_still_gets_a_spare_and_counts_once_for_quotas_and_for_its_share_while_it_swaps(stage: Stage) -> None:
+    gpr = stage.active()
     quota = quota_create(owner=stage.slice.project, shape=SHAPE, change={"guaranteed_gpus": 4, "most_gpus": 4}, actor=None, now=stage.now)
+    report(stage, sick=stage.held(gpr)[0].node)
+    stage.tick()
+    stage.tick()
+    assert spare_of(gpr).is_coming
+    assert fresh(gpr).state == S.ACTIVE
     assert len(stage.held(gpr)) == 2
     assert quota_usages([quota])[0].held_gpus == 4
 
+    stage.after(30)
     say(stage, spare_of(gpr), *ENTRY)
     stage.tick()
     gpr_release(gpr=fresh(gpr), actor=stage.owner, now=stage.now)
@@ -588,30 +370,6 @@ def test_a_box_counts_once_for_quotas_and_for_its_share_while_it_swaps(stage: St
     used = usage_at(usage_rows(), stage.now)[str(stage.slice.project_id)]
     ran_s = (stage.now - fresh(gpr).provisioning_at).total_seconds()  # type: ignore[operator]
     assert used == pytest.approx(4 * ran_s, rel=0.01)
-
-
-def test_at_its_ceiling_a_box_still_gets_a_spare_and_nobody_is_evicted_for_it(stage: Stage) -> None:
-    gpr = stage.active()
-    quota_create(owner=stage.slice.project, shape=SHAPE, change={"guaranteed_gpus": 4, "most_gpus": 4}, actor=None, now=stage.now)
-    report(stage, sick=stage.held(gpr)[0].node)
-    stage.tick()
-    stage.tick()
-
-    assert spare_of(gpr).is_coming
-    assert fresh(gpr).state == S.ACTIVE
-
-
-def test_nothing_starts_on_the_node_that_was_replaced(stage: Stage) -> None:
-    gpr = replaced(stage)
-    sick, _ = rows_of(gpr)
-    say(stage, sick, *EXIT)
-    report(stage)
-    others = [stage.submit(make_slice(stage.cluster, owner=stage.owner)) for _ in range(2)]
-    stage.tick()
-
-    started = Reservation.objects.filter(gpr__in=others, state=ReservationState.HELD)
-    assert sick.node_id not in set(started.values_list("node", flat=True))
-    assert started.count() == 1
 
 
 # -- by hand -----------------------------------------------------------------------------------------------------------
