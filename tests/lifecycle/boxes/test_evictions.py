@@ -1,14 +1,12 @@
-"""Evictions that the planner decides: notice, the early end, the way back into the queue, and who learns what of it."""
+"""Evictions that the planner decides: whom, when, and for whom. test_eviction_notices.py has what a notice brings."""
 
 from __future__ import annotations
 
 from copy import deepcopy
 from datetime import timedelta
 from typing import Any
-from unittest.mock import patch
 
 import pytest
-from django.conf import settings
 from django.test import override_settings
 
 from core.errors import BookingDoesNotFit, Conflict
@@ -17,33 +15,29 @@ from gpr.allocation.snapshot import box_end_for, nodes_free_at
 from gpr.bookings.services import SeriesTerms, series_create
 from gpr.evictions import withdrawals
 from gpr.evictions.failed_jobs import KIND, failed_jobs_of
-from gpr.models import EndReason, Eviction, EvictionVictim, Gpr, GprState, RepeatRule, VictimOutcome
+from gpr.models import Eviction, EvictionVictim, Gpr, GprState, RepeatRule, VictimOutcome
 from gpr.queue.decisions import gpr_approve
 from gpr.requests.editing import gpr_cancel, gpr_edit, spec_of
-from gpr.requests.ending import gpr_extend, gpr_release
+from gpr.requests.ending import gpr_extend
 from gpr.requests.estimates import RECLAIM, gpr_estimate
-from gpr.requests.extensions import ExtensionTrial
 from gpr.requests.services import gpr_submit
 from journal.models import Event
-from planner.engine import plan
 from protocol.tenancy.waiting_pods import JobFailed, PodsWaiting
 from slices.models import Slice
 from slices.quotas import quota_create
-from slices.services import SlicePolicy, slice_set_policy
 from tests.builders import SHAPE, make_slice, spec
 from tests.claims.stage import other_cluster
-from tests.lifecycle.stage import ENTRY, EXIT, Stage, fresh, moves_of
+from tests.lifecycle.boxes.evictions import DAY_S, LEAST_RUN_S, NOTICE_S, RULES, evicting_slice, noticed
+from tests.lifecycle.stage import ENTRY, EXIT, Stage, fresh
 from tests.slices.kubeconfigs import ready_namespace
 
 pytestmark = pytest.mark.django_db
 S = GprState
-NOTICE_S, LEAST_RUN_S = 600, 1200
-DAY_S = 86_400
 
 
 @pytest.fixture(autouse=True)
 def rules() -> Any:
-    with override_settings(EGS_EVICTION_NOTICE_S=NOTICE_S, EGS_EVICTION_LEAST_RUN_S=LEAST_RUN_S, EGS_EVICTION_GAIN_S=60):
+    with override_settings(**RULES):
         yield
 
 
@@ -59,112 +53,7 @@ def stage(built_stage: Stage, db: None) -> Stage:
 
 @pytest.fixture
 def other(stage: Stage) -> Slice:
-    slice_ = make_slice(stage.cluster, owner=stage.owner)
-    slice_set_policy(slice_=slice_, policy=SlicePolicy(may_evict=True), actor=stage.admin, now=stage.now)
-    return slice_
-
-
-def noticed(stage: Stage, other: Slice, **asked: Any) -> tuple[Gpr, Gpr]:
-    """One that runs for a day and has notice, and the one that it makes way for."""
-    victim = stage.active(duration_s=DAY_S, priority=50, **asked)
-    stage.after(LEAST_RUN_S)
-    stage.tick()
-    return victim, stage.submit(other, priority=150, may_evict=True)
-
-
-def test_the_owner_has_notice_and_the_other_a_start(stage: Stage, other: Slice) -> None:
-    victim, beneficiary = noticed(stage, other)
-
-    ends_at = stage.now + timedelta(seconds=NOTICE_S)
-    assert fresh(victim).ends_at == ends_at
-    assert {row.not_after_at for row in stage.held(victim)} == {ends_at}
-    (eviction,) = Eviction.objects.all()
-    (row,) = eviction.victims.all()
-    assert (eviction.gpr, row.gpr, row.kind, row.outcome) == (beneficiary, victim, "priority", VictimOutcome.NOTICED)
-    assert row.lost_gpu_s == 4 * (LEAST_RUN_S + 5)
-    start_at = ends_at + timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
-    assert eviction.start_at == fresh(beneficiary).promise.promised_start_at == start_at
-    assert eviction.instead_at is not None
-    assert eviction.instead_at > start_at + timedelta(hours=23)
-
-
-def test_its_story_begins_with_the_request(stage: Stage, other: Slice) -> None:
-    _, beneficiary = noticed(stage, other)
-
-    told = Event.objects.filter(gpr_id=beneficiary.pk).order_by("pk").values_list("kind", flat=True)
-    assert list(told)[:2] == ["gpr.created", "gpr.eviction_planned"]
-
-
-def restart_at(victim: Gpr) -> Any:
-    return EvictionVictim.objects.get(gpr=victim, outcome=VictimOutcome.NOTICED).restart_at
-
-
-def test_a_notice_says_when_what_is_left_would_start_and_follows_the_queue(stage: Stage, other: Slice) -> None:
-    victim, beneficiary = noticed(stage, other)
-    stage.after(1)
-    stage.tick()
-    first_at = restart_at(victim)
-    assert first_at >= beneficiary.promise.promised_start_at + timedelta(seconds=beneficiary.duration_s)
-
-    longer = stage.submit(make_slice(stage.cluster, owner=stage.owner), priority=140, duration_s=7200)
-    stage.after(1)
-    stage.tick()
-    assert restart_at(victim) >= first_at + timedelta(hours=2)
-
-    gpr_cancel(gpr=fresh(longer), actor=stage.admin, now=stage.now)
-    stage.after(1)
-    stage.tick()
-    assert restart_at(victim) == first_at
-
-
-def test_all_notices_share_one_plan_and_none_is_made_while_nothing_happens(stage: Stage, other: Slice) -> None:
-    victim, _ = noticed(stage, other)
-    with patch("gpr.evictions.restarts.plan", wraps=plan) as planned:
-        for _ in range(4):
-            stage.after(1)
-            stage.tick()
-
-    assert planned.call_count <= 2
-    assert restart_at(victim) is not None
-
-
-def test_a_tick_goes_on_where_it_cannot_be_said_when_the_rest_would_start(stage: Stage, other: Slice) -> None:
-    victim, _ = noticed(stage, other)
-    with patch("gpr.evictions.restarts.plan", side_effect=ValueError):
-        stage.after(1)
-        stage.tick()
-
-    assert restart_at(victim) is None
-
-
-def test_neither_side_learns_who_the_other_is(stage: Stage, other: Slice) -> None:
-    victim, beneficiary = noticed(stage, other)
-
-    (to_victim,) = Event.objects.filter(kind="gpr.eviction_noticed")
-    (to_other,) = Event.objects.filter(kind="gpr.eviction_planned")
-    assert (to_victim.gpr_id, to_victim.slice_id) == (victim.pk, victim.slice_id)
-    assert (to_other.gpr_id, to_other.slice_id) == (beneficiary.pk, beneficiary.slice_id)
-    assert beneficiary.name not in to_victim.message or beneficiary.name == victim.name
-    assert other.name not in to_victim.message
-    assert stage.slice.name not in to_other.message
-
-
-def test_it_ends_evicted_waits_again_with_what_is_left_and_the_other_starts(stage: Stage, other: Slice) -> None:
-    victim, beneficiary = noticed(stage, other)
-    queued_at = victim.queued_at
-
-    stage.after(NOTICE_S)
-    stage.tick()
-    assert moves_of(victim)[-1] == (S.ACTIVE, S.EXITING, EndReason.EVICTED)
-    stage.say(victim, *EXIT)
-    stage.tick()
-
-    victim, beneficiary = fresh(victim), fresh(beneficiary)
-    assert beneficiary.state == S.PROVISIONING
-    assert (victim.state, victim.remaining_s) == (S.QUEUED, DAY_S - LEAST_RUN_S - NOTICE_S)
-    assert victim.queued_at == queued_at  # its place by age
-    assert victim.planned_start_at is not None  # the new estimate
-    assert EvictionVictim.objects.get().outcome == VictimOutcome.EVICTED
+    return evicting_slice(stage)
 
 
 def failed_jobs(gpr: Gpr) -> tuple[str, ...]:
@@ -199,16 +88,6 @@ def test_a_request_that_waits_again_names_the_job_that_failed_with_its_box_while
     assert failed_jobs(waits) == ()  # it was of the run before
 
 
-def test_one_plan_gives_notice_once(stage: Stage, other: Slice) -> None:
-    noticed(stage, other)
-    for _ in range(3):
-        stage.after(10)
-        stage.tick()
-
-    assert Eviction.objects.count() == EvictionVictim.objects.count() == 1
-    assert Event.objects.filter(kind="promise.moved").count() == 0
-
-
 def test_whoever_must_not_be_evicted_is_not(stage: Stage, other: Slice) -> None:
     victim, beneficiary = noticed(stage, other, evictable=False)
 
@@ -216,45 +95,6 @@ def test_whoever_must_not_be_evicted_is_not(stage: Stage, other: Slice) -> None:
     ends_at = fresh(victim).ends_at
     assert ends_at is not None
     assert fresh(beneficiary).promise.promised_start_at > ends_at
-
-
-def test_one_that_ends_by_itself_before_the_notice_is_over_was_not_evicted(stage: Stage, other: Slice) -> None:
-    victim, _ = noticed(stage, other)
-    gpr_release(gpr=fresh(victim), actor=stage.owner, now=stage.after(10))
-
-    assert EvictionVictim.objects.get().outcome == VictimOutcome.LEFT
-    assert fresh(victim).end_reason == EndReason.EARLY_RELEASE
-
-
-def test_when_the_other_is_canceled_it_is_spared(stage: Stage, other: Slice) -> None:
-    victim, beneficiary = noticed(stage, other)
-    ends_at = victim.ends_at
-    gpr_cancel(gpr=fresh(beneficiary), actor=stage.owner, now=stage.after(10))
-    stage.tick()
-
-    assert EvictionVictim.objects.get().outcome == VictimOutcome.SPARED
-    assert fresh(victim).ends_at == ends_at
-    assert {row.not_after_at for row in stage.held(victim)} == {ends_at}
-    assert Event.objects.filter(kind="gpr.eviction_withdrawn", gpr_id=victim.pk).count() == 1
-
-
-def test_it_is_not_spared_when_a_third_has_been_promised_its_gpus(stage: Stage, other: Slice) -> None:
-    _, beneficiary = noticed(stage, other)
-    third = stage.submit(make_slice(stage.cluster, owner=stage.owner), priority=40, duration_s=600)
-    gpr_cancel(gpr=fresh(beneficiary), actor=stage.owner, now=stage.after(10))
-    promised_at = fresh(third).promise.promised_start_at
-    stage.tick()
-
-    assert EvictionVictim.objects.get().outcome == VictimOutcome.NOTICED
-    assert fresh(third).promise.promised_start_at <= promised_at
-    assert Event.objects.filter(kind="promise.moved").count() == 0
-
-
-def test_who_has_notice_cannot_be_extended(stage: Stage, other: Slice) -> None:
-    victim, _ = noticed(stage, other)
-
-    with pytest.raises(Conflict, match="to be evicted"):
-        gpr_extend(gpr=fresh(victim), extra_s=60, actor=stage.owner, now=stage.now)
 
 
 def test_a_box_on_its_way_in_is_left_alone_until_it_is_active(stage: Stage, other: Slice) -> None:
@@ -328,9 +168,7 @@ def test_whoever_is_wanted_later_works_on_until_then_and_is_told_again_when_anot
     assert first.promise.promised_start_at == wanted_at
     assert fresh(borrower).ends_at == box_end_for(wanted_at)
 
-    urgent = make_slice(stage.cluster, owner=stage.owner)
-    slice_set_policy(slice_=urgent, policy=SlicePolicy(may_evict=True), actor=stage.admin, now=stage.now)
-    second = stage.submit(urgent, priority=200, may_evict=True, duration_s=600)
+    second = stage.submit(evicting_slice(stage), priority=200, may_evict=True, duration_s=600)
 
     assert fresh(borrower).ends_at == stage.now + timedelta(seconds=NOTICE_S)
     rows = EvictionVictim.objects.order_by("pk").values_list("eviction__gpr", "gpr", "outcome")
@@ -478,41 +316,6 @@ def test_it_works_on_for_as_long_as_the_other_puts_its_start_off(stage: Stage, o
     stage.after(10)
     stage.tick()
     assert fresh(borrower).ends_at == box_end_for(slot_at)
-
-
-def test_nobody_is_spared_so_late_that_its_agent_may_not_hear_of_it(stage: Stage, other: Slice) -> None:
-    """It would close by its own clock, and that would look like a failed node."""
-    victim, beneficiary = noticed(stage, other)
-    gpr_cancel(gpr=fresh(beneficiary), actor=stage.owner, now=stage.after(NOTICE_S - 2))
-    stage.tick()
-
-    assert EvictionVictim.objects.get().outcome == VictimOutcome.NOTICED
-    stage.after(3)
-    stage.tick()
-    assert fresh(victim).end_reason == EndReason.EVICTED
-
-
-def test_it_is_spared_when_the_other_asks_for_something_else_now(stage: Stage, other: Slice) -> None:
-    victim, beneficiary = noticed(stage, other)
-    later = spec_of(fresh(beneficiary), earliest_start_at=stage.now + timedelta(days=30))
-    gpr_edit(gpr=fresh(beneficiary), actor=stage.owner, spec=later, now=stage.after(5))
-    stage.tick()
-
-    assert EvictionVictim.objects.get().outcome == VictimOutcome.SPARED
-    assert fresh(victim).state == S.ACTIVE
-
-
-def test_one_that_cannot_be_reviewed_stops_neither_the_others_nor_the_tick(
-    stage: Stage, other: Slice, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, beneficiary = noticed(stage, other)
-    gpr_cancel(gpr=fresh(beneficiary), actor=stage.owner, now=stage.after(5))
-
-    def broken(*args: object) -> None:
-        raise RuntimeError("poison")
-
-    monkeypatch.setattr(ExtensionTrial, "obstacle", broken)
-    assert stage.tick().queued_count == 0
 
 
 def test_an_extension_that_somebody_would_be_evicted_for_is_refused(stage: Stage, other: Slice) -> None:
