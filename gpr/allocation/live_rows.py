@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime, timedelta
+from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
 
@@ -29,8 +29,6 @@ from planner.snapshot import Quota
 
 # More are read faster by reading all.
 KEYS_MOST: Final = 500
-# Maintenance that ended longer ago is not kept in memory.
-CLOCK_SET_BACK_MOST: Final = timedelta(days=1)
 
 
 class LiveRows:
@@ -49,19 +47,20 @@ class LiveRows:
         self.usage: list[UsageRow] = []
         self.has_supplies = False
         self._windows: list[WindowRow] = []
+        self._windows_from = datetime.max.replace(tzinfo=UTC)
 
     def read(self, changes: Changes) -> set[str] | None:
         """Returns the ids of the GPRs that were read; None: all."""
         self._read_nodes(None if changes.everything else changes.nodes)
         self._read_slices(None if changes.everything else changes.slices)
-        if changes.settings or changes.everything:
-            self._read_settings()
         gprs = set(changes.gprs)
         if changes.slices:
             gprs.update(row.pk for row in self.requests.values() if row.slice_id in changes.slices)
             gprs.update(row.gpr_id for row, *_ in self.held.values() if row.slice_id in changes.slices)
         every = changes.everything or len(gprs) > KEYS_MOST
         self._read_gprs(None if every else gprs)
+        if changes.settings or changes.everything:
+            self._read_settings()  # last, so that every project of a GPR that was read is among them
         return None if every else set(map(str, gprs))
 
     def arrivals(self) -> list[PastArrival]:
@@ -71,11 +70,16 @@ class LiveRows:
         return self._in_order
 
     def windows_ahead(self, now: datetime) -> list[WindowRow]:
+        if now < self._windows_from:  # the clock was set back
+            self._read_windows(now)
         return [window for window in self._windows if window.ends_at > now]
 
     def _read_settings(self) -> None:
         self.quotas, self.usage, self.has_supplies = quotas_load(), usage_rows(), Supply.objects.exists()
-        self._windows = windows_since(db_now() - CLOCK_SET_BACK_MOST)
+        self._read_windows(db_now())
+
+    def _read_windows(self, since: datetime) -> None:
+        self._windows, self._windows_from = windows_since(since), since
 
     def _read_gprs(self, keys: Collection[UUID] | None) -> None:
         if keys is None:

@@ -50,7 +50,7 @@ class Edited:
 
 
 def plan_lock() -> None:
-    """Hold the right to write slots until the transaction ends. Take it before any other lock."""
+    """Hold the right to write slots until the transaction ends. Take it before any other lock but that of quotas."""
     transaction_lock("plan")
 
 

@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db.models import Count, F, Q, Value
 
 from gpr.allocation.rows import EpochSeconds
-from gpr.models import Forecast, Gpr
+from gpr.models import AllocatorRecord, Forecast, Gpr
 from planner.promises.ranges import ENOUGH_COUNT, ForecastRanges
 from planner.promises.ranges import Forecast as PlannerForecast
 
@@ -54,19 +54,20 @@ def ranges_load(*, now: datetime, edited: Gpr | None = None) -> ForecastRanges:
 
 
 class _Process:
-    """The ranges of the last outcomes, and the newest of these."""
+    """The ranges of the last outcomes, and by what one sees that there are others: the newest of these, and the number of starts."""
 
-    past: tuple[tuple[datetime | None, int] | None, ForecastRanges] = (None, ForecastRanges())
+    past: tuple[object, ForecastRanges] = (None, ForecastRanges())
 
 
 def _past_ranges() -> ForecastRanges:
     ended = Forecast.objects.exclude(started_at=None).order_by("-started_at", "-pk")
-    newest = ended.values_list("started_at", "pk").first()
+    # The newest alone is not enough: several start at the same time, and clocks may be set back.
+    state = ended.values_list("started_at", "pk").first(), AllocatorRecord.objects.values_list("kept_count", "late_count").first()
     known, ranges = _Process.past
-    if newest != known:
+    if state != known:
         rows = list(ended.values_list(*_FIELDS)[:HISTORY_COUNT])
         ranges = ForecastRanges([_planner_forecast(*row) for row in reversed(rows)])
-        _Process.past = newest, ranges
+        _Process.past = state, ranges
     return ranges
 
 

@@ -39,28 +39,34 @@ class Newcomer(NamedTuple):
 
 
 def newcomers_store(newcomers: Sequence[Newcomer], now: datetime) -> dict[UUID, EgsError]:
-    """Inserts new GPRs, and promises for those that are queued.
+    """Inserts new GPRs, first those that are queued, with promises, then those that need approval.
 
     Returns errors by id for those that cannot start; they are not inserted. The caller holds the plan lock.
     """
-    loaded = snapshot_load(now=now, with_memory=True)
     queued = [each for each in newcomers if each.gpr.state == GprState.QUEUED]
     unapproved = [each for each in newcomers if each.gpr.state == GprState.PENDING_APPROVAL]
-    found = {gpr.pk: impossibility(loaded.candidate(gpr, clusters), loaded) for gpr, clusters, _ in unapproved}
-    refused = {pk: error for pk, error in found.items() if error is not None}
-    if not queued:
-        _insert([each for each in newcomers if each.gpr.pk not in refused])
-        return refused
-    loaded = loaded.with_newcomers((each.gpr, each.clusters) for each in queued)
-    made = plan_of(loaded, explained={each.gpr.pk for each in queued})
+    refused = _queue(queued, now) if queued else {}
+    if unapproved:
+        loaded = snapshot_load(now=now)
+        found = ((gpr.pk, impossibility(loaded.candidate(gpr, clusters), loaded)) for gpr, clusters, _ in unapproved)
+        refused |= {pk: error for pk, error in found if error is not None}
+        _insert([each for each in unapproved if each.gpr.pk not in refused])
+    return refused
+
+
+def _queue(newcomers: Sequence[Newcomer], now: datetime) -> dict[UUID, EgsError]:
+    loaded = snapshot_load(now=now, with_memory=True).with_newcomers((gpr, clusters) for gpr, clusters, _ in newcomers)
+    made = plan_of(loaded, explained={each.gpr.pk for each in newcomers})
     placements = {UUID(placement.id): placement for placement in made.placements}
-    for gpr, _, _ in queued:
+    for gpr, _, _ in newcomers:
         summary_set(gpr, placements[gpr.pk])
-    cannot = [each for each in queued if placements[each.gpr.pk].slot is None]
-    left_out = refused.keys() | {each.gpr.pk for each in cannot}
-    _insert([each for each in newcomers if each.gpr.pk not in left_out])
+    cannot = [each for each in newcomers if placements[each.gpr.pk].slot is None]
+    _insert([each for each in newcomers if placements[each.gpr.pk].slot is not None])
     plan_store(made, loaded, now, explained=frozenset())
-    return refused | {gpr.pk: _refusal(gpr, clusters, placements[gpr.pk], now) for gpr, clusters, _ in cannot}
+    if not cannot:
+        return {}
+    loaded = snapshot_load(now=now)  # the bookings that did fit take their place in it
+    return {gpr.pk: _refusal(gpr, clusters, placements[gpr.pk], loaded) for gpr, clusters, _ in cannot}
 
 
 def _insert(newcomers: Sequence[Newcomer]) -> None:
@@ -79,13 +85,12 @@ def promise_make(gpr: Gpr, *, edited: Edited | None = None, now: datetime) -> No
     (placement,) = made.placements
     summary_set(gpr, placement)
     if placement.explanation.reason in NO_PLACE:
-        raise _refusal(gpr, gpr.clusters.all(), placement, now)
+        raise _refusal(gpr, gpr.clusters.all(), placement, snapshot_load(now=now))
 
 
-def _refusal(gpr: Gpr, clusters: Iterable[Cluster], placement: Placement, now: datetime) -> EgsError:
+def _refusal(gpr: Gpr, clusters: Iterable[Cluster], placement: Placement, loaded: Loaded) -> EgsError:
     if placement.explanation.reason == Reason.NEVER_FITS:
         return never_fits(placement, Within(gpr.within))
-    loaded = snapshot_load(now=now)  # after the plan: the bookings that did fit take their place in it
     request = loaded.candidate(gpr, clusters)
     return _booking_refusal(_nearest(request, loaded), request)
 

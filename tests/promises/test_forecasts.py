@@ -15,6 +15,7 @@ from gpr.allocation.allocator import tick
 from gpr.allocation.snapshot import length_s
 from gpr.models import Forecast, Gpr, GprState, Promise, PromiseOutcome
 from gpr.promises.forecasts import LEARNED, NO_HISTORY, ranges_load
+from gpr.promises.outcomes import promises_settle
 from gpr.requests.editing import gpr_cancel, gpr_edit, spec_of
 from gpr.requests.ending import gpr_release
 from gpr.requests.estimates import Estimate, gpr_estimate
@@ -197,6 +198,18 @@ def test_a_range_rests_on_the_last_outcomes_and_on_all_who_wait_longer_than_they
     assert ranges_load(now=now).forecast(asked).bounds_s == replayed.bounds_s
     assert ranges_load(now=told.made_at).forecast(asked).bounds_s < replayed.bounds_s
     assert ranges_load(now=now, edited=waiting).forecast(asked).bounds_s < replayed.bounds_s
+
+
+@pytest.mark.both_databases
+def test_outcomes_that_are_older_than_the_newest_are_learned_from_too(holder: Gpr, waiting: Gpr) -> None:
+    """Several requests start at the same time, and a clock may be set back."""
+    told = Forecast.objects.get()
+    learned_from(told)
+    assert ranges_load(now=db_now()).outcome_count == ENOUGH_COUNT
+
+    promises_settle([waiting], now=told.made_at - timedelta(days=9))
+
+    assert ranges_load(now=db_now()).outcome_count == ENOUGH_COUNT + 1
 
 
 def planner_forecast(row: Forecast) -> PlannerForecast:

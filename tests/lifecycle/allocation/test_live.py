@@ -80,6 +80,19 @@ def test_a_setting_that_another_process_changes_holds_for_the_next_plan() -> Non
         assert fresh_and_known() == []
 
 
+def test_maintenance_that_is_on_closes_nodes_also_when_a_clock_was_far_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = make_cluster(nodes=2)
+    MaintenanceWindow.objects.create(cluster=cluster, starts_at=NOW, ends_at=NOW + 6 * HOUR, reason="disks", created_at=NOW)
+    with monkeypatch.context() as ahead:
+        ahead.setattr("gpr.allocation.live_rows.db_now", lambda: NOW + 48 * HOUR)
+        make_slice(cluster)
+        snapshot_load(now=NOW + 48 * HOUR)
+
+    (pool,) = snapshot_load(now=NOW).snapshot.pools
+
+    assert all(node.closed for node in pool.nodes)
+
+
 def test_a_read_that_fails_is_made_good_even_when_an_older_one_is_confirmed_later() -> None:
     known = change_log.ChangeLog()
     read: list[change_log.Changes] = []
