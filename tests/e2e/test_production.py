@@ -20,7 +20,7 @@ from tests.e2e.jobs import (
     wait_until,
 )
 from tests.e2e.processes import START_S, Api, ProductionStage, Running, is_ready, wait_for
-from tests.e2e.stopping import NODES, PLAN_TABLE, held_up
+from tests.e2e.stopping import NODES, PLAN, held_up
 from tests.journal.redis_server import OwnRedis
 from tests.migrated import postgres_database
 
@@ -126,7 +126,7 @@ def test_a_web_process_that_is_told_to_stop_answers_what_was_asked_and_who_is_pa
     later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()  # nothing starts now, so nothing but the stop wakes the agent
 
     with ThreadPoolExecutor(1) as client:
-        with held_up(production.database_url, PLAN_TABLE) as wait_for_waiters:
+        with held_up(production.database_url, PLAN) as wait_for_waiters:
             asked = client.submit(ask_for, direct, "six", duration_s=1, earliest_start_at=later)
             wait_for_waiters(2)  # a tick, and this request
             web.ask_to_stop()
