@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -29,6 +29,8 @@ from planner.snapshot import Quota
 
 # More are read faster by reading all.
 KEYS_MOST: Final = 500
+# Maintenance that ended longer ago is read again when a clock was set back.
+ENDED_KEPT: Final = timedelta(hours=1)
 
 
 class LiveRows:
@@ -78,7 +80,8 @@ class LiveRows:
         self.quotas, self.usage, self.has_supplies = quotas_load(), usage_rows(), Supply.objects.exists()
         self._read_windows(db_now())
 
-    def _read_windows(self, since: datetime) -> None:
+    def _read_windows(self, now: datetime) -> None:
+        since = now - ENDED_KEPT  # a request that began a moment ago plans for that moment
         self._windows, self._windows_from = windows_since(since), since
 
     def _read_gprs(self, keys: Collection[UUID] | None) -> None:

@@ -61,8 +61,11 @@ class _Process:
 
 def _past_ranges() -> ForecastRanges:
     ended = Forecast.objects.exclude(started_at=None).order_by("-started_at", "-pk")
+    newest = ended.values_list("started_at", "pk").first()
+    if newest is None:
+        return ForecastRanges()
     # The newest alone is not enough: several start at the same time, and clocks may be set back.
-    state = ended.values_list("started_at", "pk").first(), AllocatorRecord.objects.values_list("kept_count", "late_count").first()
+    state = newest, AllocatorRecord.objects.values_list("kept_count", "late_count").first()
     known, ranges = _Process.past
     if state != known:
         rows = list(ended.values_list(*_FIELDS)[:HISTORY_COUNT])
