@@ -123,7 +123,7 @@ def _no_plan_is_remembered() -> None:
     if (live := sys.modules.get("gpr.allocation.live")) is not None:
         live.live_forget()
     if (forecasts := sys.modules.get("gpr.promises.forecasts")) is not None:
-        forecasts.past_forget()
+        forecasts._Process.past = None, forecasts.ForecastRanges()
 
 
 @pytest.fixture(autouse=True, scope="session")

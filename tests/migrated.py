@@ -26,7 +26,7 @@ from tests.databases import drop
 ROOT = Path(__file__).parent.parent
 # The imports of these are followed, too. PostgreSQL's triggers are in migrations, and Django names a permission after each model.
 ROOTS = ("*/migrations/*.py", "*/models.py", "*/models/*.py", "*/triggers.py")
-# What is installed, and which triggers an app makes after a migration.
+# These files say what is installed, and which triggers an app makes after a migration.
 OTHERS = ("requirements/*.lock", "egs/settings.py", "*/apps.py")
 # Django renders its models thousands of times, and a seventh of the CPU time went into collecting them.
 WITHOUT_COLLECTOR = "import gc, runpy; gc.disable(); runpy.run_path('manage.py', run_name='__main__')"

@@ -142,9 +142,11 @@ def shadow_rows(ids: Collection[UUID] | None) -> list[ShadowRow]:
     return [ShadowRow._make(row) for row in shadows.values_list(*ShadowRow._fields)]
 
 
-def plan_summaries(ids: Iterable[UUID] | None = None) -> dict[str, PlanSummary]:
-    """Returns summaries by id; None: of all queued GPRs."""
-    chosen = Gpr.objects.filter(state=GprState.QUEUED) if ids is None else Gpr.objects.filter(pk__in=list(ids))
+def plan_summaries(ids: Collection[UUID] | None = None) -> dict[str, PlanSummary]:
+    """Returns summaries by id; for None, those of all queued GPRs. No query for no ids."""
+    if ids is not None and not ids:
+        return {}
+    chosen = Gpr.objects.filter(state=GprState.QUEUED) if ids is None else Gpr.objects.filter(pk__in=ids)
     return {str(pk): PlanSummary._make(rest) for pk, *rest in chosen.values_list("pk", *PlanSummary._fields)}
 
 

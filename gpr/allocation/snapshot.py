@@ -69,7 +69,7 @@ class Loaded:
         return self._request(gpr, clusters, self.last_rank, None)
 
     def with_newcomers(self, asked: Iterable[tuple[Gpr, Iterable[Cluster]]]) -> Loaded:
-        """As if these GPRs, which are not stored yet, were in the queue. Each comes with the clusters that it names."""
+        """Adds GPRs that are not stored yet to the queue. `asked`: each GPR with the clusters that it names."""
         made = [(gpr, self._request(gpr, clusters, rank_of(gpr.turn_at), None)) for gpr, clusters in asked]
         rows = {request.id: GprRow.of(gpr) for gpr, request in made}
         queue = (*self.snapshot.queue, *(request for _, request in made))

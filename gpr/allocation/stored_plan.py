@@ -91,7 +91,7 @@ def plan_store(made: Plan, loaded: Loaded, now: datetime, *, explained: Set[UUID
     new: list[Promise] = []
     changed: list[PromiseRow] = []
     summaries: dict[UUID, PlanSummary] = {}
-    shown = {} if explained is not None and not explained else plan_summaries(explained)
+    shown = plan_summaries(explained)
     plan_faults_record(made.faults, loaded.requests, now=now)
     if edited is not None:
         forecasts_drop([edited])

@@ -46,7 +46,9 @@ def ranges_load(*, now: datetime, edited: Gpr | None = None) -> ForecastRanges:
     past = _past_ranges()
     if past.outcome_count < ENOUGH_COUNT:
         return past
-    open_rows = Forecast.objects.filter(started_at=None) if edited is None else Forecast.objects.filter(started_at=None).exclude(gpr=edited)
+    open_rows = Forecast.objects.filter(started_at=None)
+    if edited is not None:
+        open_rows = open_rows.exclude(gpr=edited)
     since_s = {name: Value(math.floor(now.timestamp())) - F(name) for name in ("p50_s", "p90_s")}
     missed = {f"missed_{name}": Count("pk", filter=Q(made_s__lt=since)) for name, since in since_s.items()}
     counts = open_rows.annotate(made_s=EpochSeconds("made_at")).aggregate(**missed)
@@ -54,8 +56,7 @@ def ranges_load(*, now: datetime, edited: Gpr | None = None) -> ForecastRanges:
 
 
 class _Process:
-    """The ranges of the last outcomes, and by what one sees that there are others: the newest of these, and the number of starts."""
-
+    # The ranges that the last outcomes give, behind the state of the database from which they were read.
     past: tuple[object, ForecastRanges] = (None, ForecastRanges())
 
 
@@ -72,11 +73,6 @@ def _past_ranges() -> ForecastRanges:
         ranges = ForecastRanges([_planner_forecast(*row) for row in reversed(rows)])
         _Process.past = state, ranges
     return ranges
-
-
-def past_forget() -> None:
-    """The next forecast reads the past outcomes anew."""
-    _Process.past = None, ForecastRanges()
 
 
 def range_of(learned: ForecastRanges, asked: PlannerForecast) -> Range:

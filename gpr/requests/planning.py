@@ -45,7 +45,7 @@ def newcomers_store(newcomers: Sequence[Newcomer], now: datetime) -> dict[UUID, 
     """
     queued = [each for each in newcomers if each.gpr.state == GprState.QUEUED]
     unapproved = [each for each in newcomers if each.gpr.state == GprState.PENDING_APPROVAL]
-    refused = _queue(queued, now) if queued else {}
+    refused = _store_queued(queued, now) if queued else {}
     if unapproved:
         loaded = snapshot_load(now=now)
         found = ((gpr.pk, impossibility(loaded.candidate(gpr, clusters), loaded)) for gpr, clusters, _ in unapproved)
@@ -54,7 +54,7 @@ def newcomers_store(newcomers: Sequence[Newcomer], now: datetime) -> dict[UUID, 
     return refused
 
 
-def _queue(newcomers: Sequence[Newcomer], now: datetime) -> dict[UUID, EgsError]:
+def _store_queued(newcomers: Sequence[Newcomer], now: datetime) -> dict[UUID, EgsError]:
     loaded = snapshot_load(now=now, with_memory=True).with_newcomers((gpr, clusters) for gpr, clusters, _ in newcomers)
     made = plan_of(loaded, explained={each.gpr.pk for each in newcomers})
     placements = {UUID(placement.id): placement for placement in made.placements}

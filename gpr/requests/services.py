@@ -76,22 +76,22 @@ def _file(
 ) -> dict[int, Gpr | EgsError]:
     gprs = {index: _new_gpr(actor, spec, now) for index, spec in specs.items()}
     plan_lock()
-    refused: dict[int, EgsError] = {}
-    _refuse(refused, _over_queue_limit(specs), collect_errors)
+    refused: dict[int, EgsError] = {**_collected(_over_queue_limit(specs), collect_errors)}
     asked = {index: gpr for index, gpr in gprs.items() if index not in refused}
     _clear_deleted_templates(asked.values())
     newcomers = [Newcomer(gpr, specs[index].clusters, _created_event(gpr, specs[index])) for index, gpr in asked.items()]
     cannot = newcomers_store(newcomers, now)
-    _refuse(refused, {index: cannot[gpr.pk] for index, gpr in asked.items() if gpr.pk in cannot}, collect_errors)
+    refused |= _collected({index: cannot[gpr.pk] for index, gpr in asked.items() if gpr.pk in cannot}, collect_errors)
     hint(TICK)
     return {**gprs, **refused}
 
 
-def _refuse(refused: dict[int, EgsError], errors: Mapping[int, EgsError], collect_errors: tuple[type[EgsError], ...]) -> None:
-    for index, error in errors.items():
+def _collected(errors: Mapping[int, EgsError], collect_errors: tuple[type[EgsError], ...]) -> Mapping[int, EgsError]:
+    """Returns the errors; raises the first one of another type than those to collect."""
+    for error in errors.values():
         if not isinstance(error, collect_errors):
             raise error
-        refused[index] = error
+    return errors
 
 
 def _over_queue_limit(specs: Mapping[int, GprSpec]) -> dict[int, QueueFull]:
