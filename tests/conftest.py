@@ -8,7 +8,10 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import count
+from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import hypothesis
 import pytest
@@ -22,9 +25,10 @@ from pytest_django import DjangoDbBlocker
 from planner.compile import compile_all, is_compiled
 from planner.kernels import compiled_here
 from tests.databases import delete_all_rows
-from tests.effort import IS_SOAK, examples
+from tests.effort import DAY, IS_ROTATING, IS_SOAK, TURNS, examples, is_turn
 from tests.migrated import copy_to_file, postgres_copy
 
+ROTATION = pytest.StashKey[str]()
 PROFILE = os.environ.get("EGS_TEST_PROFILE", "sqlite")
 # How long an example takes on a machine that does other things as well says nothing of it.
 hypothesis.settings.register_profile("untimed", examples(100), deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -59,12 +63,39 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     A test on SQLite runs once. One that is marked `both_databases` runs on PostgreSQL as well, and in a soak all of them do.
     """
-    kept: list[pytest.Item] = []
-    others: list[pytest.Item] = []
-    for item in items:
-        (kept if _belongs(item) else others).append(item)
-    config.hook.pytest_deselected(items=others)
+    belonging = [item for item in items if _belongs(item)]
+    rotating = list(filter(_rotates, belonging)) if IS_ROTATING else []
+    waiting = _waiting_for_another_day(rotating)
+    kept = [item for item in belonging if item not in waiting]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
     items[:] = kept
+    if rotating:
+        output = getattr(config, "workeroutput", {})
+        output["rotation"] = config.stash[ROTATION] = f"{len(rotating) - len(waiting)} of {len(rotating)} tests that rotate ran"
+
+
+def _rotates(item: pytest.Item) -> bool:
+    marks = {mark.name for mark in item.iter_markers()}
+    return "rotates" in marks and "daily" not in marks
+
+
+def _waiting_for_another_day(rotating: list[pytest.Item]) -> set[pytest.Item]:
+    """Of each file all but every third. Files begin at different ones, or those with a single test would all have the same day."""
+    places: dict[Path, Iterator[int]] = {item.path: count(crc32(item.path.stem.encode())) for item in rotating}
+    return {item for item in rotating if not is_turn(next(places[item.path]))}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Processes of xdist collect all the same; the one that starts them collects nothing."""
+    if said := getattr(node, "workeroutput", {}).get("rotation"):
+        node.config.stash[ROTATION] = said
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if said := config.stash.get(ROTATION, ""):
+        turn = DAY.toordinal() % TURNS + 1
+        terminalreporter.write_line(f"Rotation: {said}, turn {turn} of {TURNS}, on {DAY}.")
 
 
 @pytest.fixture(scope="session")

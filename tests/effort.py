@@ -11,6 +11,9 @@ from hypothesis import settings
 IS_SOAK: Final = os.environ.get("EGS_TEST_SOAK") == "1"
 # deploy/run-tests sets it, so that all processes of a run agree at midnight; the same day again repeats a run.
 DAY: Final = date.fromisoformat(os.environ.get("EGS_TEST_DAY") or f"{datetime.now(UTC):%Y-%m-%d}")
+# A whole run of the quick suite runs a third of the tests that are marked `rotates`; whoever names a test gets it each day.
+IS_ROTATING: Final = os.environ.get("EGS_TEST_ROTATES") == "1" and not IS_SOAK
+TURNS: Final = 3
 QUICK_SHARE: Final = 40
 QUICK_LEAST: Final = 5
 
@@ -31,3 +34,8 @@ def seeds_of_today(quick_count: int, soak_count: int) -> range:
         return range(1, soak_count + 1)
     first = 1 + DAY.toordinal() * quick_count % 1_000_000
     return range(first, first + quick_count)
+
+
+def is_turn(place: int) -> bool:
+    """Whether what stands at this place of a list has its turn today, as every third of it has."""
+    return place % TURNS == DAY.toordinal() % TURNS

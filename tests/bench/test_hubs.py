@@ -10,7 +10,8 @@ from bench.peers.kueue_hub import SETTINGS, figures_of
 from bench.peers.kueue_scenarios import Kind, Scenario
 from gpr.models import Gpr, GprState, Promise
 
-pytestmark = pytest.mark.django_db
+# Each day: tests/simulation; what is here only a benchmark uses
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 
 
 def test_kueues_workloads_are_all_done_in_the_end_on_a_clock_that_jumps(settings: Settings) -> None:

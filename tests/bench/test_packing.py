@@ -15,6 +15,9 @@ from bench.packing.packer import Packer
 from bench.packing.worths import worths_of
 from tests.effort import examples
 
+# Each day: tests/planner/capacity/test_placement.py; what is here only a benchmark uses
+pytestmark = pytest.mark.rotates
+
 DATA = Path(__file__).parent / "data"
 
 NODES = st.builds(

@@ -10,7 +10,8 @@ from gpr.models import Gpr, GprState
 from gpr.queue.moves import MoveTo
 from journal.models import Event
 
-pytestmark = pytest.mark.django_db
+# Each day: tests/api/conventions/test_query_counts.py, and test_every_page.py
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 QUEUED, RUNS = 100, 2
 
 

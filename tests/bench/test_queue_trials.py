@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from bench.replays.drawn_lists import draw, pool_of
 from bench.replays.queue_trials import IDLE_TIMEOUT_S, bookings, clusters, failures, idle_release, priorities
+
+# Each day: tests/simulate/test_command.py; what is here only a benchmark uses
+pytestmark = pytest.mark.rotates
 
 POOL = pool_of(20)
 JOBS = draw(seed=5002, count=120, load=1.0, pool=POOL)

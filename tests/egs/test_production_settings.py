@@ -12,6 +12,9 @@ import pytest
 
 from tests.e2e.processes import ROOT
 
+# Each day: tests/e2e/test_production.py, which starts with these settings
+pytestmark = pytest.mark.rotates
+
 ENVIRONMENT = {
     "EGS_PROFILE": "production",
     "EGS_SECRET_KEY": "k3Jx9-Qm2vT7_bW5zR8nL4pY6dC1fH0gS-aEuOiXtNqMrVwZ-longer",

@@ -50,6 +50,7 @@ def by_the_whole_plan(stage: Stage) -> set[str]:
     return {box.id for box in board.running.values() if rights.of_running(box) == Rank.BORROWS}
 
 
+@pytest.mark.rotates  # each day: tests/planner/sharing/test_quotas.py
 @pytest.mark.parametrize(
     ("guaranteed", "borrow"),
     [(0, ""), (4, "eight sixteen other"), (12, "sixteen other"), (20, "eight other"), (28, "other"), (48, "other")],

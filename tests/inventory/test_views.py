@@ -300,6 +300,7 @@ def backends() -> int:
         return int(cursor.fetchone()[0])
 
 
+@pytest.mark.rotates  # each day: tests/egs/test_pool.py
 async def test_sixty_parked_syncs_hold_no_thread_and_no_connection_beyond_the_pool(agent: Agent, wakeups: Wakeups) -> None:
     count = 60
     await sync(agent, wait_s=0.0)  # the pool is warm

@@ -13,7 +13,8 @@ from tests.builders import make_slice, node_view, nodes_of
 from tests.lifecycle.stage import ENTRY, Stage, fresh
 from tests.pages.user_world import client_of
 
-pytestmark = pytest.mark.django_db
+# Each day: tests/planner/board/test_gangs.py, and tests/inventory/test_reporting.py
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 
 HOUR_S = 3600
 RACKS = dict.fromkeys("abc", "r")

@@ -19,6 +19,9 @@ from simulation.report import report
 from tests.simulate.lists import random_jobs, write_nodes
 from tests.simulate.test_replay import MODES, SLOW, Stored, lists
 
+# Each day: tests/simulation, and tests/planner/promises/test_failure_reserve.py
+pytestmark = pytest.mark.rotates
+
 EACH = pytest.mark.parametrize("policy", sorted(POLICIES))
 
 

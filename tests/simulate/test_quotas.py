@@ -17,6 +17,9 @@ from tests.effort import IS_SOAK
 from tests.simulate.lists import JOB_HEADER, write, write_nodes
 from tests.simulate.test_replay import OURS, OURS_OF, Stored
 
+# Each day: tests/planner/sharing/test_quotas.py
+pytestmark = pytest.mark.rotates
+
 QUOTA_HEADER = "owner,shape,guaranteed_gpus,most_gpus"
 HOUR_S = 3600
 

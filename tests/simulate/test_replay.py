@@ -24,6 +24,9 @@ from tests.planner.build import ended, remembered, run, stored
 from tests.simulate.checker import check
 from tests.simulate.lists import random_jobs, write_jobs, write_nodes
 
+# Each day: test_command.py, which replays a list, and tests/planner, whose rules it shows
+pytestmark = pytest.mark.rotates
+
 OURS_OF = {"egs": PolicyName.GUARDED, "conservative": PolicyName.CONSERVATIVE}
 OURS = pytest.mark.parametrize("ours", sorted(OURS_OF))
 MODES = pytest.mark.parametrize("early", [False, True], ids=["exact", "early"])

@@ -22,6 +22,9 @@ from tests.simulate.test_failures import most_used, stands_on
 from tests.simulate.test_quotas import HOUR_S, QUOTA_HEADER, held
 from tests.simulate.test_replay import OURS
 
+# Each day: tests/simulation, and tests/planner/promises/test_promises.py
+pytestmark = pytest.mark.rotates
+
 NODES, GPUS, CEILING = 6, 4, 12
 IDLE_S = 1800
 

@@ -58,6 +58,7 @@ def test_no_promise_is_broken_with_real_commits_either(seed: int) -> None:
     run_seed(seed, can_restore=False)
 
 
+@pytest.mark.rotates  # each day: tests/planner/promises/test_promises.py, where a plan depends on nothing but its snapshot
 @pytest.mark.sqlite_only
 @pytest.mark.django_db
 def test_one_seed_is_one_story() -> None:

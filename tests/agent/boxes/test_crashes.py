@@ -115,6 +115,7 @@ def test_a_life_has_enough_writes_for_the_enumeration_to_mean_something() -> Non
     assert WRITE_COUNT >= 20
 
 
+@pytest.mark.rotates  # each day: every third write
 @pytest.mark.parametrize("write", range(1, WRITE_COUNT + 1))
 @pytest.mark.parametrize("fault", CRASHES)
 def test_a_crash_at_any_write_heals(write: int, fault: Fault) -> None:
@@ -126,6 +127,7 @@ def test_a_crash_at_any_write_heals(write: int, fault: Fault) -> None:
     assert {("claim", Outcome.OK), ("open", Outcome.OK), ("close", Outcome.OK), ("release", Outcome.OK)} <= told
 
 
+@pytest.mark.rotates  # each day: every third write
 @pytest.mark.parametrize("write", range(1, WRITE_COUNT + 1))
 def test_a_crash_and_another_right_after_the_restart_heal(write: int) -> None:
     for gap in (1, 2, 3) if IS_SOAK else (1 + write % 3,):
@@ -134,6 +136,7 @@ def test_a_crash_and_another_right_after_the_restart_heal(write: int) -> None:
         life.check_end()
 
 
+@pytest.mark.rotates  # each day: every third write
 @pytest.mark.parametrize(("write", "fault"), each_write(WRITE_COUNT, *CRASHES))
 def test_a_crash_at_any_write_heals_though_the_hub_leaves_once_the_window_is_open(write: int, fault: Fault) -> None:
     life = Life({write: fault}, hub_leaves_at_s=16.0)
@@ -141,6 +144,7 @@ def test_a_crash_at_any_write_heals_though_the_hub_leaves_once_the_window_is_ope
     life.check_end()
 
 
+@pytest.mark.rotates  # each day: every third write
 @pytest.mark.parametrize(("write", "fault"), each_write(WRITE_COUNT, Fault.CONFLICT, Fault.THROTTLED, Fault.ERROR, Fault.LOST_ANSWER))
 def test_a_write_that_fails_or_whose_answer_is_lost_heals(write: int, fault: Fault) -> None:
     life = Life({write: fault})

@@ -227,6 +227,7 @@ WRITE_COUNT = writes_of_a_swap()
 FAULTS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CONFLICT, Fault.LOST_ANSWER)
 
 
+@pytest.mark.rotates  # each day: every third write
 @pytest.mark.parametrize(("write", "fault"), each_write(WRITE_COUNT, *FAULTS))
 def test_a_fault_at_any_write_of_a_swap_heals(write: int, fault: Fault) -> None:
     swap = Swap(write, fault)

@@ -322,6 +322,7 @@ def test_each_persona_gets_the_answer_of_the_table_and_each_change_has_its_event
     assert told == {name for name, code in codes.items() if code < 300 and method != "GET" and row.changes}
 
 
+@pytest.mark.rotates  # each day: the methods that there are, above
 @pytest.mark.parametrize("template", sorted({path for path, _ in routes() if path != NET}))
 def test_every_other_method_is_refused_to_everybody(template: str, db: None, callers: dict[str, Caller]) -> None:
     path = re.sub(r"<\w+>", "x", template)

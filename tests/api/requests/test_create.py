@@ -160,6 +160,7 @@ BAD: dict[str, list[Any]] = {
 }
 
 
+@pytest.mark.rotates  # each day: the other cases, and tests/api/conventions/test_schema.py
 @pytest.mark.parametrize("field", BAD)
 def test_whatever_is_wrong_with_a_field_is_a_400_that_names_it(field: str, owner: Caller, ask: dict[str, Any]) -> None:
     for value in BAD[field]:

@@ -19,6 +19,9 @@ from tests import factories
 from tests.api.conftest import A_STRANGER, Caller, World, assert_problem, faults
 from tests.builders import SHAPE
 
+# Each day: tests/planner/test_offers.py, and tests/api/requests/test_create.py
+pytestmark = pytest.mark.rotates
+
 
 def offers(caller: Caller, ask: dict[str, Any]) -> list[dict[str, Any]]:
     response = caller.post("gprs/estimate/", ask)

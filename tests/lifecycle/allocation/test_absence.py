@@ -22,7 +22,8 @@ from tests.lifecycle.boxes.spares import spare_of, swapping
 from tests.lifecycle.boxes.test_supplies import LEAD_S, busy_stage, ordering_slice, report, states, supply
 from tests.lifecycle.stage import ENTRY, Stage, fresh
 
-pytestmark = pytest.mark.django_db
+# Each day: test_silence.py, and tests/planner/promises/test_silence.py
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 
 S = GprState
 GONE_S = settings.EGS_AGENT_UNREACHABLE_S + 5

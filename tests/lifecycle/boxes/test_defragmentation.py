@@ -20,7 +20,8 @@ from journal.models import Event
 from tests.builders import SHAPE, make_slice
 from tests.lifecycle.stage import EXIT, Stage, fresh, moves_of
 
-pytestmark = pytest.mark.django_db
+# Each day: tests/planner/sharing/test_defragmenting.py, and tests/api/queue/test_defragmentation.py
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 S = GprState
 NOTICE_S, DAY_S, HOUR_S = 600, 86_400, 3600
 

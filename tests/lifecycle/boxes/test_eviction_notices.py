@@ -22,7 +22,8 @@ from tests.builders import make_slice
 from tests.lifecycle.boxes.evictions import DAY_S, LEAST_RUN_S, NOTICE_S, RULES, evicting_slice, noticed
 from tests.lifecycle.stage import EXIT, Stage, fresh, moves_of
 
-pytestmark = pytest.mark.django_db
+# Each day: test_evictions.py
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 S = GprState
 
 

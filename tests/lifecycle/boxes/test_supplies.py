@@ -36,7 +36,8 @@ from worker_agent.cluster.fleet import OrderableNodes, SimulatedFleet
 from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import MemoryStore
 
-pytestmark = pytest.mark.django_db
+# Each day: tests/planner/sharing/test_supplies.py, and tests/api/fleet/test_supplies.py
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 
 S, State = GprState, SupplyOrderState
 LEAD_S, GAIN_S = 1200, 600

@@ -29,7 +29,8 @@ from tests.builders import SHAPE, make_cluster, node_view, spec
 from tests.effort import IS_SOAK
 from tests.lifecycle.stage import ENTRY, Stage, fresh
 
-pytestmark = pytest.mark.django_db
+# Each day: tests/api/requests/test_change.py, and tests/planner/sharing/test_edits.py
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 
 HOUR_S = 3600
 

@@ -19,7 +19,8 @@ from planner.plan import Cause
 from tests.builders import make_slice
 from tests.lifecycle.stage import Stage, fresh
 
-pytestmark = pytest.mark.django_db
+# Each day: tests/planner/sharing/test_moving.py, and tests/api/requests/test_decisions.py
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 HOUR_S = 3600
 
 

@@ -28,7 +28,8 @@ from tests import factories
 from tests.builders import make_slice, spec
 from tests.lifecycle.stage import Stage
 
-pytestmark = pytest.mark.django_db
+# Each day: tests/api/queue/test_booking_series.py, and tests/planner/sharing/test_bookings.py
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 
 DAY, COUNT = timedelta(days=1), 6
 # Of an occurrence: its time, whether it is booked, and the nearest times where not.

@@ -17,7 +17,8 @@ from tests import factories
 from tests.builders import SHAPE
 from tests.pages.admin_world import HTMX, AdminWorld, signed_in
 
-pytestmark = pytest.mark.django_db
+# Each day: tests/api/fleet/test_check_policies.py, and test_every_page.py
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 
 PAGE, CREATE = "/admin/checks/", "/admin/checks/create/"
 

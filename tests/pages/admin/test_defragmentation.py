@@ -23,7 +23,8 @@ from tests.builders import SHAPE
 from tests.pages.admin_world import HTMX, signed_in
 from tests.pages.user_world import World, text
 
-pytestmark = pytest.mark.django_db
+# Each day: tests/api/queue/test_defragmentation.py, and test_every_page.py
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 PAGE, BOOKING = "/admin/defragmentation/", "/admin/defragmentation/booking/"
 
 

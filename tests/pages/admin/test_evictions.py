@@ -19,7 +19,8 @@ from tests import factories
 from tests.pages.admin_world import HTMX, signed_in
 from tests.pages.user_world import World, text
 
-pytestmark = pytest.mark.django_db
+# Each day: tests/api/queue/test_evictions.py, and test_every_page.py
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 EVICTIONS = "/admin/evictions/"
 
 

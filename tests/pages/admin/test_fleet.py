@@ -20,7 +20,8 @@ from portal_admin.pages.clusters import join_commands
 from tests import factories
 from tests.pages.admin_world import HTMX, QUERIES_MAX, AdminWorld
 
-pytestmark = pytest.mark.django_db
+# Each day: tests/api/fleet, and test_every_page.py
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 
 INVENTORY, CLUSTERS = "/admin/inventory/", "/admin/clusters/"
 

@@ -14,7 +14,8 @@ from core.clock import db_now
 from inventory.models import MaintenanceWindow
 from tests.pages.admin_world import HTMX, AdminWorld, signed_in
 
-pytestmark = pytest.mark.django_db
+# Each day: tests/api/fleet/test_maintenance.py, and tests/browser/test_bookings.py
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 PAGE, ANNOUNCE = "/admin/maintenance/", "/admin/maintenance/announce/"
 
 

@@ -28,7 +28,8 @@ from slices.models import Slice
 from tests import builders
 from tests.builders import NOW, agent_heard, agent_says
 
-pytestmark = pytest.mark.django_db
+# Each day: tests/api/requests/test_decisions.py, and test_every_page.py
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 
 
 class Stage:

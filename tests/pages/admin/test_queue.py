@@ -20,7 +20,8 @@ from portal_shared.paging import PAGE_ROWS
 from tests import factories
 from tests.pages.admin_world import HTMX, QUERIES_MAX, AdminWorld, queue_up, signed_in
 
-pytestmark = pytest.mark.django_db
+# Each day: tests/api/queue/test_queue.py, and test_every_page.py
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 
 QUEUE = "/admin/queue/"
 
@@ -54,6 +55,7 @@ def pages_of(admin_world: AdminWorld) -> list[str]:
     return [*lists, *own, *acts, f"/admin/clusters/{admin_world.cluster.pk}/join-token/"]
 
 
+@pytest.mark.daily
 @pytest.mark.parametrize("persona", ["owner", "teammate", "outsider"])
 def test_for_everybody_but_administrators_the_portal_does_not_exist(persona: str, admin_world: AdminWorld) -> None:
     client = signed_in(getattr(admin_world.people, persona))
@@ -62,6 +64,7 @@ def test_for_everybody_but_administrators_the_portal_does_not_exist(persona: str
     assert client.post(f"{QUEUE}{admin_world.waits.pk}/reject/", {"version": admin_world.waits.version, "why": "x"}).status_code == 404
 
 
+@pytest.mark.daily
 def test_a_stranger_is_led_to_the_login_and_an_administrator_sees_every_page(admin_world: AdminWorld, admin: Client) -> None:
     assert Client().get(QUEUE)["Location"].startswith("/login/")
     assert {admin.get(path, follow=True).status_code for path in pages_of(admin_world)} == {200}

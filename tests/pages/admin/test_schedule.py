@@ -24,6 +24,9 @@ from tests import factories
 from tests.builders import NOW
 from tests.pages.admin_world import QUERIES_MAX, AdminWorld, queue_up
 
+# Each day: tests/api/queue/test_schedule.py, and test_every_page.py
+pytestmark = pytest.mark.rotates
+
 SCHEDULE = "/admin/schedule/"
 AXIS = Axis(NOW - timedelta(hours=1), NOW + timedelta(hours=9), NOW, UTC)
 

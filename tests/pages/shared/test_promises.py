@@ -15,7 +15,8 @@ from tests import factories
 from tests.calibration.outcomes import moved, settled, waited
 from tests.pages.user_world import World, text
 
-pytestmark = pytest.mark.django_db
+# Each day: tests/promises, tests/api/queue/test_insights.py, and test_every_page.py
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 
 USER, ADMIN = "/promises/", "/admin/promises/"
 QUERIES_MAX = 15

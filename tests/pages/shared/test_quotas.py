@@ -17,7 +17,8 @@ from tests import factories
 from tests.builders import SHAPE
 from tests.pages.admin_world import HTMX, AdminWorld, signed_in
 
-pytestmark = pytest.mark.django_db
+# Each day: tests/api/tenants/test_quotas.py, and test_every_page.py
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 
 QUOTAS, GIVE = "/admin/quotas/", "/admin/quotas/create/"
 
@@ -142,6 +143,7 @@ def test_a_workspace_shows_its_own_bars_and_its_project_s(persona: str, admin_wo
         assert "16 are held, more than the 12 allowed" in shown
 
 
+@pytest.mark.daily
 def test_a_stranger_sees_neither_quotas_nor_their_pages(admin_world: AdminWorld) -> None:
     quota = give(admin_world.slice, most_gpus=16)
     outsider = signed_in(admin_world.people.outsider)

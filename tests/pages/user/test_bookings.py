@@ -22,7 +22,8 @@ from tests import factories
 from tests.builders import SHAPE
 from tests.pages.user_world import CREATE, HTMX, OFFERS, World, form, text
 
-pytestmark = pytest.mark.django_db
+# Each day: tests/api/queue/test_booking_series.py, and tests/browser/test_bookings.py
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 BOOKINGS, BOOK = "/workspaces/vision/bookings/", "/workspaces/vision/bookings/new/"
 DAY = timedelta(days=1)
 
@@ -128,6 +129,7 @@ def test_what_cannot_be_booked_says_why_and_keeps_what_was_typed(
     assert not Gpr.objects.exists()
 
 
+@pytest.mark.daily
 @pytest.mark.parametrize(("persona", "codes"), [("owner", (200, 200, 200)), ("teammate", (200, 403, 403)), ("outsider", (404, 404, 404))])
 def test_members_see_the_list_and_editors_book(persona: str, codes: tuple[int, ...], world: World, owner: Client, start: datetime) -> None:
     owner.post(BOOK, weekly(start))

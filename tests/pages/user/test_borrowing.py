@@ -14,7 +14,8 @@ from tests import factories
 from tests.builders import SHAPE
 from tests.pages.user_world import World, make_world, text
 
-pytestmark = pytest.mark.django_db
+# Each day: tests/api/requests/test_borrowing.py
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +58,7 @@ def test_the_administrator_sees_it_in_focus(part: str, world: World, runs: Gpr, 
     assert WILL_BORROW in text(admin.get(f"/admin/queue/{waits.pk}/{part}"))
 
 
+@pytest.mark.daily
 def test_a_stranger_sees_nothing(world: World, runs: Gpr, waits: Gpr) -> None:
     for gpr in (runs, waits):
         assert world.client("outsider").get(f"/gprs/{gpr.pk}/").status_code == 404

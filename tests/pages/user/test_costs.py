@@ -21,7 +21,8 @@ from tests import factories
 from tests.builders import SHAPE
 from tests.pages.user_world import CREATE, HTMX, OFFERS, WORKSPACE, World, form
 
-pytestmark = pytest.mark.django_db
+# Each day: tests/api/conventions/test_query_counts.py
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 
 # One of them is the clock's, on PostgreSQL.
 QUERIES_MAX = 18

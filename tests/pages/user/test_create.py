@@ -18,7 +18,8 @@ from tests import factories
 from tests.api.conftest import Caller
 from tests.pages.user_world import CREATE, HTMX, OFFERS, World, form, snippet_in, text
 
-pytestmark = pytest.mark.django_db
+# Each day: tests/api/requests/test_create.py, and tests/browser/test_user.py, where a request is made
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 
 
 def test_the_form_opens_at_its_name_and_fetches_the_offers(world: World) -> None:

@@ -33,7 +33,8 @@ from tests.api.conftest import Caller
 from tests.builders import SHAPE, agent_says
 from tests.pages.user_world import HTMX, World, text
 
-pytestmark = pytest.mark.django_db
+# Each day: tests/api/requests/test_retrieve.py, and test_every_page.py, which opens the page and its parts
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 
 PARTS = ("now", "nodes", "steps", "why", "events")
 
@@ -235,6 +236,7 @@ def step(
     )
 
 
+@pytest.mark.daily
 @pytest.mark.parametrize(("persona", "answer"), [("owner", 200), ("teammate", 200), ("outsider", 404), ("admin", 200)])
 def test_it_is_for_the_members_of_its_workspace(persona: str, answer: int, world: World) -> None:
     gpr = factories.active(world.slice, world.people.owner, name="runs")
@@ -438,6 +440,7 @@ def test_a_rejected_one_gives_the_reason(world: World, owner: Client) -> None:
     assert "when it starts" not in markup, "an ended request promises no start"
 
 
+@pytest.mark.daily
 def test_who_may_not_act_sees_no_buttons(world: World) -> None:
     gpr = factories.active(world.slice, world.people.owner, name="runs")
     acts = ("Release early", "Extend", "Request again")

@@ -16,7 +16,8 @@ from tests import factories
 from tests.api.conftest import Caller
 from tests.pages.user_world import HTMX, OFFERS, World, client_of, form, snippet_in, text, version_in
 
-pytestmark = pytest.mark.django_db
+# Each day: tests/api/requests/test_change.py, and test_every_page.py
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -78,6 +79,7 @@ def test_only_its_owner_and_an_admin_may_edit_it(persona: str, answer: int, worl
     assert (waits.name == "changed") == (answer == 200)
 
 
+@pytest.mark.daily
 def test_an_editor_may_not_touch_what_another_filed(world: World, waits: Gpr) -> None:
     ben = factories.user("ben")
     member_set(slice_=world.slice, user=ben, role=Role.EDITOR, actor=None, now=db_now())

@@ -24,7 +24,8 @@ from tests import factories
 from tests.api.conftest import Caller
 from tests.pages.user_world import WORKSPACE, World, text
 
-pytestmark = pytest.mark.django_db
+# Each day: tests/api/queue/test_evictions.py, and test_every_page.py
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 FOREIGN = ("canary", "outsider")
 
 

@@ -23,7 +23,8 @@ from tests import factories
 from tests.builders import make_gpr
 from tests.pages.user_world import HTMX, WORKSPACE, World, client_of, text
 
-pytestmark = pytest.mark.django_db
+# Each day: tests/api/requests/test_list.py, and test_every_page.py
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 
 
 def names(markup: str) -> list[str]:
@@ -63,6 +64,7 @@ def test_somebody_without_a_workspace_is_told_what_to_do(db: None) -> None:
     assert "You are in no workspace yet" in text(client_of(factories.user("new")).get("/"))
 
 
+@pytest.mark.daily
 @pytest.mark.parametrize(("persona", "answer"), [("owner", 200), ("teammate", 200), ("outsider", 404), ("admin", 200)])
 def test_a_workspace_is_for_its_members(persona: str, answer: int, world: World) -> None:
     client = world.client(persona)

@@ -21,7 +21,8 @@ from tests import factories
 from tests.builders import SHAPE
 from tests.pages.user_world import CREATE, HTMX, OFFERS, World, form, text
 
-pytestmark = pytest.mark.django_db
+# Each day: tests/api/requests/test_templates.py, and test_every_page.py
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 PATH = "/workspaces/vision/templates/"
 # The idle time-out is from the time when it was taken: pages neither show nor lose it.
 ASKED = {"shape": SHAPE, "nodes": 2, "gpus_per_node": 4, "duration_s": 5400, "priority": 120, "idle_timeout_s": 1800, "evictable": False}
@@ -139,6 +140,7 @@ def test_a_template_s_form_keeps_a_cluster_that_has_left_the_workspace_until_ano
     assert lost.cluster.name == "aurora"
 
 
+@pytest.mark.daily
 def test_nobody_starts_from_a_template_of_others(owner: Client, world: World) -> None:
     foreign = factories.template(world.foreign, name="canary")
 

@@ -19,7 +19,8 @@ from tests import factories
 from tests.pages.user_world import World, make_world, text
 from tests.slices.kubeconfigs import ready_namespace
 
-pytestmark = pytest.mark.django_db
+# Each day: tests/slices/test_waiting_pods.py
+pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -120,6 +121,7 @@ def _starts(capacity: Capacity, table: Table, j: int, at_s: int) -> bool:
     return bool(table.state[j] == STARTED)
 
 
+@pytest.mark.rotates  # each day: the same of a frozen queue, tests/planner/promises/test_promises.py
 @examples(40)
 @given(SEEDS)
 def test_the_start_that_is_shown_is_the_start_that_happens_where_limits_decide_it(seed: int) -> None:

@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from itertools import chain, islice
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -234,6 +235,7 @@ def test_guarded_a_failure_moves_slots_on_other_nodes_only_where_that_breaks_few
         gave_way(world)
 
 
+@pytest.mark.rotates  # each day: the two above, of which it shows that they meet such cases
 def test_guarded_such_as_give_way_to_a_failure_there_are() -> None:
     worlds = [World(seed, mishaps=frozenset({"close", "lose"}), asks=SINGLES) for seed in range(30)]
 
@@ -269,6 +271,7 @@ def is_open(node: Node | None, slot: Slot, request: Request) -> bool:
     return node is not None and not any(gap.start_s < end_s and gap.end_s > slot.start_s for gap in node.closed)
 
 
+@pytest.mark.rotates  # each day: as the one before
 def test_guarded_such_gangs_there_are() -> None:
     """Else the tests of worlds with gangs would show nothing of them."""
     worlds = [World(seed, mishaps=frozenset({"cancel", "early"}), asks=GANGS) for seed in range(20)]
@@ -329,6 +332,7 @@ def test_the_order_in_which_a_snapshot_lists_things_does_not_matter(snapshot: Sn
     assert plan(replace(snapshot, pools=tuple(pools), running=tuple(running), queue=tuple(queue))) == plan(snapshot)
 
 
+@pytest.mark.rotates  # each day: the order of a snapshot, above
 def test_a_plan_does_not_depend_on_the_hash_seed() -> None:
     world = World(7, mishaps=frozenset({"early", "close"}))
     here = f"{[world.step()[1] for _ in range(30)]}\n"
