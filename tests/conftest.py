@@ -44,6 +44,8 @@ WITHOUT_DATABASE = (
     "tests/browser/test_styleguide.py",
     "tests/browser/test_swap.py",
 )
+# What the two databases do in different ways.
+DIFFERENT_DATABASES = ("tests/promises/", "tests/lifecycle/test_upgrade.py")
 
 
 def _belongs(item: pytest.Item) -> bool:
@@ -75,14 +77,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _rotates(item: pytest.Item) -> bool:
+    """What SQLite proves each day takes turns on PostgreSQL, but for constraints and migrations."""
     marks = {mark.name for mark in item.iter_markers()}
-    return "rotates" in marks and "daily" not in marks
+    is_again = PROFILE != "sqlite" and "both_databases" in marks and not item.nodeid.startswith(DIFFERENT_DATABASES)
+    return ("rotates" in marks or is_again) and "daily" not in marks
 
 
 def _waiting_for_another_day(rotating: list[pytest.Item]) -> set[pytest.Item]:
-    """Of each file all but every third. Files begin at different ones, or those with a single test would all have the same day."""
+    """Of each file all but every third. Files begin at different ones, or those with a single test would all have the same day.
+
+    `rotates(0)`, `rotates(1)` and `rotates(2)` are for tests that start much to be on the same day, and what covers them on another.
+    """
     places: dict[Path, Iterator[int]] = {item.path: count(crc32(item.path.stem.encode())) for item in rotating}
-    return {item for item in rotating if not is_turn(next(places[item.path]))}
+    return {item for item in rotating if not is_turn(next(iter(_given_place(item)), next(places[item.path])))}
+
+
+def _given_place(item: pytest.Item) -> tuple[int, ...]:
+    mark = item.get_closest_marker("rotates")
+    return mark.args if mark else ()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -18,13 +18,15 @@ from tests.migrated import copy_to_file
 
 # It asks the demo for nothing more, however long it is open, and keeps the renderer process, which `about:blank` would not.
 EMPTY_PAGE = "/healthz"
+# An eviction as in the README, without the minutes of patience.
+AT_ONCE = {"EGS_EVICTION_LEAST_RUN_S": "0", "EGS_EVICTION_NOTICE_S": "3", "EGS_EVICTION_GAIN_S": "1"}
 
 
 @contextmanager
 def running_demo(folder: Path) -> Iterator[dict[str, str]]:
     """Its address and tokens, once its fleet is there."""
     copy_to_file(folder / "egs.sqlite3")
-    env = {**os.environ, "EGS_VAR_DIR": str(folder)}
+    env = {**os.environ, "EGS_VAR_DIR": str(folder), **AT_ONCE}
     process = Running([sys.executable, "manage.py", "demo", "--port", str(free_port())], env=env, log=folder / "demo.log")
     process.start()
     try:

@@ -113,6 +113,7 @@ def listed(page: Page) -> dict[str, str]:
     return dict(zip(keys, says, strict=True))
 
 
+@pytest.mark.rotates  # each day: the other pages
 @pytest.mark.parametrize(("path", "size", "theme"), list(looked_at()))
 def test_a_page_is_accessible_quiet_whole_and_lists_its_keys(
     path: str, size: ViewportSize, theme: Theme, demo: Demo, ids: dict[str, str]
@@ -249,6 +250,7 @@ WITHOUT_SCRIPT = {
 }
 
 
+@pytest.mark.rotates  # each day: test_it_all_works_without_scripts, test_admin.py
 @pytest.mark.parametrize("who", WITHOUT_SCRIPT)
 def test_without_scripts_no_button_is_dead_and_no_key_is_promised(who: str, demo: Demo, ids: dict[str, str]) -> None:
     with demo.page(demo.admin if who == "admin" else demo.user, scripts=False) as (page, _):
@@ -261,6 +263,7 @@ def test_without_scripts_no_button_is_dead_and_no_key_is_promised(who: str, demo
                 expect(page.locator("#clock")).to_be_hidden()
 
 
+@pytest.mark.rotates  # each day: the join token, test_admin.py
 @pytest.mark.parametrize(("scripts", "count"), [(False, 0), (True, 2)], ids=["without", "with"])
 def test_a_join_token_has_copy_buttons_only_where_they_work(scripts: bool, count: int, demo: Demo) -> None:
     with demo.page(demo.admin, scripts=scripts) as (page, _):

@@ -15,7 +15,8 @@ from tests.e2e.processes import Api, ProductionStage
 from tests.e2e.servers import OwnPostgres
 from tests.journal.redis_server import OwnRedis
 
-pytestmark = pytest.mark.postgres_only
+# On the two other days: tests/e2e/test_production.py and test_outages.py; each day: test_user.py, and tests/journal/test_hints.py
+pytestmark = [pytest.mark.postgres_only, pytest.mark.rotates(2)]
 
 ASK = {"slice": "s", "shape": "H100-80GB", "nodes": 1, "duration_s": 3600}
 

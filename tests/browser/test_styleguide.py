@@ -11,7 +11,8 @@ from portal_shared.styleguide import styleguide
 from tests.browser.chromium import LOOKS, PHONE, Theme, axe_violations, visitor
 from tests.browser.staged import ORIGIN, Stage
 
-pytestmark = pytest.mark.urls(__name__)
+# Each day: test_pages.py
+pytestmark = [pytest.mark.urls(__name__), pytest.mark.rotates]
 urlpatterns: list[object] = []
 
 

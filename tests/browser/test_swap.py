@@ -7,7 +7,8 @@ from playwright.sync_api import expect
 
 from tests.browser.staged import Stage, page_around
 
-pytestmark = pytest.mark.urls(__name__)
+# Each day: test_live.py, and test_user.py
+pytestmark = [pytest.mark.urls(__name__), pytest.mark.rotates]
 urlpatterns: list[object] = []  # the shell links to nothing here
 
 

@@ -15,7 +15,8 @@ import pytest
 from tests.e2e.jobs import ENDED, nothing_was_held_twice, reservations_of
 from tests.e2e.processes import Api, Stage, wait_for
 
-pytestmark = pytest.mark.sqlite_only
+# On the two other days: test_production.py and test_outages.py, where processes are killed too; each day: tests/agent/boxes/test_crashes.py
+pytestmark = [pytest.mark.sqlite_only, pytest.mark.rotates(2)]
 
 DURATION_S = 6
 LIFE_S = 9.0  # with entry and exit

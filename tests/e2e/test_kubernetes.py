@@ -141,7 +141,7 @@ def in_state(api: Api, gpr: dict[str, Any], state: str, *, within_s: float = SOO
     return wait_for(state, look, within_s=within_s)
 
 
-@pytest.mark.soak  # quickly: the pods below, in one cluster, and tests/e2e/test_main_job.py, in two that are simulated
+@pytest.mark.soak  # quickly: the pods below, in one cluster, and tests/browser/test_main_job.py, in two that are simulated
 def test_workloads_of_two_workspaces_in_two_clusters_wait_run_in_their_boxes_and_wait_again(platform: Platform, east: Cluster) -> None:
     api, west = platform.api, platform.west
     make_slice(api, "vision", east=east)

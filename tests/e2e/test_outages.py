@@ -19,7 +19,8 @@ from tests.e2e.processes import ROOT, START_S, Api, free_port, is_alive, is_read
 from tests.e2e.servers import OwnPostgres
 from tests.journal.redis_server import OwnRedis
 
-pytestmark = [pytest.mark.postgres_only, pytest.mark.xdist_group("outages")]
+# On the two other days: test_production.py, and tests/browser/test_production.py; each day: tests/journal/test_hints.py
+pytestmark = [pytest.mark.postgres_only, pytest.mark.xdist_group("outages"), pytest.mark.rotates(1)]
 
 NAMES = {"agent", "beat", "web1", "web2", "worker"}
 

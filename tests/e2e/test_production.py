@@ -24,7 +24,8 @@ from tests.e2e.stopping import NODES, PLAN, held_up
 from tests.journal.redis_server import OwnRedis
 from tests.migrated import postgres_database
 
-pytestmark = [pytest.mark.postgres_only, pytest.mark.xdist_group("production")]
+# On the two other days: test_outages.py, and test_kill.py; each day: tests/promises/races/test_locks.py, tests/agent/process
+pytestmark = [pytest.mark.postgres_only, pytest.mark.xdist_group("production"), pytest.mark.rotates(0)]
 
 CUT_OFF = "timeout graceful shutdown exceeded"  # what uvicorn writes when it gives up waiting for an answer
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import settings
+from django.core.management import CommandError, call_command
+from pytest_django.fixtures import Settings
 
 from core.clock import db_now
+from core.locks import single_runner
 from egs import demo
 from gpr.quotas.selectors import quota_usages
 from inventory.models import AgentSession, Cluster, Node, Supply, SupplyOrder
@@ -18,6 +22,7 @@ from slices.models import Quota, Slice
 from slices.quotas import quota_delete, terms
 from tests import factories
 from tests.builders import node_view
+from tests.e2e.processes import free_port
 from worker_agent.cluster.fleet import read_fleet
 
 pytestmark = pytest.mark.django_db
@@ -50,6 +55,19 @@ def test_what_can_be_ordered_is_what_the_fleet_can_deliver_in_time() -> None:
     assert growth.lead_time_s < supply.lead_time_s
     assert growth.count == supply.node_count
     assert [slice_.name for slice_ in Slice.objects.filter(may_order=True)] == ["vision"]
+
+
+def test_a_second_demo_does_not_take_the_place_of_the_first(tmp_path: Path, settings: Settings) -> None:
+    """They would share the database and the simulated clusters, whose agents supersede each other."""
+    settings.EGS_VAR_DIR = tmp_path
+    demo.demo_json().write_text("the first's")
+
+    with single_runner("demo") as mine:
+        assert mine
+        with pytest.raises(CommandError, match="Another demo runs"):
+            call_command("demo", port=free_port())
+
+    assert demo.demo_json().read_text() == "the first's"
 
 
 def quotas() -> dict[str, Any]:

@@ -298,6 +298,7 @@ def answers(
     return codes, told
 
 
+@pytest.mark.rotates  # each day: the other addresses, test_isolation.py, and tests of each address
 @pytest.mark.postgres_only  # so each address is asked there once, and tests of its own ask it on SQLite
 @pytest.mark.parametrize(("method", "template"), TABLE, ids=lambda value: value)
 def test_each_persona_gets_the_answer_of_the_table_and_each_change_has_its_event(

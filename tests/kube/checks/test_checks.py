@@ -43,6 +43,9 @@ from worker_agent.kube.checks import steps as checks
 from worker_agent.kube.checks.steps import Checks
 from worker_agent.kube.nodes.hardware import stored_uuids, uuids_by_index
 
+# Each day: tests/agent/checks, and tests/e2e/test_kubernetes.py, whose boxes pass all checks
+pytestmark = pytest.mark.rotates
+
 GPUS = tuple(f"GPU-{n}" for n in range(NODE_GPUS))
 IMAGE = "egs.test/agent"
 STORAGE_CLASS = "egs-test"

@@ -175,6 +175,7 @@ def test_each_right_has_a_call_that_it_is_for() -> None:
     assert sorted(RIGHTS) == sorted(CALLS)
 
 
+@pytest.mark.rotates  # each day: the other rights, and the agents of all other tests, which have these alone
 @pytest.mark.parametrize("right", RIGHTS)
 def test_with_all_rights_the_agent_may(right: str, world: World) -> None:
     """What is not there is not found: who has no right is told that before."""
@@ -187,10 +188,11 @@ def user_without(right: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def reduced(world: World) -> Iterator[None]:
-    """One for each right, all made at once: the API server knows of roles a moment later."""
-    paths = [path for right in RIGHTS for role in roles() for path in reduced_role(world.admin, role, right, user_without(right))]
-    for right in RIGHTS:
+def reduced(world: World, request: pytest.FixtureRequest) -> Iterator[None]:
+    """One for each right that is tried today, all made at once: the API server knows of roles a moment later."""
+    tried = [item.callspec.params["right"] for item in request.session.items if "reduced" in getattr(item, "fixturenames", ())]  # type: ignore[attr-defined]
+    paths = [path for right in tried for role in roles() for path in reduced_role(world.admin, role, right, user_without(right))]
+    for right in tried:
         other = "get nodes" if right != "get nodes" else "list nodes"
         for known in (other, "get leases" if right != "get leases" else "update leases"):
             user = user_without(right)
@@ -224,6 +226,7 @@ def reduced_role(admin: Caller, role: Object, right: str, user: str) -> Iterator
     yield f"{base}/{kind}bindings/{user}"
 
 
+@pytest.mark.rotates  # each day: the other rights
 @pytest.mark.usefixtures("reduced")
 @pytest.mark.parametrize("right", RIGHTS)
 def test_without_a_right_the_agent_may_not(right: str, world: World) -> None:

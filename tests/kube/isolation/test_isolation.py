@@ -22,6 +22,7 @@ from tests.kube.world import BLUE_GPR, NAMESPACES, NODE_BLUE, RED, RED_GPR, Worl
 from tests.kube.written import written
 
 
+@pytest.mark.rotates  # each day: the other attacks, and test_locks.py, which tries all of them as one with all rights
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.tries)
 def test_nobody_gets_through_who_tries(attack: Attack, world: World) -> None:
     expected = attack.expected(world.cluster)

@@ -12,6 +12,9 @@ from tests.kube.isolation.attacks.attack import Attack, Attacker
 from tests.kube.policies import VALIDATING, without
 from tests.kube.world import World
 
+# Each day: test_locks.py, where each lock is taken off by itself
+pytestmark = pytest.mark.rotates
+
 
 @pytest.fixture(scope="module")
 def unlocked(world: World) -> Iterator[World]:

@@ -16,6 +16,9 @@ from worker_agent.boxes.exit import NODE_GONE_S
 from worker_agent.kube.nodes import drift_repair
 from worker_agent.kube.nodes.bind_guard import slices_in
 
+# Each day: tests/agent/nodes, and test_boxes.py
+pytestmark = pytest.mark.rotates
+
 
 @pytest.fixture(autouse=True)
 def _guard_is_read_often(monkeypatch: pytest.MonkeyPatch) -> None:

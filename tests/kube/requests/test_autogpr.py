@@ -21,6 +21,9 @@ from worker_agent.kube.pods.workloads import Workload, Workloads, size_of
 from worker_agent.kube.requests import automatic, cleanup
 from worker_agent.kube.requests.automatic import AutomaticInputs, AutomaticRequests, spec_for
 
+# Each day: tests/agent/requests, and tests/e2e/test_kubernetes.py, whose pods wait
+pytestmark = pytest.mark.rotates
+
 AUTO: Object = {"auto": True, "shape": "H100-80GB", "duration": "2h", "priority": 60}
 FLEET = SimulatedFleet(name="seen", groups=(NodeGroup(name="gpu", count=1, node_type="hgx", gpu_model="H100", memory_gib=80, gpus=8),))
 BODY = nodes_of(FLEET)[0]

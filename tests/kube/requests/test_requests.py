@@ -17,6 +17,9 @@ from worker_agent.kube.requests import status as standing
 from worker_agent.kube.requests import sync as requests
 from worker_agent.kube.requests.sync import in_turns
 
+# Each day: tests/agent/requests, tests/claims, and test_life.py
+pytestmark = pytest.mark.rotates
+
 T0 = 1_800_000_000.0
 T0_TEXT = "2027-01-15T08:00:00Z"
 

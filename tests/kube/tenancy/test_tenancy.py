@@ -31,6 +31,9 @@ from worker_agent.kube.tenancy import referenced_names
 from worker_agent.kube.tenancy.isolation import role_binding
 from worker_agent.kube.tenancy.workspaces import KubernetesTenancy
 
+# Each day: test_labels.py, tests/agent/tenancy, and tests/kube/isolation
+pytestmark = pytest.mark.rotates
+
 NOBODY: frozenset[str] = frozenset()
 
 
