@@ -19,6 +19,7 @@ from gpr.supplies.api import SupplyOrderViewSet, SupplyViewSet
 from gpr.templates.api import TemplateViewSet
 from inventory.api import ClusterViewSet, GpuViewSet, NodeViewSet, ScheduleViewSet, ShapeViewSet
 from inventory.check_api import CheckPolicyViewSet
+from journal.notices.api import NoticeViewSet
 from slices.api import MemberViewSet, MeViewSet, ProjectViewSet, SliceViewSet
 from slices.invitation_api import InvitationViewSet, SliceInvitationViewSet
 from slices.kubeconfig_api import KubeconfigViewSet
@@ -51,6 +52,7 @@ router.register("supply-orders", SupplyOrderViewSet, basename="supply-order")
 router.register("evictions", EvictionViewSet, basename="eviction")
 router.register("defragmentation", DefragmentationViewSet, basename="defragmentation")
 router.register("events", EventViewSet, basename="event")
+router.register("notices", NoticeViewSet, basename="notice")
 router.register("tokens", TokenViewSet, basename="token")
 
 

@@ -1,4 +1,4 @@
-"""Runs the web server alone (production) or with the allocator in a thread (embedded).
+"""Runs the web server alone (production) or with the allocator and the notices in threads (embedded).
 
 All state is in the database, so the process may be killed at any moment.
 """
@@ -19,6 +19,7 @@ from django.db import DEFAULT_DB_ALIAS, close_old_connections, connection, conne
 
 from gpr.allocation.allocator import tick
 from journal.hints import TICK, listen
+from journal.notices.periodic import notices_step
 from journal.wakeups import wakeups
 
 log = structlog.get_logger(__name__)
@@ -57,6 +58,26 @@ class AllocatorThread(threading.Thread):
     def _on_hint(self, topic: str) -> None:
         if topic == TICK:
             self._kicked.set()
+
+
+class NoticesThread(threading.Thread):
+    """Makes and sends notices."""
+
+    def __init__(self) -> None:
+        super().__init__(name="egs-notices", daemon=True)
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        while not self._stopping.wait(settings.EGS_NOTICES_S):
+            close_old_connections()
+            try:
+                notices_step()
+            except Exception:
+                log.exception("notices_failed")
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join(GRACE_S)
 
 
 class HubServer(uvicorn.Server):
@@ -124,9 +145,11 @@ def _close_connections(**_: object) -> None:
 
 def serve_all(*, host: str, port: int, on_start: Callable[[], None]) -> None:
     _share_connections()
-    allocator = AllocatorThread()
-    allocator.start()
+    threads = (AllocatorThread(), NoticesThread())
+    for thread in threads:
+        thread.start()
     try:
         serve(host=host, port=port, on_start=on_start)
     finally:
-        allocator.stop()
+        for thread in threads:
+            thread.stop()

@@ -169,6 +169,7 @@ SPECTACULAR_SETTINGS = {
         "GprStateEnum": "gpr.models.GprState",
         "EndReasonEnum": "gpr.models.EndReason",
         "SeverityEnum": "journal.models.Severity",
+        "NoticeKindEnum": "journal.notices.kinds.NoticeKind",
         "RoleEnum": "slices.models.Role",
         "ScopeEnum": "accounts.models.Scope",
         "ReservationStateEnum": "inventory.models.ReservationState",
@@ -222,6 +223,8 @@ EGS_DURATION_MAX_S = 366 * 86_400
 # Half-life of a project's past use in fair share, which orders requests of equal priority.
 EGS_FAIRNESS_HALF_LIFE_S = max(env_int("EGS_FAIRNESS_HALF_LIFE_S", 7 * 86_400), 1)
 EGS_TICK_S = 1.0
+# How often notices are made and sent.
+EGS_NOTICES_S = 1.0
 # When nothing changes and nothing is due, ticks plan only this often, in seconds.
 EGS_REST_S = 10
 # After EGS_AGENT_STALE_S without a sync a cluster gets no new work; after EGS_AGENT_UNREACHABLE_S it counts as unreachable.
@@ -234,8 +237,12 @@ CELERY_TASK_TIME_LIMIT = 90
 CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 300}
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # retry without end while Redis is away
-CELERY_TASK_ROUTES = {"gpr.tick": {"queue": "allocator"}}
-# The tick is correct with any number of wake-ups. A late wake-up expires.
-CELERY_BEAT_SCHEDULE = {"tick": {"task": "gpr.tick", "schedule": EGS_TICK_S, "options": {"expires": EGS_TICK_S}}}
+# Notices wait for other machines, so a process of their own sends them.
+CELERY_TASK_ROUTES = {"gpr.tick": {"queue": "allocator"}, "journal.notices": {"queue": "notices"}}
+# Both are correct with any number of wake-ups. A late wake-up expires.
+CELERY_BEAT_SCHEDULE = {
+    "tick": {"task": "gpr.tick", "schedule": EGS_TICK_S, "options": {"expires": EGS_TICK_S}},
+    "notices": {"task": "journal.notices", "schedule": EGS_NOTICES_S, "options": {"expires": EGS_NOTICES_S}},
+}
 
 LOGGING = logging_configure(is_json=not EMBEDDED, level=env_str("EGS_LOG_LEVEL", "INFO"))

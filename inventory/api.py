@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from accounts.authentication import actor_of
 from accounts.permissions import IsAdmin
 from accounts.policy import Kind, Verb, may_all
-from core.rest.fields import Flag, Id, NewName, StrictSerializer, Text, WholeNumber, Word
+from core.rest.fields import Flag, Id, NewName, Nothing, StrictSerializer, Text, WholeNumber, Word
 from core.rest.filters import Moment, ReferenceFilter, Words
 from core.rest.nested import nested
 from core.rest.output import ModelOutputSerializer, OutputSerializer
@@ -47,10 +47,6 @@ from inventory.services.nodes import node_cordon, node_uncordon
 from inventory.services.reservations import node_force_release
 
 WHY_MAX_CHARS = 150
-
-
-class Nothing(StrictSerializer):
-    pass
 
 
 class Why(StrictSerializer):

@@ -22,10 +22,12 @@ TICK = "tick"
 PLAN = "plan"  # starts of waiting GPRs have moved
 INVENTORY = "inventory"  # nodes, GPUs or agents changed
 SLICE = "slice"  # the kind of all slice topics
+USER = "user"  # the kind of all user topics
 LOST = "lost"  # sent only within this process: Redis is away and hints are being missed
 CHANNEL = "egs:hints"
 # Many changes start one task: the first sets the key and sends the task, and the task deletes the key before it reads.
 TICK_TASK, KICK_KEY, KICK_MS = "gpr.tick", "egs:kick", 2000
+NOTICES_TASK = "journal.notices"
 RECONNECT_S = 1.0
 
 Listener = Callable[[str], None]
@@ -41,7 +43,7 @@ def slice_topic(slice_id: UUID) -> str:
 
 
 def user_topic(user_id: UUID) -> str:
-    return f"user:{user_id}"
+    return f"{USER}:{user_id}"
 
 
 def kind_of(topic: str) -> str:

@@ -10,7 +10,8 @@ from django.db import transaction
 from accounts.audit import AccountChange
 from accounts.models import User
 from journal.hints import INVENTORY, hint, slice_topic
-from journal.models import Event, Severity
+from journal.models import Event, Outbox, Severity
+from journal.notices.kinds import rule_of
 
 
 def record_account_change(change: AccountChange) -> None:
@@ -54,7 +55,7 @@ def event_record(
 
 
 def events_record(events: Sequence[Event]) -> None:
-    """Raises RuntimeError outside a transaction."""
+    """Those of which people are told get into the outbox. Raises RuntimeError outside a transaction."""
     if not transaction.get_connection().in_atomic_block:
         raise RuntimeError("An Event is written in the transaction of its change.")
     for event in events:
@@ -64,3 +65,5 @@ def events_record(events: Sequence[Event]) -> None:
     if any(event.node_id is not None or event.cluster_id is not None for event in events):
         hint(INVENTORY)
     Event.objects.bulk_create(events)
+    if told := [Outbox(event=event) for event in events if rule_of(event) is not None]:
+        Outbox.objects.bulk_create(told)

@@ -24,7 +24,7 @@ from accounts.policy import is_platform_admin
 from accounts.sessions import session_load, session_token
 from core.clock import db_now
 from core.db_threads import in_db_thread
-from journal.hints import INVENTORY, LOST, PLAN, SLICE, hints_flow, kind_of, slice_topic, user_topic
+from journal.hints import INVENTORY, LOST, PLAN, SLICE, USER, hints_flow, kind_of, slice_topic, user_topic
 from journal.models import Event
 from journal.wakeups import Waiter, wakeups
 from slices.models import Membership
@@ -40,6 +40,7 @@ PAGE_TOPICS: dict[str, tuple[str, ...]] = {
     SLICE: ("gpr", "plan", "queue", "schedule"),
     PLAN: ("plan", "queue"),
     INVENTORY: ("gpus", "schedule"),
+    USER: ("notices",),
 }
 ADMIN_TOPICS = {"queue", "schedule"}
 

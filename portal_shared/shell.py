@@ -8,7 +8,9 @@ from datetime import datetime
 
 from django.urls import reverse
 
+from accounts.models import User
 from accounts.policy import is_platform_admin
+from journal.notices.selectors import COUNTED_MAX, unread_count
 from portal_shared.access import PageRequest
 from portal_shared.toasts import toast_taken
 from slices.models import Slice
@@ -55,6 +57,23 @@ class WorkspaceMark:
 
 
 @dataclass(frozen=True, slots=True)
+class Bell:
+    count: int = 0  # of unread notices
+
+    @classmethod
+    def of(cls, user: User) -> Bell:
+        return cls(unread_count(user))
+
+    @property
+    def count_text(self) -> str:
+        return f"{COUNTED_MAX}+" if self.count > COUNTED_MAX else str(self.count)
+
+    @property
+    def label(self) -> str:
+        return f"Notices, {self.count_text} unread" if self.count else "Notices, none unread"
+
+
+@dataclass(frozen=True, slots=True)
 class Shell:
     portal: str
     nav: tuple[NavItem, ...]
@@ -67,6 +86,7 @@ class Shell:
     zone: str
     live_url: str
     toast: str = ""  # the result of the action before
+    bell: Bell = Bell()
 
     @classmethod
     def user(cls, request: PageRequest, *, page: str, slice_: Slice | None = None, may_create: bool = True) -> Shell:
@@ -121,6 +141,7 @@ class Shell:
             zone=str(request.zone),
             live_url=f"{LIVE_URL}?since={request.now.timestamp():.3f}",
             toast=toast_taken(request),
+            bell=Bell.of(request.user),
         )
 
 

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal_user.views import access, actions, bookings, create, detail, promises, templates, tenancy, workspaces
+from portal_user.views import access, actions, bookings, create, detail, notices, promises, templates, tenancy, workspaces
 
 urlpatterns: list[URLPattern] = [
     path("", workspaces.workspaces, name="workspaces"),
     path("promises/", promises.promises, name="promises"),
+    path("notices/", notices.notices, name="notices"),
+    path("notices/read-all/", notices.read_all, name="notices-read-all"),
+    path("notices/<uuid:pk>/read/", notices.read, name="notice-read"),
     path("workspaces/<str:slice>/", workspaces.workspace, name="workspace"),
     path("workspaces/<str:slice>/create/", create.create, name="gpr-create"),
     path("workspaces/<str:slice>/offers/", create.offers, name="gpr-offers"),

@@ -8,8 +8,15 @@ class SlicesConfig(AppConfig):
     def ready(self) -> None:
         from accounts import policy
         from inventory import tenancy
+        from journal.notices import audience
+        from journal.notices.kinds import To
+        from slices.notices import SliceTenancy, named_in, owners_of
         from slices.selectors import relations_to
         from slices.tenancy import SliceTenants
 
         tenancy.register(SliceTenants())
         policy.relations_from(relations_to)
+        audience.set_tenancy(SliceTenancy())
+        audience.find_by(To.OWNERS, owners_of)
+        audience.find_by(To.INVITED, named_in)
+        audience.find_by(To.MEMBER, named_in)

@@ -9,11 +9,11 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.policy import Verb
+from core.rest.fields import Nothing
 from core.rest.output import ModelOutputSerializer
 from core.rest.pagination import NamePagination
 from core.rest.references import one_by_reference
 from core.rest.views import ApiViewSet
-from inventory.api import Nothing
 from slices.api import MemberSerializer, SliceScopedViewSet
 from slices.invitations import invitation_accept, invitation_decline, invitation_for, invitation_withdraw, invitations_of
 from slices.models import Invitation, Membership

@@ -85,4 +85,5 @@ def invitation_withdraw(*, invitation: Invitation, actor: User, now: datetime) -
 
 
 def _record_event(invitation: Invitation, what: str, text: str, actor: User, now: datetime) -> None:
-    event_record(kind=f"slice.{what}", message=text, at=now, actor=actor, slice_id=invitation.slice_id)
+    data = {"user": invitation.name}
+    event_record(kind=f"slice.{what}", message=text, at=now, actor=actor, slice_id=invitation.slice_id, data=data)

@@ -11,10 +11,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from core.rest.fields import Reference, StrictSerializer, WholeNumber
+from core.rest.fields import Nothing, Reference, StrictSerializer, WholeNumber
 from core.rest.output import ModelOutputSerializer, OutputSerializer
 from core.rest.pagination import CreatedPagination
-from inventory.api import Nothing
 from inventory.selectors import cluster_for
 from slices.api import SliceScopedViewSet
 from slices.kubeconfigs import kubeconfig_ask, kubeconfig_read, kubeconfig_revoke

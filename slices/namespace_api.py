@@ -13,11 +13,11 @@ from rest_framework.response import Response
 from accounts.authentication import actor_of
 from accounts.permissions import IsAdmin
 from accounts.policy import Verb
-from core.rest.fields import Flag, Reference, StrictSerializer, Word
+from core.rest.fields import Flag, Nothing, Reference, StrictSerializer, Word
 from core.rest.output import ModelOutputSerializer
 from core.rest.pagination import NamePagination
 from core.rest.references import one_by_reference
-from inventory.api import Nothing, Why
+from inventory.api import Why
 from inventory.selectors import cluster_for
 from slices.api import SliceScopedViewSet
 from slices.models import NAMESPACE_STATES, Namespace

@@ -158,6 +158,7 @@ def member_set(*, slice_: Slice, user: User, role: Role, actor: User | None, now
         at=now,
         actor=actor,
         slice_id=slice_.pk,
+        data={"user": user.name},
     )
     # The agent adapts his kubeconfigs to the new role.
     desired_set_changed(Kubeconfig.objects.filter(slice=slice_, user=user, state__in=LIVE_STATES).values_list("cluster", flat=True))

@@ -46,6 +46,10 @@ class StrictSerializer(serializers.Serializer[Any]):
         return {name for name, field in self.fields.items() if not field.read_only}
 
 
+class Nothing(StrictSerializer):
+    pass
+
+
 class WholeNumber(serializers.IntegerField):
     """Accepts a JSON number without a fraction."""
 

@@ -22,7 +22,7 @@ from tests.journal.redis_server import OwnRedis
 # On the two other days: test_production.py, and tests/browser/test_production.py; each day: tests/journal/test_hints.py
 pytestmark = [pytest.mark.postgres_only, pytest.mark.xdist_group("outages"), pytest.mark.rotates(1)]
 
-NAMES = {"agent", "beat", "web1", "web2", "worker"}
+NAMES = {"agent", "beat", "notices", "web1", "web2", "worker"}
 
 
 class Script:

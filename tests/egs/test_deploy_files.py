@@ -53,7 +53,7 @@ def command_parses(command: list[str]) -> None:
             raise AssertionError(f"what is {command}?")
 
 
-@pytest.mark.parametrize("name", ["web1", "web2", "worker", "beat", "migrate", "compile"])
+@pytest.mark.parametrize("name", ["web1", "web2", "worker", "notices", "beat", "migrate", "compile"])
 def test_each_command_of_the_hub_is_one_that_there_is_with_options_that_it_takes(name: str) -> None:
     command_parses(SERVICES[name]["command"])
 
@@ -113,7 +113,7 @@ def test_whoever_is_waited_for_exists_and_can_become_what_is_waited_for() -> Non
 
 def test_what_uses_the_database_waits_for_the_migration_and_for_the_compiled_planner() -> None:
     for first in ("migrate", "compile"):
-        assert {name for name, service in SERVICES.items() if first in service.get("depends_on", {})} == {"web1", "web2", "worker", "beat"}
+        assert {name for name, service in SERVICES.items() if first in service.get("depends_on", {})} == {"web1", "web2", "worker", "notices", "beat"}
 
 
 def test_the_planner_is_compiled_in_the_image_and_kept_in_a_volume() -> None:
@@ -122,7 +122,7 @@ def test_the_planner_is_compiled_in_the_image_and_kept_in_a_volume() -> None:
     (folder,) = re.findall(r"NUMBA_CACHE_DIR=(\S+)", dockerfile)
 
     assert f"RUN {' '.join(SERVICES['compile']['command'])}\n" in dockerfile
-    for name in ("compile", "web1", "web2", "worker", "beat"):
+    for name in ("compile", "web1", "web2", "worker", "notices", "beat"):
         assert SERVICES[name]["volumes"] == [f"kernels:{folder}"], name
 
 

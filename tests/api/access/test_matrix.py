@@ -23,6 +23,7 @@ from tests import factories
 from tests.api.conftest import Caller, World
 from tests.builders import SHAPE
 from tests.effort import IS_SOAK
+from tests.journal.notices import notices
 from tests.slices import kubeconfigs
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -192,6 +193,11 @@ TABLE: dict[tuple[str, str], Row] = {
     ("DELETE", "check-policies/<pk>/"): Row(for_admin(204)),
     ("GET", "events/"): Row(LIST),
     ("GET", "insights/"): Row(LIST),
+    # The notice of the path is the owner's; nobody else has it, not even an administrator.
+    ("GET", "notices/"): Row(LIST),
+    ("GET", "notices/<pk>/"): Row(Codes(401, 200, 404, 404, 404, 200, 404)),
+    ("POST", "notices/<pk>/read/"): Row(Codes(401, 200, 404, 404, 404, 403, 404), changes=False),
+    ("POST", "notices/read-all/"): Row(for_oneself(200), changes=False),
     ("GET", "tokens/"): Row(LIST),
     ("POST", "tokens/"): Row(for_oneself(201), {"name": "new", "scopes": ["read"]}),
     # The token of the path is the owner's; nobody else has it, not even an administrator.
@@ -311,6 +317,8 @@ def test_each_persona_gets_the_answer_of_the_table_and_each_change_has_its_event
     pk = place["quota"] if kind == "quotas" else str(gpr.pk)
     if kind == "check-policies":
         pk = str(factories.check_policy(world.cluster, shape=SHAPE).pk)
+    if kind == "notices":
+        pk = str(notices.told(world.people.owner).pk)
     if kind == "supply-orders":
         pk = str(factories.supply_order(world.cluster, gpr).pk)
     refs = {**place, "pk": pk, "node_ref": "aurora-0", "gpr_pk": str(gpr.pk), "ref": REFS.get(kind) or place.get(kind, "")}

@@ -23,6 +23,7 @@ from slices.quotas import quota_create
 from slices.services import namespace_bind
 from tests import factories
 from tests.builders import SHAPE
+from tests.journal.notices import notices
 from tests.pages.admin_world import HTMX, AdminWorld, signed_in
 from tests.pages.user_world import form
 from tests.slices import kubeconfigs
@@ -38,6 +39,7 @@ PARTS = {
     "bookings": ["list"],
     "access": ["list"],
     "templates": ["list"],
+    "notices": ["list", "bell", "newest"],
     "gpr": ["now", "nodes", "steps", "why", "events"],
     "admin-queue": ["facts", "rows"],
     "admin-inventory": ["rows"],
@@ -51,7 +53,8 @@ PARTS = {
     "admin-checks": ["rows"],
     "admin-supplies": ["rows"],
 }
-POST_ONLY = {"gpr-offers"}
+POST_ONLY = {"gpr-offers", "notice-read", "notices-read-all"}
+REDIRECTS = {"admin-home", "notice-read", "notices-read-all"}
 
 
 def address(name: str, admin_world: AdminWorld) -> str:
@@ -90,6 +93,8 @@ def address(name: str, admin_world: AdminWorld) -> str:
     if name in {"template", "template-delete", "template-switch"}:
         switch = {"switch": "make-default"} if name == "template-switch" else {}
         return reverse(name, kwargs={"slice": "vision", "pk": factories.template(admin_world.slice).pk, **switch})
+    if name == "notice-read":
+        return reverse(name, args=[notices.told(admin_world.people.admin).pk])
     if name == "series-cancel":
         return reverse(name, args=[series(admin_world).pk])
     if name == "admin-maintenance-cancel":
@@ -149,7 +154,7 @@ def test_a_page_answers_get_and_head_alike_and_no_browser_or_proxy_keeps_it(name
         assert_head_is(answers[0], admin.head(path))
         answers += [admin.post(path, {}), admin.post(path, {}, headers=HTMX)]
 
-    assert answers[0].status_code == (302 if name == "admin-home" else 200), answers[0].content
+    assert answers[0].status_code == (302 if name in REDIRECTS else 200), answers[0].content
     for response in answers:
         assert is_private(response) or response.status_code == 405, (response.status_code, response.headers)
     for other in (signed_in(admin_world.people.outsider), Client()):

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F
+
+from core.words import duration_exact, utc
+from gpr.allocation.absence import was_just_away
+from gpr.models import Gpr, GprState
+from inventory.models import AgentSession
+from inventory.selectors import cluster_is_silent
+from journal.models import Event, Severity
+from journal.services import event_record
+
+ENDS_SOON, SILENT = "gpr.ends_soon", "agent.silent"
+
+
+def requesters_of(events: Sequence[Event]) -> dict[int, list[UUID]]:
+    """The owner of each Event's GPR. One query."""
+    owners = dict(Gpr.objects.filter(pk__in={event.gpr_id for event in events}).values_list("pk", "owner"))
+    return {event.pk: [owners[event.gpr_id]] for event in events if event.gpr_id in owners}
+
+
+def ends_soon_record(*, now: datetime) -> None:
+    """Tell once of each box that ends within the warning time, and again after an extension. One query when there is none.
+
+    A box that is no longer than that is not told of: its start was.
+    """
+    warning = timedelta(seconds=settings.EGS_END_WARNING_S)
+    ending = Gpr.objects.filter(state=GprState.ACTIVE, ends_at__gt=now, ends_at__lte=now + warning, active_at__lt=F("ends_at") - warning)
+    ends = [(pk, ends_at) for pk, ends_at in ending.values_list("pk", "ends_at") if ends_at is not None]
+    told = set(Event.objects.filter(kind=ENDS_SOON, gpr_id__in=dict(ends)).values_list("gpr_id", "new")) if ends else set()
+    for pk, ends_at in ends:
+        if (pk, utc(ends_at)) not in told:
+            _record_end(pk, ends_at, now)
+
+
+@transaction.atomic
+def _record_end(pk: UUID, ends_at: datetime, now: datetime) -> None:
+    # Another process may be about to record the same.
+    gpr = Gpr.objects.select_for_update().filter(pk=pk, state=GprState.ACTIVE, ends_at=ends_at).first()
+    if gpr is None or Event.objects.filter(kind=ENDS_SOON, gpr_id=pk, new=utc(ends_at)).exists():
+        return
+    left_s = int((ends_at - now).total_seconds())
+    event_record(
+        kind=ENDS_SOON,
+        message=f"{gpr.name} ends at {utc(ends_at)}, in {duration_exact(left_s)}. Save its work, or extend it.",
+        at=now,
+        severity=Severity.WARNING,
+        new=utc(ends_at),
+        gpr_id=pk,
+        slice_id=gpr.slice_id,
+        cluster_id=gpr.cluster_id,
+    )
+
+
+def silent_agents_record(*, now: datetime) -> None:
+    """Tell administrators once of each agent that has fallen silent. One query when all are heard."""
+    since_at = now - timedelta(seconds=settings.EGS_AGENT_UNREACHABLE_S)
+    late = list(AgentSession.objects.filter(last_sync_at__lt=since_at).select_related("cluster"))
+    silent = [agent for agent in late if cluster_is_silent(agent.cluster, now) and not _is_told(agent)]
+    # After an absence of the hub itself agents get the time to report.
+    if silent and not was_just_away(now=now):
+        for agent in silent:
+            _record_silence(agent, now)
+
+
+@transaction.atomic
+def _record_silence(agent: AgentSession, now: datetime) -> None:
+    # Another process may be about to record the same.
+    is_still = AgentSession.objects.select_for_update().filter(pk=agent.pk, last_sync_at=agent.last_sync_at).exists()
+    if not is_still or _is_told(agent) or agent.last_sync_at is None:
+        return
+    event_record(
+        kind=SILENT,
+        message=f"The agent of cluster {agent.cluster.name} is silent since {utc(agent.last_sync_at)}. "
+        "Boxes there end on time, but nothing starts there.",
+        at=now,
+        severity=Severity.ERROR,
+        cluster_id=agent.pk,
+    )
+
+
+def _is_told(agent: AgentSession) -> bool:
+    return Event.objects.filter(kind=SILENT, cluster_id=agent.pk, at__gte=agent.last_sync_at).exists()

@@ -1,0 +1,107 @@
+"""Finds out whom an Event concerns, and who may still hear of it.
+
+Apps above the journal register what they know: slices and gpr in their `apps.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from accounts.models import User
+from accounts.policy import is_platform_admin
+from journal.models import Event
+from journal.notices.kinds import NoticeKind, Rule, To, rule_of
+
+# User ids by the ids of the Events given.
+Found = Mapping[int, Collection[UUID]]
+Finder = Callable[[Sequence[Event]], Found]
+
+
+class Tenancy(Protocol):
+    def memberships_of(self, user_ids: Collection[UUID]) -> Collection[tuple[UUID, UUID]]:
+        """Pairs of user and workspace."""
+
+    def slices_seen_by(self, user: User) -> QuerySet[Any]: ...
+
+    def slices_managed_by(self, user: User) -> QuerySet[Any]: ...
+
+    def slice_to_manage(self, user: User, reference: str) -> Any:
+        """Raises NotFound or NotAllowed."""
+
+
+_finders: dict[To, Finder] = {}
+_tenancies: list[Tenancy] = []
+
+
+def find_by(to: To, finder: Finder) -> None:
+    """Call it from an app's `ready`."""
+    _finders[to] = finder
+
+
+def set_tenancy(tenancy: Tenancy) -> None:
+    """Call it from an app's `ready`."""
+    _tenancies[:] = [tenancy]
+
+
+def tenancy() -> Tenancy:
+    return _tenancies[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Hearer:
+    """One person who is told of one Event. `slice_id` None: whatever workspaces they are in."""
+
+    user: User
+    event: Event
+    kind: NoticeKind
+    slice_id: UUID | None
+    is_for_admins: bool
+
+
+def hearers_of(events: Sequence[Event]) -> list[Hearer]:
+    """Everybody whom the table names, who may see the subject, and who has not done it himself. At most one query for each To, and two."""
+    rules = {event.pk: rule for event in events if (rule := rule_of(event)) is not None}
+    found = _found([event for event in events if event.pk in rules], rules)
+    users = User.objects.filter(pk__in={user_id for ids in found.values() for user_id in ids}, is_active=True).in_bulk()
+    members = set(tenancy().memberships_of(users)) if users else set()
+    return [
+        hearer
+        for event in events
+        for user_id in found.get(event.pk, ())
+        if user_id != event.actor_id and user_id in users
+        if _may_hear(hearer := _hearer(users[user_id], event, rules[event.pk]), members)
+    ]
+
+
+def heard_by(user: User) -> Q:
+    """Condition of the notices that their user may see now, by present roles and workspaces."""
+    seen = Q(slice_id=None) | Q(slice_id__in=tenancy().slices_seen_by(user).values("pk"))
+    return seen if is_platform_admin(user) else seen & Q(is_for_admins=False)
+
+
+def _found(events: Sequence[Event], rules: Mapping[int, Rule]) -> dict[int, Collection[UUID]]:
+    found: dict[int, Collection[UUID]] = {}
+    for to in To:
+        if asked := [event for event in events if rules[event.pk].to is to]:
+            found |= _admins(asked) if to is To.ADMINS else _finders[to](asked)
+    return found
+
+
+def _admins(events: Sequence[Event]) -> Found:
+    ids = [user.pk for user in User.objects.filter(is_admin=True, is_active=True) if is_platform_admin(user)]
+    return {event.pk: ids for event in events}
+
+
+def _hearer(user: User, event: Event, rule: Rule) -> Hearer:
+    # Who is invited is not yet in the workspace.
+    slice_id = None if rule.to in {To.INVITED, To.ADMINS} else event.slice_id
+    return Hearer(user, event, rule.kind, slice_id, is_for_admins=rule.to is To.ADMINS)
+
+
+def _may_hear(hearer: Hearer, members: set[tuple[UUID, UUID]]) -> bool:
+    return hearer.slice_id is None or is_platform_admin(hearer.user) or (hearer.user.pk, hearer.slice_id) in members

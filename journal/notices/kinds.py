@@ -1,0 +1,134 @@
+"""One table says of which Events people are told, under which kind of notice, and who they are.
+
+Every kind of Event is either in TOLD or in NOT_TOLD; a test compares both with the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from django.db import models
+
+if TYPE_CHECKING:
+    from journal.models.events import Event
+
+
+class NoticeKind(models.TextChoices):
+    """What a person or a channel can choose."""
+
+    APPROVAL_WANTED = "approval_wanted", "Approval wanted"
+    DECISION = "decision", "Approved or refused"
+    STARTED = "started", "Started"
+    MARK = "mark", "25, 50 and 75 % of the time passed"
+    ENDS_SOON = "ends_soon", "Ends soon"
+    ENDED = "ended", "Ended"
+    PROMISE_MOVED = "promise_moved", "Promised start moved"
+    EVICTION = "eviction", "Evicted, and when it is back"
+    NODE = "node", "Node failed or replaced"
+    CHANGED = "changed", "Changed by somebody else"
+    BOOKING = "booking", "Booking that does not fit"
+    WORKSPACE = "workspace", "Invitations, members and namespaces"
+    ALERT = "alert", "Alerts for administrators"
+
+
+class To(StrEnum):
+    """Whom a rule names. Slices and gpr tell who they are: see `audience`."""
+
+    REQUESTER = "requester"  # the owner of the GPR
+    OWNERS = "owners"  # of the workspace
+    INVITED = "invited"  # a user who is not yet in the workspace
+    MEMBER = "member"  # the user whose membership changed
+    ADMINS = "admins"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    kind: NoticeKind
+    to: To
+    suits: Callable[[Event], bool] = lambda event: True
+
+
+def _becomes(*states: str) -> Callable[[Event], bool]:
+    return lambda event: event.new in states
+
+
+def _is_back(event: Event) -> bool:
+    return (event.old, event.new) == ("EXITING", "QUEUED")
+
+
+def _is_decision(event: Event) -> bool:
+    return event.old == "PENDING_APPROVAL" and event.new in {"QUEUED", "REJECTED"}
+
+
+def _is_evicted(event: Event) -> bool:
+    return event.new == "EXITING" and event.reason == "EVICTED"
+
+
+K = NoticeKind
+# Rules of a GPR's transitions, whose first one that suits holds. Filing is not told: whoever files sees it happen.
+_TRANSITION: Final = (
+    Rule(K.DECISION, To.REQUESTER, _is_decision),
+    Rule(K.APPROVAL_WANTED, To.ADMINS, _becomes("PENDING_APPROVAL")),
+    Rule(K.STARTED, To.REQUESTER, _becomes("ACTIVE")),
+    Rule(K.EVICTION, To.REQUESTER, _is_evicted),
+    Rule(K.EVICTION, To.REQUESTER, _is_back),
+    Rule(K.ENDED, To.REQUESTER, _becomes("COMPLETED", "RELEASED", "FAILED", "CANCELED", "REJECTED")),
+)
+
+
+def _all(kind: NoticeKind, to: To, *events: str) -> dict[str, tuple[Rule, ...]]:
+    return dict.fromkeys(events, (Rule(kind, to),))
+
+
+TOLD: Final[dict[str, tuple[Rule, ...]]] = {
+    "gpr.created": (Rule(K.APPROVAL_WANTED, To.ADMINS, _becomes("PENDING_APPROVAL")),),
+    "gpr.transition": _TRANSITION,
+    **_all(K.MARK, To.REQUESTER, "gpr.mark"),
+    **_all(K.ENDS_SOON, To.REQUESTER, "gpr.ends_soon"),
+    **_all(K.PROMISE_MOVED, To.REQUESTER, "promise.moved"),
+    **_all(K.EVICTION, To.REQUESTER, "gpr.eviction_noticed", "gpr.eviction_put_off", "gpr.eviction_withdrawn", "gpr.job_failed"),
+    **_all(K.NODE, To.REQUESTER, "gpr.node_failing", "gpr.node_recovered", "gpr.node_replaced", "gpr.replacement_failed"),
+    **_all(K.CHANGED, To.REQUESTER, "gpr.edited", "gpr.extended", "gpr.moved", "gpr.priority_changed"),
+    **_all(K.BOOKING, To.OWNERS, "booking_series.refused", "booking_series.taken_up"),
+    **_all(K.APPROVAL_WANTED, To.ADMINS, "slice.namespace_asked"),
+    **_all(K.WORKSPACE, To.OWNERS, "slice.namespace_approved", "slice.namespace_changed", "slice.namespace_refused"),
+    **_all(K.WORKSPACE, To.INVITED, "slice.member_invited"),
+    **_all(K.WORKSPACE, To.MEMBER, "slice.member_set"),
+    **_all(K.ALERT, To.ADMINS, "agent.cloned", "agent.silent", "cluster.rewound", "cluster.steps_lost", "egs.fault"),
+    **_all(K.ALERT, To.ADMINS, "gpr.exit_overdue", "node.gone", "node.gpus_lost", "supply.order_failed"),
+}
+# Told by a page, by another Event beside it, or of no use to anybody who did not do it.
+NOT_TOLD: Final = frozenset(
+    {
+        *("agent.joined", "booking_series.canceled", "booking_series.created"),
+        *("check_policy.changed", "check_policy.created", "check_policy.deleted"),
+        *("cluster.api_url_changed", "cluster.created", "cluster.disabled", "cluster.drain_changed", "cluster.drift", "cluster.enabled"),
+        *("cluster.join_token_issued", "cluster.repairs_changed", "cluster.resumed"),
+        *("gpr.claimed", "gpr.eviction_planned", "gpr.kept_place", "gpr.object_gone", "gpr.replacement_asked", "gpr.spare_entering"),
+        *("maintenance.announced", "maintenance.canceled"),
+        *("node.cordoned", "node.gpus_back", "node.gpus_replaced", "node.joined", "node.not_ready", "node.ready", "node.uncordoned"),
+        *("node.step_failed", "node.step_passed", "project.created", "queue.defragmented"),
+        *("quota.changed", "quota.created", "quota.deleted", "reservation.force_released"),
+        *("slice.clusters_changed", "slice.created", "slice.home_changed", "slice.policy_changed"),
+        *("slice.invitation_withdrawn", "slice.member_removed"),
+        *("slice.kubeconfig_asked", "slice.kubeconfig_closed", "slice.kubeconfig_expired", "slice.kubeconfig_failed"),
+        *("slice.kubeconfig_issued", "slice.kubeconfig_read", "slice.kubeconfig_revoked"),
+        *("slice.namespace_adopted", "slice.namespace_bound", "slice.namespace_left", "slice.namespace_repaired"),
+        *("slice.namespace_state", "slice.namespace_unbound", "slice.namespace_withdrawn"),
+        *("supply.changed", "supply.created", "supply.order_arrived", "supply.order_canceled", "supply.ordered"),
+        *("template.changed", "template.created", "template.deleted"),
+        *("token.issued", "token.revoked", "user.created"),
+    }
+)
+
+
+def rule_of(event: Event) -> Rule | None:
+    return next((rule for rule in TOLD.get(event.kind, ()) if rule.suits(event)), None)
+
+
+def wants_known(kinds: Collection[str]) -> list[NoticeKind]:
+    """In the order of the table."""
+    return [kind for kind in NoticeKind if kind in kinds]

@@ -1,0 +1,52 @@
+"""Tells notices who belongs to a workspace."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from accounts.models import User
+from accounts.policy import Verb, is_platform_admin
+from core.rest.references import id_of
+from journal.models import Event
+from slices.models import Membership, Role, Slice
+from slices.selectors import slice_for, slices_visible_to
+
+
+class SliceTenancy:
+    """Implements journal.notices.audience.Tenancy."""
+
+    def memberships_of(self, user_ids: Collection[UUID]) -> Collection[tuple[UUID, UUID]]:
+        return list(Membership.objects.filter(user__in=user_ids).values_list("user", "slice"))
+
+    def slices_seen_by(self, user: User) -> QuerySet[Slice]:
+        return slices_visible_to(user)
+
+    def slices_managed_by(self, user: User) -> QuerySet[Slice]:
+        if is_platform_admin(user):
+            return Slice.objects.all()
+        return Slice.objects.filter(pk__in=Membership.objects.filter(user=user, role=Role.OWNER).values("slice"))
+
+    def slice_to_manage(self, user: User, reference: str) -> Slice:
+        return slice_for(user, reference, verb=Verb.MANAGE)
+
+
+def owners_of(events: Sequence[Event]) -> dict[int, list[UUID]]:
+    """The owners of each Event's workspace. One query."""
+    owners: dict[UUID, list[UUID]] = defaultdict(list)
+    rows = Membership.objects.filter(slice__in={event.slice_id for event in events}, role=Role.OWNER)
+    for slice_id, user_id in rows.values_list("slice", "user"):
+        owners[slice_id].append(user_id)
+    return {event.pk: owners[event.slice_id] for event in events if event.slice_id in owners}
+
+
+def named_in(events: Sequence[Event]) -> dict[int, list[UUID]]:
+    """The user whom an invitation or a membership names by name or id, if there is one. One query."""
+    names = {event.pk: str(event.data.get("user", "")) for event in events}
+    ids = [id_ for name in names.values() if (id_ := id_of(name))]
+    users = User.objects.filter(Q(name__in=names.values()) | Q(pk__in=ids)).values_list("pk", "name")
+    known = {text: pk for pk, name in users for text in (name, str(pk))}
+    return {pk: [known[name]] for pk, name in names.items() if name in known}
