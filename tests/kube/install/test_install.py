@@ -59,6 +59,7 @@ def config(name: str, **about: Any) -> Object:
     }
 
 
+@pytest.mark.rotates(2)  # each day: test_locks.py; each control plane of a run is installed
 def test_an_upgrade_opens_nothing_keeps_what_the_agent_and_others_wrote_and_takes_away_what_an_older_version_left(
     world: World, tmp_path: Path
 ) -> None:
@@ -114,6 +115,7 @@ def test_a_kubernetes_that_is_too_old_is_refused(world: World, tmp_path: Path) -
         install(world.cluster, "--no-agent", programs=of_version("29+", tmp_path, world))
 
 
+@pytest.mark.rotates(1)  # each day: the guard and all policies in tests/kube/isolation/test_locks.py, installed the same way
 def test_the_guard_is_made_only_once_all_policies_hold(world: World, tmp_path: Path) -> None:
     """Here after two of them were taken off. The guard is what the agent waits for before it takes nodes in."""
     for path in (f"{VALIDATING}/egs-status", f"{VALIDATING}/egs-pod", cluster_names.GUARD_PATH):
@@ -210,6 +212,7 @@ def is_held(world: World, gpus: int, resource: str) -> bool:
     return answer.message.endswith(WANTS_GATE) or is_gated(answer.body)
 
 
+@pytest.mark.rotates(1)  # each day: test_the_agents_own_pod_is_let_through, test_rights.py; each control plane of a run is installed
 def test_the_agent_starts_as_two_restricted_pods_with_all_that_was_given_and_as_others_when_less_is_given(
     world: World, tmp_path: Path
 ) -> None:

@@ -57,6 +57,7 @@ def told(installed: Installed) -> dict[str, str]:
     return {drift.what: drift.detail for drift in drifts}
 
 
+@pytest.mark.rotates(2)  # each day: one that changed since it was installed as beta, below
 def test_what_was_changed_exchanged_or_deleted_is_told_until_it_was_installed_anew(installed: Installed, world: World) -> None:
     paths = [f"{POLICIES}/egs-pod", f"{ROLES}/egs-slice-user", f"{KINDS}/workspaces.egs.io"]
     before = [world.admin.get(path) for path in paths]

@@ -62,6 +62,8 @@ def gated_pods(cluster: Cluster) -> list[str]:
     return [pod["metadata"]["name"] for pod in pods if {"name": cluster_names.GATE} in pod["spec"].get("schedulingGates", [])]
 
 
+# On the two other days nothing runs the script; how kubeconfigs end is in tests/agent/tenancy/test_revoking.py each day.
+@pytest.mark.rotates(0)
 def test_it_refuses_while_a_node_is_in_a_box_and_then_leaves_nothing_and_a_kubeconfig_from_before_opens_nothing(world: World) -> None:
     """The last test of the world (conftest.py), whose nodes and pods are no longer EGS's."""
     cluster = world.cluster
