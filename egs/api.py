@@ -20,6 +20,7 @@ from gpr.templates.api import TemplateViewSet
 from inventory.api import ClusterViewSet, GpuViewSet, NodeViewSet, ScheduleViewSet, ShapeViewSet
 from inventory.check_api import CheckPolicyViewSet
 from journal.notices.api import NoticeViewSet
+from journal.notices.channel_api import ChannelViewSet, DeliveryViewSet
 from slices.api import MemberViewSet, MeViewSet, ProjectViewSet, SliceViewSet
 from slices.invitation_api import InvitationViewSet, SliceInvitationViewSet
 from slices.kubeconfig_api import KubeconfigViewSet
@@ -52,6 +53,8 @@ router.register("supply-orders", SupplyOrderViewSet, basename="supply-order")
 router.register("evictions", EvictionViewSet, basename="eviction")
 router.register("defragmentation", DefragmentationViewSet, basename="defragmentation")
 router.register("events", EventViewSet, basename="event")
+router.register("channels", ChannelViewSet, basename="channel")
+router.register("channels/(?P<channel_pk>[^/]+)/deliveries", DeliveryViewSet, basename="channel-delivery")
 router.register("notices", NoticeViewSet, basename="notice")
 router.register("tokens", TokenViewSet, basename="token")
 

@@ -170,6 +170,9 @@ SPECTACULAR_SETTINGS = {
         "EndReasonEnum": "gpr.models.EndReason",
         "SeverityEnum": "journal.models.Severity",
         "NoticeKindEnum": "journal.notices.kinds.NoticeKind",
+        "ChannelKindEnum": "journal.models.ChannelKind",
+        "DigestEnum": "journal.models.Digest",
+        "DeliveryStateEnum": "journal.models.DeliveryState",
         "RoleEnum": "slices.models.Role",
         "ScopeEnum": "accounts.models.Scope",
         "ReservationStateEnum": "inventory.models.ReservationState",
@@ -185,6 +188,8 @@ SPECTACULAR_SETTINGS = {
 
 # Peppers of tokens, as "1:first,2:second". The highest id signs; the others only verify. Removing one ends its tokens.
 EGS_TOKEN_PEPPERS = env_peppers("EGS_TOKEN_PEPPERS", SECRET_KEY)
+# Keys of secrets that are stored, in the same form. The highest id encrypts; the others only decrypt.
+EGS_SECRET_KEYS = env_peppers("EGS_SECRET_KEYS", SECRET_KEY)
 EGS_TOKEN_LIFE = timedelta(days=90)
 EGS_TOKEN_LIFE_MAX = timedelta(days=365)
 EGS_JOIN_TOKEN_LIFE = timedelta(hours=1)
@@ -244,5 +249,19 @@ CELERY_BEAT_SCHEDULE = {
     "tick": {"task": "gpr.tick", "schedule": EGS_TICK_S, "options": {"expires": EGS_TICK_S}},
     "notices": {"task": "journal.notices", "schedule": EGS_NOTICES_S, "options": {"expires": EGS_NOTICES_S}},
 }
+
+# Notices by mail, Slack and webhooks. Networks to which EGS may send what its users address there, also over plain HTTP.
+EGS_OUTBOUND_ALLOW = env_networks("EGS_OUTBOUND_ALLOW", "")
+EGS_SLACK_HOSTS = env_list("EGS_SLACK_HOSTS", "hooks.slack.com,hooks.slack-gov.com")
+EGS_SLACK_API = env_str("EGS_SLACK_API", "https://slack.com/api/")
+# The address that people open, for links in messages; empty: no links.
+EGS_PUBLIC_URL = env_str("EGS_PUBLIC_URL").rstrip("/")
+EMAIL_HOST = env_str("EGS_SMTP_HOST")  # empty: no mail is sent
+EGS_SMTP_SECURITY = env_choice("EGS_SMTP_SECURITY", "starttls", ("starttls", "tls", "none"))
+EMAIL_PORT = env_int("EGS_SMTP_PORT", 465 if EGS_SMTP_SECURITY == "tls" else 587)
+EMAIL_USE_TLS, EMAIL_USE_SSL = EGS_SMTP_SECURITY == "starttls", EGS_SMTP_SECURITY == "tls"
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = env_str("EGS_SMTP_USER"), env_secret("EGS_SMTP_PASSWORD")
+EMAIL_TIMEOUT = 5
+DEFAULT_FROM_EMAIL = env_str("EGS_MAIL_FROM", "EGS <egs@localhost>")
 
 LOGGING = logging_configure(is_json=not EMBEDDED, level=env_str("EGS_LOG_LEVEL", "INFO"))

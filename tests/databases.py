@@ -52,7 +52,7 @@ def delete_all_rows() -> None:
 def _empty_journal(cursor: CursorWrapper) -> None:
     """It refuses DELETE, as it should."""
     if connection.vendor == "postgresql":
-        cursor.execute("TRUNCATE journal_event")
+        cursor.execute("TRUNCATE journal_event CASCADE")  # what people are told of it goes with it
         return
     cursor.execute("SELECT sql FROM sqlite_master WHERE name = 'journal_event_no_delete'")
     (trigger,) = cursor.fetchone()

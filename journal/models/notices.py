@@ -49,3 +49,26 @@ class Notice(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} for {self.user_id}"
+
+
+@column_checks
+class NoticeSettings(models.Model):
+    """What a person wants to hear and when. Without a row the defaults hold."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, primary_key=True, on_delete=models.CASCADE, related_name="notice_settings")
+    unwanted_kinds = models.JSONField(default=list, help_text="Kinds that the bell leaves out.")
+    muted_slices = models.JSONField(default=list, help_text="Ids of workspaces of which nothing but errors is told.")
+    zone = models.CharField(max_length=63, default="UTC", help_text="Time zone of the quiet hours and of daily digests.")
+    quiet_from = models.TimeField(null=True, blank=True, help_text="Messages wait from here on; null: there are no quiet hours.")
+    quiet_until = models.TimeField(null=True, blank=True)
+
+    class Meta:
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.CheckConstraint(
+                condition=Q(quiet_from=None, quiet_until=None) | Q(quiet_from__isnull=False, quiet_until__isnull=False),
+                name="notice_settings_quiet_both",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"notice settings of {self.user_id}"

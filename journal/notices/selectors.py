@@ -3,12 +3,12 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from accounts.models import User
 from core.rest.references import one_by_id
-from journal.models import Notice
-from journal.notices.audience import heard_by
+from journal.models import Channel, Delivery, Notice
+from journal.notices.audience import heard_by, tenancy
 
 COUNTED_MAX: Final = 99
 
@@ -25,3 +25,16 @@ def notice_for(user: User, notice_id: str | UUID) -> Notice:
 def unread_count(user: User) -> int:
     """Up to COUNTED_MAX + 1. One query."""
     return len(notices_of(user).filter(read_at=None).order_by().values_list("pk")[: COUNTED_MAX + 1])
+
+
+def channels_of(user: User) -> QuerySet[Channel]:
+    """The user's own, and those of workspaces that the user manages."""
+    return Channel.objects.filter(Q(user=user) | Q(slice__in=tenancy().slices_managed_by(user))).select_related("slice")
+
+
+def channel_for(user: User, channel_id: str | UUID) -> Channel:
+    return one_by_id(channels_of(user), channel_id, what="channel")
+
+
+def delivery_for(channel: Channel, delivery_id: str | UUID) -> Delivery:
+    return one_by_id(channel.deliveries.select_related("channel"), delivery_id, what="delivery")

@@ -64,6 +64,13 @@ def for_oneself(code: int) -> Codes:
     return Codes(401, code, code, code, code, 403, code)
 
 
+CHANNEL = Codes(401, 200, 404, 404, 200, 200, 404)
+
+
+def change_of_channel(code: int) -> Codes:
+    return Codes(401, code, 404, 404, code, 403, 404)
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """`gpr`: what the GPR of the path has to be. `body` may name what `place` knows. `changes`: where it is not refused."""
@@ -198,6 +205,16 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", "notices/<pk>/"): Row(Codes(401, 200, 404, 404, 404, 200, 404)),
     ("POST", "notices/<pk>/read/"): Row(Codes(401, 200, 404, 404, 404, 403, 404), changes=False),
     ("POST", "notices/read-all/"): Row(for_oneself(200), changes=False),
+    # The channel of the path is the workspace's: its owners and administrators manage it, and nobody else sees it.
+    ("GET", "channels/"): Row(LIST),
+    ("POST", "channels/"): Row(change(201), {"name": "new", "kind": "webhook", "target": "https://hook.example", "slice": "vision"}),
+    ("GET", "channels/<pk>/"): Row(CHANNEL),
+    ("PATCH", "channels/<pk>/"): Row(change_of_channel(200), {"is_on": False}),
+    ("DELETE", "channels/<pk>/"): Row(change_of_channel(204)),
+    ("POST", "channels/<pk>/test/"): Row(change_of_channel(201)),
+    ("GET", "channels/<channel_pk>/deliveries/"): Row(CHANNEL),
+    ("GET", "channels/<channel_pk>/deliveries/<pk>/"): Row(CHANNEL),
+    ("POST", "channels/<channel_pk>/deliveries/<pk>/retry/"): Row(change_of_channel(200)),
     ("GET", "tokens/"): Row(LIST),
     ("POST", "tokens/"): Row(for_oneself(201), {"name": "new", "scopes": ["read"]}),
     # The token of the path is the owner's; nobody else has it, not even an administrator.
@@ -319,9 +336,13 @@ def test_each_persona_gets_the_answer_of_the_table_and_each_change_has_its_event
         pk = str(factories.check_policy(world.cluster, shape=SHAPE).pk)
     if kind == "notices":
         pk = str(notices.told(world.people.owner).pk)
+    channel = notices.channel(world.slice) if kind == "channels" else None
+    if channel is not None:
+        pk = str(notices.failed(channel).pk if "deliveries" in template else channel.pk)
     if kind == "supply-orders":
         pk = str(factories.supply_order(world.cluster, gpr).pk)
     refs = {**place, "pk": pk, "node_ref": "aurora-0", "gpr_pk": str(gpr.pk), "ref": REFS.get(kind) or place.get(kind, "")}
+    refs |= {"channel_pk": str(channel.pk)} if channel is not None else {}
     path = re.sub(r"<(\w+)>", lambda match: refs[match[1]], template)
     body = {name: [str(held[0].pk)] if value == ["{reservation}"] else value for name, value in row.body.items()}
 

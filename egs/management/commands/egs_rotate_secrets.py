@@ -1,0 +1,15 @@
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from journal.notices.channel_services import secrets_rotate
+
+
+class Command(BaseCommand):
+    help = "Encrypts the secrets of all channels with the newest key of EGS_SECRET_KEYS, so that older keys can be removed."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        done_count, lost_count = secrets_rotate()
+        print(f"{done_count} encrypted anew, {lost_count} left, since no key reads them.")

@@ -1,0 +1,57 @@
+"""What a message says, the same for every kind of channel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from django.conf import settings
+
+from core.words import plural
+from journal.models import Event
+from journal.notices.kinds import NoticeKind, rule_of
+
+LINES_MAX: Final = 50
+TEST: Final = "This is a test of the channel {name}. Nothing has happened."
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    event: Event
+    kind: NoticeKind
+    url: str  # empty: this installation does not know its own address
+
+    @classmethod
+    def of(cls, event: Event) -> Line | None:
+        rule = rule_of(event)
+        path = f"/gprs/{event.gpr_id}/" if event.gpr_id else "/notices/"
+        return cls(event, rule.kind, f"{settings.EGS_PUBLIC_URL}{path}" if settings.EGS_PUBLIC_URL else "") if rule else None
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """`secret` and `target` are those of the channel."""
+
+    id: UUID
+    kind: str
+    channel: str
+    target: str
+    secret: str
+    lines: tuple[Line, ...]
+    is_test: bool
+    at: datetime
+
+    @property
+    def subject(self) -> str:
+        if self.is_test:
+            return "Test of a channel"
+        return self.lines[0].event.message if len(self.lines) == 1 else plural(len(self.lines), "notice")
+
+    def plain_text(self) -> str:
+        if self.is_test:
+            return TEST.format(name=self.channel)
+        shown = [f"{line.event.message}\n{line.url}".rstrip() for line in self.lines[:LINES_MAX]]
+        left = len(self.lines) - len(shown)
+        return "\n\n".join([*shown, *([f"And {left} more."] if left else [])])
