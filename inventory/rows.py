@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q
 
+from core.written_sql import WrittenQuery
 from inventory.models import Cluster, Gpu, Node
 from inventory.selectors import maintenance_ahead
 
@@ -16,6 +17,7 @@ from inventory.selectors import maintenance_ahead
 CLUSTERS: Final = Cluster.objects.select_related("agent").only(
     "name", "is_enabled", "rewound_at", "node_failed_at", "agent__last_sync_at", "agent__locked_at"
 )
+_CLUSTERS_THERE: Final = WrittenQuery(CLUSTERS)
 
 
 class InventoryNode(NamedTuple):
@@ -48,7 +50,7 @@ class WindowRow(NamedTuple):
 
 
 def clusters_there() -> dict[UUID, Cluster]:
-    return {cluster.pk: cluster for cluster in CLUSTERS.all()}
+    return {cluster.pk: cluster for cluster in _CLUSTERS_THERE()}
 
 
 def windows_since(moment: datetime) -> list[WindowRow]:

@@ -7,6 +7,7 @@ from typing import Final
 
 from django.conf import settings
 
+from core.written_sql import WrittenQuery
 from gpr.models import AllocatorRecord
 from inventory.models import HubAbsence
 
@@ -14,11 +15,12 @@ from inventory.models import HubAbsence
 AWAY_S: Final = 30
 # How often each web server writes that it is there.
 SERVED_EVERY_S: Final = 10
+_RECORD: Final = WrittenQuery(AllocatorRecord.objects.all())
 
 
 def absence_load(*, now: datetime) -> HubAbsence | None:
     """The last absence. One query."""
-    return absence_of(AllocatorRecord.objects.first(), now)
+    return absence_of(next(iter(_RECORD()), None), now)
 
 
 def absence_of(record: AllocatorRecord | None, now: datetime) -> HubAbsence | None:

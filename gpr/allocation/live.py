@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 import structlog
 from django.db import connection, transaction
 
+from core.written_sql import WrittenQuery
 from gpr.allocation.absence import absence_load
 from gpr.allocation.change_log import ChangeLog, Changes
 from gpr.allocation.live_rows import LiveRows
@@ -35,6 +36,7 @@ log = structlog.get_logger(__name__)
 MEMORY: Final = "planner.memory"
 CHECK_EVERY_S: Final = 600.0
 LOCK_MOST_S: Final = 2.0
+_RECORD: Final = WrittenQuery(PlanRecord.objects.all())
 Part = TypeVar("Part", Request, Running)
 
 
@@ -90,7 +92,7 @@ class LiveSnapshot:
         shares = shares_of(usage_at(rows.usage, now), self._running.values(), self._pools, rows.quotas, now_s)
         self._make_queue(places, shares)
         self._stale = set()
-        record, memory = PlanRecord.objects.first() or PlanRecord(), Memory()
+        record, memory = next(iter(_RECORD()), None) or PlanRecord(), Memory()
         if with_memory or len(rows.promises) < len(rows.requests):
             memory = memory_of(record, rows.arrivals(), clusters.values(), now=now)
         snapshot = Snapshot(

@@ -11,7 +11,6 @@ from core.clock import db_now
 from gpr.allocation.change_log import Changes
 from gpr.allocation.memory import PastArrival, past_arrivals
 from gpr.allocation.rows import (
-    HELD,
     GprRow,
     HeldRow,
     PromiseRow,
@@ -102,7 +101,7 @@ class LiveRows:
         self.clusters_of_gpr.update(clusters_of_gprs(keys))
         self._arrivals.update((arrival.gpr_id, arrival) for arrival in past_arrivals(keys))
         self._in_order = None
-        self.held.update(held_by_gpr(held_rows(HELD if keys is None else HELD.filter(gpr__in=keys))))
+        self.held.update(held_by_gpr(held_rows(keys)))
 
     def _read_nodes(self, keys: Collection[UUID] | None) -> None:
         if keys is not None and not keys:

@@ -9,8 +9,9 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple, Self
 from uuid import UUID
 
-from django.db.models import BigIntegerField, Func, QuerySet
+from django.db.models import BigIntegerField, Func
 
+from core.written_sql import WrittenQuery
 from gpr.models import PROVISIONED, Gpr, GprState, Shadow
 from inventory.models import Reservation, ReservationState
 from slices.models import Slice
@@ -109,37 +110,28 @@ class HeldRow(NamedTuple):
 
 # Years of five digits are in no calendar, and a time zone must not push a time into one.
 LAST_S: Final = int(datetime(9000, 1, 1, tzinfo=UTC).timestamp())
-HELD: Final = Reservation.objects.filter(state=ReservationState.HELD, gpr__state__in=PROVISIONED)
 
 
 def queued_rows(ids: Collection[UUID] | None) -> Iterator[tuple[GprRow, PromiseRow | None]]:
     """Returns these queued GPRs, each with its promise; for None, all."""
-    queued = Gpr.objects.filter(state=GprState.QUEUED)
     width = len(GprRow._fields)
-    for row in (
-        (queued if ids is None else queued.filter(pk__in=ids))
-        .order_by()
-        .values_list(*GprRow._fields, *(f"promise__{name}" for name in PromiseRow._fields))
-    ):
+    for row in _QUEUED(ids):
         yield GprRow._make(row[:width]), None if row[width] is None else PromiseRow._make(row[width:])
 
 
 def clusters_of_gprs(ids: Collection[UUID] | None) -> dict[UUID, set[UUID]]:
     """Returns the clusters that these queued GPRs name; for None, those of all."""
-    named = Gpr.clusters.through.objects.filter(gpr__state=GprState.QUEUED)
-    return _sets((named if ids is None else named.filter(gpr__in=ids)).values_list("gpr_id", "cluster_id"))
+    return _sets(_NAMED_CLUSTERS(ids))
 
 
 def clusters_of_slices(ids: Collection[UUID] | None) -> dict[UUID, set[UUID]]:
     """Returns the clusters of these slices; for None, those of all."""
-    allowed = Slice.clusters.through.objects
-    return _sets((allowed.all() if ids is None else allowed.filter(slice__in=ids)).values_list("slice_id", "cluster_id"))
+    return _sets(_ALLOWED_CLUSTERS(ids))
 
 
 def shadow_rows(ids: Collection[UUID] | None) -> list[ShadowRow]:
     """Returns the rows of these GPRs; for None, all."""
-    shadows = Shadow.objects.all() if ids is None else Shadow.objects.filter(gpr__in=ids)
-    return [ShadowRow._make(row) for row in shadows.values_list(*ShadowRow._fields)]
+    return [ShadowRow._make(row) for row in _SHADOWS(ids)]
 
 
 def plan_summaries(ids: Collection[UUID] | None = None) -> dict[str, PlanSummary]:
@@ -156,14 +148,14 @@ def gprs_by_id(ids: Iterable[str | UUID]) -> dict[str, Gpr]:
     return {str(gpr.pk): gpr for gpr in Gpr.objects.filter(pk__in=wanted).select_related("slice")} if wanted else {}
 
 
-def held_rows(rows: QuerySet[Reservation]) -> list[HeldRow]:
-    timed = rows.annotate(end_s=_EpochSecondsUp("ends_at"), started_s=EpochSeconds("gpr__provisioning_at"))
-    return [HeldRow._make(row) for row in timed.order_by("gpr", "node").values_list(*HeldRow._fields)]
+def held_rows(ids: Collection[UUID] | None) -> list[tuple[Any, ...]]:
+    """Returns the nodes that these GPRs hold; for None, that all hold."""
+    return _HELD(ids)
 
 
-def held_by_gpr(rows: Iterable[HeldRow]) -> dict[str, tuple[HeldRow, ...]]:
+def held_by_gpr(rows: Iterable[tuple[Any, ...]]) -> dict[str, tuple[HeldRow, ...]]:
     found: dict[str, list[HeldRow]] = defaultdict(list)
-    for row in rows:
+    for row in map(HeldRow._make, rows):
         found[str(row.gpr_id)].append(row)
     return {gpr_id: tuple(held) for gpr_id, held in found.items()}
 
@@ -192,3 +184,20 @@ def _sets(pairs: Iterable[tuple[UUID, UUID]]) -> dict[UUID, set[UUID]]:
     for key, value in pairs:
         found[key].add(value)
     return found
+
+
+HELD: Final = (
+    Reservation.objects.filter(state=ReservationState.HELD, gpr__state__in=PROVISIONED)
+    .annotate(end_s=_EpochSecondsUp("ends_at"), started_s=EpochSeconds("gpr__provisioning_at"))
+    .order_by("gpr", "node")
+    .values_list(*HeldRow._fields)
+)
+_QUEUED: Final = WrittenQuery(
+    Gpr.objects.filter(state=GprState.QUEUED).order_by().values_list(*GprRow._fields, *(f"promise__{name}" for name in PromiseRow._fields))
+)
+_NAMED_CLUSTERS: Final = WrittenQuery(
+    Gpr.clusters.through.objects.filter(gpr__state=GprState.QUEUED).values_list("gpr_id", "cluster_id"), key="gpr__id"
+)
+_ALLOWED_CLUSTERS: Final = WrittenQuery(Slice.clusters.through.objects.values_list("slice_id", "cluster_id"), key="slice__id")
+_SHADOWS: Final = WrittenQuery(Shadow.objects.values_list(*ShadowRow._fields), key="gpr__id")
+_HELD: Final = WrittenQuery(HELD, key="gpr__id")

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from django.db.models import Count, F, Q, Value
 
+from core.written_sql import WrittenQuery
 from gpr.allocation.rows import EpochSeconds
 from gpr.models import AllocatorRecord, Forecast, Gpr
 from planner.promises.ranges import ENOUGH_COUNT, ForecastRanges
@@ -55,21 +56,27 @@ def ranges_load(*, now: datetime, edited: Gpr | None = None) -> ForecastRanges:
     return past.with_misses(list(counts.values()))
 
 
+_ENDED: Final = Forecast.objects.exclude(started_at=None).order_by("-started_at", "-pk")
+_NEWEST: Final = WrittenQuery(_ENDED.values_list("started_at", "pk")[:1])
+_OUTCOMES: Final = WrittenQuery(_ENDED.values_list(*_FIELDS)[:HISTORY_COUNT])
+_SETTLED: Final = WrittenQuery(AllocatorRecord.objects.values_list("kept_count", "late_count"))
+_OPEN: Final = WrittenQuery(Forecast.objects.filter(started_at=None).values_list("pk", flat=True), key="gpr__id")
+
+
 class _Process:
     # The ranges that the last outcomes give, behind the state of the database from which they were read.
     past: tuple[object, ForecastRanges] = (None, ForecastRanges())
 
 
 def _past_ranges() -> ForecastRanges:
-    ended = Forecast.objects.exclude(started_at=None).order_by("-started_at", "-pk")
-    newest = ended.values_list("started_at", "pk").first()
-    if newest is None:
+    newest = _NEWEST()
+    if not newest:
         return ForecastRanges()
     # The newest alone is not enough: several start at the same time, and clocks may be set back.
-    state = newest, AllocatorRecord.objects.values_list("kept_count", "late_count").first()
+    state = newest, _SETTLED()
     known, ranges = _Process.past
     if state != known:
-        rows = list(ended.values_list(*_FIELDS)[:HISTORY_COUNT])
+        rows = _OUTCOMES()
         ranges = ForecastRanges([_planner_forecast(*row) for row in reversed(rows)])
         _Process.past = state, ranges
     return ranges
@@ -89,7 +96,8 @@ def forecasts_make(asked: Iterable[PlannerForecast], *, now: datetime) -> dict[s
         return {}
     learned = ranges_load(now=now)
     ranges = {one.id: range_of(learned, one) for one in asked}
-    Forecast.objects.filter(gpr__in=list(map(UUID, ranges)), started_at=None).delete()
+    if replaced := _OPEN(list(map(UUID, ranges))):
+        Forecast.objects.filter(pk__in=replaced).delete()
     Forecast.objects.bulk_create(_forecast(one, ranges[one.id], now) for one in asked)
     return ranges
 

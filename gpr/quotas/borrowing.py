@@ -8,7 +8,7 @@ from collections.abc import Iterable, Set
 from datetime import datetime
 from uuid import UUID
 
-from gpr.allocation.rows import HELD, held_by_gpr, held_rows
+from gpr.allocation.rows import HELD, held_by_gpr
 from gpr.allocation.snapshot import quotas_load, running_box
 from gpr.models import Gpr, GprState
 from planner.promises.repair import board_of
@@ -56,5 +56,5 @@ def _snapshot(projects: Set[UUID], quotas: tuple[Quota, ...], now: datetime) -> 
         nodes[shape][pk] = Node(str(pk), gpu_count)
     pools = tuple(Pool(shape, "", shape, tuple(of_shape.values())) for shape, of_shape in nodes.items())
     shapes = {node: shape for shape, of_shape in nodes.items() for node in of_shape}
-    boxes = tuple(running_box(rows, shapes) for rows in held_by_gpr(held_rows(held)).values())
+    boxes = tuple(running_box(rows, shapes) for rows in held_by_gpr(held).values())
     return Snapshot(math.floor(now.timestamp()), pools, boxes, quotas=quotas)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from typing import Final
 
 from django.db import transaction
 from django.db.models import Count
@@ -13,6 +14,7 @@ from accounts.models import User
 from accounts.policy import Verb, may
 from core.errors import EgsError, NotAllowed, QueueFull
 from core.words import duration_exact, plural, utc
+from core.written_sql import WrittenQuery
 from gpr.allocation.stored_plan import plan_lock
 from gpr.models import Gpr, GprState, GprTemplate
 from gpr.requests.planning import Newcomer, gpr_of_spec, newcomers_store
@@ -23,6 +25,9 @@ from journal.models import Event
 # The route in idempotency keys: the API and the pages share it, so a key sent to both files one request.
 CREATION_ROUTE = "gprs"
 WAITING = frozenset({GprState.PENDING_APPROVAL, GprState.QUEUED})
+_WAITING_COUNTS: Final = WrittenQuery(
+    Gpr.objects.filter(state__in=WAITING).order_by().values_list("slice").annotate(Count("pk")), key="slice__id"
+)
 
 
 def gpr_submit(*, actor: User, spec: GprSpec, now: datetime) -> Gpr:
@@ -96,8 +101,7 @@ def _collected(errors: Mapping[int, EgsError], collect_errors: tuple[type[EgsErr
 
 def _over_queue_limit(specs: Mapping[int, GprSpec]) -> dict[int, QueueFull]:
     """The caller holds the plan lock."""
-    waiting = Gpr.objects.filter(slice__in={spec.slice.pk for spec in specs.values()}, state__in=WAITING)
-    counts = Counter(dict(waiting.order_by().values_list("slice").annotate(Count("pk"))))
+    counts = Counter(dict(_WAITING_COUNTS({spec.slice.pk for spec in specs.values()})))
     refused: dict[int, QueueFull] = {}
     for index, spec in specs.items():
         slice_ = spec.slice
