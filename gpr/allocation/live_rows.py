@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Set
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -83,7 +83,7 @@ class LiveRows:
         since = now - ENDED_KEPT  # a request that began a moment ago plans for that moment
         self._windows, self._windows_from = windows_since(since), since
 
-    def _read_gprs(self, keys: Collection[UUID] | None) -> None:
+    def _read_gprs(self, keys: Set[UUID] | None) -> None:
         if keys is None:
             self.requests, self.promises, self.held, self.clusters_of_gpr, self._arrivals = {}, {}, {}, {}, {}
         elif not keys:
@@ -94,14 +94,18 @@ class LiveRows:
             self.held.pop(str(pk), None)
             self._arrivals.pop(pk, None)
             self.clusters_of_gpr.pop(pk, None)
-        for row, promise in queued_rows(keys):
+        queued, naming = set(), []
+        for row, promise, names_clusters in queued_rows(keys):
+            queued.add(row.pk)
             self.requests[str(row.pk)] = row
             if promise is not None:
                 self.promises[str(row.pk)] = promise
-        self.clusters_of_gpr.update(clusters_of_gprs(keys))
+            if names_clusters:
+                naming.append(row.pk)
+        self.clusters_of_gpr.update(clusters_of_gprs(None if keys is None else naming))
         self._arrivals.update((arrival.gpr_id, arrival) for arrival in past_arrivals(keys))
         self._in_order = None
-        self.held.update(held_by_gpr(held_rows(keys)))
+        self.held.update(held_by_gpr(held_rows(None if keys is None else keys - queued)))
 
     def _read_nodes(self, keys: Collection[UUID] | None) -> None:
         if keys is not None and not keys:

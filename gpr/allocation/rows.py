@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple, Self
 from uuid import UUID
 
-from django.db.models import BigIntegerField, Func
+from django.db.models import BigIntegerField, Exists, Func, OuterRef
 
 from core.written_sql import WrittenQuery
 from gpr.models import PROVISIONED, Gpr, GprState, Shadow
@@ -112,11 +112,11 @@ class HeldRow(NamedTuple):
 LAST_S: Final = int(datetime(9000, 1, 1, tzinfo=UTC).timestamp())
 
 
-def queued_rows(ids: Collection[UUID] | None) -> Iterator[tuple[GprRow, PromiseRow | None]]:
-    """Returns these queued GPRs, each with its promise; for None, all."""
+def queued_rows(ids: Collection[UUID] | None) -> Iterator[tuple[GprRow, PromiseRow | None, bool]]:
+    """Returns these queued GPRs, each with its promise and whether it names clusters; for None, all."""
     width = len(GprRow._fields)
-    for row in _QUEUED(ids):
-        yield GprRow._make(row[:width]), None if row[width] is None else PromiseRow._make(row[width:])
+    for *row, names_clusters in _QUEUED(ids):
+        yield GprRow._make(row[:width]), None if row[width] is None else PromiseRow._make(row[width:]), names_clusters
 
 
 def clusters_of_gprs(ids: Collection[UUID] | None) -> dict[UUID, set[UUID]]:
@@ -192,11 +192,12 @@ HELD: Final = (
     .order_by("gpr", "node")
     .values_list(*HeldRow._fields)
 )
+_NAMED: Final = Gpr.clusters.through.objects
+_NAMED_CLUSTERS: Final = WrittenQuery(_NAMED.filter(gpr__state=GprState.QUEUED).values_list("gpr_id", "cluster_id"), key="gpr__id")
 _QUEUED: Final = WrittenQuery(
-    Gpr.objects.filter(state=GprState.QUEUED).order_by().values_list(*GprRow._fields, *(f"promise__{name}" for name in PromiseRow._fields))
-)
-_NAMED_CLUSTERS: Final = WrittenQuery(
-    Gpr.clusters.through.objects.filter(gpr__state=GprState.QUEUED).values_list("gpr_id", "cluster_id"), key="gpr__id"
+    Gpr.objects.filter(state=GprState.QUEUED)
+    .order_by()
+    .values_list(*GprRow._fields, *(f"promise__{name}" for name in PromiseRow._fields), Exists(_NAMED.filter(gpr=OuterRef("pk"))))
 )
 _ALLOWED_CLUSTERS: Final = WrittenQuery(Slice.clusters.through.objects.values_list("slice_id", "cluster_id"), key="slice__id")
 _SHADOWS: Final = WrittenQuery(Shadow.objects.values_list(*ShadowRow._fields), key="gpr__id")

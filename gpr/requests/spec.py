@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from django.conf import settings
 from django.db.models import Max, QuerySet
@@ -13,17 +13,27 @@ from django.db.models import Max, QuerySet
 from core.errors import InvalidInput, OverPolicy
 from core.names import text_fault
 from core.words import duration_exact, number, plural
+from core.written_sql import WrittenQuery
 from gpr.models import GPUS_PER_NODE_MAX, NODES_MAX, GprTemplate
 from inventory.models import Cluster, Node, Supply
-from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Slice
+from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Quota, Slice
 from slices.quotas import whose
-from slices.selectors import quotas_of
 
 NAME_MAX_CHARS = 63
 MODEL_MAX_CHARS = 16_384
 EARLIEST_START_MAX = timedelta(days=366)
 CLOCK_SLACK = timedelta(minutes=1)
 BOOKING_AHEAD = timedelta(minutes=5)
+# Shape, memory of each GPU, and the GPUs of the largest node.
+_NODE_KINDS: Final = Node.objects.filter(gone_at=None).order_by().values_list("shape", "gpu_memory_gib").annotate(Max("gpu_count"))
+_NODE_KINDS_IN: Final = WrittenQuery(_NODE_KINDS, key="cluster__id")
+_NODE_KINDS_OF_SLICE: Final = WrittenQuery(_NODE_KINDS, key="cluster__slices__id")
+_KINDS_TO_ORDER: Final = WrittenQuery(
+    Supply.objects.filter(is_enabled=True).order_by().values_list("shape", "gpus_per_node"), key="cluster__slices__id"
+)
+_LIMITS: Final = Quota.objects.filter(most_gpus__isnull=False)
+_LIMITS_OF_SLICE: Final = WrittenQuery(_LIMITS, key="slice__id")
+_LIMITS_OF_PROJECT: Final = WrittenQuery(_LIMITS, key="project__id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,21 +122,8 @@ def approval_reasons(spec: GprSpec, *, granted: GprSpec | None = None) -> list[s
 
 def shapes_of(slice_: Slice) -> list[str]:
     """Shapes that its clusters have or can order and its policy allows."""
-    there = _nodes_of(slice_).order_by().values_list("shape", flat=True)
-    to_come = supplies_of(slice_).order_by().values_list("shape", flat=True)
-    shapes = sorted({*there.distinct(), *to_come.distinct()})
-    return [shape for shape in shapes if not slice_.shapes or shape in slice_.shapes]
-
-
-def _is_offered(slice_: Slice, shape: str) -> bool:
-    # Like `shapes_of`, with one query in the common case.
-    if slice_.shapes and shape not in slice_.shapes:
-        return False
-    return _nodes_of(slice_).filter(shape=shape).exists() or supplies_of(slice_).filter(shape=shape).exists()
-
-
-def _nodes_of(slice_: Slice) -> QuerySet[Node]:
-    return Node.objects.filter(cluster__in=slice_.clusters.all(), gone_at=None)
+    shapes = {shape for shape, *_ in (*_NODE_KINDS_OF_SLICE([slice_.pk]), *_kinds_to_order(slice_))}
+    return sorted(shape for shape in shapes if not slice_.shapes or shape in slice_.shapes)
 
 
 def supplies_of(slice_: Slice) -> QuerySet[Supply]:
@@ -168,9 +165,9 @@ def _idle_faults(spec: GprSpec) -> list[tuple[str, str]]:
 def _shape_faults(spec: GprSpec) -> list[tuple[str, str]]:
     if not spec.shape:
         return [] if spec.min_gpu_memory_gib else [("shape", "Name a shape, or say how much memory each GPU needs at least.")]
-    if _is_offered(spec.slice, spec.shape):
-        return []
     known = shapes_of(spec.slice)
+    if spec.shape in known:
+        return []
     offered = f"It may ask for {', '.join(known)}." if known else "Its clusters have no GPUs that its policy allows."
     return [("shape", f"No cluster of workspace {spec.slice.name} has this shape. {offered}")]
 
@@ -200,9 +197,9 @@ def _measures(spec: GprSpec) -> dict[str, int]:
 
 def _refuse_beyond_quota(spec: GprSpec) -> None:
     """Raises OverPolicy for a request beyond its quota even with nothing else held."""
-    limited = quotas_of(spec.slice).filter(most_gpus__isnull=False).select_related(None)
-    limits = {quota.shape: quota for quota in limited.order_by("-most_gpus")}  # the dict keeps the smallest limit of each shape
-    sizes = dict(_nodes_meant(spec).order_by().values_list("shape").annotate(Max("gpu_count"))) if limits else {}
+    limited = sorted((*_LIMITS_OF_SLICE([spec.slice.pk]), *_LIMITS_OF_PROJECT([spec.slice.project_id])), key=_most_gpus, reverse=True)
+    limits = {quota.shape: quota for quota in limited}  # the dict keeps the smallest limit of each shape
+    sizes = _sizes_meant(spec) if limits else {}
     least = {shape: spec.nodes * (spec.gpus_per_node or size) for shape, size in sizes.items()}
     over = {shape: limits[shape].most_gpus or 0 for shape in least if shape in limits and least[shape] > (limits[shape].most_gpus or 0)}
     if not over or len(over) < len(least):
@@ -222,16 +219,26 @@ def _within(most: int, gpus_per_node: int) -> str:
     return f"Ask for {plural(most, 'GPU')} on one node at most." if most else "Ask for another shape, or an administrator for more."
 
 
+def _most_gpus(quota: Quota) -> int:
+    return quota.most_gpus or 0
+
+
 def _largest_gpu_count(spec: GprSpec) -> int:
     # For whole nodes, count the largest that may be used.
-    there = _nodes_meant(spec).aggregate(most=Max("gpu_count"))["most"]
-    to_come = supplies_of(spec.slice).filter(shape=spec.shape).values_list("gpus_per_node", flat=True)
-    return max([there or 1, *to_come])
+    to_come = (gpus for shape, gpus in _kinds_to_order(spec.slice) if shape == spec.shape)
+    return max([1, *_sizes_meant(spec).values(), *to_come])
 
 
-def _nodes_meant(spec: GprSpec) -> QuerySet[Node]:
-    rows = Node.objects.filter(cluster__in=spec.clusters or spec.slice.clusters.all(), gone_at=None)
-    if spec.shape:
-        return rows.filter(shape=spec.shape)
-    rows = rows.filter(gpu_memory_gib__gte=spec.min_gpu_memory_gib or 0)
-    return rows.filter(shape__in=spec.slice.shapes) if spec.slice.shapes else rows
+def _sizes_meant(spec: GprSpec) -> dict[str, int]:
+    """Returns the GPUs of the largest node of each shape that it may get."""
+    kinds = _NODE_KINDS_IN([cluster.pk for cluster in spec.clusters]) if spec.clusters else _NODE_KINDS_OF_SLICE([spec.slice.pk])
+    sizes: dict[str, int] = {}
+    for shape, memory_gib, gpu_count in kinds:
+        is_allowed = not spec.slice.shapes or shape in spec.slice.shapes
+        if shape == spec.shape if spec.shape else is_allowed and memory_gib >= (spec.min_gpu_memory_gib or 0):
+            sizes[shape] = max(gpu_count, sizes.get(shape, 0))
+    return sizes
+
+
+def _kinds_to_order(slice_: Slice) -> list[tuple[str, int]]:
+    return _KINDS_TO_ORDER([slice_.pk]) if slice_.may_order else []
