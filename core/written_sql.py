@@ -7,8 +7,8 @@ from copy import copy
 from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
-from django.db import connections
-from django.db.models import Expression, QuerySet, UUIDField
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.models import AutoField, Expression, Model, QuerySet, UUIDField
 
 Row = TypeVar("Row")
 ID: Final[UUIDField[Any, Any]] = UUIDField()
@@ -70,3 +70,27 @@ class _Written:
         values = tuple(ID.get_db_prep_value(self._given[each.place], connection) if isinstance(each, _Given) else each for each in params)
         compiler.connection, compiler.as_sql = connection, lambda: (sql, values)
         return compiler
+
+
+def rows_insert(rows: Sequence[Model], *, unique: str = "") -> None:
+    """Does what `bulk_create` does, in two thirds of its time. A stored row with the same value of the column `unique` is overwritten."""
+    if not rows:
+        return
+    connection, meta = connections[DEFAULT_DB_ALIAS], rows[0]._meta
+    key, quoted = meta.pk, connection.ops.quote_name
+    fields = [field for field in meta.local_concrete_fields if not isinstance(field, AutoField)]
+    names = [quoted(str(field.column)) for field in fields]
+    beginning = f"INSERT INTO {quoted(meta.db_table)} ({', '.join(names)}) VALUES "  # noqa: S608
+    ending = f" ON CONFLICT ({unique}) DO UPDATE SET {', '.join(f'{name} = EXCLUDED.{name}' for name in names)}" if unique else ""
+    ending += "" if key in fields else f" RETURNING {quoted(str(key.column))}"
+    marks, size = f"({', '.join('%s' for _ in fields)})", connection.ops.bulk_batch_size(fields, rows)
+    with connection.cursor() as cursor:
+        for first in range(0, len(rows), size):
+            some = rows[first : first + size]
+            values = [field.get_db_prep_save(field.pre_save(row, add=True), connection) for row in some for field in fields]
+            cursor.execute(f"{beginning}{', '.join([marks] * len(some))}{ending}", values)
+            if key not in fields:
+                for row, (made,) in zip(some, cursor.fetchall(), strict=True):
+                    row.pk = made
+    for row in rows:
+        row._state.adding, row._state.db = False, DEFAULT_DB_ALIAS

@@ -9,6 +9,7 @@ from django.db import transaction
 
 from accounts.audit import AccountChange
 from accounts.models import User
+from core.written_sql import rows_insert
 from journal.hints import INVENTORY, hint, slice_topic
 from journal.models import Event, Outbox, Severity
 from journal.notices.kinds import rule_of
@@ -64,6 +65,5 @@ def events_record(events: Sequence[Event]) -> None:
             hint(slice_topic(event.slice_id))
     if any(event.node_id is not None or event.cluster_id is not None for event in events):
         hint(INVENTORY)
-    Event.objects.bulk_create(events)
-    if told := [Outbox(event=event) for event in events if rule_of(event) is not None]:
-        Outbox.objects.bulk_create(told)
+    rows_insert(events)
+    rows_insert([Outbox(event=event) for event in events if rule_of(event) is not None])

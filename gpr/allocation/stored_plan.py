@@ -17,6 +17,7 @@ from fast_update.fast import fast_update
 
 from core.locks import transaction_lock
 from core.words import utc
+from core.written_sql import rows_insert
 from gpr.allocation.live import snapshot_load
 from gpr.allocation.plan_faults import plan_faults_record
 from gpr.allocation.rows import GprRow, PlanSummary, PromiseRow, plan_summaries
@@ -111,7 +112,7 @@ def plan_store(made: Plan, loaded: Loaded, now: datetime, *, explained: Set[UUID
     # Lock order: GPRs before promises. The version stays: a new plan is no change of the GPR.
     gprs = [_summary_row(pk, summary) for pk, summary in summaries.items()]
     fast_update(Gpr.objects.all(), gprs, PlanSummary._fields, ROWS_AT_ONCE)
-    Promise.objects.bulk_create(new)
+    rows_insert(new)
     fast_update(Promise.objects.all(), [Promise(**stored._asdict()) for stored in changed], PromiseRow._fields[2:], ROWS_AT_ONCE)
     if edited is not None:
         Promise.objects.filter(gpr=edited).update(**_range_at(ranges.get(str(edited.pk)), now))
@@ -178,8 +179,7 @@ def _updated_promise(stored: PromiseRow, stand: Placement | BarePlacement) -> Pr
 def _remember(remembered: Remembered, now: datetime) -> None:
     shadows = {shadow.id: shadow for shadow in remembered.shadows}
     rows = [_shadow(id_, arrival, shadows.get(id_), now) for id_, arrival in remembered.arrivals]
-    fields = [field.attname for field in Shadow._meta.fields if not field.primary_key]
-    Shadow.objects.bulk_create(rows, update_conflicts=True, unique_fields=["gpr"], update_fields=fields)
+    rows_insert(rows, unique="gpr_id")
     sums = {"promised_sum_s": remembered.promised_s, "patient_sum_s": remembered.patient_s, "summed_at": at(remembered.summed_at_s)}
     if not PlanRecord.objects.update(**sums):
         PlanRecord.objects.create(**sums)

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db.models import Count, F, Q, Value
 
-from core.written_sql import WrittenQuery
+from core.written_sql import WrittenQuery, rows_insert
 from gpr.allocation.rows import EpochSeconds
 from gpr.models import AllocatorRecord, Forecast, Gpr
 from planner.promises.ranges import ENOUGH_COUNT, ForecastRanges
@@ -98,7 +98,7 @@ def forecasts_make(asked: Iterable[PlannerForecast], *, now: datetime) -> dict[s
     ranges = {one.id: range_of(learned, one) for one in asked}
     if replaced := _OPEN(list(map(UUID, ranges))):
         Forecast.objects.filter(pk__in=replaced).delete()
-    Forecast.objects.bulk_create(_forecast(one, ranges[one.id], now) for one in asked)
+    rows_insert([_forecast(one, ranges[one.id], now) for one in asked])
     return ranges
 
 

@@ -11,6 +11,7 @@ from django.db.models import F
 
 from core.errors import BookingDoesNotFit, CanNeverStart, EgsError
 from core.words import plural, utc
+from core.written_sql import rows_insert
 from gpr.allocation.live import snapshot_load
 from gpr.allocation.snapshot import Loaded, at
 from gpr.allocation.stored_plan import Edited, plan_of, plan_store, replan, shadows_drop, summary_set
@@ -70,9 +71,9 @@ def _store_queued(newcomers: Sequence[Newcomer], now: datetime) -> dict[UUID, Eg
 
 
 def _insert(newcomers: Sequence[Newcomer]) -> None:
-    Gpr.objects.bulk_create(each.gpr for each in newcomers)
+    rows_insert([each.gpr for each in newcomers])
     named = [Gpr.clusters.through(gpr=gpr, cluster=cluster) for gpr, clusters, _ in newcomers for cluster in set(clusters)]
-    Gpr.clusters.through.objects.bulk_create(named)
+    rows_insert(named)
     events_record([each.event for each in newcomers])
 
 

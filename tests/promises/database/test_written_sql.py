@@ -1,19 +1,23 @@
-"""A query whose SQL is written once finds the same rows as its queryset, and rows that are stored later."""
+"""A query whose SQL is written once finds the rows of its queryset; rows that are inserted at once are stored as they are."""
 
 from __future__ import annotations
 
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
+from django.db.models import Model
 
-from core.written_sql import WrittenQuery
+from core.written_sql import WrittenQuery, rows_insert
 from inventory.models import Node
-from tests.builders import make_cluster
+from journal.models import Event
+from slices.models import Project
+from tests.builders import NOW, make_cluster
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 
 NODES = Node.objects.select_related("cluster").order_by("name", "pk")
 ALL = WrittenQuery(NODES.values_list("name", "seen_at"))
+NIL = UUID(int=0)
 IN_CLUSTERS = WrittenQuery(NODES, key="cluster__id")
 
 
@@ -32,3 +36,24 @@ def test_each_call_reads_anew() -> None:
         make_cluster(name=f"c{number}", nodes=1)
 
         assert ALL() == list(NODES.values_list("name", "seen_at"))
+
+
+def test_inserted_rows_are_stored_as_they_are_and_know_their_keys() -> None:
+    events = [Event(kind=kind, message=f"100 % of {kind}.", at=NOW, data={"of": [kind, None]}) for kind in ("one", "two")]
+
+    rows_insert(events)
+
+    assert [Event.objects.get(pk=event.pk).data for event in events] == [{"of": ["one", None]}, {"of": ["two", None]}]
+    assert [list(Event.objects.filter(pk=event.pk).values()) for event in events] == [[_values(event)] for event in events]
+    assert not any(event._state.adding for event in events)
+
+
+def test_a_row_that_is_inserted_again_overwrites_the_stored_one() -> None:
+    for name in ("first", "second"):
+        rows_insert([Project(pk=NIL, name=name, created_at=NOW)], unique="id")
+
+    assert Project.objects.get(pk=NIL).name == "second"
+
+
+def _values(row: Model) -> dict[str, object]:
+    return {field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields}
