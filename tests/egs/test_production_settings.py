@@ -32,6 +32,7 @@ def run(*arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.daily
 def test_check_deploy_finds_nothing_and_only_the_domains_owners_checks_are_silenced() -> None:
     done = run("manage.py", "check", "--deploy", "--fail-level", "WARNING")
 
