@@ -14,11 +14,12 @@ from gpr.allocation.rows import (
     GprRow,
     HeldRow,
     PromiseRow,
-    clusters_of_gprs,
-    clusters_of_slices,
+    allowed_clusters,
     held_by_gpr,
     held_rows,
+    named_clusters,
     queued_rows,
+    sets_of,
 )
 from gpr.allocation.snapshot import quotas_load
 from gpr.quotas.fairness import UsageRow, usage_rows
@@ -102,7 +103,7 @@ class LiveRows:
                 self.promises[str(row.pk)] = promise
             if names_clusters:
                 naming.append(row.pk)
-        self.clusters_of_gpr.update(clusters_of_gprs(None if keys is None else naming))
+        self.clusters_of_gpr.update(sets_of(named_clusters(None if keys is None else naming)))
         self._arrivals.update((arrival.gpr_id, arrival) for arrival in past_arrivals(keys))
         self._in_order = None
         self.held.update(held_by_gpr(held_rows(None if keys is None else keys - queued)))
@@ -120,4 +121,4 @@ class LiveRows:
             return
         for pk in keys or ():
             self.clusters_of_slice.pop(pk, None)
-        self.clusters_of_slice.update(clusters_of_slices(keys))
+        self.clusters_of_slice.update(sets_of(allowed_clusters(keys)))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from gpr.allocation.pools import RETURN_S
-from gpr.allocation.rows import shadow_rows
+from gpr.allocation.rows import ShadowRow, shadow_rows
 from gpr.allocation.snapshot import SLACK, second_of
 from gpr.models import PlanRecord
 from inventory.models import Cluster
@@ -32,7 +32,7 @@ class PastArrival(NamedTuple):
 
 def past_arrivals(ids: Collection[UUID] | None) -> Iterator[PastArrival]:
     """Returns those of these GPRs; for None, all."""
-    for row in shadow_rows(ids):
+    for row in map(ShadowRow._make, shadow_rows(ids)):
         patient_ends_at, strict_ends_at = row.patient_ends_at, row.strict_ends_at
         if patient_ends_at is None or strict_ends_at is None:
             yield PastArrival(row.made_at, row.gpr_id, row.priority, row.gpu_s, None, None)

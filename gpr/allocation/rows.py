@@ -119,38 +119,15 @@ def queued_rows(ids: Collection[UUID] | None) -> Iterator[tuple[GprRow, PromiseR
         yield GprRow._make(row[:width]), None if row[width] is None else PromiseRow._make(row[width:]), names_clusters
 
 
-def clusters_of_gprs(ids: Collection[UUID] | None) -> dict[UUID, set[UUID]]:
-    """Returns the clusters that these queued GPRs name; for None, those of all."""
-    return _sets(_NAMED_CLUSTERS(ids))
-
-
-def clusters_of_slices(ids: Collection[UUID] | None) -> dict[UUID, set[UUID]]:
-    """Returns the clusters of these slices; for None, those of all."""
-    return _sets(_ALLOWED_CLUSTERS(ids))
-
-
-def shadow_rows(ids: Collection[UUID] | None) -> list[ShadowRow]:
-    """Returns the rows of these GPRs; for None, all."""
-    return [ShadowRow._make(row) for row in _SHADOWS(ids)]
-
-
 def plan_summaries(ids: Collection[UUID] | None = None) -> dict[str, PlanSummary]:
-    """Returns summaries by id; for None, those of all queued GPRs. No query for no ids."""
-    if ids is not None and not ids:
-        return {}
-    chosen = Gpr.objects.filter(state=GprState.QUEUED) if ids is None else Gpr.objects.filter(pk__in=ids)
-    return {str(pk): PlanSummary._make(rest) for pk, *rest in chosen.values_list("pk", *PlanSummary._fields)}
+    """Returns summaries of these queued GPRs by id; for None, those of all."""
+    return {str(pk): PlanSummary._make(rest) for pk, *rest in _SUMMARIES(ids)}
 
 
 def gprs_by_id(ids: Iterable[str | UUID]) -> dict[str, Gpr]:
     """Loads GPRs with their slices. No query for no ids."""
     wanted = {str(id_) for id_ in ids}
     return {str(gpr.pk): gpr for gpr in Gpr.objects.filter(pk__in=wanted).select_related("slice")} if wanted else {}
-
-
-def held_rows(ids: Collection[UUID] | None) -> list[tuple[Any, ...]]:
-    """Returns the nodes that these GPRs hold; for None, that all hold."""
-    return _HELD(ids)
 
 
 def held_by_gpr(rows: Iterable[tuple[Any, ...]]) -> dict[str, tuple[HeldRow, ...]]:
@@ -179,7 +156,7 @@ class _EpochSecondsUp(EpochSeconds):
     sqlite = f"{EpochSeconds.sqlite} + (length(%(expressions)s) > 19)"
 
 
-def _sets(pairs: Iterable[tuple[UUID, UUID]]) -> dict[UUID, set[UUID]]:
+def sets_of(pairs: Iterable[tuple[UUID, UUID]]) -> dict[UUID, set[UUID]]:
     found: dict[UUID, set[UUID]] = defaultdict(set)
     for key, value in pairs:
         found[key].add(value)
@@ -192,13 +169,13 @@ HELD: Final = (
     .order_by("gpr", "node")
     .values_list(*HeldRow._fields)
 )
+_WAITING: Final = Gpr.objects.filter(state=GprState.QUEUED).order_by()
+_SUMMARIES: Final = WrittenQuery(_WAITING.values_list("pk", *PlanSummary._fields))
 _NAMED: Final = Gpr.clusters.through.objects
-_NAMED_CLUSTERS: Final = WrittenQuery(_NAMED.filter(gpr__state=GprState.QUEUED).values_list("gpr_id", "cluster_id"), key="gpr__id")
+named_clusters: Final = WrittenQuery(_NAMED.filter(gpr__state=GprState.QUEUED).values_list("gpr_id", "cluster_id"), key="gpr__id")
 _QUEUED: Final = WrittenQuery(
-    Gpr.objects.filter(state=GprState.QUEUED)
-    .order_by()
-    .values_list(*GprRow._fields, *(f"promise__{name}" for name in PromiseRow._fields), Exists(_NAMED.filter(gpr=OuterRef("pk"))))
+    _WAITING.values_list(*GprRow._fields, *(f"promise__{name}" for name in PromiseRow._fields), Exists(_NAMED.filter(gpr=OuterRef("pk"))))
 )
-_ALLOWED_CLUSTERS: Final = WrittenQuery(Slice.clusters.through.objects.values_list("slice_id", "cluster_id"), key="slice__id")
-_SHADOWS: Final = WrittenQuery(Shadow.objects.values_list(*ShadowRow._fields), key="gpr__id")
-_HELD: Final = WrittenQuery(HELD, key="gpr__id")
+allowed_clusters: Final = WrittenQuery(Slice.clusters.through.objects.values_list("slice_id", "cluster_id"), key="slice__id")
+shadow_rows: Final = WrittenQuery(Shadow.objects.values_list(*ShadowRow._fields), key="gpr__id")
+held_rows: Final = WrittenQuery(HELD, key="gpr__id")

@@ -25,9 +25,8 @@ from journal.models import Event
 # The route in idempotency keys: the API and the pages share it, so a key sent to both files one request.
 CREATION_ROUTE = "gprs"
 WAITING = frozenset({GprState.PENDING_APPROVAL, GprState.QUEUED})
-_WAITING_COUNTS: Final = WrittenQuery(
-    Gpr.objects.filter(state__in=WAITING).order_by().values_list("slice").annotate(Count("pk")), key="slice__id"
-)
+_WAITING: Final = Gpr.objects.filter(state__in=WAITING).order_by()
+_WAITING_COUNTS: Final = WrittenQuery(_WAITING.values_list("slice").annotate(Count("pk")), key="slice__id")
 
 
 def gpr_submit(*, actor: User, spec: GprSpec, now: datetime) -> Gpr:

@@ -197,8 +197,8 @@ def _measures(spec: GprSpec) -> dict[str, int]:
 
 def _refuse_beyond_quota(spec: GprSpec) -> None:
     """Raises OverPolicy for a request beyond its quota even with nothing else held."""
-    limited = sorted((*_LIMITS_OF_SLICE([spec.slice.pk]), *_LIMITS_OF_PROJECT([spec.slice.project_id])), key=_most_gpus, reverse=True)
-    limits = {quota.shape: quota for quota in limited}  # the dict keeps the smallest limit of each shape
+    limited = [*_LIMITS_OF_SLICE([spec.slice.pk]), *_LIMITS_OF_PROJECT([spec.slice.project_id])]
+    limits = {quota.shape: quota for quota in sorted(limited, key=lambda quota: -(quota.most_gpus or 0))}  # the smallest of each shape
     sizes = _sizes_meant(spec) if limits else {}
     least = {shape: spec.nodes * (spec.gpus_per_node or size) for shape, size in sizes.items()}
     over = {shape: limits[shape].most_gpus or 0 for shape in least if shape in limits and least[shape] > (limits[shape].most_gpus or 0)}
@@ -217,10 +217,6 @@ def _within(most: int, gpus_per_node: int) -> str:
     if most >= gpus_per_node:
         return f"Ask for {plural(most // gpus_per_node, 'node')} with {plural(gpus_per_node, 'GPU')} each at most."
     return f"Ask for {plural(most, 'GPU')} on one node at most." if most else "Ask for another shape, or an administrator for more."
-
-
-def _most_gpus(quota: Quota) -> int:
-    return quota.most_gpus or 0
 
 
 def _largest_gpu_count(spec: GprSpec) -> int:
