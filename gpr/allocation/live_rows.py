@@ -95,18 +95,17 @@ class LiveRows:
             self.held.pop(str(pk), None)
             self._arrivals.pop(pk, None)
             self.clusters_of_gpr.pop(pk, None)
-        queued, naming = set(), []
+        queued: dict[UUID, bool] = {}
         for row, promise, names_clusters in queued_rows(keys):
-            queued.add(row.pk)
+            queued[row.pk] = names_clusters
             self.requests[str(row.pk)] = row
             if promise is not None:
                 self.promises[str(row.pk)] = promise
-            if names_clusters:
-                naming.append(row.pk)
-        self.clusters_of_gpr.update(sets_of(named_clusters(None if keys is None else naming)))
+        naming = None if keys is None else [pk for pk, names_clusters in queued.items() if names_clusters]
+        self.clusters_of_gpr.update(sets_of(named_clusters(naming)))
         self._arrivals.update((arrival.gpr_id, arrival) for arrival in past_arrivals(keys))
         self._in_order = None
-        self.held.update(held_by_gpr(held_rows(None if keys is None else keys - queued)))
+        self.held.update(held_by_gpr(held_rows(None if keys is None else keys - queued.keys())))
 
     def _read_nodes(self, keys: Collection[UUID] | None) -> None:
         if keys is not None and not keys:

@@ -72,8 +72,7 @@ def _store_queued(newcomers: Sequence[Newcomer], now: datetime) -> dict[UUID, Eg
 
 def _insert(newcomers: Sequence[Newcomer]) -> None:
     rows_insert([each.gpr for each in newcomers])
-    named = [Gpr.clusters.through(gpr=gpr, cluster=cluster) for gpr, clusters, _ in newcomers for cluster in set(clusters)]
-    rows_insert(named)
+    rows_insert([Gpr.clusters.through(gpr=gpr, cluster=cluster) for gpr, clusters, _ in newcomers for cluster in set(clusters)])
     events_record([each.event for each in newcomers])
 
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.conf import settings
-from django.db.models import Max, QuerySet
+from django.db.models import Max
 
 from core.errors import InvalidInput, OverPolicy
 from core.names import text_fault
@@ -28,9 +28,8 @@ BOOKING_AHEAD = timedelta(minutes=5)
 _NODE_KINDS: Final = Node.objects.filter(gone_at=None).order_by().values_list("shape", "gpu_memory_gib").annotate(Max("gpu_count"))
 _NODE_KINDS_IN: Final = WrittenQuery(_NODE_KINDS, key="cluster__id")
 _NODE_KINDS_OF_SLICE: Final = WrittenQuery(_NODE_KINDS, key="cluster__slices__id")
-_KINDS_TO_ORDER: Final = WrittenQuery(
-    Supply.objects.filter(is_enabled=True).order_by().values_list("shape", "gpus_per_node"), key="cluster__slices__id"
-)
+_TO_ORDER: Final = Supply.objects.filter(is_enabled=True).order_by().values_list("shape", "gpus_per_node")
+_KINDS_TO_ORDER: Final = WrittenQuery(_TO_ORDER, key="cluster__slices__id")
 _LIMITS: Final = Quota.objects.filter(most_gpus__isnull=False)
 _LIMITS_OF_SLICE: Final = WrittenQuery(_LIMITS, key="slice__id")
 _LIMITS_OF_PROJECT: Final = WrittenQuery(_LIMITS, key="project__id")
@@ -126,11 +125,6 @@ def shapes_of(slice_: Slice) -> list[str]:
     return sorted(shape for shape in shapes if not slice_.shapes or shape in slice_.shapes)
 
 
-def supplies_of(slice_: Slice) -> QuerySet[Supply]:
-    rows = Supply.objects.filter(cluster__in=slice_.clusters.all(), is_enabled=True)
-    return rows if slice_.may_order else rows.none()
-
-
 def _faults(spec: GprSpec, now: datetime, kept_start_at: datetime | None) -> list[tuple[str, str]]:
     faults = [("name", text) for text in _name_faults(spec.name)]
     for field_name, value, least, most in [
@@ -197,7 +191,7 @@ def _measures(spec: GprSpec) -> dict[str, int]:
 
 def _refuse_beyond_quota(spec: GprSpec) -> None:
     """Raises OverPolicy for a request beyond its quota even with nothing else held."""
-    limited = [*_LIMITS_OF_SLICE([spec.slice.pk]), *_LIMITS_OF_PROJECT([spec.slice.project_id])]
+    limited = (*_LIMITS_OF_SLICE([spec.slice.pk]), *_LIMITS_OF_PROJECT([spec.slice.project_id]))
     limits = {quota.shape: quota for quota in sorted(limited, key=lambda quota: -(quota.most_gpus or 0))}  # the smallest of each shape
     sizes = _sizes_meant(spec) if limits else {}
     least = {shape: spec.nodes * (spec.gpus_per_node or size) for shape, size in sizes.items()}

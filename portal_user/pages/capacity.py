@@ -12,7 +12,7 @@ from django.db.models import Count
 from accounts.models import User
 from core.pages import words
 from core.pages.parts import Fact
-from gpr.requests.spec import supplies_of
+from inventory.models import Supply
 from inventory.selectors import Availability, nodes_visible_to
 from slices.models import Slice
 
@@ -67,8 +67,9 @@ def stock_for(actor: User, *, now: datetime, slice_: Slice | None = None) -> lis
 def _to_order(slice_: Slice | None) -> list[Stock]:
     if slice_ is None or not slice_.may_order:
         return []
-    rows = supplies_of(slice_).filter(shape__in=slice_.shapes) if slice_.shapes else supplies_of(slice_)
-    return [Stock(s.cluster.name, s.shape, s.gpu_memory_gib, s.gpus_per_node, "", False, 0, 0) for s in rows.select_related("cluster")]
+    supplies = Supply.objects.filter(cluster__in=slice_.clusters.all(), is_enabled=True).select_related("cluster")
+    rows = supplies.filter(shape__in=slice_.shapes) if slice_.shapes else supplies
+    return [Stock(s.cluster.name, s.shape, s.gpu_memory_gib, s.gpus_per_node, "", False, 0, 0) for s in rows]
 
 
 def shapes_in(stock: Iterable[Stock]) -> list[ShapeStock]:
