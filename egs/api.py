@@ -21,6 +21,7 @@ from inventory.api import ClusterViewSet, GpuViewSet, NodeViewSet, ScheduleViewS
 from inventory.check_api import CheckPolicyViewSet
 from journal.notices.api import NoticeViewSet
 from journal.notices.channel_api import ChannelViewSet, DeliveryViewSet
+from journal.notices.settings_api import NoticeSettingsViewSet
 from slices.api import MemberViewSet, MeViewSet, ProjectViewSet, SliceViewSet
 from slices.invitation_api import InvitationViewSet, SliceInvitationViewSet
 from slices.kubeconfig_api import KubeconfigViewSet
@@ -69,6 +70,7 @@ def path_not_found(request: HttpRequest, rest: str) -> JsonResponse:
 app_name = "api"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("me/", MeViewSet.as_view({"get": "retrieve"}), name="me"),
+    path("me/notices/", NoticeSettingsViewSet.as_view({"get": "retrieve", "patch": "partial_update"}), name="me-notices"),
     path("insights/", InsightsViewSet.as_view({"get": "retrieve"}), name="insights"),
     path("", include(router.urls)),
     re_path("^(?P<rest>.*)$", path_not_found),

@@ -121,7 +121,7 @@ NOT_TOLD: Final = frozenset(
         *("slice.namespace_state", "slice.namespace_unbound", "slice.namespace_withdrawn"),
         *("supply.changed", "supply.created", "supply.order_arrived", "supply.order_canceled", "supply.ordered"),
         *("template.changed", "template.created", "template.deleted"),
-        *("token.issued", "token.revoked", "user.created"),
+        *("token.issued", "token.revoked", "user.created", "user.notices_changed"),
     }
 )
 

@@ -98,6 +98,8 @@ def asking(*args: Any) -> Gpr:
 
 TABLE: dict[tuple[str, str], Row] = {
     ("GET", "me/"): Row(LIST),
+    ("GET", "me/notices/"): Row(LIST),
+    ("PATCH", "me/notices/"): Row(for_oneself(200), {"zone": "Europe/Berlin"}),
     ("GET", "gprs/"): Row(LIST),
     ("POST", "gprs/"): Row(change(201), ASK),
     ("POST", "gprs/estimate/"): Row(Codes(401, 200, 403, 404, 200, 200, 404), ASK, changes=False),

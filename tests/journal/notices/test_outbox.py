@@ -15,7 +15,7 @@ from gpr.queue.decisions import gpr_approve, gpr_set_priority
 from inventory.models import AgentSession
 from inventory.services.inventory import inventory_store
 from journal.guard import fault_report
-from journal.models import Event, Notice, Outbox
+from journal.models import Event, Notice, NoticeSettings, Outbox, Severity
 from journal.notices import outbox
 from journal.notices.audience import hearers_of
 from journal.notices.kinds import NoticeKind as K
@@ -221,3 +221,25 @@ def test_an_agent_that_falls_silent_is_told_of_once_each_time(admin: User, now: 
 
     assert kinds(admin) == [K.ALERT, K.ALERT]
     assert told(admin)[0][1].startswith("The agent of cluster aurora is silent since ")
+
+
+def test_the_bell_leaves_out_what_its_owner_does_not_want_but_never_an_error_of_a_muted_workspace(
+    owner: User, workspace: Slice, now: datetime
+) -> None:
+    NoticeSettings.objects.create(user=owner, unwanted_kinds=[K.MARK], muted_slices=[])
+    quiet = make_slice(owner=owner)
+    outbox_expand(now=now)
+    Notice.objects.all().delete()
+    NoticeSettings.objects.update(muted_slices=[str(quiet.pk)])
+    with transaction.atomic():
+        for slice_, kind, severity in (
+            (workspace, "gpr.mark", Severity.INFO),
+            (workspace, "gpr.extended", Severity.INFO),
+            (quiet, "gpr.extended", Severity.INFO),
+            (quiet, "gpr.node_failing", Severity.ERROR),
+        ):
+            gpr = make_gpr(slice_, owner=owner)
+            event_record(kind=kind, message=kind, at=now, severity=severity, gpr_id=gpr.pk, slice_id=slice_.pk)
+    outbox_expand(now=now)
+
+    assert kinds(owner) == [K.CHANGED, K.NODE]
