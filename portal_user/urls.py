@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal_user.views import access, actions, bookings, create, detail, notices, promises, templates, tenancy, workspaces
+from portal_user.views import access, actions, bookings, channels, create, detail, notices, promises, templates, tenancy, workspaces
 
 urlpatterns: list[URLPattern] = [
     path("", workspaces.workspaces, name="workspaces"),
@@ -10,7 +10,15 @@ urlpatterns: list[URLPattern] = [
     path("notices/", notices.notices, name="notices"),
     path("notices/read-all/", notices.read_all, name="notices-read-all"),
     path("notices/<uuid:pk>/read/", notices.read, name="notice-read"),
+    path("account/notices/", channels.settings, name="notice-settings"),
+    path("channels/new/<str:kind>/", channels.create, name="channel-create"),
+    path("channels/<uuid:pk>/", channels.channel, name="channel"),
+    path("channels/<uuid:pk>/change/", channels.change, name="channel-change"),
+    path("channels/<uuid:pk>/delete/", channels.delete, name="channel-delete"),
+    path("channels/<uuid:pk>/test/", channels.test, name="channel-test"),
+    path("channels/<uuid:pk>/deliveries/<uuid:delivery>/retry/", channels.retry, name="delivery-retry"),
     path("workspaces/<str:slice>/", workspaces.workspace, name="workspace"),
+    path("workspaces/<str:slice>/channels/", channels.of_workspace, name="workspace-channels"),
     path("workspaces/<str:slice>/create/", create.create, name="gpr-create"),
     path("workspaces/<str:slice>/offers/", create.offers, name="gpr-offers"),
     path("workspaces/<str:slice>/bookings/", bookings.bookings, name="bookings"),

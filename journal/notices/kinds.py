@@ -98,7 +98,7 @@ TOLD: Final[dict[str, tuple[Rule, ...]]] = {
     **_all(K.WORKSPACE, To.INVITED, "slice.member_invited"),
     **_all(K.WORKSPACE, To.MEMBER, "slice.member_set"),
     **_all(K.ALERT, To.ADMINS, "agent.cloned", "agent.silent", "cluster.rewound", "cluster.steps_lost", "egs.fault"),
-    **_all(K.ALERT, To.ADMINS, "gpr.exit_overdue", "node.gone", "node.gpus_lost", "supply.order_failed"),
+    **_all(K.ALERT, To.ADMINS, "gpr.exit_overdue", "node.gone", "node.gpus_lost", "planner.fault", "planner.memory", "supply.order_failed"),
 }
 # Told by a page, by another Event beside it, or of no use to anybody who did not do it.
 NOT_TOLD: Final = frozenset(

@@ -101,6 +101,7 @@ class AccessPage:
     url: str
     ask_url: str  # empty: not possible now, see `why_not`
     why_not: str
+    channels_url: str  # empty: not allowed
 
     @classmethod
     def build(cls, request: PageRequest, slice_: Slice) -> AccessPage:
@@ -113,6 +114,7 @@ class AccessPage:
             url=reverse("access", args=[slice_.name]),
             ask_url="" if why_not else reverse("kubeconfig-ask", args=[slice_.name]),
             why_not=why_not,
+            channels_url=reverse("workspace-channels", args=[slice_.name]) if may(request.user, Verb.MANAGE, slice_) else "",
         )
 
 

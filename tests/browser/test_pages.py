@@ -44,6 +44,8 @@ ADMIN_PAGES = {
 }
 USER_PAGES = {
     "/": {**USER, **ROWS},
+    "/notices/": {**USER, **ROWS},
+    "/account/notices/": {**USER, **FORM},
     "/workspaces/vision/": {**OF_WORKSPACE, **ROWS, "f": "Filter"},
     "/workspaces/vision/?q=nothing-like-it": {**OF_WORKSPACE, "f": "Filter"},
     "/workspaces/speech/": {**USER, "g r": "GPU requests", "f": "Filter"},

@@ -9,7 +9,7 @@ from tests.api.conftest import Caller, World, faults
 
 pytestmark = pytest.mark.django_db
 
-DEFAULTS = {"unwanted_kinds": [], "muted_slices": [], "zone": "UTC", "quiet_from": None, "quiet_until": None}
+DEFAULTS: dict[str, object] = {"unwanted_kinds": [], "muted_slices": [], "zone": "UTC", "quiet_from": None, "quiet_until": None}
 
 
 def test_what_is_set_stays_and_the_rest_is_kept(world: World, owner: Caller, teammate: Caller) -> None:

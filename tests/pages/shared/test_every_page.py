@@ -40,6 +40,9 @@ PARTS = {
     "access": ["list"],
     "templates": ["list"],
     "notices": ["list", "bell", "newest"],
+    "notice-settings": ["channels"],
+    "workspace-channels": ["channels"],
+    "channel": ["list"],
     "gpr": ["now", "nodes", "steps", "why", "events"],
     "admin-queue": ["facts", "rows"],
     "admin-inventory": ["rows"],
@@ -53,8 +56,9 @@ PARTS = {
     "admin-checks": ["rows"],
     "admin-supplies": ["rows"],
 }
-POST_ONLY = {"gpr-offers", "notice-read", "notices-read-all"}
-REDIRECTS = {"admin-home", "notice-read", "notices-read-all"}
+POSTS_THAT_ACT = {"channel-test", "delivery-retry", "notice-read", "notices-read-all"}
+POST_ONLY = {"gpr-offers", *POSTS_THAT_ACT}
+REDIRECTS = {"admin-home", *POSTS_THAT_ACT}
 
 
 def address(name: str, admin_world: AdminWorld) -> str:
@@ -93,6 +97,11 @@ def address(name: str, admin_world: AdminWorld) -> str:
     if name in {"template", "template-delete", "template-switch"}:
         switch = {"switch": "make-default"} if name == "template-switch" else {}
         return reverse(name, kwargs={"slice": "vision", "pk": factories.template(admin_world.slice).pk, **switch})
+    if name == "channel-create":
+        return reverse(name, args=["webhook"])
+    if name.startswith(("channel", "delivery")):
+        channel = notices.channel(admin_world.slice)
+        return reverse(name, args=[channel.pk, notices.failed(channel).pk] if name == "delivery-retry" else [channel.pk])
     if name == "notice-read":
         return reverse(name, args=[notices.told(admin_world.people.admin).pk])
     if name == "series-cancel":
