@@ -14,7 +14,7 @@ class GprConfig(AppConfig):
 
     def ready(self) -> None:
         from core.triggers import triggers_of
-        from gpr.notices.services import ends_soon_record, requesters_of, silent_agents_record
+        from gpr.notices.services import ends_soon_record, requesters_of, restarts_record, silent_agents_record
         from gpr.triggers import TRIGGERS
         from inventory import cluster_requests
         from journal.notices import audience, periodic
@@ -24,6 +24,7 @@ class GprConfig(AppConfig):
         triggers_of(self, TRIGGERS)
         audience.find_by(To.REQUESTER, requesters_of)
         periodic.watch_by(ends_soon_record)
+        periodic.watch_by(restarts_record)
         periodic.watch_by(silent_agents_record)
 
 

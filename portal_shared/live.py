@@ -135,7 +135,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
                 await self.accept()
             # Changes since the page was rendered, or while the rights were checked, may have been missed.
             if not is_first or await in_db_thread(lambda: has_news(listener, self._page_made_s)):
-                await self.send_json({"topics": page_topics({SLICE, PLAN, INVENTORY}, listener)})
+                await self.send_json({"topics": page_topics({SLICE, PLAN, INVENTORY, USER}, listener)})
             while not wakeups.is_closing and hints_flow():
                 topics = await _topics(waiter, look_at - loop.time())
                 if names := page_topics(topics, listener):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Final
 from uuid import UUID
 
 from django.conf import settings
@@ -16,7 +17,9 @@ from inventory.selectors import cluster_is_silent
 from journal.models import Event, Severity
 from journal.services import event_record
 
-ENDS_SOON, SILENT = "gpr.ends_soon", "agent.silent"
+ENDS_SOON, RESTART, SILENT = "gpr.ends_soon", "gpr.restart_promised", "agent.silent"
+# The next plan promises a start to what was taken back; after this long it is no news.
+RESTART_NEWS: Final = timedelta(minutes=10)
 
 
 def requesters_of(events: Sequence[Event]) -> dict[int, list[UUID]]:
@@ -55,6 +58,33 @@ def _record_end(pk: UUID, ends_at: datetime, now: datetime) -> None:
         gpr_id=pk,
         slice_id=gpr.slice_id,
         cluster_id=gpr.cluster_id,
+    )
+
+
+def restarts_record(*, now: datetime) -> None:
+    """Tell once of each GPR that waits again when it is back, as soon as it has a promise. One query when there is none."""
+    since_at = now - RESTART_NEWS
+    again = Gpr.objects.filter(state=GprState.QUEUED, run__gt=0, state_changed_at__gt=since_at, promise__isnull=False)
+    told = None
+    for gpr in again.select_related("promise"):
+        if told is None:
+            told = dict(Event.objects.filter(kind=RESTART, at__gt=since_at).order_by("at").values_list("gpr_id", "at"))
+        if gpr.pk not in told or told[gpr.pk] < gpr.state_changed_at:
+            _record_restart(gpr, now)
+
+
+@transaction.atomic
+def _record_restart(gpr: Gpr, now: datetime) -> None:
+    # Another process may be about to record the same.
+    is_still = Gpr.objects.select_for_update().filter(pk=gpr.pk, state=GprState.QUEUED, state_changed_at=gpr.state_changed_at).exists()
+    if not is_still or Event.objects.filter(kind=RESTART, gpr_id=gpr.pk, at__gte=gpr.state_changed_at).exists():
+        return
+    event_record(
+        kind=RESTART,
+        message=f"{gpr.name} starts again at {utc(gpr.promise.promised_start_at)} at the latest.",
+        at=now,
+        gpr_id=gpr.pk,
+        slice_id=gpr.slice_id,
     )
 
 

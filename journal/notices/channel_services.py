@@ -21,7 +21,7 @@ from core.vault import SecretLost, encrypt, rotate
 from journal.hints import hint, user_topic
 from journal.models import Channel, ChannelKind, Delivery, DeliveryState, Digest
 from journal.notices.channels.mail import NO_SERVER
-from journal.notices.kinds import NoticeKind, wants_known
+from journal.notices.kinds import NoticeKind, kinds_in_order
 from journal.services import event_record
 
 CHANNELS_MAX: Final = 10  # of a person or a workspace
@@ -66,7 +66,7 @@ def channel_create(*, owner: User | Any, terms: ChannelTerms, actor: User, now: 
         kind=terms.kind,
         target=_shown_target(terms),
         sealed=encrypt(secret) if secret else "",
-        notice_kinds=wants_known(terms.notice_kinds),
+        notice_kinds=kinds_in_order(terms.notice_kinds),
         digest=terms.digest,
         created_at=now,
     )
@@ -93,7 +93,7 @@ def channel_change(*, channel: Channel, changes: dict[str, Any], actor: User, no
     if secret or not _is_told_by_secret(found):
         found.target = _shown_target(terms)
     found.name, found.is_on = terms.name, changes.get("is_on", found.is_on)
-    found.notice_kinds = wants_known(changes.get("notice_kinds", found.notice_kinds))
+    found.notice_kinds = kinds_in_order(changes.get("notice_kinds", found.notice_kinds))
     found.digest = changes.get("digest", found.digest)
     _save(found)
     _record(found, "changed", f"{_told(found)} was changed.", actor, now)

@@ -89,7 +89,8 @@ TOLD: Final[dict[str, tuple[Rule, ...]]] = {
     **_all(K.MARK, To.REQUESTER, "gpr.mark"),
     **_all(K.ENDS_SOON, To.REQUESTER, "gpr.ends_soon"),
     **_all(K.PROMISE_MOVED, To.REQUESTER, "promise.moved"),
-    **_all(K.EVICTION, To.REQUESTER, "gpr.eviction_noticed", "gpr.eviction_put_off", "gpr.eviction_withdrawn", "gpr.job_failed"),
+    **_all(K.EVICTION, To.REQUESTER, "gpr.eviction_noticed", "gpr.eviction_put_off", "gpr.eviction_withdrawn"),
+    **_all(K.EVICTION, To.REQUESTER, "gpr.job_failed", "gpr.restart_promised"),
     **_all(K.NODE, To.REQUESTER, "gpr.node_failing", "gpr.node_recovered", "gpr.node_replaced", "gpr.replacement_failed"),
     **_all(K.CHANGED, To.REQUESTER, "gpr.edited", "gpr.extended", "gpr.moved", "gpr.priority_changed"),
     **_all(K.BOOKING, To.OWNERS, "booking_series.refused", "booking_series.taken_up"),
@@ -130,6 +131,6 @@ def rule_of(event: Event) -> Rule | None:
     return next((rule for rule in TOLD.get(event.kind, ()) if rule.suits(event)), None)
 
 
-def wants_known(kinds: Collection[str]) -> list[NoticeKind]:
+def kinds_in_order(kinds: Collection[str]) -> list[NoticeKind]:
     """In the order of the table."""
     return [kind for kind in NoticeKind if kind in kinds]

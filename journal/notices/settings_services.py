@@ -15,7 +15,7 @@ from core.rest.references import by_reference
 from journal.hints import hint, user_topic
 from journal.models import NoticeSettings
 from journal.notices.audience import tenancy
-from journal.notices.kinds import wants_known
+from journal.notices.kinds import kinds_in_order
 from journal.notices.wishes import settings_of
 from journal.services import event_record
 
@@ -32,7 +32,7 @@ def notice_settings_change(*, user: User, changes: dict[str, Any], now: datetime
     NoticeSettings.objects.get_or_create(user=user)
     found = NoticeSettings.objects.select_for_update().get(user=user)
     if "unwanted_kinds" in changes:
-        found.unwanted_kinds = wants_known(changes["unwanted_kinds"])
+        found.unwanted_kinds = kinds_in_order(changes["unwanted_kinds"])
     if "muted_slices" in changes:
         found.muted_slices = _muted(user, changes["muted_slices"], found.muted_slices)
     found.zone = _zone(changes.get("zone", found.zone))

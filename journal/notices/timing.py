@@ -47,7 +47,10 @@ def pause(attempt_count: int, *, draw: float) -> timedelta:
 
 
 def zone_of(of: NoticeSettings) -> tzinfo:
-    return ZoneInfo(of.zone)
+    try:
+        return ZoneInfo(of.zone)
+    except (ValueError, OSError, KeyError):
+        return UTC  # the time zone database of this machine has lost it
 
 
 def _next(after: datetime, at: time, zone: tzinfo) -> datetime:

@@ -22,7 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
 START_S = 300.0
 LOOK_LEAST_S, LOOK_MOST_S = 0.02, 0.5  # between looks at what is waited for
-WORKER_OPTIONS = ("--queues", "allocator", "--concurrency", "1", "--without-gossip", "--without-mingle")
+ONE_AT_A_TIME = ("--concurrency", "1", "--without-gossip", "--without-mingle")
+WORKER_OPTIONS = ("--queues", "allocator", *ONE_AT_A_TIME)
 
 FLEET = """
 name: {name}
@@ -210,7 +211,7 @@ class Stage:
 
 
 class ProductionStage(Stage):
-    """Two web processes behind a balancer, two Celery workers and two beats on PostgreSQL and Redis, each a process."""
+    """Two web processes behind a balancer, two Celery workers, one more for notices, and two beats, on PostgreSQL and Redis."""
 
     def __init__(self, folder: Path, *, database_url: str, redis_url: str) -> None:
         env = {
@@ -228,12 +229,13 @@ class ProductionStage(Stage):
         self.web_urls = [f"http://127.0.0.1:{port}" for port in web_ports]
         self.webs = [self.hub, self._web("web2", web_ports[1])]
         self.workers = [self._celery(f"worker{n}", "worker", *WORKER_OPTIONS, "-n", f"worker{n}@%h") for n in (1, 2)]
+        self.notices = self._celery("notices", "worker", "--queues", "notices", *ONE_AT_A_TIME, "-n", "notices@%h")
         self.beats = [self._celery(f"beat{n}", "beat", "-s", str(folder / f"beat{n}")) for n in (1, 2)]
         self._balancer = Balancer(web_ports)
         self.url = f"http://127.0.0.1:{self._balancer.port}"
 
     def start(self) -> Api:
-        for process in (*self.webs, *self.workers, *self.beats):
+        for process in (*self.webs, *self.workers, self.notices, *self.beats):
             process.start()
         return self.open()
 
@@ -242,7 +244,7 @@ class ProductionStage(Stage):
         subprocess.run([sys.executable, "manage.py", "collectstatic", "--noinput", "-v0"], cwd=ROOT, env=self._env, check=True)
 
     def stop(self) -> None:
-        for process in (*self.beats, *self.workers, *self.webs):
+        for process in (*self.beats, *self.workers, self.notices, *self.webs):
             process.kill()
         super().stop()
         self._balancer.stop()

@@ -64,6 +64,7 @@ def test_the_main_job_runs_and_two_beats_two_workers_and_two_web_processes_do_no
         wait_until(api, gpr_id, "COMPLETED")
         lived_its_whole_life_once(api, gpr_id)
         assert len(reservations_of(api, gpr_id)) == 2
+    wait_for("a notice of each start and end", lambda: notices_of(api, gpr_ids, "started", "ended") == 4, within_s=START_S)
     nothing_was_held_twice(api)
 
 
@@ -153,6 +154,12 @@ def test_an_agent_that_is_told_to_stop_on_the_way_in_goes_on_where_it_was(produc
     wait_until(api, gpr_id, "COMPLETED")
     lived_its_whole_life_once(api, gpr_id)
     nothing_was_held_twice(api)
+
+
+def notices_of(api: Api, gpr_ids: list[str], *kinds: str) -> int:
+    """How many their owner has in the bell."""
+    told = api.get(f"/notices/?kind={','.join(kinds)}&page_size=500")["results"]
+    return sum(notice["gpr"] in gpr_ids for notice in told)
 
 
 def _parked_agents(url: str) -> int:

@@ -5,6 +5,7 @@ Slack knows no ids of messages: after a crash between sending and storing it may
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import Any, Final
 from urllib.request import Request
@@ -25,6 +26,9 @@ FINAL_CODES: Final = frozenset(
     {"account_inactive", "channel_not_found", "invalid_auth", "is_archived", "missing_scope", "not_in_channel", "token_revoked"}
 )
 TEXT_MAX_CHARS: Final = 3000
+# The SDK would write the URL of a webhook, which is a secret, and each failure, which is told elsewhere.
+SILENT: Final = logging.getLogger("egs.slack_sdk")
+SILENT.setLevel(logging.CRITICAL)
 
 
 class _Webhook(WebhookClient):
@@ -41,13 +45,13 @@ class _Web(WebClient):
 
 def send_to_webhook(letter: Letter) -> None:
     """Raises NotSent."""
-    response = _Webhook(letter.secret, retry_handlers=[]).send(text=_markup(letter), unfurl_links=False)
+    response = _Webhook(letter.secret, retry_handlers=[], logger=SILENT).send(text=_markup(letter), unfurl_links=False)
     check_status(response.status_code, response.headers)
 
 
 def send_as_bot(letter: Letter) -> None:
     """Raises NotSent."""
-    client = _Web(token=letter.secret, base_url=settings.EGS_SLACK_API, retry_handlers=[])
+    client = _Web(token=letter.secret, base_url=settings.EGS_SLACK_API, retry_handlers=[], logger=SILENT)
     metadata = {"event_type": "egs_delivery", "event_payload": {"delivery": str(letter.id)}}
     try:
         client.chat_postMessage(channel=letter.target, text=_markup(letter), unfurl_links=False, metadata=metadata)

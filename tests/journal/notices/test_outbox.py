@@ -8,9 +8,10 @@ import pytest
 from django.db import transaction
 
 from accounts.models import User
+from core.words import utc
 from gpr.lifecycle import gpr_transition
-from gpr.models import Gpr, GprState
-from gpr.notices.services import ends_soon_record, silent_agents_record
+from gpr.models import Gpr, GprState, Promise
+from gpr.notices.services import ends_soon_record, restarts_record, silent_agents_record
 from gpr.queue.decisions import gpr_approve, gpr_set_priority
 from inventory.models import AgentSession
 from inventory.services.inventory import inventory_store
@@ -208,6 +209,28 @@ def test_a_box_that_ends_soon_is_told_of_once_and_again_after_an_extension(
     assert kinds(owner) == [K.ENDS_SOON, K.ENDS_SOON]
     assert "in 5 min." in told(owner)[0][1]
     assert Event.objects.filter(kind="gpr.ends_soon").count() == 2
+
+
+def test_who_was_evicted_is_told_once_when_it_is_back_at_the_latest(owner: User, workspace: Slice, now: datetime) -> None:
+    gpr = provisioning(workspace, owner, now)
+    started(gpr, now)
+    Gpr.objects.filter(pk=gpr.pk).update(run=1)
+    gpr.refresh_from_db()
+    gpr_transition(gpr=gpr, to=GprState.EXITING, now=now, reason="EVICTED", message="It is evicted.", changes={"end_reason": "EVICTED"})
+    ended = {"end_reason": "", "active_at": None, "ends_at": None}
+    gpr_transition(gpr=gpr, to=GprState.QUEUED, now=now, reason="EVICTED", message="It waits again.", changes=ended)
+    restarts_record(now=now)  # no plan has promised anything yet
+    back_at = now + HOUR
+    Promise.objects.create(
+        gpr=gpr, made_at=now, first_promised_start_at=back_at, promised_start_at=back_at, slot_pool="p", slot_start_at=back_at
+    )
+
+    for seconds in (1, 2):
+        restarts_record(now=now + timedelta(seconds=seconds))
+    outbox_expand(now=now)
+
+    texts = [text for kind, text in told(owner) if kind == K.EVICTION]
+    assert texts == ["It is evicted.", "It waits again.", f"{gpr.name} starts again at {utc(back_at)} at the latest."]
 
 
 def test_an_agent_that_falls_silent_is_told_of_once_each_time(admin: User, now: datetime) -> None:

@@ -286,7 +286,7 @@ async def test_what_happened_between_making_the_page_and_its_joining_is_not_miss
     late = socket(cookie, since_s=made_at.timestamp())
     await late.open()
 
-    assert await late.heard() == {"topics": ["gpr", "gpus", "plan"]}
+    assert await late.heard() == {"topics": ["gpr", "gpus", "notices", "plan"]}
     await late.leave()
 
 
