@@ -11,10 +11,13 @@ from accounts.models import User
 
 @dataclass(frozen=True, slots=True)
 class AccountChange:
+    """`user`: the person whose rights or logins changed; his open pages look again."""
+
     kind: str
     message: str
     actor: User | None
     at: datetime
+    user: User | None = None
 
 
 _listeners: list[Callable[[AccountChange], None]] = []

@@ -7,7 +7,7 @@ from rest_framework.authentication import BaseAuthentication, get_authorization_
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from accounts.models import ApiToken, Scope, User
+from accounts.models import ApiToken, User
 from accounts.services import token_authenticate
 from core.clock import db_now
 
@@ -23,8 +23,7 @@ class BearerAuthentication(BaseAuthentication):
         if token is None:
             raise AuthenticationFailed("This token is malformed, unknown, expired or revoked. Make a new one and try again.")
         user = token.user
-        # Without the scope admin, an administrator's token may only do what a member may. This instance is never saved.
-        user.is_admin = user.is_admin and token.allows(Scope.ADMIN)
+        user.narrow_to(token.scopes)
         return user, token
 
     def authenticate_header(self, request: Request) -> str:

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import uuid
-from datetime import datetime
+from collections.abc import Collection
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 from django.contrib.auth.base_user import AbstractBaseUser
@@ -12,8 +13,15 @@ from core.column_checks import column_checks
 
 class Scope(models.TextChoices):
     READ = "read", "Read"
+    GPR_WRITE = "gpr:write", "Read, and change requests"
     WRITE = "write", "Read and change"
     ADMIN = "admin", "Administer"
+
+
+class PlatformRole(models.TextChoices):
+    MEMBER = "member", "Member"  # has only the roles that projects and workspaces give
+    AUDITOR = "auditor", "Auditor"  # sees everything and changes nothing
+    ADMIN = "admin", "Administrator"
 
 
 @column_checks
@@ -23,8 +31,9 @@ class User(AbstractBaseUser):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=63, unique=True)
     email = models.EmailField(blank=True)
-    is_admin = models.BooleanField(default=False, help_text="Administers the whole platform.")
-    is_active = models.BooleanField(default=True)
+    role = models.CharField(max_length=7, choices=PlatformRole.choices, default=PlatformRole.MEMBER)
+    is_role_by_group = models.BooleanField(default=False, help_text="An identity provider's group gave the role, and its loss takes it.")
+    is_active = models.BooleanField(default=True, help_text="Disabled people cannot sign in, and their tokens do not work.")
     created_at = models.DateTimeField()
 
     USERNAME_FIELD: ClassVar[str] = "name"
@@ -32,6 +41,11 @@ class User(AbstractBaseUser):
 
     def __str__(self) -> str:
         return self.name
+
+    def narrow_to(self, scopes: Collection[str]) -> None:
+        """A role of the platform counts only with the scope admin. A narrowed user must not be saved."""
+        if Scope.ADMIN not in scopes:
+            self.role = PlatformRole.MEMBER
 
 
 @column_checks
@@ -47,6 +61,9 @@ class ApiToken(models.Model):
     expires_at = models.DateTimeField()
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True)
+    last_address = models.CharField(max_length=45, blank=True, help_text="Where it was used last.")
+    networks = models.JSONField(default=list, help_text="Networks that may use it, e.g. 10.0.0.0/8; empty: all.")
+    slices = models.JSONField(default=list, help_text="Ids of the workspaces that it is bound to; empty: all of its user's.")
 
     class Meta:
         ordering: ClassVar[list[str]] = ["-created_at", "id"]
@@ -62,6 +79,89 @@ class ApiToken(models.Model):
 
     def allows(self, scope: Scope) -> bool:
         return scope in self.scopes
+
+
+@column_checks
+class Identity(models.Model):
+    """A person as an identity provider knows him. Only issuer and subject identify him: names and addresses may be given on."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="identities")
+    provider = models.CharField(max_length=31, help_text="Key of the provider in EGS_OIDC_PROVIDERS.")
+    issuer = models.CharField(max_length=255)
+    subject = models.CharField(max_length=255)
+    groups = models.JSONField(default=list, help_text="Names of the groups at the last sign-in.")
+    created_at = models.DateTimeField()
+    last_login_at = models.DateTimeField()
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["provider", "id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["issuer", "subject"], name="identity_once_per_issuer_and_subject"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.subject} of {self.issuer}"
+
+
+@column_checks
+class GroupRole(models.Model):
+    """People in this group of this identity provider have the role on the platform."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    provider = models.CharField(max_length=31)
+    group = models.CharField(max_length=255)
+    role = models.CharField(max_length=7, choices=[(role.value, role.label) for role in (PlatformRole.AUDITOR, PlatformRole.ADMIN)])
+    created_at = models.DateTimeField()
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["provider", "group"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["provider", "group"], name="group_has_one_platform_role"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.group} of {self.provider}: {self.role}"
+
+
+@column_checks
+class Login(models.Model):
+    """A session of a browser. It has the rights of the token, or of the identity, that opened it, and ends with it."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="logins")
+    token = models.ForeignKey(ApiToken, null=True, on_delete=models.CASCADE, related_name="+")
+    identity = models.ForeignKey(Identity, null=True, on_delete=models.CASCADE, related_name="+")
+    provider_session = models.CharField(max_length=255, blank=True, help_text="The provider's id of its own session (sid).")
+    created_at = models.DateTimeField()
+    last_seen_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    address = models.CharField(max_length=45, blank=True)
+    browser = models.CharField(max_length=200, blank=True, help_text="The browser's User-Agent header.")
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["-last_seen_at", "id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.CheckConstraint(
+                condition=models.Q(token=None, identity__isnull=False) | models.Q(token__isnull=False, identity=None),
+                name="login_by_token_or_identity",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"session {self.pk}"
+
+    @property
+    def scopes(self) -> list[str]:
+        return self.token.scopes if self.token is not None else list(Scope)
+
+    def allows(self, scope: Scope) -> bool:
+        return scope in self.scopes
+
+    def is_live(self, now: datetime, *, idle_max: timedelta) -> bool:
+        is_open = self.ended_at is None and now < self.expires_at and now - self.last_seen_at < idle_max
+        return is_open and self.user.is_active and (self.token is None or self.token.is_live(now))
 
 
 @column_checks

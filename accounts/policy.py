@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from django.db.models import Model, Q, QuerySet
 
-from accounts.models import User
+from accounts.models import PlatformRole, User
 
 
 class Verb(StrEnum):
@@ -50,9 +50,11 @@ class Kind(StrEnum):
 
 
 class Relation(StrEnum):
-    """A role includes the smaller ones."""
+    """A role in a workspace includes the smaller ones. An administrator of a project owns all its workspaces."""
 
-    ADMIN = "admin"
+    ADMIN = "admin"  # of the platform
+    AUDITOR = "auditor"  # of the platform
+    PROJECT_ADMIN = "project_admin"
     OWNER = "owner"
     EDITOR = "editor"
     VIEWER = "viewer"
@@ -62,6 +64,7 @@ class Relation(StrEnum):
 Rule = tuple[frozenset[Relation], ...]
 R = Relation
 ROLES: Final = (R.VIEWER, R.EDITOR, R.OWNER)  # smallest first
+FROM_SOURCES: Final = {*ROLES, R.PROJECT_ADMIN}
 
 
 def _any_of(*ways: Relation | frozenset[Relation]) -> Rule:
@@ -69,42 +72,51 @@ def _any_of(*ways: Relation | frozenset[Relation]) -> Rule:
 
 
 _ADMIN: Final = _any_of(R.ADMIN)
-_MEMBERS: Final = _any_of(R.ADMIN, R.VIEWER)
-_OWNERS: Final = _any_of(R.ADMIN, R.OWNER)
-_WRITERS: Final = _any_of(R.ADMIN, R.OWNER, frozenset({R.CREATOR, R.EDITOR}))
+_ADMINS: Final = _any_of(R.ADMIN, R.PROJECT_ADMIN)
+_OVERSEERS: Final = _any_of(R.ADMIN, R.AUDITOR)
+_MEMBERS: Final = _any_of(R.ADMIN, R.AUDITOR, R.PROJECT_ADMIN, R.VIEWER)
+_OWNERS: Final = _any_of(R.ADMIN, R.PROJECT_ADMIN, R.OWNER)
+_WRITERS: Final = _any_of(R.ADMIN, R.PROJECT_ADMIN, R.OWNER, frozenset({R.CREATOR, R.EDITOR}))
+
+PLATFORM_RELATIONS: Final[Mapping[str, frozenset[Relation]]] = {
+    PlatformRole.MEMBER: frozenset(),
+    PlatformRole.AUDITOR: frozenset({R.AUDITOR}),
+    PlatformRole.ADMIN: frozenset({R.ADMIN}),
+}
 
 # Everything not listed is forbidden. A rule allows actors who have all relations of one of its sets.
 TABLE: Final[Mapping[tuple[Verb, Kind], Rule]] = {
     (Verb.ADMINISTER, Kind.PLATFORM): _ADMIN,
-    (Verb.SEE, Kind.USER): _ADMIN,
+    (Verb.INSPECT, Kind.PLATFORM): _OVERSEERS,
+    (Verb.SEE, Kind.USER): _OVERSEERS,
     (Verb.SEE, Kind.PROJECT): _MEMBERS,
     (Verb.SEE, Kind.QUOTA): _MEMBERS,
     (Verb.SEE, Kind.WORKSPACE): _MEMBERS,
     (Verb.CONNECT, Kind.WORKSPACE): _any_of(R.VIEWER),
-    (Verb.REQUEST, Kind.WORKSPACE): _any_of(R.ADMIN, R.EDITOR),
+    (Verb.REQUEST, Kind.WORKSPACE): _any_of(R.ADMIN, R.PROJECT_ADMIN, R.EDITOR),
     (Verb.MANAGE, Kind.WORKSPACE): _OWNERS,
     (Verb.DECIDE, Kind.NAMESPACE): _ADMIN,
-    (Verb.CHANGE, Kind.KUBECONFIG): _any_of(R.ADMIN, R.OWNER, R.CREATOR),
+    (Verb.CHANGE, Kind.KUBECONFIG): _any_of(R.ADMIN, R.PROJECT_ADMIN, R.OWNER, R.CREATOR),
     (Verb.READ_SECRET, Kind.KUBECONFIG): _any_of(R.CREATOR),
     (Verb.SEE, Kind.GPR): _MEMBERS,
     (Verb.CHANGE, Kind.GPR): _WRITERS,
-    (Verb.DECIDE, Kind.GPR): _ADMIN,
+    (Verb.DECIDE, Kind.GPR): _ADMINS,
     (Verb.SEE, Kind.BOOKING_SERIES): _MEMBERS,
     (Verb.CHANGE, Kind.BOOKING_SERIES): _WRITERS,
     (Verb.SEE, Kind.TEMPLATE): _MEMBERS,
     (Verb.CHANGE, Kind.TEMPLATE): _OWNERS,
     (Verb.SEE, Kind.EVENT): _MEMBERS,
-    (Verb.INSPECT, Kind.PROMISE): _ADMIN,
+    (Verb.INSPECT, Kind.PROMISE): _OVERSEERS,
     (Verb.SEE, Kind.CLUSTER): _MEMBERS,
-    (Verb.INSPECT, Kind.CLUSTER): _ADMIN,
+    (Verb.INSPECT, Kind.CLUSTER): _OVERSEERS,
     (Verb.SEE, Kind.NODE): _MEMBERS,
-    (Verb.INSPECT, Kind.NODE): _ADMIN,
-    (Verb.INSPECT, Kind.GPU): _ADMIN,
+    (Verb.INSPECT, Kind.NODE): _OVERSEERS,
+    (Verb.INSPECT, Kind.GPU): _OVERSEERS,
     (Verb.SEE, Kind.RESERVATION): _MEMBERS,
     (Verb.SEE, Kind.MAINTENANCE): _MEMBERS,
-    (Verb.SEE, Kind.SUPPLY): _ADMIN,
-    (Verb.SEE, Kind.SUPPLY_ORDER): _ADMIN,
-    (Verb.SEE, Kind.CHECK_POLICY): _ADMIN,
+    (Verb.SEE, Kind.SUPPLY): _OVERSEERS,
+    (Verb.SEE, Kind.SUPPLY_ORDER): _OVERSEERS,
+    (Verb.SEE, Kind.CHECK_POLICY): _OVERSEERS,
 }
 
 Row = TypeVar("Row", bound=Model)
@@ -123,14 +135,14 @@ def may(actor: User, verb: Verb, obj: Any) -> bool:
     known = _known_relations(actor, obj)
     if _allows(verb, kind, known):
         return True
-    if not any(way.intersection(ROLES) for way in TABLE.get((verb, kind), ())):
+    if not any(way.intersection(FROM_SOURCES) for way in TABLE.get((verb, kind), ())):
         return False
     return _allows(verb, kind, known.union(*(source(actor, obj) for source in _sources)))
 
 
 def may_all(actor: User, verb: Verb, kind: Kind) -> bool:
     """Whether the actor may do it with every object of the kind, whatever their roles are. No query."""
-    return _allows(verb, kind, {Relation.ADMIN} if actor.is_admin else set())
+    return _allows(verb, kind, PLATFORM_RELATIONS[actor.role])
 
 
 def visible_rows(rows: QuerySet[Row], actor: User, own: Q | None = None) -> QuerySet[Row]:
@@ -144,6 +156,11 @@ def is_platform_admin(actor: User) -> bool:
     return may_all(actor, Verb.ADMINISTER, Kind.PLATFORM)
 
 
+def is_overseer(actor: User) -> bool:
+    """Whether the actor may see what is for operators: an administrator or an auditor of the platform."""
+    return may_all(actor, Verb.INSPECT, Kind.PLATFORM)
+
+
 def least_role(verb: Verb, kind: Kind) -> Relation:
     """Returns the smallest sufficient role in a workspace."""
     roles = [role for role in ROLES if frozenset({role}) in TABLE[verb, kind]]
@@ -155,6 +172,6 @@ def _allows(verb: Verb, kind: Kind, relations: Set[Relation]) -> bool:
 
 
 def _known_relations(actor: User, obj: Any) -> set[Relation]:
-    relations = {Relation.ADMIN} if actor.is_admin else set()
+    relations = set(PLATFORM_RELATIONS[actor.role])
     creator_id = getattr(obj, "owner_id", None) or getattr(obj, "user_id", None)
     return relations | ({Relation.CREATOR} if creator_id == actor.pk else set())

@@ -10,8 +10,8 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 
 from accounts.audit import AccountChange, report
-from accounts.models import ApiToken, IdempotentCreation, Scope, User
-from accounts.policy import is_platform_admin
+from accounts.models import ApiToken, IdempotentCreation, PlatformRole, Scope, User
+from accounts.policy import is_overseer
 from accounts.tokens import TokenKind, token_matches, token_mint, token_parse
 from core.errors import Conflict, EgsError, InvalidInput, NotAllowed
 
@@ -25,12 +25,11 @@ class NewToken:
 
 
 @transaction.atomic
-def user_create(*, name: str, now: datetime, email: str = "", is_admin: bool = False) -> User:
-    user = User(name=name, email=email, is_admin=is_admin, created_at=now)
+def user_create(*, name: str, now: datetime, email: str = "", role: PlatformRole = PlatformRole.MEMBER) -> User:
+    user = User(name=name, email=email, role=role, created_at=now)
     user.set_unusable_password()
     user.save(force_insert=True)
-    role = "administrator" if is_admin else "user"
-    report(AccountChange("user.created", f"{name} was added as {role}.", None, now))
+    report(AccountChange("user.created", f"{name} was added as {role.label.lower()}.", None, now))
     return user
 
 
@@ -39,8 +38,8 @@ def token_issue(*, user: User, name: str, scopes: Sequence[Scope], life: timedel
     """Raises InvalidInput for an unknown or empty scope or a life out of bounds, NotAllowed for a scope beyond the user."""
     if not scopes or not set(scopes) <= set(Scope):
         raise InvalidInput({"scopes": [f"Choose one or more of {', '.join(Scope.values)}."]})
-    if Scope.ADMIN in scopes and not is_platform_admin(user):
-        raise NotAllowed("Only an administrator's token may have the scope admin.")
+    if Scope.ADMIN in scopes and not is_overseer(user):
+        raise NotAllowed("Only the token of an administrator or an auditor may have the scope admin.")
     if not timedelta(0) < life <= settings.EGS_TOKEN_LIFE_MAX:
         raise InvalidInput({"expires_in_s": [f"Between 1 and {int(settings.EGS_TOKEN_LIFE_MAX.total_seconds())} seconds."]})
 

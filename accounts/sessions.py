@@ -1,48 +1,120 @@
-"""Browser sessions have the rights of the token that opened them, and end with it."""
+"""Logins: sessions of browsers. Django's session holds the login's id and nothing else of it."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 from django.conf import settings
 from django.contrib.sessions.backends.base import SessionBase
+from django.db import transaction
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.middleware.csrf import rotate_token
 
-from accounts.models import ApiToken, Scope
+from accounts.audit import AccountChange, report
+from accounts.models import ApiToken, Identity, Login, Scope, User
 from accounts.services import token_authenticate
 
-TOKEN_KEY = "token"  # noqa: S105  # the name of an entry, not a secret
+LOGIN_KEY: Final = "login"
+SEEN_RESOLUTION: Final = timedelta(minutes=1)
+BROWSER_MAX_CHARS: Final = 200
 
 
-def session_open(request: HttpRequest, *, plain: str, now: datetime) -> ApiToken | None:
-    """Returns None when the token is refused."""
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a person signs in with: a token, or an identity."""
+
+    token: ApiToken | None = None
+    identity: Identity | None = None
+    provider_session: str = ""
+
+    @property
+    def user(self) -> User:
+        return self.token.user if self.token is not None else self.identity.user  # type: ignore[union-attr]  # it has one of both
+
+
+def session_open_by_token(request: HttpRequest, *, plain: str, now: datetime) -> bool:
+    """Returns False when the token is refused."""
     token = token_authenticate(plain=plain, now=now)
     if token is None or not token.allows(Scope.READ):
-        return None
+        return False
+    session_open(request, proof=Proof(token=token), now=now)
+    return True
+
+
+def session_open(request: HttpRequest, *, proof: Proof, now: datetime) -> None:
+    address, browser = request.META.get("REMOTE_ADDR") or "", request.headers.get("User-Agent", "")
+    login = login_start(proof=proof, address=address, browser=browser, now=now)
     request.session.flush()  # a new session key, against session fixation
-    request.session[TOKEN_KEY] = str(token.pk)
-    request.session.set_expiry(token.expires_at)
+    request.session[LOGIN_KEY] = str(login.pk)
+    request.session.set_expiry(login.expires_at)
     rotate_token(request)
-    return token
 
 
-def session_close(request: HttpRequest) -> None:
+@transaction.atomic
+def login_start(*, proof: Proof, address: str, browser: str, now: datetime) -> Login:
+    expires_at = now + timedelta(seconds=settings.EGS_SESSION_MAX_S)
+    if proof.token is not None:
+        expires_at = min(expires_at, proof.token.expires_at)
+    login = Login.objects.create(
+        user=proof.user,
+        token=proof.token,
+        identity=proof.identity,
+        provider_session=proof.provider_session,
+        created_at=now,
+        last_seen_at=now,
+        expires_at=expires_at,
+        address=address,
+        browser=browser[:BROWSER_MAX_CHARS],
+    )
+    how = f"with token {proof.token.name}" if proof.token is not None else f"through {proof.identity.provider}"  # type: ignore[union-attr]
+    report(AccountChange("login.opened", f"{login.user.name} signed in {how}.", login.user, now))
+    return login
+
+
+def session_close(request: HttpRequest, *, now: datetime) -> Login | None:
+    """Returns the login that it ended."""
+    login = session_login(request.session, now=now)
     request.session.flush()
+    if login is not None:
+        logins_end(Login.objects.filter(pk=login.pk), why="signed out", actor=login.user, now=now)
+    return login
 
 
-def session_token(session: SessionBase, *, now: datetime) -> ApiToken | None:
-    """Returns None when the token has ended. Its user has at most the token's rights, and must not be saved."""
-    token_id: Any = session.get(TOKEN_KEY)
-    if token_id is None:
+def session_login(session: SessionBase, *, now: datetime) -> Login | None:
+    """Returns None when the login has ended. Its user has at most the login's rights, and must not be saved."""
+    login_id: Any = session.get(LOGIN_KEY)
+    if login_id is None:
         return None
-    token = ApiToken.objects.select_related("user").filter(pk=token_id).first()
-    if token is None or not token.is_live(now) or not token.user.is_active:
+    login = Login.objects.select_related("user", "token", "identity").filter(pk=login_id).first()
+    if login is None or not login.is_live(now, idle_max=timedelta(seconds=settings.EGS_SESSION_IDLE_S)):
         return None
-    token.user.is_admin = token.user.is_admin and token.allows(Scope.ADMIN)
-    return token
+    login.user.narrow_to(login.scopes)
+    return login
+
+
+def login_seen(login: Login, *, now: datetime) -> None:
+    """Call it for what a person does, not for what an open page fetches by itself."""
+    if now - login.last_seen_at > SEEN_RESOLUTION:
+        Login.objects.filter(pk=login.pk).update(last_seen_at=now)
+
+
+def live_logins(*, now: datetime) -> QuerySet[Login]:
+    idle_since = now - timedelta(seconds=settings.EGS_SESSION_IDLE_S)
+    return Login.objects.filter(ended_at=None, expires_at__gt=now, last_seen_at__gt=idle_since, user__is_active=True)
+
+
+@transaction.atomic
+def logins_end(logins: QuerySet[Login], *, why: str, actor: User | None, now: datetime) -> int:
+    """Ends those that are open, and their sockets. `why` follows the name of the person: "signed out". Returns how many it ended."""
+    ended = list(logins.filter(ended_at=None).select_related("user"))
+    Login.objects.filter(pk__in=[login.pk for login in ended]).update(ended_at=now)
+    for user in {login.user_id: login.user for login in ended}.values():
+        report(AccountChange("login.ended", f"{user.name} {why}.", actor, now, user=user))
+    return len(ended)
 
 
 def session_load(key: str) -> SessionBase:

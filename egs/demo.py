@@ -14,7 +14,7 @@ from pathlib import Path
 from django.conf import settings
 from django.db import connections, transaction
 
-from accounts.models import Scope, User
+from accounts.models import PlatformRole, Scope, User
 from accounts.services import token_issue, user_create
 from core.clock import db_now
 from inventory.models import Cluster, Supply, SupplyKind
@@ -67,14 +67,14 @@ class DemoTokens:
 
 def seed(*, now: datetime) -> DemoTokens:
     """Make tenants and users that do not exist yet, and new tokens for one administrator and one user."""
-    admin = _user("root", is_admin=True, now=now)
+    admin = _user("root", role=PlatformRole.ADMIN, now=now)
     clusters = {name: _cluster(name, now) for name in FLEETS}
     for name, (project, cluster_names, members) in SLICES.items():
         _slice(name, project, [clusters[c] for c in cluster_names], members, now)
     _supply(clusters[SUPPLY_CLUSTER], admin, now)
     return DemoTokens(
         admin=_token(admin, list(Scope), now),
-        user=_token(_user("ada", is_admin=False, now=now), [Scope.READ, Scope.WRITE], now),
+        user=_token(_user("ada", now=now), [Scope.READ, Scope.WRITE], now),
     )
 
 
@@ -151,8 +151,8 @@ def _when_joined(then: Callable[[], None], since: datetime) -> None:
         connections.close_all()
 
 
-def _user(name: str, *, is_admin: bool, now: datetime) -> User:
-    return User.objects.filter(name=name).first() or user_create(name=name, is_admin=is_admin, now=now)
+def _user(name: str, *, now: datetime, role: PlatformRole = PlatformRole.MEMBER) -> User:
+    return User.objects.filter(name=name).first() or user_create(name=name, role=role, now=now)
 
 
 def _token(user: User, scopes: list[Scope], now: datetime) -> str:
@@ -170,7 +170,7 @@ def _slice(name: str, project: str, clusters: list[Cluster], members: dict[str, 
     slice_ = slice_create(name=name, project=owner, clusters=clusters, actor=None, now=now)
     # Owners first: a workspace must always have one.
     for member, role in sorted(members.items(), key=lambda item: item[1] != Role.OWNER):
-        member_set(slice_=slice_, user=_user(member, is_admin=False, now=now), role=role, actor=None, now=now)
+        member_set(slice_=slice_, user=_user(member, now=now), role=role, actor=None, now=now)
     for cluster in clusters:
         namespace_bind(slice_=slice_, cluster=cluster, name=name, actor=None, now=now)
 

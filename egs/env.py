@@ -1,6 +1,8 @@
 """Reads settings from the environment. Raises ImproperlyConfigured for a value that does not parse."""
 
+import json
 import os
+import re
 from collections.abc import Collection
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -8,6 +10,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
+PROVIDER_MUST = {"key", "label", "issuer", "client_id", "client_secret"}
+PROVIDER_MAY = {"scopes", "groups_claim", "algorithm"}
+PROVIDER_KEY = re.compile("[a-z0-9-]{1,31}")
 TRUE, FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
 
 
@@ -73,6 +78,30 @@ def env_peppers(name: str, default: str) -> dict[str, str]:
     if not all(id_.isdigit() and pepper for id_, _, pepper in pairs):
         raise ImproperlyConfigured(f"{name} must read 1:first,2:second: a number and a text without commas each.")
     return {id_: pepper for id_, _, pepper in pairs}
+
+
+def env_providers(name: str) -> list[dict[str, str]]:
+    """Reads a JSON list of identity providers; unset: none."""
+    text = env_secret(name)
+    try:
+        entries = json.loads(text) if text else []
+        for entry in entries:
+            if missing := PROVIDER_MUST - entry.keys() or entry.keys() - PROVIDER_MUST - PROVIDER_MAY:
+                raise ValueError(f"check {', '.join(sorted(missing))}")
+            is_local = urlsplit(entry["issuer"]).hostname in {"127.0.0.1", "localhost", "::1"}
+            if not (all(isinstance(value, str) for value in entry.values()) and (entry["issuer"].startswith("https://") or is_local)):
+                raise ValueError("all values are texts, and the issuer begins with https://")
+            if not PROVIDER_KEY.fullmatch(entry["key"]):
+                raise ValueError("a key has 1 to 31 letters a-z, digits or dashes")
+    except (ValueError, AttributeError, TypeError) as error:
+        need = ", ".join(sorted(PROVIDER_MUST))
+        raise ImproperlyConfigured(f"{name} must be a JSON list of objects with {need}: {error}.") from None
+    return list(entries)
+
+
+def origin_of(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 def env_database(name: str, default: str) -> dict[str, object]:

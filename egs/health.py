@@ -22,7 +22,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from accounts.models import Scope
 from accounts.permissions import IMPLIED_BY
-from accounts.policy import is_platform_admin
+from accounts.policy import is_overseer
 from accounts.services import token_authenticate
 from core.clock import db_now
 from core.db_threads import in_db_thread
@@ -119,7 +119,7 @@ def _refusal(authorization: str) -> HttpResponse | None:
         response = problem_response(problem(status=401, code="not_authenticated", title="Not signed in", detail=detail))
         response.headers["WWW-Authenticate"] = "Bearer"
         return response
-    if not is_platform_admin(token.user) or not IMPLIED_BY[Scope.READ] & set(token.scopes):
+    if not is_overseer(token.user) or not IMPLIED_BY[Scope.READ] & set(token.scopes):
         detail = "Only an administrator may read the metrics."
         return problem_response(problem(status=403, code="not_allowed", title="You may not do this", detail=detail))
     return None

@@ -11,7 +11,19 @@ from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 
-from egs.env import env_bool, env_choice, env_database, env_int, env_list, env_networks, env_peppers, env_secret, env_str
+from egs.env import (
+    env_bool,
+    env_choice,
+    env_database,
+    env_int,
+    env_list,
+    env_networks,
+    env_peppers,
+    env_providers,
+    env_secret,
+    env_str,
+    origin_of,
+)
 from egs.logging import logging_configure
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -108,6 +120,9 @@ EGS_REDIS_URL = env_secret("EGS_REDIS_URL")
 if not EMBEDDED and not EGS_REDIS_URL:
     raise ImproperlyConfigured("EGS_REDIS_URL or EGS_REDIS_URL_FILE must be set in the production profile.")
 
+# Identity providers for the login page, as a JSON list: see docs/sign-in.md.
+EGS_OIDC_PROVIDERS = env_providers("EGS_OIDC_PROVIDERS")
+
 USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en-us"
@@ -120,7 +135,8 @@ CONTENT_SECURITY_POLICY = {
         "img-src": ["'self'", "data:"],
         "object-src": ["'none'"],
         "base-uri": ["'none'"],
-        "form-action": ["'self'"],
+        # Signing out sends the browser on to the provider.
+        "form-action": ["'self'", *(origin_of(provider["issuer"]) for provider in EGS_OIDC_PROVIDERS)],
         "frame-ancestors": ["'none'"],
     }
 }
@@ -192,6 +208,11 @@ EGS_TOKEN_PEPPERS = env_peppers("EGS_TOKEN_PEPPERS", SECRET_KEY)
 EGS_SECRET_KEYS = env_peppers("EGS_SECRET_KEYS", SECRET_KEY)
 EGS_TOKEN_LIFE = timedelta(days=90)
 EGS_TOKEN_LIFE_MAX = timedelta(days=365)
+# Sign-in by token on the login page; False: only identity providers. Tokens of programs work all the same.
+EGS_TOKEN_LOGIN = env_bool("EGS_TOKEN_LOGIN", True)
+# A browser's session ends when nobody has used it for IDLE, and in any case after MAX.
+EGS_SESSION_IDLE_S = env_int("EGS_SESSION_IDLE_S", 8 * 3600)
+EGS_SESSION_MAX_S = env_int("EGS_SESSION_MAX_S", 7 * 86_400)
 EGS_JOIN_TOKEN_LIFE = timedelta(hours=1)
 EGS_AGENT_CREDENTIAL_LIFE = timedelta(hours=24)
 

@@ -10,9 +10,20 @@ from portal_shared.login import login, logout
 # Only Swagger UI needs inline styles.
 swagger = csp_update({"style-src": ["'self'", "'unsafe-inline'"]})
 
+oidc_urls: list[URLPattern] = []
+if settings.EGS_OIDC_PROVIDERS:
+    from accounts.oidc import views as oidc
+
+    oidc_urls = [
+        path("login/<slug:key>/", oidc.sign_in, name="oidc-sign-in"),
+        path("login/<slug:key>/callback/", oidc.callback, name="oidc-callback"),
+        path("login/<slug:key>/backchannel-logout/", oidc.backchannel_logout, name="oidc-backchannel-logout"),
+    ]
+
 urlpatterns: list[URLPattern | URLResolver] = [
     path("login/", login, name="login"),
     path("logout/", logout, name="logout"),
+    *oidc_urls,
     path("", include("portal_user.urls")),
     path("admin/", include("portal_admin.urls")),
     path("", include("inventory.agent_views")),

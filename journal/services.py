@@ -10,13 +10,15 @@ from django.db import transaction
 from accounts.audit import AccountChange
 from accounts.models import User
 from core.written_sql import rows_insert
-from journal.hints import INVENTORY, hint, slice_topic
+from journal.hints import INVENTORY, hint, slice_topic, user_topic
 from journal.models import Event, Outbox, Severity
 from journal.notices.kinds import rule_of
 
 
 def record_account_change(change: AccountChange) -> None:
     event_record(kind=change.kind, message=change.message, at=change.at, actor=change.actor)
+    if change.user is not None:
+        hint(user_topic(change.user.pk))
 
 
 def event_record(

@@ -12,16 +12,16 @@ from zoneinfo import ZoneInfo
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.http import url_has_allowed_host_and_scheme
 from django_htmx.middleware import HtmxDetails
 
-from accounts.models import ApiToken, Scope, User
-from accounts.policy import is_platform_admin
-from accounts.sessions import session_token
+from accounts.models import Login, Scope, User
+from accounts.policy import is_overseer, is_platform_admin
+from accounts.sessions import login_seen, session_login
 from core.clock import db_now
 from core.errors import NotAllowed, NotFound
 from core.pages import words
 
+AUDITOR = "An auditor of the platform sees everything and changes nothing."
 READ_ONLY = "Your access token may only read. Sign in with one that may write."
 ZONE_COOKIE = "egs_zone"
 P = ParamSpec("P")
@@ -29,7 +29,7 @@ P = ParamSpec("P")
 
 class PageRequest(HttpRequest):
     user: User
-    token: ApiToken
+    login: Login
     htmx: HtmxDetails
     now: datetime
     zone: ZoneInfo
@@ -46,10 +46,12 @@ def signed_in(view: View[P]) -> AnyView[P]:
     @wraps(view)
     def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         now = db_now()
-        token = session_token(request.session, now=now)
-        if token is None:
+        login = session_login(request.session, now=now)
+        if login is None:
             return not_cached(to_login(request))
-        page = _as_page(request, token, now)
+        page = _as_page(request, login, now)
+        if not page.htmx or request.method != "GET":
+            login_seen(login, now=now)
         if request.method != "GET":
             refuse_read_only(page)
         return not_cached(view(page, *args, **kwargs))
@@ -58,12 +60,16 @@ def signed_in(view: View[P]) -> AnyView[P]:
 
 
 def admin_only(view: View[P]) -> AnyView[P]:
-    """Answers 404 to everybody else."""
+    """Answers 404 to everybody else. An auditor may look and change nothing."""
 
     @wraps(view)
     def guarded(request: PageRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
-        if not is_platform_admin(request.user):
+        if not is_overseer(request.user):
             raise NotFound("page")
+        if not is_platform_admin(request.user):
+            request.may_write = False
+            if request.method != "GET":
+                raise NotAllowed(AUDITOR)
         return view(request, *args, **kwargs)
 
     return signed_in(guarded)
@@ -87,7 +93,9 @@ def refuse_read_only(request: PageRequest) -> None:
 
 def why_not_write(request: PageRequest) -> str:
     """The page shows it in place of buttons."""
-    return "" if request.may_write else READ_ONLY
+    if request.may_write:
+        return ""
+    return READ_ONLY if not request.login.allows(Scope.WRITE) else AUDITOR
 
 
 def not_cached(response: HttpResponse) -> HttpResponse:
@@ -109,12 +117,6 @@ def login_url(back: str) -> str:
     return f"{reverse('login')}?{urlencode({'next': back})}" if back != "/" else reverse("login")
 
 
-def safe_next(request: HttpRequest, given: str) -> str:
-    """Never returns a URL of another site."""
-    is_ours = url_has_allowed_host_and_scheme(given, allowed_hosts={request.get_host()}, require_https=request.is_secure())
-    return given if is_ours and given.startswith("/") else "/"
-
-
 def zone_of(request: HttpRequest) -> ZoneInfo:
     """Reads a cookie that the browser's script sets; UTC until then."""
     try:
@@ -127,10 +129,10 @@ def moment_formatter(request: PageRequest) -> Callable[[datetime], str]:
     return partial(words.moment, now=request.now, zone=request.zone)
 
 
-def _as_page(request: HttpRequest, token: ApiToken, now: datetime) -> PageRequest:
+def _as_page(request: HttpRequest, login: Login, now: datetime) -> PageRequest:
     page: Any = request
-    page.user, page.token, page.now, page.zone = token.user, token, now, zone_of(request)
-    page.may_write = token.allows(Scope.WRITE)
+    page.user, page.login, page.now, page.zone = login.user, login, now, zone_of(request)
+    page.may_write = login.allows(Scope.WRITE)
     timezone.activate(page.zone)
     passed: PageRequest = page
     return passed

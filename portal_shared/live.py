@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
-from uuid import UUID
 
 import structlog
 from channels.exceptions import StopConsumer
@@ -20,14 +19,15 @@ from django.http import QueryDict
 from django.http.cookie import parse_cookie
 from django.http.request import split_domain_port, validate_host
 
-from accounts.policy import is_platform_admin
-from accounts.sessions import session_load, session_token
+from accounts.models import User
+from accounts.policy import is_overseer
+from accounts.sessions import session_load, session_login
 from core.clock import db_now
 from core.db_threads import in_db_thread
 from journal.hints import INVENTORY, LOST, PLAN, SLICE, USER, hints_flow, kind_of, slice_topic, user_topic
 from journal.models import Event
 from journal.wakeups import Waiter, wakeups
-from slices.models import Membership
+from slices.selectors import slices_visible_to
 
 log = structlog.get_logger(__name__)
 
@@ -47,24 +47,23 @@ ADMIN_TOPICS = {"queue", "schedule"}
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    user_id: UUID
-    is_admin: bool
+    user: User
+    sees_all: bool
     topics: frozenset[str]
 
 
 def listener_of(session_key: str) -> Listener | None:
     """Returns None when nobody is signed in. Members hear of their own workspaces only."""
-    token = session_token(session_load(session_key), now=db_now())
-    if token is None:
+    login = session_login(session_load(session_key), now=db_now())
+    if login is None:
         return None
-    topics = {user_topic(token.user_id), LOST}
-    is_admin = is_platform_admin(token.user)
-    if is_admin:
+    topics = {user_topic(login.user_id), LOST}
+    sees_all = is_overseer(login.user)
+    if sees_all:
         topics |= {SLICE, PLAN, INVENTORY}
     else:
-        members = Membership.objects.filter(user=token.user_id).values_list("slice", flat=True)
-        topics |= {slice_topic(slice_id) for slice_id in members}
-    return Listener(token.user_id, is_admin, frozenset(topics))
+        topics |= {slice_topic(slice_id) for slice_id in slices_visible_to(login.user).values_list("pk", flat=True)}
+    return Listener(login.user, sees_all, frozenset(topics))
 
 
 def made_s(query: bytes) -> float:
@@ -78,8 +77,8 @@ def made_s(query: bytes) -> float:
 def has_news(listener: Listener, since_s: float) -> bool:
     """Whether an Event since then may concern the listener."""
     news = Event.objects.order_by("-id")
-    if not listener.is_admin:
-        news = news.filter(slice_id__in=Membership.objects.filter(user=listener.user_id).values("slice"))
+    if not listener.sees_all:
+        news = news.filter(slice_id__in=slices_visible_to(listener.user).values("pk"))
     last_at = news.values_list("at", flat=True).first()
     return last_at is not None and last_at.timestamp() >= since_s
 
@@ -140,7 +139,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
                 topics = await _topics(waiter, look_at - loop.time())
                 if names := page_topics(topics, listener):
                     await self.send_json({"topics": names})
-                if user_topic(listener.user_id) in topics or loop.time() >= look_at:
+                if user_topic(listener.user.pk) in topics or loop.time() >= look_at:
                     found = await self._look()
                     if found != listener:
                         return found
@@ -167,7 +166,7 @@ async def _topics(waiter: Waiter, within_s: float) -> set[str]:
 
 def page_topics(topics: set[str], listener: Listener) -> list[str]:
     names = {name for topic in topics for name in PAGE_TOPICS.get(kind_of(topic), ())}
-    return sorted(names if listener.is_admin else names - ADMIN_TOPICS)
+    return sorted(names if listener.sees_all else names - ADMIN_TOPICS)
 
 
 def is_same_origin(headers: dict[str, str]) -> bool:

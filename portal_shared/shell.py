@@ -8,8 +8,8 @@ from datetime import datetime
 
 from django.urls import reverse
 
-from accounts.models import User
-from accounts.policy import is_platform_admin
+from accounts.models import PlatformRole, User
+from accounts.policy import is_overseer
 from journal.notices.selectors import COUNTED_MAX, unread_count
 from portal_shared.access import PageRequest
 from portal_shared.toasts import toast_taken
@@ -81,7 +81,8 @@ class Shell:
     current: WorkspaceMark | None
     user_name: str
     user_initials: str
-    is_admin: bool
+    is_overseer: bool
+    role: str
     now: datetime
     zone: str
     live_url: str
@@ -136,7 +137,8 @@ class Shell:
             current=current,
             user_name=name,
             user_initials=name[:2].upper(),
-            is_admin=is_platform_admin(request.user),
+            is_overseer=is_overseer(request.user),
+            role=PlatformRole(request.user.role).label,
             now=request.now,
             zone=str(request.zone),
             live_url=f"{LIVE_URL}?since={request.now.timestamp():.3f}",

@@ -187,7 +187,7 @@ def _shell() -> Shell:
         NavItem("Create GPU request", "#", "plus", False, key="c"),
         NavItem("Inventory", "#", "server", False, NavCount(3, "nodes need attention", is_alert=True), "Fleet"),
     )
-    return Shell("user", nav, (SPEECH, TTS), SPEECH, "Nadia Brandt", "NB", True, NOW, str(ZONE), live_url="")
+    return Shell("user", nav, (SPEECH, TTS), SPEECH, "Nadia Brandt", "NB", True, "Administrator", NOW, str(ZONE), live_url="")
 
 
 @require_GET

@@ -14,9 +14,9 @@ from rest_framework.response import Response
 
 from accounts.api import TokenSerializer
 from accounts.authentication import actor_of
-from accounts.models import User
+from accounts.models import PlatformRole, User
 from accounts.permissions import IsAdmin
-from accounts.policy import Verb
+from accounts.policy import Verb, is_platform_admin
 from core.errors import NotFound
 from core.rest.fields import Flag, NewName, Reference, StrictSerializer, Text, WholeNumber, Word
 from core.rest.output import ModelOutputSerializer
@@ -281,14 +281,18 @@ class OwnSliceSerializer(ModelOutputSerializer[Membership]):
 
 class MeSerializer(ModelOutputSerializer[User]):
     email = serializers.CharField(help_text="May be empty.")
-    is_admin = serializers.BooleanField(help_text="True only if the token has the scope admin.")
+    role = serializers.ChoiceField(choices=PlatformRole.choices, help_text="`member` also for others whose token lacks the scope admin.")
+    is_admin = serializers.SerializerMethodField(help_text="Whether the role is admin.")
     slices = serializers.SerializerMethodField()
     token = serializers.SerializerMethodField(help_text="The token of this request.")
 
     class Meta:
         model = User
-        fields = ["id", "name", "email", "is_admin", "slices", "token"]
+        fields = ["id", "name", "email", "role", "is_admin", "slices", "token"]
         read_only_fields = fields
+
+    def get_is_admin(self, user: User) -> bool:
+        return is_platform_admin(user)
 
     @extend_schema_field(OwnSliceSerializer(many=True))
     def get_slices(self, user: User) -> Any:

@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
-from accounts.models import User
+from accounts.models import PlatformRole, User
 from accounts.services import user_create
 from gpr.models import Gpr, GprState
 from gpr.requests.spec import GprSpec
@@ -34,7 +34,7 @@ def unique(prefix: str) -> str:
 
 
 def make_user(name: str = "", *, is_admin: bool = False, at: datetime = NOW) -> User:
-    return user_create(name=name or unique("user"), now=at, is_admin=is_admin)
+    return user_create(name=name or unique("user"), now=at, role=PlatformRole.ADMIN if is_admin else PlatformRole.MEMBER)
 
 
 def node_view(name: str, *, gpus: int = 4, memory_gib: int = 80, **changes: Any) -> NodeView:

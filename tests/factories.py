@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from accounts.models import ApiToken, Scope, User
+from accounts.models import ApiToken, Login, PlatformRole, Scope, User
 from accounts.services import token_issue
+from accounts.sessions import Proof, login_start
 from core.clock import db_now
 from gpr.allocation.allocator import advance, tick
 from gpr.models import Gpr, GprTemplate
@@ -47,8 +48,13 @@ def user(name: str, *, is_admin: bool = False) -> User:
 
 def token(of: User, *scopes: Scope, life: timedelta = timedelta(hours=1)) -> str:
     """The secret of a new token; without scopes: all that its user may have."""
-    chosen = scopes or (tuple(Scope) if of.is_admin else MEMBER_SCOPES)
+    chosen = scopes or (tuple(Scope) if of.role != PlatformRole.MEMBER else MEMBER_SCOPES)
     return token_issue(user=of, name="test", scopes=chosen, life=life, now=db_now()).plain
+
+
+def login(of: User, *scopes: Scope) -> Login:
+    """A browser's session that a new token has opened."""
+    return login_start(proof=Proof(token=row_of(token(of, *scopes))), address="127.0.0.1", browser="Firefox", now=db_now())
 
 
 def row_of(secret: str) -> ApiToken:

@@ -28,6 +28,7 @@ def _measure() -> list[Figure]:
     django.setup()
     from django.core.management import call_command
 
+    from accounts.models import PlatformRole
     from accounts.services import user_create
     from core.clock import db_now
     from gpr.allocation.allocator import tick
@@ -36,7 +37,7 @@ def _measure() -> list[Figure]:
 
     call_command("migrate", verbosity=0)
     now = db_now()
-    admin = user_create(name="root", is_admin=True, now=now)
+    admin = user_create(name="root", role=PlatformRole.ADMIN, now=now)
     cluster, agent = cluster_made("c", shape=SHAPE, node_count=NODES, gpus=GPUS, now=now)
     _, slices = slices_made("p", SUBMITS, cluster, now=now)
 

@@ -59,14 +59,14 @@ def _places(client: Any, queued: int) -> Iterator[Figure]:
 
 
 def _changes(queued: int) -> Iterator[Figure]:
-    from accounts.models import User
+    from accounts.models import PlatformRole, User
     from core.clock import db_now
     from gpr.models import Gpr, GprState
     from gpr.queue.decisions import gpr_set_priority
     from gpr.queue.moves import MoveTo, move_target
     from gpr.requests.editing import gpr_cancel, gpr_update
 
-    now, admin, dice = db_now(), User.objects.get(is_admin=True), random.Random(11)
+    now, admin, dice = db_now(), User.objects.get(role=PlatformRole.ADMIN), random.Random(11)
     middle = range(queued * 3 // 10, queued * 7 // 10)  # all of one priority, and with neighbors
     picked = iter([_at(offset) for offset in dice.sample(middle, RUNS * (2 + len(MoveTo)))])
     copied = Gpr.objects.select_related(None).filter(state=GprState.QUEUED).order_by("pk").first()

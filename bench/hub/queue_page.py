@@ -37,15 +37,15 @@ def filled(queued: int) -> Any:
     """Returns a signed-in administrator's client for a full hub."""
     from django.test import Client
 
-    from accounts.models import Scope
+    from accounts.models import PlatformRole, Scope
     from accounts.services import token_issue, user_create
-    from accounts.sessions import TOKEN_KEY
+    from accounts.sessions import LOGIN_KEY, Proof, login_start
     from core.clock import db_now
     from inventory.models import AgentSession, Cluster, Gpu, Node
     from slices.models import Project, Slice
 
     now, rng = db_now(), random.Random(7)
-    admin = user_create(name="root", is_admin=True, now=now)
+    admin = user_create(name="root", role=PlatformRole.ADMIN, now=now)
     cluster = Cluster.objects.create(name="aurora", created_at=now)
     AgentSession.objects.create(cluster=cluster, install_id="bench", joined_at=now, last_sync_at=now + timedelta(hours=1))
     kind = {"shape": "H100-80GB", "gpu_count": 8, "gpu_memory_gib": 80, "seen_at": now}
@@ -63,7 +63,8 @@ def filled(queued: int) -> Any:
     client: Any = Client(SERVER_NAME="127.0.0.1")
     session = client.session
     issued = token_issue(user=admin, name="bench", scopes=[Scope.READ, Scope.ADMIN], life=timedelta(hours=1), now=now)
-    session[TOKEN_KEY] = str(issued.token.pk)
+    login = login_start(proof=Proof(token=issued.token), address="127.0.0.1", browser="bench", now=now)
+    session[LOGIN_KEY] = str(login.pk)
     session.save()
     client.cookies["egs_session"] = session.session_key
     client.defaults["HTTP_AUTHORIZATION"] = f"Bearer {issued.plain}"  # for the API

@@ -62,11 +62,12 @@ class _World:
 
 
 def _world(*, nodes: int, slices: int) -> _World:
+    from accounts.models import PlatformRole
     from accounts.services import user_create
     from core.clock import db_now
 
     now = db_now()
-    admin = user_create(name="root", is_admin=True, now=now)
+    admin = user_create(name="root", role=PlatformRole.ADMIN, now=now)
     cluster, agent = cluster_made("aurora", shape=SHAPE, node_count=nodes, gpus=GPUS, now=now)
     _, made = slices_made("p", slices, cluster, now=now, nodes_approval=nodes, gpus_approval=nodes * GPUS)
     statistics_renewed()

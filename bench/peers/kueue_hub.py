@@ -70,11 +70,12 @@ class _World:
     """A cluster with one node for each cohort, a project with its quota for each queue, a workspace for each workload."""
 
     def __init__(self, scenario: Scenario, now: datetime) -> None:
+        from accounts.models import PlatformRole
         from accounts.services import user_create
         from slices.models import Quota
 
         self._began_at = self._now = self._renewed_at = now
-        self._admin = user_create(name="root", is_admin=True, now=now)
+        self._admin = user_create(name="root", role=PlatformRole.ADMIN, now=now)
         self._coming = list(arrivals(scenario))[::-1]
         self._cohorts = []
         for number in range(scenario.cohort_count):

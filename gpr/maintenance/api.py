@@ -17,7 +17,7 @@ from rest_framework.response import Response
 from accounts.authentication import actor_of
 from accounts.models import User
 from accounts.permissions import IsAdmin
-from accounts.policy import is_platform_admin
+from accounts.policy import is_overseer
 from core.errors import InvalidInput
 from core.rest.fields import Reference, StrictSerializer, Text
 from core.rest.output import ModelOutputSerializer, OutputSerializer
@@ -154,7 +154,7 @@ class MaintenanceViewSet(mixins.ListModelMixin, ApiViewSet[Any]):
 
     def _answer(self, pk: str | UUID, **kwargs: Any) -> Response:
         actor = actor_of(self.request)
-        context = {"now": self.now, "is_for_admin": is_platform_admin(actor)}
+        context = {"now": self.now, "is_for_admin": is_overseer(actor)}
         return Response(MaintenanceDetailSerializer(maintenance_for(actor, pk), context=context).data, **kwargs)
 
 

@@ -25,7 +25,7 @@ def test_it_prints_a_token_that_works(flags: tuple[str, ...], scopes: set[Scope]
     token = token_authenticate(plain=create("ann", *flags), now=db_now())
 
     assert token is not None
-    assert (token.user.name, token.user.is_admin, set(token.scopes)) == ("ann", bool(flags), scopes)
+    assert (token.user.name, token.user.role == "admin", set(token.scopes)) == ("ann", bool(flags), scopes)
 
 
 def test_a_second_time_it_prints_another_token_of_the_same_user() -> None:
@@ -40,7 +40,7 @@ def test_it_raises_nobody_and_lowers_nobody(first: tuple[str, ...], second: tupl
     with pytest.raises(CommandError, match="Choose another name"):
         create("ann", *second)
 
-    assert User.objects.get().is_admin == bool(first)
+    assert (User.objects.get().role == "admin") == bool(first)
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 64, "a\u202eb", "a/b"])

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from accounts.models import User
+from accounts.models import PlatformRole, User
 from gpr.cluster_requests.services import cluster_requests_take
 from gpr.models import ClusterRequestRecord as ClaimRow
 from gpr.models import Gpr, GprState
@@ -453,7 +453,7 @@ def test_one_that_runs_in_another_cluster_lets_no_pods_in_here(stage: ClusterReq
 
 def test_one_of_another_workspace_lets_no_pods_in(stage: ClusterRequestStage) -> None:
     slice_, _ = neighbor(stage)
-    stage.owner.is_admin = True
+    stage.owner.role = PlatformRole.ADMIN
     stage.submit(slice_, name="canary")
 
     assert stage.claim("auto", is_auto=True).verdict == TAKEN

@@ -6,10 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from django.test import Client
-
-from accounts.models import Scope, User
-from accounts.sessions import TOKEN_KEY
 from core.clock import db_now
 from gpr.allocation.allocator import tick
 from gpr.models import Gpr, GprState, Promise
@@ -17,21 +13,11 @@ from inventory.models import Cluster
 from slices.models import Slice
 from tests import factories
 from tests.builders import SHAPE
-from tests.factories import People, row_of
+from tests.factories import People
 
 HTMX = {"HX-Request": "true"}
 # Of a page, at most; one of them is the clock's, on PostgreSQL.
 QUERIES_MAX = 16
-
-
-def signed_in(user: User, *scopes: Scope) -> Client:
-    """Without the login page; by a token that may all, if no scopes are named."""
-    client = Client()
-    session = client.session
-    session[TOKEN_KEY] = str(row_of(factories.token(user, *scopes)).pk)
-    session.save()
-    client.cookies["egs_session"] = session.session_key or ""
-    return client
 
 
 @dataclass(frozen=True, slots=True)

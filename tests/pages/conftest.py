@@ -7,8 +7,8 @@ from copy import deepcopy
 import pytest
 from django.test import Client
 
-from tests.pages.admin_world import AdminWorld, make_admin_world, signed_in
-from tests.pages.user_world import World, make_world
+from tests.pages.admin_world import AdminWorld, make_admin_world
+from tests.pages.user_world import World, client_of, make_world
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def world(built_world: World, db: None) -> World:
 
 @pytest.fixture
 def admin(admin_world: AdminWorld) -> Client:
-    return signed_in(admin_world.people.admin)
+    return client_of(admin_world.people.admin)
 
 
 @pytest.fixture

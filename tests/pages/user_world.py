@@ -12,12 +12,12 @@ from uuid import uuid4
 from django.test import Client
 
 from accounts.models import Scope, User
-from accounts.sessions import TOKEN_KEY
+from accounts.sessions import LOGIN_KEY
 from inventory.models import Cluster
 from slices.models import Slice
 from tests import factories
 from tests.builders import SHAPE
-from tests.factories import People, row_of
+from tests.factories import People
 
 HTMX = {"HX-Request": "true"}
 WORKSPACE = "/workspaces/vision/"
@@ -47,10 +47,10 @@ def make_world() -> World:
 
 
 def client_of(user: User, *scopes: Scope) -> Client:
-    """Signed in without the login page."""
+    """Signed in without the login page; by a token that may all, if no scopes are named."""
     client = Client()
     session = client.session
-    session[TOKEN_KEY] = str(row_of(factories.token(user, *scopes)).pk)
+    session[LOGIN_KEY] = str(factories.login(user, *scopes).pk)
     session.save()
     client.cookies["egs_session"] = session.session_key or ""
     return client

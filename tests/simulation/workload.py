@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from accounts.models import PlatformRole
 from accounts.services import user_create
 from gpr.models import Gpr, GprState
 from gpr.queue.decisions import gpr_approve, gpr_evict
@@ -29,7 +30,7 @@ class People:
     def __init__(self, *, fleets: list[SimulatedFleet], loop: Loop, hub: SimHub, rng: random.Random) -> None:
         self._loop, self._hub, self._rng = loop, hub, rng
         now = loop.at
-        self.admin = user_create(name="admin", now=now, is_admin=True)
+        self.admin = user_create(name="admin", now=now, role=PlatformRole.ADMIN)
         self.user = user_create(name="user", now=now)
         self.clusters = [cluster_create(name=fleet.name, actor=self.admin, now=now) for fleet in fleets]
         self.tokens = [self.issue_token(cluster, now) for cluster in self.clusters]

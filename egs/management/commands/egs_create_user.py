@@ -10,11 +10,17 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 from rest_framework import serializers
 
-from accounts.models import Scope, User
+from accounts.models import PlatformRole, Scope, User
 from accounts.services import token_issue, user_create
 from core.clock import db_now
 from core.errors import EgsError
 from core.rest.fields import NewName
+
+SCOPES_OF = {
+    PlatformRole.MEMBER: [Scope.READ, Scope.WRITE],
+    PlatformRole.AUDITOR: [Scope.READ, Scope.ADMIN],
+    PlatformRole.ADMIN: list(Scope),
+}
 
 
 class Command(BaseCommand):
@@ -22,18 +28,21 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("name")
-        parser.add_argument("--admin", action="store_true", help="administers the whole platform")
+        roles = parser.add_mutually_exclusive_group()
+        roles.add_argument("--admin", dest="role", action="store_const", const=PlatformRole.ADMIN, help="administers the whole platform")
+        roles.add_argument(
+            "--auditor", dest="role", action="store_const", const=PlatformRole.AUDITOR, help="sees everything, changes nothing"
+        )
         parser.add_argument("--days", type=int, default=90, help="life of the token")
 
     @transaction.atomic
     def handle(self, *args: Any, **options: Any) -> None:
-        now, is_admin = db_now(), options["admin"]
+        now, role = db_now(), options["role"] or PlatformRole.MEMBER
         user = User.objects.filter(name=options["name"]).first()
-        if user is not None and user.is_admin != is_admin:
-            kind = "an administrator" if user.is_admin else "a user without administrator's rights"
-            raise CommandError(f"{user.name} is {kind}. Choose another name.")
-        user = user or user_create(name=_name(options["name"]), is_admin=is_admin, now=now)
-        scopes = list(Scope) if is_admin else [Scope.READ, Scope.WRITE]
+        if user is not None and user.role != role:
+            raise CommandError(f"{user.name} has the role {PlatformRole(user.role).label.lower()}. Choose another name, or that role.")
+        user = user or user_create(name=_name(options["name"]), role=role, now=now)
+        scopes = SCOPES_OF[role]
         try:
             issued = token_issue(user=user, name="first", scopes=scopes, life=timedelta(days=options["days"]), now=now)
         except EgsError as error:

@@ -14,7 +14,8 @@ from django.test.utils import CaptureQueriesContext
 
 from gpr.models import Gpr, GprState
 from journal.models import Event
-from tests.pages.admin_world import HTMX, AdminWorld, signed_in
+from tests.pages.admin_world import HTMX, AdminWorld
+from tests.pages.user_world import client_of
 
 pytestmark = pytest.mark.django_db
 
@@ -158,7 +159,7 @@ def test_the_preview_follows_the_priority_that_is_typed(admin_world: AdminWorld,
 
 
 def test_a_form_from_another_site_is_refused(admin_world: AdminWorld) -> None:
-    client = signed_in(admin_world.people.admin)
+    client = client_of(admin_world.people.admin)
     client.handler.enforce_csrf_checks = True
 
     assert client.post(url(admin_world.waits, "reject"), answer(admin_world.waits)).status_code == 403

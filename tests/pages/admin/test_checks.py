@@ -15,7 +15,8 @@ from protocol.checks import Verdict
 from protocol.events import Outcome
 from tests import factories
 from tests.builders import SHAPE
-from tests.pages.admin_world import HTMX, AdminWorld, signed_in
+from tests.pages.admin_world import HTMX, AdminWorld
+from tests.pages.user_world import client_of
 
 # Each day: tests/api/fleet/test_check_policies.py, and test_every_page.py
 pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
@@ -118,14 +119,14 @@ def test_a_check_that_measured_nothing_is_not_shown_as_passed_but_as_skipped_and
 ) -> None:
     """To administrators on the page of the node, and to its owner on that of the request."""
     on_node = text(admin.get(f"/admin/inventory/{unmeasured.pk}/"))
-    on_request = text(signed_in(admin_world.people.owner).get(f"/gprs/{admin_world.runs.pk}/"))
+    on_request = text(client_of(admin_world.people.owner).get(f"/gprs/{admin_world.runs.pk}/"))
 
     assert f"skipped: {NOTHING}" in on_node
     assert f"skipped: {NOTHING}" in on_request
 
 
 def test_the_page_of_a_request_tells_what_is_bad_by_node_and_gpu_and_the_rest_together(admin_world: AdminWorld, measured: Node) -> None:
-    shown = text(signed_in(admin_world.people.owner).get(f"/gprs/{admin_world.runs.pk}/"))
+    shown = text(client_of(admin_world.people.owner).get(f"/gprs/{admin_world.runs.pk}/"))
 
     assert f"{measured.name} GPU-aaaaaaaa" in shown
     assert "31 to 43 °C" in shown

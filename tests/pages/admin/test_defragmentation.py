@@ -20,8 +20,8 @@ from gpr.requests.editing import gpr_cancel
 from journal.models import Event
 from tests import factories
 from tests.builders import SHAPE
-from tests.pages.admin_world import HTMX, signed_in
-from tests.pages.user_world import World, text
+from tests.pages.admin_world import HTMX
+from tests.pages.user_world import World, client_of, text
 
 # Each day: tests/api/queue/test_defragmentation.py, and test_every_page.py
 pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
@@ -36,7 +36,7 @@ def rules() -> Iterator[None]:
 
 @pytest.fixture
 def admin(world: World) -> Client:
-    return signed_in(world.people.admin)
+    return client_of(world.people.admin)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -152,7 +152,7 @@ def test_what_cannot_be_asked_is_said_and_what_was_typed_stays(changes: dict[str
 
 
 def test_who_may_only_read_is_offered_no_act(world: World, sides: tuple[Gpr, Gpr]) -> None:
-    reader = signed_in(world.people.admin, Scope.READ, Scope.ADMIN)
+    reader = client_of(world.people.admin, Scope.READ, Scope.ADMIN)
 
     shown = text(reader.get(PAGE))
 
@@ -164,7 +164,7 @@ def test_who_may_only_read_is_offered_no_act(world: World, sides: tuple[Gpr, Gpr
 
 def test_for_all_others_there_is_no_such_page(world: World, sides: tuple[Gpr, Gpr]) -> None:
     for persona in ("owner", "teammate", "outsider"):
-        client = signed_in(getattr(world.people, persona))
+        client = client_of(getattr(world.people, persona))
 
         assert [client.get(url).status_code for url in (PAGE, BOOKING, apply_url(sides[1]))] == [404, 404, 404]
         assert client.post(apply_url(sides[1]), {"fingerprint": "x", "why": "x"}).status_code == 404

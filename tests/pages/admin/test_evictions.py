@@ -16,8 +16,8 @@ from gpr.queue.decisions import gpr_evict
 from gpr.requests.editing import gpr_cancel
 from portal_shared.paging import PAGE_ROWS
 from tests import factories
-from tests.pages.admin_world import HTMX, signed_in
-from tests.pages.user_world import World, text
+from tests.pages.admin_world import HTMX
+from tests.pages.user_world import World, client_of, text
 
 # Each day: tests/api/queue/test_evictions.py, and test_every_page.py
 pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
@@ -32,7 +32,7 @@ def rules() -> Iterator[None]:
 
 @pytest.fixture
 def admin(world: World) -> Client:
-    return signed_in(world.people.admin)
+    return client_of(world.people.admin)
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from django.test.utils import CaptureQueriesContext
 
 from core.clock import db_now
 from inventory.models import MaintenanceWindow
-from tests.pages.admin_world import HTMX, AdminWorld, signed_in
+from tests.pages.admin_world import HTMX, AdminWorld
+from tests.pages.user_world import client_of
 
 # Each day: tests/api/fleet/test_maintenance.py, and tests/browser/test_bookings.py
 pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
@@ -125,7 +126,7 @@ def test_it_is_canceled_once(admin_world: AdminWorld, admin: Client) -> None:
 
 @pytest.mark.parametrize("persona", ["owner", "teammate", "outsider"])
 def test_for_all_others_there_is_no_such_page(persona: str, admin_world: AdminWorld) -> None:
-    client = signed_in(getattr(admin_world.people, persona))
+    client = client_of(getattr(admin_world.people, persona))
 
     assert [client.get(url).status_code for url in (PAGE, ANNOUNCE)] == [404, 404]
     assert client.post(ANNOUNCE, typed(admin_world)).status_code == 404

@@ -9,7 +9,8 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from tests.pages.admin_world import HTMX, QUERIES_MAX, AdminWorld, queue_up, signed_in
+from tests.pages.admin_world import HTMX, QUERIES_MAX, AdminWorld, queue_up
+from tests.pages.user_world import client_of
 
 pytestmark = pytest.mark.django_db
 
@@ -75,4 +76,4 @@ def test_a_fragment_counts_nothing(admin_world: AdminWorld, admin: Client) -> No
 
 @pytest.mark.parametrize("persona", ["owner", "teammate", "outsider"])
 def test_the_length_of_the_queue_is_for_administrators(persona: str, admin_world: AdminWorld) -> None:
-    assert signed_in(getattr(admin_world.people, persona)).get(COUNT).status_code == 404
+    assert client_of(getattr(admin_world.people, persona)).get(COUNT).status_code == 404

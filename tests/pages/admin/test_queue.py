@@ -18,7 +18,8 @@ from gpr.models import Gpr, GprState, PromiseMove
 from planner.plan import Cause
 from portal_shared.paging import PAGE_ROWS
 from tests import factories
-from tests.pages.admin_world import HTMX, QUERIES_MAX, AdminWorld, queue_up, signed_in
+from tests.pages.admin_world import HTMX, QUERIES_MAX, AdminWorld, queue_up
+from tests.pages.user_world import client_of
 
 # Each day: tests/api/queue/test_queue.py, and test_every_page.py
 pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
@@ -58,7 +59,7 @@ def pages_of(admin_world: AdminWorld) -> list[str]:
 @pytest.mark.daily
 @pytest.mark.parametrize("persona", ["owner", "teammate", "outsider"])
 def test_for_everybody_but_administrators_the_portal_does_not_exist(persona: str, admin_world: AdminWorld) -> None:
-    client = signed_in(getattr(admin_world.people, persona))
+    client = client_of(getattr(admin_world.people, persona))
 
     assert {client.get(path).status_code for path in pages_of(admin_world)} == {404}
     assert client.post(f"{QUEUE}{admin_world.waits.pk}/reject/", {"version": admin_world.waits.version, "why": "x"}).status_code == 404
@@ -150,7 +151,7 @@ def test_free_gpus_of_one_shape_are_never_summed_with_those_of_another(admin_wor
 
     pages = [text(client.get(path)) for client, path in (
         (admin, QUEUE), (admin, "/admin/inventory/"), (admin, "/admin/clusters/"),
-        (signed_in(admin_world.people.owner), "/"), (signed_in(admin_world.people.owner), "/workspaces/vision/"),
+        (client_of(admin_world.people.owner), "/"), (client_of(admin_world.people.owner), "/workspaces/vision/"),
     )]  # fmt: skip
 
     said = [" ".join(re.sub(r"<[^>]+>", " ", page).split()) for page in pages]

@@ -14,7 +14,8 @@ from inventory.models import Cluster, Node
 from journal.models import Event
 from slices.models import Quota
 from tests.builders import SHAPE
-from tests.pages.admin_world import HTMX, AdminWorld, signed_in
+from tests.pages.admin_world import HTMX, AdminWorld
+from tests.pages.user_world import client_of
 
 pytestmark = pytest.mark.django_db
 
@@ -26,12 +27,12 @@ CLUSTER_ACTS = ["join-token", "enable", "disable", "resume"]
 
 @pytest.fixture
 def reader(admin_world: AdminWorld) -> Client:
-    return signed_in(admin_world.people.admin, Scope.READ, Scope.ADMIN)
+    return client_of(admin_world.people.admin, Scope.READ, Scope.ADMIN)
 
 
 @pytest.fixture
 def writer(admin_world: AdminWorld) -> Client:
-    return signed_in(admin_world.people.admin)
+    return client_of(admin_world.people.admin)
 
 
 def node_of(admin_world: AdminWorld) -> Node:

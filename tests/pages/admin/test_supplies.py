@@ -15,7 +15,8 @@ from inventory.models import Supply, SupplyOrder, SupplyOrderState
 from slices.models import Slice
 from tests import factories
 from tests.builders import SHAPE
-from tests.pages.admin_world import HTMX, AdminWorld, signed_in
+from tests.pages.admin_world import HTMX, AdminWorld
+from tests.pages.user_world import client_of
 
 # Each day: tests/api/fleet/test_supplies.py, and test_every_page.py
 pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
@@ -150,7 +151,7 @@ def test_before_an_order_is_canceled_one_is_told_who_stands_on_it_and_that_none_
 
 @pytest.mark.parametrize(("persona", "status"), [("owner", 404), ("teammate", 404), ("outsider", 404), ("admin", 200)])
 def test_the_pages_are_for_administrators(persona: str, status: int, admin_world: AdminWorld) -> None:
-    client = signed_in(getattr(admin_world.people, persona))
+    client = client_of(getattr(admin_world.people, persona))
 
     assert [client.get(url).status_code for url in (PAGE, CREATE)] == [status, status]
 
@@ -167,7 +168,7 @@ def test_the_page_costs_the_same_however_many_orders_there_are(
 
 def test_the_offer_names_the_lead_time_and_the_request_says_what_it_waits_for(admin_world: AdminWorld) -> None:
     gpr, _ = ordered(admin_world)
-    client = signed_in(admin_world.people.outsider)
+    client = client_of(admin_world.people.outsider)
 
     page = text(client.get(f"/gprs/{gpr.pk}/"))
     asked = {"name": "next", "nodes": "1", "shape": SHAPE, "duration": "1 h", "priority": "101"}

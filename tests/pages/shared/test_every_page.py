@@ -24,8 +24,8 @@ from slices.services import namespace_bind
 from tests import factories
 from tests.builders import SHAPE
 from tests.journal.notices import notices
-from tests.pages.admin_world import HTMX, AdminWorld, signed_in
-from tests.pages.user_world import form
+from tests.pages.admin_world import HTMX, AdminWorld
+from tests.pages.user_world import client_of, form
 from tests.slices import kubeconfigs
 
 pytestmark = pytest.mark.django_db
@@ -166,7 +166,7 @@ def test_a_page_answers_get_and_head_alike_and_no_browser_or_proxy_keeps_it(name
     assert answers[0].status_code == (302 if name in REDIRECTS else 200), answers[0].content
     for response in answers:
         assert is_private(response) or response.status_code == 405, (response.status_code, response.headers)
-    for other in (signed_in(admin_world.people.outsider), Client()):
+    for other in (client_of(admin_world.people.outsider), Client()):
         assert is_private(other.post(path, {}) if name in POST_ONLY else other.get(path))
 
 

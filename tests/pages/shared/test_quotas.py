@@ -15,7 +15,8 @@ from slices.models import Project, Quota, Slice
 from slices.quotas import QuotaChange, quota_create
 from tests import factories
 from tests.builders import SHAPE
-from tests.pages.admin_world import HTMX, AdminWorld, signed_in
+from tests.pages.admin_world import HTMX, AdminWorld
+from tests.pages.user_world import client_of
 
 # Each day: tests/api/tenants/test_quotas.py, and test_every_page.py
 pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
@@ -136,7 +137,7 @@ def test_a_workspace_shows_its_own_bars_and_its_project_s(persona: str, admin_wo
     give(factories.make_slice(name="canary-slice", of=admin_world.slice.project))
 
     for query in ({}, {"part": "quotas"}):
-        shown = text(signed_in(getattr(admin_world.people, persona)).get("/workspaces/vision/", query))
+        shown = text(client_of(getattr(admin_world.people, persona)).get("/workspaces/vision/", query))
         assert shown.count('class="quota"') == 2
         assert "16 now, 4 guaranteed, 12 borrowed, 12 at most" in shown
         assert "16 now, 12 guaranteed, 4 borrowed" in shown
@@ -146,7 +147,7 @@ def test_a_workspace_shows_its_own_bars_and_its_project_s(persona: str, admin_wo
 @pytest.mark.daily
 def test_a_stranger_sees_neither_quotas_nor_their_pages(admin_world: AdminWorld) -> None:
     quota = give(admin_world.slice, most_gpus=16)
-    outsider = signed_in(admin_world.people.outsider)
+    outsider = client_of(admin_world.people.outsider)
 
     assert outsider.get("/workspaces/vision/", {"part": "quotas"}).status_code == 404
     for path in (QUOTAS, GIVE, f"{QUOTAS}{quota.pk}/", f"{QUOTAS}{quota.pk}/delete/"):
@@ -154,4 +155,4 @@ def test_a_stranger_sees_neither_quotas_nor_their_pages(admin_world: AdminWorld)
 
 
 def test_without_a_quota_a_workspace_shows_no_bar(admin_world: AdminWorld) -> None:
-    assert 'class="quota"' not in text(signed_in(admin_world.people.owner).get("/workspaces/vision/"))
+    assert 'class="quota"' not in text(client_of(admin_world.people.owner).get("/workspaces/vision/"))

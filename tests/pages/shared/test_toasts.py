@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from tests.pages.admin_world import HTMX, AdminWorld, signed_in
+from tests.pages.admin_world import HTMX, AdminWorld
+from tests.pages.user_world import client_of
 
 pytestmark = pytest.mark.django_db
 
@@ -53,7 +54,7 @@ def test_a_fragment_of_another_open_page_does_not_take_the_confirmation(admin_wo
 
 
 def test_a_user_is_told_in_the_same_place(admin_world: AdminWorld) -> None:
-    owner = signed_in(admin_world.people.owner)
+    owner = client_of(admin_world.people.owner)
     sent = owner.post(f"/gprs/{admin_world.runs.pk}/release/", {"version": admin_world.runs.version})
 
     assert "runs is released" in toast_in(owner, sent["Location"])

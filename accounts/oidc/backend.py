@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import jwt
+import requests
+import structlog
+from django.core.exceptions import SuspiciousOperation
+from mozilla_django_oidc.auth import OIDCAuthenticationBackend
+
+from accounts.oidc.providers import TIMEOUT_S, Endpoints, Provider, ProviderDown, endpoints_of
+from core.errors import EgsError
+
+log = structlog.get_logger(__name__)
+
+CLOCK_SKEW_S: Final = 60
+LOGOUT_EVENT: Final = "http://schemas.openid.net/event/backchannel-logout"
+
+
+class SignInRefused(EgsError):
+    status = 400
+    code = "sign_in_refused"
+    title = "The sign-in was not accepted"
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What the provider says about the person who signed in. Nothing of it is trusted before it was checked here."""
+
+    issuer: str
+    subject: str
+    session: str
+    name: str
+    email: str
+    groups: tuple[str, ...]
+
+
+class CodeFlow(OIDCAuthenticationBackend):
+    """Checks also what mozilla-django-oidc leaves open: issuer, audience, authorized party and times of the ID token, and the subject."""
+
+    def __init__(self, provider: Provider) -> None:
+        self.provider, self.endpoints = provider, endpoints_of(provider)
+        super().__init__()
+
+    def get_settings(self, attr: str, *args: Any) -> Any:
+        return _settings(self.provider, self.endpoints).get(attr, *args)
+
+    def claims_of(self, *, code: str, code_verifier: str, nonce: str, redirect_uri: str) -> Claims:
+        """Exchanges the code. Raises SignInRefused or ProviderDown."""
+        asked = {
+            "client_id": self.provider.client_id,
+            "client_secret": self.provider.client_secret,
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": redirect_uri,
+            "code_verifier": code_verifier,
+        }
+        try:
+            tokens = self.get_token(asked)
+            told = self.verify_token(tokens["id_token"], nonce=nonce)
+            more = self.get_userinfo(tokens["access_token"], tokens["id_token"], told)
+        except (requests.ConnectionError, requests.Timeout):
+            raise ProviderDown(f"{self.provider.label} does not answer. Try again later, or sign in with a token.") from None
+        except (requests.RequestException, SuspiciousOperation, jwt.PyJWTError, KeyError, ValueError, TypeError) as error:
+            log.warning("oidc_refused", provider=self.provider.key, error=type(error).__name__)
+            raise SignInRefused(f"The answer of {self.provider.label} was not accepted. Start again.") from None
+        if more.get("sub") != told["sub"]:
+            raise SignInRefused(f"The answer of {self.provider.label} was not accepted. Start again.")
+        return self._claims({**more, **told})
+
+    def logout_claims(self, token: str) -> dict[str, Any]:
+        """Checks a logout token (OpenID Connect Back-Channel Logout 1.0, section 2.6). Raises SignInRefused."""
+        try:
+            told: dict[str, Any] = self.get_payload_data(token, self.retrieve_matching_jwk(token))
+        except (requests.RequestException, SuspiciousOperation, jwt.PyJWTError, KeyError, ValueError):
+            raise SignInRefused("This logout token is not valid.") from None
+        if LOGOUT_EVENT not in told.get("events", {}) or "nonce" in told or not (told.get("sub") or told.get("sid")):
+            raise SignInRefused("This logout token is not valid.")
+        return told
+
+    def _verify_jws(self, payload: str, key: Any) -> dict[str, Any]:
+        told: dict[str, Any] = jwt.decode(
+            payload,
+            key,
+            algorithms=[self.provider.algorithm],
+            audience=self.provider.client_id,
+            issuer=self.provider.issuer,
+            leeway=CLOCK_SKEW_S,
+            options={"require": ["iss", "aud", "iat"]},
+        )
+        party = told.get("azp")
+        if party not in {None, self.provider.client_id} or (party is None and isinstance(told["aud"], list) and len(told["aud"]) > 1):
+            raise SuspiciousOperation("The token was issued for another client.")
+        return told
+
+    def verify_token(self, token: str, **kwargs: Any) -> dict[str, Any]:
+        told: dict[str, Any] = super().verify_token(token, **kwargs)
+        if "exp" not in told or not told.get("sub"):
+            raise SuspiciousOperation("The ID token names no end or no subject.")
+        return told
+
+    def _claims(self, told: dict[str, Any]) -> Claims:
+        groups = told.get(self.provider.groups_claim) or []
+        return Claims(
+            issuer=self.provider.issuer,
+            subject=str(told["sub"]),
+            session=str(told.get("sid") or ""),
+            name=str(told.get("preferred_username") or told.get("name") or told.get("email") or ""),
+            email=str(told.get("email") or "") if told.get("email_verified") is True else "",
+            groups=tuple(sorted({group for group in groups if isinstance(group, str)})) if isinstance(groups, list) else (),
+        )
+
+
+def _settings(provider: Provider, endpoints: Endpoints) -> dict[str, Any]:
+    return {
+        "OIDC_OP_TOKEN_ENDPOINT": endpoints.token,
+        "OIDC_OP_USER_ENDPOINT": endpoints.userinfo,
+        "OIDC_OP_JWKS_ENDPOINT": endpoints.keys,
+        "OIDC_RP_CLIENT_ID": provider.client_id,
+        "OIDC_RP_CLIENT_SECRET": provider.client_secret,
+        "OIDC_RP_SIGN_ALGO": provider.algorithm,
+        "OIDC_TIMEOUT": TIMEOUT_S,
+        "OIDC_USE_NONCE": True,
+        "OIDC_VERIFY_SSL": True,
+    }

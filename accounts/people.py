@@ -1,0 +1,93 @@
+"""Every change to a person's role and access."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+from django.db import transaction
+
+from accounts.audit import AccountChange, report
+from accounts.models import GroupRole, Identity, Login, PlatformRole, User
+from accounts.sessions import logins_end
+from core.errors import Conflict
+from core.locks import transaction_lock
+
+GroupsListener = Callable[[User, datetime], None]
+_groups_listeners: list[GroupsListener] = []
+
+
+def when_groups_change(listener: GroupsListener) -> None:
+    """Call it from an app's `ready`: `listener` gives and takes what groups decide on in that app."""
+    _groups_listeners.append(listener)
+
+
+@transaction.atomic
+def user_set_role(*, user: User, role: PlatformRole, actor: User | None, now: datetime) -> None:
+    """Raises Conflict when no administrator would be left. The role then stays, whatever groups the person is in."""
+    _lock_roles()
+    User.objects.filter(pk=user.pk).update(is_role_by_group=False)
+    _role_to(user, role, actor=actor, now=now)
+    _keep_an_administrator()
+
+
+@transaction.atomic
+def user_disable(*, user: User, actor: User, now: datetime) -> None:
+    """The person's tokens, sessions and sockets stop at once. Raises Conflict when no administrator would be left."""
+    _lock_roles()
+    if User.objects.filter(pk=user.pk, is_active=True).update(is_active=False):
+        report(AccountChange("user.disabled", f"{user.name} was disabled.", actor, now, user=user))
+        logins_end(Login.objects.filter(user=user), why="was signed out", actor=actor, now=now)
+        _keep_an_administrator()
+
+
+@transaction.atomic
+def user_enable(*, user: User, actor: User, now: datetime) -> None:
+    """Tokens work again; the person has to sign in anew."""
+    if User.objects.filter(pk=user.pk, is_active=False).update(is_active=True):
+        report(AccountChange("user.enabled", f"{user.name} was enabled again.", actor, now, user=user))
+
+
+@transaction.atomic
+def identity_set_groups(*, identity: Identity, groups: Iterable[str], actor: User | None, now: datetime) -> None:
+    """Gives and takes the roles that depend on groups. Those that people gave stay."""
+    _lock_roles()
+    Identity.objects.filter(pk=identity.pk).update(groups=sorted(set(groups)))
+    groups_apply(user=identity.user, actor=actor, now=now)
+
+
+def groups_apply(*, user: User, actor: User | None, now: datetime) -> None:
+    """Needs a transaction."""
+    user.refresh_from_db()
+    role = _role_by_groups(user)
+    if user.is_role_by_group or (role != PlatformRole.MEMBER and user.role == PlatformRole.MEMBER):
+        User.objects.filter(pk=user.pk).update(is_role_by_group=role != PlatformRole.MEMBER)
+        _role_to(user, role, actor=actor, now=now)
+    for listener in _groups_listeners:
+        listener(user, now)
+
+
+def groups_of(user: User) -> set[tuple[str, str]]:
+    """Returns (provider, group)."""
+    return {(identity.provider, group) for identity in user.identities.all() for group in identity.groups}
+
+
+def _role_by_groups(user: User) -> PlatformRole:
+    groups = groups_of(user)
+    roles = {row.role for row in GroupRole.objects.all() if (row.provider, row.group) in groups}
+    return next((role for role in (PlatformRole.ADMIN, PlatformRole.AUDITOR) if role in roles), PlatformRole.MEMBER)
+
+
+def _role_to(user: User, role: PlatformRole, *, actor: User | None, now: datetime) -> None:
+    if User.objects.filter(pk=user.pk).exclude(role=role).update(role=role):
+        report(AccountChange("user.role_changed", f"{user.name} has the role {role.label.lower()} now.", actor, now, user=user))
+    user.role = role
+
+
+def _lock_roles() -> None:
+    transaction_lock("roles")
+
+
+def _keep_an_administrator() -> None:
+    if not User.objects.filter(role=PlatformRole.ADMIN, is_active=True).exists():
+        raise Conflict("EGS needs an active administrator. Make another person one first.")
