@@ -19,11 +19,12 @@ class BearerAuthentication(BaseAuthentication):
             return None
         token = None
         if len(words) == 2:
-            token = token_authenticate(plain=words[1].decode("ascii", errors="replace"), now=db_now())
+            plain, address = words[1].decode("ascii", errors="replace"), request.META.get("REMOTE_ADDR") or ""
+            token = token_authenticate(plain=plain, address=address, now=db_now())
         if token is None:
             raise AuthenticationFailed("This token is malformed, unknown, expired or revoked. Make a new one and try again.")
         user = token.user
-        user.narrow_to(token.scopes)
+        user.narrow_to(token.scopes, token.slices)
         return user, token
 
     def authenticate_header(self, request: Request) -> str:

@@ -3,7 +3,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import ClassVar
+from ipaddress import ip_address, ip_network
+from typing import ClassVar, Final
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import models
@@ -24,6 +25,9 @@ class PlatformRole(models.TextChoices):
     ADMIN = "admin", "Administrator"
 
 
+ROLES_OF_GROUPS: Final = [(role.value, role.label) for role in (PlatformRole.AUDITOR, PlatformRole.ADMIN)]
+
+
 @column_checks
 class User(AbstractBaseUser):
     """A person or a robot. Never deleted, since Events name it."""
@@ -36,16 +40,20 @@ class User(AbstractBaseUser):
     is_active = models.BooleanField(default=True, help_text="Disabled people cannot sign in, and their tokens do not work.")
     created_at = models.DateTimeField()
 
+    # Ids of the workspaces that the token of this request is bound to; empty: no bound. Never stored.
+    bound_to: Collection[str] = ()
+
     USERNAME_FIELD: ClassVar[str] = "name"
     REQUIRED_FIELDS: ClassVar[list[str]] = []
 
     def __str__(self) -> str:
         return self.name
 
-    def narrow_to(self, scopes: Collection[str]) -> None:
+    def narrow_to(self, scopes: Collection[str], bound_to: Collection[str] = ()) -> None:
         """A role of the platform counts only with the scope admin. A narrowed user must not be saved."""
         if Scope.ADMIN not in scopes:
             self.role = PlatformRole.MEMBER
+        self.bound_to = tuple(bound_to)
 
 
 @column_checks
@@ -80,6 +88,10 @@ class ApiToken(models.Model):
     def allows(self, scope: Scope) -> bool:
         return scope in self.scopes
 
+    def takes(self, address: str) -> bool:
+        """Whether it may be used from this address."""
+        return not self.networks or (address != "" and any(ip_address(address) in ip_network(network) for network in self.networks))
+
 
 @column_checks
 class Identity(models.Model):
@@ -111,7 +123,7 @@ class GroupRole(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     provider = models.CharField(max_length=31)
     group = models.CharField(max_length=255)
-    role = models.CharField(max_length=7, choices=[(role.value, role.label) for role in (PlatformRole.AUDITOR, PlatformRole.ADMIN)])
+    role = models.CharField(max_length=7, choices=ROLES_OF_GROUPS)
     created_at = models.DateTimeField()
 
     class Meta:

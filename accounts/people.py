@@ -10,7 +10,7 @@ from django.db import transaction
 from accounts.audit import AccountChange, report
 from accounts.models import GroupRole, Identity, Login, PlatformRole, User
 from accounts.sessions import logins_end
-from core.errors import Conflict
+from core.errors import Conflict, NameTaken
 from core.locks import transaction_lock
 
 GroupsListener = Callable[[User, datetime], None]
@@ -54,6 +54,39 @@ def identity_set_groups(*, identity: Identity, groups: Iterable[str], actor: Use
     _lock_roles()
     Identity.objects.filter(pk=identity.pk).update(groups=sorted(set(groups)))
     groups_apply(user=identity.user, actor=actor, now=now)
+
+
+@transaction.atomic
+def group_role_add(*, provider: str, group: str, role: PlatformRole, actor: User, now: datetime) -> GroupRole:
+    """Raises NameTaken."""
+    _lock_roles()
+    if GroupRole.objects.filter(provider=provider, group=group).exists():
+        raise NameTaken(f"Group {group} has a role already. Remove it first.")
+    made = GroupRole.objects.create(provider=provider, group=group, role=role, created_at=now)
+    report(AccountChange("group.role_added", f"Group {group} has the role {role.label.lower()} now.", actor, now))
+    _apply_to_people(made, actor, now)
+    return made
+
+
+@transaction.atomic
+def group_role_remove(*, row: GroupRole, actor: User, now: datetime) -> None:
+    """Raises Conflict when no administrator would be left."""
+    _lock_roles()
+    GroupRole.objects.filter(pk=row.pk).delete()
+    report(AccountChange("group.role_removed", f"Group {row.group} has no role any more.", actor, now))
+    _apply_to_people(row, actor, now)
+    _keep_an_administrator()
+
+
+def people_in(provider: str, group: str) -> list[User]:
+    """Those who were in the group when they last signed in."""
+    people = User.objects.filter(identities__provider=provider).distinct().prefetch_related("identities")
+    return [user for user in people if (provider, group) in groups_of(user)]
+
+
+def _apply_to_people(row: GroupRole, actor: User, now: datetime) -> None:
+    for user in people_in(row.provider, row.group):
+        groups_apply(user=user, actor=actor, now=now)
 
 
 def groups_apply(*, user: User, actor: User | None, now: datetime) -> None:

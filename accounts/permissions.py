@@ -14,21 +14,22 @@ if TYPE_CHECKING:
 
 # The scopes that include the key's scope.
 IMPLIED_BY = {
-    Scope.READ: {Scope.READ, Scope.WRITE, Scope.ADMIN},
+    Scope.READ: set(Scope),
+    Scope.GPR_WRITE: {Scope.GPR_WRITE, Scope.WRITE, Scope.ADMIN},
     Scope.WRITE: {Scope.WRITE, Scope.ADMIN},
     Scope.ADMIN: {Scope.ADMIN},
 }
 
 
 class HasScope(BasePermission):
-    """`read_actions` of a view are POSTs that need only scope read."""
+    """`read_actions` of a view are POSTs that need only scope read; `write_scope` is what its changes need, by default write."""
 
     message = "This token's scopes do not allow that. Use one with the scope write."
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         if not isinstance(request.auth, ApiToken):
             return False
-        needed = Scope.READ if self.only_reads(request, view) else Scope.WRITE
+        needed = Scope.READ if self.only_reads(request, view) else getattr(view, "write_scope", Scope.WRITE)
         return bool(IMPLIED_BY[needed] & set(request.auth.scopes))
 
     @staticmethod

@@ -121,12 +121,25 @@ TABLE: Final[Mapping[tuple[Verb, Kind], Rule]] = {
 
 Row = TypeVar("Row", bound=Model)
 RelationSource = Callable[[User, Any], Collection[Relation]]
+WorkspaceSource = Callable[[User], QuerySet[Any]]
 _sources: list[RelationSource] = []
+_workspace_sources: list[WorkspaceSource] = []
 
 
 def relations_from(source: RelationSource) -> None:
     """Call it from an app's `ready`."""
     _sources.append(source)
+
+
+def workspaces_from(source: WorkspaceSource) -> None:
+    """Call it from the `ready` of the app that knows workspaces."""
+    _workspace_sources.append(source)
+
+
+def own_workspace_ids(actor: User) -> QuerySet[Any]:
+    """Ids of the workspaces in which the actor has a role."""
+    (source,) = _workspace_sources
+    return source(actor)
 
 
 def may(actor: User, verb: Verb, obj: Any) -> bool:

@@ -13,7 +13,7 @@ from accounts.audit import AccountChange, report
 from accounts.models import ApiToken, IdempotentCreation, PlatformRole, Scope, User
 from accounts.policy import is_overseer
 from accounts.tokens import TokenKind, token_matches, token_mint, token_parse
-from core.errors import Conflict, EgsError, InvalidInput, NotAllowed
+from core.errors import Conflict, EgsError, InvalidInput, NameTaken, NotAllowed
 
 LAST_USED_RESOLUTION = timedelta(minutes=1)
 
@@ -25,38 +25,84 @@ class NewToken:
 
 
 @transaction.atomic
-def user_create(*, name: str, now: datetime, email: str = "", role: PlatformRole = PlatformRole.MEMBER) -> User:
+def user_create(*, name: str, now: datetime, email: str = "", role: PlatformRole = PlatformRole.MEMBER, actor: User | None = None) -> User:
+    """Raises NameTaken."""
     user = User(name=name, email=email, role=role, created_at=now)
     user.set_unusable_password()
-    user.save(force_insert=True)
-    report(AccountChange("user.created", f"{name} was added as {role.label.lower()}.", None, now))
+    try:
+        with transaction.atomic():
+            user.save(force_insert=True)
+    except IntegrityError:
+        raise NameTaken(f"There is already a user named {name}. Choose another name.") from None
+    report(AccountChange("user.created", f"{name} was added as {PlatformRole(role).label.lower()}.", actor, now))
     return user
 
 
-@transaction.atomic
-def token_issue(*, user: User, name: str, scopes: Sequence[Scope], life: timedelta, now: datetime) -> NewToken:
-    """Raises InvalidInput for an unknown or empty scope or a life out of bounds, NotAllowed for a scope beyond the user."""
-    if not scopes or not set(scopes) <= set(Scope):
-        raise InvalidInput({"scopes": [f"Choose one or more of {', '.join(Scope.values)}."]})
-    if Scope.ADMIN in scopes and not is_overseer(user):
-        raise NotAllowed("Only the token of an administrator or an auditor may have the scope admin.")
-    if not timedelta(0) < life <= settings.EGS_TOKEN_LIFE_MAX:
-        raise InvalidInput({"expires_in_s": [f"Between 1 and {int(settings.EGS_TOKEN_LIFE_MAX.total_seconds())} seconds."]})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenTerms:
+    """`networks` and `slices` (ids) bound the token; empty: no bound."""
 
+    name: str
+    scopes: Sequence[Scope]
+    life: timedelta
+    networks: Sequence[str] = ()
+    slices: Sequence[str] = ()
+
+
+def token_issue(*, user: User, name: str, scopes: Sequence[Scope], life: timedelta, now: datetime) -> NewToken:
+    return token_create(user=user, terms=TokenTerms(name=name, scopes=scopes, life=life), now=now)
+
+
+@transaction.atomic
+def token_create(*, user: User, terms: TokenTerms, now: datetime) -> NewToken:
+    """Raises InvalidInput, or NotAllowed for a token that may do more than the user may now."""
+    _check_terms(user, terms)
     minted = token_mint(TokenKind.USER)
     token = ApiToken.objects.create(
         user=user,
-        name=name,
+        name=terms.name,
         key_id=minted.key_id,
         digest=minted.digest,
         pepper_id=minted.pepper_id,
-        scopes=sorted(set(scopes)),
+        scopes=sorted(set(terms.scopes)),
+        networks=list(terms.networks),
+        slices=list(terms.slices),
         created_at=now,
-        expires_at=now + life,
+        expires_at=now + terms.life,
     )
-    text = f"A token of {user.name} was issued: {name} ({minted.key_id}), for {', '.join(token.scopes)}."
+    text = f"A token of {user.name} was issued: {token.name} ({minted.key_id}), for {', '.join(token.scopes)}."
     report(AccountChange("token.issued", text, user, now))
     return NewToken(token, minted.plain)
+
+
+@transaction.atomic
+def token_rotate(*, token: ApiToken, overlap: timedelta, now: datetime) -> NewToken:
+    """Makes a new token with the same terms and a whole life. The old one ends after `overlap`. Raises Conflict if it has ended."""
+    if not token.is_live(now):
+        raise Conflict("This token has ended. Make a new one.")
+    terms = TokenTerms(
+        name=token.name,
+        scopes=[Scope(scope) for scope in token.scopes],
+        life=min(token.expires_at - token.created_at, settings.EGS_TOKEN_LIFE_MAX),
+        networks=token.networks,
+        slices=token.slices,
+    )
+    made = token_create(user=token.user, terms=terms, now=now)
+    ApiToken.objects.filter(pk=token.pk).update(expires_at=min(token.expires_at, now + overlap))
+    return made
+
+
+def _check_terms(user: User, terms: TokenTerms) -> None:
+    if not terms.scopes or not set(terms.scopes) <= set(Scope):
+        raise InvalidInput({"scopes": [f"Choose one or more of {', '.join(Scope.values)}."]})
+    if Scope.ADMIN in terms.scopes and not is_overseer(user):
+        raise NotAllowed("Only the token of an administrator or an auditor may have the scope admin.")
+    if Scope.ADMIN in terms.scopes and terms.slices:
+        raise InvalidInput({"slices": ["A token with the scope admin is not bound to workspaces."]})
+    if user.bound_to and not (terms.slices and set(terms.slices) <= set(user.bound_to)):
+        raise NotAllowed("Your token is bound to workspaces. A token that it makes is bound to them, too.")
+    if not timedelta(0) < terms.life <= settings.EGS_TOKEN_LIFE_MAX:
+        raise InvalidInput({"expires_in_s": [f"Between 1 and {int(settings.EGS_TOKEN_LIFE_MAX.total_seconds())} seconds."]})
 
 
 @transaction.atomic
@@ -65,18 +111,18 @@ def token_revoke(*, token: ApiToken, now: datetime) -> None:
         report(AccountChange("token.revoked", f"A token of {token.user.name} was revoked: {token.name} ({token.key_id}).", token.user, now))
 
 
-def token_authenticate(*, plain: str, now: datetime) -> ApiToken | None:
-    """Returns the live token of an active user, else None."""
+def token_authenticate(*, plain: str, address: str, now: datetime) -> ApiToken | None:
+    """Returns the live token of an active user, used from a network that it allows, else None."""
     parsed = token_parse(plain)
     if parsed is None or parsed.kind != TokenKind.USER:
         return None
     token = ApiToken.objects.select_related("user").filter(key_id=parsed.key_id).first()
     if token is None or not token_matches(parsed.secret, digest=token.digest, pepper_id=token.pepper_id):
         return None
-    if not token.is_live(now) or not token.user.is_active:
+    if not token.is_live(now) or not token.user.is_active or not token.takes(address):
         return None
     if token.last_used_at is None or now - token.last_used_at > LAST_USED_RESOLUTION:
-        ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
+        ApiToken.objects.filter(pk=token.pk).update(last_used_at=now, last_address=address)
     return token
 
 

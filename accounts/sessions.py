@@ -38,7 +38,7 @@ class Proof:
 
 def session_open_by_token(request: HttpRequest, *, plain: str, now: datetime) -> bool:
     """Returns False when the token is refused."""
-    token = token_authenticate(plain=plain, now=now)
+    token = token_authenticate(plain=plain, address=request.META.get("REMOTE_ADDR") or "", now=now)
     if token is None or not token.allows(Scope.READ):
         return False
     session_open(request, proof=Proof(token=token), now=now)
@@ -92,7 +92,7 @@ def session_login(session: SessionBase, *, now: datetime) -> Login | None:
     login = Login.objects.select_related("user", "token", "identity").filter(pk=login_id).first()
     if login is None or not login.is_live(now, idle_max=timedelta(seconds=settings.EGS_SESSION_IDLE_S)):
         return None
-    login.user.narrow_to(login.scopes)
+    login.user.narrow_to(login.scopes, login.token.slices if login.token is not None else ())
     return login
 
 

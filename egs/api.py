@@ -6,6 +6,7 @@ from django.views.decorators.csrf import csrf_exempt
 from rest_framework.routers import SimpleRouter
 
 from accounts.api import TokenViewSet
+from accounts.people_api import GroupRoleViewSet, LoginViewSet, UserViewSet
 from core.rest.problems import problem, problem_response
 from gpr.bookings.api import BookingSeriesViewSet
 from gpr.defragmentation.api import DefragmentationViewSet
@@ -22,6 +23,7 @@ from inventory.check_api import CheckPolicyViewSet
 from journal.notices.api import NoticeViewSet
 from journal.notices.channel_api import ChannelViewSet, DeliveryViewSet
 from journal.notices.settings_api import NoticeSettingsViewSet
+from slices.access_api import ProjectAdminViewSet, SliceGroupViewSet
 from slices.api import MemberViewSet, MeViewSet, ProjectViewSet, SliceViewSet
 from slices.invitation_api import InvitationViewSet, SliceInvitationViewSet
 from slices.kubeconfig_api import KubeconfigViewSet
@@ -58,6 +60,11 @@ router.register("channels", ChannelViewSet, basename="channel")
 router.register("channels/(?P<channel_pk>[^/]+)/deliveries", DeliveryViewSet, basename="channel-delivery")
 router.register("notices", NoticeViewSet, basename="notice")
 router.register("tokens", TokenViewSet, basename="token")
+router.register("logins", LoginViewSet, basename="login")
+router.register("users", UserViewSet, basename="user")
+router.register("roles", GroupRoleViewSet, basename="group-role")
+router.register("slices/(?P<slice>[^/]+)/groups", SliceGroupViewSet, basename="slice-group")
+router.register("projects/(?P<project>[^/]+)/admins", ProjectAdminViewSet, basename="project-admin")
 
 
 @csrf_exempt  # else a POST would get the CSRF error page

@@ -57,7 +57,7 @@ async def readyz(request: HttpRequest) -> HttpResponse:
 async def metrics(request: HttpRequest) -> HttpResponse:
     """Open to allowed networks; else needs an administrator's token with the scope read."""
     if not _is_allowed_address(request):
-        refusal = await in_db_thread(partial(_refusal, request.headers.get("Authorization", "")))
+        refusal = await in_db_thread(partial(_refusal, request))
         if refusal is not None:
             return refusal
     return HttpResponse(await in_db_thread(scrape), content_type=CONTENT_TYPE_LATEST)
@@ -111,9 +111,10 @@ def _is_allowed_address(request: HttpRequest) -> bool:
     return any(address in network for network in settings.EGS_METRICS_ALLOW)
 
 
-def _refusal(authorization: str) -> HttpResponse | None:
-    scheme, _, plain = authorization.partition(" ")
-    token = token_authenticate(plain=plain.strip(), now=db_now()) if scheme.lower() == "bearer" else None
+def _refusal(request: HttpRequest) -> HttpResponse | None:
+    scheme, _, plain = request.headers.get("Authorization", "").partition(" ")
+    address = request.META.get("REMOTE_ADDR") or ""
+    token = token_authenticate(plain=plain.strip(), address=address, now=db_now()) if scheme.lower() == "bearer" else None
     if token is None:
         detail = "Send an administrator's token of the scope read, or come from a network that EGS_METRICS_ALLOW names."
         response = problem_response(problem(status=401, code="not_authenticated", title="Not signed in", detail=detail))

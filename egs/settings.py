@@ -190,6 +190,8 @@ SPECTACULAR_SETTINGS = {
         "DigestEnum": "journal.models.Digest",
         "DeliveryStateEnum": "journal.models.DeliveryState",
         "RoleEnum": "slices.models.Role",
+        "PlatformRoleEnum": "accounts.models.PlatformRole",
+        "GroupRoleEnum": "accounts.models.ROLES_OF_GROUPS",
         "ScopeEnum": "accounts.models.Scope",
         "ReservationStateEnum": "inventory.models.ReservationState",
         "AvailabilityEnum": "inventory.selectors.Availability",

@@ -33,7 +33,7 @@ from django.db.models import (
 from django.db.models.functions import Coalesce, Greatest
 
 from accounts.models import User
-from accounts.policy import Kind, Verb, may_all, visible_rows
+from accounts.policy import Kind, Verb, may_all, own_workspace_ids, visible_rows
 from core.rest.references import one_by_id, one_by_reference
 from inventory.models import (
     CheckPolicy,
@@ -76,11 +76,11 @@ def stays(path: str = "") -> Q:
 
 
 def slice_ids_of(actor: User) -> QuerySet[Any]:
-    return User.objects.filter(pk=actor.pk).values("memberships__slice")
+    return own_workspace_ids(actor)
 
 
 def cluster_ids_of(actor: User) -> QuerySet[Any]:
-    return User.objects.filter(pk=actor.pk).values("memberships__slice__clusters")
+    return Cluster.objects.filter(slices__in=own_workspace_ids(actor)).values("pk")
 
 
 def clusters_visible_to(actor: User) -> QuerySet[Cluster]:

@@ -27,7 +27,7 @@ from inventory.selectors import cluster_for
 from slices.invitations import member_add
 from slices.models import KUBECONFIG_MIN_S, PRIORITY_MAX, PRIORITY_MIN, Membership, Project, Role, Slice
 from slices.naming import PATTERN, PATTERN_MUST
-from slices.selectors import projects_visible_to, slice_for, slices_visible_to
+from slices.selectors import own_slice_ids, projects_visible_to, slice_for, slices_visible_to
 from slices.services import (
     SlicePolicy,
     member_remove,
@@ -296,7 +296,7 @@ class MeSerializer(ModelOutputSerializer[User]):
 
     @extend_schema_field(OwnSliceSerializer(many=True))
     def get_slices(self, user: User) -> Any:
-        own = Membership.objects.filter(user=user).select_related("slice__project").order_by("slice__name")
+        own = Membership.objects.filter(user=user, slice__in=own_slice_ids(user)).select_related("slice__project").order_by("slice__name")
         own = own.only("role", "slice__name", "slice__project__name")
         return OwnSliceSerializer(own, many=True).data
 

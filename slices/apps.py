@@ -6,12 +6,13 @@ class SlicesConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from accounts import policy
+        from accounts import people, policy
         from inventory import tenancy
         from journal.notices import audience
         from journal.notices.kinds import To
         from slices.notices import SliceTenancy, named_in, owners_of
-        from slices.selectors import relations_to
+        from slices.groups import memberships_apply
+        from slices.selectors import own_slice_ids, relations_to
         from slices.tenancy import SliceTenants
 
         tenancy.register(SliceTenants())
@@ -20,3 +21,5 @@ class SlicesConfig(AppConfig):
         audience.find_by(To.OWNERS, owners_of)
         audience.find_by(To.INVITED, named_in)
         audience.find_by(To.MEMBER, named_in)
+        policy.workspaces_from(own_slice_ids)
+        people.when_groups_change(memberships_apply)

@@ -136,6 +136,7 @@ class Membership(models.Model):
     slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="memberships")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=6, choices=Role.choices)
+    is_by_group = models.BooleanField(default=False, help_text="An identity provider's group gave the role, and its loss takes it.")
 
     class Meta:
         ordering: ClassVar[list[str]] = ["user__name"]
@@ -145,6 +146,45 @@ class Membership(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user_id} is {self.role} of {self.slice_id}"
+
+
+@column_checks
+class ProjectAdmin(models.Model):
+    """Runs one project: acts as an owner in all its workspaces, and decides on its requests."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="admins")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="administered_projects")
+    created_at = models.DateTimeField()
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["user__name"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["project", "user"], name="administrator_once_per_project"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user_id} administers {self.project_id}"
+
+
+@column_checks
+class SliceGroup(models.Model):
+    """People in this group of this identity provider are members of the workspace, with this role."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="groups")
+    provider = models.CharField(max_length=31)
+    group = models.CharField(max_length=255)
+    role = models.CharField(max_length=6, choices=Role.choices)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["provider", "group", "id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["slice", "provider", "group"], name="group_once_per_slice"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.group} of {self.provider} in {self.slice_id}"
 
 
 @column_checks

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, Q, QuerySet, Value
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 
 from accounts.models import User
@@ -12,7 +12,7 @@ from core.errors import NotAllowed, NotFound
 from core.rest.references import by_reference, id_of, one_by_id
 from inventory.models import Cluster
 from protocol.cluster_names import ACCOUNTS, account_of
-from slices.models import Kubeconfig, Membership, Project, Quota, Role, Slice
+from slices.models import Kubeconfig, Membership, Project, ProjectAdmin, Quota, Role, Slice
 
 # By project; the project's own quota comes before those of its workspaces. Needs the annotations of quotas_visible_to.
 QUOTA_ORDER = ("tenant_name", "workspace_name", "shape", "id")
@@ -25,20 +25,43 @@ RELATIONS_OF: dict[str, frozenset[Relation]] = {
 
 
 def relations_to(actor: User, obj: Any) -> frozenset[Relation]:
-    """Returns the actor's role in the workspace of `obj`. One query."""
+    """Returns the actor's role in the workspace of `obj`, and whether he administers its project. One query."""
     slice_id = obj.pk if isinstance(obj, Slice) else getattr(obj, "slice_id", None)
     if slice_id is None:
         return frozenset()
-    role = Membership.objects.filter(slice=slice_id, user=actor).values_list("role", flat=True).first()
-    return RELATIONS_OF.get(role or "", frozenset())
+    own = slices_visible_to_members(actor).filter(pk=slice_id)
+    role = Membership.objects.filter(slice=OuterRef("pk"), user=actor).values("role")
+    found = own.annotate(role=Subquery(role), is_run=Exists(_run_by(actor))).values_list("role", "is_run").first()
+    if found is None:
+        return frozenset()
+    return RELATIONS_OF.get(found[0] or "", frozenset()) | ({Relation.PROJECT_ADMIN} if found[1] else frozenset())
 
 
 def slices_visible_to(actor: User) -> QuerySet[Slice]:
-    return visible_rows(Slice.objects.all(), actor, Q(Exists(Membership.objects.filter(slice=OuterRef("pk"), user=actor))))
+    return visible_rows(Slice.objects.all(), actor, _own(actor))
+
+
+def slices_visible_to_members(actor: User) -> QuerySet[Slice]:
+    """Those in which the actor has a role, also for an administrator of the platform."""
+    return Slice.objects.filter(_own(actor))
 
 
 def projects_visible_to(actor: User) -> QuerySet[Project]:
-    return visible_rows(Project.objects.all(), actor, Q(pk__in=slices_visible_to(actor).values("project")))
+    runs = ProjectAdmin.objects.filter(user=actor).values("project")
+    return visible_rows(Project.objects.all(), actor, Q(pk__in=slices_visible_to(actor).values("project")) | Q(pk__in=runs))
+
+
+def own_slice_ids(actor: User) -> QuerySet[Any]:
+    return slices_visible_to_members(actor).values("pk")
+
+
+def _own(actor: User) -> Q:
+    own = Q(Exists(Membership.objects.filter(slice=OuterRef("pk"), user=actor))) | Q(Exists(_run_by(actor)))
+    return own & Q(pk__in=actor.bound_to) if actor.bound_to else own
+
+
+def _run_by(actor: User) -> QuerySet[ProjectAdmin]:
+    return ProjectAdmin.objects.filter(project=OuterRef("project"), user=actor)
 
 
 def slice_for(actor: User, reference: str | UUID, *, verb: Verb = Verb.SEE) -> Slice:

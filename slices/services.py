@@ -20,7 +20,7 @@ from journal.models import Severity
 from journal.services import event_record
 from protocol.tenancy.workspaces import BindingState
 from slices.kubeconfigs import kubeconfigs_revoke
-from slices.models import LIVE_STATES, PENDING, Kubeconfig, Membership, Namespace, Project, Role, Slice, Unbinding
+from slices.models import LIVE_STATES, PENDING, Kubeconfig, Membership, Namespace, Project, ProjectAdmin, Role, Slice, Unbinding
 from slices.naming import coverage, is_reserved, patterns_of
 
 
@@ -54,6 +54,25 @@ def project_create(*, name: str, actor: User | None, now: datetime) -> Project:
         raise NameTaken(f"There is already a project named {name}. Choose another name.") from None
     event_record(kind="project.created", message=f"Project {name} was made.", at=now, actor=actor)
     return project
+
+
+@transaction.atomic
+def project_admin_add(*, project: Project, user: User, actor: User, now: datetime) -> ProjectAdmin:
+    row, is_new = ProjectAdmin.objects.get_or_create(project=project, user=user, defaults={"created_at": now})
+    if is_new:
+        _project_admin_event(row, "admin_added", f"{user.name} administers project {project.name} now.", actor, now)
+    return row
+
+
+@transaction.atomic
+def project_admin_remove(*, row: ProjectAdmin, actor: User, now: datetime) -> None:
+    if ProjectAdmin.objects.filter(pk=row.pk).delete()[0]:
+        _project_admin_event(row, "admin_removed", f"{row.user.name} does not administer project {row.project.name} any more.", actor, now)
+
+
+def _project_admin_event(row: ProjectAdmin, what: str, text: str, actor: User, now: datetime) -> None:
+    event_record(kind=f"project.{what}", message=text, at=now, actor=actor)
+    hint(user_topic(row.user_id))
 
 
 @transaction.atomic
@@ -143,14 +162,21 @@ def slice_set_clusters(*, slice_: Slice, clusters: Iterable[Cluster], actor: Use
 
 @transaction.atomic
 def member_set(*, slice_: Slice, user: User, role: Role, actor: User | None, now: datetime) -> Membership:
-    """Add a member or change his role. Raises Conflict when no owner would be left."""
+    """Add a member or change his role, whatever his groups say. Raises Conflict when no owner would be left."""
     _lock(slice_)
-    had = Membership.objects.filter(slice=slice_, user=user).first()
-    if had is not None and had.role == role:
-        return had
-    membership, _ = Membership.objects.update_or_create(slice=slice_, user=user, defaults={"role": role})
-    slice_.invitations.filter(name__in=[user.name, str(user.pk)]).delete()
+    membership = member_put(slice_=slice_, user=user, role=role, is_by_group=False, actor=actor, now=now)
     _keep_an_owner(slice_)
+    return membership
+
+
+def member_put(*, slice_: Slice, user: User, role: Role, is_by_group: bool, actor: User | None, now: datetime) -> Membership:
+    """Needs a transaction. It may leave the workspace without an owner, as when the only one leaves his group."""
+    had = Membership.objects.filter(slice=slice_, user=user).first()
+    if had is not None and had.role == role and had.is_by_group == is_by_group:
+        return had
+    terms = {"role": role, "is_by_group": is_by_group}
+    membership, _ = Membership.objects.update_or_create(slice=slice_, user=user, defaults=terms)
+    slice_.invitations.filter(name__in=[user.name, str(user.pk)]).delete()
     hint(user_topic(user.pk))
     event_record(
         kind="slice.member_set",
@@ -168,9 +194,15 @@ def member_set(*, slice_: Slice, user: User, role: Role, actor: User | None, now
 @transaction.atomic
 def member_remove(*, slice_: Slice, user: User, actor: User, now: datetime) -> None:
     _lock(slice_)
-    if not Membership.objects.filter(slice=slice_, user=user).delete()[0]:
+    if not member_take(slice_=slice_, user=user, actor=actor, now=now):
         raise Conflict(f"{user.name} is not a member of {slice_.name}.")
     _keep_an_owner(slice_)
+
+
+def member_take(*, slice_: Slice, user: User, actor: User | None, now: datetime) -> bool:
+    """Needs a transaction. Returns whether the person was a member."""
+    if not Membership.objects.filter(slice=slice_, user=user).delete()[0]:
+        return False
     hint(user_topic(user.pk))
     event_record(
         kind="slice.member_removed",
@@ -181,6 +213,7 @@ def member_remove(*, slice_: Slice, user: User, actor: User, now: datetime) -> N
     )
     own = Kubeconfig.objects.filter(slice=slice_, user=user)
     kubeconfigs_revoke(own, why=f"{user.name} left the workspace.", actor=actor, now=now)
+    return True
 
 
 @transaction.atomic

@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from accounts.models import User
+from accounts.models import Scope, User
 from core.rest.fields import Text, WholeNumber
 from core.rest.output import ModelOutputSerializer
 from core.rest.views import ApiViewSet
@@ -79,6 +79,7 @@ class BookingSeriesViewSet(mixins.ListModelMixin, ApiViewSet[Any]):
     queryset = BookingSeries.objects.none()
     serializer_class = BookingSeriesSerializer
     filterset_class = BookingSeriesFilter
+    write_scope = Scope.GPR_WRITE
     lookup_url_kwarg = "ref"
 
     def get_queryset(self) -> QuerySet[BookingSeries]:

@@ -14,6 +14,7 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.permissions import IsAdmin
+from accounts.policy import Verb
 from core.rest.fields import Reference, StrictSerializer, Text, WholeNumber
 from core.rest.output import OutputSerializer
 from core.rest.references import one_by_id
@@ -116,7 +117,7 @@ class DefragmentationViewSet(ApiViewSet[Eviction]):
     def apply(self, request: Request, pk: str) -> Response:
         """Apply the proposal for this GPR: the moved requests get notice, and the GPR gets a promise of their nodes."""
         actor = actor_of(request)
-        data, gpr = self.body(Agreement), gpr_for(actor, pk, write=True)
+        data, gpr = self.body(Agreement), gpr_for(actor, pk, verb=Verb.CHANGE)
         made = gpr_make_room(gpr=gpr, actor=actor, now=self.now, **data)
         return Response(EvictionSerializer(evictions_visible_to(actor).get(pk=made.pk)).data)
 

@@ -17,7 +17,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
+from accounts.models import Scope
 from accounts.permissions import IsAdmin
+from accounts.policy import Verb
 from core.errors import InvalidInput, StaleState
 from core.rest.fields import StrictSerializer, whole_number
 from core.rest.pagination import CreatedPagination
@@ -54,7 +56,7 @@ from gpr.requests.spec import approval_reasons
 from inventory.models import StepResult
 from inventory.selectors import node_for
 
-ADMIN_ACTIONS = {"approve", "reject", "evict", "priority", "move", "replace_node"}
+ADMIN_ACTIONS = {"priority", "move", "replace_node"}
 VERSION = OpenApiParameter("version", OpenApiTypes.INT, OpenApiParameter.QUERY, description=VERSION_HELP)
 
 
@@ -63,6 +65,7 @@ class GprViewSet(ApiViewSet[Gpr]):
     serializer_class = GprDetailSerializer
     filterset_class = GprFilter
     read_actions = ("estimate",)
+    write_scope = Scope.GPR_WRITE
     own_transactions = ("create",)  # the answer is made after it, since others wait for the plan meanwhile
 
     def get_permissions(self) -> Sequence[Any]:
@@ -133,18 +136,18 @@ class GprViewSet(ApiViewSet[Gpr]):
     @extend_schema(request=Decision)
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, pk: str) -> Response:
-        return self._do(pk, Decision, gpr_approve)
+        return self._do(pk, Decision, gpr_approve, Verb.DECIDE)
 
     @extend_schema(request=ReasonedDecision)
     @action(detail=True, methods=["post"])
     def reject(self, request: Request, pk: str) -> Response:
-        return self._do(pk, ReasonedDecision, gpr_reject)
+        return self._do(pk, ReasonedDecision, gpr_reject, Verb.DECIDE)
 
     @extend_schema(request=EvictionDecision)
     @action(detail=True, methods=["post"])
     def evict(self, request: Request, pk: str) -> Response:
         """Take the nodes back now. If the request is queued again, it keeps its age, and it may get free nodes at once."""
-        return self._do(pk, EvictionDecision, gpr_evict)
+        return self._do(pk, EvictionDecision, gpr_evict, Verb.DECIDE)
 
     @extend_schema(request=PriorityChange)
     @action(detail=True, methods=["post"])
@@ -171,25 +174,25 @@ class GprViewSet(ApiViewSet[Gpr]):
         node_replace(gpr=gpr, node_id=node.pk, actor=actor_of(request), why=data["why"], now=self.now)
         return self._answer(pk)
 
-    def _do(self, pk: str, kind: type[StrictSerializer], service: Callable[..., None]) -> Response:
+    def _do(self, pk: str, kind: type[StrictSerializer], service: Callable[..., None], verb: Verb = Verb.CHANGE) -> Response:
         """Calls the service with the fields of the body as keyword arguments."""
         data = self.body(kind)
         version = data.pop("version", None)
-        self._change(pk, version, partial(service, actor=actor_of(self.request), now=self.now, **data))
+        self._change(pk, version, partial(service, actor=actor_of(self.request), now=self.now, **data), verb)
         return self._answer(pk)
 
-    def _change(self, pk: str, version: int | None, service: Callable[..., object]) -> None:
+    def _change(self, pk: str, version: int | None, service: Callable[..., object], verb: Verb = Verb.CHANGE) -> None:
         """A caller who names no version means the request as it stands, even if it changes between our reading and writing."""
         try:
-            service(gpr=self._gpr(pk, version))
+            service(gpr=self._gpr(pk, version, verb))
         except StaleState:
             if version is not None or "If-Match" in self.request.headers:
                 raise
-            service(gpr=self._gpr(pk, None))
+            service(gpr=self._gpr(pk, None, verb))
 
-    def _gpr(self, pk: str, version: int | None) -> Gpr:
+    def _gpr(self, pk: str, version: int | None, verb: Verb = Verb.CHANGE) -> Gpr:
         matched = version_of(self.request.headers.get("If-Match", "").strip(' "') or None, where="If-Match")
-        return gpr_for(actor_of(self.request), pk, write=True, version=matched if version is None else version)
+        return gpr_for(actor_of(self.request), pk, verb=verb, version=matched if version is None else version)
 
     def _answer(self, pk: str | UUID, **kwargs: Any) -> Response:
         actor = actor_of(self.request)

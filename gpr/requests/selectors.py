@@ -46,6 +46,12 @@ WAITING = ["name", "slice__name", "owner__name", "priority", "shape", "nodes", "
 WAITING += ["queued_at", "planned_start_at", "explanation", "promise__promised_start_at"]
 
 
+REFUSALS = {
+    Verb.CHANGE: "Only its owner, an owner of the workspace or an administrator may change it.",
+    Verb.DECIDE: "Only an administrator of its project or of the platform decides on it.",
+}
+
+
 def gprs_visible_to(actor: User) -> QuerySet[Gpr]:
     rows = Gpr.objects.select_related("slice", "owner", "cluster", "promise", "cluster_request__cluster", "template").prefetch_related(
         "clusters"
@@ -61,11 +67,13 @@ def with_nodes(rows: QuerySet[Gpr]) -> QuerySet[Gpr]:
     return rows.prefetch_related(None).prefetch_related(named, held_now)
 
 
-def gpr_for(actor: User, gpr_id: str | UUID, *, write: bool = False, version: int | None = None, rows: QuerySet[Gpr] | None = None) -> Gpr:
+def gpr_for(
+    actor: User, gpr_id: str | UUID, *, verb: Verb = Verb.SEE, version: int | None = None, rows: QuerySet[Gpr] | None = None
+) -> Gpr:
     """Raises NotFound, NotAllowed, or StaleState for an old `version`."""
     gpr = one_by_id(gprs_visible_to(actor) if rows is None else rows, gpr_id, what="GPR")
-    if write and not may(actor, Verb.CHANGE, gpr):
-        raise NotAllowed("Only its owner, an owner of the workspace or an administrator may change it.")
+    if verb != Verb.SEE and not may(actor, verb, gpr):
+        raise NotAllowed(REFUSALS[verb])
     if version is not None and version != gpr.version:
         raise StaleState(f"This GPR is at version {gpr.version}, you gave {version}. Read it again and decide anew.", version=gpr.version)
     return gpr

@@ -10,6 +10,7 @@ from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
+from accounts.policy import Verb
 from core.errors import Conflict, EgsError, InvalidInput, StaleState
 from gpr.defragmentation.selectors import RoomAnswer, Suggestion, WantedRoom, room_question, suggestion_for
 from gpr.defragmentation.services import gpr_make_room
@@ -52,7 +53,7 @@ def booking(request: PageRequest) -> HttpResponse:
 @admin_only
 @needs_write
 def apply(request: PageRequest, pk: UUID) -> HttpResponse:
-    gpr = gpr_for(request.user, pk, write=True)
+    gpr = gpr_for(request.user, pk, verb=Verb.CHANGE)
     if request.method == "GET":
         made = _suggestion(request, gpr)
         return ask(request, _question(request, gpr, made, ApprovalForm(initial={"fingerprint": made.fingerprint})))

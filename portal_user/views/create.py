@@ -63,7 +63,7 @@ def create(request: PageRequest, slice: str) -> HttpResponse:
 @signed_in
 @needs_write
 def edit(request: PageRequest, pk: UUID) -> HttpResponse:
-    gpr = gpr_for(request.user, pk, write=True)
+    gpr = gpr_for(request.user, pk, verb=Verb.CHANGE)
     if request.method == "GET" and gpr.state not in WAITS:  # a POST is refused below, with what was typed
         return closed(request, gpr, "edited", shell=Shell.user(request, page="requests", slice_=gpr.slice))
     request_forms = RequestForms.set_up(request, gpr.slice, edited=gpr)
@@ -78,7 +78,7 @@ def edit(request: PageRequest, pk: UUID) -> HttpResponse:
         # A copy: a refused edit must not change the GPR that the page shows.
         changed = gpr_edit(gpr=copy(gpr), actor=request.user, spec=form.spec(), now=request.now)
     except StaleState:
-        return _changed_meanwhile(request, request_forms, form, gpr_for(request.user, pk, write=True))
+        return _changed_meanwhile(request, request_forms, form, gpr_for(request.user, pk, verb=Verb.CHANGE))
     except (NotFound, NotAllowed):
         raise
     except EgsError as error:
@@ -93,7 +93,7 @@ def edit(request: PageRequest, pk: UUID) -> HttpResponse:
 def offers(request: PageRequest, slice: str) -> HttpResponse:
     """The fragment. `?edit=`: the GPR to be changed."""
     slice_ = slice_for(request.user, slice, verb=Verb.REQUEST)
-    edited = gpr_for(request.user, request.GET["edit"], write=True) if "edit" in request.GET else None
+    edited = gpr_for(request.user, request.GET["edit"], verb=Verb.CHANGE) if "edit" in request.GET else None
     if edited is not None and edited.slice_id != slice_.pk:
         raise NotFound("GPR")
     request_forms = RequestForms.set_up(request, slice_, edited=edited)

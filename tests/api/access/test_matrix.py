@@ -12,13 +12,13 @@ import pytest
 from django.db import transaction
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from accounts.models import Scope
+from accounts.models import GroupRole, PlatformRole, Scope
 from core.clock import db_now
 from gpr.bookings.services import SeriesTerms, series_create
 from gpr.models import Gpr, RepeatRule
 from inventory.models import MaintenanceWindow
 from journal.models import Event
-from slices.models import Invitation, Quota, Role
+from slices.models import Invitation, ProjectAdmin, Quota, Role, SliceGroup
 from tests import factories
 from tests.api.conftest import Caller, World
 from tests.builders import SHAPE
@@ -54,6 +54,10 @@ NOT_THERE_TO_READ = Codes(401, 405, 405, 405, 405, 405, 405)
 
 def change(code: int) -> Codes:
     return Codes(401, code, 403, 404, code, 403, 404)
+
+
+def decide(code: int) -> Codes:
+    return Codes(401, 403, 403, 404, code, 403, 404)
 
 
 def for_admin(code: int) -> Codes:
@@ -108,9 +112,9 @@ TABLE: dict[tuple[str, str], Row] = {
     ("DELETE", "gprs/<pk>/"): Row(change(204)),
     ("POST", "gprs/<pk>/release/"): Row(change(200), gpr=factories.active),
     ("POST", "gprs/<pk>/extend/"): Row(change(200), {"extra_s": 60}, gpr=factories.active),
-    ("POST", "gprs/<pk>/approve/"): Row(for_admin(200), gpr=asking),
-    ("POST", "gprs/<pk>/reject/"): Row(for_admin(200), {"why": "No."}, gpr=asking),
-    ("POST", "gprs/<pk>/evict/"): Row(for_admin(200), {"why": "No."}, gpr=factories.active),
+    ("POST", "gprs/<pk>/approve/"): Row(decide(200), gpr=asking),
+    ("POST", "gprs/<pk>/reject/"): Row(decide(200), {"why": "No."}, gpr=asking),
+    ("POST", "gprs/<pk>/evict/"): Row(decide(200), {"why": "No."}, gpr=factories.active),
     ("POST", "gprs/<pk>/priority/"): Row(for_admin(200), {"priority": 5}),
     ("POST", "gprs/<pk>/move/"): Row(for_admin(409), {"to": "up"}),  # it is the first of its priority
     ("POST", "gprs/<pk>/replace-node/"): Row(for_admin(200), {"node": "aurora-0", "why": "Its fan is loud."}, gpr=factories.active),
@@ -222,6 +226,27 @@ TABLE: dict[tuple[str, str], Row] = {
     # The token of the path is the owner's; nobody else has it, not even an administrator.
     ("GET", "tokens/<ref>/"): Row(Codes(401, 200, 404, 404, 404, 200, 404)),
     ("DELETE", "tokens/<ref>/"): Row(Codes(401, 204, 404, 404, 404, 403, 404)),
+    ("POST", "tokens/<ref>/rotate/"): Row(Codes(401, 201, 404, 404, 404, 403, 404)),
+    ("GET", "logins/"): Row(LIST),
+    ("DELETE", "logins/<pk>/"): Row(Codes(401, 204, 404, 404, 404, 403, 404)),
+    ("GET", "users/"): Row(for_admin(200)),
+    ("POST", "users/"): Row(for_admin(201), {"name": "new"}),
+    ("GET", "users/<ref>/"): Row(for_admin(200)),
+    ("PATCH", "users/<ref>/"): Row(for_admin(200), {"role": "auditor"}),
+    ("POST", "users/<ref>/groups/"): Row(for_admin(404), {"provider": "corp", "groups": []}),  # who has an identity, is in test_people
+    ("POST", "users/<ref>/end-logins/"): Row(for_admin(204)),
+    ("GET", "roles/"): Row(for_admin(200)),
+    ("POST", "roles/"): Row(for_admin(400), {"provider": "corp", "group": "admins", "role": "admin"}),  # there is no such provider
+    ("GET", "roles/<pk>/"): Row(for_admin(200)),
+    ("DELETE", "roles/<pk>/"): Row(for_admin(204)),
+    ("GET", "slices/<slice>/groups/"): Row(SEE),
+    ("POST", "slices/<slice>/groups/"): Row(change(400), {"provider": "corp", "group": "team", "role": "viewer"}),
+    ("GET", "slices/<slice>/groups/<pk>/"): Row(SEE),
+    ("DELETE", "slices/<slice>/groups/<pk>/"): Row(change(204)),
+    ("GET", "projects/<project>/admins/"): Row(SEE),
+    ("POST", "projects/<project>/admins/"): Row(for_admin(201), {"user": "teammate"}),
+    ("GET", "projects/<project>/admins/<admin>/"): Row(Codes(401, 200, 200, 404, 200, 200, 404)),
+    ("DELETE", "projects/<project>/admins/<admin>/"): Row(for_admin(204)),
 }
 # The net below all addresses: see egs/api.py.
 NET = "<rest>"
@@ -289,6 +314,12 @@ def make_place(world: World) -> dict[str, str]:
     )
     names |= {"kubeconfig": str(kubeconfig.pk), "invitation": invitation.name}
     names |= {"supplies": supply.name, "templates": template.name, "tokens": str(token.pk)}
+    platform_group = GroupRole.objects.create(provider="corp", group="auditors", role=PlatformRole.AUDITOR, created_at=db_now())
+    group = SliceGroup.objects.create(slice=world.slice, provider="corp", group="team", role=Role.VIEWER, created_at=db_now())
+    ProjectAdmin.objects.create(project=world.slice.project, user=factories.user("runner"), created_at=db_now())
+    names |= {"project": "tenant", "admin": "runner", "users": "teammate", "roles/": str(platform_group.pk), "slices/<slice>/groups/": str(group.pk)}
+    factories.login(world.people.teammate)
+    names |= {"logins/": str(factories.login(world.people.owner).pk)}
     return {**names, "maintenance": str(closed.pk), "booking-series": str(series.pk)}
 
 
@@ -343,6 +374,7 @@ def test_each_persona_gets_the_answer_of_the_table_and_each_change_has_its_event
         pk = str(notices.failed(channel).pk if "deliveries" in template else channel.pk)
     if kind == "supply-orders":
         pk = str(factories.supply_order(world.cluster, gpr).pk)
+    pk = place.get(template.removesuffix("<pk>/"), pk)
     refs = {**place, "pk": pk, "node_ref": "aurora-0", "gpr_pk": str(gpr.pk), "ref": REFS.get(kind) or place.get(kind, "")}
     refs |= {"channel_pk": str(channel.pk)} if channel is not None else {}
     path = re.sub(r"<(\w+)>", lambda match: refs[match[1]], template)
