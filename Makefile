@@ -14,7 +14,7 @@ $(KERNELS): $(wildcard planner/*.py planner/*/*.py) $(if $(wildcard $(shell cat 
 always: ;
 # Libraries, fonts and icons of the pages, into static/vendor
 vendor: ; $(PY) deploy/front-end
-demo: setup ; $(PY) manage.py demo --port $(PORT)
+demo: setup ; $(PY) manage.py demo --port $(PORT) $(if $(OIDC),--oidc)
 # One test: make test ARGS="-k drain"
 test: setup ; deploy/run-tests $(ARGS)
 # All seeds, races and examples, everything on both databases, every version of Kubernetes: hours

@@ -6,6 +6,7 @@ from django.urls import URLPattern, URLResolver, include, path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
 from portal_shared.login import login, logout
+from portal_shared.setup import setup
 
 # Only Swagger UI needs inline styles.
 swagger = csp_update({"style-src": ["'self'", "'unsafe-inline'"]})
@@ -22,6 +23,7 @@ if settings.EGS_OIDC_PROVIDERS:
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("login/", login, name="login"),
+    path("setup/", setup, name="setup"),
     path("logout/", logout, name="logout"),
     *oidc_urls,
     path("", include("portal_user.urls")),

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django import forms
 
+from accounts.models import PlatformRole
 from core.names import name_fault
 from core.pages import words
 from gpr.queue.moves import MoveTo
@@ -54,6 +55,22 @@ class MoveForm(DecisionForm):
 
 class PlainForm(forms.Form):
     pass
+
+
+class RoleForm(forms.Form):
+    role = forms.ChoiceField(label="Role", choices=PlatformRole.choices, initial=PlatformRole.MEMBER)
+
+
+class PersonForm(RoleForm):
+    name = forms.CharField(label="Name", max_length=63, help_text="As it is shown everywhere, e.g. ada.")
+    email = forms.EmailField(label="Mail address", max_length=254, required=False)
+    field_order = ("name", "email", "role")
+
+    def clean_name(self) -> str:
+        name: str = self.cleaned_data["name"]
+        if fault := name_fault(name):
+            raise forms.ValidationError(fault)
+        return name
 
 
 class ReasonForm(forms.Form):

@@ -10,6 +10,7 @@ from portal_admin.views import (
     evictions,
     inventory,
     maintenance,
+    people,
     promises,
     queue,
     quotas,
@@ -61,5 +62,10 @@ urlpatterns: list[URLPattern] = [
     path("quotas/create/", quotas.create, name="admin-quota-create"),
     path("quotas/<uuid:pk>/", quotas.change, name="admin-quota"),
     path("quotas/<uuid:pk>/delete/", quotas.delete, name="admin-quota-delete"),
+    path("people/", people.people, name="admin-people"),
+    path("people/add/", people.add, name="admin-person-add"),
+    path("people/<uuid:pk>/role/", people.role, name="admin-person-role"),
+    path("people/<uuid:pk>/disable/", people.disable, name="admin-person-disable"),
+    path("people/<uuid:pk>/enable/", people.enable, name="admin-person-enable"),
     path("schedule/", schedule.schedule, name="admin-schedule"),
 ]

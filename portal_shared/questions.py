@@ -15,6 +15,7 @@ from django.http import HttpResponse, QueryDict
 from django.shortcuts import render
 from django.urls import reverse
 
+from accounts.policy import Verb
 from core.errors import EgsError, NotAllowed, NotFound, StaleState
 from core.pages import words
 from gpr.lifecycle import alternative_to
@@ -141,7 +142,7 @@ def decide_on(
 
     After a refusal the question is about the GPR as it is now. `ways_out` returns alternatives.
     """
-    gpr = gpr_for(request.user, pk, write=True)
+    gpr = gpr_for(request.user, pk, verb=Verb.CHANGE)
     form = action.form(sent(request), initial={"version": gpr.version, "priority": gpr.priority})
     question = question_of(gpr, form)
     if not action.suits(gpr):
@@ -155,11 +156,11 @@ def decide_on(
     try:
         if version is None:
             raise StaleState(NO_VERSION)
-        action.do(gpr=gpr_for(request.user, pk, write=True, version=version), actor=request.user, now=request.now, **given)
+        action.do(gpr=gpr_for(request.user, pk, verb=Verb.CHANGE, version=version), actor=request.user, now=request.now, **given)
     except (NotFound, NotAllowed):
         raise
     except EgsError as error:
-        gpr = gpr_for(request.user, pk, write=True)
+        gpr = gpr_for(request.user, pk, verb=Verb.CHANGE)
         again = question_of(gpr, rebound(form, version=gpr.version, until=""))
         if not action.suits(gpr):
             return ask(request, replace(again, closed=_closed(gpr, action)))

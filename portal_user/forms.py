@@ -12,9 +12,11 @@ from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 from django import forms
+from django.conf import settings
 from django.core.validators import RegexValidator
 from rest_framework.exceptions import APIException
 
+from accounts.models import Scope
 from core.errors import EgsError
 from core.pages import words
 from core.rest.fields import FreeForm
@@ -69,6 +71,16 @@ class ServiceForm(forms.Form):
     def refuse(self, error: EgsError) -> None:
         if not errors_placed(self, error):
             self.add_error(None, in_zone(refusal_of(error).detail))
+
+
+class TokenForm(ServiceForm):
+    name = PlainTextField(label="Name", max_length=63, help_text="What uses it: a program, a pipeline, a computer.")
+    scope = forms.ChoiceField(label="It may")
+    days = forms.IntegerField(label="Days until it expires", min_value=1, max_value=settings.EGS_TOKEN_LIFE_MAX.days, initial=90)
+
+    def __init__(self, *args: Any, scopes: Sequence[Scope], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["scope"].choices = [(scope.value, scope.label) for scope in scopes]  # type: ignore[attr-defined]
 
 
 class GprForm(ServiceForm):

@@ -3,6 +3,7 @@ from __future__ import annotations
 from django.urls import URLPattern, path
 
 from portal_user.views import access, actions, bookings, channels, create, detail, notices, promises, templates, tenancy, workspaces
+from portal_user.views import access, account, actions, bookings, create, detail, notices, promises, templates, tenancy, workspaces
 
 urlpatterns: list[URLPattern] = [
     path("", workspaces.workspaces, name="workspaces"),
@@ -35,6 +36,11 @@ urlpatterns: list[URLPattern] = [
     path("workspaces/<str:slice>/access/namespaces/<uuid:pk>/adopt/", access.adopt, name="namespace-adopt"),
     path("workspaces/<str:slice>/access/namespaces/<uuid:pk>/approve/", tenancy.approve, name="namespace-approve"),
     path("workspaces/<str:slice>/access/namespaces/<uuid:pk>/refuse/", tenancy.refuse, name="namespace-refuse"),
+    path("account/", account.account, name="account"),
+    path("account/tokens/new/", account.token_new, name="token-new"),
+    path("account/tokens/<uuid:pk>/revoke/", account.token_end, name="token-revoke"),
+    path("account/sessions/others/end/", account.others_end, name="logins-end"),
+    path("account/sessions/<uuid:pk>/end/", account.login_end, name="login-end"),
     path("invitations/<uuid:pk>/accept/", tenancy.accept, name="invitation-accept"),
     path("invitations/<uuid:pk>/decline/", tenancy.decline, name="invitation-decline"),
     path("booking-series/<uuid:pk>/cancel/", bookings.cancel, name="series-cancel"),

@@ -25,15 +25,17 @@ NAME_CHARS: Final = 50
 
 
 @transaction.atomic
-def identity_sign_in(*, provider: Provider, claims: Claims, now: datetime) -> Identity:
-    """Finds the person by issuer and subject alone, or adds him; then applies his groups. Raises SignInRefused."""
+def identity_sign_in(*, provider: Provider, claims: Claims, link_to: User | None, now: datetime) -> Identity:
+    """Finds the person by issuer and subject alone, or takes `link_to`, or adds him; then applies his groups. Raises SignInRefused."""
     if len(claims.subject) > 255 or len(claims.groups) > GROUPS_MAX or any(len(group) > GROUP_MAX_CHARS for group in claims.groups):
         raise SignInRefused(f"{provider.label} sent more about you than EGS reads. Ask an administrator to send it fewer groups.")
     transaction_lock("identities")
     identity = Identity.objects.select_related("user").filter(issuer=claims.issuer, subject=claims.subject).first()
     if identity is None:
-        user = user_create(name=_free_name(claims), email=_email_of(claims), now=now)
+        user = link_to or user_create(name=_free_name(claims), email=_email_of(claims), now=now)
         identity = Identity(user=user, provider=provider.key, issuer=claims.issuer, subject=claims.subject, created_at=now)
+    if link_to is not None and identity.user_id != link_to.pk:
+        raise SignInRefused("This identity belongs to another account already.")
     if not identity.user.is_active:
         raise SignInRefused("Your account is disabled. Ask an administrator.")
     identity.provider, identity.last_login_at = provider.key, now

@@ -14,7 +14,7 @@ from accounts.models import Login
 from accounts.oidc.backend import Claims, CodeFlow, SignInRefused
 from accounts.oidc.people import identity_sign_in
 from accounts.oidc.providers import WHY_KEY, Provider, endpoints_of, provider_for
-from accounts.sessions import Proof, logins_end, session_open
+from accounts.sessions import Proof, logins_end, session_login, session_open
 from core.clock import db_now
 from core.errors import EgsError
 from core.pages.links import safe_next
@@ -28,7 +28,8 @@ RANDOM_CHARS: Final = 43
 def sign_in(request: HttpRequest, key: str) -> HttpResponse:
     """Sends the browser to the provider."""
     provider = provider_for(key)
-    verifier, asked = get_random_string(VERIFIER_CHARS), {"provider": key, "next": safe_next(request, request.GET.get("next", "/"))}
+    verifier = get_random_string(VERIFIER_CHARS)
+    asked = {"provider": key, "next": safe_next(request, request.GET.get("next", "/")), "is_link": "link" in request.GET}
     asked |= {"state": get_random_string(RANDOM_CHARS), "nonce": get_random_string(RANDOM_CHARS), "verifier": verifier}
     try:
         address = endpoints_of(provider).authorization
@@ -50,13 +51,17 @@ def sign_in(request: HttpRequest, key: str) -> HttpResponse:
 
 @require_GET
 def callback(request: HttpRequest, key: str) -> HttpResponse:
-    """The browser comes back. What it asked for counts once, and only with the same provider."""
+    """The browser comes back. What it asked for counts once, and only with the same provider.
+
+    A person who is signed in may have asked to link the identity to himself.
+    """
     asked: dict[str, Any] = request.session.pop(ASKED_KEY, {})
     try:
         provider = provider_for(key)
         _refuse_unasked(request, key, asked)
         claims = _claims(request, provider, asked)
-        identity = identity_sign_in(provider=provider, claims=claims, now=db_now())
+        login = session_login(request.session, now=db_now()) if asked["is_link"] else None
+        identity = identity_sign_in(provider=provider, claims=claims, link_to=login.user if login else None, now=db_now())
     except EgsError as error:
         return _back_to_login(request, error.detail)
     session_open(request, proof=Proof(identity=identity, provider_session=claims.session[:255]), now=db_now())

@@ -27,10 +27,11 @@ def running_demo(folder: Path) -> Iterator[dict[str, str]]:
     """Its address and tokens, once its fleet is there."""
     copy_to_file(folder / "egs.sqlite3")
     env = {**os.environ, "EGS_VAR_DIR": str(folder), **AT_ONCE}
-    process = Running([sys.executable, "manage.py", "demo", "--port", str(free_port())], env=env, log=folder / "demo.log")
+    process = Running([sys.executable, "manage.py", "demo", "--oidc", "--port", str(free_port())], env=env, log=folder / "demo.log")
     process.start()
     try:
-        yield wait_for("demo.json", lambda: demo_tokens(folder), within_s=START_S)
+        tokens = wait_for("demo.json", lambda: demo_tokens(folder), within_s=START_S)
+        yield tokens | {"folder": str(folder)}
     finally:
         process.stop()
 
@@ -39,9 +40,9 @@ class Demo:
     """`admin` is root, an administrator; `user` is ada, owner of workspace vision and viewer of speech."""
 
     def __init__(self, browser: Browser, tokens: dict[str, str]) -> None:
-        self.url = tokens["url"]
+        self.url, self.folder = tokens["url"], Path(tokens["folder"])
         self.admin, self.user = (Api(self.url, tokens[name]) for name in ("admin_token", "user_token"))
-        self._browser = browser
+        self.browser = browser
         self._pages: dict[tuple[Api, bool], tuple[Page, Watch]] = {}
 
     @contextmanager
@@ -79,6 +80,6 @@ class Demo:
     def _page(self, person: Api, scripts: bool) -> tuple[Page, Watch]:
         key = (person, scripts)
         if key not in self._pages:
-            self._pages[key] = page, _ = new_page(new_profile(self._browser, self.url, scripts=scripts), self.url)
+            self._pages[key] = page, _ = new_page(new_profile(self.browser, self.url, scripts=scripts), self.url)
             sign_in(page, person.token)
         return self._pages[key]

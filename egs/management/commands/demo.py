@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from core.clock import db_now
 from core.locks import single_runner
-from egs import demo
+from egs import demo, demo_provider
 from egs.runner import serve_all
 
 
@@ -24,8 +24,12 @@ class Command(BaseCommand):
         parser.add_argument("--port", type=int, default=8000)
         parser.add_argument("--fresh", action="store_true", help="forget what earlier runs left behind")
 
+        parser.add_argument("--oidc", action="store_true", help="start an identity provider, too, and offer to sign in by it")
+
     def handle(self, *args: Any, **options: Any) -> None:
         port = options["port"]
+        if options["oidc"] and not settings.EGS_OIDC_PROVIDERS:
+            demo_provider.restart_with_provider(_free_port())
         _refuse_taken_port(port)
         with single_runner("demo") as mine:
             if not mine:
@@ -42,6 +46,11 @@ class Command(BaseCommand):
         url, started_at = f"http://127.0.0.1:{port}", db_now()
         demo.demo_json().unlink(missing_ok=True)  # an earlier run's
         tokens = demo.seed(now=started_at)
+        provider_text = ""
+        if settings.EGS_OIDC_PROVIDERS:
+            demo_provider.groups_seed(now=started_at)
+            people = demo_provider.provider_start(url)
+            provider_text = f"\nOr sign in by its identity provider as emma or otto, with any password. Their groups: {people}.\n"
         processes = demo.agents(url=url, now=started_at)
 
         def on_start() -> None:
@@ -57,6 +66,7 @@ class Command(BaseCommand):
                 f"  user token   {tokens.user}   (ada: owner of workspace vision, viewer of speech)\n\n"
                 f"Also in {path}. Open {url} and sign in with one of them, or try:\n"
                 f'  curl -s {url}/api/v1/shapes/ -H "Authorization: Bearer {tokens.user}"\n'
+                f"{provider_text}"
             )
 
         serve_all(host="127.0.0.1", port=port, on_start=on_start)
@@ -69,6 +79,13 @@ def _refuse_taken_port(port: int) -> None:
             probe.bind(("127.0.0.1", port))
         except OSError:
             raise CommandError(f"Port {port} is taken. Stop what listens there, or choose another: make demo PORT=8001") from None
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def _forget() -> None:

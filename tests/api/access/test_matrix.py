@@ -317,7 +317,13 @@ def make_place(world: World) -> dict[str, str]:
     platform_group = GroupRole.objects.create(provider="corp", group="auditors", role=PlatformRole.AUDITOR, created_at=db_now())
     group = SliceGroup.objects.create(slice=world.slice, provider="corp", group="team", role=Role.VIEWER, created_at=db_now())
     ProjectAdmin.objects.create(project=world.slice.project, user=factories.user("runner"), created_at=db_now())
-    names |= {"project": "tenant", "admin": "runner", "users": "teammate", "roles/": str(platform_group.pk), "slices/<slice>/groups/": str(group.pk)}
+    names |= {
+        "project": "tenant",
+        "admin": "runner",
+        "users": "teammate",
+        "roles/": str(platform_group.pk),
+        "slices/<slice>/groups/": str(group.pk),
+    }
     factories.login(world.people.teammate)
     names |= {"logins/": str(factories.login(world.people.owner).pk)}
     return {**names, "maintenance": str(closed.pk), "booking-series": str(series.pk)}

@@ -3,9 +3,13 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from accounts.models import ApiToken
+import time_machine
+
+from accounts.models import ApiToken, Scope
+from core.clock import db_now
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
+from tests.builders import SHAPE
 
 KINDS = ("token.issued", "token.revoked")
 NEW = {"name": "laptop", "scopes": ["read", "write"]}
@@ -19,7 +23,7 @@ def test_a_new_one_tells_its_secret_once_and_works(owner: Caller) -> None:
     assert Caller(made["token"]).get("me/").json()["token"]["name"] == "laptop"
     seen = owner.get(f"tokens/{made['id']}/").json()
     assert "token" not in seen
-    assert {name: value for name, value in made.items() if name not in {"token", "last_used_at"}}.items() <= seen.items()
+    assert {name: value for name, value in made.items() if name not in {"token", "last_used_at", "last_address"}}.items() <= seen.items()
     row = ApiToken.objects.get(pk=made["id"])
     assert made["token"].split("_")[2] not in row.digest
 
@@ -112,3 +116,44 @@ def test_an_administrator_sees_who_issued_and_revoked_what_and_others_do_not(own
     assert [len([text for text in texts if made["key_id"] in text]) for texts in told.values()] == [1, 1]
     assert not any(made["token"] in text for texts in told.values() for text in texts)
     assert all(owner.get(f"events/?kind={kind}").json()["results"] == [] for kind in KINDS)
+
+
+def test_a_token_is_used_only_from_the_networks_that_it_names(world: World, owner: Caller) -> None:
+    inside, outside = (
+        Caller(owner.post("tokens/", {"name": "ci", "scopes": ["read"], "networks": [network]}).json()["token"])
+        for network in ("127.0.0.0/8", "10.1.0.0/16")
+    )
+
+    assert (inside.get("me/").status_code, outside.get("me/").status_code) == (200, 401)
+    assert owner.post("tokens/", {"name": "ci", "scopes": ["read"], "networks": ["everywhere"]}).status_code == 400
+
+
+def test_a_token_bound_to_a_workspace_sees_and_makes_nothing_beyond_it(world: World, owner: Caller) -> None:
+    second = factories.make_slice(world.cluster, name="second", owner=world.people.owner)
+    made = owner.post("tokens/", {"name": "ci", "scopes": ["read", "write"], "slices": [str(world.slice.pk)]})
+    bound = Caller(made.json()["token"])
+
+    assert [row["name"] for row in bound.get("slices/").json()["results"]] == ["vision"]
+    assert [row["name"] for row in bound.get("me/").json()["slices"]] == ["vision"]
+    assert bound.get(f"slices/{second.pk}/").status_code == 404
+    assert bound.post("tokens/", {"name": "wider", "scopes": ["read"]}).status_code == 403
+    assert owner.post("tokens/", {"name": "x", "scopes": ["read"], "slices": [str(world.foreign_slice.pk)]}).status_code == 400
+
+
+def test_a_token_for_requests_changes_requests_and_nothing_else(world: World, owner: Caller) -> None:
+    pipeline = Caller(factories.token(world.people.owner, Scope.GPR_WRITE))
+
+    assert pipeline.post("gprs/", {"name": "t", "slice": "vision", "shape": SHAPE, "nodes": 1, "duration_s": 600}).status_code == 201
+    assert pipeline.post("slices/vision/members/", {"user": "teammate", "role": "editor"}).status_code == 403
+    assert pipeline.post("tokens/", {"name": "x", "scopes": ["read"]}).status_code == 403
+
+
+def test_a_rotated_token_leaves_no_gap(world: World, owner: Caller) -> None:
+    old = owner.post("tokens/", {"name": "ci", "scopes": ["read"], "networks": ["127.0.0.1"]}).json()
+    new = owner.post(f"tokens/{old['id']}/rotate/", {"overlap_s": 60}).json()
+
+    assert new["token"] != old["token"]
+    assert (new["scopes"], new["networks"]) == (["read"], ["127.0.0.1/32"])
+    assert [Caller(each["token"]).get("me/").status_code for each in (old, new)] == [200, 200]
+    with time_machine.travel(db_now() + timedelta(minutes=2)):
+        assert [Caller(each["token"]).get("me/").status_code for each in (old, new)] == [401, 200]

@@ -38,6 +38,8 @@ PARTS = {
     "workspace": ["facts", "quotas", "tabs", "axis", "provisioned", "pending", "ended"],
     "bookings": ["list"],
     "access": ["list"],
+    "account": ["lists"],
+    "admin-people": ["rows"],
     "templates": ["list"],
     "notices": ["list", "bell", "newest"],
     "notice-settings": ["channels"],
@@ -70,6 +72,12 @@ def address(name: str, admin_world: AdminWorld) -> str:
         "gpr-extend": admin_world.runs,
     }
     node = admin_world.cluster.nodes.order_by("name").first()
+    if name.startswith("admin-person-") and name != "admin-person-add":
+        return reverse(name, args=[factories.user("newcomer").pk])
+    if name == "token-revoke":
+        return reverse(name, args=[factories.row_of(factories.token(admin_world.people.admin)).pk])
+    if name == "login-end":
+        return reverse(name, args=[factories.login(admin_world.people.admin).pk])
     if name.startswith(("admin-cluster-", "admin-join")):
         Cluster.objects.update(is_enabled=name != "admin-cluster-enable", rewound_at=db_now() if name == "admin-cluster-resume" else None)
         return reverse(name, args=[admin_world.cluster.pk])

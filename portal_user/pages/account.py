@@ -1,0 +1,116 @@
+"""The reader's own sessions, access tokens and identities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.urls import reverse
+
+from accounts.models import ApiToken, Identity, Login, Scope
+from accounts.oidc.providers import providers
+from accounts.sessions import live_logins
+from portal_shared.access import PageRequest, why_not_write
+from portal_shared.shell import Shell
+
+TOKENS_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class LoginRow:
+    id: UUID
+    browser: str
+    how: str
+    address: str
+    created_at: datetime
+    last_seen_at: datetime
+    is_this: bool
+    end_url: str
+
+    @classmethod
+    def of(cls, login: Login, *, this: Login) -> LoginRow:
+        how = f"through {login.identity.provider}" if login.identity is not None else f"with token {login.token.name}"  # type: ignore[union-attr]
+        return cls(
+            id=login.pk,
+            browser=_browser(login.browser),
+            how=how,
+            address=login.address,
+            created_at=login.created_at,
+            last_seen_at=login.last_seen_at,
+            is_this=login.pk == this.pk,
+            end_url=reverse("login-end", args=[login.pk]) if login.pk != this.pk else "",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    id: UUID
+    name: str
+    key_id: str
+    may: str
+    bounds: str
+    last_used_at: datetime | None
+    last_address: str
+    expires_at: datetime
+    word: str
+    css: str
+    revoke_url: str
+
+    @classmethod
+    def of(cls, token: ApiToken, *, now: datetime, is_writable: bool) -> TokenRow:
+        is_live = token.is_live(now)
+        bounds = [*token.networks, *([f"{len(token.slices)} of your workspaces"] if token.slices else [])]
+        return cls(
+            id=token.pk,
+            name=token.name,
+            key_id=token.key_id,
+            may=", ".join(Scope(scope).label for scope in token.scopes),
+            bounds=", ".join(bounds),
+            last_used_at=token.last_used_at,
+            last_address=token.last_address,
+            expires_at=token.expires_at,
+            word="Live" if is_live else "Revoked" if token.revoked_at else "Expired",
+            css="good" if is_live else "soft",
+            revoke_url=reverse("token-revoke", args=[token.pk]) if is_live and is_writable else "",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AccountPage:
+    shell: Shell
+    logins: tuple[LoginRow, ...]
+    tokens: tuple[TokenRow, ...]
+    identities: tuple[Identity, ...]
+    link_urls: tuple[tuple[str, str], ...]  # label and address of providers that the reader has no identity of
+    has_others: bool
+    read_only: str
+
+    @classmethod
+    def build(cls, request: PageRequest) -> AccountPage:
+        logins = live_logins(now=request.now).filter(user=request.user).select_related("token", "identity")
+        rows = tuple(LoginRow.of(login, this=request.login) for login in logins)
+        identities = tuple(request.user.identities.all())
+        linked = {identity.issuer for identity in identities}
+        tokens = ApiToken.objects.filter(user=request.user)[:TOKENS_MAX]
+        return cls(
+            shell=Shell.user(request, page="account"),
+            logins=rows,
+            tokens=tuple(TokenRow.of(token, now=request.now, is_writable=request.may_write) for token in tokens),
+            identities=identities,
+            link_urls=tuple(
+                (provider.label, f"{reverse('oidc-sign-in', args=[provider.key])}?link=1&next={reverse('account')}")
+                for provider in providers()
+                if provider.issuer not in linked
+            ),
+            has_others=len(rows) > 1,
+            read_only=why_not_write(request),
+        )
+
+
+def _browser(agent: str) -> str:
+    """A short name of what a User-Agent header tells."""
+    for mark, name in (("Edg/", "Edge"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome"), ("Safari/", "Safari")):
+        if mark in agent:
+            return name
+    return agent[:40] or "Unknown browser"

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import UUID
+
+from django import forms
+from django.db.models import QuerySet
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods
+
+from accounts.models import ApiToken, Login, Scope
+from accounts.policy import is_overseer
+from accounts.services import TokenTerms, token_create, token_revoke
+from accounts.sessions import live_logins, logins_end
+from core.rest.references import one_by_id
+from portal_shared.access import PageRequest, needs_write, signed_in
+from portal_shared.questions import UNPROCESSABLE, Question, ask, decide, sent
+from portal_shared.shell import Shell
+from portal_user.forms import TokenForm
+from portal_user.pages.account import AccountPage
+
+TOPICS = ("account",)
+
+
+@require_GET
+@signed_in
+def account(request: PageRequest) -> HttpResponse:
+    return _show(request)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+@needs_write
+def token_new(request: PageRequest) -> HttpResponse:
+    """The page that answers shows the secret, once."""
+    scopes = [scope for scope in Scope if scope != Scope.ADMIN or is_overseer(request.user)]
+    form = TokenForm(sent(request), scopes=scopes)
+    text = "Programs sign in with a token. Its secret is shown once, so copy it then."
+    question = _question(request, form, "Make a token", text, "Make token", reverse("token-new"), is_plain=True)
+    if not form.is_bound:
+        return ask(request, question)
+    if not form.is_valid():
+        return ask(request, question, status=UNPROCESSABLE)
+    given = form.cleaned_data
+    terms = TokenTerms(
+        name=given["name"], scopes=[Scope(given["scope"])], life=timedelta(days=given["days"]), slices=list(request.user.bound_to)
+    )
+    return _show(request, made=token_create(user=request.user, terms=terms, now=request.now).plain)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+@needs_write
+def token_end(request: PageRequest, pk: UUID) -> HttpResponse:
+    token = one_by_id(ApiToken.objects.filter(user=request.user), pk, what="token")
+
+    def revoke() -> str:
+        token_revoke(token=token, now=request.now)
+        return f"Token {token.name} is revoked"
+
+    text = "Programs that use it are refused at once, and browsers that signed in with it are signed out."
+    question = _question(request, forms.Form(sent(request)), f"Revoke token {token.name}?", text, "Revoke token", request.path)
+    return decide(request, question, revoke, topics=TOPICS)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def login_end(request: PageRequest, pk: UUID) -> HttpResponse:
+    login = one_by_id(live_logins(now=request.now).filter(user=request.user), pk, what="session")
+    return _end(request, Login.objects.filter(pk=login.pk), "End this session?", "Its browser is signed out at once.", "End session")
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def others_end(request: PageRequest) -> HttpResponse:
+    others = Login.objects.filter(user=request.user).exclude(pk=request.login.pk)
+    text = "All your other browsers are signed out at once. Tokens of programs stay."
+    return _end(request, others, "End all other sessions?", text, "End other sessions")
+
+
+def _end(request: PageRequest, logins: QuerySet[Login], title: str, text: str, verb: str) -> HttpResponse:
+    def end() -> str:
+        count = logins_end(logins, why="ended sessions of his own", actor=request.user, now=request.now)
+        return "The session is ended" if count == 1 else f"{count} sessions are ended"
+
+    return decide(request, _question(request, forms.Form(sent(request)), title, text, verb, request.path), end, topics=TOPICS)
+
+
+def _question(request: PageRequest, form: forms.Form, title: str, text: str, verb: str, url: str, *, is_plain: bool = False) -> Question:
+    shell = Shell.user(request, page="account")
+    return Question(title, text, verb, url, back_url=reverse("account"), form=form, shell=shell, is_plain=is_plain)
+
+
+def _show(request: PageRequest, *, made: str = "") -> HttpResponse:
+    page = AccountPage.build(request)
+    template = "user/account/lists.html" if request.GET.get("part") == "lists" else "user/account/page.html"
+    return render(request, template, {"page": page, "shell": page.shell, "now": request.now, "made": made})

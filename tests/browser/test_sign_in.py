@@ -1,0 +1,173 @@
+"""Sign-in through a real identity provider: who gets in, with which role, and when that ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from tests.browser.chromium import new_profile
+from tests.browser.demo import Demo
+from tests.browser.people import sign_in
+from tests.e2e.processes import START_S, is_alive, wait_for
+
+BUTTON = "Sign in with the demo's identity provider"
+
+
+@contextmanager
+def person(demo: Demo) -> Iterator[Page]:
+    """A browser of somebody who has not signed in anywhere. The provider's pages ask for a font that is not there."""
+    profile = new_profile(demo.browser, demo.url)
+    profile.route(re.compile("googleapis"), lambda route: route.abort())
+    try:
+        yield profile.new_page()
+    finally:
+        profile.close()
+
+
+def sign_in_as(page: Page, name: str, *, at: str = "/") -> None:
+    page.goto(f"/login/?next={at}")
+    page.get_by_role("link", name=BUTTON).click()
+    prove(page, name)
+
+
+def prove(page: Page, name: str) -> None:
+    """On the provider's pages: who one is, and that EGS may know it."""
+    page.locator("input[name=login]").fill(name)
+    page.locator("input[name=password]").fill("any")
+    page.get_by_role("button", name="Sign-in").click()
+    page.get_by_role("button", name="Continue").click()
+
+
+def groups_are(demo: Demo, name: str, *groups: str) -> None:
+    path = demo.folder / "demo-people.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: {"groups": list(groups)}}))
+
+
+def activate(demo: Demo, is_active: bool) -> None:
+    assert demo.admin.raw("PATCH", "/users/emma/", {"is_active": is_active}).status_code == 200
+
+
+def test_groups_give_roles_and_who_leaves_one_loses_it(demo: Demo) -> None:
+    with person(demo) as page:
+        sign_in_as(page, "emma", at="/workspaces/vision/")
+        expect(page).to_have_url(f"{demo.url}/workspaces/vision/")
+        expect(page.get_by_role("link", name="Create GPU request").first).to_be_visible()
+
+    groups_are(demo, "emma")
+    with person(demo) as page:
+        sign_in_as(page, "emma", at="/workspaces/vision/")
+        expect(page.get_by_text("There is no such")).to_be_visible()
+    groups_are(demo, "emma", "vision-team")
+
+    with person(demo) as page:
+        sign_in_as(page, "otto", at="/admin/people/")
+        expect(page.get_by_role("heading", name="People", exact=True)).to_be_visible()
+        expect(page.locator("tr", has_text="otto")).to_contain_text("by a group")
+
+
+def test_a_disabled_person_is_out_while_his_page_is_open(demo: Demo) -> None:
+    with person(demo) as page:
+        sign_in_as(page, "emma", at="/workspaces/vision/")
+        expect(page.locator("#live")).to_contain_text("Live")
+
+        activate(demo, False)
+
+        expect(page.get_by_role("heading", name="Sign in to EGS")).to_be_visible()
+    with person(demo) as page:
+        sign_in_as(page, "emma")
+        expect(page.get_by_text("Your account is disabled")).to_be_visible()
+    activate(demo, True)
+
+
+def test_signing_out_ends_the_session_at_the_provider_and_those_of_other_programs_there(demo: Demo) -> None:
+    with person(demo) as page:
+        sign_in_as(page, "emma", at="/workspaces/vision/")
+        kept = page.context.cookies(demo.url)
+        page.get_by_role("button", name="account of emma").click()
+        page.get_by_role("button", name="Sign out").click()
+        page.get_by_role("button", name="Yes, sign me out").click()
+        expect(page.get_by_role("heading", name="Sign in to EGS")).to_be_visible()
+        page.context.add_cookies(kept)  # the old session's key opens nothing
+        page.goto("/workspaces/vision/")
+        expect(page.get_by_role("heading", name="Sign in to EGS")).to_be_visible()
+
+
+def test_a_sign_out_at_the_provider_ends_the_session_here(demo: Demo) -> None:
+    with person(demo) as page:
+        sign_in_as(page, "emma", at="/workspaces/vision/")
+        expect(page.locator("#live")).to_contain_text("Live")
+        elsewhere = page.context.new_page()
+        elsewhere.goto(f"{issuer(demo)}/session/end?client_id=egs")
+        elsewhere.get_by_role("button", name="Yes, sign me out").click()
+
+        expect(page.get_by_role("heading", name="Sign in to EGS")).to_be_visible()
+
+
+def test_a_code_counts_once_and_only_in_the_browser_that_asked(demo: Demo) -> None:
+    seen: list[str] = []
+    with person(demo) as page:
+        page.on("request", lambda request: seen.append(request.url) if "/callback/" in request.url else None)
+        sign_in_as(page, "emma")
+        expect(page).to_have_url(f"{demo.url}/")
+        (address,) = seen
+        page.goto(address)
+        expect(page.get_by_text("was used already")).to_be_visible()
+    with person(demo) as other:
+        other.goto(address)
+        expect(other.get_by_text("was not started in this browser")).to_be_visible()
+
+
+@pytest.mark.parametrize("name", ["nonce", "code_challenge"])
+def test_a_changed_request_is_refused(name: str, demo: Demo) -> None:
+    """Somebody between browser and provider changes what EGS asked for."""
+
+    def change(route: Route) -> None:
+        address, _, query = route.request.url.partition("?")
+        given = {key: values[0] for key, values in parse_qs(query).items()} | {name: "A" * 43}
+        route.fulfill(status=302, headers={"Location": f"{address}?{urlencode(given)}&changed=1"})
+
+    with person(demo) as page:
+        page.route(re.compile(r"/auth\?(?!.*changed=1)"), change)
+        sign_in_as(page, "emma")
+        expect(page.get_by_text("was not accepted")).to_be_visible()
+        page.goto("/workspaces/vision/")
+        expect(page.get_by_role("heading", name="Sign in to EGS")).to_be_visible()
+
+
+def test_without_the_provider_the_page_says_why_and_tokens_still_open_it(demo: Demo) -> None:
+    """The last test here: the provider does not come back."""
+    pattern = f"oidc-provider.mjs {urlsplit(issuer(demo)).port} "
+    found = subprocess.run(["pgrep", "-f", pattern], stdout=subprocess.PIPE, text=True, check=True)
+    (pid,) = map(int, found.stdout.split())
+    with person(demo) as page:
+        page.goto("/login/")
+        page.get_by_role("link", name=BUTTON).click()
+        page.locator("input[name=login]").wait_for()
+        os.kill(pid, signal.SIGTERM)
+        wait_for("the provider's end", lambda: not is_alive(pid), within_s=START_S)
+        state = demo_state(page)
+        page.goto(f"/login/demo/callback/?code=x&state={state}")
+        expect(page.get_by_text("does not answer")).to_be_visible()
+        sign_in(page, demo.user.token)
+
+
+def demo_state(page: Page) -> str:
+    """What EGS gave the provider; its page shows it."""
+    found = re.search(r"<strong>state</strong>: '([\w-]+)'", page.content())
+    assert found
+    return found[1]
+
+
+def issuer(demo: Demo) -> str:
+    with person(demo) as page:
+        answer = page.request.get("/login/demo/", max_redirects=0)
+        return answer.headers["location"].partition("/auth?")[0]
