@@ -10,8 +10,8 @@ class SlicesConfig(AppConfig):
         from inventory import tenancy
         from journal.notices import audience
         from journal.notices.kinds import To
-        from slices.notices import SliceTenancy, named_in, owners_of
         from slices.groups import memberships_apply
+        from slices.notices import SliceTenancy, named_in, owners_of
         from slices.selectors import own_slice_ids, relations_to
         from slices.tenancy import SliceTenants
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from accounts.models import User
+from accounts.models import PlatformRole, User
 from accounts.policy import is_platform_admin
 from journal.models import Event
 from journal.notices.kinds import NoticeKind, Rule, To, rule_of
@@ -93,7 +93,7 @@ def _found(events: Sequence[Event], rules: Mapping[int, Rule]) -> dict[int, Coll
 
 
 def _admins(events: Sequence[Event]) -> Found:
-    ids = [user.pk for user in User.objects.filter(is_admin=True, is_active=True) if is_platform_admin(user)]
+    ids = [user.pk for user in User.objects.filter(role=PlatformRole.ADMIN, is_active=True)]
     return {event.pk: ids for event in events}
 
 

@@ -60,16 +60,16 @@ def test_neither_the_token_nor_its_secret_is_stored() -> None:
 def test_a_token_ends_with_its_life_its_revocation_its_user_and_its_pepper() -> None:
     user = make_user()
     issued = issue(user)
-    assert token_authenticate(plain=issued.plain, now=NOW) is not None
+    assert token_authenticate(plain=issued.plain, address="", now=NOW) is not None
 
-    assert token_authenticate(plain=issued.plain, now=NOW + HOUR) is None
+    assert token_authenticate(plain=issued.plain, address="", now=NOW + HOUR) is None
     with override_settings(EGS_TOKEN_PEPPERS={"2": "another"}):
-        assert token_authenticate(plain=issued.plain, now=NOW) is None
+        assert token_authenticate(plain=issued.plain, address="", now=NOW) is None
     User.objects.filter(pk=user.pk).update(is_active=False)
-    assert token_authenticate(plain=issued.plain, now=NOW) is None
+    assert token_authenticate(plain=issued.plain, address="", now=NOW) is None
     User.objects.filter(pk=user.pk).update(is_active=True)
     token_revoke(token=issued.token, now=NOW)
-    assert token_authenticate(plain=issued.plain, now=NOW) is None
+    assert token_authenticate(plain=issued.plain, address="", now=NOW) is None
 
 
 @pytest.mark.django_db
@@ -81,8 +81,8 @@ def test_a_new_pepper_signs_and_the_old_one_still_proves() -> None:
         new = issue(user)
 
         assert (old.token.pepper_id, new.token.pepper_id) == ("1", "10")
-        assert token_authenticate(plain=old.plain, now=NOW) is not None
-        assert token_authenticate(plain=new.plain, now=NOW) is not None
+        assert token_authenticate(plain=old.plain, address="", now=NOW) is not None
+        assert token_authenticate(plain=new.plain, address="", now=NOW) is not None
 
 
 @pytest.mark.django_db

@@ -22,7 +22,7 @@ def create(*arguments: str) -> str:
 
 @pytest.mark.parametrize(("flags", "scopes"), [((), {Scope.READ, Scope.WRITE}), (("--admin",), set(Scope))])
 def test_it_prints_a_token_that_works(flags: tuple[str, ...], scopes: set[Scope]) -> None:
-    token = token_authenticate(plain=create("ann", *flags), now=db_now())
+    token = token_authenticate(plain=create("ann", *flags), address="", now=db_now())
 
     assert token is not None
     assert (token.user.name, token.user.role == "admin", set(token.scopes)) == ("ann", bool(flags), scopes)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
@@ -91,7 +92,7 @@ def test_a_disabled_person_is_out_while_his_page_is_open(demo: Demo) -> None:
 def test_signing_out_ends_the_session_at_the_provider_and_those_of_other_programs_there(demo: Demo) -> None:
     with person(demo) as page:
         sign_in_as(page, "emma", at="/workspaces/vision/")
-        kept = page.context.cookies(demo.url)
+        kept: Any = page.context.cookies(demo.url)
         page.get_by_role("button", name="account of emma").click()
         page.get_by_role("button", name="Sign out").click()
         page.get_by_role("button", name="Yes, sign me out").click()

@@ -162,7 +162,7 @@ def test_only_administrators_are_told_of_faults_and_only_while_they_are_administ
     outbox_expand(now=now)
     assert told(admin) == [(K.ALERT, "A fault.")]
 
-    User.objects.filter(pk=admin.pk).update(is_admin=False)
+    User.objects.filter(pk=admin.pk).update(role="member")
     admin.refresh_from_db()
 
     assert told(admin) == told(owner) == []
