@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from accounts.models import ApiToken, User
 from accounts.services import token_authenticate
 from core.clock import db_now
+from core.request_origin import signed_in_by
 
 
 class BearerAuthentication(BaseAuthentication):
@@ -25,6 +26,7 @@ class BearerAuthentication(BaseAuthentication):
             raise AuthenticationFailed("This token is malformed, unknown, expired or revoked. Make a new one and try again.")
         user = token.user
         user.narrow_to(token.scopes, token.slices)
+        signed_in_by(token_key=token.key_id)
         return user, token
 
     def authenticate_header(self, request: Request) -> str:

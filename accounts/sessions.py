@@ -40,9 +40,15 @@ def session_open_by_token(request: HttpRequest, *, plain: str, now: datetime) ->
     """Returns False when the token is refused."""
     token = token_authenticate(plain=plain, address=request.META.get("REMOTE_ADDR") or "", now=now)
     if token is None or not token.allows(Scope.READ):
+        sign_in_refused("with a token that was not accepted", now=now)
         return False
     session_open(request, proof=Proof(token=token), now=now)
     return True
+
+
+@transaction.atomic
+def sign_in_refused(how: str, *, now: datetime) -> None:
+    report(AccountChange("login.refused", f"Somebody tried to sign in {how}.", None, now))
 
 
 def session_open(request: HttpRequest, *, proof: Proof, now: datetime) -> None:

@@ -20,6 +20,7 @@ from gpr.supplies.api import SupplyOrderViewSet, SupplyViewSet
 from gpr.templates.api import TemplateViewSet
 from inventory.api import ClusterViewSet, GpuViewSet, NodeViewSet, ScheduleViewSet, ShapeViewSet
 from inventory.check_api import CheckPolicyViewSet
+from journal.audit_api import AuditViewSet
 from journal.notices.api import NoticeViewSet
 from journal.notices.channel_api import ChannelViewSet, DeliveryViewSet
 from journal.notices.settings_api import NoticeSettingsViewSet
@@ -58,6 +59,7 @@ router.register("defragmentation", DefragmentationViewSet, basename="defragmenta
 router.register("events", EventViewSet, basename="event")
 router.register("channels", ChannelViewSet, basename="channel")
 router.register("channels/(?P<channel_pk>[^/]+)/deliveries", DeliveryViewSet, basename="channel-delivery")
+router.register("audit", AuditViewSet, basename="audit")
 router.register("notices", NoticeViewSet, basename="notice")
 router.register("tokens", TokenViewSet, basename="token")
 router.register("logins", LoginViewSet, basename="login")

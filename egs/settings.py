@@ -78,6 +78,7 @@ INSTALLED_APPS = [
     "drf_spectacular_sidecar",
 ]
 MIDDLEWARE = [
+    "core.request_origin.RequestOrigin",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -165,7 +166,7 @@ REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_PAGINATION_CLASS": "core.rest.pagination.CreatedPagination",
     "DEFAULT_FILTER_BACKENDS": ["core.rest.filters.GivenFilters"],
-    "EXCEPTION_HANDLER": "core.rest.problems.problem_handler",
+    "EXCEPTION_HANDLER": "journal.refusals.problem_handler",
     "PAGE_SIZE": 50,
     "UNAUTHENTICATED_USER": None,
     "TEST_REQUEST_DEFAULT_FORMAT": "json",

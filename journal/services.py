@@ -10,6 +10,7 @@ from django.db import transaction
 from accounts.audit import AccountChange
 from accounts.models import User
 from core.written_sql import rows_insert
+from core.request_origin import request_origin
 from journal.hints import INVENTORY, hint, slice_topic, user_topic
 from journal.models import Event, Outbox, Severity
 from journal.notices.kinds import rule_of
@@ -61,8 +62,12 @@ def events_record(events: Sequence[Event]) -> None:
     """Those of which people are told get into the outbox. Raises RuntimeError outside a transaction."""
     if not transaction.get_connection().in_atomic_block:
         raise RuntimeError("An Event is written in the transaction of its change.")
+    origin = request_origin()
     for event in events:
         event.message = event.message[:500]
+        if origin is not None:
+            event.request_id, event.address = origin.request_id, origin.address
+            event.token_key, event.login_id = origin.token_key, origin.login_id
         if event.slice_id is not None:
             hint(slice_topic(event.slice_id))
     if any(event.node_id is not None or event.cluster_id is not None for event in events):

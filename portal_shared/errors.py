@@ -10,8 +10,11 @@ from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from core.errors import EgsError, NotFound
+from accounts.models import User
+from core.clock import db_now
+from core.errors import EgsError, NotAllowed, NotFound
 from core.rest import problems
+from journal.refusals import refusal_record
 from portal_shared.access import not_cached
 from portal_shared.refusals import refusal_of
 
@@ -30,6 +33,8 @@ class Refusals:
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         if isinstance(error, EgsError):
+            if isinstance(error, NotAllowed) and isinstance(actor := getattr(request, "user", None), User):
+                refusal_record(actor=actor, path=request.path, why=error.detail, now=db_now())
             told = refusal_of(error)
             return refuse(request, error.status, told.title, told.detail)
         if isinstance(error, OperationalError | InterfaceError):

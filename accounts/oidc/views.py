@@ -14,7 +14,7 @@ from accounts.models import Login
 from accounts.oidc.backend import Claims, CodeFlow, SignInRefused
 from accounts.oidc.people import identity_sign_in
 from accounts.oidc.providers import WHY_KEY, Provider, endpoints_of, provider_for
-from accounts.sessions import Proof, logins_end, session_login, session_open
+from accounts.sessions import Proof, logins_end, session_login, session_open, sign_in_refused
 from core.clock import db_now
 from core.errors import EgsError
 from core.pages.links import safe_next
@@ -34,7 +34,7 @@ def sign_in(request: HttpRequest, key: str) -> HttpResponse:
     try:
         address = endpoints_of(provider).authorization
     except EgsError as error:
-        return _back_to_login(request, error.detail)
+        return _back_to_login(request, key, error.detail)
     request.session[ASKED_KEY] = asked
     query = {
         "response_type": "code",
@@ -63,7 +63,7 @@ def callback(request: HttpRequest, key: str) -> HttpResponse:
         login = session_login(request.session, now=db_now()) if asked["is_link"] else None
         identity = identity_sign_in(provider=provider, claims=claims, link_to=login.user if login else None, now=db_now())
     except EgsError as error:
-        return _back_to_login(request, error.detail)
+        return _back_to_login(request, key, error.detail)
     session_open(request, proof=Proof(identity=identity, provider_session=claims.session[:255]), now=db_now())
     return HttpResponseRedirect(asked["next"])
 
@@ -84,7 +84,8 @@ def backchannel_logout(request: HttpRequest, key: str) -> HttpResponse:
     return HttpResponse(status=200, headers={"Cache-Control": "no-store"})
 
 
-def _back_to_login(request: HttpRequest, why: str) -> HttpResponse:
+def _back_to_login(request: HttpRequest, key: str, why: str) -> HttpResponse:
+    sign_in_refused(f"through {key}: {why}", now=db_now())
     request.session[WHY_KEY] = why  # not in the address, where others could write it
     return HttpResponseRedirect(reverse("login"))
 

@@ -32,6 +32,11 @@ class Event(models.Model):
     node_id = models.UUIDField(null=True)
     cluster_id = models.UUIDField(null=True)
     data = models.JSONField(default=dict)
+    # Where the request came from; only administrators and auditors read these. Empty: EGS did it by itself.
+    request_id = models.CharField(max_length=36, blank=True)
+    address = models.CharField(max_length=45, blank=True)
+    token_key = models.CharField(max_length=12, blank=True)
+    login_id = models.UUIDField(null=True)
 
     class Meta:
         ordering: ClassVar[list[str]] = ["-id"]
@@ -41,6 +46,7 @@ class Event(models.Model):
             models.Index(fields=["node_id", "-id"], name="event_node"),
             models.Index(fields=["cluster_id", "-id"], name="event_cluster"),
             models.Index(fields=["kind", "-id"], name="event_kind"),
+            models.Index(fields=["actor", "-id"], name="event_actor", condition=models.Q(actor__isnull=False)),
         ]
 
     def __str__(self) -> str:

@@ -1,0 +1,97 @@
+"""Who did what, from where: Events of people, with their origin. For administrators and auditors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from django.db.models import Q, QuerySet
+from django.http import StreamingHttpResponse
+from django_filters import rest_framework as filters
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework import mixins, serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+
+from accounts.permissions import IsAdmin
+from core.rest.filters import Moment
+from core.rest.output import ModelOutputSerializer
+from core.rest.pagination import EventPagination
+from core.rest.references import is_object
+from core.rest.sealed import SealedId
+from core.rest.views import ApiViewSet
+from journal.models import Event
+from journal.selectors import audit_trail
+
+EXPORT_ROWS = 500  # read at once
+
+
+class AuditFilter(filters.FilterSet):
+    actor = filters.CharFilter(method="by_actor", label="Id or name.")
+    kind = filters.CharFilter(lookup_expr="startswith", label="Beginning of the kind, e.g. `gpr.`.")
+    text = filters.CharFilter("message", lookup_expr="icontains", label="Part of the message.")
+    request = filters.CharFilter("request_id", label="The X-Request-Id of an answer.")
+    token = filters.CharFilter("token_key", label="The public key id of a token.")
+    address = filters.CharFilter("address")
+    since = Moment("at", lookup_expr="gte")
+    until = Moment("at", lookup_expr="lt")
+
+    def by_actor(self, rows: QuerySet[Event], name: str, value: str) -> QuerySet[Event]:
+        return rows.filter(is_object(value, path="actor"))
+
+
+class AuditSerializer(ModelOutputSerializer[Event]):
+    id = SealedId()
+    actor = serializers.CharField(source="actor.name", default=None, allow_null=True, help_text="Null: nobody had signed in.")
+
+    class Meta:
+        model = Event
+        fields = [
+            "id",
+            "at",
+            "kind",
+            "severity",
+            "message",
+            "reason",
+            "old",
+            "new",
+            "actor",
+            "request_id",
+            "address",
+            "token_key",
+            "login_id",
+        ]
+        fields += ["gpr_id", "slice_id", "node_id", "cluster_id", "data"]
+        read_only_fields = fields
+
+
+class AuditViewSet(mixins.ListModelMixin, ApiViewSet[Event]):
+    queryset = Event.objects.none()
+    serializer_class = AuditSerializer
+    filterset_class = AuditFilter
+    pagination_class = EventPagination
+
+    def get_permissions(self) -> Sequence[Any]:
+        return [IsAdmin()]
+
+    def get_queryset(self) -> QuerySet[Event]:
+        return audit_trail()
+
+    @extend_schema(responses={(200, "application/x-ndjson"): OpenApiResponse(OpenApiTypes.STR, "A JSON object a line, oldest first.")})
+    @action(detail=False, methods=["get"], pagination_class=None)
+    def export(self, request: Request) -> StreamingHttpResponse:
+        """Export all records that match the filters as JSON lines, the oldest first."""
+        rows = self.filter_queryset(self.get_queryset()).order_by("id")
+        answer = StreamingHttpResponse(_lines(rows), content_type="application/x-ndjson")
+        answer.headers["Content-Disposition"] = 'attachment; filename="audit.jsonl"'
+        return answer
+
+
+def _lines(rows: QuerySet[Event]) -> Iterator[str]:
+    after = 0
+    while batch := list(rows.filter(Q(pk__gt=after))[:EXPORT_ROWS]):
+        for row in batch:
+            yield json.dumps(AuditSerializer(row).data, default=str) + "\n"
+        after = batch[-1].pk

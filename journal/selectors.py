@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+from django.db.models import Q, QuerySet
+
+from journal.models import Event
+
+
+def audit_trail() -> QuerySet[Event]:
+    """What people did and what they were refused, refused sign-ins included. The caller checks the reader."""
+    return Event.objects.filter(Q(actor__isnull=False) | ~Q(request_id="")).select_related("actor").order_by("-id")
