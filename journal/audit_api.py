@@ -84,12 +84,12 @@ class AuditViewSet(mixins.ListModelMixin, ApiViewSet[Event]):
     def export(self, request: Request) -> StreamingHttpResponse:
         """Export all records that match the filters as JSON lines, the oldest first."""
         rows = self.filter_queryset(self.get_queryset()).order_by("id")
-        answer = StreamingHttpResponse(_lines(rows), content_type="application/x-ndjson")
+        answer = StreamingHttpResponse(audit_lines(rows), content_type="application/x-ndjson")
         answer.headers["Content-Disposition"] = 'attachment; filename="audit.jsonl"'
         return answer
 
 
-def _lines(rows: QuerySet[Event]) -> Iterator[str]:
+def audit_lines(rows: QuerySet[Event]) -> Iterator[str]:
     after = 0
     while batch := list(rows.filter(Q(pk__gt=after))[:EXPORT_ROWS]):
         for row in batch:

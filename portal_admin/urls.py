@@ -4,6 +4,7 @@ from django.urls import URLPattern, path
 
 from portal_admin.views import (
     actions,
+    audit,
     checks,
     clusters,
     defragmentation,
@@ -62,6 +63,8 @@ urlpatterns: list[URLPattern] = [
     path("quotas/create/", quotas.create, name="admin-quota-create"),
     path("quotas/<uuid:pk>/", quotas.change, name="admin-quota"),
     path("quotas/<uuid:pk>/delete/", quotas.delete, name="admin-quota-delete"),
+    path("audit/", audit.audit, name="admin-audit"),
+    path("audit/export/", audit.export, name="admin-audit-export"),
     path("people/", people.people, name="admin-people"),
     path("people/add/", people.add, name="admin-person-add"),
     path("people/<uuid:pk>/role/", people.role, name="admin-person-role"),
