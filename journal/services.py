@@ -9,8 +9,8 @@ from django.db import transaction
 
 from accounts.audit import AccountChange
 from accounts.models import User
-from core.written_sql import rows_insert
 from core.request_origin import request_origin
+from core.written_sql import rows_insert
 from journal.hints import INVENTORY, hint, slice_topic, user_topic
 from journal.models import Event, Outbox, Severity
 from journal.notices.kinds import rule_of

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('journal', '0004_notices'),
+        ('journal', '0005_channels'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
