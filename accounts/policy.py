@@ -31,6 +31,7 @@ class Kind(StrEnum):
     USER = "user"
     PROJECT = "project"
     WORKSPACE = "slice"
+    WORKSPACE_REQUEST = "workspacerequest"
     QUOTA = "quota"
     NAMESPACE = "namespace"
     KUBECONFIG = "kubeconfig"
@@ -95,6 +96,9 @@ TABLE: Final[Mapping[tuple[Verb, Kind], Rule]] = {
     (Verb.CONNECT, Kind.WORKSPACE): _any_of(R.VIEWER),
     (Verb.REQUEST, Kind.WORKSPACE): _any_of(R.ADMIN, R.PROJECT_ADMIN, R.EDITOR),
     (Verb.MANAGE, Kind.WORKSPACE): _OWNERS,
+    (Verb.SEE, Kind.WORKSPACE_REQUEST): _OVERSEERS,
+    (Verb.CHANGE, Kind.WORKSPACE_REQUEST): _any_of(R.ADMIN, R.CREATOR),
+    (Verb.DECIDE, Kind.WORKSPACE_REQUEST): _ADMIN,
     (Verb.DECIDE, Kind.NAMESPACE): _ADMIN,
     (Verb.CHANGE, Kind.KUBECONFIG): _any_of(R.ADMIN, R.PROJECT_ADMIN, R.OWNER, R.CREATOR),
     (Verb.READ_SECRET, Kind.KUBECONFIG): _any_of(R.CREATOR),

@@ -29,6 +29,7 @@ from slices.api import MemberViewSet, MeViewSet, ProjectViewSet, SliceViewSet
 from slices.invitation_api import InvitationViewSet, SliceInvitationViewSet
 from slices.kubeconfig_api import KubeconfigViewSet
 from slices.namespace_api import NamespaceViewSet
+from slices.workspace_requests.api import WorkspaceRequestViewSet
 
 router = SimpleRouter()
 router.register("gprs", GprViewSet, basename="gpr")
@@ -42,6 +43,7 @@ router.register("slices/(?P<slice>[^/]+)/invitations", SliceInvitationViewSet, b
 router.register("invitations", InvitationViewSet, basename="invitation")
 router.register("slices/(?P<slice>[^/]+)/namespaces", NamespaceViewSet, basename="slice-namespace")
 router.register("slices/(?P<slice>[^/]+)/kubeconfig", KubeconfigViewSet, basename="slice-kubeconfig")
+router.register("workspace-requests", WorkspaceRequestViewSet, basename="workspace-request")
 router.register("quotas", QuotaViewSet, basename="quota")
 router.register("clusters", ClusterViewSet, basename="cluster")
 router.register("nodes", NodeViewSet, basename="node")

@@ -17,6 +17,7 @@ from portal_admin.views import (
     quotas,
     schedule,
     supplies,
+    workspace_requests,
 )
 
 urlpatterns: list[URLPattern] = [
@@ -65,6 +66,9 @@ urlpatterns: list[URLPattern] = [
     path("quotas/<uuid:pk>/delete/", quotas.delete, name="admin-quota-delete"),
     path("audit/", audit.audit, name="admin-audit"),
     path("audit/export/", audit.export, name="admin-audit-export"),
+    path("workspace-requests/", workspace_requests.requests, name="admin-workspace-requests"),
+    path("workspace-requests/<uuid:pk>/approve/", workspace_requests.approve, name="admin-workspace-approve"),
+    path("workspace-requests/<uuid:pk>/refuse/", workspace_requests.refuse, name="admin-workspace-refuse"),
     path("people/", people.people, name="admin-people"),
     path("people/add/", people.add, name="admin-person-add"),
     path("people/<uuid:pk>/role/", people.role, name="admin-person-role"),

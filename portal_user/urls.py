@@ -4,6 +4,20 @@ from django.urls import URLPattern, path
 
 from portal_user.views import access, actions, bookings, channels, create, detail, notices, promises, templates, tenancy, workspaces
 from portal_user.views import access, account, actions, bookings, create, detail, notices, promises, templates, tenancy, workspaces
+from portal_user.views import (
+    access,
+    account,
+    actions,
+    bookings,
+    create,
+    detail,
+    notices,
+    promises,
+    templates,
+    tenancy,
+    workspace_requests,
+    workspaces,
+)
 
 urlpatterns: list[URLPattern] = [
     path("", workspaces.workspaces, name="workspaces"),
@@ -36,6 +50,8 @@ urlpatterns: list[URLPattern] = [
     path("workspaces/<str:slice>/access/namespaces/<uuid:pk>/adopt/", access.adopt, name="namespace-adopt"),
     path("workspaces/<str:slice>/access/namespaces/<uuid:pk>/approve/", tenancy.approve, name="namespace-approve"),
     path("workspaces/<str:slice>/access/namespaces/<uuid:pk>/refuse/", tenancy.refuse, name="namespace-refuse"),
+    path("workspace-requests/new/", workspace_requests.ask, name="workspace-ask"),
+    path("workspace-requests/<uuid:pk>/cancel/", workspace_requests.cancel, name="workspace-ask-cancel"),
     path("account/", account.account, name="account"),
     path("account/tokens/new/", account.token_new, name="token-new"),
     path("account/tokens/<uuid:pk>/revoke/", account.token_end, name="token-revoke"),

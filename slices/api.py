@@ -34,6 +34,7 @@ from slices.services import (
     project_create,
     slice_create,
     slice_set_clusters,
+    slice_set_end,
     slice_set_home,
     slice_set_policy,
 )
@@ -92,7 +93,7 @@ class SliceSerializer(ModelOutputSerializer[Slice]):
 
     class Meta:
         model = Slice
-        fields = ["id", "name", "project", "project_id", "clusters", "home", "created_at", "role", *POLICY_FIELDS]
+        fields = ["id", "name", "project", "project_id", "clusters", "home", "created_at", "ends_at", "role", *POLICY_FIELDS]
         read_only_fields = fields
 
     def get_clusters(self, slice_: Slice) -> list[str]:
@@ -153,6 +154,7 @@ class SlicePolicyChange(StrictSerializer):
     clusters = serializers.ListField(
         child=Reference(), allow_empty=True, max_length=100, required=False, help_text="Replaces the whole list."
     )
+    ends_at = serializers.DateTimeField(required=False, allow_null=True, help_text="From then on it takes no new requests; null: no end.")
     home = Reference(required=False, allow_null=True, help_text="The one of its clusters that it prefers; null: none.")
 
 
@@ -185,6 +187,7 @@ class SliceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
         """Change the policy and the clusters, for requests from now on."""
         data, actor, slice_ = self.body(SlicePolicyChange), actor_of(request), self.get_object()
         references, homes = data.pop("clusters", None), [data.pop("home")] if "home" in data else []
+        ends = [data.pop("ends_at")] if "ends_at" in data else []
         with transaction.atomic():
             slice_set_policy(slice_=slice_, policy=SlicePolicy(**data), actor=actor, now=self.now)
             if references is not None:
@@ -192,6 +195,8 @@ class SliceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
                 slice_set_clusters(slice_=slice_, clusters=clusters, actor=actor, now=self.now)
             for home in homes:
                 slice_set_home(slice_=slice_, home=cluster_for(actor, home) if home else None, actor=actor, now=self.now)
+            for ends_at in ends:
+                slice_set_end(slice_=slice_, ends_at=ends_at, actor=actor, now=self.now)
         return Response(self.get_serializer(self.get_object()).data)
 
 

@@ -11,7 +11,7 @@ class SlicesConfig(AppConfig):
         from journal.notices import audience
         from journal.notices.kinds import To
         from slices.groups import memberships_apply
-        from slices.notices import SliceTenancy, named_in, owners_of
+        from slices.notices import SliceTenancy, applicants_of, named_in, owners_of
         from slices.selectors import own_slice_ids, relations_to
         from slices.tenancy import SliceTenants
 
@@ -19,6 +19,7 @@ class SlicesConfig(AppConfig):
         policy.relations_from(relations_to)
         audience.set_tenancy(SliceTenancy())
         audience.find_by(To.OWNERS, owners_of)
+        audience.find_by(To.APPLICANT, applicants_of)
         audience.find_by(To.INVITED, named_in)
         audience.find_by(To.MEMBER, named_in)
         policy.workspaces_from(own_slice_ids)

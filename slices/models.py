@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.conf import settings
 from django.db import models
@@ -63,6 +63,7 @@ class Slice(models.Model):
         default=1800, help_text="GPRs run outside the preferred cluster only if that saves more than this."
     )
 
+    ends_at = models.DateTimeField(null=True, blank=True, help_text="It takes no new requests from then on; null: no end.")
     pods_max = models.PositiveIntegerField(default=1000, help_text="Pods at once in each of its namespaces.")
     may_reach_out = models.BooleanField(default=False, help_text="Pods may open connections to other networks, including the internet.")
     kubeconfig_max_s = models.PositiveBigIntegerField(default=7 * 86_400, help_text="Maximum lifetime of its kubeconfigs.")
@@ -204,6 +205,46 @@ class Invitation(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name}, invited to {self.slice_id}"
+
+
+class RequestState(models.TextChoices):
+    PENDING = "PENDING", "Waits for a decision"
+    APPROVED = "APPROVED", "Approved"
+    REFUSED = "REFUSED", "Refused"
+    CANCELED = "CANCELED", "Withdrawn"
+
+
+@column_checks
+class WorkspaceRequest(models.Model):
+    """Names are as the requester wrote them: he may not know what there is."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    requester = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    name = models.CharField(max_length=63)
+    project = models.CharField(max_length=63)
+    purpose = models.CharField(max_length=500)
+    clusters = models.JSONField(default=list)
+    namespaces = models.JSONField(default=list)
+    people = models.JSONField(default=dict, help_text="Name -> role.")
+    quota = models.JSONField(default=dict, help_text="Shape -> guaranteed GPUs.")
+    ends_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField()
+    state = models.CharField(max_length=8, choices=RequestState.choices, default=RequestState.PENDING)
+    why = models.CharField(max_length=150, blank=True)
+    decided_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    decided_at = models.DateTimeField(null=True)
+    slice = models.ForeignKey(Slice, null=True, on_delete=models.SET_NULL, related_name="+")
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["-created_at", "id"]
+
+    def __str__(self) -> str:
+        return f"request for workspace {self.name}"
+
+    @property
+    def owner_id(self) -> Any:
+        """Who filed it, for accounts.policy."""
+        return self.requester_id
 
 
 PENDING = "PENDING"  # waits for an administrator's approval: not bound, and not sent to the agent

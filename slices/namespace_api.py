@@ -24,6 +24,8 @@ from slices.models import NAMESPACE_STATES, Namespace
 from slices.naming import DNS_LABEL
 from slices.services import namespace_adopt, namespace_approve, namespace_bind, namespace_refuse, namespace_unbind
 
+NAMESPACE_MUST = "Must be the name of a Kubernetes namespace."
+
 
 class NamespaceSerializer(ModelOutputSerializer[Namespace]):
     cluster = serializers.CharField(source="cluster.name")
@@ -40,7 +42,7 @@ class NamespaceSerializer(ModelOutputSerializer[Namespace]):
 
 
 class NamespaceBind(StrictSerializer):
-    name = Word(DNS_LABEL, must="Must be the name of a Kubernetes namespace.")
+    name = Word(DNS_LABEL, must=NAMESPACE_MUST)
     cluster = Reference()
     may_adopt = Flag(default=False, help_text="For administrators: take the namespace over with its contents if it exists already.")
 

@@ -43,6 +43,12 @@ def owners_of(events: Sequence[Event]) -> dict[int, list[UUID]]:
     return {event.pk: owners[event.slice_id] for event in events if event.slice_id in owners}
 
 
+def applicants_of(events: Sequence[Event]) -> dict[int, list[UUID]]:
+    """Who asked for the workspace. No query."""
+    asked = {event.pk: id_of(str(event.data.get("requester", ""))) for event in events}
+    return {pk: [id_] for pk, id_ in asked.items() if id_ is not None}
+
+
 def named_in(events: Sequence[Event]) -> dict[int, list[UUID]]:
     """The user whom an invitation or a membership names by name or id, if there is one. One query."""
     names = {event.pk: str(event.data.get("user", "")) for event in events}

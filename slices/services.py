@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from accounts.models import User
 from accounts.policy import Kind, Verb, may_all
 from core.errors import Conflict, InvalidInput, NameTaken, NotAllowed, OverPolicy
-from core.words import plural
+from core.words import plural, utc
 from inventory.models import Cluster, Reservation, ReservationState
 from inventory.selectors import shapes_known
 from inventory.services.clusters import desired_set_changed
@@ -113,6 +113,18 @@ def slice_set_policy(*, slice_: Slice, policy: SlicePolicy, actor: User, now: da
     )
     if {"pods_max", "may_reach_out"} & changes.keys():
         desired_set_changed(slice_.namespaces.values_list("cluster", flat=True))
+
+
+@transaction.atomic
+def slice_set_end(*, slice_: Slice, ends_at: datetime | None, actor: User, now: datetime) -> None:
+    """From its end on a workspace takes no new requests; those that it has go on."""
+    if slice_.ends_at == ends_at:
+        return
+    slice_.ends_at = ends_at
+    slice_.save(update_fields=["ends_at"])
+    until = f"takes requests until {utc(ends_at)}" if ends_at is not None else "has no end"
+    text = f"Workspace {slice_.name} {until} now."
+    event_record(kind="slice.end_changed", message=text, at=now, actor=actor, slice_id=slice_.pk)
 
 
 @transaction.atomic

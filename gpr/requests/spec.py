@@ -12,7 +12,7 @@ from django.db.models import Max
 
 from core.errors import InvalidInput, OverPolicy
 from core.names import text_fault
-from core.words import duration_exact, number, plural
+from core.words import duration_exact, number, plural, utc
 from core.written_sql import WrittenQuery
 from gpr.models import GPUS_PER_NODE_MAX, NODES_MAX, GprTemplate
 from inventory.models import Cluster, Node, Supply
@@ -80,6 +80,8 @@ def spec_check(spec: GprSpec, *, now: datetime, kept_start_at: datetime | None =
         errors.setdefault(field_name, []).append(text)
     if errors:
         raise InvalidInput(errors)
+    if spec.slice.ends_at is not None and spec.slice.ends_at <= now:
+        raise OverPolicy(f"Workspace {spec.slice.name} ended at {utc(spec.slice.ends_at)}. Ask an administrator.", limit="ends_at", most=0)
     longest_s = min(spec.slice.duration_max_s, settings.EGS_DURATION_MAX_S)
     if spec.duration_s > longest_s:
         raise OverPolicy(

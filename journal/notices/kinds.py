@@ -41,6 +41,7 @@ class To(StrEnum):
     OWNERS = "owners"  # of the workspace
     INVITED = "invited"  # a user who is not yet in the workspace
     MEMBER = "member"  # the user whose membership changed
+    APPLICANT = "applicant"  # who asked for the workspace
     ADMINS = "admins"
 
 
@@ -94,7 +95,8 @@ TOLD: Final[dict[str, tuple[Rule, ...]]] = {
     **_all(K.NODE, To.REQUESTER, "gpr.node_failing", "gpr.node_recovered", "gpr.node_replaced", "gpr.replacement_failed"),
     **_all(K.CHANGED, To.REQUESTER, "gpr.edited", "gpr.extended", "gpr.moved", "gpr.priority_changed"),
     **_all(K.BOOKING, To.OWNERS, "booking_series.refused", "booking_series.taken_up"),
-    **_all(K.APPROVAL_WANTED, To.ADMINS, "slice.namespace_asked"),
+    **_all(K.APPROVAL_WANTED, To.ADMINS, "slice.namespace_asked", "workspace.requested"),
+    **_all(K.DECISION, To.APPLICANT, "workspace.request_approved", "workspace.request_refused"),
     **_all(K.WORKSPACE, To.OWNERS, "slice.namespace_approved", "slice.namespace_changed", "slice.namespace_refused"),
     **_all(K.WORKSPACE, To.INVITED, "slice.member_invited"),
     **_all(K.WORKSPACE, To.MEMBER, "slice.member_set"),
@@ -123,6 +125,10 @@ NOT_TOLD: Final = frozenset(
         *("supply.changed", "supply.created", "supply.order_arrived", "supply.order_canceled", "supply.ordered"),
         *("template.changed", "template.created", "template.deleted"),
         *("token.issued", "token.revoked", "user.created", "user.notices_changed"),
+        *("access.refused", "group.role_added", "group.role_removed", "login.ended", "login.opened", "login.refused"),
+        *("project.admin_added", "project.admin_removed", "slice.end_changed", "slice.group_added", "slice.group_removed"),
+        *("token.issued", "token.revoked", "user.created", "user.disabled", "user.enabled", "user.role_changed"),
+        "workspace.request_canceled",
     }
 )
 

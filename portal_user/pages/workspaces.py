@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -20,11 +20,13 @@ from portal_shared.access import PageRequest, moment_formatter
 from portal_shared.gpr_box import ask_of
 from portal_shared.paging import foot_of, page_of, url_with
 from portal_shared.shell import Shell, WorkspaceMark
+from portal_shared.workspace_requests import WorkspaceRequestRow
 from portal_user.pages.capacity import capacity_facts, shapes_in, stock_for
 from portal_user.pages.tenancy import InvitationRow, invitation_rows
-from slices.models import Membership, Role
+from slices.models import Membership, RequestState, Role, WorkspaceRequest
 from slices.selectors import slices_visible_to
 
+DECIDED_SHOWN, REQUESTS_MAX = timedelta(days=7), 20
 WAITING = (GprState.QUEUED, GprState.PENDING_APPROVAL)
 
 
@@ -60,6 +62,8 @@ class WorkspaceRow:
 class WorkspacesPage:
     shell: Shell
     invitations: tuple[InvitationRow, ...]
+    requests: tuple[WorkspaceRequestRow, ...]  # those that wait, and what was decided lately
+    ask_url: str  # empty: read-only
     rows: tuple[WorkspaceRow, ...]
     facts: tuple[Fact, ...]
     foot: ListFoot
@@ -77,11 +81,19 @@ class WorkspacesPage:
         return cls(
             shell=Shell.user(request, page="workspaces"),
             invitations=invitation_rows(request),
+            requests=_requests(request),
+            ask_url=reverse("workspace-ask") if request.may_write else "",
             rows=rows,
             facts=(*_counted(request), *capacity_facts(shapes)),
             foot=foot_of(found, url),
             part_url=url_with(url, {"cursor": request.GET.get("cursor", ""), "part": "list"}),
         )
+
+
+def _requests(request: PageRequest) -> tuple[WorkspaceRequestRow, ...]:
+    rows = WorkspaceRequest.objects.filter(requester=request.user).select_related("requester")
+    told = rows.filter(Q(state=RequestState.PENDING) | Q(decided_at__gt=request.now - DECIDED_SHOWN))
+    return tuple(WorkspaceRequestRow.of(row) for row in told[:REQUESTS_MAX])
 
 
 def _slices(request: PageRequest) -> Any:

@@ -20,6 +20,7 @@ from gpr.models import Gpr, RepeatRule
 from inventory.models import MaintenanceWindow
 from journal.models import Event
 from slices.models import Invitation, ProjectAdmin, Quota, Role, SliceGroup
+from slices.workspace_requests.services import WorkspaceTerms, workspace_request_create
 from tests import factories
 from tests.api.conftest import Caller, World
 from tests.builders import SHAPE
@@ -242,6 +243,13 @@ TABLE: dict[tuple[str, str], Row] = {
     ("POST", "roles/"): Row(for_admin(400), {"provider": "corp", "group": "admins", "role": "admin"}),  # there is no such provider
     ("GET", "roles/<pk>/"): Row(for_admin(200)),
     ("DELETE", "roles/<pk>/"): Row(for_admin(204)),
+    ("GET", "workspace-requests/"): Row(LIST),
+    ("POST", "workspace-requests/"): Row(for_oneself(201), {"name": "new", "project": "tenant", "purpose": "Training."}),
+    # The owner has asked for it.
+    ("GET", "workspace-requests/<pk>/"): Row(Codes(401, 200, 404, 404, 200, 200, 404)),
+    ("DELETE", "workspace-requests/<pk>/"): Row(Codes(401, 204, 404, 404, 204, 403, 404)),
+    ("POST", "workspace-requests/<pk>/approve/"): Row(Codes(401, 403, 404, 404, 200, 403, 404), {"clusters": ["aurora"]}),
+    ("POST", "workspace-requests/<pk>/refuse/"): Row(Codes(401, 403, 404, 404, 200, 403, 404), {"why": "No."}),
     ("GET", "slices/<slice>/groups/"): Row(SEE),
     ("POST", "slices/<slice>/groups/"): Row(change(400), {"provider": "corp", "group": "team", "role": "viewer"}),
     ("GET", "slices/<slice>/groups/<pk>/"): Row(SEE),
@@ -328,6 +336,9 @@ def make_place(world: World) -> dict[str, str]:
         "slices/<slice>/groups/": str(group.pk),
     }
     factories.login(world.people.teammate)
+    terms = WorkspaceTerms(name="asked", project="tenant", purpose="Training.")
+    asked_for = workspace_request_create(terms=terms, actor=world.people.owner, now=db_now())
+    names |= {"workspace-requests/": str(asked_for.pk)}
     names |= {"logins/": str(factories.login(world.people.owner).pk)}
     return {**names, "maintenance": str(closed.pk), "booking-series": str(series.pk)}
 
@@ -388,7 +399,7 @@ def test_each_persona_gets_the_answer_of_the_table_and_each_change_has_its_event
         pk = str(notices.failed(channel).pk if "deliveries" in template else channel.pk)
     if kind == "supply-orders":
         pk = str(factories.supply_order(world.cluster, gpr).pk)
-    pk = place.get(template.removesuffix("<pk>/"), pk)
+    pk = place.get(template.partition("<pk>/")[0], pk)
     refs = {**place, "pk": pk, "node_ref": "aurora-0", "gpr_pk": str(gpr.pk), "ref": REFS.get(kind) or place.get(kind, "")}
     refs |= {"channel_pk": str(channel.pk)} if channel is not None else {}
     path = re.sub(r"<(\w+)>", lambda match: refs[match[1]], template)

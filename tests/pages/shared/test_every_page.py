@@ -21,6 +21,7 @@ from slices.invitations import member_add
 from slices.models import Namespace, Role
 from slices.quotas import quota_create
 from slices.services import namespace_bind
+from slices.workspace_requests.services import WorkspaceTerms, workspace_request_create
 from tests import factories
 from tests.builders import SHAPE
 from tests.journal.notices import notices
@@ -40,6 +41,7 @@ PARTS = {
     "access": ["list"],
     "account": ["lists"],
     "admin-people": ["rows"],
+    "admin-workspace-requests": ["rows"],
     "templates": ["list"],
     "notices": ["list", "bell", "newest"],
     "notice-settings": ["channels"],
@@ -72,6 +74,9 @@ def address(name: str, admin_world: AdminWorld) -> str:
         "gpr-extend": admin_world.runs,
     }
     node = admin_world.cluster.nodes.order_by("name").first()
+    if name in {"workspace-ask-cancel", "admin-workspace-approve", "admin-workspace-refuse"}:
+        terms = WorkspaceTerms(name="new", project="tenant", purpose="Training.")
+        return reverse(name, args=[workspace_request_create(terms=terms, actor=admin_world.people.admin, now=db_now()).pk])
     if name.startswith("admin-person-") and name != "admin-person-add":
         return reverse(name, args=[factories.user("newcomer").pk])
     if name == "token-revoke":

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django_filters import rest_framework as filters
+from drf_spectacular.utils import extend_schema
+from rest_framework import mixins, serializers, status
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.authentication import actor_of
+from accounts.policy import Verb
+from core.rest.fields import NewName, StrictSerializer, Text, WholeNumber, Word
+from core.rest.filters import Words
+from core.rest.output import ModelOutputSerializer
+from core.rest.views import ApiViewSet
+from slices.models import RequestState, Role, WorkspaceRequest
+from slices.namespace_api import NAMESPACE_MUST
+from slices.naming import DNS_LABEL
+from slices.workspace_requests.selectors import workspace_request_for, workspace_requests_visible_to
+from slices.workspace_requests.services import (
+    WorkspaceTerms,
+    terms_of,
+    workspace_request_approve,
+    workspace_request_cancel,
+    workspace_request_create,
+    workspace_request_refuse,
+)
+
+TERMS = ["name", "project", "purpose", "clusters", "namespaces", "people", "quota", "ends_at"]
+
+
+class WorkspaceRequestSerializer(ModelOutputSerializer[WorkspaceRequest]):
+    requester = serializers.CharField(source="requester.name")
+    decided_by = serializers.CharField(source="decided_by.name", default=None, allow_null=True)
+    slice = serializers.CharField(source="slice.name", default=None, allow_null=True, help_text="The workspace that it became.")
+    people = serializers.DictField(child=serializers.ChoiceField(choices=Role.choices))
+    quota = serializers.DictField(child=serializers.IntegerField())
+
+    class Meta:
+        model = WorkspaceRequest
+        fields = ["id", *TERMS, "state", "why", "requester", "created_at", "decided_by", "decided_at", "slice"]
+        read_only_fields = fields
+
+
+class WorkspaceRequestChange(StrictSerializer):
+    """What an approval may change; omitted fields stay as they were asked for."""
+
+    name = NewName(required=False)
+    project = NewName(required=False, help_text="It is made if there is none of this name.")
+    clusters = serializers.ListField(child=NewName(), required=False, max_length=20, help_text="Names; an administrator may choose others.")
+    namespaces = serializers.ListField(
+        child=Word(DNS_LABEL, must=NAMESPACE_MUST), required=False, max_length=20, help_text="Bound in each of the clusters."
+    )
+    people = serializers.DictField(
+        child=serializers.ChoiceField(choices=Role.choices), required=False, help_text="Name -> role. They are added or invited."
+    )
+    quota = serializers.DictField(
+        child=WholeNumber(min_value=0, max_value=1_000_000), required=False, help_text="Shape -> guaranteed GPUs."
+    )
+    ends_at = serializers.DateTimeField(required=False, allow_null=True, help_text="Until when it is needed; null: without end.")
+
+    def validate_people(self, people: dict[str, str]) -> dict[str, str]:
+        return _bounded(people)
+
+    def validate_quota(self, quota: dict[str, int]) -> dict[str, int]:
+        return _bounded(quota)
+
+
+class WorkspaceRequestCreate(WorkspaceRequestChange):
+    name = NewName()
+    project = NewName(help_text="It is made if there is none of this name.")
+    purpose = Text(max_length=500, help_text="Who needs it for what.")
+
+
+class Approval(WorkspaceRequestChange):
+    why = Text(max_length=150, required=False)
+
+
+class Refusal(StrictSerializer):
+    why = Text(max_length=150)
+
+
+class WorkspaceRequestFilter(filters.FilterSet):
+    state = Words(choices=RequestState.choices)
+
+
+class WorkspaceRequestViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[WorkspaceRequest]):
+    queryset = WorkspaceRequest.objects.none()
+    serializer_class = WorkspaceRequestSerializer
+    filterset_class = WorkspaceRequestFilter
+
+    def get_queryset(self) -> QuerySet[WorkspaceRequest]:
+        return workspace_requests_visible_to(actor_of(self.request))
+
+    def get_object(self) -> WorkspaceRequest:
+        return workspace_request_for(actor_of(self.request), self.kwargs["pk"])
+
+    @extend_schema(request=WorkspaceRequestCreate, responses={201: WorkspaceRequestSerializer})
+    def create(self, request: Request) -> Response:
+        """Ask for a workspace. An administrator decides."""
+        terms = WorkspaceTerms(**self.body(WorkspaceRequestCreate))
+        made = workspace_request_create(terms=terms, actor=actor_of(request), now=self.now)
+        return Response(WorkspaceRequestSerializer(made).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Withdraw a request that waits."""
+        actor = actor_of(request)
+        row = workspace_request_for(actor, pk, verb=Verb.CHANGE)
+        workspace_request_cancel(request=row, actor=actor, now=self.now)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    @extend_schema(request=Approval)
+    @action(detail=True, methods=["post"])
+    def approve(self, request: Request, pk: str) -> Response:
+        """Set the workspace up, with what the body changes: all of it, or nothing."""
+        actor = actor_of(request)
+        row = workspace_request_for(actor, pk, verb=Verb.DECIDE)
+        data = self.body(Approval)
+        why, asked = data.pop("why", ""), terms_of(row)
+        terms = WorkspaceTerms(**{name: data.get(name, getattr(asked, name)) for name in TERMS})
+        workspace_request_approve(request=row, terms=terms, why=why, actor=actor, now=self.now)
+        return self._answer()
+
+    @extend_schema(request=Refusal)
+    @action(detail=True, methods=["post"])
+    def refuse(self, request: Request, pk: str) -> Response:
+        actor = actor_of(request)
+        row = workspace_request_for(actor, pk, verb=Verb.DECIDE)
+        workspace_request_refuse(request=row, why=self.body(Refusal)["why"], actor=actor, now=self.now)
+        return self._answer()
+
+    def _answer(self) -> Response:
+        return Response(WorkspaceRequestSerializer(self.get_object()).data)
+
+
+def _bounded(given: dict[str, Any]) -> dict[str, Any]:
+    if len(given) > 50 or any(len(name) > 63 for name in given):
+        raise serializers.ValidationError("At most 50 names of 63 characters.")
+    return given
