@@ -78,7 +78,7 @@ class UserViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[U
     lookup_url_kwarg = "ref"
 
     def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()]
+        return [IsAdmin()] if self.action else super().get_permissions()  # without one the method is not there
 
     def get_queryset(self) -> QuerySet[User]:
         return User.objects.prefetch_related("identities")
@@ -184,7 +184,7 @@ class GroupRoleViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiView
     pagination_class = GroupRolePagination
 
     def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()]
+        return [IsAdmin()] if self.action else super().get_permissions()  # without one the method is not there
 
     def get_queryset(self) -> QuerySet[GroupRole]:
         return GroupRole.objects.all()

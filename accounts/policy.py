@@ -96,7 +96,7 @@ TABLE: Final[Mapping[tuple[Verb, Kind], Rule]] = {
     (Verb.CONNECT, Kind.WORKSPACE): _any_of(R.VIEWER),
     (Verb.REQUEST, Kind.WORKSPACE): _any_of(R.ADMIN, R.PROJECT_ADMIN, R.EDITOR),
     (Verb.MANAGE, Kind.WORKSPACE): _OWNERS,
-    (Verb.SEE, Kind.WORKSPACE_REQUEST): _OVERSEERS,
+    (Verb.SEE, Kind.WORKSPACE_REQUEST): _any_of(R.ADMIN, R.AUDITOR, R.CREATOR),
     (Verb.CHANGE, Kind.WORKSPACE_REQUEST): _any_of(R.ADMIN, R.CREATOR),
     (Verb.DECIDE, Kind.WORKSPACE_REQUEST): _ADMIN,
     (Verb.DECIDE, Kind.NAMESPACE): _ADMIN,

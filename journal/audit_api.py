@@ -74,7 +74,7 @@ class AuditViewSet(mixins.ListModelMixin, ApiViewSet[Event]):
     pagination_class = EventPagination
 
     def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()]
+        return [IsAdmin()] if self.action else super().get_permissions()
 
     def get_queryset(self) -> QuerySet[Event]:
         return audit_trail()

@@ -87,6 +87,7 @@ class Shell:
     zone: str
     live_url: str
     toast: str = ""  # the result of the action before
+    account_url: str = ""
     bell: Bell = Bell()
 
     @classmethod
@@ -146,6 +147,7 @@ class Shell:
             zone=str(request.zone),
             live_url=f"{LIVE_URL}?since={request.now.timestamp():.3f}",
             toast=toast_taken(request),
+            account_url=reverse("account"),
             bell=Bell.of(request.user),
         )
 

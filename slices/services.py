@@ -60,18 +60,20 @@ def project_create(*, name: str, actor: User | None, now: datetime) -> Project:
 def project_admin_add(*, project: Project, user: User, actor: User, now: datetime) -> ProjectAdmin:
     row, is_new = ProjectAdmin.objects.get_or_create(project=project, user=user, defaults={"created_at": now})
     if is_new:
-        _project_admin_event(row, "admin_added", f"{user.name} administers project {project.name} now.", actor, now)
+        _project_admin_event(row, "project.admin_added", f"{user.name} administers project {project.name} now.", actor, now)
     return row
 
 
 @transaction.atomic
 def project_admin_remove(*, row: ProjectAdmin, actor: User, now: datetime) -> None:
     if ProjectAdmin.objects.filter(pk=row.pk).delete()[0]:
-        _project_admin_event(row, "admin_removed", f"{row.user.name} does not administer project {row.project.name} any more.", actor, now)
+        _project_admin_event(
+            row, "project.admin_removed", f"{row.user.name} does not administer project {row.project.name} any more.", actor, now
+        )
 
 
-def _project_admin_event(row: ProjectAdmin, what: str, text: str, actor: User, now: datetime) -> None:
-    event_record(kind=f"project.{what}", message=text, at=now, actor=actor)
+def _project_admin_event(row: ProjectAdmin, kind: str, text: str, actor: User, now: datetime) -> None:
+    event_record(kind=kind, message=text, at=now, actor=actor)
     hint(user_topic(row.user_id))
 
 

@@ -45,7 +45,7 @@ def workspace_request_create(*, terms: WorkspaceTerms, actor: User, now: datetim
     made = WorkspaceRequest(requester=actor, created_at=now)
     _write(made, terms)
     made.save(force_insert=True)
-    _record(made, "requested", f"{actor.name} asks for a workspace named {made.name}.", actor, now)
+    _record(made, "workspace.requested", f"{actor.name} asks for a workspace named {made.name}.", actor, now)
     return made
 
 
@@ -53,7 +53,7 @@ def workspace_request_create(*, terms: WorkspaceTerms, actor: User, now: datetim
 def workspace_request_cancel(*, request: WorkspaceRequest, actor: User, now: datetime) -> None:
     """Raises Conflict when it was decided meanwhile."""
     _decide(request, RequestState.CANCELED, actor, "", now)
-    _record(request, "request_canceled", f"The request for workspace {request.name} was withdrawn.", actor, now)
+    _record(request, "workspace.request_canceled", f"The request for workspace {request.name} was withdrawn.", actor, now)
 
 
 @transaction.atomic
@@ -62,7 +62,7 @@ def workspace_request_refuse(*, request: WorkspaceRequest, why: str, actor: User
     _refuse_to_decide(actor)
     _decide(request, RequestState.REFUSED, actor, why, now)
     text = f"The request for workspace {request.name} was refused: {why}"
-    _record(request, "request_refused", text, actor, now, severity=Severity.WARNING)
+    _record(request, "workspace.request_refused", text, actor, now, severity=Severity.WARNING)
 
 
 @transaction.atomic
@@ -79,7 +79,7 @@ def workspace_request_approve(*, request: WorkspaceRequest, terms: WorkspaceTerm
     request.slice = slice_
     request.save()
     text = f"Workspace {slice_.name} was approved, and {request.requester.name} owns it."
-    _record(request, "request_approved", text, actor, now, slice_id=slice_.pk)
+    _record(request, "workspace.request_approved", text, actor, now, slice_id=slice_.pk)
     return slice_
 
 
@@ -144,7 +144,7 @@ def _refuse_past_end(terms: WorkspaceTerms, now: datetime) -> None:
 
 def _record(
     request: WorkspaceRequest,
-    what: str,
+    kind: str,
     text: str,
     actor: User,
     now: datetime,
@@ -153,4 +153,4 @@ def _record(
     slice_id: UUID | None = None,
 ) -> None:
     data = {"request": str(request.pk), "requester": str(request.requester_id)}
-    event_record(kind=f"workspace.{what}", message=text, at=now, actor=actor, severity=severity, slice_id=slice_id, data=data)
+    event_record(kind=kind, message=text, at=now, actor=actor, severity=severity, slice_id=slice_id, data=data)

@@ -58,7 +58,7 @@ def books() -> list[Any]:
         Gpr.objects.order_by("pk"),
         Node.objects.order_by("pk"),
         Cluster.objects.order_by("pk"),
-        Event.objects.order_by("pk"),
+        Event.objects.exclude(kind="access.refused").order_by("pk"),
         Quota.objects.order_by("pk"),
     )
     return [list(each.values()) for each in rows]

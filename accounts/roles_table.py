@@ -1,0 +1,46 @@
+"""Writes the table of permissions for docs/roles.md."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accounts.policy import TABLE, Kind, Relation, Verb
+
+WHO: Final = {
+    Relation.ADMIN: "platform administrator",
+    Relation.AUDITOR: "auditor",
+    Relation.PROJECT_ADMIN: "project administrator",
+    Relation.OWNER: "owner",
+    Relation.EDITOR: "editor",
+    Relation.VIEWER: "viewer",
+    Relation.CREATOR: "who made it",
+}
+# Roles in a workspace that the smallest one of a rule implies.
+INCLUDED: Final = {Relation.VIEWER: "every member", Relation.EDITOR: "editors and owners"}
+OBJECTS: Final = {
+    Kind.WORKSPACE: "workspace",
+    Kind.GPR: "GPU request",
+    Kind.PROMISE: "exact figures of promises",
+    Kind.BOOKING_SERIES: "series of bookings",
+    Kind.TEMPLATE: "template",
+    Kind.WORKSPACE_REQUEST: "request for a workspace",
+    Kind.MAINTENANCE: "maintenance",
+    Kind.SUPPLY_ORDER: "order of a supply",
+    Kind.CHECK_POLICY: "check policy",
+    Kind.PLATFORM: "platform",
+}
+
+
+def roles_table() -> str:
+    lines = ["| object | verb | who |", "|---|---|---|"]
+    for (verb, kind), rule in sorted(TABLE.items(), key=lambda row: (list(Kind).index(row[0][1]), list(Verb).index(row[0][0]))):
+        who = "; ".join(_said(way) for way in rule)
+        lines.append(f"| {OBJECTS.get(kind, str(kind))} | {verb.value.replace('_', ' ')} | {who} |")
+    return "\n".join(lines)
+
+
+def _said(way: frozenset[Relation]) -> str:
+    if way == {Relation.CREATOR, Relation.EDITOR}:
+        return "an editor who made it"
+    (relation,) = way
+    return INCLUDED.get(relation, WHO[relation])
