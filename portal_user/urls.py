@@ -2,13 +2,12 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal_user.views import access, actions, bookings, channels, create, detail, notices, promises, templates, tenancy, workspaces
-from portal_user.views import access, account, actions, bookings, create, detail, notices, promises, templates, tenancy, workspaces
 from portal_user.views import (
     access,
     account,
     actions,
     bookings,
+    channels,
     create,
     detail,
     notices,

@@ -124,10 +124,10 @@ NOT_TOLD: Final = frozenset(
         *("slice.namespace_state", "slice.namespace_unbound", "slice.namespace_withdrawn"),
         *("supply.changed", "supply.created", "supply.order_arrived", "supply.order_canceled", "supply.ordered"),
         *("template.changed", "template.created", "template.deleted"),
-        *("token.issued", "token.revoked", "user.created", "user.notices_changed"),
         *("access.refused", "group.role_added", "group.role_removed", "login.ended", "login.opened", "login.refused"),
         *("project.admin_added", "project.admin_removed", "slice.end_changed", "slice.group_added", "slice.group_removed"),
-        *("token.issued", "token.revoked", "user.created", "user.disabled", "user.enabled", "user.role_changed"),
+        *("token.issued", "token.revoked", "user.created", "user.disabled", "user.enabled"),
+        *("user.notices_changed", "user.role_changed"),
         "workspace.request_canceled",
     }
 )
