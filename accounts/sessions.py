@@ -17,6 +17,7 @@ from django.middleware.csrf import rotate_token
 from accounts.audit import AccountChange, report
 from accounts.models import ApiToken, Identity, Login, Scope, User
 from accounts.services import token_authenticate
+from core.request_origin import signed_in_by
 
 LOGIN_KEY: Final = "login"
 SEEN_RESOLUTION: Final = timedelta(minutes=1)
@@ -76,6 +77,7 @@ def login_start(*, proof: Proof, address: str, browser: str, now: datetime) -> L
         address=address,
         browser=browser[:BROWSER_MAX_CHARS],
     )
+    signed_in_by(login_id=login.pk, token_key=proof.token.key_id if proof.token is not None else "")
     how = f"with token {proof.token.name}" if proof.token is not None else f"through {proof.identity.provider}"  # type: ignore[union-attr]
     report(AccountChange("login.opened", f"{login.user.name} signed in {how}.", login.user, now))
     return login

@@ -119,8 +119,8 @@ class Shell:
             NavItem("Checks", reverse("admin-checks"), "check", page == "checks", group="Fleet"),
             NavItem("Quotas", reverse("admin-quotas"), "scale", page == "quotas", group="Tenants"),
             NavItem("Workspaces", reverse("admin-workspace-requests"), "home", page == "workspace-requests", group="Tenants"),
-            NavItem("Audit", reverse("admin-audit"), "file-search", page == "audit", group="Tenants"),
             NavItem("People", reverse("admin-people"), "users", page == "people", group="Tenants"),
+            NavItem("Audit", reverse("admin-audit"), "file-search", page == "audit", group="Tenants"),
         ]
         return cls._build(request, "admin", nav, (), None)
 

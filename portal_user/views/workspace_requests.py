@@ -30,7 +30,15 @@ def ask(request: PageRequest) -> HttpResponse:
 
     text = "A workspace holds your team's requests, people and namespaces. An administrator sets it up as you write it here, or changes it."
     question = Question(
-        "Ask for a workspace", text, "Ask for it", reverse("workspace-ask"), reverse("workspaces"), form, _shell(request), is_plain=True
+        "Ask for a workspace",
+        text,
+        "Ask for it",
+        reverse("workspace-ask"),
+        reverse("workspaces"),
+        form,
+        _shell(request),
+        keep="Not now",
+        is_plain=True,
     )
     return decide(request, question, file, topics=TOPICS)
 
