@@ -94,3 +94,7 @@ def _shown(channel: Channel | None, offered: Sequence[NoticeKind]) -> dict[str, 
     if channel is None:
         return {"notice_kinds": list(offered), "digest": Digest.NONE}
     return {name: getattr(channel, name) for name in ("name", "target", "notice_kinds", "digest", "is_on")}
+
+
+class CodeForm(ServiceForm):
+    code = PlainTextField(label="Code", max_length=20, help_text="It was sent to the address.")

@@ -28,6 +28,7 @@ urlpatterns: list[URLPattern] = [
     path("channels/new/<str:kind>/", channels.create, name="channel-create"),
     path("channels/<uuid:pk>/", channels.channel, name="channel"),
     path("channels/<uuid:pk>/change/", channels.change, name="channel-change"),
+    path("channels/<uuid:pk>/confirm/", channels.confirm, name="channel-confirm"),
     path("channels/<uuid:pk>/delete/", channels.delete, name="channel-delete"),
     path("channels/<uuid:pk>/test/", channels.test, name="channel-test"),
     path("channels/<uuid:pk>/deliveries/<uuid:delivery>/retry/", channels.retry, name="delivery-retry"),

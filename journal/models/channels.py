@@ -49,6 +49,7 @@ class Channel(models.Model):
     notice_kinds = models.JSONField(default=list)
     digest = models.CharField(max_length=6, choices=Digest.choices, default=Digest.NONE)
     is_on = models.BooleanField(default=True)
+    confirmed_at = models.DateTimeField(null=True, blank=True, help_text="A mail address gets nothing but a code before; null otherwise.")
     created_at = models.DateTimeField()
 
     class Meta:
@@ -61,6 +62,10 @@ class Channel(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.kind})"
+
+    @property
+    def needs_code(self) -> bool:
+        return self.kind == ChannelKind.MAIL and self.confirmed_at is None
 
 
 @column_checks

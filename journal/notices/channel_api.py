@@ -21,6 +21,7 @@ from journal.notices.channel_services import (
     TARGET_MAX_CHARS,
     ChannelTerms,
     channel_change,
+    channel_confirm,
     channel_create,
     channel_delete,
     channel_test,
@@ -33,10 +34,11 @@ from journal.notices.selectors import channel_for, channels_of, delivery_for
 class ChannelSerializer(ModelOutputSerializer[Channel]):
     slice = serializers.CharField(source="slice.name", default=None, allow_null=True, help_text="Null: it is the caller's own.")
     notice_kinds = serializers.ListField(child=serializers.ChoiceField(choices=NoticeKind.choices))
+    needs_code = serializers.BooleanField(help_text="Its mail address gets nothing more until the code sent there is given to `confirm/`.")
 
     class Meta:
         model = Channel
-        fields = ["id", "name", "kind", "slice", "target", "notice_kinds", "digest", "is_on", "created_at"]
+        fields = ["id", "name", "kind", "slice", "target", "notice_kinds", "digest", "is_on", "needs_code", "created_at"]
         read_only_fields = fields
 
 
@@ -79,6 +81,10 @@ class ChannelChange(ChannelTermsInput):
     is_on = Flag(required=False)
 
 
+class ChannelCode(StrictSerializer):
+    code = Text(max_length=20)
+
+
 class DeliverySerializer(ModelOutputSerializer[Delivery]):
     texts = serializers.SerializerMethodField(help_text="What the message says.")
 
@@ -96,7 +102,7 @@ class ChannelViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
 
     queryset = Channel.objects.none()
     serializer_class = ChannelSerializer
-    keyless_actions = ("test",)  # a repetition within seconds is refused
+    keyless_actions = ("test", "confirm")  # a repetition is refused
 
     def get_queryset(self) -> QuerySet[Channel]:
         return channels_of(actor_of(self.request))
@@ -136,6 +142,14 @@ class ChannelViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
         self.body(Nothing)
         made = channel_test(channel=self.get_object(), actor=actor_of(request), now=self.now)
         return Response(DeliverySerializer(made).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=ChannelCode, responses={200: ChannelSerializer})
+    @action(detail=True, methods=["post"])
+    def confirm(self, request: Request, pk: str) -> Response:
+        """Confirm a mail address by the code that was sent there."""
+        code: str = self.body(ChannelCode)["code"]
+        confirmed = channel_confirm(channel=self.get_object(), code=code, actor=actor_of(request), now=self.now)
+        return Response(self.get_serializer(confirmed).data)
 
 
 class DeliveryViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[Delivery]):

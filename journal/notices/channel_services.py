@@ -18,9 +18,11 @@ from core.errors import Conflict, IllegalTransition, InvalidInput, NameTaken
 from core.names import text_fault
 from core.outbound import url_fault
 from core.vault import SecretLost, encrypt, rotate
+from core.words import duration
 from journal.hints import hint, user_topic
-from journal.models import Channel, ChannelKind, Delivery, DeliveryState, Digest
+from journal.models import Channel, ChannelKind, Delivery, DeliveryState, Digest, Event
 from journal.notices.channels.mail import NO_SERVER
+from journal.notices.codes import code_is_right
 from journal.notices.kinds import NoticeKind, kinds_in_order
 from journal.services import event_record
 
@@ -28,6 +30,8 @@ CHANNELS_MAX: Final = 10  # of a person or a workspace
 TARGET_MAX_CHARS: Final = 500
 SECRET_MAX_CHARS: Final = 500
 TESTS_APART: Final = timedelta(seconds=10)
+CODES_APART: Final = timedelta(minutes=10)  # the reader of the address may not want them
+NEW_PER_HOUR_MAX: Final = 20  # of one person
 SIGNING_PREFIX: Final = "egsw_"
 
 
@@ -58,6 +62,8 @@ def channel_create(*, owner: User | Any, terms: ChannelTerms, actor: User, now: 
     _check(terms)
     if Channel.objects.filter(**of).count() >= CHANNELS_MAX:
         raise Conflict(f"There may be {CHANNELS_MAX} channels. Delete one first.")
+    if Event.objects.filter(kind="channel.created", actor=actor, at__gt=now - timedelta(hours=1)).count() >= NEW_PER_HOUR_MAX:
+        raise Conflict(f"You have made {NEW_PER_HOUR_MAX} channels within an hour. Wait before you make another.")
     plain = f"{SIGNING_PREFIX}{secrets.token_urlsafe(32)}" if terms.kind == ChannelKind.WEBHOOK else ""
     secret = plain or terms.secret
     channel = Channel(
@@ -72,12 +78,16 @@ def channel_create(*, owner: User | Any, terms: ChannelTerms, actor: User, now: 
     )
     _save(channel, force_insert=True)
     _record(channel, "created", f"{_told(channel)} was made.", actor, now)
+    _ask_for_code(channel, actor, now)
     return NewChannel(channel, plain)
 
 
 @transaction.atomic
 def channel_change(*, channel: Channel, changes: dict[str, Any], actor: User, now: datetime) -> Channel:
-    """`changes`: fields of ChannelTerms but `kind`, and `is_on`. Raises InvalidInput or NameTaken."""
+    """`changes`: fields of ChannelTerms but `kind`, and `is_on`.
+
+    Raises InvalidInput or NameTaken, and Conflict for a new mail address soon after another.
+    """
     found = Channel.objects.select_for_update(of=("self",)).get(pk=channel.pk)
     secret, target = str(changes.get("secret", "")), str(changes.get("target", found.target))
     kept = found.sealed and not secret
@@ -95,8 +105,12 @@ def channel_change(*, channel: Channel, changes: dict[str, Any], actor: User, no
     found.name, found.is_on = terms.name, changes.get("is_on", found.is_on)
     found.notice_kinds = kinds_in_order(changes.get("notice_kinds", found.notice_kinds))
     found.digest = changes.get("digest", found.digest)
+    is_moved = found.target != channel.target
+    found.confirmed_at = None if is_moved else found.confirmed_at
     _save(found)
     _record(found, "changed", f"{_told(found)} was changed.", actor, now)
+    if is_moved:
+        _ask_for_code(found, actor, now)
     return found
 
 
@@ -109,18 +123,33 @@ def channel_delete(*, channel: Channel, actor: User, now: datetime) -> None:
 
 @transaction.atomic
 def channel_test(*, channel: Channel, actor: User, now: datetime) -> Delivery:
-    """Send a message that says that it is a test. Raises Conflict soon after another test."""
+    """Send a message that says that it is a test, or the code of an address. Raises Conflict soon after another."""
     Channel.objects.select_for_update(of=("self",)).get(pk=channel.pk)
-    if channel.deliveries.filter(is_test=True, created_at__gt=now - TESTS_APART).exists():
-        raise Conflict(f"A test of this channel began less than {TESTS_APART.seconds} s ago. Wait for it.")
+    _refuse_soon_after_test(channel, CODES_APART if channel.needs_code else TESTS_APART, now)
     made = Delivery.objects.create(channel=channel, is_test=True, created_at=now, due_at=now)
     _record(channel, "tested", f"A test is sent over {_told(channel).lower()}.", actor, now)
     return made
 
 
 @transaction.atomic
+def channel_confirm(*, channel: Channel, code: str, actor: User, now: datetime) -> Channel:
+    """The code shows that the actor reads what arrives there. Raises Conflict when none is needed, InvalidInput for a wrong code."""
+    found = Channel.objects.select_for_update(of=("self",)).get(pk=channel.pk)
+    if not found.needs_code:
+        raise Conflict("This channel needs no code.")
+    if not code_is_right(found, code):
+        raise InvalidInput({"code": ["This is not the code of the last message to this address."]})
+    found.confirmed_at = now
+    found.save(update_fields=["confirmed_at"])
+    _record(found, "confirmed", f"The address of {_told(found).lower()} was confirmed.", actor, now)
+    return found
+
+
+@transaction.atomic
 def delivery_retry(*, delivery: Delivery, actor: User, now: datetime) -> Delivery:
-    """Send it again, with the same id, whether it failed or was sent. Raises IllegalTransition for any other."""
+    """Send it again, with the same id, whether it failed or was sent. Raises IllegalTransition for any other, Conflict for a code."""
+    if delivery.channel.needs_code:
+        raise Conflict("The address is not confirmed. Send a test for another code.")
     again = Delivery.objects.filter(pk=delivery.pk, state__in=[DeliveryState.FAILED, DeliveryState.SENT])
     if not again.update(state=DeliveryState.WAITING, due_at=now, attempt_count=0, error="", sent_at=None):
         raise IllegalTransition("Only what failed or was sent can be sent again.")
@@ -140,6 +169,23 @@ def secrets_rotate() -> tuple[int, int]:
         except SecretLost:
             lost_count += 1
     return done_count, lost_count
+
+
+def _ask_for_code(channel: Channel, actor: User, now: datetime) -> None:
+    """Confirms a person's own address at once, since an administrator or the identity provider has said that it is theirs."""
+    if not channel.needs_code:
+        return
+    if channel.user_id == actor.pk and actor.email and actor.email.lower() == channel.target.lower():
+        channel.confirmed_at = now
+        channel.save(update_fields=["confirmed_at"])
+        return
+    _refuse_soon_after_test(channel, CODES_APART, now)
+    Delivery.objects.create(channel=channel, is_test=True, created_at=now, due_at=now)
+
+
+def _refuse_soon_after_test(channel: Channel, apart: timedelta, now: datetime) -> None:
+    if channel.deliveries.filter(is_test=True, created_at__gt=now - apart).exists():
+        raise Conflict(f"The last test of this channel began less than {duration(apart.total_seconds())} ago. Wait before the next.")
 
 
 def _check(terms: ChannelTerms, *, keeps_secret: bool = False) -> None:

@@ -27,6 +27,7 @@ from journal.models.channels import ERROR_MAX_CHARS
 from journal.notices.audience import hearers_of
 from journal.notices.channels import send
 from journal.notices.channels.answers import TooMany
+from journal.notices.codes import code_of
 from journal.notices.letters import Letter, Line
 from journal.notices.timing import ATTEMPTS_MAX, pause
 from journal.notices.wishes import channel_wants, settings_of
@@ -114,7 +115,8 @@ def _letter(row: Delivery, events: Sequence[Event], at: datetime) -> Letter | No
     except SecretLost as error:
         return NotSent(str(error), is_final=True)
     lines = tuple(line for event in events if (line := Line.of(event)) is not None)
-    return Letter(row.pk, row.channel.kind, row.channel.name, row.channel.target, secret, lines, row.is_test, at)
+    code = code_of(row.channel) if row.channel.needs_code else ""
+    return Letter(row.pk, row.channel.kind, row.channel.name, row.channel.target, secret, lines, row.is_test, at, code)
 
 
 def _still_wanted(rows: Sequence[Delivery]) -> dict[object, list[Event]]:

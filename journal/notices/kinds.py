@@ -107,7 +107,7 @@ TOLD: Final[dict[str, tuple[Rule, ...]]] = {
 NOT_TOLD: Final = frozenset(
     {
         *("agent.joined", "booking_series.canceled", "booking_series.created"),
-        *("channel.changed", "channel.created", "channel.deleted", "channel.delivery_retried", "channel.tested"),
+        *("channel.changed", "channel.confirmed", "channel.created", "channel.deleted", "channel.delivery_retried", "channel.tested"),
         *("check_policy.changed", "check_policy.created", "check_policy.deleted"),
         *("cluster.api_url_changed", "cluster.created", "cluster.disabled", "cluster.drain_changed", "cluster.drift", "cluster.enabled"),
         *("cluster.join_token_issued", "cluster.repairs_changed", "cluster.resumed"),

@@ -14,6 +14,10 @@ from journal.models import Event
 from journal.notices.kinds import NoticeKind, rule_of
 
 LINES_MAX: Final = 50
+CODE: Final = (
+    "Somebody wants EGS to send notices to this address. If it was you, enter this code there: {code}\n\n"
+    "If it was not, ignore this message. EGS sends nothing more."
+)
 TEST: Final = "This is a test of the channel {name}. Nothing has happened."
 
 
@@ -32,7 +36,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """`secret` and `target` are those of the channel."""
+    """`secret` and `target` are those of the channel. `code`: the letter says this and nothing else."""
 
     id: UUID
     kind: str
@@ -42,14 +46,17 @@ class Letter:
     lines: tuple[Line, ...]
     is_test: bool
     at: datetime
+    code: str = ""
 
     @property
     def subject(self) -> str:
         if self.is_test:
-            return "Test of a channel"
+            return "Confirm your address" if self.code else "Test of a channel"
         return self.lines[0].event.message if len(self.lines) == 1 else plural(len(self.lines), "notice")
 
     def plain_text(self) -> str:
+        if self.code:
+            return CODE.format(code=self.code)
         if self.is_test:
             return TEST.format(name=self.channel)
         shown = [f"{line.event.message}\n{line.url}".rstrip() for line in self.lines[:LINES_MAX]]

@@ -28,4 +28,4 @@ def bell_wants(event: Event, kind: NoticeKind, wishes: NoticeSettings) -> bool:
 
 
 def channel_wants(channel: Channel, event: Event, kind: NoticeKind, wishes: NoticeSettings) -> bool:
-    return channel.is_on and kind in channel.notice_kinds and not is_muted(event, wishes)
+    return channel.is_on and not channel.needs_code and kind in channel.notice_kinds and not is_muted(event, wishes)

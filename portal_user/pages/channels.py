@@ -24,7 +24,7 @@ from portal_shared.access import PageRequest, why_not_write
 from portal_shared.paging import foot_of, page_of, url_with
 from portal_shared.questions import Question
 from portal_shared.shell import Shell, WorkspaceMark
-from portal_user.channel_forms import ChannelForm, NoticeSettingsForm
+from portal_user.channel_forms import ChannelForm, CodeForm, NoticeSettingsForm
 from portal_user.forms import ServiceForm
 from portal_user.pages.requests.listing import may_create
 from slices.models import Membership, Slice
@@ -60,8 +60,8 @@ class ChannelRow:
             kind=str(ChannelKind(channel.kind).label),
             target=channel.target,
             kinds=f"{kinds}{when}",
-            word=word if channel.is_on else "Switched off",
-            css=css if channel.is_on else "soft",
+            word="Waits for its code" if channel.needs_code else word if channel.is_on else "Switched off",
+            css="late" if channel.needs_code else css if channel.is_on else "soft",
             why=last.error if last else "",
             at=last.created_at if last else None,
         )
@@ -168,6 +168,7 @@ class ChannelPage:
     delete_url: str
     read_only: str
     plain: str
+    confirm_url: str  # empty: it needs no code, or not allowed
 
     @classmethod
     def build(cls, request: PageRequest, channel: Channel, *, plain: str = "") -> ChannelPage:
@@ -189,6 +190,7 @@ class ChannelPage:
             delete_url=delete,
             read_only=why_not_write(request),
             plain=plain,
+            confirm_url=reverse("channel-confirm", args=[channel.pk]) if channel.needs_code and request.may_write else "",
         )
 
 
@@ -246,6 +248,21 @@ def delete_question(request: PageRequest, channel: Channel, data: QueryDict | No
         form=ServiceForm(data),
         shell=_shell(request, channel.slice),
         keep="Keep it",
+    )
+
+
+def code_question(request: PageRequest, channel: Channel, data: QueryDict | None) -> Question:
+    return Question(
+        title=f"Confirm {channel.target}",
+        text="EGS has sent a code there. Enter it to show that you read what arrives.",
+        verb="Confirm address",
+        url=reverse("channel-confirm", args=[channel.pk]),
+        back_url=reverse("channel", args=[channel.pk]),
+        form=CodeForm(data),
+        shell=_shell(request, channel.slice),
+        keep="Not now",
+        is_plain=True,
+        closed="" if channel.needs_code else "This channel needs no code.",
     )
 
 

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from accounts.policy import Verb
 from core.errors import EgsError, NotAllowed, NotFound
 from journal.models import ChannelKind
-from journal.notices.channel_services import channel_change, channel_create, channel_delete, channel_test, delivery_retry
+from journal.notices.channel_services import channel_change, channel_confirm, channel_create, channel_delete, channel_test, delivery_retry
 from journal.notices.selectors import channel_for, delivery_for
 from journal.notices.settings_services import notice_settings_change
 from portal_shared.access import PageRequest, needs_write, signed_in
@@ -22,6 +22,7 @@ from portal_user.pages.channels import (
     ChannelPage,
     NoticeSettingsPage,
     WorkspaceChannelsPage,
+    code_question,
     delete_question,
     kinds_offered,
     list_url_of,
@@ -125,6 +126,19 @@ def delete(request: PageRequest, pk: UUID) -> HttpResponse:
         toast(request, f"{found.name} is deleted")
         return HttpResponseRedirect(list_url_of(found))
     return decide(request, question, lambda: "", topics=TOPICS)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+@needs_write
+def confirm(request: PageRequest, pk: UUID) -> HttpResponse:
+    found = channel_for(request.user, pk)
+
+    def action(code: str) -> str:
+        channel_confirm(channel=found, code=code, actor=request.user, now=request.now)
+        return f"{found.target} is confirmed"
+
+    return decide(request, code_question(request, found, sent(request)), action, topics=TOPICS)
 
 
 @require_POST

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socketserver
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,7 +37,7 @@ class HttpReceiver:
 
 
 @contextmanager
-def http_receiver() -> Iterator[HttpReceiver]:
+def http_receiver(*, tls: ssl.SSLContext | None = None) -> Iterator[HttpReceiver]:
     told = HttpReceiver()
 
     class Handler(BaseHTTPRequestHandler):
@@ -55,7 +56,10 @@ def http_receiver() -> Iterator[HttpReceiver]:
         def log_message(self, *args: Any) -> None:
             pass
 
-    with _serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as port:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    with _serving(server) as port:
         told.url = f"http://127.0.0.1:{port}"
         yield told
 
@@ -98,6 +102,7 @@ def smtp_receiver() -> Iterator[SmtpReceiver]:
 
 @contextmanager
 def _serving(server: socketserver.TCPServer) -> Iterator[int]:
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]  # a peer that hangs up is what a test wants
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:

@@ -7,6 +7,7 @@ import hmac
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -21,9 +22,18 @@ from django.db import connection, transaction
 
 from accounts.models import User
 from core.clock import db_now
+from core.errors import Conflict, InvalidInput
 from journal.models import Channel, ChannelKind, Delivery, DeliveryState, Digest, Notice, NoticeSettings, Outbox, Severity
 from journal.notices import deliveries
-from journal.notices.channel_services import ChannelTerms, channel_create, secrets_rotate
+from journal.notices.channel_services import (
+    ChannelTerms,
+    channel_change,
+    channel_confirm,
+    channel_create,
+    channel_test,
+    delivery_retry,
+    secrets_rotate,
+)
 from journal.notices.deliveries import LEASE, deliveries_send, prune
 from journal.notices.outbox import outbox_expand
 from journal.notices.timing import ATTEMPTS_MAX
@@ -114,6 +124,8 @@ def test_a_webhook_gets_signed_json_that_its_owner_can_verify(owner: User, works
 
 @pytest.mark.django_db
 def test_mail_reaches_a_real_server_with_an_id_of_the_delivery(owner: User, workspace: Slice, smtp: SmtpReceiver, now: datetime) -> None:
+    User.objects.filter(pk=owner.pk).update(email="Owner@example.com")
+    owner.refresh_from_db()
     channel_of(owner, ChannelKind.MAIL, target="owner@example.com")
     happens(workspace, owner, now, "25 % of the time of ü has passed.")
 
@@ -125,6 +137,35 @@ def test_mail_reaches_a_real_server_with_an_id_of_the_delivery(owner: User, work
     assert (mail["To"], mail.get_content_type()) == ("owner@example.com", "text/plain")
     assert "https://egs.example/gprs/" in mail.get_content()  # type: ignore[attr-defined]
     assert states() == [S.SENT]
+
+
+@pytest.mark.django_db
+def test_an_address_that_is_not_known_to_be_ones_own_gets_a_code_and_nothing_else_until_it_is_confirmed(
+    owner: User, workspace: Slice, smtp: SmtpReceiver
+) -> None:
+    channel = channel_of(owner, ChannelKind.MAIL, name="Buy this", target="victim@example.com")
+    happens(workspace, owner, db_now())
+    deliveries_send()
+    (mail,) = smtp.mails
+    text = mail.get_content()  # type: ignore[attr-defined]
+    (code,) = re.findall(r"\b[A-Z2-7]{10}\b", text)
+    assert "Buy this" not in text
+
+    with pytest.raises(InvalidInput):
+        channel_confirm(channel=channel, code="ABCDEFGHIJ", actor=owner, now=db_now())
+    with pytest.raises(Conflict):
+        channel_test(channel=channel, actor=owner, now=db_now())
+    with pytest.raises(Conflict):
+        delivery_retry(delivery=Delivery.objects.get(is_test=True), actor=owner, now=db_now())
+    channel_confirm(channel=channel, code=code.lower(), actor=owner, now=db_now())
+    happens(workspace, owner, db_now(), "confirmed")
+    deliveries_send()
+
+    assert [mail["Subject"] for mail in smtp.mails] == ["[EGS] Confirm your address", "[EGS] confirmed"]
+    change: dict[str, Any] = {"channel": Channel.objects.get(), "changes": {"target": "other@example.com"}, "actor": owner}
+    with pytest.raises(Conflict):
+        channel_change(**change, now=db_now())
+    assert channel_change(**change, now=db_now() + timedelta(minutes=11)).needs_code
 
 
 @pytest.mark.django_db

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address, ip_network
+from pathlib import Path
 from typing import Any
 
 import httpcore
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from core import outbound
 from core.outbound import ANSWER_MAX_BYTES, NotSent, post, url_fault
@@ -166,3 +174,40 @@ def test_a_receiver_that_trickles_its_answer_does_not_hold_the_sender(monkeypatc
         peer[0].close()
 
     assert time.monotonic() - began_s < 2
+
+
+def certificate(name: str, folder: Path) -> Path:
+    """A key and a certificate of this name, which signs itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key()).serial_number(1)
+    made = made.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+    made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path = folder / f"{name}.pem"
+    path.write_bytes(secret + made.sign(key, SHA256()).public_bytes(Encoding.PEM))
+    return path
+
+
+def test_over_tls_the_name_of_the_url_is_asked_for_and_its_certificate_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    settings.EGS_OUTBOUND_ALLOW = LOCAL
+    pem = certificate("hook.example", tmp_path)
+    server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server_side.load_cert_chain(pem)
+    asked: list[str | None] = []
+    server_side.sni_callback = lambda _, name, __: asked.append(name)
+    monkeypatch.setattr(outbound, "_tls", lambda: ssl.create_default_context(cafile=pem))
+    monkeypatch.setattr(outbound, "resolve", lambda host, port: [ip_address("127.0.0.1")])
+
+    with http_receiver(tls=server_side) as receiver:
+        port = receiver.url.rpartition(":")[2]
+        assert post(f"https://hook.example:{port}/x", body=b"", headers={}).status == 200
+        with pytest.raises(NotSent, match="The connection failed"):
+            post(f"https://other.example:{port}/x", body=b"", headers={})
+
+    assert asked == ["hook.example", "other.example"]
+    assert [each.headers["Host"] for each in receiver.posts] == [f"hook.example:{port}"]

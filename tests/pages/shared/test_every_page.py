@@ -14,6 +14,7 @@ from core.clock import db_now
 from gpr.bookings.services import SeriesTerms, series_create
 from gpr.models import BookingSeries, Gpr, RepeatRule
 from inventory.models import Cluster, MaintenanceWindow, Node
+from journal.models import Channel, ChannelKind
 from portal_admin.urls import urlpatterns as admin_urls
 from portal_user.urls import urlpatterns as user_urls
 from protocol.tenancy.workspaces import BindingState
@@ -114,6 +115,8 @@ def address(name: str, admin_world: AdminWorld) -> str:
         return reverse(name, args=["webhook"])
     if name.startswith(("channel", "delivery")):
         channel = notices.channel(admin_world.slice)
+        if name == "channel-confirm":
+            Channel.objects.update(kind=ChannelKind.MAIL)
         return reverse(name, args=[channel.pk, notices.failed(channel).pk] if name == "delivery-retry" else [channel.pk])
     if name == "notice-read":
         return reverse(name, args=[notices.told(admin_world.people.admin).pk])
