@@ -16,7 +16,9 @@ from django.middleware.csrf import rotate_token
 
 from accounts.audit import AccountChange, report
 from accounts.models import ApiToken, Identity, Login, Scope, User
+from accounts.rates import may_sign_in, sign_in_count
 from accounts.services import token_authenticate
+from core.errors import TooManyTries
 from core.request_origin import signed_in_by
 
 LOGIN_KEY: Final = "login"
@@ -38,9 +40,13 @@ class Proof:
 
 
 def session_open_by_token(request: HttpRequest, *, plain: str, now: datetime) -> bool:
-    """Returns False when the token is refused."""
-    token = token_authenticate(plain=plain, address=request.META.get("REMOTE_ADDR") or "", now=now)
+    """Returns False when the token is refused. Raises TooManyTries."""
+    address = request.META.get("REMOTE_ADDR") or ""
+    if not may_sign_in(address):
+        raise TooManyTries("Too many tokens from your address were refused. Try again in a minute.")
+    token = token_authenticate(plain=plain, address=address, now=now)
     if token is None or not token.allows(Scope.READ):
+        sign_in_count(address)
         sign_in_refused("with a token that was not accepted", now=now)
         return False
     session_open(request, proof=Proof(token=token), now=now)

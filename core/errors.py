@@ -50,6 +50,12 @@ class QueueFull(OverPolicy):
     title = "Too many requests of the workspace wait"
 
 
+class TooManyTries(EgsError):
+    status = 429
+    code = "too_many_tries"
+    title = "Too many tries"
+
+
 class NotAllowed(EgsError):
     status = 403
     code = "not_allowed"

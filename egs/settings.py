@@ -124,6 +124,17 @@ if not EMBEDDED and not EGS_REDIS_URL:
 # Identity providers for the login page, as a JSON list: see docs/sign-in.md.
 EGS_OIDC_PROVIDERS = env_providers("EGS_OIDC_PROVIDERS")
 
+# Shared by all web processes in production; embedded has one.
+CACHES = {
+    "default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": EGS_REDIS_URL, "KEY_PREFIX": "egs"}
+    if EGS_REDIS_URL
+    else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+}
+# Calls of the API that one token may make in a minute; 0: no limit.
+EGS_API_RATE_PER_MIN = env_int("EGS_API_RATE_PER_MIN", 1200)
+# Refused tokens on the login page from one address in a minute; 0: no limit.
+EGS_REFUSED_SIGN_INS_PER_MIN = env_int("EGS_REFUSED_SIGN_INS_PER_MIN", 10)
+
 USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en-us"
@@ -161,6 +172,7 @@ EGS_METRICS_ALLOW = env_networks("EGS_METRICS_ALLOW", "127.0.0.0/8,::1")
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["accounts.authentication.BearerAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["accounts.permissions.HasScope"],
+    "DEFAULT_THROTTLE_CLASSES": ["accounts.rates.TokenRate"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",

@@ -170,6 +170,12 @@ def _no_plan_is_remembered() -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def _nobody_is_too_fast() -> None:
+    """Tests call more often in a minute than people do; those of the limits set them."""
+    settings.EGS_API_RATE_PER_MIN = settings.EGS_REFUSED_SIGN_INS_PER_MIN = 0
+
+
+@pytest.fixture(autouse=True, scope="session")
 def _static_files_are_found_when_asked_for() -> None:
     """Else each test client lists all of them before its first request."""
     settings.WHITENOISE_AUTOREFRESH = True

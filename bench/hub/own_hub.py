@@ -36,6 +36,7 @@ def _told(command: Sequence[str], settings: Mapping[str, str]) -> list[Figure]:
             **settings,
             "EGS_VAR_DIR": folder,
             "EGS_LOG_LEVEL": "ERROR",
+            "EGS_API_RATE_PER_MIN": "0",
             "EGS_ENTRY_TIMEOUT_S": "86400",  # nothing enters meanwhile
             "DJANGO_SETTINGS_MODULE": "egs.settings",
         }

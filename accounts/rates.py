@@ -1,0 +1,70 @@
+"""Limits how often a token calls the API, and how often an address may try to sign in with a wrong token.
+
+Counts windows of a minute in Django's cache, which all web processes share in production. While Redis is away nobody is refused.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import redis
+import structlog
+from django.conf import settings
+from django.core.cache import cache
+from rest_framework.request import Request
+from rest_framework.throttling import BaseThrottle
+
+from accounts.models import ApiToken
+
+log = structlog.get_logger(__name__)
+
+WINDOW_S: Final = 60
+
+
+class TokenRate(BaseThrottle):
+    def allow_request(self, request: Request, view: Any) -> bool:
+        most: int = settings.EGS_API_RATE_PER_MIN
+        if most == 0 or not isinstance(request.auth, ApiToken):
+            return True
+        return _count(f"api:{request.auth.key_id}") <= most
+
+    def wait(self) -> float:
+        return wait_s()
+
+
+def sign_in_count(address: str) -> None:
+    """Counts a refused one."""
+    _count(f"sign-in:{address}")
+
+
+def may_sign_in(address: str) -> bool:
+    most: int = settings.EGS_REFUSED_SIGN_INS_PER_MIN
+    return most == 0 or _counted(f"sign-in:{address}") < most
+
+
+def wait_s() -> float:
+    """Until the next window begins."""
+    return WINDOW_S - time.time() % WINDOW_S
+
+
+def _count(what: str) -> int:
+    key = _key(what)
+    try:
+        cache.add(key, 0, timeout=2 * WINDOW_S)
+        return int(cache.incr(key))
+    except (redis.RedisError, ValueError) as error:
+        log.warning("rate_not_counted", error=type(error).__name__)
+        return 0
+
+
+def _counted(what: str) -> int:
+    try:
+        return int(cache.get(_key(what), 0))
+    except redis.RedisError as error:
+        log.warning("rate_not_counted", error=type(error).__name__)
+        return 0
+
+
+def _key(what: str) -> str:
+    return f"rate:{what}:{int(time.time()) // WINDOW_S}"
