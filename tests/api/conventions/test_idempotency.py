@@ -14,7 +14,13 @@ from tests.api.conftest import Caller, World, assert_problem
 
 KEYLESS = {"gprs/estimate", "defragmentation/question", "maintenance/preview", "slices/{slice}/kubeconfig/{kubeconfig}/read"}
 KEYLESS |= {"invitations/{id}/accept", "invitations/{id}/decline"}
-KEYLESS |= {"notices/{id}/read", "notices/read-all", "channels/{id}/test", "channels/{channel_pk}/deliveries/{id}/retry"}
+KEYLESS |= {
+    "notices/{id}/read",
+    "notices/read-all",
+    "channels/{id}/confirm",
+    "channels/{id}/test",
+    "channels/{channel_pk}/deliveries/{id}/retry",
+}
 
 
 def test_an_extension_that_is_sent_twice_extends_once(owner: Caller, world: World) -> None:

@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('journal', '0005_channels'),
+        ('journal', '0006_audit'),
         ('slices', '0014_plain_help_texts'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
