@@ -20,7 +20,7 @@ from accounts.authentication import actor_of
 from accounts.models import Scope
 from accounts.permissions import IsAdmin
 from accounts.policy import Verb
-from core.errors import InvalidInput, StaleState
+from core.errors import EgsError, InvalidInput, StaleState
 from core.rest.fields import StrictSerializer, whole_number
 from core.rest.pagination import CreatedPagination
 from core.rest.views import ApiViewSet
@@ -35,6 +35,8 @@ from gpr.requests.estimates import gpr_estimate
 from gpr.requests.filters import GprFilter
 from gpr.requests.inputs import (
     VERSION_HELP,
+    Bulk,
+    BulkActs,
     Decision,
     EvictionDecision,
     Extension,
@@ -49,7 +51,15 @@ from gpr.requests.inputs import (
     clusters_of,
     spec_of_create,
 )
-from gpr.requests.outputs import GprDetailSerializer, GprPage, GprSerializer, OffersSerializer, QueueRowSerializer, StepSerializer
+from gpr.requests.outputs import (
+    BulkVerdictsSerializer,
+    GprDetailSerializer,
+    GprPage,
+    GprSerializer,
+    OffersSerializer,
+    QueueRowSerializer,
+    StepSerializer,
+)
 from gpr.requests.selectors import LISTED, START_ORDER, gpr_for, gprs_visible_to, queue_visible_to, steps_of, steps_on, with_nodes
 from gpr.requests.services import gpr_submit
 from gpr.requests.spec import approval_reasons
@@ -57,6 +67,12 @@ from inventory.models import StepResult
 from inventory.selectors import node_for
 
 ADMIN_ACTIONS = {"priority", "move", "replace_node"}
+BULK: dict[BulkActs, tuple[Callable[..., object], Verb]] = {
+    BulkActs.CANCEL: (gpr_cancel, Verb.CHANGE),
+    BulkActs.RELEASE: (gpr_release, Verb.CHANGE),
+    BulkActs.APPROVE: (gpr_approve, Verb.DECIDE),
+    BulkActs.REJECT: (gpr_reject, Verb.DECIDE),
+}
 VERSION = OpenApiParameter("version", OpenApiTypes.INT, OpenApiParameter.QUERY, description=VERSION_HELP)
 
 
@@ -149,6 +165,15 @@ class GprViewSet(ApiViewSet[Gpr]):
         """Take the nodes back now. If the request is queued again, it keeps its age, and it may get free nodes at once."""
         return self._do(pk, EvictionDecision, gpr_evict, Verb.DECIDE)
 
+    @extend_schema(request=Bulk, responses={200: BulkVerdictsSerializer})
+    @action(detail=False, methods=["post"])
+    def bulk(self, request: Request) -> Response:
+        """Cancel, release, approve or reject many requests. Each gets its own verdict; one that is refused stops none of the others."""
+        data = self.body(Bulk)
+        reason = {"why": data["why"]} if "why" in data else {}
+        verdicts = [self._verdict(BulkActs(data["act"]), str(pk), reason) for pk in data["ids"]]
+        return Response(BulkVerdictsSerializer({"results": verdicts}).data)
+
     @extend_schema(request=PriorityChange)
     @action(detail=True, methods=["post"])
     def priority(self, request: Request, pk: str) -> Response:
@@ -173,6 +198,15 @@ class GprViewSet(ApiViewSet[Gpr]):
         gpr = self._gpr(pk, data.pop("version", None))
         node_replace(gpr=gpr, node_id=node.pk, actor=actor_of(request), why=data["why"], now=self.now)
         return self._answer(pk)
+
+    def _verdict(self, act: BulkActs, pk: str, reason: dict[str, str]) -> dict[str, Any]:
+        service, verb = BULK[act]
+        try:
+            with transaction.atomic():
+                self._change(pk, None, partial(service, actor=actor_of(self.request), now=self.now, **reason), verb)
+        except EgsError as error:
+            return {"id": pk, "is_done": False, "code": error.code, "detail": error.detail}
+        return {"id": pk, "is_done": True, "code": "", "detail": ""}
 
     def _do(self, pk: str, kind: type[StrictSerializer], service: Callable[..., None], verb: Verb = Verb.CHANGE) -> Response:
         """Calls the service with the fields of the body as keyword arguments."""

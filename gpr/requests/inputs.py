@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db.models import TextChoices
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from accounts.models import User
 from core.errors import InvalidInput
-from core.rest.fields import Flag, FreeForm, Reference, StrictSerializer, Text, WholeNumber, whole_number
+from core.rest.fields import Flag, FreeForm, Id, Reference, StrictSerializer, Text, WholeNumber, whole_number
 from core.words import duration_parse
 from gpr.models import GprTemplate, Nearness
 from gpr.queue.moves import MoveTo
@@ -21,6 +22,7 @@ from inventory.selectors import cluster_for
 from slices.selectors import slice_for
 
 WHY_MAX_CHARS = 300
+BULK_MAX = 200
 VERSION_HELP = "The version that you read. The answer is 409 if the request has changed since."
 IDLE_HELP = "Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored already."
 NEEDED = ("nodes", "duration_s")  # a request must give these; all other fields have defaults
@@ -132,6 +134,26 @@ class ReasonedDecision(Versioned):
 
 class EvictionDecision(ReasonedDecision):
     requeue = Flag(required=False, help_text="Whether it is queued again for its remaining time. Default: the owner's choice.")
+
+
+class BulkActs(TextChoices):
+    CANCEL = "cancel"
+    RELEASE = "release"
+    APPROVE = "approve"
+    REJECT = "reject"
+
+
+class Bulk(StrictSerializer):
+    act = serializers.ChoiceField(choices=BulkActs.choices)
+    ids = serializers.ListField(child=Id(), min_length=1, max_length=BULK_MAX)
+    why = Text(max_length=WHY_MAX_CHARS, required=False, help_text="The reason; `reject` needs one, `cancel` and `release` take none.")
+
+    def validate(self, data: dict[str, Any]) -> dict[str, Any]:
+        if data["act"] == BulkActs.REJECT and "why" not in data:
+            raise serializers.ValidationError({"why": ["The owner has to learn the reason."]})
+        if data["act"] in {BulkActs.CANCEL, BulkActs.RELEASE} and "why" in data:
+            raise serializers.ValidationError({"why": ["This act takes no reason."]})
+        return data
 
 
 class NodeReplacement(Versioned):

@@ -414,6 +414,17 @@ class OfferSerializer(OutputSerializer[Estimate]):
     )
 
 
+class BulkVerdictSerializer(OutputSerializer[Any]):
+    id = serializers.UUIDField()
+    is_done = serializers.BooleanField()
+    code = serializers.CharField(help_text="The code of the error; empty: it is done.")
+    detail = serializers.CharField()
+
+
+class BulkVerdictsSerializer(OutputSerializer[Any]):
+    results = BulkVerdictSerializer(many=True)
+
+
 class OffersSerializer(OutputSerializer[Any]):
     offers = OfferSerializer(many=True)
     approval_reasons = serializers.ListField(

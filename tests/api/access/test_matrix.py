@@ -87,6 +87,7 @@ class Row:
     changes: bool = True
 
 
+NOBODY = "00000000-0000-4000-8000-000000000000"
 ASK = {"name": "train", "slice": "vision", "shape": SHAPE, "nodes": 1, "duration_s": 3600}
 
 SOON = datetime.now(UTC) + timedelta(days=7)
@@ -109,6 +110,8 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", "gprs/"): Row(LIST),
     ("POST", "gprs/"): Row(change(201), ASK),
     ("POST", "gprs/estimate/"): Row(Codes(401, 200, 403, 404, 200, 200, 404), ASK, changes=False),
+    # Each id gets its own verdict: see test_bulk.
+    ("POST", "gprs/bulk/"): Row(Codes(401, 200, 200, 200, 200, 403, 200), {"act": "cancel", "ids": [NOBODY]}, changes=False),
     ("GET", "gprs/<pk>/"): Row(SEE),
     ("PATCH", "gprs/<pk>/"): Row(change(200), {"name": "new"}),
     ("DELETE", "gprs/<pk>/"): Row(change(204)),
