@@ -181,7 +181,7 @@ class ChannelPage:
             name=channel.name,
             mark=WorkspaceMark.of(channel.slice) if channel.slice else None,
             about=_about(channel, kinds_offered(request.user, channel.slice)),
-            rows=tuple(DeliveryRow.of(row, may_write=request.may_write) for row in page.rows),
+            rows=tuple(DeliveryRow.of(row, may_write=request.may_write and not channel.needs_code) for row in page.rows),
             foot=foot_of(page, url),
             list_url=url_with(url, {}, part="list", cursor=request.GET.get(CURSOR, "")),
             back_url=list_url_of(channel),

@@ -26,6 +26,8 @@ HOUR = 3600
 USER_PAGES = {
     "workspaces": "/",
     "promises": "/promises/",
+    "notices": "/notices/",
+    "notice-settings": "/account/notices/",
     "requests": "/workspaces/vision/",
     "requests-ended": "/workspaces/vision/?state=ended",
     "create": "/workspaces/vision/create/",
