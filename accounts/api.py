@@ -105,7 +105,7 @@ class TokenViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
     def rotate(self, request: Request, ref: str) -> Response:
         """Make a new token with the same terms. The old one ends a little later, so that programs can change over without a gap."""
         overlap = timedelta(seconds=self.body(TokenRotation).get("overlap_s", OVERLAP_S))
-        issued = token_rotate(token=self.get_object(), overlap=overlap, now=self.now)
+        issued = token_rotate(token=self.get_object(), overlap=overlap, actor=actor_of(request), now=self.now)
         return self._answer(issued.token, plain=issued.plain)
 
     def replay(self, object_id: UUID | None) -> Response:
@@ -117,7 +117,7 @@ class TokenViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, ref: str) -> Response:
         """Revoke the token at once. It stays in the list."""
-        token_revoke(token=self.get_object(), now=self.now)
+        token_revoke(token=self.get_object(), actor=actor_of(request), now=self.now)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from accounts.models import ApiToken, User
 from accounts.services import token_authenticate
 from core.clock import db_now
-from core.request_origin import signed_in_by
+from core.request_origin import client_address, signed_in_by
 
 
 class BearerAuthentication(BaseAuthentication):
@@ -20,12 +20,12 @@ class BearerAuthentication(BaseAuthentication):
             return None
         token = None
         if len(words) == 2:
-            plain, address = words[1].decode("ascii", errors="replace"), request.META.get("REMOTE_ADDR") or ""
+            plain, address = words[1].decode("ascii", errors="replace"), client_address(request)
             token = token_authenticate(plain=plain, address=address, now=db_now())
         if token is None:
             raise AuthenticationFailed("This token is malformed, unknown, expired or revoked. Make a new one and try again.")
         user = token.user
-        user.narrow_to(token.scopes, token.slices)
+        user.narrow_to(token)
         signed_in_by(token_key=token.key_id)
         return user, token
 

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Collection
 from datetime import datetime, timedelta
 from ipaddress import ip_address, ip_network
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import models
@@ -28,6 +28,21 @@ class PlatformRole(models.TextChoices):
 ROLES_OF_GROUPS: Final = [(role.value, role.label) for role in (PlatformRole.AUDITOR, PlatformRole.ADMIN)]
 
 
+# The scopes that include the key's scope.
+IMPLIED_BY: Final = {
+    Scope.READ: set(Scope),
+    Scope.GPR_WRITE: {Scope.GPR_WRITE, Scope.WRITE, Scope.ADMIN},
+    Scope.WRITE: {Scope.WRITE, Scope.ADMIN},
+    Scope.ADMIN: {Scope.ADMIN},
+}
+
+
+class RoleSource(models.TextChoices):
+    NOBODY = "nobody", "Nobody"
+    HAND = "hand", "An administrator"  # no group changes it
+    GROUP = "group", "A group"  # an identity provider's; its loss takes the role
+
+
 @column_checks
 class User(AbstractBaseUser):
     """A person or a robot. Never deleted, since Events name it."""
@@ -36,12 +51,12 @@ class User(AbstractBaseUser):
     name = models.CharField(max_length=63, unique=True)
     email = models.EmailField(blank=True)
     role = models.CharField(max_length=7, choices=PlatformRole.choices, default=PlatformRole.MEMBER)
-    is_role_by_group = models.BooleanField(default=False, help_text="An identity provider's group gave the role, and its loss takes it.")
+    role_source = models.CharField(max_length=6, choices=RoleSource.choices, default=RoleSource.NOBODY, help_text="Who gave the role.")
     is_active = models.BooleanField(default=True, help_text="Disabled people cannot sign in, and their tokens do not work.")
     created_at = models.DateTimeField()
 
-    # Ids of the workspaces that the token of this request is bound to; empty: no bound. Never stored.
-    bound_to: Collection[str] = ()
+    # The token of this request, if it has one. Never stored.
+    credential: ApiToken | None = None
 
     USERNAME_FIELD: ClassVar[str] = "name"
     REQUIRED_FIELDS: ClassVar[list[str]] = []
@@ -49,11 +64,16 @@ class User(AbstractBaseUser):
     def __str__(self) -> str:
         return self.name
 
-    def narrow_to(self, scopes: Collection[str], bound_to: Collection[str] = ()) -> None:
-        """A role of the platform counts only with the scope admin. A narrowed user must not be saved."""
-        if Scope.ADMIN not in scopes:
+    @property
+    def bound_to(self) -> Collection[str]:
+        """Ids of the workspaces that the token of this request is bound to; empty: no bound."""
+        return self.credential.slices if self.credential is not None else ()
+
+    def narrow_to(self, token: ApiToken | None) -> None:
+        """A role of the platform counts only with a token of the scope admin, or without one. A narrowed user must not be saved."""
+        if token is not None and Scope.ADMIN not in token.scopes:
             self.role = PlatformRole.MEMBER
-        self.bound_to = tuple(bound_to)
+        self.credential = token
 
 
 @column_checks
@@ -89,8 +109,20 @@ class ApiToken(models.Model):
         return scope in self.scopes
 
     def takes(self, address: str) -> bool:
-        """Whether it may be used from this address."""
+        """Whether it may be used from this address, as `client_address` gives it."""
         return not self.networks or (address != "" and any(ip_address(address) in ip_network(network) for network in self.networks))
+
+    def covers(self, *, scopes: Collection[str], slices: Collection[str], networks: Collection[str]) -> bool:
+        """Whether a token of these terms may do no more than this one."""
+        return (
+            all(IMPLIED_BY[Scope(scope)] & set(self.scopes) for scope in scopes)
+            and (not self.slices or (bool(slices) and set(slices) <= set(self.slices)))
+            and (not self.networks or (bool(networks) and all(self._holds(network) for network in networks)))
+        )
+
+    def _holds(self, network: str) -> bool:
+        inner: Any = ip_network(network)
+        return any(inner.version == outer.version and inner.subnet_of(outer) for outer in map(ip_network, self.networks))
 
 
 @column_checks

@@ -8,7 +8,7 @@ from datetime import datetime
 from django.db import transaction
 
 from accounts.audit import AccountChange, report
-from accounts.models import GroupRole, Identity, Login, PlatformRole, User
+from accounts.models import GroupRole, Identity, Login, PlatformRole, RoleSource, User
 from accounts.sessions import logins_end
 from core.errors import Conflict, NameTaken
 from core.locks import transaction_lock
@@ -26,7 +26,7 @@ def when_groups_change(listener: GroupsListener) -> None:
 def user_set_role(*, user: User, role: PlatformRole, actor: User | None, now: datetime) -> None:
     """Raises Conflict when no administrator would be left. The role then stays, whatever groups the person is in."""
     _lock_roles()
-    User.objects.filter(pk=user.pk).update(is_role_by_group=False)
+    User.objects.filter(pk=user.pk).update(role_source=RoleSource.HAND)
     _role_to(user, role, actor=actor, now=now)
     _keep_an_administrator()
 
@@ -46,6 +46,17 @@ def user_enable(*, user: User, actor: User, now: datetime) -> None:
     """Tokens work again; the person has to sign in anew."""
     if User.objects.filter(pk=user.pk, is_active=False).update(is_active=True):
         report(AccountChange("user.enabled", f"{user.name} was enabled again.", actor, now, user=user))
+
+
+@transaction.atomic
+def identity_unlink(*, identity: Identity, actor: User, now: datetime) -> None:
+    """Nobody signs in by it any more, its sessions end, and roles that only its groups gave are lost."""
+    _lock_roles()
+    logins_end(Login.objects.filter(identity=identity), why="was signed out", actor=actor, now=now)
+    user = identity.user
+    Identity.objects.filter(pk=identity.pk).delete()
+    report(AccountChange("identity.unlinked", f"{user.name} does not sign in through {identity.provider} any more.", actor, now, user=user))
+    groups_apply(user=user, actor=actor, now=now)
 
 
 @transaction.atomic
@@ -93,8 +104,8 @@ def groups_apply(*, user: User, actor: User | None, now: datetime) -> None:
     """Needs a transaction."""
     user.refresh_from_db()
     role = _role_by_groups(user)
-    if user.is_role_by_group or (role != PlatformRole.MEMBER and user.role == PlatformRole.MEMBER):
-        User.objects.filter(pk=user.pk).update(is_role_by_group=role != PlatformRole.MEMBER)
+    if user.role_source != RoleSource.HAND and role != user.role and not _is_last_administrator(user):
+        User.objects.filter(pk=user.pk).update(role_source=RoleSource.NOBODY if role == PlatformRole.MEMBER else RoleSource.GROUP)
         _role_to(user, role, actor=actor, now=now)
     for listener in _groups_listeners:
         listener(user, now)
@@ -115,6 +126,12 @@ def _role_to(user: User, role: PlatformRole, *, actor: User | None, now: datetim
     if User.objects.filter(pk=user.pk).exclude(role=role).update(role=role):
         report(AccountChange("user.role_changed", f"{user.name} has the role {role.label.lower()} now.", actor, now, user=user))
     user.role = role
+
+
+def _is_last_administrator(user: User) -> bool:
+    """He keeps the role when he leaves his group, since EGS would have no administrator."""
+    others = User.objects.filter(role=PlatformRole.ADMIN, is_active=True).exclude(pk=user.pk)
+    return user.role == PlatformRole.ADMIN and not others.exists()
 
 
 def _lock_roles() -> None:

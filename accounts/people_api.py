@@ -43,11 +43,12 @@ class IdentitySerializer(ModelOutputSerializer[Identity]):
 
 
 class UserSerializer(ModelOutputSerializer[User]):
+    email = serializers.CharField(help_text="May be empty.")
     identities = IdentitySerializer(many=True, read_only=True)
 
     class Meta:
         model = User
-        fields = ["id", "name", "email", "role", "is_role_by_group", "is_active", "created_at", "identities"]
+        fields = ["id", "name", "email", "role", "role_source", "is_active", "created_at", "identities"]
         read_only_fields = fields
 
 
@@ -108,10 +109,11 @@ class UserViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[U
     def groups(self, request: Request, ref: str) -> Response:
         """Say which groups the person is in, as at a sign-in: roles that depend on groups are given and taken at once."""
         data, user = self.body(GroupsChange), self.get_object()
-        identity = user.identities.filter(provider=data["provider"]).first()
-        if identity is None:
+        identities = list(user.identities.filter(provider=data["provider"]))
+        if not identities:
             raise NotFound("identity of this provider")
-        identity_set_groups(identity=identity, groups=data["groups"], actor=actor_of(request), now=self.now)
+        for identity in identities:
+            identity_set_groups(identity=identity, groups=data["groups"], actor=actor_of(request), now=self.now)
         return Response(UserSerializer(self.get_object()).data)
 
     @extend_schema(request=None, responses={204: None})

@@ -5,20 +5,12 @@ from typing import TYPE_CHECKING
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
-from accounts.models import ApiToken, Scope, User
+from accounts.models import IMPLIED_BY, ApiToken, Scope, User
 from accounts.policy import is_overseer, is_platform_admin
 
 if TYPE_CHECKING:
     # DRF's views import their default permissions, and so this module.
     from rest_framework.views import APIView
-
-# The scopes that include the key's scope.
-IMPLIED_BY = {
-    Scope.READ: set(Scope),
-    Scope.GPR_WRITE: {Scope.GPR_WRITE, Scope.WRITE, Scope.ADMIN},
-    Scope.WRITE: {Scope.WRITE, Scope.ADMIN},
-    Scope.ADMIN: {Scope.ADMIN},
-}
 
 
 class HasScope(BasePermission):

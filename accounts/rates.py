@@ -33,9 +33,9 @@ class TokenRate(BaseThrottle):
         return wait_s()
 
 
-def sign_in_count(address: str) -> None:
-    """Counts a refused one."""
-    _count(f"sign-in:{address}")
+def sign_in_count(address: str) -> int:
+    """Counts a refused one; returns how many there are in this window."""
+    return _count(f"sign-in:{address}")
 
 
 def may_sign_in(address: str) -> bool:

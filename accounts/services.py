@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 
 from accounts.audit import AccountChange, report
-from accounts.models import ApiToken, IdempotentCreation, PlatformRole, Scope, User
+from accounts.models import ApiToken, IdempotentCreation, PlatformRole, RoleSource, Scope, User
 from accounts.policy import is_overseer
 from accounts.tokens import TokenKind, token_matches, token_mint, token_parse
 from core.errors import Conflict, EgsError, InvalidInput, NameTaken, NotAllowed
@@ -27,7 +27,8 @@ class NewToken:
 @transaction.atomic
 def user_create(*, name: str, now: datetime, email: str = "", role: PlatformRole = PlatformRole.MEMBER, actor: User | None = None) -> User:
     """Raises NameTaken."""
-    user = User(name=name, email=email, role=role, created_at=now)
+    source = RoleSource.NOBODY if role == PlatformRole.MEMBER else RoleSource.HAND
+    user = User(name=name, email=email, role=role, role_source=source, created_at=now)
     user.set_unusable_password()
     try:
         with transaction.atomic():
@@ -36,6 +37,9 @@ def user_create(*, name: str, now: datetime, email: str = "", role: PlatformRole
         raise NameTaken(f"There is already a user named {name}. Choose another name.") from None
     report(AccountChange("user.created", f"{name} was added as {PlatformRole(role).label.lower()}.", actor, now))
     return user
+
+
+BEYOND = "Your token may do less than this one. Use a token with the same scopes, networks and workspaces, or sign in without a token."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +80,11 @@ def token_create(*, user: User, terms: TokenTerms, now: datetime) -> NewToken:
 
 
 @transaction.atomic
-def token_rotate(*, token: ApiToken, overlap: timedelta, now: datetime) -> NewToken:
-    """Makes a new token with the same terms and a whole life. The old one ends after `overlap`. Raises Conflict if it has ended."""
+def token_rotate(*, token: ApiToken, overlap: timedelta, actor: User, now: datetime) -> NewToken:
+    """Makes a new token with the same terms and a whole life. The old one ends after `overlap`.
+
+    Raises Conflict if it has ended, NotAllowed if it may do more than the token of the actor.
+    """
     if not token.is_live(now):
         raise Conflict("This token has ended. Make a new one.")
     terms = TokenTerms(
@@ -87,7 +94,7 @@ def token_rotate(*, token: ApiToken, overlap: timedelta, now: datetime) -> NewTo
         networks=token.networks,
         slices=token.slices,
     )
-    made = token_create(user=token.user, terms=terms, now=now)
+    made = token_create(user=actor, terms=terms, now=now)
     ApiToken.objects.filter(pk=token.pk).update(expires_at=min(token.expires_at, now + overlap))
     return made
 
@@ -99,14 +106,18 @@ def _check_terms(user: User, terms: TokenTerms) -> None:
         raise NotAllowed("Only the token of an administrator or an auditor may have the scope admin.")
     if Scope.ADMIN in terms.scopes and terms.slices:
         raise InvalidInput({"slices": ["A token with the scope admin is not bound to workspaces."]})
-    if user.bound_to and not (terms.slices and set(terms.slices) <= set(user.bound_to)):
-        raise NotAllowed("Your token is bound to workspaces. A token that it makes is bound to them, too.")
+    if user.credential is not None and not user.credential.covers(scopes=terms.scopes, slices=terms.slices, networks=terms.networks):
+        raise NotAllowed(BEYOND)
     if not timedelta(0) < terms.life <= settings.EGS_TOKEN_LIFE_MAX:
         raise InvalidInput({"expires_in_s": [f"Between 1 and {int(settings.EGS_TOKEN_LIFE_MAX.total_seconds())} seconds."]})
 
 
 @transaction.atomic
-def token_revoke(*, token: ApiToken, now: datetime) -> None:
+def token_revoke(*, token: ApiToken, actor: User, now: datetime) -> None:
+    """Raises NotAllowed if it may do more than the token of the actor."""
+    used = actor.credential
+    if used is not None and not used.covers(scopes=token.scopes, slices=token.slices, networks=token.networks):
+        raise NotAllowed(BEYOND)
     if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=now):
         report(AccountChange("token.revoked", f"A token of {token.user.name} was revoked: {token.name} ({token.key_id}).", token.user, now))
 

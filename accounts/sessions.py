@@ -19,7 +19,7 @@ from accounts.models import ApiToken, Identity, Login, Scope, User
 from accounts.rates import may_sign_in, sign_in_count
 from accounts.services import token_authenticate
 from core.errors import TooManyTries
-from core.request_origin import signed_in_by
+from core.request_origin import client_address, signed_in_by
 
 LOGIN_KEY: Final = "login"
 SEEN_RESOLUTION: Final = timedelta(minutes=1)
@@ -41,29 +41,31 @@ class Proof:
 
 def session_open_by_token(request: HttpRequest, *, plain: str, now: datetime) -> bool:
     """Returns False when the token is refused. Raises TooManyTries."""
-    address = request.META.get("REMOTE_ADDR") or ""
+    address = client_address(request)
     if not may_sign_in(address):
         raise TooManyTries("Too many tokens from your address were refused. Try again in a minute.")
     token = token_authenticate(plain=plain, address=address, now=now)
     if token is None or not token.allows(Scope.READ):
-        sign_in_count(address)
-        sign_in_refused("with a token that was not accepted", now=now)
+        sign_in_refused("with a token that was not accepted", address=address, now=now)
         return False
     session_open(request, proof=Proof(token=token), now=now)
     return True
 
 
 @transaction.atomic
-def sign_in_refused(how: str, *, now: datetime) -> None:
-    report(AccountChange("login.refused", f"Somebody tried to sign in {how}.", None, now))
+def sign_in_refused(how: str, *, address: str, now: datetime) -> None:
+    """Records it once a minute for each address."""
+    if sign_in_count(address) <= 1:
+        report(AccountChange("login.refused", f"Somebody tried to sign in {how}.", None, now))
 
 
 def session_open(request: HttpRequest, *, proof: Proof, now: datetime) -> None:
-    address, browser = request.META.get("REMOTE_ADDR") or "", request.headers.get("User-Agent", "")
+    address, browser = client_address(request), request.headers.get("User-Agent", "")
     login = login_start(proof=proof, address=address, browser=browser, now=now)
     request.session.flush()  # a new session key, against session fixation
     request.session[LOGIN_KEY] = str(login.pk)
     request.session.set_expiry(login.expires_at)
+    type(request.session).clear_expired()
     rotate_token(request)
 
 
@@ -106,7 +108,7 @@ def session_login(session: SessionBase, *, now: datetime) -> Login | None:
     login = Login.objects.select_related("user", "token", "identity").filter(pk=login_id).first()
     if login is None or not login.is_live(now, idle_max=timedelta(seconds=settings.EGS_SESSION_IDLE_S)):
         return None
-    login.user.narrow_to(login.scopes, login.token.slices if login.token is not None else ())
+    login.user.narrow_to(login.token)
     return login
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Final
 from uuid import UUID, uuid4
 
@@ -25,6 +26,16 @@ class Origin:
     address: str
     token_key: str = ""
     login_id: UUID | None = None
+
+
+def client_address(request: HttpRequest) -> str:
+    """The address of the client, or of its proxy; IPv4 as such. Empty if there is none, as on a Unix socket."""
+    try:
+        address = ip_address(request.META.get("REMOTE_ADDR") or "")
+    except ValueError:
+        return ""
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)
 
 
 _origin: ContextVar[Origin | None] = ContextVar("egs_origin", default=None)
@@ -49,7 +60,7 @@ class RequestOrigin:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         given = request.headers.get(HEADER, "")
         request_id = given if GIVEN.fullmatch(given) else uuid4().hex
-        before = _origin.set(Origin(request_id, request.META.get("REMOTE_ADDR") or ""))
+        before = _origin.set(Origin(request_id, client_address(request)))
         try:
             with structlog.contextvars.bound_contextvars(request_id=request_id):
                 response = self._get_response(request)

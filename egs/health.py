@@ -20,12 +20,12 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import URLPattern, path
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from accounts.models import Scope
-from accounts.permissions import IMPLIED_BY
+from accounts.models import IMPLIED_BY, Scope
 from accounts.policy import is_overseer
 from accounts.services import token_authenticate
 from core.clock import db_now
 from core.db_threads import in_db_thread
+from core.request_origin import client_address
 from core.rest.problems import problem, problem_response
 from egs.metrics import scrape
 
@@ -113,7 +113,7 @@ def _is_allowed_address(request: HttpRequest) -> bool:
 
 def _refusal(request: HttpRequest) -> HttpResponse | None:
     scheme, _, plain = request.headers.get("Authorization", "").partition(" ")
-    address = request.META.get("REMOTE_ADDR") or ""
+    address = client_address(request)
     token = token_authenticate(plain=plain.strip(), address=address, now=db_now()) if scheme.lower() == "bearer" else None
     if token is None:
         detail = "Send an administrator's token of the scope read, or come from a network that EGS_METRICS_ALLOW names."

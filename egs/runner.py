@@ -90,6 +90,8 @@ class HubServer(uvicorn.Server):
                 host=host,
                 port=port,
                 log_config=None,  # as settings have it
+                proxy_headers=bool(settings.EGS_TRUSTED_PROXIES),
+                forwarded_allow_ips=settings.EGS_TRUSTED_PROXIES or None,
                 log_level="warning",
                 timeout_graceful_shutdown=GRACE_S,
             )

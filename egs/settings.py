@@ -166,6 +166,8 @@ SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if EGS_BEHIND_TLS_
 SECURE_HSTS_SECONDS = 31_536_000 if EGS_BEHIND_TLS_PROXY else 0
 # These checks want HSTS for subdomains and preload, which the owner of the domain has to decide.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
+# Proxies whose X-Forwarded-For tells the address of the client; empty: none is believed.
+EGS_TRUSTED_PROXIES = [str(network) for network in env_networks("EGS_TRUSTED_PROXIES", "")]
 # Networks that may read /metrics without a token, unless the request came through a proxy.
 EGS_METRICS_ALLOW = env_networks("EGS_METRICS_ALLOW", "127.0.0.0/8,::1")
 

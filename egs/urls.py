@@ -17,6 +17,7 @@ if settings.EGS_OIDC_PROVIDERS:
 
     oidc_urls = [
         path("login/<slug:key>/", oidc.sign_in, name="oidc-sign-in"),
+        path("login/<slug:key>/link/", oidc.link, name="oidc-link"),
         path("login/<slug:key>/callback/", oidc.callback, name="oidc-callback"),
         path("login/<slug:key>/backchannel-logout/", oidc.backchannel_logout, name="oidc-backchannel-logout"),
     ]

@@ -20,7 +20,7 @@ from accounts.sessions import login_seen, session_login
 from core.clock import db_now
 from core.errors import NotAllowed, NotFound
 from core.pages import words
-from core.request_origin import signed_in_by
+from core.request_origin import client_address, signed_in_by
 
 AUDITOR = "An auditor of the platform sees everything and changes nothing."
 READ_ONLY = "Your access token may only read. Sign in with one that may write."
@@ -48,7 +48,7 @@ def signed_in(view: View[P]) -> AnyView[P]:
     def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         now = db_now()
         login = session_login(request.session, now=now)
-        if login is None:
+        if login is None or (login.token is not None and not login.token.takes(client_address(request))):
             return not_cached(to_login(request))
         page = _as_page(request, login, now)
         signed_in_by(login_id=login.pk, token_key=login.token.key_id if login.token is not None else "")

@@ -55,6 +55,7 @@ urlpatterns: list[URLPattern] = [
     path("account/", account.account, name="account"),
     path("account/tokens/new/", account.token_new, name="token-new"),
     path("account/tokens/<uuid:pk>/revoke/", account.token_end, name="token-revoke"),
+    path("account/identities/<uuid:pk>/unlink/", account.unlink, name="identity-unlink"),
     path("account/sessions/others/end/", account.others_end, name="logins-end"),
     path("account/sessions/<uuid:pk>/end/", account.login_end, name="login-end"),
     path("invitations/<uuid:pk>/accept/", tenancy.accept, name="invitation-accept"),

@@ -6,15 +6,18 @@ from typing import Any, Final
 import jwt
 import requests
 import structlog
+from django.core.cache import cache
 from django.core.exceptions import SuspiciousOperation
 from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 
 from accounts.oidc.providers import TIMEOUT_S, Endpoints, Provider, ProviderDown, endpoints_of
 from core.errors import EgsError
+from core.names import text_fault
 
 log = structlog.get_logger(__name__)
 
 CLOCK_SKEW_S: Final = 60
+KEYS_S, KEYS_READ_AGAIN_S = 3600, 60
 LOGOUT_EVENT: Final = "http://schemas.openid.net/event/backchannel-logout"
 
 
@@ -65,7 +68,7 @@ class CodeFlow(OIDCAuthenticationBackend):
         except (requests.RequestException, SuspiciousOperation, jwt.PyJWTError, KeyError, ValueError, TypeError) as error:
             log.warning("oidc_refused", provider=self.provider.key, error=type(error).__name__)
             raise SignInRefused(f"The answer of {self.provider.label} was not accepted. Start again.") from None
-        if more.get("sub") != told["sub"]:
+        if not isinstance(more, dict) or more.get("sub") != told["sub"]:
             raise SignInRefused(f"The answer of {self.provider.label} was not accepted. Start again.")
         return self._claims({**more, **told})
 
@@ -78,6 +81,21 @@ class CodeFlow(OIDCAuthenticationBackend):
         if LOGOUT_EVENT not in told.get("events", {}) or "nonce" in told or not (told.get("sub") or told.get("sid")):
             raise SignInRefused("This logout token is not valid.")
         return told
+
+    def retrieve_matching_jwk(self, token: str) -> Any:
+        """The provider's keys are remembered, and read again when a token names another: at most once a minute."""
+        key_id = jwt.get_unverified_header(token).get("kid")
+        name = f"oidc-keys:{self.provider.issuer}"
+        keys: list[dict[str, Any]] = cache.get(name) or []
+        if not any(key.get("kid") == key_id for key in keys) and cache.add(f"{name}:read", 1, timeout=KEYS_READ_AGAIN_S):
+            answer = requests.get(self.endpoints.keys, timeout=TIMEOUT_S, allow_redirects=False)
+            answer.raise_for_status()
+            keys = answer.json()["keys"]
+            cache.set(name, keys, timeout=KEYS_S)
+        for key in keys:
+            if key.get("kid") == key_id and key.get("alg", self.provider.algorithm) == self.provider.algorithm:
+                return jwt.PyJWK(key, algorithm=self.provider.algorithm)
+        raise SuspiciousOperation("The provider has no such key.")
 
     def _verify_jws(self, payload: str, key: Any) -> dict[str, Any]:
         told: dict[str, Any] = jwt.decode(
@@ -102,6 +120,12 @@ class CodeFlow(OIDCAuthenticationBackend):
 
     def _claims(self, told: dict[str, Any]) -> Claims:
         groups = told.get(self.provider.groups_claim) or []
+        if self.provider.groups_claim in (told.get("_claim_names") or {}):
+            raise SignInRefused(f"{self.provider.label} has too many groups of you to send. Ask an administrator to have it send fewer.")
+        if isinstance(groups, str):
+            groups = [groups]
+        if text_fault(str(told["sub"])) or any(isinstance(group, str) and text_fault(group) for group in groups):
+            raise SignInRefused(f"{self.provider.label} sent a subject or a group that EGS cannot read. Ask an administrator.")
         return Claims(
             issuer=self.provider.issuer,
             subject=str(told["sub"]),

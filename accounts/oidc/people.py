@@ -11,7 +11,8 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import transaction
 
-from accounts.models import Identity, User
+from accounts.audit import AccountChange, report
+from accounts.models import Identity, Login, PlatformRole, Scope, User
 from accounts.oidc.backend import Claims, SignInRefused
 from accounts.oidc.providers import Provider
 from accounts.people import identity_set_groups
@@ -34,6 +35,7 @@ def identity_sign_in(*, provider: Provider, claims: Claims, link_to: User | None
     if identity is None:
         user = link_to or user_create(name=_free_name(claims), email=_email_of(claims), now=now)
         identity = Identity(user=user, provider=provider.key, issuer=claims.issuer, subject=claims.subject, created_at=now)
+        report(AccountChange("identity.linked", f"{user.name} signs in through {provider.key} from now on.", user, now, user=user))
     if link_to is not None and identity.user_id != link_to.pk:
         raise SignInRefused("This identity belongs to another account already.")
     if not identity.user.is_active:
@@ -43,6 +45,15 @@ def identity_sign_in(*, provider: Provider, claims: Claims, link_to: User | None
     identity_set_groups(identity=identity, groups=claims.groups, actor=None, now=now)
     identity.user.refresh_from_db()
     return identity
+
+
+def may_link(login: Login) -> bool:
+    """Whether the session has all rights of its person: an identity has them all."""
+    token = login.token
+    if token is None:
+        return True
+    full = {Scope.READ, Scope.WRITE} if User.objects.filter(pk=login.user_id, role=PlatformRole.MEMBER).exists() else {Scope.ADMIN}
+    return not token.slices and not token.networks and full <= set(token.scopes)
 
 
 def _email_of(claims: Claims) -> str:

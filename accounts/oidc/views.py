@@ -10,58 +10,44 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_POST
 from mozilla_django_oidc.utils import generate_code_challenge
 
-from accounts.models import Login
+from accounts.models import Login, User
 from accounts.oidc.backend import Claims, CodeFlow, SignInRefused
-from accounts.oidc.people import identity_sign_in
+from accounts.oidc.people import identity_sign_in, may_link
 from accounts.oidc.providers import WHY_KEY, Provider, endpoints_of, provider_for
-from accounts.sessions import Proof, logins_end, session_login, session_open, sign_in_refused
+from accounts.sessions import LOGIN_KEY, Proof, logins_end, session_login, session_open, sign_in_refused
 from core.clock import db_now
-from core.errors import EgsError
+from core.errors import EgsError, NotAllowed
 from core.pages.links import safe_next
+from core.request_origin import client_address
 
 ASKED_KEY: Final = "oidc"  # in Django's session: what this browser asked a provider for
+ASKED_S: Final = 900  # a sign-in that takes longer starts again
 VERIFIER_CHARS: Final = 64
 RANDOM_CHARS: Final = 43
 
 
 @require_GET
 def sign_in(request: HttpRequest, key: str) -> HttpResponse:
-    """Sends the browser to the provider."""
-    provider = provider_for(key)
-    verifier = get_random_string(VERIFIER_CHARS)
-    asked = {"provider": key, "next": safe_next(request, request.GET.get("next", "/")), "is_link": "link" in request.GET}
-    asked |= {"state": get_random_string(RANDOM_CHARS), "nonce": get_random_string(RANDOM_CHARS), "verifier": verifier}
-    try:
-        address = endpoints_of(provider).authorization
-    except EgsError as error:
-        return _back_to_login(request, key, error.detail)
-    request.session[ASKED_KEY] = asked
-    query = {
-        "response_type": "code",
-        "client_id": provider.client_id,
-        "redirect_uri": _callback_url(request, provider),
-        "scope": provider.scopes,
-        "state": asked["state"],
-        "nonce": asked["nonce"],
-        "code_challenge": generate_code_challenge(verifier, "S256"),
-        "code_challenge_method": "S256",
-    }
-    return HttpResponseRedirect(f"{address}?{urlencode(query)}")
+    return _to_provider(request, provider_for(key), back=safe_next(request, request.GET.get("next", "/")))
+
+
+@require_POST
+def link(request: HttpRequest, key: str) -> HttpResponse:
+    """A person who is signed in links an identity to himself. He proves himself to the provider again."""
+    login = session_login(request.session, now=db_now())
+    if login is None or not may_link(login):
+        raise NotAllowed("Sign in with a token of all your scopes and without bounds, or through a provider, to link an identity.")
+    return _to_provider(request, provider_for(key), back=reverse("account"), link_to=login)
 
 
 @require_GET
 def callback(request: HttpRequest, key: str) -> HttpResponse:
-    """The browser comes back. What it asked for counts once, and only with the same provider.
-
-    A person who is signed in may have asked to link the identity to himself.
-    """
-    asked: dict[str, Any] = request.session.pop(ASKED_KEY, {})
+    """The browser comes back. What it asked for counts once, and only with the same provider."""
+    provider, asked = provider_for(key), request.session.pop(ASKED_KEY, {})
     try:
-        provider = provider_for(key)
         _refuse_unasked(request, key, asked)
         claims = _claims(request, provider, asked)
-        login = session_login(request.session, now=db_now()) if asked["is_link"] else None
-        identity = identity_sign_in(provider=provider, claims=claims, link_to=login.user if login else None, now=db_now())
+        identity = identity_sign_in(provider=provider, claims=claims, link_to=_linker(request, asked), now=db_now())
     except EgsError as error:
         return _back_to_login(request, key, error.detail)
     session_open(request, proof=Proof(identity=identity, provider_session=claims.session[:255]), now=db_now())
@@ -84,8 +70,43 @@ def backchannel_logout(request: HttpRequest, key: str) -> HttpResponse:
     return HttpResponse(status=200, headers={"Cache-Control": "no-store"})
 
 
+def _to_provider(request: HttpRequest, provider: Provider, *, back: str, link_to: Login | None = None) -> HttpResponse:
+    verifier = get_random_string(VERIFIER_CHARS)
+    asked = {"provider": provider.key, "next": back, "link_to": str(link_to.pk) if link_to is not None else "", "verifier": verifier}
+    asked |= {"state": get_random_string(RANDOM_CHARS), "nonce": get_random_string(RANDOM_CHARS)}
+    try:
+        address = endpoints_of(provider).authorization
+    except EgsError as error:
+        return _back_to_login(request, provider.key, error.detail)
+    if LOGIN_KEY not in request.session:
+        request.session.set_expiry(ASKED_S)
+    request.session[ASKED_KEY] = asked
+    query = {
+        "response_type": "code",
+        "client_id": provider.client_id,
+        "redirect_uri": _callback_url(request, provider),
+        "scope": provider.scopes,
+        "state": asked["state"],
+        "nonce": asked["nonce"],
+        "code_challenge": generate_code_challenge(verifier, "S256"),
+        "code_challenge_method": "S256",
+        **({"prompt": "login"} if link_to is not None else {}),
+    }
+    return HttpResponseRedirect(f"{address}?{urlencode(query)}")
+
+
+def _linker(request: HttpRequest, asked: dict[str, Any]) -> User | None:
+    """The person who asked to link. Raises SignInRefused if he is not signed in any more."""
+    if not asked["link_to"]:
+        return None
+    login = session_login(request.session, now=db_now())
+    if login is None or str(login.pk) != asked["link_to"]:
+        raise SignInRefused("You were signed out meanwhile. Sign in, and link the identity again.")
+    return login.user
+
+
 def _back_to_login(request: HttpRequest, key: str, why: str) -> HttpResponse:
-    sign_in_refused(f"through {key}: {why}", now=db_now())
+    sign_in_refused(f"through {key}: {why}", address=client_address(request), now=db_now())
     request.session[WHY_KEY] = why  # not in the address, where others could write it
     return HttpResponseRedirect(reverse("login"))
 

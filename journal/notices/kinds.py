@@ -124,6 +124,7 @@ NOT_TOLD: Final = frozenset(
         *("slice.namespace_state", "slice.namespace_unbound", "slice.namespace_withdrawn"),
         *("supply.changed", "supply.created", "supply.order_arrived", "supply.order_canceled", "supply.ordered"),
         *("template.changed", "template.created", "template.deleted"),
+        *("identity.linked", "identity.unlinked"),
         *("access.refused", "group.role_added", "group.role_removed", "login.ended", "login.opened", "login.refused"),
         *("project.admin_added", "project.admin_removed", "slice.end_changed", "slice.group_added", "slice.group_removed"),
         *("token.issued", "token.revoked", "user.created", "user.disabled", "user.enabled"),

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db.models import Max, QuerySet
 from django.urls import reverse
 
-from accounts.models import PlatformRole, User
+from accounts.models import PlatformRole, RoleSource, User
 from core.pages.parts import ListFoot
 from portal_admin.pages.nav import admin_shell
 from portal_shared.access import PageRequest, why_not_write
@@ -42,7 +42,7 @@ class PersonRow:
             name=user.name,
             email=user.email,
             role=PlatformRole(user.role).label,
-            role_note="by a group" if user.is_role_by_group else "",
+            role_note="by a group" if user.role_source == RoleSource.GROUP else "",
             is_active=user.is_active,
             identities=", ".join(identity.provider for identity in user.identities.all()),
             workspace_count=len(user.memberships.all()),

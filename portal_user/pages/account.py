@@ -99,9 +99,7 @@ class AccountPage:
             tokens=tuple(TokenRow.of(token, now=request.now, is_writable=request.may_write) for token in tokens),
             identities=identities,
             link_urls=tuple(
-                (provider.label, f"{reverse('oidc-sign-in', args=[provider.key])}?link=1&next={reverse('account')}")
-                for provider in providers()
-                if provider.issuer not in linked
+                (provider.label, reverse("oidc-link", args=[provider.key])) for provider in providers() if provider.issuer not in linked
             ),
             has_others=len(rows) > 1,
             read_only=why_not_write(request),

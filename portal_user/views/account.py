@@ -10,7 +10,8 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from accounts.models import ApiToken, Login, Scope
+from accounts.models import IMPLIED_BY, ApiToken, Login, Scope
+from accounts.people import identity_unlink
 from accounts.policy import is_overseer
 from accounts.services import TokenTerms, token_create, token_revoke
 from accounts.sessions import live_logins, logins_end
@@ -35,7 +36,9 @@ def account(request: PageRequest) -> HttpResponse:
 @needs_write
 def token_new(request: PageRequest) -> HttpResponse:
     """The page that answers shows the secret, once."""
-    scopes = [scope for scope in Scope if scope != Scope.ADMIN or is_overseer(request.user)]
+    scopes = [
+        scope for scope in Scope if (scope != Scope.ADMIN or is_overseer(request.user)) and IMPLIED_BY[scope] & set(request.login.scopes)
+    ]
     form = TokenForm(sent(request), scopes=scopes)
     text = "Programs sign in with a token. Its secret is shown once, so copy it then."
     question = _question(request, form, "Make a token", text, "Make token", reverse("token-new"), is_plain=True)
@@ -43,9 +46,13 @@ def token_new(request: PageRequest) -> HttpResponse:
         return ask(request, question)
     if not form.is_valid():
         return ask(request, question, status=UNPROCESSABLE)
-    given = form.cleaned_data
+    given, used = form.cleaned_data, request.user.credential  # bounds of the token that opened this session hold for those that it makes
     terms = TokenTerms(
-        name=given["name"], scopes=[Scope(given["scope"])], life=timedelta(days=given["days"]), slices=list(request.user.bound_to)
+        name=given["name"],
+        scopes=[Scope(given["scope"])],
+        life=timedelta(days=given["days"]),
+        slices=used.slices if used is not None else (),
+        networks=used.networks if used is not None else (),
     )
     return _show(request, made=token_create(user=request.user, terms=terms, now=request.now).plain)
 
@@ -57,12 +64,27 @@ def token_end(request: PageRequest, pk: UUID) -> HttpResponse:
     token = one_by_id(ApiToken.objects.filter(user=request.user), pk, what="token")
 
     def revoke() -> str:
-        token_revoke(token=token, now=request.now)
+        token_revoke(token=token, actor=request.user, now=request.now)
         return f"Token {token.name} is revoked"
 
     text = "Programs that use it are refused at once, and browsers that signed in with it are signed out."
     question = _question(request, forms.Form(sent(request)), f"Revoke token {token.name}?", text, "Revoke token", request.path)
     return decide(request, question, revoke, topics=TOPICS)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+@needs_write
+def unlink(request: PageRequest, pk: UUID) -> HttpResponse:
+    identity = one_by_id(request.user.identities.all(), pk, what="identity")
+
+    def do() -> str:
+        identity_unlink(identity=identity, actor=request.user, now=request.now)
+        return f"{identity.provider} is unlinked"
+
+    text = "Its sessions end, and roles that only its groups gave are lost. Keep a token, or you cannot sign in any more."
+    question = _question(request, forms.Form(sent(request)), f"Unlink {identity.provider}?", text, "Unlink", request.path)
+    return decide(request, question, do, topics=TOPICS)
 
 
 @require_http_methods(["GET", "POST"])

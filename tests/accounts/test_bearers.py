@@ -68,7 +68,7 @@ def test_a_token_ends_with_its_life_its_revocation_its_user_and_its_pepper() -> 
     User.objects.filter(pk=user.pk).update(is_active=False)
     assert token_authenticate(plain=issued.plain, address="", now=NOW) is None
     User.objects.filter(pk=user.pk).update(is_active=True)
-    token_revoke(token=issued.token, now=NOW)
+    token_revoke(token=issued.token, actor=issued.token.user, now=NOW)
     assert token_authenticate(plain=issued.plain, address="", now=NOW) is None
 
 

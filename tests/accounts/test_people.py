@@ -10,17 +10,26 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from accounts.models import GroupRole, Identity, Login, PlatformRole, Scope, User
+from accounts.models import ApiToken, GroupRole, Identity, Login, PlatformRole, Scope, User
 from accounts.oidc.backend import Claims, SignInRefused
-from accounts.oidc.people import identity_sign_in
+from accounts.oidc.people import identity_sign_in, may_link
 from accounts.oidc.providers import Provider
-from accounts.people import group_role_add, group_role_remove, identity_set_groups, user_disable, user_enable, user_set_role
+from accounts.people import (
+    group_role_add,
+    group_role_remove,
+    identity_set_groups,
+    identity_unlink,
+    user_disable,
+    user_enable,
+    user_set_role,
+)
+from accounts.sessions import Proof, login_start
 from accounts.setup import setup_token
 from core.clock import db_now
 from core.errors import Conflict
 from slices.groups import group_add, group_remove
 from slices.models import Membership, Role, Slice
-from slices.services import member_set, project_admin_add
+from slices.services import member_remove, member_set, project_admin_add
 from tests import factories
 from tests.api.conftest import Caller
 from tests.pages.user_world import client_of
@@ -130,6 +139,60 @@ def test_a_group_of_the_same_name_at_another_provider_gives_nothing(root: User, 
 def test_too_many_or_too_long_groups_are_refused_with_a_clear_text(groups: Sequence[str]) -> None:
     with pytest.raises(SignInRefused, match="fewer groups"):
         sign_in("1", *groups)
+
+
+def test_a_role_that_an_administrator_set_by_hand_holds_whatever_groups_say(root: User) -> None:
+    group_role_add(provider="corp", group="admins", role=PlatformRole.ADMIN, actor=root, now=db_now())
+    user = sign_in("1", "admins").user
+    user_set_role(user=user, role=PlatformRole.MEMBER, actor=root, now=db_now())
+
+    assert sign_in("1", "admins").user.role == PlatformRole.MEMBER
+
+
+def test_a_member_by_a_group_is_not_removed_by_hand_only_to_come_back(root: User, vision: Slice) -> None:
+    group_add(slice_=vision, provider="corp", group="team", role=Role.VIEWER, actor=root, now=db_now())
+    user = sign_in("1", "team").user
+
+    with pytest.raises(Conflict, match="by a group"):
+        member_remove(slice_=vision, user=user, actor=root, now=db_now())
+
+
+def test_the_last_administrator_keeps_the_role_when_he_leaves_his_group() -> None:
+    GroupRole.objects.create(provider="corp", group="admins", role=PlatformRole.ADMIN, created_at=db_now())
+    assert sign_in("1", "admins").user.role == PlatformRole.ADMIN
+
+    assert sign_in("1").user.role == PlatformRole.ADMIN
+    sign_in("2", "admins")
+    assert sign_in("1").user.role == PlatformRole.MEMBER
+
+
+def test_an_identity_that_is_unlinked_opens_nothing_and_its_roles_are_lost(root: User, vision: Slice) -> None:
+    group_add(slice_=vision, provider="corp", group="team", role=Role.VIEWER, actor=root, now=db_now())
+    identity = sign_in("1", "team")
+    login = login_start(proof=Proof(identity=identity), address="", browser="", now=db_now())
+
+    identity_unlink(identity=identity, actor=identity.user, now=db_now())
+
+    assert not Login.objects.filter(pk=login.pk).exists()
+    assert role_in(vision, identity.user) is None
+    assert sign_in("1").user != identity.user
+
+
+def test_only_a_session_with_all_rights_of_its_person_may_link_an_identity(root: User) -> None:
+    assert may_link(factories.login(root))
+    assert not may_link(factories.login(root, Scope.READ))
+    assert not may_link(factories.login(root, Scope.READ, Scope.WRITE))
+    assert may_link(factories.login(factories.user("ada")))
+
+
+def test_a_session_goes_on_only_in_the_networks_of_its_token(root: User) -> None:
+    browser = client_of(root)
+    ApiToken.objects.filter(user=root).update(networks=["10.0.0.0/8"])
+
+    assert browser.get("/", REMOTE_ADDR="10.1.1.1").status_code == 200
+    assert browser.get("/", REMOTE_ADDR="::ffff:10.1.1.1").status_code == 200
+    assert browser.get("/", REMOTE_ADDR="203.0.113.5").status_code == 302
+    assert browser.get("/", REMOTE_ADDR="junk").status_code == 302
 
 
 def test_an_identity_can_be_linked_to_a_person_once(root: User) -> None:

@@ -31,7 +31,7 @@ def expired(people: People) -> str:
 
 def revoked(people: People) -> str:
     secret = factories.token(people.owner)
-    token_revoke(token=factories.row_of(secret), now=db_now())
+    token_revoke(token=factories.row_of(secret), actor=factories.row_of(secret).user, now=db_now())
     return secret
 
 

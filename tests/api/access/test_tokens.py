@@ -157,3 +157,19 @@ def test_a_rotated_token_leaves_no_gap(world: World, owner: Caller) -> None:
     assert [Caller(each["token"]).get("me/").status_code for each in (old, new)] == [200, 200]
     with time_machine.travel(db_now() + timedelta(minutes=2)):
         assert [Caller(each["token"]).get("me/").status_code for each in (old, new)] == [401, 200]
+
+
+def test_no_token_makes_rotates_or_revokes_one_that_may_do_more(world: World, admin: Caller) -> None:
+    root = world.people.admin
+    strong = admin.get("tokens/").json()["results"][0]["id"]
+    weak = Caller(factories.token(root, Scope.READ, Scope.WRITE))
+    second = factories.make_slice(world.cluster, name="second", owner=world.people.owner)
+    owner = Caller(factories.token(world.people.owner))
+    free = owner.get("tokens/").json()["results"][0]["id"]
+    terms = {"name": "ci", "scopes": ["write"], "slices": [str(second.pk)], "networks": ["127.0.0.0/8"]}
+    bound = Caller(owner.post("tokens/", terms).json()["token"])
+
+    assert (weak.post(f"tokens/{strong}/rotate/").status_code, weak.delete(f"tokens/{strong}/").status_code) == (403, 403)
+    assert (bound.post(f"tokens/{free}/rotate/").status_code, bound.delete(f"tokens/{free}/").status_code) == (403, 403)
+    assert bound.post("tokens/", terms | {"networks": []}).status_code == 403
+    assert bound.post("tokens/", terms | {"networks": ["127.0.0.1"], "scopes": ["read"]}).status_code == 201

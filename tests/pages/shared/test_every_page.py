@@ -10,6 +10,7 @@ import pytest
 from django.test import Client
 from django.urls import URLPattern, reverse
 
+from accounts.models import Identity
 from core.clock import db_now
 from gpr.bookings.services import SeriesTerms, series_create
 from gpr.models import BookingSeries, Gpr, RepeatRule
@@ -82,6 +83,9 @@ def address(name: str, admin_world: AdminWorld) -> str:
         return reverse(name, args=[factories.user("newcomer").pk])
     if name == "token-revoke":
         return reverse(name, args=[factories.row_of(factories.token(admin_world.people.admin)).pk])
+    if name == "identity-unlink":
+        terms = {"provider": "corp", "issuer": "https://id.example.org", "subject": "1", "created_at": db_now(), "last_login_at": db_now()}
+        return reverse(name, args=[Identity.objects.create(user=admin_world.people.admin, **terms).pk])
     if name == "login-end":
         return reverse(name, args=[factories.login(admin_world.people.admin).pk])
     if name.startswith(("admin-cluster-", "admin-join")):

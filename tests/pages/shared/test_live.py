@@ -204,7 +204,7 @@ async def test_a_revoked_token_ends_its_pages_by_itself(ada: User, monkeypatch: 
     await page.open()
 
     token = await in_thread(ApiToken.objects.select_related("user").get)
-    await in_thread(lambda: token_revoke(token=token, now=db_now()))
+    await in_thread(lambda: token_revoke(token=token, actor=token.user, now=db_now()))
 
     assert await page.closed() == SIGNED_OUT
 

@@ -50,7 +50,7 @@ def test_what_is_no_token_is_not_accepted_and_nothing_more_is_said(plain: str, c
 
 def test_a_revoked_an_expired_and_an_unknown_token_look_alike(client: Client, ada: User) -> None:
     revoked, expired = factories.token(ada), factories.token(ada, life=timedelta(seconds=1))
-    token_revoke(token=factories.row_of(revoked), now=db_now())
+    token_revoke(token=factories.row_of(revoked), actor=factories.row_of(revoked).user, now=db_now())
     ApiToken.objects.filter(pk=factories.row_of(expired).pk).update(
         created_at=db_now() - timedelta(hours=2), expires_at=db_now() - timedelta(hours=1)
     )
@@ -105,7 +105,7 @@ def test_the_session_ends_with_its_token(client: Client, ada: User) -> None:
     plain = factories.token(ada)
     sign_in(client, plain)
 
-    token_revoke(token=factories.row_of(plain), now=db_now())
+    token_revoke(token=factories.row_of(plain), actor=factories.row_of(plain).user, now=db_now())
 
     assert client.get("/").status_code == 302
 
