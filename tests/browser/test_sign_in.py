@@ -113,6 +113,22 @@ def test_a_sign_out_at_the_provider_ends_the_session_here(demo: Demo) -> None:
         expect(page.get_by_role("heading", name="Sign in to EGS")).to_be_visible()
 
 
+def test_somebody_with_a_token_links_an_identity_and_unlinks_it(demo: Demo) -> None:
+    groups_are(demo, "nina")
+    with person(demo) as page:
+        sign_in(page, demo.user.token)
+        page.goto("/account/")
+        page.get_by_role("button", name="Link the demo's identity provider").click()
+        prove(page, "nina")
+        expect(page.get_by_text("demo: nina")).to_be_visible()
+        expect(page.get_by_role("button", name="account of ada")).to_be_visible()
+
+        page.get_by_role("link", name="Unlink").click()
+        page.get_by_role("dialog").get_by_role("button", name="Unlink").click()
+
+        expect(page.get_by_role("heading", name="Sign in to EGS")).to_be_visible()  # the identity had opened this session
+
+
 def test_a_code_counts_once_and_only_in_the_browser_that_asked(demo: Demo) -> None:
     seen: list[str] = []
     with person(demo) as page:
