@@ -143,6 +143,7 @@ class LoginViewSet(mixins.ListModelMixin, ApiViewSet[Login]):
     """The open sessions of one's own browsers."""
 
     queryset = Login.objects.none()
+    is_personal = True
     serializer_class = LoginSerializer
     pagination_class = LoginPagination
 

@@ -13,13 +13,22 @@ if TYPE_CHECKING:
     from rest_framework.views import APIView
 
 
+BOUND = "This token is bound to workspaces. Use one without a bound for what belongs to you alone."
+
+
 class HasScope(BasePermission):
-    """`read_actions` of a view are POSTs that need only scope read; `write_scope` is what its changes need, by default write."""
+    """`read_actions` of a view are POSTs that need only scope read; `write_scope` is what its changes need, by default write.
+
+    A view that `is_personal` shows what belongs to no workspace: a token that is bound to workspaces may not use it.
+    """
 
     message = "This token's scopes do not allow that. Use one with the scope write."
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         if not isinstance(request.auth, ApiToken):
+            return False
+        if request.auth.slices and getattr(view, "is_personal", False):
+            self.message = BOUND
             return False
         needed = Scope.READ if self.only_reads(request, view) else getattr(view, "write_scope", Scope.WRITE)
         return bool(IMPLIED_BY[needed] & set(request.auth.scopes))

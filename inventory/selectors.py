@@ -338,8 +338,8 @@ def _allowed_shapes(actor: User) -> Any:
     if may_all(actor, Verb.SEE, Kind.NODE):
         return lambda cluster_id, shape: True
     allowed: dict[UUID, list[list[str]]] = defaultdict(list)
-    rows = User.objects.filter(pk=actor.pk, memberships__slice__clusters__isnull=False)
-    for cluster_id, shapes in rows.values_list("memberships__slice__clusters", "memberships__slice__shapes"):
+    rows = Cluster.objects.filter(slices__in=own_workspace_ids(actor))
+    for cluster_id, shapes in rows.values_list("pk", "slices__shapes"):
         allowed[cluster_id].append(shapes)
     return lambda cluster_id, shape: any(not shapes or shape in shapes for shapes in allowed[cluster_id])
 

@@ -32,6 +32,7 @@ class InvitationSerializer(ModelOutputSerializer[Invitation]):
 
 class InvitationViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[Invitation]):
     queryset = Invitation.objects.none()
+    is_personal = True
     serializer_class = InvitationSerializer
     keyless_actions = ("accept", "decline")  # an invitation can be used only once anyway
 

@@ -12,15 +12,17 @@ from accounts.models import User
 from accounts.policy import Verb, is_platform_admin
 from core.rest.references import id_of
 from journal.models import Event
-from slices.models import Membership, Role, Slice
-from slices.selectors import slice_for, slices_visible_to
+from slices.models import Membership, ProjectAdmin, Role, Slice
+from slices.selectors import slice_for, slices_visible_to, slices_visible_to_members
 
 
 class SliceTenancy:
     """Implements journal.notices.audience.Tenancy."""
 
     def memberships_of(self, user_ids: Collection[UUID]) -> Collection[tuple[UUID, UUID]]:
-        return list(Membership.objects.filter(user__in=user_ids).values_list("user", "slice"))
+        rows = Membership.objects.filter(user__in=user_ids).values_list("user", "slice")
+        run = Slice.objects.filter(project__admins__user__in=user_ids).values_list("project__admins__user", "pk")
+        return [*rows, *run]
 
     def slices_seen_by(self, user: User) -> QuerySet[Slice]:
         return slices_visible_to(user)
@@ -28,7 +30,9 @@ class SliceTenancy:
     def slices_managed_by(self, user: User) -> QuerySet[Slice]:
         if is_platform_admin(user):
             return Slice.objects.all()
-        return Slice.objects.filter(pk__in=Membership.objects.filter(user=user, role=Role.OWNER).values("slice"))
+        owned = Membership.objects.filter(user=user, role=Role.OWNER).values("slice")
+        run = ProjectAdmin.objects.filter(user=user).values("project")
+        return slices_visible_to_members(user).filter(Q(pk__in=owned) | Q(project__in=run))
 
     def slice_to_manage(self, user: User, reference: str) -> Slice:
         return slice_for(user, reference, verb=Verb.MANAGE)

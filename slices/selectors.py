@@ -47,8 +47,10 @@ def slices_visible_to_members(actor: User) -> QuerySet[Slice]:
 
 
 def projects_visible_to(actor: User) -> QuerySet[Project]:
-    runs = ProjectAdmin.objects.filter(user=actor).values("project")
-    return visible_rows(Project.objects.all(), actor, Q(pk__in=slices_visible_to(actor).values("project")) | Q(pk__in=runs))
+    own = Q(pk__in=slices_visible_to(actor).values("project"))
+    if not actor.bound_to:
+        own |= Q(pk__in=ProjectAdmin.objects.filter(user=actor).values("project"))
+    return visible_rows(Project.objects.all(), actor, own)
 
 
 def own_slice_ids(actor: User) -> QuerySet[Any]:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from accounts.models import ApiToken, Login, PlatformRole, Scope, User
-from accounts.services import token_issue
+from accounts.services import TokenTerms, token_create
 from accounts.sessions import Proof, login_start
 from core.clock import db_now
 from gpr.allocation.allocator import advance, tick
@@ -46,10 +46,10 @@ def user(name: str, *, is_admin: bool = False) -> User:
     return builders.make_user(name, is_admin=is_admin, at=db_now())
 
 
-def token(of: User, *scopes: Scope, life: timedelta = timedelta(hours=1)) -> str:
+def token(of: User, *scopes: Scope, life: timedelta = timedelta(hours=1), slices: Sequence[str] = ()) -> str:
     """The secret of a new token; without scopes: all that its user may have."""
     chosen = scopes or (tuple(Scope) if of.role != PlatformRole.MEMBER else MEMBER_SCOPES)
-    return token_issue(user=of, name="test", scopes=chosen, life=life, now=db_now()).plain
+    return token_create(user=of, terms=TokenTerms(name="test", scopes=chosen, life=life, slices=slices), now=db_now()).plain
 
 
 def login(of: User, *scopes: Scope) -> Login:

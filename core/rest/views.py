@@ -49,6 +49,8 @@ class ApiViewSet(viewsets.GenericViewSet[Row]):
     schema = ApiSchema()
     lookup_value_regex = "[^/]+"
 
+    # Shows what belongs to a person and to no workspace: a token that is bound to workspaces may not use it.
+    is_personal: ClassVar[bool] = False
     # POSTs that change nothing and need only the scope read.
     read_actions: ClassVar[tuple[str, ...]] = ()
     # POSTs without Idempotency-Key, besides read_actions: a repetition is refused or changes nothing.

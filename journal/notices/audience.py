@@ -80,7 +80,9 @@ def hearers_of(events: Sequence[Event]) -> list[Hearer]:
 
 def heard_by(user: User) -> Q:
     """Condition of the notices that their user may see now, by present roles and workspaces."""
-    seen = Q(slice_id=None) | Q(slice_id__in=tenancy().slices_seen_by(user).values("pk"))
+    seen = Q(slice_id__in=tenancy().slices_seen_by(user).values("pk"))
+    if not user.bound_to:
+        seen |= Q(slice_id=None)
     return seen if is_platform_admin(user) else seen & Q(is_for_admins=False)
 
 

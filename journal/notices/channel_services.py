@@ -14,7 +14,8 @@ from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
 
 from accounts.models import User
-from core.errors import Conflict, IllegalTransition, InvalidInput, NameTaken
+from accounts.permissions import BOUND
+from core.errors import Conflict, IllegalTransition, InvalidInput, NameTaken, NotAllowed
 from core.names import text_fault
 from core.outbound import url_fault
 from core.vault import SecretLost, encrypt, rotate
@@ -57,7 +58,12 @@ class NewChannel:
 
 @transaction.atomic
 def channel_create(*, owner: User | Any, terms: ChannelTerms, actor: User, now: datetime) -> NewChannel:
-    """`owner` is a person or a workspace. Raises InvalidInput, NameTaken, or Conflict beyond CHANNELS_MAX."""
+    """`owner` is a person or a workspace. Raises InvalidInput, NameTaken, Conflict beyond CHANNELS_MAX.
+
+    Raises NotAllowed where a bound token would make a person's channel.
+    """
+    if isinstance(owner, User) and actor.bound_to:
+        raise NotAllowed(BOUND)
     of = {"user": owner} if isinstance(owner, User) else {"slice": owner}
     _check(terms)
     if Channel.objects.filter(**of).count() >= CHANNELS_MAX:

@@ -38,6 +38,7 @@ class NoticeSettingsViewSet(ApiViewSet[NoticeSettings]):
     """What the caller's bell leaves out, which workspaces are muted, and when messages wait."""
 
     queryset = NoticeSettings.objects.none()
+    is_personal = True
     serializer_class = NoticeSettingsSerializer
     pagination_class = None
 

@@ -13,7 +13,7 @@ from django.http import QueryDict
 from django.urls import reverse
 
 from accounts.models import User
-from accounts.policy import is_platform_admin
+from accounts.policy import is_platform_admin, own_workspace_ids
 from core.pages.parts import ListFoot, Pair
 from core.rest.pagination import CURSOR, CreatedPagination
 from core.words import plural
@@ -27,7 +27,7 @@ from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.channel_forms import ChannelForm, CodeForm, NoticeSettingsForm
 from portal_user.forms import ServiceForm
 from portal_user.pages.requests.listing import may_create
-from slices.models import Membership, Slice
+from slices.models import Slice
 
 TEXTS_SHOWN: Final = 3
 FOR_ADMINS: Final = (NoticeKind.APPROVAL_WANTED, NoticeKind.ALERT)
@@ -224,7 +224,7 @@ def kinds_offered(user: User, slice_: Slice | None) -> list[NoticeKind]:
 
 
 def settings_form(request: PageRequest, data: QueryDict | None) -> NoticeSettingsForm:
-    slices = Slice.objects.filter(pk__in=Membership.objects.filter(user=request.user).values("slice")).order_by("name")
+    slices = Slice.objects.filter(pk__in=own_workspace_ids(request.user)).order_by("name")
     return NoticeSettingsForm(
         data,
         stored=notice_settings_for(request.user),

@@ -89,6 +89,7 @@ class WorkspaceRequestFilter(filters.FilterSet):
 
 class WorkspaceRequestViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[WorkspaceRequest]):
     queryset = WorkspaceRequest.objects.none()
+    is_personal = True
     serializer_class = WorkspaceRequestSerializer
     filterset_class = WorkspaceRequestFilter
 

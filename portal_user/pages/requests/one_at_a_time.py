@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
+from accounts.policy import own_workspace_ids
 from core.words import are, plural
 from gpr.queue.explanations import VisibleExplanation
 from gpr.requests.spec import GprSpec
@@ -56,6 +57,8 @@ def _ahead(told: VisibleExplanation) -> Iterator[QuestionLink]:
 
 def _elsewhere(request: PageRequest, slice_: Slice, cluster: str) -> Iterator[QuestionLink]:
     """The reader's other workspaces that may use these nodes."""
-    rows = Membership.objects.filter(user=request.user, role__in=[Role.EDITOR, Role.OWNER], slice__clusters__name=cluster)
+    rows = Membership.objects.filter(
+        user=request.user, role__in=[Role.EDITOR, Role.OWNER], slice__in=own_workspace_ids(request.user), slice__clusters__name=cluster
+    )
     for name in rows.exclude(slice=slice_).order_by("slice__name").values_list("slice__name", flat=True)[:OTHERS_SHOWN]:
         yield QuestionLink(f"Request it in {name}", reverse("gpr-create", args=[name]))

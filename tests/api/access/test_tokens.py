@@ -7,9 +7,11 @@ import time_machine
 
 from accounts.models import ApiToken, Scope
 from core.clock import db_now
+from slices.models import ProjectAdmin
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
 from tests.builders import SHAPE
+from tests.journal.notices import notices
 
 KINDS = ("token.issued", "token.revoked")
 NEW = {"name": "laptop", "scopes": ["read", "write"]}
@@ -138,6 +140,23 @@ def test_a_token_bound_to_a_workspace_sees_and_makes_nothing_beyond_it(world: Wo
     assert bound.get(f"slices/{second.pk}/").status_code == 404
     assert bound.post("tokens/", {"name": "wider", "scopes": ["read"]}).status_code == 403
     assert owner.post("tokens/", {"name": "x", "scopes": ["read"], "slices": [str(world.foreign_slice.pk)]}).status_code == 400
+
+
+def test_a_bound_token_touches_no_channel_beyond_its_workspaces_and_nothing_personal(world: World, owner: Caller) -> None:
+    second = factories.make_slice(world.cluster, name="second", owner=world.people.owner)
+    ProjectAdmin.objects.create(project=second.project, user=world.people.owner, created_at=db_now())
+    hook = {"name": "hook", "kind": "webhook", "target": "https://example.org/x"}
+    here, there, personal = (owner.post("channels/", {**hook, **of}).json()["id"] for of in ({"slice": "vision"}, {"slice": "second"}, {}))
+    bound = Caller(factories.token(world.people.owner, Scope.READ, Scope.WRITE, slices=[str(world.slice.pk)]))
+    notices.told(world.people.owner)
+
+    assert [row["id"] for row in bound.get("channels/").json()["results"]] == [here]
+    assert [bound.patch(f"channels/{pk}/", {"name": "x"}).status_code for pk in (here, there, personal)] == [200, 404, 404]
+    assert [row["name"] for row in bound.get("projects/").json()["results"]] == [world.slice.project.name]
+    assert bound.get("notices/").json()["results"] == []
+    assert_problem(bound.post("channels/", hook), 403, "not_allowed")
+    for path in ("me/notices/", "invitations/", "logins/", "workspace-requests/"):
+        assert_problem(bound.get(path), 403, "not_allowed")
 
 
 def test_a_token_for_requests_changes_requests_and_nothing_else(world: World, owner: Caller) -> None:

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from slices.models import Slice
+from accounts.models import Scope
+from core.clock import db_now
+from slices.models import ProjectAdmin, Slice
 from tests import factories
 from tests.api.conftest import Caller, World
 from tests.builders import SHAPE
@@ -41,6 +43,17 @@ def test_what_any_of_his_slices_may_use_in_a_cluster_is_there(owner: Caller, wor
     factories.make_slice(borealis, owner=world.people.owner)
 
     assert {name: [c["name"] for c in row["clusters"]] for name, row in shapes(owner).items()} == {A100: ["borealis"]}
+
+
+def test_a_bound_token_and_a_project_administrator_see_the_shapes_of_their_workspaces(owner: Caller, world: World) -> None:
+    borealis = factories.cluster("borealis", shape=A100)
+    second = factories.make_slice(borealis, owner=world.people.owner)
+    runner = factories.user("runner")
+    ProjectAdmin.objects.create(project=second.project, user=runner, created_at=db_now())
+
+    assert set(shapes(owner)) == {SHAPE, A100}
+    assert set(shapes(Caller(factories.token(world.people.owner, Scope.READ, slices=[str(world.slice.pk)])))) == {SHAPE}
+    assert set(shapes(Caller(factories.token(runner)))) == {A100}
 
 
 def test_without_a_slice_there_is_nothing(half_admin: Caller, world: World) -> None:
