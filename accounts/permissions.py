@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 BOUND = "This token is bound to workspaces. Use one without a bound for what belongs to you alone."
 
 
+def has_scope(request: Request, needed: Scope) -> bool:
+    return isinstance(request.auth, ApiToken) and bool(IMPLIED_BY[needed] & set(request.auth.scopes))
+
+
 class HasScope(BasePermission):
     """`read_actions` of a view are POSTs that need only scope read; `write_scope` is what its changes need, by default write.
 
@@ -31,7 +35,7 @@ class HasScope(BasePermission):
             self.message = BOUND
             return False
         needed = Scope.READ if self.only_reads(request, view) else getattr(view, "write_scope", Scope.WRITE)
-        return bool(IMPLIED_BY[needed] & set(request.auth.scopes))
+        return has_scope(request, needed)
 
     @staticmethod
     def only_reads(request: Request, view: APIView) -> bool:

@@ -7,7 +7,8 @@ from datetime import datetime
 from django.db import transaction
 
 from accounts.models import User
-from core.errors import IllegalTransition, InvalidInput
+from accounts.policy import Kind, Verb, may_all
+from core.errors import IllegalTransition, InvalidInput, NotAllowed
 from gpr.allocation.stored_plan import plan_lock
 from gpr.evictions.services import eviction_by_administrator
 from gpr.lifecycle import gpr_transition
@@ -15,18 +16,20 @@ from gpr.models import EndReason, Gpr, GprState
 from gpr.requests.editing import automatic_place, gpr_update, replan_changed, spec_of
 from gpr.requests.ending import exit_begin
 from gpr.requests.planning import promise_make, promises_drop
-from gpr.requests.spec import approval_reasons
+from gpr.requests.spec import approval_breaches, approval_reasons
 from journal.hints import TICK, hint
 from journal.models import Severity
 from journal.services import event_record
 from slices.models import PRIORITY_MAX, PRIORITY_MIN
 
 S = GprState
+REACH_BEYOND_PROJECT = ("priority", "may_evict")  # fields of a Breach
 
 
 @transaction.atomic
 def gpr_approve(*, gpr: Gpr, actor: User, now: datetime, why: str = "") -> None:
-    """Raises IllegalTransition, StaleState or CanNeverStart."""
+    """Raises NotAllowed, IllegalTransition, StaleState or CanNeverStart."""
+    _refuse_beyond_project(gpr, actor)
     if gpr.state != S.PENDING_APPROVAL:
         raise IllegalTransition(f"It does not wait for approval; it is {gpr.get_state_display().lower()}.", state=gpr.state)
     plan_lock()
@@ -87,6 +90,19 @@ def gpr_set_priority(*, gpr: Gpr, priority: int, actor: User, why: str, now: dat
     if gpr.state == S.PENDING_APPROVAL and not reasons:
         replan_changed(gpr, reasons=reasons, actor=actor, now=now)
     hint(TICK)
+
+
+def _refuse_beyond_project(gpr: Gpr, actor: User) -> None:
+    """An administrator of a project decides on what others ask for there, and on nothing that reaches other projects."""
+    if may_all(actor, Verb.DECIDE, Kind.GPR):
+        return
+    if gpr.owner_id == actor.pk:
+        raise NotAllowed("Nobody approves his own request. Ask another administrator.")
+    reasons = [breach.text for breach in approval_breaches(spec_of(gpr)) if breach.field in REACH_BEYOND_PROJECT]
+    if gpr.slice.may_order:
+        reasons.append("Nodes may be ordered for it at their cost.")
+    if reasons:
+        raise NotAllowed(f"This reaches beyond the project. {' '.join(reasons)} Ask an administrator of the platform.")
 
 
 def _because(text: str, why: str) -> str:

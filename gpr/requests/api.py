@@ -18,9 +18,9 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.models import Scope
-from accounts.permissions import IsAdmin
+from accounts.permissions import HasScope, IsAdmin, has_scope
 from accounts.policy import Verb
-from core.errors import EgsError, InvalidInput, StaleState
+from core.errors import EgsError, InvalidInput, NotAllowed, StaleState
 from core.rest.fields import StrictSerializer, whole_number
 from core.rest.pagination import CreatedPagination
 from core.rest.views import ApiViewSet
@@ -66,6 +66,7 @@ from gpr.requests.spec import approval_reasons
 from inventory.models import StepResult
 from inventory.selectors import node_for
 
+DECISIONS = {"approve", "reject", "evict"}
 ADMIN_ACTIONS = {"priority", "move", "replace_node"}
 BULK: dict[BulkActs, tuple[Callable[..., object], Verb]] = {
     BulkActs.CANCEL: (gpr_cancel, Verb.CHANGE),
@@ -81,8 +82,11 @@ class GprViewSet(ApiViewSet[Gpr]):
     serializer_class = GprDetailSerializer
     filterset_class = GprFilter
     read_actions = ("estimate",)
-    write_scope = Scope.GPR_WRITE
     own_transactions = ("create",)  # the answer is made after it, since others wait for the plan meanwhile
+
+    @property
+    def write_scope(self) -> Scope:
+        return Scope.WRITE if self.action in DECISIONS else Scope.GPR_WRITE
 
     def get_permissions(self) -> Sequence[Any]:
         return [IsAdmin()] if self.action in ADMIN_ACTIONS else super().get_permissions()
@@ -170,6 +174,8 @@ class GprViewSet(ApiViewSet[Gpr]):
     def bulk(self, request: Request) -> Response:
         """Cancel, release, approve or reject many requests. Each gets its own verdict; one that is refused stops none of the others."""
         data = self.body(Bulk)
+        if BULK[data["act"]][1] == Verb.DECIDE and not has_scope(request, Scope.WRITE):
+            raise NotAllowed(HasScope.message)
         reason = {"why": data["why"]} if "why" in data else {}
         verdicts = [self._verdict(BulkActs(data["act"]), str(pk), reason) for pk in data["ids"]]
         return Response(BulkVerdictsSerializer({"results": verdicts}).data)

@@ -256,7 +256,7 @@ def test_a_project_administrator_runs_his_project_and_no_other(root: User, visio
     runner = factories.user("runner")
     other = factories.make_slice(*vision.clusters.all(), name="other", owner=factories.user("stranger"))
     foreign = factories.gpr(other, root, priority=300)
-    own = factories.gpr(vision, root, priority=300)
+    own = factories.gpr(vision, root, duration_s=vision.duration_approval_s + 1)
     project_admin_add(project=vision.project, user=runner, actor=root, now=db_now())
     caller = Caller(factories.token(runner))
 

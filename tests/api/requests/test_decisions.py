@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from accounts.models import Scope
+from core.clock import db_now
 from gpr.models import Gpr
 from journal.models import Event
 from protocol.assignments import Phase
+from slices.models import ProjectAdmin, Slice
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
 
@@ -21,13 +24,44 @@ def asking(world: World) -> Gpr:
 
 
 @pytest.mark.parametrize(
-    ("persona", "status"), [("owner", 403), ("teammate", 403), ("outsider", 403), ("reader", 403), ("half_admin", 403), ("anonymous", 401)]
+    ("persona", "status"), [("owner", 403), ("teammate", 403), ("outsider", 404), ("reader", 403), ("half_admin", 404), ("anonymous", 401)]
 )
 def test_nobody_but_an_administrator_decides(persona: str, status: int, asking: Gpr, request: pytest.FixtureRequest) -> None:
     for action, body in ACTIONS.items():
-        assert request.getfixturevalue(persona).post(f"gprs/{asking.pk}/{action}/", body).status_code == status
+        assert request.getfixturevalue(persona).post(f"gprs/{asking.pk}/{action}/", body).status_code == (
+            403 if action == "priority" and status == 404 else status
+        )
     asking.refresh_from_db()
     assert asking.version == 1
+
+
+def test_a_project_administrator_approves_what_stays_in_his_project_and_nothing_of_his_own(world: World, admin: Caller) -> None:
+    runner, people = factories.user("runner"), world.people
+    ProjectAdmin.objects.create(project=world.slice.project, user=runner, created_at=db_now())
+    caller = Caller(factories.token(runner))
+    long = {"duration_s": world.slice.duration_approval_s + 1}
+    far = [factories.gpr(world.slice, people.owner, **wish) for wish in ({"priority": 300}, {"may_evict": True})]
+    near, own = factories.gpr(world.slice, people.owner, **long), factories.gpr(world.slice, runner, **long)
+
+    for gpr in (*far, own):
+        assert_problem(caller.post(f"gprs/{gpr.pk}/approve/"), 403, "not_allowed")
+    assert caller.post(f"gprs/{near.pk}/approve/").json()["state"] == "QUEUED"
+    Slice.objects.filter(pk=world.slice.pk).update(may_order=True)
+    to_order = factories.gpr(world.slice, people.owner, **long)
+    assert_problem(caller.post(f"gprs/{to_order.pk}/approve/"), 403, "not_allowed")
+    assert [admin.post(f"gprs/{gpr.pk}/approve/").status_code for gpr in (*far, own, to_order)] == [200] * 4
+
+
+def test_a_token_for_requests_alone_decides_on_none(world: World, asking: Gpr) -> None:
+    runner = factories.user("runner")
+    ProjectAdmin.objects.create(project=world.slice.project, user=runner, created_at=db_now())
+    pipeline = Caller(factories.token(runner, Scope.GPR_WRITE))
+
+    for action in ("approve", "reject", "evict"):
+        assert_problem(pipeline.post(f"gprs/{asking.pk}/{action}/", ACTIONS[action]), 403, "not_allowed")
+    for act in ({"act": "approve"}, {"act": "reject", "why": "no"}):
+        assert_problem(pipeline.post("gprs/bulk/", {**act, "ids": [str(asking.pk)]}), 403, "not_allowed")
+    assert pipeline.post("gprs/bulk/", {"act": "cancel", "ids": [str(asking.pk)]}).json()["results"][0]["is_done"]
 
 
 def test_an_approved_one_is_queued_with_a_promise(admin: Caller, asking: Gpr) -> None:
