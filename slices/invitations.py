@@ -41,15 +41,18 @@ def invitation_for(user: User, invitation_id: str | UUID) -> Invitation:
 
 @transaction.atomic
 def member_add(*, slice_: Slice, reference: str, role: Role, actor: User, now: datetime) -> Membership | Invitation:
-    """Add a user whom the actor knows, or invite by name.
+    """Raises NotFound for a name unknown to an administrator, who mistyped it; see also member_add_or_invite."""
+    if may_all(actor, Verb.SEE, Kind.USER) and by_reference(users_known_to(actor), reference) is None:
+        raise NotFound("user")
+    return member_add_or_invite(slice_=slice_, reference=reference, role=role, actor=actor, now=now)
 
-    Raises NotFound for a name unknown to an administrator, Conflict beyond OPEN_MAX; see also member_set.
-    """
+
+@transaction.atomic
+def member_add_or_invite(*, slice_: Slice, reference: str, role: Role, actor: User, now: datetime) -> Membership | Invitation:
+    """Add a user whom the actor knows, or invite by name. Raises Conflict beyond OPEN_MAX; see also member_set."""
     user = by_reference(users_known_to(actor), reference)
     if user is not None:
         return member_set(slice_=slice_, user=user, role=role, actor=actor, now=now)
-    if may_all(actor, Verb.SEE, Kind.USER):
-        raise NotFound("user")
     if slice_.invitations.exclude(name=reference).count() >= OPEN_MAX:
         raise Conflict(f"Workspace {slice_.name} has {OPEN_MAX} invitations open. Withdraw some of them first.")
     if (had := slice_.invitations.filter(name=reference, role=role).first()) is not None:

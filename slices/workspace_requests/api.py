@@ -12,6 +12,7 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.policy import Verb
+from core.names import name_fault
 from core.rest.fields import NewName, StrictSerializer, Text, WholeNumber, Word
 from core.rest.filters import Words
 from core.rest.output import ModelOutputSerializer
@@ -139,6 +140,8 @@ class WorkspaceRequestViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, 
 
 
 def _bounded(given: dict[str, Any]) -> dict[str, Any]:
-    if len(given) > 50 or any(len(name) > 63 for name in given):
-        raise serializers.ValidationError("At most 50 names of 63 characters.")
+    if len(given) > 50:
+        raise serializers.ValidationError("At most 50 names.")
+    if faults := [fault for name in given if (fault := name_fault(name))]:
+        raise serializers.ValidationError(f"One of the names is wrong. {faults[0]}")
     return given

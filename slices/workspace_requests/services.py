@@ -14,7 +14,7 @@ from inventory.models import Cluster
 from inventory.selectors import clusters_visible_to
 from journal.models import Severity
 from journal.services import event_record
-from slices.invitations import member_add
+from slices.invitations import member_add_or_invite
 from slices.models import Project, RequestState, Role, Slice, WorkspaceRequest
 from slices.quotas import QuotaChange, quota_create
 from slices.services import member_set, namespace_bind, project_create, slice_create, slice_set_end
@@ -95,7 +95,7 @@ def _set_up(request: WorkspaceRequest, terms: WorkspaceTerms, actor: User, now: 
     member_set(slice_=slice_, user=request.requester, role=Role.OWNER, actor=actor, now=now)
     for name, role in terms.people.items():
         if name != request.requester.name:
-            member_add(slice_=slice_, reference=name, role=Role(role), actor=request.requester, now=now)
+            member_add_or_invite(slice_=slice_, reference=name, role=Role(role), actor=request.requester, now=now)
     for cluster in clusters:
         for name in terms.namespaces:
             namespace_bind(slice_=slice_, cluster=cluster, name=name, actor=actor, now=now)

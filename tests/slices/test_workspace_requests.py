@@ -12,7 +12,7 @@ from core.clock import db_now
 from journal.models import Event
 from slices.models import Invitation, Membership, Namespace, Project, Quota, Role, Slice, WorkspaceRequest
 from tests import factories
-from tests.api.conftest import Caller
+from tests.api.conftest import Caller, faults
 from tests.builders import SHAPE
 from tests.pages.user_world import client_of
 
@@ -112,6 +112,37 @@ def test_a_workspace_takes_no_requests_after_its_end(ada: User, root: User) -> N
     answer = Caller(factories.token(ada)).post("gprs/", {"name": "late", "slice": "old", "shape": SHAPE, "nodes": 1, "duration_s": 600})
 
     assert (answer.status_code, answer.json()["code"]) == (400, "over_policy")
+
+
+def test_nobody_books_beyond_the_end_of_his_workspace_and_reads_how_long_it_may_be(ada: User, root: User) -> None:
+    slice_, now = factories.make_slice(factories.cluster("borealis"), name="short", owner=ada), db_now().replace(microsecond=0)
+    Slice.objects.filter(pk=slice_.pk).update(ends_at=now + timedelta(hours=10))
+    caller, ask = Caller(factories.token(ada)), {"name": "a", "slice": "short", "shape": SHAPE, "nodes": 1, "duration_s": 7200}
+    booked = ask | {"is_booking": True}
+
+    late, after = (
+        caller.post("gprs/", booked | {"earliest_start_at": (now + timedelta(hours=hours)).isoformat()}).json() for hours in (9, 11)
+    )
+    assert (late["code"], late["most"], after["most"]) == ("over_policy", 3600, 0)
+    assert "1 h at most" in late["detail"]
+    assert caller.post("gprs/", ask | {"duration_s": 11 * 3600}).json()["code"] == "over_policy"
+    assert caller.post("gprs/", ask).status_code == 201
+
+
+@pytest.mark.parametrize("name", ["", "a\x00b", "a\nb", "a b"])
+def test_people_and_shapes_of_a_request_are_names(name: str, ada: User) -> None:
+    caller = Caller(factories.token(ada))
+
+    for wrong in ({"people": {name: "viewer"}}, {"quota": {name: 1}}):
+        assert faults(caller.post("workspace-requests/", ASK | wrong)) == list(wrong)
+
+
+def test_the_request_of_an_administrator_invites_people_who_are_not_there_yet(root: User) -> None:
+    pk = asked(root, people={"newcomer": "editor"})
+
+    assert Caller(factories.token(root)).post(f"workspace-requests/{pk}/approve/").status_code == 200
+
+    assert [row.name for row in Invitation.objects.all()] == ["newcomer"]
 
 
 def test_it_can_be_asked_for_and_approved_on_pages(ada: User, root: User) -> None:
