@@ -8,7 +8,9 @@ from django.db import transaction
 
 from accounts.models import User
 from accounts.people import groups_apply, groups_of, people_in
-from core.errors import NameTaken
+from accounts.policy import is_platform_admin
+from core.errors import NameTaken, NotAllowed
+from core.locks import transaction_lock
 from journal.services import event_record
 from slices.models import Membership, Role, Slice, SliceGroup
 from slices.services import member_put, member_take
@@ -18,7 +20,13 @@ ROLES_BIGGEST_FIRST = (Role.OWNER, Role.EDITOR, Role.VIEWER)
 
 @transaction.atomic
 def group_add(*, slice_: Slice, provider: str, group: str, role: Role, actor: User, now: datetime) -> SliceGroup:
-    """People who are in the group already become members at once. Raises NameTaken."""
+    """People who are in the group already become members at once, so that an owner gets to know them.
+
+    Raises NameTaken, and NotAllowed for a group that the actor is not in.
+    """
+    transaction_lock("roles")
+    if not is_platform_admin(actor) and (provider, group) not in groups_of(actor):
+        raise NotAllowed(f"You are not in the group {group}. Only its own people and administrators of the platform give it a role.")
     if slice_.groups.filter(provider=provider, group=group).exists():
         raise NameTaken(f"Group {group} has a role in workspace {slice_.name} already. Remove it first.")
     made = SliceGroup.objects.create(slice=slice_, provider=provider, group=group, role=role, created_at=now)
@@ -31,6 +39,7 @@ def group_add(*, slice_: Slice, provider: str, group: str, role: Role, actor: Us
 @transaction.atomic
 def group_remove(*, group: SliceGroup, actor: User, now: datetime) -> None:
     """People who are members by this group alone lose their role at once."""
+    transaction_lock("roles")
     SliceGroup.objects.filter(pk=group.pk).delete()
     text = f"Group {group.group} has no role in workspace {group.slice.name} any more."
     event_record(kind="slice.group_removed", message=text, at=now, actor=actor, slice_id=group.slice_id)

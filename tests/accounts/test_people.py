@@ -26,9 +26,9 @@ from accounts.people import (
 from accounts.sessions import Proof, login_start
 from accounts.setup import setup_token
 from core.clock import db_now
-from core.errors import Conflict
+from core.errors import Conflict, NotAllowed
 from slices.groups import group_add, group_remove
-from slices.models import Membership, Role, Slice
+from slices.models import Membership, Role, Slice, SliceGroup
 from slices.services import member_remove, member_set, project_admin_add
 from tests import factories
 from tests.api.conftest import Caller
@@ -124,6 +124,29 @@ def test_a_group_that_gets_or_loses_a_role_counts_at_once_for_those_who_are_in_i
     group_remove(group=group, actor=root, now=db_now())
     user.refresh_from_db()
     assert (user.role, role_in(vision, user)) == (PlatformRole.MEMBER, None)
+
+
+def test_an_owner_gives_a_role_only_to_a_group_that_he_is_in_since_its_people_become_known(root: User, vision: Slice) -> None:
+    sign_in("1", "secret-team")
+    owner = User.objects.get(name="owner")
+
+    with pytest.raises(NotAllowed, match="not in the group"):
+        group_add(slice_=vision, provider="corp", group="secret-team", role=Role.VIEWER, actor=owner, now=db_now())
+    sign_in("2", "secret-team", link_to=owner)
+    group_add(slice_=vision, provider="corp", group="secret-team", role=Role.VIEWER, actor=owner, now=db_now())
+
+
+@pytest.mark.parametrize("is_added", [True, False])
+def test_a_group_waits_for_a_sign_in_that_is_under_way(is_added: bool, root: User, vision: Slice, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = SliceGroup.objects.create(slice=vision, provider="corp", group="team", role=Role.VIEWER, created_at=db_now())
+    monkeypatch.setattr("slices.groups.transaction_lock", lambda name: sign_in("1", "team", "new-team"))
+
+    if is_added:
+        group_add(slice_=vision, provider="corp", group="new-team", role=Role.EDITOR, actor=root, now=db_now())
+    else:
+        group_remove(group=group, actor=root, now=db_now())
+
+    assert role_in(vision, User.objects.get(name="1")) == (Role.EDITOR if is_added else None)
 
 
 def test_a_group_of_the_same_name_at_another_provider_gives_nothing(root: User, vision: Slice) -> None:
