@@ -15,7 +15,7 @@ from django.db.models import Q, QuerySet
 from accounts.models import PlatformRole, User
 from accounts.policy import is_platform_admin
 from journal.models import Event
-from journal.notices.kinds import NoticeKind, Rule, To, rule_of
+from journal.notices.kinds import NoticeKind, Rule, To, kinds_for, rule_of
 
 # User ids by the ids of the Events given.
 Found = Mapping[int, Collection[UUID]]
@@ -84,6 +84,12 @@ def heard_by(user: User) -> Q:
     if not user.bound_to:
         seen |= Q(slice_id=None)
     return seen if is_platform_admin(user) else seen & Q(is_for_admins=False)
+
+
+def events_heard_by(user: User) -> Q:
+    """Condition of the Events whose texts the user may read now, among those that were sent to him once."""
+    seen = Q(slice_id=None) | Q(slice_id__in=tenancy().slices_seen_by(user).values("pk")) | Q(kind__in=kinds_for(To.INVITED))
+    return seen if is_platform_admin(user) else seen & ~Q(kind__in=kinds_for(To.ADMINS))
 
 
 def _found(events: Sequence[Event], rules: Mapping[int, Rule]) -> dict[int, Collection[UUID]]:

@@ -28,7 +28,7 @@ from journal.notices.channel_services import (
     delivery_retry,
 )
 from journal.notices.kinds import NoticeKind
-from journal.notices.selectors import channel_for, channels_of, delivery_for
+from journal.notices.selectors import channel_for, channels_of, deliveries_of, delivery_for
 
 
 class ChannelSerializer(ModelOutputSerializer[Channel]):
@@ -161,15 +161,15 @@ class DeliveryViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewS
         return channel_for(actor_of(self.request), self.kwargs["channel_pk"])
 
     def get_queryset(self) -> QuerySet[Delivery]:
-        return self._channel().deliveries.prefetch_related("events")
+        return deliveries_of(self._channel(), actor_of(self.request))
 
     def get_object(self) -> Delivery:
-        return delivery_for(self._channel(), self.kwargs["pk"])
+        return delivery_for(self._channel(), self.kwargs["pk"], actor_of(self.request))
 
     @extend_schema(request=Nothing, responses={200: DeliverySerializer})
     @action(detail=True, methods=["post"])
     def retry(self, request: Request, channel_pk: str, pk: str) -> Response:
         """Send it again, with the same id."""
         self.body(Nothing)
-        again = delivery_retry(delivery=self.get_object(), actor=actor_of(request), now=self.now)
-        return Response(self.get_serializer(again).data)
+        delivery_retry(delivery=self.get_object(), actor=actor_of(request), now=self.now)
+        return Response(self.get_serializer(self.get_object()).data)

@@ -138,6 +138,11 @@ def rule_of(event: Event) -> Rule | None:
     return next((rule for rule in TOLD.get(event.kind, ()) if rule.suits(event)), None)
 
 
+def kinds_for(to: To) -> list[str]:
+    """The kinds of Events of which nobody else is told."""
+    return [kind for kind, rules in TOLD.items() if all(rule.to is to for rule in rules)]
+
+
 def kinds_in_order(kinds: Collection[str]) -> list[NoticeKind]:
     """In the order of the table."""
     return [kind for kind in NoticeKind if kind in kinds]

@@ -3,12 +3,12 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import Prefetch, Q, QuerySet
 
 from accounts.models import User
 from core.rest.references import one_by_id
-from journal.models import Channel, Delivery, Notice
-from journal.notices.audience import heard_by, tenancy
+from journal.models import Channel, Delivery, Event, Notice
+from journal.notices.audience import events_heard_by, heard_by, tenancy
 
 COUNTED_MAX: Final = 99
 
@@ -37,5 +37,11 @@ def channel_for(user: User, channel_id: str | UUID) -> Channel:
     return one_by_id(channels_of(user), channel_id, what="channel")
 
 
-def delivery_for(channel: Channel, delivery_id: str | UUID) -> Delivery:
-    return one_by_id(channel.deliveries.select_related("channel"), delivery_id, what="delivery")
+def deliveries_of(channel: Channel, reader: User) -> QuerySet[Delivery]:
+    """With the Events of which the reader may still hear."""
+    heard = Prefetch("events", queryset=Event.objects.filter(events_heard_by(reader)))
+    return channel.deliveries.select_related("channel").prefetch_related(heard)
+
+
+def delivery_for(channel: Channel, delivery_id: str | UUID, reader: User) -> Delivery:
+    return one_by_id(deliveries_of(channel, reader), delivery_id, what="delivery")

@@ -19,6 +19,7 @@ from core.rest.pagination import CURSOR, CreatedPagination
 from core.words import plural
 from journal.models import Channel, ChannelKind, Delivery, DeliveryState, Digest
 from journal.notices.kinds import NoticeKind
+from journal.notices.selectors import deliveries_of
 from journal.notices.settings_services import notice_settings_for
 from portal_shared.access import PageRequest, why_not_write
 from portal_shared.paging import foot_of, page_of, url_with
@@ -173,7 +174,7 @@ class ChannelPage:
     @classmethod
     def build(cls, request: PageRequest, channel: Channel, *, plain: str = "") -> ChannelPage:
         url = reverse("channel", args=[channel.pk])
-        page = page_of(request, channel.deliveries.prefetch_related("events"), ordering=CreatedPagination.ordering)
+        page = page_of(request, deliveries_of(channel, request.user), ordering=CreatedPagination.ordering)
         names = ("channel-test", "channel-change", "channel-delete")
         test, change, delete = (reverse(name, args=[channel.pk]) if request.may_write else "" for name in names)
         return cls(

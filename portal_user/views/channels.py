@@ -153,7 +153,7 @@ def test(request: PageRequest, pk: UUID) -> HttpResponse:
 @signed_in
 def retry(request: PageRequest, pk: UUID, delivery: UUID) -> HttpResponse:
     found = channel_for(request.user, pk)
-    delivery_retry(delivery=delivery_for(found, delivery), actor=request.user, now=request.now)
+    delivery_retry(delivery=delivery_for(found, delivery, request.user), actor=request.user, now=request.now)
     return done(request, "The message is sent again", back_url=reverse("channel", args=[pk]), topics=TOPICS)
 
 

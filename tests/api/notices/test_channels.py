@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 
+from core.clock import db_now
 from journal.models import Channel, Delivery, DeliveryState, Event
 from journal.notices.channel_services import CHANNELS_MAX
+from slices.models import ProjectAdmin
+from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
 from tests.journal.notices import notices
+from tests.pages.user_world import client_of
 
 pytestmark = pytest.mark.django_db
 
@@ -65,6 +69,35 @@ def test_mail_needs_a_mail_server(owner: Caller, settings: Any) -> None:
 
     settings.EMAIL_HOST = "mail.example"
     assert owner.post("channels/", body).status_code == 201
+
+
+def test_a_channel_shows_no_texts_of_a_workspace_that_its_owner_has_left(world: World, teammate: Caller) -> None:
+    channel = notices.channel(world.people.teammate)
+    for slice_id, text in ((world.slice.pk, "Of vision."), (None, "Of oneself.")):
+        notices.failed(channel).events.add(notices.told(world.people.teammate, text, slice_id=slice_id).event)
+    channel.deliveries.update(is_test=False)
+
+    def texts() -> set[str]:
+        return {text for row in teammate.get(f"channels/{channel.pk}/deliveries/").json()["results"] for text in row["texts"]}
+
+    assert texts() == {"Of vision.", "Of oneself."}
+    world.slice.memberships.filter(user=world.people.teammate).delete()
+    assert texts() == {"Of oneself."}
+    retried = [teammate.post(f"channels/{channel.pk}/deliveries/{row.pk}/retry/").json()["texts"] for row in channel.deliveries.all()]
+    assert "Of vision." not in str(retried)
+    page = client_of(world.people.teammate).get(f"/channels/{channel.pk}/").content
+    assert (b"Of oneself." in page, b"Of vision." in page) == (True, False)
+
+
+def test_a_project_administrator_manages_the_channels_of_his_workspaces(world: World) -> None:
+    runner = factories.user("runner")
+    ProjectAdmin.objects.create(project=world.slice.project, user=runner, created_at=db_now())
+    caller = Caller(factories.token(runner))
+
+    made = caller.post("channels/", {**HOOK, "slice": "vision"}).json()["id"]
+
+    assert [row["id"] for row in caller.get("channels/").json()["results"]] == [made]
+    assert caller.patch(f"channels/{made}/", {"is_on": False}).status_code == 200
 
 
 def test_nobody_sees_the_channel_of_another_person_and_only_its_owners_that_of_a_workspace(
