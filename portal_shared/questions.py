@@ -78,6 +78,7 @@ class GprAction:
     form: type[forms.Form]
     do: Callable[..., Any]
     done: str
+    verb: Verb = Verb.CHANGE
 
     def suits(self, gpr: Gpr) -> bool:
         return gpr.state in self.states
@@ -142,7 +143,7 @@ def decide_on(
 
     After a refusal the question is about the GPR as it is now. `ways_out` returns alternatives.
     """
-    gpr = gpr_for(request.user, pk, verb=Verb.CHANGE)
+    gpr = gpr_for(request.user, pk, verb=action.verb)
     form = action.form(sent(request), initial={"version": gpr.version, "priority": gpr.priority})
     question = question_of(gpr, form)
     if not action.suits(gpr):
@@ -156,11 +157,11 @@ def decide_on(
     try:
         if version is None:
             raise StaleState(NO_VERSION)
-        action.do(gpr=gpr_for(request.user, pk, verb=Verb.CHANGE, version=version), actor=request.user, now=request.now, **given)
+        action.do(gpr=gpr_for(request.user, pk, verb=action.verb, version=version), actor=request.user, now=request.now, **given)
     except (NotFound, NotAllowed):
         raise
     except EgsError as error:
-        gpr = gpr_for(request.user, pk, verb=Verb.CHANGE)
+        gpr = gpr_for(request.user, pk, verb=action.verb)
         again = question_of(gpr, rebound(form, version=gpr.version, until=""))
         if not action.suits(gpr):
             return ask(request, replace(again, closed=_closed(gpr, action)))

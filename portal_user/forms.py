@@ -331,6 +331,10 @@ class VersionForm(ServiceForm):
     version = UnseenNumber(min_value=0)
 
 
+class VerdictForm(VersionForm):
+    why = PlainTextField(label="Reason", max_length=150, help_text="Recorded with your name, and shown to its owner.")
+
+
 class ExtendForm(VersionForm):
     extra = SpanField(label="Extend by", max_length=40, initial="30 min", help_text=DURATION_HINT)
     until = UnseenMoment()  # sent by the button that offers the latest possible end

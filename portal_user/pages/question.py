@@ -53,6 +53,27 @@ def cancel_question(gpr: Gpr, request: PageRequest) -> dict[str, object]:
     }
 
 
+def approve_question(gpr: Gpr, request: PageRequest) -> dict[str, object]:
+    return {
+        "title": f"Approve {gpr.name}?",
+        "text": f"{gpr.owner.name} asks for {ask_of(gpr)}. It joins the queue, and its promise counts from now.",
+        "points": tuple(gpr.approval_reasons),
+        "verb": "Approve the request",
+        "keep": "Decide later",
+        "is_plain": True,
+    }
+
+
+def reject_question(gpr: Gpr, request: PageRequest) -> dict[str, object]:
+    return {
+        "title": f"Reject {gpr.name}?",
+        "text": f"{gpr.owner.name} asks for {ask_of(gpr)}, and reads the reason.",
+        "points": tuple(gpr.approval_reasons),
+        "verb": "Reject the request",
+        "keep": "Decide later",
+    }
+
+
 def extend_question(gpr: Gpr, request: PageRequest) -> dict[str, object]:
     ends = f"It ends at {words.moment(gpr.ends_at, now=request.now, zone=request.zone)}. " if gpr.ends_at else ""
     return {

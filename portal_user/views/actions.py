@@ -1,4 +1,4 @@
-"""Releases, extends and cancels a GPR, each after a question."""
+"""Releases, extends and cancels a GPR, or decides on it, each after a question."""
 
 from __future__ import annotations
 
@@ -13,13 +13,24 @@ from django.http import HttpResponse
 from django.views.decorators.http import require_http_methods
 
 from accounts.models import User
+from accounts.policy import Verb
 from gpr.models import Gpr, GprState
+from gpr.queue.decisions import gpr_approve, gpr_reject
 from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import gpr_extend, gpr_release
 from portal_shared.access import PageRequest, needs_write, signed_in
 from portal_shared.questions import GprAction, Question, decide_on
-from portal_user.forms import ExtendForm, VersionForm
-from portal_user.pages.question import Ask, cancel_question, extend_question, extension_ways, question, release_question
+from portal_user.forms import ExtendForm, VerdictForm, VersionForm
+from portal_user.pages.question import (
+    Ask,
+    approve_question,
+    cancel_question,
+    extend_question,
+    extension_ways,
+    question,
+    reject_question,
+    release_question,
+)
 
 S = GprState
 TOPICS = ("gpr", "plan")
@@ -38,6 +49,10 @@ class UserAction:
     ask: Ask
 
 
+AWAITS = frozenset({S.PENDING_APPROVAL})
+APPROVED, REJECTED = "{name} is in the queue", "{name} is rejected"
+APPROVE = UserAction(GprAction("approve", AWAITS, VersionForm, gpr_approve, APPROVED, Verb.DECIDE), "gpr-approve", approve_question)
+REJECT = UserAction(GprAction("reject", AWAITS, VerdictForm, gpr_reject, REJECTED, Verb.DECIDE), "gpr-reject", reject_question)
 RELEASED = "{name} is released; its nodes are being taken back"
 RELEASE = UserAction(GprAction("release", HOLDS, VersionForm, gpr_release, RELEASED), "gpr-release", release_question)
 CANCEL = UserAction(GprAction("cancel", WAITS, VersionForm, gpr_cancel, "{name} is canceled"), "gpr-delete", cancel_question)
@@ -56,6 +71,20 @@ def release(request: PageRequest, pk: UUID) -> HttpResponse:
 @needs_write
 def extend(request: PageRequest, pk: UUID) -> HttpResponse:
     return _asked(request, pk, EXTEND)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+@needs_write
+def approve(request: PageRequest, pk: UUID) -> HttpResponse:
+    return _asked(request, pk, APPROVE)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+@needs_write
+def reject(request: PageRequest, pk: UUID) -> HttpResponse:
+    return _asked(request, pk, REJECT)
 
 
 @require_http_methods(["GET", "POST"])

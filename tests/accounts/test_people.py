@@ -286,7 +286,11 @@ def test_a_project_administrator_runs_his_project_and_no_other(root: User, visio
     assert caller.get("me/").json()["role"] == "member"
     assert [row["name"] for row in caller.get("slices/").json()["results"]] == ["vision"]
     assert caller.post("slices/vision/members/", {"user": "runner", "role": "viewer"}).status_code == 201
-    assert caller.post(f"gprs/{own.pk}/approve/").json()["state"] == "QUEUED"
+    page = client_of(runner).get(f"/gprs/{own.pk}/")
+    assert b"Approve" in page.content
+    assert b"Approve" not in client_of(Membership.objects.get(slice=vision, role=Role.OWNER).user).get(f"/gprs/{own.pk}/").content
+    approval = client_of(runner).post(f"/gprs/{own.pk}/approve/", {"version": own.version})
+    assert (approval.status_code, caller.get(f"gprs/{own.pk}/").json()["state"]) == (302, "QUEUED")
     assert caller.get("nodes/").json()["results"]
     assert (caller.get(f"gprs/{foreign.pk}/").status_code, caller.post(f"gprs/{foreign.pk}/approve/").status_code) == (404, 404)
     assert caller.post(f"gprs/{own.pk}/priority/", {"priority": 5}).status_code == 403

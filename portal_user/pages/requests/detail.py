@@ -67,11 +67,14 @@ class ActionUrls:
     extend: str = ""
     release: str = ""
     again: str = ""
+    approve: str = ""
+    reject: str = ""
 
     @classmethod
-    def of(cls, gpr: Gpr, *, is_writable: bool, has_notice: bool) -> ActionUrls:
+    def of(cls, gpr: Gpr, *, is_writable: bool, may_decide: bool, has_notice: bool) -> ActionUrls:
         if not is_writable:
             return cls()
+        is_asking = may_decide and gpr.state == S.PENDING_APPROVAL
         waits, holds = gpr.state in WAITS, gpr.state in {S.PROVISIONING, S.ACTIVE}
         return cls(
             edit=reverse("gpr-edit", args=[gpr.pk]) if waits else "",
@@ -79,6 +82,8 @@ class ActionUrls:
             extend=reverse("gpr-extend", args=[gpr.pk]) if gpr.state == S.ACTIVE and not has_notice else "",
             release=reverse("gpr-release", args=[gpr.pk]) if holds else "",
             again=f"{reverse('gpr-create', args=[gpr.slice.name])}?from={gpr.pk}" if not waits else "",
+            approve=reverse("gpr-approve", args=[gpr.pk]) if is_asking else "",
+            reject=reverse("gpr-reject", args=[gpr.pk]) if is_asking else "",
         )
 
 
@@ -196,7 +201,7 @@ class GprDetailPage:
             slice_url=reverse("workspace", args=[gpr.slice.name]),
             mark=WorkspaceMark.of(gpr.slice),
             shell=None if part else Shell.user(request, page="requests", slice_=gpr.slice, may_create=is_editor),
-            actions=ActionUrls.of(gpr, is_writable=is_writable, has_notice=warning is not None) if "now" in wanted else None,
+            actions=_actions(gpr, request, is_writable, has_notice=warning is not None) if "now" in wanted else None,
             hero=_hero(gpr, request, status, nodes, panels, warning) if "now" in wanted else None,
             nodes=tuple(_node_row(node) for node in nodes[:NODES_SHOWN]) if "nodes" in wanted and gpr.state not in WAITS else (),
             nodes_trouble=tuple(f"{node.node.name}: {node.failure}" for node in nodes[:NODES_SHOWN] if node.failure),
@@ -208,6 +213,11 @@ class GprDetailPage:
             asked=() if part else tuple(_asked(gpr)),
             events=_events(gpr, request.user) if "events" in wanted else (),
         )
+
+
+def _actions(gpr: Gpr, request: PageRequest, is_writable: bool, *, has_notice: bool) -> ActionUrls:
+    may_decide = is_writable and gpr.state == S.PENDING_APPROVAL and may(request.user, Verb.DECIDE, gpr)
+    return ActionUrls.of(gpr, is_writable=is_writable, may_decide=may_decide, has_notice=has_notice)
 
 
 def _nodes(gpr: Gpr, *, with_gpus: bool) -> list[Reservation]:

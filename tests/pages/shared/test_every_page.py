@@ -71,6 +71,8 @@ def address(name: str, admin_world: AdminWorld) -> str:
     """Of something that there is, in a state in which there is something to decide."""
     gprs = {
         "admin-approve": admin_world.held,
+        "gpr-approve": admin_world.held,
+        "gpr-reject": admin_world.held,
         "admin-evict": admin_world.runs,
         "gpr-release": admin_world.runs,
         "gpr-extend": admin_world.runs,
@@ -84,8 +86,8 @@ def address(name: str, admin_world: AdminWorld) -> str:
     if name == "token-revoke":
         return reverse(name, args=[factories.row_of(factories.token(admin_world.people.admin)).pk])
     if name == "identity-unlink":
-        terms = {"provider": "corp", "issuer": "https://id.example.org", "subject": "1", "created_at": db_now(), "last_login_at": db_now()}
-        return reverse(name, args=[Identity.objects.create(user=admin_world.people.admin, **terms).pk])
+        known = {"provider": "corp", "issuer": "https://id.example.org", "subject": "1", "created_at": db_now(), "last_login_at": db_now()}
+        return reverse(name, args=[Identity.objects.create(user=admin_world.people.admin, **known).pk])
     if name == "login-end":
         return reverse(name, args=[factories.login(admin_world.people.admin).pk])
     if name.startswith(("admin-cluster-", "admin-join")):
