@@ -44,7 +44,7 @@ QUIET = settings(
 # A quick run tries every third operation, others each day; a soak tries all of them.
 SHARE = 1 if IS_SOAK else 3
 OF_ID: dict[str, Any] = {"quotas": Quota, "supply-orders": SupplyOrder}
-REFS = {"projects": "canary-project", "slices": "vision", "clusters": "aurora", "nodes": "aurora-0", "tokens": "test"}
+REFS = {"projects": "canary-project", "slices": "vision", "clusters": "aurora", "nodes": "aurora-0", "tokens": "test", "users": "teammate"}
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_what_the_schema_allows_and_what_it_forbids_is_answered_as_it_says(
     mode: GenerationMode, schema: Any, world: World, gpr_id: str
 ) -> None:
     headers = {"Authorization": f"Bearer {factories.token(world.people.admin)}"}
-    places = {"id": gpr_id, "gpr_pk": gpr_id, "slice": "vision", "user": "teammate", "namespace": "train"}
+    places = {"id": gpr_id, "gpr_pk": gpr_id, "slice": "vision", "user": "teammate", "namespace": "train", "project": "canary-project"}
     refs = {**REFS, "maintenance": str(MaintenanceWindow.objects.get().pk), "booking-series": str(BookingSeries.objects.get().pk)}
     refs["templates"] = factories.template(world.slice, name="half-node", asked={"shape": SHAPE, "nodes": 1}).name
     refs["supplies"] = str(Supply.objects.get().pk)
