@@ -33,6 +33,7 @@ class Kind(StrEnum):
     WORKSPACE = "slice"
     WORKSPACE_REQUEST = "workspacerequest"
     QUOTA = "quota"
+    BUDGET = "budget"
     NAMESPACE = "namespace"
     KUBECONFIG = "kubeconfig"
     GPR = "gpr"
@@ -92,6 +93,7 @@ TABLE: Final[Mapping[tuple[Verb, Kind], Rule]] = {
     (Verb.SEE, Kind.USER): _OVERSEERS,
     (Verb.SEE, Kind.PROJECT): _MEMBERS,
     (Verb.SEE, Kind.QUOTA): _MEMBERS,
+    (Verb.SEE, Kind.BUDGET): _MEMBERS,
     (Verb.SEE, Kind.WORKSPACE): _MEMBERS,
     (Verb.CONNECT, Kind.WORKSPACE): _any_of(R.VIEWER),
     (Verb.REQUEST, Kind.WORKSPACE): _any_of(R.ADMIN, R.PROJECT_ADMIN, R.EDITOR),

@@ -9,6 +9,7 @@ from accounts.api import TokenViewSet
 from accounts.people_api import GroupRoleViewSet, LoginViewSet, UserViewSet
 from core.rest.problems import problem, problem_response
 from gpr.bookings.api import BookingSeriesViewSet
+from gpr.budgets.api import BudgetViewSet
 from gpr.defragmentation.api import DefragmentationViewSet
 from gpr.evictions.api import EvictionViewSet
 from gpr.maintenance.api import MaintenanceViewSet
@@ -45,6 +46,7 @@ router.register("slices/(?P<slice>[^/]+)/namespaces", NamespaceViewSet, basename
 router.register("slices/(?P<slice>[^/]+)/kubeconfig", KubeconfigViewSet, basename="slice-kubeconfig")
 router.register("workspace-requests", WorkspaceRequestViewSet, basename="workspace-request")
 router.register("quotas", QuotaViewSet, basename="quota")
+router.register("budgets", BudgetViewSet, basename="budget")
 router.register("clusters", ClusterViewSet, basename="cluster")
 router.register("nodes", NodeViewSet, basename="node")
 router.register("nodes/(?P<node_ref>[^/]+)/steps", NodeStepViewSet, basename="node-step")

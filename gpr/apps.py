@@ -14,6 +14,7 @@ class GprConfig(AppConfig):
 
     def ready(self) -> None:
         from core.triggers import triggers_of
+        from gpr.budgets.services import budgets_watch
         from gpr.notices.services import ends_soon_record, requesters_of, restarts_record, silent_agents_record
         from gpr.triggers import TRIGGERS
         from inventory import cluster_requests
@@ -26,6 +27,7 @@ class GprConfig(AppConfig):
         periodic.watch_by(ends_soon_record)
         periodic.watch_by(restarts_record)
         periodic.watch_by(silent_agents_record)
+        periodic.watch_by(budgets_watch)
 
 
 def _request_handler() -> ClusterRequestHandler:

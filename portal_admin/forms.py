@@ -18,7 +18,7 @@ from inventory.services.checks import CheckPolicyChange
 from portal_shared.fields import DURATION_HINT, MomentField, PlainTextField, SpanField, UnseenNumber
 from protocol.check_limits import IMAGES, LIMITS, Limit, amount
 from protocol.steps import OPTIONAL, ExitStep
-from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Project, Slice
+from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, AtLimit, Period, Project, Slice
 
 WHY_MAX_CHARS = 150
 GPUS_MAX = 2**31 - 1
@@ -91,8 +91,8 @@ class QuotaTermsForm(OptionalReasonForm):
     field_order = ("owner", "shape", "guaranteed_gpus", "most_gpus", "why")
 
 
-class QuotaForm(QuotaTermsForm):
-    """Edits the quota of a project, or of a workspace as a part of its project's."""
+class OwnedForm(forms.Form):
+    """Of a project, or of a workspace as a part of its project's."""
 
     owner = forms.ChoiceField(label="For")
     shape = forms.ChoiceField(label="Shape")
@@ -111,6 +111,28 @@ class QuotaForm(QuotaTermsForm):
 
     def clean_owner(self) -> Project | Slice:
         return self._owners[self.cleaned_data["owner"]]
+
+
+class QuotaForm(OwnedForm, QuotaTermsForm):
+    pass
+
+
+class BudgetTermsForm(OptionalReasonForm):
+    gpu_hours = forms.IntegerField(label="GPU-hours", min_value=1, max_value=GPUS_MAX, help_text="The most in each period.")
+    starts_at = MomentField(label="From", required=False, help_text="Only for a range of dates.")
+    ends_at = MomentField(label="To", required=False, help_text="Only for a range of dates.")
+    at_limit = forms.ChoiceField(label="Beyond it", choices=AtLimit.choices, help_text="What a request meets that does not fit.")
+    field_order = ("owner", "shape", "period", "gpu_hours", "starts_at", "ends_at", "at_limit", "why")
+
+
+class BudgetForm(OwnedForm, BudgetTermsForm):
+    shape = forms.ChoiceField(label="Shape", required=False)
+    period = forms.ChoiceField(label="Period", choices=Period.choices)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        shapes = self.fields["shape"]
+        shapes.choices = [("", "GPUs of all shapes"), *shapes.choices]  # type: ignore[attr-defined]
 
 
 class ForceReleaseForm(ReasonForm):

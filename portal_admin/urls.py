@@ -5,6 +5,7 @@ from django.urls import URLPattern, path
 from portal_admin.views import (
     actions,
     audit,
+    budgets,
     checks,
     clusters,
     defragmentation,
@@ -60,6 +61,10 @@ urlpatterns: list[URLPattern] = [
     path("supplies/<uuid:pk>/disable/", supplies.disable, name="admin-supply-disable"),
     path("supplies/orders/<uuid:pk>/cancel/", supplies.cancel_order, name="admin-supply-order-cancel"),
     path("supplies/orders/<uuid:pk>/fail/", supplies.fail_order, name="admin-supply-order-fail"),
+    path("budgets/", budgets.budgets, name="admin-budgets"),
+    path("budgets/create/", budgets.create, name="admin-budget-create"),
+    path("budgets/<uuid:pk>/", budgets.change, name="admin-budget"),
+    path("budgets/<uuid:pk>/delete/", budgets.delete, name="admin-budget-delete"),
     path("quotas/", quotas.quotas, name="admin-quotas"),
     path("quotas/create/", quotas.create, name="admin-quota-create"),
     path("quotas/<uuid:pk>/", quotas.change, name="admin-quota"),

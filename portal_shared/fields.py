@@ -113,7 +113,7 @@ def _fields_of(error: EgsError) -> tuple[str, ...]:
             return ("earliest_start_at",)
         case OverPolicy():
             limit = error.extra.get("limit", "duration")
-            return (FORM_FIELDS.get(limit, limit), "extra")
+            return (FORM_FIELDS.get(limit, limit), "extra", *(("duration",) if limit == "gpu_hours" else ()))
     return ()
 
 

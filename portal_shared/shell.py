@@ -117,6 +117,7 @@ class Shell:
             NavItem("Maintenance", reverse("admin-maintenance"), "tool", page == "maintenance", group="Fleet"),
             NavItem("Supplies", reverse("admin-supplies"), "truck-delivery", page == "supplies", group="Fleet"),
             NavItem("Checks", reverse("admin-checks"), "check", page == "checks", group="Fleet"),
+            NavItem("Budgets", reverse("admin-budgets"), "hourglass", page == "budgets", group="Tenants"),
             NavItem("Quotas", reverse("admin-quotas"), "scale", page == "quotas", group="Tenants"),
             NavItem("Workspaces", reverse("admin-workspace-requests"), "home", page == "workspace-requests", group="Tenants"),
             NavItem("People", reverse("admin-people"), "users", page == "people", group="Tenants"),

@@ -126,6 +126,67 @@ class Quota(models.Model):
         return self.owner if isinstance(self.owner, Project) else self.owner.project
 
 
+class Period(models.TextChoices):
+    WEEK = "week", "Week"  # from Monday, in UTC
+    MONTH = "month", "Month"
+    RANGE = "range", "Range of dates"
+
+
+class AtLimit(models.TextChoices):
+    APPROVE = "approve", "Approval"  # a request beyond it waits for an administrator
+    REFUSE = "refuse", "Refusal"
+
+
+@column_checks
+class Budget(models.Model):
+    """GPU-hours for each period. See docs/quotas.md."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    project = models.ForeignKey(Project, null=True, blank=True, on_delete=models.CASCADE, related_name="budgets")
+    slice = models.ForeignKey(Slice, null=True, blank=True, on_delete=models.CASCADE, related_name="budgets")
+    shape = models.CharField(max_length=63, blank=True, help_text="Empty: GPUs of all shapes.")
+    gpu_hours = models.PositiveIntegerField(help_text="Maximum in each period.")
+    period = models.CharField(max_length=5, choices=Period.choices)
+    starts_at = models.DateTimeField(null=True, blank=True, help_text="Of a range; null: the period repeats.")
+    ends_at = models.DateTimeField(null=True, blank=True)
+    at_limit = models.CharField(max_length=7, choices=AtLimit.choices, default=AtLimit.APPROVE)
+    created_at = models.DateTimeField()
+    warned_at = models.DateTimeField(null=True, blank=True, help_text="Start of the last period whose warning was sent.")
+    spent_at = models.DateTimeField(null=True, blank=True, help_text="Start of the last period whose end of hours was told.")
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["shape", "period", "id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.CheckConstraint(
+                condition=Q(project__isnull=False, slice=None) | Q(project=None, slice__isnull=False), name="budget_of_project_or_slice"
+            ),
+            models.CheckConstraint(condition=Q(gpu_hours__gte=1), name="budget_gives_something"),
+            models.CheckConstraint(
+                condition=Q(period=Period.RANGE, starts_at__lt=F("ends_at")) | (~Q(period=Period.RANGE) & Q(starts_at=None, ends_at=None)),
+                name="budget_range_has_its_dates",
+            ),
+            models.UniqueConstraint(
+                fields=["project", "shape", "period"], condition=Q(starts_at=None), name="budget_once_per_project_shape_and_period"
+            ),
+            models.UniqueConstraint(
+                fields=["slice", "shape", "period"], condition=Q(starts_at=None), name="budget_once_per_slice_shape_and_period"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.owner.name} {self.shape or 'all GPUs'} {self.period}"
+
+    @property
+    def owner(self) -> Project | Slice:
+        if self.slice is not None:
+            return self.slice
+        return self.project  # type: ignore[return-value]  # a constraint requires one of the two
+
+    @property
+    def tenant(self) -> Project:
+        return self.owner if isinstance(self.owner, Project) else self.owner.project
+
+
 class Role(models.TextChoices):
     OWNER = "owner", "Owner"  # manages members, namespaces and every GPR of the slice
     EDITOR = "editor", "Editor"  # manages own GPRs

@@ -12,7 +12,7 @@ from core.errors import NotAllowed, NotFound
 from core.rest.references import by_reference, id_of, one_by_id
 from inventory.models import Cluster
 from protocol.cluster_names import ACCOUNTS, account_of
-from slices.models import Kubeconfig, Membership, Project, ProjectAdmin, Quota, Role, Slice
+from slices.models import Budget, Kubeconfig, Membership, Project, ProjectAdmin, Quota, Role, Slice
 
 # By project; the project's own quota comes before those of its workspaces. Needs the annotations of quotas_visible_to.
 QUOTA_ORDER = ("tenant_name", "workspace_name", "shape", "id")
@@ -119,3 +119,20 @@ def quota_for(actor: User, quota_id: str | UUID) -> Quota:
 
 def quotas_of(slice_: Slice) -> QuerySet[Quota]:
     return Quota.objects.filter(Q(slice=slice_) | Q(project=slice_.project_id)).select_related("project", "slice__project")
+
+
+def budgets_visible_to(actor: User) -> QuerySet[Budget]:
+    """Members see the budgets of their slices and projects. The annotations are those of quotas_visible_to."""
+    rows = Budget.objects.select_related("project", "slice__project").annotate(
+        tenant_name=Coalesce("project__name", "slice__project__name"), workspace_name=Coalesce("slice__name", Value(""))
+    )
+    slices = slices_visible_to(actor)
+    return visible_rows(rows, actor, Q(slice__in=slices) | Q(project__in=slices.values("project")))
+
+
+def budget_for(actor: User, budget_id: str | UUID) -> Budget:
+    return one_by_id(budgets_visible_to(actor), budget_id, what="budget")
+
+
+def budgets_of(slice_: Slice) -> QuerySet[Budget]:
+    return Budget.objects.filter(Q(slice=slice_) | Q(project=slice_.project_id)).select_related("project", "slice__project")

@@ -132,12 +132,15 @@ class ListFoot:
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """GPUs of a quota. `limit_count` None: no limit."""
+    """GPUs of a quota, or hours of a budget. `limit_count` None: no limit."""
 
     held_count: int
     more_count: int = 0
     guaranteed_count: int = 0
     limit_count: int | None = None
+    unit: str = "GPUs"
+    held_words: str = "now"
+    more_words: str = "with this request"
 
     @property
     def after_count(self) -> int:
@@ -166,7 +169,7 @@ class Meter:
     @property
     def spoken(self) -> str:
         limit = "" if self.limit_count is None else f" of {self.limit_count}"
-        return f"{self.after_count}{limit} GPUs{' with this request' if self.more_count else ''}"
+        return f"{self.after_count}{limit} {self.unit}{f' {self.more_words}' if self.more_count else ''}"
 
     def _share(self, count: int) -> str:
         whole = max(self.after_count, self.guaranteed_count, self.limit_count or 0, 1)

@@ -32,7 +32,7 @@ from gpr.requests.editing import gpr_cancel, gpr_edit, gprs_cancel, spec_of
 from gpr.requests.ending import exit_begin, goes_back, gpr_extend
 from gpr.requests.inputs import GprCreate, spec_of_create
 from gpr.requests.services import gprs_submit
-from gpr.requests.spec import NAME_MAX_CHARS, GprSpec, approval_reasons
+from gpr.requests.spec import NAME_MAX_CHARS, GprSpec, policy_breaches
 from gpr.templates.automatic import auto_templates_of
 from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed
@@ -401,8 +401,8 @@ def _extend(gpr: Gpr, duration_s: int, now: datetime) -> None:
             "Its nodes are there, so it can only become longer. To give them back, set earlyRelease or delete the object."
         )
     asked = spec_of(gpr)
-    if may(gpr.owner, Verb.DECIDE, gpr) and (reasons := approval_reasons(replace(asked, duration_s=duration_s), granted=asked)):
-        raise OverPolicy(f"{' '.join(reasons)} An administrator can extend it on its page.", limit="duration")
+    if may(gpr.owner, Verb.DECIDE, gpr) and (breaches := policy_breaches(replace(asked, duration_s=duration_s), granted=asked)):
+        raise OverPolicy(f"{' '.join(breach.text for breach in breaches)} An administrator can extend it on its page.", limit="duration")
     gpr_extend(gpr=gpr, extra_s=duration_s - gpr.duration_s, actor=gpr.owner, now=now)
 
 

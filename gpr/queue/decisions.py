@@ -10,13 +10,14 @@ from accounts.models import User
 from accounts.policy import Kind, Verb, may_all
 from core.errors import IllegalTransition, InvalidInput, NotAllowed
 from gpr.allocation.stored_plan import plan_lock
+from gpr.budgets.ledger import Ledger
 from gpr.evictions.services import eviction_by_administrator
 from gpr.lifecycle import gpr_transition
 from gpr.models import EndReason, Gpr, GprState
 from gpr.requests.editing import automatic_place, gpr_update, replan_changed, spec_of
 from gpr.requests.ending import exit_begin
 from gpr.requests.planning import promise_make, promises_drop
-from gpr.requests.spec import approval_breaches, approval_reasons
+from gpr.requests.spec import approval_reasons, budget_excesses, policy_breaches
 from journal.hints import TICK, hint
 from journal.models import Severity
 from journal.services import event_record
@@ -29,7 +30,7 @@ REACH_BEYOND_PROJECT = ("priority", "may_evict")  # fields of a Breach
 @transaction.atomic
 def gpr_approve(*, gpr: Gpr, actor: User, now: datetime, why: str = "") -> None:
     """Raises NotAllowed, IllegalTransition, StaleState or CanNeverStart."""
-    _refuse_beyond_project(gpr, actor)
+    _refuse_beyond_project(gpr, actor, now)
     if gpr.state != S.PENDING_APPROVAL:
         raise IllegalTransition(f"It does not wait for approval; it is {gpr.get_state_display().lower()}.", state=gpr.state)
     plan_lock()
@@ -75,7 +76,7 @@ def gpr_set_priority(*, gpr: Gpr, priority: int, actor: User, why: str, now: dat
     plan_lock()
     old = gpr.priority
     # A priority set by an administrator needs no approval; other rules may still need it.
-    reasons = approval_reasons(spec_of(gpr, priority=priority)) if gpr.state == S.PENDING_APPROVAL else gpr.approval_reasons
+    reasons = approval_reasons(spec_of(gpr, priority=priority), now=now) if gpr.state == S.PENDING_APPROVAL else gpr.approval_reasons
     gpr_update(gpr, {"priority": priority, "approval_reasons": reasons, **automatic_place(gpr)})
     event_record(
         kind="gpr.priority_changed",
@@ -92,13 +93,16 @@ def gpr_set_priority(*, gpr: Gpr, priority: int, actor: User, why: str, now: dat
     hint(TICK)
 
 
-def _refuse_beyond_project(gpr: Gpr, actor: User) -> None:
+def _refuse_beyond_project(gpr: Gpr, actor: User, now: datetime) -> None:
     """An administrator of a project decides on what others ask for there, and on nothing that reaches other projects."""
     if may_all(actor, Verb.DECIDE, Kind.GPR):
         return
     if gpr.owner_id == actor.pk:
         raise NotAllowed("Nobody approves his own request. Ask another administrator.")
-    reasons = [breach.text for breach in approval_breaches(spec_of(gpr)) if breach.field in REACH_BEYOND_PROJECT]
+    spec = spec_of(gpr)
+    reasons = [breach.text for breach in policy_breaches(spec) if breach.field in REACH_BEYOND_PROJECT]
+    excesses = budget_excesses(spec, Ledger.load([gpr.slice], now=now), now=now)
+    reasons += [excess.text for excess in excesses if excess.budget.project_id is not None]
     if gpr.slice.may_order:
         reasons.append("Nodes may be ordered for it at their cost.")
     if reasons:

@@ -83,7 +83,7 @@ def preview_priority(*, gpr: Gpr, priority: int, now: datetime) -> Preview:
     changed = copy.copy(gpr)
     changed.priority = priority
     if gpr.state == GprState.PENDING_APPROVAL:
-        is_held = priority == gpr.priority or approval_reasons(spec_of(gpr, priority=priority))
+        is_held = priority == gpr.priority or approval_reasons(spec_of(gpr, priority=priority), now=now)
         return _unchanged(gpr) if is_held else preview_approval(gpr=changed, now=now)
     loaded = snapshot_load(now=now)
     if (own := loaded.queued(gpr)) is None:

@@ -92,7 +92,7 @@ class QuotaViewSet(ApiViewSet[Any]):
         """Create the quota of a project, or of a slice as a part of its project's."""
         data, actor = self.body(QuotaCreate), actor_of(request)
         change, why = _change_of(data)
-        made = quota_create(owner=_owner_of(data, actor), shape=data["shape"], change=change, actor=actor, now=self.now, why=why)
+        made = quota_create(owner=owner_of(data, actor), shape=data["shape"], change=change, actor=actor, now=self.now, why=why)
         return self._answer(made.pk, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=QuotaTerms)
@@ -121,7 +121,7 @@ def _change_of(data: dict[str, Any]) -> tuple[QuotaChange, str]:
     return change, data.get("why", "")
 
 
-def _owner_of(data: dict[str, Any], actor: User) -> Project | Slice:
+def owner_of(data: dict[str, Any], actor: User) -> Project | Slice:
     if ("project" in data) == ("slice" in data):
         raise InvalidInput({"project": ["Name a project or a slice, one of the two."]})
     if "slice" in data:

@@ -117,7 +117,7 @@ class GprViewSet(ApiViewSet[Gpr]):
         """Estimate the start of a request: one offer for each cluster and shape, the soonest first. Nothing is written."""
         spec = spec_of_create(self.body(GprAsk), actor=actor_of(request))
         offers = gpr_estimate(actor=actor_of(request), spec=spec, now=self.now)
-        return Response(OffersSerializer({"offers": offers, "approval_reasons": approval_reasons(spec)}).data)
+        return Response(OffersSerializer({"offers": offers, "approval_reasons": approval_reasons(spec, now=self.now)}).data)
 
     @extend_schema(request=GprPatch)
     def partial_update(self, request: Request, pk: str) -> Response:

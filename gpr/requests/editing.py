@@ -22,7 +22,7 @@ from gpr.lifecycle import gpr_transition, gprs_transition
 from gpr.models import Gpr, GprState
 from gpr.requests.planning import gpr_of_spec, promise_make, promise_tighten, promises_drop, refuse_impossible
 from gpr.requests.services import may_submit, request_summary
-from gpr.requests.spec import PLAIN_FIELDS, GprSpec, approval_reasons, spec_check
+from gpr.requests.spec import PLAIN_FIELDS, GprSpec, approval_reasons, refuse_over_budget, spec_check
 from journal.hints import TICK, hint
 from journal.services import event_record
 from planner.snapshot import Request, Snapshot
@@ -56,7 +56,8 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
         raise IllegalTransition(f"Only a waiting GPR can be changed; this one is {gpr.get_state_display().lower()}.", state=gpr.state)
     spec_check(spec, now=now, kept_start_at=gpr.earliest_start_at)
     plan_lock()
-    reasons = _reasons_of_edit(gpr, spec)
+    refuse_over_budget(spec, now=now, granted=_granted(gpr))
+    reasons = approval_reasons(spec, now=now, granted=_granted(gpr))
     was, is_replanned = Edited(copy(gpr), tuple(gpr.clusters.all())), _is_replanned(gpr, spec)
     changes = {name: getattr(spec, name) for name in _changed(gpr, spec)}
     # Time that it used before an eviction still counts.
@@ -149,6 +150,7 @@ def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | Non
     """Builds the candidate of a new request, or of an edit of `edited`. Raises as `gpr_submit`."""
     may_submit(actor, spec)
     spec_check(spec, now=now, kept_start_at=edited.earliest_start_at if edited else None)
+    refuse_over_budget(spec, now=now, granted=_granted(edited) if edited else None)
     loaded = snapshot_load(now=now, with_memory=True)
     if edited is not None:
         return _edited_candidate(spec, edited, loaded, now)
@@ -159,7 +161,7 @@ def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | Non
 
 def _edited_candidate(spec: GprSpec, edited: Gpr, loaded: Loaded, now: datetime) -> Candidate:
     # `gpr_edit` plans it from its present slot, or as a newcomer of the same age when the edit ends its promise.
-    ends = spec.is_booking or bool(_reasons_of_edit(edited, spec))
+    ends = spec.is_booking or bool(approval_reasons(spec, now=now, granted=_granted(edited)))
     was = None if ends else loaded.waiting(edited, edited.clusters.all())
     made = gpr_of_spec(spec)
     made.pk, made.run = edited.pk, edited.run
@@ -187,5 +189,5 @@ def _is_replanned(gpr: Gpr, spec: GprSpec) -> bool:
     return not PLANNED_FIELDS.isdisjoint(_changed(gpr, spec)) or set(gpr.clusters.all()) != set(spec.clusters)
 
 
-def _reasons_of_edit(gpr: Gpr, spec: GprSpec) -> list[str]:
-    return approval_reasons(spec, granted=spec_of(gpr) if gpr.state == GprState.QUEUED else None)
+def _granted(gpr: Gpr) -> GprSpec | None:
+    return spec_of(gpr) if gpr.state == GprState.QUEUED else None

@@ -10,17 +10,20 @@ from django.conf import settings
 from django.db import transaction
 
 from accounts.models import User
-from accounts.policy import Verb, may
+from accounts.policy import Kind, Verb, may, may_all
 from core.errors import Conflict, IllegalTransition, InvalidInput, OverPolicy, StaleState
 from core.words import duration_exact, utc
 from gpr.allocation.snapshot import nodes_free_at
 from gpr.allocation.stored_plan import box_ended, plan_lock
+from gpr.budgets.ledger import Ledger
+from gpr.budgets.windows import Window
 from gpr.evictions.services import notice_of, notice_settle
 from gpr.lifecycle import ENDS_AS, gpr_transition
 from gpr.models import EndReason, Gpr, GprState
 from gpr.requests.editing import automatic_place
 from gpr.requests.extensions import maintenance_before, refuse_harmful_extension
 from gpr.requests.planning import promises_drop
+from inventory.models import ReservationState, ReservedGpu
 from inventory.services.reservations import BoxWindow, reservations_set_windows, reservations_want_absent
 from journal.hints import TICK, hint
 from journal.models import Severity
@@ -110,6 +113,7 @@ def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
     ends_at = gpr.ends_at + timedelta(seconds=extra_s)
     books_end_at = nodes_free_at(ends_at)
     plan_lock()
+    _refuse_beyond_budget(gpr, ends_at, actor, now)
     refuse_harmful_extension(gpr, ends_at=ends_at, actor=actor, now=now)
     from_version = gpr.version
     updated = Gpr.objects.filter(pk=gpr.pk, version=from_version, state=S.ACTIVE).update(
@@ -154,6 +158,21 @@ def _refuse_beyond_policy(gpr: Gpr, extra_s: int, actor: User) -> None:
             limit="duration",
             most=most_s,
         )
+
+
+def _refuse_beyond_budget(gpr: Gpr, ends_at: datetime, actor: User, now: datetime) -> None:
+    """Raises OverPolicy. An administrator of the platform may extend beyond a budget that asks for approval."""
+    ledger = Ledger.load([gpr.slice], now=now)
+    if not ledger.budgets or gpr.ends_at is None:
+        return
+    held = ReservedGpu.objects.filter(reservation__gpr=gpr, state=ReservationState.HELD)
+    held = held.exclude(reservation__replaces__state=ReservationState.HELD)  # a spare, while the node that it replaces is there
+    shapes = list(held.values_list("gpu__node__shape", flat=True))
+    more = Window(gpr.slice_id, gpr.slice.project_id, set(shapes), len(shapes), gpr.ends_at, ends_at)
+    may_approve = may_all(actor, Verb.DECIDE, Kind.GPR)
+    for excess in ledger.excesses(more):
+        if not (excess.needs_approval and may_approve):
+            raise excess.refusal()
 
 
 def goes_back(gpr: Gpr) -> bool:

@@ -15,7 +15,7 @@ from gpr.requests.selectors import gprs_visible_to
 from inventory.models import SupplyOrderState
 from inventory.selectors import clusters_visible_to, nodes_known_to
 from journal.models import Event, Severity
-from slices.models import PRIORITY_MAX, PRIORITY_MIN, Quota
+from slices.models import PRIORITY_MAX, PRIORITY_MIN, Period
 from slices.selectors import slices_visible_to
 
 
@@ -49,12 +49,16 @@ class TemplateFilter(filters.FilterSet):
 
 
 class QuotaFilter(filters.FilterSet):
-    project = filters.CharFilter(method="by_project", label="Id or name. Includes the quotas of its slices.")
+    project = filters.CharFilter(method="by_project", label="Id or name. Includes those of its slices.")
     slice = ReferenceFilter("slice", label="Id or name.")
     shape = filters.CharFilter()
 
-    def by_project(self, rows: QuerySet[Quota], name: str, value: str) -> QuerySet[Quota]:
+    def by_project(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
         return rows.filter(is_object(value, path="project") | is_object(value, path="slice__project"))
+
+
+class BudgetFilter(QuotaFilter):
+    period = Words(choices=Period.choices)
 
 
 class EvictionFilter(filters.FilterSet):

@@ -12,13 +12,14 @@ from django.db.models import Count
 
 from accounts.models import User
 from accounts.policy import Verb, may
-from core.errors import EgsError, NotAllowed, QueueFull
+from core.errors import EgsError, NotAllowed, OverPolicy, QueueFull
 from core.words import duration_exact, plural, utc
 from core.written_sql import WrittenQuery
 from gpr.allocation.stored_plan import plan_lock
+from gpr.budgets.ledger import Ledger
 from gpr.models import Gpr, GprState, GprTemplate
 from gpr.requests.planning import Newcomer, gpr_of_spec, newcomers_store
-from gpr.requests.spec import GprSpec, approval_reasons, spec_check
+from gpr.requests.spec import GprSpec, budget_excesses, policy_breaches, spec_check, window_of
 from journal.hints import TICK, hint
 from journal.models import Event
 
@@ -81,6 +82,7 @@ def _file(
     gprs = {index: _new_gpr(actor, spec, now) for index, spec in specs.items()}
     plan_lock()
     refused: dict[int, EgsError] = {**_collected(_over_queue_limit(specs), collect_errors)}
+    refused |= _collected(_over_budget({index: gpr for index, gpr in gprs.items() if index not in refused}, specs, now), collect_errors)
     asked = {index: gpr for index, gpr in gprs.items() if index not in refused}
     _clear_deleted_templates(asked.values())
     newcomers = [Newcomer(gpr, specs[index].clusters, _created_event(gpr, specs[index])) for index, gpr in asked.items()]
@@ -116,6 +118,21 @@ def _over_queue_limit(specs: Mapping[int, GprSpec]) -> dict[int, QueueFull]:
     return refused
 
 
+def _over_budget(gprs: Mapping[int, Gpr], specs: Mapping[int, GprSpec], now: datetime) -> dict[int, OverPolicy]:
+    """Refuses requests beyond a budget, or lets them wait for approval. The caller holds the plan lock."""
+    ledger = Ledger.load([specs[index].slice for index in gprs], now=now)
+    refused: dict[int, OverPolicy] = {}
+    for index, gpr in gprs.items() if ledger.budgets else ():
+        excesses = budget_excesses(specs[index], ledger, now=now)
+        if final := [excess for excess in excesses if not excess.needs_approval]:
+            refused[index] = final[0].refusal()
+            continue
+        _set_approval(gpr, [*gpr.approval_reasons, *(excess.text for excess in excesses)], now)
+        if gpr.state == GprState.QUEUED:
+            ledger.add(window_of(specs[index], now))
+    return refused
+
+
 def _clear_deleted_templates(gprs: Collection[Gpr]) -> None:
     # Deleting a template takes the plan lock, too, so the templates found here exist until these rows are stored.
     if named := {gpr.template_id for gpr in gprs if gpr.template_id}:
@@ -126,12 +143,15 @@ def _clear_deleted_templates(gprs: Collection[Gpr]) -> None:
 
 
 def _new_gpr(actor: User, spec: GprSpec, now: datetime) -> Gpr:
-    reasons = approval_reasons(spec)
     gpr = gpr_of_spec(spec)
     gpr.owner, gpr.created_at, gpr.state_changed_at = actor, now, now
+    _set_approval(gpr, [breach.text for breach in policy_breaches(spec)], now)
+    return gpr
+
+
+def _set_approval(gpr: Gpr, reasons: list[str], now: datetime) -> None:
     gpr.state, gpr.approval_reasons = (GprState.PENDING_APPROVAL, reasons) if reasons else (GprState.QUEUED, [])
     gpr.queued_at = gpr.turn_at = None if reasons else now
-    return gpr
 
 
 def _created_event(gpr: Gpr, spec: GprSpec) -> Event:

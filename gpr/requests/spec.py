@@ -8,12 +8,15 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.conf import settings
-from django.db.models import Max
+from django.db.models import Max, UUIDField
+from django.db.models.functions import Coalesce
 
 from core.errors import InvalidInput, OverPolicy
 from core.names import text_fault
 from core.words import duration_exact, number, plural, utc
 from core.written_sql import WrittenQuery
+from gpr.budgets.ledger import Excess, Ledger
+from gpr.budgets.windows import Window
 from gpr.models import GPUS_PER_NODE_MAX, NODES_MAX, GprTemplate
 from inventory.models import Cluster, Node, Supply
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Quota, Slice
@@ -30,9 +33,10 @@ _NODE_KINDS_IN: Final = WrittenQuery(_NODE_KINDS, key="cluster__id")
 _NODE_KINDS_OF_SLICE: Final = WrittenQuery(_NODE_KINDS, key="cluster__slices__id")
 _TO_ORDER: Final = Supply.objects.filter(is_enabled=True).order_by().values_list("shape", "gpus_per_node")
 _KINDS_TO_ORDER: Final = WrittenQuery(_TO_ORDER, key="cluster__slices__id")
-_LIMITS: Final = Quota.objects.filter(most_gpus__isnull=False)
-_LIMITS_OF_SLICE: Final = WrittenQuery(_LIMITS, key="slice__id")
-_LIMITS_OF_PROJECT: Final = WrittenQuery(_LIMITS, key="project__id")
+_LIMITED: Final = Quota.objects.filter(most_gpus__isnull=False).annotate(
+    owned_by=Coalesce("slice_id", "project_id", output_field=UUIDField())
+)
+_LIMITS_OF: Final = WrittenQuery(_LIMITED, key="owned_by")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +105,39 @@ class Breach:
     fitting: int
 
 
-def approval_breaches(spec: GprSpec, *, granted: GprSpec | None = None) -> list[Breach]:
-    """The policy rules that the request exceeds. Values up to those of `granted` need no approval."""
+def approval_breaches(spec: GprSpec, *, now: datetime, granted: GprSpec | None = None) -> list[Breach]:
+    """The policy rules and budgets that the request exceeds. Values up to those of `granted` need no approval."""
+    excesses = budget_excesses(spec, Ledger.load([spec.slice], now=now), now=now, granted=granted)
+    over = [Breach("gpu_hours", excess.text, excess.fitting_s) for excess in excesses if excess.needs_approval]
+    return [*policy_breaches(spec, granted=granted), *over]
+
+
+def approval_reasons(spec: GprSpec, *, now: datetime, granted: GprSpec | None = None) -> list[str]:
+    return [breach.text for breach in approval_breaches(spec, now=now, granted=granted)]
+
+
+def budget_excesses(spec: GprSpec, ledger: Ledger, *, now: datetime, granted: GprSpec | None = None) -> list[Excess]:
+    if not ledger.budgets:
+        return []
+    return ledger.excesses(window_of(spec, now), granted=window_of(granted, now) if granted else None)
+
+
+def refuse_over_budget(spec: GprSpec, *, now: datetime, granted: GprSpec | None = None) -> None:
+    """Raises OverPolicy for a request beyond a budget that allows no more."""
+    for excess in budget_excesses(spec, Ledger.load([spec.slice], now=now), now=now, granted=granted):
+        if not excess.needs_approval:
+            raise excess.refusal()
+
+
+def window_of(spec: GprSpec, now: datetime) -> Window:
+    """When the request would hold GPUs if it started as soon as it may."""
+    shapes = (spec.shape,) if spec.shape else tuple(spec.slice.shapes)
+    starts_at = max(now, spec.earliest_start_at or now)
+    gpus = spec.nodes * (spec.gpus_per_node or _largest_gpu_count(spec))
+    return Window(spec.slice.pk, spec.slice.project_id, shapes, gpus, starts_at, starts_at + timedelta(seconds=spec.duration_s))
+
+
+def policy_breaches(spec: GprSpec, *, granted: GprSpec | None = None) -> list[Breach]:
     policy, asked = spec.slice, _measures(spec)
     had = _measures(granted) if granted is not None else dict.fromkeys(asked, 0)
     nodes, gpus, duration_s, priority = policy.nodes_approval, policy.gpus_approval, policy.duration_approval_s, policy.priority_approval
@@ -114,10 +149,6 @@ def approval_breaches(spec: GprSpec, *, granted: GprSpec | None = None) -> list[
         ("may_evict", int(policy.may_evict), "It may evict others", "that needs approval in this workspace"),
     ]
     return [Breach(name, f"{said}; {rule}.", limit) for name, limit, said, rule in rules if asked[name] > max(limit, had[name])]
-
-
-def approval_reasons(spec: GprSpec, *, granted: GprSpec | None = None) -> list[str]:
-    return [breach.text for breach in approval_breaches(spec, granted=granted)]
 
 
 def shapes_of(slice_: Slice) -> list[str]:
@@ -209,7 +240,7 @@ def _refuse_beyond_end(spec: GprSpec, now: datetime) -> None:
 
 def _refuse_beyond_quota(spec: GprSpec) -> None:
     """Raises OverPolicy for a request beyond its quota even with nothing else held."""
-    limited = (*_LIMITS_OF_SLICE([spec.slice.pk]), *_LIMITS_OF_PROJECT([spec.slice.project_id]))
+    limited = _LIMITS_OF([spec.slice.pk, spec.slice.project_id])
     limits = {quota.shape: quota for quota in sorted(limited, key=lambda quota: -(quota.most_gpus or 0))}  # the smallest of each shape
     sizes = _sizes_meant(spec) if limits else {}
     least = {shape: spec.nodes * (spec.gpus_per_node or size) for shape, size in sizes.items()}

@@ -30,6 +30,7 @@ class NoticeKind(models.TextChoices):
     NODE = "node", "Node failed or replaced"
     CHANGED = "changed", "Changed by somebody else"
     BOOKING = "booking", "Booking that does not fit"
+    BUDGET = "budget", "GPU-hours nearly or wholly used"
     WORKSPACE = "workspace", "Invitations, members and namespaces"
     ALERT = "alert", "Alerts for administrators"
 
@@ -68,6 +69,10 @@ def _is_evicted(event: Event) -> bool:
     return event.new == "EXITING" and event.reason == "EVICTED"
 
 
+def _is_of_workspace(event: Event) -> bool:
+    return event.slice_id is not None
+
+
 K = NoticeKind
 # Rules of a GPR's transitions, whose first one that suits holds. Filing is not told: whoever files sees it happen.
 _TRANSITION: Final = (
@@ -84,6 +89,7 @@ def _all(kind: NoticeKind, to: To, *events: str) -> dict[str, tuple[Rule, ...]]:
     return dict.fromkeys(events, (Rule(kind, to),))
 
 
+_BUDGET: Final = (Rule(K.BUDGET, To.OWNERS, _is_of_workspace), Rule(K.BUDGET, To.ADMINS))
 TOLD: Final[dict[str, tuple[Rule, ...]]] = {
     "gpr.created": (Rule(K.APPROVAL_WANTED, To.ADMINS, _becomes("PENDING_APPROVAL")),),
     "gpr.transition": _TRANSITION,
@@ -97,6 +103,7 @@ TOLD: Final[dict[str, tuple[Rule, ...]]] = {
     **_all(K.BOOKING, To.OWNERS, "booking_series.refused", "booking_series.taken_up"),
     **_all(K.APPROVAL_WANTED, To.ADMINS, "slice.namespace_asked", "workspace.requested"),
     **_all(K.DECISION, To.APPLICANT, "workspace.request_approved", "workspace.request_refused"),
+    **dict.fromkeys(("budget.spent", "budget.warned"), _BUDGET),
     **_all(K.WORKSPACE, To.OWNERS, "slice.namespace_approved", "slice.namespace_changed", "slice.namespace_refused"),
     **_all(K.WORKSPACE, To.INVITED, "slice.member_invited"),
     **_all(K.WORKSPACE, To.MEMBER, "slice.member_set"),
@@ -107,6 +114,7 @@ TOLD: Final[dict[str, tuple[Rule, ...]]] = {
 NOT_TOLD: Final = frozenset(
     {
         *("agent.joined", "booking_series.canceled", "booking_series.created"),
+        *("budget.changed", "budget.created", "budget.deleted"),
         *("channel.changed", "channel.confirmed", "channel.created", "channel.deleted", "channel.delivery_retried", "channel.tested"),
         *("check_policy.changed", "check_policy.created", "check_policy.deleted"),
         *("cluster.api_url_changed", "cluster.created", "cluster.disabled", "cluster.drain_changed", "cluster.drift", "cluster.enabled"),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import ClassVar, Final
+from typing import Final
 
 from core.clock import db_now
 from journal.guard import set_aside_on_error
 from journal.notices.deliveries import deliveries_send, prune
 from journal.notices.outbox import outbox_expand
 
-PRUNE_EVERY: Final = timedelta(hours=1)  # in each process
 Watcher = Callable[..., None]
 _watchers: list[Watcher] = []
 
@@ -21,15 +20,21 @@ def watch_by(watcher: Watcher) -> None:
     _watchers.append(watcher)
 
 
-class Pruning:
-    _last_at: ClassVar[datetime | None] = None
+class Pace:
+    """Lets something be done once in a while in each process."""
 
-    @classmethod
-    def is_due(cls, now: datetime) -> bool:
-        if cls._last_at is not None and cls._last_at <= now < cls._last_at + PRUNE_EVERY:
+    def __init__(self, every: timedelta) -> None:
+        self._every = every
+        self._last_at: datetime | None = None
+
+    def is_due(self, now: datetime) -> bool:
+        if self._last_at is not None and self._last_at <= now < self._last_at + self._every:
             return False
-        cls._last_at = now
+        self._last_at = now
         return True
+
+
+_PRUNING: Final = Pace(timedelta(hours=1))
 
 
 def notices_step(*, now: datetime | None = None) -> None:
@@ -40,5 +45,5 @@ def notices_step(*, now: datetime | None = None) -> None:
             watcher(now=now)
     outbox_expand(now=now)
     deliveries_send()
-    if Pruning.is_due(now):
+    if _PRUNING.is_due(now):
         prune(now=now)

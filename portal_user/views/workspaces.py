@@ -29,7 +29,7 @@ def workspace(request: PageRequest, slice: str) -> HttpResponse:
         facts = {"facts": facts_of(request, slice_, listing.tally()), "url": request.get_full_path()}
         return render(request, "user/requests/facts.html", {**facts, "now": request.now})
     if part == "quotas":
-        return render(request, "user/requests/quotas.html", {"quotas": quota_bars(slice_), "url": request.get_full_path()})
+        return render(request, "user/requests/quotas.html", {"quotas": quota_bars(slice_, now=request.now), "url": request.get_full_path()})
     if part == "tabs":
         return render(request, "user/requests/tabs.html", {"tabs": listing.tabs(listing.tally().counts), "url": request.get_full_path()})
     if part in GROUPS:

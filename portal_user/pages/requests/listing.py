@@ -160,7 +160,7 @@ class RequestsPage:
             listing=listing,
             facts=facts_of(request, slice_, tally),
             facts_url=listing.url(part="facts"),
-            quotas=quota_bars(slice_),
+            quotas=quota_bars(slice_, now=request.now),
             quotas_url=listing.url(part="quotas"),
             tabs=listing.tabs(tally.counts),
             tabs_url=listing.url(part="tabs"),

@@ -55,7 +55,7 @@ class BreachLine:
         match breach.field:
             case "nodes" if breach.fitting:
                 return cls(breach.text, "id_nodes", str(breach.fitting), words.plural(breach.fitting, "node"))
-            case "duration_s":
+            case "duration_s" | "gpu_hours" if breach.fitting:
                 span = words.duration_exact(breach.fitting)
                 return cls(breach.text, "id_duration", span, span)
             case "priority":
@@ -138,7 +138,7 @@ class _Drawing:
         wanted = str(self.form.cleaned_data["offer"])
         chosen = next((each for each in self.found if _value(each) == wanted), None)
         spec, axis = self.form.open_spec(), self._axis()
-        breaches = tuple(BreachLine.of(breach) for breach in approval_breaches(spec, granted=self._granted()))
+        breaches = tuple(BreachLine.of(breach) for breach in approval_breaches(spec, now=self.request.now, granted=self._granted()))
         return OffersPanel(
             url=url,
             asked_at=self.request.now,

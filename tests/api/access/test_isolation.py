@@ -13,7 +13,7 @@ from core.clock import db_now
 from gpr.models import Gpr, PromiseMove
 from inventory.models import Reservation, StepResult
 from protocol.events import Outcome
-from slices.models import Quota
+from slices.models import Budget, Period, Quota
 from slices.services import namespace_bind
 from tests import factories
 from tests.api.conftest import Caller, World
@@ -33,7 +33,7 @@ READS += [
     "events/",
     "insights/",
 ]
-READS += ["tokens/", "quotas/", "gprs/{gpr}/", "gprs/{gpr}/steps/", "evictions/"]
+READS += ["tokens/", "quotas/", "budgets/", "gprs/{gpr}/", "gprs/{gpr}/steps/", "evictions/"]
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,11 @@ def canaries(built_world: World) -> set[str]:
         Quota.objects.create(**of, shape=SHAPE, created_at=db_now())
         for of in ({"slice": world.foreign_slice}, {"project": world.foreign_slice.project})
     ]
-    objects = [*quotas, world.foreign_slice, world.foreign_slice.project, running, waiting, asking, row, people.outsider]
+    budgets = [
+        Budget.objects.create(**of, gpu_hours=100, period=Period.WEEK, created_at=db_now())
+        for of in ({"slice": world.foreign_slice}, {"project": world.foreign_slice.project})
+    ]
+    objects = [*quotas, *budgets, world.foreign_slice, world.foreign_slice.project, running, waiting, asking, row, people.outsider]
     return {"canary", "outsider", *(str(item.pk) for item in objects), *(f'"id":{pk},' for pk in (step.pk,))}
 
 
@@ -132,6 +136,9 @@ def foreign_paths(world: World) -> Iterator[tuple[str, str, str, Any]]:
     for quota in Quota.objects.all():
         for method, body in (("GET", None), ("PATCH", {"most_gpus": 5}), ("DELETE", None)):
             yield method, f"quotas/{quota.pk}/", f"quotas/{nothing}/", body
+    for budget in Budget.objects.all():
+        for method, body in (("GET", None), ("PATCH", {"gpu_hours": 5}), ("DELETE", None)):
+            yield method, f"budgets/{budget.pk}/", f"budgets/{nothing}/", body
     strange = factories.cluster("canary-cluster", nodes=1)
     for method, tail, body in [("GET", "", None), ("POST", "join-token/", {}), ("POST", "disable/", {})]:
         yield method, f"clusters/canary-cluster/{tail}", f"clusters/nowhere/{tail}", body

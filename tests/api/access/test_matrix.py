@@ -19,7 +19,7 @@ from gpr.bookings.services import SeriesTerms, series_create
 from gpr.models import Gpr, RepeatRule
 from inventory.models import MaintenanceWindow
 from journal.models import Event
-from slices.models import Invitation, ProjectAdmin, Quota, Role, SliceGroup
+from slices.models import Budget, Invitation, Period, ProjectAdmin, Quota, Role, SliceGroup
 from slices.workspace_requests.services import WorkspaceTerms, workspace_request_create
 from tests import factories
 from tests.api.conftest import Caller, World
@@ -165,6 +165,11 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", "slices/<slice>/kubeconfig/<kubeconfig>/"): Row(SEE),
     ("DELETE", "slices/<slice>/kubeconfig/<kubeconfig>/"): Row(change(204)),
     ("POST", "slices/<slice>/kubeconfig/<kubeconfig>/read/"): Row(Codes(401, 200, 403, 404, 403, 403, 404)),
+    ("GET", "budgets/"): Row(LIST),
+    ("POST", "budgets/"): Row(for_admin(201), {"project": "tenant", "gpu_hours": 100, "period": "week"}),
+    ("GET", "budgets/<pk>/"): Row(SEE),
+    ("PATCH", "budgets/<pk>/"): Row(for_admin(200), {"gpu_hours": 5}),
+    ("DELETE", "budgets/<pk>/"): Row(for_admin(204)),
     ("GET", "quotas/"): Row(LIST),
     ("POST", "quotas/"): Row(for_admin(201), {"project": "tenant", "shape": SHAPE}),
     ("GET", "quotas/<pk>/"): Row(SEE),
@@ -344,6 +349,8 @@ def make_place(world: World) -> dict[str, str]:
     asked_for = workspace_request_create(terms=terms, actor=world.people.owner, now=db_now())
     names |= {"workspace-requests/": str(asked_for.pk)}
     names |= {"logins/": str(factories.login(world.people.owner).pk)}
+    budget = Budget.objects.create(slice=world.slice, gpu_hours=100, period=Period.WEEK, created_at=db_now())
+    names |= {"budgets/": str(budget.pk)}
     return {**names, "maintenance": str(closed.pk), "booking-series": str(series.pk)}
 
 

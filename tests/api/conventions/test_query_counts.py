@@ -16,7 +16,7 @@ from inventory.models import Cluster, Reservation, StepResult
 from inventory.services.reservations import HoldSpec, reservations_hold
 from journal.models import Event
 from protocol.events import Outcome
-from slices.models import Kubeconfig, Membership, Namespace, Project, Quota, Role, Slice
+from slices.models import Budget, Kubeconfig, Membership, Namespace, Period, Project, Quota, Role, Slice
 from tests import factories
 from tests.api.conftest import Caller, World
 from tests.builders import SHAPE
@@ -92,6 +92,7 @@ def tenants(world: World, count: int) -> None:
         project = Project.objects.create(name=f"p{uuid4()}", created_at=now)
         slice_ = Slice.objects.create(name=f"s{uuid4()}", project=project, created_at=now)
         Quota.objects.create(project=project, shape=SHAPE, created_at=now)
+        Budget.objects.create(project=project, gpu_hours=1, period=Period.WEEK, created_at=now)
         slice_.clusters.add(cluster, world.cluster)
         Membership.objects.create(slice=slice_, user=world.people.owner, role=Role.OWNER)
         Membership.objects.create(slice=world.slice, user=factories.user(f"u{uuid4()}"), role=Role.VIEWER)
@@ -132,6 +133,7 @@ LISTS: dict[Callable[[World, int], None], list[str]] = {
         "projects/",
         "slices/",
         "quotas/",
+        "budgets/",
         "clusters/",
         "slices/vision/members/",
         "slices/vision/namespaces/",

@@ -25,7 +25,7 @@ from gpr.models import BookingSeries, PromiseMove, RepeatRule
 from inventory.models import MaintenanceWindow, StepResult, Supply, SupplyOrder
 from inventory.services.maintenance import window_announce, window_draft
 from protocol.events import Outcome
-from slices.models import Quota
+from slices.models import Budget, Period, Quota
 from slices.services import namespace_bind
 from tests import factories
 from tests.api.conftest import World
@@ -43,7 +43,7 @@ QUIET = settings(
 )
 # A quick run tries every third operation, others each day; a soak tries all of them.
 SHARE = 1 if IS_SOAK else 3
-OF_ID: dict[str, Any] = {"quotas": Quota, "supply-orders": SupplyOrder}
+OF_ID: dict[str, Any] = {"quotas": Quota, "budgets": Budget, "supply-orders": SupplyOrder}
 REFS = {"projects": "canary-project", "slices": "vision", "clusters": "aurora", "nodes": "aurora-0", "tokens": "test", "users": "teammate"}
 
 
@@ -77,6 +77,7 @@ def gpr_id(world: World) -> str:
         reservation=row, step="drain", attempt=1, outcome=Outcome.OK, started_at=now, ended_at=now, log="log", evidence={"gpus": 8}
     )
     Quota.objects.create(slice=world.slice, shape=SHAPE, guaranteed_gpus=8, most_gpus=12, created_at=now)
+    Budget.objects.create(slice=world.slice, gpu_hours=100, period=Period.WEEK, created_at=now)
     factories.supply_order(world.cluster, waiting)
     _announce_and_book(world)
     return str(waiting.pk)

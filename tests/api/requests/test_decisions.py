@@ -11,7 +11,7 @@ from core.clock import db_now
 from gpr.models import Gpr
 from journal.models import Event
 from protocol.assignments import Phase
-from slices.models import ProjectAdmin, Slice
+from slices.models import Budget, Period, ProjectAdmin, Slice
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
 
@@ -46,6 +46,13 @@ def test_a_project_administrator_approves_what_stays_in_his_project_and_nothing_
     for gpr in (*far, own):
         assert_problem(caller.post(f"gprs/{gpr.pk}/approve/"), 403, "not_allowed")
     assert caller.post(f"gprs/{near.pk}/approve/").json()["state"] == "QUEUED"
+    weekly = {"gpu_hours": 1, "period": Period.WEEK, "created_at": db_now()}
+    Budget.objects.create(slice=world.slice, **weekly)
+    over = factories.gpr(world.slice, people.owner)
+    assert caller.post(f"gprs/{over.pk}/approve/").json()["state"] == "QUEUED"
+    of_project = Budget.objects.create(project=world.slice.project, **weekly)
+    assert_problem(caller.post(f"gprs/{factories.gpr(world.slice, people.owner).pk}/approve/"), 403, "not_allowed")
+    of_project.delete()
     Slice.objects.filter(pk=world.slice.pk).update(may_order=True)
     to_order = factories.gpr(world.slice, people.owner, **long)
     assert_problem(caller.post(f"gprs/{to_order.pk}/approve/"), 403, "not_allowed")

@@ -12,7 +12,7 @@ from core.clock import db_now
 from gpr.models import Gpr
 from inventory.models import Cluster, Node
 from journal.models import Event
-from slices.models import Quota
+from slices.models import Budget, Quota
 from tests.builders import SHAPE
 from tests.pages.admin_world import HTMX, AdminWorld
 from tests.pages.user_world import client_of
@@ -45,7 +45,9 @@ def act_urls(admin_world: AdminWorld) -> list[str]:
     clusters = [f"/admin/clusters/{admin_world.cluster.pk}/{act}/" for act in CLUSTER_ACTS]
     quota, _ = Quota.objects.get_or_create(slice=admin_world.slice, shape=SHAPE, defaults={"created_at": db_now()})
     quotas = ["/admin/quotas/create/", f"/admin/quotas/{quota.pk}/", f"/admin/quotas/{quota.pk}/delete/"]
-    return [*gprs, *nodes, *clusters, *quotas]
+    budget, _ = Budget.objects.get_or_create(slice=admin_world.slice, defaults={"gpu_hours": 9, "period": "week", "created_at": db_now()})
+    budgets = ["/admin/budgets/create/", f"/admin/budgets/{budget.pk}/", f"/admin/budgets/{budget.pk}/delete/"]
+    return [*gprs, *nodes, *clusters, *quotas, *budgets]
 
 
 def decided(admin_world: AdminWorld) -> set[str]:
@@ -60,6 +62,7 @@ def books() -> list[Any]:
         Cluster.objects.order_by("pk"),
         Event.objects.exclude(kind="access.refused").order_by("pk"),
         Quota.objects.order_by("pk"),
+        Budget.objects.order_by("pk"),
     )
     return [list(each.values()) for each in rows]
 
@@ -86,11 +89,20 @@ def test_pages_give_the_reason_in_the_place_of_acts(admin_world: AdminWorld, rea
     inspected = [f"/admin/queue/{gpr.pk}/" for gpr in (admin_world.waits, admin_world.held, admin_world.runs)]
     offered = act_urls(admin_world)
 
-    for path in (*inspected, node, "/admin/clusters/", "/admin/quotas/", "/admin/queue/", "/admin/inventory/", "/admin/schedule/"):
+    for path in (
+        *inspected,
+        node,
+        "/admin/clusters/",
+        "/admin/quotas/",
+        "/admin/budgets/",
+        "/admin/queue/",
+        "/admin/inventory/",
+        "/admin/schedule/",
+    ):
         shown = reader.get(path).content.decode()
         assert [url for url in offered if url in shown] == [], path
         assert 'method="post" action="/admin/' not in shown, path
-        assert (READ_ONLY in shown) == (path in {*inspected, node, "/admin/clusters/", "/admin/quotas/"}), path
+        assert (READ_ONLY in shown) == (path in {*inspected, node, "/admin/clusters/", "/admin/quotas/", "/admin/budgets/"}), path
         assert READ_ONLY not in writer.get(path).content.decode(), path
     assert READ_ONLY in reader.get(inspected[0], headers=HTMX).content.decode()
 
@@ -102,6 +114,7 @@ def test_who_may_write_is_offered_each_act_where_it_suits(admin_world: AdminWorl
         *(f"/admin/queue/{gpr.pk}/" for gpr in (admin_world.waits, admin_world.held, admin_world.runs)),
         "/admin/clusters/",
         "/admin/quotas/",
+        "/admin/budgets/",
     ]
     paths.append(f"/admin/inventory/{node_of(admin_world).pk}/")
 

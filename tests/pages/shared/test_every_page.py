@@ -20,7 +20,7 @@ from portal_admin.urls import urlpatterns as admin_urls
 from portal_user.urls import urlpatterns as user_urls
 from protocol.tenancy.workspaces import BindingState
 from slices.invitations import member_add
-from slices.models import Namespace, Role
+from slices.models import Budget, Namespace, Period, Role
 from slices.quotas import quota_create
 from slices.services import namespace_bind
 from slices.workspace_requests.services import WorkspaceTerms, workspace_request_create
@@ -55,6 +55,7 @@ PARTS = {
     "admin-node": ["rows"],
     "admin-clusters": ["rows"],
     "admin-quotas": ["rows"],
+    "admin-budgets": ["rows"],
     "admin-evictions": ["rows"],
     "admin-defragmentation": ["rows"],
     "admin-schedule": ["head", "aurora"],
@@ -136,6 +137,9 @@ def address(name: str, admin_world: AdminWorld) -> str:
         return reverse(name, args=[factories.supply_order(admin_world.cluster, admin_world.waits).pk])
     if name.startswith("admin-supply") and name != "admin-supply-create":
         return reverse(name, args=[factories.supply(admin_world.cluster, is_enabled=name != "admin-supply-enable").pk])
+    if name in {"admin-budget", "admin-budget-delete"}:
+        budget = Budget.objects.create(slice=admin_world.slice, gpu_hours=100, period=Period.WEEK, created_at=db_now())
+        return reverse(name, args=[budget.pk])
     if name in {"admin-quota", "admin-quota-delete"}:
         return reverse(name, args=[quota_create(owner=admin_world.slice, shape=SHAPE, change={}, actor=None, now=db_now()).pk])
     pattern = next(page for page in PAGES if page.name == name).pattern

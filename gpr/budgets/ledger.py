@@ -1,0 +1,95 @@
+"""Finds out whether a request fits what its budgets have left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Self
+
+from django.db.models import UUIDField
+from django.db.models.functions import Coalesce
+
+from core.errors import OverPolicy
+from core.words import duration_exact, number, plural
+from core.written_sql import WrittenQuery
+from gpr.budgets.periods import Span, period_at, periods_between, span_words
+from gpr.budgets.selectors import HOUR_S
+from gpr.budgets.windows import Window, windows_load
+from slices.budgets import whose
+from slices.models import AtLimit, Budget, Slice
+
+MINUTE_S = 60
+_BUDGETS_OF: Final = WrittenQuery(
+    Budget.objects.annotate(owned_by=Coalesce("slice_id", "project_id", output_field=UUIDField())), key="owned_by"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """The first period in which a request books more than a budget has left."""
+
+    budget: Budget
+    span: Span
+    asked_s: float
+    left_s: float
+    gpu_count: int
+    fitting_s: int  # the longest duration that fits with this many GPUs
+
+    @property
+    def needs_approval(self) -> bool:
+        return self.budget.at_limit == AtLimit.APPROVE
+
+    @property
+    def text(self) -> str:
+        shape = f" of {self.budget.shape}" if self.budget.shape else ""
+        left, asked = number(math.floor(self.left_s / HOUR_S * 10) / 10), number(math.ceil(self.asked_s / HOUR_S * 10) / 10)
+        has = f"has {left} of {number(self.budget.gpu_hours)} GPU-hours left {span_words(self.budget, self.span)}"
+        follows = ", which needs approval" if self.needs_approval else ""
+        return f"The budget{shape} of {whose(self.budget)} {has}; {asked} were asked for{follows}. {self._fit}"
+
+    @property
+    def _fit(self) -> str:
+        if not self.fitting_s:
+            return f"{plural(self.gpu_count, 'GPU')} do not fit for a minute." if self.gpu_count > 1 else "It does not fit for a minute."
+        return f"{plural(self.gpu_count, 'GPU')} may be booked for {duration_exact(self.fitting_s)} at most."
+
+    def refusal(self) -> OverPolicy:
+        return OverPolicy(self.text, limit="gpu_hours", most=math.floor(self.left_s / HOUR_S), fitting_duration_s=self.fitting_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The budgets of some workspaces and their projects, and all that counts for them."""
+
+    budgets: Collection[Budget]
+    windows: list[Window]
+
+    @classmethod
+    def load(cls, slices: Iterable[Slice], *, now: datetime) -> Self:
+        """One query if there is no budget. To keep budgets under concurrent requests the caller holds the plan lock."""
+        projects = {slice_.pk: slice_.project_id for slice_ in slices}
+        budgets = _BUDGETS_OF({*projects, *projects.values()})
+        if not budgets:
+            return cls((), [])
+        since_at = min(period_at(budget, now).starts_at for budget in budgets)
+        return cls(budgets, windows_load(set(projects.values()), since_at=since_at, now=now))
+
+    def add(self, window: Window) -> None:
+        self.windows.append(window)
+
+    def excesses(self, asked: Window, *, granted: Window | None = None) -> list[Excess]:
+        """`granted`: what the request has already, and may keep."""
+        found = (self._excess(budget, asked, granted) for budget in self.budgets if asked.counts_for(budget))
+        return [excess for excess in found if excess is not None]
+
+    def _excess(self, budget: Budget, asked: Window, granted: Window | None) -> Excess | None:
+        for span in periods_between(budget, asked.starts_at, asked.ends_at):
+            asked_s, had_s = asked.gpu_s_within(span), granted.gpu_s_within(span) if granted else 0.0
+            taken_s = sum(window.gpu_s_within(span) for window in self.windows if window.counts_for(budget))
+            left_s = max(budget.gpu_hours * HOUR_S - taken_s, 0.0) + had_s
+            if asked_s > left_s:
+                fitting_s = max((span.starts_at - asked.starts_at).total_seconds(), 0.0) + left_s / asked.gpu_count
+                return Excess(budget, span, asked_s, left_s, asked.gpu_count, math.floor(fitting_s / MINUTE_S) * MINUTE_S)
+        return None

@@ -1,0 +1,43 @@
+"""Reads the use of budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from gpr.budgets.periods import Span, period_at
+from gpr.budgets.windows import windows_load
+from slices.models import Budget
+
+HOUR_S = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetUse:
+    """GPU-hours of the present period, or of the range."""
+
+    budget: Budget
+    span: Span
+    used_hours: float  # GPUs held until now
+    committed_hours: float  # what running and queued requests have booked from now on
+
+    @property
+    def left_hours(self) -> float:
+        return max(self.budget.gpu_hours - self.used_hours - self.committed_hours, 0.0)
+
+
+def budget_uses(budgets: Iterable[Budget], *, now: datetime) -> list[BudgetUse]:
+    """Three queries at most, none without budgets."""
+    spans = [(budget, period_at(budget, now)) for budget in budgets]
+    if not spans:
+        return []
+    projects = {budget.tenant.pk for budget, _ in spans}
+    windows = windows_load(projects, since_at=min(span.starts_at for _, span in spans), now=now)
+    uses = []
+    for budget, span in spans:
+        counted = [window for window in windows if window.counts_for(budget)]
+        past, ahead = Span(span.starts_at, min(span.ends_at, now)), Span(max(span.starts_at, now), span.ends_at)
+        used_s, committed_s = (sum(window.gpu_s_within(part) for window in counted) for part in (past, ahead))
+        uses.append(BudgetUse(budget, span, used_s / HOUR_S, committed_s / HOUR_S))
+    return uses
