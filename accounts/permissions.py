@@ -7,6 +7,7 @@ from rest_framework.request import Request
 
 from accounts.models import IMPLIED_BY, ApiToken, Scope, User
 from accounts.policy import is_overseer, is_platform_admin
+from core.errors import NotAllowed
 
 if TYPE_CHECKING:
     # DRF's views import their default permissions, and so this module.
@@ -18,6 +19,12 @@ BOUND = "This token is bound to workspaces. Use one without a bound for what bel
 
 def has_scope(request: Request, needed: Scope) -> bool:
     return isinstance(request.auth, ApiToken) and bool(IMPLIED_BY[needed] & set(request.auth.scopes))
+
+
+def refuse_bound(actor: User) -> None:
+    """Raises NotAllowed for a token or session that is bound to workspaces."""
+    if actor.bound_to:
+        raise NotAllowed(BOUND)
 
 
 class HasScope(BasePermission):

@@ -31,7 +31,9 @@ def users_known_to(actor: User) -> QuerySet[User]:
 
 
 def invitations_of(user: User) -> QuerySet[Invitation]:
-    rows = Invitation.objects.filter(Q(name=user.name) | Q(name=str(user.pk)))
+    """None with a bound token."""
+    names = [] if user.bound_to else [user.name, str(user.pk)]
+    rows = Invitation.objects.filter(name__in=names)
     return rows.select_related("slice__project", "invited_by")
 
 

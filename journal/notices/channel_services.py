@@ -14,8 +14,8 @@ from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
 
 from accounts.models import User
-from accounts.permissions import BOUND
-from core.errors import Conflict, IllegalTransition, InvalidInput, NameTaken, NotAllowed
+from accounts.permissions import refuse_bound
+from core.errors import Conflict, IllegalTransition, InvalidInput, NameTaken
 from core.names import text_fault
 from core.outbound import url_fault
 from core.vault import SecretLost, encrypt, rotate
@@ -62,8 +62,8 @@ def channel_create(*, owner: User | Any, terms: ChannelTerms, actor: User, now: 
 
     Raises NotAllowed where a bound token would make a person's channel.
     """
-    if isinstance(owner, User) and actor.bound_to:
-        raise NotAllowed(BOUND)
+    if isinstance(owner, User):
+        refuse_bound(actor)
     of = {"user": owner} if isinstance(owner, User) else {"slice": owner}
     _check(terms)
     if Channel.objects.filter(**of).count() >= CHANNELS_MAX:

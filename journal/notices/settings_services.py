@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from django.db import transaction
 
 from accounts.models import User
+from accounts.permissions import refuse_bound
 from core.errors import InvalidInput
 from core.rest.references import by_reference
 from journal.hints import hint, user_topic
@@ -28,7 +29,11 @@ def notice_settings_for(user: User) -> NoticeSettings:
 
 @transaction.atomic
 def notice_settings_change(*, user: User, changes: dict[str, Any], now: datetime) -> NoticeSettings:
-    """`changes`: fields of NoticeSettings; `muted_slices` takes ids and names of workspaces that the user sees. Raises InvalidInput."""
+    """`changes`: fields of NoticeSettings; `muted_slices` takes ids and names of workspaces that the user sees.
+
+    Raises InvalidInput, and NotAllowed with a bound token.
+    """
+    refuse_bound(user)
     NoticeSettings.objects.get_or_create(user=user)
     found = NoticeSettings.objects.select_for_update().get(user=user)
     if "unwanted_kinds" in changes:

@@ -19,7 +19,7 @@ from core.rest.pagination import CURSOR, CreatedPagination
 from core.words import plural
 from journal.models import Channel, ChannelKind, Delivery, DeliveryState, Digest
 from journal.notices.kinds import NoticeKind
-from journal.notices.selectors import deliveries_of
+from journal.notices.selectors import channels_of, deliveries_of
 from journal.notices.settings_services import notice_settings_for
 from portal_shared.access import PageRequest, why_not_write
 from portal_shared.paging import foot_of, page_of, url_with
@@ -104,7 +104,7 @@ class NoticeSettingsPage:
 
     @classmethod
     def build(cls, request: PageRequest, form: NoticeSettingsForm) -> NoticeSettingsPage:
-        channels = ChannelList.build(request, Channel.objects.filter(user=request.user), None)
+        channels = ChannelList.build(request, channels_of(request.user).filter(slice=None), None)
         return cls(Shell.user(request, page="notices"), form, channels, why_not_write(request))
 
 

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from accounts.models import IMPLIED_BY, ApiToken, Login, Scope
 from accounts.people import identity_unlink
+from accounts.permissions import refuse_bound
 from accounts.policy import is_overseer
 from accounts.services import TokenTerms, token_create, token_revoke
 from accounts.sessions import live_logins, logins_end
@@ -103,6 +104,8 @@ def others_end(request: PageRequest) -> HttpResponse:
 
 
 def _end(request: PageRequest, logins: QuerySet[Login], title: str, text: str, verb: str) -> HttpResponse:
+    refuse_bound(request.user)
+
     def end() -> str:
         count = logins_end(logins, why="ended sessions of his own", actor=request.user, now=request.now)
         return "The session is ended" if count == 1 else f"{count} sessions are ended"

@@ -44,6 +44,8 @@ def settings(request: PageRequest) -> HttpResponse:
             notice_settings_change(user=request.user, changes=form.changes(), now=request.now)
             toast(request, "Your notices are set")
             return HttpResponseRedirect(reverse("notice-settings"))
+        except NotAllowed:
+            raise
         except EgsError as error:
             form.refuse(error)
     page = NoticeSettingsPage.build(request, form)

@@ -12,9 +12,9 @@ from slices.models import WorkspaceRequest
 
 
 def workspace_requests_visible_to(actor: User) -> QuerySet[WorkspaceRequest]:
-    """People see their own."""
+    """People see their own, but not with a bound token."""
     rows = WorkspaceRequest.objects.select_related("requester", "decided_by", "slice")
-    return visible_rows(rows, actor, Q(requester=actor))
+    return visible_rows(rows, actor, None if actor.bound_to else Q(requester=actor))
 
 
 def workspace_request_for(actor: User, request_id: str | UUID, *, verb: Verb = Verb.SEE) -> WorkspaceRequest:

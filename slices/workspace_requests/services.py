@@ -8,6 +8,7 @@ from uuid import UUID
 from django.db import transaction
 
 from accounts.models import User
+from accounts.permissions import refuse_bound
 from accounts.policy import Kind, Verb, may_all
 from core.errors import Conflict, InvalidInput, NotAllowed
 from inventory.models import Cluster
@@ -38,7 +39,8 @@ class WorkspaceTerms:
 
 @transaction.atomic
 def workspace_request_create(*, terms: WorkspaceTerms, actor: User, now: datetime) -> WorkspaceRequest:
-    """Nothing of it is compared with what there is, since that would tell what others have. Raises InvalidInput or Conflict."""
+    """Nothing of it is compared with what there is, since that would tell what others have. Raises NotAllowed, InvalidInput or Conflict."""
+    refuse_bound(actor)
     _refuse_past_end(terms, now)
     if WorkspaceRequest.objects.filter(requester=actor, state=RequestState.PENDING).count() >= OPEN_MAX:
         raise Conflict(f"You have asked for {OPEN_MAX} workspaces already. Withdraw a request first.")

@@ -8,14 +8,32 @@ import pytest
 from django.test import Client
 
 from accounts.models import Scope
+from core.clock import db_now
 from journal.models import Channel, Delivery, DeliveryState, Event, NoticeSettings
 from journal.notices.kinds import NoticeKind
+from slices.models import Invitation, Role
+from tests import factories
 from tests.journal.notices import notices
 from tests.pages.user_world import World, text
 
 pytestmark = pytest.mark.django_db
 
 HOOK = {"name": "hook", "target": "https://hook.example/egs", "digest": "none", "notice_kinds": ["started", "ended"]}
+
+
+def test_a_session_of_a_bound_token_changes_nothing_that_is_personal(world: World) -> None:
+    people, browser = world.people, Client()
+    notices.channel(people.owner, name="my-own-hook")
+    asked = {"slice": world.foreign, "name": people.owner.name, "role": Role.VIEWER, "invited_by": people.outsider}
+    invited = Invitation.objects.create(**asked, created_at=db_now())
+    browser.post("/login/", {"token": factories.token(people.owner, Scope.READ, Scope.WRITE, slices=[str(world.slice.pk)])})
+
+    assert b"my-own-hook" not in browser.get("/account/notices/").content
+    assert browser.post(f"/invitations/{invited.pk}/accept/").status_code == 404
+    assert browser.post("/account/notices/", {"kinds": ["node"], "zone": "UTC", "quiet_from": "", "quiet_until": ""}).status_code == 403
+    assert browser.post("/account/sessions/others/end/", {"confirmed": "1"}).status_code == 403
+    form = {"name": "robots", "project": "motion", "purpose": "Gripper."}
+    assert browser.post("/workspace-requests/new/", form).status_code == 403
 
 
 def test_a_webhook_is_added_and_its_key_is_shown_once(world: World, owner: Client) -> None:
