@@ -138,7 +138,7 @@ def test_a_dialog_that_was_closed_opens_again_although_its_question_is_the_same(
 
     for _ in range(2):
         on.page.locator("#open").click()
-        on.page.get_by_role("button", name="No").click()
+        on.page.get_by_role("button", name="No", exact=True).click()
         expect(on.page.get_by_role("dialog")).to_be_hidden()
 
 
