@@ -171,6 +171,15 @@ def test_a_fault_of_ours_tells_nothing_of_itself(owner: Caller, monkeypatch: pyt
     assert b"secret" not in response.content
 
 
+def test_a_database_that_is_away_when_the_token_is_looked_up_is_told_of_as_such(owner: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(**given: Any) -> None:
+        raise OperationalError("could not connect to server at 10.0.0.5")
+
+    monkeypatch.setattr("accounts.authentication.token_authenticate", away)
+
+    assert_problem(owner.get("me/"), 503, "unavailable")
+
+
 @pytest.mark.parametrize("error", [OperationalError("could not connect to server at 10.0.0.5"), InterfaceError("connection is closed")])
 def test_a_database_that_is_away_is_a_503_that_says_to_come_again(error: Exception, owner: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
