@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
@@ -16,6 +15,7 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.models import ROLES_OF_GROUPS, GroupRole, Identity, Login, PlatformRole, User
+from accounts.oidc.providers import providers
 from accounts.people import (
     group_role_add,
     group_role_remove,
@@ -164,15 +164,20 @@ class GroupRoleSerializer(ModelOutputSerializer[GroupRole]):
         read_only_fields = fields
 
 
-class GroupRoleCreate(StrictSerializer):
-    provider = Text(max_length=31)
-    group = Text(max_length=255)
-    role = serializers.ChoiceField(choices=ROLES_OF_GROUPS)
+class ProviderKey(Text):
+    """The key of a configured identity provider."""
 
-    def validate_provider(self, key: str) -> str:
-        if key not in {entry["key"] for entry in settings.EGS_OIDC_PROVIDERS}:
+    def to_internal_value(self, data: Any) -> str:
+        key = super().to_internal_value(data)
+        if key not in {provider.key for provider in providers()}:
             raise serializers.ValidationError("No identity provider has this key.")
         return key
+
+
+class GroupRoleCreate(StrictSerializer):
+    provider = ProviderKey(max_length=31)
+    group = Text(max_length=255)
+    role = serializers.ChoiceField(choices=ROLES_OF_GROUPS)
 
 
 class GroupRolePagination(CreatedPagination):

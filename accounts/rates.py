@@ -30,7 +30,8 @@ class TokenRate(BaseThrottle):
         return _count(f"api:{request.auth.key_id}") <= most
 
     def wait(self) -> float:
-        return wait_s()
+        """Until the next window begins, in seconds."""
+        return WINDOW_S - time.time() % WINDOW_S
 
 
 def sign_in_count(address: str) -> int:
@@ -41,11 +42,6 @@ def sign_in_count(address: str) -> int:
 def may_sign_in(address: str) -> bool:
     most: int = settings.EGS_REFUSED_SIGN_INS_PER_MIN
     return most == 0 or _counted(f"sign-in:{address}") < most
-
-
-def wait_s() -> float:
-    """Until the next window begins."""
-    return WINDOW_S - time.time() % WINDOW_S
 
 
 def _count(what: str) -> int:

@@ -45,7 +45,7 @@ class Answer:
 
 
 def url_fault(url: str) -> str:
-    """What is wrong with the form of this URL, or "". Where it leads to is checked when it is used."""
+    """Return the fault in the form of this URL as a sentence, or "". The address behind it is checked when the URL is used."""
     if len(url) > URL_MAX_CHARS:
         return f"Must have {URL_MAX_CHARS} characters at most."
     parts = _split(url)

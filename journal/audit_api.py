@@ -1,4 +1,4 @@
-"""Who did what, from where: Events of people, with their origin. For administrators and auditors."""
+"""Shows administrators and auditors which Events people caused, and where the requests came from."""
 
 from __future__ import annotations
 

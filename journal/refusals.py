@@ -22,7 +22,7 @@ AGAIN_AFTER: Final = timedelta(minutes=1)
 def problem_handler(error: Exception, context: dict[str, Any]) -> Response | None:
     """DRF's exception handler."""
     response = problems.problem_handler(error, context)
-    # Who asks is known by then. After other errors, as when the database is away, looking would raise anew.
+    # After a 403 the actor is known. After other errors, such as a lost database, reading the user would raise again.
     if response is not None and response.status_code == status.HTTP_403_FORBIDDEN and isinstance(actor := context["request"].user, User):
         refusal_record(actor=actor, path=context["request"].path, why=response.data["detail"], now=db_now())
     return response

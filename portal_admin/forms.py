@@ -9,13 +9,12 @@ from uuid import UUID
 from django import forms
 
 from accounts.models import PlatformRole
-from core.names import name_fault
 from core.pages import words
 from gpr.queue.moves import MoveTo
 from inventory.models import CheckPolicy, Cluster, Node, SupplyKind
 from inventory.selectors import shapes_known
 from inventory.services.checks import CheckPolicyChange
-from portal_shared.fields import DURATION_HINT, MomentField, PlainTextField, SpanField, UnseenNumber
+from portal_shared.fields import DURATION_HINT, MomentField, NameField, PlainTextField, SpanField, UnseenNumber
 from protocol.check_limits import IMAGES, LIMITS, Limit, amount
 from protocol.steps import OPTIONAL, ExitStep
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, AtLimit, Period, Project, Slice
@@ -62,15 +61,9 @@ class RoleForm(forms.Form):
 
 
 class PersonForm(RoleForm):
-    name = forms.CharField(label="Name", max_length=63, help_text="As it is shown everywhere, e.g. ada.")
+    name = NameField(label="Name", max_length=63, help_text="As it is shown everywhere, e.g. ada.")
     email = forms.EmailField(label="Mail address", max_length=254, required=False)
     field_order = ("name", "email", "role")
-
-    def clean_name(self) -> str:
-        name: str = self.cleaned_data["name"]
-        if fault := name_fault(name):
-            raise forms.ValidationError(fault)
-        return name
 
 
 class ReasonForm(forms.Form):
@@ -92,7 +85,7 @@ class QuotaTermsForm(OptionalReasonForm):
 
 
 class OwnedForm(forms.Form):
-    """Of a project, or of a workspace as a part of its project's."""
+    """Gives a quota to a project, or to a workspace as a part of its project's."""
 
     owner = forms.ChoiceField(label="For")
     shape = forms.ChoiceField(label="Shape")
@@ -148,13 +141,7 @@ class ForceReleaseForm(ReasonForm):
 
 
 class ClusterForm(forms.Form):
-    name = forms.CharField(label="Name", max_length=63, help_text="Letters, digits, dots, dashes and underscores; shown in every offer.")
-
-    def clean_name(self) -> str:
-        name = str(self.cleaned_data["name"])
-        if fault := name_fault(name):
-            raise forms.ValidationError(fault)
-        return name
+    name = NameField(label="Name", max_length=63, help_text="Letters, digits, dots, dashes and underscores; shown in every offer.")
 
 
 class MaintenanceForm(forms.Form):

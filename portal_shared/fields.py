@@ -10,7 +10,7 @@ from django import forms
 from django.utils import timezone
 
 from core.errors import BookingDoesNotFit, EgsError, InvalidInput, NameTaken, OverPolicy
-from core.names import text_fault
+from core.names import name_fault, text_fault
 from core.pages import words
 from portal_shared.refusals import refusal_of
 
@@ -38,6 +38,16 @@ class PlainTextField(forms.CharField):
         if fault := text_fault(text):
             raise forms.ValidationError(fault)
         return text
+
+
+class NameField(forms.CharField):
+    """Takes what may be the name of a new object."""
+
+    def clean(self, value: Any) -> str:
+        name = str(super().clean(value))
+        if name and (fault := name_fault(name)):
+            raise forms.ValidationError(fault)
+        return name
 
 
 class SpanField(forms.CharField):

@@ -12,19 +12,13 @@ from accounts.sessions import session_open_by_token
 from accounts.setup import administrator_set_up, is_set_up
 from core.clock import db_now
 from core.errors import EgsError
-from core.names import name_fault
 from portal_shared.access import not_cached
+from portal_shared.fields import NameField
 
 
 class SetupForm(forms.Form):
     token = forms.CharField(widget=forms.HiddenInput, max_length=200)
-    name = forms.CharField(label="Your name", max_length=63, help_text="As it is shown everywhere, e.g. ada.")
-
-    def clean_name(self) -> str:
-        name: str = self.cleaned_data["name"]
-        if fault := name_fault(name):
-            raise forms.ValidationError(fault)
-        return name
+    name = NameField(label="Your name", max_length=63, help_text="As it is shown everywhere, e.g. ada.")
 
 
 @require_http_methods(["GET", "POST"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from django.conf import settings
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, serializers, status
@@ -14,6 +13,7 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.models import User
+from accounts.people_api import ProviderKey
 from accounts.permissions import IsAdmin
 from accounts.policy import Verb
 from core.errors import NotFound
@@ -37,14 +37,9 @@ class SliceGroupSerializer(ModelOutputSerializer[SliceGroup]):
 
 
 class SliceGroupCreate(StrictSerializer):
-    provider = Text(max_length=31)
+    provider = ProviderKey(max_length=31)
     group = Text(max_length=255)
     role = serializers.ChoiceField(choices=Role.choices)
-
-    def validate_provider(self, key: str) -> str:
-        if key not in {entry["key"] for entry in settings.EGS_OIDC_PROVIDERS}:
-            raise serializers.ValidationError("No identity provider has this key.")
-        return key
 
 
 class SliceGroupPagination(CreatedPagination):

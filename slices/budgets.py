@@ -14,6 +14,7 @@ from inventory.selectors import shapes_known
 from journal.hints import hint, slice_topic
 from journal.services import event_record
 from slices.models import AtLimit, Budget, Period, Project, Slice
+from slices.quotas import whose
 
 
 class BudgetChange(TypedDict, total=False):
@@ -76,10 +77,6 @@ def period_words(budget: Budget) -> str:
     if budget.starts_at is not None and budget.ends_at is not None:
         return f"from {utc(budget.starts_at)} to {utc(budget.ends_at)}"
     return f"in each {budget.period}"
-
-
-def whose(budget: Budget) -> str:
-    return f"{'project' if budget.slice is None else 'workspace'} {budget.owner.name}"
 
 
 def _title(budget: Budget) -> str:

@@ -87,8 +87,24 @@ class Slice(models.Model):
         return self.name
 
 
+class TenantOwned:
+    """Belongs to a project or to a workspace; a constraint of the model requires one of the two."""
+
+    project: Any
+    slice: Any
+
+    @property
+    def owner(self) -> Project | Slice:
+        owner: Project | Slice = self.project if self.slice is None else self.slice
+        return owner
+
+    @property
+    def tenant(self) -> Project:
+        return self.owner if isinstance(self.owner, Project) else self.owner.project
+
+
 @column_checks
-class Quota(models.Model):
+class Quota(TenantOwned, models.Model):
     """See docs/quotas.md."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -115,16 +131,6 @@ class Quota(models.Model):
     def __str__(self) -> str:
         return f"{self.owner.name} {self.shape}"
 
-    @property
-    def owner(self) -> Project | Slice:
-        if self.slice is not None:
-            return self.slice
-        return self.project  # type: ignore[return-value]  # a constraint requires one of the two
-
-    @property
-    def tenant(self) -> Project:
-        return self.owner if isinstance(self.owner, Project) else self.owner.project
-
 
 class Period(models.TextChoices):
     WEEK = "week", "Week"  # from Monday, in UTC
@@ -138,7 +144,7 @@ class AtLimit(models.TextChoices):
 
 
 @column_checks
-class Budget(models.Model):
+class Budget(TenantOwned, models.Model):
     """GPU-hours for each period. See docs/quotas.md."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -175,16 +181,6 @@ class Budget(models.Model):
 
     def __str__(self) -> str:
         return f"{self.owner.name} {self.shape or 'all GPUs'} {self.period}"
-
-    @property
-    def owner(self) -> Project | Slice:
-        if self.slice is not None:
-            return self.slice
-        return self.project  # type: ignore[return-value]  # a constraint requires one of the two
-
-    @property
-    def tenant(self) -> Project:
-        return self.owner if isinstance(self.owner, Project) else self.owner.project
 
 
 class Role(models.TextChoices):
@@ -304,7 +300,7 @@ class WorkspaceRequest(models.Model):
 
     @property
     def owner_id(self) -> Any:
-        """Who filed it, for accounts.policy."""
+        """The id of the person who filed it; accounts.policy reads this name."""
         return self.requester_id
 
 

@@ -48,7 +48,7 @@ def owners_of(events: Sequence[Event]) -> dict[int, list[UUID]]:
 
 
 def applicants_of(events: Sequence[Event]) -> dict[int, list[UUID]]:
-    """Who asked for the workspace. No query."""
+    """Returns the person who asked for the workspace of each Event. No query."""
     asked = {event.pk: id_of(str(event.data.get("requester", ""))) for event in events}
     return {pk: [id_] for pk, id_ in asked.items() if id_ is not None}
 

@@ -20,7 +20,7 @@ from core.words import are, number, plural
 from inventory.selectors import gpus_of_shape, shapes_known
 from journal.hints import TICK, hint, slice_topic
 from journal.services import event_record
-from slices.models import Project, Quota, Slice
+from slices.models import Project, Quota, Slice, TenantOwned
 
 
 class QuotaChange(TypedDict, total=False):
@@ -84,8 +84,8 @@ def terms(quota: Quota) -> str:
     return f"{plural(quota.guaranteed_gpus, 'GPU')} guaranteed, {most}"
 
 
-def whose(quota: Quota) -> str:
-    return f"{'project' if quota.slice is None else 'workspace'} {quota.owner.name}"
+def whose(row: TenantOwned) -> str:
+    return f"{'project' if row.slice is None else 'workspace'} {row.owner.name}"
 
 
 def _lock_sums(quota: Quota) -> None:

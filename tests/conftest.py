@@ -84,7 +84,7 @@ def _rotates(item: pytest.Item) -> bool:
 
 
 def _waiting_for_another_day(rotating: list[pytest.Item]) -> set[pytest.Item]:
-    """Of each file all but every third. Files begin at different ones, or those with a single test would all have the same day.
+    """Each file keeps every third test. Files begin at different tests, or files with a single test would all have the same day.
 
     `rotates(0)`, `rotates(1)` and `rotates(2)` are for tests that start much to be on the same day, and what covers them on another.
     """

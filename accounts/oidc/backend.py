@@ -64,7 +64,7 @@ class CodeFlow(OIDCAuthenticationBackend):
             told = self.verify_token(tokens["id_token"], nonce=nonce)
             more = self.get_userinfo(tokens["access_token"], tokens["id_token"], told)
         except (requests.ConnectionError, requests.Timeout):
-            raise ProviderDown(f"{self.provider.label} does not answer. Try again later, or sign in with a token.") from None
+            raise ProviderDown(self.provider) from None
         except (requests.RequestException, SuspiciousOperation, jwt.PyJWTError, KeyError, ValueError, TypeError) as error:
             log.warning("oidc_refused", provider=self.provider.key, error=type(error).__name__)
             raise SignInRefused(f"The answer of {self.provider.label} was not accepted. Start again.") from None

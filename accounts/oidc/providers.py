@@ -23,6 +23,9 @@ class ProviderDown(EgsError):
     code = "provider_down"
     title = "The identity provider does not answer"
 
+    def __init__(self, provider: Provider) -> None:
+        super().__init__(f"{provider.label} does not answer. Try again later, or sign in with a token.")
+
 
 @dataclass(frozen=True, slots=True)
 class Provider:
@@ -100,4 +103,4 @@ def _discover(provider: Provider) -> Endpoints:
         )
     except (requests.RequestException, ValueError, KeyError, TypeError) as error:
         log.warning("oidc_provider_down", provider=provider.key, error=type(error).__name__)
-        raise ProviderDown(f"{provider.label} does not answer. Try again later, or sign in with a token.") from None
+        raise ProviderDown(provider) from None

@@ -17,7 +17,7 @@ from core.rest.fields import Reference, Text, WholeNumber
 from core.rest.output import OutputSerializer
 from core.rest.views import ApiViewSet
 from gpr.budgets.selectors import budget_uses
-from gpr.quotas.api import COUNT_MAX, WHY, QuotaPagination, Reasoned, owner_of
+from gpr.quotas.api import COUNT_MAX, WHY, QuotaPagination, Reasoned, owner_of, reason_of
 from gpr.requests.filters import BudgetFilter
 from slices.budgets import BudgetChange, budget_change, budget_create, budget_delete
 from slices.models import AtLimit, Budget, Period
@@ -98,10 +98,8 @@ class BudgetViewSet(ApiViewSet[Any]):
 
     @extend_schema(parameters=[WHY], responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
-        asked = Reasoned(data={"why": request.query_params.get("why", "")})
-        asked.is_valid(raise_exception=True)
-        actor = actor_of(request)
-        budget_delete(budget=budget_for(actor, pk), actor=actor, now=self.now, **asked.validated_data)
+        actor, why = actor_of(request), reason_of(request)
+        budget_delete(budget=budget_for(actor, pk), actor=actor, now=self.now, why=why)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     def _answer(self, pk: str | UUID, **kwargs: Any) -> Response:

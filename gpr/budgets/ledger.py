@@ -17,8 +17,8 @@ from core.written_sql import WrittenQuery
 from gpr.budgets.periods import Span, period_at, periods_between, span_words
 from gpr.budgets.selectors import HOUR_S
 from gpr.budgets.windows import Window, windows_load
-from slices.budgets import whose
 from slices.models import AtLimit, Budget, Slice
+from slices.quotas import whose
 
 MINUTE_S = 60
 _BUDGETS_OF: Final = WrittenQuery(

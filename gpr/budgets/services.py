@@ -13,8 +13,8 @@ from gpr.budgets.selectors import BudgetUse, budget_uses
 from journal.models import Severity
 from journal.notices.periodic import Pace
 from journal.services import event_record
-from slices.budgets import whose
 from slices.models import AtLimit, Budget
+from slices.quotas import whose
 
 WARNED_AT_SHARE = 0.8
 WARNED, SPENT = "budget.warned", "budget.spent"

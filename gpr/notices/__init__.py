@@ -1,1 +1,1 @@
-"""Who owns a GPR that a notice is about, and Events of what only time brings about."""
+"""Finds the owner of a GPR for notices, and records Events that no act causes, such as a box that ends soon."""

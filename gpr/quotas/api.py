@@ -105,10 +105,8 @@ class QuotaViewSet(ApiViewSet[Any]):
 
     @extend_schema(parameters=[WHY], responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
-        asked = Reasoned(data={"why": request.query_params.get("why", "")})
-        asked.is_valid(raise_exception=True)
-        actor = actor_of(request)
-        quota_delete(quota=quota_for(actor, pk), actor=actor, now=self.now, **asked.validated_data)
+        actor, why = actor_of(request), reason_of(request)
+        quota_delete(quota=quota_for(actor, pk), actor=actor, now=self.now, why=why)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     def _answer(self, pk: str | UUID, **kwargs: Any) -> Response:
@@ -119,6 +117,13 @@ class QuotaViewSet(ApiViewSet[Any]):
 def _change_of(data: dict[str, Any]) -> tuple[QuotaChange, str]:
     change = QuotaChange(**{name: data[name] for name in ("guaranteed_gpus", "most_gpus") if name in data})  # type: ignore[typeddict-item]
     return change, data.get("why", "")
+
+
+def reason_of(request: Request) -> str:
+    """Reads the reason of a deletion from the query. Raises what becomes a 400."""
+    asked = Reasoned(data={"why": request.query_params.get("why", "")})
+    asked.is_valid(raise_exception=True)
+    return str(asked.validated_data.get("why", ""))
 
 
 def owner_of(data: dict[str, Any], actor: User) -> Project | Slice:

@@ -81,7 +81,7 @@ class Delivery(models.Model):
     created_at = models.DateTimeField()
     due_at = models.DateTimeField()
     attempt_count = models.PositiveIntegerField(default=0)
-    # Who sends it now, and until when nobody else may.
+    # The process that sends it now has this token, and no other may send it before that time.
     lease = models.UUIDField(null=True, blank=True)
     leased_until_at = models.DateTimeField(null=True, blank=True)
     sent_at = models.DateTimeField(null=True, blank=True)

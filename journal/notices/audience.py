@@ -106,7 +106,7 @@ def _admins(events: Sequence[Event]) -> Found:
 
 
 def _hearer(user: User, event: Event, rule: Rule) -> Hearer:
-    # Who is invited is not yet in the workspace.
+    # An invited person is not in the workspace yet.
     slice_id = None if rule.to in {To.INVITED, To.ADMINS} else event.slice_id
     return Hearer(user, event, rule.kind, slice_id, is_for_admins=rule.to is To.ADMINS)
 

@@ -15,8 +15,9 @@ from portal_admin.pages.nav import admin_shell
 from portal_admin.views.rendering import show
 from portal_shared.access import PageRequest, admin_only, needs_write
 from portal_shared.questions import Question, decide, sent
-from slices.budgets import BudgetChange, budget_change, budget_create, budget_delete, terms, whose
+from slices.budgets import BudgetChange, budget_change, budget_create, budget_delete, terms
 from slices.models import Budget, Project, Slice
+from slices.quotas import whose
 from slices.selectors import budget_for
 
 RULES = (
