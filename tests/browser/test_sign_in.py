@@ -122,6 +122,7 @@ def test_somebody_with_a_token_links_an_identity_and_unlinks_it(demo: Demo) -> N
         prove(page, "nina")
         expect(page.get_by_text("demo: nina")).to_be_visible()
         expect(page.get_by_role("button", name="account of ada")).to_be_visible()
+        expect(page.locator("#live")).to_contain_text("Live")  # before its scripts run, a link opens a page instead of a dialog
 
         page.get_by_role("link", name="Unlink").click()
         page.get_by_role("dialog").get_by_role("button", name="Unlink").click()
