@@ -8,7 +8,7 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
 from accounts.models import ApiToken, User
-from accounts.services import token_authenticate
+from accounts.tokens.services import token_authenticate
 from core.clock import db_now
 from core.request_origin import client_address, signed_in_by
 

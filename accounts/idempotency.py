@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from accounts.services import Remember, create_once
+from accounts.tokens.services import Remember, create_once
 from core.errors import Gone, InvalidInput, NotFound
 from core.rest.views import ApiViewSet, Handler
 

@@ -17,7 +17,7 @@ from django.middleware.csrf import rotate_token
 from accounts.audit import AccountChange, report
 from accounts.models import ApiToken, Identity, Login, Scope, User
 from accounts.rates import may_sign_in, sign_in_count
-from accounts.services import token_authenticate
+from accounts.tokens.services import token_authenticate
 from core.errors import TooManyTries
 from core.request_origin import client_address, signed_in_by
 

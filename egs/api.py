@@ -5,8 +5,8 @@ from django.urls import URLPattern, URLResolver, include, path, re_path
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework.routers import SimpleRouter
 
-from accounts.api import TokenViewSet
-from accounts.people_api import GroupRoleViewSet, LoginViewSet, UserViewSet
+from accounts.people.api import GroupRoleViewSet, LoginViewSet, UserViewSet
+from accounts.tokens.api import TokenViewSet
 from core.rest.problems import problem, problem_response
 from gpr.bookings.api import BookingSeriesViewSet
 from gpr.budgets.api import BudgetViewSet
@@ -23,13 +23,13 @@ from inventory.api import ClusterViewSet, GpuViewSet, NodeViewSet, ScheduleViewS
 from inventory.check_api import CheckPolicyViewSet
 from journal.audit_api import AuditViewSet
 from journal.notices.api import NoticeViewSet
-from journal.notices.channel_api import ChannelViewSet, DeliveryViewSet
-from journal.notices.settings_api import NoticeSettingsViewSet
-from slices.access_api import ProjectAdminViewSet, SliceGroupViewSet
+from journal.notices.channels.api import ChannelViewSet, DeliveryViewSet
+from journal.notices.settings.api import NoticeSettingsViewSet
 from slices.api import MemberViewSet, MeViewSet, ProjectViewSet, SliceViewSet
-from slices.invitation_api import InvitationViewSet, SliceInvitationViewSet
-from slices.kubeconfig_api import KubeconfigViewSet
-from slices.namespace_api import NamespaceViewSet
+from slices.invitations.api import InvitationViewSet, SliceInvitationViewSet
+from slices.kubeconfigs.api import KubeconfigViewSet
+from slices.namespaces.api import NamespaceViewSet
+from slices.roles.api import ProjectAdminViewSet, SliceGroupViewSet
 from slices.workspace_requests.api import WorkspaceRequestViewSet
 
 router = SimpleRouter()

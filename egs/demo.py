@@ -15,14 +15,14 @@ from django.conf import settings
 from django.db import connections, transaction
 
 from accounts.models import PlatformRole, Scope, User
-from accounts.services import token_issue, user_create
+from accounts.tokens.services import token_issue, user_create
 from core.clock import db_now
 from inventory.models import Cluster, Supply, SupplyKind
 from inventory.selectors import gpus_of_shape
 from inventory.services.clusters import cluster_create, join_token_issue
 from inventory.services.supplies import supply_create
 from slices.models import Project, Quota, Role, Slice
-from slices.quotas import QuotaChange, quota_create
+from slices.quotas.services import QuotaChange, quota_create
 from slices.services import SlicePolicy, member_set, namespace_bind, project_create, slice_create, slice_set_policy
 from worker_agent.clock import SystemClock
 from worker_agent.cluster.fleet import read_fleet

@@ -22,7 +22,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from accounts.models import IMPLIED_BY, Scope
 from accounts.policy import is_overseer
-from accounts.services import token_authenticate
+from accounts.tokens.services import token_authenticate
 from core.clock import db_now
 from core.db_threads import in_db_thread
 from core.request_origin import client_address

@@ -8,7 +8,7 @@ from gpr.models import Gpr, GprState
 from gpr.queue.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
 from gpr.queue.moves import gpr_move
 from portal_admin.forms import DecisionForm, MoveForm, PriorityForm, VerdictForm
-from portal_shared.questions import GprAction
+from portal_shared.forms.questions import GprAction
 
 WAITS = frozenset({GprState.QUEUED, GprState.PENDING_APPROVAL})
 

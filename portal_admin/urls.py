@@ -2,24 +2,10 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal_admin.views import (
-    actions,
-    audit,
-    budgets,
-    checks,
-    clusters,
-    defragmentation,
-    evictions,
-    inventory,
-    maintenance,
-    people,
-    promises,
-    queue,
-    quotas,
-    schedule,
-    supplies,
-    workspace_requests,
-)
+from portal_admin.views import audit
+from portal_admin.views.fleet import checks, clusters, inventory, maintenance, supplies
+from portal_admin.views.plan import actions, defragmentation, evictions, promises, queue, schedule
+from portal_admin.views.tenants import budgets, people, quotas, workspace_requests
 
 urlpatterns: list[URLPattern] = [
     path("", queue.home, name="admin-home"),

@@ -16,7 +16,7 @@ from core.errors import EgsError, NotAllowed, NotFound
 from core.rest import problems
 from journal.refusals import refusal_record
 from portal_shared.access import not_cached
-from portal_shared.refusals import refusal_of
+from portal_shared.forms.refusals import refusal_of
 
 API_PREFIX = "/api/"
 GetResponse = Callable[[HttpRequest], HttpResponse]

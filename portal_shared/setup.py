@@ -8,12 +8,12 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
+from accounts.people.setup import administrator_set_up, is_set_up
 from accounts.sessions import session_open_by_token
-from accounts.setup import administrator_set_up, is_set_up
 from core.clock import db_now
 from core.errors import EgsError
 from portal_shared.access import not_cached
-from portal_shared.fields import NameField
+from portal_shared.forms.fields import NameField
 
 
 class SetupForm(forms.Form):

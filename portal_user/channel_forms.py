@@ -8,9 +8,9 @@ from typing import Any, Final
 from django import forms
 
 from journal.models import Channel, ChannelKind, Digest, NoticeSettings
-from journal.notices.channel_services import SECRET_MAX_CHARS, TARGET_MAX_CHARS, ChannelTerms
+from journal.notices.channels.services import SECRET_MAX_CHARS, TARGET_MAX_CHARS, ChannelTerms
 from journal.notices.kinds import NoticeKind
-from portal_shared.fields import PlainTextField
+from portal_shared.forms.fields import PlainTextField
 from portal_user.forms import ServiceForm
 
 # Label and hint of the target and of the secret, by kind; None: it has none.

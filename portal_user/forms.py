@@ -28,7 +28,7 @@ from gpr.requests.editing import spec_of
 from gpr.requests.spec import GprSpec
 from gpr.templates.services import TemplateChange
 from inventory.models import Cluster
-from portal_shared.fields import (
+from portal_shared.forms.fields import (
     DURATION_HINT,
     MomentField,
     PlainTextField,
@@ -39,7 +39,7 @@ from portal_shared.fields import (
     errors_placed,
     in_zone,
 )
-from portal_shared.refusals import refusal_of
+from portal_shared.forms.refusals import refusal_of
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Slice
 
 NUMBER_MAX = 2**31 - 1

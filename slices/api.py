@@ -12,11 +12,11 @@ from rest_framework import mixins, serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.api import TokenSerializer
 from accounts.authentication import actor_of
 from accounts.models import PlatformRole, User
 from accounts.permissions import IsAdmin
 from accounts.policy import Verb, is_platform_admin
+from accounts.tokens.api import TokenSerializer
 from core.errors import NotFound
 from core.rest.fields import Flag, NewName, Reference, StrictSerializer, Text, WholeNumber, Word
 from core.rest.output import ModelOutputSerializer
@@ -24,9 +24,9 @@ from core.rest.pagination import CreatedPagination, NamePagination
 from core.rest.references import is_object, one_by_reference
 from core.rest.views import ApiViewSet
 from inventory.selectors import cluster_for
-from slices.invitations import member_add
+from slices.invitations.services import member_add
 from slices.models import KUBECONFIG_MIN_S, PRIORITY_MAX, PRIORITY_MIN, Membership, Project, Role, Slice
-from slices.naming import PATTERN, PATTERN_MUST
+from slices.namespaces.naming import PATTERN, PATTERN_MUST
 from slices.selectors import own_slice_ids, projects_visible_to, slice_for, slices_visible_to
 from slices.services import (
     SlicePolicy,

@@ -6,12 +6,13 @@ class SlicesConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from accounts import people, policy
+        from accounts import policy
+        from accounts.people import services as people
         from inventory import tenancy
         from journal.notices import audience
         from journal.notices.kinds import To
-        from slices.groups import memberships_apply
         from slices.notices import SliceTenancy, applicants_of, named_in, owners_of
+        from slices.roles.groups import memberships_apply
         from slices.selectors import own_slice_ids, relations_to
         from slices.tenancy import SliceTenants
 

@@ -19,9 +19,9 @@ from journal.hints import TICK, hint, user_topic
 from journal.models import Severity
 from journal.services import event_record
 from protocol.tenancy.workspaces import BindingState
-from slices.kubeconfigs import kubeconfigs_revoke
+from slices.kubeconfigs.services import kubeconfigs_revoke
 from slices.models import LIVE_STATES, PENDING, Kubeconfig, Membership, Namespace, Project, ProjectAdmin, Role, Slice, Unbinding
-from slices.naming import coverage, is_reserved, patterns_of
+from slices.namespaces.naming import coverage, is_reserved, patterns_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

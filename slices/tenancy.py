@@ -22,7 +22,7 @@ from protocol.listings import set_digest
 from protocol.sync import SyncRequest
 from protocol.tenancy.waiting_pods import PodsWaiting
 from protocol.tenancy.workspaces import AccessRole, Account, Binding, BindingSeen, BindingState, Workspace
-from slices.kubeconfigs import kubeconfig_take, kubeconfigs_close, kubeconfigs_open
+from slices.kubeconfigs.services import kubeconfig_take, kubeconfigs_close, kubeconfigs_open
 from slices.models import (
     DETAIL_MAX_CHARS,
     LIVE_STATES,

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from accounts.models import ApiToken, Login, PlatformRole, Scope, User
-from accounts.services import TokenTerms, token_create
 from accounts.sessions import Proof, login_start
+from accounts.tokens.services import TokenTerms, token_create
 from core.clock import db_now
 from gpr.allocation.allocator import advance, tick
 from gpr.models import Gpr, GprTemplate

@@ -49,7 +49,7 @@ from planner.capacity.profile import FOREVER_S
 from planner.plan import Explanation, Plan, Reason
 from planner.sharing.evictions import evictions_possible
 from protocol.assignments import Desired, Phase
-from slices.kubeconfigs import kubeconfigs_expire
+from slices.kubeconfigs.services import kubeconfigs_expire
 
 log = structlog.get_logger(__name__)
 

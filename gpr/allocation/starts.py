@@ -23,7 +23,7 @@ from inventory.rows import CLUSTERS
 from inventory.services.reservations import HoldSpec, reservations_hold
 from planner.snapshot import Slot
 from slices.models import Namespace, Slice
-from slices.quotas import quotas_keep
+from slices.quotas.services import quotas_keep
 
 # Names of namespaces by slice and cluster.
 Namespaces = Mapping[tuple[UUID, UUID | None], tuple[str, ...]]

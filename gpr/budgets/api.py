@@ -19,7 +19,7 @@ from core.rest.views import ApiViewSet
 from gpr.budgets.selectors import budget_uses
 from gpr.quotas.api import COUNT_MAX, WHY, QuotaPagination, Reasoned, owner_of, reason_of
 from gpr.requests.filters import BudgetFilter
-from slices.budgets import BudgetChange, budget_change, budget_create, budget_delete
+from slices.budgets.services import BudgetChange, budget_change, budget_create, budget_delete
 from slices.models import AtLimit, Budget, Period
 from slices.selectors import budget_for, budgets_visible_to
 

@@ -18,7 +18,7 @@ from gpr.budgets.periods import Span, period_at, periods_between, span_words
 from gpr.budgets.selectors import HOUR_S
 from gpr.budgets.windows import Window, windows_load
 from slices.models import AtLimit, Budget, Slice
-from slices.quotas import whose
+from slices.quotas.services import whose
 
 MINUTE_S = 60
 _BUDGETS_OF: Final = WrittenQuery(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from slices.budgets import period_words
+from slices.budgets.services import period_words
 from slices.models import Budget, Period
 
 

@@ -14,7 +14,7 @@ from journal.models import Severity
 from journal.notices.periodic import Pace
 from journal.services import event_record
 from slices.models import AtLimit, Budget
-from slices.quotas import whose
+from slices.quotas.services import whose
 
 WARNED_AT_SHARE = 0.8
 WARNED, SPENT = "budget.warned", "budget.spent"

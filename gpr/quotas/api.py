@@ -25,7 +25,7 @@ from gpr.quotas.selectors import quota_usages
 from gpr.requests.filters import QuotaFilter
 from gpr.requests.inputs import WHY_MAX_CHARS
 from slices.models import Project, Quota, Slice
-from slices.quotas import QuotaChange, quota_change, quota_create, quota_delete
+from slices.quotas.services import QuotaChange, quota_change, quota_create, quota_delete
 from slices.selectors import QUOTA_ORDER, projects_visible_to, quota_for, quotas_visible_to, slice_for
 
 COUNT_MAX = 2**31 - 1

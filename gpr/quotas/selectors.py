@@ -14,7 +14,7 @@ from core.words import number
 from gpr.models import Gpr, GprState
 from inventory.models import Node, Reservation, ReservationState, ReservedGpu
 from slices.models import Quota
-from slices.quotas import whose
+from slices.quotas.services import whose
 
 # Slice, project and shape -> GPUs.
 Counts = Counter[tuple[UUID, UUID, str]]

@@ -20,7 +20,7 @@ from gpr.budgets.windows import Window
 from gpr.models import GPUS_PER_NODE_MAX, NODES_MAX, GprTemplate
 from inventory.models import Cluster, Node, Supply
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Quota, Slice
-from slices.quotas import whose
+from slices.quotas.services import whose
 
 NAME_MAX_CHARS = 63
 MODEL_MAX_CHARS = 16_384

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import Max
 
-from accounts.tokens import TokenKind, token_matches, token_mint, token_parse
+from accounts.tokens.minting import TokenKind, token_matches, token_mint, token_parse
 from core.errors import EgsError
 from inventory.models import AgentCredential, AgentSession, Cluster, JoinToken
 from inventory.services.clusters import agent_credentials_revoke, join_tokens_end

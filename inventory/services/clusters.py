@@ -9,7 +9,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 
 from accounts.models import User
-from accounts.tokens import TokenKind, token_mint
+from accounts.tokens.minting import TokenKind, token_mint
 from core.errors import Conflict, InvalidInput, NameTaken
 from inventory.models import AgentCredential, AgentSession, Cluster, JoinToken
 from journal.hints import TICK, cluster_topic, hint

@@ -25,12 +25,12 @@ from journal.hints import hint, user_topic
 from journal.models import Delivery, DeliveryState, Event, Notice, NoticeSettings
 from journal.models.channels import ERROR_MAX_CHARS
 from journal.notices.audience import hearers_of
-from journal.notices.channels import send
-from journal.notices.channels.answers import TooMany
-from journal.notices.codes import code_of
+from journal.notices.channels.codes import code_of
 from journal.notices.letters import Letter, Line
+from journal.notices.senders import send
+from journal.notices.senders.answers import TooMany
+from journal.notices.settings.wishes import channel_wants, settings_of
 from journal.notices.timing import ATTEMPTS_MAX, pause
-from journal.notices.wishes import channel_wants, settings_of
 
 log = structlog.get_logger(__name__)
 

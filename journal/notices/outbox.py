@@ -16,8 +16,8 @@ from journal.hints import hint, user_topic
 from journal.models import Channel, Delivery, DeliveryState, Digest, Event, Notice, NoticeSettings, Outbox
 from journal.notices.audience import Hearer, hearers_of
 from journal.notices.kinds import NoticeKind, rule_of
+from journal.notices.settings.wishes import bell_wants, channel_wants, is_error, settings_of
 from journal.notices.timing import digest_at, due_at
-from journal.notices.wishes import bell_wants, channel_wants, is_error, settings_of
 
 AT_ONCE: Final = 200
 

@@ -17,7 +17,7 @@ from journal.models import Event
 from journal.selectors import audit_trail
 from portal_admin.pages.nav import admin_shell
 from portal_shared.access import PageRequest
-from portal_shared.paging import foot_of, page_of, url_with
+from portal_shared.parts.paging import foot_of, page_of, url_with
 from portal_shared.shell import Shell
 
 ORDER: Final = ("-id",)

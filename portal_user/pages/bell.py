@@ -17,7 +17,7 @@ from journal.models import Event, Notice
 from journal.notices.kinds import NoticeKind
 from journal.notices.selectors import notices_of
 from portal_shared.access import PageRequest, why_not_write
-from portal_shared.paging import foot_of, page_of, url_with
+from portal_shared.parts.paging import foot_of, page_of, url_with
 from portal_shared.shell import Shell
 from slices.selectors import slices_visible_to
 

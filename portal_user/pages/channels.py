@@ -20,10 +20,10 @@ from core.words import plural
 from journal.models import Channel, ChannelKind, Delivery, DeliveryState, Digest
 from journal.notices.kinds import NoticeKind
 from journal.notices.selectors import channels_of, deliveries_of
-from journal.notices.settings_services import notice_settings_for
+from journal.notices.settings.services import notice_settings_for
 from portal_shared.access import PageRequest, why_not_write
-from portal_shared.paging import foot_of, page_of, url_with
-from portal_shared.questions import Question
+from portal_shared.forms.questions import Question
+from portal_shared.parts.paging import foot_of, page_of, url_with
 from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.channel_forms import ChannelForm, CodeForm, NoticeSettingsForm
 from portal_user.forms import ServiceForm

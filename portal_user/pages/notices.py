@@ -16,7 +16,7 @@ from gpr.requests.end_reasons import STRICT_ENDS
 from gpr.requests.ending import left_s
 from journal.models import Event
 from portal_shared.access import PageRequest, moment_formatter
-from portal_shared.gpr_box import waiting_since
+from portal_shared.parts.gpr_box import waiting_since
 
 S = GprState
 # The past tense of gpr.evictions.services.WHY.

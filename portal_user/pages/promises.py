@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from gpr.promises.calibration import calibration_for
 from portal_shared.access import PageRequest
-from portal_shared.promises import Figures, PromiseLine, days_asked
+from portal_shared.parts.promises import Figures, PromiseLine, days_asked
 from portal_shared.shell import Shell, WorkspaceMark
 
 

@@ -12,8 +12,8 @@ from core.pages import words
 from gpr.models import Gpr, GprState
 from inventory.models import ReservationState, ReservedGpu
 from portal_shared.access import PageRequest
-from portal_shared.gpr_box import ask_of
-from portal_shared.questions import Question, QuestionLink
+from portal_shared.forms.questions import Question, QuestionLink
+from portal_shared.parts.gpr_box import ask_of
 from portal_shared.shell import Shell
 
 

@@ -9,9 +9,9 @@ from core.pages.parts import Meter
 from gpr.budgets.periods import span_words
 from gpr.budgets.selectors import BudgetUse, budget_uses
 from gpr.quotas.selectors import QuotaUsage, quota_usages
-from portal_shared.budgets import meter_of
+from portal_shared.parts.budgets import meter_of
 from slices.models import Slice
-from slices.quotas import whose
+from slices.quotas.services import whose
 from slices.selectors import budgets_of, quotas_of
 
 

@@ -17,8 +17,8 @@ from gpr.requests.spec import shapes_of
 from gpr.templates.fields import labeled
 from gpr.templates.services import TemplateChange
 from portal_shared.access import PageRequest
-from portal_shared.paging import foot_of, page_of, url_with
-from portal_shared.questions import Question
+from portal_shared.forms.questions import Question
+from portal_shared.parts.paging import foot_of, page_of, url_with
 from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.forms import ServiceForm, TemplateForm
 from portal_user.pages.requests.listing import may_create

@@ -17,10 +17,10 @@ from gpr.models import PROVISIONED, Gpr, GprState
 from gpr.queue.explanations import VisibleExplanation
 from gpr.queue.status import QueueStatus, queue_statuses
 from portal_shared.access import PageRequest, moment_formatter
-from portal_shared.gpr_box import ask_of
-from portal_shared.paging import foot_of, page_of, url_with
+from portal_shared.parts.gpr_box import ask_of
+from portal_shared.parts.paging import foot_of, page_of, url_with
+from portal_shared.parts.workspace_requests import WorkspaceRequestRow
 from portal_shared.shell import Shell, WorkspaceMark
-from portal_shared.workspace_requests import WorkspaceRequestRow
 from portal_user.pages.capacity import capacity_facts, shapes_in, stock_for
 from portal_user.pages.tenancy import InvitationRow, invitation_rows
 from slices.models import Membership, RequestState, Role, WorkspaceRequest

@@ -12,11 +12,11 @@ from core.errors import EgsError, NotAllowed, NotFound
 from core.rest.references import one_by_reference
 from inventory.selectors import cluster_for
 from portal_shared.access import PageRequest, needs_write, signed_in
-from portal_shared.questions import UNPROCESSABLE, decide, refused, sent
-from portal_shared.questions import ask as put
+from portal_shared.forms.questions import UNPROCESSABLE, decide, refused, sent
+from portal_shared.forms.questions import ask as put
 from portal_user.forms import KubeconfigForm
 from portal_user.pages.access import AccessPage, KubeconfigPage, adopt_question, ask_question, clusters_ready, revoke_question
-from slices.kubeconfigs import KubeconfigNotMade, kubeconfig_ask, kubeconfig_read, kubeconfig_revoke
+from slices.kubeconfigs.services import KubeconfigNotMade, kubeconfig_ask, kubeconfig_read, kubeconfig_revoke
 from slices.models import Slice
 from slices.selectors import kubeconfig_for, slice_for
 from slices.services import namespace_adopt

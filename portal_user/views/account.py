@@ -11,14 +11,14 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from accounts.models import IMPLIED_BY, ApiToken, Login, Scope
-from accounts.people import identity_unlink
+from accounts.people.services import identity_unlink
 from accounts.permissions import refuse_bound
 from accounts.policy import is_overseer
-from accounts.services import TokenTerms, token_create, token_revoke
 from accounts.sessions import live_logins, logins_end
+from accounts.tokens.services import TokenTerms, token_create, token_revoke
 from core.rest.references import one_by_id
 from portal_shared.access import PageRequest, needs_write, signed_in
-from portal_shared.questions import UNPROCESSABLE, Question, ask, decide, sent
+from portal_shared.forms.questions import UNPROCESSABLE, Question, ask, decide, sent
 from portal_shared.shell import Shell
 from portal_user.forms import TokenForm
 from portal_user.pages.account import AccountPage

@@ -19,7 +19,7 @@ from gpr.queue.decisions import gpr_approve, gpr_reject
 from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import gpr_extend, gpr_release
 from portal_shared.access import PageRequest, needs_write, signed_in
-from portal_shared.questions import GprAction, Question, decide_on
+from portal_shared.forms.questions import GprAction, Question, decide_on
 from portal_user.forms import ExtendForm, VerdictForm, VersionForm
 from portal_user.pages.question import (
     Ask,

@@ -9,14 +9,14 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from accounts.idempotency import digest_of
 from accounts.policy import Verb
-from accounts.services import create_once, in_one
+from accounts.tokens.services import create_once, in_one
 from core.errors import Conflict, EgsError, NotAllowed, NotFound
 from gpr.bookings.services import SERIES_ROUTE, series_cancel, series_create
 from gpr.requests.selectors import series_for
 from gpr.requests.services import CREATION_ROUTE, gpr_submit
 from portal_shared.access import PageRequest, needs_write, signed_in
-from portal_shared.fields import rebound
-from portal_shared.questions import UNPROCESSABLE, decide, sent
+from portal_shared.forms.fields import rebound
+from portal_shared.forms.questions import UNPROCESSABLE, decide, sent
 from portal_shared.toasts import toast
 from portal_user.forms import BookForm, new_key
 from portal_user.pages.bookings import BookingsPage, BookPage, cancel_question

@@ -10,11 +10,11 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from accounts.policy import Verb
 from core.errors import EgsError, NotAllowed, NotFound
 from journal.models import ChannelKind
-from journal.notices.channel_services import channel_change, channel_confirm, channel_create, channel_delete, channel_test, delivery_retry
+from journal.notices.channels.services import channel_change, channel_confirm, channel_create, channel_delete, channel_test, delivery_retry
 from journal.notices.selectors import channel_for, delivery_for
-from journal.notices.settings_services import notice_settings_change
+from journal.notices.settings.services import notice_settings_change
 from portal_shared.access import PageRequest, needs_write, signed_in
-from portal_shared.questions import UNPROCESSABLE, decide, sent
+from portal_shared.forms.questions import UNPROCESSABLE, decide, sent
 from portal_shared.toasts import done, toast
 from portal_user.channel_forms import ChannelForm
 from portal_user.pages.channels import (

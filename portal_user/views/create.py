@@ -14,14 +14,14 @@ from django.views.decorators.http import require_http_methods, require_POST
 from accounts.idempotency import digest_of
 from accounts.models import IdempotentCreation
 from accounts.policy import Verb
-from accounts.services import create_once, in_one
+from accounts.tokens.services import create_once, in_one
 from core.errors import Conflict, EgsError, NotAllowed, NotFound, StaleState
 from gpr.models import Gpr, GprTemplate
 from gpr.requests.editing import gpr_edit
 from gpr.requests.selectors import gpr_for, template_for
 from gpr.requests.services import CREATION_ROUTE, gpr_submit
 from portal_shared.access import PageRequest, needs_write, signed_in
-from portal_shared.questions import UNPROCESSABLE, closed
+from portal_shared.forms.questions import UNPROCESSABLE, closed
 from portal_shared.shell import Shell
 from portal_shared.toasts import toast
 from portal_user.as_api import creation_body

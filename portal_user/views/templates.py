@@ -14,7 +14,7 @@ from gpr.models import GprTemplate
 from gpr.requests.selectors import template_for
 from gpr.templates.services import template_change, template_create, template_delete
 from portal_shared.access import PageRequest, needs_write, signed_in
-from portal_shared.questions import UNPROCESSABLE, decide, sent
+from portal_shared.forms.questions import UNPROCESSABLE, decide, sent
 from portal_shared.toasts import toast
 from portal_user.forms import TemplateForm
 from portal_user.pages.templates import SWITCHES, TemplatePage, TemplatesPage, delete_question, form_of, switch_question

@@ -9,10 +9,10 @@ from accounts.policy import Kind, Verb, may_all
 from core.errors import NotFound
 from core.rest.references import one_by_id
 from portal_shared.access import PageRequest, needs_write, signed_in
-from portal_shared.questions import decide, sent
+from portal_shared.forms.questions import decide, sent
 from portal_user.forms import RefusalForm
 from portal_user.pages.tenancy import accept_question, approve_question, decline_question, refuse_question
-from slices.invitations import invitation_accept, invitation_decline, invitation_for
+from slices.invitations.services import invitation_accept, invitation_decline, invitation_for
 from slices.models import Namespace
 from slices.selectors import slice_for
 from slices.services import namespace_approve, namespace_refuse

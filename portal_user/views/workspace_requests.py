@@ -9,9 +9,9 @@ from django.views.decorators.http import require_http_methods
 
 from accounts.policy import Verb
 from portal_shared.access import PageRequest, needs_write, signed_in
-from portal_shared.questions import Question, decide, sent
+from portal_shared.forms.questions import Question, decide, sent
+from portal_shared.forms.workspace_form import WorkspaceForm
 from portal_shared.shell import Shell
-from portal_shared.workspace_form import WorkspaceForm
 from slices.workspace_requests.selectors import workspace_request_for
 from slices.workspace_requests.services import workspace_request_cancel, workspace_request_create
 

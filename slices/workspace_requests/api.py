@@ -18,8 +18,8 @@ from core.rest.filters import Words
 from core.rest.output import ModelOutputSerializer
 from core.rest.views import ApiViewSet
 from slices.models import RequestState, Role, WorkspaceRequest
-from slices.namespace_api import NAMESPACE_MUST
-from slices.naming import DNS_LABEL
+from slices.namespaces.api import NAMESPACE_MUST
+from slices.namespaces.naming import DNS_LABEL
 from slices.workspace_requests.selectors import workspace_request_for, workspace_requests_visible_to
 from slices.workspace_requests.services import (
     WorkspaceTerms,

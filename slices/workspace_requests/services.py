@@ -15,9 +15,9 @@ from inventory.models import Cluster
 from inventory.selectors import clusters_visible_to
 from journal.models import Severity
 from journal.services import event_record
-from slices.invitations import member_add_or_invite
+from slices.invitations.services import member_add_or_invite
 from slices.models import Project, RequestState, Role, Slice, WorkspaceRequest
-from slices.quotas import QuotaChange, quota_create
+from slices.quotas.services import QuotaChange, quota_create
 from slices.services import member_set, namespace_bind, project_create, slice_create, slice_set_end
 
 OPEN_MAX = 20  # of one person

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts.models import ApiToken, Scope, User
-from accounts.services import NewToken, token_authenticate, token_issue, token_revoke
-from accounts.tokens import TokenKind, token_mint, token_parse
+from accounts.tokens.minting import TokenKind, token_mint, token_parse
+from accounts.tokens.services import NewToken, token_authenticate, token_issue, token_revoke
 from core.errors import InvalidInput, NotAllowed
 from tests.builders import NOW, make_user
 

@@ -8,7 +8,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from accounts.models import Scope, User
-from accounts.services import token_authenticate
+from accounts.tokens.services import token_authenticate
 from core.clock import db_now
 
 pytestmark = pytest.mark.django_db

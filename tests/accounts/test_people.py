@@ -14,7 +14,7 @@ from accounts.models import ApiToken, GroupRole, Identity, Login, PlatformRole, 
 from accounts.oidc.backend import Claims, SignInRefused
 from accounts.oidc.people import identity_sign_in, may_link
 from accounts.oidc.providers import Provider
-from accounts.people import (
+from accounts.people.services import (
     group_role_add,
     group_role_remove,
     identity_set_groups,
@@ -23,12 +23,12 @@ from accounts.people import (
     user_enable,
     user_set_role,
 )
+from accounts.people.setup import setup_token
 from accounts.sessions import Proof, login_start
-from accounts.setup import setup_token
 from core.clock import db_now
 from core.errors import Conflict, NotAllowed
-from slices.groups import group_add, group_remove
 from slices.models import Membership, Role, Slice, SliceGroup
+from slices.roles.groups import group_add, group_remove
 from slices.services import member_remove, member_set, project_admin_add
 from tests import factories
 from tests.api.conftest import Caller
@@ -139,7 +139,7 @@ def test_an_owner_gives_a_role_only_to_a_group_that_he_is_in_since_its_people_be
 @pytest.mark.parametrize("is_added", [True, False])
 def test_a_group_waits_for_a_sign_in_that_is_under_way(is_added: bool, root: User, vision: Slice, monkeypatch: pytest.MonkeyPatch) -> None:
     group = SliceGroup.objects.create(slice=vision, provider="corp", group="team", role=Role.VIEWER, created_at=db_now())
-    monkeypatch.setattr("slices.groups.transaction_lock", lambda name: sign_in("1", "team", "new-team"))
+    monkeypatch.setattr("slices.roles.groups.transaction_lock", lambda name: sign_in("1", "team", "new-team"))
 
     if is_added:
         group_add(slice_=vision, provider="corp", group="new-team", role=Role.EDITOR, actor=root, now=db_now())

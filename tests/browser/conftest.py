@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import Browser
 
-from tests.browser.chromium import chromium, visitor
-from tests.browser.demo import Demo, running_demo
-from tests.browser.people import end_all
+from tests.browser.support.chromium import chromium, visitor
+from tests.browser.support.demo import Demo, running_demo
+from tests.browser.support.people import end_all
 
 if TYPE_CHECKING:
-    from tests.browser.staged import Stage
+    from tests.browser.support.staged import Stage
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -48,7 +48,7 @@ def demo(shared_demo: Demo) -> Iterator[Demo]:
 @pytest.fixture(scope="module")
 def stage(browser: Browser) -> Iterator[Stage]:
     """All tests of a file share one page, because a browser takes longer to make a page than to open an address in it."""
-    from tests.browser.staged import ORIGIN, Stage  # not before Django is set up
+    from tests.browser.support.staged import ORIGIN, Stage  # not before Django is set up
 
     with visitor(browser, ORIGIN) as (page, watch):
         yield Stage(page, watch)

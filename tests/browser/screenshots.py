@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 from playwright.sync_api import Browser, Page, ViewportSize
 
-from tests.browser.chromium import DESK, PHONE, ROOT, Theme, chromium, visitor
+from tests.browser.support.chromium import DESK, PHONE, ROOT, Theme, chromium, visitor
 from tests.e2e.processes import START_S, Api, Running, demo_tokens, free_port, wait_for
 
 OUT = ROOT / "var/screenshots"

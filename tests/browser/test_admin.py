@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.chromium import Watch, axe_violations
-from tests.browser.demo import Demo
-from tests.browser.people import end
+from tests.browser.support.chromium import Watch, axe_violations
+from tests.browser.support.demo import Demo
+from tests.browser.support.people import end
 from tests.e2e.processes import START_S, wait_for
 
 pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile

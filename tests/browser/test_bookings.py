@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.chromium import DESK, PHONE, axe_violations
-from tests.browser.demo import Demo
+from tests.browser.support.chromium import DESK, PHONE, axe_violations
+from tests.browser.support.demo import Demo
 
 pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.chromium import DESK, PHONE, axe_violations
-from tests.browser.demo import Demo
+from tests.browser.support.chromium import DESK, PHONE, axe_violations
+from tests.browser.support.demo import Demo
 from tests.e2e.processes import START_S, Api, wait_for
 
 pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.staged import Stage, page_around
+from tests.browser.support.staged import Stage, page_around
 
 pytestmark = pytest.mark.urls(__name__)
 urlpatterns: list[object] = []

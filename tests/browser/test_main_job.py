@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.demo import Demo
+from tests.browser.support.demo import Demo
 from tests.e2e.processes import START_S, Api, wait_for
 
 pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile

@@ -8,8 +8,8 @@ import pytest
 from _pytest.mark import ParameterSet
 from playwright.sync_api import Page, ViewportSize, expect
 
-from tests.browser.chromium import DESK, LOOKS, PHONE, Theme, axe_violations
-from tests.browser.demo import Demo
+from tests.browser.support.chromium import DESK, LOOKS, PHONE, Theme, axe_violations
+from tests.browser.support.demo import Demo
 
 pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
 

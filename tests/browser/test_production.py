@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.chromium import visitor
-from tests.browser.people import end_all, goes_through, sign_in
+from tests.browser.support.chromium import visitor
+from tests.browser.support.people import end_all, goes_through, sign_in
 from tests.e2e.jobs import make_tenants
 from tests.e2e.processes import Api, ProductionStage
 from tests.e2e.servers import OwnPostgres

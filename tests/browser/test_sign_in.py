@@ -15,9 +15,9 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.chromium import new_profile
-from tests.browser.demo import Demo
-from tests.browser.people import sign_in
+from tests.browser.support.chromium import new_profile
+from tests.browser.support.demo import Demo
+from tests.browser.support.people import sign_in
 from tests.e2e.processes import START_S, is_alive, wait_for
 
 BUTTON = "Sign in with the demo's identity provider"

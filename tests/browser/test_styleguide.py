@@ -8,8 +8,8 @@ from playwright.sync_api import Browser, ViewportSize
 
 from portal_shared.errors import refuse
 from portal_shared.styleguide import styleguide
-from tests.browser.chromium import LOOKS, PHONE, Theme, axe_violations, visitor
-from tests.browser.staged import ORIGIN, Stage
+from tests.browser.support.chromium import LOOKS, PHONE, Theme, axe_violations, visitor
+from tests.browser.support.staged import ORIGIN, Stage
 
 # Each day: test_pages.py
 pytestmark = [pytest.mark.urls(__name__), pytest.mark.rotates]

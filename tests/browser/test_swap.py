@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.staged import Stage, page_around
+from tests.browser.support.staged import Stage, page_around
 
 # Each day: test_live.py, and test_user.py
 pytestmark = [pytest.mark.urls(__name__), pytest.mark.rotates]

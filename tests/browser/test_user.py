@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from tests.browser.chromium import PHONE, Watch, axe_violations, visitor
-from tests.browser.demo import Demo
-from tests.browser.people import end, end_all, goes_through, sign_in
+from tests.browser.support.chromium import PHONE, Watch, axe_violations, visitor
+from tests.browser.support.demo import Demo
+from tests.browser.support.people import end, end_all, goes_through, sign_in
 from tests.e2e.processes import START_S, wait_for
 
 pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile

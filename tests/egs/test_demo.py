@@ -19,7 +19,7 @@ from inventory.models import AgentSession, Cluster, Node, Supply, SupplyOrder
 from inventory.services.inventory import inventory_store
 from inventory.services.sync import node_order
 from slices.models import Quota, Slice
-from slices.quotas import quota_delete, terms
+from slices.quotas.services import quota_delete, terms
 from tests import factories
 from tests.builders import node_view
 from tests.e2e.processes import free_port

@@ -10,7 +10,7 @@ from gpr.quotas.borrowing import BORROWS, WILL_BORROW, borrowers_among, borrowin
 from gpr.requests.ending import gpr_release
 from planner.promises.repair import board_of
 from planner.sharing.rights import Rank, Rights
-from slices.quotas import quota_create
+from slices.quotas.services import quota_create
 from tests.builders import SHAPE, make_slice
 from tests.lifecycle.stage import ENTRY, Stage, fresh
 

@@ -11,7 +11,7 @@ from gpr.models import Gpr, GprState
 from gpr.requests.editing import gpr_edit, spec_of
 from inventory.services.inventory import inventory_store
 from slices.models import Project, Slice
-from slices.quotas import quota_create
+from slices.quotas.services import quota_create
 from tests.builders import NOW, SHAPE, make_cluster, node_view
 from tests.lifecycle.stage import Stage
 

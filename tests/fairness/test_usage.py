@@ -14,7 +14,7 @@ from gpr.quotas.fairness import box_use, decayed, usage_at, usage_rows
 from gpr.requests.ending import gpr_release
 from gpr.requests.selectors import QUEUE_ORDER
 from slices.models import Project, Slice
-from slices.quotas import quota_create
+from slices.quotas.services import quota_create
 from tests.builders import NOW, SHAPE, make_project, make_slice
 from tests.lifecycle.stage import EXIT, Stage, fresh
 

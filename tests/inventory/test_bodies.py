@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from accounts.tokens import BASE62, TokenKind, _checksum
+from accounts.tokens.minting import BASE62, TokenKind, _checksum
 from gpr.models import Gpr
 from inventory.models import AgentCredential, AgentSession, Cluster, Gpu, JoinToken, Node, Reservation, StepResult
 from journal.models import Event

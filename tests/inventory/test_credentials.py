@@ -9,7 +9,7 @@ from django.conf import settings
 from django.test import override_settings
 
 from accounts.models import Scope
-from accounts.services import token_issue
+from accounts.tokens.services import token_issue
 from inventory.models import AgentCredential, AgentSession, Cluster, Reservation
 from inventory.services.agents import RENEWAL_GRACE
 from journal.models import Event

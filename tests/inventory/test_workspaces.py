@@ -16,7 +16,7 @@ from journal.models import Event, Severity
 from protocol.assignments import Desired
 from protocol.sync import SyncReply
 from protocol.tenancy.workspaces import Binding, BindingSeen, BindingState, IssuedToken, Workspace
-from slices.kubeconfigs import kubeconfig_read
+from slices.kubeconfigs.services import kubeconfig_read
 from slices.models import Namespace, Slice, Unbinding
 from slices.services import SlicePolicy, namespace_adopt, namespace_bind, namespace_unbind, slice_set_policy
 from tests.builders import NOW, make_cluster, make_slice, make_user

@@ -16,7 +16,7 @@ import msgspec
 from django.db import transaction
 from django.test import override_settings
 
-from accounts.tokens import token_parse
+from accounts.tokens.minting import token_parse
 from gpr.models import Gpr, GprState
 from inventory.models import AgentCredential, AgentSession, Cluster, Node
 from inventory.services.clusters import cluster_resume

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from accounts.models import PlatformRole
-from accounts.services import user_create
+from accounts.tokens.services import user_create
 from gpr.models import Gpr, GprState
 from gpr.queue.decisions import gpr_approve, gpr_evict
 from gpr.requests.editing import gpr_cancel

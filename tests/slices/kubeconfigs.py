@@ -9,7 +9,7 @@ from inventory.models import Cluster
 from protocol.listings import set_digest
 from protocol.sync import SyncRequest
 from protocol.tenancy.workspaces import BindingState, IssuedToken
-from slices.kubeconfigs import kubeconfig_ask, kubeconfig_take
+from slices.kubeconfigs.services import kubeconfig_ask, kubeconfig_take
 from slices.models import Kubeconfig, Namespace, Slice
 from slices.services import namespace_bind
 from slices.tenancy import SliceTenants

@@ -19,7 +19,7 @@ from gpr.requests.services import gpr_submit, gprs_submit
 from inventory.models import Reservation
 from journal.models import Event
 from journal.notices.audience import hearers_of
-from slices.budgets import budget_change, budget_create
+from slices.budgets.services import budget_change, budget_create
 from slices.models import AtLimit, Budget, Period, Project, Slice
 from tests import factories
 from tests.builders import SHAPE

@@ -14,7 +14,7 @@ from accounts.models import User
 from core.errors import Conflict, IllegalTransition
 from inventory.models import Cluster
 from journal.models import Event
-from slices.kubeconfigs import LIVE_MOST, kubeconfig_read, kubeconfig_revoke
+from slices.kubeconfigs.services import LIVE_MOST, kubeconfig_read, kubeconfig_revoke
 from slices.models import Kubeconfig, KubeconfigState, Slice
 from tests.builders import NOW, make_cluster, make_slice, make_user
 from tests.slices.kubeconfigs import SECRET, answer, asked, made, ready_namespace

@@ -15,7 +15,7 @@ from inventory.models import AgentSession, Cluster
 from inventory.services.clusters import cluster_set_api_url
 from journal.models import Event
 from protocol.tenancy.workspaces import Account, IssuedToken
-from slices.kubeconfigs import (
+from slices.kubeconfigs.services import (
     ANSWER_WITHIN,
     LIVE_MOST,
     READ_WITHIN,

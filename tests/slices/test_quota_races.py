@@ -13,7 +13,7 @@ from django.db.models import Sum
 
 from core.errors import InvalidInput
 from slices.models import Project, Quota, Slice
-from slices.quotas import quota_change, quota_create
+from slices.quotas.services import quota_change, quota_create
 from tests.builders import NOW, SHAPE, make_cluster, make_project, make_slice, make_user
 
 pytestmark = [pytest.mark.postgres_only, pytest.mark.django_db(transaction=True)]

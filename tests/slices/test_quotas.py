@@ -13,7 +13,7 @@ from core.errors import Conflict, InvalidInput, NotFound
 from inventory.models import Node
 from journal.models import Event
 from slices.models import Project, Quota, Slice
-from slices.quotas import quota_change, quota_create, quota_delete
+from slices.quotas.services import quota_change, quota_create, quota_delete
 from slices.selectors import QUOTA_ORDER, quota_for, quotas_visible_to
 from tests.builders import NOW, SHAPE, make_cluster, make_project, make_slice, make_user
 

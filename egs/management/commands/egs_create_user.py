@@ -11,7 +11,7 @@ from django.db import transaction
 from rest_framework import serializers
 
 from accounts.models import PlatformRole, Scope, User
-from accounts.services import token_issue, user_create
+from accounts.tokens.services import token_issue, user_create
 from core.clock import db_now
 from core.errors import EgsError
 from core.rest.fields import NewName

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from journal.notices.channel_services import secrets_rotate
+from journal.notices.channels.services import secrets_rotate
 
 
 class Command(BaseCommand):

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from accounts.setup import is_set_up, setup_token
+from accounts.people.setup import is_set_up, setup_token
 
 
 class Command(BaseCommand):

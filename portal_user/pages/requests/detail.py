@@ -28,8 +28,8 @@ from inventory.models import Gpu, Reservation, ReservationState, StepResult
 from journal.models import Event
 from planner.plan import Cause, Reason
 from portal_shared.access import PageRequest, moment_formatter
-from portal_shared.gpr_box import ask_of, shown_state
-from portal_shared.promises import CAUSE_WORDS
+from portal_shared.parts.gpr_box import ask_of, shown_state
+from portal_shared.parts.promises import CAUSE_WORDS
 from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.pages.capacity import stock_for
 from portal_user.pages.notices import Notice, notice, queued_since, waits_again, work_gone

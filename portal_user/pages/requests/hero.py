@@ -15,7 +15,7 @@ from gpr.models import ENDED, Gpr, GprState
 from gpr.requests.end_reasons import ending
 from inventory.models import Reservation, ReservationState
 from journal.models import Event
-from portal_shared.gpr_box import box_of, late_s, promised_at_first, shown_state, waiting_since, window_end
+from portal_shared.parts.gpr_box import box_of, late_s, promised_at_first, shown_state, waiting_since, window_end
 from portal_user.pages.notices import Notice
 from portal_user.pages.requests.outcomes import lateness
 from portal_user.pages.requests.row import READY, node_failure, used_percent

@@ -20,8 +20,8 @@ from gpr.queue.status import NOT_PLANNED, queue_statuses
 from gpr.requests.selectors import START_ORDER, STARTS_AT, by_id
 from inventory.models import Reservation, ReservationState
 from portal_shared.access import PageRequest, moment_formatter
-from portal_shared.gpr_box import shown_state, window_end
-from portal_shared.paging import ListPage, page_of, url_with
+from portal_shared.parts.gpr_box import shown_state, window_end
+from portal_shared.parts.paging import ListPage, page_of, url_with
 from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.pages.quota_bars import QuotaBar, quota_bars
 from portal_user.pages.requests.facts import RequestCounts, facts_of

@@ -20,7 +20,7 @@ from gpr.requests.editing import spec_of
 from gpr.requests.estimates import RECLAIM, Estimate, gpr_estimate
 from gpr.requests.spec import Breach, GprSpec, approval_breaches
 from portal_shared.access import PageRequest, moment_formatter
-from portal_shared.gpr_box import entry_allowance
+from portal_shared.parts.gpr_box import entry_allowance
 from portal_shared.shell import mark_of
 from portal_user.as_api import change_body, creation_body
 from portal_user.forms import GprForm

@@ -13,7 +13,7 @@ from gpr.queue.explanations import VisibleExplanation
 from gpr.requests.spec import GprSpec
 from planner.plan import Reason
 from portal_shared.access import PageRequest
-from portal_shared.questions import QuestionLink
+from portal_shared.forms.questions import QuestionLink
 from portal_user.pages.capacity import Stock
 from slices.models import Membership, Role, Slice
 

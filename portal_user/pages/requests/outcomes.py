@@ -11,8 +11,8 @@ from core.pages import words
 from gpr.models import ENDED, Gpr, GprState
 from journal.models import Event
 from planner.plan import Cause
-from portal_shared.gpr_box import late_s
-from portal_shared.promises import CAUSE_WORDS
+from portal_shared.parts.gpr_box import late_s
+from portal_shared.parts.promises import CAUSE_WORDS
 
 S = GprState
 

@@ -18,7 +18,7 @@ from gpr.queue.status import NOT_PLANNED, QueueStatus
 from gpr.requests.end_reasons import ending
 from inventory.models import Reservation
 from journal.models import Event
-from portal_shared.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_state
+from portal_shared.parts.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_state
 from portal_user.pages.requests.outcomes import lateness
 from protocol.assignments import Phase
 

@@ -12,7 +12,7 @@ from core.pages.parts import StepRow
 from gpr.models import Gpr, GprState
 from gpr.replacement.services import box_of
 from inventory.models import Reservation, ReservationState, StepResult
-from portal_shared.measures import measures_of
+from portal_shared.parts.measures import measures_of
 from protocol.assignments import Desired
 from protocol.events import Outcome
 from protocol.steps import Milestone

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from accounts.models import Scope, User
-from accounts.services import token_revoke
-from accounts.tokens import TokenKind, token_mint
+from accounts.tokens.minting import TokenKind, token_mint
+from accounts.tokens.services import token_revoke
 from core.clock import db_now
 from gpr.models import Gpr
 from tests import factories

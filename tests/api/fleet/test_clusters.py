@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.apps import apps
 
-from accounts.tokens import TokenKind, token_parse
+from accounts.tokens.minting import TokenKind, token_parse
 from core.clock import db_now
 from inventory.models import Cluster, JoinToken
 from inventory.services.agents import agent_register

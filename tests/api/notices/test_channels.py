@@ -8,7 +8,7 @@ import pytest
 
 from core.clock import db_now
 from journal.models import Channel, Delivery, DeliveryState, Event
-from journal.notices.channel_services import CHANNELS_MAX
+from journal.notices.channels.services import CHANNELS_MAX
 from slices.models import ProjectAdmin
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from core.clock import db_now
 from gpr.models import Gpr
 from slices.models import Slice
-from slices.quotas import quota_create
+from slices.quotas.services import quota_create
 from tests import factories
 from tests.api.conftest import Caller, World
 from tests.builders import SHAPE

@@ -9,7 +9,7 @@ import pytest
 from core.clock import db_now
 from gpr.models import Gpr, Promise
 from slices.models import Slice
-from slices.quotas import quota_create
+from slices.quotas.services import quota_create
 from tests import factories
 from tests.api.conftest import Answer, Caller, World, assert_problem, faults
 from tests.builders import SHAPE

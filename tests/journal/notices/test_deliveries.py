@@ -25,7 +25,7 @@ from core.clock import db_now
 from core.errors import Conflict, InvalidInput
 from journal.models import Channel, ChannelKind, Delivery, DeliveryState, Digest, Notice, NoticeSettings, Outbox, Severity
 from journal.notices import deliveries
-from journal.notices.channel_services import (
+from journal.notices.channels.services import (
     ChannelTerms,
     channel_change,
     channel_confirm,

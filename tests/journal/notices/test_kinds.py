@@ -14,7 +14,7 @@ from journal.notices.kinds import NOT_TOLD, TOLD
 PACKAGES = ("accounts", "journal", "inventory", "slices", "gpr", "observability", "inference")
 # Kinds that are put together from what no reader of the text can know.
 BY_HAND = {
-    "slices/kubeconfigs.py": {f"slice.kubeconfig_{state}" for state in ("failed", "revoked", "expired")},
+    "slices/kubeconfigs/services.py": {f"slice.kubeconfig_{state}" for state in ("failed", "revoked", "expired")},
     "inventory/services/clusters.py": {"cluster.enabled", "cluster.disabled"},
     "inventory/services/supplies.py": {"supply.order_canceled", "supply.order_failed"},
 }

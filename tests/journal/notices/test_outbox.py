@@ -23,7 +23,7 @@ from journal.notices.kinds import NoticeKind as K
 from journal.notices.outbox import outbox_expand
 from journal.notices.selectors import notices_of, unread_count
 from journal.services import event_record
-from slices.invitations import member_add
+from slices.invitations.services import member_add
 from slices.models import Role, Slice
 from slices.services import member_remove, member_set
 from tests.builders import HOUR, make_cluster, make_gpr, make_slice, make_user, node_view

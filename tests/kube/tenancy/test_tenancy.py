@@ -18,7 +18,7 @@ from protocol import cluster_names
 from protocol.assignments import Desired
 from protocol.drift import Drift
 from protocol.tenancy.workspaces import AccessRole, Account, Binding, BindingSeen, BindingState, IssuedToken, Workspace
-from slices.kubeconfigs import kubeconfig_text
+from slices.kubeconfigs.services import kubeconfig_text
 from tests.e2e.processes import wait_for
 from tests.kube.cluster import SOON_S, Cluster, KubeError
 from tests.kube.corner import CornerApi

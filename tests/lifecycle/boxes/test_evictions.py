@@ -24,7 +24,7 @@ from gpr.requests.services import gpr_submit
 from journal.models import Event
 from protocol.tenancy.waiting_pods import JobFailed, PodsWaiting
 from slices.models import Slice
-from slices.quotas import quota_create
+from slices.quotas.services import quota_create
 from tests.builders import SHAPE, make_slice, spec
 from tests.claims.stage import other_cluster
 from tests.lifecycle.boxes.evictions import DAY_S, LEAST_RUN_S, NOTICE_S, RULES, evicting_slice, noticed

@@ -21,7 +21,7 @@ from inventory.services.nodes import node_cordon
 from inventory.services.reservations import reservation_force_release
 from journal.models import Event
 from protocol.assignments import Desired, Phase
-from slices.quotas import quota_create
+from slices.quotas.services import quota_create
 from tests.builders import SHAPE, make_slice, node_view, nodes_of
 from tests.lifecycle.boxes.spares import LEAST_S, RULES, WAIT_S, report, rows_of, say, spare_of, swapping, told, wanted
 from tests.lifecycle.stage import ENTRY, EXIT, Stage, fresh

@@ -22,7 +22,7 @@ from gpr.requests.spec import GprSpec
 from inventory.models import Cluster, Node
 from inventory.services.inventory import inventory_store
 from planner.plan import Cause
-from slices.quotas import quota_create, quota_delete
+from slices.quotas.services import quota_create, quota_delete
 from slices.services import SlicePolicy, slice_set_clusters, slice_set_policy
 from tests import factories
 from tests.builders import SHAPE, make_cluster, node_view, spec

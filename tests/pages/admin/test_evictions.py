@@ -14,7 +14,7 @@ from gpr.evictions.withdrawals import notices_review
 from gpr.models import Eviction, EvictionVictim, Gpr, VictimOutcome
 from gpr.queue.decisions import gpr_evict
 from gpr.requests.editing import gpr_cancel
-from portal_shared.paging import PAGE_ROWS
+from portal_shared.parts.paging import PAGE_ROWS
 from tests import factories
 from tests.pages.admin_world import HTMX
 from tests.pages.user_world import World, client_of, text

@@ -13,10 +13,10 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from accounts.tokens import TokenKind
+from accounts.tokens.minting import TokenKind
 from core.clock import db_now
 from inventory.models import AgentSession, Cluster, Node, Reservation, ReservationState
-from portal_admin.pages.clusters import join_commands
+from portal_admin.pages.fleet.clusters import join_commands
 from tests import factories
 from tests.pages.admin_world import HTMX, QUERIES_MAX, AdminWorld
 

@@ -22,7 +22,7 @@ from gpr.queue.previews import Preview, preview_approval, preview_eviction, prev
 from gpr.requests.selectors import start_positions
 from gpr.requests.services import gpr_submit
 from inventory.models import Cluster, Reservation, ReservationState
-from portal_admin.pages.question import Effects
+from portal_admin.pages.plan.question import Effects
 from protocol.assignments import Phase
 from slices.models import Slice
 from tests import builders

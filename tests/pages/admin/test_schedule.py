@@ -18,8 +18,8 @@ from core.clock import db_now
 from core.pages.axis import Axis
 from core.pages.node_strip import NodeBox
 from inventory.models import Node
-from portal_admin.pages.schedule import SPANS
-from portal_admin.pages.schedule_layout import Drawing, Stay, draw, free_steps
+from portal_admin.pages.plan.schedule import SPANS
+from portal_admin.pages.plan.schedule_layout import Drawing, Stay, draw, free_steps
 from tests import factories
 from tests.builders import NOW
 from tests.pages.admin_world import QUERIES_MAX, AdminWorld, queue_up

@@ -19,9 +19,9 @@ from journal.models import Channel, ChannelKind
 from portal_admin.urls import urlpatterns as admin_urls
 from portal_user.urls import urlpatterns as user_urls
 from protocol.tenancy.workspaces import BindingState
-from slices.invitations import member_add
+from slices.invitations.services import member_add
 from slices.models import Budget, Namespace, Period, Role
-from slices.quotas import quota_create
+from slices.quotas.services import quota_create
 from slices.services import namespace_bind
 from slices.workspace_requests.services import WorkspaceTerms, workspace_request_create
 from tests import factories

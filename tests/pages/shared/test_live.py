@@ -16,7 +16,7 @@ from django.db import OperationalError
 from django.test import Client
 
 from accounts.models import ApiToken, Scope, User
-from accounts.services import token_revoke
+from accounts.tokens.services import token_revoke
 from core.clock import db_now
 from core.db_threads import in_db_thread
 from journal import hints

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.test import Client
 
 from accounts.models import ApiToken, Scope, User
-from accounts.services import token_revoke
+from accounts.tokens.services import token_revoke
 from core.clock import db_now
 from tests import factories
 

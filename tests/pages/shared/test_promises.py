@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from core.clock import db_now
 from planner.plan import Cause
-from portal_shared.promises import percent
+from portal_shared.parts.promises import percent
 from tests import factories
 from tests.calibration.outcomes import moved, settled, waited
 from tests.pages.user_world import World, text

@@ -12,7 +12,7 @@ from core.clock import db_now
 from inventory.models import Node
 from journal.models import Event
 from slices.models import Project, Quota, Slice
-from slices.quotas import QuotaChange, quota_create
+from slices.quotas.services import QuotaChange, quota_create
 from tests import factories
 from tests.builders import SHAPE
 from tests.pages.admin_world import HTMX, AdminWorld

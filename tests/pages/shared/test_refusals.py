@@ -27,7 +27,7 @@ from gpr.requests.editing import gpr_cancel, gpr_edit, spec_of
 from gpr.requests.ending import gpr_extend, gpr_release
 from gpr.requests.selectors import gpr_for
 from gpr.requests.services import gpr_submit
-from portal_shared.refusals import refusal_of
+from portal_shared.forms.refusals import refusal_of
 from slices.models import Slice
 from slices.selectors import slice_for
 from tests import factories

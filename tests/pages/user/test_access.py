@@ -14,7 +14,7 @@ from accounts.models import Scope
 from core.clock import db_now
 from inventory.models import AgentSession
 from protocol.tenancy.workspaces import BindingState
-from slices.kubeconfigs import kubeconfig_revoke
+from slices.kubeconfigs.services import kubeconfig_revoke
 from slices.models import Kubeconfig, KubeconfigState, Namespace, Unbinding
 from slices.services import namespace_bind, namespace_unbind
 from tests.pages.user_world import HTMX, World, text

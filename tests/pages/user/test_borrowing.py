@@ -9,7 +9,7 @@ import pytest
 from core.clock import db_now
 from gpr.models import Gpr
 from gpr.quotas.borrowing import BORROWS, WILL_BORROW
-from slices.quotas import quota_create
+from slices.quotas.services import quota_create
 from tests import factories
 from tests.builders import SHAPE
 from tests.pages.user_world import World, make_world, text

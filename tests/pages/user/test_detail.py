@@ -21,13 +21,13 @@ from gpr.requests.ending import gpr_extend, gpr_release
 from inventory.models import Gpu, Reservation, ReservationState, StepResult
 from journal.models import Event
 from planner.plan import Cause
-from portal_admin.pages.queue import inspector
-from portal_shared import promises
+from portal_admin.pages.plan.queue import inspector
+from portal_shared.parts import promises
 from portal_user.pages.requests.detail import _gpu_title
 from protocol.assignments import Phase
 from protocol.events import Outcome
 from slices.models import Quota, Slice
-from slices.quotas import quota_create
+from slices.quotas.services import quota_create
 from tests import factories
 from tests.api.conftest import Caller
 from tests.builders import SHAPE, agent_says

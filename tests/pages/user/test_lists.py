@@ -17,7 +17,7 @@ from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import gpr_release
 from inventory.models import Reservation
 from protocol.assignments import Phase
-from slices.invitations import member_add
+from slices.invitations.services import member_add
 from slices.models import Invitation, Membership, Role, Slice
 from tests import factories
 from tests.builders import make_gpr

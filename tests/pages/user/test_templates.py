@@ -13,7 +13,7 @@ from django.test import Client
 from accounts.models import Scope
 from core.clock import db_now
 from gpr.models import Gpr, GprTemplate
-from portal_shared.paging import PAGE_ROWS
+from portal_shared.parts.paging import PAGE_ROWS
 from portal_user.pages.requests.create import TEMPLATES_SHOWN
 from slices.models import Role
 from slices.services import member_set

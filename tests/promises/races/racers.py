@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from accounts.models import User
-from accounts.services import create_once, in_one
+from accounts.tokens.services import create_once, in_one
 from core.clock import db_now
 from core.errors import Conflict, EgsError, IllegalTransition, StaleState
 from gpr.allocation.allocator import tick

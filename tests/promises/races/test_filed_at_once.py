@@ -12,7 +12,7 @@ import pytest
 from django.db import connections
 
 from accounts.models import User
-from accounts.services import create_once, in_one
+from accounts.tokens.services import create_once, in_one
 from gpr.models import Gpr, GprState, Promise
 from gpr.requests.services import CREATION_ROUTE, gpr_submit
 from inventory.models import Cluster

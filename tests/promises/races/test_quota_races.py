@@ -10,9 +10,9 @@ from gpr.allocation import starts
 from gpr.allocation.allocator import TickReport, tick
 from gpr.models import Gpr, GprState
 from inventory.models import ReservationState, ReservedGpu
-from slices import quotas as quotas_module
 from slices.models import Project, Quota, Slice
-from slices.quotas import quota_change, quota_create
+from slices.quotas import services as quotas_module
+from slices.quotas.services import quota_change, quota_create
 from tests import factories
 from tests.builders import SHAPE
 from tests.factories import People

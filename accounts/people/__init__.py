@@ -1,0 +1,1 @@
+"""People: their roles, their access, their sessions, and the first administrator."""

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+from uuid import UUID
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+
+from accounts.audit import AccountChange, report
+from accounts.models import ApiToken, IdempotentCreation, PlatformRole, RoleSource, Scope, User
+from accounts.policy import is_overseer
+from accounts.tokens.minting import TokenKind, token_matches, token_mint, token_parse
+from core.errors import Conflict, EgsError, InvalidInput, NameTaken, NotAllowed
+
+LAST_USED_RESOLUTION = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    token: ApiToken
+    plain: str
+
+
+@transaction.atomic
+def user_create(*, name: str, now: datetime, email: str = "", role: PlatformRole = PlatformRole.MEMBER, actor: User | None = None) -> User:
+    """Raises NameTaken."""
+    source = RoleSource.NOBODY if role == PlatformRole.MEMBER else RoleSource.HAND
+    user = User(name=name, email=email, role=role, role_source=source, created_at=now)
+    user.set_unusable_password()
+    try:
+        with transaction.atomic():
+            user.save(force_insert=True)
+    except IntegrityError:
+        raise NameTaken(f"There is already a user named {name}. Choose another name.") from None
+    report(AccountChange("user.created", f"{name} was added as {PlatformRole(role).label.lower()}.", actor, now))
+    return user
+
+
+BEYOND = "Your token may do less than this one. Use a token with the same scopes, networks and workspaces, or sign in without a token."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenTerms:
+    """`networks` and `slices` (ids) bound the token; empty: no bound."""
+
+    name: str
+    scopes: Sequence[Scope]
+    life: timedelta
+    networks: Sequence[str] = ()
+    slices: Sequence[str] = ()
+
+
+def token_issue(*, user: User, name: str, scopes: Sequence[Scope], life: timedelta, now: datetime) -> NewToken:
+    return token_create(user=user, terms=TokenTerms(name=name, scopes=scopes, life=life), now=now)
+
+
+@transaction.atomic
+def token_create(*, user: User, terms: TokenTerms, now: datetime) -> NewToken:
+    """Raises InvalidInput, or NotAllowed for a token that may do more than the user may now."""
+    _check_terms(user, terms)
+    minted = token_mint(TokenKind.USER)
+    token = ApiToken.objects.create(
+        user=user,
+        name=terms.name,
+        key_id=minted.key_id,
+        digest=minted.digest,
+        pepper_id=minted.pepper_id,
+        scopes=sorted(set(terms.scopes)),
+        networks=list(terms.networks),
+        slices=list(terms.slices),
+        created_at=now,
+        expires_at=now + terms.life,
+    )
+    text = f"A token of {user.name} was issued: {token.name} ({minted.key_id}), for {', '.join(token.scopes)}."
+    report(AccountChange("token.issued", text, user, now))
+    return NewToken(token, minted.plain)
+
+
+@transaction.atomic
+def token_rotate(*, token: ApiToken, overlap: timedelta, actor: User, now: datetime) -> NewToken:
+    """Makes a new token with the same terms and a whole life. The old one ends after `overlap`.
+
+    Raises Conflict if it has ended, NotAllowed if it may do more than the token of the actor.
+    """
+    if not token.is_live(now):
+        raise Conflict("This token has ended. Make a new one.")
+    terms = TokenTerms(
+        name=token.name,
+        scopes=[Scope(scope) for scope in token.scopes],
+        life=min(token.expires_at - token.created_at, settings.EGS_TOKEN_LIFE_MAX),
+        networks=token.networks,
+        slices=token.slices,
+    )
+    made = token_create(user=actor, terms=terms, now=now)
+    ApiToken.objects.filter(pk=token.pk).update(expires_at=min(token.expires_at, now + overlap))
+    return made
+
+
+def _check_terms(user: User, terms: TokenTerms) -> None:
+    if not terms.scopes or not set(terms.scopes) <= set(Scope):
+        raise InvalidInput({"scopes": [f"Choose one or more of {', '.join(Scope.values)}."]})
+    if Scope.ADMIN in terms.scopes and not is_overseer(user):
+        raise NotAllowed("Only the token of an administrator or an auditor may have the scope admin.")
+    if Scope.ADMIN in terms.scopes and terms.slices:
+        raise InvalidInput({"slices": ["A token with the scope admin is not bound to workspaces."]})
+    if user.credential is not None and not user.credential.covers(scopes=terms.scopes, slices=terms.slices, networks=terms.networks):
+        raise NotAllowed(BEYOND)
+    if not timedelta(0) < terms.life <= settings.EGS_TOKEN_LIFE_MAX:
+        raise InvalidInput({"expires_in_s": [f"Between 1 and {int(settings.EGS_TOKEN_LIFE_MAX.total_seconds())} seconds."]})
+
+
+@transaction.atomic
+def token_revoke(*, token: ApiToken, actor: User, now: datetime) -> None:
+    """Raises NotAllowed if it may do more than the token of the actor."""
+    used = actor.credential
+    if used is not None and not used.covers(scopes=token.scopes, slices=token.slices, networks=token.networks):
+        raise NotAllowed(BEYOND)
+    if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=now):
+        report(AccountChange("token.revoked", f"A token of {token.user.name} was revoked: {token.name} ({token.key_id}).", token.user, now))
+
+
+def token_authenticate(*, plain: str, address: str, now: datetime) -> ApiToken | None:
+    """Returns the live token of an active user, used from a network that it allows, else None."""
+    parsed = token_parse(plain)
+    if parsed is None or parsed.kind != TokenKind.USER:
+        return None
+    token = ApiToken.objects.select_related("user").filter(key_id=parsed.key_id).first()
+    if token is None or not token_matches(parsed.secret, digest=token.digest, pepper_id=token.pepper_id):
+        return None
+    if not token.is_live(now) or not token.user.is_active or not token.takes(address):
+        return None
+    if token.last_used_at is None or now - token.last_used_at > LAST_USED_RESOLUTION:
+        ApiToken.objects.filter(pk=token.pk).update(last_used_at=now, last_address=address)
+    return token
+
+
+Remember = Callable[[UUID | None], None]
+MaybeId = TypeVar("MaybeId", UUID, UUID | None)
+
+
+def create_once(
+    *, user: User, route: str, key: str, digest: str, now: datetime, create: Callable[[Remember], MaybeId]
+) -> tuple[MaybeId, bool]:
+    """Run `create` unless this key has run it. Returns the object's id and whether it was a repeat.
+
+    `create` must pass the id to its argument, in the transaction of the change. Raises Conflict for another body.
+    """
+    if (old := _creation(user, route, key, digest)) is not None:
+        stored: Any = old.object_id
+        return stored, True
+
+    def remember(object_id: UUID | None) -> None:
+        IdempotentCreation.objects.create(user=user, route=route, key=key, digest=digest, object_id=object_id, created_at=now)
+
+    try:
+        return create(remember), False
+    except (IntegrityError, EgsError):
+        # A concurrent request with the same key may have taken the name or changed the state first.
+        if (old := _creation(user, route, key, digest)) is None:
+            raise
+        stored = old.object_id
+        return stored, True
+
+
+def in_one(create: Callable[[], UUID]) -> Callable[[Remember], UUID]:
+    """Makes `create` one transaction, for `create_once`."""
+
+    @transaction.atomic
+    def create_and_remember(remember: Remember) -> UUID:
+        object_id = create()
+        remember(object_id)
+        return object_id
+
+    return create_and_remember
+
+
+def _creation(user: User, route: str, key: str, digest: str) -> IdempotentCreation | None:
+    row = IdempotentCreation.objects.filter(user=user, route=route, key=key).first()
+    if row is not None and row.digest != digest:
+        raise Conflict("This Idempotency-Key was used for another request. Take a new key for a new request.")
+    return row

@@ -1,0 +1,1 @@
+"""What people want to hear: their settings of notices."""

@@ -1,0 +1,1 @@
+"""What the pages on clusters, nodes, checks, maintenance and supplies show."""

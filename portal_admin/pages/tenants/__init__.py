@@ -1,0 +1,1 @@
+"""What the pages on people, workspace requests, quotas and budgets show."""

@@ -1,0 +1,1 @@
+"""Views on clusters, nodes, checks, maintenance and supplies."""

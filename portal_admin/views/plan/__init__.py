@@ -1,0 +1,1 @@
+"""Views on the queue, its plan, decisions, promises and evictions."""

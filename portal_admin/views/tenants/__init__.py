@@ -1,0 +1,1 @@
+"""Views on people, workspace requests, quotas and budgets."""

@@ -1,0 +1,1 @@
+"""What pages of both portals show: requests, promises, budgets, measurements, lists in pages."""

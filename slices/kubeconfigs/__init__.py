@@ -1,0 +1,1 @@
+"""Kubeconfigs of workspaces. The hub asks the agent of each cluster for a token, and shows it once."""

@@ -1,0 +1,1 @@
+"""Which namespaces a workspace has in its clusters, and which names it may choose."""

@@ -1,0 +1,66 @@
+"""Groups of identity providers that give roles in workspaces."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import transaction
+
+from accounts.models import User
+from accounts.people.services import groups_apply, groups_of, people_in
+from accounts.policy import is_platform_admin
+from core.errors import NameTaken, NotAllowed
+from core.locks import transaction_lock
+from journal.services import event_record
+from slices.models import Membership, Role, Slice, SliceGroup
+from slices.services import member_put, member_take
+
+ROLES_BIGGEST_FIRST = (Role.OWNER, Role.EDITOR, Role.VIEWER)
+
+
+@transaction.atomic
+def group_add(*, slice_: Slice, provider: str, group: str, role: Role, actor: User, now: datetime) -> SliceGroup:
+    """People who are in the group already become members at once, so that an owner gets to know them.
+
+    Raises NameTaken, and NotAllowed for a group that the actor is not in.
+    """
+    transaction_lock("roles")
+    if not is_platform_admin(actor) and (provider, group) not in groups_of(actor):
+        raise NotAllowed(f"You are not in the group {group}. Only its own people and administrators of the platform give it a role.")
+    if slice_.groups.filter(provider=provider, group=group).exists():
+        raise NameTaken(f"Group {group} has a role in workspace {slice_.name} already. Remove it first.")
+    made = SliceGroup.objects.create(slice=slice_, provider=provider, group=group, role=role, created_at=now)
+    text = f"Group {group} has the role {Role(role).label.lower()} in workspace {slice_.name} now."
+    event_record(kind="slice.group_added", message=text, at=now, actor=actor, slice_id=slice_.pk)
+    _apply_to_people(made, actor, now)
+    return made
+
+
+@transaction.atomic
+def group_remove(*, group: SliceGroup, actor: User, now: datetime) -> None:
+    """People who are members by this group alone lose their role at once."""
+    transaction_lock("roles")
+    SliceGroup.objects.filter(pk=group.pk).delete()
+    text = f"Group {group.group} has no role in workspace {group.slice.name} any more."
+    event_record(kind="slice.group_removed", message=text, at=now, actor=actor, slice_id=group.slice_id)
+    _apply_to_people(group, actor, now)
+
+
+def memberships_apply(user: User, now: datetime) -> None:
+    """Gives and takes the roles that the person's groups decide on. Roles that people gave stay. Needs a transaction."""
+    groups = groups_of(user)
+    wanted: dict[Slice, Role] = {}
+    for row in SliceGroup.objects.filter(group__in=[group for _, group in groups]).select_related("slice"):
+        if (row.provider, row.group) in groups:
+            wanted[row.slice] = min(wanted.get(row.slice, Role.VIEWER), Role(row.role), key=ROLES_BIGGEST_FIRST.index)
+    for had in Membership.objects.filter(user=user, is_by_group=True).exclude(slice__in=wanted).select_related("slice"):
+        member_take(slice_=had.slice, user=user, actor=None, now=now)
+    by_people = set(Membership.objects.filter(user=user, is_by_group=False).values_list("slice", flat=True))
+    for slice_, role in wanted.items():
+        if slice_.pk not in by_people:
+            member_put(slice_=slice_, user=user, role=role, is_by_group=True, actor=None, now=now)
+
+
+def _apply_to_people(group: SliceGroup, actor: User, now: datetime) -> None:
+    for user in people_in(group.provider, group.group):
+        groups_apply(user=user, actor=actor, now=now)
