@@ -107,10 +107,11 @@ def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
         raise InvalidInput({"extra_s": ["Must be at least one second."]})
     if (notice := notice_of(gpr)) is not None:
         raise Conflict(f"It is to be evicted at {utc(notice.ends_at)}. Save its work; it waits again for the rest of its time.")
+    ends_at = gpr.ends_at + timedelta(seconds=extra_s)
+    _refuse_beyond_end(gpr, gpr.ends_at, ends_at)
     _refuse_beyond_policy(gpr, extra_s, actor)
     if (gpr.ends_at - now).total_seconds() < EXTENSION_ACK_S:
         raise Conflict(f"It ends within {EXTENSION_ACK_S} s: too late to extend it for certain. File a new request.")
-    ends_at = gpr.ends_at + timedelta(seconds=extra_s)
     books_end_at = nodes_free_at(ends_at)
     plan_lock()
     _refuse_beyond_budget(gpr, ends_at, actor, now)
@@ -140,6 +141,22 @@ def left_s(gpr: Gpr, *, now: datetime) -> int:
     if gpr.active_at is None or gpr.state != S.ACTIVE:
         return gpr.remaining_s
     return max(0, gpr.remaining_s - math.ceil((now - gpr.active_at).total_seconds()))
+
+
+def _refuse_beyond_end(gpr: Gpr, old_end_at: datetime, ends_at: datetime) -> None:
+    """Raises OverPolicy."""
+    last_at = gpr.slice.ends_at
+    if last_at is None or ends_at <= last_at:
+        return
+    latest_at = max(last_at, old_end_at)
+    room = f"It can end then at the latest: extend it by {duration_exact((latest_at - old_end_at).total_seconds())} at most"
+    raise OverPolicy(
+        f"Workspace {gpr.slice.name} ends at {utc(last_at)}. {room if latest_at > old_end_at else 'It cannot end later'}, "
+        "or ask an administrator for a later end of the workspace.",
+        limit="ends_at",
+        most=int((latest_at - old_end_at).total_seconds()),
+        max_ends_at=latest_at,
+    )
 
 
 def _refuse_beyond_policy(gpr: Gpr, extra_s: int, actor: User) -> None:

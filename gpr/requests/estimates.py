@@ -15,7 +15,7 @@ from gpr.queue.explanations import FormatTime, VisibleExplanation, explain
 from gpr.quotas.borrowing import WOULD_BORROW
 from gpr.requests.alternatives import Alternative, Alternatives, Order, soonest_by_place
 from gpr.requests.editing import Candidate, candidate_of
-from gpr.requests.spec import GprSpec
+from gpr.requests.spec import GprSpec, beyond_end
 from planner.offers import OfferFinder
 from planner.plan import EvictionKind, Offer, victims_of
 from planner.promises.ranges import ForecastRanges
@@ -54,7 +54,7 @@ def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | Non
     """Returns one estimate for each cluster and shape, soonest first. `edited`: for an edit of this GPR. Raises as `gpr_submit`."""
     asked = candidate_of(spec, actor=actor, now=now, edited=edited)
     candidate, loaded, finder = asked.request, asked.loaded, OfferFinder(asked.loaded.snapshot, restore=asked.loaded.restore)
-    found = list(soonest_by_place(_offers(asked, finder)).values())
+    found = _in_time(spec, edited, list(soonest_by_place(_offers(asked, finder)).values()), now)
     explanations = explain([offer.explanation for offer in found], actor=actor, now=now, format_time=format_time)
     alternatives = Alternatives(spec, candidate, finder, loaded, found).per_offer()
     learned = ranges_load(now=now, edited=edited)
@@ -68,6 +68,16 @@ def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | Non
         )
         for offer, explanation, sooner in zip(found, explanations, alternatives, strict=True)
     ]
+
+
+def _in_time(spec: GprSpec, edited: Gpr | None, found: Sequence[Offer], now: datetime) -> list[Offer]:
+    """Leaves out what would end after its workspace. Raises OverPolicy if that is all."""
+    duration_s = spec.duration_s - (edited.duration_s - edited.remaining_s if edited else 0)
+    starts = [now if offer.start_s <= now.timestamp() else at(offer.promise_s) for offer in found]
+    late = [beyond_end(spec.slice, start_at=start_at, duration_s=duration_s, now=now) for start_at in starts]
+    if late and late[0] and all(late):
+        raise late[0]
+    return [offer for offer, is_late in zip(found, late, strict=True) if not is_late]
 
 
 def _offers(asked: Candidate, finder: OfferFinder) -> tuple[Offer, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -19,7 +19,7 @@ from gpr.models import Gpr, GprState, Promise
 from gpr.models.gprs import NO_PLACE
 from gpr.promises.forecasts import forecasts_drop
 from gpr.promises.outcomes import promises_abandon
-from gpr.requests.spec import BOOKING_AHEAD, PLAIN_FIELDS, GprSpec
+from gpr.requests.spec import BOOKING_AHEAD, PLAIN_FIELDS, GprSpec, beyond_end
 from inventory.models import Cluster
 from journal.models import Event
 from journal.services import events_record
@@ -59,6 +59,9 @@ def _store_queued(newcomers: Sequence[Newcomer], now: datetime) -> dict[UUID, Eg
     loaded = snapshot_load(now=now, with_memory=True).with_newcomers((gpr, clusters) for gpr, clusters, _ in newcomers)
     made = plan_of(loaded, explained={each.gpr.pk for each in newcomers})
     placements = {UUID(placement.id): placement for placement in made.placements}
+    if late := dict(_late(newcomers, placements, now)):
+        in_time = [each for each in newcomers if each.gpr.pk not in late]
+        return late | (_store_queued(in_time, now) if in_time else {})
     for gpr, _, _ in newcomers:
         summary_set(gpr, placements[gpr.pk])
     cannot = [each for each in newcomers if placements[each.gpr.pk].slot is None]
@@ -70,6 +73,20 @@ def _store_queued(newcomers: Sequence[Newcomer], now: datetime) -> dict[UUID, Eg
     return {gpr.pk: _refusal(gpr, clusters, placements[gpr.pk], loaded) for gpr, clusters, _ in cannot}
 
 
+def _late(newcomers: Iterable[Newcomer], placements: Mapping[UUID, Placement], now: datetime) -> Iterator[tuple[UUID, EgsError]]:
+    for gpr, _, _ in newcomers:
+        if late := _beyond_end(gpr, placements[gpr.pk], now):
+            yield gpr.pk, late
+
+
+def _beyond_end(gpr: Gpr, placement: Placement, now: datetime) -> EgsError | None:
+    """The refusal of what its promise lets end after its workspace."""
+    if placement.start_s is None or placement.promise_s is None:
+        return None
+    start_s = placement.start_s if placement.starts_now else placement.promise_s
+    return beyond_end(gpr.slice, start_at=at(start_s), duration_s=gpr.remaining_s, now=now)
+
+
 def _insert(newcomers: Sequence[Newcomer]) -> None:
     rows_insert([each.gpr for each in newcomers])
     rows_insert([Gpr.clusters.through(gpr=gpr, cluster=cluster) for gpr, clusters, _ in newcomers for cluster in set(clusters)])
@@ -79,13 +96,15 @@ def _insert(newcomers: Sequence[Newcomer]) -> None:
 def promise_make(gpr: Gpr, *, edited: Edited | None = None, now: datetime) -> None:
     """Plans the queue and stores the promise of a GPR that is in it. `edited`: the request before an edit.
 
-    The caller took the plan lock before it wrote. Raises CanNeverStart or BookingDoesNotFit.
+    The caller took the plan lock before it wrote. Raises CanNeverStart or BookingDoesNotFit, and for an edit OverPolicy.
     """
     made, _ = replan(now=now, edited=edited, explained={gpr.pk})
     (placement,) = made.placements
     summary_set(gpr, placement)
     if placement.explanation.reason in NO_PLACE:
         raise _refusal(gpr, gpr.clusters.all(), placement, snapshot_load(now=now))
+    if edited is not None and (late := _beyond_end(gpr, placement, now)):
+        raise late
 
 
 def _refusal(gpr: Gpr, clusters: Iterable[Cluster], placement: Placement, loaded: Loaded) -> EgsError:

@@ -84,7 +84,9 @@ def spec_check(spec: GprSpec, *, now: datetime, kept_start_at: datetime | None =
         errors.setdefault(field_name, []).append(text)
     if errors:
         raise InvalidInput(errors)
-    _refuse_beyond_end(spec, now)
+    starts_at = max(now, spec.earliest_start_at or now)
+    if late := beyond_end(spec.slice, start_at=starts_at, duration_s=spec.duration_s, now=now):
+        raise late
     longest_s = min(spec.slice.duration_max_s, settings.EGS_DURATION_MAX_S)
     if spec.duration_s > longest_s:
         raise OverPolicy(
@@ -221,18 +223,17 @@ def _measures(spec: GprSpec) -> dict[str, int]:
     return {"nodes": spec.nodes, "gpus": gpus, "duration_s": spec.duration_s, "priority": spec.priority, "may_evict": int(spec.may_evict)}
 
 
-def _refuse_beyond_end(spec: GprSpec, now: datetime) -> None:
-    """Raises OverPolicy for what cannot end before its workspace does."""
-    ends_at = spec.slice.ends_at
-    start_at = max(now, spec.earliest_start_at or now)
-    if ends_at is None or start_at + timedelta(seconds=spec.duration_s) <= ends_at:
-        return
+def beyond_end(slice_: Slice, *, start_at: datetime, duration_s: int, now: datetime) -> OverPolicy | None:
+    """The refusal of what would end after its workspace does."""
+    ends_at = slice_.ends_at
+    if ends_at is None or start_at + timedelta(seconds=duration_s) <= ends_at:
+        return None
     if ends_at <= now:
-        raise OverPolicy(f"Workspace {spec.slice.name} ended at {utc(ends_at)}. Ask an administrator.", limit="ends_at", most=0)
+        return OverPolicy(f"Workspace {slice_.name} ended at {utc(ends_at)}. Ask an administrator.", limit="ends_at", most=0)
     most_s = max(0, int((ends_at - start_at).total_seconds()))
     advice = f"From {utc(start_at)} it may take {duration_exact(most_s)} at most" if most_s else "Start before that"
-    raise OverPolicy(
-        f"Workspace {spec.slice.name} ends at {utc(ends_at)}. {advice}, or ask an administrator for a later end.",
+    return OverPolicy(
+        f"Workspace {slice_.name} ends at {utc(ends_at)}. {advice}, or ask an administrator for a later end.",
         limit="ends_at",
         most=most_s,
     )

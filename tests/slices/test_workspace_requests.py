@@ -129,6 +129,27 @@ def test_nobody_books_beyond_the_end_of_his_workspace_and_reads_how_long_it_may_
     assert caller.post("gprs/", ask).status_code == 201
 
 
+def test_what_would_wait_until_it_ends_after_its_workspace_is_refused_and_so_is_such_an_edit_and_extension(ada: User, root: User) -> None:
+    """Both nodes run for three hours, and the workspace ends in five."""
+    cluster, now = factories.cluster("borealis"), db_now().replace(microsecond=0)
+    slice_, other = (factories.make_slice(cluster, name=name, owner=ada) for name in ("short", "other"))
+    runs = factories.active(other, ada, nodes=2, duration_s=3 * 3600)
+    Slice.objects.filter(pk__in=[slice_.pk, other.pk]).update(ends_at=now + timedelta(hours=5))
+    caller, ask = Caller(factories.token(ada)), {"name": "a", "slice": "short", "shape": SHAPE, "nodes": 1, "duration_s": 3 * 3600}
+
+    refused = [caller.post(path, ask).json() for path in ("gprs/", "gprs/estimate/")]
+    assert [(body["code"], body["limit"]) for body in refused] == [("over_policy", "ends_at")] * 2
+    assert 3600 < refused[0]["most"] == refused[1]["most"] < 2 * 3600
+    assert not slice_.gprs.exists()
+
+    made = caller.post("gprs/", ask | {"duration_s": refused[0]["most"]})
+    assert made.status_code == 201
+    assert caller.patch(f"gprs/{made.json()['id']}/", {"duration_s": 3 * 3600}).json()["code"] == "over_policy"
+    longer = caller.post(f"gprs/{runs.pk}/extend/", {"extra_s": 4 * 3600}).json()
+    assert (longer["code"], longer["limit"]) == ("over_policy", "ends_at")
+    assert longer["max_ends_at"] == f"{now + timedelta(hours=5):%Y-%m-%dT%H:%M:%SZ}"
+
+
 @pytest.mark.parametrize("name", ["", "a\x00b", "a\nb", "a b"])
 def test_people_and_shapes_of_a_request_are_names(name: str, ada: User) -> None:
     caller = Caller(factories.token(ada))
