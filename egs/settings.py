@@ -79,6 +79,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "core.request_origin.RequestOrigin",
+    "core.rest.versions.VersionHeader",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -287,6 +288,11 @@ CELERY_BEAT_SCHEDULE = {
     "tick": {"task": "gpr.tick", "schedule": EGS_TICK_S, "options": {"expires": EGS_TICK_S}},
     "notices": {"task": "journal.notices", "schedule": EGS_NOTICES_S, "options": {"expires": EGS_NOTICES_S}},
 }
+
+# Events, and with them the audit log, are deleted after so many days; 0: they stay. Notices name Events for 90 days.
+EGS_AUDIT_KEPT_DAYS = env_int("EGS_AUDIT_KEPT_DAYS", 0)
+if 0 < EGS_AUDIT_KEPT_DAYS < 100 or EGS_AUDIT_KEPT_DAYS < 0:
+    raise ImproperlyConfigured("EGS_AUDIT_KEPT_DAYS must be 100 at least, or 0.")
 
 # Notices by mail, Slack and webhooks. Networks to which EGS may send what its users address there, also over plain HTTP.
 EGS_OUTBOUND_ALLOW = env_networks("EGS_OUTBOUND_ALLOW", "")

@@ -79,6 +79,7 @@ class AgentSession(models.Model):
     capabilities = models.JSONField(default=list)
     joined_at = models.DateTimeField()
     last_sync_at = models.DateTimeField(null=True, blank=True)
+    silence_told_at = models.DateTimeField(null=True, blank=True, help_text="When its silence was told; null: it is heard.")
     known_generation = models.BigIntegerField(default=0, help_text="Generation that the agent has.")
     clock_offset_s = models.FloatField(null=True, blank=True)
     # Two processes used one credential. An administrator has to issue a new join token.

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 
 from core.words import duration_exact, utc
 from gpr.allocation.absence import was_just_away
@@ -17,7 +17,7 @@ from inventory.selectors import cluster_is_silent
 from journal.models import Event, Severity
 from journal.services import event_record
 
-ENDS_SOON, RESTART, SILENT = "gpr.ends_soon", "gpr.restart_promised", "agent.silent"
+ENDS_SOON, RESTART = "gpr.ends_soon", "gpr.restart_promised"
 # The next plan promises a start to what was taken back; after this long it is no news.
 RESTART_NEWS: Final = timedelta(minutes=10)
 
@@ -89,24 +89,27 @@ def _record_restart(gpr: Gpr, now: datetime) -> None:
 
 
 def silent_agents_record(*, now: datetime) -> None:
-    """Tell administrators once of each agent that has fallen silent. One query when all are heard."""
+    """Tell administrators once of each agent that falls silent, and once when it is heard again. One query when there is no such agent."""
     since_at = now - timedelta(seconds=settings.EGS_AGENT_UNREACHABLE_S)
-    late = list(AgentSession.objects.filter(last_sync_at__lt=since_at).select_related("cluster"))
-    silent = [agent for agent in late if cluster_is_silent(agent.cluster, now) and not _is_told(agent)]
-    # After an absence of the hub itself agents get the time to report.
-    if silent and not was_just_away(now=now):
-        for agent in silent:
+    falls_silent = Q(silence_told_at=None, last_sync_at__lt=since_at)
+    is_back = Q(silence_told_at__isnull=False, last_sync_at__gte=since_at)
+    agents = list(AgentSession.objects.filter(falls_silent | is_back).select_related("cluster"))
+    for agent in agents:
+        if agent.silence_told_at is not None:
+            _record_return(agent, now)
+        # After an absence of the hub itself agents get the time to report.
+        elif cluster_is_silent(agent.cluster, now) and not was_just_away(now=now):
             _record_silence(agent, now)
 
 
 @transaction.atomic
 def _record_silence(agent: AgentSession, now: datetime) -> None:
     # Another process may be about to record the same.
-    is_still = AgentSession.objects.select_for_update().filter(pk=agent.pk, last_sync_at=agent.last_sync_at).exists()
-    if not is_still or _is_told(agent) or agent.last_sync_at is None:
+    is_mine = AgentSession.objects.filter(pk=agent.pk, last_sync_at=agent.last_sync_at, silence_told_at=None).update(silence_told_at=now)
+    if not is_mine or agent.last_sync_at is None:
         return
     event_record(
-        kind=SILENT,
+        kind="agent.silent",
         message=f"The agent of cluster {agent.cluster.name} is silent since {utc(agent.last_sync_at)}. "
         "Boxes there end on time, but nothing starts there.",
         at=now,
@@ -115,5 +118,10 @@ def _record_silence(agent: AgentSession, now: datetime) -> None:
     )
 
 
-def _is_told(agent: AgentSession) -> bool:
-    return Event.objects.filter(kind=SILENT, cluster_id=agent.pk, at__gte=agent.last_sync_at).exists()
+@transaction.atomic
+def _record_return(agent: AgentSession, now: datetime) -> None:
+    # Another process may be about to record the same.
+    if not AgentSession.objects.filter(pk=agent.pk, silence_told_at=agent.silence_told_at).update(silence_told_at=None):
+        return
+    text = f"The agent of cluster {agent.cluster.name} is heard again."
+    event_record(kind="agent.heard_again", message=text, at=now, cluster_id=agent.pk)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import datetime
 from typing import ClassVar, Final
 
 from django.conf import settings
@@ -46,6 +47,8 @@ class Channel(models.Model):
     kind = models.CharField(max_length=13, choices=ChannelKind.choices)
     target = models.CharField(max_length=500, help_text="Mail address, webhook URL, or channel in Slack. It is no secret.")
     sealed = models.TextField(blank=True, help_text="The encrypted secret: URL of a Slack webhook, token of a bot, or key of signatures.")
+    replaced_sealed = models.TextField(blank=True, help_text="The encrypted key of signatures before the present one.")
+    replaced_until_at = models.DateTimeField(null=True, blank=True, help_text="Until then the replaced key signs, too.")
     notice_kinds = models.JSONField(default=list)
     digest = models.CharField(max_length=6, choices=Digest.choices, default=Digest.NONE)
     is_on = models.BooleanField(default=True)
@@ -66,6 +69,11 @@ class Channel(models.Model):
     @property
     def needs_code(self) -> bool:
         return self.kind == ChannelKind.MAIL and self.confirmed_at is None
+
+    def sealed_at(self, at: datetime) -> list[str]:
+        """The encrypted secrets that hold then, the newest first."""
+        has_replaced = self.replaced_until_at is not None and at < self.replaced_until_at
+        return [sealed for sealed in (self.sealed, self.replaced_sealed if has_replaced else "") if sealed]
 
 
 @column_checks

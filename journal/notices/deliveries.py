@@ -111,12 +111,12 @@ def _letter(row: Delivery, events: Sequence[Event], at: datetime) -> Letter | No
     if not events and not row.is_test:
         return _Dropped(NOT_WANTED)
     try:
-        secret = decrypt(row.channel.sealed) if row.channel.sealed else ""
+        secrets = tuple(decrypt(sealed) for sealed in row.channel.sealed_at(at))
     except SecretLost as error:
         return NotSent(str(error), is_final=True)
     lines = tuple(line for event in events if (line := Line.of(event)) is not None)
     code = code_of(row.channel) if row.channel.needs_code else ""
-    return Letter(row.pk, row.channel.kind, row.channel.name, row.channel.target, secret, lines, row.is_test, at, code)
+    return Letter(row.pk, row.channel.kind, row.channel.name, row.channel.target, secrets, lines, row.is_test, at, code)
 
 
 def _still_wanted(rows: Sequence[Delivery]) -> dict[object, list[Event]]:

@@ -107,7 +107,7 @@ TOLD: Final[dict[str, tuple[Rule, ...]]] = {
     **_all(K.WORKSPACE, To.OWNERS, "slice.namespace_approved", "slice.namespace_changed", "slice.namespace_refused"),
     **_all(K.WORKSPACE, To.INVITED, "slice.member_invited"),
     **_all(K.WORKSPACE, To.MEMBER, "slice.member_set"),
-    **_all(K.ALERT, To.ADMINS, "agent.cloned", "agent.silent", "cluster.rewound", "cluster.steps_lost", "egs.fault"),
+    **_all(K.ALERT, To.ADMINS, "agent.cloned", "agent.heard_again", "agent.silent", "cluster.rewound", "cluster.steps_lost", "egs.fault"),
     **_all(K.ALERT, To.ADMINS, "gpr.exit_overdue", "node.gone", "node.gpus_lost", "planner.fault", "planner.memory", "supply.order_failed"),
 }
 # Told by a page, by another Event beside it, or of no use to anybody who did not do it.
@@ -115,7 +115,7 @@ NOT_TOLD: Final = frozenset(
     {
         *("agent.joined", "booking_series.canceled", "booking_series.created"),
         *("budget.changed", "budget.created", "budget.deleted"),
-        *("channel.changed", "channel.confirmed", "channel.created", "channel.deleted", "channel.delivery_retried", "channel.tested"),
+        *("channel.changed", "channel.confirmed", "channel.created", "channel.deleted", "channel.delivery_retried", "channel.key_replaced", "channel.tested"),
         *("check_policy.changed", "check_policy.created", "check_policy.deleted"),
         *("cluster.api_url_changed", "cluster.created", "cluster.disabled", "cluster.drain_changed", "cluster.drift", "cluster.enabled"),
         *("cluster.join_token_issued", "cluster.repairs_changed", "cluster.resumed"),

@@ -36,13 +36,13 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """`secret` and `target` are those of the channel. `code`: the letter says this and nothing else."""
+    """`secrets` and `target` are those of the channel, the newest secret first. `code`: the letter says this and nothing else."""
 
     id: UUID
     kind: str
     channel: str
     target: str
-    secret: str
+    secrets: tuple[str, ...]
     lines: tuple[Line, ...]
     is_test: bool
     at: datetime

@@ -10,6 +10,7 @@ from core.clock import db_now
 from journal.guard import set_aside_on_error
 from journal.notices.deliveries import deliveries_send, prune
 from journal.notices.outbox import outbox_expand
+from journal.retention import events_prune
 
 Watcher = Callable[..., None]
 _watchers: list[Watcher] = []
@@ -47,3 +48,4 @@ def notices_step(*, now: datetime | None = None) -> None:
     deliveries_send()
     if _PRUNING.is_due(now):
         prune(now=now)
+        events_prune(now=now)

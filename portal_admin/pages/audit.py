@@ -7,13 +7,15 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
+from django.conf import settings
 from django.db.models import Q, QuerySet
 from django.urls import reverse
 
+from core.pages import words
 from core.pages.parts import ListFoot
 from core.rest.references import is_object
 from core.rest.sealed import seal
-from journal.models import Event
+from journal.models import Event, EventRetention
 from journal.selectors import audit_trail
 from portal_admin.pages.nav import admin_shell
 from portal_shared.access import PageRequest
@@ -66,6 +68,7 @@ class AuditPage:
     records: tuple[AuditRow, ...]
     foot: ListFoot
     export_url: str
+    kept: str
 
     @classmethod
     def build(cls, request: PageRequest) -> AuditPage:
@@ -78,7 +81,16 @@ class AuditPage:
             records=tuple(AuditRow.of(event) for event in found.rows),
             foot=foot_of(found, url, given),
             export_url=url_with(reverse("admin-audit-export"), given),
+            kept=_kept(request),
         )
+
+
+def _kept(request: PageRequest) -> str:
+    days, retention = settings.EGS_AUDIT_KEPT_DAYS, EventRetention.objects.first()
+    told = f"Records stay for {days} days." if days else "Records stay for good."
+    if retention is None:
+        return told
+    return f"{told} Those from before {words.moment(retention.deleted_before_at, now=request.now, zone=request.zone)} are deleted."
 
 
 def audit_filtered(request: PageRequest) -> QuerySet[Event]:

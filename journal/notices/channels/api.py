@@ -24,6 +24,7 @@ from journal.notices.channels.services import (
     channel_confirm,
     channel_create,
     channel_delete,
+    channel_replace_key,
     channel_test,
     delivery_retry,
 )
@@ -134,6 +135,14 @@ class ChannelViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
     def destroy(self, request: Request, pk: str) -> Response:
         channel_delete(channel=self.get_object(), actor=actor_of(request), now=self.now)
         return Response(status=status.HTTP_204_NO_CONTENT)
+
+    @extend_schema(request=Nothing, responses={201: NewChannelSerializer})
+    @action(detail=True, methods=["post"], url_path="replace-key")
+    def replace_key(self, request: Request, pk: str) -> Response:
+        """Replace the key of a webhook's signatures. For a day messages are signed with both keys."""
+        self.body(Nothing)
+        made = channel_replace_key(channel=self.get_object(), actor=actor_of(request), now=self.now)
+        return self._answer(made.channel, plain=made.plain)
 
     @extend_schema(request=Nothing, responses={201: DeliverySerializer})
     @action(detail=True, methods=["post"])

@@ -19,7 +19,7 @@ from core.errors import Conflict, IllegalTransition, InvalidInput, NameTaken
 from core.names import text_fault
 from core.outbound import url_fault
 from core.vault import SecretLost, encrypt, rotate
-from core.words import duration
+from core.words import duration, utc
 from journal.hints import hint, user_topic
 from journal.models import Channel, ChannelKind, Delivery, DeliveryState, Digest, Event
 from journal.notices.channels.codes import code_is_right
@@ -34,6 +34,7 @@ TESTS_APART: Final = timedelta(seconds=10)
 CODES_APART: Final = timedelta(minutes=10)  # the reader of the address may not want them
 NEW_PER_HOUR_MAX: Final = 20  # of one person
 SIGNING_PREFIX: Final = "egsw_"
+BOTH_KEYS_SIGN: Final = timedelta(hours=24)  # after a key was replaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def channel_create(*, owner: User | Any, terms: ChannelTerms, actor: User, now: 
         raise Conflict(f"There may be {CHANNELS_MAX} channels. Delete one first.")
     if Event.objects.filter(kind="channel.created", actor=actor, at__gt=now - timedelta(hours=1)).count() >= NEW_PER_HOUR_MAX:
         raise Conflict(f"You have made {NEW_PER_HOUR_MAX} channels within an hour. Wait before you make another.")
-    plain = f"{SIGNING_PREFIX}{secrets.token_urlsafe(32)}" if terms.kind == ChannelKind.WEBHOOK else ""
+    plain = _new_key() if terms.kind == ChannelKind.WEBHOOK else ""
     secret = plain or terms.secret
     channel = Channel(
         **of,
@@ -121,6 +122,21 @@ def channel_change(*, channel: Channel, changes: dict[str, Any], actor: User, no
 
 
 @transaction.atomic
+def channel_replace_key(*, channel: Channel, actor: User, now: datetime) -> NewChannel:
+    """Both keys sign for BOTH_KEYS_SIGN. Raises Conflict where nothing is signed, or while the key before still signs."""
+    found = Channel.objects.select_for_update(of=("self",)).get(pk=channel.pk)
+    if found.kind != ChannelKind.WEBHOOK:
+        raise Conflict("Only the messages of a webhook are signed.")
+    if found.replaced_until_at is not None and now < found.replaced_until_at:
+        raise Conflict(f"The key was replaced lately, and the one before signs until {utc(found.replaced_until_at)}. Wait until then.")
+    plain = _new_key()
+    found.replaced_sealed, found.sealed, found.replaced_until_at = found.sealed, encrypt(plain), now + BOTH_KEYS_SIGN
+    found.save(update_fields=["replaced_sealed", "sealed", "replaced_until_at"])
+    _record(found, "key_replaced", f"The key of {_told(found).lower()} was replaced.", actor, now)
+    return NewChannel(found, plain)
+
+
+@transaction.atomic
 def channel_delete(*, channel: Channel, actor: User, now: datetime) -> None:
     """Its deliveries go with it."""
     _record(channel, "deleted", f"{_told(channel)} was deleted.", actor, now)
@@ -167,14 +183,19 @@ def delivery_retry(*, delivery: Delivery, actor: User, now: datetime) -> Deliver
 def secrets_rotate() -> tuple[int, int]:
     """Encrypt all secrets with the newest key. Returns how many were, and how many no key reads."""
     done_count = lost_count = 0
-    for pk, sealed in list(Channel.objects.exclude(sealed="").values_list("pk", "sealed")):
-        try:
-            # Only if it has not been changed meanwhile: a new secret has the newest key anyway.
-            Channel.objects.filter(pk=pk, sealed=sealed).update(sealed=rotate(sealed))
-            done_count += 1
-        except SecretLost:
-            lost_count += 1
+    for column in ("sealed", "replaced_sealed"):
+        for pk, sealed in list(Channel.objects.exclude(**{column: ""}).values_list("pk", column)):
+            try:
+                # Only if it has not been changed meanwhile: a new secret has the newest key anyway.
+                Channel.objects.filter(pk=pk, **{column: sealed}).update(**{column: rotate(sealed)})
+                done_count += 1
+            except SecretLost:
+                lost_count += 1
     return done_count, lost_count
+
+
+def _new_key() -> str:
+    return f"{SIGNING_PREFIX}{secrets.token_urlsafe(32)}"
 
 
 def _ask_for_code(channel: Channel, actor: User, now: datetime) -> None:

@@ -45,13 +45,13 @@ class _Web(WebClient):
 
 def send_to_webhook(letter: Letter) -> None:
     """Raises NotSent."""
-    response = _Webhook(letter.secret, retry_handlers=[], logger=SILENT).send(text=_markup(letter), unfurl_links=False)
+    response = _Webhook(letter.secrets[0], retry_handlers=[], logger=SILENT).send(text=_markup(letter), unfurl_links=False)
     check_status(response.status_code, response.headers)
 
 
 def send_as_bot(letter: Letter) -> None:
     """Raises NotSent."""
-    client = _Web(token=letter.secret, base_url=settings.EGS_SLACK_API, retry_handlers=[], logger=SILENT)
+    client = _Web(token=letter.secrets[0], base_url=settings.EGS_SLACK_API, retry_handlers=[], logger=SILENT)
     metadata = {"event_type": "egs_delivery", "event_payload": {"delivery": str(letter.id)}}
     try:
         client.chat_postMessage(channel=letter.target, text=_markup(letter), unfurl_links=False, metadata=metadata)

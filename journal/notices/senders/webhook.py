@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from core.outbound import post
@@ -23,16 +24,16 @@ def send(letter: Letter) -> None:
         "Content-Type": "application/json",
         "User-Agent": "EGS",
         "X-EGS-Delivery": str(letter.id),
-        "X-EGS-Signature": signature(letter.secret, body, at_s=int(letter.at.timestamp())),
+        "X-EGS-Signature": signature(letter.secrets, body, at_s=int(letter.at.timestamp())),
     }
     answer = post(letter.target, body=body, headers=headers)
     check_status(answer.status, answer.headers)
 
 
-def signature(secret: str, body: bytes, *, at_s: int) -> str:
-    """`t=<seconds>,v1=<HMAC-SHA256 of "<seconds>.<body>", in hex>`."""
-    signed = hmac.new(secret.encode(), b"%d." % at_s + body, hashlib.sha256).hexdigest()
-    return f"t={at_s},v1={signed}"
+def signature(secrets: Sequence[str], body: bytes, *, at_s: int) -> str:
+    """`t=<seconds>`, and for each key `v1=<HMAC-SHA256 of "<seconds>.<body>", in hex>`."""
+    signed = (hmac.new(secret.encode(), b"%d." % at_s + body, hashlib.sha256).hexdigest() for secret in secrets)
+    return ",".join([f"t={at_s}", *(f"v1={each}" for each in signed)])
 
 
 def _notice(line: Line) -> dict[str, Any]:

@@ -234,6 +234,7 @@ TABLE: dict[tuple[str, str], Row] = {
     ("PATCH", "channels/<pk>/"): Row(change_of_channel(200), {"is_on": False}),
     ("DELETE", "channels/<pk>/"): Row(change_of_channel(204)),
     ("POST", "channels/<pk>/test/"): Row(change_of_channel(201)),
+    ("POST", "channels/<pk>/replace-key/"): Row(change_of_channel(201)),
     ("POST", "channels/<pk>/confirm/"): Row(change_of_channel(409), {"code": "ABCDEFGHIJ"}),  # it is no mail address
     ("GET", "channels/<channel_pk>/deliveries/"): Row(CHANNEL),
     ("GET", "channels/<channel_pk>/deliveries/<pk>/"): Row(CHANNEL),

@@ -36,6 +36,20 @@ def test_the_key_of_signatures_is_shown_once_and_no_secret_ever_again(world: Wor
     assert not any(word in text for text in [*pages, *map(str, stored)] for word in (secret, "hush"))
 
 
+def test_a_webhooks_key_is_replaced_and_the_new_one_shown_once(world: World, owner: Caller) -> None:
+    made = owner.post("channels/", HOOK).json()
+    slack = owner.post("channels/", SLACK).json()
+
+    replaced = owner.post(f"channels/{made['id']}/replace-key/", {}, key="one")
+    again = owner.post(f"channels/{made['id']}/replace-key/", {}, key="one")
+
+    assert (replaced.status_code, replaced.json()["signing_secret"].startswith("egsw_")) == (201, True)
+    assert replaced.json()["signing_secret"] != made["signing_secret"]
+    assert (again.status_code, again.json()["signing_secret"]) == (201, None)
+    assert_problem(owner.post(f"channels/{slack['id']}/replace-key/", {}), 409, "conflict")
+    assert Event.objects.filter(kind="channel.key_replaced").count() == 1
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [

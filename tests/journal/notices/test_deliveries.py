@@ -26,10 +26,12 @@ from core.errors import Conflict, InvalidInput
 from journal.models import Channel, ChannelKind, Delivery, DeliveryState, Digest, Notice, NoticeSettings, Outbox, Severity
 from journal.notices import deliveries
 from journal.notices.channels.services import (
+    BOTH_KEYS_SIGN,
     ChannelTerms,
     channel_change,
     channel_confirm,
     channel_create,
+    channel_replace_key,
     channel_test,
     delivery_retry,
     secrets_rotate,
@@ -422,6 +424,32 @@ def test_old_notices_and_deliveries_are_deleted_and_younger_ones_stay(
 
     assert [row.event.message for row in Notice.objects.select_related("event")] == ["young"]
     assert [event.message for row in Delivery.objects.all() for event in row.events.all()] == ["young"]
+
+
+@pytest.mark.django_db
+def test_after_a_webhooks_key_was_replaced_both_keys_sign_for_a_day_and_then_the_new_one_alone(
+    owner: User, workspace: Slice, receiver: HttpReceiver, now: datetime
+) -> None:
+    terms = ChannelTerms(name="hook", kind=ChannelKind.WEBHOOK, target=receiver.url)
+    made = channel_create(owner=owner, terms=terms, actor=owner, now=now)
+    again = channel_replace_key(channel=made.channel, actor=owner, now=now)
+    with pytest.raises(Conflict):
+        channel_replace_key(channel=made.channel, actor=owner, now=now)
+    assert secrets_rotate() == (2, 0)
+    happens(workspace, owner, now)
+    deliveries_send(now=now)
+    happens(workspace, owner, now)
+    deliveries_send(now=now + BOTH_KEYS_SIGN)
+
+    both, alone = (post.headers["X-Egs-Signature"].split(",") for post in receiver.posts)
+    by_keys = [
+        [f"t={at_s}", *(f"v1={hmac.new(key.encode(), f'{at_s}.'.encode() + post.body, hashlib.sha256).hexdigest()}" for key in keys)]
+        for post, at, keys in zip(
+            receiver.posts, (now, now + BOTH_KEYS_SIGN), ((again.plain, made.plain), (again.plain,)), strict=True
+        )
+        if (at_s := int(at.timestamp()))
+    ]
+    assert [both, alone] == by_keys
 
 
 @pytest.mark.django_db

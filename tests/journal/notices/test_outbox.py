@@ -233,7 +233,7 @@ def test_who_was_evicted_is_told_once_when_it_is_back_at_the_latest(owner: User,
     assert texts == ["It is evicted.", "It waits again.", f"{gpr.name} starts again at {utc(back_at)} at the latest."]
 
 
-def test_an_agent_that_falls_silent_is_told_of_once_each_time(admin: User, now: datetime) -> None:
+def test_an_agent_that_falls_silent_or_is_heard_again_is_told_of_once_each_time(admin: User, now: datetime) -> None:
     cluster = make_cluster("aurora", at=now - HOUR)
     silent_agents_record(now=now)
     silent_agents_record(now=now + timedelta(seconds=1))
@@ -242,8 +242,10 @@ def test_an_agent_that_falls_silent_is_told_of_once_each_time(admin: User, now: 
     silent_agents_record(now=now + 2 * HOUR)
     outbox_expand(now=now)
 
-    assert kinds(admin) == [K.ALERT, K.ALERT]
-    assert told(admin)[0][1].startswith("The agent of cluster aurora is silent since ")
+    assert kinds(admin) == [K.ALERT] * 3
+    silent, heard, _ = (text for _, text in told(admin))
+    assert silent.startswith("The agent of cluster aurora is silent since ")
+    assert heard == "The agent of cluster aurora is heard again."
 
 
 def test_the_bell_leaves_out_what_its_owner_does_not_want_but_never_an_error_of_a_muted_workspace(
