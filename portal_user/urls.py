@@ -30,6 +30,7 @@ urlpatterns: list[URLPattern] = [
     path("channels/<uuid:pk>/change/", channels.change, name="channel-change"),
     path("channels/<uuid:pk>/confirm/", channels.confirm, name="channel-confirm"),
     path("channels/<uuid:pk>/delete/", channels.delete, name="channel-delete"),
+    path("channels/<uuid:pk>/replace-key/", channels.replace_key, name="channel-replace-key"),
     path("channels/<uuid:pk>/test/", channels.test, name="channel-test"),
     path("channels/<uuid:pk>/deliveries/<uuid:delivery>/retry/", channels.retry, name="delivery-retry"),
     path("workspaces/<str:slice>/", workspaces.workspace, name="workspace"),

@@ -115,7 +115,15 @@ NOT_TOLD: Final = frozenset(
     {
         *("agent.joined", "booking_series.canceled", "booking_series.created"),
         *("budget.changed", "budget.created", "budget.deleted"),
-        *("channel.changed", "channel.confirmed", "channel.created", "channel.deleted", "channel.delivery_retried", "channel.key_replaced", "channel.tested"),
+        *(
+            "channel.changed",
+            "channel.confirmed",
+            "channel.created",
+            "channel.deleted",
+            "channel.delivery_retried",
+            "channel.key_replaced",
+            "channel.tested",
+        ),
         *("check_policy.changed", "check_policy.created", "check_policy.deleted"),
         *("cluster.api_url_changed", "cluster.created", "cluster.disabled", "cluster.drain_changed", "cluster.drift", "cluster.enabled"),
         *("cluster.join_token_issued", "cluster.repairs_changed", "cluster.resumed"),

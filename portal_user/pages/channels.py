@@ -166,6 +166,7 @@ class ChannelPage:
     back_url: str
     test_url: str
     change_url: str
+    key_url: str  # empty: it signs nothing, or not allowed
     delete_url: str
     read_only: str
     plain: str
@@ -188,6 +189,7 @@ class ChannelPage:
             back_url=list_url_of(channel),
             test_url=test,
             change_url=change,
+            key_url=reverse("channel-replace-key", args=[channel.pk]) if channel.kind == ChannelKind.WEBHOOK and request.may_write else "",
             delete_url=delete,
             read_only=why_not_write(request),
             plain=plain,
@@ -249,6 +251,19 @@ def delete_question(request: PageRequest, channel: Channel, data: QueryDict | No
         form=ServiceForm(data),
         shell=_shell(request, channel.slice),
         keep="Keep it",
+    )
+
+
+def key_question(request: PageRequest, channel: Channel, data: QueryDict | None) -> Question:
+    return Question(
+        title=f"Replace the key of {channel.name}?",
+        text="The next page shows the new key, once. For a day EGS signs with both keys, so that you can change the receiver meanwhile.",
+        verb="Replace key",
+        url=reverse("channel-replace-key", args=[channel.pk]),
+        back_url=reverse("channel", args=[channel.pk]),
+        form=ServiceForm(data),
+        shell=_shell(request, channel.slice),
+        is_plain=True,
     )
 
 

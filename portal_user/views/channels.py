@@ -10,11 +10,19 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from accounts.policy import Verb
 from core.errors import EgsError, NotAllowed, NotFound
 from journal.models import ChannelKind
-from journal.notices.channels.services import channel_change, channel_confirm, channel_create, channel_delete, channel_test, delivery_retry
+from journal.notices.channels.services import (
+    channel_change,
+    channel_confirm,
+    channel_create,
+    channel_delete,
+    channel_replace_key,
+    channel_test,
+    delivery_retry,
+)
 from journal.notices.selectors import channel_for, delivery_for
 from journal.notices.settings.services import notice_settings_change
 from portal_shared.access import PageRequest, needs_write, signed_in
-from portal_shared.forms.questions import UNPROCESSABLE, decide, sent
+from portal_shared.forms.questions import UNPROCESSABLE, ask, decide, refused, sent
 from portal_shared.toasts import done, toast
 from portal_user.channel_forms import ChannelForm
 from portal_user.pages.channels import (
@@ -24,6 +32,7 @@ from portal_user.pages.channels import (
     WorkspaceChannelsPage,
     code_question,
     delete_question,
+    key_question,
     kinds_offered,
     list_url_of,
     settings_form,
@@ -128,6 +137,24 @@ def delete(request: PageRequest, pk: UUID) -> HttpResponse:
         toast(request, f"{found.name} is deleted")
         return HttpResponseRedirect(list_url_of(found))
     return decide(request, question, lambda: "", topics=TOPICS)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+@needs_write
+def replace_key(request: PageRequest, pk: UUID) -> HttpResponse:
+    """The page that answers shows the new key, once."""
+    found = channel_for(request.user, pk)
+    question = key_question(request, found, sent(request))
+    if request.method != "POST":
+        return ask(request, question)
+    try:
+        made = channel_replace_key(channel=found, actor=request.user, now=request.now)
+    except (NotFound, NotAllowed):
+        raise
+    except EgsError as error:
+        return refused(request, question, error)
+    return _render(request, "user/channels/channel.html", ChannelPage.build(request, made.channel, plain=made.plain))
 
 
 @require_http_methods(["GET", "POST"])

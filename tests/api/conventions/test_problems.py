@@ -39,6 +39,12 @@ MALFORMED = {
 }
 
 
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", ["me/", "no-such-thing/"])
+def test_each_answer_tells_the_version(path: str, people: People, settings: Any) -> None:
+    assert Caller(factories.token(people.owner)).get(path).headers["EGS-Version"] == settings.EGS_VERSION
+
+
 @pytest.mark.parametrize("body", MALFORMED.values(), ids=MALFORMED.keys())
 def test_a_malformed_body_is_a_400(body: bytes, admin: Caller) -> None:
     assert_problem(admin.raw("projects/", body), 400, "malformed_json")

@@ -444,9 +444,7 @@ def test_after_a_webhooks_key_was_replaced_both_keys_sign_for_a_day_and_then_the
     both, alone = (post.headers["X-Egs-Signature"].split(",") for post in receiver.posts)
     by_keys = [
         [f"t={at_s}", *(f"v1={hmac.new(key.encode(), f'{at_s}.'.encode() + post.body, hashlib.sha256).hexdigest()}" for key in keys)]
-        for post, at, keys in zip(
-            receiver.posts, (now, now + BOTH_KEYS_SIGN), ((again.plain, made.plain), (again.plain,)), strict=True
-        )
+        for post, at, keys in zip(receiver.posts, (now, now + BOTH_KEYS_SIGN), ((again.plain, made.plain), (again.plain,)), strict=True)
         if (at_s := int(at.timestamp()))
     ]
     assert [both, alone] == by_keys

@@ -36,7 +36,7 @@ def test_a_session_of_a_bound_token_changes_nothing_that_is_personal(world: Worl
     assert browser.post("/workspace-requests/new/", form).status_code == 403
 
 
-def test_a_webhook_is_added_and_its_key_is_shown_once(world: World, owner: Client) -> None:
+def test_a_webhook_is_added_and_its_key_is_shown_once_and_so_is_the_key_that_replaces_it(world: World, owner: Client) -> None:
     made = text(owner.post("/channels/new/webhook/", HOOK))
 
     (key,) = re.findall(r"egsw_[\w-]{43}", made)
@@ -44,6 +44,10 @@ def test_a_webhook_is_added_and_its_key_is_shown_once(world: World, owner: Clien
     assert (channel.user, channel.notice_kinds) == (world.people.owner, ["started", "ended"])
     assert key not in text(owner.get(f"/channels/{channel.pk}/"))
     assert "2 kinds" in text(owner.get("/account/notices/"))
+    (new_key,) = re.findall(r"egsw_[\w-]{43}", text(owner.post(f"/channels/{channel.pk}/replace-key/", {"confirmed": "1"})))
+    assert new_key != key
+    assert "egsw_" not in text(owner.get(f"/channels/{channel.pk}/"))
+    assert "The key was replaced lately" in text(owner.post(f"/channels/{channel.pk}/replace-key/", {"confirmed": "1"}), 409)
 
 
 def test_what_is_wrong_stands_beside_its_field_and_what_was_typed_stays(owner: Client) -> None:
