@@ -4,7 +4,7 @@ ARGS ?=
 PY := .venv/bin/python
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
-.PHONY: setup vendor demo test soak lint bench screenshots lock services-up services-down kube-up kube-down schema clean always
+.PHONY: setup vendor demo test soak lint bench screenshots lock services-up services-down kube-up kube-down schema client clean always
 
 KERNELS := planner/__pycache__/all-compiled
 setup: ; deploy/bootstrap-python && $(MAKE) --no-print-directory vendor $(KERNELS)
@@ -34,6 +34,8 @@ lint: setup
 # After a change of requirements/*.in; newer versions of everything: make lock ARGS=--upgrade
 # In this order: each takes the versions of those before it.
 lock: setup ; cd requirements && for name in base agent dev uv node go; do $(LOCK) $(ARGS) $$name.in -o $$name.lock || exit; done
+# What egs_client has from the API, after a change of it
+client: setup ; $(PY) manage.py egs_client
 schema: setup ; mkdir -p var && $(PY) manage.py spectacular --validate --file var/openapi.yaml
 
 services-up: ; deploy/services up

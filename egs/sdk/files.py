@@ -1,0 +1,26 @@
+"""All files of `egs_client` that are not written by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from egs.sdk.schema import api_of, document
+from egs.sdk.sync import sync_of
+from egs.sdk.write import MADE, formatted, models_of, operations_of
+
+
+def files_made(package: Path) -> dict[Path, str]:
+    """By path. `package` is egs_client, whose async half is read from there."""
+    api = api_of(document())
+    operations = operations_of(api)
+    texts = {f"models/{name}": text for name, text in models_of(api).items()}
+    texts |= {f"aio/api/{name}": text for name, text in operations.items()}
+    texts |= {f"sync/api/{name}": sync_of(text) for name, text in operations.items()}
+    texts |= {f"sync/{path.name}": MADE + sync_of(path.read_text()) for path in (package / "aio").glob("*.py")}
+    return {package / name: text for name, text in formatted(texts).items()}
+
+
+def files_left_over(package: Path, made: dict[Path, str]) -> list[Path]:
+    """Files of earlier runs for which there is no operation any more."""
+    folders = (package / "models", package / "aio" / "api", package / "sync", package / "sync" / "api")
+    return [path for folder in folders for path in folder.glob("*.py") if path not in made and path.name != "__init__.py"]

@@ -1,0 +1,167 @@
+# `make client` writes this file. Do not edit it.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import UNSET, UnsetType
+
+from egs_client.aio.pages import AsyncPages
+from egs_client.aio.resource import AsyncResource
+from egs_client.models import accounts as models
+from egs_client.models import shared
+
+
+class Logins(AsyncResource):
+    def list(self, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.Login]:
+        """The open sessions of one's own browsers.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(self.client, "logins/", params={"page_size": page_size}, kind=models.Login)
+
+    async def delete(self, id: str) -> None:
+        """End a session at once."""
+        await self.client.call("DELETE", f"logins/{self.quoted(id)}/", kind=type(None))
+
+
+class Roles(AsyncResource):
+    def list(self, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.GroupRole]:
+        """Groups of identity providers whose people have a role on the platform.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(self.client, "roles/", params={"page_size": page_size}, kind=models.GroupRole)
+
+    async def create(
+        self, *, provider: str, group: str, role: Literal["auditor", "admin"], idempotency_key: str | None = None
+    ) -> models.GroupRole:
+        """People in the group get the role at once, and lose it when they leave the group."""
+        return await self.client.call(
+            "POST",
+            "roles/",
+            body={"provider": provider, "group": group, "role": role},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.GroupRole,
+        )
+
+    async def get(self, id: str) -> models.GroupRole:
+        """Groups of identity providers whose people have a role on the platform."""
+        return await self.client.call("GET", f"roles/{self.quoted(id)}/", kind=models.GroupRole)
+
+    async def delete(self, id: str) -> None:
+        """Groups of identity providers whose people have a role on the platform."""
+        await self.client.call("DELETE", f"roles/{self.quoted(id)}/", kind=type(None))
+
+
+class Tokens(AsyncResource):
+    def list(self, *, page_size: int | UnsetType = UNSET) -> AsyncPages[shared.Token]:
+        """Sorted by created_at (descending), id.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(self.client, "tokens/", params={"page_size": page_size}, kind=shared.Token)
+
+    async def create(
+        self,
+        *,
+        name: str,
+        scopes: Sequence[Literal["read", "gpr:write", "write", "admin"]],
+        expires_in_s: int | UnsetType = UNSET,
+        networks: Sequence[str] | UnsetType = UNSET,
+        slices: Sequence[str] | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.NewToken:
+        """POST tokens/
+
+        expires_in_s: Default: 90 days.
+        networks: Addresses or networks that may use it, e.g. 10.0.0.0/8; none: all.
+        slices: Ids of workspaces that it is bound to; none: all of its user's.
+        """
+        return await self.client.call(
+            "POST",
+            "tokens/",
+            body={"name": name, "scopes": scopes, "expires_in_s": expires_in_s, "networks": networks, "slices": slices},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.NewToken,
+        )
+
+    async def get(self, ref: str) -> shared.Token:
+        """GET tokens/{ref}/"""
+        return await self.client.call("GET", f"tokens/{self.quoted(ref)}/", kind=shared.Token)
+
+    async def delete(self, ref: str) -> None:
+        """Revoke the token at once. It stays in the list."""
+        await self.client.call("DELETE", f"tokens/{self.quoted(ref)}/", kind=type(None))
+
+    async def rotate(self, ref: str, *, overlap_s: int | UnsetType = UNSET, idempotency_key: str | None = None) -> models.NewToken:
+        """Make a new token with the same terms. The old one ends a little later, so that programs can change over without a gap.
+
+        overlap_s: The old token works so long; default: an hour.
+        """
+        return await self.client.call(
+            "POST",
+            f"tokens/{self.quoted(ref)}/rotate/",
+            body={"overlap_s": overlap_s},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.NewToken,
+        )
+
+
+class Users(AsyncResource):
+    def list(self, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.User]:
+        """For administrators; auditors may read.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(self.client, "users/", params={"page_size": page_size}, kind=models.User)
+
+    async def create(
+        self,
+        *,
+        name: str,
+        email: str | UnsetType = UNSET,
+        role: Literal["member", "auditor", "admin"] | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.User:
+        """Add a person. Those who come through an identity provider are added when they first sign in."""
+        return await self.client.call(
+            "POST", "users/", body={"name": name, "email": email, "role": role}, is_keyed=True, key=idempotency_key, kind=models.User
+        )
+
+    async def get(self, ref: str) -> models.User:
+        """For administrators; auditors may read."""
+        return await self.client.call("GET", f"users/{self.quoted(ref)}/", kind=models.User)
+
+    async def update(
+        self, ref: str, *, role: Literal["member", "auditor", "admin"] | UnsetType = UNSET, is_active: bool | UnsetType = UNSET
+    ) -> models.User:
+        """For administrators; auditors may read.
+
+        is_active: False: the person's tokens, sessions and sockets end at once.
+        """
+        return await self.client.call("PATCH", f"users/{self.quoted(ref)}/", body={"role": role, "is_active": is_active}, kind=models.User)
+
+    async def end_logins(self, ref: str, *, idempotency_key: str | None = None) -> None:
+        """End all sessions of the person's browsers. His tokens stay."""
+        await self.client.call(
+            "POST", f"users/{self.quoted(ref)}/end-logins/", body={}, is_keyed=True, key=idempotency_key, kind=type(None)
+        )
+
+    async def groups(self, ref: str, *, provider: str, groups: Sequence[str], idempotency_key: str | None = None) -> models.User:
+        """Say which groups the person is in, as at a sign-in: roles that depend on groups are given and taken at once.
+
+        groups: Replaces the whole list.
+        """
+        return await self.client.call(
+            "POST",
+            f"users/{self.quoted(ref)}/groups/",
+            body={"provider": provider, "groups": groups},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.User,
+        )

@@ -1,0 +1,1221 @@
+# `make client` writes this file. Do not edit it.
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Literal
+
+from msgspec import UNSET, UnsetType
+
+from egs_client.aio.pages import AsyncPages
+from egs_client.aio.resource import AsyncResource
+from egs_client.models import gpr as models
+from egs_client.models import shared
+
+
+class BookingSeries(AsyncResource):
+    def list(
+        self, *, canceled: bool | UnsetType = UNSET, page_size: int | UnsetType = UNSET, slice: str | UnsetType = UNSET
+    ) -> AsyncPages[models.BookingSeries]:
+        """Sorted by created_at (descending), id.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(
+            self.client, "booking-series/", params={"canceled": canceled, "page_size": page_size, "slice": slice}, kind=models.BookingSeries
+        )
+
+    async def create(
+        self,
+        *,
+        name: str,
+        slice: str,
+        first_start_at: datetime | str,
+        rule: Literal["daily", "weekdays", "weekly"],
+        shape: str | UnsetType = UNSET,
+        min_gpu_memory_gib: int | UnsetType | None = UNSET,
+        nodes: int | UnsetType = UNSET,
+        gpus_per_node: int | UnsetType | None = UNSET,
+        duration_s: int | str | UnsetType = UNSET,
+        priority: int | UnsetType = UNSET,
+        clusters: Sequence[str] | UnsetType = UNSET,
+        node_type: str | UnsetType = UNSET,
+        rdma: bool | UnsetType = UNSET,
+        within: Literal[""] | Literal["rack", "nvlink"] | UnsetType = UNSET,
+        idle_timeout_s: int | str | UnsetType | None = UNSET,
+        evictable: bool | UnsetType = UNSET,
+        may_evict: bool | UnsetType = UNSET,
+        requeue_on_failure: bool | UnsetType = UNSET,
+        run_checks: bool | UnsetType = UNSET,
+        model: Mapping[str, Any] | UnsetType = UNSET,
+        zone: str | UnsetType = UNSET,
+        until_at: datetime | str | UnsetType | None = UNSET,
+        count: int | UnsetType | None = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.BookingSeriesDetail:
+        """Create a series and book its first four weeks. Bookings that do not fit are listed with the nearest times.
+
+        shape: E.g. H100-80GB. Empty, with `min_gpu_memory_gib`: EGS chooses the shape.
+        nodes: Required unless the template has it.
+        gpus_per_node: Null: all of each node.
+        duration_s: Required unless the template has it.
+        priority: From 1 to 300; a higher priority is first. Default: 101.
+        clusters: Clusters where it may run. Empty: all of the slice.
+        within: What all of its nodes must share. EGS always places them as near to each other as possible.
+        idle_timeout_s: Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored
+            already.
+        model: Name and parameters of the model, in any form.
+        zone: The time zone, e.g. Europe/Berlin. Every booking starts at the same local time.
+        until_at: No booking starts later. Give this or `count`.
+        count: The number of bookings, 200 at most.
+        """
+        return await self.client.call(
+            "POST",
+            "booking-series/",
+            body={
+                "name": name,
+                "shape": shape,
+                "min_gpu_memory_gib": min_gpu_memory_gib,
+                "nodes": nodes,
+                "gpus_per_node": gpus_per_node,
+                "duration_s": duration_s,
+                "priority": priority,
+                "clusters": clusters,
+                "node_type": node_type,
+                "rdma": rdma,
+                "within": within,
+                "idle_timeout_s": idle_timeout_s,
+                "evictable": evictable,
+                "may_evict": may_evict,
+                "requeue_on_failure": requeue_on_failure,
+                "run_checks": run_checks,
+                "model": model,
+                "slice": slice,
+                "first_start_at": first_start_at,
+                "rule": rule,
+                "zone": zone,
+                "until_at": until_at,
+                "count": count,
+            },
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.BookingSeriesDetail,
+        )
+
+    async def get(self, ref: str) -> models.BookingSeriesDetail:
+        """GET booking-series/{ref}/"""
+        return await self.client.call("GET", f"booking-series/{self.quoted(ref)}/", kind=models.BookingSeriesDetail)
+
+    async def delete(self, ref: str) -> None:
+        """Cancel the series and its waiting requests. Running requests continue to their end, and the series stays in the list."""
+        await self.client.call("DELETE", f"booking-series/{self.quoted(ref)}/", kind=type(None))
+
+
+class Budgets(AsyncResource):
+    def list(
+        self,
+        *,
+        page_size: int | UnsetType = UNSET,
+        period: Sequence[Literal["month", "range", "week"]] | UnsetType = UNSET,
+        project: str | UnsetType = UNSET,
+        shape: str | UnsetType = UNSET,
+        slice: str | UnsetType = UNSET,
+    ) -> AsyncPages[models.Budget]:
+        """List budgets with their use. A member sees those of his slices and of their projects.
+
+        page_size: Rows a page.
+        project: Id or name. Includes those of its slices.
+        slice: Id or name.
+        """
+        return AsyncPages(
+            self.client,
+            "budgets/",
+            params={"page_size": page_size, "period": period, "project": project, "shape": shape, "slice": slice},
+            kind=models.Budget,
+        )
+
+    async def create(
+        self,
+        *,
+        gpu_hours: int,
+        period: Literal["week", "month", "range"],
+        why: str | UnsetType = UNSET,
+        starts_at: datetime | str | UnsetType = UNSET,
+        ends_at: datetime | str | UnsetType = UNSET,
+        at_limit: Literal["approve", "refuse"] | UnsetType = UNSET,
+        project: str | UnsetType = UNSET,
+        slice: str | UnsetType = UNSET,
+        shape: str | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.Budget:
+        """Create a budget of GPU-hours for a project, or for a slice.
+
+        starts_at: Of a range only.
+        ends_at: Of a range only.
+        project: Give either this or `slice`.
+        shape: Empty: GPUs of all shapes.
+        """
+        return await self.client.call(
+            "POST",
+            "budgets/",
+            body={
+                "why": why,
+                "gpu_hours": gpu_hours,
+                "starts_at": starts_at,
+                "ends_at": ends_at,
+                "at_limit": at_limit,
+                "project": project,
+                "slice": slice,
+                "shape": shape,
+                "period": period,
+            },
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.Budget,
+        )
+
+    async def get(self, id: str) -> models.Budget:
+        """GET budgets/{id}/"""
+        return await self.client.call("GET", f"budgets/{self.quoted(id)}/", kind=models.Budget)
+
+    async def update(
+        self,
+        id: str,
+        *,
+        why: str | UnsetType = UNSET,
+        gpu_hours: int | UnsetType = UNSET,
+        starts_at: datetime | str | UnsetType = UNSET,
+        ends_at: datetime | str | UnsetType = UNSET,
+        at_limit: Literal["approve", "refuse"] | UnsetType = UNSET,
+    ) -> models.Budget:
+        """Change the budget. One smaller than its use ends nothing.
+
+        starts_at: Of a range only.
+        ends_at: Of a range only.
+        """
+        return await self.client.call(
+            "PATCH",
+            f"budgets/{self.quoted(id)}/",
+            body={"why": why, "gpu_hours": gpu_hours, "starts_at": starts_at, "ends_at": ends_at, "at_limit": at_limit},
+            kind=models.Budget,
+        )
+
+    async def delete(self, id: str, *, why: str | UnsetType = UNSET) -> None:
+        """DELETE budgets/{id}/
+
+        why: The reason, which is recorded with the user's name.
+        """
+        await self.client.call("DELETE", f"budgets/{self.quoted(id)}/", params={"why": why}, kind=type(None))
+
+
+class Defragmentation(AsyncResource):
+    def list(self, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.Suggestions]:
+        """List proposals for waiting requests, the lowest cost first. Nothing moves until an administrator applies one.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(self.client, "defragmentation/", params={"page_size": page_size}, kind=models.Suggestions)
+
+    async def question(
+        self,
+        *,
+        shape: str,
+        nodes: int,
+        starts_at: datetime | str,
+        duration_s: int | str,
+        gpus_per_node: int | UnsetType | None = UNSET,
+        cluster: str | UnsetType = UNSET,
+        priority: int | UnsetType = UNSET,
+    ) -> models.RoomAnswer:
+        """Ask whether a booking would fit, and which moves would make it fit. Nothing is written.
+
+        shape: The GPU shape, e.g. H100-80GB.
+        gpus_per_node: Null: whole nodes.
+        cluster: Default: any cluster.
+        priority: Requests of a higher priority are not moved.
+        """
+        return await self.client.call(
+            "POST",
+            "defragmentation/question/",
+            body={
+                "shape": shape,
+                "nodes": nodes,
+                "gpus_per_node": gpus_per_node,
+                "starts_at": starts_at,
+                "duration_s": duration_s,
+                "cluster": cluster,
+                "priority": priority,
+            },
+            kind=models.RoomAnswer,
+        )
+
+    async def apply(self, id: str, *, fingerprint: str, why: str, idempotency_key: str | None = None) -> models.Eviction:
+        """Apply the proposal for this GPR: the moved requests get notice, and the GPR gets a promise of their nodes.
+
+        fingerprint: Fingerprint of the proposal that you read. The answer is 409 if it has changed.
+        why: The reason, which is recorded with the user's name.
+        """
+        return await self.client.call(
+            "POST",
+            f"defragmentation/{self.quoted(id)}/apply/",
+            body={"fingerprint": fingerprint, "why": why},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.Eviction,
+        )
+
+
+class Events(AsyncResource):
+    def list(
+        self,
+        *,
+        cluster: str | UnsetType = UNSET,
+        gpr: str | UnsetType = UNSET,
+        kind: str | UnsetType = UNSET,
+        node: str | UnsetType = UNSET,
+        page_size: int | UnsetType = UNSET,
+        severity: Sequence[Literal["error", "info", "warning"]] | UnsetType = UNSET,
+        since: datetime | str | UnsetType = UNSET,
+        slice: str | UnsetType = UNSET,
+    ) -> AsyncPages[models.Event]:
+        """Sorted by id (descending).
+
+        cluster: Id or name.
+        gpr: Id or name.
+        node: Id or name.
+        page_size: Rows a page.
+        slice: Id or name.
+        """
+        return AsyncPages(
+            self.client,
+            "events/",
+            params={
+                "cluster": cluster,
+                "gpr": gpr,
+                "kind": kind,
+                "node": node,
+                "page_size": page_size,
+                "severity": severity,
+                "since": since,
+                "slice": slice,
+            },
+            kind=models.Event,
+        )
+
+
+class Evictions(AsyncResource):
+    def list(
+        self, *, gpr: str | UnsetType = UNSET, page_size: int | UnsetType = UNSET, since: datetime | str | UnsetType = UNSET
+    ) -> AsyncPages[models.Eviction]:
+        """Sorted by made_at (descending), id.
+
+        gpr: Id or name of the beneficiary or of a victim.
+        page_size: Rows a page.
+        """
+        return AsyncPages(self.client, "evictions/", params={"gpr": gpr, "page_size": page_size, "since": since}, kind=models.Eviction)
+
+
+class Gprs(AsyncResource):
+    @cached_property
+    def steps(self) -> GprsSteps:
+        return GprsSteps(self.client)
+
+    def list(
+        self,
+        *,
+        cluster: str | UnsetType = UNSET,
+        ended: bool | UnsetType = UNSET,
+        is_booking: bool | UnsetType = UNSET,
+        name: str | UnsetType = UNSET,
+        owner: str | UnsetType = UNSET,
+        page_size: int | UnsetType = UNSET,
+        priority_max: int | UnsetType = UNSET,
+        priority_min: int | UnsetType = UNSET,
+        slice: str | UnsetType = UNSET,
+        state: Sequence[
+            Literal[
+                "ACTIVE",
+                "CANCELED",
+                "COMPLETED",
+                "EVICTED",
+                "EXITING",
+                "FAILED",
+                "PENDING_APPROVAL",
+                "PROVISIONING",
+                "QUEUED",
+                "REJECTED",
+                "RELEASED",
+            ]
+        ]
+        | UnsetType = UNSET,
+    ) -> AsyncPages[models.Gpr]:
+        """Sorted by created_at (descending), id.
+
+        cluster: The cluster of its nodes.
+        name: Part of the name.
+        owner: Id or name, or `me`.
+        page_size: Rows a page.
+        """
+        return AsyncPages(
+            self.client,
+            "gprs/",
+            params={
+                "cluster": cluster,
+                "ended": ended,
+                "is_booking": is_booking,
+                "name": name,
+                "owner": owner,
+                "page_size": page_size,
+                "priority_max": priority_max,
+                "priority_min": priority_min,
+                "slice": slice,
+                "state": state,
+            },
+            kind=models.Gpr,
+        )
+
+    async def create(
+        self,
+        *,
+        name: str,
+        slice: str,
+        shape: str | UnsetType = UNSET,
+        min_gpu_memory_gib: int | UnsetType | None = UNSET,
+        nodes: int | UnsetType = UNSET,
+        gpus_per_node: int | UnsetType | None = UNSET,
+        duration_s: int | str | UnsetType = UNSET,
+        priority: int | UnsetType = UNSET,
+        clusters: Sequence[str] | UnsetType = UNSET,
+        earliest_start_at: datetime | str | UnsetType | None = UNSET,
+        is_booking: bool | UnsetType = UNSET,
+        node_type: str | UnsetType = UNSET,
+        rdma: bool | UnsetType = UNSET,
+        within: Literal[""] | Literal["rack", "nvlink"] | UnsetType = UNSET,
+        idle_timeout_s: int | str | UnsetType | None = UNSET,
+        evictable: bool | UnsetType = UNSET,
+        may_evict: bool | UnsetType = UNSET,
+        requeue_on_failure: bool | UnsetType = UNSET,
+        run_checks: bool | UnsetType = UNSET,
+        model: Mapping[str, Any] | UnsetType = UNSET,
+        template: str | UnsetType | None = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.GprDetail:
+        """Create a request. It is QUEUED with a promised start, or PENDING_APPROVAL with the policy rules that it exceeds.
+
+        shape: E.g. H100-80GB. Empty, with `min_gpu_memory_gib`: EGS chooses the shape.
+        nodes: Required unless the template has it.
+        gpus_per_node: Null: all of each node.
+        duration_s: Required unless the template has it.
+        priority: From 1 to 300; a higher priority is first. Default: 101.
+        clusters: Clusters where it may run. Empty: all of the slice.
+        is_booking: It starts at `earliest_start_at`, or is refused with the nearest times.
+        within: What all of its nodes must share. EGS always places them as near to each other as possible.
+        idle_timeout_s: Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored
+            already.
+        model: Name and parameters of the model, in any form.
+        template: A template of the slice, for all fields that are not given here.
+        """
+        return await self.client.call(
+            "POST",
+            "gprs/",
+            body={
+                "name": name,
+                "shape": shape,
+                "min_gpu_memory_gib": min_gpu_memory_gib,
+                "nodes": nodes,
+                "gpus_per_node": gpus_per_node,
+                "duration_s": duration_s,
+                "priority": priority,
+                "clusters": clusters,
+                "earliest_start_at": earliest_start_at,
+                "is_booking": is_booking,
+                "node_type": node_type,
+                "rdma": rdma,
+                "within": within,
+                "idle_timeout_s": idle_timeout_s,
+                "evictable": evictable,
+                "may_evict": may_evict,
+                "requeue_on_failure": requeue_on_failure,
+                "run_checks": run_checks,
+                "model": model,
+                "slice": slice,
+                "template": template,
+            },
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.GprDetail,
+        )
+
+    async def bulk(
+        self,
+        *,
+        act: Literal["cancel", "release", "approve", "reject"],
+        ids: Sequence[str],
+        why: str | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.BulkVerdicts:
+        """Cancel, release, approve or reject many requests. Each gets its own verdict; one that is refused stops none of the others.
+
+        why: The reason; `reject` needs one, `cancel` and `release` take none.
+        """
+        return await self.client.call(
+            "POST", "gprs/bulk/", body={"act": act, "ids": ids, "why": why}, is_keyed=True, key=idempotency_key, kind=models.BulkVerdicts
+        )
+
+    async def estimate(
+        self,
+        *,
+        slice: str,
+        name: str | UnsetType = UNSET,
+        shape: str | UnsetType = UNSET,
+        min_gpu_memory_gib: int | UnsetType | None = UNSET,
+        nodes: int | UnsetType = UNSET,
+        gpus_per_node: int | UnsetType | None = UNSET,
+        duration_s: int | str | UnsetType = UNSET,
+        priority: int | UnsetType = UNSET,
+        clusters: Sequence[str] | UnsetType = UNSET,
+        earliest_start_at: datetime | str | UnsetType | None = UNSET,
+        is_booking: bool | UnsetType = UNSET,
+        node_type: str | UnsetType = UNSET,
+        rdma: bool | UnsetType = UNSET,
+        within: Literal[""] | Literal["rack", "nvlink"] | UnsetType = UNSET,
+        idle_timeout_s: int | str | UnsetType | None = UNSET,
+        evictable: bool | UnsetType = UNSET,
+        may_evict: bool | UnsetType = UNSET,
+        requeue_on_failure: bool | UnsetType = UNSET,
+        run_checks: bool | UnsetType = UNSET,
+        model: Mapping[str, Any] | UnsetType = UNSET,
+        template: str | UnsetType | None = UNSET,
+    ) -> models.Offers:
+        """Estimate the start of a request: one offer for each cluster and shape, the soonest first. Nothing is written.
+
+        shape: E.g. H100-80GB. Empty, with `min_gpu_memory_gib`: EGS chooses the shape.
+        nodes: Required unless the template has it.
+        gpus_per_node: Null: all of each node.
+        duration_s: Required unless the template has it.
+        priority: From 1 to 300; a higher priority is first. Default: 101.
+        clusters: Clusters where it may run. Empty: all of the slice.
+        is_booking: It starts at `earliest_start_at`, or is refused with the nearest times.
+        within: What all of its nodes must share. EGS always places them as near to each other as possible.
+        idle_timeout_s: Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored
+            already.
+        model: Name and parameters of the model, in any form.
+        template: A template of the slice, for all fields that are not given here.
+        """
+        return await self.client.call(
+            "POST",
+            "gprs/estimate/",
+            body={
+                "name": name,
+                "shape": shape,
+                "min_gpu_memory_gib": min_gpu_memory_gib,
+                "nodes": nodes,
+                "gpus_per_node": gpus_per_node,
+                "duration_s": duration_s,
+                "priority": priority,
+                "clusters": clusters,
+                "earliest_start_at": earliest_start_at,
+                "is_booking": is_booking,
+                "node_type": node_type,
+                "rdma": rdma,
+                "within": within,
+                "idle_timeout_s": idle_timeout_s,
+                "evictable": evictable,
+                "may_evict": may_evict,
+                "requeue_on_failure": requeue_on_failure,
+                "run_checks": run_checks,
+                "model": model,
+                "slice": slice,
+                "template": template,
+            },
+            kind=models.Offers,
+        )
+
+    async def get(self, id: str) -> models.GprDetail:
+        """GET gprs/{id}/"""
+        return await self.client.call("GET", f"gprs/{self.quoted(id)}/", kind=models.GprDetail)
+
+    async def update(
+        self,
+        id: str,
+        *,
+        name: str | UnsetType = UNSET,
+        shape: str | UnsetType = UNSET,
+        min_gpu_memory_gib: int | UnsetType | None = UNSET,
+        nodes: int | UnsetType = UNSET,
+        gpus_per_node: int | UnsetType | None = UNSET,
+        duration_s: int | str | UnsetType = UNSET,
+        priority: int | UnsetType = UNSET,
+        clusters: Sequence[str] | UnsetType = UNSET,
+        earliest_start_at: datetime | str | UnsetType | None = UNSET,
+        is_booking: bool | UnsetType = UNSET,
+        node_type: str | UnsetType = UNSET,
+        rdma: bool | UnsetType = UNSET,
+        within: Literal[""] | Literal["rack", "nvlink"] | UnsetType = UNSET,
+        idle_timeout_s: int | str | UnsetType | None = UNSET,
+        evictable: bool | UnsetType = UNSET,
+        may_evict: bool | UnsetType = UNSET,
+        requeue_on_failure: bool | UnsetType = UNSET,
+        run_checks: bool | UnsetType = UNSET,
+        model: Mapping[str, Any] | UnsetType = UNSET,
+        version: int | UnsetType = UNSET,
+    ) -> models.GprDetail:
+        """Change a waiting request. It keeps its age; a change of what it asks for may change its promised start.
+
+        shape: E.g. H100-80GB. Empty, with `min_gpu_memory_gib`: EGS chooses the shape.
+        gpus_per_node: Null: all of each node.
+        priority: From 1 to 300; a higher priority is first. Default: 101.
+        clusters: Clusters where it may run. Empty: all of the slice.
+        is_booking: It starts at `earliest_start_at`, or is refused with the nearest times.
+        within: What all of its nodes must share. EGS always places them as near to each other as possible.
+        idle_timeout_s: Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored
+            already.
+        model: Name and parameters of the model, in any form.
+        version: The version that you read. The answer is 409 if the request has changed since.
+        """
+        return await self.client.call(
+            "PATCH",
+            f"gprs/{self.quoted(id)}/",
+            body={
+                "name": name,
+                "shape": shape,
+                "min_gpu_memory_gib": min_gpu_memory_gib,
+                "nodes": nodes,
+                "gpus_per_node": gpus_per_node,
+                "duration_s": duration_s,
+                "priority": priority,
+                "clusters": clusters,
+                "earliest_start_at": earliest_start_at,
+                "is_booking": is_booking,
+                "node_type": node_type,
+                "rdma": rdma,
+                "within": within,
+                "idle_timeout_s": idle_timeout_s,
+                "evictable": evictable,
+                "may_evict": may_evict,
+                "requeue_on_failure": requeue_on_failure,
+                "run_checks": run_checks,
+                "model": model,
+                "version": version,
+            },
+            kind=models.GprDetail,
+        )
+
+    async def delete(self, id: str, *, version: int | UnsetType = UNSET) -> None:
+        """Cancel a waiting request. It stays in the list as CANCELED.
+
+        version: The version that you read. The answer is 409 if the request has changed since.
+        """
+        await self.client.call("DELETE", f"gprs/{self.quoted(id)}/", params={"version": version}, kind=type(None))
+
+    async def approve(
+        self, id: str, *, version: int | UnsetType = UNSET, why: str | UnsetType = UNSET, idempotency_key: str | None = None
+    ) -> models.GprDetail:
+        """POST gprs/{id}/approve/
+
+        version: The version that you read. The answer is 409 if the request has changed since.
+        why: The reason, which is recorded with the user's name.
+        """
+        return await self.client.call(
+            "POST",
+            f"gprs/{self.quoted(id)}/approve/",
+            body={"version": version, "why": why},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.GprDetail,
+        )
+
+    async def evict(
+        self, id: str, *, why: str, version: int | UnsetType = UNSET, requeue: bool | UnsetType = UNSET, idempotency_key: str | None = None
+    ) -> models.GprDetail:
+        """Take the nodes back now. If the request is queued again, it keeps its age, and it may get free nodes at once.
+
+        why: The reason, which is recorded with the user's name and shown to the owner.
+        version: The version that you read. The answer is 409 if the request has changed since.
+        requeue: Whether it is queued again for its remaining time. Default: the owner's choice.
+        """
+        return await self.client.call(
+            "POST",
+            f"gprs/{self.quoted(id)}/evict/",
+            body={"version": version, "why": why, "requeue": requeue},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.GprDetail,
+        )
+
+    async def extend(
+        self, id: str, *, extra_s: int | str, version: int | UnsetType = UNSET, idempotency_key: str | None = None
+    ) -> models.GprDetail:
+        """Extend a running request, if this moves no promise. If it would harm other requests, the answer is 409 `conflict` with two
+        more members: `max_ends_at`, the latest possible end (the present end if no extension is possible), and `next_id`, the
+        request that needs the nodes next. `next_id` is null if the reader may not see that request, or if a maintenance is next.
+
+        version: The version that you read. The answer is 409 if the request has changed since.
+        """
+        return await self.client.call(
+            "POST",
+            f"gprs/{self.quoted(id)}/extend/",
+            body={"version": version, "extra_s": extra_s},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.GprDetail,
+        )
+
+    async def move(
+        self,
+        id: str,
+        *,
+        to: Literal["up", "down", "first", "last"],
+        version: int | UnsetType = UNSET,
+        why: str | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.GprDetail:
+        """Move the request up or down among those of its priority. Promises that have to move get the cause `admin`.
+
+        to: The new place among requests of its priority.
+        version: The version that you read. The answer is 409 if the request has changed since.
+        why: The reason, which is recorded with the user's name.
+        """
+        return await self.client.call(
+            "POST",
+            f"gprs/{self.quoted(id)}/move/",
+            body={"version": version, "why": why, "to": to},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.GprDetail,
+        )
+
+    async def priority(
+        self, id: str, *, priority: int, version: int | UnsetType = UNSET, why: str | UnsetType = UNSET, idempotency_key: str | None = None
+    ) -> models.GprDetail:
+        """Change the priority. This moves no promise.
+
+        version: The version that you read. The answer is 409 if the request has changed since.
+        why: The reason, which is recorded with the user's name.
+        """
+        return await self.client.call(
+            "POST",
+            f"gprs/{self.quoted(id)}/priority/",
+            body={"version": version, "why": why, "priority": priority},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.GprDetail,
+        )
+
+    async def reject(self, id: str, *, why: str, version: int | UnsetType = UNSET, idempotency_key: str | None = None) -> models.GprDetail:
+        """POST gprs/{id}/reject/
+
+        why: The reason, which is recorded with the user's name and shown to the owner.
+        version: The version that you read. The answer is 409 if the request has changed since.
+        """
+        return await self.client.call(
+            "POST",
+            f"gprs/{self.quoted(id)}/reject/",
+            body={"version": version, "why": why},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.GprDetail,
+        )
+
+    async def release(self, id: str, *, version: int | UnsetType = UNSET, idempotency_key: str | None = None) -> models.GprDetail:
+        """Give the nodes back before the end.
+
+        version: The version that you read. The answer is 409 if the request has changed since.
+        """
+        return await self.client.call(
+            "POST", f"gprs/{self.quoted(id)}/release/", body={"version": version}, is_keyed=True, key=idempotency_key, kind=models.GprDetail
+        )
+
+    async def replace_node(
+        self, id: str, *, node: str, why: str, version: int | UnsetType = UNSET, idempotency_key: str | None = None
+    ) -> models.GprDetail:
+        """Replace a node of a running request and set the old node aside. Its end stays, and no promise moves. If there is no spare,
+        the answer is 409 with the reason, and nothing changes.
+
+        node: One of `nodes_assigned`, by name or id.
+        why: The reason, which is recorded with the user's name and shown to the owner.
+        version: The version that you read. The answer is 409 if the request has changed since.
+        """
+        return await self.client.call(
+            "POST",
+            f"gprs/{self.quoted(id)}/replace-node/",
+            body={"version": version, "node": node, "why": why},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.GprDetail,
+        )
+
+
+class GprsSteps(AsyncResource):
+    def list(self, gpr_pk: str, *, page_size: int | UnsetType = UNSET) -> AsyncPages[shared.Step]:
+        """List all attempts at entry and exit steps on each node, with their logs, the oldest first.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(self.client, f"gprs/{self.quoted(gpr_pk)}/steps/", params={"page_size": page_size}, kind=shared.Step)
+
+
+class Insights(AsyncResource):
+    async def get(self, *, days: Literal[7, 30, 90] | UnsetType = UNSET) -> models.Insights:
+        """Show how promises and forecasts turned out. Administrators get exact figures. Others get the promises of their own
+        workspaces, and rounded figures of all workspaces together for past days, unless these figures would reveal a single
+        workspace.
+
+        days: Days in UTC, up to today for administrators and up to yesterday for others.
+        """
+        return await self.client.call("GET", "insights/", params={"days": days}, kind=models.Insights)
+
+
+class Maintenance(AsyncResource):
+    def list(
+        self,
+        *,
+        canceled: bool | UnsetType = UNSET,
+        cluster: str | UnsetType = UNSET,
+        from_: datetime | str | UnsetType = UNSET,
+        node: str | UnsetType = UNSET,
+        page_size: int | UnsetType = UNSET,
+        to: datetime | str | UnsetType = UNSET,
+    ) -> AsyncPages[models.Maintenance]:
+        """Sorted by starts_at, id.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(
+            self.client,
+            "maintenance/",
+            params={"canceled": canceled, "cluster": cluster, "from": from_, "node": node, "page_size": page_size, "to": to},
+            kind=models.Maintenance,
+        )
+
+    async def create(
+        self,
+        *,
+        starts_at: datetime | str,
+        ends_at: datetime | str,
+        reason: str,
+        cluster: str | UnsetType = UNSET,
+        node: str | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.MaintenanceDetail:
+        """Announce a maintenance window. Running requests continue to their end; promises that overlap it move within a second.
+
+        reason: Shown to all whose workspaces may use the cluster.
+        cluster: Closes the whole cluster. Give either this or `node`.
+        """
+        return await self.client.call(
+            "POST",
+            "maintenance/",
+            body={"cluster": cluster, "node": node, "starts_at": starts_at, "ends_at": ends_at, "reason": reason},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.MaintenanceDetail,
+        )
+
+    async def preview(
+        self,
+        *,
+        starts_at: datetime | str,
+        ends_at: datetime | str,
+        reason: str,
+        cluster: str | UnsetType = UNSET,
+        node: str | UnsetType = UNSET,
+    ) -> models.MaintenanceEffects:
+        """Show which requests the window would affect. Nothing is written.
+
+        reason: Shown to all whose workspaces may use the cluster.
+        cluster: Closes the whole cluster. Give either this or `node`.
+        """
+        return await self.client.call(
+            "POST",
+            "maintenance/preview/",
+            body={"cluster": cluster, "node": node, "starts_at": starts_at, "ends_at": ends_at, "reason": reason},
+            kind=models.MaintenanceEffects,
+        )
+
+    async def get(self, ref: str) -> models.MaintenanceDetail:
+        """GET maintenance/{ref}/"""
+        return await self.client.call("GET", f"maintenance/{self.quoted(ref)}/", kind=models.MaintenanceDetail)
+
+    async def delete(self, ref: str) -> None:
+        """Cancel the rest of the window. It stays in the list as canceled."""
+        await self.client.call("DELETE", f"maintenance/{self.quoted(ref)}/", kind=type(None))
+
+
+class Queue(AsyncResource):
+    def list(self, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.QueueRow]:
+        """List waiting requests by planned start; those without one are last. A member sees his slices' rows; the position counts all.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(self.client, "queue/", params={"page_size": page_size}, kind=models.QueueRow)
+
+
+class Quotas(AsyncResource):
+    def list(
+        self,
+        *,
+        page_size: int | UnsetType = UNSET,
+        project: str | UnsetType = UNSET,
+        shape: str | UnsetType = UNSET,
+        slice: str | UnsetType = UNSET,
+    ) -> AsyncPages[models.Quota]:
+        """List quotas. A member sees those of his slices and of their projects.
+
+        page_size: Rows a page.
+        project: Id or name. Includes those of its slices.
+        slice: Id or name.
+        """
+        return AsyncPages(
+            self.client, "quotas/", params={"page_size": page_size, "project": project, "shape": shape, "slice": slice}, kind=models.Quota
+        )
+
+    async def create(
+        self,
+        *,
+        shape: str,
+        why: str | UnsetType = UNSET,
+        guaranteed_gpus: int | UnsetType = UNSET,
+        most_gpus: int | UnsetType | None = UNSET,
+        project: str | UnsetType = UNSET,
+        slice: str | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.Quota:
+        """Create the quota of a project, or of a slice as a part of its project's.
+
+        project: Give either this or `slice`.
+        """
+        return await self.client.call(
+            "POST",
+            "quotas/",
+            body={
+                "why": why,
+                "guaranteed_gpus": guaranteed_gpus,
+                "most_gpus": most_gpus,
+                "project": project,
+                "slice": slice,
+                "shape": shape,
+            },
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.Quota,
+        )
+
+    async def get(self, id: str) -> models.Quota:
+        """GET quotas/{id}/"""
+        return await self.client.call("GET", f"quotas/{self.quoted(id)}/", kind=models.Quota)
+
+    async def update(
+        self, id: str, *, why: str | UnsetType = UNSET, guaranteed_gpus: int | UnsetType = UNSET, most_gpus: int | UnsetType | None = UNSET
+    ) -> models.Quota:
+        """Change the quota. A limit below the held GPUs ends nothing; no request starts until fewer are held."""
+        return await self.client.call(
+            "PATCH",
+            f"quotas/{self.quoted(id)}/",
+            body={"why": why, "guaranteed_gpus": guaranteed_gpus, "most_gpus": most_gpus},
+            kind=models.Quota,
+        )
+
+    async def delete(self, id: str, *, why: str | UnsetType = UNSET) -> None:
+        """DELETE quotas/{id}/
+
+        why: The reason, which is recorded with the user's name.
+        """
+        await self.client.call("DELETE", f"quotas/{self.quoted(id)}/", params={"why": why}, kind=type(None))
+
+
+class Supplies(AsyncResource):
+    def list(
+        self, *, cluster: str | UnsetType = UNSET, page_size: int | UnsetType = UNSET, shape: str | UnsetType = UNSET
+    ) -> AsyncPages[models.Supply]:
+        """Sorted by created_at, id.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(self.client, "supplies/", params={"cluster": cluster, "page_size": page_size, "shape": shape}, kind=models.Supply)
+
+    async def create(
+        self,
+        *,
+        cluster: str,
+        name: str,
+        kind: Literal["NODE_POOL", "ATTACH"],
+        shape: str,
+        gpus_per_node: int,
+        gpu_memory_gib: int,
+        node_count: int,
+        lead_time_s: int | str,
+        gain_s: int | str,
+        is_enabled: bool | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.Supply:
+        """Create a supply. Within a second, nodes are ordered for waiting requests that may order and gain enough.
+
+        shape: The shape that its nodes will report; it may be new to the cluster.
+        gpu_memory_gib: Minimum memory of each GPU.
+        node_count: How many nodes it can provide in total.
+        lead_time_s: Time from the order to the arrival of the node.
+        gain_s: Nodes are ordered only if a request starts sooner by at least this.
+        """
+        return await self.client.call(
+            "POST",
+            "supplies/",
+            body={
+                "cluster": cluster,
+                "name": name,
+                "kind": kind,
+                "shape": shape,
+                "gpus_per_node": gpus_per_node,
+                "gpu_memory_gib": gpu_memory_gib,
+                "node_count": node_count,
+                "lead_time_s": lead_time_s,
+                "gain_s": gain_s,
+                "is_enabled": is_enabled,
+            },
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.Supply,
+        )
+
+    async def get(self, ref: str) -> models.Supply:
+        """GET supplies/{ref}/"""
+        return await self.client.call("GET", f"supplies/{self.quoted(ref)}/", kind=models.Supply)
+
+    async def update(
+        self,
+        ref: str,
+        *,
+        name: str | UnsetType = UNSET,
+        node_count: int | UnsetType = UNSET,
+        lead_time_s: int | str | UnsetType = UNSET,
+        gain_s: int | str | UnsetType = UNSET,
+        is_enabled: bool | UnsetType = UNSET,
+        why: str | UnsetType = UNSET,
+    ) -> models.Supply:
+        """Change the supply for later orders. Existing orders stay as they are.
+
+        node_count: How many nodes it can provide in total.
+        lead_time_s: Time from the order to the arrival of the node.
+        gain_s: Nodes are ordered only if a request starts sooner by at least this.
+        is_enabled: Whether nodes may be ordered.
+        """
+        return await self.client.call(
+            "PATCH",
+            f"supplies/{self.quoted(ref)}/",
+            body={
+                "name": name,
+                "node_count": node_count,
+                "lead_time_s": lead_time_s,
+                "gain_s": gain_s,
+                "is_enabled": is_enabled,
+                "why": why,
+            },
+            kind=models.Supply,
+        )
+
+
+class SupplyOrders(AsyncResource):
+    def list(
+        self,
+        *,
+        cluster: str | UnsetType = UNSET,
+        gpr: str | UnsetType = UNSET,
+        page_size: int | UnsetType = UNSET,
+        state: Sequence[Literal["ARRIVED", "CANCELED", "FAILED", "ORDERED"]] | UnsetType = UNSET,
+        supply: str | UnsetType = UNSET,
+    ) -> AsyncPages[models.SupplyOrder]:
+        """Sorted by ordered_at (descending), id.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(
+            self.client,
+            "supply-orders/",
+            params={"cluster": cluster, "gpr": gpr, "page_size": page_size, "state": state, "supply": supply},
+            kind=models.SupplyOrder,
+        )
+
+    async def get(self, id: str) -> models.SupplyOrder:
+        """GET supply-orders/{id}/"""
+        return await self.client.call("GET", f"supply-orders/{self.quoted(id)}/", kind=models.SupplyOrder)
+
+    async def cancel(self, id: str, *, why: str, idempotency_key: str | None = None) -> models.SupplyOrder:
+        """Cancel the order. GPRs that were planned on it are planned elsewhere and get no more orders from this supply."""
+        return await self.client.call(
+            "POST",
+            f"supply-orders/{self.quoted(id)}/cancel/",
+            body={"why": why},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.SupplyOrder,
+        )
+
+    async def fail(self, id: str, *, why: str, idempotency_key: str | None = None) -> models.SupplyOrder:
+        """Report that the node will not come. Its GPRs are planned elsewhere, and the supply gets no orders for a quarter of an hour."""
+        return await self.client.call(
+            "POST", f"supply-orders/{self.quoted(id)}/fail/", body={"why": why}, is_keyed=True, key=idempotency_key, kind=models.SupplyOrder
+        )
+
+
+class Templates(AsyncResource):
+    def list(
+        self,
+        *,
+        cluster: str | UnsetType = UNSET,
+        is_default: bool | UnsetType = UNSET,
+        name: str | UnsetType = UNSET,
+        page_size: int | UnsetType = UNSET,
+        slice: str | UnsetType = UNSET,
+    ) -> AsyncPages[models.Template]:
+        """Sorted by name, id.
+
+        cluster: Templates for this cluster only, without those for all clusters.
+        name: Part of the name.
+        page_size: Rows a page.
+        """
+        return AsyncPages(
+            self.client,
+            "templates/",
+            params={"cluster": cluster, "is_default": is_default, "name": name, "page_size": page_size, "slice": slice},
+            kind=models.Template,
+        )
+
+    async def create(
+        self,
+        *,
+        name: str,
+        slice: str,
+        cluster: str | UnsetType | None = UNSET,
+        is_default: bool | UnsetType = UNSET,
+        auto: bool | UnsetType = UNSET,
+        shape: str | UnsetType | None = UNSET,
+        min_gpu_memory_gib: int | UnsetType | None = UNSET,
+        nodes: int | UnsetType | None = UNSET,
+        gpus_per_node: int | UnsetType | None = UNSET,
+        duration_s: int | str | UnsetType | None = UNSET,
+        priority: int | UnsetType | None = UNSET,
+        node_type: str | UnsetType | None = UNSET,
+        rdma: bool | UnsetType | None = UNSET,
+        within: Literal[""] | Literal["rack", "nvlink"] | UnsetType | None = UNSET,
+        idle_timeout_s: int | str | UnsetType | None = UNSET,
+        evictable: bool | UnsetType | None = UNSET,
+        may_evict: bool | UnsetType | None = UNSET,
+        requeue_on_failure: bool | UnsetType | None = UNSET,
+        run_checks: bool | UnsetType | None = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.Template:
+        """Create a template. Only owners of the slice may do this.
+
+        cluster: The only cluster that it is for; null: all clusters of the slice.
+        is_default: Whether it is the default of its cluster or of the slice, and replaces the present one. A cluster's default takes
+            precedence.
+        auto: While it is the default, requests are created from it for GPU pods that wait in namespaces of the slice without an
+            automatic GPRTemplate. It needs `shape` and `duration_s`.
+        shape: E.g. H100-80GB. Empty, with `min_gpu_memory_gib`: EGS chooses the shape.
+        gpus_per_node: Null: all of each node.
+        priority: From 1 to 300; a higher priority is first. Default: 101.
+        within: What all of its nodes must share. EGS always places them as near to each other as possible.
+        idle_timeout_s: Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored
+            already.
+        """
+        return await self.client.call(
+            "POST",
+            "templates/",
+            body={
+                "name": name,
+                "cluster": cluster,
+                "is_default": is_default,
+                "auto": auto,
+                "slice": slice,
+                "shape": shape,
+                "min_gpu_memory_gib": min_gpu_memory_gib,
+                "nodes": nodes,
+                "gpus_per_node": gpus_per_node,
+                "duration_s": duration_s,
+                "priority": priority,
+                "node_type": node_type,
+                "rdma": rdma,
+                "within": within,
+                "idle_timeout_s": idle_timeout_s,
+                "evictable": evictable,
+                "may_evict": may_evict,
+                "requeue_on_failure": requeue_on_failure,
+                "run_checks": run_checks,
+            },
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.Template,
+        )
+
+    async def get(self, ref: str) -> models.Template:
+        """GET templates/{ref}/"""
+        return await self.client.call("GET", f"templates/{self.quoted(ref)}/", kind=models.Template)
+
+    async def update(
+        self,
+        ref: str,
+        *,
+        name: str | UnsetType = UNSET,
+        cluster: str | UnsetType | None = UNSET,
+        is_default: bool | UnsetType = UNSET,
+        auto: bool | UnsetType = UNSET,
+        shape: str | UnsetType | None = UNSET,
+        min_gpu_memory_gib: int | UnsetType | None = UNSET,
+        nodes: int | UnsetType | None = UNSET,
+        gpus_per_node: int | UnsetType | None = UNSET,
+        duration_s: int | str | UnsetType | None = UNSET,
+        priority: int | UnsetType | None = UNSET,
+        node_type: str | UnsetType | None = UNSET,
+        rdma: bool | UnsetType | None = UNSET,
+        within: Literal[""] | Literal["rack", "nvlink"] | UnsetType | None = UNSET,
+        idle_timeout_s: int | str | UnsetType | None = UNSET,
+        evictable: bool | UnsetType | None = UNSET,
+        may_evict: bool | UnsetType | None = UNSET,
+        requeue_on_failure: bool | UnsetType | None = UNSET,
+        run_checks: bool | UnsetType | None = UNSET,
+    ) -> models.Template:
+        """Change the template for later requests.
+
+        cluster: The only cluster that it is for; null: all clusters of the slice.
+        is_default: Whether it is the default of its cluster or of the slice, and replaces the present one. A cluster's default takes
+            precedence.
+        auto: While it is the default, requests are created from it for GPU pods that wait in namespaces of the slice without an
+            automatic GPRTemplate. It needs `shape` and `duration_s`.
+        shape: E.g. H100-80GB. Empty, with `min_gpu_memory_gib`: EGS chooses the shape.
+        gpus_per_node: Null: all of each node.
+        priority: From 1 to 300; a higher priority is first. Default: 101.
+        within: What all of its nodes must share. EGS always places them as near to each other as possible.
+        idle_timeout_s: Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored
+            already.
+        """
+        return await self.client.call(
+            "PATCH",
+            f"templates/{self.quoted(ref)}/",
+            body={
+                "name": name,
+                "cluster": cluster,
+                "is_default": is_default,
+                "auto": auto,
+                "shape": shape,
+                "min_gpu_memory_gib": min_gpu_memory_gib,
+                "nodes": nodes,
+                "gpus_per_node": gpus_per_node,
+                "duration_s": duration_s,
+                "priority": priority,
+                "node_type": node_type,
+                "rdma": rdma,
+                "within": within,
+                "idle_timeout_s": idle_timeout_s,
+                "evictable": evictable,
+                "may_evict": may_evict,
+                "requeue_on_failure": requeue_on_failure,
+                "run_checks": run_checks,
+            },
+            kind=models.Template,
+        )
+
+    async def delete(self, ref: str) -> None:
+        """Delete the template. Requests that were created from it stay as they are."""
+        await self.client.call("DELETE", f"templates/{self.quoted(ref)}/", kind=type(None))

@@ -1,0 +1,321 @@
+# `make client` writes this file. Do not edit it.
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import Literal
+
+from msgspec import UNSET, UnsetType
+
+from egs_client.aio.pages import AsyncPages
+from egs_client.aio.resource import AsyncResource
+from egs_client.models import inventory as models
+from egs_client.models import shared
+
+
+class CheckPolicies(AsyncResource):
+    def list(
+        self, *, cluster: str | UnsetType = UNSET, page_size: int | UnsetType = UNSET, shape: str | UnsetType = UNSET
+    ) -> AsyncPages[models.CheckPolicy]:
+        """Sorted by created_at (descending), id.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(
+            self.client, "check-policies/", params={"cluster": cluster, "page_size": page_size, "shape": shape}, kind=models.CheckPolicy
+        )
+
+    async def create(
+        self,
+        *,
+        cluster: str,
+        limits: Mapping[str, float] | UnsetType = UNSET,
+        images: Mapping[str, str] | UnsetType = UNSET,
+        skipped_steps: Sequence[str] | UnsetType = UNSET,
+        storage_class: str | UnsetType = UNSET,
+        rdma_subnet: str | UnsetType = UNSET,
+        runtime_class: str | UnsetType = UNSET,
+        pull_secret: str | UnsetType = UNSET,
+        shape: str | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.CheckPolicy:
+        """It applies to checks that begin later.
+
+        limits: Thresholds by name; others keep their defaults.
+        images: `probe`, `nccl`. Without an `nccl` image NCCL is not measured.
+        storage_class: Empty: the cluster's default.
+        rdma_subnet: First half of the GIDs of RDMA ports; empty: any.
+        runtime_class: Runtime class of the pods that check GPUs, e.g. `nvidia`; empty: the agent's default.
+        pull_secret: Image pull Secret in egs-system; empty: the agent's default.
+        shape: Empty: all shapes. A shape's own policy takes precedence.
+        """
+        return await self.client.call(
+            "POST",
+            "check-policies/",
+            body={
+                "limits": limits,
+                "images": images,
+                "skipped_steps": skipped_steps,
+                "storage_class": storage_class,
+                "rdma_subnet": rdma_subnet,
+                "runtime_class": runtime_class,
+                "pull_secret": pull_secret,
+                "cluster": cluster,
+                "shape": shape,
+            },
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.CheckPolicy,
+        )
+
+    async def get(self, id: str) -> models.CheckPolicy:
+        """GET check-policies/{id}/"""
+        return await self.client.call("GET", f"check-policies/{self.quoted(id)}/", kind=models.CheckPolicy)
+
+    async def update(
+        self,
+        id: str,
+        *,
+        limits: Mapping[str, float] | UnsetType = UNSET,
+        images: Mapping[str, str] | UnsetType = UNSET,
+        skipped_steps: Sequence[str] | UnsetType = UNSET,
+        storage_class: str | UnsetType = UNSET,
+        rdma_subnet: str | UnsetType = UNSET,
+        runtime_class: str | UnsetType = UNSET,
+        pull_secret: str | UnsetType = UNSET,
+        why: str | UnsetType = UNSET,
+    ) -> models.CheckPolicy:
+        """It applies to checks that begin later.
+
+        limits: Thresholds by name; others keep their defaults.
+        images: `probe`, `nccl`. Without an `nccl` image NCCL is not measured.
+        storage_class: Empty: the cluster's default.
+        rdma_subnet: First half of the GIDs of RDMA ports; empty: any.
+        runtime_class: Runtime class of the pods that check GPUs, e.g. `nvidia`; empty: the agent's default.
+        pull_secret: Image pull Secret in egs-system; empty: the agent's default.
+        """
+        return await self.client.call(
+            "PATCH",
+            f"check-policies/{self.quoted(id)}/",
+            body={
+                "limits": limits,
+                "images": images,
+                "skipped_steps": skipped_steps,
+                "storage_class": storage_class,
+                "rdma_subnet": rdma_subnet,
+                "runtime_class": runtime_class,
+                "pull_secret": pull_secret,
+                "why": why,
+            },
+            kind=models.CheckPolicy,
+        )
+
+    async def delete(self, id: str) -> None:
+        """The default limits apply from now on."""
+        await self.client.call("DELETE", f"check-policies/{self.quoted(id)}/", kind=type(None))
+
+
+class Clusters(AsyncResource):
+    def list(self, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.Cluster]:
+        """Sorted by name, id.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(self.client, "clusters/", params={"page_size": page_size}, kind=models.Cluster)
+
+    async def create(self, *, name: str, idempotency_key: str | None = None) -> models.Cluster:
+        """POST clusters/"""
+        return await self.client.call("POST", "clusters/", body={"name": name}, is_keyed=True, key=idempotency_key, kind=models.Cluster)
+
+    async def get(self, ref: str) -> models.Cluster:
+        """GET clusters/{ref}/"""
+        return await self.client.call("GET", f"clusters/{self.quoted(ref)}/", kind=models.Cluster)
+
+    async def update(
+        self,
+        ref: str,
+        *,
+        api_url: str | UnsetType = UNSET,
+        repairs_drift: bool | UnsetType = UNSET,
+        drain_grace_s: int | UnsetType = UNSET,
+        drain_force_after_s: int | UnsetType = UNSET,
+    ) -> models.Cluster:
+        """PATCH clusters/{ref}/
+
+        api_url: API server address in kubeconfigs; empty: the address that the agent uses.
+        repairs_drift: Whether to repair changes that others make to EGS objects in the cluster, or only report them.
+        drain_grace_s: How long a disruption budget may keep a pod after the end of its request.
+        drain_force_after_s: How long after the end of its request a pod is killed.
+        """
+        return await self.client.call(
+            "PATCH",
+            f"clusters/{self.quoted(ref)}/",
+            body={
+                "api_url": api_url,
+                "repairs_drift": repairs_drift,
+                "drain_grace_s": drain_grace_s,
+                "drain_force_after_s": drain_force_after_s,
+            },
+            kind=models.Cluster,
+        )
+
+    async def disable(self, ref: str, *, idempotency_key: str | None = None) -> models.Cluster:
+        """Nothing new starts there; running requests continue to their end."""
+        return await self.client.call(
+            "POST", f"clusters/{self.quoted(ref)}/disable/", body={}, is_keyed=True, key=idempotency_key, kind=models.Cluster
+        )
+
+    async def enable(self, ref: str, *, idempotency_key: str | None = None) -> models.Cluster:
+        """POST clusters/{ref}/enable/"""
+        return await self.client.call(
+            "POST", f"clusters/{self.quoted(ref)}/enable/", body={}, is_keyed=True, key=idempotency_key, kind=models.Cluster
+        )
+
+    async def join_token(self, ref: str, *, idempotency_key: str | None = None) -> models.JoinToken:
+        """A new token for the cluster's agent, shown once. It ends unused earlier tokens and unlocks a locked agent."""
+        return await self.client.call(
+            "POST", f"clusters/{self.quoted(ref)}/join-token/", body={}, is_keyed=True, key=idempotency_key, kind=models.JoinToken
+        )
+
+    async def resume(self, ref: str, *, idempotency_key: str | None = None) -> models.Cluster:
+        """Continue after a rewind, when the administrator has compared the agent's state with the hub's."""
+        return await self.client.call(
+            "POST", f"clusters/{self.quoted(ref)}/resume/", body={}, is_keyed=True, key=idempotency_key, kind=models.Cluster
+        )
+
+
+class Gpus(AsyncResource):
+    def list(
+        self,
+        *,
+        cluster: str | UnsetType = UNSET,
+        hardware_uuid: str | UnsetType = UNSET,
+        node: str | UnsetType = UNSET,
+        page_size: int | UnsetType = UNSET,
+        state: Sequence[Literal["draining", "free", "held", "unusable"]] | UnsetType = UNSET,
+        uuid: str | UnsetType = UNSET,
+    ) -> AsyncPages[models.Gpu]:
+        """Sorted by node.name, index, id.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(
+            self.client,
+            "gpus/",
+            params={"cluster": cluster, "hardware_uuid": hardware_uuid, "node": node, "page_size": page_size, "state": state, "uuid": uuid},
+            kind=models.Gpu,
+        )
+
+
+class Nodes(AsyncResource):
+    @cached_property
+    def steps(self) -> NodesSteps:
+        return NodesSteps(self.client)
+
+    def list(
+        self,
+        *,
+        cluster: str | UnsetType = UNSET,
+        name: str | UnsetType = UNSET,
+        page_size: int | UnsetType = UNSET,
+        shape: str | UnsetType = UNSET,
+        state: Sequence[Literal["draining", "free", "held", "unusable"]] | UnsetType = UNSET,
+    ) -> AsyncPages[models.Node]:
+        """Sorted by name, id.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(
+            self.client,
+            "nodes/",
+            params={"cluster": cluster, "name": name, "page_size": page_size, "shape": shape, "state": state},
+            kind=models.Node,
+        )
+
+    async def get(self, ref: str) -> models.Node:
+        """GET nodes/{ref}/"""
+        return await self.client.call("GET", f"nodes/{self.quoted(ref)}/", kind=models.Node)
+
+    async def cordon(self, ref: str, *, why: str, idempotency_key: str | None = None) -> models.Node:
+        """Nothing new starts on the node; running requests continue to their end.
+
+        why: The reason, which is recorded with the user's name.
+        """
+        return await self.client.call(
+            "POST", f"nodes/{self.quoted(ref)}/cordon/", body={"why": why}, is_keyed=True, key=idempotency_key, kind=models.Node
+        )
+
+    async def force_release(self, ref: str, *, why: str, reservations: Sequence[str], idempotency_key: str | None = None) -> models.Node:
+        """Free the node without its agent's confirmation: the administrator vouches that nothing of these reservations runs on it.
+
+        why: The reason, which is recorded with the user's name.
+        reservations: Ids of reservations that hold the node.
+        """
+        return await self.client.call(
+            "POST",
+            f"nodes/{self.quoted(ref)}/force-release/",
+            body={"why": why, "reservations": reservations},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.Node,
+        )
+
+    async def uncordon(self, ref: str, *, idempotency_key: str | None = None) -> models.Node:
+        """POST nodes/{ref}/uncordon/"""
+        return await self.client.call(
+            "POST", f"nodes/{self.quoted(ref)}/uncordon/", body={}, is_keyed=True, key=idempotency_key, kind=models.Node
+        )
+
+
+class NodesSteps(AsyncResource):
+    def list(self, node_ref: str, *, page_size: int | UnsetType = UNSET) -> AsyncPages[shared.Step]:
+        """List all attempts at entry and exit steps on a node, for every request that had it, the newest first. For administrators.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(self.client, f"nodes/{self.quoted(node_ref)}/steps/", params={"page_size": page_size}, kind=shared.Step)
+
+
+class Schedule(AsyncResource):
+    def list(
+        self,
+        *,
+        cluster: str | UnsetType = UNSET,
+        from_: datetime | str | UnsetType = UNSET,
+        gpr: str | UnsetType = UNSET,
+        node: str | UnsetType = UNSET,
+        page_size: int | UnsetType = UNSET,
+        slice: str | UnsetType = UNSET,
+        state: Sequence[Literal["HELD", "PLANNED", "RELEASED"]] | UnsetType = UNSET,
+        to: datetime | str | UnsetType = UNSET,
+    ) -> AsyncPages[models.Schedule]:
+        """Reservations of nodes, oldest first.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(
+            self.client,
+            "schedule/",
+            params={
+                "cluster": cluster,
+                "from": from_,
+                "gpr": gpr,
+                "node": node,
+                "page_size": page_size,
+                "slice": slice,
+                "state": state,
+                "to": to,
+            },
+            kind=models.Schedule,
+        )
+
+
+class Shapes(AsyncResource):
+    def list(self, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.Shape]:
+        """Sorted by created_at (descending), id.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(self.client, "shapes/", params={"page_size": page_size}, kind=models.Shape)

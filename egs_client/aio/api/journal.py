@@ -1,0 +1,249 @@
+# `make client` writes this file. Do not edit it.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import Literal
+
+from msgspec import UNSET, UnsetType
+
+from egs_client.aio.pages import AsyncPages
+from egs_client.aio.resource import AsyncResource
+from egs_client.models import journal as models
+
+
+class Audit(AsyncResource):
+    def list(
+        self,
+        *,
+        actor: str | UnsetType = UNSET,
+        address: str | UnsetType = UNSET,
+        kind: str | UnsetType = UNSET,
+        page_size: int | UnsetType = UNSET,
+        request: str | UnsetType = UNSET,
+        since: datetime | str | UnsetType = UNSET,
+        text: str | UnsetType = UNSET,
+        token: str | UnsetType = UNSET,
+        until: datetime | str | UnsetType = UNSET,
+    ) -> AsyncPages[models.Audit]:
+        """Sorted by id (descending).
+
+        actor: Id or name.
+        kind: Beginning of the kind, e.g. `gpr.`.
+        page_size: Rows a page.
+        request: The X-Request-Id of an answer.
+        text: Part of the message.
+        token: The public key id of a token.
+        """
+        return AsyncPages(
+            self.client,
+            "audit/",
+            params={
+                "actor": actor,
+                "address": address,
+                "kind": kind,
+                "page_size": page_size,
+                "request": request,
+                "since": since,
+                "text": text,
+                "token": token,
+                "until": until,
+            },
+            kind=models.Audit,
+        )
+
+    async def export(self) -> str:
+        """Export all records that match the filters as JSON lines, the oldest first."""
+        return await self.client.text("GET", "audit/export/")
+
+
+class Channels(AsyncResource):
+    @cached_property
+    def deliveries(self) -> ChannelsDeliveries:
+        return ChannelsDeliveries(self.client)
+
+    def list(self, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.Channel]:
+        """Shows the caller's own channels and those of workspaces that the caller manages.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(self.client, "channels/", params={"page_size": page_size}, kind=models.Channel)
+
+    async def create(
+        self,
+        *,
+        name: str,
+        kind: Literal["mail", "slack_webhook", "slack_bot", "webhook"],
+        notice_kinds: Sequence[
+            Literal[
+                "approval_wanted",
+                "decision",
+                "started",
+                "mark",
+                "ends_soon",
+                "ended",
+                "promise_moved",
+                "eviction",
+                "node",
+                "changed",
+                "booking",
+                "budget",
+                "workspace",
+                "alert",
+            ]
+        ]
+        | UnsetType = UNSET,
+        digest: Literal["none", "hourly", "daily"] | UnsetType = UNSET,
+        secret: str | UnsetType = UNSET,
+        slice: str | UnsetType = UNSET,
+        target: str | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.NewChannel:
+        """Shows the caller's own channels and those of workspaces that the caller manages.
+
+        notice_kinds: Default: all.
+        secret: The URL of a Slack webhook, or the token of a bot.
+        slice: A workspace that the caller manages. Default: the caller himself.
+        target: Mail address, URL of a webhook, or channel of a Slack bot; none otherwise.
+        """
+        return await self.client.call(
+            "POST",
+            "channels/",
+            body={
+                "notice_kinds": notice_kinds,
+                "digest": digest,
+                "secret": secret,
+                "name": name,
+                "kind": kind,
+                "slice": slice,
+                "target": target,
+            },
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.NewChannel,
+        )
+
+    async def get(self, id: str) -> models.Channel:
+        """Shows the caller's own channels and those of workspaces that the caller manages."""
+        return await self.client.call("GET", f"channels/{self.quoted(id)}/", kind=models.Channel)
+
+    async def update(
+        self,
+        id: str,
+        *,
+        notice_kinds: Sequence[
+            Literal[
+                "approval_wanted",
+                "decision",
+                "started",
+                "mark",
+                "ends_soon",
+                "ended",
+                "promise_moved",
+                "eviction",
+                "node",
+                "changed",
+                "booking",
+                "budget",
+                "workspace",
+                "alert",
+            ]
+        ]
+        | UnsetType = UNSET,
+        digest: Literal["none", "hourly", "daily"] | UnsetType = UNSET,
+        secret: str | UnsetType = UNSET,
+        name: str | UnsetType = UNSET,
+        target: str | UnsetType = UNSET,
+        is_on: bool | UnsetType = UNSET,
+    ) -> models.Channel:
+        """Shows the caller's own channels and those of workspaces that the caller manages.
+
+        notice_kinds: Default: all.
+        secret: The URL of a Slack webhook, or the token of a bot.
+        """
+        return await self.client.call(
+            "PATCH",
+            f"channels/{self.quoted(id)}/",
+            body={"notice_kinds": notice_kinds, "digest": digest, "secret": secret, "name": name, "target": target, "is_on": is_on},
+            kind=models.Channel,
+        )
+
+    async def delete(self, id: str) -> None:
+        """Shows the caller's own channels and those of workspaces that the caller manages."""
+        await self.client.call("DELETE", f"channels/{self.quoted(id)}/", kind=type(None))
+
+    async def confirm(self, id: str, *, code: str) -> models.Channel:
+        """Confirm a mail address by the code that was sent there."""
+        return await self.client.call("POST", f"channels/{self.quoted(id)}/confirm/", body={"code": code}, kind=models.Channel)
+
+    async def test(self, id: str) -> models.Delivery:
+        """Send a test message. Its delivery tells how it went."""
+        return await self.client.call("POST", f"channels/{self.quoted(id)}/test/", body={}, kind=models.Delivery)
+
+
+class ChannelsDeliveries(AsyncResource):
+    def list(self, channel_pk: str, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.Delivery]:
+        """Sorted by created_at (descending), id.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(
+            self.client, f"channels/{self.quoted(channel_pk)}/deliveries/", params={"page_size": page_size}, kind=models.Delivery
+        )
+
+    async def get(self, channel_pk: str, id: str) -> models.Delivery:
+        """GET channels/{channel_pk}/deliveries/{id}/"""
+        return await self.client.call("GET", f"channels/{self.quoted(channel_pk)}/deliveries/{self.quoted(id)}/", kind=models.Delivery)
+
+    async def retry(self, channel_pk: str, id: str) -> models.Delivery:
+        """Send it again, with the same id."""
+        return await self.client.call(
+            "POST", f"channels/{self.quoted(channel_pk)}/deliveries/{self.quoted(id)}/retry/", body={}, kind=models.Delivery
+        )
+
+
+class Notices(AsyncResource):
+    def list(
+        self,
+        *,
+        kind: Sequence[
+            Literal[
+                "alert",
+                "approval_wanted",
+                "booking",
+                "budget",
+                "changed",
+                "decision",
+                "ended",
+                "ends_soon",
+                "eviction",
+                "mark",
+                "node",
+                "promise_moved",
+                "started",
+                "workspace",
+            ]
+        ]
+        | UnsetType = UNSET,
+        page_size: int | UnsetType = UNSET,
+        unread: bool | UnsetType = UNSET,
+    ) -> AsyncPages[models.Notice]:
+        """Shows the caller's own notices, the newest first.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(self.client, "notices/", params={"kind": kind, "page_size": page_size, "unread": unread}, kind=models.Notice)
+
+    async def read_all(self) -> models.ReadAll:
+        """Shows the caller's own notices, the newest first."""
+        return await self.client.call("POST", "notices/read-all/", body={}, kind=models.ReadAll)
+
+    async def get(self, id: str) -> models.Notice:
+        """Shows the caller's own notices, the newest first."""
+        return await self.client.call("GET", f"notices/{self.quoted(id)}/", kind=models.Notice)
+
+    async def read(self, id: str) -> models.Notice:
+        """Shows the caller's own notices, the newest first."""
+        return await self.client.call("POST", f"notices/{self.quoted(id)}/read/", body={}, kind=models.Notice)

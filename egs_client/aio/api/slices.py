@@ -1,0 +1,556 @@
+# `make client` writes this file. Do not edit it.
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import Literal
+
+from msgspec import UNSET, UnsetType
+
+from egs_client.aio.pages import AsyncPages
+from egs_client.aio.resource import AsyncResource
+from egs_client.models import slices as models
+
+
+class Invitations(AsyncResource):
+    def list(self, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.Invitation]:
+        """Sorted by created_at (descending), id.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(self.client, "invitations/", params={"page_size": page_size}, kind=models.Invitation)
+
+    async def get(self, id: str) -> models.Invitation:
+        """GET invitations/{id}/"""
+        return await self.client.call("GET", f"invitations/{self.quoted(id)}/", kind=models.Invitation)
+
+    async def accept(self, id: str) -> models.Member:
+        """POST invitations/{id}/accept/"""
+        return await self.client.call("POST", f"invitations/{self.quoted(id)}/accept/", body={}, kind=models.Member)
+
+    async def decline(self, id: str) -> None:
+        """POST invitations/{id}/decline/"""
+        await self.client.call("POST", f"invitations/{self.quoted(id)}/decline/", body={}, kind=type(None))
+
+
+class Me(AsyncResource):
+    async def get(self) -> models.Me:
+        """GET me/"""
+        return await self.client.call("GET", "me/", kind=models.Me)
+
+    async def notices(self) -> models.NoticeSettings:
+        """What the caller's bell leaves out, which workspaces are muted, and when messages wait."""
+        return await self.client.call("GET", "me/notices/", kind=models.NoticeSettings)
+
+    async def update_notices(
+        self,
+        *,
+        unwanted_kinds: Sequence[
+            Literal[
+                "approval_wanted",
+                "decision",
+                "started",
+                "mark",
+                "ends_soon",
+                "ended",
+                "promise_moved",
+                "eviction",
+                "node",
+                "changed",
+                "booking",
+                "budget",
+                "workspace",
+                "alert",
+            ]
+        ]
+        | UnsetType = UNSET,
+        muted_slices: Sequence[str] | UnsetType = UNSET,
+        zone: str | UnsetType = UNSET,
+        quiet_from: str | UnsetType | None = UNSET,
+        quiet_until: str | UnsetType | None = UNSET,
+    ) -> models.NoticeSettings:
+        """What the caller's bell leaves out, which workspaces are muted, and when messages wait.
+
+        muted_slices: Ids or names.
+        zone: As Europe/Berlin.
+        quiet_from: As 22:00; null: no quiet hours.
+        """
+        return await self.client.call(
+            "PATCH",
+            "me/notices/",
+            body={
+                "unwanted_kinds": unwanted_kinds,
+                "muted_slices": muted_slices,
+                "zone": zone,
+                "quiet_from": quiet_from,
+                "quiet_until": quiet_until,
+            },
+            kind=models.NoticeSettings,
+        )
+
+
+class Projects(AsyncResource):
+    @cached_property
+    def admins(self) -> ProjectsAdmins:
+        return ProjectsAdmins(self.client)
+
+    def list(self, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.Project]:
+        """Sorted by name, id.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(self.client, "projects/", params={"page_size": page_size}, kind=models.Project)
+
+    async def create(self, *, name: str, idempotency_key: str | None = None) -> models.Project:
+        """POST projects/"""
+        return await self.client.call("POST", "projects/", body={"name": name}, is_keyed=True, key=idempotency_key, kind=models.Project)
+
+    async def get(self, ref: str) -> models.Project:
+        """GET projects/{ref}/"""
+        return await self.client.call("GET", f"projects/{self.quoted(ref)}/", kind=models.Project)
+
+
+class ProjectsAdmins(AsyncResource):
+    def list(self, project: str, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.ProjectAdmin]:
+        """Sorted by user.name, id.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(
+            self.client, f"projects/{self.quoted(project)}/admins/", params={"page_size": page_size}, kind=models.ProjectAdmin
+        )
+
+    async def create(self, project: str, *, user: str, idempotency_key: str | None = None) -> models.ProjectAdmin:
+        """Let a person run the project: he acts as an owner in all its workspaces, and decides on its requests."""
+        return await self.client.call(
+            "POST",
+            f"projects/{self.quoted(project)}/admins/",
+            body={"user": user},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.ProjectAdmin,
+        )
+
+    async def get(self, project: str, admin: str) -> models.ProjectAdmin:
+        """GET projects/{project}/admins/{admin}/"""
+        return await self.client.call("GET", f"projects/{self.quoted(project)}/admins/{self.quoted(admin)}/", kind=models.ProjectAdmin)
+
+    async def delete(self, project: str, admin: str) -> None:
+        """DELETE projects/{project}/admins/{admin}/"""
+        await self.client.call("DELETE", f"projects/{self.quoted(project)}/admins/{self.quoted(admin)}/", kind=type(None))
+
+
+class Slices(AsyncResource):
+    @cached_property
+    def groups(self) -> SlicesGroups:
+        return SlicesGroups(self.client)
+
+    @cached_property
+    def invitations(self) -> SlicesInvitations:
+        return SlicesInvitations(self.client)
+
+    @cached_property
+    def kubeconfig(self) -> SlicesKubeconfig:
+        return SlicesKubeconfig(self.client)
+
+    @cached_property
+    def members(self) -> SlicesMembers:
+        return SlicesMembers(self.client)
+
+    @cached_property
+    def namespaces(self) -> SlicesNamespaces:
+        return SlicesNamespaces(self.client)
+
+    def list(self, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.Slice]:
+        """Sorted by name, id.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(self.client, "slices/", params={"page_size": page_size}, kind=models.Slice)
+
+    async def create(
+        self, *, name: str, project: str, clusters: Sequence[str] | UnsetType = UNSET, idempotency_key: str | None = None
+    ) -> models.Slice:
+        """POST slices/
+
+        clusters: Where its GPRs may run.
+        """
+        return await self.client.call(
+            "POST",
+            "slices/",
+            body={"name": name, "project": project, "clusters": clusters},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.Slice,
+        )
+
+    async def get(self, ref: str) -> models.Slice:
+        """GET slices/{ref}/"""
+        return await self.client.call("GET", f"slices/{self.quoted(ref)}/", kind=models.Slice)
+
+    async def update(
+        self,
+        ref: str,
+        *,
+        nodes_approval: int | UnsetType = UNSET,
+        gpus_approval: int | UnsetType = UNSET,
+        duration_approval_s: int | UnsetType = UNSET,
+        duration_max_s: int | UnsetType = UNSET,
+        queued_max: int | UnsetType = UNSET,
+        priority_approval: int | UnsetType = UNSET,
+        may_evict: bool | UnsetType = UNSET,
+        may_order: bool | UnsetType = UNSET,
+        shapes: Sequence[str] | UnsetType = UNSET,
+        burst_gain_s: int | UnsetType = UNSET,
+        pods_max: int | UnsetType = UNSET,
+        may_reach_out: bool | UnsetType = UNSET,
+        kubeconfig_max_s: int | UnsetType = UNSET,
+        namespace_patterns: Sequence[str] | UnsetType = UNSET,
+        namespaces_max: int | UnsetType = UNSET,
+        clusters: Sequence[str] | UnsetType = UNSET,
+        ends_at: datetime | str | UnsetType | None = UNSET,
+        home: str | UnsetType | None = UNSET,
+    ) -> models.Slice:
+        """Change the policy and the clusters, for requests from now on.
+
+        queued_max: Requests that may wait at once, including for approval; more are refused.
+        may_evict: Whether its GPRs may evict others of lower priority without approval.
+        may_order: Whether nodes may be ordered for its GPRs from supplies, at their cost.
+        burst_gain_s: Its GPRs run outside its home cluster only if that saves more time than this.
+        pods_max: The most pods in each of its namespaces.
+        may_reach_out: Whether its pods may open connections beyond the workspace, the internet included.
+        namespace_patterns: Names of namespaces that its owners may bind, e.g. `vision-*`; every other name needs an administrator's
+            approval.
+        namespaces_max: The most namespaces in all clusters together, including those that wait for approval.
+        clusters: Replaces the whole list.
+        ends_at: From then on it takes no new requests; null: no end.
+        home: The one of its clusters that it prefers; null: none.
+        """
+        return await self.client.call(
+            "PATCH",
+            f"slices/{self.quoted(ref)}/",
+            body={
+                "nodes_approval": nodes_approval,
+                "gpus_approval": gpus_approval,
+                "duration_approval_s": duration_approval_s,
+                "duration_max_s": duration_max_s,
+                "queued_max": queued_max,
+                "priority_approval": priority_approval,
+                "may_evict": may_evict,
+                "may_order": may_order,
+                "shapes": shapes,
+                "burst_gain_s": burst_gain_s,
+                "pods_max": pods_max,
+                "may_reach_out": may_reach_out,
+                "kubeconfig_max_s": kubeconfig_max_s,
+                "namespace_patterns": namespace_patterns,
+                "namespaces_max": namespaces_max,
+                "clusters": clusters,
+                "ends_at": ends_at,
+                "home": home,
+            },
+            kind=models.Slice,
+        )
+
+
+class SlicesGroups(AsyncResource):
+    def list(self, slice: str, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.SliceGroup]:
+        """Sorted by provider, group, id.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(self.client, f"slices/{self.quoted(slice)}/groups/", params={"page_size": page_size}, kind=models.SliceGroup)
+
+    async def create(
+        self, slice: str, *, provider: str, group: str, role: Literal["owner", "editor", "viewer"], idempotency_key: str | None = None
+    ) -> models.SliceGroup:
+        """People in the group become members with this role, at once and when they sign in, and lose it when they leave the group."""
+        return await self.client.call(
+            "POST",
+            f"slices/{self.quoted(slice)}/groups/",
+            body={"provider": provider, "group": group, "role": role},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.SliceGroup,
+        )
+
+    async def get(self, slice: str, id: str) -> models.SliceGroup:
+        """GET slices/{slice}/groups/{id}/"""
+        return await self.client.call("GET", f"slices/{self.quoted(slice)}/groups/{self.quoted(id)}/", kind=models.SliceGroup)
+
+    async def delete(self, slice: str, id: str) -> None:
+        """DELETE slices/{slice}/groups/{id}/"""
+        await self.client.call("DELETE", f"slices/{self.quoted(slice)}/groups/{self.quoted(id)}/", kind=type(None))
+
+
+class SlicesInvitations(AsyncResource):
+    def list(self, slice: str, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.Invitation]:
+        """Lists for owners the invitations that nobody has accepted yet, whether or not such a user exists.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(self.client, f"slices/{self.quoted(slice)}/invitations/", params={"page_size": page_size}, kind=models.Invitation)
+
+    async def delete(self, slice: str, invitation: str) -> None:
+        """Lists for owners the invitations that nobody has accepted yet, whether or not such a user exists."""
+        await self.client.call("DELETE", f"slices/{self.quoted(slice)}/invitations/{self.quoted(invitation)}/", kind=type(None))
+
+
+class SlicesKubeconfig(AsyncResource):
+    def list(self, slice: str, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.Kubeconfig]:
+        """Sorted by asked_at (descending), id.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(self.client, f"slices/{self.quoted(slice)}/kubeconfig/", params={"page_size": page_size}, kind=models.Kubeconfig)
+
+    async def create(
+        self, slice: str, *, cluster: str, duration_s: int | UnsetType = UNSET, idempotency_key: str | None = None
+    ) -> models.Kubeconfig:
+        """Ask for a kubeconfig. The cluster's agent makes it within seconds; then `read/` returns it once.
+
+        duration_s: Default: 8 hours, or the workspace's limit if that is less. The cluster may give less: see expires_at.
+        """
+        return await self.client.call(
+            "POST",
+            f"slices/{self.quoted(slice)}/kubeconfig/",
+            body={"cluster": cluster, "duration_s": duration_s},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.Kubeconfig,
+        )
+
+    async def get(self, slice: str, kubeconfig: str) -> models.Kubeconfig:
+        """GET slices/{slice}/kubeconfig/{kubeconfig}/"""
+        return await self.client.call("GET", f"slices/{self.quoted(slice)}/kubeconfig/{self.quoted(kubeconfig)}/", kind=models.Kubeconfig)
+
+    async def delete(self, slice: str, kubeconfig: str) -> None:
+        """Revoke it. The cluster refuses it within seconds."""
+        await self.client.call("DELETE", f"slices/{self.quoted(slice)}/kubeconfig/{self.quoted(kubeconfig)}/", kind=type(None))
+
+    async def read(self, slice: str, kubeconfig: str) -> models.KubeconfigText:
+        """The kubeconfig, once and only for the user who asked for it. 409 `kubeconfig_not_made` while the agent makes it: try again in
+        a second.
+        """
+        return await self.client.call(
+            "POST", f"slices/{self.quoted(slice)}/kubeconfig/{self.quoted(kubeconfig)}/read/", body={}, kind=models.KubeconfigText
+        )
+
+
+class SlicesMembers(AsyncResource):
+    def list(self, slice: str, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.Member]:
+        """Sorted by user.name, id.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(self.client, f"slices/{self.quoted(slice)}/members/", params={"page_size": page_size}, kind=models.Member)
+
+    async def create(
+        self, slice: str, *, user: str, role: Literal["owner", "editor", "viewer"], idempotency_key: str | None = None
+    ) -> models.Member:
+        """Add a member, or change a member's role. Users who share a workspace with the owner become members at once. All others are
+        invited by name or id: the answer then has a null `id`, whether such a user exists or not. See `invitations/`.
+        """
+        return await self.client.call(
+            "POST",
+            f"slices/{self.quoted(slice)}/members/",
+            body={"user": user, "role": role},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.Member,
+        )
+
+    async def get(self, slice: str, user: str) -> models.Member:
+        """GET slices/{slice}/members/{user}/"""
+        return await self.client.call("GET", f"slices/{self.quoted(slice)}/members/{self.quoted(user)}/", kind=models.Member)
+
+    async def delete(self, slice: str, user: str) -> None:
+        """DELETE slices/{slice}/members/{user}/"""
+        await self.client.call("DELETE", f"slices/{self.quoted(slice)}/members/{self.quoted(user)}/", kind=type(None))
+
+
+class SlicesNamespaces(AsyncResource):
+    def list(self, slice: str, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.Namespace]:
+        """Sorted by name, id.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(self.client, f"slices/{self.quoted(slice)}/namespaces/", params={"page_size": page_size}, kind=models.Namespace)
+
+    async def create(
+        self, slice: str, *, name: str, cluster: str, may_adopt: bool | UnsetType = UNSET, idempotency_key: str | None = None
+    ) -> models.Namespace:
+        """Bind a namespace: its pods may use the slice's nodes, and no other slice may bind it. A name that the policy's
+        `namespace_patterns` do not cover stays PENDING until an administrator decides.
+
+        may_adopt: For administrators: take the namespace over with its contents if it exists already.
+        """
+        return await self.client.call(
+            "POST",
+            f"slices/{self.quoted(slice)}/namespaces/",
+            body={"name": name, "cluster": cluster, "may_adopt": may_adopt},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.Namespace,
+        )
+
+    async def get(self, slice: str, namespace: str) -> models.Namespace:
+        """GET slices/{slice}/namespaces/{namespace}/"""
+        return await self.client.call("GET", f"slices/{self.quoted(slice)}/namespaces/{self.quoted(namespace)}/", kind=models.Namespace)
+
+    async def delete(self, slice: str, namespace: str) -> None:
+        """Unbind it, or withdraw the request for it."""
+        await self.client.call("DELETE", f"slices/{self.quoted(slice)}/namespaces/{self.quoted(namespace)}/", kind=type(None))
+
+    async def adopt(self, slice: str, namespace: str, *, idempotency_key: str | None = None) -> models.Namespace:
+        """Let the workspace take over a namespace that existed before, with its contents."""
+        return await self.client.call(
+            "POST",
+            f"slices/{self.quoted(slice)}/namespaces/{self.quoted(namespace)}/adopt/",
+            body={},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.Namespace,
+        )
+
+    async def approve(self, slice: str, namespace: str, *, idempotency_key: str | None = None) -> models.Namespace:
+        """Bind a PENDING namespace."""
+        return await self.client.call(
+            "POST",
+            f"slices/{self.quoted(slice)}/namespaces/{self.quoted(namespace)}/approve/",
+            body={},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.Namespace,
+        )
+
+    async def refuse(self, slice: str, namespace: str, *, why: str, idempotency_key: str | None = None) -> None:
+        """Remove a PENDING namespace. The reason is in the workspace's events.
+
+        why: The reason, which is recorded with the user's name.
+        """
+        await self.client.call(
+            "POST",
+            f"slices/{self.quoted(slice)}/namespaces/{self.quoted(namespace)}/refuse/",
+            body={"why": why},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=type(None),
+        )
+
+
+class WorkspaceRequests(AsyncResource):
+    def list(
+        self,
+        *,
+        page_size: int | UnsetType = UNSET,
+        state: Sequence[Literal["APPROVED", "CANCELED", "PENDING", "REFUSED"]] | UnsetType = UNSET,
+    ) -> AsyncPages[models.WorkspaceRequest]:
+        """Sorted by created_at (descending), id.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(self.client, "workspace-requests/", params={"page_size": page_size, "state": state}, kind=models.WorkspaceRequest)
+
+    async def create(
+        self,
+        *,
+        name: str,
+        project: str,
+        purpose: str,
+        clusters: Sequence[str] | UnsetType = UNSET,
+        namespaces: Sequence[str] | UnsetType = UNSET,
+        people: Mapping[str, Literal["owner", "editor", "viewer"]] | UnsetType = UNSET,
+        quota: Mapping[str, int] | UnsetType = UNSET,
+        ends_at: datetime | str | UnsetType | None = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.WorkspaceRequest:
+        """Ask for a workspace. An administrator decides.
+
+        project: It is made if there is none of this name.
+        purpose: Who needs it for what.
+        clusters: Names; an administrator may choose others.
+        namespaces: Bound in each of the clusters.
+        people: Name -> role. They are added or invited.
+        quota: Shape -> guaranteed GPUs.
+        ends_at: Until when it is needed; null: without end.
+        """
+        return await self.client.call(
+            "POST",
+            "workspace-requests/",
+            body={
+                "name": name,
+                "project": project,
+                "clusters": clusters,
+                "namespaces": namespaces,
+                "people": people,
+                "quota": quota,
+                "ends_at": ends_at,
+                "purpose": purpose,
+            },
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.WorkspaceRequest,
+        )
+
+    async def get(self, id: str) -> models.WorkspaceRequest:
+        """GET workspace-requests/{id}/"""
+        return await self.client.call("GET", f"workspace-requests/{self.quoted(id)}/", kind=models.WorkspaceRequest)
+
+    async def delete(self, id: str) -> None:
+        """Withdraw a request that waits."""
+        await self.client.call("DELETE", f"workspace-requests/{self.quoted(id)}/", kind=type(None))
+
+    async def approve(
+        self,
+        id: str,
+        *,
+        name: str | UnsetType = UNSET,
+        project: str | UnsetType = UNSET,
+        clusters: Sequence[str] | UnsetType = UNSET,
+        namespaces: Sequence[str] | UnsetType = UNSET,
+        people: Mapping[str, Literal["owner", "editor", "viewer"]] | UnsetType = UNSET,
+        quota: Mapping[str, int] | UnsetType = UNSET,
+        ends_at: datetime | str | UnsetType | None = UNSET,
+        why: str | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.WorkspaceRequest:
+        """Set the workspace up, with what the body changes: all of it, or nothing.
+
+        project: It is made if there is none of this name.
+        clusters: Names; an administrator may choose others.
+        namespaces: Bound in each of the clusters.
+        people: Name -> role. They are added or invited.
+        quota: Shape -> guaranteed GPUs.
+        ends_at: Until when it is needed; null: without end.
+        """
+        return await self.client.call(
+            "POST",
+            f"workspace-requests/{self.quoted(id)}/approve/",
+            body={
+                "name": name,
+                "project": project,
+                "clusters": clusters,
+                "namespaces": namespaces,
+                "people": people,
+                "quota": quota,
+                "ends_at": ends_at,
+                "why": why,
+            },
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.WorkspaceRequest,
+        )
+
+    async def refuse(self, id: str, *, why: str, idempotency_key: str | None = None) -> models.WorkspaceRequest:
+        """POST workspace-requests/{id}/refuse/"""
+        return await self.client.call(
+            "POST",
+            f"workspace-requests/{self.quoted(id)}/refuse/",
+            body={"why": why},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.WorkspaceRequest,
+        )

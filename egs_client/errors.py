@@ -1,0 +1,147 @@
+"""All errors of the SDK. Their text says what is wrong and what to do; `code` of a Problem is for programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class EgsError(Exception):
+    """The base of all of them."""
+
+
+class NotSetUp(EgsError):
+    """No address or no token is known."""
+
+
+class Unreachable(EgsError):
+    """The server did not answer for as long as the client has patience. What was asked for may have been done."""
+
+
+class UnexpectedAnswer(EgsError):
+    """The answer is not what this version of the client understands: another version of EGS, or another server altogether."""
+
+
+class AnswerLost(EgsError):
+    """It was done, but the connection broke before the answer came, and the server cannot repeat that."""
+
+
+class Ended(EgsError):
+    """A GPR ended before it was what somebody waited for."""
+
+    def __init__(self, text: str, *, gpr: Any) -> None:
+        super().__init__(text)
+        self.gpr = gpr
+
+
+class WaitedTooLong(EgsError):
+    """A GPR still waits; it was not canceled."""
+
+    def __init__(self, text: str, *, gpr: Any) -> None:
+        super().__init__(text)
+        self.gpr = gpr
+
+
+class Problem(EgsError):
+    """What the server refused, as it says it. `extra` has further members of the problem document."""
+
+    status: int
+    code: str
+
+    def __init__(
+        self,
+        *,
+        status: int,
+        code: str,
+        title: str,
+        detail: str,
+        errors: dict[str, list[str]] | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(detail or title)
+        self.status, self.code, self.title, self.detail = status, code, title, detail
+        self.errors, self.extra = errors or {}, extra or {}
+
+
+class InvalidInput(Problem):
+    """400: `errors` has sentences by field."""
+
+
+class OverPolicy(Problem):
+    """400: the policy of the workspace does not allow it."""
+
+
+class CanNeverStart(Problem):
+    """400: no cluster could ever hold it."""
+
+
+class NotSignedIn(Problem):
+    """401: the token is missing, unknown, revoked or over."""
+
+
+class NotAllowed(Problem):
+    """403"""
+
+
+class NotFound(Problem):
+    """404: there is none, or the caller may not see it."""
+
+
+class Conflict(Problem):
+    """409"""
+
+
+class WrongState(Conflict):
+    """409: not possible in its present state."""
+
+
+class StaleVersion(Conflict):
+    """409: it has changed since the caller read it."""
+
+
+class Gone(Problem):
+    """410"""
+
+
+class TooMany(Problem):
+    """429: more than the server takes now."""
+
+
+class QueueFull(TooMany):
+    """429: too many requests of the workspace wait."""
+
+
+class ServerFault(Problem):
+    """5xx"""
+
+
+_BY_CODE: dict[str, type[Problem]] = {
+    "invalid_input": InvalidInput,
+    "over_policy": OverPolicy,
+    "can_never_start": CanNeverStart,
+    "wrong_state": WrongState,
+    "stale_version": StaleVersion,
+    "queue_full": QueueFull,
+}
+_BY_STATUS: dict[int, type[Problem]] = {
+    400: InvalidInput,
+    401: NotSignedIn,
+    403: NotAllowed,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    429: TooMany,
+}
+
+
+def problem_of(document: dict[str, Any], *, status: int) -> Problem:
+    known = {"type", "status", "code", "title", "detail", "errors"}
+    code = str(document.get("code", "unknown"))
+    kind = _BY_CODE.get(code) or _BY_STATUS.get(status) or (ServerFault if status >= 500 else Problem)
+    return kind(
+        status=status,
+        code=code,
+        title=str(document.get("title", "")),
+        detail=str(document.get("detail", "")),
+        errors=document.get("errors"),
+        extra={name: value for name, value in document.items() if name not in known},
+    )

@@ -1,0 +1,31 @@
+"""What a client has to know of GPRs: which states end the wait, what to call one, how to say what it does now."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from egs_client.models.gpr import GprDetail
+
+PENDING_APPROVAL, QUEUED, PROVISIONING, ACTIVE, EXITING = "PENDING_APPROVAL", "QUEUED", "PROVISIONING", "ACTIVE", "EXITING"
+WAITING = {PENDING_APPROVAL, QUEUED}
+HOLDS_NODES = {PROVISIONING, ACTIVE}
+ENDED = {"COMPLETED", "RELEASED", "EVICTED", "FAILED", "CANCELED", "REJECTED"}
+OVER = {EXITING, *ENDED}
+
+
+def sentence_of(gpr: GprDetail) -> str:
+    """What it is now, and why."""
+    if gpr.state == PENDING_APPROVAL:
+        return f"{gpr.name} waits for approval: {' '.join(gpr.approval_reasons)}"
+    if gpr.state in WAITING:
+        why = f" {gpr.explanation.sentence}" if gpr.explanation else ""
+        return f"{gpr.name} waits.{why}"
+    because = f" ({gpr.end_reason})" if gpr.end_reason else ""
+    return f"{gpr.name} is {gpr.state}{because}."
+
+
+def name_now() -> str:
+    """For somebody who gives no name."""
+    return f"box-{datetime.now(UTC):%Y%m%d-%H%M%S}"

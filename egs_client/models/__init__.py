@@ -1,0 +1,1 @@
+"""What the API answers, one file for each of its parts."""

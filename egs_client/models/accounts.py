@@ -1,0 +1,60 @@
+# `make client` writes this file. Do not edit it.
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+
+class GroupRole(Struct, kw_only=True):
+    id: str
+    provider: str
+    group: str
+    role: str
+    created_at: datetime
+
+
+class Identity(Struct, kw_only=True):
+    provider: str
+    subject: str
+    groups: Any
+    last_login_at: datetime
+
+
+class Login(Struct, kw_only=True):
+    id: str
+    provider: str | None = None
+    token: str | None = None
+    address: str
+    browser: str
+    created_at: datetime
+    last_seen_at: datetime
+    expires_at: datetime
+
+
+class NewToken(Struct, kw_only=True):
+    id: str
+    name: str
+    key_id: str
+    scopes: list[str]
+    networks: Any
+    slices: Any
+    created_at: datetime
+    expires_at: datetime
+    last_used_at: datetime | None
+    last_address: str
+    revoked_at: datetime | None
+    token: str | None
+
+
+class User(Struct, kw_only=True):
+    id: str
+    name: str
+    email: str
+    role: str
+    role_source: str
+    is_active: bool
+    created_at: datetime
+    identities: list[Identity]

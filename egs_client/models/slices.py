@@ -1,0 +1,154 @@
+# `make client` writes this file. Do not edit it.
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from egs_client.models.shared import Token
+
+
+class Invitation(Struct, kw_only=True):
+    id: str
+    name: str
+    slice: str
+    project: str
+    role: str
+    invited_by: str
+    created_at: datetime
+
+
+class Kubeconfig(Struct, kw_only=True):
+    """A kubeconfig says who may access which cluster until when. These answers contain no secret."""
+
+    id: str
+    name: str
+    cluster: str
+    cluster_id: str
+    namespace: str
+    user: str
+    user_id: str
+    state: str
+    detail: str
+    duration_s: int
+    asked_at: datetime
+    expires_at: datetime | None
+    ended_at: datetime | None
+    closed_at: datetime | None
+
+
+class KubeconfigText(Struct, kw_only=True):
+    id: str
+    name: str
+    kubeconfig: str
+    expires_at: datetime
+
+
+class OwnSlice(Struct, kw_only=True):
+    id: str
+    name: str
+    project: str
+    role: str
+
+
+class Me(Struct, kw_only=True):
+    id: str
+    name: str
+    email: str
+    role: str
+    is_admin: bool
+    slices: list[OwnSlice]
+    token: Token
+
+
+class Member(Struct, kw_only=True):
+    id: str | None
+    name: str
+    role: str
+
+
+class Namespace(Struct, kw_only=True):
+    id: str
+    name: str
+    cluster: str
+    cluster_id: str
+    created_at: datetime
+    state: str
+    detail: str
+    may_adopt: bool
+
+
+class NoticeSettings(Struct, kw_only=True):
+    unwanted_kinds: list[str]
+    muted_slices: list[str]
+    zone: str
+    quiet_from: str | None
+    quiet_until: str | None
+
+
+class Project(Struct, kw_only=True):
+    id: str
+    name: str
+    created_at: datetime
+
+
+class ProjectAdmin(Struct, kw_only=True):
+    id: str
+    name: str
+    created_at: datetime
+
+
+class Slice(Struct, kw_only=True):
+    id: str
+    name: str
+    project: str
+    project_id: str
+    clusters: list[str]
+    home: str | None = None
+    created_at: datetime
+    ends_at: datetime | None
+    role: str | None
+    nodes_approval: int
+    gpus_approval: int
+    duration_approval_s: int
+    duration_max_s: int
+    queued_max: int
+    priority_approval: int
+    may_evict: bool
+    may_order: bool
+    shapes: Any
+    burst_gain_s: int
+    pods_max: int
+    may_reach_out: bool
+    kubeconfig_max_s: int
+    namespace_patterns: Any
+    namespaces_max: int
+
+
+class SliceGroup(Struct, kw_only=True):
+    id: str
+    provider: str
+    group: str
+    role: str
+    created_at: datetime
+
+
+class WorkspaceRequest(Struct, kw_only=True):
+    id: str
+    name: str
+    project: str
+    purpose: str
+    clusters: Any
+    namespaces: Any
+    people: dict[str, str]
+    quota: dict[str, int]
+    ends_at: datetime | None
+    state: str
+    why: str
+    requester: str
+    created_at: datetime
+    decided_by: str | None = None
+    decided_at: datetime | None
+    slice: str | None = None

@@ -1,0 +1,165 @@
+# `make client` writes this file. Do not edit it.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import UNSET, UnsetType
+
+from egs_client.models import accounts as models
+from egs_client.models import shared
+from egs_client.sync.pages import Pages
+from egs_client.sync.resource import Resource
+
+
+class Logins(Resource):
+    def list(self, *, page_size: int | UnsetType = UNSET) -> Pages[models.Login]:
+        """The open sessions of one's own browsers.
+
+        page_size: Rows a page.
+        """
+        return Pages(self.client, "logins/", params={"page_size": page_size}, kind=models.Login)
+
+    def delete(self, id: str) -> None:
+        """End a session at once."""
+        self.client.call("DELETE", f"logins/{self.quoted(id)}/", kind=type(None))
+
+
+class Roles(Resource):
+    def list(self, *, page_size: int | UnsetType = UNSET) -> Pages[models.GroupRole]:
+        """Groups of identity providers whose people have a role on the platform.
+
+        page_size: Rows a page.
+        """
+        return Pages(self.client, "roles/", params={"page_size": page_size}, kind=models.GroupRole)
+
+    def create(
+        self, *, provider: str, group: str, role: Literal["auditor", "admin"], idempotency_key: str | None = None
+    ) -> models.GroupRole:
+        """People in the group get the role at once, and lose it when they leave the group."""
+        return self.client.call(
+            "POST",
+            "roles/",
+            body={"provider": provider, "group": group, "role": role},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.GroupRole,
+        )
+
+    def get(self, id: str) -> models.GroupRole:
+        """Groups of identity providers whose people have a role on the platform."""
+        return self.client.call("GET", f"roles/{self.quoted(id)}/", kind=models.GroupRole)
+
+    def delete(self, id: str) -> None:
+        """Groups of identity providers whose people have a role on the platform."""
+        self.client.call("DELETE", f"roles/{self.quoted(id)}/", kind=type(None))
+
+
+class Tokens(Resource):
+    def list(self, *, page_size: int | UnsetType = UNSET) -> Pages[shared.Token]:
+        """Sorted by created_at (descending), id.
+
+        page_size: Rows a page.
+        """
+        return Pages(self.client, "tokens/", params={"page_size": page_size}, kind=shared.Token)
+
+    def create(
+        self,
+        *,
+        name: str,
+        scopes: Sequence[Literal["read", "gpr:write", "write", "admin"]],
+        expires_in_s: int | UnsetType = UNSET,
+        networks: Sequence[str] | UnsetType = UNSET,
+        slices: Sequence[str] | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.NewToken:
+        """POST tokens/
+
+        expires_in_s: Default: 90 days.
+        networks: Addresses or networks that may use it, e.g. 10.0.0.0/8; none: all.
+        slices: Ids of workspaces that it is bound to; none: all of its user's.
+        """
+        return self.client.call(
+            "POST",
+            "tokens/",
+            body={"name": name, "scopes": scopes, "expires_in_s": expires_in_s, "networks": networks, "slices": slices},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.NewToken,
+        )
+
+    def get(self, ref: str) -> shared.Token:
+        """GET tokens/{ref}/"""
+        return self.client.call("GET", f"tokens/{self.quoted(ref)}/", kind=shared.Token)
+
+    def delete(self, ref: str) -> None:
+        """Revoke the token at once. It stays in the list."""
+        self.client.call("DELETE", f"tokens/{self.quoted(ref)}/", kind=type(None))
+
+    def rotate(self, ref: str, *, overlap_s: int | UnsetType = UNSET, idempotency_key: str | None = None) -> models.NewToken:
+        """Make a new token with the same terms. The old one ends a little later, so that programs can change over without a gap.
+
+        overlap_s: The old token works so long; default: an hour.
+        """
+        return self.client.call(
+            "POST",
+            f"tokens/{self.quoted(ref)}/rotate/",
+            body={"overlap_s": overlap_s},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.NewToken,
+        )
+
+
+class Users(Resource):
+    def list(self, *, page_size: int | UnsetType = UNSET) -> Pages[models.User]:
+        """For administrators; auditors may read.
+
+        page_size: Rows a page.
+        """
+        return Pages(self.client, "users/", params={"page_size": page_size}, kind=models.User)
+
+    def create(
+        self,
+        *,
+        name: str,
+        email: str | UnsetType = UNSET,
+        role: Literal["member", "auditor", "admin"] | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.User:
+        """Add a person. Those who come through an identity provider are added when they first sign in."""
+        return self.client.call(
+            "POST", "users/", body={"name": name, "email": email, "role": role}, is_keyed=True, key=idempotency_key, kind=models.User
+        )
+
+    def get(self, ref: str) -> models.User:
+        """For administrators; auditors may read."""
+        return self.client.call("GET", f"users/{self.quoted(ref)}/", kind=models.User)
+
+    def update(
+        self, ref: str, *, role: Literal["member", "auditor", "admin"] | UnsetType = UNSET, is_active: bool | UnsetType = UNSET
+    ) -> models.User:
+        """For administrators; auditors may read.
+
+        is_active: False: the person's tokens, sessions and sockets end at once.
+        """
+        return self.client.call("PATCH", f"users/{self.quoted(ref)}/", body={"role": role, "is_active": is_active}, kind=models.User)
+
+    def end_logins(self, ref: str, *, idempotency_key: str | None = None) -> None:
+        """End all sessions of the person's browsers. His tokens stay."""
+        self.client.call("POST", f"users/{self.quoted(ref)}/end-logins/", body={}, is_keyed=True, key=idempotency_key, kind=type(None))
+
+    def groups(self, ref: str, *, provider: str, groups: Sequence[str], idempotency_key: str | None = None) -> models.User:
+        """Say which groups the person is in, as at a sign-in: roles that depend on groups are given and taken at once.
+
+        groups: Replaces the whole list.
+        """
+        return self.client.call(
+            "POST",
+            f"users/{self.quoted(ref)}/groups/",
+            body={"provider": provider, "groups": groups},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.User,
+        )

@@ -1,0 +1,321 @@
+# `make client` writes this file. Do not edit it.
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import Literal
+
+from msgspec import UNSET, UnsetType
+
+from egs_client.models import inventory as models
+from egs_client.models import shared
+from egs_client.sync.pages import Pages
+from egs_client.sync.resource import Resource
+
+
+class CheckPolicies(Resource):
+    def list(
+        self, *, cluster: str | UnsetType = UNSET, page_size: int | UnsetType = UNSET, shape: str | UnsetType = UNSET
+    ) -> Pages[models.CheckPolicy]:
+        """Sorted by created_at (descending), id.
+
+        page_size: Rows a page.
+        """
+        return Pages(
+            self.client, "check-policies/", params={"cluster": cluster, "page_size": page_size, "shape": shape}, kind=models.CheckPolicy
+        )
+
+    def create(
+        self,
+        *,
+        cluster: str,
+        limits: Mapping[str, float] | UnsetType = UNSET,
+        images: Mapping[str, str] | UnsetType = UNSET,
+        skipped_steps: Sequence[str] | UnsetType = UNSET,
+        storage_class: str | UnsetType = UNSET,
+        rdma_subnet: str | UnsetType = UNSET,
+        runtime_class: str | UnsetType = UNSET,
+        pull_secret: str | UnsetType = UNSET,
+        shape: str | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.CheckPolicy:
+        """It applies to checks that begin later.
+
+        limits: Thresholds by name; others keep their defaults.
+        images: `probe`, `nccl`. Without an `nccl` image NCCL is not measured.
+        storage_class: Empty: the cluster's default.
+        rdma_subnet: First half of the GIDs of RDMA ports; empty: any.
+        runtime_class: Runtime class of the pods that check GPUs, e.g. `nvidia`; empty: the agent's default.
+        pull_secret: Image pull Secret in egs-system; empty: the agent's default.
+        shape: Empty: all shapes. A shape's own policy takes precedence.
+        """
+        return self.client.call(
+            "POST",
+            "check-policies/",
+            body={
+                "limits": limits,
+                "images": images,
+                "skipped_steps": skipped_steps,
+                "storage_class": storage_class,
+                "rdma_subnet": rdma_subnet,
+                "runtime_class": runtime_class,
+                "pull_secret": pull_secret,
+                "cluster": cluster,
+                "shape": shape,
+            },
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.CheckPolicy,
+        )
+
+    def get(self, id: str) -> models.CheckPolicy:
+        """GET check-policies/{id}/"""
+        return self.client.call("GET", f"check-policies/{self.quoted(id)}/", kind=models.CheckPolicy)
+
+    def update(
+        self,
+        id: str,
+        *,
+        limits: Mapping[str, float] | UnsetType = UNSET,
+        images: Mapping[str, str] | UnsetType = UNSET,
+        skipped_steps: Sequence[str] | UnsetType = UNSET,
+        storage_class: str | UnsetType = UNSET,
+        rdma_subnet: str | UnsetType = UNSET,
+        runtime_class: str | UnsetType = UNSET,
+        pull_secret: str | UnsetType = UNSET,
+        why: str | UnsetType = UNSET,
+    ) -> models.CheckPolicy:
+        """It applies to checks that begin later.
+
+        limits: Thresholds by name; others keep their defaults.
+        images: `probe`, `nccl`. Without an `nccl` image NCCL is not measured.
+        storage_class: Empty: the cluster's default.
+        rdma_subnet: First half of the GIDs of RDMA ports; empty: any.
+        runtime_class: Runtime class of the pods that check GPUs, e.g. `nvidia`; empty: the agent's default.
+        pull_secret: Image pull Secret in egs-system; empty: the agent's default.
+        """
+        return self.client.call(
+            "PATCH",
+            f"check-policies/{self.quoted(id)}/",
+            body={
+                "limits": limits,
+                "images": images,
+                "skipped_steps": skipped_steps,
+                "storage_class": storage_class,
+                "rdma_subnet": rdma_subnet,
+                "runtime_class": runtime_class,
+                "pull_secret": pull_secret,
+                "why": why,
+            },
+            kind=models.CheckPolicy,
+        )
+
+    def delete(self, id: str) -> None:
+        """The default limits apply from now on."""
+        self.client.call("DELETE", f"check-policies/{self.quoted(id)}/", kind=type(None))
+
+
+class Clusters(Resource):
+    def list(self, *, page_size: int | UnsetType = UNSET) -> Pages[models.Cluster]:
+        """Sorted by name, id.
+
+        page_size: Rows a page.
+        """
+        return Pages(self.client, "clusters/", params={"page_size": page_size}, kind=models.Cluster)
+
+    def create(self, *, name: str, idempotency_key: str | None = None) -> models.Cluster:
+        """POST clusters/"""
+        return self.client.call("POST", "clusters/", body={"name": name}, is_keyed=True, key=idempotency_key, kind=models.Cluster)
+
+    def get(self, ref: str) -> models.Cluster:
+        """GET clusters/{ref}/"""
+        return self.client.call("GET", f"clusters/{self.quoted(ref)}/", kind=models.Cluster)
+
+    def update(
+        self,
+        ref: str,
+        *,
+        api_url: str | UnsetType = UNSET,
+        repairs_drift: bool | UnsetType = UNSET,
+        drain_grace_s: int | UnsetType = UNSET,
+        drain_force_after_s: int | UnsetType = UNSET,
+    ) -> models.Cluster:
+        """PATCH clusters/{ref}/
+
+        api_url: API server address in kubeconfigs; empty: the address that the agent uses.
+        repairs_drift: Whether to repair changes that others make to EGS objects in the cluster, or only report them.
+        drain_grace_s: How long a disruption budget may keep a pod after the end of its request.
+        drain_force_after_s: How long after the end of its request a pod is killed.
+        """
+        return self.client.call(
+            "PATCH",
+            f"clusters/{self.quoted(ref)}/",
+            body={
+                "api_url": api_url,
+                "repairs_drift": repairs_drift,
+                "drain_grace_s": drain_grace_s,
+                "drain_force_after_s": drain_force_after_s,
+            },
+            kind=models.Cluster,
+        )
+
+    def disable(self, ref: str, *, idempotency_key: str | None = None) -> models.Cluster:
+        """Nothing new starts there; running requests continue to their end."""
+        return self.client.call(
+            "POST", f"clusters/{self.quoted(ref)}/disable/", body={}, is_keyed=True, key=idempotency_key, kind=models.Cluster
+        )
+
+    def enable(self, ref: str, *, idempotency_key: str | None = None) -> models.Cluster:
+        """POST clusters/{ref}/enable/"""
+        return self.client.call(
+            "POST", f"clusters/{self.quoted(ref)}/enable/", body={}, is_keyed=True, key=idempotency_key, kind=models.Cluster
+        )
+
+    def join_token(self, ref: str, *, idempotency_key: str | None = None) -> models.JoinToken:
+        """A new token for the cluster's agent, shown once. It ends unused earlier tokens and unlocks a locked agent."""
+        return self.client.call(
+            "POST", f"clusters/{self.quoted(ref)}/join-token/", body={}, is_keyed=True, key=idempotency_key, kind=models.JoinToken
+        )
+
+    def resume(self, ref: str, *, idempotency_key: str | None = None) -> models.Cluster:
+        """Continue after a rewind, when the administrator has compared the agent's state with the hub's."""
+        return self.client.call(
+            "POST", f"clusters/{self.quoted(ref)}/resume/", body={}, is_keyed=True, key=idempotency_key, kind=models.Cluster
+        )
+
+
+class Gpus(Resource):
+    def list(
+        self,
+        *,
+        cluster: str | UnsetType = UNSET,
+        hardware_uuid: str | UnsetType = UNSET,
+        node: str | UnsetType = UNSET,
+        page_size: int | UnsetType = UNSET,
+        state: Sequence[Literal["draining", "free", "held", "unusable"]] | UnsetType = UNSET,
+        uuid: str | UnsetType = UNSET,
+    ) -> Pages[models.Gpu]:
+        """Sorted by node.name, index, id.
+
+        page_size: Rows a page.
+        """
+        return Pages(
+            self.client,
+            "gpus/",
+            params={"cluster": cluster, "hardware_uuid": hardware_uuid, "node": node, "page_size": page_size, "state": state, "uuid": uuid},
+            kind=models.Gpu,
+        )
+
+
+class Nodes(Resource):
+    @cached_property
+    def steps(self) -> NodesSteps:
+        return NodesSteps(self.client)
+
+    def list(
+        self,
+        *,
+        cluster: str | UnsetType = UNSET,
+        name: str | UnsetType = UNSET,
+        page_size: int | UnsetType = UNSET,
+        shape: str | UnsetType = UNSET,
+        state: Sequence[Literal["draining", "free", "held", "unusable"]] | UnsetType = UNSET,
+    ) -> Pages[models.Node]:
+        """Sorted by name, id.
+
+        page_size: Rows a page.
+        """
+        return Pages(
+            self.client,
+            "nodes/",
+            params={"cluster": cluster, "name": name, "page_size": page_size, "shape": shape, "state": state},
+            kind=models.Node,
+        )
+
+    def get(self, ref: str) -> models.Node:
+        """GET nodes/{ref}/"""
+        return self.client.call("GET", f"nodes/{self.quoted(ref)}/", kind=models.Node)
+
+    def cordon(self, ref: str, *, why: str, idempotency_key: str | None = None) -> models.Node:
+        """Nothing new starts on the node; running requests continue to their end.
+
+        why: The reason, which is recorded with the user's name.
+        """
+        return self.client.call(
+            "POST", f"nodes/{self.quoted(ref)}/cordon/", body={"why": why}, is_keyed=True, key=idempotency_key, kind=models.Node
+        )
+
+    def force_release(self, ref: str, *, why: str, reservations: Sequence[str], idempotency_key: str | None = None) -> models.Node:
+        """Free the node without its agent's confirmation: the administrator vouches that nothing of these reservations runs on it.
+
+        why: The reason, which is recorded with the user's name.
+        reservations: Ids of reservations that hold the node.
+        """
+        return self.client.call(
+            "POST",
+            f"nodes/{self.quoted(ref)}/force-release/",
+            body={"why": why, "reservations": reservations},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.Node,
+        )
+
+    def uncordon(self, ref: str, *, idempotency_key: str | None = None) -> models.Node:
+        """POST nodes/{ref}/uncordon/"""
+        return self.client.call(
+            "POST", f"nodes/{self.quoted(ref)}/uncordon/", body={}, is_keyed=True, key=idempotency_key, kind=models.Node
+        )
+
+
+class NodesSteps(Resource):
+    def list(self, node_ref: str, *, page_size: int | UnsetType = UNSET) -> Pages[shared.Step]:
+        """List all attempts at entry and exit steps on a node, for every request that had it, the newest first. For administrators.
+
+        page_size: Rows a page.
+        """
+        return Pages(self.client, f"nodes/{self.quoted(node_ref)}/steps/", params={"page_size": page_size}, kind=shared.Step)
+
+
+class Schedule(Resource):
+    def list(
+        self,
+        *,
+        cluster: str | UnsetType = UNSET,
+        from_: datetime | str | UnsetType = UNSET,
+        gpr: str | UnsetType = UNSET,
+        node: str | UnsetType = UNSET,
+        page_size: int | UnsetType = UNSET,
+        slice: str | UnsetType = UNSET,
+        state: Sequence[Literal["HELD", "PLANNED", "RELEASED"]] | UnsetType = UNSET,
+        to: datetime | str | UnsetType = UNSET,
+    ) -> Pages[models.Schedule]:
+        """Reservations of nodes, oldest first.
+
+        page_size: Rows a page.
+        """
+        return Pages(
+            self.client,
+            "schedule/",
+            params={
+                "cluster": cluster,
+                "from": from_,
+                "gpr": gpr,
+                "node": node,
+                "page_size": page_size,
+                "slice": slice,
+                "state": state,
+                "to": to,
+            },
+            kind=models.Schedule,
+        )
+
+
+class Shapes(Resource):
+    def list(self, *, page_size: int | UnsetType = UNSET) -> Pages[models.Shape]:
+        """Sorted by created_at (descending), id.
+
+        page_size: Rows a page.
+        """
+        return Pages(self.client, "shapes/", params={"page_size": page_size}, kind=models.Shape)

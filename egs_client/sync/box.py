@@ -1,0 +1,115 @@
+# `make client` writes this file. Do not edit it.
+"""A box for as long as a block of code runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self
+
+from egs_client.errors import EgsError, NotSetUp
+from egs_client.gprs import name_now
+from egs_client.models.gpr import GprDetail, Offers
+from egs_client.sync.client import Client
+
+log = logging.getLogger("egs_client")
+
+
+class Box:
+    """Entered it is filed and ACTIVE; left it is released, or canceled if it never started, whatever happened meanwhile."""
+
+    def __init__(
+        self, client: Client | None, fields: dict[str, Any], *, wait_s: float | None, on_offer: Callable[[Offers], None] | None
+    ) -> None:
+        self._client, self._is_own = client, client is None
+        self._fields, self._wait_s, self._on_offer = fields, wait_s, on_offer
+        self._gpr: GprDetail | None = None
+        self.offers: Offers | None = None
+
+    @property
+    def gpr(self) -> GprDetail:
+        if self._gpr is None:
+            raise RuntimeError("The box was not filed yet: use it in a `with` block.")
+        return self._gpr
+
+    @property
+    def nodes(self) -> list[str]:
+        return [node.node for node in self.gpr.nodes_assigned]
+
+    @property
+    def left_s(self) -> float:
+        """Until it ends by itself."""
+        ends_at = self.gpr.ends_at
+        return max((ends_at - datetime.now(UTC)).total_seconds(), 0.0) if ends_at else 0.0
+
+    def refresh(self) -> GprDetail:
+        self._gpr = self.client.gprs.get(self.gpr.id)
+        return self._gpr
+
+    @property
+    def client(self) -> Client:
+        if self._client is None:
+            self._client = Client()
+        return self._client
+
+    def __enter__(self) -> Self:
+        try:
+            self._open()
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._close()
+
+    def _open(self) -> None:
+        if "slice" not in self._fields:
+            self._fields["slice"] = self.client.workspace or only_workspace(self.client)
+        self.offers = self.client.gprs.estimate(**self._fields)
+        if self._on_offer is not None:
+            self._on_offer(self.offers)
+        self._gpr = self.client.gprs.create(**self._fields)
+        self._gpr = self.client.wait(self._gpr.id, for_s=self._wait_s)
+
+    def _close(self) -> None:
+        """An error of ours must not hide the one that ended the block."""
+        try:
+            if self._gpr is not None:
+                self._gpr = self.client.end(self._gpr.id)
+        except EgsError as error:
+            log.error("The GPR %s could not be given back, so it runs until its end: %s", self.gpr.id, error)
+        finally:
+            if self._is_own and self._client is not None:
+                self._client.close()
+
+
+def only_workspace(client: Client) -> str:
+    """Raises NotSetUp unless there is just one."""
+    me = client.me.get()
+    names = [own.name for own in me.slices]
+    if len(names) != 1:
+        known = f"You are in {', '.join(names)}" if names else "You are in none"
+        raise NotSetUp(f"Name a workspace. {known}.")
+    return names[0]
+
+
+def gpus(
+    shape: str = "",
+    *,
+    nodes: int = 1,
+    hours: float,
+    workspace: str | None = None,
+    name: str = "",
+    client: Client | None = None,
+    wait_s: float | None = None,
+    on_offer: Callable[[Offers], None] | None = None,
+    **fields: Any,
+) -> Box:
+    """A box for a `with` block. Other fields are those of `client.gprs.create`; after `wait_s` it gives up and cancels."""
+    fields |= {"shape": shape, "nodes": nodes, "duration_s": round(hours * 3600), "name": name or name_now()}
+    if workspace is not None:
+        fields["slice"] = workspace
+    return Box(client, fields, wait_s=wait_s, on_offer=on_offer)

@@ -1,0 +1,85 @@
+# `make client` writes this file. Do not edit it.
+"""Sends requests, and asks again while the server is away."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+
+from egs_client.errors import Unreachable
+from egs_client.transport.answers import read, refuse
+from egs_client.transport.asks import USER_AGENT, Ask, ask
+from egs_client.transport.retries import Patience
+
+T = TypeVar("T")
+PATIENCE_S, TIMEOUT_S = 30.0, 30.0
+
+
+class Transport:
+    """`patience_s` is how long a request is tried again while the server is away or has no time."""
+
+    def __init__(self, url: str, token: str, *, patience_s: float = PATIENCE_S, timeout_s: float = TIMEOUT_S) -> None:
+        self.url = url.rstrip("/")
+        self.patience_s = patience_s
+        self.on_pause: Callable[[float, str], None] | None = None  # hears of each pause: its seconds and its cause
+        headers = {"Authorization": f"Bearer {token}", "User-Agent": USER_AGENT, "Accept": "application/json"}
+        self._http = httpx.Client(base_url=f"{self.url}/api/v1/", headers=headers, timeout=timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def call(
+        self,
+        http: str,
+        path: str,
+        *,
+        kind: type[T],
+        params: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | None = None,
+        is_keyed: bool = False,
+        key: str | None = None,
+    ) -> T:
+        """One operation of the API. Raises an EgsError."""
+        answer = self._send(ask(http, path, params=params, body=body, is_keyed=is_keyed, key=key))
+        location = answer.headers.get("Location", "")
+        found: T = read(answer.content, status=answer.status_code, kind=kind, url=self.url, location=location)
+        return found
+
+    def text(self, http: str, path: str, *, params: Mapping[str, Any] | None = None) -> str:
+        """One whose answer is no object."""
+        answer = self._send(ask(http, path, params=params))
+        refuse(answer.content, status=answer.status_code, url=self.url)
+        return answer.text
+
+    def _send(self, ask: Ask) -> httpx.Response:
+        patience = Patience(self.patience_s)
+        while True:
+            try:
+                answer = self._http.request(ask.http, ask.path, params=ask.params, headers=ask.headers, content=ask.content)
+            except httpx.TransportError as error:
+                pause_s, cause = patience.pause_s(), str(error) or type(error).__name__
+                if pause_s is None:
+                    raise Unreachable(f"The server at {self.url} does not answer: {cause}.") from error
+            except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+                raise Unreachable(f"{self.url} is no address of a server: {error}.") from error
+            else:
+                retry_after = answer.headers.get("Retry-After", "")
+                pause_s, cause = patience.pause_s(status=answer.status_code, retry_after=retry_after), f"it answers {answer.status_code}"
+                # What a repeated DELETE does not find was deleted by an earlier try.
+                if patience.tries and ask.http == "DELETE" and answer.status_code == 404:
+                    return httpx.Response(204)
+                if pause_s is None:
+                    return answer
+            if self.on_pause is not None:
+                self.on_pause(pause_s, cause)
+            time.sleep(pause_s)

@@ -1,0 +1,159 @@
+"""How the SDK asks: again while the server is away, once for the server, and with an error that says what to do."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from egs_client import errors
+from egs_client.aio.client import AsyncClient
+from egs_client.sync.client import Client
+from tests.e2e.processes import free_port
+
+Answer = tuple[int, dict[str, str], Any]
+PROJECT = {"id": "1", "name": "perception", "created_at": "2026-01-01T00:00:00Z"}
+AWAY: Answer = (503, {}, {"code": "unavailable", "title": "Temporarily not available", "detail": "Later."})
+
+
+class Server:
+    """Answers in turn what a test has laid out, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+        self.asked: list[tuple[str, str, dict[str, str]]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def _answer(self) -> None:
+                outer.asked.append((self.command, self.path, dict(self.headers)))
+                self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                status, headers, body = outer.answers.pop(0)
+                if status == 0:
+                    self.close_connection = True  # it breaks before the answer
+                    return
+                content = body if isinstance(body, bytes) else json.dumps(body).encode()
+                self.send_response(status)
+                for name, value in {**headers, "Content-Length": str(len(content))}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(content)
+
+            do_GET = do_POST = do_PATCH = do_DELETE = _answer
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._http.server_port}"
+        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
+
+    def stop(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[Client]:
+    with Client(server.url, "egsu_x", patience_s=5) as made:
+        yield made
+
+
+def test_a_creation_is_sent_again_with_the_same_key_until_an_answer_comes(server: Server, client: Client) -> None:
+    server.answers = [(0, {}, b""), AWAY, (201, {}, PROJECT)]
+
+    assert client.projects.create(name="perception").name == "perception"
+
+    keys = {headers["Idempotency-Key"] for _, _, headers in server.asked}
+    assert (len(server.asked), len(keys)) == (3, 1)
+
+
+def test_it_waits_as_long_as_retry_after_says(server: Server, client: Client) -> None:
+    pauses: list[float] = []
+    client.on_pause = lambda pause_s, cause: pauses.append(pause_s)
+    server.answers = [(429, {"Retry-After": "1"}, {"code": "throttled", "title": "", "detail": ""}), (200, {}, PROJECT)]
+
+    client.projects.get("perception")
+
+    assert pauses == [1.0]
+
+
+def test_a_full_queue_is_an_error_at_once(server: Server, client: Client) -> None:
+    server.answers = [(429, {}, {"code": "queue_full", "title": "Full", "detail": "Cancel one.", "queued_max": 100})]
+
+    with pytest.raises(errors.QueueFull, match="Cancel one") as caught:
+        client.projects.get("perception")
+
+    assert (caught.value.code, caught.value.extra) == ("queue_full", {"queued_max": 100})
+
+
+def test_a_repeated_deletion_takes_what_is_gone_for_done(server: Server, client: Client) -> None:
+    server.answers = [(0, {}, b""), (404, {}, {"code": "not_found", "title": "Not found", "detail": "There is no such token."})]
+
+    client.tokens.delete("laptop")
+
+    assert not server.answers
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "words"),
+    [
+        ((401, {}, {"code": "not_authenticated", "title": "", "detail": "Sign in."}), errors.NotSignedIn, "Sign in"),
+        ((400, {}, {"code": "invalid_input", "title": "", "detail": "x", "errors": {"name": ["No."]}}), errors.InvalidInput, "x"),
+        ((409, {}, {"code": "stale_version", "title": "", "detail": "Changed."}), errors.StaleVersion, "Changed"),
+        ((500, {}, {"code": "internal", "title": "", "detail": "Ours."}), errors.ServerFault, "Ours"),
+        ((200, {}, b"<html>"), errors.UnexpectedAnswer, "right address"),
+        ((404, {}, b"<html>"), errors.UnexpectedAnswer, "right address"),
+        ((302, {"Location": "https://egs.example"}, b""), errors.UnexpectedAnswer, "https://egs.example"),
+        ((200, {}, {"id": "1"}), errors.UnexpectedAnswer, "another version"),
+        ((404, {}, {"code": "not_found", "title": "", "detail": "There is nothing at this address."}), errors.UnexpectedAnswer, "older"),
+    ],
+)
+def test_each_refusal_has_its_own_error_that_says_what_to_do(
+    server: Server, client: Client, answer: Answer, kind: type[Exception], words: str
+) -> None:
+    server.answers = [answer]
+
+    with pytest.raises(kind, match=words):
+        client.projects.get("perception")
+
+
+def test_what_a_newer_server_says_besides_is_left_alone(server: Server, client: Client) -> None:
+    server.answers = [(200, {}, {**PROJECT, "color": "blue"})]
+
+    assert client.projects.get("perception").name == "perception"
+
+
+def test_a_list_goes_on_from_page_to_page_whatever_address_the_server_thinks_it_has(server: Server, client: Client) -> None:
+    second = {**PROJECT, "name": "foundation"}
+    server.answers = [
+        (200, {}, {"next": "http://inner:8000/api/v1/projects/?cursor=a%3D%3D&page_size=1", "previous": None, "results": [PROJECT]}),
+        (200, {}, {"next": None, "previous": None, "results": [second]}),
+    ]
+
+    assert [project.name for project in client.projects.list(page_size=1)] == ["perception", "foundation"]
+    assert server.asked[1][1] == "/api/v1/projects/?page_size=1&cursor=a%3D%3D"
+
+
+async def test_the_async_half_does_the_same(server: Server) -> None:
+    server.answers = [AWAY, (200, {}, {"next": None, "previous": None, "results": [PROJECT]})]
+
+    async with AsyncClient(server.url, "egsu_x") as client:
+        assert [project.name async for project in client.projects.list()] == ["perception"]
+
+
+def test_a_server_that_is_away_is_told_with_its_address() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    with Client(url, "egsu_x", patience_s=0.1) as client, pytest.raises(errors.Unreachable, match=url):
+        client.me.get()
