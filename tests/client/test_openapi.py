@@ -164,4 +164,6 @@ def test_what_the_sdk_has_from_openapi_is_as_make_client_writes_it() -> None:
     made = files_made(package)
     stale = [str(path) for path, text in made.items() if not path.exists() or path.read_text() != text]
 
-    assert not stale + [str(path) for path in files_left_over(package, made)], "The API or the async half has changed: make client"
+    assert not stale + [str(path) for path in files_left_over(package, made)], (
+        "The API or the async half has changed: run manage.py egs_client"
+    )

@@ -178,6 +178,12 @@ class Channels(AsyncResource):
         """Confirm a mail address by the code that was sent there."""
         return await self.client.call("POST", f"channels/{self.quoted(id)}/confirm/", body={"code": code}, kind=models.Channel)
 
+    async def replace_key(self, id: str, *, idempotency_key: str | None = None) -> models.NewChannel:
+        """Replace the key of a webhook's signatures. For a day messages are signed with both keys."""
+        return await self.client.call(
+            "POST", f"channels/{self.quoted(id)}/replace-key/", body={}, is_keyed=True, key=idempotency_key, kind=models.NewChannel
+        )
+
     async def test(self, id: str) -> models.Delivery:
         """Send a test message. Its delivery tells how it went."""
         return await self.client.call("POST", f"channels/{self.quoted(id)}/test/", body={}, kind=models.Delivery)
