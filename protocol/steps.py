@@ -58,6 +58,28 @@ class Milestone(StrEnum):
     RELEASE = "release"
 
 
+_NAMES: dict[str, str] = {
+    Milestone.CLAIM: "Fence and label",
+    EntryStep.NODE_READY: "Node ready",
+    EntryStep.GPU_COUNT: "GPU count",
+    EntryStep.GPU_HEALTH: "GPU health",
+    EntryStep.STORAGE: "Storage",
+    EntryStep.NETWORK: "Network",
+    EntryStep.RDMA: "RDMA links",
+    EntryStep.NCCL: "NCCL",
+    EntryStep.GANG_NETWORK: "Network of the box",
+    Milestone.OPEN: "Open to workspace",
+    Milestone.CLOSE: "Close to workspace",
+    ExitStep.DRAIN: "Drain",
+    ExitStep.GPU_IDLE: "GPUs idle",
+    ExitStep.EXIT_NETWORK: "Network",
+    ExitStep.EXIT_NCCL: "NCCL",
+    ExitStep.VOLUMES: "Volumes",
+    ExitStep.NODE_CLEAN: "Clean the node",
+    Milestone.RELEASE: "Take label off, release",
+}
+
+
 class DrainStage(StrEnum):
     EVICT = "evict"  # evict: disruption budgets may refuse
     DELETE = "delete"  # delete with the rest of the pod's grace period
@@ -65,6 +87,11 @@ class DrainStage(StrEnum):
 
 
 CAPABILITIES: tuple[str, ...] = (*EntryStep, *ExitStep)
+
+
+def step_name(step: str) -> str:
+    """The name that people read."""
+    return _NAMES.get(step, step.replace("_", " ").capitalize())
 
 
 def drain_stage(drain: Drain, since_closed_s: float) -> DrainStage:

@@ -23,9 +23,9 @@ from core.words import (
     plural,
     split,
 )
-from protocol.steps import EntryStep, ExitStep, Milestone
+from protocol.steps import step_name
 
-__all__ = ["DAY_S", "DURATION_S_MAX", "HOUR_S", "MINUTE_S", "duration", "duration_exact", "duration_parse", "number", "plural"]
+__all__ = ["DAY_S", "DURATION_S_MAX", "HOUR_S", "MINUTE_S", "duration", "duration_exact", "duration_parse", "number", "plural", "step_name"]
 
 STATE_WORDS = {
     "PENDING_APPROVAL": "Needs approval",
@@ -50,26 +50,6 @@ STEP_WORDS = {
     "failed": "Failed",
     "skipped": "Skipped",
 }
-STEP_NAMES: dict[str, str] = {
-    Milestone.CLAIM: "Fence and label",
-    EntryStep.NODE_READY: "Node ready",
-    EntryStep.GPU_COUNT: "GPU count",
-    EntryStep.GPU_HEALTH: "GPU health",
-    EntryStep.STORAGE: "Storage",
-    EntryStep.NETWORK: "Network",
-    EntryStep.RDMA: "RDMA links",
-    EntryStep.NCCL: "NCCL",
-    EntryStep.GANG_NETWORK: "Network of the box",
-    Milestone.OPEN: "Open to workspace",
-    Milestone.CLOSE: "Close to workspace",
-    ExitStep.DRAIN: "Drain",
-    ExitStep.GPU_IDLE: "GPUs idle",
-    ExitStep.EXIT_NETWORK: "Network",
-    ExitStep.EXIT_NCCL: "NCCL",
-    ExitStep.VOLUMES: "Volumes",
-    ExitStep.NODE_CLEAN: "Clean the node",
-    Milestone.RELEASE: "Take label off, release",
-}
 END_REASON_WORDS = {
     "EXPIRED": "ran its window",
     "EARLY_RELEASE": "early release",
@@ -79,10 +59,6 @@ END_REASON_WORDS = {
     "CHECK_FAILED": "check failed",
     "ADMIN": "by an admin",
 }
-
-
-def step_name(step: str) -> str:
-    return STEP_NAMES.get(step, step.replace("_", " ").capitalize())
 
 
 def moment(at: datetime, *, now: datetime, zone: tzinfo) -> str:

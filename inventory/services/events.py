@@ -22,7 +22,7 @@ from protocol.assignments import ENTRY_ATTEMPTS
 from protocol.check_limits import sentence
 from protocol.checks import Verdict
 from protocol.events import AgentEvent, EventsReply, EventsRequest, InventoryEvent, Outcome, StepEvent
-from protocol.steps import EXIT_CHECKS
+from protocol.steps import EXIT_CHECKS, step_name
 
 # A value that does not fit its column or the calendar: the agent's message is refused.
 UNSTORABLE = (DataError, IntegrityError, ValueError, OverflowError)
@@ -110,7 +110,7 @@ def _store_new(told: Sequence[tuple[Reservation, StepEvent]], now: datetime) -> 
     for row, event in told:
         if _has_failed_for_good(row, event):
             stage = "Entry" if event.step in row.entry_steps else "Exit"
-            node_set_aside(node=row.node, why=f"{stage} check {event.step} failed.{_worst(event)}"[:WHY_MAX_CHARS], now=now)
+            node_set_aside(node=row.node, why=f"{stage} check {step_name(event.step)} failed.{_worst(event)}"[:WHY_MAX_CHARS], now=now)
 
 
 def _step(row: Reservation, event: StepEvent) -> StepResult:
@@ -161,10 +161,10 @@ def _told(row: Reservation, event: StepEvent, now: datetime) -> Event:
 
 def _message(row: Reservation, event: StepEvent) -> str:
     if event.outcome == Outcome.OK:
-        return f"{row.node.name}: {event.step} passed."
+        return f"{row.node.name}: {step_name(event.step)} passed."
     if not event.blames_node:
-        return f"{row.node.name}: {event.step} could not be made: {event.log}"[:MESSAGE_MAX_CHARS]
-    return f"{row.node.name}: {event.step} failed.{_worst(event)}"[:MESSAGE_MAX_CHARS]
+        return f"{row.node.name}: {step_name(event.step)} could not be made: {event.log}"[:MESSAGE_MAX_CHARS]
+    return f"{row.node.name}: {step_name(event.step)} failed.{_worst(event)}"[:MESSAGE_MAX_CHARS]
 
 
 def _worst(event: StepEvent) -> str:

@@ -1,8 +1,8 @@
-"""Lists with the API's cursors."""
+"""Lists with the API's cursors, and tabs by state."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlencode
@@ -16,6 +16,7 @@ from core.rest.pagination import CURSOR, page_behind
 from portal_shared.access import PageRequest
 
 PAGE_ROWS = 50
+STATE_MAX_CHARS = 40
 Row = TypeVar("Row", bound=Model)
 
 
@@ -35,6 +36,15 @@ def page_of(request: PageRequest, rows: QuerySet[Row, Row], *, ordering: tuple[s
     except ValidationError:
         raise InvalidInput({CURSOR: ["There is no such page of this list. Begin at its first one."]}) from None
     return ListPage(found.rows, found.next or "", found.previous or "")
+
+
+def state_of(request: PageRequest, known: Collection[str]) -> str:
+    """`?state=`, or empty. Raises InvalidInput."""
+    state = request.GET.get("state", "")
+    if state and state not in known:
+        there = ", ".join(filter(None, known))
+        raise InvalidInput({"state": [f"There is no state “{state[:STATE_MAX_CHARS]}”. There are: {there}."]})
+    return state
 
 
 def foot_of(page: ListPage[Any], url: str, filters: Mapping[str, str] | None = None) -> ListFoot:

@@ -179,7 +179,7 @@ SICK = "east-gpu-01"  # where the planner begins
 
 def passed_over(api: Api, gpr: dict[str, Any], sick: str) -> None:
     """Its check failed twice, it is set aside with the reason, administrators are told, and the request has another node."""
-    why = "Entry check gpu_health failed. ECC errors not corrected since the last reset: 2 (at most 0), GPU GPU-7."
+    why = "Entry check GPU health failed. ECC errors not corrected since the last reset: 2 (at most 0), GPU GPU-7."
     (node,) = api.get(f"/nodes/?cluster=east&name={sick}")["results"]
     assert (node["is_cordoned"], node["cordon_reason"]) == (True, why)
     (told,) = api.get("/events/?kind=node.cordoned")["results"]

@@ -184,7 +184,7 @@ def test_an_entry_check_that_fails_for_good_sets_the_node_aside(agent: Agent, ro
 
     node = Node.objects.get(pk=row.node_id)
     assert node.cordoned_at == NOW
-    assert "node_ready" in node.cordon_reason
+    assert node.cordon_reason == "Entry check Node ready failed."
     assert Event.objects.filter(kind="node.cordoned", node_id=node.pk).count() == 1
     assert Event.objects.filter(kind="node.step_failed", severity="warning").count() == 2
 
@@ -230,7 +230,7 @@ def test_each_measurement_is_an_object_of_its_own_and_counts_once(agent: Agent, 
 def test_the_administrator_reads_what_was_measured_and_of_which_gpu(agent: Agent, row: Reservation) -> None:
     agent.events(*(step(row, n, outcome=Outcome.FAILED, attempt=n, results=(FAST, HOT)) for n in (1, 2)))
 
-    said = "node_ready failed. GPU temperature: 91 °C (at most 87), GPU GPU-1."
+    said = "Node ready failed. GPU temperature: 91 °C (at most 87), GPU GPU-1."
     assert Node.objects.get(pk=row.node_id).cordon_reason == f"Entry check {said}"
     assert Event.objects.filter(kind="node.step_failed").first().message.endswith(said)  # type: ignore[union-attr]
 
@@ -248,7 +248,7 @@ def test_a_check_that_could_not_be_made_sets_no_node_aside_and_says_why(agent: A
 def test_an_exit_check_that_fails_for_good_sets_the_node_aside(agent: Agent, row: Reservation) -> None:
     agent.events(*(step(row, n, name="exit_nccl", outcome=Outcome.FAILED, attempt=n) for n in (1, 2)))
 
-    assert "Exit check exit_nccl failed" in Node.objects.get(pk=row.node_id).cordon_reason
+    assert "Exit check NCCL failed" in Node.objects.get(pk=row.node_id).cordon_reason
 
 
 # -- inventory -----------------------------------------------------------------------------------------------------------

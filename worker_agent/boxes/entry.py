@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from protocol.assignments import ENTRY_ATTEMPTS, Assignment, Desired, Phase
-from protocol.steps import GANG_STEPS, EntryStep
+from protocol.steps import GANG_STEPS, EntryStep, step_name
 from worker_agent.boxes.actions import Actions, Write
 from worker_agent.boxes.gangs import NO_GANG, Gangs
 from worker_agent.boxes.records import claim_refusal, is_lost, new_records
@@ -83,7 +83,7 @@ class Entries:
                 return
             status = self._actions.step(assignment, progress, step, gang=gang)
             if status is StepStatus.FAILED and progress.attempts[step] >= ENTRY_ATTEMPTS:
-                progress.fail(f"check {step} failed {ENTRY_ATTEMPTS} times on node {assignment.node}")
+                progress.fail(f"check {step_name(step)} failed {ENTRY_ATTEMPTS} times on node {assignment.node}")
             if status is not StepStatus.OK:
                 return
             progress.entry_done.append(step)

@@ -23,7 +23,7 @@ from inventory.selectors import gpus_visible_to, nodes_visible_to, stays
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.plan.queue.page import Mark, clean
 from portal_shared.access import PageRequest
-from portal_shared.parts.paging import foot_of, page_of, url_with
+from portal_shared.parts.paging import foot_of, page_of, state_of, url_with
 from portal_shared.shell import Shell
 from protocol.assignments import Phase
 
@@ -88,8 +88,8 @@ class InventoryFilters:
 
     @classmethod
     def of(cls, request: PageRequest) -> InventoryFilters:
-        given = {name: clean(request.GET.get(name, "")) for name in ("cluster", "shape", "state", "q")}
-        return cls(**{**given, "state": given["state"] if given["state"] in STATES else ""})
+        given = {name: clean(request.GET.get(name, "")) for name in ("cluster", "shape", "q")}
+        return cls(state=state_of(request, STATES), **given)
 
     @property
     def in_url(self) -> dict[str, str]:

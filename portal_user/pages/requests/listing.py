@@ -21,7 +21,7 @@ from gpr.requests.selectors import START_ORDER, STARTS_AT, by_id
 from inventory.models import Reservation, ReservationState
 from portal_shared.access import PageRequest, moment_formatter
 from portal_shared.parts.gpr_box import shown_state, window_end
-from portal_shared.parts.paging import ListPage, page_of, url_with
+from portal_shared.parts.paging import ListPage, page_of, state_of, url_with
 from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.pages.quota_bars import QuotaBar, quota_bars
 from portal_user.pages.requests.facts import RequestCounts, facts_of
@@ -55,10 +55,10 @@ class RequestListing:
 
     @classmethod
     def of(cls, request: PageRequest, slice_: Slice) -> RequestListing:
-        state, span = request.GET.get("state", ""), request.GET.get("span", "")
+        span = request.GET.get("span", "")
         return cls(
             slice_=slice_,
-            state=state if state in TABS else "",
+            state=state_of(request, TABS),
             q=request.GET.get("q", "").replace("\x00", "").strip()[:QUERY_MAX_CHARS],
             cursor=request.GET.get("cursor", ""),
             span_s=next((known for each in SPANS if str(known := int(each.total_seconds())) == span), 0),

@@ -91,7 +91,7 @@ def test_an_entry_check_that_breaks_fails_its_box_blames_no_node_and_others_ente
     stage.run(10)
 
     assert stage.phase(BYSTANDER) is Phase.ACTIVE
-    assert "node_ready failed 2 times" in stage.seen(BAD).failure
+    assert "Node ready failed 2 times" in stage.seen(BAD).failure
     assert {event.blames_node for event in told(stage)} == {False}
 
 

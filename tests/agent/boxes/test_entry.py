@@ -208,7 +208,7 @@ def test_a_check_that_keeps_failing_fails_this_node_and_the_others_wait_for_the_
     stage.run(6)
     failed, other = stage.seen("a0"), stage.seen("a1")
     assert failed.phase is Phase.RELEASED
-    assert "node_ready" in failed.failure
+    assert "check Node ready failed" in failed.failure
     assert other.phase is Phase.ENTERED
     stage.tell(*map(absent, stage.gang()))
     stage.run(3)

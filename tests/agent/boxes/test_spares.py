@@ -81,7 +81,7 @@ def test_a_spare_that_fails_its_checks_leaves_the_box_as_it_is() -> None:
     stage.run(20)
 
     assert stage.phase("a1") is Phase.RELEASED
-    assert "gpu_count" in stage.seen("a1").failure
+    assert "GPU count" in stage.seen("a1").failure
     assert stage.phase("a0") is Phase.ACTIVE
     assert stage.open_to(0) == {"red"}
 

@@ -95,7 +95,6 @@ def test_a_node_is_found_by_its_state(change: dict[str, Any], state: str, admin_
         ({"cluster": "aurora"}, 2),
         ({"cluster": "nowhere"}, 0),
         ({"shape": "A10"}, 0),
-        ({"state": "odd"}, 2),
     ],
 )
 def test_filters_stand_in_the_url(filters: dict[str, str], count: int, admin: Client) -> None:

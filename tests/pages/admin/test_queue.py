@@ -87,7 +87,6 @@ def test_it_shows_what_needs_approval_then_the_queue_then_what_runs(admin: Clien
         ({"state": "approval"}, ["held-back"]),
         ({"state": "running"}, ["runs"]),
         ({"state": "late"}, []),
-        ({"state": "no-such"}, ["held-back", "waits", "runs"]),
         ({"workspace": "vision"}, ["runs"]),
         ({"workspace": "nobody"}, []),
         ({"shape": "A10-24GB"}, []),

@@ -35,6 +35,8 @@ pytestmark = pytest.mark.django_db
 
 PAGES: list[URLPattern] = [*user_urls, *admin_urls]
 NAMES = [str(page.name) for page in PAGES]
+# Lists with tabs by state, and the first state of each.
+WITH_STATES = {"/admin/queue/": "queued", "/admin/inventory/": "free", "/workspaces/vision/": "pending"}
 # Which query parameters make a page answer with a part of itself.
 PARTS = {
     "workspaces": ["list"],
@@ -199,6 +201,7 @@ def test_a_page_answers_get_and_head_alike_and_no_browser_or_proxy_keeps_it(name
 def test_what_is_refused_and_what_is_not_there_is_not_kept_either(admin_world: AdminWorld, admin: Client) -> None:
     """A refusal names what was asked about."""
     gone = {f"/gprs/{uuid4()}/": 404, f"/admin/queue/{uuid4()}/": 404, "/workspaces/vision/?cursor=x": 400}
+    gone |= {f"{path}?state=nope": 400 for path in WITH_STATES}
     decided = f"/admin/queue/{admin_world.runs.pk}/approve/"
 
     refused = [(admin.get(path, headers=headers), status) for path, status in gone.items() for headers in ({}, HTMX)]
@@ -208,6 +211,12 @@ def test_what_is_refused_and_what_is_not_there_is_not_kept_either(admin_world: A
         assert response.status_code == status
         assert is_private(response)
     assert b"<dialog" in refused[-1][0].content
+
+
+def test_a_state_that_does_not_exist_is_answered_with_those_that_do(admin_world: AdminWorld, admin: Client) -> None:
+    """A list without a filter would look like the answer."""
+    for path, first in WITH_STATES.items():
+        assert f"There is no state “nope”. There are: {first}, " in admin.get(f"{path}?state=nope").content.decode()
 
 
 def test_the_login_page_answers_head(client: Client) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from protocol.check_limits import expect, is_good, sentence, skipped
 from protocol.checks import CheckResult
 from protocol.cluster_names import POD_GPR, box_of, node_path
-from protocol.steps import EntryStep, ExitStep
+from protocol.steps import EntryStep, ExitStep, step_name
 from worker_agent.boxes.gangs import why_alone
 from worker_agent.cluster.base import ClusterError, StepCall, StepProgress, StepStatus
 from worker_agent.kube.api.client import Api
@@ -158,11 +158,12 @@ class Checks:
         if ended is None:
             return StepProgress(status=StepStatus.RUNNING)
         if ended.why:
-            return _failed(f"{work.step} could not be measured on node {work.nodes[0]}: {ended.why}", blames_node=ended.blames_node)
+            why = f"{step_name(work.step)} could not be measured on node {work.nodes[0]}: {ended.why}"
+            return _failed(why, blames_node=ended.blames_node)
         try:
             return _result_of(read(ended))
         except verdicts.Unreadable as error:
-            return _failed(f"{work.step} could not be measured on node {work.nodes[0]}: {error}")
+            return _failed(f"{step_name(work.step)} could not be measured on node {work.nodes[0]}: {error}")
 
     def _gpu_idle(self, call: StepCall) -> StepProgress:
         # The Job asks only for GPUs that are there: otherwise it would wait for one that dropped out.
@@ -200,7 +201,7 @@ class Checks:
             return _failed(f"{verdicts.gpus_there(call)} of {_gpus(call)} GPUs are left: NCCL is not measured over these")
         if not call.node.view.gpus:
             why = "; ".join(call.node.why_unready) or "it shows no GPUs"
-            return _failed(f"{call.step} could not be measured on node {call.node.view.name}: {why}", blames_node=False)
+            return _failed(f"{step_name(call.step)} could not be measured on node {call.node.view.name}: {why}", blames_node=False)
         memory_gib = min(gpu.memory_gib for gpu in call.node.view.gpus)
         size = NCCL_BYTES if memory_gib >= NCCL_LARGE_GPU_GIB else NCCL_SMALL_BYTES
         command = ("sh", "-c", NCCL_PROBE, "nccl", str(_gpus(call)), str(size), str(size // NCCL_FIRST_BYTES))
@@ -219,7 +220,7 @@ class Checks:
             return msgspec.structs.replace(_result_of(found), results=tuple(in_one(found)))
         except verdicts.Unreadable as error:
             why = "; ".join(each for each in (ended.why, str(error)) if each)
-            return _failed(f"{call.step} could not be measured between {len(call.gang)} nodes: {why}", blames_node=False)
+            return _failed(f"{step_name(call.step)} could not be measured between {len(call.gang)} nodes: {why}", blames_node=False)
 
     def _gang_work(self, call: StepCall) -> CheckJob:
         # All nodes of the box that enter together share it. A spare has one of its own.

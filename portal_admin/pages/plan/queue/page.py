@@ -24,7 +24,7 @@ from portal_admin.pages.nav import nav_count
 from portal_admin.pages.plan.queue.facts import IS_LATE, QueueCounts, ShapeCount, queue_facts
 from portal_shared.access import PageRequest, moment_formatter
 from portal_shared.parts.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_state, waiting_since
-from portal_shared.parts.paging import ListPage, foot_of, page_of, url_with
+from portal_shared.parts.paging import ListPage, foot_of, page_of, state_of, url_with
 from portal_shared.shell import Shell, mark_of
 from slices.models import Slice
 
@@ -70,8 +70,8 @@ class QueueFilters:
 
     @classmethod
     def of(cls, request: PageRequest) -> QueueFilters:
-        given = {name: clean(request.GET.get(name, "")) for name in ("state", "workspace", "shape", "q")}
-        return cls(**{**given, "state": given["state"] if given["state"] in STATES else ""})
+        given = {name: clean(request.GET.get(name, "")) for name in ("workspace", "shape", "q")}
+        return cls(state=state_of(request, STATES), **given)
 
     @property
     def in_url(self) -> dict[str, str]:
