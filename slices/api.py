@@ -221,7 +221,7 @@ class MemberSerializer(ModelOutputSerializer[Membership]):
 
 
 class MemberChange(StrictSerializer):
-    user = Reference(max_length=63)
+    user = Reference(max_length=254)
     role = serializers.ChoiceField(choices=Role.choices)
 
 
@@ -248,8 +248,8 @@ class MemberViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, SliceScope
     def create(self, request: Request, slice: str) -> Response:
         """Add a member, or change a member's role.
 
-        Users who share a workspace with the owner become members at once. All others are invited by name or id: the answer then has a null
-        `id`, whether such a user exists or not. See `invitations/`.
+        Users who share a workspace with the owner become members at once. All others are invited by name, id or mail address: the answer
+        then has a null `id`, whether such a user exists or not. Whoever has no account yet is invited by mail address. See `invitations/`.
         """
         slice_, data, actor = self.slice(Verb.MANAGE), self.body(MemberChange), actor_of(request)
         made = member_add(slice_=slice_, reference=data["user"], role=data["role"], actor=actor, now=self.now)

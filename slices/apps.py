@@ -11,7 +11,7 @@ class SlicesConfig(AppConfig):
         from inventory import tenancy
         from journal.notices import audience
         from journal.notices.kinds import To
-        from slices.notices import SliceTenancy, applicants_of, named_in, owners_of
+        from slices.notices import SliceTenancy, applicants_of, invited_in, named_in, owners_of
         from slices.roles.groups import memberships_apply
         from slices.selectors import own_slice_ids, relations_to
         from slices.tenancy import SliceTenants
@@ -21,7 +21,7 @@ class SlicesConfig(AppConfig):
         audience.set_tenancy(SliceTenancy())
         audience.find_by(To.OWNERS, owners_of)
         audience.find_by(To.APPLICANT, applicants_of)
-        audience.find_by(To.INVITED, named_in)
+        audience.find_by(To.INVITED, invited_in)
         audience.find_by(To.MEMBER, named_in)
         policy.workspaces_from(own_slice_ids)
         people.when_groups_change(memberships_apply)

@@ -249,7 +249,14 @@ class SliceGroup(models.Model):
 class Invitation(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="invitations")
-    name = models.CharField(max_length=63, help_text="Name or id of a user, as entered.")
+    name = models.CharField(max_length=254, help_text="Name or id of a user, as entered, or a mail address in small letters.")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        null=True,
+        on_delete=models.CASCADE,
+        related_name="+",
+        help_text="Who had the name or id at that time. Null: nobody, or it is an address.",
+    )
     role = models.CharField(max_length=6, choices=Role.choices)
     invited_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     created_at = models.DateTimeField()

@@ -8,11 +8,11 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from accounts.models import User
+from accounts.models import Identity, User
 from accounts.policy import Verb, is_platform_admin
 from core.rest.references import id_of
 from journal.models import Event
-from slices.models import Membership, ProjectAdmin, Role, Slice
+from slices.models import Invitation, Membership, ProjectAdmin, Role, Slice
 from slices.selectors import slice_for, slices_visible_to, slices_visible_to_members
 
 
@@ -53,8 +53,22 @@ def applicants_of(events: Sequence[Event]) -> dict[int, list[UUID]]:
     return {pk: [id_] for pk, id_ in asked.items() if id_ is not None}
 
 
+def invited_in(events: Sequence[Event]) -> dict[int, list[UUID]]:
+    """Those for whom the invitations are. Two queries."""
+    invitations = Invitation.objects.in_bulk([id_ for event in events if (id_ := id_of(str(event.data.get("invitation", ""))))])
+    addresses = {invitation.name for invitation in invitations.values() if invitation.user_id is None}
+    by_address: dict[str, list[UUID]] = defaultdict(list)
+    for address, user_id in Identity.objects.filter(email__in=addresses).exclude(email="").values_list("email", "user"):
+        by_address[address].append(user_id)
+    found: dict[int, list[UUID]] = {}
+    for event in events:
+        if (invitation := invitations.get(id_of(str(event.data.get("invitation", ""))))) is not None:
+            found[event.pk] = [invitation.user_id] if invitation.user_id else by_address[invitation.name]
+    return found
+
+
 def named_in(events: Sequence[Event]) -> dict[int, list[UUID]]:
-    """The user whom an invitation or a membership names by name or id, if there is one. One query."""
+    """The user whom a membership names, if there is one. One query."""
     names = {event.pk: str(event.data.get("user", "")) for event in events}
     ids = [id_ for name in names.values() if (id_ := id_of(name))]
     users = User.objects.filter(Q(name__in=names.values()) | Q(pk__in=ids)).values_list("pk", "name")

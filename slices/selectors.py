@@ -104,6 +104,11 @@ def first_owner(slice_: Slice) -> User | None:
     return membership.user if membership else None
 
 
+def is_invited(user: User) -> Q:
+    """The invitations for this person."""
+    return Q(user=user) | Q(name__in=user.identities.exclude(email="").values("email"))
+
+
 def quotas_visible_to(actor: User) -> QuerySet[Quota]:
     """Members see the quotas of their slices and projects."""
     rows = Quota.objects.select_related("project", "slice__project").annotate(

@@ -22,6 +22,7 @@ from protocol.tenancy.workspaces import BindingState
 from slices.kubeconfigs.services import kubeconfigs_revoke
 from slices.models import LIVE_STATES, PENDING, Kubeconfig, Membership, Namespace, Project, ProjectAdmin, Role, Slice, Unbinding
 from slices.namespaces.naming import coverage, is_reserved, patterns_of
+from slices.selectors import is_invited
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +191,7 @@ def member_put(*, slice_: Slice, user: User, role: Role, is_by_group: bool, acto
         return had
     terms = {"role": role, "is_by_group": is_by_group}
     membership, _ = Membership.objects.update_or_create(slice=slice_, user=user, defaults=terms)
-    slice_.invitations.filter(name__in=[user.name, str(user.pk)]).delete()
+    slice_.invitations.filter(is_invited(user)).delete()
     hint(user_topic(user.pk))
     event_record(
         kind="slice.member_set",

@@ -40,7 +40,7 @@ def identity_sign_in(*, provider: Provider, claims: Claims, link_to: User | None
         raise SignInRefused("This identity belongs to another account already.")
     if not identity.user.is_active:
         raise SignInRefused("Your account is disabled. Ask an administrator.")
-    identity.provider, identity.last_login_at = provider.key, now
+    identity.provider, identity.email, identity.last_login_at = provider.key, _email_of(claims).lower(), now
     identity.save()
     identity_set_groups(identity=identity, groups=claims.groups, actor=None, now=now)
     identity.user.refresh_from_db()

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from core.names import name_fault
 from portal_shared.forms.fields import PlainTextField
+from slices.invitations.services import invitee_fault
 from slices.models import Role, WorkspaceRequest
 from slices.workspace_requests.services import WorkspaceTerms
 
@@ -26,7 +27,12 @@ class WorkspaceForm(forms.Form):
     purpose = PlainTextField(label="Purpose", max_length=500, help_text="Who needs it for what.")
     clusters = PlainTextField(label="Clusters", max_length=500, required=False, help_text="Empty: an administrator chooses.")
     namespaces = PlainTextField(label="Namespaces", max_length=500, required=False, help_text="Of Kubernetes, with commas.")
-    people = PlainTextField(label="People", max_length=1000, required=False, help_text="E.g. ben editor, cleo viewer; you own it.")
+    people = PlainTextField(
+        label="People",
+        max_length=1000,
+        required=False,
+        help_text="E.g. ben editor, cleo@corp.example viewer. Whoever is new is invited by mail address. You own it.",
+    )
     quota = PlainTextField(label="Guaranteed GPUs", max_length=500, required=False, help_text="E.g. 16 H100-80GB, 8 A100-80GB.")
     days = forms.IntegerField(label="Needed for days", min_value=1, max_value=3660, required=False, help_text="Empty: without end.")
 
@@ -76,8 +82,8 @@ class ApprovalForm(WorkspaceForm):
     why = PlainTextField(label="Note", max_length=150, required=False, help_text="The requester reads it.")
 
 
-def _name(text: str) -> str:
-    if fault := name_fault(text):
+def _name(text: str, fault_of: Callable[[str], str] = name_fault) -> str:
+    if fault := fault_of(text):
         raise forms.ValidationError(fault)
     return text
 
@@ -104,7 +110,7 @@ def _pairs(text: str, read: Callable[[str, str], tuple[str, Any]], how: str) -> 
 
 
 def _person(name: str, role: str) -> tuple[str, str]:
-    return _name(name), Role(role or Role.EDITOR).value
+    return _name(name, invitee_fault), Role(role or Role.EDITOR).value
 
 
 def _guarantee(count: str, shape: str) -> tuple[str, int]:

@@ -1,6 +1,7 @@
-"""Owners add users of their own workspaces at once, and invite all others by name.
+"""Owners add users of their own workspaces at once, and invite all others by name or mail address.
 
-The answer must not tell whether the user exists.
+The answer must not tell whether the user exists. An invitation by a name holds for whoever had it then, and for nobody who takes it later;
+one by an address holds for whoever an identity provider says the address is.
 """
 
 from __future__ import annotations
@@ -9,17 +10,20 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from accounts.models import User
 from accounts.policy import Kind, Verb, may_all, visible_rows
-from core.errors import Conflict, NotFound
-from core.rest.references import by_reference, one_by_id
+from core.errors import Conflict, InvalidInput, NotFound
+from core.names import name_fault
+from core.rest.references import by_reference, id_of, one_by_id
 from journal.hints import hint, user_topic
 from journal.services import event_record
 from slices.models import Invitation, Membership, Role, Slice
-from slices.selectors import slices_visible_to
+from slices.selectors import is_invited, slices_visible_to
 from slices.services import member_set
 
 OPEN_MAX: Final = 100  # per workspace
@@ -32,8 +36,7 @@ def users_known_to(actor: User) -> QuerySet[User]:
 
 def invitations_of(user: User) -> QuerySet[Invitation]:
     """None with a bound token."""
-    names = [] if user.bound_to else [user.name, str(user.pk)]
-    rows = Invitation.objects.filter(name__in=names)
+    rows = Invitation.objects.none() if user.bound_to else Invitation.objects.filter(is_invited(user))
     return rows.select_related("slice__project", "invited_by")
 
 
@@ -41,29 +44,45 @@ def invitation_for(user: User, invitation_id: str | UUID) -> Invitation:
     return one_by_id(invitations_of(user), invitation_id, what="invitation")
 
 
+def invitee_fault(reference: str) -> str:
+    """Return the fault of a name or a mail address as a sentence, or ""."""
+    if not _is_address(reference):
+        return name_fault(reference) if id_of(reference) is None else ""
+    try:
+        validate_email(reference)
+    except ValidationError:
+        return "Must be a name or a mail address."
+    return ""
+
+
 @transaction.atomic
 def member_add(*, slice_: Slice, reference: str, role: Role, actor: User, now: datetime) -> Membership | Invitation:
     """Raises NotFound for a name unknown to an administrator, who mistyped it; see also member_add_or_invite."""
-    if may_all(actor, Verb.SEE, Kind.USER) and by_reference(users_known_to(actor), reference) is None:
+    if may_all(actor, Verb.SEE, Kind.USER) and not _is_address(reference) and by_reference(users_known_to(actor), reference) is None:
         raise NotFound("user")
     return member_add_or_invite(slice_=slice_, reference=reference, role=role, actor=actor, now=now)
 
 
 @transaction.atomic
 def member_add_or_invite(*, slice_: Slice, reference: str, role: Role, actor: User, now: datetime) -> Membership | Invitation:
-    """Add a user whom the actor knows, or invite by name. Raises Conflict beyond OPEN_MAX; see also member_set."""
+    """Add a user whom the actor knows, or invite. Raises Conflict beyond OPEN_MAX, InvalidInput; see also member_set."""
+    if fault := invitee_fault(reference):
+        raise InvalidInput({"user": [fault]})
+    reference = reference.lower() if _is_address(reference) else reference
     user = by_reference(users_known_to(actor), reference)
     if user is not None:
         return member_set(slice_=slice_, user=user, role=role, actor=actor, now=now)
     if slice_.invitations.exclude(name=reference).count() >= OPEN_MAX:
         raise Conflict(f"Workspace {slice_.name} has {OPEN_MAX} invitations open. Withdraw some of them first.")
-    if (had := slice_.invitations.filter(name=reference, role=role).first()) is not None:
-        return had
-    made, _ = Invitation.objects.update_or_create(
-        slice=slice_, name=reference, defaults={"role": role, "invited_by": actor, "created_at": now}
-    )
-    _record_event(made, "member_invited", f"{reference} was invited to workspace {slice_.name} as {Role(role).label.lower()}.", actor, now)
-    if (invited := by_reference(User.objects.all(), reference)) is not None:
+    invited = by_reference(User.objects.all(), reference)
+    had = slice_.invitations.filter(name=reference).first()
+    terms = {"role": role, "invited_by": actor, "user": invited, "created_at": now}
+    made, _ = Invitation.objects.update_or_create(slice=slice_, name=reference, defaults=terms)
+    # Not again for the same role, since that would tell whether somebody has got the name meanwhile.
+    if had is None or had.role != role:
+        text = f"{reference} was invited to workspace {slice_.name} as {Role(role).label.lower()}."
+        _record_event(made, "member_invited", text, actor, now)
+    if invited is not None:
         hint(user_topic(invited.pk))
     return made
 
@@ -89,6 +108,10 @@ def invitation_withdraw(*, invitation: Invitation, actor: User, now: datetime) -
     _record_event(invitation, "invitation_withdrawn", text, actor, now)
 
 
+def _is_address(reference: str) -> bool:
+    return "@" in reference
+
+
 def _record_event(invitation: Invitation, what: str, text: str, actor: User, now: datetime) -> None:
-    data = {"user": invitation.name}
+    data = {"user": invitation.name, "invitation": str(invitation.pk)}
     event_record(kind=f"slice.{what}", message=text, at=now, actor=actor, slice_id=invitation.slice_id, data=data)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.db.models import QuerySet
@@ -17,6 +18,7 @@ from core.rest.fields import NewName, StrictSerializer, Text, WholeNumber, Word
 from core.rest.filters import Words
 from core.rest.output import ModelOutputSerializer
 from core.rest.views import ApiViewSet
+from slices.invitations.services import invitee_fault
 from slices.models import RequestState, Role, WorkspaceRequest
 from slices.namespaces.api import NAMESPACE_MUST
 from slices.namespaces.naming import DNS_LABEL
@@ -56,7 +58,9 @@ class WorkspaceRequestChange(StrictSerializer):
         child=Word(DNS_LABEL, must=NAMESPACE_MUST), required=False, max_length=20, help_text="Bound in each of the clusters."
     )
     people = serializers.DictField(
-        child=serializers.ChoiceField(choices=Role.choices), required=False, help_text="Name -> role. They are added or invited."
+        child=serializers.ChoiceField(choices=Role.choices),
+        required=False,
+        help_text="Name or mail address -> role. They are added or invited.",
     )
     quota = serializers.DictField(
         child=WholeNumber(min_value=0, max_value=1_000_000), required=False, help_text="Shape -> guaranteed GPUs."
@@ -64,10 +68,10 @@ class WorkspaceRequestChange(StrictSerializer):
     ends_at = serializers.DateTimeField(required=False, allow_null=True, help_text="Until when it is needed; null: without end.")
 
     def validate_people(self, people: dict[str, str]) -> dict[str, str]:
-        return _bounded(people)
+        return _bounded(people, invitee_fault)
 
     def validate_quota(self, quota: dict[str, int]) -> dict[str, int]:
-        return _bounded(quota)
+        return _bounded(quota, name_fault)
 
 
 class WorkspaceRequestCreate(WorkspaceRequestChange):
@@ -139,9 +143,9 @@ class WorkspaceRequestViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, 
         return Response(WorkspaceRequestSerializer(self.get_object()).data)
 
 
-def _bounded(given: dict[str, Any]) -> dict[str, Any]:
+def _bounded(given: dict[str, Any], fault_of: Callable[[str], str]) -> dict[str, Any]:
     if len(given) > 50:
         raise serializers.ValidationError("At most 50 names.")
-    if faults := [fault for name in given if (fault := name_fault(name))]:
+    if faults := [fault for name in given if (fault := fault_of(name))]:
         raise serializers.ValidationError(f"One of the names is wrong. {faults[0]}")
     return given

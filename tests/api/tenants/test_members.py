@@ -5,9 +5,12 @@ from typing import Any
 import pytest
 
 from accounts.models import User
+from accounts.oidc.backend import Claims
+from accounts.oidc.people import identity_sign_in
+from accounts.oidc.providers import Provider
 from core.clock import db_now
 from journal.models import Event
-from slices.models import Membership
+from slices.models import Invitation, Membership
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
 
@@ -53,6 +56,37 @@ def test_whom_an_owner_does_not_know_he_invites_and_learns_nothing_by_it(by: str
     assert outsider.get("slices/vision/").json()["role"] == "editor"
     assert outsider.get("invitations/").json()["results"] == []
     assert owner.delete("slices/vision/invitations/nobody/").status_code == 204
+
+
+def test_a_name_that_somebody_takes_after_the_invitation_opens_nothing(owner: Caller, world: World) -> None:
+    owner.post("slices/vision/members/", {"user": "ben", "role": "owner"})
+    thief = Caller(factories.token(factories.user("ben")))
+
+    assert thief.get("invitations/").json()["results"] == []
+    assert_problem(thief.post(f"invitations/{Invitation.objects.get(name='ben').pk}/accept/"), 404, "not_found")
+
+    owner.post("slices/vision/members/", {"user": "ben", "role": "owner"})
+    assert [row["slice"] for row in thief.get("invitations/").json()["results"]] == ["vision"]  # asked anew, by the name that he has now
+    assert Event.objects.filter(kind="slice.member_invited").count() == 1  # a second one would tell that somebody has the name meanwhile
+
+
+def test_an_address_opens_an_invitation_only_for_whoever_the_provider_says_it_is(owner: Caller, outsider: Caller, world: World) -> None:
+    sent = owner.post("slices/vision/members/", {"user": "Ben@Corp.example", "role": "editor"})
+    User.objects.filter(pk=world.people.outsider.pk).update(email="ben@corp.example")  # nobody has verified it
+
+    assert (sent.status_code, sent.json()) == (201, {"id": None, "name": "ben@corp.example", "role": "editor"})
+    assert outsider.get("invitations/").json()["results"] == []
+    stranger, ben = signs_in("1", verified_email=""), signs_in("2", verified_email="BEN@corp.example")
+    assert stranger.get("invitations/").json()["results"] == []
+    (invitation,) = ben.get("invitations/").json()["results"]
+    assert ben.post(f"invitations/{invitation['id']}/accept/").json()["role"] == "editor"
+    assert_problem(owner.post("slices/vision/members/", {"user": "ben@", "role": "editor"}), 400, "invalid_input")
+
+
+def signs_in(subject: str, *, verified_email: str) -> Caller:
+    provider = Provider(key="corp", label="Corp", issuer="https://id.example", client_id="egs", client_secret="x")
+    claims = Claims(provider.issuer, subject, session="", name="ben", email=verified_email, groups=())
+    return Caller(factories.token(identity_sign_in(provider=provider, claims=claims, link_to=None, now=db_now()).user))
 
 
 def test_an_invitation_is_declined_without_a_word(owner: Caller, outsider: Caller, admin: Caller, world: World) -> None:

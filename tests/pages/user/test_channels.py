@@ -24,7 +24,7 @@ HOOK = {"name": "hook", "target": "https://hook.example/egs", "digest": "none", 
 def test_a_session_of_a_bound_token_changes_nothing_that_is_personal(world: World) -> None:
     people, browser = world.people, Client()
     notices.channel(people.owner, name="my-own-hook")
-    asked = {"slice": world.foreign, "name": people.owner.name, "role": Role.VIEWER, "invited_by": people.outsider}
+    asked = {"slice": world.foreign, "name": people.owner.name, "user": people.owner, "role": Role.VIEWER, "invited_by": people.outsider}
     invited = Invitation.objects.create(**asked, created_at=db_now())
     browser.post("/login/", {"token": factories.token(people.owner, Scope.READ, Scope.WRITE, slices=[str(world.slice.pk)])})
 
