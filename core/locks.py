@@ -8,9 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import gettempdir
+from threading import Semaphore
+from typing import Final
 
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection, connections
 from django.db.transaction import TransactionManagementError
+
+# So many threads of a process may want a transaction's lock at once, each with its connection: one holds it, the next waits for it.
+TURNS: Final = 2
+_turns: Final[dict[str, Semaphore]] = {}
 
 
 @contextmanager
@@ -28,6 +34,22 @@ def transaction_lock(name: str) -> None:
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_number(name)])
+
+
+@contextmanager
+def in_turn(name: str) -> Iterator[None]:
+    """Wait here before a transaction that will take the lock: without a connection, so that others of this process have some left."""
+    if connection.in_atomic_block:  # somebody may wait for what it holds, so it must not wait for others here
+        yield
+        return
+    turn = _turns.setdefault(name, Semaphore(TURNS))
+    if not turn.acquire(blocking=False):
+        connection.close()
+        turn.acquire()
+    try:
+        yield
+    finally:
+        turn.release()
 
 
 @contextmanager

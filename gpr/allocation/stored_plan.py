@@ -5,7 +5,8 @@ Every writer of slots holds the plan lock: two planners at once would promise th
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -15,7 +16,7 @@ from django.db import DEFAULT_DB_ALIAS, transaction
 from django.db.models import F, Q
 from fast_update.fast import fast_update
 
-from core.locks import transaction_lock
+from core.locks import in_turn, transaction_lock
 from core.words import utc
 from core.written_sql import rows_insert
 from gpr.allocation.live import snapshot_load
@@ -38,6 +39,7 @@ from planner.promises.slack import ENDS_FADING
 from planner.snapshot import Arrival, Moved, Slot
 from planner.snapshot import Shadow as PlannerShadow
 
+PLAN_LOCK: Final = "plan"
 ROWS_AT_ONCE: Final = 500
 BLOCKER_FIELDS: Final = tuple(field.name for field in fields(Blocker))  # `asdict` takes ten times as long
 
@@ -52,7 +54,14 @@ class Edited:
 
 def plan_lock() -> None:
     """Hold the right to write slots until the transaction ends. Take it before any other lock but that of quotas."""
-    transaction_lock("plan")
+    transaction_lock(PLAN_LOCK)
+
+
+@contextmanager
+def plan_turn() -> Iterator[None]:
+    """Around the transactions of people that take the plan lock: see `in_turn`."""
+    with in_turn(PLAN_LOCK):
+        yield
 
 
 @transaction.atomic(savepoint=False)

@@ -16,7 +16,7 @@ from django.db.models import F, Q, QuerySet
 from accounts.models import User
 from core.errors import BookingDoesNotFit, EgsError, IllegalTransition, InvalidInput
 from core.words import duration_exact, utc
-from gpr.allocation.stored_plan import plan_lock
+from gpr.allocation.stored_plan import plan_lock, plan_turn
 from gpr.bookings.recurrence import OCCURRENCES_MAX, SATURDAY, SPAN_MAX, Recurrence, shortest_gap
 from gpr.models import BookingOccurrence, BookingSeries, Gpr, GprState, RepeatRule
 from gpr.requests.editing import gpr_cancel
@@ -50,6 +50,7 @@ class SeriesTerms:
     count: int | None = None
 
 
+@plan_turn()
 @transaction.atomic
 def series_create(*, actor: User, ask: SeriesTerms, now: datetime) -> BookingSeries:
     """Book the occurrences within the horizon. Those that do not fit are stored as refused.
@@ -81,6 +82,7 @@ def series_create(*, actor: User, ask: SeriesTerms, now: datetime) -> BookingSer
     return series
 
 
+@plan_turn()
 @transaction.atomic
 def series_cancel(*, series: BookingSeries, actor: User, now: datetime) -> None:
     """Cancel what waits; running GPRs run to their end. Raises IllegalTransition."""

@@ -9,7 +9,7 @@ from django.db import transaction
 from accounts.models import User
 from accounts.policy import Kind, Verb, may_all
 from core.errors import IllegalTransition, InvalidInput, NotAllowed
-from gpr.allocation.stored_plan import plan_lock
+from gpr.allocation.stored_plan import plan_lock, plan_turn
 from gpr.budgets.ledger import Ledger
 from gpr.evictions.services import eviction_by_administrator
 from gpr.lifecycle import gpr_transition
@@ -27,6 +27,7 @@ S = GprState
 REACH_BEYOND_PROJECT = ("priority", "may_evict")  # fields of a Breach
 
 
+@plan_turn()
 @transaction.atomic
 def gpr_approve(*, gpr: Gpr, actor: User, now: datetime, why: str = "") -> None:
     """Raises NotAllowed, IllegalTransition, StaleState or CanNeverStart."""
@@ -41,6 +42,7 @@ def gpr_approve(*, gpr: Gpr, actor: User, now: datetime, why: str = "") -> None:
     hint(TICK)
 
 
+@plan_turn()
 @transaction.atomic
 def gpr_reject(*, gpr: Gpr, actor: User, why: str, now: datetime) -> None:
     """Raises IllegalTransition or StaleState."""
@@ -59,6 +61,7 @@ def gpr_evict(*, gpr: Gpr, actor: User, why: str, now: datetime, requeue: bool |
     exit_begin(gpr=gpr, reason=EndReason.EVICTED, actor=actor, now=now, why=why)
 
 
+@plan_turn()
 @transaction.atomic
 def gpr_set_priority(*, gpr: Gpr, priority: int, actor: User, why: str, now: datetime) -> None:
     """No promise moves. A request that needs no approval at its new priority is queued.

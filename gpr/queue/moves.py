@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 
 from accounts.models import User
 from core.errors import Conflict, IllegalTransition
-from gpr.allocation.stored_plan import plan_lock, replan
+from gpr.allocation.stored_plan import plan_lock, plan_turn, replan
 from gpr.models import Gpr, GprState
 from gpr.requests.editing import gpr_update
 from gpr.requests.selectors import QUEUE_ORDER, TURN, before, behind
@@ -52,6 +52,7 @@ class MoveTarget:
         return str(self.behind.pk) if self.behind else ""
 
 
+@plan_turn()
 @transaction.atomic
 def gpr_move(*, gpr: Gpr, to: MoveTo, actor: User, now: datetime, why: str = "") -> None:
     """Slots that give way get new promises. Raises IllegalTransition, Conflict when there is nobody to pass, or StaleState."""

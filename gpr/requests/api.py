@@ -24,6 +24,7 @@ from core.errors import EgsError, InvalidInput, NotAllowed, StaleState
 from core.rest.fields import StrictSerializer, whole_number
 from core.rest.pagination import CreatedPagination
 from core.rest.views import ApiViewSet
+from gpr.allocation.stored_plan import plan_turn
 from gpr.models import Gpr
 from gpr.queue.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
 from gpr.queue.moves import gpr_move
@@ -106,7 +107,7 @@ class GprViewSet(ApiViewSet[Gpr]):
         """Create a request. It is QUEUED with a promised start, or PENDING_APPROVAL with the policy rules that it exceeds."""
         data, actor = self.body(GprCreate), actor_of(request)
         spec = spec_of_create(data, actor=actor)
-        with transaction.atomic():
+        with plan_turn(), transaction.atomic():
             made = gpr_submit(actor=actor, spec=spec, now=self.now)
             self.remember(made.pk)
         return self._answer(made.pk, status=status.HTTP_201_CREATED)

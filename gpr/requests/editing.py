@@ -17,7 +17,7 @@ from core.errors import IllegalTransition, InvalidInput, StaleState
 from core.words import duration_exact
 from gpr.allocation.live import snapshot_load
 from gpr.allocation.snapshot import Loaded, with_newcomer
-from gpr.allocation.stored_plan import Edited, plan_lock
+from gpr.allocation.stored_plan import Edited, plan_lock, plan_turn
 from gpr.lifecycle import gpr_transition, gprs_transition
 from gpr.models import Gpr, GprState
 from gpr.requests.planning import gpr_of_spec, promise_make, promise_tighten, promises_drop, refuse_impossible
@@ -46,6 +46,7 @@ class Candidate:
     unchanged: tuple[Request, Snapshot] | None = None
 
 
+@plan_turn()
 @transaction.atomic
 def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
     """It keeps its age and no other promise moves; see planner.sharing.edits.
@@ -91,6 +92,7 @@ def gpr_cancel(*, gpr: Gpr, actor: User | None, now: datetime, why: str = "") ->
     gprs_cancel([(gpr, why)], actor=actor, now=now)
 
 
+@plan_turn()
 @transaction.atomic
 def gprs_cancel(canceled: Sequence[tuple[Gpr, str]], *, actor: User | None, now: datetime) -> None:
     """Cancels all, each with its reason, or none."""

@@ -14,7 +14,7 @@ from accounts.policy import Kind, Verb, may, may_all
 from core.errors import Conflict, IllegalTransition, InvalidInput, OverPolicy, StaleState
 from core.words import duration_exact, utc
 from gpr.allocation.snapshot import nodes_free_at
-from gpr.allocation.stored_plan import box_ended, plan_lock
+from gpr.allocation.stored_plan import box_ended, plan_lock, plan_turn
 from gpr.budgets.ledger import Ledger
 from gpr.budgets.windows import Window
 from gpr.evictions.services import notice_of, notice_settle
@@ -95,6 +95,7 @@ def exit_finish(*, gpr: Gpr, now: datetime) -> None:
     hint(TICK)
 
 
+@plan_turn()
 @transaction.atomic
 def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
     """Moves the end later if that harms no promise and reaches into no maintenance.

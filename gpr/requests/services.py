@@ -15,7 +15,7 @@ from accounts.policy import Verb, may
 from core.errors import EgsError, NotAllowed, OverPolicy, QueueFull
 from core.words import duration_exact, plural, utc
 from core.written_sql import WrittenQuery
-from gpr.allocation.stored_plan import plan_lock
+from gpr.allocation.stored_plan import plan_lock, plan_turn
 from gpr.budgets.ledger import Ledger
 from gpr.models import Gpr, GprState, GprTemplate
 from gpr.requests.planning import Newcomer, gpr_of_spec, newcomers_store
@@ -75,6 +75,7 @@ def request_summary(spec: GprSpec) -> str:
     return f"{size} for {duration_exact(spec.duration_s)} at priority {spec.priority}{booked}"
 
 
+@plan_turn()
 @transaction.atomic
 def _file(
     actor: User, specs: Mapping[int, GprSpec], now: datetime, collect_errors: tuple[type[EgsError], ...]

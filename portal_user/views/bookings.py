@@ -11,6 +11,7 @@ from accounts.idempotency import digest_of
 from accounts.policy import Verb
 from accounts.tokens.services import create_once, in_one
 from core.errors import Conflict, EgsError, NotAllowed, NotFound
+from gpr.allocation.stored_plan import plan_turn
 from gpr.bookings.services import SERIES_ROUTE, series_cancel, series_create
 from gpr.requests.selectors import series_for
 from gpr.requests.services import CREATION_ROUTE, gpr_submit
@@ -87,7 +88,7 @@ def _book(request: PageRequest, slice_: Slice, form: BookForm) -> HttpResponse:
     key = form.cleaned_data["key"] or new_key()
     if not form.cleaned_data["again"]:
         refuse_repetition(request, route=route, key=key, digest=digest)
-    pk, _ = create_once(user=request.user, route=route, key=key, digest=digest, now=request.now, create=in_one(create))
+    pk, _ = create_once(user=request.user, route=route, key=key, digest=digest, now=request.now, create=plan_turn()(in_one(create)))
     toast(request, f"{form.cleaned_data['name']} is booked")
     return HttpResponseRedirect(reverse("gpr", args=[pk]) if ask is None else reverse("bookings", args=[slice_.name]))
 

@@ -16,6 +16,7 @@ from accounts.models import IdempotentCreation
 from accounts.policy import Verb
 from accounts.tokens.services import create_once, in_one
 from core.errors import Conflict, EgsError, NotAllowed, NotFound, StaleState
+from gpr.allocation.stored_plan import plan_turn
 from gpr.models import Gpr, GprTemplate
 from gpr.requests.editing import gpr_edit
 from gpr.requests.selectors import gpr_for, template_for
@@ -130,7 +131,8 @@ def _submit(request: PageRequest, form: GprForm) -> UUID:
     digest = digest_of(creation_body(spec))
     if not form.cleaned_data["again"]:
         refuse_repetition(request, route=CREATION_ROUTE, key=key, digest=digest)
-    pk, is_repeat = create_once(user=request.user, route=CREATION_ROUTE, key=key, digest=digest, now=request.now, create=in_one(submit))
+    create = plan_turn()(in_one(submit))
+    pk, is_repeat = create_once(user=request.user, route=CREATION_ROUTE, key=key, digest=digest, now=request.now, create=create)
     if not is_repeat:
         toast(request, f"{spec.name} is filed")
     return pk
