@@ -16,7 +16,7 @@ from gpr.requests.spec import GprSpec
 from inventory.models import AgentSession, Cluster, Node, Reservation
 from inventory.services.clusters import cluster_create
 from inventory.services.inventory import inventory_store
-from inventory.services.reservations import HoldSpec, ReservationReport, reservations_hold, reservations_observe
+from inventory.services.reservations import ReservationReport, reservations_hold, reservations_observe
 from protocol.assignments import Phase
 from protocol.nodes import GpuView, NodeView
 from slices.models import Project, Role, Slice
@@ -105,27 +105,29 @@ def make_gpr(slice_: Slice, *, state: GprState = GprState.QUEUED, owner: User | 
     return Gpr.objects.create(**{**given, **fields})
 
 
-def hold_spec(gpr: Gpr, nodes: Iterable[Node], **changes: Any) -> HoldSpec:
-    """All GPUs of the nodes for an hour from NOW."""
-    given = HoldSpec(
-        gpr_id=gpr.pk,
-        slice_id=gpr.slice_id,
-        run=max(gpr.run, 1),
-        node_ids=tuple(node.pk for node in nodes),
-        gpus_per_node=None,
-        starts_at=NOW,
-        ends_at=NOW + HOUR,
-        enter_by_at=NOW + timedelta(minutes=15),
-        duration_s=gpr.remaining_s,
-        namespaces=(),
-        entry_steps=("node_ready",),
-        exit_steps=("drain",),
-    )
-    return replace(given, **changes)
+def new_rows(gpr: Gpr, nodes: Iterable[Node], *, gpus_per_node: int | None = None, **changes: Any) -> list[Reservation]:
+    """All GPUs of the nodes for an hour from NOW, unless told otherwise; not held yet."""
+    gpr.gpus_per_node = gpus_per_node
+    node_ids = sorted(node.pk for node in nodes)
+    given: dict[str, Any] = {
+        "gpr": gpr,
+        "slice_id": gpr.slice_id,
+        "run": max(gpr.run, 1),
+        "gang_count": len(node_ids),
+        "starts_at": NOW,
+        "ends_at": NOW + HOUR,
+        "enter_by_at": NOW + timedelta(minutes=15),
+        "duration_s": gpr.remaining_s,
+        "entry_steps": ["node_ready"],
+        "exit_steps": ["drain"],
+    }
+    return [Reservation(**{**given, **changes, "node_id": node_id}) for node_id in node_ids]
 
 
 def hold(gpr: Gpr, *nodes: Node, **changes: Any) -> list[Reservation]:
-    return reservations_hold(specs=[hold_spec(gpr, nodes, **changes)])
+    rows = new_rows(gpr, nodes, **changes)
+    reservations_hold(rows)
+    return rows
 
 
 def agent_says(row: Reservation, phase: Phase, *, now: datetime = NOW, **said: Any) -> None:

@@ -7,7 +7,7 @@ guarded transaction, so a missed or repeated tick does no harm.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -28,7 +28,7 @@ from gpr.allocation.change_log import changes_prune
 from gpr.allocation.live import live_check
 from gpr.allocation.rows import gprs_by_id
 from gpr.allocation.snapshot import Loaded, at, nodes_free_at
-from gpr.allocation.starts import Start, gprs_start
+from gpr.allocation.starts import gprs_start
 from gpr.allocation.stored_plan import explanation_data, replan, shadows_prune
 from gpr.bookings.services import occurrences_retry, series_extend_due
 from gpr.cluster_requests.services import orphans_cancel
@@ -48,6 +48,7 @@ from journal.services import event_record
 from planner.capacity.profile import FOREVER_S
 from planner.plan import Explanation, Plan, Reason
 from planner.sharing.evictions import evictions_possible
+from planner.snapshot import Slot
 from protocol.assignments import Desired, Phase
 from slices.kubeconfigs.services import kubeconfigs_expire
 
@@ -118,9 +119,9 @@ def _plan_and_start(report: TickReport, record: AllocatorRecord, now: datetime) 
     made, loaded = replan(now=now)
     report.queued_count = len(made.placements)
     gprs = gprs_by_id(placement.id for placement in made.starts)
-    due = [Start(gpr, p.slot) for p in made.starts if p.slot is not None and (gpr := gprs.get(p.id)) is not None]
+    due = [(gpr, p.slot) for p in made.starts if p.slot is not None and (gpr := gprs.get(p.id)) is not None]
     for first in range(0, len(due), STARTS_AT_ONCE):
-        _try_starts(due[first : first + STARTS_AT_ONCE], loaded, now, report)
+        _try_starts(dict(due[first : first + STARTS_AT_ONCE]), loaded, now, report)
     restarts_estimate(loaded, is_anew=event_id != record.planned_event_id, now=now)
     # This plan's own events are later than `event_id`, so the next tick plans again if this plan changed something.
     AllocatorRecord.objects.update(planned_event_id=event_id, rests_until_at=None if report.skipped else _rests_until(made, loaded, now))
@@ -333,28 +334,22 @@ def _record_overdue(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> Non
     gpr.explanation = explanation
 
 
-def _try_starts(starts: Sequence[Start], loaded: Loaded, now: datetime, report: TickReport) -> None:
-    if len(starts) == 1:
-        _try_start(starts[0], loaded, now, report)
-        return
-    try:
-        gprs_start(starts, loaded=loaded, now=now)
-        report.started += [start.gpr.pk for start in starts]
-    except Exception as error:
-        _log_fallback("starts", error)
-        fresh = gprs_by_id(str(start.gpr.pk) for start in starts)  # the rolled-back attempt may have changed the objects
-        for start in starts:
-            if gpr := fresh.get(str(start.gpr.pk)):
-                _try_start(Start(gpr, start.slot), loaded, now, report)
-
-
-def _try_start(start: Start, loaded: Loaded, now: datetime, report: TickReport) -> None:
-    gpr_id = start.gpr.pk
-    with set_aside_on_error("gpr_start", "This request could not be started", now=now, gpr_id=gpr_id) as attempt:
-        gprs_start([start], loaded=loaded, now=now)
-        report.started.append(gpr_id)
-    if attempt.error is not None:
-        report.skipped[gpr_id] = attempt.error.detail if isinstance(attempt.error, EgsError) else "internal error"
+def _try_starts(slots: Mapping[Gpr, Slot], loaded: Loaded, now: datetime, report: TickReport) -> None:
+    if len(slots) > 1:
+        try:
+            gprs_start(slots, loaded=loaded, now=now)
+            report.started += [gpr.pk for gpr in slots]
+            return
+        except Exception as error:
+            _log_fallback("starts", error)
+        fresh = gprs_by_id(gpr.pk for gpr in slots)  # the rolled-back attempt may have changed the objects
+        slots = {gpr: slots[gpr] for gpr in fresh.values()}
+    for gpr, slot in slots.items():
+        with set_aside_on_error("gpr_start", "This request could not be started", now=now, gpr_id=gpr.pk) as attempt:
+            gprs_start({gpr: slot}, loaded=loaded, now=now)
+            report.started.append(gpr.pk)
+        if attempt.error is not None:
+            report.skipped[gpr.pk] = attempt.error.detail if isinstance(attempt.error, EgsError) else "internal error"
 
 
 def _log_fallback(what: str, error: Exception) -> None:

@@ -66,14 +66,14 @@ class Loaded:
 
     def candidate(self, gpr: Gpr, clusters: Iterable[Cluster]) -> Request:
         """An unsaved GPR as if it were submitted now."""
-        return self._request(gpr, clusters, self.last_rank, None)
+        return self._request(GprRow.of(gpr), clusters, self.last_rank, None)
 
     def with_newcomers(self, asked: Iterable[tuple[Gpr, Iterable[Cluster]]]) -> Loaded:
         """Adds GPRs that are not stored yet to the queue. `asked`: each GPR with the clusters that it names."""
-        made = [(gpr, self._request(gpr, clusters, rank_of(gpr.turn_at), None)) for gpr, clusters in asked]
-        rows = {request.id: GprRow.of(gpr) for gpr, request in made}
-        queue = (*self.snapshot.queue, *(request for _, request in made))
-        return replace(self, snapshot=replace(self.snapshot, queue=queue), requests={**self.requests, **rows})
+        rows = {str(gpr.pk): (GprRow.of(gpr), clusters) for gpr, clusters in asked}
+        made = (self._request(row, clusters, rank_of(row.turn_at), None) for row, clusters in rows.values())
+        requests = {**self.requests, **{id_: row for id_, (row, _) in rows.items()}}
+        return replace(self, snapshot=replace(self.snapshot, queue=(*self.snapshot.queue, *made)), requests=requests)
 
     def queued(self, gpr: Gpr) -> Request | None:
         return next((request for request in self.snapshot.queue if request.id == str(gpr.pk)), None)
@@ -83,12 +83,12 @@ class Loaded:
         queued = self.queued(gpr)
         if queued is None or queued.promise_s is None:
             return None
-        return replace(self._request(gpr, clusters, queued.rank, self.promises.get(queued.id)), slot=queued.slot)
+        return replace(self._request(GprRow.of(gpr), clusters, queued.rank, self.promises.get(queued.id)), slot=queued.slot)
 
-    def _request(self, gpr: Gpr, clusters: Iterable[Cluster], rank: int, promise: PromiseRow | None) -> Request:
-        known, named = self.places.cluster_names, {cluster.pk for cluster in clusters} or self.clusters_of_slice.get(gpr.slice_id, set())
+    def _request(self, ask: GprRow, clusters: Iterable[Cluster], rank: int, promise: PromiseRow | None) -> Request:
+        known, named = self.places.cluster_names, {cluster.pk for cluster in clusters} or self.clusters_of_slice.get(ask.slice_id, set())
         names = {known[pk] for pk in named if pk in known}
-        return replace(request_of(GprRow.of(gpr), names, promise, self.shares, self.places), rank=rank)
+        return replace(request_of(ask, names, promise, self.shares, self.places), rank=rank)
 
     def elsewhere(self, candidate: Request, pools: tuple[str, ...]) -> Request:
         """The candidate in other pools, without handicaps."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -18,9 +18,9 @@ from gpr.lifecycle import gprs_transition
 from gpr.models import Gpr, GprState
 from gpr.promises.outcomes import promises_settle
 from gpr.quotas.selectors import refuse_over_limit
-from inventory.models import Cluster, agent_is_live
+from inventory.models import Cluster, Reservation, agent_is_live
 from inventory.rows import CLUSTERS
-from inventory.services.reservations import HoldSpec, reservations_hold
+from inventory.services.reservations import reservations_hold
 from planner.snapshot import Slot
 from slices.models import Namespace, Slice
 from slices.quotas.services import quotas_keep
@@ -29,38 +29,27 @@ from slices.quotas.services import quotas_keep
 Namespaces = Mapping[tuple[UUID, UUID | None], tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    gpr: Gpr
-    slot: Slot
-
-
 @transaction.atomic
-def gprs_start(starts: Sequence[Start], *, loaded: Loaded, now: datetime) -> None:
+def gprs_start(slots: Mapping[Gpr, Slot], *, loaded: Loaded, now: datetime) -> None:
     """Start all of them or none.
 
     Raises StaleState when one changed since it was planned, or Conflict when a quota or cluster refuses it.
     """
-    if any(start.gpr.version != loaded.requests[str(start.gpr.pk)].version for start in starts):
+    if any(gpr.version != loaded.requests[str(gpr.pk)].version for gpr in slots):
         raise StaleState("It was changed since it was planned.")
-    gprs = [start.gpr for start in starts]
-    projects = {gpr.slice.project_id for gpr in gprs}
+    projects = {gpr.slice.project_id for gpr in slots}
     quotas_keep(projects)
     alike: dict[tuple[str, int], list[Gpr]] = defaultdict(list)
-    for start in starts:
-        alike[loaded.places.keys[start.slot.pool].cluster, start.gpr.run].append(start.gpr)
+    for gpr, slot in slots.items():
+        alike[loaded.places.keys[slot.pool].cluster, gpr.run].append(gpr)
     for (name, run), some in alike.items():
         _move(some, starting_cluster(name, now), run + 1, now)
-    namespaces = namespaces_of({gpr.slice_id for gpr in gprs})
-    reservations_hold(specs=[_hold_of(start, namespaces, now) for start in starts])
-    refuse_over_limit({taken for start in starts for taken in _taken(start, loaded)}, projects)
-    promises_settle(gprs, now=now)
-
-
-def _taken(start: Start, loaded: Loaded) -> tuple[tuple[UUID, str], ...]:
-    # (owner, shape) of the quotas that the start counts against.
-    shape = loaded.places.keys[start.slot.pool].shape
-    return (start.gpr.slice.project_id, shape), (start.gpr.slice_id, shape)
+    namespaces = namespaces_of({gpr.slice_id for gpr in slots})
+    reservations_hold([row for gpr, slot in slots.items() for row in _box(gpr, slot, namespaces, now)])
+    shapes = {gpr: loaded.places.keys[slot.pool].shape for gpr, slot in slots.items()}
+    owners = {(owner, shape) for gpr, shape in shapes.items() for owner in (gpr.slice.project_id, gpr.slice_id)}
+    refuse_over_limit(owners, projects)
+    promises_settle(list(slots), now=now)
 
 
 def _move(gprs: Sequence[Gpr], cluster: Cluster, run: int, now: datetime) -> None:
@@ -73,22 +62,27 @@ def _move(gprs: Sequence[Gpr], cluster: Cluster, run: int, now: datetime) -> Non
     )
 
 
-def _hold_of(start: Start, namespaces: Namespaces, now: datetime) -> HoldSpec:
-    gpr, slot = start.gpr, start.slot
-    return HoldSpec(
-        gpr_id=gpr.pk,
+def _box(gpr: Gpr, slot: Slot, namespaces: Namespaces, now: datetime) -> list[Reservation]:
+    # Whole seconds, as planned: a fraction would overlap the next slot and push it back.
+    ends_at = at(slot.start_s + length_s(gpr))
+    return [reservation_of(gpr, UUID(node_id), namespaces, starts_at=now, ends_at=ends_at) for node_id in sorted(slot.nodes)]
+
+
+def reservation_of(gpr: Gpr, node_id: UUID, namespaces: Namespaces, *, starts_at: datetime, **when: Any) -> Reservation:
+    """A place of the GPR's box, to be held. `when`: its other times, and which reservation it replaces."""
+    return Reservation(
+        gpr=gpr,
         slice_id=gpr.slice_id,
+        node_id=node_id,
         run=gpr.run,
-        node_ids=tuple(UUID(node_id) for node_id in slot.nodes),
-        gpus_per_node=gpr.gpus_per_node,
-        starts_at=now,
-        # Whole seconds, as planned: a fraction would overlap the next slot and push it back.
-        ends_at=at(slot.start_s + length_s(gpr)),
-        enter_by_at=now + timedelta(seconds=settings.EGS_ENTRY_TIMEOUT_S),
+        gang_count=gpr.nodes,
+        starts_at=starts_at,
+        enter_by_at=starts_at + timedelta(seconds=settings.EGS_ENTRY_TIMEOUT_S),
         duration_s=gpr.remaining_s,
-        namespaces=namespaces[gpr.slice_id, gpr.cluster_id],
-        entry_steps=entry_steps(gpr),
-        exit_steps=settings.EGS_EXIT_STEPS,
+        namespaces=list(namespaces[gpr.slice_id, gpr.cluster_id]),
+        entry_steps=list(entry_steps(gpr)),
+        exit_steps=list(settings.EGS_EXIT_STEPS),
+        **when,
     )
 
 

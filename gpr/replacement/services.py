@@ -24,12 +24,12 @@ from gpr.allocation.absence import was_just_away
 from gpr.allocation.live import snapshot_load
 from gpr.allocation.pools import PoolKey
 from gpr.allocation.snapshot import Loaded, nodes_free_at
-from gpr.allocation.starts import entry_steps, namespaces_of, starting_cluster
+from gpr.allocation.starts import namespaces_of, reservation_of, starting_cluster
 from gpr.allocation.stored_plan import plan_lock
 from gpr.models import Gpr, GprState
 from inventory.models import Node, Reservation, ReservationState, ReservedGpu
 from inventory.services.nodes import node_set_aside
-from inventory.services.reservations import HoldSpec, box_count, reservation_want_absent, reservations_hold, spare_join
+from inventory.services.reservations import box_count, reservation_want_absent, reservations_hold, spare_join
 from journal.guard import set_aside_on_error
 from journal.hints import TICK, hint
 from journal.models import Severity
@@ -248,8 +248,9 @@ def _seek(row: Reservation, now: datetime) -> None:
     answer = spare_for(loaded.snapshot, _wanted(gpr, row, loaded))
     if answer.why is not None:
         raise Conflict(NO_SPARE[answer.why])
-    namespaces = namespaces_of([gpr.slice_id])[gpr.slice_id, gpr.cluster_id]
-    (spare,) = reservations_hold(specs=[_spec(gpr, row, UUID(answer.node), gpr.ends_at, namespaces, now)])
+    times = {"starts_at": now, "ends_at": nodes_free_at(gpr.ends_at), "not_after_at": gpr.ends_at}
+    spare = reservation_of(gpr, UUID(answer.node), namespaces_of([gpr.slice_id]), **times, replaces_id=row.pk)
+    reservations_hold([spare])
     text = f"Node {spare.node.name} is being prepared as a spare for {row.node.name} of {gpr.name}."
     _record(spare, "gpr.spare_entering", text, now)
     hint(TICK)
@@ -279,25 +280,6 @@ def _is_like(key: PoolKey, row: Reservation, memory_gib: int, loaded: Loaded) ->
     node, cluster = row.node, loaded.places.cluster_names[row.cluster_id]
     is_kind = (key.cluster, key.shape, key.rdma) == (cluster, node.shape, node.rdma) and key.gpu_memory_gib >= memory_gib
     return is_kind and not key.supply and key.node_type == node.node_type
-
-
-def _spec(gpr: Gpr, row: Reservation, node_id: UUID, ends_at: datetime, namespaces: tuple[str, ...], now: datetime) -> HoldSpec:
-    return HoldSpec(
-        gpr_id=gpr.pk,
-        slice_id=gpr.slice_id,
-        run=gpr.run,
-        node_ids=(node_id,),
-        gpus_per_node=gpr.gpus_per_node,
-        starts_at=now,
-        ends_at=nodes_free_at(ends_at),
-        enter_by_at=now + timedelta(seconds=settings.EGS_ENTRY_TIMEOUT_S),
-        duration_s=gpr.remaining_s,
-        namespaces=namespaces,
-        entry_steps=entry_steps(gpr),
-        exit_steps=settings.EGS_EXIT_STEPS,
-        not_after_at=ends_at,
-        replaces_id=row.pk,
-    )
 
 
 @transaction.atomic

@@ -21,8 +21,8 @@ from gpr.allocation.stored_plan import Edited, plan_lock, plan_turn
 from gpr.lifecycle import gpr_transition, gprs_transition
 from gpr.models import Gpr, GprState
 from gpr.requests.planning import gpr_of_spec, promise_make, promise_tighten, promises_drop, refuse_impossible
-from gpr.requests.services import may_submit, request_summary
-from gpr.requests.spec import PLAIN_FIELDS, GprSpec, approval_reasons, refuse_over_budget, spec_check
+from gpr.requests.services import may_submit
+from gpr.requests.spec import PLAIN_FIELDS, GprSpec, approval_reasons, refuse_over_budget, request_summary, spec_check
 from journal.hints import TICK, hint
 from journal.services import event_record
 from planner.snapshot import Request, Snapshot

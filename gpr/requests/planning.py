@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
 from uuid import UUID
 
 from django.db.models import F
@@ -19,7 +18,7 @@ from gpr.models import Gpr, GprState, Promise
 from gpr.models.gprs import NO_PLACE
 from gpr.promises.forecasts import forecasts_drop
 from gpr.promises.outcomes import promises_abandon
-from gpr.requests.spec import BOOKING_AHEAD, PLAIN_FIELDS, GprSpec, beyond_end
+from gpr.requests.spec import BOOKING_AHEAD, PLAIN_FIELDS, GprSpec, beyond_end, request_summary
 from inventory.models import Cluster
 from journal.models import Event
 from journal.services import events_record
@@ -31,52 +30,38 @@ from planner.snapshot import Request, Within
 WITHIN_WORDS = {Within.ANY: "", Within.RACK: " in one rack", Within.NVLINK: " in one NVLink domain"}
 
 
-class Newcomer(NamedTuple):
-    """A GPR that is not stored yet, the clusters that it names, and the Event of its creation."""
-
-    gpr: Gpr
-    clusters: Sequence[Cluster]
-    event: Event
-
-
-def newcomers_store(newcomers: Sequence[Newcomer], now: datetime) -> dict[UUID, EgsError]:
+def newcomers_store(newcomers: Mapping[Gpr, GprSpec], now: datetime) -> dict[UUID, EgsError]:
     """Inserts new GPRs, first those that are queued, with promises, then those that need approval.
 
     Returns errors by id for those that cannot start; they are not inserted. The caller holds the plan lock.
     """
-    queued = [each for each in newcomers if each.gpr.state == GprState.QUEUED]
-    unapproved = [each for each in newcomers if each.gpr.state == GprState.PENDING_APPROVAL]
+    queued = {gpr: spec for gpr, spec in newcomers.items() if gpr.state == GprState.QUEUED}
+    unapproved = {gpr: spec for gpr, spec in newcomers.items() if gpr.state == GprState.PENDING_APPROVAL}
     refused = _store_queued(queued, now) if queued else {}
     if unapproved:
         loaded = snapshot_load(now=now)
-        found = ((gpr.pk, impossibility(loaded.candidate(gpr, clusters), loaded)) for gpr, clusters, _ in unapproved)
+        found = ((gpr.pk, impossibility(loaded.candidate(gpr, spec.clusters), loaded)) for gpr, spec in unapproved.items())
         refused |= {pk: error for pk, error in found if error is not None}
-        _insert([each for each in unapproved if each.gpr.pk not in refused])
+        _insert({gpr: spec for gpr, spec in unapproved.items() if gpr.pk not in refused})
     return refused
 
 
-def _store_queued(newcomers: Sequence[Newcomer], now: datetime) -> dict[UUID, EgsError]:
-    loaded = snapshot_load(now=now, with_memory=True).with_newcomers((gpr, clusters) for gpr, clusters, _ in newcomers)
-    made = plan_of(loaded, explained={each.gpr.pk for each in newcomers})
+def _store_queued(newcomers: Mapping[Gpr, GprSpec], now: datetime) -> dict[UUID, EgsError]:
+    loaded = snapshot_load(now=now, with_memory=True).with_newcomers((gpr, spec.clusters) for gpr, spec in newcomers.items())
+    made = plan_of(loaded, explained={gpr.pk for gpr in newcomers})
     placements = {UUID(placement.id): placement for placement in made.placements}
-    if late := dict(_late(newcomers, placements, now)):
-        in_time = [each for each in newcomers if each.gpr.pk not in late]
+    if late := {gpr.pk: error for gpr in newcomers if (error := _beyond_end(gpr, placements[gpr.pk], now))}:
+        in_time = {gpr: spec for gpr, spec in newcomers.items() if gpr.pk not in late}
         return late | (_store_queued(in_time, now) if in_time else {})
-    for gpr, _, _ in newcomers:
+    for gpr in newcomers:
         summary_set(gpr, placements[gpr.pk])
-    cannot = [each for each in newcomers if placements[each.gpr.pk].slot is None]
-    _insert([each for each in newcomers if placements[each.gpr.pk].slot is not None])
+    cannot = {gpr: spec for gpr, spec in newcomers.items() if placements[gpr.pk].slot is None}
+    _insert({gpr: spec for gpr, spec in newcomers.items() if gpr not in cannot})
     plan_store(made, loaded, now, explained=frozenset())
     if not cannot:
         return {}
     loaded = snapshot_load(now=now)  # the bookings that did fit take their place in it
-    return {gpr.pk: _refusal(gpr, clusters, placements[gpr.pk], loaded) for gpr, clusters, _ in cannot}
-
-
-def _late(newcomers: Iterable[Newcomer], placements: Mapping[UUID, Placement], now: datetime) -> Iterator[tuple[UUID, EgsError]]:
-    for gpr, _, _ in newcomers:
-        if late := _beyond_end(gpr, placements[gpr.pk], now):
-            yield gpr.pk, late
+    return {gpr.pk: _refusal(gpr, spec.clusters, placements[gpr.pk], loaded) for gpr, spec in cannot.items()}
 
 
 def _beyond_end(gpr: Gpr, placement: Placement, now: datetime) -> EgsError | None:
@@ -87,10 +72,23 @@ def _beyond_end(gpr: Gpr, placement: Placement, now: datetime) -> EgsError | Non
     return beyond_end(gpr.slice, start_at=at(start_s), duration_s=gpr.remaining_s, now=now)
 
 
-def _insert(newcomers: Sequence[Newcomer]) -> None:
-    rows_insert([each.gpr for each in newcomers])
-    rows_insert([Gpr.clusters.through(gpr=gpr, cluster=cluster) for gpr, clusters, _ in newcomers for cluster in set(clusters)])
-    events_record([each.event for each in newcomers])
+def _insert(newcomers: Mapping[Gpr, GprSpec]) -> None:
+    rows_insert(list(newcomers))
+    rows_insert([Gpr.clusters.through(gpr=gpr, cluster=cluster) for gpr, spec in newcomers.items() for cluster in set(spec.clusters)])
+    events_record([_created_event(gpr, spec) for gpr, spec in newcomers.items()])
+
+
+def _created_event(gpr: Gpr, spec: GprSpec) -> Event:
+    return Event(
+        kind="gpr.created",
+        message=f"{gpr.name} was requested: {request_summary(spec)}.",
+        at=gpr.created_at,
+        actor=gpr.owner,
+        new=gpr.state,
+        gpr_id=gpr.pk,
+        slice_id=gpr.slice_id,
+        data={"approval_reasons": gpr.approval_reasons},
+    )
 
 
 def promise_make(gpr: Gpr, *, edited: Edited | None = None, now: datetime) -> None:

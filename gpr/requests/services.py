@@ -13,15 +13,14 @@ from django.db.models import Count
 from accounts.models import User
 from accounts.policy import Verb, may
 from core.errors import EgsError, NotAllowed, OverPolicy, QueueFull
-from core.words import duration_exact, plural, utc
+from core.words import plural
 from core.written_sql import WrittenQuery
 from gpr.allocation.stored_plan import plan_lock, plan_turn
 from gpr.budgets.ledger import Ledger
 from gpr.models import Gpr, GprState, GprTemplate
-from gpr.requests.planning import Newcomer, gpr_of_spec, newcomers_store
+from gpr.requests.planning import gpr_of_spec, newcomers_store
 from gpr.requests.spec import GprSpec, budget_excesses, policy_breaches, spec_check, window_of
 from journal.hints import TICK, hint
-from journal.models import Event
 
 # The route in idempotency keys: the API and the pages share it, so a key sent to both files one request.
 CREATION_ROUTE = "gprs"
@@ -66,15 +65,6 @@ def may_submit(actor: User, spec: GprSpec) -> None:
         raise NotAllowed(f"In workspace {spec.slice.name} you may look only. Ask one of its owners for the role editor.")
 
 
-def request_summary(spec: GprSpec) -> str:
-    gpus = "all GPUs" if spec.gpus_per_node is None else plural(spec.gpus_per_node, "GPU")
-    each = " each" if spec.nodes > 1 else ""
-    kind = spec.shape or f"at least {spec.min_gpu_memory_gib} GiB"
-    booked = f", booked for {utc(spec.earliest_start_at)}" if spec.is_booking and spec.earliest_start_at else ""
-    size = f"{plural(spec.nodes, 'node')} with {gpus}{each} ({kind})"
-    return f"{size} for {duration_exact(spec.duration_s)} at priority {spec.priority}{booked}"
-
-
 @plan_turn()
 @transaction.atomic
 def _file(
@@ -86,8 +76,7 @@ def _file(
     refused |= _collected(_over_budget({index: gpr for index, gpr in gprs.items() if index not in refused}, specs, now), collect_errors)
     asked = {index: gpr for index, gpr in gprs.items() if index not in refused}
     _clear_deleted_templates(asked.values())
-    newcomers = [Newcomer(gpr, specs[index].clusters, _created_event(gpr, specs[index])) for index, gpr in asked.items()]
-    cannot = newcomers_store(newcomers, now)
+    cannot = newcomers_store({gpr: specs[index] for index, gpr in asked.items()}, now)
     refused |= _collected({index: cannot[gpr.pk] for index, gpr in asked.items() if gpr.pk in cannot}, collect_errors)
     hint(TICK)
     return {**gprs, **refused}
@@ -153,16 +142,3 @@ def _new_gpr(actor: User, spec: GprSpec, now: datetime) -> Gpr:
 def _set_approval(gpr: Gpr, reasons: list[str], now: datetime) -> None:
     gpr.state, gpr.approval_reasons = (GprState.PENDING_APPROVAL, reasons) if reasons else (GprState.QUEUED, [])
     gpr.queued_at = gpr.turn_at = None if reasons else now
-
-
-def _created_event(gpr: Gpr, spec: GprSpec) -> Event:
-    return Event(
-        kind="gpr.created",
-        message=f"{gpr.name} was requested: {request_summary(spec)}.",
-        at=gpr.created_at,
-        actor=gpr.owner,
-        new=gpr.state,
-        gpr_id=gpr.pk,
-        slice_id=gpr.slice_id,
-        data={"approval_reasons": gpr.approval_reasons},
-    )

@@ -98,6 +98,15 @@ def spec_check(spec: GprSpec, *, now: datetime, kept_start_at: datetime | None =
     _refuse_beyond_quota(spec)
 
 
+def request_summary(spec: GprSpec) -> str:
+    gpus = "all GPUs" if spec.gpus_per_node is None else plural(spec.gpus_per_node, "GPU")
+    each = " each" if spec.nodes > 1 else ""
+    kind = spec.shape or f"at least {spec.min_gpu_memory_gib} GiB"
+    booked = f", booked for {utc(spec.earliest_start_at)}" if spec.is_booking and spec.earliest_start_at else ""
+    size = f"{plural(spec.nodes, 'node')} with {gpus}{each} ({kind})"
+    return f"{size} for {duration_exact(spec.duration_s)} at priority {spec.priority}{booked}"
+
+
 @dataclass(frozen=True, slots=True)
 class Breach:
     """One rule of the policy that a request exceeds. `fitting`: the largest value that needs no approval."""

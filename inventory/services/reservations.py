@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
@@ -33,67 +34,44 @@ PROGRESS = {
 FAILURE_MAX_CHARS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class HoldSpec:
-    """Takes `gpus_per_node` GPUs (None: all) of each node.
-
-    `replaces_id`: the node is a spare for this reservation's node.
-    """
-
-    gpr_id: UUID
-    slice_id: UUID
-    run: int
-    node_ids: tuple[UUID, ...]
-    gpus_per_node: int | None
-    starts_at: datetime
-    ends_at: datetime
-    enter_by_at: datetime
-    duration_s: int
-    namespaces: tuple[str, ...]
-    entry_steps: tuple[str, ...]
-    exit_steps: tuple[str, ...]
-    not_after_at: datetime | None = None
-    replaces_id: UUID | None = None
-
-
 @transaction.atomic
-def reservations_hold(*, specs: Sequence[HoldSpec]) -> list[Reservation]:
-    """Raises Conflict when a node or enough of its GPUs are not available; nothing is held then.
+def reservations_hold(rows: Sequence[Reservation]) -> None:
+    """Stores new reservations, each with as many GPUs of its node as its GPR asks for. Their cluster, epoch and state are set here.
 
+    Raises Conflict when a node or enough of its GPUs are not available; nothing is held then.
     Node rows are locked in order of id: inserts that conflict in the exclusion constraint would otherwise deadlock.
     """
-    nodes = _lock_nodes(specs)
-    usable = {node_id for node_id, node in nodes.items() if is_usable(node)}
-    if any(len(usable.intersection(spec.node_ids)) != len(spec.node_ids) for spec in specs):
+    nodes = _lock_nodes(rows)
+    node_ids = sorted({row.node_id for row in rows})
+    if not all(node_id in nodes and is_usable(nodes[node_id]) for node_id in node_ids):
         raise Conflict("A node of the plan is no longer usable.")
-    taken = [nodes[node_id] for node_id in sorted({node_id for spec in specs for node_id in spec.node_ids})]
-    _refuse_closed(specs, taken)
-    free, skipped = (
-        _free_gpus(taken, min(spec.starts_at for spec in specs)),
-        skipped_steps_by_node(cluster_ids={node.cluster_id for node in taken}),
-    )
-    reservations, reserved = [], []
-    for spec in specs:
-        for node in (nodes[node_id] for node_id in sorted(spec.node_ids)):
-            node.epoch += 1
-            reservation = _reservation(spec, node, skipped=skipped(node))
-            reservations.append(reservation)
-            reserved += [
-                ReservedGpu(reservation=reservation, gpu=gpu, state=reservation.state, starts_at=spec.starts_at, ends_at=spec.ends_at)
-                for gpu in _pick(node, free, spec.gpus_per_node)
-            ]
+    taken = [nodes[node_id] for node_id in node_ids]
+    _refuse_closed(rows, taken)
+    free = _free_gpus(taken, min(row.starts_at for row in rows))
+    skipped = skipped_steps_by_node(cluster_ids={node.cluster_id for node in taken})
+    reserved = []
+    for row in rows:
+        node = nodes[row.node_id]
+        node.epoch += 1
+        row.node, row.cluster_id, row.epoch, row.state = node, node.cluster_id, node.epoch, ReservationState.HELD
+        no_step = skipped(node)
+        row.entry_steps = [step for step in row.entry_steps if step not in no_step]
+        row.exit_steps = [step for step in row.exit_steps if step not in no_step]
+        reserved += [
+            ReservedGpu(reservation=row, gpu=gpu, state=row.state, starts_at=row.starts_at, ends_at=row.ends_at)
+            for gpu in _pick(node, free, row.gpr.gpus_per_node)
+        ]
     fast_update(Node.objects.all(), taken, ["epoch"], None)
     try:
         with transaction.atomic():
-            Reservation.objects.bulk_create(reservations)
+            Reservation.objects.bulk_create(rows)
             ReservedGpu.objects.bulk_create(reserved)
     except IntegrityError:
         raise Conflict("A GPU of the plan is reserved by another.") from None
-    for spec in specs:
-        if spec.replaces_id is not None:
-            _count_box(spec.gpr_id)
+    for row in rows:
+        if row.replaces_id is not None:
+            _count_box(row.gpr_id)
     desired_set_changed(node.cluster_id for node in taken)
-    return reservations
 
 
 @transaction.atomic
@@ -270,24 +248,27 @@ def is_usable(node: Node) -> bool:
     return node.gone_at is None and node.is_ready and node.cordoned_at is None
 
 
-def _lock_nodes(specs: Sequence[HoldSpec]) -> dict[UUID, Node]:
+def _lock_nodes(rows: Sequence[Reservation]) -> dict[UUID, Node]:
     """Locks for a spare also the other nodes of its box, whose count changes."""
-    wanted = Q(pk__in={node_id for spec in specs for node_id in spec.node_ids})
-    for spec in specs:
-        if spec.replaces_id is not None:
-            of_box = Q(gpr=spec.gpr_id, state=ReservationState.HELD) | Q(pk=spec.replaces_id)
+    wanted = Q(pk__in={row.node_id for row in rows})
+    for row in rows:
+        if row.replaces_id is not None:
+            of_box = Q(gpr=row.gpr_id, state=ReservationState.HELD) | Q(pk=row.replaces_id)
             wanted |= Q(pk__in=Reservation.objects.filter(of_box).values("node"))
     return {node.pk: node for node in Node.objects.select_for_update().filter(wanted).order_by("pk")}
 
 
-def _refuse_closed(specs: Sequence[HoldSpec], nodes: Sequence[Node]) -> None:
+def _refuse_closed(rows: Sequence[Reservation], nodes: Sequence[Node]) -> None:
     """Raises Conflict if a node closes before its box ends. One query if there is no maintenance."""
-    whole = {"starts_at": min(spec.starts_at for spec in specs), "ends_at": max(spec.ends_at for spec in specs)}
+    whole = {"starts_at": min(row.starts_at for row in rows), "ends_at": max(row.ends_at for row in rows)}
     if not maintenance_over(nodes, **whole).exists():
         return
-    for spec in specs:
-        theirs = [node for node in nodes if node.pk in spec.node_ids]
-        if maintenance_over(theirs, starts_at=spec.starts_at, ends_at=spec.ends_at).exists():
+    by_time: dict[tuple[datetime, datetime], set[UUID]] = defaultdict(set)
+    for row in rows:
+        by_time[row.starts_at, row.ends_at].add(row.node_id)
+    for (starts_at, ends_at), node_ids in by_time.items():
+        theirs = [node for node in nodes if node.pk in node_ids]
+        if maintenance_over(theirs, starts_at=starts_at, ends_at=ends_at).exists():
             raise Conflict("A node of the plan is closed for maintenance before the box would be over.")
 
 
@@ -338,29 +319,6 @@ def _pick(node: Node, free: dict[UUID, list[Gpu]], gpus_per_node: int | None) ->
         raise Conflict("A node of the plan has too few free GPUs.")
     free[node.pk] = there[wanted:]
     return there[:wanted]
-
-
-def _reservation(spec: HoldSpec, node: Node, *, skipped: frozenset[str]) -> Reservation:
-    return Reservation(
-        pk=uuid4(),
-        gpr_id=spec.gpr_id,
-        slice_id=spec.slice_id,
-        cluster_id=node.cluster_id,
-        node=node,
-        epoch=node.epoch,
-        state=ReservationState.HELD,
-        starts_at=spec.starts_at,
-        ends_at=spec.ends_at,
-        run=spec.run,
-        gang_count=len(spec.node_ids),
-        namespaces=list(spec.namespaces),
-        entry_steps=[step for step in spec.entry_steps if step not in skipped],
-        exit_steps=[step for step in spec.exit_steps if step not in skipped],
-        enter_by_at=spec.enter_by_at,
-        duration_s=spec.duration_s,
-        not_after_at=spec.not_after_at,
-        replaces_id=spec.replaces_id,
-    )
 
 
 def _release(rows: Sequence[Reservation], now: datetime) -> None:

@@ -13,13 +13,12 @@ from django.test.utils import CaptureQueriesContext
 from core.clock import db_now
 from gpr.models import Eviction, EvictionVictim, Gpr, GprState, Promise, VictimOutcome
 from inventory.models import Cluster, Reservation, StepResult
-from inventory.services.reservations import HoldSpec, reservations_hold
 from journal.models import Event
 from protocol.events import Outcome
 from slices.models import Budget, Kubeconfig, Membership, Namespace, Period, Project, Quota, Role, Slice
 from tests import factories
 from tests.api.conftest import Caller, World
-from tests.builders import SHAPE
+from tests.builders import SHAPE, hold
 
 pytestmark = pytest.mark.both_databases
 
@@ -48,7 +47,7 @@ def gprs(world: World, count: int) -> None:
         waiting.planned_start_at = now
         waiting.save()
         Gpr.objects.filter(pk=holding.pk).update(state=GprState.PROVISIONING)
-        reservations_hold(specs=[_hold(holding, nodes[n].pk)])
+        hold(holding, nodes[n], starts_at=now, ends_at=now + timedelta(hours=1))
 
 
 def _gpr(world: World, name: str, slice_: Slice) -> dict[str, object]:
@@ -56,24 +55,6 @@ def _gpr(world: World, name: str, slice_: Slice) -> dict[str, object]:
     times = {"created_at": now, "state_changed_at": now, "queued_at": now, "turn_at": now}
     ask = {"shape": SHAPE, "nodes": 1, "duration_s": 3600, "remaining_s": 3600}
     return {"name": name, "slice": slice_, "owner": world.people.owner, "state": GprState.QUEUED, "cluster": world.cluster, **times, **ask}
-
-
-def _hold(gpr: Gpr, node_id: object) -> HoldSpec:
-    now = db_now()
-    return HoldSpec(
-        gpr_id=gpr.pk,
-        slice_id=gpr.slice_id,
-        run=1,
-        node_ids=(node_id,),  # type: ignore[arg-type]
-        gpus_per_node=None,
-        starts_at=now,
-        ends_at=now + timedelta(hours=1),
-        enter_by_at=now,
-        duration_s=3600,
-        namespaces=(),
-        entry_steps=("node_ready",),
-        exit_steps=("drain",),
-    )
 
 
 def steps(world: World, count: int) -> None:

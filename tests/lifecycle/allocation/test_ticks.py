@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,7 +15,6 @@ from core.errors import StaleState
 from gpr.allocation import allocator
 from gpr.allocation import starts as starting
 from gpr.allocation.allocator import tick
-from gpr.allocation.starts import Start
 from gpr.models import EndReason, Gpr, GprState, Promise, PromiseMove
 from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import gpr_extend
@@ -24,6 +23,7 @@ from inventory.models import Cluster, Node, Reservation
 from inventory.services.clusters import cluster_resume, cluster_set_enabled
 from inventory.services.nodes import node_cordon
 from journal.models import Event
+from planner.snapshot import Slot
 from protocol.assignments import Observed, Phase
 from tests.builders import HOUR, NOW, make_cluster, make_slice, make_user, spec
 from tests.inventory.agent import Agent, seen
@@ -236,14 +236,13 @@ def test_of_many_that_start_one_that_meets_a_conflict_is_skipped_alone(
     gprs = [stage.submit(make_slice(stage.cluster, owner=stage.owner), name=f"job-{number}") for number in range(3)]
     start, asked = starting.gprs_start, list[int]()
 
-    def start_too_late(starts: Sequence[Start], **named: Any) -> None:
+    def start_too_late(slots: Mapping[Gpr, Slot], **named: Any) -> None:
         if not asked and stays == S.CANCELED:
             gpr_cancel(gpr=fresh(gprs[1]), actor=stage.owner, now=stage.now)
         elif not asked:
-            slot = next(each.slot for each in starts if each.gpr == gprs[1])
-            node_cordon(node=Node.objects.get(pk=slot.nodes[0]), actor=None, why="a smell", now=stage.now)
-        asked.append(len(starts))
-        start(starts, **named)
+            node_cordon(node=Node.objects.get(pk=slots[gprs[1]].nodes[0]), actor=None, why="a smell", now=stage.now)
+        asked.append(len(slots))
+        start(slots, **named)
 
     monkeypatch.setattr(allocator, "gprs_start", start_too_late)
 

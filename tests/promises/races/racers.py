@@ -24,7 +24,6 @@ from inventory.services.inventory import inventory_store
 from inventory.services.nodes import node_cordon, node_uncordon
 from inventory.services.reservations import (
     BoxWindow,
-    HoldSpec,
     reservation_force_release,
     reservations_hold,
     reservations_set_windows,
@@ -48,28 +47,15 @@ def clock() -> datetime:
     return datetime.now(UTC)
 
 
-def hold_spec(gpr: Gpr, node_ids: Sequence[UUID], gpus_per_node: int | None, length: timedelta) -> HoldSpec:
-    now = clock()
-    return HoldSpec(
-        gpr_id=gpr.pk,
-        slice_id=gpr.slice_id,
-        run=1,
-        node_ids=tuple(node_ids),
-        gpus_per_node=gpus_per_node,
-        starts_at=now,
-        ends_at=now + length,
-        enter_by_at=now + length,
-        duration_s=60,
-        namespaces=(),
-        entry_steps=("node_ready",),
-        exit_steps=("drain",),
-    )
-
-
-def draw_hold(rng: random.Random, gprs: Sequence[Gpr], nodes: Sequence[UUID]) -> HoldSpec:
-    """Whole nodes and parts, one to three of them, named in any order."""
-    picked = rng.sample(list(nodes), rng.choice([1, 1, 2, 3]))
-    return hold_spec(rng.choice(gprs), picked, rng.choice([None, None, 1, 1, 2, 3]), rng.randint(1, 600) * SECOND)
+def hold_some(rng: random.Random, gprs: Sequence[Gpr], nodes: Sequence[UUID]) -> list[Reservation]:
+    """Holds whole nodes and parts, one to three of them, named in any order."""
+    now, gpr, picked = clock(), rng.choice(gprs), rng.sample(list(nodes), rng.choice([1, 1, 2, 3]))
+    gpr.gpus_per_node = rng.choice([None, None, 1, 1, 2, 3])
+    ends_at = now + rng.randint(1, 600) * SECOND
+    terms = {"slice_id": gpr.slice_id, "gang_count": len(picked), "starts_at": now, "ends_at": ends_at, "enter_by_at": ends_at}
+    rows = [Reservation(gpr=gpr, node_id=node_id, duration_s=60, **terms) for node_id in picked]
+    reservations_hold(rows)
+    return rows
 
 
 def hold_and_release(race: Race, tries: int) -> None:
@@ -77,7 +63,7 @@ def hold_and_release(race: Race, tries: int) -> None:
     gprs, nodes = list(Gpr.objects.all()), list(Node.objects.values_list("pk", flat=True))
     mine: list[Reservation] = []
     for _ in range(tries):
-        mine += race.tally.attempt(lambda: reservations_hold(specs=[draw_hold(rng, gprs, nodes)]), expected=(Conflict,)) or ()
+        mine += race.tally.attempt(lambda: hold_some(rng, gprs, nodes), expected=(Conflict,)) or ()
         if mine and rng.random() < 0.15:
             agent_says(mine.pop(rng.randrange(len(mine))), Phase.RELEASED, now=clock())
 
@@ -163,7 +149,7 @@ def allocate(race: Race, tries: int) -> None:
     rng = random.Random(race.number)
     gprs, nodes = list(Gpr.objects.all()), list(Node.objects.values_list("pk", flat=True))
     for _ in range(tries):
-        race.tally.attempt(lambda: reservations_hold(specs=[draw_hold(rng, gprs, nodes)]), expected=(Conflict,))
+        race.tally.attempt(lambda: hold_some(rng, gprs, nodes), expected=(Conflict,))
 
 
 def act_as_agent(race: Race, tries: int, cluster_id: UUID) -> None:
