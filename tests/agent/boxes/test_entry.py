@@ -123,6 +123,7 @@ def test_a_process_that_slept_has_no_lease_even_if_its_answer_just_came() -> Non
     stage.advance(100)
     stage.core.on_reply(sent, reply)
     stage.run(3)
+    assert "no word from the hub" in stage.core.link.entry_block()
     assert stage.gpu_phases() == set()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -67,6 +68,8 @@ PARTS = {
 }
 POSTS_THAT_ACT = {"channel-test", "delivery-retry", "notice-read", "notices-read-all"}
 POST_ONLY = {"gpr-offers", *POSTS_THAT_ACT}
+GET_FORM = re.compile(r'<form\b[^>]*\bmethod="get".*?</form>', re.S)
+GET_WITH_A_FORM = re.compile(r'<[^>]*\bhx-get=[^>]*\bhx-include="(?:closest )?form\b')
 REDIRECTS = {"admin-home", *POSTS_THAT_ACT}
 
 
@@ -171,6 +174,12 @@ def is_private(response: Any) -> bool:
     return str(response.get("Cache-Control", "")) == "private, no-store"
 
 
+def assert_no_address_gets_the_token(markup: str) -> None:
+    """What a form sends by GET stands in logs and in the history of the browser."""
+    assert not [form for form in GET_FORM.findall(markup) if "csrfmiddlewaretoken" in form]
+    assert not GET_WITH_A_FORM.findall(markup)
+
+
 def assert_head_is(asked: Any, looked: Any) -> None:
     """Monitors and link checkers ask by HEAD: the same answer, without its body."""
     assert looked.status_code == asked.status_code
@@ -189,6 +198,7 @@ def test_a_page_answers_get_and_head_alike_and_no_browser_or_proxy_keeps_it(name
     else:
         answers = [admin.get(path, query, headers=headers) for query in queries for headers in ({}, HTMX)]
         assert_head_is(answers[0], admin.head(path))
+        assert_no_address_gets_the_token(answers[0].content.decode())
         answers += [admin.post(path, {}), admin.post(path, {}, headers=HTMX)]
 
     assert answers[0].status_code == (302 if name in REDIRECTS else 200), answers[0].content
