@@ -77,9 +77,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _rotates(item: pytest.Item) -> bool:
-    """What SQLite proves each day takes turns on PostgreSQL, but for constraints and migrations."""
+    """What SQLite proves each day takes turns on PostgreSQL, but for constraints and migrations. What runs there alone does not."""
     marks = {mark.name for mark in item.iter_markers()}
-    is_again = PROFILE != "sqlite" and "both_databases" in marks and not item.nodeid.startswith(DIFFERENT_DATABASES)
+    is_both = "both_databases" in marks and "postgres_only" not in marks
+    is_again = PROFILE != "sqlite" and is_both and not item.nodeid.startswith(DIFFERENT_DATABASES)
     return ("rotates" in marks or is_again) and "daily" not in marks
 
 

@@ -184,6 +184,10 @@ def test_a_waiting_request_is_canceled(world: World, waits: Gpr) -> None:
     assert response.status_code == 302
     waits.refresh_from_db()
     assert waits.state == GprState.CANCELED
+    for again in (owner.get(address(waits, "delete")), owner.post(address(waits, "delete"), {"version": waits.version})):
+        markup = text(again, 409)
+        assert "“Canceled”" in markup
+        assert "Cancel the request</button>" not in markup
 
 
 def test_without_the_version_that_was_read_nothing_is_done(world: World, runs: Gpr) -> None:
