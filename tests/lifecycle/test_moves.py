@@ -175,7 +175,6 @@ def stage(built_stage: Stage, db: None) -> Stage:
     return deepcopy(built_stage)
 
 
-@pytest.mark.rotates  # each day: tests/promises/database/test_moves.py
 @pytest.mark.parametrize("name", CASES)
 def test_a_service_leaves_one_event_of_each_move_that_it_makes(stage: Stage, name: str) -> None:
     case = CASES[name]
