@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any
 from uuid import UUID
 
@@ -35,8 +35,9 @@ SPANS = {"6h": timedelta(hours=6), "24h": timedelta(hours=24), "3d": timedelta(d
 SPAN_WORDS = {"6h": "6 h", "24h": "1 d", "3d": "3 d", "7d": "1 w"}
 SPAN_DEFAULT = "24h"
 AXIS_PX = 1030
-# Clusters are drawn at once up to this number of nodes; the others when they scroll into view.
-NODES_AT_ONCE = 60
+# So many nodes are drawn at once, the others when they scroll into view, in parts of this size.
+NODES_AT_ONCE = 30
+NODES_DIGITS = 7
 TABLE_ROWS = 500
 NAMES_SHOWN = 3
 # The ninth hue is for all other workspaces when one is highlighted.
@@ -104,9 +105,9 @@ class FreeCurve:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPart:
-    """If `drawing` is None, the page fetches it from `url` when it scrolls into view."""
+    """Some nodes of a cluster. If `drawing` is None, the page fetches it from `url` when it scrolls into view."""
 
-    id: UUID
+    id: str
     name: str
     url: str
     node_count: int
@@ -138,7 +139,7 @@ class SchedulePage:
     other_url: str  # switches between drawing and table
     clear_url: str
     head_url: str
-    clusters: tuple[ClusterPart, ...]
+    parts: tuple[ClusterPart, ...]
     rows: tuple[TableRow, ...]
     is_cut: bool
     legend: tuple[Mark, ...]
@@ -149,9 +150,10 @@ class SchedulePage:
         axis, length = window.axis, window.axis.end - window.axis.start
         present = Count("nodes", filter=Q(nodes__gone_at=None))
         counted = list(clusters_visible_to(request.user).annotate(node_count=present).order_by("name"))
-        shown = counted if window.as_table else _at_once(counted)
-        books = _ScheduleRows(request, window, shown)
-        drawn = {} if window.as_table else {cluster.pk: books.part(cluster) for cluster in shown}
+        parts = [(cluster, first) for cluster in counted for first in range(0, max(cluster.node_count, 1), NODES_AT_ONCE)]
+        at_once = 0 if window.as_table else _at_once(parts)
+        later = [_undrawn(cluster, first, window, _node_count(cluster, first)) for cluster, first in parts[at_once:]]
+        books = _ScheduleRows(request, window, counted if window.as_table else [cluster for cluster, _ in parts[:at_once]])
         rows = books.table() if window.as_table else []
         return cls(
             shell=admin_shell(request, page="schedule"),
@@ -163,7 +165,7 @@ class SchedulePage:
             other_url=window.url(**{"as": "" if window.as_table else "table"}),
             clear_url=window.url(workspace=""),
             head_url=window.url(**{"from": window.pinned, "part": "head"}),
-            clusters=tuple(drawn.get(cluster.pk) or _later(cluster, window) for cluster in counted),
+            parts=(*(books.part(cluster) for cluster, _ in parts[:at_once]), *later),
             rows=tuple(rows[:TABLE_ROWS]),
             is_cut=len(rows) > TABLE_ROWS,
             legend=books.legend(),
@@ -171,18 +173,20 @@ class SchedulePage:
 
 
 def part_of(request: PageRequest, cluster: Cluster) -> ClusterPart:
-    return _ScheduleRows(request, ScheduleWindow.of(request), [cluster]).part(cluster)
+    given = request.GET.get("node", "")
+    first = int(given) if given.isdecimal() and len(given) < NODES_DIGITS else 0
+    return _ScheduleRows(request, ScheduleWindow.of(request), [cluster], first=first).part(cluster)
 
 
 class _ScheduleRows:
-    """Loads the boxes of some clusters within the window together."""
+    """Loads the boxes of some clusters within the window together; with `first`, those of one cluster's nodes from there on."""
 
-    def __init__(self, request: PageRequest, window: ScheduleWindow, clusters: Sequence[Cluster]) -> None:
-        self._window, self._axis = window, window.axis
+    def __init__(self, request: PageRequest, window: ScheduleWindow, clusters: Sequence[Cluster], *, first: int = 0) -> None:
+        self._window, self._axis, self._first = window, window.axis, first
         self._clusters = {cluster.pk: cluster for cluster in clusters}
         nodes: Any = nodes_with_state(request.user, now=request.now).filter(cluster__in=clusters).order_by("shape", "name", "pk")
         self._nodes: dict[UUID, list[Any]] = defaultdict(list)
-        for node in nodes.prefetch_related(None):
+        for node in nodes.prefetch_related(None)[first : first + NODES_AT_ONCE if first else None]:
             self._nodes[node.cluster_id].append(node)
         self._stays: dict[UUID, list[Stay]] = defaultdict(list)
         self._slices: dict[UUID, Slice] = {}
@@ -192,17 +196,16 @@ class _ScheduleRows:
         self._add_maintenance()
 
     def part(self, cluster: Cluster) -> ClusterPart:
-        nodes = self._nodes[cluster.pk]
-        stays = [self._stays[node.pk] for node in nodes]
-        drawing = draw(stays, self._axis)
-        return ClusterPart(
-            id=cluster.pk,
-            name=cluster.name,
-            url=_part_url(cluster, self._window),
-            node_count=len(nodes),
+        """Only the first part of a cluster has the curves, which are of all its nodes."""
+        loaded = self._nodes[cluster.pk]
+        nodes = loaded[:NODES_AT_ONCE]
+        drawing = draw([self._stays[node.pk] for node in nodes], self._axis)
+        of_shapes = groupby([] if self._first else loaded, key=lambda node: node.shape)
+        return replace(
+            _undrawn(cluster, self._first, self._window, len(nodes)),
             nodes=tuple(_name(node, cluster, lanes) for node, lanes in zip(nodes, drawing.lanes, strict=True)),
             drawing=drawing,
-            curves=tuple(self._curve(shape, list(alike)) for shape, alike in groupby(nodes, key=lambda node: node.shape)),
+            curves=tuple(self._curve(shape, list(alike)) for shape, alike in of_shapes),
         )
 
     def _curve(self, shape: str, nodes: Sequence[Any]) -> FreeCurve:
@@ -238,9 +241,11 @@ class _ScheduleRows:
         return tuple(Mark(mark.name, mark.hue, mark.mark, self._window.url(workspace=mark.name)) for mark in marks)
 
     def _add_reservations(self) -> None:
-        rows = Reservation.objects.filter(cluster__in=self._clusters, starts_at__lt=self._axis.end, ends_at__gt=self._axis.start)
+        node_ids = [node.pk for nodes in self._nodes.values() for node in nodes]
+        here = Reservation.objects.filter(**{"node__in": node_ids} if self._first else {"cluster__in": self._clusters})
+        rows = here.filter(starts_at__lt=self._axis.end, ends_at__gt=self._axis.start)
         # An overdue box is shown until its release.
-        overdue = Reservation.objects.filter(cluster__in=self._clusters, state=ReservationState.HELD, ends_at__lte=self._axis.start)
+        overdue = here.filter(state=ReservationState.HELD, ends_at__lte=self._axis.start)
         for row in with_holders(rows | overdue):
             ends_at = max(row.ends_at, self._axis.now) if row.state == ReservationState.HELD else row.ends_at
             self._add(row.node_id, f"{row.gpr_id}.{row.run}", _kind(row), row.starts_at, ends_at, row.gpr, row.slice)
@@ -298,25 +303,20 @@ def _spans(window: ScheduleWindow) -> tuple[Tab, ...]:
     )
 
 
-def _at_once(clusters: Sequence[Any]) -> list[Any]:
-    """Returns at least one cluster. `clusters` have node_count."""
-    shown: list[Any] = []
-    node_count = 0
-    for cluster in clusters:
-        node_count += cluster.node_count
-        if shown and node_count > NODES_AT_ONCE:
-            break
-        shown.append(cluster)
-    return shown
+def _at_once(parts: Sequence[tuple[Any, int]]) -> int:
+    """Returns how many parts are drawn at once, at least one. Their clusters have node_count."""
+    node_counts = accumulate(_node_count(*part) for part in parts)
+    return max(sum(count <= NODES_AT_ONCE for count in node_counts), 1)
 
 
-def _later(cluster: Any, window: ScheduleWindow) -> ClusterPart:
-    return ClusterPart(cluster.pk, cluster.name, _part_url(cluster, window), cluster.node_count)
+def _node_count(cluster: Any, first: int) -> int:
+    return int(min(cluster.node_count - first, NODES_AT_ONCE))
 
 
-def _part_url(cluster: Cluster, window: ScheduleWindow) -> str:
-    """Contains the start of the page's axis, so that all parts agree."""
-    return window.url(**{"from": window.pinned, "part": str(cluster.pk)})
+def _undrawn(cluster: Cluster, first: int, window: ScheduleWindow, node_count: int) -> ClusterPart:
+    # The URL has the start of the page's axis, so that all parts agree.
+    url = window.url(**{"from": window.pinned, "part": str(cluster.pk), "node": str(first or "")})
+    return ClusterPart(f"{cluster.pk}-{first}", cluster.name, url, node_count)
 
 
 def _kind(row: Reservation) -> str:
