@@ -112,6 +112,15 @@ def test_no_lower_one_takes_what_a_higher_one_could_use_and_whoever_starts_befor
     assert {one.id: placements(made)[one.id].slot for one in above} == {one.id: one.slot for one in above}
 
 
+@pytest.mark.parametrize("policy", [GUARDED, HALF])
+def test_of_newcomers_in_one_plan_the_higher_is_placed_first_wherever_it_is_listed(policy: Policy) -> None:
+    queue = (request("low1", priority=50), request("higher2", priority=60), request("highest3", priority=201))
+
+    made = plan(Snapshot(1000, (pool(1),), queue=queue, policy=policy))
+
+    assert slots(made) == {"highest3": 1000, "higher2": 1100, "low1": 1200}
+
+
 @examples(400)
 @given(snapshots(policies=DRAWN), st.lists(st.sampled_from([0, 0, 2, 5, 11]), min_size=5, max_size=5))
 def test_what_is_expected_is_what_the_rule_then_does_second_by_second(snapshot: Snapshot, slacks: list[int]) -> None:
