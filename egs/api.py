@@ -10,6 +10,7 @@ from accounts.tokens.api import TokenViewSet
 from core.rest.problems import problem, problem_response
 from gpr.bookings.api import BookingSeriesViewSet
 from gpr.budgets.api import BudgetViewSet
+from gpr.closing.api import ProjectClosingViewSet, SliceClosingViewSet
 from gpr.defragmentation.api import DefragmentationViewSet
 from gpr.evictions.api import EvictionViewSet
 from gpr.maintenance.api import MaintenanceViewSet
@@ -85,6 +86,14 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("me/", MeViewSet.as_view({"get": "retrieve"}), name="me"),
     path("me/notices/", NoticeSettingsViewSet.as_view({"get": "retrieve", "patch": "partial_update"}), name="me-notices"),
     path("insights/", InsightsViewSet.as_view({"get": "retrieve"}), name="insights"),
+    path("slices/<str:slice>/closing/", SliceClosingViewSet.as_view({"get": "retrieve"}), name="slice-closing"),
+    path("slices/<str:slice>/archive/", SliceClosingViewSet.as_view({"post": "archive"}), name="slice-archive"),
+    path("slices/<str:slice>/remove/", SliceClosingViewSet.as_view({"post": "remove"}), name="slice-remove"),
+    path("slices/<str:slice>/restore/", SliceClosingViewSet.as_view({"post": "restore"}), name="slice-restore"),
+    path("projects/<str:project>/closing/", ProjectClosingViewSet.as_view({"get": "retrieve"}), name="project-closing"),
+    path("projects/<str:project>/archive/", ProjectClosingViewSet.as_view({"post": "archive"}), name="project-archive"),
+    path("projects/<str:project>/remove/", ProjectClosingViewSet.as_view({"post": "remove"}), name="project-remove"),
+    path("projects/<str:project>/restore/", ProjectClosingViewSet.as_view({"post": "restore"}), name="project-restore"),
     path("", include(router.urls)),
     re_path("^(?P<rest>.*)$", path_not_found),
 ]

@@ -7,6 +7,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Prefetch, QuerySet
+from django_filters import rest_framework as filters
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import mixins, serializers, status
 from rest_framework.request import Request
@@ -19,13 +20,14 @@ from accounts.policy import Verb, is_platform_admin
 from accounts.tokens.api import TokenSerializer
 from core.errors import NotFound
 from core.rest.fields import Flag, NewName, Reference, StrictSerializer, Text, WholeNumber, Word
+from core.rest.filters import Words
 from core.rest.output import ModelOutputSerializer
 from core.rest.pagination import CreatedPagination, NamePagination
 from core.rest.references import is_object, one_by_reference
 from core.rest.views import ApiViewSet
 from inventory.selectors import cluster_for
 from slices.invitations.services import member_add
-from slices.models import KUBECONFIG_MIN_S, PRIORITY_MAX, PRIORITY_MIN, Membership, Project, Role, Slice
+from slices.models import KUBECONFIG_MIN_S, PRIORITY_MAX, PRIORITY_MIN, Life, Membership, Project, Role, Slice
 from slices.namespaces.naming import PATTERN, PATTERN_MUST
 from slices.selectors import own_slice_ids, projects_visible_to, slice_for, slices_visible_to
 from slices.services import (
@@ -42,7 +44,12 @@ from slices.services import (
 POLICY_FIELDS = ["nodes_approval", "gpus_approval", "duration_approval_s", "duration_max_s", "queued_max", "priority_approval", "may_evict"]
 POLICY_FIELDS += ["may_order", "shapes", "burst_gain_s", "pods_max", "may_reach_out", "kubeconfig_max_s"]
 POLICY_FIELDS += ["namespace_patterns", "namespaces_max"]
+LIFE_FIELDS = ["life", "closed_at", "is_drained", "settled_at"]
 COUNT_MAX = 2**31 - 1
+
+
+class LifeFilter(filters.FilterSet):
+    life = Words(choices=Life.choices)
 
 
 # Projects.
@@ -51,7 +58,7 @@ COUNT_MAX = 2**31 - 1
 class ProjectSerializer(ModelOutputSerializer[Project]):
     class Meta:
         model = Project
-        fields = ["id", "name", "created_at"]
+        fields = ["id", "name", "created_at", *LIFE_FIELDS]
         read_only_fields = fields
 
 
@@ -62,6 +69,7 @@ class ProjectCreate(StrictSerializer):
 class ProjectViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[Project]):
     queryset = Project.objects.none()
     serializer_class = ProjectSerializer
+    filterset_class = LifeFilter
     pagination_class = NamePagination
     lookup_url_kwarg = "ref"
 
@@ -93,7 +101,7 @@ class SliceSerializer(ModelOutputSerializer[Slice]):
 
     class Meta:
         model = Slice
-        fields = ["id", "name", "project", "project_id", "clusters", "home", "created_at", "ends_at", "role", *POLICY_FIELDS]
+        fields = ["id", "name", "project", "project_id", "clusters", "home", "created_at", "ends_at", *LIFE_FIELDS, "role", *POLICY_FIELDS]
         read_only_fields = fields
 
     def get_clusters(self, slice_: Slice) -> list[str]:
@@ -154,13 +162,14 @@ class SlicePolicyChange(StrictSerializer):
     clusters = serializers.ListField(
         child=Reference(), allow_empty=True, max_length=100, required=False, help_text="Replaces the whole list."
     )
-    ends_at = serializers.DateTimeField(required=False, allow_null=True, help_text="From then on it takes no new requests; null: no end.")
+    ends_at = serializers.DateTimeField(required=False, allow_null=True, help_text="It is archived then, see `closing/`; null: no end.")
     home = Reference(required=False, allow_null=True, help_text="The one of its clusters that it prefers; null: none.")
 
 
 class SliceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[Slice]):
     queryset = Slice.objects.none()
     serializer_class = SliceSerializer
+    filterset_class = LifeFilter
     pagination_class = NamePagination
     lookup_url_kwarg = "ref"
 

@@ -9,8 +9,9 @@ class SlicesConfig(AppConfig):
         from accounts import policy
         from accounts.people import services as people
         from inventory import tenancy
-        from journal.notices import audience
+        from journal.notices import audience, periodic
         from journal.notices.kinds import To
+        from slices.closing.services import slices_warn
         from slices.notices import SliceTenancy, applicants_of, invited_in, named_in, owners_of
         from slices.roles.groups import memberships_apply
         from slices.selectors import own_slice_ids, relations_to
@@ -25,3 +26,4 @@ class SlicesConfig(AppConfig):
         audience.find_by(To.MEMBER, named_in)
         policy.workspaces_from(own_slice_ids)
         people.when_groups_change(memberships_apply)
+        periodic.watch_by(slices_warn)

@@ -16,21 +16,49 @@ KUBECONFIG_MIN_S = 600  # the minimum of the Kubernetes TokenRequest API
 DETAIL_MAX_CHARS = 300
 
 
+class Life(models.TextChoices):
+    OPEN = "open", "Open"
+    ARCHIVED = "archived", "Archived"  # an administrator can open it again
+    REMOVED = "removed", "Removed"  # for good; its history stays
+
+
+class Closable(models.Model):
+    """`life` is what was decided; `settled_at` tells when nothing of it runs or waits any more."""
+
+    life = models.CharField(max_length=8, choices=Life.choices, default=Life.OPEN)
+    closed_at = models.DateTimeField(null=True, blank=True, help_text="When it was archived or removed; null: it is open.")
+    is_drained = models.BooleanField(default=False, help_text="Running GPRs are ended at once, instead of running to their ends.")
+    settled_at = models.DateTimeField(null=True, blank=True, help_text="When the last of it had ended; null: not yet, or it is open.")
+
+    class Meta:
+        abstract = True
+
+    @property
+    def is_open(self) -> bool:
+        return self.life == Life.OPEN
+
+
+def closed_has_times(name: str) -> models.CheckConstraint:
+    is_open = Q(life=Life.OPEN, closed_at=None, settled_at=None)
+    return models.CheckConstraint(condition=is_open | (~Q(life=Life.OPEN) & Q(closed_at__isnull=False)), name=name)
+
+
 @column_checks
-class Project(models.Model):
+class Project(Closable):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=63, unique=True)
     created_at = models.DateTimeField()
 
     class Meta:
         ordering: ClassVar[list[str]] = ["name"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [closed_has_times("project_closed_has_times")]
 
     def __str__(self) -> str:
         return self.name
 
 
 @column_checks
-class Slice(models.Model):
+class Slice(Closable):
     """A workspace.
 
     A request beyond an `…_approval` limit waits for an administrator; one beyond `duration_max_s` is refused.
@@ -63,7 +91,8 @@ class Slice(models.Model):
         default=1800, help_text="GPRs run outside the preferred cluster only if that saves more than this."
     )
 
-    ends_at = models.DateTimeField(null=True, blank=True, help_text="It takes no new requests from then on; null: no end.")
+    ends_at = models.DateTimeField(null=True, blank=True, help_text="It is archived then, and takes no requests any more; null: no end.")
+    warned_days = models.PositiveSmallIntegerField(null=True, blank=True, help_text="So many days before its end the last warning was due.")
     pods_max = models.PositiveIntegerField(default=1000, help_text="Pods at once in each of its namespaces.")
     may_reach_out = models.BooleanField(default=False, help_text="Pods may open connections to other networks, including the internet.")
     kubeconfig_max_s = models.PositiveBigIntegerField(default=7 * 86_400, help_text="Maximum lifetime of its kubeconfigs.")
@@ -75,6 +104,7 @@ class Slice(models.Model):
     class Meta:
         ordering: ClassVar[list[str]] = ["name"]
         constraints: ClassVar[list[models.BaseConstraint]] = [
+            closed_has_times("slice_closed_has_times"),
             models.CheckConstraint(condition=Q(kubeconfig_max_s__gte=KUBECONFIG_MIN_S), name="slice_kubeconfig_lives_long_enough"),
             models.CheckConstraint(condition=Q(duration_approval_s__lte=F("duration_max_s")), name="slice_approval_below_maximum"),
             models.CheckConstraint(

@@ -8,7 +8,7 @@ from django.db.models.functions import Coalesce
 
 from accounts.models import User
 from accounts.policy import Kind, Relation, Verb, least_role, may, visible_rows
-from core.errors import NotAllowed, NotFound
+from core.errors import Conflict, NotAllowed, NotFound
 from core.rest.references import by_reference, id_of, one_by_id
 from inventory.models import Cluster
 from protocol.cluster_names import ACCOUNTS, account_of
@@ -67,14 +67,23 @@ def _run_by(actor: User) -> QuerySet[ProjectAdmin]:
 
 
 def slice_for(actor: User, reference: str | UUID, *, verb: Verb = Verb.SEE) -> Slice:
-    """Raises NotFound when the actor may not see it, NotAllowed when his role is not enough."""
+    """Raises NotFound when the actor may not see it, NotAllowed when his role is not enough, Conflict for changes of a closed one."""
     slice_ = by_reference(slices_visible_to(actor), reference)
     if slice_ is None:
         raise NotFound("slice")
     if verb != Verb.SEE and not may(actor, verb, slice_):
         role = least_role(verb, Kind.WORKSPACE)
         raise NotAllowed(f"In workspace {slice_.name} this needs the role {role}. Ask one of its owners.")
+    if verb != Verb.SEE:
+        refuse_closed(slice_)
     return slice_
+
+
+def refuse_closed(owner: Project | Slice) -> None:
+    """Raises Conflict."""
+    if not owner.is_open:
+        what = "Workspace" if isinstance(owner, Slice) else "Project"
+        raise Conflict(f"{what} {owner.name} is {owner.get_life_display().lower()}. Ask an administrator.")
 
 
 def kubeconfig_for(actor: User, slice_: Slice, kubeconfig_id: str | UUID, *, write: bool = False) -> Kubeconfig:

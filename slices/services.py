@@ -20,9 +20,9 @@ from journal.models import Severity
 from journal.services import event_record
 from protocol.tenancy.workspaces import BindingState
 from slices.kubeconfigs.services import kubeconfigs_revoke
-from slices.models import LIVE_STATES, PENDING, Kubeconfig, Membership, Namespace, Project, ProjectAdmin, Role, Slice, Unbinding
+from slices.models import LIVE_STATES, PENDING, Kubeconfig, Life, Membership, Namespace, Project, ProjectAdmin, Role, Slice, Unbinding
 from slices.namespaces.naming import coverage, is_reserved, patterns_of
-from slices.selectors import is_invited
+from slices.selectors import is_invited, refuse_closed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,20 +66,21 @@ def project_admin_add(*, project: Project, user: User, actor: User, now: datetim
 
 
 @transaction.atomic
-def project_admin_remove(*, row: ProjectAdmin, actor: User, now: datetime) -> None:
+def project_admin_remove(*, row: ProjectAdmin, actor: User | None, now: datetime) -> None:
     if ProjectAdmin.objects.filter(pk=row.pk).delete()[0]:
         _project_admin_event(
             row, "project.admin_removed", f"{row.user.name} does not administer project {row.project.name} any more.", actor, now
         )
 
 
-def _project_admin_event(row: ProjectAdmin, kind: str, text: str, actor: User, now: datetime) -> None:
+def _project_admin_event(row: ProjectAdmin, kind: str, text: str, actor: User | None, now: datetime) -> None:
     event_record(kind=kind, message=text, at=now, actor=actor)
     hint(user_topic(row.user_id))
 
 
 @transaction.atomic
 def slice_create(*, name: str, project: Project, clusters: Iterable[Cluster], actor: User | None, now: datetime) -> Slice:
+    refuse_closed(Project.objects.select_for_update(no_key=True).get(pk=project.pk))
     try:
         with transaction.atomic():
             number = Slice.objects.count()
@@ -120,11 +121,11 @@ def slice_set_policy(*, slice_: Slice, policy: SlicePolicy, actor: User, now: da
 
 @transaction.atomic
 def slice_set_end(*, slice_: Slice, ends_at: datetime | None, actor: User, now: datetime) -> None:
-    """From its end on a workspace takes no new requests; those that it has go on."""
+    """At its end a workspace is archived: it takes no requests any more, and what runs goes on to its own end."""
     if slice_.ends_at == ends_at:
         return
-    slice_.ends_at = ends_at
-    slice_.save(update_fields=["ends_at"])
+    slice_.ends_at, slice_.warned_days = ends_at, None
+    slice_.save(update_fields=["ends_at", "warned_days"])
     until = f"takes requests until {utc(ends_at)}" if ends_at is not None else "has no end"
     text = f"Workspace {slice_.name} {until} now."
     event_record(kind="slice.end_changed", message=text, at=now, actor=actor, slice_id=slice_.pk)
@@ -177,8 +178,8 @@ def slice_set_clusters(*, slice_: Slice, clusters: Iterable[Cluster], actor: Use
 
 @transaction.atomic
 def member_set(*, slice_: Slice, user: User, role: Role, actor: User | None, now: datetime) -> Membership:
-    """Add a member or change his role, whatever his groups say. Raises Conflict when no owner would be left."""
-    _lock(slice_)
+    """Add a member or change his role, whatever his groups say. Raises Conflict when no owner would be left, or it is closed."""
+    _lock_open(slice_)
     membership = member_put(slice_=slice_, user=user, role=role, is_by_group=False, actor=actor, now=now)
     _keep_an_owner(slice_)
     return membership
@@ -243,7 +244,7 @@ def namespace_bind(*, slice_: Slice, cluster: Cluster, name: str, actor: User | 
         _refuse_to_adopt(actor)
     if is_reserved(name):
         raise InvalidInput({"name": ["This namespace belongs to the cluster itself. Choose one of your own."]})
-    _lock(slice_)
+    _lock_open(slice_)
     _refuse_other_clusters(slice_, cluster)
     _refuse_beyond_count(slice_)
     is_pending = actor is not None and not may_all(actor, Verb.DECIDE, Kind.NAMESPACE) and not _may_choose(slice_, name)
@@ -266,7 +267,7 @@ def namespace_bind(*, slice_: Slice, cluster: Cluster, name: str, actor: User | 
 def _may_choose(slice_: Slice, name: str) -> bool:
     """Whether a pattern of its own covers the name, and no other workspace's covers it more closely."""
     own = coverage(name, slice_.namespace_patterns)
-    others = Slice.objects.exclude(pk=slice_.pk).values_list("namespace_patterns", flat=True)
+    others = Slice.objects.exclude(pk=slice_.pk).exclude(life=Life.REMOVED).values_list("namespace_patterns", flat=True)
     return own >= 0 and all(coverage(name, patterns) <= own for patterns in others)
 
 
@@ -274,7 +275,7 @@ def _may_choose(slice_: Slice, name: str) -> bool:
 def namespace_approve(*, namespace: Namespace, actor: User, now: datetime) -> None:
     """Raises NotAllowed, InvalidInput when the workspace lost the cluster, Conflict when the name is taken."""
     _refuse_to_decide(actor)
-    _lock(namespace.slice)
+    _lock_open(namespace.slice)
     _refuse_other_clusters(namespace.slice, namespace.cluster)
     try:
         with transaction.atomic():
@@ -309,7 +310,7 @@ def namespace_adopt(*, namespace: Namespace, actor: User, now: datetime) -> None
 
 
 @transaction.atomic
-def namespace_unbind(*, namespace: Namespace, actor: User, now: datetime) -> None:
+def namespace_unbind(*, namespace: Namespace, actor: User | None, now: datetime) -> None:
     """The agent removes access; contents and network limits stay. Raises Conflict while the slice holds nodes there."""
     slice_, cluster = namespace.slice, namespace.cluster
     _lock(slice_)
@@ -335,9 +336,14 @@ def _refuse_if_used(slice_: Slice, cluster: Cluster) -> None:
         raise Conflict(f"Workspace {slice_.name} holds nodes in cluster {cluster.name}. Wait until its GPR has ended.")
 
 
-def _lock(slice_: Slice) -> None:
+def _lock(slice_: Slice) -> Slice:
     """Serializes changes of owners, and of namespaces with starts."""
-    Slice.objects.select_for_update(no_key=True).get(pk=slice_.pk)
+    return Slice.objects.select_for_update(no_key=True).get(pk=slice_.pk)
+
+
+def _lock_open(slice_: Slice) -> None:
+    """Raises Conflict."""
+    refuse_closed(_lock(slice_))
 
 
 def _refuse_other_clusters(slice_: Slice, cluster: Cluster) -> None:

@@ -10,6 +10,33 @@ from msgspec import Struct
 from egs_client.models.shared import Token
 
 
+class Ending(Struct, kw_only=True):
+    count: int
+    names: list[str]
+
+
+class Endings(Struct, kw_only=True):
+    """What archiving or removing ends. Namespaces, members, invitations and workspaces are given up only by a removal."""
+
+    running: Ending
+    waiting: Ending
+    booked: Ending
+    series: Ending
+    kubeconfigs: Ending
+    namespaces: Ending
+    members: Ending
+    invitations: Ending
+    workspaces: Ending
+
+
+class Closing(Struct, kw_only=True):
+    life: str
+    closed_at: datetime | None
+    is_drained: bool
+    settled_at: datetime | None
+    ends: Endings
+
+
 class Invitation(Struct, kw_only=True):
     id: str
     name: str
@@ -92,6 +119,10 @@ class Project(Struct, kw_only=True):
     id: str
     name: str
     created_at: datetime
+    life: str
+    closed_at: datetime | None
+    is_drained: bool
+    settled_at: datetime | None
 
 
 class ProjectAdmin(Struct, kw_only=True):
@@ -109,6 +140,10 @@ class Slice(Struct, kw_only=True):
     home: str | None = None
     created_at: datetime
     ends_at: datetime | None
+    life: str
+    closed_at: datetime | None
+    is_drained: bool
+    settled_at: datetime | None
     role: str | None
     nodes_approval: int
     gpus_approval: int

@@ -31,6 +31,7 @@ from gpr.allocation.snapshot import Loaded, at, nodes_free_at
 from gpr.allocation.starts import gprs_start
 from gpr.allocation.stored_plan import explanation_data, replan, shadows_prune
 from gpr.bookings.services import occurrences_retry, series_extend_due
+from gpr.closing.services import closing_advance
 from gpr.cluster_requests.services import orphans_cancel
 from gpr.evictions.restarts import restarts_estimate
 from gpr.evictions.services import reason_at_end
@@ -98,6 +99,7 @@ def tick(*, now: datetime | None = None, may_rest: bool = False) -> TickReport |
         occurrences_retry(now=now)
         if not is_just_over(absence, now):
             orders_give_up(now=now)
+        closing_advance(now=now)
         kubeconfigs_expire(now=now)
         orphans_cancel(now=now)
         if may_rest and _may_rest(record, now):

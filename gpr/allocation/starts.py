@@ -22,7 +22,7 @@ from inventory.models import Cluster, Reservation, agent_is_live
 from inventory.rows import CLUSTERS
 from inventory.services.reservations import reservations_hold
 from planner.snapshot import Slot
-from slices.models import Namespace, Slice
+from slices.models import Life, Namespace, Slice
 from slices.quotas.services import quotas_keep
 
 # Names of namespaces by slice and cluster.
@@ -44,7 +44,7 @@ def gprs_start(slots: Mapping[Gpr, Slot], *, loaded: Loaded, now: datetime) -> N
         alike[loaded.places.keys[slot.pool].cluster, gpr.run].append(gpr)
     for (name, run), some in alike.items():
         _move(some, starting_cluster(name, now), run + 1, now)
-    namespaces = namespaces_of({gpr.slice_id for gpr in slots})
+    namespaces = namespaces_of({gpr.slice_id for gpr in slots}, must_be_open=True)
     reservations_hold([row for gpr, slot in slots.items() for row in _box(gpr, slot, namespaces, now)])
     shapes = {gpr: loaded.places.keys[slot.pool].shape for gpr, slot in slots.items()}
     owners = {(owner, shape) for gpr, shape in shapes.items() for owner in (gpr.slice.project_id, gpr.slice_id)}
@@ -96,9 +96,13 @@ def starting_cluster(name: str, now: datetime) -> Cluster:
     return cluster
 
 
-def namespaces_of(slice_ids: Collection[UUID]) -> Namespaces:
-    # The lock makes changes of these namespaces wait until the start is stored.
-    list(Slice.objects.select_for_update(no_key=True).filter(pk__in=slice_ids).order_by("pk").values_list("pk"))
+def namespaces_of(slice_ids: Collection[UUID], *, must_be_open: bool = False) -> Namespaces:
+    """Raises Conflict for a workspace that is closed but has to be open."""
+    # The lock makes changes of these namespaces, and who closes the workspace, wait until the start is stored.
+    slices = Slice.objects.select_for_update(no_key=True).filter(pk__in=slice_ids).order_by("pk").values_list("name", "life")
+    closed = [name for name, life in slices if life != Life.OPEN]
+    if closed and must_be_open:
+        raise Conflict(f"Workspace {closed[0]} is closed.")
     names: defaultdict[tuple[UUID, UUID | None], tuple[str, ...]] = defaultdict(tuple)
     rows = Namespace.objects.filter(slice__in=slice_ids).order_by("name")
     for slice_id, cluster_id, name in rows.values_list("slice", "cluster", "name"):

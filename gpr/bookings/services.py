@@ -84,7 +84,7 @@ def series_create(*, actor: User, ask: SeriesTerms, now: datetime) -> BookingSer
 
 @plan_turn()
 @transaction.atomic
-def series_cancel(*, series: BookingSeries, actor: User, now: datetime) -> None:
+def series_cancel(*, series: BookingSeries, actor: User | None, now: datetime) -> None:
     """Cancel what waits; running GPRs run to their end. Raises IllegalTransition."""
     plan_lock()
     if not BookingSeries.objects.filter(pk=series.pk, canceled_at=None).update(canceled_at=now, next_start_at=None):

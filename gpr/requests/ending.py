@@ -28,6 +28,7 @@ from inventory.services.reservations import BoxWindow, reservations_set_windows,
 from journal.hints import TICK, hint
 from journal.models import Severity
 from journal.services import event_record
+from slices.selectors import refuse_closed
 
 EXTENSION_ACK_S = 30  # closer to the end the agent may not learn of an extension in time, so it is refused
 S = GprState
@@ -104,6 +105,7 @@ def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
     """
     if gpr.state != S.ACTIVE or gpr.ends_at is None:
         raise IllegalTransition(f"Only an active GPR can be extended; this one is {gpr.get_state_display().lower()}.", state=gpr.state)
+    refuse_closed(gpr.slice)
     if extra_s < 1:
         raise InvalidInput({"extra_s": ["Must be at least one second."]})
     if (notice := notice_of(gpr)) is not None:

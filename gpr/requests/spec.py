@@ -21,6 +21,7 @@ from gpr.models import GPUS_PER_NODE_MAX, NODES_MAX, GprTemplate
 from inventory.models import Cluster, Node, Supply
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Quota, Slice
 from slices.quotas.services import whose
+from slices.selectors import refuse_closed
 
 NAME_MAX_CHARS = 63
 MODEL_MAX_CHARS = 16_384
@@ -75,10 +76,11 @@ DEFAULTS: dict[str, Any] = {
 
 
 def spec_check(spec: GprSpec, *, now: datetime, kept_start_at: datetime | None = None) -> None:
-    """Raises InvalidInput with all faults, or OverPolicy for what the policy or a quota never allows.
+    """Raises Conflict in a closed workspace, InvalidInput with all faults, or OverPolicy for what the policy or a quota never allows.
 
     `kept_start_at`: an unchanged earliest start, which may be in the past.
     """
+    refuse_closed(spec.slice)
     errors: dict[str, list[str]] = {}
     for field_name, text in _faults(spec, now, kept_start_at):
         errors.setdefault(field_name, []).append(text)

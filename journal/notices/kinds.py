@@ -31,7 +31,7 @@ class NoticeKind(models.TextChoices):
     CHANGED = "changed", "Changed by somebody else"
     BOOKING = "booking", "Booking that does not fit"
     BUDGET = "budget", "GPU-hours nearly or wholly used"
-    WORKSPACE = "workspace", "Invitations, members and namespaces"
+    WORKSPACE = "workspace", "Invitations, members, namespaces and its end"
     ALERT = "alert", "Alerts for administrators"
 
 
@@ -105,6 +105,7 @@ TOLD: Final[dict[str, tuple[Rule, ...]]] = {
     **_all(K.DECISION, To.APPLICANT, "workspace.request_approved", "workspace.request_refused"),
     **dict.fromkeys(("budget.spent", "budget.warned"), _BUDGET),
     **_all(K.WORKSPACE, To.OWNERS, "slice.namespace_approved", "slice.namespace_changed", "slice.namespace_refused"),
+    **_all(K.WORKSPACE, To.OWNERS, "slice.closed", "slice.ends_soon", "slice.restored"),
     **_all(K.WORKSPACE, To.INVITED, "slice.member_invited"),
     **_all(K.WORKSPACE, To.MEMBER, "slice.member_set"),
     **_all(K.ALERT, To.ADMINS, "agent.cloned", "agent.heard_again", "agent.silent", "cluster.rewound", "cluster.steps_lost", "egs.fault"),
@@ -142,9 +143,10 @@ NOT_TOLD: Final = frozenset(
         *("template.changed", "template.created", "template.deleted"),
         *("identity.linked", "identity.unlinked"),
         *("access.refused", "group.role_added", "group.role_removed", "login.ended", "login.opened", "login.refused"),
-        *("project.admin_added", "project.admin_removed", "slice.end_changed", "slice.group_added", "slice.group_removed"),
+        *("project.admin_added", "project.admin_removed", "project.closed", "project.restored", "project.settled"),
+        *("slice.end_changed", "slice.group_added", "slice.group_removed"),
         *("token.issued", "token.revoked", "user.created", "user.disabled", "user.enabled"),
-        *("user.notices_changed", "user.role_changed"),
+        *("slice.settled", "user.notices_changed", "user.role_changed"),
         "workspace.request_canceled",
     }
 )

@@ -61,7 +61,7 @@ def budget_change(*, budget: Budget, change: BudgetChange, actor: User, now: dat
 
 
 @transaction.atomic
-def budget_delete(*, budget: Budget, actor: User, now: datetime, why: str = "") -> None:
+def budget_delete(*, budget: Budget, actor: User | None, now: datetime, why: str = "") -> None:
     """Raises NotFound."""
     found = _locked(budget)
     Budget.objects.filter(pk=found.pk).delete()

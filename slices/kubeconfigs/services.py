@@ -37,6 +37,7 @@ from slices.models import (
     Namespace,
     Slice,
 )
+from slices.selectors import refuse_closed
 
 DURATION_DEFAULT_S = 8 * 3600
 ANSWER_WITHIN = timedelta(seconds=60)
@@ -66,7 +67,7 @@ class KubeconfigNotMade(EgsError):
 @transaction.atomic
 def kubeconfig_ask(*, slice_: Slice, cluster: Cluster, duration_s: int | None, actor: User, now: datetime) -> Kubeconfig:
     """Raises NotAllowed for a non-member, InvalidInput, OverPolicy, ClusterNotConnected, NamespaceNotReady, Conflict."""
-    Slice.objects.select_for_update(no_key=True).get(pk=slice_.pk)
+    refuse_closed(Slice.objects.select_for_update(no_key=True).get(pk=slice_.pk))
     if not may(actor, Verb.CONNECT, slice_):
         raise NotAllowed(f"Only members of workspace {slice_.name} get a kubeconfig of it. Ask one of its owners to add you.")
     duration_s = _duration(slice_, duration_s)

@@ -63,7 +63,7 @@ def quota_change(*, quota: Quota, change: QuotaChange, actor: User, now: datetim
 
 
 @transaction.atomic
-def quota_delete(*, quota: Quota, actor: User, now: datetime, why: str = "") -> None:
+def quota_delete(*, quota: Quota, actor: User | None, now: datetime, why: str = "") -> None:
     """Raises Conflict while its workspaces have guarantees out of it, NotFound."""
     found = _locked(quota)
     given = _guaranteed(_of_slices(found.tenant, found.shape)) if found.slice is None else 0

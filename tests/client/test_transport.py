@@ -16,7 +16,8 @@ from egs_client.sync.client import Client
 from tests.e2e.processes import free_port
 
 Answer = tuple[int, dict[str, str], Any]
-PROJECT = {"id": "1", "name": "perception", "created_at": "2026-01-01T00:00:00Z"}
+PROJECT: dict[str, Any] = {"id": "1", "name": "perception", "created_at": "2026-01-01T00:00:00Z", "life": "open"}
+PROJECT |= {"closed_at": None, "is_drained": False, "settled_at": None}
 AWAY: Answer = (503, {}, {"code": "unavailable", "title": "Temporarily not available", "detail": "Later."})
 
 

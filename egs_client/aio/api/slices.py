@@ -96,16 +96,44 @@ class Projects(AsyncResource):
     def admins(self) -> ProjectsAdmins:
         return ProjectsAdmins(self.client)
 
-    def list(self, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.Project]:
+    def list(
+        self, *, life: Sequence[Literal["archived", "open", "removed"]] | UnsetType = UNSET, page_size: int | UnsetType = UNSET
+    ) -> AsyncPages[models.Project]:
         """Sorted by name, id.
 
         page_size: Rows a page.
         """
-        return AsyncPages(self.client, "projects/", params={"page_size": page_size}, kind=models.Project)
+        return AsyncPages(self.client, "projects/", params={"life": life, "page_size": page_size}, kind=models.Project)
 
     async def create(self, *, name: str, idempotency_key: str | None = None) -> models.Project:
         """POST projects/"""
         return await self.client.call("POST", "projects/", body={"name": name}, is_keyed=True, key=idempotency_key, kind=models.Project)
+
+    async def archive(self, project: str, *, drain: bool | UnsetType = UNSET, why: str | UnsetType = UNSET) -> models.Closing:
+        """Archive the project with all its workspaces.
+
+        drain: End running GPRs at once; default: they run to their ends.
+        """
+        return await self.client.call(
+            "POST", f"projects/{self.quoted(project)}/archive/", body={"drain": drain, "why": why}, kind=models.Closing
+        )
+
+    async def closing(self, project: str) -> models.Closing:
+        """Tells what archiving or removing the project and its workspaces would end, and how far it is."""
+        return await self.client.call("GET", f"projects/{self.quoted(project)}/closing/", kind=models.Closing)
+
+    async def remove(self, project: str, *, drain: bool | UnsetType = UNSET, why: str | UnsetType = UNSET) -> models.Closing:
+        """Remove the project with all its workspaces.
+
+        drain: End running GPRs at once; default: they run to their ends.
+        """
+        return await self.client.call(
+            "POST", f"projects/{self.quoted(project)}/remove/", body={"drain": drain, "why": why}, kind=models.Closing
+        )
+
+    async def restore(self, project: str) -> models.Closing:
+        """Open an archived project again, with the workspaces that were archived with it."""
+        return await self.client.call("POST", f"projects/{self.quoted(project)}/restore/", body={}, kind=models.Closing)
 
     async def get(self, ref: str) -> models.Project:
         """GET projects/{ref}/"""
@@ -163,12 +191,14 @@ class Slices(AsyncResource):
     def namespaces(self) -> SlicesNamespaces:
         return SlicesNamespaces(self.client)
 
-    def list(self, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.Slice]:
+    def list(
+        self, *, life: Sequence[Literal["archived", "open", "removed"]] | UnsetType = UNSET, page_size: int | UnsetType = UNSET
+    ) -> AsyncPages[models.Slice]:
         """Sorted by name, id.
 
         page_size: Rows a page.
         """
-        return AsyncPages(self.client, "slices/", params={"page_size": page_size}, kind=models.Slice)
+        return AsyncPages(self.client, "slices/", params={"life": life, "page_size": page_size}, kind=models.Slice)
 
     async def create(
         self, *, name: str, project: str, clusters: Sequence[str] | UnsetType = UNSET, idempotency_key: str | None = None
@@ -225,7 +255,7 @@ class Slices(AsyncResource):
             approval.
         namespaces_max: The most namespaces in all clusters together, including those that wait for approval.
         clusters: Replaces the whole list.
-        ends_at: From then on it takes no new requests; null: no end.
+        ends_at: It is archived then, see `closing/`; null: no end.
         home: The one of its clusters that it prefers; null: none.
         """
         return await self.client.call(
@@ -253,6 +283,32 @@ class Slices(AsyncResource):
             },
             kind=models.Slice,
         )
+
+    async def archive(self, slice: str, *, drain: bool | UnsetType = UNSET, why: str | UnsetType = UNSET) -> models.Closing:
+        """Close the workspace until it is restored. It takes no requests from now on; what waits is canceled, and what runs ends first.
+
+        drain: End running GPRs at once; default: they run to their ends.
+        """
+        return await self.client.call(
+            "POST", f"slices/{self.quoted(slice)}/archive/", body={"drain": drain, "why": why}, kind=models.Closing
+        )
+
+    async def closing(self, slice: str) -> models.Closing:
+        """Tells what archiving or removing the workspace would end, and how far it is."""
+        return await self.client.call("GET", f"slices/{self.quoted(slice)}/closing/", kind=models.Closing)
+
+    async def remove(self, slice: str, *, drain: bool | UnsetType = UNSET, why: str | UnsetType = UNSET) -> models.Closing:
+        """Close the workspace for good. When nothing of it runs any more it loses namespaces, people and quotas; its history stays.
+
+        drain: End running GPRs at once; default: they run to their ends.
+        """
+        return await self.client.call(
+            "POST", f"slices/{self.quoted(slice)}/remove/", body={"drain": drain, "why": why}, kind=models.Closing
+        )
+
+    async def restore(self, slice: str) -> models.Closing:
+        """Open an archived workspace again."""
+        return await self.client.call("POST", f"slices/{self.quoted(slice)}/restore/", body={}, kind=models.Closing)
 
 
 class SlicesGroups(AsyncResource):
@@ -351,7 +407,8 @@ class SlicesMembers(AsyncResource):
         self, slice: str, *, user: str, role: Literal["owner", "editor", "viewer"], idempotency_key: str | None = None
     ) -> models.Member:
         """Add a member, or change a member's role. Users who share a workspace with the owner become members at once. All others are
-        invited by name or id: the answer then has a null `id`, whether such a user exists or not. See `invitations/`.
+        invited by name, id or mail address: the answer then has a null `id`, whether such a user exists or not. Whoever has no
+        account yet is invited by mail address. See `invitations/`.
         """
         return await self.client.call(
             "POST",
@@ -473,7 +530,7 @@ class WorkspaceRequests(AsyncResource):
         purpose: Who needs it for what.
         clusters: Names; an administrator may choose others.
         namespaces: Bound in each of the clusters.
-        people: Name -> role. They are added or invited.
+        people: Name or mail address -> role. They are added or invited.
         quota: Shape -> guaranteed GPUs.
         ends_at: Until when it is needed; null: without end.
         """
@@ -522,7 +579,7 @@ class WorkspaceRequests(AsyncResource):
         project: It is made if there is none of this name.
         clusters: Names; an administrator may choose others.
         namespaces: Bound in each of the clusters.
-        people: Name -> role. They are added or invited.
+        people: Name or mail address -> role. They are added or invited.
         quota: Shape -> guaranteed GPUs.
         ends_at: Until when it is needed; null: without end.
         """

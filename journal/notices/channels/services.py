@@ -137,7 +137,7 @@ def channel_replace_key(*, channel: Channel, actor: User, now: datetime) -> NewC
 
 
 @transaction.atomic
-def channel_delete(*, channel: Channel, actor: User, now: datetime) -> None:
+def channel_delete(*, channel: Channel, actor: User | None, now: datetime) -> None:
     """Its deliveries go with it."""
     _record(channel, "deleted", f"{_told(channel)} was deleted.", actor, now)
     Channel.objects.filter(pk=channel.pk).delete()
@@ -278,7 +278,7 @@ def _told(channel: Channel) -> str:
     return f"Channel {channel.name} ({ChannelKind(channel.kind).label})"
 
 
-def _record(channel: Channel, what: str, text: str, actor: User, now: datetime) -> None:
+def _record(channel: Channel, what: str, text: str, actor: User | None, now: datetime) -> None:
     event_record(kind=f"channel.{what}", message=text, at=now, actor=actor, slice_id=channel.slice_id, data={"channel": str(channel.pk)})
     if channel.user_id:
         hint(user_topic(channel.user_id))

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final, TypeVar
+
+from django.db import transaction
+from django.db.models import Q, QuerySet
+
+from accounts.models import User
+from core.errors import Conflict
+from core.words import duration, utc
+from journal.hints import TICK, hint
+from journal.models import Channel, Severity
+from journal.notices.channels.services import channel_delete
+from journal.notices.periodic import Pace
+from journal.services import event_record
+from slices.budgets.services import budget_delete
+from slices.kubeconfigs.services import kubeconfigs_revoke
+from slices.models import Life, Namespace, Project, Slice
+from slices.quotas.services import quota_delete, quotas_keep
+from slices.services import member_take, namespace_unbind, project_admin_remove
+
+Row = TypeVar("Row", Project, Slice)
+WARNED_DAYS: Final = (1, 3, 14)
+_PACE: Final = Pace(timedelta(minutes=1))
+DOES: Final = {Life.ARCHIVED: "archived", Life.REMOVED: "removed"}
+
+
+@transaction.atomic
+def slice_close(*, slice_: Slice, to: Life, drain: bool, actor: User | None, now: datetime, why: str = "") -> None:
+    """It takes no requests from now on; ticks end the rest (gpr/closing). `actor` None: its time was over.
+
+    Raises Conflict for one that is removed.
+    """
+    if not _close(_locked(Slice.objects.all(), slice_), to, drain, now):
+        return
+    rest = "Running requests are ended now." if drain else "Running requests run to their ends."
+    text = f"Workspace {slice_.name} is {DOES[to]}. It takes no requests any more, and what waits is canceled. {rest} {why}".strip()
+    event_record(kind="slice.closed", message=text, at=now, actor=actor, severity=Severity.WARNING, slice_id=slice_.pk, new=to)
+    hint(TICK)
+    slice_.refresh_from_db()
+
+
+@transaction.atomic
+def slice_restore(*, slice_: Slice, actor: User, now: datetime) -> None:
+    """An end that is over is forgotten. Raises Conflict unless it is archived, in a project that is open."""
+    found = _locked(Slice.objects.all(), slice_)
+    if not Project.objects.filter(pk=found.project_id, life=Life.OPEN).exists():
+        raise Conflict(f"Project {slice_.project.name} is not open. Restore the project first.")
+    _open(found)
+    text = f"Workspace {slice_.name} is open again. What was canceled or ended stays so."
+    if found.ends_at is not None and found.ends_at <= now:
+        Slice.objects.filter(pk=slice_.pk).update(ends_at=None, warned_days=None)
+        text += " It has no end now."
+    event_record(kind="slice.restored", message=text, at=now, actor=actor, slice_id=slice_.pk)
+    slice_.refresh_from_db()
+
+
+@transaction.atomic
+def project_close(*, project: Project, to: Life, drain: bool, actor: User, now: datetime, why: str = "") -> None:
+    """Closes its workspaces as well. Raises Conflict for one that is removed."""
+    found = _locked(Project.objects.all(), project)
+    had_closed_at = found.closed_at
+    if not _close(found, to, drain, now):
+        return
+    text = f"Project {project.name} is {DOES[to]}, with all its workspaces. {why}".strip()
+    event_record(kind="project.closed", message=text, at=now, actor=actor, severity=Severity.WARNING, new=to)
+    slices = project.slices.exclude(life=Life.REMOVED).order_by("pk")
+    if to is Life.ARCHIVED:  # those that were archived before stay as they are
+        slices = slices.filter(Q(life=Life.OPEN) | Q(closed_at=had_closed_at))
+    for slice_ in slices:
+        slice_close(slice_=slice_, to=to, drain=drain, actor=actor, now=now, why=why)
+    project.refresh_from_db()
+
+
+@transaction.atomic
+def project_restore(*, project: Project, actor: User, now: datetime) -> None:
+    """The workspaces that were archived with it are open again, too. Raises Conflict unless it is archived."""
+    found = _locked(Project.objects.all(), project)
+    closed_at = found.closed_at
+    _open(found)
+    event_record(kind="project.restored", message=f"Project {project.name} is open again.", at=now, actor=actor)
+    for slice_ in project.slices.filter(life=Life.ARCHIVED, closed_at=closed_at).select_related("project").order_by("pk"):
+        slice_restore(slice_=slice_, actor=actor, now=now)
+    project.refresh_from_db()
+
+
+@transaction.atomic
+def slice_settle(*, slice_: Slice, now: datetime) -> None:
+    """For a closed workspace of which nothing runs or waits: its accounts end, and what a removed one has is given back."""
+    quotas_keep([slice_.project_id])  # before the workspace, as starts do
+    found = _locked(Slice.objects.filter(settled_at=None), slice_)
+    kubeconfigs_revoke(found.kubeconfigs.all(), why=f"Workspace {found.name} is {DOES[Life(found.life)]}.", actor=None, now=now)
+    if found.life == Life.REMOVED:
+        _give_back(found, now)
+    Slice.objects.filter(pk=found.pk).update(settled_at=now)
+    text = f"Nothing of workspace {found.name} runs or waits any more."
+    event_record(kind="slice.settled", message=text, at=now, slice_id=found.pk)
+
+
+@transaction.atomic
+def project_settle(*, project: Project, now: datetime) -> None:
+    """For a closed project whose workspaces are settled."""
+    found = _locked(Project.objects.filter(settled_at=None), project)
+    if found.life == Life.REMOVED:
+        for row in found.admins.select_related("user", "project"):
+            project_admin_remove(row=row, actor=None, now=now)
+        _give_back_shares(found, now)
+    Project.objects.filter(pk=found.pk).update(settled_at=now)
+    event_record(kind="project.settled", message=f"Nothing of project {found.name} runs or waits any more.", at=now)
+
+
+def slices_warn(*, now: datetime) -> None:
+    """Does nothing within a minute of the last time."""
+    if _PACE.is_due(now):
+        slices_record_ends(now=now)
+
+
+def slices_record_ends(*, now: datetime) -> None:
+    """Tells 14, 3 days and 1 day before the end of a workspace, once each. One query when none ends soon."""
+    for slice_ in Slice.objects.filter(life=Life.OPEN, ends_at__gt=now, ends_at__lte=now + timedelta(days=WARNED_DAYS[-1])):
+        days = next(days for days in WARNED_DAYS if slice_.ends_at is not None and slice_.ends_at <= now + timedelta(days=days))
+        if slice_.warned_days is None or slice_.warned_days > days:
+            _warn(slice_, days, now)
+
+
+@transaction.atomic
+def _warn(slice_: Slice, days: int, now: datetime) -> None:
+    # Another process may be about to tell the same.
+    same = Slice.objects.filter(pk=slice_.pk, ends_at=slice_.ends_at, warned_days=slice_.warned_days)
+    if slice_.ends_at is None or not same.update(warned_days=days):
+        return
+    left = duration(int((slice_.ends_at - now).total_seconds()))
+    text = f"Workspace {slice_.name} ends at {utc(slice_.ends_at)}, in {left}. Ask an administrator if you need it longer."
+    event_record(kind="slice.ends_soon", message=text, at=now, severity=Severity.WARNING, slice_id=slice_.pk)
+
+
+def _give_back(slice_: Slice, now: datetime) -> None:
+    for namespace in Namespace.with_pending.filter(slice=slice_).select_related("slice", "cluster"):
+        namespace_unbind(namespace=namespace, actor=None, now=now)
+    slice_.groups.all().delete()
+    slice_.invitations.all().delete()
+    for membership in slice_.memberships.select_related("user"):
+        member_take(slice_=slice_, user=membership.user, actor=None, now=now)
+    for channel in Channel.objects.filter(slice=slice_):
+        channel_delete(channel=channel, actor=None, now=now)
+    _give_back_shares(slice_, now)
+
+
+def _give_back_shares(owner: Project | Slice, now: datetime) -> None:
+    why = f"{owner.name} is removed."
+    for quota in owner.quotas.select_related("project", "slice__project"):
+        quota_delete(quota=quota, actor=None, now=now, why=why)
+    for budget in owner.budgets.select_related("project", "slice__project"):
+        budget_delete(budget=budget, actor=None, now=now, why=why)
+
+
+def _locked(rows: QuerySet[Row], row: Row) -> Row:
+    return rows.select_for_update(no_key=True).get(pk=row.pk)
+
+
+def _close(found: Project | Slice, to: Life, drain: bool, now: datetime) -> bool:
+    """Returns whether that is news."""
+    if (found.life, found.is_drained or not drain) == (to, True):
+        return False
+    if found.life == Life.REMOVED and to is not Life.REMOVED:
+        raise Conflict(f"{found.name} is removed, for good.")
+    found.life, found.closed_at, found.is_drained, found.settled_at = to, now, drain, None
+    found.save(update_fields=["life", "closed_at", "is_drained", "settled_at"])
+    return True
+
+
+def _open(found: Project | Slice) -> None:
+    if found.life != Life.ARCHIVED:
+        raise Conflict(f"{found.name} is {Life(found.life).label.lower()}. Only what is archived can be opened again.")
+    found.life, found.closed_at, found.is_drained, found.settled_at = Life.OPEN, None, False, None
+    found.save(update_fields=["life", "closed_at", "is_drained", "settled_at"])
