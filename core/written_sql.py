@@ -1,8 +1,18 @@
-"""Statements that run often: Django writes the SQL of each once, since writing takes several times as long as running."""
+"""Statements that run often: Django writes the SQL of each once, PostgreSQL keeps its plan, and several need not wait for each other.
+
+To write the SQL of a queryset takes Django several times as long as PostgreSQL takes to run it, and a submit asks some twenty. So a
+`WrittenQuery` has the SQL written at its first call. That is right only while the SQL is the same for all calls: a queryset with values of
+its own (a time, a state) keeps those of the first call; only the ids change.
+
+It leans on parts of Django that no document promises: a compiler's `as_sql`, `execute_sql` and `results_iter`, a queryset's
+`_iterable_class`, a field's `pre_save` and `get_db_prep_save`. tests/promises/database/test_written_sql.py compares all of it with what
+Django's own querysets do; run it on both databases after an upgrade of Django or psycopg.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
 from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
@@ -12,6 +22,9 @@ from django.db.models import AutoField, Expression, Model, QuerySet, UUIDField
 
 Row = TypeVar("Row")
 ID: Final[UUIDField[Any, Any]] = UUIDField()
+# A connection that has run a statement so often keeps its plan. PostgreSQL takes so many values beside one.
+PLANNED_AFTER: Final = 2
+VALUES_MOST: Final = 65_535
 
 
 class WrittenQuery(Generic[Row]):
@@ -22,21 +35,36 @@ class WrittenQuery(Generic[Row]):
         self._compilers: dict[int | None, Any] = {}  # by the number of ids
 
     def __call__(self, ids: Collection[UUID] | None = None) -> list[Row]:
+        return self.send(ids)()
+
+    def send(self, ids: Collection[UUID] | None = None) -> Callable[[], list[Row]]:
+        """Asks for the rows; what it returns waits for them."""
         if ids is None:
-            return self._load(None, ())
+            return self._send(None, ())
         if not ids:
-            return []
+            return list
         # One text for each power of two: the last id is repeated.
         given = list(ids)
         count = 1 << (len(given) - 1).bit_length()
-        return self._load(count, [*given, *given[-1:] * (count - len(given))])
+        return self._send(count, [*given, *given[-1:] * (count - len(given))])
 
-    def _load(self, count: int | None, given: Sequence[UUID]) -> list[Row]:
+    def _send(self, count: int | None, given: Sequence[UUID]) -> Callable[[], list[Row]]:
         if count not in self._compilers:
             self._compilers[count] = self._compiler(count)
-        rows: Any = QuerySet(self._rows.model, query=_Written(self._compilers[count], given))  # type: ignore[arg-type]
-        load: Any = self._rows._iterable_class
-        return [*load(rows)]
+        connection, compiler = connections[DEFAULT_DB_ALIAS], copy(self._compilers[count])
+        sql, params = compiler.as_sql()
+        values = [ID.get_db_prep_value(given[each.place], connection) if isinstance(each, _Given) else each for each in params]
+        cursor = planned_cursor() if len(values) <= VALUES_MOST else connection.cursor()
+        cursor.execute(sql, values)
+
+        def rows() -> list[Row]:
+            with cursor:
+                found = cursor.fetchall()
+            compiler.connection, compiler.execute_sql = connection, lambda *_, **__: [found]
+            loaded: Any = self._rows._iterable_class(QuerySet(self._rows.model, query=_Written(compiler)))  # type: ignore[arg-type]
+            return [*loaded]
+
+        return rows
 
     def _compiler(self, count: int | None) -> Any:
         rows = self._rows if count is None else self._rows.filter(**{f"{self._key}__in": [_Given(place) for place in range(count)]})
@@ -61,15 +89,41 @@ class _Given(Expression):
 class _Written:
     """Stands in for the query of a queryset."""
 
-    def __init__(self, compiler: Any, given: Sequence[UUID]) -> None:
-        self._compiler, self._given = compiler, given
+    def __init__(self, compiler: Any) -> None:
+        self._compiler = compiler
 
     def get_compiler(self, using: str) -> Any:
-        compiler, connection = copy(self._compiler), connections[using]
-        sql, params = compiler.as_sql()
-        values = tuple(ID.get_db_prep_value(self._given[each.place], connection) if isinstance(each, _Given) else each for each in params)
-        compiler.connection, compiler.as_sql = connection, lambda: (sql, values)
-        return compiler
+        return self._compiler
+
+
+def load_together(*asked: tuple[WrittenQuery[Any], Collection[UUID] | None]) -> list[list[Any]]:
+    """Returns the rows of each query, after one wait for all."""
+    with sent_together():
+        return [rows() for rows in [query.send(ids) for query, ids in asked]]
+
+
+@contextmanager
+def sent_together() -> Iterator[None]:
+    """Statements within do not wait for the one before, until rows of one are fetched. Do not read how many rows one has changed."""
+    connection = connections[DEFAULT_DB_ALIAS]
+    if connection.vendor != "postgresql":
+        yield
+        return
+    connection.ensure_connection()
+    with connection.wrap_database_errors, connection.connection.pipeline():
+        yield
+
+
+def planned_cursor() -> Any:
+    """PostgreSQL keeps the plans of statements whose values are sent beside them."""
+    connection: Any = connections[DEFAULT_DB_ALIAS]
+    if connection.vendor != "postgresql":
+        return connection.cursor()
+    from django.db.backends.postgresql.base import ServerBindingCursor
+
+    connection.ensure_connection()
+    connection.connection.prepare_threshold = PLANNED_AFTER
+    return connection._prepare_cursor(ServerBindingCursor(connection.connection))  # type: ignore[call-arg]
 
 
 def rows_insert(rows: Sequence[Model], *, unique: str = "") -> None:
@@ -82,9 +136,10 @@ def rows_insert(rows: Sequence[Model], *, unique: str = "") -> None:
     names = [quoted(str(field.column)) for field in fields]
     beginning = f"INSERT INTO {quoted(meta.db_table)} ({', '.join(names)}) VALUES "  # noqa: S608
     ending = f" ON CONFLICT ({unique}) DO UPDATE SET {', '.join(f'{name} = EXCLUDED.{name}' for name in names)}" if unique else ""
-    ending += "" if key in fields else f" RETURNING {quoted(str(key.column))}"
-    marks, size = f"({', '.join('%s' for _ in fields)})", connection.ops.bulk_batch_size(fields, rows)
-    with connection.cursor() as cursor:
+    ending += f" RETURNING {quoted(str(key.column))}" if key not in fields else ""
+    marks = f"({', '.join('%s' for _ in fields)})"
+    size = min(connection.ops.bulk_batch_size(fields, rows), VALUES_MOST // len(fields))
+    with planned_cursor() as cursor:
         for first in range(0, len(rows), size):
             some = rows[first : first + size]
             values = [field.get_db_prep_save(field.pre_save(row, add=True), connection) for row in some for field in fields]

@@ -17,7 +17,7 @@ from inventory.selectors import maintenance_ahead
 CLUSTERS: Final = Cluster.objects.select_related("agent").only(
     "name", "is_enabled", "rewound_at", "node_failed_at", "agent__last_sync_at", "agent__locked_at"
 )
-_CLUSTERS_THERE: Final = WrittenQuery(CLUSTERS)
+CLUSTERS_THERE: Final = WrittenQuery(CLUSTERS)
 
 
 class InventoryNode(NamedTuple):
@@ -47,10 +47,6 @@ class WindowRow(NamedTuple):
     node_id: UUID | None
     starts_at: datetime
     ends_at: datetime
-
-
-def clusters_there() -> dict[UUID, Cluster]:
-    return {cluster.pk: cluster for cluster in _CLUSTERS_THERE()}
 
 
 def windows_since(moment: datetime) -> list[WindowRow]:

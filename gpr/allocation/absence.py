@@ -15,12 +15,12 @@ from inventory.models import HubAbsence
 AWAY_S: Final = 30
 # How often each web server writes that it is there.
 SERVED_EVERY_S: Final = 10
-_RECORD: Final = WrittenQuery(AllocatorRecord.objects.all())
+ALLOCATOR_RECORD: Final = WrittenQuery(AllocatorRecord.objects.all())
 
 
 def absence_load(*, now: datetime) -> HubAbsence | None:
     """The last absence. One query."""
-    return absence_of(next(iter(_RECORD()), None), now)
+    return absence_of(next(iter(ALLOCATOR_RECORD()), None), now)
 
 
 def absence_of(record: AllocatorRecord | None, now: datetime) -> HubAbsence | None:

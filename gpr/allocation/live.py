@@ -15,8 +15,8 @@ from typing import Any, Final, TypeVar
 import structlog
 from django.db import connection, transaction
 
-from core.written_sql import WrittenQuery
-from gpr.allocation.absence import absence_load
+from core.written_sql import WrittenQuery, load_together
+from gpr.allocation.absence import ALLOCATOR_RECORD, absence_of
 from gpr.allocation.change_log import ChangeLog, Changes
 from gpr.allocation.live_rows import LiveRows
 from gpr.allocation.memory import memory_of
@@ -26,7 +26,7 @@ from gpr.models import PlanRecord
 from gpr.quotas.fairness import shares_of, usage_at
 from gpr.supplies.selectors import SupplyState, supplies_load
 from inventory.models import HubAbsence
-from inventory.rows import clusters_there
+from inventory.rows import CLUSTERS_THERE
 from journal.guard import fault_report
 from planner.promises.live_board import LiveBoard, contents_of
 from planner.snapshot import Memory, Policy, Pool, Request, Running, Snapshot
@@ -78,7 +78,9 @@ class LiveSnapshot:
 
     def _make(self, now: datetime, *, with_memory: bool) -> Loaded:
         rows, now_s, rules = self._rows, math.floor(now.timestamp()), policy()
-        clusters, absence = clusters_there(), absence_load(now=now)
+        found, allocator, records = load_together((CLUSTERS_THERE, None), (ALLOCATOR_RECORD, None), (_RECORD, None))
+        clusters, absence = {cluster.pk: cluster for cluster in found}, absence_of(next(iter(allocator), None), now)
+        record, memory = next(iter(records), PlanRecord()), Memory()
         supply_state = SupplyState()
         if rows.has_supplies:
             supply_state = supplies_load(rows.promises.values(), clusters, now=now, now_s=now_s, grace_s=rules.overrun_grace_s)
@@ -92,7 +94,6 @@ class LiveSnapshot:
         shares = shares_of(usage_at(rows.usage, now), self._running.values(), self._pools, rows.quotas, now_s)
         self._make_queue(places, shares)
         self._stale = set()
-        record, memory = next(iter(_RECORD()), None) or PlanRecord(), Memory()
         if with_memory or len(rows.promises) < len(rows.requests):
             memory = memory_of(record, rows.arrivals(), clusters.values(), now=now)
         snapshot = Snapshot(

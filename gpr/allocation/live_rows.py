@@ -8,6 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from core.clock import db_now
+from core.written_sql import load_together
 from gpr.allocation.change_log import Changes
 from gpr.allocation.memory import PastArrival, past_arrivals
 from gpr.allocation.rows import (
@@ -18,8 +19,10 @@ from gpr.allocation.rows import (
     held_by_gpr,
     held_rows,
     named_clusters,
+    queued_parts,
     queued_rows,
     sets_of,
+    shadow_rows,
 )
 from gpr.allocation.snapshot import quotas_load
 from gpr.quotas.fairness import UsageRow, usage_rows
@@ -95,15 +98,16 @@ class LiveRows:
             self.held.pop(str(pk), None)
             self._arrivals.pop(pk, None)
             self.clusters_of_gpr.pop(pk, None)
+        waiting, shadows = load_together((queued_rows, keys), (shadow_rows, keys))
         queued: dict[UUID, bool] = {}
-        for row, promise, names_clusters in queued_rows(keys):
+        for row, promise, names_clusters in queued_parts(waiting):
             queued[row.pk] = names_clusters
             self.requests[str(row.pk)] = row
             if promise is not None:
                 self.promises[str(row.pk)] = promise
         naming = None if keys is None else [pk for pk, names_clusters in queued.items() if names_clusters]
         self.clusters_of_gpr.update(sets_of(named_clusters(naming)))
-        self._arrivals.update((arrival.gpr_id, arrival) for arrival in past_arrivals(keys))
+        self._arrivals.update((arrival.gpr_id, arrival) for arrival in past_arrivals(shadows))
         self._in_order = None
         self.held.update(held_by_gpr(held_rows(None if keys is None else keys - queued.keys())))
 

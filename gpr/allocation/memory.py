@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from gpr.allocation.pools import RETURN_S
-from gpr.allocation.rows import ShadowRow, shadow_rows
+from gpr.allocation.rows import ShadowRow
 from gpr.allocation.snapshot import SLACK, second_of
 from gpr.models import PlanRecord
 from inventory.models import Cluster
@@ -30,9 +30,9 @@ class PastArrival(NamedTuple):
         return self.stands_until is not None and self.stands_until > now
 
 
-def past_arrivals(ids: Collection[UUID] | None) -> Iterator[PastArrival]:
-    """Returns those of these GPRs; for None, all."""
-    for row in map(ShadowRow._make, shadow_rows(ids)):
+def past_arrivals(rows: Iterable[tuple[Any, ...]]) -> Iterator[PastArrival]:
+    """Of rows of `shadow_rows`."""
+    for row in map(ShadowRow._make, rows):
         patient_ends_at, strict_ends_at = row.patient_ends_at, row.strict_ends_at
         if patient_ends_at is None or strict_ends_at is None:
             yield PastArrival(row.made_at, row.gpr_id, row.priority, row.gpu_s, None, None)

@@ -112,10 +112,10 @@ class HeldRow(NamedTuple):
 LAST_S: Final = int(datetime(9000, 1, 1, tzinfo=UTC).timestamp())
 
 
-def queued_rows(ids: Collection[UUID] | None) -> Iterator[tuple[GprRow, PromiseRow | None, bool]]:
-    """Returns these queued GPRs, each with its promise and whether it names clusters; for None, all."""
+def queued_parts(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[GprRow, PromiseRow | None, bool]]:
+    """Parts rows of `queued_rows` into the GPR, its promise, and whether it names clusters."""
     width = len(GprRow._fields)
-    for *row, names_clusters in _QUEUED(ids):
+    for *row, names_clusters in rows:
         yield GprRow._make(row[:width]), None if row[width] is None else PromiseRow._make(row[width:]), names_clusters
 
 
@@ -173,7 +173,7 @@ _WAITING: Final = Gpr.objects.filter(state=GprState.QUEUED).order_by()
 _SUMMARIES: Final = WrittenQuery(_WAITING.values_list("pk", *PlanSummary._fields))
 _NAMED: Final = Gpr.clusters.through.objects
 named_clusters: Final = WrittenQuery(_NAMED.filter(gpr__state=GprState.QUEUED).values_list("gpr_id", "cluster_id"), key="gpr__id")
-_QUEUED: Final = WrittenQuery(
+queued_rows: Final = WrittenQuery(
     _WAITING.values_list(*GprRow._fields, *(f"promise__{name}" for name in PromiseRow._fields), Exists(_NAMED.filter(gpr=OuterRef("pk"))))
 )
 allowed_clusters: Final = WrittenQuery(Slice.clusters.through.objects.values_list("slice_id", "cluster_id"), key="slice__id")

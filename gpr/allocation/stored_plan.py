@@ -18,7 +18,7 @@ from fast_update.fast import fast_update
 
 from core.locks import in_turn, transaction_lock
 from core.words import utc
-from core.written_sql import rows_insert
+from core.written_sql import rows_insert, sent_together
 from gpr.allocation.live import snapshot_load
 from gpr.allocation.plan_faults import plan_faults_record
 from gpr.allocation.rows import GprRow, PlanSummary, PromiseRow, plan_summaries
@@ -96,8 +96,10 @@ def explanation_data(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def plan_store(made: Plan, loaded: Loaded, now: datetime, *, explained: Set[UUID] | None = None, edited: Gpr | None = None) -> None:
-    """The caller has held the plan lock since before it loaded."""
+def plan_store(
+    made: Plan, loaded: Loaded, now: datetime, *, explained: Set[UUID] | None = None, edited: Gpr | None = None
+) -> list[Promise]:
+    """Returns the new promises. The caller has held the plan lock since before it loaded."""
     new: list[Promise] = []
     changed: list[PromiseRow] = []
     summaries: dict[UUID, PlanSummary] = {}
@@ -121,12 +123,14 @@ def plan_store(made: Plan, loaded: Loaded, now: datetime, *, explained: Set[UUID
     # Lock order: GPRs before promises. The version stays: a new plan is no change of the GPR.
     gprs = [_summary_row(pk, summary) for pk, summary in summaries.items()]
     fast_update(Gpr.objects.all(), gprs, PlanSummary._fields, ROWS_AT_ONCE)
-    rows_insert(new)
-    fast_update(Promise.objects.all(), [Promise(**stored._asdict()) for stored in changed], PromiseRow._fields[2:], ROWS_AT_ONCE)
+    with sent_together():
+        rows_insert(new)
+        rows_insert(_shadows(made.remembered, now), unique="gpr_id")
+        fast_update(Promise.objects.all(), [Promise(**stored._asdict()) for stored in changed], PromiseRow._fields[2:], ROWS_AT_ONCE)
     if edited is not None:
         Promise.objects.filter(gpr=edited).update(**_range_at(ranges.get(str(edited.pk)), now))
     if made.remembered is not None:
-        _remember(made.remembered, now)
+        _sums_store(made.remembered)
     if loaded.snapshot.has_freed:
         PlanRecord.objects.update(has_freed=False)
     evictions_store(made.evictions, now=now)
@@ -135,6 +139,7 @@ def plan_store(made: Plan, loaded: Loaded, now: datetime, *, explained: Set[UUID
         hint(PLAN)
     for slice_id in {loaded.requests[str(pk)].slice_id for pk in summaries}:
         hint(slice_topic(slice_id))
+    return new
 
 
 def summary_set(gpr: Gpr, placement: Placement) -> None:
@@ -185,10 +190,14 @@ def _updated_promise(stored: PromiseRow, stand: Placement | BarePlacement) -> Pr
     return PromiseRow(stored.gpr_id, stored.made_at, promised_at, slot.pool, at(slot.start_s), list(slot.nodes), str(cause), cause_id)
 
 
-def _remember(remembered: Remembered, now: datetime) -> None:
+def _shadows(remembered: Remembered | None, now: datetime) -> list[Shadow]:
+    if remembered is None:
+        return []
     shadows = {shadow.id: shadow for shadow in remembered.shadows}
-    rows = [_shadow(id_, arrival, shadows.get(id_), now) for id_, arrival in remembered.arrivals]
-    rows_insert(rows, unique="gpr_id")
+    return [_shadow(id_, arrival, shadows.get(id_), now) for id_, arrival in remembered.arrivals]
+
+
+def _sums_store(remembered: Remembered) -> None:
     sums = {"promised_sum_s": remembered.promised_s, "patient_sum_s": remembered.patient_s, "summed_at": at(remembered.summed_at_s)}
     if not PlanRecord.objects.update(**sums):
         PlanRecord.objects.create(**sums)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
-from uuid import UUID
 
 from django.db import transaction
 from django.db.models import QuerySet
@@ -61,7 +60,7 @@ from gpr.requests.outputs import (
     QueueRowSerializer,
     StepSerializer,
 )
-from gpr.requests.selectors import LISTED, START_ORDER, gpr_for, gprs_visible_to, queue_visible_to, steps_of, steps_on, with_nodes
+from gpr.requests.selectors import LISTED, START_ORDER, as_filed, gpr_for, gprs_visible_to, queue_visible_to, steps_of, steps_on, with_nodes
 from gpr.requests.services import gpr_submit
 from gpr.requests.spec import approval_reasons
 from inventory.models import StepResult
@@ -110,7 +109,7 @@ class GprViewSet(ApiViewSet[Gpr]):
         with plan_turn(), transaction.atomic():
             made = gpr_submit(actor=actor, spec=spec, now=self.now)
             self.remember(made.pk)
-        return self._answer(made.pk, status=status.HTTP_201_CREATED)
+        return self._answer_of(as_filed(made, spec.clusters), status=status.HTTP_201_CREATED)
 
     @extend_schema(request=GprAsk, responses={200: OffersSerializer})
     @action(detail=False, methods=["post"])
@@ -235,9 +234,12 @@ class GprViewSet(ApiViewSet[Gpr]):
         matched = version_of(self.request.headers.get("If-Match", "").strip(' "') or None, where="If-Match")
         return gpr_for(actor_of(self.request), pk, verb=verb, version=matched if version is None else version)
 
-    def _answer(self, pk: str | UUID, **kwargs: Any) -> Response:
+    def _answer(self, pk: str) -> Response:
         actor = actor_of(self.request)
-        gpr = gpr_for(actor, pk, rows=with_nodes(gprs_visible_to(actor)))
+        return self._answer_of(gpr_for(actor, pk, rows=with_nodes(gprs_visible_to(actor))))
+
+    def _answer_of(self, gpr: Gpr, **kwargs: Any) -> Response:
+        actor = actor_of(self.request)
         context = {"actor": actor, "page": GprPage.build([gpr], actor=actor, now=self.now)}
         return Response(GprDetailSerializer(gpr, context=context).data, **kwargs)
 

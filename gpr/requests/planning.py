@@ -10,7 +10,7 @@ from django.db.models import F
 
 from core.errors import BookingDoesNotFit, CanNeverStart, EgsError
 from core.words import plural, utc
-from core.written_sql import rows_insert
+from core.written_sql import rows_insert, sent_together
 from gpr.allocation.live import snapshot_load
 from gpr.allocation.snapshot import Loaded, at
 from gpr.allocation.stored_plan import Edited, plan_of, plan_store, replan, shadows_drop, summary_set
@@ -57,7 +57,10 @@ def _store_queued(newcomers: Mapping[Gpr, GprSpec], now: datetime) -> dict[UUID,
         summary_set(gpr, placements[gpr.pk])
     cannot = {gpr: spec for gpr, spec in newcomers.items() if placements[gpr.pk].slot is None}
     _insert({gpr: spec for gpr, spec in newcomers.items() if gpr not in cannot})
-    plan_store(made, loaded, now, explained=frozenset())
+    promises = {promise.gpr_id: promise for promise in plan_store(made, loaded, now, explained=frozenset())}
+    for gpr in newcomers:
+        if gpr.pk in promises:
+            gpr.promise = promises[gpr.pk]
     if not cannot:
         return {}
     loaded = snapshot_load(now=now)  # the bookings that did fit take their place in it
@@ -73,9 +76,11 @@ def _beyond_end(gpr: Gpr, placement: Placement, now: datetime) -> EgsError | Non
 
 
 def _insert(newcomers: Mapping[Gpr, GprSpec]) -> None:
-    rows_insert(list(newcomers))
-    rows_insert([Gpr.clusters.through(gpr=gpr, cluster=cluster) for gpr, spec in newcomers.items() for cluster in set(spec.clusters)])
-    events_record([_created_event(gpr, spec) for gpr, spec in newcomers.items()])
+    named = [Gpr.clusters.through(gpr=gpr, cluster=cluster) for gpr, spec in newcomers.items() for cluster in set(spec.clusters)]
+    with sent_together():
+        rows_insert(list(newcomers))
+        rows_insert(named)
+        events_record([_created_event(gpr, spec) for gpr, spec in newcomers.items()])
 
 
 def _created_event(gpr: Gpr, spec: GprSpec) -> Event:

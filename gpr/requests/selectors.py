@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from django.db.models import DateTimeField, Exists, OuterRef, Prefetch, Q, QuerySet, Value, Window
@@ -15,7 +15,7 @@ from accounts.models import User
 from accounts.policy import Verb, may, visible_rows
 from core.errors import NotAllowed, StaleState
 from core.rest.references import one_by_id, one_by_reference
-from gpr.models import BookingSeries, Eviction, EvictionVictim, Gpr, GprState, GprTemplate
+from gpr.models import BookingSeries, Eviction, EvictionVictim, Gpr, GprState, GprTemplate, PromiseMove
 from inventory.models import Cluster, Node, Reservation, ReservationState, StepResult
 from journal.models import Event
 from slices.models import Slice
@@ -65,6 +65,15 @@ def with_nodes(rows: QuerySet[Gpr]) -> QuerySet[Gpr]:
     held = Reservation.objects.filter(state=ReservationState.HELD).select_related("node").prefetch_related("gpus__gpu")
     held_now = Prefetch("reservations", queryset=held.order_by("node__name", "pk"), to_attr="held_now")
     return rows.prefetch_related(None).prefetch_related(named, held_now)
+
+
+def as_filed(gpr: Any, clusters: Sequence[Cluster]) -> Gpr:
+    """Sets what `with_nodes(gprs_visible_to(…))` would load of a GPR that was filed right now."""
+    gpr.named_clusters, gpr.held_now = list(gpr.clusters.only("name") if len(clusters) > 1 else clusters), []
+    gpr._prefetched_objects_cache = {"promise_moves": PromiseMove.objects.none()}
+    for name in ("promise", "cluster_request"):
+        gpr._state.fields_cache.setdefault(name, None)
+    return cast(Gpr, gpr)
 
 
 def gpr_for(

@@ -56,6 +56,7 @@ def test_every_field_is_kept_as_it_was_asked(owner: Caller, world: World, ask: d
 
     assert {name: gpr[name] for name in asked} == asked
     assert gpr["explanation"]["reason"] == "waits_for_start_time"
+    assert owner.get(f"gprs/{gpr['id']}/").json() == gpr
 
 
 def test_defaults_are_the_service_s(owner: Caller, ask: dict[str, Any]) -> None:
@@ -214,6 +215,7 @@ def test_a_breach_of_the_policy_waits_for_approval_and_names_the_rules(owner: Ca
     gpr = owner.post("gprs/", {**ask, "priority": 250}).json()
 
     assert gpr["state"] == GprState.PENDING_APPROVAL
+    assert owner.get(f"gprs/{gpr['id']}/").json() == gpr
     assert gpr["approval_reasons"] == ["Priority 250; above 200 needs approval."]
     assert (gpr["estimate"], gpr["position"], gpr["explanation"], gpr["queued_at"]) == (None, None, None, None)
 

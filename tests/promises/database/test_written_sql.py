@@ -5,9 +5,10 @@ from __future__ import annotations
 from uuid import UUID, uuid4
 
 import pytest
+from django.db import IntegrityError, transaction
 from django.db.models import Model
 
-from core.written_sql import WrittenQuery, rows_insert
+from core.written_sql import WrittenQuery, load_together, rows_insert, sent_together
 from inventory.models import Node
 from journal.models import Event
 from slices.models import Project
@@ -36,6 +37,29 @@ def test_each_call_reads_anew() -> None:
         make_cluster(name=f"c{number}", nodes=1)
 
         assert ALL() == list(NODES.values_list("name", "seen_at"))
+
+
+@pytest.mark.parametrize("round_", range(4))  # the server keeps the plan of a statement that a connection sends again
+def test_queries_that_are_sent_together_find_what_each_finds_alone(round_: int) -> None:
+    clusters = [make_cluster(name=f"c{number}", nodes=2) for number in range(round_)]
+    ids = [cluster.pk for cluster in clusters]
+
+    found, none, every = load_together((IN_CLUSTERS, ids), (IN_CLUSTERS, []), (ALL, None))
+
+    assert (found, none, every) == (list(NODES.filter(cluster__in=ids)), [], list(NODES.values_list("name", "seen_at")))
+
+
+def test_statements_that_are_sent_together_fail_together() -> None:
+    @transaction.atomic
+    def insert_twice() -> None:
+        with sent_together():
+            for name in ("first", "second"):
+                rows_insert([Project(pk=NIL, name=name, created_at=NOW)])
+
+    with pytest.raises(IntegrityError):
+        insert_twice()
+
+    assert not Project.objects.exists()
 
 
 def test_inserted_rows_are_stored_as_they_are_and_know_their_keys() -> None:
