@@ -33,6 +33,7 @@ from worker_agent.hub.transport import Http
 from worker_agent.hub.workspaces import SimulatedTenancy
 from worker_agent.log import Log
 from worker_agent.process import Process
+from worker_agent.telemetry.simulated import SimulatedTelemetry
 
 FLEETS = {"aurora": "demo-a.yaml", "borealis": "demo-b.yaml"}
 # slice -> (project, clusters, members)
@@ -91,6 +92,7 @@ def agents(*, url: str, now: datetime) -> list[Process]:
                 cluster=cluster,
                 tenancy=SimulatedTenancy(),
                 requests=SimulatedRequests(),
+                telemetry=SimulatedTelemetry(seed=name),
                 connect=lambda: Http(url),
                 join_token=partial(str, join_token),
                 clock=clock,

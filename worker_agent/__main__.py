@@ -30,6 +30,8 @@ from worker_agent.hub.workspaces import SimulatedTenancy, Tenancy
 from worker_agent.log import Log, configure
 from worker_agent.metrics import LEADING, SYNC_AGE_S
 from worker_agent.process import EXIT_OK, Process
+from worker_agent.telemetry.lane import TelemetrySource
+from worker_agent.telemetry.simulated import SimulatedTelemetry
 
 if TYPE_CHECKING:
     from worker_agent.kube.api.lease import Leadership
@@ -59,7 +61,8 @@ def _simulate(options: argparse.Namespace, stop: threading.Event) -> int:
     store = FileStore(options.state_dir) if options.state_dir else MemoryStore()
     cluster = SimulatedCluster(fleet=read_fleet(options.simulate), store=store, clock=clock)
     serve(health, host=options.health_host, port=options.health_port, note=log)
-    return _run(options, cluster, SimulatedTenancy(), SimulatedRequests(), clock, log, health, stop)
+    telemetry = SimulatedTelemetry(seed=cluster.uid())
+    return _run(options, cluster, SimulatedTenancy(), SimulatedRequests(), telemetry, clock, log, health, stop)
 
 
 def _work(options: argparse.Namespace, stop: threading.Event) -> int:
@@ -73,6 +76,7 @@ def _work(options: argparse.Namespace, stop: threading.Event) -> int:
     from worker_agent.kube.driver import KubernetesCluster
     from worker_agent.kube.requests.sync import KubernetesRequests
     from worker_agent.kube.tenancy.workspaces import KubernetesTenancy
+    from worker_agent.telemetry.discovery import ExporterTelemetry
 
     clock = SystemClock()
     log = Log(clock)
@@ -100,10 +104,12 @@ def _work(options: argparse.Namespace, stop: threading.Event) -> int:
             why=cluster.why_it_waits,
             note=log,
         )
+        telemetry = ExporterTelemetry(api=api, words=settings.exporters, pods=cluster.pods, workspace_of=cluster.workspace_of, note=log)
         cluster.waited_for, cluster.unasked = requests.waited_for, requests.unasked
         try:
-            code = _run(options, cluster, tenancy, requests, clock, log, health, stop)
+            code = _run(options, cluster, tenancy, requests, telemetry, clock, log, health, stop)
         finally:
+            telemetry.close()
             requests.stop()
     finally:
         cluster.stop()
@@ -125,6 +131,7 @@ def _run(
     cluster: ClusterDriver,
     tenancy: Tenancy,
     requests: Requests,
+    telemetry: TelemetrySource,
     clock: SystemClock,
     log: Log,
     health: Health,
@@ -135,6 +142,7 @@ def _run(
         cluster=cluster,
         tenancy=tenancy,
         requests=requests,
+        telemetry=telemetry,
         connect=lambda: Http(options.hub, trust=options.hub_ca),
         join_token=_token_reader(options.join_token_file, log),
         clock=clock,

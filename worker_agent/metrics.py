@@ -16,6 +16,7 @@ _drains = "Time from the close of a box on a node until no pod of it was left th
 _lifts = "Time from the moment the agent saw a waiting pod until its gate was off."
 _repairs = "Changes that others made to EGS's objects and the agent repaired."
 _sync_age = "Time since the hub's last answer that counts; +Inf before the first, NaN in a replica that is not at work."
+_dropped = "Readings of GPUs that the agent dropped: too many, or without an answer of the hub."
 _writes = "Writes to the API server that wait for their turn or for an answer."
 DRAIN_S: Final = Histogram("egs_agent_drain_seconds", _drains, buckets=DRAIN_BUCKETS_S, registry=REGISTRY)
 LIFT_S: Final = Histogram("egs_agent_lift_seconds", _lifts, buckets=LIFT_BUCKETS_S, registry=REGISTRY)
@@ -23,6 +24,7 @@ LIFTS_REFUSED: Final = Counter("egs_agent_lifts_refused", "Lifts that the API se
 DRIFT_REPAIRS: Final = Counter("egs_agent_drift_repairs", _repairs, registry=REGISTRY)
 SYNC_AGE_S: Final = Gauge("egs_agent_sync_age_seconds", _sync_age, registry=REGISTRY)
 LEADING: Final = Gauge("egs_agent_leading", "1 in the replica that is at work, 0 in one that waits for its turn.", registry=REGISTRY)
+READINGS_DROPPED: Final = Counter("egs_agent_readings_dropped", _dropped, registry=REGISTRY)
 WRITES_QUEUED: Final = Gauge("egs_agent_writes_queued", _writes, ["kind"], registry=REGISTRY)
 SYNC_AGE_S.set(float("nan"))
 

@@ -1,7 +1,7 @@
-"""The agent as a process: five threads around one core.
+"""The agent as a process: six threads around one core.
 
-The main thread runs the passes. Others talk to the hub, keep the namespaces and handle cluster requests. They hold the one lock only to
-exchange data with the core, so an absent hub never delays an exit.
+The main thread runs the passes. Others talk to the hub, keep the namespaces, handle cluster requests and send telemetry. They hold the one
+lock only to exchange data with the core, so an absent hub never delays an exit.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from worker_agent.hub.requests import Requests
 from worker_agent.hub.transport import NoAnswer
 from worker_agent.hub.workspaces import Tenancy
 from worker_agent.log import Log
+from worker_agent.telemetry.lane import TelemetryLane, TelemetrySource
 
 PERIOD_S = 0.2  # between passes, or checks whether one is due; an exit begins within this time
 SLOW_S = 1.0
@@ -30,6 +31,7 @@ TENANCY_SOON_S = 5.0  # after a check that left work to do
 REQUESTS_S = 1.0  # between checks of objects without news
 REQUESTS_LEAST_S = 0.1  # the shortest time between checks
 REQUESTS_REST = 4.0  # the pause is at least this many times the CPU time of the last check
+FIRST_READINGS_S = 2.0
 EXIT_OK, EXIT_SUPERSEDED = 0, 3
 
 
@@ -44,6 +46,7 @@ class Process:
         cluster: ClusterDriver,
         tenancy: Tenancy,
         requests: Requests,
+        telemetry: TelemetrySource,
         connect: Callable[[], Transport],
         join_token: Callable[[], str],
         clock: Clock,
@@ -53,6 +56,7 @@ class Process:
         rng = random.Random()  # noqa: S311  # jitter and ids, not secrets
         self._cluster = cluster
         self._log, self._connect, self._tenancy, self._requests, self._clock = log, connect, tenancy, requests, clock
+        self._telemetry, self._telemetry_lane = telemetry, TelemetryLane(note=log)
         self._core = Core(cluster=cluster, clock=clock, rng=random.SystemRandom(), note=log)
         self._dialog = Dialog(core=self._core, cluster_uid=cluster.uid(), join_token=join_token, clock=clock, rng=rng, note=log)
         self._lock = threading.Lock()
@@ -81,6 +85,7 @@ class Process:
             threading.Thread(target=self._talk, args=(lane,), name=f"egs-{lane}", daemon=True).start()
         threading.Thread(target=self._keep_tenancy, name="egs-tenancy", daemon=True).start()
         threading.Thread(target=self._keep_requests, name="egs-requests", daemon=True).start()
+        threading.Thread(target=self._keep_telemetry, name="egs-telemetry", daemon=True).start()
         while not self._is_stopping.is_set() and self._dialog_stop() is None:
             self._wake_main.clear()
             self._began_mono = self._clock.mono()
@@ -190,6 +195,32 @@ class Process:
             has_news = link.has_news_of_pods
         if requests or has_news:
             self._wake_push.set()
+
+    def _keep_telemetry(self) -> None:
+        transport, lane = self._connect(), self._telemetry_lane
+        pause_s = FIRST_READINGS_S
+        while not self._is_stopping.wait(pause_s):
+            pause_s = lane.every_s
+            with self._guard("telemetry"):
+                with self._lock:
+                    nodes, ahead_s = self._core.nodes, self._core.hub_now_s - self._clock.wall()
+                lane.put(self._telemetry.read(nodes, lambda ahead_s=ahead_s: self._clock.wall() + ahead_s))  # type: ignore[misc]
+                self._send_telemetry(transport, lane)
+
+    def _send_telemetry(self, transport: Transport, lane: TelemetryLane) -> None:
+        # A credential that is replaced meanwhile stays good for longer than a call takes.
+        while not self._is_stopping.is_set():
+            with self._lock:
+                credential = self._core.credential if self._core.link.session_epoch else None
+            call = lane.next_call(credential, self._clock.mono())
+            if call is None:
+                return
+            try:
+                status, body, retry_after_s = transport.post(call)
+            except NoAnswer as error:
+                lane.on_no_answer(str(error), self._clock.mono())
+            else:
+                lane.on_answer(status, body, retry_after_s, self._clock.mono())
 
     def _rest(self, lane: Lane, pause_s: float) -> None:
         if pause_s <= 0:

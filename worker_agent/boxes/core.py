@@ -19,7 +19,7 @@ from worker_agent.boxes.entry import Box, Entries
 from worker_agent.boxes.exit import Exits, exit_steps
 from worker_agent.boxes.state import Progress, StateStore
 from worker_agent.clock import Clock, HubTime, Instant
-from worker_agent.cluster.base import BoxEnd, ClusterDriver, GpuPhase, Note
+from worker_agent.cluster.base import BoxEnd, ClusterDriver, GpuPhase, NodeState, Note
 from worker_agent.hub.link import Link, Sent, observed_of
 from worker_agent.hub.outbox import Outbox, event_key
 
@@ -131,6 +131,11 @@ class Core:
         """Return ids and names of workspaces, and namespaces, with something on a node."""
         held = [assignment for assignment, progress in self._store.state.held() if progress.phase is not Phase.PENDING]
         return frozenset(word for assignment in held for word in (assignment.slice, *assignment.namespaces))
+
+    @property
+    def nodes(self) -> dict[str, NodeState]:
+        """As the last pass saw them."""
+        return dict(self._actions.nodes)
 
     @property
     def repairs_drift(self) -> bool:

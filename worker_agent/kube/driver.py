@@ -137,6 +137,11 @@ class KubernetesCluster:
         found = self._namespaces.objects().get(("", name))
         return found.metadata.uid if found else ""
 
+    def workspace_of(self, namespace: str) -> str:
+        """By its label; "" if it is bound to none. Thread-safe."""
+        found = self._namespaces.objects().get(("", namespace))
+        return found.metadata.label(cluster_names.SLICE) if found else ""
+
     def why_watches_lag(self) -> str:
         """Says which watch is behind; "" if none is. Thread-safe."""
         mirrors: dict[str, Mirror[Any]] = {"nodes": self._nodes, "pods": self._pods, "namespaces": self._namespaces}

@@ -20,6 +20,7 @@ from worker_agent.hub.transport import NoAnswer
 from worker_agent.hub.workspaces import SimulatedTenancy
 from worker_agent.log import Log
 from worker_agent.process import Process
+from worker_agent.telemetry.simulated import SimulatedTelemetry
 
 
 @pytest.fixture
@@ -106,6 +107,7 @@ def test_a_pass_is_made_when_something_changes_and_when_the_rest_is_over(monkeyp
             cluster=cluster,
             tenancy=SimulatedTenancy(),
             requests=SimulatedRequests(),
+            telemetry=SimulatedTelemetry(seed="test"),
             connect=NoHub,
             join_token=lambda: "token",
             clock=stage.clock,  # stands still
@@ -154,6 +156,7 @@ def test_while_the_hub_is_away_an_exit_begins_within_a_period_of_its_end(off_s: 
         cluster=at_work.cluster,
         tenancy=SimulatedTenancy(),
         requests=SimulatedRequests(),
+        telemetry=SimulatedTelemetry(seed="test"),
         connect=NoHub,
         join_token=lambda: "token",
         clock=at_work.clock,

@@ -33,6 +33,7 @@ from worker_agent.hub.transport import NoAnswer
 from worker_agent.hub.workspaces import SimulatedTenancy
 from worker_agent.log import Log
 from worker_agent.process import Process
+from worker_agent.telemetry.simulated import SimulatedTelemetry
 
 CLAIM = ClusterRequest(uid="u1", namespace="ns1", name="train", generation=1)
 STATE = ClusterRequestState(id="u1", gpr_id="g1", state="QUEUED", position=1)
@@ -262,6 +263,7 @@ def test_passes_go_on_while_requests_hang() -> None:
         cluster=stage.cluster,
         tenancy=SimulatedTenancy(),
         requests=requests,
+        telemetry=SimulatedTelemetry(seed="test"),
         connect=NoHub,
         join_token=lambda: "token",
         clock=clock,

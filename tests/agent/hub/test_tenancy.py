@@ -24,6 +24,7 @@ from worker_agent.hub.transport import NoAnswer
 from worker_agent.hub.workspaces import SimulatedTenancy, Tenancy, TenancyResult, WorkspaceExchange
 from worker_agent.log import Log
 from worker_agent.process import Process
+from worker_agent.telemetry.simulated import SimulatedTelemetry
 
 NOBODY: frozenset[str] = frozenset()
 READY = BindingSeen(slice="s1", namespace="ns1", state=BindingState.READY)
@@ -235,6 +236,7 @@ def process_with(tenancy: Tenancy, stage: Stage) -> tuple[Process, threading.Eve
         cluster=stage.cluster,
         tenancy=tenancy,
         requests=SimulatedRequests(),
+        telemetry=SimulatedTelemetry(seed="test"),
         connect=NoHub,
         join_token=lambda: "token",
         clock=clock,

@@ -17,6 +17,7 @@ from worker_agent.cluster.base import Note
 from worker_agent.kube.api.client import Api, Forbidden, Missing
 from worker_agent.kube.api.devices import Devices
 from worker_agent.kube.tenancy.isolation import QUOTA, QUOTA_KEPT
+from worker_agent.telemetry.exporters import EXPORTER, EXPORTERS
 
 PATH: Final = f"/api/v1/namespaces/{cluster_names.NAMESPACE}/configmaps/egs-settings"
 WORDS_MAX: Final = 50
@@ -30,6 +31,7 @@ class Settings:
     devices: Devices = field(default_factory=Devices)
     # Limits of each namespace of a workspace by resource, defaults included.
     quota: Mapping[str, str] = field(default_factory=lambda: QUOTA)
+    exporters: tuple[str, ...] = EXPORTERS
 
 
 class _ConfigMap(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +62,8 @@ def settings_of(data: Mapping[str, str], *, note: Note) -> Settings:
     if any(map(chosen.is_gpu, in_parts)):
         note("settings_unreadable", {"why": "GPUs are given in parts of a node anyway: in-parts names others"})
         chosen = Devices(gpus=gpus, no_gpus=no_gpus)
-    return Settings(chosen, {**QUOTA, **_limits(data.get("quota", ""), note)})
+    exporters = _words(data, "exporters", EXPORTER, EXPORTERS, note)
+    return Settings(chosen, {**QUOTA, **_limits(data.get("quota", ""), note)}, exporters)
 
 
 def _words(data: Mapping[str, str], key: str, what: re.Pattern[str], default: tuple[str, ...], note: Note) -> tuple[str, ...]:

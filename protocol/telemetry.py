@@ -1,0 +1,86 @@
+"""Readings of GPUs. Their lane may lose them: the agent sends no batch twice, and the hub may refuse any.
+
+Rates and increases are the agent's, which sees every counter's course. A total never falls unless the driver was loaded anew.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Final
+
+import msgspec
+
+from protocol.scalars import MOMENT_MAX_S, Id, NodeName
+
+TELEMETRY_PATH = "/agent/v1/telemetry"
+EVERY_S, EVERY_MAX_S = 15.0, 600.0  # between batches of one GPU, unless the hub asks for longer pauses
+GPUS_MAX = 2000  # of a batch
+STALE_S = 60.0  # an older reading says nothing about now
+
+
+class RollUp(StrEnum):
+    """How several readings become one."""
+
+    MEAN = "mean"
+    MOST = "most"
+    SUM = "sum"
+    LAST = "last"  # kept as the newest value alone
+
+
+class Metric(msgspec.Struct, frozen=True):
+    name: str
+    unit: str
+    roll_up: RollUp
+    most: int  # a reading beyond it, or below 0, is an error
+
+
+METRICS: Final = (
+    Metric("temperature_c", "°C", RollUp.MOST, 200),
+    Metric("memory_temperature_c", "°C", RollUp.MOST, 200),
+    Metric("utilization_percent", "%", RollUp.MEAN, 100),
+    Metric("memory_used_mib", "MiB", RollUp.MOST, 4_194_304),
+    Metric("power_w", "W", RollUp.MEAN, 20_000),
+    Metric("sm_clock_mhz", "MHz", RollUp.MEAN, 20_000),
+    Metric("tensor_percent", "%", RollUp.MEAN, 100),
+    Metric("memory_bandwidth_percent", "%", RollUp.MEAN, 100),
+    Metric("nvlink_mib_s", "MiB/s", RollUp.MEAN, 100_000_000),
+    Metric("pcie_mib_s", "MiB/s", RollUp.MEAN, 10_000_000),
+    Metric("throttled_percent", "% of the time", RollUp.MEAN, 100),
+    Metric("new_faults", "faults", RollUp.SUM, 1_000_000_000),  # increases of the totals below, and new Xids
+    Metric("xid", "last Xid", RollUp.LAST, 100_000),
+    Metric("ecc_corrected", "errors in total", RollUp.LAST, 1_000_000_000),
+    Metric("ecc_uncorrected", "errors in total", RollUp.LAST, 1_000_000_000),
+    Metric("rows_remapped", "rows in total", RollUp.LAST, 1_000_000_000),
+    Metric("rows_failed", "rows in total", RollUp.LAST, 1_000_000_000),
+    Metric("pcie_replays", "replays in total", RollUp.LAST, 1_000_000_000),
+    Metric("nvlink_errors", "errors in total", RollUp.LAST, 1_000_000_000),
+)
+NAMES: Final = tuple(metric.name for metric in METRICS)
+SERIES: Final = tuple(metric for metric in METRICS if metric.roll_up is not RollUp.LAST)
+FAULT_TOTALS: Final = ("ecc_corrected", "ecc_uncorrected", "rows_remapped", "rows_failed", "pcie_replays", "nvlink_errors")
+
+Moment = Annotated[float, msgspec.Meta(ge=0, le=MOMENT_MAX_S)]
+MetricName = Annotated[str, msgspec.Meta(max_length=63)]
+
+
+class GpuReading(msgspec.Struct, frozen=True, array_like=True):
+    """`values` are in the order of the batch's `metrics`; None: not measured."""
+
+    node: NodeName
+    gpu: Id  # as in the inventory
+    at_s: Moment
+    values: tuple[float | None, ...]
+
+
+class TelemetryRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A hub ignores metrics that it does not know."""
+
+    metrics: Annotated[tuple[MetricName, ...], msgspec.Meta(max_length=100)]
+    gpus: Annotated[tuple[GpuReading, ...], msgspec.Meta(max_length=GPUS_MAX)]
+    dropped: Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)] = 0  # readings that the agent has dropped since its last batch
+
+
+class TelemetryReply(msgspec.Struct, frozen=True, kw_only=True):
+    stored: int
+    refused: int = 0  # readings of GPUs that are not in this cluster's inventory, or with impossible times
+    every_s: float = EVERY_S  # the pause that the hub asks for

@@ -1,0 +1,100 @@
+"""Exporters over real HTTP: those that answer, and those that hang, send pages, or send without end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from worker_agent.telemetry import scrape
+from worker_agent.telemetry.scrape import Exporter, Scraper
+
+TEXT = (Path(__file__).with_name("texts") / "dcgm_4.txt").read_bytes()
+PAGE = b"<html><body>404</body></html>"
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        body = {"/metrics": TEXT, "/page": PAGE, "/broken": b'DCGM_FI_DEV_GPU_TEMP{gpu="0" 3\n' * 9}.get(self.path)
+        self.send_response(500 if self.path == "/error" else 302 if self.path == "/moved" else 200)
+        if self.path == "/moved":
+            self.send_header("Location", "/metrics")
+        if body is not None or self.path in ("/error", "/moved"):
+            self.send_header("Content-Length", str(len(body or b"")))
+            self.end_headers()
+            self.wfile.write(body or b"")
+            return
+        self.send_header("Connection", "close")
+        self.end_headers()
+        try:
+            if self.path == "/hangs":
+                time.sleep(3)
+            while self.path in ("/slow", "/endless"):
+                self.wfile.write(b"# nothing\n" * (1 if self.path == "/slow" else 100_000))
+                time.sleep(0.05 if self.path == "/slow" else 0)
+        except OSError:
+            self.close_connection = True
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def notes() -> list[tuple[str, dict[str, Any]]]:
+    return []
+
+
+@pytest.fixture
+def scraper(notes: list[tuple[str, dict[str, Any]]]) -> Iterator[Scraper]:
+    made = Scraper(note=lambda event, fields: notes.append((event, fields)), scrape_s=0.4)
+    yield made
+    made.close()
+
+
+def test_what_one_exporter_does_hinders_no_other(url: str, scraper: Scraper, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scrape, "ANSWER_MAX_BYTES", 4_000_000)
+    bad = ["/hangs", "/slow", "/endless", "/page", "/error", "/moved"]
+    began = time.monotonic()
+
+    exporters = [Exporter(url + path) for path in (*bad, "/metrics")]
+    found = list(scraper.scrape([Exporter("http://127.0.0.1:9/metrics"), *exporters]))
+
+    assert [each.exporter.url for each in found] == [f"{url}/metrics"]
+    assert [row.values[b"DCGM_FI_DEV_GPU_TEMP"] for row in found[0].rows] == [55]
+    assert time.monotonic() - began < 2.5
+
+
+def test_a_fault_of_an_exporter_is_logged_once_until_it_ends(
+    url: str, scraper: Scraper, notes: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        assert list(scraper.scrape([Exporter(f"{url}/page", node="gpu-1")])) == []
+    assert [(event, fields["node"]) for event, fields in notes] == [("exporter_unreadable", "gpu-1")]
+
+    monkeypatch.setattr("tests.agent.telemetry.test_scraping.PAGE", TEXT)
+    assert len(list(scraper.scrape([Exporter(f"{url}/page", node="gpu-1")]))) == 1
+    assert [event for event, _ in notes] == ["exporter_unreadable", "exporter_readable"]
+
+
+def test_rows_that_cannot_be_read_are_told_with_their_number(url: str, scraper: Scraper, notes: list[tuple[str, dict[str, Any]]]) -> None:
+    (found,) = scraper.scrape([Exporter(f"{url}/broken")])
+
+    assert found.rows == []
+    assert notes[0][1]["why"] == "9 unreadable rows"

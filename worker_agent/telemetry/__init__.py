@@ -1,0 +1,1 @@
+"""Reads exporters of GPU metrics, and sends readings to the hub."""

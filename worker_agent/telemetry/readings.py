@@ -1,0 +1,155 @@
+"""Turns what exporters say into readings of the inventory's GPUs, with rates of counters. Pure, but for what it remembers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from protocol.telemetry import FAULT_TOTALS, METRICS, GpuReading
+from worker_agent.cluster.base import GpuPhase, NodeState
+from worker_agent.telemetry.exporters import SOURCES, Reads
+from worker_agent.telemetry.exposition import DeviceRow
+
+FORGET_S: Final = 900.0  # counters of a GPU that nobody reports any more
+_SUMMED: Final = frozenset({"memory_used_mib", "nvlink_mib_s", "pcie_mib_s"})  # over the parts of a GPU, where the whole one says nothing
+
+Values = dict[str, float]
+BoxOfPod = Callable[[str, str], str]  # namespace and pod -> the id of its GPR, or ""
+
+
+class Counters:
+    """The last values of each GPU's counters."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[float, dict[str, float]]] = {}
+
+    def take(self, device: str, raw: Mapping[str, float], rates: Mapping[str, float], at_s: float) -> Values:
+        """Returns `raw` with rates of the counters `rates`, and `new_faults`. A counter that fell has begun anew."""
+        values = dict(raw)
+        now = {**rates, **{name: raw[name] for name in (*FAULT_TOTALS, "xid") if name in raw}}
+        before_s, before = self._last.get(device, (0.0, {}))
+        self._last[device] = (at_s, now)
+        passed_s = at_s - before_s
+        if not before or passed_s <= 0:
+            return values
+        for name, value in rates.items():
+            if name in before and value >= before[name]:
+                values[name] = (value - before[name]) / passed_s
+        grown = [max(0.0, raw[name] - before[name]) for name in FAULT_TOTALS if name in raw and name in before]
+        # The gauge keeps the last Xid: only a change is news.
+        has_xid = bool(raw.get("xid")) and "xid" in before and raw["xid"] != before["xid"]
+        if grown or "xid" in raw:
+            values["new_faults"] = sum(grown) + has_xid
+        return values
+
+    def forget(self, at_s: float) -> None:
+        self._last = {device: known for device, known in self._last.items() if at_s - known[0] < FORGET_S}
+
+
+def readings(
+    rows: Sequence[DeviceRow], nodes: Mapping[str, NodeState], *, node: str, box_of_pod: BoxOfPod, counters: Counters, at_s: float
+) -> Iterator[GpuReading]:
+    """`node`: where the exporter runs, or "" if its rows say so themselves."""
+    by_node: dict[str, dict[str, list[DeviceRow]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        by_node[node or row.node][row.uuid or f"{row.bus_id}#{row.index}"].append(row)
+    for name, devices in by_node.items():
+        state = nodes.get(name)
+        for gpu, device, parts in _joined(state, devices, box_of_pod) if state else ():
+            raw, rates = _merged(parts)
+            values = counters.take(f"{name}/{device}", raw, rates, at_s)
+            yield GpuReading(name, gpu, at_s, _bounded(values))
+
+
+def _bounded(values: Values) -> tuple[float | None, ...]:
+    return tuple(
+        round(value, 2) if (value := values.get(metric.name)) is not None and 0 <= value <= metric.most else None for metric in METRICS
+    )
+
+
+# -- which GPU ---------------------------------------------------------------------------------------------------------
+
+Joined = Iterator[tuple[str, str, Sequence[DeviceRow]]]
+
+
+def _joined(state: NodeState, devices: Mapping[str, Sequence[DeviceRow]], box_of_pod: BoxOfPod) -> Joined:
+    """Yields the inventory's GPU, the exporter's name for the device, and its rows.
+
+    Where boxes share a node, the kubelet chooses the GPUs of a box, and only the labels of pods say which: without them a held GPU has no
+    reading, since it might be another workspace's.
+    """
+    held = {uuid: record for uuid, record in state.records.items() if record.phase is not GpuPhase.FREE}
+    boxes = {record.assignment_id for record in held.values()}
+    if boxes and (len(boxes) > 1 or len(held) < len(state.view.gpus)):
+        yield from _joined_by_pods(state, devices, {uuid: record.gpr_id for uuid, record in held.items()}, box_of_pod)
+        return
+    by_uuid = {name: gpu.uuid for gpu in state.view.gpus for name in (gpu.uuid, gpu.hardware_uuid) if name}
+    by_index: dict[int | None, str] = {gpu.index: gpu.uuid for gpu in state.view.gpus}
+    places = _places(devices, len(state.view.gpus))
+    taken: set[str] = set()
+    for device, parts in devices.items():
+        index = parts[0].index if parts[0].index is not None else places.get(device)
+        found = by_uuid.get(parts[0].uuid) or by_index.get(index)
+        if found and found not in taken:
+            taken.add(found)
+            yield found, device, parts
+
+
+def _places(devices: Mapping[str, Sequence[DeviceRow]], gpu_count: int) -> dict[str, int]:
+    """Where an exporter counts no GPUs: the place of each in the order of all bus ids."""
+    buses = {device: parts[0].bus_id for device, parts in devices.items() if parts[0].bus_id}
+    if len(buses) != gpu_count:
+        return {}
+    return {device: place for place, device in enumerate(sorted(buses, key=lambda device: buses[device]))}
+
+
+def _joined_by_pods(state: NodeState, devices: Mapping[str, Sequence[DeviceRow]], held: Mapping[str, str], box_of_pod: BoxOfPod) -> Joined:
+    places: dict[str, list[str]] = defaultdict(list)
+    for gpu in sorted(state.view.gpus, key=lambda gpu: gpu.index):
+        places[held.get(gpu.uuid, "")].append(gpu.uuid)
+    unclaimed = []
+    for device, parts in sorted(devices.items()):
+        pod = next((row for row in parts if row.pod), None)
+        box = box_of_pod(pod.namespace, pod.pod) if pod else ""
+        if box and places[box]:
+            yield places[box].pop(0), device, parts
+        elif pod is None:
+            unclaimed.append((device, parts))
+    is_each_known = not any(places[box] for box in set(held.values()))
+    if is_each_known:  # else one of these may be a held GPU whose pod nobody named
+        for (device, parts), uuid in zip(unclaimed, places[""], strict=False):
+            yield uuid, device, parts
+
+
+# -- what it says ------------------------------------------------------------------------------------------------------
+
+
+def _merged(parts: Sequence[DeviceRow]) -> tuple[Values, Values]:
+    """Values and counters by metric. Parts never add to what the whole GPU says."""
+    whole = next((row for row in parts if not row.part), None)
+    values, rates = _read(whole) if whole else ({}, {})
+    ranked: dict[str, list[float]] = defaultdict(list)
+    for row in parts:
+        if row.part:
+            for name, value in _read(row)[0].items():
+                ranked[name].append(value)
+    for name, several in ranked.items():
+        values.setdefault(name, sum(several) if name in _SUMMED else max(several))
+    return values, rates
+
+
+def _read(row: DeviceRow) -> tuple[Values, Values]:
+    best: dict[str, tuple[int, float, Reads]] = {}
+    for exporter_name, value in row.values.items():
+        source = SOURCES[exporter_name]
+        scaled = value * source.scale
+        rank, sum_, _ = best.get(source.metric, (source.rank + 1, 0.0, source.reads))
+        if value < 0 and source.reads is not Reads.VALUE:
+            continue  # no counter is negative
+        if source.rank < rank:
+            best[source.metric] = (source.rank, scaled, source.reads)
+        elif source.rank == rank and source.is_part:
+            best[source.metric] = (rank, sum_ + scaled, source.reads)
+    values = {name: value for name, (_, value, reads) in best.items() if reads is not Reads.RATE}
+    return values, {name: value for name, (_, value, reads) in best.items() if reads is Reads.RATE}
