@@ -98,7 +98,7 @@ async def _without_middleware(scope: Scope, receive: Receive, send: Send, *, url
     await send({"type": "http.response.body", "body": response.content})
 
 
-_agent: App = partial(_without_middleware, urls="inventory.agent_views", methods={"POST"})
+_agent: App = partial(_without_middleware, urls="egs.agent_urls", methods={"POST"})
 _health: App = partial(_without_middleware, urls="egs.health", methods={"GET", "HEAD"})
 
 

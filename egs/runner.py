@@ -17,10 +17,12 @@ from django.conf import settings
 from django.core.signals import request_finished
 from django.db import DEFAULT_DB_ALIAS, close_old_connections, connection, connections
 
+from core.clock import db_now
 from gpr.allocation.allocator import tick
 from journal.hints import TICK, listen
 from journal.notices.periodic import notices_step
 from journal.wakeups import wakeups
+from observability.telemetry.services import telemetry_step
 
 log = structlog.get_logger(__name__)
 
@@ -60,20 +62,19 @@ class AllocatorThread(threading.Thread):
             self._kicked.set()
 
 
-class NoticesThread(threading.Thread):
-    """Makes and sends notices."""
-
-    def __init__(self) -> None:
-        super().__init__(name="egs-notices", daemon=True)
+class PeriodicThread(threading.Thread):
+    def __init__(self, name: str, step: Callable[[], None], every_s: float) -> None:
+        super().__init__(name=f"egs-{name}", daemon=True)
+        self._name, self._step, self._every_s = name, step, every_s
         self._stopping = threading.Event()
 
     def run(self) -> None:
-        while not self._stopping.wait(settings.EGS_NOTICES_S):
+        while not self._stopping.wait(self._every_s):
             close_old_connections()
             try:
-                notices_step()
+                self._step()
             except Exception:
-                log.exception("notices_failed")
+                log.exception(f"{self._name}_failed")
 
     def stop(self) -> None:
         self._stopping.set()
@@ -147,7 +148,11 @@ def _close_connections(**_: object) -> None:
 
 def serve_all(*, host: str, port: int, on_start: Callable[[], None]) -> None:
     _share_connections()
-    threads = (AllocatorThread(), NoticesThread())
+    threads = (
+        AllocatorThread(),
+        PeriodicThread("notices", notices_step, settings.EGS_NOTICES_S),
+        PeriodicThread("telemetry", lambda: telemetry_step(now=db_now()), settings.EGS_TELEMETRY_S),
+    )
     for thread in threads:
         thread.start()
     try:

@@ -269,6 +269,8 @@ EGS_FAIRNESS_HALF_LIFE_S = max(env_int("EGS_FAIRNESS_HALF_LIFE_S", 7 * 86_400), 
 EGS_TICK_S = 1.0
 # How often notices are made and sent.
 EGS_NOTICES_S = 1.0
+# How often readings of GPUs are rolled up.
+EGS_TELEMETRY_S = 30.0
 # When nothing changes and nothing is due, ticks plan only this often, in seconds.
 EGS_REST_S = 10
 # After EGS_AGENT_STALE_S without a sync a cluster gets no new work; after EGS_AGENT_UNREACHABLE_S it counts as unreachable.
@@ -282,11 +284,16 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 300}
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # retry without end while Redis is away
 # Notices wait for other machines, so a process of their own sends them.
-CELERY_TASK_ROUTES = {"gpr.tick": {"queue": "allocator"}, "journal.notices": {"queue": "notices"}}
-# Both are correct with any number of wake-ups. A late wake-up expires.
+CELERY_TASK_ROUTES = {
+    "gpr.tick": {"queue": "allocator"},
+    "journal.notices": {"queue": "notices"},
+    "observability.telemetry": {"queue": "notices"},
+}
+# All are correct with any number of wake-ups. A late wake-up expires.
 CELERY_BEAT_SCHEDULE = {
     "tick": {"task": "gpr.tick", "schedule": EGS_TICK_S, "options": {"expires": EGS_TICK_S}},
     "notices": {"task": "journal.notices", "schedule": EGS_NOTICES_S, "options": {"expires": EGS_NOTICES_S}},
+    "telemetry": {"task": "observability.telemetry", "schedule": EGS_TELEMETRY_S, "options": {"expires": EGS_TELEMETRY_S}},
 }
 
 # Events, and with them the audit log, are deleted after so many days; 0: they stay. Notices name Events for 90 days.

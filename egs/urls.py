@@ -29,7 +29,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *oidc_urls,
     path("", include("portal_user.urls")),
     path("admin/", include("portal_admin.urls")),
-    path("", include("inventory.agent_views")),
+    path("", include("egs.agent_urls")),
     path("", include("egs.health")),
     path("api/v1/", include("egs.api")),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),

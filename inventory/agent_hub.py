@@ -59,7 +59,7 @@ class ReceivedSync:
 
 def answer(*, path: str, bearer: str, body: bytes, now: datetime) -> AgentAnswer:
     """Never waits. After an error it stores nothing of the message."""
-    return answer_errors(lambda: _encode(201 if path == REGISTER_PATH else 200, HANDLERS[path](bearer, body, now)))
+    return answer_errors(lambda: encode(201 if path == REGISTER_PATH else 200, HANDLERS[path](bearer, body, now)))
 
 
 def receive_sync(*, bearer: str, body: bytes, now: datetime) -> ReceivedSync:
@@ -92,11 +92,11 @@ def answer_errors(work: Callable[[], AgentAnswer]) -> AgentAnswer:
 
 
 def encode_reply(reply: SyncReply) -> AgentAnswer:
-    return _encode(200, reply)
+    return encode(200, reply)
 
 
 def _register(bearer: str, body: bytes, now: datetime) -> msgspec.Struct:
-    message = _decode(body, RegisterRequest)
+    message = decode(body, RegisterRequest)
     if message.proto_max < PROTO_MIN or message.proto_min > PROTO_MAX:
         raise UnsupportedProto(f"This hub speaks EGS Sync {PROTO_MIN} to {PROTO_MAX}. Upgrade the older side.")
     return agent_register(message=message, now=now)
@@ -104,7 +104,7 @@ def _register(bearer: str, body: bytes, now: datetime) -> msgspec.Struct:
 
 def _renew(bearer: str, body: bytes, now: datetime) -> msgspec.Struct:
     agent = agent_authenticate(bearer=bearer, now=now)
-    _decode(body, RenewRequest)
+    decode(body, RenewRequest)
     return agent_renew(agent=agent, now=now)
 
 
@@ -114,12 +114,12 @@ def _sync(bearer: str, body: bytes, now: datetime) -> msgspec.Struct:
 
 def _events(bearer: str, body: bytes, now: datetime) -> msgspec.Struct:
     agent = agent_authenticate(bearer=bearer, now=now)
-    return events_store(agent=agent, message=_decode(body, EventsRequest), now=now)
+    return events_store(agent=agent, message=decode(body, EventsRequest), now=now)
 
 
 def _cluster_requests(bearer: str, body: bytes, now: datetime) -> msgspec.Struct:
     agent = agent_authenticate(bearer=bearer, now=now)
-    return cluster_requests.receive(agent, _decode(body, cluster_requests.RawClusterRequests), now)
+    return cluster_requests.receive(agent, decode(body, cluster_requests.RawClusterRequests), now)
 
 
 HANDLERS: dict[str, Callable[[str, bytes, datetime], msgspec.Struct]] = {
@@ -136,7 +136,7 @@ def _refuse(error: EgsError) -> AgentAnswer:
     return AgentAnswer(error.status, msgspec.json.encode(body))
 
 
-def _decode(body: bytes, kind: type[Message]) -> Message:
+def decode(body: bytes, kind: type[Message]) -> Message:
     try:
         return msgspec.json.decode(NUL.sub(rb"\1", body) if rb"\u0000" in body else body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -146,12 +146,12 @@ def _decode(body: bytes, kind: type[Message]) -> Message:
 def _sync_request(body: bytes) -> SyncRequest:
     """Drops informational lists that cannot be decoded: user data must not block the heartbeat."""
     try:
-        return _decode(body, SyncRequest)
+        return decode(body, SyncRequest)
     except Malformed as error:
-        parts = _decode(body, dict[str, msgspec.Raw])
+        parts = decode(body, dict[str, msgspec.Raw])
         waiting, drifts, failed = parts.pop("waiting", None), parts.pop("drifts", None), parts.pop("jobs_failed", None)
         parts.pop("have_life", None)
-        message = _decode(msgspec.json.encode(parts), SyncRequest)
+        message = decode(msgspec.json.encode(parts), SyncRequest)
         log.warning("agent_sync_partly_unreadable", error=error.detail)
         return msgspec.structs.replace(
             message,
@@ -166,15 +166,15 @@ def _readable(told: msgspec.Raw | None, kind: type[Message], count_max: int) -> 
     if told is None:
         return None
     try:
-        listed = _decode(bytes(told), list[msgspec.Raw])
+        listed = decode(bytes(told), list[msgspec.Raw])
     except Malformed:
         return None
     read = []
     for each in listed[:count_max]:
         with suppress(Malformed):
-            read.append(_decode(bytes(each), kind))
+            read.append(decode(bytes(each), kind))
     return tuple(read)
 
 
-def _encode(status: int, message: msgspec.Struct) -> AgentAnswer:
+def encode(status: int, message: msgspec.Struct) -> AgentAnswer:
     return AgentAnswer(status, msgspec.json.encode(message))

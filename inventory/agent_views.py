@@ -32,19 +32,19 @@ LOOK_AGAIN_S = 5.0  # polls as well, since hints may be lost
 
 @csrf_exempt
 async def exchange(request: HttpRequest) -> HttpResponse:
-    bearer, body = _read(request)
+    bearer, body = read_call(request)
     if body is None:
-        return _too_large()
+        return too_large()
     reply = await in_db_thread(lambda: agent_hub.answer(path=request.path, bearer=bearer, body=body, now=db_now()))
-    return _respond(reply)
+    return respond(reply)
 
 
 @csrf_exempt
 async def sync(request: HttpRequest) -> HttpResponse:
     """Answers when the desired set differs from the agent's, or after `wait_s`."""
-    bearer, body = _read(request)
+    bearer, body = read_call(request)
     if body is None:
-        return _too_large()
+        return too_large()
     received: ReceivedSync | None = None
 
     def hear() -> AgentAnswer:
@@ -54,8 +54,8 @@ async def sync(request: HttpRequest) -> HttpResponse:
 
     refusal = await in_db_thread(lambda: agent_hub.answer_errors(hear))
     if received is None:
-        return _respond(refusal)
-    return _respond(agent_hub.encode_reply(await _park(received)))
+        return respond(refusal)
+    return respond(agent_hub.encode_reply(await _park(received)))
 
 
 async def _park(received: ReceivedSync) -> SyncReply:
@@ -75,18 +75,18 @@ async def _park(received: ReceivedSync) -> SyncReply:
                 continue
 
 
-def _read(request: HttpRequest) -> tuple[str, bytes | None]:
+def read_call(request: HttpRequest) -> tuple[str, bytes | None]:
     scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
     body = request.read(BODY_MAX_BYTES + 1)
     return bearer if scheme.lower() == "bearer" else "", None if len(body) > BODY_MAX_BYTES else body
 
 
-def _respond(reply: AgentAnswer) -> HttpResponse:
+def respond(reply: AgentAnswer) -> HttpResponse:
     kind = "application/json" if reply.status < 400 else "application/problem+json"
     return HttpResponse(reply.body, status=reply.status, content_type=kind)
 
 
-def _too_large() -> HttpResponse:
+def too_large() -> HttpResponse:
     detail = f"Send at most {BODY_MAX_BYTES} bytes: split the events."
     body = problem(status=413, code="agent_too_large", title="Too large", detail=detail)
     return HttpResponse(msgspec.json.encode(body), status=413, content_type="application/problem+json")

@@ -26,6 +26,8 @@ def drop(server: psycopg.Connection, name: str) -> None:
 
 def db_threads_let_go() -> None:
     """Close the connections of core/db_threads.py: the test database can only be dropped when nobody is connected."""
+    from observability.telemetry import agent_views as telemetry_views  # needs loaded apps
+
     everybody = threading.Barrier(DB_THREADS)
 
     def close() -> None:
@@ -34,6 +36,7 @@ def db_threads_let_go() -> None:
 
     for closing in [db_threads._pool.submit(close) for _ in range(DB_THREADS)]:
         closing.result()
+    telemetry_views.thread._pool.submit(lambda: connection.close()).result()  # noqa: PLW0108  # the connection of that thread
 
 
 def delete_all_rows() -> None:

@@ -1,0 +1,13 @@
+"""Celery calls these functions."""
+
+from celery import shared_task
+
+TELEMETRY_TASK = "observability.telemetry"
+
+
+@shared_task(name=TELEMETRY_TASK, ignore_result=True)
+def telemetry_task() -> None:
+    from core.clock import db_now
+    from observability.telemetry.services import telemetry_step
+
+    telemetry_step(now=db_now())

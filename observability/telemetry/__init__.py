@@ -1,0 +1,1 @@
+"""Readings of GPUs: the newest of each, and their course over time."""
