@@ -74,6 +74,7 @@ def test_a_request_that_is_filed_before_the_first_tick_after_an_absence_moves_no
     assert list(Promise.objects.exclude(gpr=newcomer).order_by("pk").values_list("promised_start_at", flat=True)) == before
 
 
+@pytest.mark.daily
 def test_nothing_starts_after_an_absence_before_the_agent_is_heard_and_what_was_due_is_late_by_that_absence() -> None:
     stage = Stage(nodes=1)
     due_at = stage.now + timedelta(minutes=10)
