@@ -34,9 +34,9 @@ class Ended(EgsError):
 
 
 class WaitedTooLong(EgsError):
-    """A GPR still waits; it was not canceled."""
+    """What was waited for has not come yet. A GPR was not canceled."""
 
-    def __init__(self, text: str, *, gpr: Any) -> None:
+    def __init__(self, text: str, *, gpr: Any = None) -> None:
         super().__init__(text)
         self.gpr = gpr
 

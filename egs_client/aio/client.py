@@ -32,9 +32,11 @@ class AsyncClient(AsyncApi):
         self.workspace = workspace
         super().__init__(url, token, patience_s=patience_s, timeout_s=timeout_s)
 
-    def watch_gpr(self, id: str, *, away_max_s: float | None = None) -> AsyncIterator[GprDetail]:
-        """The GPR now, then after each change until it has ended. Outages of up to `away_max_s` go by unseen; None: of any length."""
-        return watch_gpr(self, id, away_max_s=away_max_s)
+    def watch_gpr(self, id: str, *, away_max_s: float | None = None, has_each_look: bool = False) -> AsyncIterator[GprDetail]:
+        """The GPR now, then after each change (or look) until it has ended. Outages of up to `away_max_s` go by unseen; None: of any
+        length.
+        """
+        return watch_gpr(self, id, away_max_s=away_max_s, has_each_look=has_each_look)
 
     def watch_events(self, *, since: datetime | str | None = None, away_max_s: float | None = None, **filters: Any) -> AsyncIterator[Event]:
         """Events from `since` on (default: from now on), oldest first, each once. `at` of the last one resumes a watch."""

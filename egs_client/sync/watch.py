@@ -8,17 +8,19 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from msgspec.structs import replace
+
 from egs_client.errors import Ended, ServerFault, Unreachable, WaitedTooLong, WrongState
 from egs_client.gprs import ACTIVE, ENDED, OVER, WAITING, sentence_of
 from egs_client.models.gpr import Event, GprDetail
 from egs_client.sync.api import Api
 
-LOOK_LEAST_S, LOOK_MOST_S = 0.5, 5.0
+LOOK_LEAST_S, LOOK_MOST_S = 0.5, 3.0
 # An Event gets its time before it is stored, so that an older one can appear after a newer one.
 OVERLAP_S = 60.0
 
 
-def watch_gpr(client: Api, id: str, *, away_max_s: float | None = None) -> Iterator[GprDetail]:
+def watch_gpr(client: Api, id: str, *, away_max_s: float | None = None, has_each_look: bool = False) -> Iterator[GprDetail]:
     last: GprDetail | None = None
     look = Looks(away_max_s)
     while True:
@@ -27,10 +29,10 @@ def watch_gpr(client: Api, id: str, *, away_max_s: float | None = None) -> Itera
         except (Unreachable, ServerFault) as error:
             look.missed(error)
         else:
-            has_changed = last is None or gpr != last
+            has_changed = last is None or has_news(last, gpr)
             look.found(has_changed=has_changed)
-            if has_changed:
-                last = gpr
+            last = gpr
+            if has_changed or has_each_look:
                 yield gpr
             if gpr.state in ENDED:
                 return
@@ -72,7 +74,7 @@ def gpr_wait(client: Api, id: str, *, for_s: float | None = None) -> GprDetail:
         except (Unreachable, ServerFault) as error:
             look.missed(error)
         else:
-            look.found(has_changed=gpr != last)
+            look.found(has_changed=last is None or has_news(last, gpr))
             last = gpr
             if gpr.state == ACTIVE:
                 return gpr
@@ -95,6 +97,11 @@ def gpr_end(client: Api, id: str) -> GprDetail:
             pass  # it started, or ended, between our reading and asking
         gpr = client.gprs.get(id)
     return gpr
+
+
+def has_news(old: GprDetail, new: GprDetail) -> bool:
+    """Whether anything changed but the time that is left."""
+    return replace(old, time_left_s=None) != replace(new, time_left_s=None)
 
 
 class Looks:

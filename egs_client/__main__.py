@@ -1,0 +1,3 @@
+from egs_client.cli.main import run
+
+run()

@@ -1,0 +1,1 @@
+"""One file for each group of commands; `cli/main.py` names them."""

@@ -1,0 +1,65 @@
+"""`egs admin`: what administrators do. Its commands follow from the API, so each act of the API is one of the terminal's."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import typer
+
+from egs_client.cli.lazy import LazyGroup
+
+# Name -> where it is in the SDK, which operations (none named: all), and what help says.
+GROUPS: dict[str, tuple[str, tuple[str, ...], str]] = {
+    "gpr": ("gprs", ("approve", "reject", "evict", "priority", "move", "replace_node", "bulk"), "Approve, reject, evict, move, bulk."),
+    "node": ("nodes", ("get", "cordon", "uncordon", "force_release"), "Cordon, uncordon, force-release."),
+    "node-step": ("nodes.steps", (), "Attempts at entry and exit steps on a node."),
+    "cluster": ("clusters", (), "Clusters and their agents' join tokens."),
+    "maintenance": ("maintenance", (), "Announce and cancel maintenance; the preview names whom it moves."),
+    "supply": ("supplies", (), "Where more nodes can be ordered."),
+    "supply-order": ("supply_orders", (), "Orders of nodes."),
+    "project": ("projects", (), "Projects."),
+    "project-admin": ("projects.admins", (), "Administrators of a project."),
+    "workspace": ("slices", (), "Workspaces, their policy and clusters."),
+    "workspace-request": ("workspace_requests", (), "Requests for workspaces."),
+    "member": ("slices.members", (), "Members of a workspace."),
+    "invitation": ("slices.invitations", (), "Invitations to a workspace."),
+    "group": ("slices.groups", (), "Groups whose people are members of a workspace."),
+    "namespace": ("slices.namespaces", (), "Namespaces of a workspace."),
+    "quota": ("quotas", (), "Guaranteed and most GPUs."),
+    "budget": ("budgets", (), "GPU-hours of a period."),
+    "template": ("templates", (), "Templates of requests."),
+    "check-policy": ("check_policies", (), "Which checks nodes have to pass."),
+    "booking-series": ("booking_series", (), "Bookings that repeat."),
+    "defragmentation": ("defragmentation", (), "Moves that would make whole nodes free."),
+    "eviction": ("evictions", (), "Evictions."),
+    "user": ("users", (), "Users."),
+    "role": ("roles", (), "Roles that groups give."),
+    "audit": ("audit", (), "Who did what from where."),
+}
+
+
+class AdminGroup(LazyGroup):
+    texts: ClassVar[dict[str, str]] = {name: text for name, (_, _, text) in GROUPS.items()}
+
+    def build(self, name: str) -> Any:
+        from egs_client.cli.acts import group_of
+
+        path, only, text = GROUPS[name]
+        app = group_of(path, only=only)
+        app.info.help = text
+        return typer.main.get_group(app)
+
+
+app = typer.Typer(
+    add_completion=False,
+    cls=AdminGroup,
+    help="What administrators do, each act with a preview.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+apps = {"admin": app}
+
+
+@app.callback()
+def admin() -> None:
+    """What administrators do, each act with a preview."""

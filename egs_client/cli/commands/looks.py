@@ -1,0 +1,139 @@
+"""`egs queue`, `nodes`, `schedule` and `events`: what only shows."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from egs_client.cli import options
+from egs_client.cli.output import Column, Output, Watch, show_list, show_stream, show_watching
+from egs_client.cli.session import client
+from egs_client.cli.words import clock, size, soon, yes
+
+if TYPE_CHECKING:
+    from egs_client.models.gpr import Event, QueueRow
+    from egs_client.models.inventory import Node
+    from egs_client.sync.client import Client
+
+queue_app, nodes_app, schedule_app, events_app = (typer.Typer(add_completion=False, rich_markup_mode=None) for _ in range(4))
+apps = {"queue": queue_app, "nodes": nodes_app, "schedule": schedule_app, "events": events_app}
+PIPE_WIDTH = 160
+
+QUEUE: list[Column[QueueRow]] = [
+    Column("POS", lambda row: str(row.position or "-")),
+    Column("NAME", lambda row: row.name),
+    Column("BOX", lambda row: size(row.nodes, row.gpus_per_node, row.shape)),
+    Column("STARTS", lambda row: soon(row.planned_start_at)),
+    Column("PROMISED BY", lambda row: clock(row.promised_start_at) if row.promised_start_at else "-"),
+    Column("WORKSPACE", lambda row: row.slice),
+    Column("OWNER", lambda row: row.owner, is_wide=True),
+    Column("PRIORITY", lambda row: str(row.priority), is_wide=True),
+    Column("WHY", lambda row: row.reason, is_wide=True),
+    Column("ID", lambda row: row.id, is_wide=True),
+]
+NODES: list[Column[Node]] = [
+    Column("NAME", lambda node: node.name),
+    Column("CLUSTER", lambda node: node.cluster),
+    Column("SHAPE", lambda node: node.shape),
+    Column("STATE", lambda node: node.state),
+    Column("FREE", lambda node: f"{node.gpus_free}/{node.gpu_count}"),
+    Column("HELD BY", lambda node: ", ".join(holder.gpr for holder in node.held_by)),
+    Column("TYPE", lambda node: node.node_type, is_wide=True),
+    Column("RACK", lambda node: node.rack, is_wide=True),
+    Column("RDMA", lambda node: yes(node.rdma), is_wide=True),
+    Column("CORDONED", lambda node: node.cordon_reason or yes(node.is_cordoned), is_wide=True),
+]
+EVENTS: list[Column[Event]] = [
+    Column("WHEN", lambda event: f"{event.at.astimezone():%d %b %H:%M:%S}"),
+    Column("KIND", lambda event: event.kind),
+    Column("MESSAGE", lambda event: event.message),
+    Column("SEVERITY", lambda event: event.severity, is_wide=True),
+    Column("BY", lambda event: event.actor or "EGS", is_wide=True),
+]
+
+
+@queue_app.command()
+def queue(
+    output: Output = "table", watch: Watch = False, limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = 100
+) -> None:
+    """What waits, in the order of planned starts."""
+
+    def read(egs: Client) -> Sequence[QueueRow]:
+        return egs.queue.list(page_size=min(limit, 500)).all(limit=limit)
+
+    with client() as egs:
+        if watch:
+            show_watching(lambda: read(egs), QUEUE, output=output, kind="gpr", key=lambda row: row.id)
+        show_list(read(egs), QUEUE, output=output, kind="gpr", none="Nothing waits.")
+
+
+@nodes_app.command()
+def nodes(
+    output: Output = "table",
+    watch: Watch = False,
+    cluster: options.Cluster = None,
+    shape: Annotated[str | None, typer.Option(help="Of this shape.", autocompletion=options.shapes)] = None,
+    state: Annotated[str | None, typer.Option(help="Of this state, as free or held.")] = None,
+) -> None:
+    """Nodes, their GPUs and who holds them."""
+    given: dict[str, Any] = {name: value for name, value in (("cluster", cluster), ("shape", shape), ("state", state)) if value}
+    with client() as egs:
+        if watch:
+            show_watching(lambda: egs.nodes.list(page_size=500, **given).all(), NODES, output=output, kind="node", key=lambda node: node.id)
+        show_list(egs.nodes.list(page_size=500, **given).all(), NODES, output=output, kind="node", none="There is no such node.")
+
+
+@schedule_app.command()
+def schedule(
+    hours: Annotated[float, typer.Option("--hours", "-H", help="How far to look.", min=0.1, max=24 * 31)] = 12,
+    cluster: options.Cluster = None,
+    node: options.Node = None,
+    workspace: options.Workspace = None,
+    output: Output = "table",
+) -> None:
+    """Who has which node when: a letter for each box, over time."""
+    from egs_client.cli.strip import Stretch, strip
+
+    now = datetime.now(UTC)
+    given: dict[str, Any] = {name: value for name, value in (("cluster", cluster), ("node", node), ("slice", workspace)) if value}
+    with client() as egs:
+        rows = egs.schedule.list(from_=now, to=now + timedelta(hours=hours), page_size=500, **given).all()
+        if output not in {"table", "wide"}:
+            show_list(rows, [], output=output, kind="reservation", none="")
+            return
+        where = {name: value for name, value in given.items() if name == "cluster"}
+        names = [node] if node else [each.name for each in egs.nodes.list(page_size=500, **where)]
+    stretches = [Stretch(row.node, row.gpr or "", row.starts_at, row.ends_at) for row in rows]
+    width = shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else PIPE_WIDTH // 2
+    print("\n".join(strip(names, stretches, begin=now.astimezone(), hours=hours, width=width)))
+
+
+@events_app.command()
+def events(
+    gpr: Annotated[str | None, typer.Option(help="Of this GPR.", autocompletion=options.gprs)] = None,
+    workspace: options.Workspace = None,
+    node: options.Node = None,
+    cluster: options.Cluster = None,
+    kind: Annotated[str | None, typer.Option(help="Of this kind, as gpr.transition.")] = None,
+    since: Annotated[str | None, typer.Option(help="Of the last 30m, 2h or 1d.")] = None,
+    limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = 50,
+    output: Output = "table",
+    watch: Watch = False,
+) -> None:
+    """What happened, and why; the newest last."""
+    filters = {"gpr": gpr, "slice": workspace, "node": node, "cluster": cluster, "kind": kind}
+    given: dict[str, Any] = {name: value for name, value in filters.items() if value}
+    back_s = options.seconds(since)
+    begin = datetime.now(UTC) - timedelta(seconds=back_s) if back_s is not None else None
+    with client() as egs:
+        if watch:
+            show_stream(egs.watch_events(since=begin, **given), EVENTS, output=output, kind="event")
+        if begin is not None:
+            given["since"] = begin
+        rows = egs.events.list(page_size=min(limit, 500), **given).all(limit=limit)
+    show_list(rows[::-1], EVENTS, output=output, kind="event", none="Nothing happened.")

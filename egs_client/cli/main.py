@@ -1,0 +1,104 @@
+"""The tree of commands. A group's module is imported when one of its commands runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from io import TextIOWrapper
+from typing import Annotated, Any, ClassVar
+
+import typer
+
+from egs_client import __version__
+from egs_client.cli.exits import INTERRUPTED, PIPE_CLOSED, code_of, help_text, tell
+from egs_client.cli.lazy import LazyGroup
+from egs_client.cli.session import chosen
+from egs_client.errors import EgsError
+
+COMPLETE_VARIABLE = "_EGS_COMPLETE"
+# Name -> module in `commands`, and what `egs --help` says.
+GROUPS = {
+    "login": ("login", "Sign in to a server, and store that as a profile."),
+    "logout": ("login", "Forget the token of a profile."),
+    "whoami": ("login", "Who you are, where, and until when."),
+    "gpr": ("gpr", "GPU Provision Requests: estimate, create, watch, extend, release."),
+    "queue": ("looks", "What waits, and when it starts."),
+    "nodes": ("looks", "Nodes, their GPUs and who holds them."),
+    "schedule": ("looks", "Who has which node when."),
+    "events": ("looks", "What happened, and why."),
+    "workspace": ("workspace", "Workspaces: their policy, members and namespaces."),
+    "kubeconfig": ("workspace", "Get a kubeconfig for a workspace."),
+    "admin": ("admin", "What administrators do, each act with a preview."),
+    "completion": ("completion", "Print the completion script for bash, zsh or fish."),
+}
+ALIASES = {"gprs": "gpr", "node": "nodes", "event": "events", "workspaces": "workspace", "slice": "workspace", "ws": "workspace"}
+
+
+class Tree(LazyGroup):
+    texts: ClassVar[dict[str, str]] = {name: text for name, (_, text) in GROUPS.items()}
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return super().get_command(ctx, ALIASES.get(cmd_name, cmd_name))
+
+    def build(self, name: str) -> Any:
+        module = import_module(f"egs_client.cli.commands.{GROUPS[name][0]}")
+        return typer.main.get_command(module.apps[name])
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except EgsError as error:
+            tell(error)
+            raise typer.Exit(code_of(error)) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+
+
+HELP = f"Elastic GPU Service: book GPU nodes for a time.\n\n{help_text()}"
+app = typer.Typer(name="egs", cls=Tree, help=HELP, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"egs {__version__}")
+        raise typer.Exit
+
+
+@app.callback(no_args_is_help=True)
+def options(
+    profile: Annotated[str | None, typer.Option(help="The profile to use; `egs login` makes them. Also: EGS_LOGIN.")] = None,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    chosen.profile = profile
+
+
+def run() -> None:
+    """Never returns: exits with a code of `exits.py`."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal may know no dots
+    try:
+        if COMPLETE_VARIABLE in os.environ:
+            from typer.completion import completion_init  # type: ignore[attr-defined]  # not in its list of names
+
+            completion_init()
+        typer.main.get_command(app).main(prog_name="egs", complete_var=COMPLETE_VARIABLE)
+    except SystemExit as done:
+        _end(done.code if isinstance(done.code, int) else 1 if done.code else 0)
+    except BrokenPipeError:
+        _end(PIPE_CLOSED)
+    except KeyboardInterrupt:
+        _end(INTERRUPTED)
+
+
+def _end(code: int) -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = PIPE_CLOSED
+    except ValueError:
+        pass  # closed
+    if code == PIPE_CLOSED:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more
+    sys.exit(code)

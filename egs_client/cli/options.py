@@ -1,0 +1,123 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from egs_client.cli.exits import Refused
+from egs_client.cli.names import clusters, gprs, nodes, shapes, workspaces
+
+Workspace = Annotated[
+    str | None,
+    typer.Option("--workspace", "-n", help="The workspace. Default: the profile's, or your only one.", autocompletion=workspaces),
+]
+Gpr = Annotated[str, typer.Argument(help="Its name or id.", metavar="GPR", autocompletion=gprs)]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what it would do, and do nothing.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Until it is active, with its position, its promise and its steps.")]
+Timeout = Annotated[str | None, typer.Option(help="Stop waiting after this long (30m, 2h); the request stays. Exit code 8.")]
+Node = Annotated[str | None, typer.Option(help="Of this node.", autocompletion=nodes)]
+Cluster = Annotated[str | None, typer.Option(help="Of this cluster.", autocompletion=clusters)]
+HOUR_S = 3600
+
+
+def box_options(
+    *,
+    shape: Annotated[str | None, typer.Option("--shape", "-s", help="GPU model and memory, as H100-80GB.", autocompletion=shapes)] = None,
+    memory: Annotated[int | None, typer.Option(help="At least so many GiB a GPU; EGS chooses the shape.")] = None,
+    nodes: Annotated[int | None, typer.Option("--nodes", "-N", help="How many nodes. Default: 1.")] = None,
+    gpus: Annotated[int | None, typer.Option("--gpus", "-g", help="GPUs on each node. Default: all of them.")] = None,
+    hours: Annotated[float | None, typer.Option("--hours", "-H", help="How long, in hours.")] = None,
+    duration: Annotated[str | None, typer.Option("--duration", "-d", help="How long, as 1h30m, 2d or PT90M.")] = None,
+    priority: Annotated[int | None, typer.Option(help="1 to 300; higher goes first. Default: 101.")] = None,
+    cluster: Annotated[list[str] | None, typer.Option(help="Only in this cluster; may be repeated.", autocompletion=clusters)] = None,
+    after: Annotated[datetime | None, typer.Option(help="Not before this time.")] = None,
+    at: Annotated[datetime | None, typer.Option(help="Book exactly this start, or be refused.")] = None,
+    node_type: Annotated[str | None, typer.Option(help="Only nodes of this type.")] = None,
+    rdma: Annotated[bool | None, typer.Option("--rdma/--no-rdma", help="Only nodes with RDMA.")] = None,
+    within: Annotated[str | None, typer.Option(help="All nodes in one `rack` or one `nvlink` domain.")] = None,
+    evictable: Annotated[bool | None, typer.Option("--evictable/--no-evictable", help="Others may take its nodes, after notice.")] = None,
+    may_evict: Annotated[bool | None, typer.Option("--may-evict/--no-may-evict", help="It may end boxes of lower priority.")] = None,
+    requeue: Annotated[bool | None, typer.Option("--requeue/--no-requeue", help="Queue again after an eviction or a failure.")] = None,
+    checks: Annotated[bool | None, typer.Option("--checks/--no-checks", help="Test the nodes before the start.")] = None,
+    model: Annotated[list[str] | None, typer.Option(help="A note for the page, as name=llama or lr=3e-4; may be repeated.")] = None,
+) -> None:
+    """The options; `fields_of` makes fields of them."""
+
+
+def fields_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The API's fields, without those that were not given."""
+    if given["hours"] is not None and given["duration"] is not None:
+        raise Refused("Give --hours or --duration, not both.")
+    start = given["at"] or given["after"]
+    fields = {
+        "shape": given["shape"],
+        "min_gpu_memory_gib": given["memory"],
+        "nodes": given["nodes"],
+        "gpus_per_node": given["gpus"],
+        "duration_s": given["duration"] if given["hours"] is None else round(given["hours"] * HOUR_S),
+        "priority": given["priority"],
+        "clusters": given["cluster"] or None,
+        "earliest_start_at": start.astimezone() if start else None,
+        "is_booking": True if given["at"] else None,
+        "node_type": given["node_type"],
+        "rdma": given["rdma"],
+        "within": given["within"],
+        "evictable": given["evictable"],
+        "may_evict": given["may_evict"],
+        "requeue_on_failure": given["requeue"],
+        "run_checks": given["checks"],
+        "model": dict(_pair(text) for text in given["model"]) if given["model"] else None,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def with_box_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command takes its own options and, as `box`, those of `box_options`."""
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        command(**{name: given.pop(name) for name in own}, box=fields_of(given))
+
+    signature = inspect.signature(command)
+    own = [name for name in signature.parameters if name != "box"]
+    shared = inspect.signature(box_options).parameters
+    parameters = [signature.parameters[name] for name in own]
+    hints = {**get_type_hints(command, include_extras=True), **get_type_hints(box_options, include_extras=True)}
+    merged = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[parameter.name])
+        for parameter in (*parameters, *shared.values())
+    ]
+    run.__signature__ = inspect.Signature(merged)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in merged}
+    return run
+
+
+def seconds(text: str | None) -> float | None:
+    """`90`, `30s`, `45m`, `1h30m`, `2d`."""
+    if text is None:
+        return None
+    total, number = 0.0, ""
+    for character in text.strip().lower():
+        if character.isdecimal():
+            number += character
+        elif number and character in {"s", "m", "h", "d"}:
+            total, number = total + int(number) * {"s": 1, "m": 60, "h": HOUR_S, "d": 24 * HOUR_S}[character], ""
+        else:
+            raise Refused(f"{text} is no time; write 30s, 45m, 1h30m or 2d.")
+    if not number and not total:
+        raise Refused(f"{text} is no time; write 30s, 45m, 1h30m or 2d.")
+    return total + (int(number) if number else 0)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise Refused(f"--model {text}: write name=value.")
+    return name, value

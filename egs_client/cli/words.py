@@ -1,0 +1,51 @@
+"""Times and sizes as people read them. Times are those of the reader's clock."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
+
+
+def span(span_s: float) -> str:
+    """`38 s`, `45 min`, `3 h 05 min`, `2 d 4 h`."""
+    whole_s = max(round(span_s), 0)
+    days, hours, minutes = whole_s // DAY_S, whole_s % DAY_S // HOUR_S, whole_s % HOUR_S // MINUTE_S
+    if days:
+        return f"{days} d {hours} h" if hours else f"{days} d"
+    if hours:
+        return f"{hours} h {minutes:02d} min" if minutes else f"{hours} h"
+    if whole_s >= 2 * MINUTE_S or (minutes and not whole_s % MINUTE_S):
+        return f"{minutes} min"
+    return f"{whole_s} s"
+
+
+def clock(at: datetime) -> str:
+    """`14:20`, or with its day where that is another one."""
+    here = at.astimezone()
+    is_today = here.date() == datetime.now().astimezone().date()
+    return f"{here:%H:%M}" if is_today else f"{here:%a %d %b %H:%M}"
+
+
+def when(at: datetime | None) -> str:
+    """`in 1 h 12 min (14:20)`."""
+    if at is None:
+        return "-"
+    wait_s = (at - datetime.now(UTC)).total_seconds()
+    relative = "now" if abs(wait_s) < 1 else f"in {span(wait_s)}" if wait_s > 0 else f"{span(-wait_s)} ago"
+    return f"{relative} ({clock(at)})"
+
+
+def soon(at: datetime | None) -> str:
+    """`in 1 h 12 min`, for a table."""
+    return "-" if at is None else when(at).split(" (")[0]
+
+
+def size(nodes: int, gpus_per_node: int | None, shape: str, memory_gib: int | None = None) -> str:
+    """`2 x 8 H100-80GB`."""
+    what = shape or (f">= {memory_gib} GiB" if memory_gib else "any")
+    return f"{nodes} x {gpus_per_node or 'all'} {what}"
+
+
+def yes(is_true: bool) -> str:
+    return "yes" if is_true else "no"

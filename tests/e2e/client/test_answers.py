@@ -1,0 +1,184 @@
+"""What the command says and how it ends, whatever the server or the person does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import yaml
+
+from egs_client.cli.acts import group_of
+from egs_client.cli.commands.admin import GROUPS
+from egs_client.cli.exits import MEANINGS
+from tests.e2e.client.hub import EGS, Egs, Hub
+from tests.e2e.processes import START_S, free_port, wait_for
+
+pytestmark = pytest.mark.rotates(1)
+
+BOX = ("--shape", "H100-80GB", "--hours", "1")
+LATER = ("--after", f"{datetime.now(UTC) + timedelta(days=200):%Y-%m-%d}")
+
+
+@pytest.fixture
+def waiting(hub: Hub, egs: Egs) -> Iterator[str]:
+    """A request that waits for years."""
+    egs.run("gpr", "create", "later", *BOX, *LATER)
+    yield "later"
+    hub.end_all()
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ("gpr show nobody", 5, "There is no GPR nobody"),
+        ("gpr create --shape H100-80GB", 2, "--hours 3"),
+        ("gpr create --shape H100-80GB --nodes 0 --hours 1", 6, "nodes:"),
+        ("gpr create --shape X-1GB --hours 1", 6, "shape"),
+        ("gpr create --shape H100-80GB --nodes 500 --hours 1", 6, "most that could start is 6 nodes"),
+        ("gpr list -o xml", 2, "one of table"),
+        ("gpr list -n foreign", 0, "There is no GPR"),
+        ("kubeconfig", 2, "--cluster aurora"),
+        ("admin node cordon aurora-h100-01 --why fan --yes", 4, ""),
+        ("gpr watch nobody --timeout soon", 2, "30s, 45m"),
+        ("frob", 2, "No such command"),
+    ],
+)
+def test_each_kind_of_failure_has_its_exit_code_and_says_what_to_do(egs: Egs, line: str, code: int, words: str) -> None:
+    assert words in egs.run(*line.split(), code=code)
+
+
+def test_without_a_server_it_says_which_one_does_not_answer(egs: Egs) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    egs.env = {"EGS_URL": url, "EGS_TOKEN": "egsu_x"}
+
+    assert f"The server at {url} does not answer" in egs.run("login", url, "--with-token", given="egsu_x", code=9)
+
+
+def test_a_token_is_never_sent_without_tls(egs: Egs) -> None:
+    assert "use https" in egs.run("login", "http://egs.example", "--with-token", given="egsu_x", code=2).lower()
+
+
+def test_the_profile_is_for_its_owner_alone_and_its_token_goes_to_no_other_server(hub: Hub, egs: Egs) -> None:
+    egs.env = {}
+    assert "You are not signed in" in egs.run("whoami", code=3)
+
+    egs.run("login", hub.url, "--with-token", given=hub.tokens["user_token"])
+
+    file = egs.home / "config" / "egs" / "profiles.json"
+    assert file.stat().st_mode & 0o777 == 0o600
+    egs.run("workspace", "use", "vision")
+    assert "Default:    vision" in egs.run("whoami")
+    assert "There is no profile other" in egs.run("--profile", "other", "whoami", code=3)
+    egs.env = {"EGS_URL": "http://127.0.0.1:9"}
+    assert "EGS_TOKEN" in egs.run("gpr", "list", code=3)
+    egs.env = {}
+    egs.run("logout")
+    assert hub.tokens["user_token"] not in file.read_text()
+
+
+def test_a_token_that_ends_while_somebody_waits_is_told_and_the_request_stays(hub: Hub, egs: Egs, waiting: str) -> None:
+    made = hub.ada.post("/tokens/", {"name": "short", "scopes": ["read", "write"]})
+    other = Egs(egs.home, {"EGS_URL": hub.url, "EGS_TOKEN": made["token"]})
+    watching = other.start("gpr", "watch", waiting)
+    assert watching.stdout
+    assert "QUEUED" in watching.stdout.readline()
+
+    hub.ada.raw("DELETE", "/tokens/short/")
+
+    text = watching.communicate(timeout=START_S)[0]
+    assert (watching.returncode, "Sign in again: egs login" in text) == (3, True)
+    assert "QUEUED" in egs.run("gpr", "show", waiting)
+
+
+def test_a_wait_that_takes_too_long_leaves_the_request_and_says_so(egs: Egs, hub: Hub) -> None:
+    text = egs.run("gpr", "create", "patient", *BOX, *LATER, "--wait", "--timeout", "1s", code=8)
+
+    assert "patient is still QUEUED. It stays" in text
+    hub.end_all()
+
+
+def test_every_form_of_output_has_the_same_requests(egs: Egs, waiting: str) -> None:
+    table = egs.run("gpr", "list").splitlines()
+    objects = json.loads(egs.run("gpr", "list", "-o", "json"))
+    assert (table[0].split()[:2], table[1].split()[:2]) == (["NAME", "STATE"], ["later", "QUEUED"])
+    assert yaml.safe_load(egs.run("gpr", "list", "-o", "yaml")) == objects
+    assert egs.run("gpr", "list", "-o", "name") == f"gpr/{objects['items'][0]['id']}\n"
+    assert egs.run("gpr", "list", "-o", 'jsonpath={range .items[*]}{.name}={.state}{"\\n"}{end}') == "later=QUEUED\n\n"
+    assert "vision" in egs.run("gpr", "list", "-o", "wide")
+
+
+def test_what_a_person_sees_fits_into_80_columns_and_a_pipe_gets_no_colors(egs: Egs, waiting: str) -> None:
+    for line in ("gpr list", "queue", "nodes", "schedule", "events --limit 5", "gpr create --help", "--help"):
+        terminal = egs.at_terminal(*line.split())
+        assert terminal.end() == 0, terminal.shown
+        shown = [text.replace("\x1b[1m", "").replace("\x1b[32m", "").replace("\x1b[0m", "") for text in terminal.shown.splitlines()]
+        assert max(map(len, shown)) <= 80, line
+
+    assert "\x1b" not in egs.run("gpr", "list")
+
+
+def test_a_closed_pipe_ends_it_quietly(egs: Egs) -> None:
+    line = f"{' '.join(EGS)} events --limit 500 -o json | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], env=egs.environment(), capture_output=True, text=True, check=True)
+
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_there_for_each_shell(egs: Egs, shell: str) -> None:
+    assert "_EGS_COMPLETE" in egs.run("completion", shell)
+
+
+def test_completion_knows_the_names_that_the_server_has(egs: Egs, waiting: str) -> None:
+    script = 'source <(egs completion bash); COMP_WORDS=(egs gpr show ""); COMP_CWORD=3; _egs_completion egs; echo "${COMPREPLY[@]}"'
+    folder = egs.home / "bin"
+    folder.mkdir()
+    (folder / "egs").write_text(f'#!/bin/sh\nexec {" ".join(EGS)} "$@"\n')
+    (folder / "egs").chmod(0o755)
+    env = egs.environment()
+    done = subprocess.run(
+        ["bash", "-c", script], env={**env, "PATH": f"{folder}:{env['PATH']}"}, capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.split() == ["later"], done.stderr
+
+
+def test_an_administrator_sees_what_an_act_would_do_before_it_is_done(hub: Hub, admin: Egs) -> None:
+    begin = datetime.now(UTC) + timedelta(days=200)
+    times = ("--starts-at", begin.isoformat(), "--ends-at", (begin + timedelta(days=1)).isoformat())
+    window = ("--cluster", "aurora", *times, "--reason", "new fans")
+    assert "moved" in admin.run("admin", "maintenance", "add", *window, "--dry-run")
+    assert not hub.admin.get("/maintenance/")["results"]
+
+    assert "add --yes" in admin.run("admin", "node", "cordon", "aurora-h100-06", "--why", "fan", code=2)
+    admin.run("admin", "node", "cordon", "aurora-h100-06", "--why", "fan", "--yes")
+    assert "true" in admin.run("admin", "node", "show", "aurora-h100-06", "-o", "jsonpath={.is_cordoned}")
+    admin.run("admin", "node", "uncordon", "aurora-h100-06", "--yes")
+
+
+def test_help_lists_every_exit_code(egs: Egs) -> None:
+    text = egs.run("--help")
+    assert [line for code, meaning in MEANINGS.items() if (line := f"{code}  {meaning}") not in text] == []
+
+
+def test_each_group_of_an_administrator_can_be_shown(admin: Egs) -> None:
+    for path, only, _ in GROUPS.values():
+        assert group_of(path, only=only).registered_commands
+
+
+def test_what_is_watched_goes_on_where_it_was_when_the_server_has_been_away(hub: Hub, egs: Egs, waiting: str) -> None:
+    watching = egs.start("gpr", "watch", waiting)
+    assert watching.stdout
+    assert "QUEUED" in watching.stdout.readline()
+    hub.process.kill()
+    assert "does not answer" in egs.run("gpr", "list", code=9)
+
+    hub.start()
+    egs.run("gpr", "cancel", waiting)
+
+    text = watching.communicate(timeout=START_S)[0]
+    assert (watching.returncode, "later  CANCELED" in text) == (0, True), text
+    wait_for("the fleet", lambda: hub.admin.get("/nodes/")["results"], within_s=START_S)

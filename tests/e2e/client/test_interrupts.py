@@ -1,0 +1,75 @@
+"""Ctrl-C at any moment: nobody has to guess what became of the request."""
+
+from __future__ import annotations
+
+import signal
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from egs_client import gpus
+from egs_client.errors import EgsError
+from egs_client.sync.box import Box
+from egs_client.sync.client import Client
+from tests.e2e.client.hub import Egs, Hub
+from tests.e2e.client.test_answers import BOX, LATER
+from tests.e2e.processes import START_S
+
+pytestmark = pytest.mark.rotates(2)
+
+CREATE = ("gpr", "create", "train", *BOX, *LATER, "--wait")
+
+
+@pytest.mark.parametrize(("answer", "state"), [("y", "CANCELED"), ("n", "QUEUED")])
+def test_at_a_terminal_it_asks_what_to_do_with_the_request(hub: Hub, egs: Egs, answer: str, state: str) -> None:
+    terminal = egs.at_terminal(*CREATE)
+    terminal.wait_for("QUEUED")
+    terminal.interrupt()
+    terminal.wait_for("Cancel it")
+    terminal.type(f"{answer}\n")
+
+    assert terminal.end() == 130
+    assert egs.run("gpr", "list", "--all", "-o", "jsonpath={.items[0].state}").strip() == state
+    hub.end_all()
+
+
+def test_without_a_terminal_it_says_what_goes_on(hub: Hub, egs: Egs) -> None:
+    waiting = egs.start(*CREATE)
+    assert waiting.stdout
+    assert "QUEUED" in waiting.stdout.readline()
+    waiting.send_signal(signal.SIGINT)
+
+    text = waiting.communicate(timeout=START_S)[0]
+    assert (waiting.returncode, "stays QUEUED. To end it: egs gpr cancel" in text) == (130, True), text
+    hub.end_all()
+
+
+def test_a_box_is_given_back_when_its_block_fails(hub: Hub) -> None:
+    with Client(hub.url, hub.tokens["user_token"], workspace="vision") as client:
+        box = gpus("H100-80GB", hours=1, client=client)
+        with pytest.raises(ZeroDivisionError):
+            fail_in(box)
+        seen = client.watch_events(since=box.gpr.created_at, gpr=box.gpr.id)
+        kinds = [next(seen).kind for _ in range(3)]
+        states = [gpr.state for gpr in client.watch_gpr(box.gpr.id)]
+
+    assert kinds[:2] == ["gpr.created", "gpr.transition"]
+    assert (states[0], states[-1]) == ("EXITING", "RELEASED")
+    hub.end_all()
+
+
+def fail_in(box: Box) -> None:
+    with box:
+        assert (box.gpr.state, len(box.nodes), box.left_s > 3000) == ("ACTIVE", 1, True)
+        assert box.offers is not None
+        raise ZeroDivisionError
+
+
+def test_a_box_that_does_not_start_in_time_is_canceled(hub: Hub) -> None:
+    with Client(hub.url, hub.tokens["user_token"], workspace="vision") as client:
+        later = datetime.now(UTC) + timedelta(days=200)
+        box = gpus("H100-80GB", hours=1, client=client, wait_s=1, earliest_start_at=later)
+        with pytest.raises(EgsError, match="not active"), box:
+            pytest.fail("it has not started")
+
+        assert [gpr.state for gpr in client.gprs.list(page_size=1).all(limit=1)] == ["CANCELED"]
