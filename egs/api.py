@@ -26,6 +26,7 @@ from journal.audit_api import AuditViewSet
 from journal.notices.api import NoticeViewSet
 from journal.notices.channels.api import ChannelViewSet, DeliveryViewSet
 from journal.notices.settings.api import NoticeSettingsViewSet
+from manifests.api import ManifestViewSet
 from slices.api import MemberViewSet, MeViewSet, ProjectViewSet, SliceViewSet
 from slices.invitations.api import InvitationViewSet, SliceInvitationViewSet
 from slices.kubeconfigs.api import KubeconfigViewSet
@@ -61,6 +62,7 @@ router.register("supplies", SupplyViewSet, basename="supply")
 router.register("supply-orders", SupplyOrderViewSet, basename="supply-order")
 router.register("evictions", EvictionViewSet, basename="eviction")
 router.register("defragmentation", DefragmentationViewSet, basename="defragmentation")
+router.register("manifests", ManifestViewSet, basename="manifest")
 router.register("events", EventViewSet, basename="event")
 router.register("channels", ChannelViewSet, basename="channel")
 router.register("channels/(?P<channel_pk>[^/]+)/deliveries", DeliveryViewSet, basename="channel-delivery")

@@ -61,6 +61,7 @@ INSTALLED_APPS = [
     "inventory",
     "slices",
     "gpr",
+    "manifests",
     "observability",
     "inference",
     "portal_user",

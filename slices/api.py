@@ -225,7 +225,7 @@ class MemberSerializer(ModelOutputSerializer[Membership]):
 
     class Meta:
         model = Membership
-        fields = ["id", "name", "role"]
+        fields = ["id", "name", "role", "is_by_group"]
         read_only_fields = fields
 
 
@@ -264,13 +264,13 @@ class MemberViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, SliceScope
         made = member_add(slice_=slice_, reference=data["user"], role=data["role"], actor=actor, now=self.now)
         if isinstance(made, Membership):
             return Response(MemberSerializer(made).data, status=status.HTTP_201_CREATED)
-        return Response({"id": None, "name": made.name, "role": made.role}, status=status.HTTP_201_CREATED)
+        return Response({"id": None, "name": made.name, "role": made.role, "is_by_group": False}, status=status.HTTP_201_CREATED)
 
     def replay(self, object_id: UUID | None) -> Response:
         if object_id is not None:
             return super().replay(object_id)
         data = self.body(MemberChange)
-        return Response({"id": None, "name": data["user"], "role": data["role"]}, status=status.HTTP_201_CREATED)
+        return Response({"id": None, "name": data["user"], "role": data["role"], "is_by_group": False}, status=status.HTTP_201_CREATED)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, slice: str, user: str) -> Response:

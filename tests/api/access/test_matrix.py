@@ -226,6 +226,11 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", "check-policies/<pk>/"): Row(for_admin(200)),
     ("PATCH", "check-policies/<pk>/"): Row(for_admin(200), {"skipped_steps": ["storage"]}),
     ("DELETE", "check-policies/<pk>/"): Row(for_admin(204)),
+    # What each may do by them: see tests/api/manifests.
+    ("POST", "manifests/apply/"): Row(Codes(401, 200, 200, 200, 200, 403, 200), {"files": []}, changes=False),
+    ("POST", "manifests/delete/"): Row(Codes(401, 200, 200, 200, 200, 403, 200), {"files": []}, changes=False),
+    ("POST", "manifests/diff/"): Row(LIST, {"files": []}, changes=False),
+    ("GET", "manifests/export/"): Row(LIST),
     ("GET", "events/"): Row(LIST),
     ("GET", "audit/"): Row(for_admin(200)),
     ("GET", "audit/export/"): Row(for_admin(200)),

@@ -13,6 +13,7 @@ from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
 
 KEYLESS = {"gprs/estimate", "defragmentation/question", "maintenance/preview", "slices/{slice}/kubeconfig/{kubeconfig}/read"}
+KEYLESS |= {"manifests/apply", "manifests/diff", "manifests/delete"}
 KEYLESS |= {f"{owner}/{act}" for owner in ("slices/{slice}", "projects/{project}") for act in ("archive", "remove", "restore")}
 KEYLESS |= {"invitations/{id}/accept", "invitations/{id}/decline"}
 KEYLESS |= {

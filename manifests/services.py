@@ -1,0 +1,425 @@
+"""Applies and deletes manifests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Final, NoReturn, TypeVar
+
+from django.db import transaction
+from rest_framework.request import Request
+
+from core.errors import EgsError
+from core.locks import in_turn, transaction_lock
+from gpr.allocation.stored_plan import plan_lock, plan_turn
+from manifests.documents import SECRET_FROM, Wanted, documents_check, translated
+from manifests.models import ManifestObject
+from manifests.objects import NOT_FOUND, Objects, Present, is_same, key_of, path_of, shown
+from manifests.rest import Refused, Rest
+from protocol.manifests.faults import Fault
+from protocol.manifests.kinds import BY_NAME, ORDER, At, Change, Field, Kind, manifest_name
+from protocol.manifests.text import Document, Path, documents_read
+
+LOCK: Final = "manifests"
+SETTLE: Final = "Agree with it, or force yours."
+LABELS: Final = "metadata.labels"
+WAITING: Final = ("QUEUED", "PENDING_APPROVAL")
+T = TypeVar("T")
+
+
+class ManifestsInvalid(EgsError):
+    """`faults` has all mistakes. Nothing was changed."""
+
+    code = "invalid_manifests"
+    title = "The manifests were not applied"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """`is_partial`: what can be applied is. `prune`: labels of objects that go when no document names them."""
+
+    manager: str
+    is_forced: bool = False
+    is_dry: bool = False
+    is_partial: bool = False
+    prune: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    field: str
+    old: Any
+    new: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    kind: str
+    name: str
+    place: str  # the workspace, project or cluster that it belongs to
+    act: str
+    file: str = ""
+    line: int = 0
+    changes: Sequence[Difference] = ()
+    note: str = ""
+    signing_secret: str | None = None
+
+
+@dataclass(slots=True)
+class Report:
+    results: list[Result] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+
+
+class _Faulty(Exception):
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__()
+        self.faults = faults
+
+
+def manifests_apply(*, request: Request, files: Mapping[str, str], terms: Terms) -> Report:
+    """Raises ManifestsInvalid where a document is wrong, unless the terms are partial or dry; nothing is changed then."""
+    return _in_one(terms, lambda: _Application(request, terms).apply(files))
+
+
+def manifests_delete(*, request: Request, files: Mapping[str, str], terms: Terms) -> Report:
+    """Deletes what the documents name. Raises as `manifests_apply`."""
+    return _in_one(terms, lambda: _Application(request, terms).delete(files))
+
+
+def _in_one(terms: Terms, act: Callable[[], Report]) -> Report:
+    with in_turn(LOCK), plan_turn(), transaction.atomic():
+        transaction_lock(LOCK)
+        report = act()
+        is_refused = bool(report.faults) and not terms.is_partial and not terms.is_dry
+        if terms.is_dry or is_refused:
+            transaction.set_rollback(True)
+    if is_refused:
+        count = len(report.faults)
+        detail = f"{report.faults[0].detail}" if count == 1 else f"There are {count} mistakes."
+        raise ManifestsInvalid(f"{detail} Nothing was changed.", faults=[_told(fault) for fault in report.faults])
+    return report
+
+
+def _told(fault: Fault) -> dict[str, Any]:
+    return {name: getattr(fault, name) for name in ("file", "line", "field", "kind", "name", "code", "detail")}
+
+
+class _Application:
+    def __init__(self, request: Request, terms: Terms) -> None:
+        self.terms = terms
+        self.rest = Rest(request)
+        self.objects = Objects(self.rest)
+        self.report = Report()
+        self._broken: set[tuple[str, str]] = set()  # what later documents name must not be told as absent
+        self._kept: set[tuple[str, str]] = set()  # (kind, key) of what the documents name
+
+    def apply(self, files: Mapping[str, str]) -> Report:
+        wanted = self._read(files)
+        if self.terms.prune or any(each.kind.plans for each in wanted):
+            plan_lock()
+        for each in wanted:
+            self._kept.add((each.kind.name, key_of(each.kind, each.name, each.values)))
+        for _, group in groupby(wanted, key=lambda each: ORDER[each.kind.name]):
+            self._each(list(group), self._apply)
+        if self.terms.prune and not self.report.faults:
+            self._prune()
+        return self.report
+
+    def delete(self, files: Mapping[str, str]) -> Report:
+        plan_lock()
+        wanted = self._read(files)
+        for _, group in groupby(reversed(wanted), key=lambda each: ORDER[each.kind.name]):
+            self._each(list(group), self._delete)
+        return self.report
+
+    def _read(self, files: Mapping[str, str]) -> list[Wanted]:
+        documents: list[Document] = []
+        for name, text in files.items():
+            found, faults = documents_read(name, text)
+            documents += found
+            self.report.faults += faults
+        faulty = {(fault.file, line) for fault in self.report.faults for line in [fault.line]}
+        wanted, faults = documents_check(documents)
+        self.report.faults += faults
+        self._broken |= {(fault.kind, fault.name) for fault in faults}
+        whole = [each for each in wanted if not _holds(each.document, faulty)]
+        self._broken |= {(each.kind.name, each.name) for each in wanted if each not in whole}
+        return sorted(whole, key=lambda each: ORDER[each.kind.name])
+
+    def _each(self, wanted: Sequence[Wanted], act: Callable[[Wanted], Result]) -> None:
+        """What is refused is tried again after the others of its kind: a quota may need room that another gives back."""
+        left, faults = list(wanted), {}
+        done: dict[int, Result] = {}
+        while left:
+            refused = []
+            for each in left:
+                try:
+                    with transaction.atomic():
+                        done[id(each)] = act(each)
+                except _Faulty as faulty:
+                    self.objects.forget()
+                    faults[id(each)] = faulty.faults
+                    refused.append(each)
+            if len(refused) == len(left) or not any(faults[id(each)] for each in refused):
+                break
+            left = refused
+        self.report.results += [done[id(each)] for each in wanted if id(each) in done]
+        for each in wanted:
+            if id(each) in done:
+                self._broken.discard((each.kind.name, each.name))
+            else:
+                self._broken.add((each.kind.name, each.name))
+                self.report.faults += faults[id(each)]
+
+    # One document.
+
+    def _apply(self, wanted: Wanted) -> Result:
+        kind = wanted.kind
+        self._look_up_references(wanted)
+        with _telling(wanted):
+            found = self.objects.find(kind, wanted.name, wanted.values)
+        present = _only(wanted, found)
+        row = ManifestObject.objects.filter(kind=kind.name, key=key_of(kind, wanted.name, wanted.values)).first()
+        if present is None and row is not None and (ended := self._ended(wanted, row)):
+            return self._result(wanted, "unchanged", note=ended)
+        labels, owners = _kept_of(row, present)
+        different = _different(wanted, present)
+        is_relabeled = dict(wanted.labels) != labels
+        if present is not None and not self.terms.is_forced:
+            self._refuse_conflicts(wanted, different, labels if is_relabeled else None, owners)
+        made: Mapping[str, Any] = {}
+        if present is None:
+            act, (present, made) = "created", self._create(wanted)
+        elif different:
+            act = "changed"
+            self._change(wanted, present, different)
+        else:
+            act = "changed" if is_relabeled else "unchanged"
+        taken = {wish.api for wish, _, _ in different} | ({LABELS} if is_relabeled else set())
+        self._own(wanted, present, owners, taken)
+        changes = [Difference(f"spec.{wish.name}", shown(wish, old), shown(wish, new)) for wish, old, new in different]
+        changes += [Difference(LABELS, labels, dict(wanted.labels))] if is_relabeled else []
+        secret = None if self.terms.is_dry else made.get("signing_secret")
+        return self._result(wanted, act, changes=changes, signing_secret=secret)
+
+    def _look_up_references(self, wanted: Wanted) -> None:
+        faults = []
+        for wish in wanted.kind.fields:
+            value = wanted.values.get(wish.api)
+            kind = BY_NAME.get(wish.of)
+            if kind is None or not kind.is_found_by_name:
+                continue
+            for index, name in enumerate(value if isinstance(value, list) else [value] if value else []):
+                if (kind.name, name) in self._broken:
+                    raise _Faulty([])  # the mistake there is told
+                if not isinstance(name, str) or not self.objects.is_there(kind, name):
+                    path = wanted.path_of(wish.api, *([str(index)] if isinstance(value, list) else []))
+                    faults.append(wanted.fault(NOT_FOUND, f"There is no such {kind.name.lower()}, or you may not see it.", path))
+        lacking = [each for each in wanted.kind.keys if f"{{{each}}}" in wanted.kind.path and not wanted.values.get(each)]
+        names = [manifest_name(each) for each in lacking]
+        faults += [wanted.fault("invalid_input", f"Write spec.{name}.", ("spec", name)) for name in names]
+        if faults:
+            raise _Faulty(faults)
+
+    def _ended(self, wanted: Wanted, row: ManifestObject) -> str:
+        """A request that has ended is not filed again, or a folder of manifests would do so for ever."""
+        if wanted.kind.name != "GPUProvisioningRequest":
+            return ""
+        try:
+            gpr = self.rest.get(f"gprs/{row.object_id}/")
+        except Refused:
+            return ""
+        return f"It has ended: {gpr['state']}. Another name files it again."
+
+    def _refuse_conflicts(
+        self,
+        wanted: Wanted,
+        different: Iterable[tuple[Field, Any, Any]],
+        labels: Mapping[str, str] | None,
+        owners: Mapping[str, str],
+    ) -> None:
+        """`labels`: those that would change, or None."""
+        changed = [(wish.api, wanted.path_of(wish.api), shown(wish, old), shown(wish, new)) for wish, old, new in different]
+        changed += [] if labels is None else [(LABELS, ("metadata", "labels"), labels, wanted.labels)]
+        others = [each for each in changed if owners.get(each[0], self.terms.manager) != self.terms.manager]
+        faults = [
+            wanted.fault(
+                "conflict",
+                f"{owners[name]} wrote {json.dumps(old)} here, you write {json.dumps(new)}. Agree with it, or force yours.",
+                path,
+            )
+            for name, path, old, new in others
+        ]
+        if faults:
+            raise _Faulty(faults)
+
+    def _create(self, wanted: Wanted) -> tuple[Present, Mapping[str, Any]]:
+        kind = wanted.kind
+        body = self._body(wanted, {wish.api for wish in kind.fields if wish.at != At.CHANGE})
+        if wanted.secret_from:
+            if wanted.secret_from not in self.terms.secrets:
+                text = f"EGS has no such channel yet: give the secret {wanted.secret_from} when you apply."
+                raise _Faulty([wanted.fault("secret_missing", text, ("spec", SECRET_FROM))])
+            body["secret"] = self.terms.secrets[wanted.secret_from]
+        with _telling(wanted):
+            made = self.rest.post(path_of(kind, wanted.values), body)
+        self.objects.forget()
+        present = self.objects.present(kind, made, wanted.values)
+        if later := [each for each in _different(wanted, present) if each[0].at != At.CREATE and each[0].api not in body]:
+            self._change(wanted, present, later)
+        return present, made
+
+    def _body(self, wanted: Wanted, names: set[str]) -> dict[str, Any]:
+        body = {name: value for name, value in wanted.values.items() if name in names and value is not None}
+        body = {name: value for name, value in body.items() if f"{{{name}}}" not in wanted.kind.path}
+        return {**body, wanted.kind.name_field: wanted.name} if wanted.kind.name_field else body
+
+    def _change(self, wanted: Wanted, present: Present, different: Sequence[tuple[Field, Any, Any]]) -> None:
+        kind, path = wanted.kind, f"{path_of(wanted.kind, wanted.values)}{present.id}/"
+        acts = {wish.api: act for wish, _, new in different if isinstance(new, bool) and (act := kind.acts.get((wish.api, new)))}
+        rest = [each for each in different if each[0].api not in acts]
+        if kind.change != Change.ANEW:
+            _refuse_fixed(wanted, [each for each in rest if each[0].is_fixed or each[0].at == At.CREATE or kind.change == Change.NONE])
+        with _telling(wanted):
+            for act in acts.values():
+                self.rest.post(f"{path}{act}")
+            if rest and kind.change == Change.PATCH:
+                self.rest.patch(path, {wish.api: new for wish, _, new in rest})
+            elif rest and kind.change == Change.POST:
+                self.rest.post(path_of(kind, wanted.values), self._body(wanted, set(wanted.values)))
+            elif rest:
+                self.rest.delete(path)
+                self.rest.post(path_of(kind, wanted.values), self._body(wanted, set(wanted.values)))
+        self.objects.forget()
+
+    def _own(self, wanted: Wanted, present: Present, owners: Mapping[str, str], taken: Container[str]) -> None:
+        """A field is owned by the manager that wrote its value last. What the document says no longer is free."""
+        mine = self.terms.manager
+        others = {name: owner for name, owner in owners.items() if owner != mine and name not in taken}
+        now = dict.fromkeys([*wanted.values, LABELS], mine) | others
+        fields = {"object_id": present.id, "labels": dict(wanted.labels), "owners": now}
+        kind, key = wanted.kind.name, key_of(wanted.kind, wanted.name, wanted.values)
+        if not ManifestObject.objects.filter(kind=kind, key=key, **fields).exists():
+            ManifestObject.objects.update_or_create(kind=kind, key=key, defaults=fields)
+
+    # Deletion.
+
+    def _delete(self, wanted: Wanted) -> Result:
+        try:
+            self._look_up_references(wanted)
+        except _Faulty:
+            return self._result(wanted, "absent")
+        with _telling(wanted):
+            found = self.objects.find(wanted.kind, wanted.name, wanted.values)
+            present = _only(wanted, found)
+            act, note = ("absent", "") if present is None else self._remove(present)
+        return self._result(wanted, act, note=note)
+
+    def _remove(self, present: Present) -> tuple[str, str]:
+        """Returns the act, and why it is kept."""
+        kind = present.kind
+        if kind.kept:
+            return "kept", kind.kept
+        path = f"{path_of(kind, present.values)}{present.id}/"
+        if kind.name == "GPUProvisioningRequest" and present.row["state"] not in WAITING:
+            self.rest.post(f"{path}release/")
+        else:
+            self.rest.delete(path)
+        self.objects.forget()
+        ManifestObject.objects.filter(kind=kind.name, key=present.key).delete()
+        return "deleted", ""
+
+    def _prune(self) -> None:
+        """Deletes what this manager has applied with these labels, and the documents name no more."""
+        chosen = [row for row in ManifestObject.objects.order_by("pk") if self._is_pruned(row)]
+        for row in sorted(chosen, key=lambda row: -ORDER[row.kind]):
+            kind = BY_NAME[row.kind]
+            name, values = _of_key(kind, row.key)
+            document = Document("", 0, {}, {})
+            wanted = Wanted(document, kind, name, values, row.labels)
+            self._each([wanted], self._delete)
+
+    def _is_pruned(self, row: ManifestObject) -> bool:
+        is_chosen = self.terms.prune.items() <= row.labels.items() and row.owners.get(LABELS) == self.terms.manager
+        return is_chosen and row.kind in BY_NAME and (row.kind, row.key) not in self._kept
+
+    def _result(self, wanted: Wanted, act: str, **more: Any) -> Result:
+        place = next((str(wanted.values[name]) for name in ("slice", "project", "node", "cluster") if wanted.values.get(name)), "")
+        own = [str(wanted.values[key]) for key in wanted.kind.keys if wanted.values.get(key) not in (None, place)]
+        name = wanted.name if wanted.kind.name_field else " ".join(own)
+        return Result(wanted.kind.name, name, place, act, wanted.document.file, wanted.line, **more)
+
+
+def _of_key(kind: Kind, key: str) -> tuple[str, dict[str, Any]]:
+    values = json.loads(key)
+    name = values.pop(0) if kind.name_field else ""
+    return name, dict(zip(kind.keys, values, strict=True))
+
+
+def _holds(document: Document, faulty: set[tuple[str, int]]) -> bool:
+    last = max([document.line, *document.lines.values()])
+    return any(file == document.file and document.line <= line <= last for file, line in faulty)
+
+
+def _only(wanted: Wanted, found: Sequence[Present]) -> Present | None:
+    if len(found) > 1:
+        text = f"{len(found)} objects have this name. Rename all but one."
+        raise _Faulty([wanted.fault("ambiguous", text, ("metadata", "name"))])
+    return found[0] if found else None
+
+
+def _kept_of(row: ManifestObject | None, present: Present | None) -> tuple[dict[str, str], dict[str, str]]:
+    """Returns the labels and the owners. Another object of the same name has none."""
+    if row is None or present is None or row.object_id != present.id:
+        return {}, {}
+    return dict(row.labels), dict(row.owners)
+
+
+def _different(wanted: Wanted, present: Present | None) -> list[tuple[Field, Any, Any]]:
+    """Returns field, old and new value."""
+    fields = {wish.api: wish for wish in wanted.kind.fields}
+    if present is None:
+        return [(fields[name], None, value) for name, value in wanted.values.items() if value not in (None, "")]
+    olds = present.values
+    return [(fields[name], olds.get(name), new) for name, new in wanted.values.items() if not is_same(fields[name], new, olds.get(name))]
+
+
+def _refuse_fixed(wanted: Wanted, fixed: Iterable[tuple[Field, Any, Any]]) -> None:
+    faults = [
+        wanted.fault("fixed", f"It is {json.dumps(shown(wish, old))} and cannot change. Delete the object and make it anew.", path)
+        for wish, old, _ in fixed
+        for path in [wanted.path_of(wish.api)]
+    ]
+    if faults:
+        raise _Faulty(faults)
+
+
+@contextmanager
+def _telling(wanted: Wanted) -> Iterator[None]:
+    """Turns a refusal of the API into faults of the document."""
+    try:
+        yield
+    except Refused as refused:
+        _tell(wanted, refused)
+
+
+def _tell(wanted: Wanted, refused: Refused) -> NoReturn:
+    problem, kind = refused.problem, wanted.kind
+    by_field: Mapping[str, Sequence[str]] = problem.get("errors") or {}
+    faults = []
+    for name, texts in by_field.items():
+        api, *rest = name.split(".")
+        path: Path = wanted.path_of(api, *rest)
+        if not path and any(wish.api == api for wish in kind.fields):
+            path = ("spec", manifest_name(api))
+        faults += [wanted.fault(refused.code, translated(kind, text), path) for text in texts]
+    if not faults:
+        is_user = refused.code == NOT_FOUND and kind.name_field == "user"
+        path = ("metadata", "name") if is_user else ()
+        faults = [wanted.fault(refused.code, translated(kind, str(problem["detail"])), path)]
+    raise _Faulty(faults) from refused
