@@ -19,9 +19,10 @@ REPEATED: Final = "range"  # a budget of another period shows the dates of the p
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """An object as it is. `values`: by the API's names."""
+    """An object as it is. `values`: by the API's names; `base`: the address of its list."""
 
     kind: Kind
+    base: str
     id: str
     name: str
     values: Mapping[str, Any]
@@ -45,7 +46,7 @@ class Objects:
     def find(self, kind: Kind, name: str, values: Mapping[str, Any]) -> list[Present]:
         """More than one: the name is not unique."""
         if kind.is_found_by_name:
-            found = self._by_name(kind, name, values)
+            found = self._by_name(kind, name, values) or self._asked(kind, name, values)
             return [] if found is None else [found]
         return self._list(kind, values).get(key_of(kind, name, values), [])
 
@@ -64,13 +65,13 @@ class Objects:
         self._lists.clear()
         self._found.clear()
 
-    def present(self, kind: Kind, row: Mapping[str, Any], scope: Mapping[str, Any]) -> Present:
+    def present(self, kind: Kind, row: Mapping[str, Any], scope: Mapping[str, Any], base: str = "") -> Present:
         """`scope`: what the path of the list says."""
         values = {each.api: _read(row, each.reads or each.api) for each in kind.fields}
         values |= {name: scope[name] for name in kind.keys if f"{{{name}}}" in kind.path}
         if (trim := TRIMS.get(kind.name)) is not None:
             values = trim(values, self)
-        return Present(kind, str(row["id"]), str(row.get("name", "")), values, row)
+        return Present(kind, base or path_of(kind, values), str(row["id"]), str(row.get("name", "")), values, row)
 
     def cluster_names(self) -> dict[str, str]:
         return {each.id: each.name for rows in self._list(BY_NAME["Cluster"], {}).values() for each in rows}
@@ -91,6 +92,16 @@ class Objects:
                 return None
             raise
         return self.present(kind, row, values) if row["name"] == name else None  # manifests name objects, never by their ids
+
+    def _asked(self, kind: Kind, name: str, values: Mapping[str, Any]) -> Present | None:
+        if not kind.also:
+            return None
+        base = kind.also.format(**values)
+        try:
+            rows = [row for row in self.rest.listed(base) if row["name"] == name]
+        except Refused:
+            return None  # only who manages the workspace may see them
+        return self.present(kind, rows[0], values, base) if rows else None
 
     def _list(self, kind: Kind, values: Mapping[str, Any]) -> dict[str, list[Present]]:
         where = repr((kind.name, path_of(kind, values), [values.get(name) for name in kind.query]))

@@ -280,7 +280,7 @@ class _Application:
         return {**body, wanted.kind.name_field: wanted.name} if wanted.kind.name_field else body
 
     def _change(self, wanted: Wanted, present: Present, different: Sequence[tuple[Field, Any, Any]]) -> None:
-        kind, path = wanted.kind, f"{path_of(wanted.kind, wanted.values)}{present.id}/"
+        kind, path = wanted.kind, f"{present.base}{present.id}/"
         acts = {wish.api: act for wish, _, new in different if isinstance(new, bool) and (act := kind.acts.get((wish.api, new)))}
         rest = [each for each in different if each[0].api not in acts]
         if kind.change != Change.ANEW:
@@ -325,7 +325,7 @@ class _Application:
         kind = present.kind
         if kind.kept:
             return "kept", kind.kept
-        path = f"{path_of(kind, present.values)}{present.id}/"
+        path = f"{present.base}{present.id}/"
         if kind.name == "GPUProvisioningRequest" and present.row["state"] not in WAITING:
             self.rest.post(f"{path}release/")
         else:

@@ -94,6 +94,7 @@ class Member(Struct, kw_only=True):
     id: str | None
     name: str
     role: str
+    is_by_group: bool
 
 
 class Namespace(Struct, kw_only=True):

@@ -73,6 +73,7 @@ class Kind:
     name_field: str = "name"  # empty: it has no name of its own
     query: Mapping[str, str] = field(default_factory=dict)
     is_found_by_name: bool = False  # <path><name>/ answers with the object
+    also: str = ""  # a list of those that are only asked to come, as people who are invited
     change: Change = Change.PATCH
     kept: str = ""  # why it cannot be deleted, as a sentence
     plans: bool = False  # its changes plan the queue
@@ -227,6 +228,7 @@ KINDS: Final = (
         name="Member",
         words=("members", "member"),
         path="slices/{slice}/members/",
+        also="slices/{slice}/invitations/",
         name_field="user",
         is_found_by_name=True,
         keys=("slice",),

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from egs_client.aio.api import gpr as gpr_api
     from egs_client.aio.api import inventory as inventory_api
     from egs_client.aio.api import journal as journal_api
+    from egs_client.aio.api import manifests as manifests_api
     from egs_client.aio.api import slices as slices_api
 
 
@@ -105,6 +106,12 @@ class AsyncApi(AsyncTransport):
         from egs_client.aio.api.gpr import Maintenance
 
         return Maintenance(self)
+
+    @cached_property
+    def manifests(self) -> manifests_api.Manifests:
+        from egs_client.aio.api.manifests import Manifests
+
+        return Manifests(self)
 
     @cached_property
     def me(self) -> slices_api.Me:

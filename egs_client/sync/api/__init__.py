@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from egs_client.sync.api import gpr as gpr_api
     from egs_client.sync.api import inventory as inventory_api
     from egs_client.sync.api import journal as journal_api
+    from egs_client.sync.api import manifests as manifests_api
     from egs_client.sync.api import slices as slices_api
 
 
@@ -105,6 +106,12 @@ class Api(Transport):
         from egs_client.sync.api.gpr import Maintenance
 
         return Maintenance(self)
+
+    @cached_property
+    def manifests(self) -> manifests_api.Manifests:
+        from egs_client.sync.api.manifests import Manifests
+
+        return Manifests(self)
 
     @cached_property
     def me(self) -> slices_api.Me:

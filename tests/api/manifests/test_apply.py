@@ -112,6 +112,17 @@ def test_a_request_is_filed_once_for_whoever_applies_it_even_when_it_has_ended(o
     assert Gpr.objects.count() == 1
 
 
+def test_whom_an_owner_does_not_know_he_invites_once(owner: Caller, world: World) -> None:
+    stranger = document("Member", "outsider", "workspace: vision, role: viewer")
+
+    assert acts(apply(owner, stranger)) == ["created"]
+    assert acts(apply(owner, stranger)) == ["unchanged"]
+    assert acts(apply(owner, stranger.replace("viewer", "editor"))) == ["changed"]
+    assert [(each.name, each.role) for each in world.slice.invitations.all()] == [("outsider", "editor")]
+    owner.post("manifests/delete/", {"files": [{"name": "a", "text": stranger}]})
+    assert not world.slice.invitations.exists()
+
+
 def test_a_preview_of_a_request_keeps_no_slot(owner: Caller, world: World) -> None:
     assert acts(diff(owner, TRAIN)) == ["created"]
     assert not Gpr.objects.exists()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from django.db import transaction
 
 from journal.models import Event
@@ -9,6 +10,7 @@ from tests.api.conftest import Caller, World
 from tests.api.manifests.setups import SECRETS, SETUP, acts, apply
 
 
+@pytest.mark.both_databases
 def test_a_set_up_that_is_exported_and_applied_to_an_empty_egs_is_the_same_byte_for_byte(admin: Caller, world: World) -> None:
     factories.cluster("borealis")
     with transaction.atomic():  # this EGS is empty again afterwards

@@ -44,7 +44,7 @@ def test_whom_an_owner_does_not_know_he_invites_and_learns_nothing_by_it(by: str
     answers = {name: owner.post("slices/vision/members/", {"user": given, "role": "editor"}) for name, given in names.items()}
 
     for name, answer in answers.items():
-        assert (answer.status_code, answer.json()) == (201, {"id": None, "name": names[name], "role": "editor"})
+        assert (answer.status_code, answer.json()) == (201, {"id": None, "name": names[name], "role": "editor", "is_by_group": False})
     assert {row["name"] for row in owner.get("slices/vision/invitations/").json()["results"]} == set(names.values())
     assert world.slice.memberships.count() == 2
     assert_problem(outsider.get("slices/vision/"), 404, "not_found")
@@ -74,7 +74,7 @@ def test_an_address_opens_an_invitation_only_for_whoever_the_provider_says_it_is
     sent = owner.post("slices/vision/members/", {"user": "Ben@Corp.example", "role": "editor"})
     User.objects.filter(pk=world.people.outsider.pk).update(email="ben@corp.example")  # nobody has verified it
 
-    assert (sent.status_code, sent.json()) == (201, {"id": None, "name": "ben@corp.example", "role": "editor"})
+    assert (sent.status_code, sent.json()) == (201, {"id": None, "name": "ben@corp.example", "role": "editor", "is_by_group": False})
     assert outsider.get("invitations/").json()["results"] == []
     stranger, ben = signs_in("1", verified_email=""), signs_in("2", verified_email="BEN@corp.example")
     assert stranger.get("invitations/").json()["results"] == []
