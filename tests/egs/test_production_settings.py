@@ -73,6 +73,7 @@ except ValueError:
 """
 
 
+@pytest.mark.daily
 def test_each_line_of_the_log_is_json_in_production_and_holds_no_variables_of_a_stack() -> None:
     done = run("-c", LOG, DJANGO_SETTINGS_MODULE="egs.settings")
 
