@@ -32,11 +32,12 @@ OBJECTS: Final = {
 
 
 def roles_table() -> str:
-    lines = ["| object | verb | who |", "|---|---|---|"]
-    for (verb, kind), rule in sorted(TABLE.items(), key=lambda row: (list(Kind).index(row[0][1]), list(Verb).index(row[0][0]))):
+    """One line for all objects on which the same people may do the same."""
+    objects: dict[tuple[str, str], list[str]] = {}
+    for (verb, kind), rule in sorted(TABLE.items(), key=lambda row: (list(Verb).index(row[0][0]), list(Kind).index(row[0][1]))):
         who = "; ".join(_said(way) for way in rule)
-        lines.append(f"| {OBJECTS.get(kind, str(kind))} | {verb.value.replace('_', ' ')} | {who} |")
-    return "\n".join(lines)
+        objects.setdefault((verb.value.replace("_", " "), who), []).append(OBJECTS.get(kind, str(kind)))
+    return "\n".join(f"- **{verb}** {', '.join(names)}: {who}" for (verb, who), names in objects.items())
 
 
 def _said(way: frozenset[Relation]) -> str:
