@@ -50,14 +50,13 @@ class AsyncTransport:
     ) -> T:
         """One operation of the API. Raises an EgsError."""
         answer = await self._send(ask(http, path, params=params, body=body, is_keyed=is_keyed, key=key))
-        location = answer.headers.get("Location", "")
-        found: T = read(answer.content, status=answer.status_code, kind=kind, url=self.url, location=location)
+        found: T = read(answer.content, status=answer.status_code, kind=kind, url=self.url, headers=answer.headers)
         return found
 
     async def text(self, http: str, path: str, *, params: Mapping[str, Any] | None = None) -> str:
         """One whose answer is no object."""
         answer = await self._send(ask(http, path, params=params))
-        refuse(answer.content, status=answer.status_code, url=self.url)
+        refuse(answer.content, status=answer.status_code, url=self.url, headers=answer.headers)
         return answer.text
 
     async def _send(self, ask: Ask) -> httpx.Response:

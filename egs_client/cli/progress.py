@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from egs_client.cli.exits import say
 from egs_client.cli.session import is_interactive
-from egs_client.cli.words import when
+from egs_client.cli.words import by, when
 from egs_client.errors import Ended, WaitedTooLong
 from egs_client.gprs import ACTIVE, ENDED, PENDING_APPROVAL, PROVISIONING, QUEUED
 
@@ -43,7 +43,7 @@ def lines_of(gpr: GprDetail, client: Client) -> Iterator[str]:
     elif gpr.state == QUEUED:
         place = f"position {gpr.position}" if gpr.position else "no position"
         planned = f", planned {when(gpr.estimate.start_at)}" if gpr.estimate else ""
-        yield f"{gpr.name}  {gpr.state}  {place}{planned}, promised by {when(gpr.promised_start_at)}"
+        yield f"{gpr.name}  {gpr.state}  {place}{planned}, promised by {by(gpr.promised_start_at)}"
         if gpr.explanation:
             yield f"  {gpr.explanation.sentence}"
     elif gpr.state == PROVISIONING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+NOW_S = 3.0
 MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
 
 
@@ -29,16 +30,22 @@ def clock(at: datetime) -> str:
 
 def when(at: datetime | None) -> str:
     """`in 1 h 12 min (14:20)`."""
-    if at is None:
-        return "-"
-    wait_s = (at - datetime.now(UTC)).total_seconds()
-    relative = "now" if abs(wait_s) < 1 else f"in {span(wait_s)}" if wait_s > 0 else f"{span(-wait_s)} ago"
-    return f"{relative} ({clock(at)})"
+    return "-" if at is None else f"{soon(at)} ({clock(at)})"
+
+
+def by(at: datetime | None) -> str:
+    """`14:20 (in 1 h 12 min)`, after "promised by"."""
+    return "-" if at is None else f"{clock(at)} ({soon(at)})"
 
 
 def soon(at: datetime | None) -> str:
     """`in 1 h 12 min`, for a table."""
-    return "-" if at is None else when(at).split(" (")[0]
+    if at is None:
+        return "-"
+    wait_s = (at - datetime.now(UTC)).total_seconds()
+    if abs(wait_s) < NOW_S:
+        return "now"
+    return f"in {span(wait_s)}" if wait_s > 0 else f"{span(-wait_s)} ago"
 
 
 def size(nodes: int, gpus_per_node: int | None, shape: str, memory_gib: int | None = None) -> str:

@@ -51,14 +51,13 @@ class Transport:
     ) -> T:
         """One operation of the API. Raises an EgsError."""
         answer = self._send(ask(http, path, params=params, body=body, is_keyed=is_keyed, key=key))
-        location = answer.headers.get("Location", "")
-        found: T = read(answer.content, status=answer.status_code, kind=kind, url=self.url, location=location)
+        found: T = read(answer.content, status=answer.status_code, kind=kind, url=self.url, headers=answer.headers)
         return found
 
     def text(self, http: str, path: str, *, params: Mapping[str, Any] | None = None) -> str:
         """One whose answer is no object."""
         answer = self._send(ask(http, path, params=params))
-        refuse(answer.content, status=answer.status_code, url=self.url)
+        refuse(answer.content, status=answer.status_code, url=self.url, headers=answer.headers)
         return answer.text
 
     def _send(self, ask: Ask) -> httpx.Response:

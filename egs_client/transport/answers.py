@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -19,9 +20,12 @@ class Page(msgspec.Struct, Generic[T], kw_only=True):
     results: list[T]
 
 
-def read(content: bytes, *, status: int, kind: Any, url: str, location: str = "") -> Any:
+VERSION_HEADER = "EGS-Version"
+
+
+def read(content: bytes, *, status: int, kind: Any, url: str, headers: Mapping[str, str]) -> Any:
     """Raises a Problem, or what else speaks against the answer."""
-    refuse(content, status=status, url=url, location=location)
+    refuse(content, status=status, url=url, headers=headers)
     if kind is type(None):
         return None
     if not content:
@@ -29,20 +33,19 @@ def read(content: bytes, *, status: int, kind: Any, url: str, location: str = ""
     try:
         return msgspec.json.decode(content, type=kind)
     except msgspec.ValidationError as error:
-        raise UnexpectedAnswer(
-            f"The server at {url} answers otherwise than this client ({__version__}) expects: {error}. "
-            "It has another version; install the client that belongs to it."
-        ) from None
+        raise UnexpectedAnswer(f"The server at {url} answers otherwise than this client expects: {error}. {_versions(headers)}") from None
     except msgspec.DecodeError:
         raise UnexpectedAnswer(f"{url} does not answer as EGS does. Is this the right address?") from None
 
 
-def refuse(content: bytes, *, status: int, url: str, location: str = "") -> None:
+def refuse(content: bytes, *, status: int, url: str, headers: Mapping[str, str]) -> None:
     """Raises unless the answer is one of success."""
     if 200 <= status < 300:
         return
     if 300 <= status < 400:
-        raise UnexpectedAnswer(f"{url} sends on to {location or 'another address'}. Use that address, if it is the one of your EGS.")
+        raise UnexpectedAnswer(
+            f"{url} sends on to {headers.get('Location', 'another address')}. Use that address, if it is the one of your EGS."
+        )
     try:
         document = msgspec.json.decode(content)
     except msgspec.DecodeError:
@@ -50,8 +53,9 @@ def refuse(content: bytes, *, status: int, url: str, location: str = "") -> None
     if not isinstance(document, dict) or "code" not in document:
         raise UnexpectedAnswer(f"{url} answers {status}, and not as EGS does. Is this the right address, and is a proxy in between?")
     if document.get("detail") == NO_SUCH_ADDRESS:
-        raise UnexpectedAnswer(
-            f"The server at {url} does not know this operation. It is older or newer than this client ({__version__}); "
-            "install the client that belongs to it."
-        )
+        raise UnexpectedAnswer(f"The server at {url} does not know this operation. {_versions(headers)}")
     raise problem_of(document, status=status)
+
+
+def _versions(headers: Mapping[str, str]) -> str:
+    return f"It has version {headers.get(VERSION_HEADER, 'unknown')}, this client {__version__}: install the client that belongs to it."

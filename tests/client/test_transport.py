@@ -117,8 +117,8 @@ def test_a_repeated_deletion_takes_what_is_gone_for_done(server: Server, client:
         ((200, {}, b"<html>"), errors.UnexpectedAnswer, "right address"),
         ((404, {}, b"<html>"), errors.UnexpectedAnswer, "right address"),
         ((302, {"Location": "https://egs.example"}, b""), errors.UnexpectedAnswer, "https://egs.example"),
-        ((200, {}, {"id": "1"}), errors.UnexpectedAnswer, "another version"),
-        ((404, {}, {"code": "not_found", "title": "", "detail": "There is nothing at this address."}), errors.UnexpectedAnswer, "older"),
+        ((200, {"EGS-Version": "0.9"}, {"id": "1"}), errors.UnexpectedAnswer, "version 0.9"),
+        ((404, {}, {"code": "not_found", "title": "", "detail": "There is nothing at this address."}), errors.UnexpectedAnswer, "install"),
     ],
 )
 def test_each_refusal_has_its_own_error_that_says_what_to_do(

@@ -82,9 +82,8 @@ class Running:
 
     def kill(self) -> None:
         """As a power cut would, children and all: no signal handler runs."""
-        if self._child is not None:
-            os.killpg(self._child.pid, signal.SIGKILL)
-            self.wait()
+        self.signal(signal.SIGKILL)
+        self.wait()
 
     def stop(self) -> int | None:
         """As a supervisor would; the exit code. None when it does not run."""
@@ -94,6 +93,10 @@ class Running:
     def ask_to_stop(self) -> None:
         if self._child is not None:
             self._child.terminate()
+
+    def signal(self, number: int) -> None:
+        if self._child is not None:
+            os.killpg(self._child.pid, number)
 
     def wait(self) -> int | None:
         if self._child is None:

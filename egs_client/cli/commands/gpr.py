@@ -11,7 +11,7 @@ from egs_client.cli import options
 from egs_client.cli.output import Column, Output, Watch, show_list, show_one, show_watching
 from egs_client.cli.progress import follow
 from egs_client.cli.session import client, gpr_of
-from egs_client.cli.words import clock, size, soon, span, when
+from egs_client.cli.words import by, clock, size, soon, span, when
 from egs_client.gprs import ACTIVE, ENDED, sentence_of
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def why(gpr: options.Gpr) -> None:
         found = gpr_of(gpr, egs)
         print(sentence_of(found))
         if found.promised_start_at and found.state not in ENDED:
-            print(f"Promised by {when(found.promised_start_at)}{f', planned {when(found.estimate.start_at)}' if found.estimate else ''}.")
+            print(f"Promised by {by(found.promised_start_at)}{f', planned {when(found.estimate.start_at)}' if found.estimate else ''}.")
         if found.explanation:
             for blocker in found.explanation.blockers:
                 until = f" until {when(blocker.until)}" if blocker.until else ""
@@ -121,7 +121,7 @@ def lines(gpr: GprDetail) -> list[tuple[str, str]]:
         ("Why", explanation or " ".join(gpr.approval_reasons)),
         ("Position", str(gpr.position or "")),
         ("Planned", when(gpr.estimate.start_at) if gpr.estimate else ""),
-        ("Promised by", when(gpr.promised_start_at) if gpr.promised_start_at else ""),
+        ("Promised by", by(gpr.promised_start_at) if gpr.promised_start_at else ""),
         ("At risk", gpr.at_risk or ""),
         ("Cluster", gpr.cluster or ", ".join(gpr.clusters)),
         ("Nodes", "\n".join(node.node for node in gpr.nodes_assigned)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +11,7 @@ from egs_client.cli.exits import Refused, say
 from egs_client.cli.output import Column, Output, show_list, show_one
 from egs_client.cli.progress import follow, lines_of
 from egs_client.cli.session import agreed, client, gpr_of, is_interactive, settled, workspace_of
-from egs_client.cli.words import clock, size, span, when
+from egs_client.cli.words import by, clock, size, span, when
 from egs_client.errors import EgsError, Unreachable
 from egs_client.gprs import ACTIVE, ENDED, OVER, WAITING, name_now
 
@@ -138,7 +137,7 @@ def cancel(gpr: options.Gpr, yes: options.Yes = False, dry_run: options.DryRun =
     """Withdraw a GPR that has not started."""
     with client() as egs:
         found = gpr_of(gpr, egs)
-        print(f"{found.name}: {found.state}{f', promised by {when(found.promised_start_at)}' if found.promised_start_at else ''}.")
+        print(f"{found.name}: {found.state}{f', promised by {by(found.promised_start_at)}' if found.promised_start_at else ''}.")
         if dry_run or not agreed(f"Cancel {found.name}?", is_yes=yes):
             return
         with settled():
@@ -160,12 +159,12 @@ def asked(egs: Client, workspace: str | None, template: str | None, box: dict[st
 
 def file(egs: Client, fields: dict[str, Any]) -> GprDetail:
     """Creates it. Nobody is left to guess whether it is there."""
-    key = str(uuid.uuid4())
+    gpr: GprDetail | None = None
     try:
         with settled():
-            gpr = egs.gprs.create(**fields, idempotency_key=key)
+            gpr = egs.gprs.create(**fields)
     except KeyboardInterrupt:
-        found = _look(egs, fields["name"])
+        found = gpr or _look(egs, fields["name"])
         if found is None:
             say(f"It is not known whether {fields['name']} was filed. Look: egs gpr list")
         else:

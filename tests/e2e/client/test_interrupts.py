@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +15,7 @@ from egs_client.sync.box import Box
 from egs_client.sync.client import Client
 from tests.e2e.client.hub import Egs, Hub
 from tests.e2e.client.test_answers import BOX, LATER
-from tests.e2e.processes import START_S
+from tests.e2e.processes import START_S, wait_for
 
 pytestmark = pytest.mark.rotates(2)
 
@@ -44,6 +46,21 @@ def test_without_a_terminal_it_says_what_goes_on(hub: Hub, egs: Egs) -> None:
     hub.end_all()
 
 
+def test_a_ctrl_c_while_the_server_files_it_waits_for_the_answer_first(hub: Hub, egs: Egs) -> None:
+    hub.process.signal(signal.SIGSTOP)
+    filing = egs.start(*CREATE[:-1])
+    assert filing.stdout
+    wait_for("its request", lambda: has_socket(filing.pid), within_s=START_S)
+    filing.send_signal(signal.SIGINT)
+    first = filing.stdout.readline()
+    hub.process.signal(signal.SIGCONT)
+
+    text = first + filing.communicate(timeout=START_S)[0]
+    assert (filing.returncode, "Waiting for the server's answer" in text, "train (" in text) == (130, True, True), text
+    assert "stays QUEUED. To end it: egs gpr cancel" in text
+    hub.end_all()
+
+
 def test_a_box_is_given_back_when_its_block_fails(hub: Hub) -> None:
     with Client(hub.url, hub.tokens["user_token"], workspace="vision") as client:
         box = gpus("H100-80GB", hours=1, client=client)
@@ -56,6 +73,10 @@ def test_a_box_is_given_back_when_its_block_fails(hub: Hub) -> None:
     assert kinds[:2] == ["gpr.created", "gpr.transition"]
     assert (states[0], states[-1]) == ("EXITING", "RELEASED")
     hub.end_all()
+
+
+def has_socket(process: int) -> bool:
+    return any(os.readlink(link).startswith("socket:") for link in Path(f"/proc/{process}/fd").iterdir())
 
 
 def fail_in(box: Box) -> None:

@@ -14,8 +14,8 @@ MANUAL = ROOT / "docs" / "terminal.md"
 RECORDS = "EGS_TRANSCRIPTS"
 CHANGING = (
     (r"\d\d:\d\d", "10:30"),
-    (r"in \d+ (?:h \d\d min|min|s)|\d+ s ago", "in 2 h 59 min"),
-    (r"\d h \d\d min left", "2 h 59 min left"),
+    (r"in \d+ (?:h(?: \d\d min)?|min|s)|\d+ s ago|(?<=planned )now|(?<=\()now|now(?= \()", "soon"),
+    (r"\d h(?: \d\d min)? left", "2 h 59 min left"),
 )
 LINES = (
     "gpr estimate --shape H100-80GB --nodes 2 --hours 3",
