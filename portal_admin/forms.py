@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django import forms
+from django.db.models import Prefetch
+from django.utils import timezone
 
 from accounts.models import PlatformRole
 from core.pages import words
@@ -17,7 +20,7 @@ from inventory.services.checks import CheckPolicyChange
 from portal_shared.forms.fields import DURATION_HINT, MomentField, NameField, PlainTextField, SpanField, UnseenNumber
 from protocol.check_limits import IMAGES, LIMITS, Limit, amount
 from protocol.steps import OPTIONAL, ExitStep
-from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, AtLimit, Period, Project, Slice
+from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, AtLimit, Life, Period, Project, ProjectAdmin, Slice
 
 WHY_MAX_CHARS = 150
 GPUS_MAX = 2**31 - 1
@@ -74,6 +77,35 @@ class OptionalReasonForm(forms.Form):
     why = _why("Recorded with your name.", required=False)
 
 
+class ProjectAdminForm(forms.Form):
+    user = PlainTextField(label="Person", max_length=63, help_text="The name of somebody who can sign in.")
+
+
+class ProjectAdminsForm(forms.Form):
+    row = forms.ModelChoiceField(ProjectAdmin.objects.none(), label="Administrator")
+
+    def __init__(self, *args: Any, project: Project, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        field: Any = self.fields["row"]
+        field.queryset = project.admins.select_related("user", "project")
+        field.label_from_instance = lambda row: row.user.name
+
+
+class EndForm(forms.Form):
+    ends_at = MomentField(label="End", required=False, help_text="Empty: without end.")
+
+    def clean_ends_at(self) -> datetime | None:
+        ends_at: datetime | None = self.cleaned_data["ends_at"]
+        if ends_at is not None and ends_at <= timezone.now():
+            raise forms.ValidationError("It must be in the future. To end it now, archive it.")
+        return ends_at
+
+
+class CloseForm(OptionalReasonForm):
+    drain = forms.BooleanField(label="End running requests now", required=False, help_text="Otherwise they run to their ends first.")
+    field_order = ("drain", "why")
+
+
 class QuotaTermsForm(OptionalReasonForm):
     guaranteed_gpus = forms.IntegerField(
         label="Guaranteed GPUs", min_value=0, max_value=GPUS_MAX, initial=0, help_text="GPUs of this shape."
@@ -94,7 +126,8 @@ class OwnedForm(forms.Form):
         super().__init__(*args, **kwargs)
         self._owners: dict[str, Project | Slice] = {}
         groups: dict[str, list[tuple[str, str]]] = {}
-        for project in Project.objects.prefetch_related("slices"):
+        open_ones = Prefetch("slices", Slice.objects.filter(life=Life.OPEN))
+        for project in Project.objects.filter(life=Life.OPEN).prefetch_related(open_ones):
             slices = list(project.slices.all())
             self._owners |= {str(project.pk): project, **{str(slice_.pk): slice_ for slice_ in slices}}
             whole = (str(project.pk), f"{project.name}, the whole project")

@@ -5,7 +5,8 @@ from django.urls import URLPattern, path
 from portal_admin.views import audit
 from portal_admin.views.fleet import checks, clusters, inventory, maintenance, supplies
 from portal_admin.views.plan import actions, defragmentation, evictions, promises, queue, schedule
-from portal_admin.views.tenants import budgets, people, quotas, workspace_requests
+from portal_admin.views.tenants import budgets, people, projects, quotas, workspace_requests
+from slices.models import Life
 
 urlpatterns: list[URLPattern] = [
     path("", queue.home, name="admin-home"),
@@ -60,8 +61,20 @@ urlpatterns: list[URLPattern] = [
     path("workspace-requests/", workspace_requests.requests, name="admin-workspace-requests"),
     path("workspace-requests/<uuid:pk>/approve/", workspace_requests.approve, name="admin-workspace-approve"),
     path("workspace-requests/<uuid:pk>/refuse/", workspace_requests.refuse, name="admin-workspace-refuse"),
+    path("projects/", projects.projects, name="admin-projects"),
+    path("projects/<uuid:pk>/admins/add/", projects.add_admin, name="admin-project-admin-add"),
+    path("projects/<uuid:pk>/admins/remove/", projects.remove_admin, name="admin-project-admin-remove"),
+    path("projects/<uuid:pk>/archive/", projects.close_project, {"to": Life.ARCHIVED}, name="admin-project-archive"),
+    path("projects/<uuid:pk>/remove/", projects.close_project, {"to": Life.REMOVED}, name="admin-project-remove"),
+    path("projects/<uuid:pk>/restore/", projects.restore_project, name="admin-project-restore"),
+    path("projects/workspaces/<uuid:pk>/archive/", projects.close_slice, {"to": Life.ARCHIVED}, name="admin-slice-archive"),
+    path("projects/workspaces/<uuid:pk>/remove/", projects.close_slice, {"to": Life.REMOVED}, name="admin-slice-remove"),
+    path("projects/workspaces/<uuid:pk>/restore/", projects.restore_slice, name="admin-slice-restore"),
+    path("projects/workspaces/<uuid:pk>/end/", projects.set_end, name="admin-slice-end"),
     path("people/", people.people, name="admin-people"),
     path("people/add/", people.add, name="admin-person-add"),
+    path("people/groups/add/", people.add_group, name="admin-group-add"),
+    path("people/groups/<uuid:pk>/remove/", people.remove_group, name="admin-group-remove"),
     path("people/<uuid:pk>/role/", people.role, name="admin-person-role"),
     path("people/<uuid:pk>/disable/", people.disable, name="admin-person-disable"),
     path("people/<uuid:pk>/enable/", people.enable, name="admin-person-enable"),

@@ -13,7 +13,7 @@ from accounts.policy import is_overseer
 from journal.notices.selectors import COUNTED_MAX, unread_count
 from portal_shared.access import PageRequest
 from portal_shared.toasts import toast_taken
-from slices.models import Slice
+from slices.models import Life, Slice
 from slices.selectors import slices_visible_to
 
 HUE_COUNT, MARK_COUNT = 8, 5
@@ -92,7 +92,7 @@ class Shell:
 
     @classmethod
     def user(cls, request: PageRequest, *, page: str, slice_: Slice | None = None, may_create: bool = True) -> Shell:
-        slices = list(slices_visible_to(request.user).only("name", "number").order_by("name")[:SWITCHER_MAX])
+        slices = list(slices_visible_to(request.user).exclude(life=Life.REMOVED).only("name", "number").order_by("name")[:SWITCHER_MAX])
         marks = tuple(WorkspaceMark.of(each, is_current=each == slice_) for each in slices)
         current = WorkspaceMark.of(slice_, is_current=True) if slice_ else None
         nav = [NavItem("Workspaces", reverse("workspaces"), "home", page == "workspaces", key="g w")]
@@ -101,6 +101,7 @@ class Shell:
             nav.append(NavItem("Bookings", reverse("bookings", args=[slice_.name]), "calendar-event", page == "bookings"))
             nav.append(NavItem("Templates", reverse("templates", args=[slice_.name]), "copy", page == "templates"))
             nav.append(NavItem("Access", reverse("access", args=[slice_.name]), "key", page == "access"))
+            nav.append(NavItem("People", reverse("workspace-people", args=[slice_.name]), "users", page == "people"))
             if may_create:
                 nav.append(NavItem("Create GPU request", reverse("gpr-create", args=[slice_.name]), "plus", page == "create", key="c"))
         nav.append(NavItem("Promises", reverse("promises"), "clock", page == "promises", key="g p"))
@@ -119,7 +120,8 @@ class Shell:
             NavItem("Checks", reverse("admin-checks"), "check", page == "checks", group="Fleet"),
             NavItem("Budgets", reverse("admin-budgets"), "hourglass", page == "budgets", group="Tenants"),
             NavItem("Quotas", reverse("admin-quotas"), "scale", page == "quotas", group="Tenants"),
-            NavItem("Workspaces", reverse("admin-workspace-requests"), "home", page == "workspace-requests", group="Tenants"),
+            NavItem("Projects", reverse("admin-projects"), "list-details", page == "projects", group="Tenants"),
+            NavItem("Workspace requests", reverse("admin-workspace-requests"), "home", page == "workspace-requests", group="Tenants"),
             NavItem("People", reverse("admin-people"), "users", page == "people", group="Tenants"),
             NavItem("Audit", reverse("admin-audit"), "file-search", page == "audit", group="Tenants"),
         ]

@@ -40,7 +40,7 @@ from portal_shared.forms.fields import (
     in_zone,
 )
 from portal_shared.forms.refusals import refusal_of
-from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Slice
+from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Role, Slice
 
 NUMBER_MAX = 2**31 - 1
 OPTIONAL_FLAGS = ("rdma", "run_checks", "evictable", "may_evict", "requeue_on_failure")
@@ -71,6 +71,15 @@ class ServiceForm(forms.Form):
     def refuse(self, error: EgsError) -> None:
         if not errors_placed(self, error):
             self.add_error(None, in_zone(refusal_of(error).detail))
+
+
+class MemberRoleForm(ServiceForm):
+    role = forms.ChoiceField(label="Role", choices=Role.choices, initial=Role.EDITOR)
+
+
+class InviteForm(MemberRoleForm):
+    user = PlainTextField(label="Name or mail address", max_length=254)
+    field_order = ("user", "role")
 
 
 class TokenForm(ServiceForm):

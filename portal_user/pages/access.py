@@ -145,8 +145,8 @@ class KubeconfigPage:
         )
 
 
-def shell_of(request: PageRequest, slice_: Slice) -> Shell:
-    return Shell.user(request, page="access", slice_=slice_, may_create=may_create(request, slice_))
+def shell_of(request: PageRequest, slice_: Slice, *, page: str = "access") -> Shell:
+    return Shell.user(request, page=page, slice_=slice_, may_create=may_create(request, slice_))
 
 
 def clusters_ready(slice_: Slice) -> list[str]:

@@ -23,7 +23,8 @@ from portal_shared.parts.workspace_requests import WorkspaceRequestRow
 from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.pages.capacity import capacity_facts, shapes_in, stock_for
 from portal_user.pages.tenancy import InvitationRow, invitation_rows
-from slices.models import Membership, RequestState, Role, WorkspaceRequest
+from slices.closing.services import ENDS_SOON
+from slices.models import Life, Membership, RequestState, Role, WorkspaceRequest
 from slices.selectors import slices_visible_to
 
 DECIDED_SHOWN, REQUESTS_MAX = timedelta(days=7), 20
@@ -51,7 +52,9 @@ class WorkspaceRow:
     next: Holding | None
     waiting_count: int
     approval_count: int
-    create_url: str  # empty: read-only
+    create_url: str  # empty: read-only, or closed
+    life: str  # empty: it is open
+    ends_at: datetime | None  # if it ends soon
 
     @property
     def id(self) -> str:
@@ -76,7 +79,7 @@ class WorkspacesPage:
         waiting = [gpr for gpr in gprs.values() if gpr.state == GprState.QUEUED]
         statuses = queue_statuses(waiting, actor=request.user, now=request.now, format_time=moment_formatter(request))
         shapes = shapes_in(stock_for(request.user, now=request.now))
-        rows = tuple(_row(slice_, gprs, statuses, may_write=request.may_write) for slice_ in found.rows)
+        rows = tuple(_row(slice_, gprs, statuses, may_write=request.may_write, now=request.now) for slice_ in found.rows)
         url = reverse("workspaces")
         return cls(
             shell=Shell.user(request, page="workspaces"),
@@ -103,6 +106,7 @@ def _slices(request: PageRequest) -> Any:
     role = Membership.objects.filter(slice=OuterRef("pk"), user=request.user).values("role")[:1]
     return (
         slices_visible_to(request.user)
+        .exclude(life=Life.REMOVED)
         .select_related("project")
         .annotate(
             held_id=Subquery(held.values("pk")[:1]),
@@ -119,9 +123,10 @@ def _gprs(slices: Sequence[Any]) -> dict[UUID, Gpr]:
     return {gpr.pk: gpr for gpr in Gpr.objects.filter(pk__in=ids)} if ids else {}
 
 
-def _row(slice_: Any, gprs: Mapping[UUID, Gpr], statuses: Mapping[UUID, QueueStatus], *, may_write: bool) -> WorkspaceRow:
+def _row(slice_: Any, gprs: Mapping[UUID, Gpr], statuses: Mapping[UUID, QueueStatus], *, may_write: bool, now: datetime) -> WorkspaceRow:
     held, waiting = gprs.get(slice_.held_id), gprs.get(slice_.next_id)
-    may_create = may_write and slice_.own_role != Role.VIEWER
+    may_create = may_write and slice_.is_open and slice_.own_role != Role.VIEWER
+    ends_soon = slice_.is_open and slice_.ends_at is not None and slice_.ends_at < now + ENDS_SOON
     return WorkspaceRow(
         mark=WorkspaceMark.of(slice_),
         project=slice_.project.name,
@@ -131,6 +136,8 @@ def _row(slice_: Any, gprs: Mapping[UUID, Gpr], statuses: Mapping[UUID, QueueSta
         waiting_count=slice_.waiting_count,
         approval_count=slice_.approval_count,
         create_url=reverse("gpr-create", args=[slice_.name]) if may_create else "",
+        life="" if slice_.is_open else slice_.get_life_display(),
+        ends_at=slice_.ends_at if ends_soon else None,
     )
 
 
@@ -140,7 +147,7 @@ def _holding(gpr: Gpr, *, at: datetime | None, told: VisibleExplanation | None =
 
 def _counted(request: PageRequest) -> tuple[Fact, Fact]:
     """Counts over all pages. Two queries."""
-    slices = slices_visible_to(request.user)
+    slices = slices_visible_to(request.user).exclude(life=Life.REMOVED)
     holds, waits = Q(state__in=PROVISIONED), Q(state=GprState.QUEUED)
     found = Gpr.objects.filter(holds | waits, slice__in=slices.values("pk")).aggregate(
         holding=Count("slice", filter=holds, distinct=True), waiting=Count("pk", filter=waits)

@@ -22,6 +22,7 @@ from slices.services import member_take, namespace_unbind, project_admin_remove
 
 Row = TypeVar("Row", Project, Slice)
 WARNED_DAYS: Final = (1, 3, 14)
+ENDS_SOON: Final = timedelta(days=WARNED_DAYS[-1])
 _PACE: Final = Pace(timedelta(minutes=1))
 DOES: Final = {Life.ARCHIVED: "archived", Life.REMOVED: "removed"}
 
@@ -118,7 +119,7 @@ def slices_warn(*, now: datetime) -> None:
 
 def slices_record_ends(*, now: datetime) -> None:
     """Tells 14, 3 days and 1 day before the end of a workspace, once each. One query when none ends soon."""
-    for slice_ in Slice.objects.filter(life=Life.OPEN, ends_at__gt=now, ends_at__lte=now + timedelta(days=WARNED_DAYS[-1])):
+    for slice_ in Slice.objects.filter(life=Life.OPEN, ends_at__gt=now, ends_at__lte=now + ENDS_SOON):
         days = next(days for days in WARNED_DAYS if slice_.ends_at is not None and slice_.ends_at <= now + timedelta(days=days))
         if slice_.warned_days is None or slice_.warned_days > days:
             _warn(slice_, days, now)

@@ -9,7 +9,8 @@ from uuid import UUID
 from django.db.models import Max, QuerySet
 from django.urls import reverse
 
-from accounts.models import PlatformRole, RoleSource, User
+from accounts.models import GroupRole, PlatformRole, RoleSource, User
+from accounts.oidc.providers import providers
 from core.pages.parts import ListFoot
 from portal_admin.pages.nav import admin_shell
 from portal_shared.access import PageRequest, why_not_write
@@ -17,6 +18,7 @@ from portal_shared.parts.paging import foot_of, page_of, url_with
 from portal_shared.shell import Shell
 
 ORDER = ("name", "id")
+GROUPS_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,24 @@ class PersonRow:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupRow:
+    id: UUID
+    group: str
+    provider: str
+    role: str
+    remove_url: str
+
+    @classmethod
+    def of(cls, row: GroupRole) -> GroupRow:
+        return cls(row.pk, row.group, row.provider, str(PlatformRole(row.role).label), reverse("admin-group-remove", args=[row.pk]))
+
+
+@dataclass(frozen=True, slots=True)
 class PeoplePage:
     shell: Shell
     people: tuple[PersonRow, ...]
+    groups: tuple[GroupRow, ...]
+    may_add_group: bool  # there is a provider
     foot: ListFoot
     url: str
     name: str
@@ -72,6 +89,8 @@ class PeoplePage:
         )
         return cls(
             shell=admin_shell(request, page="people"),
+            groups=tuple(map(GroupRow.of, GroupRole.objects.all()[:GROUPS_MAX])),
+            may_add_group=bool(providers()),
             people=tuple(PersonRow.of(user, seen_at=seen[user.pk]) for user in found.rows),
             foot=foot_of(found, url, filters),
             url=url_with(url, {**filters, "cursor": request.GET.get("cursor", ""), "part": "rows"}),

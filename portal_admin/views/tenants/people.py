@@ -8,8 +8,8 @@ from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from accounts.models import PlatformRole, User
-from accounts.people.services import user_disable, user_enable, user_set_role
+from accounts.models import ROLES_OF_GROUPS, GroupRole, PlatformRole, User
+from accounts.people.services import group_role_add, group_role_remove, user_disable, user_enable, user_set_role
 from accounts.tokens.services import user_create
 from core.rest.references import one_by_id
 from portal_admin.forms import PersonForm, PlainForm, RoleForm
@@ -17,6 +17,7 @@ from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.tenants.people import PeoplePage
 from portal_admin.views.rendering import show
 from portal_shared.access import PageRequest, admin_only, needs_write
+from portal_shared.forms.group_form import GroupForm
 from portal_shared.forms.questions import Question, decide, sent
 
 TOPICS = ("people",)
@@ -25,7 +26,7 @@ TOPICS = ("people",)
 @require_GET
 @admin_only
 def people(request: PageRequest) -> HttpResponse:
-    return show(request, PeoplePage.build(request), "people/page", rows="people/rows")
+    return show(request, PeoplePage.build(request), "people/page", rows="people/rows", groups="people/groups")
 
 
 @require_http_methods(["GET", "POST"])
@@ -87,9 +88,38 @@ def enable(request: PageRequest, pk: UUID) -> HttpResponse:
     )
 
 
+@require_http_methods(["GET", "POST"])
+@admin_only
+@needs_write
+def add_group(request: PageRequest) -> HttpResponse:
+    def do(provider: str, group: str, role: str) -> str:
+        group_role_add(provider=provider, group=group, role=PlatformRole(role), actor=request.user, now=request.now)
+        return f"Group {group} has a role"
+
+    text = "Its people have the role now and when they sign in, and lose it when they leave the group. Roles that you give by hand stay."
+    form = GroupForm(sent(request), roles=ROLES_OF_GROUPS)
+    return _decide(request, form, "Give a group a role on the platform", text, "Give role", do)
+
+
+@require_http_methods(["GET", "POST"])
+@admin_only
+@needs_write
+def remove_group(request: PageRequest, pk: UUID) -> HttpResponse:
+    row = one_by_id(GroupRole.objects.all(), pk, what="group")
+
+    def do() -> str:
+        group_role_remove(row=row, actor=request.user, now=request.now)
+        return f"Group {row.group} has no role any more"
+
+    text = "People who have the role by it alone lose it at once."
+    return _decide(request, PlainForm(sent(request)), f"Remove the group {row.group}?", text, "Remove group", do)
+
+
 def _decide(request: PageRequest, form: forms.Form, title: str, text: str, verb: str, do: Callable[..., str]) -> HttpResponse:
     shell, back_url = admin_shell(request, page="people"), reverse("admin-people")
-    question = Question(title, text, verb, request.path, back_url=back_url, form=form, shell=shell, is_plain=verb != "Disable")
+    question = Question(
+        title, text, verb, request.path, back_url=back_url, form=form, shell=shell, is_plain=verb not in {"Disable", "Remove group"}
+    )
     return decide(request, question, do, topics=TOPICS)
 
 

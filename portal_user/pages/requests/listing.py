@@ -14,6 +14,7 @@ from accounts.policy import Verb, may
 from core.pages.axis import Axis
 from core.pages.parts import Fact, ListFoot, Tab
 from core.pages.table import RowGroup
+from core.words import utc
 from gpr.evictions.services import notices_of
 from gpr.models import ENDED, PROVISIONED, Gpr, GprState
 from gpr.queue.status import NOT_PLANNED, queue_statuses
@@ -27,6 +28,7 @@ from portal_user.pages.quota_bars import QuotaBar, quota_bars
 from portal_user.pages.requests.facts import RequestCounts, facts_of
 from portal_user.pages.requests.outcomes import events_for
 from portal_user.pages.requests.row import ReadForRow, RequestRow
+from slices.closing.services import ENDS_SOON
 from slices.models import Slice
 
 WAITING = frozenset({GprState.QUEUED, GprState.PENDING_APPROVAL})
@@ -146,6 +148,7 @@ class RequestsPage:
     tabs_url: str
     table: RequestTable
     create_url: str  # empty: read-only
+    closing: tuple[str, str]  # that it is closed, or ends soon, and what follows; empty otherwise
     here_url: str
     plain_url: str  # without filters
 
@@ -166,13 +169,22 @@ class RequestsPage:
             tabs_url=listing.url(part="tabs"),
             table=RequestTable.build(request, listing),
             create_url=reverse("gpr-create", args=[slice_.name]) if is_editor else "",
+            closing=_closing(slice_, request.now),
             here_url=listing.url(),
             plain_url=reverse("workspace", args=[slice_.name]),
         )
 
 
+def _closing(slice_: Slice, now: datetime) -> tuple[str, str]:
+    if not slice_.is_open:
+        return f"This workspace is {slice_.get_life_display().lower()}.", "It takes no requests."
+    if slice_.ends_at is not None and slice_.ends_at < now + ENDS_SOON:
+        return "This workspace ends soon.", f"It is archived at {utc(slice_.ends_at)}. Ask an administrator if you need it longer."
+    return "", ""
+
+
 def may_create(request: PageRequest, slice_: Slice) -> bool:
-    return request.may_write and may(request.user, Verb.REQUEST, slice_)
+    return request.may_write and slice_.is_open and may(request.user, Verb.REQUEST, slice_)
 
 
 def axis_for(gprs: Iterable[Gpr], *, now: datetime, zone: tzinfo, span_s: int = 0) -> Axis:

@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 from django.urls import URLPattern, reverse
 
-from accounts.models import Identity
+from accounts.models import GroupRole, Identity, PlatformRole
 from core.clock import db_now
 from gpr.bookings.services import SeriesTerms, series_create
 from gpr.models import BookingSeries, Gpr, RepeatRule
@@ -20,8 +20,9 @@ from journal.models import Channel, ChannelKind
 from portal_admin.urls import urlpatterns as admin_urls
 from portal_user.urls import urlpatterns as user_urls
 from protocol.tenancy.workspaces import BindingState
-from slices.invitations.services import member_add
-from slices.models import Budget, Namespace, Period, Role
+from slices.closing.services import project_close, slice_close
+from slices.invitations.services import member_add, member_add_or_invite
+from slices.models import Budget, Life, Namespace, Period, ProjectAdmin, Role, SliceGroup
 from slices.quotas.services import quota_create
 from slices.services import namespace_bind
 from slices.workspace_requests.services import WorkspaceTerms, workspace_request_create
@@ -51,6 +52,8 @@ PARTS = {
     "notices": ["list", "bell", "newest"],
     "notice-settings": ["channels"],
     "workspace-channels": ["channels"],
+    "workspace-people": ["list"],
+    "admin-projects": ["rows"],
     "channel": ["list"],
     "gpr": ["now", "nodes", "steps", "why", "events"],
     "admin-queue": ["facts", "rows"],
@@ -89,6 +92,28 @@ def address(name: str, admin_world: AdminWorld) -> str:
         return reverse(name, args=[workspace_request_create(terms=terms, actor=admin_world.people.admin, now=db_now()).pk])
     if name.startswith("admin-person-") and name != "admin-person-add":
         return reverse(name, args=[factories.user("newcomer").pk])
+    if name.startswith("admin-project-"):
+        project = admin_world.slice.project
+        ProjectAdmin.objects.create(project=project, user=admin_world.people.teammate, created_at=db_now())
+        if name == "admin-project-restore":
+            project_close(project=project, to=Life.ARCHIVED, drain=False, actor=admin_world.people.admin, now=db_now())
+        return reverse(name, args=[project.pk])
+    if name.startswith("admin-slice-"):
+        if name == "admin-slice-restore":
+            slice_close(slice_=admin_world.slice, to=Life.ARCHIVED, drain=False, actor=admin_world.people.admin, now=db_now())
+        return reverse(name, args=[admin_world.slice.pk])
+    if name == "admin-group-remove":
+        made = GroupRole.objects.create(provider="corp", group="ops", role=PlatformRole.ADMIN, created_at=db_now())
+        return reverse(name, args=[made.pk])
+    if name in {"member-role", "member-remove"}:
+        return reverse(name, args=["vision", admin_world.people.teammate.pk])
+    if name == "member-invitation-withdraw":
+        by, new = admin_world.people.owner, "new@corp.example"
+        opened = member_add_or_invite(slice_=admin_world.slice, reference=new, role=Role.VIEWER, actor=by, now=db_now())
+        return reverse(name, args=["vision", opened.pk])
+    if name == "member-group-remove":
+        team = SliceGroup.objects.create(slice=admin_world.slice, provider="corp", group="team", role=Role.VIEWER, created_at=db_now())
+        return reverse(name, args=["vision", team.pk])
     if name == "token-revoke":
         return reverse(name, args=[factories.row_of(factories.token(admin_world.people.admin)).pk])
     if name == "identity-unlink":

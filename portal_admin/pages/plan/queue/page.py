@@ -26,7 +26,7 @@ from portal_shared.access import PageRequest, moment_formatter
 from portal_shared.parts.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_state, waiting_since
 from portal_shared.parts.paging import ListPage, foot_of, page_of, state_of, url_with
 from portal_shared.shell import Shell, mark_of
-from slices.models import Slice
+from slices.models import Life, Slice
 
 GROUP_ROWS = 8
 STRIP_PX = 26
@@ -185,7 +185,7 @@ class QueuePage:
                 Tab(STATES[state], url_with(url, filters.in_url, state=state), filters.state == state, count)
                 for state, count in tabs.items()
             ),
-            workspaces=tuple(Slice.objects.order_by("name").values_list("name", flat=True)[:WORKSPACES_MAX]),
+            workspaces=tuple(Slice.objects.exclude(life=Life.REMOVED).order_by("name").values_list("name", flat=True)[:WORKSPACES_MAX]),
             shapes=tuple(shape.name for shape in shapes),
         )
 
