@@ -5,7 +5,7 @@ Must not live here: membership (slices), token scopes (accounts.permissions).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
@@ -22,7 +22,8 @@ class Verb(StrEnum):
     CONNECT = "connect"  # get a kubeconfig of a workspace
     CHANGE = "change"  # edit, cancel, extend, release, delete
     READ_SECRET = "read_secret"  # noqa: S105 - a verb
-    DECIDE = "decide"  # approve, refuse, or do what is beyond a workspace's policy
+    APPROVE = "approve"  # approve or reject what breaks a policy
+    DECIDE = "decide"  # do what is beyond a workspace's policy, e.g. evict
     ADMINISTER = "administer"
 
 
@@ -34,6 +35,8 @@ class Kind(StrEnum):
     WORKSPACE_REQUEST = "workspacerequest"
     QUOTA = "quota"
     BUDGET = "budget"
+    POLICY = "policy"
+    DEPUTY = "deputy"
     NAMESPACE = "namespace"
     KUBECONFIG = "kubeconfig"
     GPR = "gpr"
@@ -61,12 +64,12 @@ class Relation(StrEnum):
     EDITOR = "editor"
     VIEWER = "viewer"
     CREATOR = "creator"  # the actor filed this very object
+    DEPUTY = "deputy"  # an approver of this very object named the actor his deputy, for now
 
 
 Rule = tuple[frozenset[Relation], ...]
 R = Relation
 ROLES: Final = (R.VIEWER, R.EDITOR, R.OWNER)  # smallest first
-FROM_SOURCES: Final = {*ROLES, R.PROJECT_ADMIN}
 
 
 def _any_of(*ways: Relation | frozenset[Relation]) -> Rule:
@@ -94,6 +97,10 @@ TABLE: Final[Mapping[tuple[Verb, Kind], Rule]] = {
     (Verb.SEE, Kind.PROJECT): _MEMBERS,
     (Verb.SEE, Kind.QUOTA): _MEMBERS,
     (Verb.SEE, Kind.BUDGET): _MEMBERS,
+    (Verb.SEE, Kind.POLICY): _MEMBERS,
+    (Verb.CHANGE, Kind.POLICY): _ADMIN,
+    (Verb.SEE, Kind.DEPUTY): _any_of(R.ADMIN, R.AUDITOR, R.CREATOR),
+    (Verb.CHANGE, Kind.DEPUTY): _any_of(R.ADMIN, R.CREATOR),
     (Verb.SEE, Kind.WORKSPACE): _MEMBERS,
     (Verb.CONNECT, Kind.WORKSPACE): _any_of(R.VIEWER),
     (Verb.REQUEST, Kind.WORKSPACE): _any_of(R.ADMIN, R.PROJECT_ADMIN, R.EDITOR),
@@ -106,6 +113,7 @@ TABLE: Final[Mapping[tuple[Verb, Kind], Rule]] = {
     (Verb.READ_SECRET, Kind.KUBECONFIG): _any_of(R.CREATOR),
     (Verb.SEE, Kind.GPR): _MEMBERS,
     (Verb.CHANGE, Kind.GPR): _WRITERS,
+    (Verb.APPROVE, Kind.GPR): _any_of(R.ADMIN, R.PROJECT_ADMIN, R.DEPUTY),
     (Verb.DECIDE, Kind.GPR): _ADMINS,
     (Verb.SEE, Kind.BOOKING_SERIES): _MEMBERS,
     (Verb.CHANGE, Kind.BOOKING_SERIES): _WRITERS,
@@ -128,13 +136,13 @@ TABLE: Final[Mapping[tuple[Verb, Kind], Rule]] = {
 Row = TypeVar("Row", bound=Model)
 RelationSource = Callable[[User, Any], Collection[Relation]]
 WorkspaceSource = Callable[[User], QuerySet[Any]]
-_sources: list[RelationSource] = []
+_sources: list[tuple[frozenset[Relation], RelationSource]] = []
 _workspace_sources: list[WorkspaceSource] = []
 
 
-def relations_from(source: RelationSource) -> None:
+def relations_from(source: RelationSource, *, gives: Iterable[Relation]) -> None:
     """Call it from an app's `ready`."""
-    _sources.append(source)
+    _sources.append((frozenset(gives), source))
 
 
 def workspaces_from(source: WorkspaceSource) -> None:
@@ -149,14 +157,18 @@ def own_workspace_ids(actor: User) -> QuerySet[Any]:
 
 
 def may(actor: User, verb: Verb, obj: Any) -> bool:
-    """`obj` is a row of a model in Kind. One query where a role in a workspace decides, otherwise none."""
+    """`obj` is a row of a model in Kind. One query where a role in a workspace decides, one more where a deputy may, otherwise none."""
     kind = Kind(obj._meta.model_name)
     known = _known_relations(actor, obj)
     if _allows(verb, kind, known):
         return True
-    if not any(way.intersection(FROM_SOURCES) for way in TABLE.get((verb, kind), ())):
-        return False
-    return _allows(verb, kind, known.union(*(source(actor, obj) for source in _sources)))
+    asked = frozenset().union(*TABLE.get((verb, kind), ()))
+    for gives, source in _sources:
+        if gives & asked:
+            known.update(source(actor, obj))
+            if _allows(verb, kind, known):
+                return True
+    return False
 
 
 def may_all(actor: User, verb: Verb, kind: Kind) -> bool:

@@ -14,6 +14,7 @@ WHO: Final = {
     Relation.EDITOR: "editor",
     Relation.VIEWER: "viewer",
     Relation.CREATOR: "who made it",
+    Relation.DEPUTY: "deputy of one of these",
 }
 # Roles in a workspace that the smallest one of a rule implies.
 INCLUDED: Final = {Relation.VIEWER: "every member", Relation.EDITOR: "editors and owners"}

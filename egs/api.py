@@ -8,12 +8,14 @@ from rest_framework.routers import SimpleRouter
 from accounts.people.api import GroupRoleViewSet, LoginViewSet, UserViewSet
 from accounts.tokens.api import TokenViewSet
 from core.rest.problems import problem, problem_response
+from gpr.approvals.api import ApprovalViewSet
 from gpr.bookings.api import BookingSeriesViewSet
 from gpr.budgets.api import BudgetViewSet
 from gpr.closing.api import ProjectClosingViewSet, SliceClosingViewSet
 from gpr.defragmentation.api import DefragmentationViewSet
 from gpr.evictions.api import EvictionViewSet
 from gpr.maintenance.api import MaintenanceViewSet
+from gpr.policies.api import PolicyBreachViewSet, PolicyVersionViewSet, PolicyViewSet
 from gpr.promises.api import InsightsViewSet
 from gpr.quotas.api import QuotaViewSet
 from gpr.requests.api import GprStepViewSet, GprViewSet, NodeStepViewSet, QueueViewSet
@@ -28,6 +30,7 @@ from journal.notices.channels.api import ChannelViewSet, DeliveryViewSet
 from journal.notices.settings.api import NoticeSettingsViewSet
 from manifests.api import ManifestViewSet
 from slices.api import MemberViewSet, MeViewSet, ProjectViewSet, SliceViewSet
+from slices.deputies.api import DeputyViewSet
 from slices.invitations.api import InvitationViewSet, SliceInvitationViewSet
 from slices.kubeconfigs.api import KubeconfigViewSet
 from slices.namespaces.api import NamespaceViewSet
@@ -37,6 +40,11 @@ from slices.workspace_requests.api import WorkspaceRequestViewSet
 router = SimpleRouter()
 router.register("gprs", GprViewSet, basename="gpr")
 router.register("gprs/(?P<gpr_pk>[^/]+)/steps", GprStepViewSet, basename="gpr-step")
+router.register("approvals", ApprovalViewSet, basename="approval")
+router.register("deputies", DeputyViewSet, basename="deputy")
+router.register("policies", PolicyViewSet, basename="policy")
+router.register("policies/(?P<policy_pk>[^/]+)/versions", PolicyVersionViewSet, basename="policy-version")
+router.register("policies/(?P<policy_pk>[^/]+)/breaches", PolicyBreachViewSet, basename="policy-breach")
 router.register("queue", QueueViewSet, basename="queue")
 router.register("templates", TemplateViewSet, basename="template")
 router.register("projects", ProjectViewSet, basename="project")

@@ -22,8 +22,9 @@ from inventory.selectors import gpus_of_shape
 from inventory.services.clusters import cluster_create, join_token_issue
 from inventory.services.supplies import supply_create
 from slices.models import Project, Quota, Role, Slice
+from slices.policies.services import policy_change, policy_of
 from slices.quotas.services import QuotaChange, quota_create
-from slices.services import SlicePolicy, member_set, namespace_bind, project_create, slice_create, slice_set_policy
+from slices.services import member_set, namespace_bind, project_create, slice_create
 from worker_agent.clock import SystemClock
 from worker_agent.cluster.fleet import read_fleet
 from worker_agent.cluster.simulated import SimulatedCluster
@@ -181,4 +182,4 @@ def _supply(cluster: Cluster, admin: User, now: datetime) -> None:
     if Supply.objects.filter(cluster=cluster).exists():
         return
     supply_create(supply=Supply(cluster=cluster, **SUPPLY), actor=admin, now=now)
-    slice_set_policy(slice_=Slice.objects.get(name=SUPPLY_SLICE), policy=SlicePolicy(may_order=True), actor=admin, now=now)
+    policy_change(policy=policy_of(Slice.objects.get(name=SUPPLY_SLICE)), terms={"may_order": True}, actor=admin, now=now)

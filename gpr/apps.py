@@ -14,6 +14,7 @@ class GprConfig(AppConfig):
 
     def ready(self) -> None:
         from core.triggers import triggers_of
+        from gpr.approvals.expiry import approvals_watch
         from gpr.budgets.services import budgets_watch
         from gpr.notices.services import ends_soon_record, requesters_of, restarts_record, silent_agents_record
         from gpr.triggers import TRIGGERS
@@ -28,6 +29,7 @@ class GprConfig(AppConfig):
         periodic.watch_by(restarts_record)
         periodic.watch_by(silent_agents_record)
         periodic.watch_by(budgets_watch)
+        periodic.watch_by(approvals_watch)
 
 
 def _request_handler() -> ClusterRequestHandler:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpr.approvals.services import gpr_approve, gpr_reject
 from gpr.models import Gpr, GprState
-from gpr.queue.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
+from gpr.queue.decisions import gpr_evict, gpr_set_priority
 from gpr.queue.moves import gpr_move
 from portal_admin.forms import DecisionForm, MoveForm, PriorityForm, VerdictForm
 from portal_shared.forms.questions import GprAction

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import Prefetch, QuerySet
 from django_filters import rest_framework as filters
@@ -19,7 +18,7 @@ from accounts.permissions import IsAdmin
 from accounts.policy import Verb, is_platform_admin
 from accounts.tokens.api import TokenSerializer
 from core.errors import NotFound
-from core.rest.fields import Flag, NewName, Reference, StrictSerializer, Text, WholeNumber, Word
+from core.rest.fields import NewName, Reference, StrictSerializer
 from core.rest.filters import Words
 from core.rest.output import ModelOutputSerializer
 from core.rest.pagination import CreatedPagination, NamePagination
@@ -27,25 +26,21 @@ from core.rest.references import is_object, one_by_reference
 from core.rest.views import ApiViewSet
 from inventory.selectors import cluster_for
 from slices.invitations.services import member_add
-from slices.models import KUBECONFIG_MIN_S, PRIORITY_MAX, PRIORITY_MIN, Life, Membership, Project, Role, Slice
-from slices.namespaces.naming import PATTERN, PATTERN_MUST
+from slices.models import Life, Membership, Project, Role, Slice
+from slices.policies.fields import PolicyTerms, split_terms
+from slices.policies.services import policy_change, policy_of
+from slices.policies.terms import TERMS
 from slices.selectors import own_slice_ids, projects_visible_to, slice_for, slices_visible_to
 from slices.services import (
-    SlicePolicy,
     member_remove,
     project_create,
     slice_create,
     slice_set_clusters,
     slice_set_end,
     slice_set_home,
-    slice_set_policy,
 )
 
-POLICY_FIELDS = ["nodes_approval", "gpus_approval", "duration_approval_s", "duration_max_s", "queued_max", "priority_approval", "may_evict"]
-POLICY_FIELDS += ["may_order", "shapes", "burst_gain_s", "pods_max", "may_reach_out", "kubeconfig_max_s"]
-POLICY_FIELDS += ["namespace_patterns", "namespaces_max"]
 LIFE_FIELDS = ["life", "closed_at", "is_drained", "settled_at"]
-COUNT_MAX = 2**31 - 1
 
 
 class LifeFilter(filters.FilterSet):
@@ -101,7 +96,8 @@ class SliceSerializer(ModelOutputSerializer[Slice]):
 
     class Meta:
         model = Slice
-        fields = ["id", "name", "project", "project_id", "clusters", "home", "created_at", "ends_at", *LIFE_FIELDS, "role", *POLICY_FIELDS]
+        fields = ["id", "name", "project", "project_id", "clusters", "home", "created_at", "ends_at", *LIFE_FIELDS, "role"]
+        fields += ["policy_version", *TERMS]
         read_only_fields = fields
 
     def get_clusters(self, slice_: Slice) -> list[str]:
@@ -120,45 +116,9 @@ class SliceCreate(StrictSerializer):
     )
 
 
-class SlicePolicyChange(StrictSerializer):
-    """Omitted fields stay as they are."""
+class SliceChange(PolicyTerms):
+    """Omitted fields stay as they are. A field of the policy that is null is inherited."""
 
-    nodes_approval = WholeNumber(min_value=0, max_value=COUNT_MAX, required=False)
-    gpus_approval = WholeNumber(min_value=0, max_value=COUNT_MAX, required=False)
-    duration_approval_s = WholeNumber(min_value=1, max_value=settings.EGS_DURATION_MAX_S, required=False)
-    duration_max_s = WholeNumber(min_value=1, max_value=settings.EGS_DURATION_MAX_S, required=False)
-    queued_max = WholeNumber(
-        min_value=0,
-        max_value=COUNT_MAX,
-        required=False,
-        help_text="Requests that may wait at once, including for approval; more are refused.",
-    )
-    priority_approval = WholeNumber(min_value=PRIORITY_MIN, max_value=PRIORITY_MAX, required=False)
-    may_evict = Flag(required=False, help_text="Whether its GPRs may evict others of lower priority without approval.")
-    may_order = Flag(required=False, help_text="Whether nodes may be ordered for its GPRs from supplies, at their cost.")
-    shapes = serializers.ListField(child=Text(max_length=63), allow_empty=True, max_length=100, required=False)
-    burst_gain_s = WholeNumber(
-        min_value=0,
-        max_value=settings.EGS_DURATION_MAX_S,
-        required=False,
-        help_text="Its GPRs run outside its home cluster only if that saves more time than this.",
-    )
-    pods_max = WholeNumber(min_value=0, max_value=COUNT_MAX, required=False, help_text="The most pods in each of its namespaces.")
-    may_reach_out = Flag(required=False, help_text="Whether its pods may open connections beyond the workspace, the internet included.")
-    kubeconfig_max_s = WholeNumber(min_value=KUBECONFIG_MIN_S, max_value=settings.EGS_DURATION_MAX_S, required=False)
-    namespace_patterns = serializers.ListField(
-        child=Word(PATTERN, must=PATTERN_MUST),
-        allow_empty=True,
-        max_length=50,
-        required=False,
-        help_text="Names of namespaces that its owners may bind, e.g. `vision-*`; every other name needs an administrator's approval.",
-    )
-    namespaces_max = WholeNumber(
-        min_value=0,
-        max_value=COUNT_MAX,
-        required=False,
-        help_text="The most namespaces in all clusters together, including those that wait for approval.",
-    )
     clusters = serializers.ListField(
         child=Reference(), allow_empty=True, max_length=100, required=False, help_text="Replaces the whole list."
     )
@@ -191,14 +151,16 @@ class SliceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
         made = slice_create(name=data["name"], project=project, clusters=clusters, actor=actor, now=self.now)
         return Response(self.get_serializer(self.get_queryset().get(pk=made.pk)).data, status=status.HTTP_201_CREATED)
 
-    @extend_schema(request=SlicePolicyChange)
+    @extend_schema(request=SliceChange)
     def partial_update(self, request: Request, ref: str) -> Response:
         """Change the policy and the clusters, for requests from now on."""
-        data, actor, slice_ = self.body(SlicePolicyChange), actor_of(request), self.get_object()
+        actor, slice_ = actor_of(request), self.get_object()
+        terms, data = split_terms(self.body(SliceChange))
         references, homes = data.pop("clusters", None), [data.pop("home")] if "home" in data else []
         ends = [data.pop("ends_at")] if "ends_at" in data else []
         with transaction.atomic():
-            slice_set_policy(slice_=slice_, policy=SlicePolicy(**data), actor=actor, now=self.now)
+            if terms:
+                policy_change(policy=policy_of(slice_), terms=terms, actor=actor, now=self.now)
             if references is not None:
                 clusters = [cluster_for(actor, reference) for reference in references]
                 slice_set_clusters(slice_=slice_, clusters=clusters, actor=actor, now=self.now)

@@ -61,7 +61,8 @@ class Project(Closable):
 class Slice(Closable):
     """A workspace.
 
-    A request beyond an `…_approval` limit waits for an administrator; one beyond `duration_max_s` is refused.
+    A request beyond an `…_approval` limit waits for an administrator; one beyond `duration_max_s` is refused. Fields that `Policy` may set
+    hold the policy that applies, inherited values included: `slices.policies.services` writes them.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -78,6 +79,10 @@ class Slice(Closable):
     priority_approval = models.PositiveIntegerField(default=200, help_text="A higher priority needs approval.")
     may_evict = models.BooleanField(default=False, help_text="Its GPRs may evict others of lower priority without approval.")
     may_order = models.BooleanField(default=False, help_text="Nodes may be ordered for its GPRs from supplies, at their cost.")
+    may_skip_checks = models.BooleanField(default=True, help_text="Its GPRs may skip the checks of nodes without approval.")
+    ahead_max_s = models.PositiveBigIntegerField(default=366 * 86_400, help_text="A later start, counted from now, is refused.")
+    decide_within_s = models.PositiveBigIntegerField(default=14 * 86_400, help_text="What waits longer for approval is rejected.")
+    policy_version = models.PositiveBigIntegerField(default=0, help_text="Number of the last PolicyVersion that changed these fields.")
     shapes = models.JSONField(default=list, help_text="Shapes it may ask for; empty means all.")
     home = models.ForeignKey(
         Cluster,
@@ -131,6 +136,57 @@ class TenantOwned:
     @property
     def tenant(self) -> Project:
         return self.owner if isinstance(self.owner, Project) else self.owner.project
+
+
+PLATFORM_POLICY = uuid.UUID(int=1)
+
+
+@column_checks
+class Policy(models.Model):
+    """What the platform, a project or a workspace sets itself. What it leaves out it inherits."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    project = models.OneToOneField(Project, null=True, blank=True, on_delete=models.CASCADE, related_name="policy")
+    slice = models.OneToOneField(Slice, null=True, blank=True, on_delete=models.CASCADE, related_name="policy")
+    terms = models.JSONField(default=dict, help_text="Field of the workspace -> value.")
+    version = models.PositiveBigIntegerField(default=0, help_text="Number of its last PolicyVersion; 0: never set.")
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.CheckConstraint(
+                condition=Q(project__isnull=False, slice=None)
+                | Q(project=None, slice__isnull=False)
+                | Q(project=None, slice=None, id=PLATFORM_POLICY),
+                name="policy_has_one_owner",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.slice.name if self.slice else self.project.name if self.project else "platform"
+
+    @property
+    def of(self) -> str:
+        """Whose it is, in words."""
+        return f"workspace {self}" if self.slice else f"project {self}" if self.project else "the platform"
+
+
+@column_checks
+class PolicyVersion(models.Model):
+    """One change of one policy; append-only. Ids rise over all policies, so that one id names the state of all of them."""
+
+    policy = models.ForeignKey(Policy, on_delete=models.CASCADE, related_name="versions")
+    made_at = models.DateTimeField()
+    made_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="+")
+    why = models.CharField(max_length=150, blank=True)
+    before = models.JSONField(default=dict, help_text="The policy's terms before.")
+    terms = models.JSONField(default=dict, help_text="The policy's terms since.")
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["-id"]
+
+    def __str__(self) -> str:
+        return f"version {self.pk} of the policy of {self.policy_id}"
 
 
 @column_checks
@@ -252,6 +308,33 @@ class ProjectAdmin(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user_id} administers {self.project_id}"
+
+
+@column_checks
+class Deputy(models.Model):
+    """Decides for a time on what waits for the approver, who named him. The approver's own rights bound his."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    approver = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="deputies")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="deputy_for")
+    starts_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+    created_at = models.DateTimeField()
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["-starts_at", "id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.CheckConstraint(condition=Q(starts_at__lt=F("ends_at")), name="deputy_for_some_time"),
+            models.CheckConstraint(condition=~Q(approver=F("user")), name="deputy_of_another"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user.name} for {self.approver.name}"
+
+    @property
+    def owner_id(self) -> Any:
+        """The id of the person who named the deputy; accounts.policy reads this name."""
+        return self.approver_id
 
 
 @column_checks

@@ -10,8 +10,10 @@ from django.db.models import Q, QuerySet
 
 from accounts.models import Identity, User
 from accounts.policy import Verb, is_platform_admin
+from core.clock import db_now
 from core.rest.references import id_of
 from journal.models import Event
+from slices.deputies.selectors import approvers_of
 from slices.models import Invitation, Membership, ProjectAdmin, Role, Slice
 from slices.selectors import slice_for, slices_visible_to, slices_visible_to_members
 
@@ -45,6 +47,13 @@ def owners_of(events: Sequence[Event]) -> dict[int, list[UUID]]:
     for slice_id, user_id in rows.values_list("slice", "user"):
         owners[slice_id].append(user_id)
     return {event.pk: owners[event.slice_id] for event in events if event.slice_id in owners}
+
+
+def approvers_of_events(events: Sequence[Event]) -> dict[int, Collection[UUID]]:
+    """Those who decide on requests of each Event's workspace. Four queries."""
+    projects = dict(Slice.objects.filter(pk__in={event.slice_id for event in events}).values_list("pk", "project"))
+    found = approvers_of(projects.values(), db_now())
+    return {event.pk: found[projects[event.slice_id]] for event in events if event.slice_id in projects}
 
 
 def applicants_of(events: Sequence[Event]) -> dict[int, list[UUID]]:

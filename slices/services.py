@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
 from datetime import datetime
 
 from django.db import IntegrityError, transaction
@@ -12,7 +11,6 @@ from accounts.policy import Kind, Verb, may_all
 from core.errors import Conflict, InvalidInput, NameTaken, NotAllowed, OverPolicy
 from core.words import plural, utc
 from inventory.models import Cluster, Reservation, ReservationState
-from inventory.selectors import shapes_known
 from inventory.services.clusters import desired_set_changed
 from inventory.services.reservations import reservations_set_namespaces
 from journal.hints import TICK, hint, user_topic
@@ -20,30 +18,10 @@ from journal.models import Severity
 from journal.services import event_record
 from protocol.tenancy.workspaces import BindingState
 from slices.kubeconfigs.services import kubeconfigs_revoke
-from slices.models import LIVE_STATES, PENDING, Kubeconfig, Life, Membership, Namespace, Project, ProjectAdmin, Role, Slice, Unbinding
+from slices.models import LIVE_STATES, PENDING, Kubeconfig, Life, Membership, Namespace, Policy, Project, ProjectAdmin, Role, Slice, Unbinding
 from slices.namespaces.naming import coverage, is_reserved, patterns_of
+from slices.policies.services import policies_lock, policy_begin, terms_of_new
 from slices.selectors import is_invited, refuse_closed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlicePolicy:
-    """New limits of a workspace; None keeps the old limit."""
-
-    nodes_approval: int | None = None
-    gpus_approval: int | None = None
-    duration_approval_s: int | None = None
-    duration_max_s: int | None = None
-    queued_max: int | None = None
-    priority_approval: int | None = None
-    may_evict: bool | None = None
-    burst_gain_s: int | None = None
-    may_order: bool | None = None
-    pods_max: int | None = None
-    may_reach_out: bool | None = None
-    kubeconfig_max_s: int | None = None
-    namespace_patterns: list[str] | None = None
-    namespaces_max: int | None = None
-    shapes: list[str] | None = None
 
 
 @transaction.atomic
@@ -51,6 +29,7 @@ def project_create(*, name: str, actor: User | None, now: datetime) -> Project:
     try:
         with transaction.atomic():
             project = Project.objects.create(name=name, created_at=now)
+            Policy.objects.create(project=project)
     except IntegrityError:
         raise NameTaken(f"There is already a project named {name}. Choose another name.") from None
     event_record(kind="project.created", message=f"Project {name} was made.", at=now, actor=actor)
@@ -81,42 +60,18 @@ def _project_admin_event(row: ProjectAdmin, kind: str, text: str, actor: User | 
 @transaction.atomic
 def slice_create(*, name: str, project: Project, clusters: Iterable[Cluster], actor: User | None, now: datetime) -> Slice:
     refuse_closed(Project.objects.select_for_update(no_key=True).get(pk=project.pk))
+    policies_lock()
+    own = {"namespace_patterns": patterns_of(name)}
     try:
         with transaction.atomic():
-            number = Slice.objects.count()
-            patterns = patterns_of(name)
-            slice_ = Slice.objects.create(name=name, project=project, created_at=now, number=number, namespace_patterns=patterns)
+            number, terms = Slice.objects.count(), terms_of_new(project, own)
+            slice_ = Slice.objects.create(name=name, project=project, created_at=now, number=number, **terms)
     except IntegrityError:
         raise NameTaken(f"There is already a slice named {name}. Choose another name.") from None
+    policy_begin(slice_, own, actor=actor, now=now)
     slice_.clusters.set(clusters)
     event_record(kind="slice.created", message=f"Workspace {name} was made.", at=now, actor=actor, slice_id=slice_.pk)
     return slice_
-
-
-@transaction.atomic
-def slice_set_policy(*, slice_: Slice, policy: SlicePolicy, actor: User, now: datetime) -> None:
-    """Applies to later requests. Raises InvalidInput."""
-    changes = {field.name: getattr(policy, field.name) for field in fields(policy) if getattr(policy, field.name) is not None}
-    if not changes:
-        return
-    for name, value in changes.items():
-        setattr(slice_, name, value)
-    if unknown := sorted(set(policy.shapes or ()) - shapes_known()):
-        known = ", ".join(sorted(shapes_known())) or "none yet"
-        raise InvalidInput({"shapes": [f"No cluster has {', '.join(unknown)}. There are: {known}."]})
-    if slice_.duration_approval_s > slice_.duration_max_s:
-        raise InvalidInput({"duration_approval_s": ["It cannot exceed duration_max_s."]})
-    slice_.save(update_fields=list(changes))
-    event_record(
-        kind="slice.policy_changed",
-        message=f"The policy of workspace {slice_.name} was changed.",
-        at=now,
-        actor=actor,
-        slice_id=slice_.pk,
-        data=changes,
-    )
-    if {"pods_max", "may_reach_out"} & changes.keys():
-        desired_set_changed(slice_.namespaces.values_list("cluster", flat=True))
 
 
 @transaction.atomic

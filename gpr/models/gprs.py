@@ -113,6 +113,8 @@ class Gpr(models.Model):
     state_changed_at = models.DateTimeField()
     version = models.PositiveBigIntegerField(default=1)
     approval_reasons = models.JSONField(default=list, help_text="The rules that made it wait for approval, as sentences.")
+    decide_by_at = models.DateTimeField(null=True, blank=True, help_text="If it still waits for approval then, it is rejected.")
+    policy_version = models.PositiveBigIntegerField(default=0, help_text="Number of the policy version that it was judged by.")
     queued_at = models.DateTimeField(null=True, blank=True, help_text="Start of its age in the queue. Queueing again keeps it.")
     turn_at = models.DateTimeField(null=True, blank=True, help_text=TURN_AT_HELP)
     # Set when an administrator moved it within its priority: these replace `turn_share` and `turn_key` in the order. Null: not moved.
@@ -157,6 +159,7 @@ class Gpr(models.Model):
         ]
         indexes: ClassVar[list[models.Index]] = [
             models.Index(fields=["-priority", "turn_share", "turn_key", "turn_at", "id"], condition=Q(state="QUEUED"), name="gpr_queue"),
+            models.Index(fields=["decide_by_at"], condition=Q(state="PENDING_APPROVAL"), name="gpr_to_decide"),
             models.Index(fields=["state"], condition=Q(state__in=["PROVISIONING", "ACTIVE", "EXITING"]), name="gpr_provisioned"),
             models.Index(fields=["slice", "-created_at"], name="gpr_of_slice"),
             models.Index(fields=["-created_at", "id"], name="gpr_newest"),

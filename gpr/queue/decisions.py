@@ -7,49 +7,18 @@ from datetime import datetime
 from django.db import transaction
 
 from accounts.models import User
-from accounts.policy import Kind, Verb, may_all
-from core.errors import IllegalTransition, InvalidInput, NotAllowed
+from core.errors import IllegalTransition, InvalidInput
 from gpr.allocation.stored_plan import plan_lock, plan_turn
-from gpr.budgets.ledger import Ledger
 from gpr.evictions.services import eviction_by_administrator
-from gpr.lifecycle import gpr_transition
 from gpr.models import EndReason, Gpr, GprState
 from gpr.requests.editing import automatic_place, gpr_update, replan_changed, spec_of
 from gpr.requests.ending import exit_begin
-from gpr.requests.planning import promise_make, promises_drop
-from gpr.requests.spec import approval_reasons, budget_excesses, policy_breaches
+from gpr.requests.spec import approval_reasons
 from journal.hints import TICK, hint
-from journal.models import Severity
 from journal.services import event_record
 from slices.models import PRIORITY_MAX, PRIORITY_MIN
 
 S = GprState
-REACH_BEYOND_PROJECT = ("priority", "may_evict")  # fields of a Breach
-
-
-@plan_turn()
-@transaction.atomic
-def gpr_approve(*, gpr: Gpr, actor: User, now: datetime, why: str = "") -> None:
-    """Raises NotAllowed, IllegalTransition, StaleState or CanNeverStart."""
-    _refuse_beyond_project(gpr, actor, now)
-    if gpr.state != S.PENDING_APPROVAL:
-        raise IllegalTransition(f"It does not wait for approval; it is {gpr.get_state_display().lower()}.", state=gpr.state)
-    plan_lock()
-    text = _because(f"{gpr.name} was approved.", why)
-    aged = {"queued_at": gpr.queued_at or now, "turn_at": gpr.turn_at or now}
-    gpr_transition(gpr=gpr, to=S.QUEUED, now=now, actor=actor, message=text, changes=aged)
-    promise_make(gpr, now=now)
-    hint(TICK)
-
-
-@plan_turn()
-@transaction.atomic
-def gpr_reject(*, gpr: Gpr, actor: User, why: str, now: datetime) -> None:
-    """Raises IllegalTransition or StaleState."""
-    text = _because(f"{gpr.name} was rejected.", why)
-    gpr_transition(gpr=gpr, to=S.REJECTED, now=now, actor=actor, message=text, severity=Severity.WARNING)
-    promises_drop([gpr], now=now)
-    hint(TICK)
 
 
 @transaction.atomic
@@ -94,22 +63,6 @@ def gpr_set_priority(*, gpr: Gpr, priority: int, actor: User, why: str, now: dat
     if gpr.state == S.PENDING_APPROVAL and not reasons:
         replan_changed(gpr, reasons=reasons, actor=actor, now=now)
     hint(TICK)
-
-
-def _refuse_beyond_project(gpr: Gpr, actor: User, now: datetime) -> None:
-    """An administrator of a project decides on what others ask for there, and on nothing that reaches other projects."""
-    if may_all(actor, Verb.DECIDE, Kind.GPR):
-        return
-    if gpr.owner_id == actor.pk:
-        raise NotAllowed("Nobody approves his own request. Ask another administrator.")
-    spec = spec_of(gpr)
-    reasons = [breach.text for breach in policy_breaches(spec) if breach.field in REACH_BEYOND_PROJECT]
-    excesses = budget_excesses(spec, Ledger.load([gpr.slice], now=now), now=now)
-    reasons += [excess.text for excess in excesses if excess.budget.project_id is not None]
-    if gpr.slice.may_order:
-        reasons.append("Nodes may be ordered for it at their cost.")
-    if reasons:
-        raise NotAllowed(f"This reaches beyond the project. {' '.join(reasons)} Ask an administrator of the platform.")
 
 
 def _because(text: str, why: str) -> str:

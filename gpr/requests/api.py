@@ -24,8 +24,9 @@ from core.rest.fields import StrictSerializer, whole_number
 from core.rest.pagination import CreatedPagination
 from core.rest.views import ApiViewSet
 from gpr.allocation.stored_plan import plan_turn
+from gpr.approvals.services import gpr_approve, gpr_reject
 from gpr.models import Gpr
-from gpr.queue.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
+from gpr.queue.decisions import gpr_evict, gpr_set_priority
 from gpr.queue.moves import gpr_move
 from gpr.queue.status import queue_statuses
 from gpr.replacement.services import node_replace
@@ -60,7 +61,18 @@ from gpr.requests.outputs import (
     QueueRowSerializer,
     StepSerializer,
 )
-from gpr.requests.selectors import LISTED, START_ORDER, as_filed, gpr_for, gprs_visible_to, queue_visible_to, steps_of, steps_on, with_nodes
+from gpr.requests.selectors import (
+    LISTED,
+    START_ORDER,
+    as_filed,
+    gpr_for,
+    gprs_joined,
+    gprs_visible_to,
+    queue_visible_to,
+    steps_of,
+    steps_on,
+    with_nodes,
+)
 from gpr.requests.services import gpr_submit
 from gpr.requests.spec import approval_reasons
 from inventory.models import StepResult
@@ -71,8 +83,8 @@ ADMIN_ACTIONS = {"priority", "move", "replace_node"}
 BULK: dict[BulkActs, tuple[Callable[..., object], Verb]] = {
     BulkActs.CANCEL: (gpr_cancel, Verb.CHANGE),
     BulkActs.RELEASE: (gpr_release, Verb.CHANGE),
-    BulkActs.APPROVE: (gpr_approve, Verb.DECIDE),
-    BulkActs.REJECT: (gpr_reject, Verb.DECIDE),
+    BulkActs.APPROVE: (gpr_approve, Verb.APPROVE),
+    BulkActs.REJECT: (gpr_reject, Verb.APPROVE),
 }
 VERSION = OpenApiParameter("version", OpenApiTypes.INT, OpenApiParameter.QUERY, description=VERSION_HELP)
 
@@ -156,12 +168,12 @@ class GprViewSet(ApiViewSet[Gpr]):
     @extend_schema(request=Decision)
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, pk: str) -> Response:
-        return self._do(pk, Decision, gpr_approve, Verb.DECIDE)
+        return self._do(pk, Decision, gpr_approve, Verb.APPROVE)
 
     @extend_schema(request=ReasonedDecision)
     @action(detail=True, methods=["post"])
     def reject(self, request: Request, pk: str) -> Response:
-        return self._do(pk, ReasonedDecision, gpr_reject, Verb.DECIDE)
+        return self._do(pk, ReasonedDecision, gpr_reject, Verb.APPROVE)
 
     @extend_schema(request=EvictionDecision)
     @action(detail=True, methods=["post"])
@@ -174,7 +186,7 @@ class GprViewSet(ApiViewSet[Gpr]):
     def bulk(self, request: Request) -> Response:
         """Cancel, release, approve or reject many requests. Each gets its own verdict; one that is refused stops none of the others."""
         data = self.body(Bulk)
-        if BULK[data["act"]][1] == Verb.DECIDE and not has_scope(request, Scope.WRITE):
+        if BULK[data["act"]][1] == Verb.APPROVE and not has_scope(request, Scope.WRITE):
             raise NotAllowed(HasScope.message)
         reason = {"why": data["why"]} if "why" in data else {}
         verdicts = [self._verdict(BulkActs(data["act"]), str(pk), reason) for pk in data["ids"]]
@@ -219,7 +231,8 @@ class GprViewSet(ApiViewSet[Gpr]):
         data = self.body(kind)
         version = data.pop("version", None)
         self._change(pk, version, partial(service, actor=actor_of(self.request), now=self.now, **data), verb)
-        return self._answer(pk)
+        # A deputy sees no more of it than this answer.
+        return self._answer(pk, rows=gprs_joined() if verb == Verb.APPROVE else None)
 
     def _change(self, pk: str, version: int | None, service: Callable[..., object], verb: Verb = Verb.CHANGE) -> None:
         """A caller who names no version means the request as it stands, even if it changes between our reading and writing."""
@@ -234,9 +247,9 @@ class GprViewSet(ApiViewSet[Gpr]):
         matched = version_of(self.request.headers.get("If-Match", "").strip(' "') or None, where="If-Match")
         return gpr_for(actor_of(self.request), pk, verb=verb, version=matched if version is None else version)
 
-    def _answer(self, pk: str) -> Response:
+    def _answer(self, pk: str, *, rows: QuerySet[Gpr] | None = None) -> Response:
         actor = actor_of(self.request)
-        return self._answer_of(gpr_for(actor, pk, rows=with_nodes(gprs_visible_to(actor))))
+        return self._answer_of(gpr_for(actor, pk, rows=with_nodes(gprs_visible_to(actor) if rows is None else rows)))
 
     def _answer_of(self, gpr: Gpr, **kwargs: Any) -> Response:
         actor = actor_of(self.request)

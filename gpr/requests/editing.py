@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
@@ -69,8 +69,10 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
         )
     if is_replanned:
         # An administrator's move was made for the old request, so it ends; the policy of today applies.
-        changes |= {**automatic_place(gpr), "allowed_shapes": spec.slice.shapes}
-    gpr_update(gpr, {**changes, "remaining_s": remaining_s, "approval_reasons": reasons})
+        changes |= {**automatic_place(gpr), "allowed_shapes": spec.slice.shapes, "policy_version": spec.slice.policy_version}
+    decide_by_at = now + timedelta(seconds=spec.slice.decide_within_s) if reasons else None
+    judged = {"approval_reasons": reasons, "decide_by_at": decide_by_at}
+    gpr_update(gpr, {**changes, **judged, "remaining_s": remaining_s})
     gpr.clusters.set(spec.clusters)
     event_record(
         kind="gpr.edited",
@@ -81,7 +83,7 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
         slice_id=gpr.slice_id,
         data={"changed": sorted(changes.keys() & set(PLAIN_FIELDS))},
     )
-    if is_replanned:
+    if is_replanned or bool(reasons) == (gpr.state == GprState.QUEUED):
         replan_changed(gpr, reasons=reasons, actor=actor, was=was, now=now)
     hint(TICK)
     return gpr
@@ -129,7 +131,7 @@ def replan_changed(gpr: Gpr, *, reasons: list[str], actor: User, was: Edited | N
         text = f"{gpr.name} needs approval: {' '.join(reasons)}"
         gpr_transition(gpr=gpr, to=GprState.PENDING_APPROVAL, now=now, actor=actor, message=text)
     elif not reasons and gpr.state == GprState.PENDING_APPROVAL:
-        changes = {"queued_at": gpr.queued_at or now, "turn_at": gpr.turn_at or now}
+        changes = {"queued_at": gpr.queued_at or now, "turn_at": gpr.turn_at or now, "decide_by_at": None}
         text = f"{gpr.name} needs no approval any more."
         gpr_transition(gpr=gpr, to=GprState.QUEUED, now=now, actor=actor, message=text, changes=changes)
     if gpr.state == GprState.QUEUED:

@@ -159,7 +159,18 @@ class GprSerializer(ModelOutputSerializer[Gpr]):
         fields = ["id", "name", "slice", "slice_id", "owner", "owner_id", "shape", "min_gpu_memory_gib", "nodes", "gpus_per_node"]
         fields += ["duration_s", "priority", "clusters", "earliest_start_at", "is_booking", "node_type", "rdma", "within", "idle_timeout_s"]
         fields += ["evictable"]
-        fields += ["may_evict", "requeue_on_failure", "run_checks", "model", "state", "end_reason", "version", "approval_reasons"]
+        fields += [
+            "may_evict",
+            "requeue_on_failure",
+            "run_checks",
+            "model",
+            "state",
+            "end_reason",
+            "version",
+            "approval_reasons",
+            "decide_by_at",
+            "policy_version",
+        ]
         fields += ["position", "promised_start_at", "at_risk", "estimate", "explanation", "cluster", "cluster_id", "nodes_assigned"]
         fields += ["created_at", "queued_at", "provisioning_at", "active_at", "ends_at", "ended_at", "time_left_s", "remaining_s"]
         fields += ["drain", "borrows", "eviction_notice", "failed_jobs", "template", "template_id", "origin"]

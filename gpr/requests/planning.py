@@ -205,4 +205,5 @@ def pools_of_spec(spec: GprSpec, loaded: Loaded) -> tuple[str, ...]:
 
 def gpr_of_spec(spec: GprSpec) -> Gpr:
     plain = {name: getattr(spec, name) for name in PLAIN_FIELDS}
-    return Gpr(**plain, slice=spec.slice, template=spec.template, remaining_s=spec.duration_s, allowed_shapes=spec.slice.shapes)
+    judged = {"allowed_shapes": spec.slice.shapes, "policy_version": spec.slice.policy_version}
+    return Gpr(**plain, **judged, slice=spec.slice, template=spec.template, remaining_s=spec.duration_s)

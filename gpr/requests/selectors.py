@@ -13,12 +13,14 @@ from django.db.models.functions import Coalesce, RowNumber
 
 from accounts.models import User
 from accounts.policy import Verb, may, visible_rows
+from core.clock import db_now
 from core.errors import NotAllowed, StaleState
 from core.rest.references import one_by_id, one_by_reference
 from gpr.models import BookingSeries, Eviction, EvictionVictim, Gpr, GprState, GprTemplate, PromiseMove
 from inventory.models import Cluster, Node, Reservation, ReservationState, StepResult
 from journal.models import Event
-from slices.models import Slice
+from slices.deputies.selectors import deputized_projects
+from slices.models import ProjectAdmin, Slice
 from slices.selectors import slices_visible_to
 
 # The planner considers requests in this order (planner/board/waiting.py); the index gpr_queue matches it.
@@ -27,6 +29,9 @@ QUEUE_ORDER = ("-priority", *TURN)
 # Requests in the order of their planned starts. A request without one comes last; it gets a far time, since a cursor cannot hold a null.
 STARTS_AT = Coalesce("planned_start_at", Value(datetime(9000, 1, 1, tzinfo=UTC)), output_field=DateTimeField())
 START_ORDER = ("starts_at", "created_at", "id")
+# What waits for approval, by the last moment for a decision.
+DUE_AT = Coalesce("decide_by_at", Value(datetime(9000, 1, 1, tzinfo=UTC)), output_field=DateTimeField())
+DUE_ORDER = ("due_at", "created_at", "id")
 
 # The columns that the list of the API shows.
 PLANNED_BY = frozenset({"state_changed_at", "turn_at", "place_share", "place_key", "marks_passed", "turn_share", "turn_key"})
@@ -48,15 +53,34 @@ WAITING += ["queued_at", "planned_start_at", "explanation", "promise__promised_s
 
 REFUSALS = {
     Verb.CHANGE: "Only its owner, an owner of the workspace or an administrator may change it.",
+    Verb.APPROVE: "Only an administrator of its project or of the platform approves or rejects it, or a deputy of one.",
     Verb.DECIDE: "Only an administrator of its project or of the platform decides on it.",
 }
 
 
 def gprs_visible_to(actor: User) -> QuerySet[Gpr]:
-    rows = Gpr.objects.select_related("slice", "owner", "cluster", "promise", "cluster_request__cluster", "template").prefetch_related(
-        "clusters"
-    )
-    return visible_rows(rows, actor, _in_own_slices(actor))
+    return visible_rows(gprs_joined(), actor, _in_own_slices(actor))
+
+
+def approvals_visible_to(actor: User, *, now: datetime) -> QuerySet[Gpr]:
+    """What waits for the actor's decision, or for that of people for whom he stands in. An auditor sees all."""
+    run = Q() if actor.bound_to else Q(slice__project__in=ProjectAdmin.objects.filter(user=actor).values("project"))
+    rows = gprs_joined().filter(state=GprState.PENDING_APPROVAL).select_related("slice__project").annotate(due_at=DUE_AT)
+    return visible_rows(rows, actor, _for_deputies(actor, now) | run)
+
+
+def gprs_joined() -> QuerySet[Gpr]:
+    joined = ("slice", "owner", "cluster", "promise", "cluster_request__cluster", "template")
+    return Gpr.objects.select_related(*joined).prefetch_related("clusters")
+
+
+def _for_deputies(actor: User, now: datetime) -> Q:
+    """Deputies see no more than what waits for them."""
+    return Q(state=GprState.PENDING_APPROVAL, slice__project__in=deputized_projects(actor, now))
+
+
+def gprs_known_to_approver(actor: User) -> QuerySet[Gpr]:
+    return visible_rows(gprs_joined(), actor, _in_own_slices(actor) | _for_deputies(actor, db_now()))
 
 
 def with_nodes(rows: QuerySet[Gpr]) -> QuerySet[Gpr]:
@@ -80,7 +104,9 @@ def gpr_for(
     actor: User, gpr_id: str | UUID, *, verb: Verb = Verb.SEE, version: int | None = None, rows: QuerySet[Gpr] | None = None
 ) -> Gpr:
     """Raises NotFound, NotAllowed, or StaleState for an old `version`."""
-    gpr = one_by_id(gprs_visible_to(actor) if rows is None else rows, gpr_id, what="GPR")
+    if rows is None:
+        rows = gprs_known_to_approver(actor) if verb == Verb.APPROVE else gprs_visible_to(actor)
+    gpr = one_by_id(rows, gpr_id, what="GPR")
     if verb != Verb.SEE and not may(actor, verb, gpr):
         raise NotAllowed(REFUSALS[verb])
     if version is not None and version != gpr.version:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from django.db import transaction
@@ -142,3 +142,4 @@ def _new_gpr(actor: User, spec: GprSpec, now: datetime) -> Gpr:
 def _set_approval(gpr: Gpr, reasons: list[str], now: datetime) -> None:
     gpr.state, gpr.approval_reasons = (GprState.PENDING_APPROVAL, reasons) if reasons else (GprState.QUEUED, [])
     gpr.queued_at = gpr.turn_at = None if reasons else now
+    gpr.decide_by_at = now + timedelta(seconds=gpr.slice.decide_within_s) if reasons else None

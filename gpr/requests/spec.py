@@ -89,6 +89,13 @@ def spec_check(spec: GprSpec, *, now: datetime, kept_start_at: datetime | None =
     starts_at = max(now, spec.earliest_start_at or now)
     if late := beyond_end(spec.slice, start_at=starts_at, duration_s=spec.duration_s, now=now):
         raise late
+    if starts_at > now + timedelta(seconds=spec.slice.ahead_max_s):
+        raise OverPolicy(
+            f"In workspace {spec.slice.name} a request may start {duration_exact(spec.slice.ahead_max_s)} from now at the latest; "
+            f"{utc(starts_at)} was asked for. Book an earlier time, or ask an administrator.",
+            limit="ahead_max_s",
+            most=spec.slice.ahead_max_s,
+        )
     longest_s = min(spec.slice.duration_max_s, settings.EGS_DURATION_MAX_S)
     if spec.duration_s > longest_s:
         raise OverPolicy(
@@ -151,17 +158,53 @@ def window_of(spec: GprSpec, now: datetime) -> Window:
 
 
 def policy_breaches(spec: GprSpec, *, granted: GprSpec | None = None) -> list[Breach]:
-    policy, asked = spec.slice, _measures(spec)
-    had = _measures(granted) if granted is not None else dict.fromkeys(asked, 0)
-    nodes, gpus, duration_s, priority = policy.nodes_approval, policy.gpus_approval, policy.duration_approval_s, policy.priority_approval
-    rules = [
-        ("nodes", nodes, plural(asked["nodes"], "node"), f"more than {number(nodes)} need approval"),
-        ("gpus", gpus, plural(asked["gpus"], "GPU"), f"more than {number(gpus)} need approval"),
-        ("duration_s", duration_s, duration_exact(asked["duration_s"]), f"longer than {duration_exact(duration_s)} needs approval"),
-        ("priority", priority, f"Priority {asked['priority']}", f"above {priority} needs approval"),
-        ("may_evict", int(policy.may_evict), "It may evict others", "that needs approval in this workspace"),
-    ]
-    return [Breach(name, f"{said}; {rule}.", limit) for name, limit, said, rule in rules if asked[name] > max(limit, had[name])]
+    return breaches_of(spec.slice, measures_of(spec), measures_of(granted) if granted is not None else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What a policy measures of a request."""
+
+    nodes: int
+    gpus: int
+    duration_s: int
+    priority: int
+    may_evict: bool
+    skips_checks: bool
+
+
+def measures_of(spec: GprSpec) -> Measures:
+    gpus = spec.nodes * (spec.gpus_per_node or _largest_gpu_count(spec))
+    return Measures(spec.nodes, gpus, spec.duration_s, spec.priority, spec.may_evict, not spec.run_checks)
+
+
+def breaches_of(policy: Slice, asked: Measures, granted: Measures | None = None) -> list[Breach]:
+    """The rules of the policy for which the request needs approval, beyond what it was granted. No query."""
+    limits = {
+        "nodes": policy.nodes_approval,
+        "gpus": policy.gpus_approval,
+        "duration_s": policy.duration_approval_s,
+        "priority": policy.priority_approval,
+        "may_evict": int(policy.may_evict),
+        "skips_checks": int(policy.may_skip_checks),
+    }
+    over = [name for name, limit in limits.items() if getattr(asked, name) > max(limit, getattr(granted, name) if granted else 0)]
+    return [Breach(name, _rule_text(name, getattr(asked, name), limits[name]), limits[name]) for name in over]
+
+
+def _rule_text(name: str, asked: int, limit: int) -> str:
+    match name:
+        case "nodes":
+            return f"{plural(asked, 'node')}; more than {number(limit)} need approval."
+        case "gpus":
+            return f"{plural(asked, 'GPU')}; more than {number(limit)} need approval."
+        case "duration_s":
+            return f"{duration_exact(asked)}; longer than {duration_exact(limit)} needs approval."
+        case "priority":
+            return f"Priority {asked}; above {limit} needs approval."
+        case "may_evict":
+            return "It may evict others; that needs approval in this workspace."
+    return "It skips the checks of nodes; that needs approval in this workspace."
 
 
 def shapes_of(slice_: Slice) -> list[str]:
@@ -227,11 +270,6 @@ def _start_faults(spec: GprSpec, now: datetime, kept_start_at: datetime | None) 
     if start_at == kept_start_at or now - CLOCK_SLACK <= start_at <= now + EARLIEST_START_MAX:
         return []
     return [("earliest_start_at", "Must lie between now and a year from now.")]
-
-
-def _measures(spec: GprSpec) -> dict[str, int]:
-    gpus = spec.nodes * (spec.gpus_per_node or _largest_gpu_count(spec))
-    return {"nodes": spec.nodes, "gpus": gpus, "duration_s": spec.duration_s, "priority": spec.priority, "may_evict": int(spec.may_evict)}
 
 
 def beyond_end(slice_: Slice, *, start_at: datetime, duration_s: int, now: datetime) -> OverPolicy | None:

@@ -74,7 +74,7 @@ def hearers_of(events: Sequence[Event]) -> list[Hearer]:
         for event in events
         for user_id in found.get(event.pk, ())
         if user_id != event.actor_id and user_id in users
-        if _may_hear(hearer := _hearer(users[user_id], event, rules[event.pk]), members)
+        if _may_hear(hearer := _hearer(users[user_id], event, rules[event.pk], members), members)
     ]
 
 
@@ -105,10 +105,11 @@ def _admins(events: Sequence[Event]) -> Found:
     return {event.pk: ids for event in events}
 
 
-def _hearer(user: User, event: Event, rule: Rule) -> Hearer:
-    # An invited person is not in the workspace yet.
-    slice_id = None if rule.to in {To.INVITED, To.ADMINS} else event.slice_id
-    return Hearer(user, event, rule.kind, slice_id, is_for_admins=rule.to is To.ADMINS)
+def _hearer(user: User, event: Event, rule: Rule, members: set[tuple[UUID, UUID]]) -> Hearer:
+    is_for_admins = rule.to is To.ADMINS or (rule.to is To.APPROVERS and is_platform_admin(user))
+    # An invited person is not in the workspace yet, and a deputy need not be.
+    is_outside = rule.to is To.INVITED or (rule.to is To.APPROVERS and (user.pk, event.slice_id) not in members)
+    return Hearer(user, event, rule.kind, None if is_for_admins or is_outside else event.slice_id, is_for_admins)
 
 
 def _may_hear(hearer: Hearer, members: set[tuple[UUID, UUID]]) -> bool:

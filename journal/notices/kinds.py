@@ -43,6 +43,7 @@ class To(StrEnum):
     INVITED = "invited"  # a user who is not yet in the workspace
     MEMBER = "member"  # the user whose membership changed
     APPLICANT = "applicant"  # who asked for the workspace
+    APPROVERS = "approvers"  # administrators of the platform and of the GPR's project, and their deputies
     ADMINS = "admins"
 
 
@@ -77,7 +78,7 @@ K = NoticeKind
 # Rules of a GPR's transitions, whose first one that suits holds. Filing is not told: whoever files sees it happen.
 _TRANSITION: Final = (
     Rule(K.DECISION, To.REQUESTER, _is_decision),
-    Rule(K.APPROVAL_WANTED, To.ADMINS, _becomes("PENDING_APPROVAL")),
+    Rule(K.APPROVAL_WANTED, To.APPROVERS, _becomes("PENDING_APPROVAL")),
     Rule(K.STARTED, To.REQUESTER, _becomes("ACTIVE")),
     Rule(K.EVICTION, To.REQUESTER, _is_evicted),
     Rule(K.EVICTION, To.REQUESTER, _is_back),
@@ -91,7 +92,7 @@ def _all(kind: NoticeKind, to: To, *events: str) -> dict[str, tuple[Rule, ...]]:
 
 _BUDGET: Final = (Rule(K.BUDGET, To.OWNERS, _is_of_workspace), Rule(K.BUDGET, To.ADMINS))
 TOLD: Final[dict[str, tuple[Rule, ...]]] = {
-    "gpr.created": (Rule(K.APPROVAL_WANTED, To.ADMINS, _becomes("PENDING_APPROVAL")),),
+    "gpr.created": (Rule(K.APPROVAL_WANTED, To.APPROVERS, _becomes("PENDING_APPROVAL")),),
     "gpr.transition": _TRANSITION,
     **_all(K.MARK, To.REQUESTER, "gpr.mark"),
     **_all(K.ENDS_SOON, To.REQUESTER, "gpr.ends_soon"),
@@ -107,7 +108,7 @@ TOLD: Final[dict[str, tuple[Rule, ...]]] = {
     **_all(K.WORKSPACE, To.OWNERS, "slice.namespace_approved", "slice.namespace_changed", "slice.namespace_refused"),
     **_all(K.WORKSPACE, To.OWNERS, "slice.closed", "slice.ends_soon", "slice.restored"),
     **_all(K.WORKSPACE, To.INVITED, "slice.member_invited"),
-    **_all(K.WORKSPACE, To.MEMBER, "slice.member_set"),
+    **_all(K.WORKSPACE, To.MEMBER, "slice.member_set", "deputy.named", "deputy.withdrawn"),
     **_all(K.ALERT, To.ADMINS, "agent.cloned", "agent.heard_again", "agent.silent", "cluster.rewound", "cluster.steps_lost", "egs.fault"),
     **_all(K.ALERT, To.ADMINS, "gpr.exit_overdue", "node.gone", "node.gpus_lost", "planner.fault", "planner.memory", "supply.order_failed"),
 }
@@ -133,7 +134,7 @@ NOT_TOLD: Final = frozenset(
         *("node.cordoned", "node.gpus_back", "node.gpus_replaced", "node.joined", "node.not_ready", "node.ready", "node.uncordoned"),
         *("node.step_failed", "node.step_passed", "project.created", "queue.defragmented"),
         *("quota.changed", "quota.created", "quota.deleted", "reservation.force_released"),
-        *("slice.clusters_changed", "slice.created", "slice.home_changed", "slice.policy_changed"),
+        *("slice.clusters_changed", "slice.created", "slice.home_changed", "policy.changed"),
         *("slice.invitation_withdrawn", "slice.member_removed"),
         *("slice.kubeconfig_asked", "slice.kubeconfig_closed", "slice.kubeconfig_expired", "slice.kubeconfig_failed"),
         *("slice.kubeconfig_issued", "slice.kubeconfig_read", "slice.kubeconfig_revoked"),

@@ -14,8 +14,8 @@ from django.views.decorators.http import require_http_methods
 
 from accounts.models import User
 from accounts.policy import Verb
+from gpr.approvals.services import gpr_approve, gpr_reject
 from gpr.models import Gpr, GprState
-from gpr.queue.decisions import gpr_approve, gpr_reject
 from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import gpr_extend, gpr_release
 from portal_shared.access import PageRequest, needs_write, signed_in
@@ -51,8 +51,8 @@ class UserAction:
 
 AWAITS = frozenset({S.PENDING_APPROVAL})
 APPROVED, REJECTED = "{name} is in the queue", "{name} is rejected"
-APPROVE = UserAction(GprAction("approve", AWAITS, VersionForm, gpr_approve, APPROVED, Verb.DECIDE), "gpr-approve", approve_question)
-REJECT = UserAction(GprAction("reject", AWAITS, VerdictForm, gpr_reject, REJECTED, Verb.DECIDE), "gpr-reject", reject_question)
+APPROVE = UserAction(GprAction("approve", AWAITS, VersionForm, gpr_approve, APPROVED, Verb.APPROVE), "gpr-approve", approve_question)
+REJECT = UserAction(GprAction("reject", AWAITS, VerdictForm, gpr_reject, REJECTED, Verb.APPROVE), "gpr-reject", reject_question)
 RELEASED = "{name} is released; its nodes are being taken back"
 RELEASE = UserAction(GprAction("release", HOLDS, VersionForm, gpr_release, RELEASED), "gpr-release", release_question)
 CANCEL = UserAction(GprAction("cancel", WAITS, VersionForm, gpr_cancel, "{name} is canceled"), "gpr-delete", cancel_question)

@@ -8,8 +8,9 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from gpr.approvals.services import gpr_reject
 from gpr.models import Gpr, GprState
-from gpr.queue.decisions import gpr_evict, gpr_reject
+from gpr.queue.decisions import gpr_evict
 from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import gpr_release
 from inventory.models import Reservation

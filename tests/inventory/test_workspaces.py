@@ -18,7 +18,8 @@ from protocol.sync import SyncReply
 from protocol.tenancy.workspaces import Binding, BindingSeen, BindingState, IssuedToken, Workspace
 from slices.kubeconfigs.services import kubeconfig_read
 from slices.models import Namespace, Slice, Unbinding
-from slices.services import SlicePolicy, namespace_adopt, namespace_bind, namespace_unbind, slice_set_policy
+from slices.policies.services import policy_change, policy_of
+from slices.services import namespace_adopt, namespace_bind, namespace_unbind
 from tests.builders import NOW, make_cluster, make_slice, make_user
 from tests.inventory.agent import Agent
 from tests.slices.kubeconfigs import SECRET, SERVER, asked, ready_namespace
@@ -70,7 +71,7 @@ def test_a_list_that_the_agent_has_is_not_sent_again(agent: Agent, slice_: Slice
     first = agent.sync()
 
     assert agent.sync(have_workspaces=first.workspaces_digest).workspaces is None
-    slice_set_policy(slice_=slice_, policy=SlicePolicy(pods_max=5, may_reach_out=True), actor=make_user(is_admin=True), now=NOW)
+    policy_change(policy=policy_of(slice_), terms={"pods_max": 5, "may_reach_out": True}, actor=make_user(is_admin=True), now=NOW)
     again = agent.sync(have_workspaces=first.workspaces_digest)
 
     assert again.generation > first.generation

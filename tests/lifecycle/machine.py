@@ -24,8 +24,9 @@ from gpr.allocation import allocator
 from gpr.allocation.allocator import tick
 from gpr.allocation.live import LiveSnapshot, differences, live_forget, snapshot_load
 from gpr.allocation.snapshot import PROMISE_TOLERANCE_S
+from gpr.approvals.services import gpr_approve, gpr_reject
 from gpr.models import ENDED, PROVISIONED, TRANSITIONS, Gpr, GprState, Promise, PromiseMove
-from gpr.queue.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
+from gpr.queue.decisions import gpr_evict, gpr_set_priority
 from gpr.replacement.services import box_of, node_replace
 from gpr.requests.editing import gpr_cancel, gpr_edit, spec_of
 from gpr.requests.ending import gpr_extend, gpr_release

@@ -11,8 +11,9 @@ import pytest
 from django.conf import settings
 
 from gpr.allocation.allocator import ENTRY_SILENCE_S
+from gpr.approvals.services import gpr_approve, gpr_reject
 from gpr.models import EndReason, Gpr, GprState
-from gpr.queue.decisions import gpr_approve, gpr_evict, gpr_reject
+from gpr.queue.decisions import gpr_evict
 from gpr.requests.editing import gpr_cancel, gpr_edit, spec_of
 from gpr.requests.ending import exit_begin, gpr_release
 from inventory.services.reservations import reservation_force_release

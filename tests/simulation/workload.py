@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 
 from accounts.models import PlatformRole
 from accounts.tokens.services import user_create
+from gpr.approvals.services import gpr_approve
 from gpr.models import Gpr, GprState
-from gpr.queue.decisions import gpr_approve, gpr_evict
+from gpr.queue.decisions import gpr_evict
 from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import gpr_extend, gpr_release
 from gpr.requests.services import gpr_submit

@@ -29,7 +29,8 @@ from slices.kubeconfigs.services import (
     kubeconfigs_expire,
 )
 from slices.models import Kubeconfig, KubeconfigState, Namespace, Role, Slice
-from slices.services import SlicePolicy, member_remove, member_set, namespace_bind, namespace_unbind, slice_set_policy
+from slices.policies.services import policy_change, policy_of
+from slices.services import member_remove, member_set, namespace_bind, namespace_unbind
 from slices.tenancy import SliceTenants
 from tests.builders import HOUR, NOW, agent_heard, generation_of, make_cluster, make_slice, make_user
 from tests.slices.kubeconfigs import SECRET, SERVER, answer, asked, list_digest, made, ready_namespace, says_left
@@ -195,7 +196,7 @@ def test_what_stands_in_the_way_is_said(slice_: Slice, cluster: Cluster, owner: 
 
 
 def test_a_policy_shortens_what_is_given_by_default(slice_: Slice, cluster: Cluster, owner: User) -> None:
-    slice_set_policy(slice_=slice_, policy=SlicePolicy(kubeconfig_max_s=1200), actor=make_user(is_admin=True), now=NOW)
+    policy_change(policy=policy_of(slice_), terms={"kubeconfig_max_s": 1200}, actor=make_user(is_admin=True), now=NOW)
 
     row = kubeconfig_ask(slice_=slice_, cluster=cluster, duration_s=None, actor=owner, now=NOW)
 

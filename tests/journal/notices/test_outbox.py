@@ -9,10 +9,11 @@ from django.db import transaction
 
 from accounts.models import User
 from core.words import utc
+from gpr.approvals.services import gpr_approve
 from gpr.lifecycle import gpr_transition
 from gpr.models import Gpr, GprState, Promise
 from gpr.notices.services import ends_soon_record, restarts_record, silent_agents_record
-from gpr.queue.decisions import gpr_approve, gpr_set_priority
+from gpr.queue.decisions import gpr_set_priority
 from inventory.models import AgentSession
 from inventory.services.inventory import inventory_store
 from journal.guard import fault_report

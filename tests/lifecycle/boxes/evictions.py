@@ -6,7 +6,7 @@ from typing import Any
 
 from gpr.models import Gpr
 from slices.models import Slice
-from slices.services import SlicePolicy, slice_set_policy
+from slices.policies.services import policy_change, policy_of
 from tests.builders import make_slice
 from tests.lifecycle.stage import Stage
 
@@ -17,7 +17,7 @@ RULES = {"EGS_EVICTION_NOTICE_S": NOTICE_S, "EGS_EVICTION_LEAST_RUN_S": LEAST_RU
 
 def evicting_slice(stage: Stage) -> Slice:
     slice_ = make_slice(stage.cluster, owner=stage.owner)
-    slice_set_policy(slice_=slice_, policy=SlicePolicy(may_evict=True), actor=stage.admin, now=stage.now)
+    policy_change(policy=policy_of(slice_), terms={"may_evict": True}, actor=stage.admin, now=stage.now)
     return slice_
 
 

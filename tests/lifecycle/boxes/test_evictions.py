@@ -12,11 +12,11 @@ from django.test import override_settings
 from core.errors import BookingDoesNotFit, Conflict
 from core.words import utc
 from gpr.allocation.snapshot import box_end_for, nodes_free_at
+from gpr.approvals.services import gpr_approve
 from gpr.bookings.services import SeriesTerms, series_create
 from gpr.evictions import withdrawals
 from gpr.evictions.failed_jobs import KIND, failed_jobs_of
 from gpr.models import Eviction, EvictionVictim, Gpr, GprState, RepeatRule, VictimOutcome
-from gpr.queue.decisions import gpr_approve
 from gpr.requests.editing import gpr_cancel, gpr_edit, spec_of
 from gpr.requests.ending import gpr_extend
 from gpr.requests.estimates import RECLAIM, gpr_estimate

@@ -28,7 +28,7 @@ from planner.plan import Cause, Plan
 from planner.snapshot import Snapshot
 from protocol.nodes import GpuView, NodeView
 from slices.models import Slice
-from slices.services import SlicePolicy, slice_set_policy
+from slices.policies.services import policy_change, policy_of
 from tests.agent.stage import FakeClock
 from tests.builders import SHAPE, make_slice, node_view, nodes_of, spec
 from tests.lifecycle.stage import EXIT, Stage, fresh
@@ -51,7 +51,7 @@ def supply(stage: Stage, **changes: Any) -> Supply:
 
 def ordering_slice(stage: Stage) -> Slice:
     made = make_slice(stage.cluster, owner=stage.owner)
-    slice_set_policy(slice_=made, policy=SlicePolicy(may_order=True), actor=stage.admin, now=stage.now)
+    policy_change(policy=policy_of(made), terms={"may_order": True}, actor=stage.admin, now=stage.now)
     return made
 
 
@@ -551,7 +551,7 @@ def test_a_slot_on_ordered_nodes_outlives_a_change_of_policy(stage: Stage) -> No
     slice_ = ordering_slice(stage)
     gpr = stage.submit(slice_)
 
-    slice_set_policy(slice_=slice_, policy=SlicePolicy(may_order=False), actor=stage.admin, now=stage.now)
+    policy_change(policy=policy_of(slice_), terms={"may_order": False}, actor=stage.admin, now=stage.now)
     stage.after(5)
     stage.tick()
 

@@ -22,8 +22,9 @@ from gpr.requests.spec import GprSpec
 from inventory.models import Cluster, Node
 from inventory.services.inventory import inventory_store
 from planner.plan import Cause
+from slices.policies.services import policy_change, policy_of
 from slices.quotas.services import quota_create, quota_delete
-from slices.services import SlicePolicy, slice_set_clusters, slice_set_policy
+from slices.services import slice_set_clusters
 from tests import factories
 from tests.builders import SHAPE, make_cluster, node_view, spec
 from tests.effort import IS_SOAK
@@ -95,7 +96,7 @@ def test_a_new_name_takes_no_slot_away_though_the_policy_is_another_now() -> Non
     slice_ = factories.make_slice(stage.cluster, owner=stage.owner)
     waits = stage.submit(slice_, shape="", min_gpu_memory_gib=40)
     before = Promise.objects.get(gpr=waits)
-    slice_set_policy(slice_=slice_, policy=SlicePolicy(shapes=["A100-80GB"]), actor=stage.admin, now=stage.now)
+    policy_change(policy=policy_of(slice_), terms={"shapes": ["A100-80GB"]}, actor=stage.admin, now=stage.now)
 
     gpr_edit(gpr=waits, actor=stage.owner, spec=spec_of(fresh(waits), name="another"), now=stage.now)
     stage.tick()

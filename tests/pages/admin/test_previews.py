@@ -16,8 +16,9 @@ from django.test.utils import CaptureQueriesContext
 from accounts.models import User
 from gpr.allocation.allocator import tick
 from gpr.allocation.live import snapshot_load
+from gpr.approvals.services import gpr_approve, gpr_reject
 from gpr.models import EvictionVictim, Gpr, GprState, Promise
-from gpr.queue.decisions import gpr_approve, gpr_evict, gpr_reject, gpr_set_priority
+from gpr.queue.decisions import gpr_evict, gpr_set_priority
 from gpr.queue.previews import Preview, preview_approval, preview_eviction, preview_priority, preview_withdrawal
 from gpr.requests.selectors import start_positions
 from gpr.requests.services import gpr_submit

@@ -14,8 +14,9 @@ from django.test import Client
 from accounts.models import Scope
 from core.clock import db_now
 from gpr.allocation.allocator import advance, tick
+from gpr.approvals.services import gpr_reject
 from gpr.models import Gpr, GprState, Promise, PromiseMove
-from gpr.queue.decisions import gpr_reject, gpr_set_priority
+from gpr.queue.decisions import gpr_set_priority
 from gpr.replacement.services import node_replace
 from gpr.requests.ending import gpr_extend, gpr_release
 from inventory.models import Gpu, Reservation, ReservationState, StepResult

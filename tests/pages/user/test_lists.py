@@ -11,8 +11,9 @@ from django.test import Client
 
 from accounts.models import Scope
 from core.clock import db_now
+from gpr.approvals.services import gpr_reject
 from gpr.models import EndReason, Gpr, GprState
-from gpr.queue.decisions import gpr_evict, gpr_reject
+from gpr.queue.decisions import gpr_evict
 from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import gpr_release
 from inventory.models import Reservation

@@ -1,0 +1,151 @@
+"""Every write to policies.
+
+The values that hold for a workspace stand in its own row, so that nothing that reads them asks who set them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from accounts.models import User
+from core.errors import InvalidInput, StaleState
+from core.locks import transaction_lock
+from core.words import duration_exact
+from inventory.selectors import shapes_known
+from inventory.services.clusters import desired_set_changed
+from journal.hints import TICK, hint, slice_topic
+from journal.services import event_record
+from slices.models import PLATFORM_POLICY, Namespace, Policy, PolicyVersion, Project, Slice
+from slices.policies.terms import TERMS, effective
+
+Changes = dict[str, Any]
+SEEN_BY_AGENTS = frozenset({"pods_max", "may_reach_out"})
+
+
+def policies_lock() -> None:
+    """Changes of policies and new workspaces wait for each other."""
+    transaction_lock("slices.policies")
+
+
+def policy_of(owner: Project | Slice | None) -> Policy:
+    """`owner` None: the platform."""
+    if owner is None:
+        return Policy.objects.get_or_create(pk=PLATFORM_POLICY)[0]
+    name = "project" if isinstance(owner, Project) else "slice"
+    of: dict[str, Any] = {name: owner}
+    policy, _ = Policy.objects.get_or_create(**of)
+    setattr(policy, name, owner)
+    return policy
+
+
+@transaction.atomic
+def policy_change(
+    *, policy: Policy, terms: Mapping[str, Any], actor: User | None, now: datetime, why: str = "", version: int | None = None
+) -> Policy:
+    """Sets these terms; one that is None is inherited again. It applies to requests from now on, and ends nothing.
+
+    Raises InvalidInput, or StaleState for another `version`.
+    """
+    policies_lock()
+    policy.refresh_from_db(fields=["terms", "version"])
+    if version is not None and version != policy.version:
+        raise StaleState(f"This policy is at version {policy.version}, you gave {version}. Read it again and decide anew.")
+    before, after = policy.terms, merged(policy.terms, terms)
+    if after == before:
+        return policy
+    _refuse_unknown_shapes(after.get("shapes", []))
+    made = PolicyVersion.objects.create(policy=policy, made_at=now, made_by=actor, why=why, before=before, terms=after)
+    _apply(policy, after, made.pk)
+    policy.terms, policy.version = after, made.pk
+    policy.save(update_fields=["terms", "version"])
+    if policy.slice is not None:
+        policy.slice.refresh_from_db()
+    event_record(
+        kind="policy.changed",
+        message=f"The policy of {policy.of} was changed: {', '.join(changed_names(before, after))}. {why}".strip(),
+        at=now,
+        actor=actor,
+        slice_id=policy.slice_id,
+        data={"of": policy.of, "version": made.pk, **_difference(before, after)},
+    )
+    return policy
+
+
+def merged(terms: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in {**terms, **changes}.items() if value is not None}
+
+
+def changed_names(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    return [name for name in TERMS if before.get(name) != after.get(name)]
+
+
+def effects_of(policy: Policy, terms: Mapping[str, Any]) -> Iterator[tuple[Slice, Changes]]:
+    """The workspaces for which something changes if the policy has these terms, and what. Raises InvalidInput. Two queries."""
+    layers = {each.slice_id or each.project_id: each.terms for each in Policy.objects.all()}
+    key = policy.slice_id or policy.project_id
+    for slice_ in slices_under(policy):
+        owners = (None, slice_.project_id, slice_.pk)
+        old = effective(*(policy.terms if owner == key else layers.get(owner, {}) for owner in owners))
+        new = effective(*(terms if owner == key else layers.get(owner, {}) for owner in owners))
+        if changes := {name: value for name, value in new.items() if value != old[name]}:
+            _refuse_contradiction(slice_, new)
+            yield slice_, changes
+
+
+def slices_under(policy: Policy) -> Any:
+    rows = Slice.objects.order_by("name")
+    if policy.slice_id is not None:
+        return rows.filter(pk=policy.slice_id)
+    return rows if policy.project_id is None else rows.filter(project=policy.project_id)
+
+
+def terms_of_new(project: Project, own: Changes) -> Changes:
+    """The columns of a workspace that is about to be made. The caller holds the lock."""
+    return effective(policy_of(None).terms, policy_of(project).terms, own)
+
+
+def policy_begin(slice_: Slice, own: Changes, *, actor: User | None, now: datetime) -> None:
+    """Needs a transaction."""
+    policy = Policy.objects.create(slice=slice_, terms=own)
+    made = PolicyVersion.objects.create(policy=policy, made_at=now, made_by=actor, why="The workspace was made.", terms=own)
+    policy.version = slice_.policy_version = made.pk
+    policy.save(update_fields=["version"])
+    slice_.save(update_fields=["policy_version"])
+
+
+def _apply(policy: Policy, terms: Mapping[str, Any], number: int) -> None:
+    alike: dict[str, tuple[Changes, list[UUID]]] = defaultdict(lambda: ({}, []))
+    for slice_, changes in effects_of(policy, terms):
+        alike[repr(changes)][0].update(changes)
+        alike[repr(changes)][1].append(slice_.pk)
+        hint(slice_topic(slice_.pk))
+    for changes, ids in alike.values():
+        Slice.objects.filter(pk__in=ids).update(**changes, policy_version=number)
+        if SEEN_BY_AGENTS & changes.keys():
+            desired_set_changed(Namespace.objects.filter(slice__in=ids).values_list("cluster", flat=True))
+    hint(TICK)
+
+
+def _refuse_unknown_shapes(shapes: list[str]) -> None:
+    if unknown := sorted(set(shapes) - shapes_known()):
+        known = ", ".join(sorted(shapes_known())) or "none yet"
+        raise InvalidInput({"shapes": [f"No cluster has {', '.join(unknown)}. There are: {known}."]})
+
+
+def _refuse_contradiction(slice_: Slice, terms: Mapping[str, Any]) -> None:
+    asks_s, longest_s = terms["duration_approval_s"], terms["duration_max_s"]
+    if asks_s > longest_s:
+        begins, ends = duration_exact(asks_s), duration_exact(longest_s)
+        text = f"In workspace {slice_.name} approval would begin at {begins}, beyond the longest duration, {ends}."
+        raise InvalidInput({"duration_approval_s": [text]})
+
+
+def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    names = changed_names(before, after)
+    return {"before": {name: before.get(name) for name in names}, "after": {name: after.get(name) for name in names}}
