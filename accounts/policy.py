@@ -165,7 +165,7 @@ def may(actor: User, verb: Verb, obj: Any) -> bool:
     asked = frozenset().union(*TABLE.get((verb, kind), ()))
     for gives, source in _sources:
         if gives & asked:
-            known.update(source(actor, obj))
+            known = known.union(source(actor, obj))
             if _allows(verb, kind, known):
                 return True
     return False

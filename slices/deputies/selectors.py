@@ -26,8 +26,8 @@ def deputy_for(actor: User, deputy_id: str | UUID) -> Deputy:
 
 
 def deputies_of(actor: User, now: datetime) -> QuerySet[Deputy]:
-    """Those for whom the actor decides now. A bound token gives no deputy's rights, and an auditor changes nothing."""
-    if actor.bound_to or actor.role == PlatformRole.AUDITOR:
+    """Those for whom the actor decides now. A bound token gives no deputy's rights."""
+    if actor.bound_to:
         return Deputy.objects.none()
     return _in_force(now).filter(user=actor).select_related("approver").order_by("approver__name", "pk")
 
@@ -64,4 +64,5 @@ def approvers_of(project_ids: Iterable[UUID], now: datetime) -> dict[UUID, set[U
 
 
 def _in_force(now: datetime) -> QuerySet[Deputy]:
-    return Deputy.objects.filter(starts_at__lte=now, ends_at__gt=now, approver__is_active=True)
+    rows = Deputy.objects.filter(starts_at__lte=now, ends_at__gt=now, approver__is_active=True)
+    return rows.exclude(user__role=PlatformRole.AUDITOR)  # an auditor changes nothing

@@ -86,7 +86,12 @@ def test_a_version_says_who_changed_what_from_what_and_why() -> None:
 
     newest, older, _ = policy.versions.all()
 
-    assert (older.made_by, older.why, older.before.get("nodes_approval"), older.terms["nodes_approval"]) == (admin, "Release week.", None, 4)
+    assert (older.made_by, older.why, older.before.get("nodes_approval"), older.terms["nodes_approval"]) == (
+        admin,
+        "Release week.",
+        None,
+        4,
+    )
     assert (newest.pk, newest.before["nodes_approval"], newest.terms.get("nodes_approval")) == (before, 4, None)
     slice_.refresh_from_db()
     assert (slice_.nodes_approval, slice_.may_evict, slice_.policy_version) == (16, True, before)

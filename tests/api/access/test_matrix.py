@@ -19,7 +19,8 @@ from gpr.bookings.services import SeriesTerms, series_create
 from gpr.models import Gpr, RepeatRule
 from inventory.models import MaintenanceWindow
 from journal.models import Event
-from slices.models import Budget, Invitation, Period, ProjectAdmin, Quota, Role, SliceGroup
+from slices.models import Budget, Deputy, Invitation, Period, ProjectAdmin, Quota, Role, SliceGroup
+from slices.policies.services import policy_of
 from slices.workspace_requests.services import WorkspaceTerms, workspace_request_create
 from tests import factories
 from tests.api.conftest import Caller, World
@@ -89,7 +90,7 @@ class Row:
     changes: bool = True
 
 
-PERSONAL = ("me/notices/", "invitations/", "logins/", "workspace-requests/")
+PERSONAL = ("me/notices/", "invitations/", "logins/", "workspace-requests/", "deputies/")
 OF_THE_OWNER = (*PERSONAL, "tokens/<ref>/", "notices/<pk>/")
 NOBODY = "00000000-0000-4000-8000-000000000000"
 ASK = {"name": "train", "slice": "vision", "shape": SHAPE, "nodes": 1, "duration_s": 3600}
@@ -129,6 +130,18 @@ TABLE: dict[tuple[str, str], Row] = {
     ("POST", "gprs/<pk>/replace-node/"): Row(for_admin(200), {"node": "aurora-0", "why": "Its fan is loud."}, gpr=factories.active),
     ("GET", "gprs/<gpr_pk>/steps/"): Row(SEE, gpr=factories.active),
     ("GET", "queue/"): Row(LIST),
+    ("GET", "approvals/"): Row(LIST),
+    # The deputy of the path is the owner, whom the administrator has named for later.
+    ("GET", "deputies/"): Row(LIST),
+    ("POST", "deputies/"): Row(for_admin(201), {"user": "teammate", "ends_at": SOON.isoformat()}),
+    ("GET", "deputies/<pk>/"): Row(Codes(401, 200, 404, 404, 200, 200, 200)),
+    ("DELETE", "deputies/<pk>/"): Row(Codes(401, 403, 404, 404, 204, 403, 204)),
+    ("GET", "policies/"): Row(LIST),
+    ("GET", "policies/<pk>/"): Row(SEE),
+    ("PATCH", "policies/<pk>/"): Row(for_admin(200), {"nodes_approval": 5, "why": "Release week."}),
+    ("POST", "policies/<pk>/preview/"): Row(for_admin(200), {"nodes_approval": 0}, changes=False),
+    ("GET", "policies/<policy_pk>/versions/"): Row(SEE),
+    ("GET", "policies/<policy_pk>/breaches/"): Row(SEE),
     ("GET", "evictions/"): Row(LIST),
     ("GET", "defragmentation/"): Row(for_admin(200)),
     ("POST", "defragmentation/question/"): Row(for_admin(200), ROOM, changes=False),
@@ -291,6 +304,9 @@ EXCEPTIONS: dict[tuple[str, str, str], int] = {
     # An auditor asks what would be, does not see what only owners manage, and is no member.
     ("auditor", "POST", "defragmentation/question/"): 200,
     ("auditor", "POST", "maintenance/preview/"): 200,
+    ("auditor", "POST", "policies/<pk>/preview/"): 200,
+    ("auditor", "DELETE", "deputies/<pk>/"): 403,
+    ("project_admin", "POST", "deputies/"): 201,
     ("auditor", "GET", "slices/<slice>/invitations/"): 403,
     ("auditor", "GET", "channels/<pk>/"): 404,
     ("auditor", "GET", "channels/<channel_pk>/deliveries/"): 404,
@@ -407,7 +423,10 @@ def make_place(world: World) -> dict[str, str]:
     names |= {"workspace-requests/": str(asked_for.pk)}
     names |= {"logins/": str(factories.login(world.people.owner).pk)}
     budget = Budget.objects.create(slice=world.slice, gpu_hours=100, period=Period.WEEK, created_at=db_now())
-    names |= {"budgets/": str(budget.pk)}
+    later_on = {"starts_at": SOON, "ends_at": SOON + timedelta(days=1), "created_at": db_now()}
+    deputy = Deputy.objects.create(approver=world.people.admin, user=world.people.owner, **later_on)
+    policy_pk = str(policy_of(world.slice).pk)
+    names |= {"budgets/": str(budget.pk), "deputies/": str(deputy.pk), "policies/": policy_pk, "policy_pk": policy_pk}
     return {**names, "maintenance": str(closed.pk), "booking-series": str(series.pk)}
 
 

@@ -280,7 +280,9 @@ def test_the_code_beside_the_form_is_the_very_request_that_the_form_sends(
     changes: dict[str, Any], is_form_first: bool, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sent by REST as well, before or after the form, it is not filed twice: the answer is the same GPR."""
-    monkeypatch.setattr("gpr.requests.spec.EARLIEST_START_MAX", timedelta(days=365 * 200))
+    far = timedelta(days=365 * 200)
+    monkeypatch.setattr("gpr.requests.spec.EARLIEST_START_MAX", far)
+    Slice.objects.filter(pk=world.slice.pk).update(ahead_max_s=far.total_seconds())
     owner, sent = world.client("owner"), form(**changes)
     owner.cookies["egs_zone"] = "Asia/Tokyo"
     snippet = snippet_in(text(owner.post(OFFERS, sent, headers=HTMX)))
