@@ -18,7 +18,20 @@ from journal.models import Severity
 from journal.services import event_record
 from protocol.tenancy.workspaces import BindingState
 from slices.kubeconfigs.services import kubeconfigs_revoke
-from slices.models import LIVE_STATES, PENDING, Kubeconfig, Life, Membership, Namespace, Policy, Project, ProjectAdmin, Role, Slice, Unbinding
+from slices.models import (
+    LIVE_STATES,
+    PENDING,
+    Kubeconfig,
+    Life,
+    Membership,
+    Namespace,
+    Policy,
+    Project,
+    ProjectAdmin,
+    Role,
+    Slice,
+    Unbinding,
+)
 from slices.namespaces.naming import coverage, is_reserved, patterns_of
 from slices.policies.services import policies_lock, policy_begin, terms_of_new
 from slices.selectors import is_invited, refuse_closed
