@@ -47,6 +47,7 @@ class Kind(StrEnum):
     CLUSTER = "cluster"
     NODE = "node"
     GPU = "gpu"
+    READING = "latestreading"
     RESERVATION = "reservation"
     MAINTENANCE = "maintenancewindow"
     SUPPLY = "supply"
@@ -126,6 +127,7 @@ TABLE: Final[Mapping[tuple[Verb, Kind], Rule]] = {
     (Verb.SEE, Kind.NODE): _MEMBERS,
     (Verb.INSPECT, Kind.NODE): _OVERSEERS,
     (Verb.INSPECT, Kind.GPU): _OVERSEERS,
+    (Verb.SEE, Kind.READING): _MEMBERS,
     (Verb.SEE, Kind.RESERVATION): _MEMBERS,
     (Verb.SEE, Kind.MAINTENANCE): _MEMBERS,
     (Verb.SEE, Kind.SUPPLY): _OVERSEERS,

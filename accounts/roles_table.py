@@ -25,6 +25,7 @@ OBJECTS: Final = {
     Kind.BOOKING_SERIES: "series of bookings",
     Kind.TEMPLATE: "template",
     Kind.WORKSPACE_REQUEST: "request for a workspace",
+    Kind.READING: "readings of a GPU while a box holds it",
     Kind.MAINTENANCE: "maintenance",
     Kind.SUPPLY_ORDER: "order of a supply",
     Kind.CHECK_POLICY: "check policy",

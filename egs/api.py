@@ -29,6 +29,7 @@ from journal.notices.api import NoticeViewSet
 from journal.notices.channels.api import ChannelViewSet, DeliveryViewSet
 from journal.notices.settings.api import NoticeSettingsViewSet
 from manifests.api import ManifestViewSet
+from observability.telemetry.api import GpuMetricsViewSet, HotspotViewSet
 from slices.api import MemberViewSet, MeViewSet, ProjectViewSet, SliceViewSet
 from slices.deputies.api import DeputyViewSet
 from slices.invitations.api import InvitationViewSet, SliceInvitationViewSet
@@ -61,6 +62,7 @@ router.register("clusters", ClusterViewSet, basename="cluster")
 router.register("nodes", NodeViewSet, basename="node")
 router.register("nodes/(?P<node_ref>[^/]+)/steps", NodeStepViewSet, basename="node-step")
 router.register("gpus", GpuViewSet, basename="gpu")
+router.register("hotspots", HotspotViewSet, basename="hotspot")
 router.register("shapes", ShapeViewSet, basename="shape")
 router.register("schedule", ScheduleViewSet, basename="schedule")
 router.register("booking-series", BookingSeriesViewSet, basename="booking-series")
@@ -95,6 +97,7 @@ app_name = "api"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("me/", MeViewSet.as_view({"get": "retrieve"}), name="me"),
     path("me/notices/", NoticeSettingsViewSet.as_view({"get": "retrieve", "patch": "partial_update"}), name="me-notices"),
+    path("gpus/<str:ref>/metrics/", GpuMetricsViewSet.as_view({"get": "retrieve"}), name="gpu-metrics"),
     path("insights/", InsightsViewSet.as_view({"get": "retrieve"}), name="insights"),
     path("slices/<str:slice>/closing/", SliceClosingViewSet.as_view({"get": "retrieve"}), name="slice-closing"),
     path("slices/<str:slice>/archive/", SliceClosingViewSet.as_view({"post": "archive"}), name="slice-archive"),

@@ -33,7 +33,7 @@ def telemetry_store(*, agent: AgentIdentity, message: TelemetryRequest, now: dat
     for reading in message.gpus:
         gpu_id = gpus.get((reading.node, reading.gpu))
         if gpu_id is not None and oldest_s <= reading.at_s <= ahead_s:
-            at = datetime.fromtimestamp(min(int(reading.at_s), now_s), UTC)
+            at = datetime.fromtimestamp(min(reading.at_s, now_s), UTC)
             newest[gpu_id] = LatestReading(gpu_id=gpu_id, at=at, **_values(message.metrics, reading))
     rows = sorted(newest.values(), key=lambda row: row.gpu_id)  # one order for all, so that none waits for another in a circle
     _store(rows)

@@ -17,7 +17,7 @@ from accounts.models import GroupRole, PlatformRole, Scope, User
 from core.clock import db_now
 from gpr.bookings.services import SeriesTerms, series_create
 from gpr.models import Gpr, RepeatRule
-from inventory.models import MaintenanceWindow
+from inventory.models import Gpu, MaintenanceWindow
 from journal.models import Event
 from slices.models import Budget, Deputy, Invitation, Period, ProjectAdmin, Quota, Role, SliceGroup
 from slices.policies.services import policy_of
@@ -215,6 +215,8 @@ TABLE: dict[tuple[str, str], Row] = {
     ("POST", "nodes/<ref>/uncordon/"): Row(for_admin(409)),
     ("POST", "nodes/<ref>/force-release/"): Row(for_admin(200), {"why": "Lost.", "reservations": ["{reservation}"]}, gpr=factories.active),
     ("GET", "gpus/"): Row(LIST),
+    ("GET", "gpus/<ref>/metrics/"): Row(SEE_SHARED),
+    ("GET", "hotspots/"): Row(LIST),
     ("GET", "shapes/"): Row(LIST),
     ("GET", "schedule/"): Row(LIST),
     ("GET", "booking-series/"): Row(LIST),
@@ -427,6 +429,7 @@ def make_place(world: World) -> dict[str, str]:
     deputy = Deputy.objects.create(approver=world.people.admin, user=world.people.owner, **later_on)
     policy_pk = str(policy_of(world.slice).pk)
     names |= {"budgets/": str(budget.pk), "deputies/": str(deputy.pk), "policies/": policy_pk, "policy_pk": policy_pk}
+    names |= {"gpus": str(Gpu.objects.filter(node__name="aurora-0").values_list("pk", flat=True)[0])}
     return {**names, "maintenance": str(closed.pk), "booking-series": str(series.pk)}
 
 

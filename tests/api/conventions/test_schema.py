@@ -44,7 +44,15 @@ QUIET = settings(
 # A quick run tries every third operation, others each day; a soak tries all of them.
 SHARE = 1 if IS_SOAK else 3
 OF_ID: dict[str, Any] = {"quotas": Quota, "budgets": Budget, "supply-orders": SupplyOrder}
-REFS = {"projects": "canary-project", "slices": "vision", "clusters": "aurora", "nodes": "aurora-0", "tokens": "test", "users": "teammate"}
+REFS = {
+    "projects": "canary-project",
+    "slices": "vision",
+    "clusters": "aurora",
+    "nodes": "aurora-0",
+    "gpus": "GPU-aurora-0-0",
+    "tokens": "test",
+    "users": "teammate",
+}
 
 
 @pytest.fixture

@@ -1,0 +1,156 @@
+"""What a reader may know of readings: overseers all, members those of GPUs while a box of their workspace holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.db.models import Case, Exists, F, IntegerField, OuterRef, Prefetch, Q, QuerySet, Subquery, TextChoices, Value, When
+from django.db.models.functions import Coalesce
+
+from accounts.models import User
+from accounts.policy import Kind, Verb, may_all
+from core.errors import NotFound
+from core.rest.references import id_of
+from inventory.models import Gpu, ReservationState, ReservedGpu
+from inventory.selectors import HELD, cluster_ids_of, reservations_visible_to, with_holders
+from observability.models import LEVELS, LatestReading, Reading
+from protocol.telemetry import SERIES, STALE_S
+
+HOT_C: Final = 83
+IDLE_PERCENT: Final = 5  # a GPU that is held and used less does nothing
+POINTS_MAX: Final = 1500
+SERIES_NAMES: Final = tuple(metric.name for metric in SERIES)
+
+
+class View(TextChoices):
+    HOT = "hot", f"At {HOT_C} °C or more"
+    IDLE = "idle", "Held, and idle"
+    FAULTY = "faulty", "Throttled, or with faults"
+    STALE = "stale", "Without a reading of the last minute"
+
+
+def sees_all_readings(actor: User) -> bool:
+    return may_all(actor, Verb.SEE, Kind.READING)
+
+
+def gpus_with_readings(actor: User, *, now: datetime) -> QuerySet[Gpu]:
+    """GPUs of which the actor may know readings, with `is_known`, `is_fresh`, `heat` (-1: no fresh temperature) and `held_by`.
+
+    A member sees GPUs that his workspaces hold now, and no reading from before that.
+    """
+    held = ReservedGpu.objects.filter(HELD, gpu=OuterRef("pk"))
+    rows: QuerySet[Any] = Gpu.objects.filter(gone_at=None, node__gone_at=None)
+    is_known = Q(latest_reading__isnull=False)
+    if not sees_all_readings(actor):
+        own = held.filter(reservation__in=reservations_visible_to(actor))
+        rows = rows.annotate(own_since=Subquery(own.values("starts_at")[:1])).filter(own_since__isnull=False)
+        is_known = Q(latest_reading__at__gte=F("own_since"))
+    is_fresh = is_known & Q(latest_reading__at__gt=now - timedelta(seconds=STALE_S))
+    mine = with_holders(ReservedGpu.objects.filter(HELD, reservation__in=reservations_visible_to(actor)), path="reservation__")
+    found: QuerySet[Gpu] = (
+        rows.select_related("node__cluster", "latest_reading")
+        .annotate(
+            is_known=_as_bool(is_known),
+            is_fresh=_as_bool(is_fresh),
+            heat=Coalesce(Case(When(is_fresh, then=F("latest_reading__temperature_c"))), Value(-1), output_field=IntegerField()),
+            is_held=Exists(held),
+        )
+        .prefetch_related(Prefetch("reserved", queryset=mine, to_attr="held_by"))
+    )
+    return found
+
+
+def in_view(view: str) -> Q:
+    """A filter for `gpus_with_readings`."""
+    faults = Q(latest_reading__throttled_percent__gt=0) | Q(latest_reading__new_faults__gt=0) | Q(latest_reading__rows_failed__gt=0)
+    conditions: dict[str, Q] = {
+        View.HOT: Q(heat__gte=HOT_C),
+        View.IDLE: Q(is_held=True, is_fresh=True, latest_reading__utilization_percent__lt=IDLE_PERCENT),
+        View.FAULTY: Q(is_fresh=True) & faults,
+        View.STALE: Q(is_fresh=False),
+    }
+    return conditions.get(view, Q())
+
+
+def reading_of(gpu: Any) -> LatestReading | None:
+    """The newest reading that the actor of `gpus_with_readings` may know."""
+    return gpu.latest_reading if gpu.is_known else None
+
+
+def gpu_known_to(actor: User, reference: str) -> Gpu:
+    """By id or UUID; the one that is there now, or that was there last. Raises NotFound."""
+    id_ = id_of(reference)
+    rows = Gpu.objects.select_related("node__cluster").filter(Q(pk=id_) | Q(uuid=str(id_)) if id_ else Q(uuid=reference))
+    if not sees_all_readings(actor):
+        own = ReservedGpu.objects.filter(reservation__in=reservations_visible_to(actor), gpu=OuterRef("pk"))
+        rows = rows.filter(Q(node__cluster__in=cluster_ids_of(actor), gone_at=None) | Exists(own))
+    found = rows.order_by(F("gone_at").desc(nulls_first=True)).first()
+    if found is None:
+        raise NotFound("GPU")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A time in which a box of the actor's, or anybody's for overseers, holds the GPU."""
+
+    gpr_id: Any
+    gpr: str
+    slice: str
+    since_at: datetime
+    until_at: datetime | None  # None: it still does
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    step_s: int
+    since_at: datetime
+    until_at: datetime
+    spans: list[Span]
+    points: list[dict[str, Any]]  # by `at` and the names of metrics
+
+
+def course_of(actor: User, gpu: Gpu, *, since: datetime, until: datetime, step_s: int | None, now: datetime) -> Course:
+    model = _level(since, until, step_s, now)
+    spans = list(_spans(actor, gpu, since, until))
+    times = [(since, until)] if sees_all_readings(actor) else [(span.since_at, span.until_at or until) for span in spans]
+    return Course(int(model.STEP.total_seconds()), since, until, spans, list(_points(model, gpu, since, until, times)))
+
+
+def levels_kept(since: datetime, now: datetime) -> list[type[Reading]]:
+    """The courses that reach back to this time, the finest first; the coarsest always."""
+    return [model for model in LEVELS if model is LEVELS[-1] or since >= now - model.KEPT]
+
+
+def _level(since: datetime, until: datetime, step_s: int | None, now: datetime) -> type[Reading]:
+    """The finest course that has few enough points."""
+    wanted = [model for model in levels_kept(since, now) if step_s is None or model.STEP.total_seconds() >= step_s]
+    return next((model for model in wanted if (until - since) / model.STEP <= POINTS_MAX), LEVELS[-1])
+
+
+def _spans(actor: User, gpu: Gpu, since: datetime, until: datetime) -> Iterator[Span]:
+    rows = ReservedGpu.objects.filter(gpu=gpu, reservation__in=reservations_visible_to(actor), starts_at__lt=until)
+    rows = rows.exclude(state=ReservationState.PLANNED).filter(Q(reservation__released_at=None) | Q(reservation__released_at__gt=since))
+    for row in with_holders(rows, path="reservation__").order_by("starts_at", "pk"):
+        box = row.reservation
+        yield Span(box.gpr_id, box.gpr.name, box.slice.name, row.starts_at, box.released_at)
+
+
+def _points(
+    model: type[Reading], gpu: Gpu, since: datetime, until: datetime, times: Sequence[tuple[datetime, datetime]]
+) -> Iterator[dict[str, Any]]:
+    is_seen = Q()
+    for begin, end in times:
+        # A point that began before the box, or ends after it, tells of somebody else's time.
+        is_seen |= Q(at__gte=max(begin, since), at__lte=min(end, until) - (model.STEP if model is not LEVELS[0] else timedelta(0)))
+    if not times:
+        return
+    course = LatestReading.objects.filter(gpu=gpu).values("pk")
+    yield from model._default_manager.filter(is_seen, series_id__in=course).order_by("at").values("at", *SERIES_NAMES)
+
+
+def _as_bool(condition: Q) -> Case:
+    return Case(When(condition, then=Value(True)), default=Value(False))
