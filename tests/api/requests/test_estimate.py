@@ -65,6 +65,7 @@ def test_only_the_clusters_that_were_named_are_offered(owner: Caller, world: Wor
     assert [offer["cluster"] for offer in offers(owner, {**ask, "clusters": ["borealis"]})] == ["borealis"]
 
 
+@pytest.mark.daily
 def test_what_was_offered_is_what_the_request_then_gets(owner: Caller, world: World, ask: dict[str, Any]) -> None:
     factories.active(world.foreign_slice, world.people.outsider, nodes=2, duration_s=1800)
     (offer,) = offers(owner, {**ask, "nodes": 2})
