@@ -9,7 +9,7 @@ import pytest
 from gpr.models import AllocatorRecord, Forecast, Promise, PromiseOutcome
 from gpr.queue.decisions import gpr_evict
 from gpr.queue.moves import MoveTo, gpr_move
-from gpr.requests.editing import gpr_cancel
+from gpr.requests.editing import gpr_cancel, gpr_edit, spec_of
 from gpr.requests.ending import gpr_release
 from tests.builders import make_slice
 from tests.lifecycle.stage import EXIT, Stage, fresh, length_s
@@ -83,6 +83,19 @@ def test_a_promise_that_only_got_earlier_was_not_moved(stage: Stage) -> None:
     outcome = PromiseOutcome.objects.get(gpr=second)
 
     assert (outcome.promised_start_at, outcome.is_moved) == (promised_at, False)
+
+
+def test_a_promise_that_an_edit_made_earlier_is_held_against_the_earlier_time(stage: Stage) -> None:
+    stage.active(nodes=1, duration_s=4 * HOUR_S)
+    waits = stage.submit(make_slice(stage.cluster, owner=stage.owner), nodes=2, duration_s=HOUR_S)
+    before = Promise.objects.get(gpr=waits)
+    stage.after(60)
+    gpr_edit(gpr=fresh(waits), actor=stage.owner, spec=spec_of(fresh(waits), nodes=1), now=stage.now)
+
+    now = Promise.objects.get(gpr=waits)
+
+    assert now.first_promised_start_at == now.promised_start_at < before.first_promised_start_at
+    assert now.made_at == stage.now
 
 
 def test_one_that_is_withdrawn_after_it_was_overdue_was_not_kept_and_before_it_tells_nothing(stage: Stage) -> None:
