@@ -26,7 +26,7 @@ SECRETS: Final[dict[str, tuple[str, str]]] = {
 KEPT: Final = "Leave it empty to keep what is stored."
 
 
-class Checks(forms.MultipleChoiceField):
+class CheckboxesField(forms.MultipleChoiceField):
     """Checkboxes; see templates/user/channels/checks.html."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -34,8 +34,8 @@ class Checks(forms.MultipleChoiceField):
 
 
 class NoticeSettingsForm(ServiceForm):
-    kinds = Checks(label="Kinds of notices")
-    muted_slices = Checks(label="Muted workspaces")
+    kinds = CheckboxesField(label="Kinds of notices")
+    muted_slices = CheckboxesField(label="Muted workspaces")
     quiet_from = forms.TimeField(label="Quiet from", required=False, widget=forms.TimeInput(attrs={"type": "time"}, format="%H:%M"))
     quiet_until = forms.TimeField(label="Quiet until", required=False, widget=forms.TimeInput(attrs={"type": "time"}, format="%H:%M"))
     zone = forms.CharField(label="Time zone", max_length=63, help_text="As Europe/Berlin.")
@@ -65,7 +65,7 @@ class ChannelForm(ServiceForm):
     name = PlainTextField(label="Name", max_length=63)
     target = PlainTextField(max_length=TARGET_MAX_CHARS)
     secret = forms.CharField(max_length=SECRET_MAX_CHARS, widget=forms.PasswordInput(attrs={"autocomplete": "off"}))
-    notice_kinds = Checks(label="Kinds of notices")
+    notice_kinds = CheckboxesField(label="Kinds of notices")
     digest = forms.ChoiceField(label="When", choices=Digest.choices)
     is_on = forms.BooleanField(label="Send messages", required=False)
 

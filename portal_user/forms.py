@@ -340,7 +340,7 @@ class VersionForm(ServiceForm):
     version = UnseenNumber(min_value=0)
 
 
-class VerdictForm(VersionForm):
+class RejectionForm(VersionForm):
     why = PlainTextField(label="Reason", max_length=150, help_text="Recorded with your name, and shown to its owner.")
 
 

@@ -26,7 +26,7 @@ from worker_agent.cluster.store import FileStore, MemoryStore
 from worker_agent.health import Health, serve
 from worker_agent.hub.requests import Requests, SimulatedRequests
 from worker_agent.hub.transport import Http, NoTrust, trust_in
-from worker_agent.hub.workspaces import SimulatedTenancy, Tenancy
+from worker_agent.hub.workspaces import SimulatedTenancy, TenancyDriver
 from worker_agent.log import Log, configure
 from worker_agent.metrics import LEADING, SYNC_AGE_S
 from worker_agent.process import EXIT_OK, Process
@@ -129,7 +129,7 @@ def _keep(leadership: Leadership, stop: threading.Event, idle_s: Callable[[], fl
 def _run(
     options: argparse.Namespace,
     cluster: ClusterDriver,
-    tenancy: Tenancy,
+    tenancy: TenancyDriver,
     requests: Requests,
     telemetry: TelemetrySource,
     clock: SystemClock,

@@ -20,7 +20,7 @@ from worker_agent.cluster.base import ClusterDriver
 from worker_agent.hub.dialog import Call, Dialog, Lane, Stop
 from worker_agent.hub.requests import Requests
 from worker_agent.hub.transport import NoAnswer
-from worker_agent.hub.workspaces import Tenancy
+from worker_agent.hub.workspaces import TenancyDriver
 from worker_agent.log import Log
 from worker_agent.telemetry.lane import TelemetryLane, TelemetrySource
 
@@ -44,7 +44,7 @@ class Process:
         self,
         *,
         cluster: ClusterDriver,
-        tenancy: Tenancy,
+        tenancy: TenancyDriver,
         requests: Requests,
         telemetry: TelemetrySource,
         connect: Callable[[], Transport],

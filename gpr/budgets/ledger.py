@@ -16,7 +16,7 @@ from core.words import duration_exact, number, plural
 from core.written_sql import WrittenQuery
 from gpr.budgets.periods import Span, period_at, periods_between, span_words
 from gpr.budgets.selectors import HOUR_S
-from gpr.budgets.windows import Window, windows_load
+from gpr.budgets.windows import GpuWindow, windows_load
 from slices.models import AtLimit, Budget, Slice
 from slices.quotas.services import whose
 
@@ -64,7 +64,7 @@ class Ledger:
     """The budgets of some workspaces and their projects, and all that counts for them."""
 
     budgets: Collection[Budget]
-    windows: list[Window]
+    windows: list[GpuWindow]
 
     @classmethod
     def load(cls, slices: Iterable[Slice], *, now: datetime) -> Self:
@@ -76,15 +76,15 @@ class Ledger:
         since_at = min(period_at(budget, now).starts_at for budget in budgets)
         return cls(budgets, windows_load(set(projects.values()), since_at=since_at, now=now))
 
-    def add(self, window: Window) -> None:
+    def add(self, window: GpuWindow) -> None:
         self.windows.append(window)
 
-    def excesses(self, asked: Window, *, granted: Window | None = None) -> list[Excess]:
+    def excesses(self, asked: GpuWindow, *, granted: GpuWindow | None = None) -> list[Excess]:
         """`granted`: what the request has already, and may keep."""
         found = (self._excess(budget, asked, granted) for budget in self.budgets if asked.counts_for(budget))
         return [excess for excess in found if excess is not None]
 
-    def _excess(self, budget: Budget, asked: Window, granted: Window | None) -> Excess | None:
+    def _excess(self, budget: Budget, asked: GpuWindow, granted: GpuWindow | None) -> Excess | None:
         for span in periods_between(budget, asked.starts_at, asked.ends_at):
             asked_s, had_s = asked.gpu_s_within(span), granted.gpu_s_within(span) if granted else 0.0
             taken_s = sum(window.gpu_s_within(span) for window in self.windows if window.counts_for(budget))

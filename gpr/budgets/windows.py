@@ -16,7 +16,7 @@ from protocol.assignments import Desired
 from slices.models import Budget
 
 
-class Window(NamedTuple):
+class GpuWindow(NamedTuple):
     """GPUs from one time to another. `shapes`: what they are, or may be; empty means any."""
 
     slice_id: UUID
@@ -35,12 +35,12 @@ class Window(NamedTuple):
         return self.gpu_count * max(length_s, 0.0)
 
 
-def windows_load(project_ids: Collection[UUID], *, since_at: datetime, now: datetime) -> list[Window]:
+def windows_load(project_ids: Collection[UUID], *, since_at: datetime, now: datetime) -> list[GpuWindow]:
     """What was held since then, is held, and is booked by requests that wait in the queue. Two queries, or three."""
     return [*_held(project_ids, since_at, now), *_queued(project_ids, now)]
 
 
-def _held(project_ids: Collection[UUID], since_at: datetime, now: datetime) -> Iterator[Window]:
+def _held(project_ids: Collection[UUID], since_at: datetime, now: datetime) -> Iterator[GpuWindow]:
     rows = Reservation.objects.filter(slice__project__in=project_ids).exclude(released_at__lte=since_at).order_by()
     # A spare counts once the node that it replaces is gone.
     rows = rows.exclude(replaces__isnull=False, replaces__released_at=None)
@@ -50,10 +50,10 @@ def _held(project_ids: Collection[UUID], since_at: datetime, now: datetime) -> I
     ):
         booked_end_at = max(ends_at, now) if desired == Desired.PRESENT else now
         held_since_at = max(starts_at, replaced_at or starts_at)
-        yield Window(slice_id, project_id, (shape,), gpu_count, held_since_at, released_at or booked_end_at)
+        yield GpuWindow(slice_id, project_id, (shape,), gpu_count, held_since_at, released_at or booked_end_at)
 
 
-def _queued(project_ids: Collection[UUID], now: datetime) -> Iterator[Window]:
+def _queued(project_ids: Collection[UUID], now: datetime) -> Iterator[GpuWindow]:
     rows = Gpr.objects.filter(state=GprState.QUEUED, slice__project__in=project_ids).order_by()
     fields = ("slice", "slice__project", "shape", "allowed_shapes", "nodes", "gpus_per_node", "remaining_s", "earliest_start_at")
     waiting = list(rows.values_list(*fields))
@@ -64,7 +64,7 @@ def _queued(project_ids: Collection[UUID], now: datetime) -> Iterator[Window]:
         gpus = gpus_per_node or max((count for name, count in largest.items() if not shapes or name in shapes), default=0)
         # Its start is not known before it is there, so it counts as soon as it may start.
         starts_at = max(now, earliest_at or now)
-        yield Window(slice_id, project_id, shapes, nodes * gpus, starts_at, starts_at + timedelta(seconds=remaining_s))
+        yield GpuWindow(slice_id, project_id, shapes, nodes * gpus, starts_at, starts_at + timedelta(seconds=remaining_s))
 
 
 def _largest_nodes() -> dict[str, int]:

@@ -16,7 +16,7 @@ from core.words import duration_exact, utc
 from gpr.allocation.snapshot import nodes_free_at
 from gpr.allocation.stored_plan import box_ended, plan_lock, plan_turn
 from gpr.budgets.ledger import Ledger
-from gpr.budgets.windows import Window
+from gpr.budgets.windows import GpuWindow
 from gpr.evictions.services import notice_of, notice_settle
 from gpr.lifecycle import ENDS_AS, gpr_transition
 from gpr.models import EndReason, Gpr, GprState
@@ -188,7 +188,7 @@ def _refuse_beyond_budget(gpr: Gpr, ends_at: datetime, actor: User, now: datetim
     held = ReservedGpu.objects.filter(reservation__gpr=gpr, state=ReservationState.HELD)
     held = held.exclude(reservation__replaces__state=ReservationState.HELD)  # a spare, while the node that it replaces is there
     shapes = list(held.values_list("gpu__node__shape", flat=True))
-    more = Window(gpr.slice_id, gpr.slice.project_id, set(shapes), len(shapes), gpr.ends_at, ends_at)
+    more = GpuWindow(gpr.slice_id, gpr.slice.project_id, set(shapes), len(shapes), gpr.ends_at, ends_at)
     may_approve = may_all(actor, Verb.DECIDE, Kind.GPR)
     for excess in ledger.excesses(more):
         if not (excess.needs_approval and may_approve):

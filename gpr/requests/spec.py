@@ -16,7 +16,7 @@ from core.names import text_fault
 from core.words import duration_exact, number, plural, utc
 from core.written_sql import WrittenQuery
 from gpr.budgets.ledger import Excess, Ledger
-from gpr.budgets.windows import Window
+from gpr.budgets.windows import GpuWindow
 from gpr.models import GPUS_PER_NODE_MAX, NODES_MAX, GprTemplate
 from inventory.models import Cluster, Node, Supply
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Quota, Slice
@@ -149,12 +149,12 @@ def refuse_over_budget(spec: GprSpec, *, now: datetime, granted: GprSpec | None 
             raise excess.refusal()
 
 
-def window_of(spec: GprSpec, now: datetime) -> Window:
+def window_of(spec: GprSpec, now: datetime) -> GpuWindow:
     """When the request would hold GPUs if it started as soon as it may."""
     shapes = (spec.shape,) if spec.shape else tuple(spec.slice.shapes)
     starts_at = max(now, spec.earliest_start_at or now)
     gpus = spec.nodes * (spec.gpus_per_node or _largest_gpu_count(spec))
-    return Window(spec.slice.pk, spec.slice.project_id, shapes, gpus, starts_at, starts_at + timedelta(seconds=spec.duration_s))
+    return GpuWindow(spec.slice.pk, spec.slice.project_id, shapes, gpus, starts_at, starts_at + timedelta(seconds=spec.duration_s))
 
 
 def policy_breaches(spec: GprSpec, *, granted: GprSpec | None = None) -> list[Breach]:

@@ -13,19 +13,19 @@ LOOK_AGAIN = "Review its current state and decide again."
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusalText:
     title: str
     detail: str
 
 
-def refusal_of(error: EgsError) -> Refusal:
+def refusal_of(error: EgsError) -> RefusalText:
     match error:
         case NotFound():
-            return Refusal(error.title, NotFound(NOUNS.get(error.what, error.what)).detail)
+            return RefusalText(error.title, NotFound(NOUNS.get(error.what, error.what)).detail)
         case StaleState():
-            return Refusal(error.title, LOOK_AGAIN)
+            return RefusalText(error.title, LOOK_AGAIN)
         case IllegalTransition() if state := error.extra.get("state"):
-            return Refusal(error.title, f"By now its state is “{words.STATE_WORDS[state]}”. {alternative_to(state)}")
+            return RefusalText(error.title, f"By now its state is “{words.STATE_WORDS[state]}”. {alternative_to(state)}")
         case InvalidInput():
-            return Refusal(error.title, " ".join(text for texts in error.extra["errors"].values() for text in texts))
-    return Refusal(error.title, error.detail)
+            return RefusalText(error.title, " ".join(text for texts in error.extra["errors"].values() for text in texts))
+    return RefusalText(error.title, error.detail)

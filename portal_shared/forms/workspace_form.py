@@ -78,7 +78,7 @@ class WorkspaceForm(forms.Form):
         return _pairs(self.cleaned_data["quota"], _guarantee, "Write a number and a shape for each, e.g. 16 H100-80GB.")
 
 
-class ApprovalForm(WorkspaceForm):
+class WorkspaceApprovalForm(WorkspaceForm):
     why = PlainTextField(label="Note", max_length=150, required=False, help_text="The requester reads it.")
 
 

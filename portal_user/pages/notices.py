@@ -29,14 +29,14 @@ WAS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class EvictionNotice:
     """Moments in `text` are in UTC, as in Events."""
 
     at: datetime
     text: str
 
 
-def notice(gpr: Gpr) -> Notice | None:
+def notice(gpr: Gpr) -> EvictionNotice | None:
     row = notices_of([gpr]).get(gpr.pk)
     if row is None:
         return None
@@ -47,7 +47,7 @@ def notice(gpr: Gpr) -> Notice | None:
         then = f"It waits again for the {rest} that are left."
     else:
         then = "It is not queued again, as its owner wished."
-    return Notice(row.ends_at, f"{WHY[VictimKind(row.kind)]}. Save its work. {then}")
+    return EvictionNotice(row.ends_at, f"{WHY[VictimKind(row.kind)]}. Save its work. {then}")
 
 
 def queued_since(gpr: Gpr) -> datetime:

@@ -20,7 +20,7 @@ from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import gpr_extend, gpr_release
 from portal_shared.access import PageRequest, needs_write, signed_in
 from portal_shared.forms.questions import GprAction, Question, decide_on
-from portal_user.forms import ExtendForm, VerdictForm, VersionForm
+from portal_user.forms import ExtendForm, RejectionForm, VersionForm
 from portal_user.pages.question import (
     Ask,
     approve_question,
@@ -52,7 +52,7 @@ class UserAction:
 AWAITS = frozenset({S.PENDING_APPROVAL})
 APPROVED, REJECTED = "{name} is in the queue", "{name} is rejected"
 APPROVE = UserAction(GprAction("approve", AWAITS, VersionForm, gpr_approve, APPROVED, Verb.APPROVE), "gpr-approve", approve_question)
-REJECT = UserAction(GprAction("reject", AWAITS, VerdictForm, gpr_reject, REJECTED, Verb.APPROVE), "gpr-reject", reject_question)
+REJECT = UserAction(GprAction("reject", AWAITS, RejectionForm, gpr_reject, REJECTED, Verb.APPROVE), "gpr-reject", reject_question)
 RELEASED = "{name} is released; its nodes are being taken back"
 RELEASE = UserAction(GprAction("release", HOLDS, VersionForm, gpr_release, RELEASED), "gpr-release", release_question)
 CANCEL = UserAction(GprAction("cancel", WAITS, VersionForm, gpr_cancel, "{name} is canceled"), "gpr-delete", cancel_question)

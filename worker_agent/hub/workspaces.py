@@ -27,7 +27,7 @@ class TenancyResult:
     is_unfinished: bool = False  # there is more to do than one pass does
 
 
-class Tenancy(Protocol):
+class TenancyDriver(Protocol):
     def reconcile(
         self, workspaces: Sequence[Workspace], *, in_use: frozenset[str], has_token: frozenset[str], repairs: bool
     ) -> TenancyResult:

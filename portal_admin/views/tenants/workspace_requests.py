@@ -12,7 +12,7 @@ from portal_admin.pages.tenants.workspace_requests import WorkspaceRequestsPage
 from portal_admin.views.rendering import show
 from portal_shared.access import PageRequest, admin_only, needs_write
 from portal_shared.forms.questions import Question, decide, sent
-from portal_shared.forms.workspace_form import ApprovalForm
+from portal_shared.forms.workspace_form import WorkspaceApprovalForm
 from portal_shared.shell import Shell
 from slices.workspace_requests.selectors import workspace_request_for
 from slices.workspace_requests.services import workspace_request_approve, workspace_request_refuse
@@ -31,7 +31,7 @@ def requests(request: PageRequest) -> HttpResponse:
 @needs_write
 def approve(request: PageRequest, pk: UUID) -> HttpResponse:
     row = workspace_request_for(request.user, pk)
-    form = ApprovalForm(sent(request), initial=ApprovalForm.initial_of(row))
+    form = WorkspaceApprovalForm(sent(request), initial=WorkspaceApprovalForm.initial_of(row))
 
     def set_up(why: str, **given: object) -> str:
         made = workspace_request_approve(request=row, terms=form.terms(), why=why, actor=request.user, now=request.now)

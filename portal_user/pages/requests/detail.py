@@ -32,7 +32,7 @@ from portal_shared.parts.gpr_box import ask_of, shown_state
 from portal_shared.parts.promises import CAUSE_WORDS
 from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.pages.capacity import stock_for
-from portal_user.pages.notices import Notice, notice, queued_since, waits_again, work_gone
+from portal_user.pages.notices import EvictionNotice, notice, queued_since, waits_again, work_gone
 from portal_user.pages.requests.hero import Hero, ReadForHero, hero
 from portal_user.pages.requests.listing import may_create
 from portal_user.pages.requests.one_at_a_time import OneAtATime
@@ -241,7 +241,7 @@ def _hero(
     status: QueueStatus,
     nodes: Sequence[Reservation],
     panels: Sequence[StepPanel],
-    warning: Notice | None,
+    warning: EvictionNotice | None,
 ) -> Hero:
     event = events_for([gpr]).get(gpr.pk)
     return hero(gpr, ReadForHero(request.now, request.zone, queued_since(gpr), status.position, event, nodes, panels, warning))

@@ -16,7 +16,7 @@ from gpr.requests.end_reasons import ending
 from inventory.models import Reservation, ReservationState
 from journal.models import Event
 from portal_shared.parts.gpr_box import box_of, late_s, promised_at_first, shown_state, waiting_since, window_end
-from portal_user.pages.notices import Notice
+from portal_user.pages.notices import EvictionNotice
 from portal_user.pages.requests.outcomes import lateness
 from portal_user.pages.requests.row import READY, node_failure, used_percent
 from portal_user.pages.requests.steps import StepPanel, steps_done
@@ -33,7 +33,7 @@ class Hero:
     text: str  # below the figure
     at: datetime | None  # after the text
     trouble: str  # why it does not proceed, or empty
-    notice: Notice | None
+    notice: EvictionNotice | None
     facts: tuple[Fact, ...]
     axis: Axis
     strip: Strip
@@ -50,7 +50,7 @@ class ReadForHero:
     event: Event | None = None
     nodes: Sequence[Reservation] = ()
     panels: Sequence[StepPanel] = ()
-    notice: Notice | None = None
+    notice: EvictionNotice | None = None
 
 
 def hero(gpr: Gpr, seen: ReadForHero) -> Hero:

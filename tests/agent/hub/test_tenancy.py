@@ -21,7 +21,7 @@ from worker_agent.cluster.base import ClusterDriver
 from worker_agent.hub.dialog import Call, Dialog, Lane
 from worker_agent.hub.requests import SimulatedRequests
 from worker_agent.hub.transport import NoAnswer
-from worker_agent.hub.workspaces import SimulatedTenancy, Tenancy, TenancyResult, WorkspaceExchange
+from worker_agent.hub.workspaces import SimulatedTenancy, TenancyDriver, TenancyResult, WorkspaceExchange
 from worker_agent.log import Log
 from worker_agent.process import Process
 from worker_agent.telemetry.simulated import SimulatedTelemetry
@@ -229,7 +229,7 @@ class BusyTenancy:
         return TenancyResult(is_unfinished=True)
 
 
-def process_with(tenancy: Tenancy, stage: Stage) -> tuple[Process, threading.Event]:
+def process_with(tenancy: TenancyDriver, stage: Stage) -> tuple[Process, threading.Event]:
     """And what ends it."""
     clock, stop = SystemClock(), threading.Event()
     process = Process(

@@ -60,7 +60,7 @@ XIDS_OF_GPUS: Final = {
 }
 
 
-class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
+class SmiReading(msgspec.Struct, frozen=True, kw_only=True):
     """One line of nvidia-smi. None: this GPU or driver does not report it."""
 
     uuid: str
@@ -107,10 +107,10 @@ class NcclReading(msgspec.Struct, frozen=True, kw_only=True):
     wrong: float
 
 
-def gpus(text: str) -> list[GpuReading]:
+def gpus(text: str) -> list[SmiReading]:
     """Parses nvidia-smi --query-gpu=GPU_FIELDS --format=csv,noheader,nounits."""
     return [
-        GpuReading(
+        SmiReading(
             uuid=row[0],
             bus_id=row[1],
             temperature_c=_number(row[2]),

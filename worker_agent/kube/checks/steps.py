@@ -110,7 +110,7 @@ class Checks:
 
         return self._measure(work, results)
 
-    def _remember(self, call: StepCall, seen: Sequence[readings.GpuReading]) -> None:
+    def _remember(self, call: StepCall, seen: Sequence[readings.SmiReading]) -> None:
         view = call.node.view
         if not {gpu.uuid for gpu in seen} <= {gpu.hardware_uuid for gpu in view.gpus}:
             with suppress(ClusterError):  # the next check tries again

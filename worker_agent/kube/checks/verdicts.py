@@ -79,7 +79,7 @@ def _output(document: Document, command: str) -> str:
     return output.text
 
 
-def gpus_seen(document: Document) -> list[readings.GpuReading]:
+def gpus_seen(document: Document) -> list[readings.SmiReading]:
     """The result is empty when nvidia-smi failed."""
     return readings.gpus(document.commands.get("gpus", Output()).text)
 
@@ -108,7 +108,7 @@ def missing(call: StepCall) -> Results:
     return [msgspec.structs.replace(told, verdict=Verdict.WARN)]
 
 
-def _gpus_of_box(call: StepCall, document: Document, wanted: int) -> list[readings.GpuReading]:
+def _gpus_of_box(call: StepCall, document: Document, wanted: int) -> list[readings.SmiReading]:
     """Raises Unreadable where some are missing."""
     found = readings.gpus(_output(document, "gpus"))
     if len(found) < wanted:
@@ -140,17 +140,17 @@ def _rows(document: Document) -> tuple[dict[str, readings.RemappedRows], str]:
     return readings.remapped_rows(output.text), output.error or "nvidia-smi tells nothing of them"
 
 
-def _rows_missing(gpu: readings.GpuReading, why: str) -> Results:
+def _rows_missing(gpu: readings.SmiReading, why: str) -> Results:
     # The model is known to remap rows: without figures they may be used up.
     return [expect("rows_told", 0, 1, is_least=True, gpu=gpu.uuid, text=why)]
 
 
-def _faults(gpu: readings.GpuReading, rows: readings.RemappedRows | None) -> Results:
+def _faults(gpu: readings.SmiReading, rows: readings.RemappedRows | None) -> Results:
     faults = [*gpu.faults, *(rows.faults if rows else ())]
     return [expect("gpu_faults", len(faults), 0, gpu=gpu.uuid, text=", ".join(faults))] if faults else []
 
 
-def _counters(call: StepCall, gpu: readings.GpuReading) -> Results:
+def _counters(call: StepCall, gpu: readings.SmiReading) -> Results:
     values = {
         "gpu_temperature": gpu.temperature_c,
         "ecc_uncorrected": gpu.ecc_uncorrected,
@@ -162,7 +162,7 @@ def _counters(call: StepCall, gpu: readings.GpuReading) -> Results:
     return [*(_judge(call, check, value, gpu=gpu.uuid) for check, value in values.items()), slowed]
 
 
-def _remaps(call: StepCall, gpu: readings.GpuReading, rows: readings.RemappedRows | None) -> Results:
+def _remaps(call: StepCall, gpu: readings.SmiReading, rows: readings.RemappedRows | None) -> Results:
     values = {  # GPUs before Ampere have none
         "rows_uncorrectable": rows.uncorrectable if rows else None,
         "rows_pending": rows.pending if rows else None,
@@ -171,7 +171,7 @@ def _remaps(call: StepCall, gpu: readings.GpuReading, rows: readings.RemappedRow
     return [_judge(call, check, value, gpu=gpu.uuid) for check, value in values.items()]
 
 
-def _xid(call: StepCall, gpu: readings.GpuReading, xids: Sequence[readings.Xid], error: str) -> CheckResult:
+def _xid(call: StepCall, gpu: readings.SmiReading, xids: Sequence[readings.Xid], error: str) -> CheckResult:
     if error:
         return _judge(call, "xid_errors", None, gpu=gpu.uuid, text=error)
     own = [xid.number for xid in xids if xid.bus == readings.bus_of(gpu.bus_id) and xid.number not in readings.XIDS_OF_PROGRAMS]

@@ -13,7 +13,7 @@ from protocol import cluster_names
 from protocol.cluster_names import node_path, pointer
 from worker_agent.kube.api.client import Api, Op
 from worker_agent.kube.api.objects import Node
-from worker_agent.kube.checks.readings import GpuReading
+from worker_agent.kube.checks.readings import SmiReading
 
 # The checks of a box see only its own GPUs, so UUIDs are stored by bus ID. The index of a GPU is its place in the order of
 # all bus IDs, and so is known once all are read.
@@ -32,7 +32,7 @@ def uuids_by_index(known: Hardware, gpu_count: int) -> list[str]:
     return [known[bus_id] for bus_id in sorted(known)] if len(known) == gpu_count else []
 
 
-def merge_readings(known: Hardware, read: Sequence[GpuReading], gpu_count: int) -> Hardware:
+def merge_readings(known: Hardware, read: Sequence[SmiReading], gpu_count: int) -> Hardware:
     new = {gpu.bus_id: gpu.uuid for gpu in read if _UUID.fullmatch(gpu.uuid)}
     if len(new) == gpu_count:
         return new
@@ -41,7 +41,7 @@ def merge_readings(known: Hardware, read: Sequence[GpuReading], gpu_count: int) 
     return {bus_id: uuid for bus_id, uuid in known.items() if uuid not in new.values()} | new
 
 
-def store_uuids(api: Api, name: str, read: Sequence[GpuReading], gpu_count: int) -> None:
+def store_uuids(api: Api, name: str, read: Sequence[SmiReading], gpu_count: int) -> None:
     """Raises ClusterError."""
     node = api.get(node_path(name), Node)
     known = stored_uuids(node)

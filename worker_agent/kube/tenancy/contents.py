@@ -74,7 +74,7 @@ class NamespaceContents:
     unlabeled: dict[str, TenancyObject]  # with only the mark of one (BOUND_TO)
     objects: dict[ObjectKey, TenancyObject]
     repairs: bool  # False: what others changed stays as it is
-    in_use: frozenset[str]  # as in Tenancy.reconcile
+    in_use: frozenset[str]  # as in TenancyDriver.reconcile
     isolated: dict[str, Workspace] = field(default_factory=dict)  # whose NetworkPolicy is in place, by namespace
     repaired: dict[str, list[str]] = field(default_factory=dict)
     left: dict[str, list[str]] = field(default_factory=dict)
