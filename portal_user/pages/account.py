@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -15,6 +16,8 @@ from portal_shared.access import PageRequest, why_not_write
 from portal_shared.shell import Shell
 
 TOKENS_MAX = 100
+PORT = re.compile(r"[1-9]\d{3,4}", re.ASCII)
+STATE = re.compile(r"[A-Za-z0-9_-]{20,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,21 @@ class TokenRow:
             css="good" if is_live else "soft",
             revoke_url=reverse("token-revoke", args=[token.pk]) if is_live and is_writable else "",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """The command `egs login` on the reader's computer, which listens for a new token."""
+
+    url: str
+    state: str  # by which the command knows that the token is for it
+
+    @classmethod
+    def of(cls, request: PageRequest) -> Terminal | None:
+        port, state = request.GET.get("port", ""), request.GET.get("state", "")
+        if not PORT.fullmatch(port) or not STATE.fullmatch(state):
+            return None
+        return cls(f"http://127.0.0.1:{port}/", state)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
+from typing import cast
 from uuid import UUID
 
+from csp.decorators import csp_update
 from django import forms
 from django.db.models import QuerySet
 from django.http import HttpResponse
@@ -21,9 +24,10 @@ from portal_shared.access import PageRequest, needs_write, signed_in
 from portal_shared.forms.questions import UNPROCESSABLE, Question, ask, decide, sent
 from portal_shared.shell import Shell
 from portal_user.forms import TokenForm
-from portal_user.pages.account import AccountPage
+from portal_user.pages.account import AccountPage, Terminal
 
 TOPICS = ("account",)
+TO_TERMINAL = "The command egs on this computer waits for it. Go on only if you have just typed egs login."
 
 
 @require_GET
@@ -40,9 +44,11 @@ def token_new(request: PageRequest) -> HttpResponse:
     scopes = [
         scope for scope in Scope if (scope != Scope.ADMIN or is_overseer(request.user)) and IMPLIED_BY[scope] & set(request.login.scopes)
     ]
-    form = TokenForm(sent(request), scopes=scopes)
-    text = "Programs sign in with a token. Its secret is shown once, so copy it then."
-    question = _question(request, form, "Make a token", text, "Make token", reverse("token-new"), is_plain=True)
+    terminal = Terminal.of(request)
+    initial = {"name": request.GET.get("name", ""), "scope": Scope.WRITE} if terminal else {}
+    form = TokenForm(sent(request), scopes=scopes, initial=initial)
+    text = TO_TERMINAL if terminal else "Programs sign in with a token. Its secret is shown once, so copy it then."
+    question = _question(request, form, "Make a token", text, "Make token", request.get_full_path(), is_plain=True)
     if not form.is_bound:
         return ask(request, question)
     if not form.is_valid():
@@ -55,7 +61,12 @@ def token_new(request: PageRequest) -> HttpResponse:
         slices=used.slices if used is not None else (),
         networks=used.networks if used is not None else (),
     )
-    return _show(request, made=token_create(user=request.user, terms=terms, now=request.now).plain)
+    made = token_create(user=request.user, terms=terms, now=request.now).plain
+    if terminal is None:
+        return _show(request, made=made)
+    # The one address that this page, and no other, may post to.
+    show = csp_update({"form-action": [terminal.url]})(partial(_show, made=made, terminal=terminal))
+    return cast(HttpResponse, show(request))
 
 
 @require_http_methods(["GET", "POST"])
@@ -118,7 +129,7 @@ def _question(request: PageRequest, form: forms.Form, title: str, text: str, ver
     return Question(title, text, verb, url, back_url=reverse("account"), form=form, shell=shell, is_plain=is_plain)
 
 
-def _show(request: PageRequest, *, made: str = "") -> HttpResponse:
+def _show(request: PageRequest, *, made: str = "", terminal: Terminal | None = None) -> HttpResponse:
     page = AccountPage.build(request)
     template = "user/account/lists.html" if request.GET.get("part") == "lists" else "user/account/page.html"
-    return render(request, template, {"page": page, "shell": page.shell, "now": request.now, "made": made})
+    return render(request, template, {"page": page, "shell": page.shell, "now": request.now, "made": made, "terminal": terminal})

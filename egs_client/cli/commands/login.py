@@ -31,7 +31,8 @@ def login(
 ) -> None:
     """Sign in, and store that as a profile, which only you can read.
 
-    Make a token on the page Account of EGS. It lies in the system's keyring where there is one, else in ~/.config/egs.
+    The browser opens the page that makes a token, signed in there as always, by an identity provider too. The token lies in the system's
+    keyring where there is one, else in ~/.config/egs.
     """
     from egs_client.sync.client import Client
 
@@ -96,10 +97,9 @@ def _token(url: str, *, with_token: bool) -> str:
             say("Paste the token, then press Enter:")
         token = sys.stdin.readline().strip()
     else:
-        from getpass import getpass
+        from egs_client.cli.handover import token_from_person
 
-        say(f"Make a token at {url}/account/tokens/ and paste it here.")
-        token = getpass("Token: ").strip()
+        token = token_from_person(url)
     if not token:
         raise Refused(
             "There is no token on standard input. In a pipeline: egs login URL --with-token < FILE, or set EGS_URL and EGS_TOKEN."
