@@ -33,6 +33,31 @@ class Alternative(Struct, kw_only=True):
     order: Order | None
 
 
+class Approval(Struct, kw_only=True):
+    id: str
+    name: str
+    slice: str
+    project: str
+    owner: str
+    created_at: datetime
+    shape: str
+    min_gpu_memory_gib: int | None
+    nodes: int
+    gpus_per_node: int | None
+    duration_s: int
+    priority: int
+    may_evict: bool
+    run_checks: bool
+    is_booking: bool
+    earliest_start_at: datetime | None
+    version: int
+    policy_version: int
+    approval_reasons: list[str]
+    decide_by_at: datetime
+    why_not: str
+    deputy_for: str | None
+
+
 class AssignedNode(Struct, kw_only=True):
     node_id: str
     node: str
@@ -305,6 +330,8 @@ class Gpr(Struct, kw_only=True):
     end_reason: str | None
     version: int
     approval_reasons: list[str]
+    decide_by_at: datetime | None
+    policy_version: int
     position: int | None
     promised_start_at: datetime | None
     at_risk: str | None
@@ -380,6 +407,8 @@ class GprDetail(Struct, kw_only=True):
     end_reason: str | None
     version: int
     approval_reasons: list[str]
+    decide_by_at: datetime | None
+    policy_version: int
     position: int | None
     promised_start_at: datetime | None
     at_risk: str | None
@@ -499,6 +528,49 @@ class Offer(Struct, kw_only=True):
 class Offers(Struct, kw_only=True):
     offers: list[Offer]
     approval_reasons: list[str]
+
+
+class Policy(Struct, kw_only=True):
+    id: str
+    name: str
+    kind: str
+    project: str | None = None
+    slice: str | None = None
+    version: int
+    own: dict[str, Any]
+    effective: dict[str, Any]
+    sources: dict[str, str]
+
+
+class PolicyBreach(Struct, kw_only=True):
+    id: str
+    name: str
+    slice: str
+    owner: str
+    state: str
+    is_booking: bool
+    policy_version: int
+    rules: list[str]
+    note: str
+
+
+class PolicyPreview(Struct, kw_only=True):
+    count: int
+    breaches: list[PolicyBreach]
+
+
+class TermChange(Struct, kw_only=True):
+    term: str
+    before: Any
+    after: Any
+
+
+class PolicyVersion(Struct, kw_only=True):
+    id: int
+    made_at: datetime
+    made_by: str | None = None
+    why: str
+    changes: list[TermChange]
 
 
 class QueueRow(Struct, kw_only=True):

@@ -7,6 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from egs_client.models.shared import Holder
+
 
 class Agent(Struct, kw_only=True):
     agent_version: str
@@ -52,14 +54,36 @@ class Cluster(Struct, kw_only=True):
     drain_force_after_s: int
 
 
-class Holder(Struct, kw_only=True):
-    id: str
+class Span(Struct, kw_only=True):
     gpr_id: str
     gpr: str
-    slice_id: str
     slice: str
-    phase: str
-    ends_at: datetime
+    since_at: datetime
+    until_at: datetime | None
+
+
+class Point(Struct, kw_only=True):
+    at: datetime
+    temperature_c: int | None
+    memory_temperature_c: int | None
+    utilization_percent: int | None
+    memory_used_mib: int | None
+    power_w: int | None
+    sm_clock_mhz: int | None
+    tensor_percent: int | None
+    memory_bandwidth_percent: int | None
+    nvlink_mib_s: int | None
+    pcie_mib_s: int | None
+    throttled_percent: int | None
+    new_faults: int | None
+
+
+class Course(Struct, kw_only=True):
+    step_s: int
+    since_at: datetime
+    until_at: datetime
+    spans: list[Span]
+    points: list[Point]
 
 
 class Gpu(Struct, kw_only=True):

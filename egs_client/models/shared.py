@@ -23,6 +23,16 @@ class CheckResult(Struct, kw_only=True):
     text: str
 
 
+class Holder(Struct, kw_only=True):
+    id: str
+    gpr_id: str
+    gpr: str
+    slice_id: str
+    slice: str
+    phase: str
+    ends_at: datetime
+
+
 class Step(Struct, kw_only=True):
     id: str
     name: str

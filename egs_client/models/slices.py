@@ -37,6 +37,16 @@ class Closing(Struct, kw_only=True):
     ends: Endings
 
 
+class Deputy(Struct, kw_only=True):
+    id: str
+    name: str
+    approver: str
+    user: str
+    starts_at: datetime
+    ends_at: datetime
+    created_at: datetime
+
+
 class Invitation(Struct, kw_only=True):
     id: str
     name: str
@@ -146,16 +156,20 @@ class Slice(Struct, kw_only=True):
     is_drained: bool
     settled_at: datetime | None
     role: str | None
+    policy_version: int
     nodes_approval: int
     gpus_approval: int
     duration_approval_s: int
     duration_max_s: int
-    queued_max: int
     priority_approval: int
-    may_evict: bool
-    may_order: bool
+    queued_max: int
+    ahead_max_s: int
     shapes: Any
+    may_evict: bool
+    may_skip_checks: bool
+    may_order: bool
     burst_gain_s: int
+    decide_within_s: int
     pods_max: int
     may_reach_out: bool
     kubeconfig_max_s: int

@@ -13,10 +13,17 @@ if TYPE_CHECKING:
     from egs_client.aio.api import inventory as inventory_api
     from egs_client.aio.api import journal as journal_api
     from egs_client.aio.api import manifests as manifests_api
+    from egs_client.aio.api import observability as observability_api
     from egs_client.aio.api import slices as slices_api
 
 
 class AsyncApi(AsyncTransport):
+    @cached_property
+    def approvals(self) -> gpr_api.Approvals:
+        from egs_client.aio.api.gpr import Approvals
+
+        return Approvals(self)
+
     @cached_property
     def audit(self) -> journal_api.Audit:
         from egs_client.aio.api.journal import Audit
@@ -60,6 +67,12 @@ class AsyncApi(AsyncTransport):
         return Defragmentation(self)
 
     @cached_property
+    def deputies(self) -> slices_api.Deputies:
+        from egs_client.aio.api.slices import Deputies
+
+        return Deputies(self)
+
+    @cached_property
     def events(self) -> gpr_api.Events:
         from egs_client.aio.api.gpr import Events
 
@@ -82,6 +95,12 @@ class AsyncApi(AsyncTransport):
         from egs_client.aio.api.inventory import Gpus
 
         return Gpus(self)
+
+    @cached_property
+    def hotspots(self) -> observability_api.Hotspots:
+        from egs_client.aio.api.observability import Hotspots
+
+        return Hotspots(self)
 
     @cached_property
     def insights(self) -> gpr_api.Insights:
@@ -130,6 +149,12 @@ class AsyncApi(AsyncTransport):
         from egs_client.aio.api.journal import Notices
 
         return Notices(self)
+
+    @cached_property
+    def policies(self) -> gpr_api.Policies:
+        from egs_client.aio.api.gpr import Policies
+
+        return Policies(self)
 
     @cached_property
     def projects(self) -> slices_api.Projects:

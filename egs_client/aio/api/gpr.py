@@ -15,6 +15,27 @@ from egs_client.models import gpr as models
 from egs_client.models import shared
 
 
+class Approvals(AsyncResource):
+    def list(
+        self,
+        *,
+        before: datetime | str | UnsetType = UNSET,
+        page_size: int | UnsetType = UNSET,
+        project: str | UnsetType = UNSET,
+        slice: str | UnsetType = UNSET,
+    ) -> AsyncPages[models.Approval]:
+        """List what waits for the caller's decision, or for that of people whose deputy he is, the most urgent first.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(
+            self.client,
+            "approvals/",
+            params={"before": before, "page_size": page_size, "project": project, "slice": slice},
+            kind=models.Approval,
+        )
+
+
 class BookingSeries(AsyncResource):
     def list(
         self, *, canceled: bool | UnsetType = UNSET, page_size: int | UnsetType = UNSET, slice: str | UnsetType = UNSET
@@ -842,6 +863,256 @@ class Maintenance(AsyncResource):
     async def delete(self, ref: str) -> None:
         """Cancel the rest of the window. It stays in the list as canceled."""
         await self.client.call("DELETE", f"maintenance/{self.quoted(ref)}/", kind=type(None))
+
+
+class Policies(AsyncResource):
+    @cached_property
+    def breaches(self) -> PoliciesBreaches:
+        return PoliciesBreaches(self.client)
+
+    @cached_property
+    def versions(self) -> PoliciesVersions:
+        return PoliciesVersions(self.client)
+
+    def list(
+        self,
+        *,
+        kind: Sequence[Literal["platform", "project", "slice"]] | UnsetType = UNSET,
+        page_size: int | UnsetType = UNSET,
+        project: str | UnsetType = UNSET,
+        slice: str | UnsetType = UNSET,
+    ) -> AsyncPages[models.Policy]:
+        """List policies, the platform's first. A member sees those of his slices, an administrator of a project also the project's.
+
+        page_size: Rows a page.
+        project: Id or name. Includes those of its slices.
+        slice: Id or name.
+        """
+        return AsyncPages(
+            self.client, "policies/", params={"kind": kind, "page_size": page_size, "project": project, "slice": slice}, kind=models.Policy
+        )
+
+    async def get(self, id: str) -> models.Policy:
+        """GET policies/{id}/"""
+        return await self.client.call("GET", f"policies/{self.quoted(id)}/", kind=models.Policy)
+
+    async def update(
+        self,
+        id: str,
+        *,
+        nodes_approval: int | UnsetType | None = UNSET,
+        gpus_approval: int | UnsetType | None = UNSET,
+        duration_approval_s: int | UnsetType | None = UNSET,
+        duration_max_s: int | UnsetType | None = UNSET,
+        priority_approval: int | UnsetType | None = UNSET,
+        queued_max: int | UnsetType | None = UNSET,
+        ahead_max_s: int | UnsetType | None = UNSET,
+        shapes: Sequence[str] | UnsetType | None = UNSET,
+        may_evict: bool | UnsetType | None = UNSET,
+        may_skip_checks: bool | UnsetType | None = UNSET,
+        may_order: bool | UnsetType | None = UNSET,
+        burst_gain_s: int | UnsetType | None = UNSET,
+        decide_within_s: int | UnsetType | None = UNSET,
+        pods_max: int | UnsetType | None = UNSET,
+        may_reach_out: bool | UnsetType | None = UNSET,
+        kubeconfig_max_s: int | UnsetType | None = UNSET,
+        namespace_patterns: Sequence[str] | UnsetType | None = UNSET,
+        namespaces_max: int | UnsetType | None = UNSET,
+        why: str | UnsetType = UNSET,
+        version: int | UnsetType = UNSET,
+    ) -> models.Policy:
+        """Change the policy for requests from now on; nothing that runs or waits ends. Each change makes a version.
+
+        nodes_approval: More nodes in one GPR need approval.
+        gpus_approval: More GPUs in one GPR need approval.
+        duration_approval_s: Longer needs approval.
+        duration_max_s: Longer is refused.
+        priority_approval: A higher priority needs approval.
+        queued_max: Requests that may wait at once; more are refused.
+        ahead_max_s: A later start, counted from now, is refused.
+        shapes: Shapes it may ask for; empty means all.
+        may_evict: Its GPRs may evict others of lower priority without approval.
+        may_skip_checks: Its GPRs may skip the checks of nodes without approval.
+        may_order: Nodes may be ordered for its GPRs from supplies, at their cost.
+        burst_gain_s: GPRs run outside the preferred cluster only if that saves more than this.
+        decide_within_s: What waits longer for approval is rejected.
+        pods_max: Pods at once in each of its namespaces.
+        may_reach_out: Pods may open connections to other networks, including the internet.
+        kubeconfig_max_s: Maximum lifetime of its kubeconfigs.
+        namespace_patterns: Namespace names that owners may bind without approval.
+        namespaces_max: Maximum number of namespaces, bound or asked for, over all clusters.
+        version: The version that you read. The answer is 409 if the request has changed since.
+        """
+        return await self.client.call(
+            "PATCH",
+            f"policies/{self.quoted(id)}/",
+            body={
+                "nodes_approval": nodes_approval,
+                "gpus_approval": gpus_approval,
+                "duration_approval_s": duration_approval_s,
+                "duration_max_s": duration_max_s,
+                "priority_approval": priority_approval,
+                "queued_max": queued_max,
+                "ahead_max_s": ahead_max_s,
+                "shapes": shapes,
+                "may_evict": may_evict,
+                "may_skip_checks": may_skip_checks,
+                "may_order": may_order,
+                "burst_gain_s": burst_gain_s,
+                "decide_within_s": decide_within_s,
+                "pods_max": pods_max,
+                "may_reach_out": may_reach_out,
+                "kubeconfig_max_s": kubeconfig_max_s,
+                "namespace_patterns": namespace_patterns,
+                "namespaces_max": namespaces_max,
+                "why": why,
+                "version": version,
+            },
+            kind=models.Policy,
+        )
+
+    async def preview(
+        self,
+        id: str,
+        *,
+        nodes_approval: int | UnsetType | None = UNSET,
+        gpus_approval: int | UnsetType | None = UNSET,
+        duration_approval_s: int | UnsetType | None = UNSET,
+        duration_max_s: int | UnsetType | None = UNSET,
+        priority_approval: int | UnsetType | None = UNSET,
+        queued_max: int | UnsetType | None = UNSET,
+        ahead_max_s: int | UnsetType | None = UNSET,
+        shapes: Sequence[str] | UnsetType | None = UNSET,
+        may_evict: bool | UnsetType | None = UNSET,
+        may_skip_checks: bool | UnsetType | None = UNSET,
+        may_order: bool | UnsetType | None = UNSET,
+        burst_gain_s: int | UnsetType | None = UNSET,
+        decide_within_s: int | UnsetType | None = UNSET,
+        pods_max: int | UnsetType | None = UNSET,
+        may_reach_out: bool | UnsetType | None = UNSET,
+        kubeconfig_max_s: int | UnsetType | None = UNSET,
+        namespace_patterns: Sequence[str] | UnsetType | None = UNSET,
+        namespaces_max: int | UnsetType | None = UNSET,
+        why: str | UnsetType = UNSET,
+        version: int | UnsetType = UNSET,
+    ) -> models.PolicyPreview:
+        """Tell which requests would break the changed policy, and what happens to them. Nothing is written.
+
+        nodes_approval: More nodes in one GPR need approval.
+        gpus_approval: More GPUs in one GPR need approval.
+        duration_approval_s: Longer needs approval.
+        duration_max_s: Longer is refused.
+        priority_approval: A higher priority needs approval.
+        queued_max: Requests that may wait at once; more are refused.
+        ahead_max_s: A later start, counted from now, is refused.
+        shapes: Shapes it may ask for; empty means all.
+        may_evict: Its GPRs may evict others of lower priority without approval.
+        may_skip_checks: Its GPRs may skip the checks of nodes without approval.
+        may_order: Nodes may be ordered for its GPRs from supplies, at their cost.
+        burst_gain_s: GPRs run outside the preferred cluster only if that saves more than this.
+        decide_within_s: What waits longer for approval is rejected.
+        pods_max: Pods at once in each of its namespaces.
+        may_reach_out: Pods may open connections to other networks, including the internet.
+        kubeconfig_max_s: Maximum lifetime of its kubeconfigs.
+        namespace_patterns: Namespace names that owners may bind without approval.
+        namespaces_max: Maximum number of namespaces, bound or asked for, over all clusters.
+        version: The version that you read. The answer is 409 if the request has changed since.
+        """
+        return await self.client.call(
+            "POST",
+            f"policies/{self.quoted(id)}/preview/",
+            body={
+                "nodes_approval": nodes_approval,
+                "gpus_approval": gpus_approval,
+                "duration_approval_s": duration_approval_s,
+                "duration_max_s": duration_max_s,
+                "priority_approval": priority_approval,
+                "queued_max": queued_max,
+                "ahead_max_s": ahead_max_s,
+                "shapes": shapes,
+                "may_evict": may_evict,
+                "may_skip_checks": may_skip_checks,
+                "may_order": may_order,
+                "burst_gain_s": burst_gain_s,
+                "decide_within_s": decide_within_s,
+                "pods_max": pods_max,
+                "may_reach_out": may_reach_out,
+                "kubeconfig_max_s": kubeconfig_max_s,
+                "namespace_patterns": namespace_patterns,
+                "namespaces_max": namespaces_max,
+                "why": why,
+                "version": version,
+            },
+            kind=models.PolicyPreview,
+        )
+
+
+class PoliciesBreaches(AsyncResource):
+    def list(
+        self,
+        policy_pk: str,
+        *,
+        cluster: str | UnsetType = UNSET,
+        ended: bool | UnsetType = UNSET,
+        is_booking: bool | UnsetType = UNSET,
+        name: str | UnsetType = UNSET,
+        owner: str | UnsetType = UNSET,
+        page_size: int | UnsetType = UNSET,
+        priority_max: int | UnsetType = UNSET,
+        priority_min: int | UnsetType = UNSET,
+        slice: str | UnsetType = UNSET,
+        state: Sequence[
+            Literal[
+                "ACTIVE",
+                "CANCELED",
+                "COMPLETED",
+                "EVICTED",
+                "EXITING",
+                "FAILED",
+                "PENDING_APPROVAL",
+                "PROVISIONING",
+                "QUEUED",
+                "REJECTED",
+                "RELEASED",
+            ]
+        ]
+        | UnsetType = UNSET,
+    ) -> AsyncPages[models.PolicyBreach]:
+        """List running, waiting and booked requests that break the policy in force, the newest first.
+
+        cluster: The cluster of its nodes.
+        name: Part of the name.
+        owner: Id or name, or `me`.
+        page_size: Rows a page.
+        """
+        return AsyncPages(
+            self.client,
+            f"policies/{self.quoted(policy_pk)}/breaches/",
+            params={
+                "cluster": cluster,
+                "ended": ended,
+                "is_booking": is_booking,
+                "name": name,
+                "owner": owner,
+                "page_size": page_size,
+                "priority_max": priority_max,
+                "priority_min": priority_min,
+                "slice": slice,
+                "state": state,
+            },
+            kind=models.PolicyBreach,
+        )
+
+
+class PoliciesVersions(AsyncResource):
+    def list(self, policy_pk: str, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.PolicyVersion]:
+        """List the versions of a policy, the newest first.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(
+            self.client, f"policies/{self.quoted(policy_pk)}/versions/", params={"page_size": page_size}, kind=models.PolicyVersion
+        )
 
 
 class Queue(AsyncResource):

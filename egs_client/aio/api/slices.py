@@ -14,6 +14,39 @@ from egs_client.aio.resource import AsyncResource
 from egs_client.models import slices as models
 
 
+class Deputies(AsyncResource):
+    def list(self, *, page_size: int | UnsetType = UNSET, since: datetime | str | UnsetType = UNSET) -> AsyncPages[models.Deputy]:
+        """Sorted by created_at (descending), id.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(self.client, "deputies/", params={"page_size": page_size, "since": since}, kind=models.Deputy)
+
+    async def create(
+        self, *, user: str, ends_at: datetime | str, starts_at: datetime | str | UnsetType = UNSET, idempotency_key: str | None = None
+    ) -> models.Deputy:
+        """Name a deputy, who decides for the caller on what waits for approval. For administrators of the platform or of a project.
+
+        starts_at: Now by default.
+        """
+        return await self.client.call(
+            "POST",
+            "deputies/",
+            body={"user": user, "starts_at": starts_at, "ends_at": ends_at},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.Deputy,
+        )
+
+    async def get(self, id: str) -> models.Deputy:
+        """GET deputies/{id}/"""
+        return await self.client.call("GET", f"deputies/{self.quoted(id)}/", kind=models.Deputy)
+
+    async def delete(self, id: str) -> None:
+        """Withdraw the deputy at once."""
+        await self.client.call("DELETE", f"deputies/{self.quoted(id)}/", kind=type(None))
+
+
 class Invitations(AsyncResource):
     def list(self, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.Invitation]:
         """Sorted by created_at (descending), id.
@@ -224,36 +257,48 @@ class Slices(AsyncResource):
         self,
         ref: str,
         *,
-        nodes_approval: int | UnsetType = UNSET,
-        gpus_approval: int | UnsetType = UNSET,
-        duration_approval_s: int | UnsetType = UNSET,
-        duration_max_s: int | UnsetType = UNSET,
-        queued_max: int | UnsetType = UNSET,
-        priority_approval: int | UnsetType = UNSET,
-        may_evict: bool | UnsetType = UNSET,
-        may_order: bool | UnsetType = UNSET,
-        shapes: Sequence[str] | UnsetType = UNSET,
-        burst_gain_s: int | UnsetType = UNSET,
-        pods_max: int | UnsetType = UNSET,
-        may_reach_out: bool | UnsetType = UNSET,
-        kubeconfig_max_s: int | UnsetType = UNSET,
-        namespace_patterns: Sequence[str] | UnsetType = UNSET,
-        namespaces_max: int | UnsetType = UNSET,
+        nodes_approval: int | UnsetType | None = UNSET,
+        gpus_approval: int | UnsetType | None = UNSET,
+        duration_approval_s: int | UnsetType | None = UNSET,
+        duration_max_s: int | UnsetType | None = UNSET,
+        priority_approval: int | UnsetType | None = UNSET,
+        queued_max: int | UnsetType | None = UNSET,
+        ahead_max_s: int | UnsetType | None = UNSET,
+        shapes: Sequence[str] | UnsetType | None = UNSET,
+        may_evict: bool | UnsetType | None = UNSET,
+        may_skip_checks: bool | UnsetType | None = UNSET,
+        may_order: bool | UnsetType | None = UNSET,
+        burst_gain_s: int | UnsetType | None = UNSET,
+        decide_within_s: int | UnsetType | None = UNSET,
+        pods_max: int | UnsetType | None = UNSET,
+        may_reach_out: bool | UnsetType | None = UNSET,
+        kubeconfig_max_s: int | UnsetType | None = UNSET,
+        namespace_patterns: Sequence[str] | UnsetType | None = UNSET,
+        namespaces_max: int | UnsetType | None = UNSET,
         clusters: Sequence[str] | UnsetType = UNSET,
         ends_at: datetime | str | UnsetType | None = UNSET,
         home: str | UnsetType | None = UNSET,
     ) -> models.Slice:
         """Change the policy and the clusters, for requests from now on.
 
-        queued_max: Requests that may wait at once, including for approval; more are refused.
-        may_evict: Whether its GPRs may evict others of lower priority without approval.
-        may_order: Whether nodes may be ordered for its GPRs from supplies, at their cost.
-        burst_gain_s: Its GPRs run outside its home cluster only if that saves more time than this.
-        pods_max: The most pods in each of its namespaces.
-        may_reach_out: Whether its pods may open connections beyond the workspace, the internet included.
-        namespace_patterns: Names of namespaces that its owners may bind, e.g. `vision-*`; every other name needs an administrator's
-            approval.
-        namespaces_max: The most namespaces in all clusters together, including those that wait for approval.
+        nodes_approval: More nodes in one GPR need approval.
+        gpus_approval: More GPUs in one GPR need approval.
+        duration_approval_s: Longer needs approval.
+        duration_max_s: Longer is refused.
+        priority_approval: A higher priority needs approval.
+        queued_max: Requests that may wait at once; more are refused.
+        ahead_max_s: A later start, counted from now, is refused.
+        shapes: Shapes it may ask for; empty means all.
+        may_evict: Its GPRs may evict others of lower priority without approval.
+        may_skip_checks: Its GPRs may skip the checks of nodes without approval.
+        may_order: Nodes may be ordered for its GPRs from supplies, at their cost.
+        burst_gain_s: GPRs run outside the preferred cluster only if that saves more than this.
+        decide_within_s: What waits longer for approval is rejected.
+        pods_max: Pods at once in each of its namespaces.
+        may_reach_out: Pods may open connections to other networks, including the internet.
+        kubeconfig_max_s: Maximum lifetime of its kubeconfigs.
+        namespace_patterns: Namespace names that owners may bind without approval.
+        namespaces_max: Maximum number of namespaces, bound or asked for, over all clusters.
         clusters: Replaces the whole list.
         ends_at: It is archived then, see `closing/`; null: no end.
         home: The one of its clusters that it prefers; null: none.
@@ -266,12 +311,15 @@ class Slices(AsyncResource):
                 "gpus_approval": gpus_approval,
                 "duration_approval_s": duration_approval_s,
                 "duration_max_s": duration_max_s,
-                "queued_max": queued_max,
                 "priority_approval": priority_approval,
-                "may_evict": may_evict,
-                "may_order": may_order,
+                "queued_max": queued_max,
+                "ahead_max_s": ahead_max_s,
                 "shapes": shapes,
+                "may_evict": may_evict,
+                "may_skip_checks": may_skip_checks,
+                "may_order": may_order,
                 "burst_gain_s": burst_gain_s,
+                "decide_within_s": decide_within_s,
                 "pods_max": pods_max,
                 "may_reach_out": may_reach_out,
                 "kubeconfig_max_s": kubeconfig_max_s,

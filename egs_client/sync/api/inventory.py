@@ -208,6 +208,27 @@ class Gpus(Resource):
             kind=models.Gpu,
         )
 
+    def metrics(
+        self,
+        ref: str,
+        *,
+        since_at: datetime | str | UnsetType = UNSET,
+        step_s: Literal[15, 60, 600] | UnsetType = UNSET,
+        until_at: datetime | str | UnsetType = UNSET,
+    ) -> models.Course:
+        """Show what a GPU did. A member sees the times in which a box of his workspaces held it.
+
+        since_at: By default an hour before the end.
+        step_s: The finest step wanted. Coarser ones answer where the finer one is no longer kept.
+        until_at: By default now.
+        """
+        return self.client.call(
+            "GET",
+            f"gpus/{self.quoted(ref)}/metrics/",
+            params={"since_at": since_at, "step_s": step_s, "until_at": until_at},
+            kind=models.Course,
+        )
+
 
 class Nodes(Resource):
     @cached_property
