@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 
+from planner.basis import Basis
 from planner.board.board import Board
 from planner.board.waiting import Waiting, turn_of
 from planner.feasibility import largest_that_fits
@@ -46,8 +47,9 @@ def no_collection() -> Iterator[None]:
 
 
 @no_collection()
-def plan(snapshot: Snapshot, *, explained: Set[str] | None = None, restore: Restore = restore_anew) -> Plan:
-    """`explained`: ids of requests that get an explanation; None: all. `restore`: makes the board with the stored slots.
+def plan(snapshot: Snapshot, *, explained: Set[str] | None = None, since: Basis | None = None, restore: Restore = restore_anew) -> Plan:
+    """`explained`: ids of requests that get an explanation; None: all. `since`: of the last such plan; then those get one that start now
+    or whose explanation may have changed since. `restore`: makes the board with the stored slots.
 
     Shapes: one placement for each explained request, in order of turn, and in `others` those of the rest that are not as stored; pools,
     running and queue may come in any order, with unique ids. Errors: none. A request that can never start has no slot. Cost: about linear
@@ -65,6 +67,9 @@ def plan(snapshot: Snapshot, *, explained: Set[str] | None = None, restore: Rest
     asked = None if explained is None or is_whole else explained | {waiting.request.id for waiting in foretold}
     barred = {eviction.id for eviction in evictions} | {waiting.request.id for waiting in board.order if waiting.risk is not None}
     expected = assign_supplies(board, board.expected(asked), barred)
+    basis = None if explained is not None or is_whole or snapshot.quotas else Basis.of(board, expected, snapshot)
+    if basis is not None and since is not None:
+        explained = basis.differing(since, board)
     slots = board.slots()
     to_explain = None if explained is None else [board.queue[id_].request for id_ in explained]
     explainer = _Explainer(board, slots, expected, Reasons(board, expected, to_explain), rights, reserve, snapshot)
@@ -77,7 +82,8 @@ def plan(snapshot: Snapshot, *, explained: Set[str] | None = None, restore: Rest
         each.id for each in placements if each.starts_now
     }
     faults = tuple(fault for fault in faults_of(board, placements, others) if fault.id not in at_risk)
-    return Plan(snapshot.now_s, placements, remembered, forecasts, tuple(evictions), others, faults)
+    next_start_s = min((slot.start_s for slot in expected.values() if slot.start_s > snapshot.now_s), default=None)
+    return Plan(snapshot.now_s, placements, remembered, forecasts, tuple(evictions), others, faults, next_start_s, basis)
 
 
 def can_order_nodes(snapshot: Snapshot) -> bool:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from planner.promises.ranges import Forecast
 from planner.snapshot import Arrival, Shadow, Slot
+
+if TYPE_CHECKING:
+    from planner.basis import Basis
 
 
 class Reason(StrEnum):
@@ -193,6 +197,8 @@ class Plan:
     evictions: tuple[PlannedEviction, ...] = ()
     others: tuple[BarePlacement, ...] = ()  # requests without an explanation that are not as stored; all, if nodes can be ordered
     faults: tuple[Fault, ...] = ()  # empty unless the planner is wrong
+    next_start_s: int | None = None  # the first later than now
+    basis: Basis | None = field(default=None, compare=False, repr=False)  # None: the next plan explains all
 
     @property
     def all_placements(self) -> tuple[Placement | BarePlacement, ...]:

@@ -119,7 +119,7 @@ def tick(*, now: datetime | None = None, may_rest: bool = False) -> TickReport |
 def _plan_and_start(report: TickReport, record: AllocatorRecord, now: datetime) -> None:
     event_id = _last_event_id()
     made, loaded = replan(now=now)
-    report.queued_count = len(made.placements)
+    report.queued_count = len(loaded.snapshot.queue)
     gprs = gprs_by_id(placement.id for placement in made.starts)
     due = [(gpr, p.slot) for p in made.starts if p.slot is not None and (gpr := gprs.get(p.id)) is not None]
     for first in range(0, len(due), STARTS_AT_ONCE):
@@ -146,8 +146,7 @@ def _rests_until(made: Plan, loaded: Loaded, now: datetime) -> datetime | None:
     evictor_count = sum(request.may_evict for request in snapshot.queue)
     if snapshot.queue and evictions_possible(snapshot.policy, snapshot.quotas, evictor_count=evictor_count):
         return None
-    times_s = [placement.start_s for placement in made.placements if placement.start_s is not None]
-    times_s += [box.end_s for box in snapshot.running]
+    times_s = [box.end_s for box in snapshot.running] + ([] if made.next_start_s is None else [made.next_start_s])
     windows = (window for pool in snapshot.pools for node in pool.nodes for window in node.closed)
     times_s += [at_s for window in windows for at_s in (window.start_s, window.end_s)]
     due_s = min((at_s for at_s in times_s if at_s > snapshot.now_s), default=FOREVER_S)

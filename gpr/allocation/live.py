@@ -117,6 +117,7 @@ class LiveSnapshot:
             dict(rows.clusters_of_slice),
             now,
             self._board.restore,
+            record.explained,
         )
 
     def _make_pools(self, fleet: Fleet, absence: HubAbsence | None, now: datetime) -> PoolIndex:

@@ -58,6 +58,7 @@ class Loaded:
     clusters_of_slice: Mapping[UUID, Set[UUID]]
     now: datetime
     restore: Restore  # puts the stored slots of this snapshot, or of one made of it, on a board
+    explained: UUID | None = None  # of PlanRecord
 
     @property
     def last_rank(self) -> int:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from django.db import DEFAULT_DB_ALIAS, transaction
 from django.db.models import F, Q
@@ -32,6 +32,7 @@ from inventory.models import Cluster
 from journal.hints import PLAN, hint, slice_topic
 from journal.models import Severity
 from journal.services import event_record
+from planner.basis import Basis
 from planner.engine import plan
 from planner.plan import BarePlacement, Blocker, Explanation, Placement, Plan, Remembered
 from planner.plan import PromiseMove as PlannedMove
@@ -76,14 +77,26 @@ def replan(
     loaded = snapshot_load(now=now, with_memory=edited is not None)
     was = loaded.waiting(edited.gpr, edited.clusters) if edited is not None else None
     loaded = replace(loaded, snapshot=replace(loaded.snapshot, moved=moved, edited=was))
-    made = plan_of(loaded, explained=explained)
+    # Orders follow the placements of all.
+    is_known = explained is None and loaded.explained == _Process.explained and not loaded.places.supply_state.supplies
+    since = _Process.basis if is_known else None
+    made = plan_of(loaded, explained=explained, since=since)
+    if since is not None and made.basis is not None:
+        explained = {UUID(placement.id) for placement in made.placements}
     plan_store(made, loaded, now, explained=explained, edited=edited.gpr if edited is not None else None)
     return made, loaded
 
 
-def plan_of(loaded: Loaded, *, explained: Set[UUID] | None) -> Plan:
-    """Plans and stores nothing. `explained`: as for `replan`."""
-    return plan(loaded.snapshot, explained=None if explained is None else {str(pk) for pk in explained}, restore=loaded.restore)
+class _Process:
+    # What the stored explanations rest on, if this process was the last to store some: they are those that `explained` names.
+    basis: Basis | None = None
+    explained: UUID | None = None
+
+
+def plan_of(loaded: Loaded, *, explained: Set[UUID] | None, since: Basis | None = None) -> Plan:
+    """Plans and stores nothing. `explained`: as for `replan`; `since`: as for `plan`."""
+    told = None if explained is None else {str(pk) for pk in explained}
+    return plan(loaded.snapshot, explained=told, since=since, restore=loaded.restore)
 
 
 def explanation_data(explanation: Explanation) -> dict[str, Any]:
@@ -109,7 +122,7 @@ def plan_store(
         forecasts_drop([edited])
     ranges = forecasts_make(made.forecasts, now=now)
     for placement in made.placements:
-        if placement.id in shown and (summary := _summary(placement)) != shown[placement.id]:
+        if placement.id in shown and (summary := summary_of(placement)) != shown[placement.id]:
             summaries[UUID(placement.id)] = summary
     for stand in made.all_placements:
         ask, stored = loaded.requests[stand.id], loaded.promises.get(stand.id)
@@ -133,6 +146,7 @@ def plan_store(
         _sums_store(made.remembered)
     if loaded.snapshot.has_freed:
         PlanRecord.objects.update(has_freed=False)
+    _remember_basis(made, loaded, are_stored=bool(summaries))
     evictions_store(made.evictions, now=now)
     orders_follow(made, loaded, now=now)
     if summaries or new or changed:
@@ -142,13 +156,25 @@ def plan_store(
     return new
 
 
+def _remember_basis(made: Plan, loaded: Loaded, *, are_stored: bool) -> None:
+    name = uuid4() if are_stored else loaded.explained
+    if are_stored and not PlanRecord.objects.update(explained=name):
+        PlanRecord.objects.create(explained=name)
+    if made.basis is not None:
+
+        def remember() -> None:
+            _Process.basis, _Process.explained = made.basis, name
+
+        transaction.on_commit(remember)
+
+
 def summary_set(gpr: Gpr, placement: Placement) -> None:
     """Sets the fields of the GPR that tell of its plan; stores nothing."""
-    for name, value in _summary(placement)._asdict().items():
+    for name, value in summary_of(placement)._asdict().items():
         setattr(gpr, name, value)
 
 
-def _summary(placement: Placement) -> PlanSummary:
+def summary_of(placement: Placement) -> PlanSummary:
     start_at = at(placement.start_s) if placement.start_s is not None else None
     explanation = explanation_data(placement.explanation) | {"borrows": placement.borrows}
     return PlanSummary(start_at, explanation, placement.turn_share, placement.turn_key)

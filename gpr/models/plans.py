@@ -19,6 +19,7 @@ class PlanRecord(models.Model):
     ran_sum_s = models.FloatField(default=0, help_text="Box time used, decayed.")
     booked_sum_s = models.FloatField(default=0, help_text="Box time booked, decayed.")
     has_freed = models.BooleanField(default=False, help_text="A box has ended early since the last plan.")
+    explained = models.UUIDField(null=True, help_text="Drawn anew by each plan that stores explanations.")
 
     def __str__(self) -> str:
         return "the stored plan"

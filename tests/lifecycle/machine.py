@@ -23,7 +23,9 @@ from core.errors import EgsError
 from gpr.allocation import allocator
 from gpr.allocation.allocator import tick
 from gpr.allocation.live import LiveSnapshot, differences, live_forget, snapshot_load
+from gpr.allocation.rows import plan_summaries
 from gpr.allocation.snapshot import PROMISE_TOLERANCE_S
+from gpr.allocation.stored_plan import plan_of, summary_of
 from gpr.approvals.services import gpr_approve, gpr_reject
 from gpr.models import ENDED, PROVISIONED, TRANSITIONS, Gpr, GprState, Promise, PromiseMove
 from gpr.queue.decisions import gpr_evict, gpr_set_priority
@@ -379,6 +381,9 @@ class Life(RuleBasedStateMachine):
         assert report is not None
         assert "internal error" not in report.skipped.values()
         self.ticked = not report.skipped
+        if not report.started:
+            made = plan_of(snapshot_load(now=self.now), explained=None)
+            assert plan_summaries() == {each.id: summary_of(each) for each in made.placements}
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 

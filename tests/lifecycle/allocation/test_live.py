@@ -16,8 +16,9 @@ from core.clock import db_now
 from gpr.allocation import change_log, live
 from gpr.allocation.allocator import tick
 from gpr.allocation.live import LiveSnapshot, differences, live_check, snapshot_load
-from gpr.allocation.rows import GprRow, HeldRow, PromiseRow, ShadowRow
-from gpr.models import Gpr, PlanChange, ProjectUsage
+from gpr.allocation.rows import GprRow, HeldRow, PromiseRow, ShadowRow, plan_summaries
+from gpr.allocation.stored_plan import plan_of, summary_of
+from gpr.models import Gpr, PlanChange, PlanRecord, ProjectUsage
 from gpr.quotas.fairness import UsageRow
 from gpr.requests.editing import gpr_cancel
 from gpr.requests.services import gpr_submit
@@ -52,6 +53,28 @@ def test_what_is_rolled_back_is_forgotten() -> None:
 
     assert fresh_and_known() == []
     assert [request.id for request in snapshot_load(now=NOW).snapshot.queue] == [str(kept.pk)]
+
+
+def test_a_tick_explains_what_may_have_changed_and_all_when_another_process_explained_some() -> None:
+    cluster, user = make_cluster(nodes=2), make_user(is_admin=True)
+    gprs = [gpr_submit(actor=user, spec=spec(make_slice(cluster), nodes=2), now=NOW) for _ in range(3)]
+    for _ in range(2):  # the first starts the first one, which explains the others otherwise
+        tick(now=NOW)
+    waiting = plan_summaries()
+    assert len(waiting) == len(gprs) - 1
+
+    Gpr.objects.filter(pk__in=waiting).update(explanation={})
+    tick(now=NOW)
+    assert [summary.explanation for summary in plan_summaries().values()] == [{}, {}]  # it knows that they would be the same
+
+    PlanRecord.objects.update(explained=uuid4())
+    tick(now=NOW)
+    assert plan_summaries() == waiting
+
+    gpr_cancel(gpr=Gpr.objects.get(pk=next(iter(waiting))), actor=user, now=NOW)
+    tick(now=NOW)
+    made = plan_of(snapshot_load(now=NOW), explained=None)
+    assert plan_summaries() == {each.id: summary_of(each) for each in made.placements}
 
 
 def test_a_setting_that_another_process_changes_holds_for_the_next_plan() -> None:

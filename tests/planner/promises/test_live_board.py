@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from planner.engine import plan
 from planner.offers import OfferFinder
+from planner.plan import Placement
 from planner.promises import live_board
 from planner.promises.live_board import LiveBoard
 from planner.snapshot import Policy, Quota, Request, Running, Shadow, Snapshot
@@ -63,6 +64,29 @@ def test_a_history_is_planned_alike_on_both(seed: int, policy: Policy, mishaps: 
             new = replace(world.submit(), id="new")
             world.queue = world.queue[:-1]
             assert OfferFinder(snapshot, restore=process.board.restore).offers(new) == OfferFinder(snapshot).offers(new)
+
+
+@examples(400)
+@given(st.integers(0, 10**6), st.sampled_from(POLICIES), st.sets(st.sampled_from(sorted(MISHAPS | {BACK})), max_size=3))
+def test_who_is_told_only_what_may_have_changed_knows_as_much_as_who_is_told_all(seed: int, policy: Policy, mishaps: set[str]) -> None:
+    world, process, shown, basis = World(seed, policy, frozenset(mishaps), now_s=1000), Process(), dict[str, object](), None
+    for _ in range(25):
+        snapshot, _ = world.step()
+        snapshot = process.read(snapshot)
+        whole = plan(snapshot)
+        part = plan(snapshot, since=basis, restore=process.board.restore)
+        basis = part.basis
+        shown |= {each.id: _shown(each) for each in part.placements}
+
+        assert {each.id: shown[each.id] for each in whole.placements} == {each.id: _shown(each) for each in whole.placements}
+        assert (part.starts, part.next_start_s, part.faults) == (whole.starts, whole.next_start_s, whole.faults)
+        stored = {each.id: (each.slot, each.promise_s, each.moved, each.lost) for each in whole.all_placements}
+        assert {each.id: (each.slot, each.promise_s, each.moved, each.lost) for each in part.all_placements}.items() <= stored.items()
+
+
+def _shown(placement: Placement) -> object:
+    explanation = replace(placement.explanation, ahead_count=0)  # pages count anew
+    return placement.start_s, explanation, placement.turn_share, placement.turn_key, placement.borrows
 
 
 def test_one_who_comes_goes_or_starts_costs_no_new_board(monkeypatch: pytest.MonkeyPatch) -> None:
