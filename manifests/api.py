@@ -81,7 +81,7 @@ class ManifestResultSerializer(OutputSerializer[Any]):
     kind = serializers.CharField()
     name = serializers.CharField()
     place = serializers.CharField(help_text="The workspace, project, node or cluster that it belongs to; may be empty.")
-    act = serializers.ChoiceField(choices=["created", "changed", "unchanged", "deleted", "kept", "absent"])
+    act = serializers.ChoiceField(choices=["created", "changed", "unchanged", "deleted", "archived", "kept", "absent"])
     file = serializers.CharField(help_text="Empty: it was pruned.")
     line = serializers.IntegerField()
     changes = DifferenceSerializer(many=True)
@@ -136,7 +136,7 @@ class ManifestViewSet(ApiViewSet[ManifestObject]):
     @extend_schema(request=ManifestDelete, responses={200: ManifestReportSerializer})
     @action(detail=False, methods=["post"], url_path="delete")
     def remove(self, request: Request) -> Response:
-        """Delete what manifests name. Projects, workspaces, clusters, supplies and people are kept."""
+        """Delete what manifests name. Workspaces and projects are archived; clusters, supplies and people are kept."""
         return self._run(manifests_delete, self.body(ManifestDelete))
 
     @extend_schema(

@@ -9,10 +9,10 @@ from typing import Any, Final
 from django.utils.dateparse import parse_datetime
 from rest_framework.request import Request
 
-from manifests.documents import SECRET_FROM
 from manifests.models import ManifestObject
 from manifests.objects import Objects, Present, shown
 from manifests.rest import Refused, Rest
+from protocol.manifests.documents import SECRET_FROM
 from protocol.manifests.kinds import API_VERSION, BY_NAME, KINDS, Kind
 from protocol.manifests.text import documents_write
 
@@ -37,6 +37,7 @@ def _exported(objects: Objects, kind: Kind, workspace: str, now: datetime) -> li
         if refused.code == "not_allowed":  # a list for administrators
             return []
         raise
+    rows = [row for row in rows if _is_of_open(objects, row)]
     if workspace:
         rows = [row for row in rows if workspace in (row.values.get("slice"), row.name if kind.name == "Workspace" else None)]
     return sorted((row for row in rows if _is_exported(row, now)), key=lambda row: row.key)
@@ -53,6 +54,11 @@ def _scopes(objects: Objects, kind: Kind, workspace: str) -> Iterator[Mapping[st
     else:
         for each in objects.listed(BY_NAME[PARENTS[parent]], {}):
             yield {parent: each.name}
+
+
+def _is_of_open(objects: Objects, row: Present) -> bool:
+    """Whether its workspace or project is open: others take nothing any more."""
+    return all(objects.is_open(BY_NAME[kind], str(row.values[name])) for name, kind in PARENTS.items() if row.values.get(name))
 
 
 def _is_exported(each: Present, now: datetime) -> bool:

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from core.rest.references import id_of
-from manifests.documents import identity, instant
 from manifests.rest import Refused, Rest
+from protocol.manifests.documents import identity, instant
 from protocol.manifests.kinds import BY_NAME, Field, Kind, span_text
+from slices.models import Life
 
 NOT_FOUND: Final = "not_found"
+OPEN: Final = Life.OPEN.value
 REPEATED: Final = "range"  # a budget of another period shows the dates of the present one
 
 
@@ -41,6 +43,7 @@ def key_of(kind: Kind, name: str, values: Mapping[str, Any]) -> str:
 class Objects:
     rest: Rest
     _lists: dict[str, dict[str, list[Present]]] = field(default_factory=dict)
+    _open: dict[str, set[str]] = field(default_factory=dict)
     _found: dict[tuple[str, str], Present | None] = field(default_factory=dict)
 
     def find(self, kind: Kind, name: str, values: Mapping[str, Any]) -> list[Present]:
@@ -53,6 +56,11 @@ class Objects:
     def is_there(self, kind: Kind, name: str) -> bool:
         """Whether the caller may see a project, a workspace or a cluster of this name."""
         return self._by_name(kind, name, {}) is not None
+
+    def is_open(self, kind: Kind, name: str) -> bool:
+        if kind.name not in self._open:
+            self._open[kind.name] = {each.name for each in self.listed(kind, {}) if each.row["life"] == OPEN}
+        return name in self._open[kind.name]
 
     def listed(self, kind: Kind, values: Mapping[str, Any]) -> Iterator[Present]:
         query = {name: str(values[name]) for name in kind.query if values.get(name)}

@@ -15,12 +15,12 @@ from rest_framework.request import Request
 from core.errors import EgsError
 from core.locks import in_turn, transaction_lock
 from gpr.allocation.stored_plan import plan_lock, plan_turn
-from manifests.documents import SECRET_FROM, Wanted, documents_check, translated
 from manifests.models import ManifestObject
-from manifests.objects import NOT_FOUND, Objects, Present, is_same, key_of, path_of, shown
+from manifests.objects import NOT_FOUND, OPEN, Objects, Present, is_same, key_of, path_of, shown
 from manifests.rest import Refused, Rest
+from protocol.manifests.documents import SECRET_FROM, Wanted, documents_check, translated
 from protocol.manifests.faults import Fault
-from protocol.manifests.kinds import BY_NAME, ORDER, At, Change, Field, Kind, manifest_name
+from protocol.manifests.kinds import BY_NAME, ORDER, At, Change, Field, manifest_name
 from protocol.manifests.text import Document, Path, documents_read
 
 LOCK: Final = "manifests"
@@ -116,6 +116,7 @@ class _Application:
         self.objects = Objects(self.rest)
         self.report = Report()
         self._broken: set[tuple[str, str]] = set()  # what later documents name must not be told as absent
+        self._archived: set[tuple[str, Any]] = set()  # what this call archives
         self._kept: set[tuple[str, str]] = set()  # (kind, key) of what the documents name
 
     def apply(self, files: Mapping[str, str]) -> Report:
@@ -133,6 +134,7 @@ class _Application:
     def delete(self, files: Mapping[str, str]) -> Report:
         plan_lock()
         wanted = self._read(files)
+        self._note_archived(wanted)
         for _, group in groupby(reversed(wanted), key=lambda each: ORDER[each.kind.name]):
             self._each(list(group), self._delete)
         return self.report
@@ -187,6 +189,8 @@ class _Application:
         row = ManifestObject.objects.filter(kind=kind.name, key=key_of(kind, wanted.name, wanted.values)).first()
         if present is None and row is not None and (ended := self._ended(wanted, row)):
             return self._result(wanted, "unchanged", note=ended)
+        if present is not None and (life := present.row.get("life", OPEN)) != OPEN:
+            return self._result(wanted, "unchanged", note=f"It is {life}, so nothing of it is changed.")
         labels, owners = _kept_of(row, present)
         different = _different(wanted, present)
         is_relabeled = dict(wanted.labels) != labels
@@ -309,7 +313,14 @@ class _Application:
 
     # Deletion.
 
+    def _note_archived(self, wanted: Iterable[Wanted]) -> None:
+        self._archived = {(each.kind.name, each.name) for each in wanted if each.kind.archives}
+
     def _delete(self, wanted: Wanted) -> Result:
+        owners = {("Workspace", wanted.values.get("slice")), ("Project", wanted.values.get("project"))}
+        if owners & self._archived and not wanted.kind.archives:
+            ManifestObject.objects.filter(kind=wanted.kind.name, key=key_of(wanted.kind, wanted.name, wanted.values)).delete()
+            return self._result(wanted, "kept", note="What it belongs to is archived with all that it has.")
         try:
             self._look_up_references(wanted)
         except _Faulty:
@@ -325,24 +336,36 @@ class _Application:
         kind = present.kind
         if kind.kept:
             return "kept", kind.kept
+        if present.row.get("life", OPEN) != OPEN:
+            return "kept", f"It is {present.row['life']} already."
         path = f"{present.base}{present.id}/"
-        if kind.name == "GPUProvisioningRequest" and present.row["state"] not in WAITING:
+        if kind.archives:
+            self.rest.post(f"{path}archive/")
+        elif kind.name == "GPUProvisioningRequest" and present.row["state"] not in WAITING:
             self.rest.post(f"{path}release/")
         else:
             self.rest.delete(path)
         self.objects.forget()
         ManifestObject.objects.filter(kind=kind.name, key=present.key).delete()
-        return "deleted", ""
+        return ("archived", "") if kind.archives else ("deleted", "")
 
     def _prune(self) -> None:
         """Deletes what this manager has applied with these labels, and the documents name no more."""
-        chosen = [row for row in ManifestObject.objects.order_by("pk") if self._is_pruned(row)]
-        for row in sorted(chosen, key=lambda row: -ORDER[row.kind]):
-            kind = BY_NAME[row.kind]
-            name, values = _of_key(kind, row.key)
-            document = Document("", 0, {}, {})
-            wanted = Wanted(document, kind, name, values, row.labels)
-            self._each([wanted], self._delete)
+        rows = [row for row in ManifestObject.objects.order_by("pk") if self._is_pruned(row)]
+        # Others may have used the same label: of what the caller may not see, nothing is told.
+        seen = [each for each in map(_of_row, rows) if self._is_there(each)]
+        chosen = sorted(seen, key=lambda each: -ORDER[each.kind.name])
+        self._note_archived(chosen)
+        for _, group in groupby(chosen, key=lambda each: each.kind.name):
+            self._each(list(group), self._delete)
+
+    def _is_there(self, wanted: Wanted) -> bool:
+        try:
+            self._look_up_references(wanted)
+            with _telling(wanted):
+                return bool(self.objects.find(wanted.kind, wanted.name, wanted.values))
+        except _Faulty:
+            return False
 
     def _is_pruned(self, row: ManifestObject) -> bool:
         is_chosen = self.terms.prune.items() <= row.labels.items() and row.owners.get(LABELS) == self.terms.manager
@@ -355,10 +378,10 @@ class _Application:
         return Result(wanted.kind.name, name, place, act, wanted.document.file, wanted.line, **more)
 
 
-def _of_key(kind: Kind, key: str) -> tuple[str, dict[str, Any]]:
-    values = json.loads(key)
+def _of_row(row: ManifestObject) -> Wanted:
+    kind, values = BY_NAME[row.kind], json.loads(row.key)
     name = values.pop(0) if kind.name_field else ""
-    return name, dict(zip(kind.keys, values, strict=True))
+    return Wanted(Document("", 0, {}, {}), kind, name, dict(zip(kind.keys, values, strict=True)), row.labels)
 
 
 def _holds(document: Document, faulty: set[tuple[str, int]]) -> bool:

@@ -1,4 +1,4 @@
-"""All files of `egs_client` that are not written by hand."""
+"""All files of `egs_client` that are not written by hand: also the reader of manifests, a copy of protocol/manifests."""
 
 from __future__ import annotations
 
@@ -17,10 +17,16 @@ def files_made(package: Path) -> dict[Path, str]:
     texts |= {f"aio/api/{name}": text for name, text in operations.items()}
     texts |= {f"sync/api/{name}": sync_of(text) for name, text in operations.items()}
     texts |= {f"sync/{path.name}": MADE + sync_of(path.read_text()) for path in (package / "aio").glob("*.py")}
+    texts |= {f"manifests/{path.name}": MADE + _own(path.read_text()) for path in (package.parent / "protocol" / "manifests").glob("*.py")}
     return {package / name: text for name, text in formatted(texts).items()}
+
+
+def _own(text: str) -> str:
+    """The wheel has nothing of `protocol`, so it has a copy."""
+    return text.replace("from protocol.manifests", "from egs_client.manifests")
 
 
 def files_left_over(package: Path, made: dict[Path, str]) -> list[Path]:
     """Files of earlier runs for which there is no operation any more."""
-    folders = (package / "models", package / "aio" / "api", package / "sync", package / "sync" / "api")
+    folders = (package / "models", package / "aio" / "api", package / "sync", package / "sync" / "api", package / "manifests")
     return [path for folder in folders for path in folder.glob("*.py") if path not in made and path.name != "__init__.py"]

@@ -21,9 +21,10 @@ MEANINGS = {
     10: "it ended before it was active",
     11: "too many requests",
     12: "client and server do not fit together",
+    13: "there are differences",
     130: "interrupted; the last line says what goes on",
 }
-OWN_FAULT, WRONG_COMMAND, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
+OWN_FAULT, WRONG_COMMAND, REFUSED, DIFFERENT, INTERRUPTED, PIPE_CLOSED = 1, 2, 6, 13, 130, 141
 
 _CODES: tuple[tuple[type[errors.EgsError], int], ...] = (
     (errors.NotSetUp, 3),

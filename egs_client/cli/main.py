@@ -29,6 +29,12 @@ GROUPS = {
     "events": ("looks", "What happened, and why."),
     "workspace": ("workspace", "Workspaces: their policy, members and namespaces."),
     "kubeconfig": ("workspace", "Get a kubeconfig for a workspace."),
+    "apply": ("manifests", "Make objects as manifests say."),
+    "diff": ("manifests", "Show what apply would change."),
+    "delete": ("manifests", "Delete what manifests name."),
+    "get": ("manifests", "List objects of any kind; -o yaml as manifests."),
+    "export": ("manifests", "Print the whole set-up as manifests."),
+    "lint": ("manifests", "Check manifests without a server."),
     "admin": ("admin", "What administrators do, each act with a preview."),
     "completion": ("completion", "Print the completion script for bash, zsh or fish."),
 }

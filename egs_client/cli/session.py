@@ -31,13 +31,14 @@ class Chosen:
 chosen = Chosen()
 
 
-def client() -> Client:
+def client(*, timeout_s: float | None = None) -> Client:
     """Raises NotSetUp."""
     # httpx imports a command of its own where rich and click are there, which takes 80 ms.
     sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # None makes its import fail, as httpx expects
     from egs_client.sync.client import Client
+    from egs_client.sync.transport import TIMEOUT_S
 
-    made = Client(profile=chosen.profile, patience_s=PATIENCE_S)
+    made = Client(profile=chosen.profile, patience_s=PATIENCE_S, timeout_s=timeout_s or TIMEOUT_S)
     told: list[str] = []
 
     def on_pause(pause_s: float, cause: str) -> None:

@@ -75,6 +75,7 @@ class Kind:
     is_found_by_name: bool = False  # <path><name>/ answers with the object
     also: str = ""  # a list of those that are only asked to come, as people who are invited
     change: Change = Change.PATCH
+    archives: bool = False  # a deletion archives it, since its history stays
     kept: str = ""  # why it cannot be deleted, as a sentence
     plans: bool = False  # its changes plan the queue
     acts: Mapping[tuple[str, bool], str] = field(default_factory=dict)  # (field, value) -> the call that sets it
@@ -189,7 +190,8 @@ KINDS: Final = (
         path="projects/",
         is_found_by_name=True,
         fields=(),
-        kept="A project stays in EGS.",
+        archives=True,
+        exported_if={"life": ("open",)},
     ),
     Kind(
         name="ProjectAdmin",
@@ -213,7 +215,8 @@ KINDS: Final = (
             Field("ends_at", At.CHANGE),
             *_fields(*_POLICY, at=At.CHANGE),
         ),
-        kept="A workspace stays in EGS: set endsAt.",
+        archives=True,
+        exported_if={"life": ("open",)},
     ),
     Kind(
         name="WorkspaceGroup",

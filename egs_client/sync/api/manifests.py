@@ -39,7 +39,7 @@ class Manifests(Resource):
     def delete(
         self, *, files: Sequence[models.ManifestFileRequest], is_dry: bool | UnsetType = UNSET, is_partial: bool | UnsetType = UNSET
     ) -> models.ManifestReport:
-        """Delete what manifests name. Projects, workspaces, clusters, supplies and people are kept.
+        """Delete what manifests name. Workspaces and projects are archived; clusters, supplies and people are kept.
 
         is_dry: Tell what would be deleted, and change nothing.
         is_partial: Delete what can be deleted, although other documents have mistakes.

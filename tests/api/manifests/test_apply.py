@@ -2,8 +2,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from gpr.models import Gpr, GprState
 from journal.models import Channel, Event
 from manifests.models import ManifestObject
@@ -65,7 +63,7 @@ def test_what_somebody_changes_by_hand_is_set_right_again_and_a_new_object_of_th
     assert acts(apply(admin, quota, manager="ci")) == ["changed"]
 
 
-def test_objects_with_a_label_go_when_no_document_names_them_and_a_preview_tells_it(admin: Caller, world: World) -> None:
+def test_objects_with_a_label_go_when_no_document_names_them(admin: Caller, owner: Caller, outsider: Caller, world: World) -> None:
     label = "metadata: {labels: {set: lab}}"
     keep = document("Quota", "", f"workspace: vision, shape: {SHAPE}, mostGpus: 4").replace("spec:", f"{label}\nspec:")
     drop = document("Budget", "", "workspace: vision, period: week, gpuHours: 9").replace("spec:", f"{label}\nspec:")
@@ -75,12 +73,14 @@ def test_objects_with_a_label_go_when_no_document_names_them_and_a_preview_tells
 
     assert acts(apply(admin, keep, prune={"set": "lab"}, manager="another")) == ["unchanged"]  # the labels are not its own
     assert mistakes(apply(admin, keep.replace("set: lab", "set: x"), manager="another")) == [(3, "metadata.labels", "conflict")]
-    preview = diff(admin, keep, prune={"set": "lab"})
-    assert acts(preview) == ["unchanged", "deleted", "kept"]
-    assert preview.json()["results"][1]["place"] == "vision"
-    assert preview.json()["results"][2]["note"] == "A project stays in EGS."
+    theirs = document("GPRTemplate", "x", "workspace: canary-slice").replace("{name: x}", "{name: x, labels: {set: lab}}")
+    assert acts(apply(outsider, theirs)) == ["created"]
+    assert acts(apply(owner, "", prune={"set": "lab"}, is_partial=True)) == []
+    preview = diff(admin, f"{keep}---\n{theirs}", prune={"set": "lab"})
+    assert acts(preview) == ["unchanged", "unchanged", "deleted", "archived"]
+    assert preview.json()["results"][2]["place"] == "vision"
     assert world.slice.budgets.count() == 2
-    assert acts(apply(admin, keep, prune={"set": "lab"})) == ["unchanged", "deleted", "kept"]
+    assert acts(apply(admin, f"{keep}---\n{theirs}", prune={"set": "lab"})) == ["unchanged", "unchanged", "deleted", "archived"]
     assert [budget.period for budget in world.slice.budgets.all()] == ["month"]
 
 
@@ -133,21 +133,33 @@ def test_a_preview_of_a_request_keeps_no_slot(owner: Caller, world: World) -> No
 
 def test_what_is_deleted_goes_in_the_opposite_order_and_what_is_gone_is_no_mistake(admin: Caller, world: World) -> None:
     documents = [
-        vision(world),
         document("Namespace", "vision-x", "workspace: vision, cluster: aurora"),
         document("Member", "teammate", "workspace: vision, role: viewer"),
         document("Member", "ghost", "workspace: nowhere, role: viewer"),
     ]
-    apply(admin, documents[1])
+    apply(admin, documents[0])
     body = {"files": [{"name": "a", "text": "---\n".join(documents)}]}
 
     preview = admin.post("manifests/delete/", {**body, "is_dry": True})
-    assert acts(preview) == ["deleted", "absent", "deleted", "kept"]
+    assert acts(preview) == ["deleted", "absent", "deleted"]
     assert world.slice.namespaces.count() == 1
     assert admin.post("manifests/delete/", body).json() == preview.json()
     assert world.slice.namespaces.count() == 0
     assert [each.user.name for each in Membership.objects.filter(slice=world.slice)] == ["owner"]
     assert not ManifestObject.objects.exists()
+
+
+def test_a_workspace_is_archived_with_its_owner_and_stays_so(admin: Caller, world: World) -> None:
+    owner_ = document("Member", "owner", "workspace: vision, role: owner")
+    apply(admin, f"{vision(world)}---\n{owner_}")
+
+    answer = admin.post("manifests/delete/", {"files": [{"name": "a", "text": f"{owner_}---\n{vision(world)}"}]})
+
+    assert acts(answer) == ["kept", "archived"]
+    assert not ManifestObject.objects.exists()
+    (again,) = apply(admin, vision(world)).json()["results"]
+    assert (again["act"], again["note"]) == ("unchanged", "It is archived, so nothing of it is changed.")
+    assert "vision" not in admin.get("manifests/export/").json()["text"]
 
 
 def test_a_secret_comes_beside_the_manifest_and_is_told_by_none(admin: Caller, world: World) -> None:
@@ -165,8 +177,7 @@ def test_a_secret_comes_beside_the_manifest_and_is_told_by_none(admin: Caller, w
     assert acts(apply(admin, slack)) == ["unchanged"]
 
 
-@pytest.mark.parametrize("spec", ["workspace: vision, cluster: aurora", "workspace: vision"])
-def test_a_field_that_cannot_change_or_is_missing_is_named(spec: str, admin: Caller, world: World) -> None:
+def test_a_field_that_cannot_change_or_is_missing_is_named(admin: Caller, world: World) -> None:
     project = document("Workspace", "vision", "project: canary-project")
     assert mistakes(apply(admin, project)) == [(4, "spec.project", "fixed")]
     assert mistakes(apply(admin, document("Supply", "spot", "kind: NODE_POOL")))[0][1].startswith("spec.")

@@ -5,9 +5,12 @@ from django.db import transaction
 
 from journal.models import Event
 from manifests.models import ManifestObject
+from protocol.manifests.kinds import KINDS
 from tests import factories
 from tests.api.conftest import Caller, World
 from tests.api.manifests.setups import SECRETS, SETUP, acts, apply
+
+NEED_A_PROVIDER = {"kind: PlatformGroup", "kind: WorkspaceGroup"}
 
 
 @pytest.mark.both_databases
@@ -24,6 +27,7 @@ def test_a_set_up_that_is_exported_and_applied_to_an_empty_egs_is_the_same_byte_
 
     assert second.status_code == 200, second.content
     assert admin.get("manifests/export/").json()["text"] == exported
+    assert {f"kind: {kind.name}" for kind in KINDS if kind.is_setup} - set(exported.splitlines()) == NEED_A_PROVIDER
     for secret in (*SECRETS.values(), "egsw_"):
         assert secret not in exported
     events = Event.objects.count()

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any, Final
-
-from django.utils.dateparse import parse_datetime
 
 from protocol.manifests.faults import Fault, nearest
 from protocol.manifests.kinds import API_VERSION, BY_NAME, Field, Kind, manifest_name, no_such_kind, span_parse
@@ -183,7 +181,7 @@ def identity(kind: Kind, name: str, values: Mapping[str, Any]) -> list[Any]:
 def instant(value: Any) -> Any:
     """One text for each moment; other values stay as they are."""
     try:
-        at = parse_datetime(value) if isinstance(value, str) else None
+        at = datetime.fromisoformat(value) if isinstance(value, str) else None
     except ValueError:
         at = None
     return at.astimezone(UTC).isoformat() if at is not None and at.tzinfo is not None else value
