@@ -264,6 +264,8 @@ class _Application:
 
     def _create(self, wanted: Wanted) -> tuple[Present, Mapping[str, Any]]:
         kind = wanted.kind
+        if kind.is_given:
+            raise _Faulty([wanted.fault(NOT_FOUND, f"There is no such {kind.name.lower()}, or you may not see it.")])
         body = self._body(wanted, {wish.api for wish in kind.fields if wish.at != At.CHANGE})
         if wanted.secret_from:
             if wanted.secret_from not in self.terms.secrets:

@@ -121,7 +121,10 @@ class _Checker:
         spec = self._mapping(data, ("spec",))
         has_secret = "secret" in kind.named
         names = [name for name in kind.named if name != "secret"] + ([SECRET_FROM] if has_secret else [])
-        self._known(("spec",), spec, names)
+        terms = BY_NAME["Policy"].named if kind.name == "Workspace" else {}
+        for name in (each for each in spec if each in terms and each not in names):
+            self.fault(("spec", name), "unknown_field", "A Policy with spec.workspace says this.")
+        self._known(("spec",), {name: 0 for name in spec if name not in terms or name in names}, names)
         values: dict[str, Any] = {}
         paths: dict[str, Path] = {}
         for name, value in spec.items():

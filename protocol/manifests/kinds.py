@@ -75,6 +75,7 @@ class Kind:
     is_found_by_name: bool = False  # <path><name>/ answers with the object
     also: str = ""  # a list of those that are only asked to come, as people who are invited
     change: Change = Change.PATCH
+    is_given: bool = False  # EGS makes it with what it belongs to
     archives: bool = False  # a deletion archives it, since its history stays
     kept: str = ""  # why it cannot be deleted, as a sentence
     plans: bool = False  # its changes plan the queue
@@ -111,8 +112,18 @@ _SLICE: Final = Field("slice", At.CREATE, of="Workspace", is_fixed=True)
 _CLUSTER: Final = Field("cluster", At.CREATE, of="Cluster", is_fixed=True)
 _CLUSTERS: Final = Field("clusters", of="Cluster", is_set=True)
 _POLICY: Final = (
-    *("nodes_approval", "gpus_approval", "duration_approval_s", "duration_max_s", "queued_max", "priority_approval", "may_evict"),
-    *("may_order", "shapes", "burst_gain_s", "pods_max", "may_reach_out", "kubeconfig_max_s", "namespace_patterns", "namespaces_max"),
+    *(
+        "nodes_approval",
+        "gpus_approval",
+        "duration_approval_s",
+        "duration_max_s",
+        "priority_approval",
+        "queued_max",
+        "ahead_max_s",
+        "shapes",
+    ),
+    *("may_evict", "may_skip_checks", "may_order", "burst_gain_s", "decide_within_s", "pods_max", "may_reach_out", "kubeconfig_max_s"),
+    *("namespace_patterns", "namespaces_max"),
 )
 _REQUEST: Final = (
     *("shape", "min_gpu_memory_gib", "nodes", "gpus_per_node", "duration_s", "priority", "node_type", "rdma", "within"),
@@ -213,10 +224,20 @@ KINDS: Final = (
             _CLUSTERS,
             Field("home", At.CHANGE, of="Cluster"),
             Field("ends_at", At.CHANGE),
-            *_fields(*_POLICY, at=At.CHANGE),
         ),
         archives=True,
         exported_if={"life": ("open",)},
+    ),
+    Kind(
+        name="Policy",
+        words=("policies", "policy"),
+        path="policies/",
+        name_field="",
+        keys=("project", "slice"),
+        query={"project": "project", "slice": "slice"},
+        fields=(_PROJECT, _SLICE, *_fields(*_POLICY, under="own.")),
+        is_given=True,
+        kept="A policy stays: write null for what shall be inherited.",
     ),
     Kind(
         name="WorkspaceGroup",

@@ -71,6 +71,19 @@ spec:
   clusters: [aurora, borealis]
   home: aurora
   endsAt: {at(90)}
+---
+apiVersion: egs.io/v1alpha1
+kind: Policy
+spec: {{durationApproval: 3d, maySkipChecks: true}}
+---
+apiVersion: egs.io/v1alpha1
+kind: Policy
+spec: {{project: autonomy, queuedMax: 7}}
+---
+apiVersion: egs.io/v1alpha1
+kind: Policy
+spec:
+  workspace: robots
   nodesApproval: 4
   durationMax: 2d
   durationApproval: 12h

@@ -5,7 +5,9 @@ from typing import Any
 from gpr.models import Gpr, GprState
 from journal.models import Channel, Event
 from manifests.models import ManifestObject
+from protocol.manifests.kinds import BY_NAME
 from slices.models import Membership, Quota, Slice
+from slices.policies.terms import TERMS
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
 from tests.api.manifests.setups import acts, apply, diff, document, mistakes
@@ -14,52 +16,61 @@ from tests.builders import SHAPE
 TRAIN = document("GPUProvisioningRequest", "train", f"workspace: vision, shape: {SHAPE}, nodes: 1, duration: 2h")
 
 
-def vision(world: World, **fields: Any) -> str:
-    said = ", ".join([f"project: {world.slice.project.name}", *(f"{name}: {value}" for name, value in fields.items())])
-    return document("Workspace", "vision", said)
+def policy(**terms: Any) -> str:
+    return document("Policy", "", ", ".join(["workspace: vision", *(f"{name}: {value}" for name, value in terms.items())]))
 
 
 def test_a_change_tells_old_and_new_value_and_writes_the_event_of_the_api(admin: Caller, world: World) -> None:
-    text = vision(world, durationMax="2d", durationApproval="1d", shapes=f"[{SHAPE}]")
+    text = policy(durationMax="2d", durationApproval="1d", shapes=f"[{SHAPE}]")
 
     expected = [
-        {"field": "spec.durationMax", "old": "90d", "new": "2d"},
-        {"field": "spec.durationApproval", "old": "7d", "new": "1d"},
-        {"field": "spec.shapes", "old": [], "new": [SHAPE]},
+        {"field": "spec.durationMax", "old": None, "new": "2d"},
+        {"field": "spec.durationApproval", "old": None, "new": "1d"},
+        {"field": "spec.shapes", "old": None, "new": [SHAPE]},
     ]
     assert diff(admin, text).json()["results"][0]["changes"] == expected
     assert Slice.objects.get(name="vision").duration_max_s == 90 * 86_400
     assert apply(admin, text).json()["results"][0]["changes"] == expected
     assert Slice.objects.get(name="vision").duration_max_s == 2 * 86_400
-    event = Event.objects.get(kind="slice.policy_changed")
+    event = Event.objects.get(kind="policy.changed")
     assert event.actor == world.people.admin
     assert acts(apply(admin, text)) == ["unchanged"]
-    assert Event.objects.filter(kind="slice.policy_changed").count() == 1
+    assert Event.objects.filter(kind="policy.changed").count() == 1
+
+
+def test_a_policy_has_all_terms_and_null_inherits_again(admin: Caller, world: World) -> None:
+    assert {field.api for field in BY_NAME["Policy"].fields} == {"project", "slice", *TERMS}
+    apply(admin, policy(queuedMax=5) + "---\n" + document("Policy", "", "queuedMax: 7"))
+
+    answer = apply(admin, policy(queuedMax="null"))
+
+    assert answer.json()["results"][0]["changes"] == [{"field": "spec.queuedMax", "old": 5, "new": None}]
+    assert Slice.objects.get(name="vision").queued_max == 7
 
 
 def test_a_field_of_another_manager_is_a_conflict_until_it_is_forced_or_left(admin: Caller, world: World) -> None:
-    apply(admin, vision(world, queuedMax=5, podsMax=50), manager="platform")
+    apply(admin, policy(queuedMax=5, podsMax=50), manager="platform")
 
-    answer = apply(admin, vision(world, queuedMax=6, podsMax=50), manager="ci")
+    answer = apply(admin, policy(queuedMax=6, podsMax=50), manager="ci")
 
     (fault,) = assert_problem(answer, 400, "invalid_manifests")["faults"]
-    assert (fault["line"], fault["field"], fault["code"]) == (4, "spec.queuedMax", "conflict")
+    assert (fault["line"], fault["field"], fault["code"]) == (3, "spec.queuedMax", "conflict")
     assert fault["detail"].startswith("platform wrote 5 here, you write 6.")
     assert Slice.objects.get(name="vision").queued_max == 5
-    assert acts(apply(admin, vision(world, queuedMax=6), manager="ci", is_forced=True)) == ["changed"]
-    assert mistakes(apply(admin, vision(world, queuedMax=5), manager="platform")) == [(4, "spec.queuedMax", "conflict")]
-    apply(admin, vision(world, podsMax=50), manager="ci")  # it says queuedMax no longer
-    assert acts(apply(admin, vision(world, queuedMax=5), manager="platform")) == ["changed"]
+    assert acts(apply(admin, policy(queuedMax=6), manager="ci", is_forced=True)) == ["changed"]
+    assert mistakes(apply(admin, policy(queuedMax=5), manager="platform")) == [(3, "spec.queuedMax", "conflict")]
+    apply(admin, policy(podsMax=50), manager="ci")  # it says queuedMax no longer
+    assert acts(apply(admin, policy(queuedMax=5), manager="platform")) == ["changed"]
 
 
 def test_what_somebody_changes_by_hand_is_set_right_again_and_a_new_object_of_the_name_has_no_owners(admin: Caller, world: World) -> None:
     quota = document("Quota", "", f"workspace: vision, shape: {SHAPE}, mostGpus: 4")
-    apply(admin, vision(world, queuedMax=5) + "---\n" + quota, manager="platform")
+    apply(admin, policy(queuedMax=5) + "---\n" + quota, manager="platform")
     admin.patch("slices/vision/", {"queued_max": 7})
     admin.delete(f"quotas/{Quota.objects.get().pk}/")
     admin.post("quotas/", {"slice": "vision", "shape": SHAPE, "most_gpus": 6})
 
-    assert acts(apply(admin, vision(world, queuedMax=5), manager="platform")) == ["changed"]
+    assert acts(apply(admin, policy(queuedMax=5), manager="platform")) == ["changed"]
     assert acts(apply(admin, quota, manager="ci")) == ["changed"]
 
 
@@ -151,13 +162,17 @@ def test_what_is_deleted_goes_in_the_opposite_order_and_what_is_gone_is_no_mista
 
 def test_a_workspace_is_archived_with_its_owner_and_stays_so(admin: Caller, world: World) -> None:
     owner_ = document("Member", "owner", "workspace: vision, role: owner")
-    apply(admin, f"{vision(world)}---\n{owner_}")
+    workspace = document("Workspace", "vision", f"project: {world.slice.project.name}")
+    apply(admin, f"{document('Workspace', 'vision', f'project: {world.slice.project.name}')}---\n{owner_}")
 
-    answer = admin.post("manifests/delete/", {"files": [{"name": "a", "text": f"{owner_}---\n{vision(world)}"}]})
+    answer = admin.post(
+        "manifests/delete/",
+        {"files": [{"name": "a", "text": f"{owner_}---\n{document('Workspace', 'vision', f'project: {world.slice.project.name}')}"}]},
+    )
 
     assert acts(answer) == ["kept", "archived"]
     assert not ManifestObject.objects.exists()
-    (again,) = apply(admin, vision(world)).json()["results"]
+    (again,) = apply(admin, workspace).json()["results"]
     assert (again["act"], again["note"]) == ("unchanged", "It is archived, so nothing of it is changed.")
     assert "vision" not in admin.get("manifests/export/").json()["text"]
 

@@ -28,8 +28,8 @@ spec:
   project: fine
   cluster: [aurora]
   mayEvict: yes
-  durationMax: soon
-  nodesApproval: 99999999999999999999
+  endsAt: soon
+  home: 7
 ---
 apiVersion: egs.io/v1alpha1
 kind: Member
@@ -94,7 +94,8 @@ def test_ten_kinds_of_mistake_are_told_at_once_and_nothing_changes(admin: Caller
         (7, "metadata.lables", "unknown_field"),
         (14, "spec.cluster", "unknown_field"),
         (15, "spec.mayEvict", "ambiguous"),
-        (16, "spec.durationMax", "invalid_input"),
+        (15, "spec.mayEvict", "unknown_field"),
+        (17, "spec.home", "invalid_input"),
         (28, "spec.shape", "invalid_input"),
         (36, "spec.role", "invalid_input"),
         (45, "spec.clusters[1]", "not_found"),
@@ -143,7 +144,7 @@ def test_a_workspace_of_others_is_answered_as_an_absent_one(owner: Caller, world
 )
 def test_who_may_not_do_it_by_the_api_may_not_by_a_manifest(persona: str, code: str, world: World, request: pytest.FixtureRequest) -> None:
     caller: Caller = request.getfixturevalue(persona)
-    text = document("Workspace", "vision", f"project: {world.slice.project.name}, mayEvict: true")
+    text = document("Policy", "", "workspace: vision, mayEvict: true")
 
     assert [fault["code"] for fault in apply(caller, text).json()["faults"]] == [code]
     assert not Slice.objects.get(name="vision").may_evict
