@@ -346,6 +346,9 @@ def expected(persona: str, method: str, template: str) -> int:
 NET = "<rest>"
 
 
+EDGES = {ord(each): None for each in "^$"}
+
+
 def routes() -> Iterator[tuple[str, Any]]:
     """(template below /api/v1/, view) for all that the resolver knows there."""
 
@@ -360,7 +363,7 @@ def routes() -> Iterator[tuple[str, Any]]:
     for path, view in walk(get_resolver().url_patterns, ""):
         if path.startswith("api/v1/"):
             yield (
-                re.sub(r"\(\?P<(\w+)>(?:\[[^]]*\]|[^)])*\)", r"<\1>", path.removeprefix("api/v1/")).replace("^", "").replace("$", ""),
+                re.sub(r"\(\?P<(\w+)>(?:\[[^]]*\]|[^)])*\)", r"<\1>", path.removeprefix("api/v1/")).replace("<str:", "<").translate(EDGES),
                 view,
             )
 
