@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeVar
 from uuid import UUID
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.http import Http404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from accounts.tokens.services import Remember, create_once
-from core.errors import Gone, InvalidInput, NotFound
+from accounts.models import IdempotentCreation, User
+from core.errors import Conflict, EgsError, Gone, InvalidInput, NotFound
 from core.rest.views import ApiViewSet, Handler
 
 HEADER = "Idempotency-Key"
+Remember = Callable[[UUID | None], None]
+MaybeId = TypeVar("MaybeId", UUID, UUID | None)
 KEY_MAX_CHARS = 255
 GONE = "What this Idempotency-Key asked for was done, but the object has been deleted since, or you may not see it any more."
 
@@ -70,3 +74,46 @@ def _route(request: Request) -> str:
 def _id_of(answer: Response) -> UUID | None:
     id_ = answer.data.get("id") if isinstance(answer.data, dict) else None
     return UUID(str(id_)) if id_ is not None else None
+
+
+def create_once(
+    *, user: User, route: str, key: str, digest: str, now: datetime, create: Callable[[Remember], MaybeId]
+) -> tuple[MaybeId, bool]:
+    """Run `create` unless this key has run it. Returns the object's id and whether it was a repeat.
+
+    `create` must pass the id to its argument, in the transaction of the change. Raises Conflict for another body.
+    """
+    if (old := _creation(user, route, key, digest)) is not None:
+        stored: Any = old.object_id
+        return stored, True
+
+    def remember(object_id: UUID | None) -> None:
+        IdempotentCreation.objects.create(user=user, route=route, key=key, digest=digest, object_id=object_id, created_at=now)
+
+    try:
+        return create(remember), False
+    except (IntegrityError, EgsError):
+        # A concurrent request with the same key may have taken the name or changed the state first.
+        if (old := _creation(user, route, key, digest)) is None:
+            raise
+        stored = old.object_id
+        return stored, True
+
+
+def in_one(create: Callable[[], UUID]) -> Callable[[Remember], UUID]:
+    """Makes `create` one transaction, for `create_once`."""
+
+    @transaction.atomic
+    def create_and_remember(remember: Remember) -> UUID:
+        object_id = create()
+        remember(object_id)
+        return object_id
+
+    return create_and_remember
+
+
+def _creation(user: User, route: str, key: str, digest: str) -> IdempotentCreation | None:
+    row = IdempotentCreation.objects.filter(user=user, route=route, key=key).first()
+    if row is not None and row.digest != digest:
+        raise Conflict("This Idempotency-Key was used for another request. Take a new key for a new request.")
+    return row

@@ -15,16 +15,18 @@ from django.conf import settings
 from django.db import connections, transaction
 
 from accounts.models import PlatformRole, Scope, User
-from accounts.tokens.services import token_issue, user_create
+from accounts.people.services import user_create
+from accounts.tokens.services import token_issue
 from core.clock import db_now
 from inventory.models import Cluster, Supply, SupplyKind
 from inventory.selectors import gpus_of_shape
 from inventory.services.clusters import cluster_create, join_token_issue
 from inventory.services.supplies import supply_create
 from slices.models import Project, Quota, Role, Slice
+from slices.namespaces.services import namespace_bind
 from slices.policies.services import policy_change, policy_of
 from slices.quotas.services import QuotaChange, quota_create
-from slices.services import member_set, namespace_bind, project_create, slice_create
+from slices.services import member_set, project_create, slice_create
 from worker_agent.clock import SystemClock
 from worker_agent.cluster.fleet import read_fleet
 from worker_agent.cluster.simulated import SimulatedCluster

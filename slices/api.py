@@ -31,14 +31,7 @@ from slices.policies.fields import PolicyTerms, split_terms
 from slices.policies.services import policy_change, policy_of
 from slices.policies.terms import TERMS
 from slices.selectors import own_slice_ids, projects_visible_to, slice_for, slices_visible_to
-from slices.services import (
-    member_remove,
-    project_create,
-    slice_create,
-    slice_set_clusters,
-    slice_set_end,
-    slice_set_home,
-)
+from slices.services import member_remove, project_create, slice_create, slice_set_clusters, slice_set_end, slice_set_home
 
 LIFE_FIELDS = ["life", "closed_at", "is_drained", "settled_at"]
 

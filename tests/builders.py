@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from accounts.models import PlatformRole, User
-from accounts.tokens.services import user_create
+from accounts.people.services import user_create
 from gpr.models import Gpr, GprState
 from gpr.requests.spec import GprSpec
 from inventory.models import AgentSession, Cluster, Node, Reservation

@@ -15,8 +15,7 @@ from accounts.audit import AccountChange, report
 from accounts.models import Identity, Login, PlatformRole, Scope, User
 from accounts.oidc.backend import Claims, SignInRefused
 from accounts.oidc.providers import Provider
-from accounts.people.services import identity_set_groups
-from accounts.tokens.services import user_create
+from accounts.people.services import identity_set_groups, user_create
 from core.locks import transaction_lock
 from core.names import name_fault
 

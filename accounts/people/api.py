@@ -20,13 +20,13 @@ from accounts.people.services import (
     group_role_add,
     group_role_remove,
     identity_set_groups,
+    user_create,
     user_disable,
     user_enable,
     user_set_role,
 )
 from accounts.permissions import IsAdmin
 from accounts.sessions import live_logins, logins_end
-from accounts.tokens.services import user_create
 from core.errors import NotFound
 from core.rest.fields import Flag, NewName, StrictSerializer, Text
 from core.rest.output import ModelOutputSerializer

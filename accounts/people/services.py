@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from accounts.audit import AccountChange, report
 from accounts.models import GroupRole, Identity, Login, PlatformRole, RoleSource, User
@@ -20,6 +20,21 @@ _groups_listeners: list[GroupsListener] = []
 def when_groups_change(listener: GroupsListener) -> None:
     """Call it from an app's `ready`: `listener` gives and takes what groups decide on in that app."""
     _groups_listeners.append(listener)
+
+
+@transaction.atomic
+def user_create(*, name: str, now: datetime, email: str = "", role: PlatformRole = PlatformRole.MEMBER, actor: User | None = None) -> User:
+    """Raises NameTaken."""
+    source = RoleSource.NOBODY if role == PlatformRole.MEMBER else RoleSource.HAND
+    user = User(name=name, email=email, role=role, role_source=source, created_at=now)
+    user.set_unusable_password()
+    try:
+        with transaction.atomic():
+            user.save(force_insert=True)
+    except IntegrityError:
+        raise NameTaken(f"There is already a user named {name}. Choose another name.") from None
+    report(AccountChange("user.created", f"{name} was added as {PlatformRole(role).label.lower()}.", actor, now))
+    return user
 
 
 @transaction.atomic

@@ -12,7 +12,8 @@ from django.core import signing
 from django.db import transaction
 
 from accounts.models import PlatformRole, Scope, User
-from accounts.tokens.services import NewToken, TokenTerms, token_create, user_create
+from accounts.people.services import user_create
+from accounts.tokens.services import NewToken, TokenTerms, token_create
 from core.errors import NotAllowed
 from core.locks import transaction_lock
 

@@ -1,19 +1,17 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
-from uuid import UUID
 
 from django.conf import settings
-from django.db import IntegrityError, transaction
+from django.db import transaction
 
 from accounts.audit import AccountChange, report
-from accounts.models import ApiToken, IdempotentCreation, PlatformRole, RoleSource, Scope, User
+from accounts.models import ApiToken, Scope, User
 from accounts.policy import is_overseer
 from accounts.tokens.minting import TokenKind, token_matches, token_mint, token_parse
-from core.errors import Conflict, EgsError, InvalidInput, NameTaken, NotAllowed
+from core.errors import Conflict, InvalidInput, NotAllowed
 
 LAST_USED_RESOLUTION = timedelta(minutes=1)
 
@@ -22,21 +20,6 @@ LAST_USED_RESOLUTION = timedelta(minutes=1)
 class NewToken:
     token: ApiToken
     plain: str
-
-
-@transaction.atomic
-def user_create(*, name: str, now: datetime, email: str = "", role: PlatformRole = PlatformRole.MEMBER, actor: User | None = None) -> User:
-    """Raises NameTaken."""
-    source = RoleSource.NOBODY if role == PlatformRole.MEMBER else RoleSource.HAND
-    user = User(name=name, email=email, role=role, role_source=source, created_at=now)
-    user.set_unusable_password()
-    try:
-        with transaction.atomic():
-            user.save(force_insert=True)
-    except IntegrityError:
-        raise NameTaken(f"There is already a user named {name}. Choose another name.") from None
-    report(AccountChange("user.created", f"{name} was added as {PlatformRole(role).label.lower()}.", actor, now))
-    return user
 
 
 BEYOND = "Your token may do less than this one. Use a token with the same scopes, networks and workspaces, or sign in without a token."
@@ -135,50 +118,3 @@ def token_authenticate(*, plain: str, address: str, now: datetime) -> ApiToken |
     if token.last_used_at is None or now - token.last_used_at > LAST_USED_RESOLUTION:
         ApiToken.objects.filter(pk=token.pk).update(last_used_at=now, last_address=address)
     return token
-
-
-Remember = Callable[[UUID | None], None]
-MaybeId = TypeVar("MaybeId", UUID, UUID | None)
-
-
-def create_once(
-    *, user: User, route: str, key: str, digest: str, now: datetime, create: Callable[[Remember], MaybeId]
-) -> tuple[MaybeId, bool]:
-    """Run `create` unless this key has run it. Returns the object's id and whether it was a repeat.
-
-    `create` must pass the id to its argument, in the transaction of the change. Raises Conflict for another body.
-    """
-    if (old := _creation(user, route, key, digest)) is not None:
-        stored: Any = old.object_id
-        return stored, True
-
-    def remember(object_id: UUID | None) -> None:
-        IdempotentCreation.objects.create(user=user, route=route, key=key, digest=digest, object_id=object_id, created_at=now)
-
-    try:
-        return create(remember), False
-    except (IntegrityError, EgsError):
-        # A concurrent request with the same key may have taken the name or changed the state first.
-        if (old := _creation(user, route, key, digest)) is None:
-            raise
-        stored = old.object_id
-        return stored, True
-
-
-def in_one(create: Callable[[], UUID]) -> Callable[[Remember], UUID]:
-    """Makes `create` one transaction, for `create_once`."""
-
-    @transaction.atomic
-    def create_and_remember(remember: Remember) -> UUID:
-        object_id = create()
-        remember(object_id)
-        return object_id
-
-    return create_and_remember
-
-
-def _creation(user: User, route: str, key: str, digest: str) -> IdempotentCreation | None:
-    row = IdempotentCreation.objects.filter(user=user, route=route, key=key).first()
-    if row is not None and row.digest != digest:
-        raise Conflict("This Idempotency-Key was used for another request. Take a new key for a new request.")
-    return row

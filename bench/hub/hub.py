@@ -29,7 +29,7 @@ def _measure() -> list[Figure]:
     from django.core.management import call_command
 
     from accounts.models import PlatformRole
-    from accounts.tokens.services import user_create
+    from accounts.people.services import user_create
     from core.clock import db_now
     from gpr.allocation.allocator import tick
     from gpr.requests.services import gpr_submit

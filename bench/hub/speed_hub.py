@@ -63,7 +63,7 @@ class _World:
 
 def _world(*, nodes: int, slices: int) -> _World:
     from accounts.models import PlatformRole
-    from accounts.tokens.services import user_create
+    from accounts.people.services import user_create
     from core.clock import db_now
 
     now = db_now()

@@ -71,7 +71,7 @@ class _World:
 
     def __init__(self, scenario: Scenario, now: datetime) -> None:
         from accounts.models import PlatformRole
-        from accounts.tokens.services import user_create
+        from accounts.people.services import user_create
         from slices.models import Quota
 
         self._began_at = self._now = self._renewed_at = now

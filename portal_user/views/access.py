@@ -18,8 +18,8 @@ from portal_user.forms import KubeconfigForm
 from portal_user.pages.access import AccessPage, KubeconfigPage, adopt_question, ask_question, clusters_ready, revoke_question
 from slices.kubeconfigs.services import KubeconfigNotMade, kubeconfig_ask, kubeconfig_read, kubeconfig_revoke
 from slices.models import Slice
+from slices.namespaces.services import namespace_adopt
 from slices.selectors import kubeconfig_for, slice_for
-from slices.services import namespace_adopt
 
 TOPICS = ("gpr",)
 

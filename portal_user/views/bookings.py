@@ -7,9 +7,8 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from accounts.idempotency import digest_of
+from accounts.idempotency import create_once, digest_of, in_one
 from accounts.policy import Verb
-from accounts.tokens.services import create_once, in_one
 from core.errors import Conflict, EgsError, NotAllowed, NotFound
 from gpr.allocation.stored_plan import plan_turn
 from gpr.bookings.services import SERIES_ROUTE, series_cancel, series_create

@@ -11,10 +11,9 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
-from accounts.idempotency import digest_of
+from accounts.idempotency import create_once, digest_of, in_one
 from accounts.models import IdempotentCreation
 from accounts.policy import Verb
-from accounts.tokens.services import create_once, in_one
 from core.errors import Conflict, EgsError, NotAllowed, NotFound, StaleState
 from gpr.allocation.stored_plan import plan_turn
 from gpr.models import Gpr, GprTemplate

@@ -14,8 +14,8 @@ from portal_user.forms import RefusalForm
 from portal_user.pages.tenancy import accept_question, approve_question, decline_question, refuse_question
 from slices.invitations.services import invitation_accept, invitation_decline, invitation_for
 from slices.models import Namespace
+from slices.namespaces.services import namespace_approve, namespace_refuse
 from slices.selectors import slice_for
-from slices.services import namespace_approve, namespace_refuse
 
 TOPICS = ("gpr",)
 

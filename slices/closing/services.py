@@ -17,8 +17,9 @@ from journal.services import event_record
 from slices.budgets.services import budget_delete
 from slices.kubeconfigs.services import kubeconfigs_revoke
 from slices.models import Life, Namespace, Project, Slice
+from slices.namespaces.services import namespace_unbind
 from slices.quotas.services import quota_delete, quotas_keep
-from slices.services import member_take, namespace_unbind, project_admin_remove
+from slices.services import member_take, project_admin_remove
 
 Row = TypeVar("Row", Project, Slice)
 WARNED_DAYS: Final = (1, 3, 14)

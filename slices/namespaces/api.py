@@ -22,7 +22,7 @@ from inventory.selectors import cluster_for
 from slices.api import SliceScopedViewSet
 from slices.models import NAMESPACE_STATES, Namespace
 from slices.namespaces.naming import DNS_LABEL
-from slices.services import namespace_adopt, namespace_approve, namespace_bind, namespace_refuse, namespace_unbind
+from slices.namespaces.services import namespace_adopt, namespace_approve, namespace_bind, namespace_refuse, namespace_unbind
 
 NAMESPACE_MUST = "Must be the name of a Kubernetes namespace."
 

@@ -17,8 +17,9 @@ from journal.models import Severity
 from journal.services import event_record
 from slices.invitations.services import member_add_or_invite
 from slices.models import Project, RequestState, Role, Slice, WorkspaceRequest
+from slices.namespaces.services import namespace_bind
 from slices.quotas.services import QuotaChange, quota_create
-from slices.services import member_set, namespace_bind, project_create, slice_create, slice_set_end
+from slices.services import member_set, project_create, slice_create, slice_set_end
 
 OPEN_MAX = 20  # of one person
 

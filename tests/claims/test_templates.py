@@ -12,7 +12,7 @@ from protocol.listings import set_digest
 from protocol.sync import SyncReply
 from protocol.tenancy.cluster_requests import AutoTemplate, ClusterRequestSpec
 from slices.models import Slice
-from slices.services import namespace_unbind
+from slices.namespaces.services import namespace_unbind
 from tests import factories
 from tests.builders import SHAPE, make_cluster, make_slice
 from tests.claims.stage import ClusterRequestStage

@@ -18,8 +18,8 @@ from protocol.sync import SyncReply
 from protocol.tenancy.workspaces import Binding, BindingSeen, BindingState, IssuedToken, Workspace
 from slices.kubeconfigs.services import kubeconfig_read
 from slices.models import Namespace, Slice, Unbinding
+from slices.namespaces.services import namespace_adopt, namespace_bind, namespace_unbind
 from slices.policies.services import policy_change, policy_of
-from slices.services import namespace_adopt, namespace_bind, namespace_unbind
 from tests.builders import NOW, make_cluster, make_slice, make_user
 from tests.inventory.agent import Agent
 from tests.slices.kubeconfigs import SECRET, SERVER, asked, ready_namespace

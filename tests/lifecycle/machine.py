@@ -44,7 +44,7 @@ from protocol.events import Outcome
 from protocol.listings import set_digest
 from protocol.nodes import NodeView
 from slices.models import Namespace, Slice
-from slices.services import namespace_bind, namespace_unbind
+from slices.namespaces.services import namespace_bind, namespace_unbind
 from tests.builders import NOW, make_cluster, make_slice, make_user, node_view, spec
 from tests.databases import delete_all_rows
 from tests.inventory.agent import Agent, seen, step

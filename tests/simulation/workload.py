@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from accounts.models import PlatformRole
-from accounts.tokens.services import user_create
+from accounts.people.services import user_create
 from gpr.approvals.services import gpr_approve
 from gpr.models import Gpr, GprState
 from gpr.queue.decisions import gpr_evict
@@ -19,7 +19,8 @@ from inventory.models import Cluster, Node
 from inventory.services.clusters import cluster_create, join_token_issue
 from inventory.services.nodes import node_uncordon
 from slices.models import Role, Slice
-from slices.services import member_set, namespace_bind, project_create, slice_create
+from slices.namespaces.services import namespace_bind
+from slices.services import member_set, project_create, slice_create
 from tests.simulation.hub import SimHub
 from tests.simulation.loop import Loop
 from worker_agent.cluster.fleet import SimulatedFleet

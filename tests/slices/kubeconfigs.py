@@ -11,7 +11,7 @@ from protocol.sync import SyncRequest
 from protocol.tenancy.workspaces import BindingState, IssuedToken
 from slices.kubeconfigs.services import kubeconfig_ask, kubeconfig_take
 from slices.models import Kubeconfig, Namespace, Slice
-from slices.services import namespace_bind
+from slices.namespaces.services import namespace_bind
 from slices.tenancy import SliceTenants
 from tests.builders import generation_of
 

@@ -29,8 +29,9 @@ from slices.kubeconfigs.services import (
     kubeconfigs_expire,
 )
 from slices.models import Kubeconfig, KubeconfigState, Namespace, Role, Slice
+from slices.namespaces.services import namespace_bind, namespace_unbind
 from slices.policies.services import policy_change, policy_of
-from slices.services import member_remove, member_set, namespace_bind, namespace_unbind
+from slices.services import member_remove, member_set
 from slices.tenancy import SliceTenants
 from tests.builders import HOUR, NOW, agent_heard, generation_of, make_cluster, make_slice, make_user
 from tests.slices.kubeconfigs import SECRET, SERVER, answer, asked, list_digest, made, ready_namespace, says_left

@@ -7,7 +7,8 @@ import pytest
 from core.errors import Conflict
 from protocol.assignments import Phase
 from slices.models import Membership, Namespace, Role
-from slices.services import member_remove, member_set, namespace_bind, namespace_unbind
+from slices.namespaces.services import namespace_bind, namespace_unbind
+from slices.services import member_remove, member_set
 from tests.builders import NOW, agent_says, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of
 
 pytestmark = pytest.mark.django_db

@@ -11,7 +11,8 @@ from django.db import transaction
 from rest_framework import serializers
 
 from accounts.models import PlatformRole, Scope, User
-from accounts.tokens.services import token_issue, user_create
+from accounts.people.services import user_create
+from accounts.tokens.services import token_issue
 from core.clock import db_now
 from core.errors import EgsError
 from core.rest.fields import NewName

@@ -9,8 +9,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from accounts.models import ROLES_OF_GROUPS, GroupRole, PlatformRole, User
-from accounts.people.services import group_role_add, group_role_remove, user_disable, user_enable, user_set_role
-from accounts.tokens.services import user_create
+from accounts.people.services import group_role_add, group_role_remove, user_create, user_disable, user_enable, user_set_role
 from core.rest.references import one_by_id
 from portal_admin.forms import PersonForm, PlainForm, RoleForm
 from portal_admin.pages.nav import admin_shell

@@ -14,7 +14,7 @@ from gpr.models import Gpr, PromiseMove
 from inventory.models import Reservation, StepResult
 from protocol.events import Outcome
 from slices.models import Budget, Period, Quota
-from slices.services import namespace_bind
+from slices.namespaces.services import namespace_bind
 from tests import factories
 from tests.api.conftest import Caller, World
 from tests.builders import SHAPE

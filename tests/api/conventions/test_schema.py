@@ -26,7 +26,7 @@ from inventory.models import MaintenanceWindow, StepResult, Supply, SupplyOrder
 from inventory.services.maintenance import window_announce, window_draft
 from protocol.events import Outcome
 from slices.models import Budget, Period, Quota
-from slices.services import namespace_bind
+from slices.namespaces.services import namespace_bind
 from tests import factories
 from tests.api.conftest import World
 from tests.builders import SHAPE

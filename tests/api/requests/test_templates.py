@@ -16,7 +16,8 @@ from gpr.templates.services import template_change, template_create
 from inventory.models import Cluster
 from journal.models import Event
 from slices.models import Role
-from slices.services import member_set, namespace_bind
+from slices.namespaces.services import namespace_bind
+from slices.services import member_set
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
 from tests.builders import SHAPE, spec

@@ -23,8 +23,8 @@ from protocol.tenancy.workspaces import BindingState
 from slices.closing.services import project_close, slice_close
 from slices.invitations.services import member_add, member_add_or_invite
 from slices.models import Budget, Life, Namespace, Period, ProjectAdmin, Role, SliceGroup
+from slices.namespaces.services import namespace_bind
 from slices.quotas.services import quota_create
-from slices.services import namespace_bind
 from slices.workspace_requests.services import WorkspaceTerms, workspace_request_create
 from tests import factories
 from tests.builders import SHAPE

@@ -16,7 +16,7 @@ from inventory.models import AgentSession
 from protocol.tenancy.workspaces import BindingState
 from slices.kubeconfigs.services import kubeconfig_revoke
 from slices.models import Kubeconfig, KubeconfigState, Namespace, Unbinding
-from slices.services import namespace_bind, namespace_unbind
+from slices.namespaces.services import namespace_bind, namespace_unbind
 from tests.pages.user_world import HTMX, World, text
 from tests.slices.kubeconfigs import SECRET, answer, asked, list_digest, made, ready_namespace, says_left
 

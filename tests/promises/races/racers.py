@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from accounts.idempotency import create_once, in_one
 from accounts.models import User
-from accounts.tokens.services import create_once, in_one
 from core.clock import db_now
 from core.errors import Conflict, EgsError, IllegalTransition, StaleState
 from gpr.allocation.allocator import tick
@@ -35,7 +35,8 @@ from protocol.events import EventsRequest, Outcome, StepEvent
 from protocol.registration import RegisterRequest
 from protocol.sync import SyncRequest
 from slices.models import Membership, Role, Slice
-from slices.services import member_set, namespace_bind, namespace_unbind, project_create
+from slices.namespaces.services import namespace_bind, namespace_unbind
+from slices.services import member_set, project_create
 from tests.builders import agent_says, node_view, spec
 from tests.promises.races.processes import Race
 

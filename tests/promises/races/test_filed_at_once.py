@@ -11,8 +11,8 @@ from uuid import UUID
 import pytest
 from django.db import connections
 
+from accounts.idempotency import create_once, in_one
 from accounts.models import User
-from accounts.tokens.services import create_once, in_one
 from gpr.models import Gpr, GprState, Promise
 from gpr.requests.services import CREATION_ROUTE, gpr_submit
 from inventory.models import Cluster

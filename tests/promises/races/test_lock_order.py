@@ -29,7 +29,7 @@ from inventory.services.sync import observations_store
 from protocol.assignments import Phase
 from protocol.events import EventsRequest, Outcome
 from slices.models import Slice
-from slices.services import namespace_bind, namespace_unbind
+from slices.namespaces.services import namespace_bind, namespace_unbind
 from tests import factories
 from tests.builders import NOW, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of, spec
 from tests.inventory.agent import seen, step
