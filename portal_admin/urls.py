@@ -3,7 +3,7 @@ from __future__ import annotations
 from django.urls import URLPattern, path
 
 from portal_admin.views import audit
-from portal_admin.views.fleet import checks, clusters, inventory, maintenance, supplies
+from portal_admin.views.fleet import checks, clusters, gpus, inventory, maintenance, supplies
 from portal_admin.views.plan import actions, defragmentation, evictions, promises, queue, schedule
 from portal_admin.views.tenants import budgets, people, projects, quotas, workspace_requests
 from slices.models import Life
@@ -29,6 +29,8 @@ urlpatterns: list[URLPattern] = [
     path("inventory/<uuid:pk>/uncordon/", inventory.uncordon, name="admin-uncordon"),
     path("inventory/<uuid:pk>/replace/", inventory.replace_node, name="admin-replace-node"),
     path("inventory/<uuid:pk>/force-release/", inventory.force_release, name="admin-force-release"),
+    path("gpus/", gpus.gpus, name="admin-gpus"),
+    path("gpus/<uuid:pk>/", gpus.gpu, name="admin-gpu"),
     path("clusters/", clusters.clusters, name="admin-clusters"),
     path("clusters/<uuid:pk>/join-token/", clusters.join_token, name="admin-join-token"),
     path("clusters/<uuid:pk>/enable/", clusters.enable, name="admin-cluster-enable"),

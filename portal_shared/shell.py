@@ -104,6 +104,7 @@ class Shell:
             nav.append(NavItem("People", reverse("workspace-people", args=[slice_.name]), "users", page == "people"))
             if may_create:
                 nav.append(NavItem("Create GPU request", reverse("gpr-create", args=[slice_.name]), "plus", page == "create", key="c"))
+        nav.append(NavItem("GPUs", reverse("gpus"), "flame", page == "gpus", key="g h"))
         nav.append(NavItem("Promises", reverse("promises"), "clock", page == "promises", key="g p"))
         return cls._build(request, "user", nav, marks, current)
 
@@ -114,6 +115,7 @@ class Shell:
             NavItem("Schedule", reverse("admin-schedule"), "calendar-event", page == "schedule", key="g s"),
             NavItem("Promises", reverse("admin-promises"), "clock", page == "promises", key="g p"),
             NavItem("Inventory", reverse("admin-inventory"), "server", page == "inventory", group="Fleet"),
+            NavItem("GPUs", reverse("admin-gpus"), "flame", page == "gpus", group="Fleet", key="g h"),
             NavItem("Clusters", reverse("admin-clusters"), "topology-star", page == "clusters", group="Fleet"),
             NavItem("Maintenance", reverse("admin-maintenance"), "tool", page == "maintenance", group="Fleet"),
             NavItem("Supplies", reverse("admin-supplies"), "truck-delivery", page == "supplies", group="Fleet"),

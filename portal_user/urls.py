@@ -10,6 +10,7 @@ from portal_user.views import (
     channels,
     create,
     detail,
+    gpus,
     notices,
     people,
     promises,
@@ -21,6 +22,8 @@ from portal_user.views import (
 
 urlpatterns: list[URLPattern] = [
     path("", workspaces.workspaces, name="workspaces"),
+    path("gpus/", gpus.gpus, name="gpus"),
+    path("gpus/<uuid:pk>/", gpus.gpu, name="gpu"),
     path("promises/", promises.promises, name="promises"),
     path("notices/", notices.notices, name="notices"),
     path("notices/read-all/", notices.read_all, name="notices-read-all"),

@@ -24,6 +24,7 @@ HOUR = 3600
 
 # name of the picture -> address; {…} are ids of what `_work` makes.
 USER_PAGES = {
+    "gpus": "/gpus/",
     "workspaces": "/",
     "promises": "/promises/",
     "notices": "/notices/",
@@ -57,6 +58,7 @@ ADMIN_PAGES = {
     "clusters": "/admin/clusters/",
     "maintenance": "/admin/maintenance/",
     "maintenance-announce": "/admin/maintenance/announce/",
+    "gpus-admin": "/admin/gpus/",
     "checks": "/admin/checks/",
     "check-add": "/admin/checks/create/",
     "supplies": "/admin/supplies/",

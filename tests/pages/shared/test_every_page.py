@@ -68,6 +68,10 @@ PARTS = {
     "admin-maintenance": ["rows"],
     "admin-checks": ["rows"],
     "admin-supplies": ["rows"],
+    "admin-gpus": ["rows", "facts"],
+    "admin-gpu": ["course"],
+    "gpus": ["rows", "facts"],
+    "gpu": ["course"],
 }
 POSTS_THAT_ACT = {"channel-test", "delivery-retry", "notice-read", "notices-read-all"}
 POST_ONLY = {"gpr-offers", *POSTS_THAT_ACT}
@@ -127,6 +131,8 @@ def address(name: str, admin_world: AdminWorld) -> str:
     if name in {"admin-node", "admin-cordon", "admin-uncordon", "admin-force-release", "admin-replace-node"} and node is not None:
         Node.objects.filter(pk=node.pk).update(cordoned_at=db_now() if name == "admin-uncordon" else None)
         return reverse(name, args=[node.pk])
+    if name in {"gpu", "admin-gpu"} and node is not None:
+        return reverse(name, args=[node.gpus.order_by("index")[0].pk])
     if name == "admin-defragmentation-apply":
         return reverse(name, args=[waits_for_room(admin_world).pk])
     if name in {"kubeconfig", "kubeconfig-revoke"}:

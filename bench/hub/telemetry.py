@@ -1,0 +1,126 @@
+"""Readings of 10,000 GPUs every 15 s: what the hub and PostgreSQL spend on them, how much disk a day takes, and the lists meanwhile."""
+
+from __future__ import annotations
+
+import os
+import random
+import statistics
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from bench.figures import Figure
+from bench.hub.own_hub import figures_from, migrated_database, tell
+from bench.hub.world import cluster_made, statistics_renewed
+
+NODES, GPUS = 1250, 8
+CYCLES, RUNS = 12, 40
+TICKS_S: Final = os.sysconf("SC_CLK_TCK")
+DAY_S: Final = 86_400
+
+
+def run(traces: Path | None) -> list[Figure]:
+    return figures_from("bench.hub.telemetry", with_redis=False)
+
+
+def main() -> None:
+    with migrated_database():
+        tell(_measure())
+
+
+def _measure() -> list[Figure]:
+    from core.clock import db_now
+    from observability.telemetry.services import telemetry_step
+
+    _, agent = cluster_made("aurora", shape="H100-80GB", node_count=NODES, gpus=GPUS, now=db_now())
+    now = db_now()
+    _cycle(agent.credential, now - timedelta(seconds=15 * (CYCLES + 1)))  # makes the partitions and the rows that later ones update
+    statistics_renewed()
+    hub, database = [], []
+    for number in range(CYCLES):
+        at = now - timedelta(seconds=15 * (CYCLES - number))
+        began = time.process_time(), _backend_s()
+        _cycle(agent.credential, at)
+        hub.append(time.process_time() - began[0])
+        database.append(_backend_s() - began[1])
+    began_s = _backend_s()
+    telemetry_step(now=now)
+    per_minute_s = (_backend_s() - began_s) / ((CYCLES - 6) / 4)  # the last minute and a half is not due yet
+    _cycle(agent.credential, db_now())
+    list_ms = _times(_admin_list())
+    core = (statistics.mean(database) + per_minute_s / 4) / 15
+    return [
+        Figure("telemetry", "10,000 GPUs every 15 s: PostgreSQL", "cores", core, goal="<= 0.5"),
+        Figure("telemetry", "10,000 GPUs every 15 s: the hub", "cores", statistics.mean(hub) / 15),
+        Figure("telemetry", "disk of a day at 15 s", "GiB", _bytes_of_row() * NODES * GPUS * DAY_S / 15 / 2**30),
+        Figure("telemetry", "list of the hottest, p95", "ms", list_ms, goal="<= 200"),
+    ]
+
+
+def _cycle(bearer: str, at: datetime) -> None:
+    import msgspec
+
+    from observability.telemetry.agent_views import receive
+    from protocol.telemetry import GPUS_MAX, NAMES, GpuReading, TelemetryRequest
+
+    rng = random.Random(at.timestamp())
+    gpus = [
+        GpuReading(f"aurora-n{node:04}", f"GPU-aurora-n{node:04}-{index}", at.timestamp(), tuple(rng.randrange(90) for _ in NAMES))
+        for node in range(NODES)
+        for index in range(GPUS)
+    ]
+    for first in range(0, len(gpus), GPUS_MAX):
+        body = msgspec.json.encode(TelemetryRequest(metrics=NAMES, gpus=tuple(gpus[first : first + GPUS_MAX])))
+        assert receive(bearer, body, at).status == 200  # noqa: S101
+
+
+def _backend_s() -> float:
+    """CPU time of the server's process for our connection."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        (pid,) = cursor.fetchone()
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return float(int(fields[11]) + int(fields[12])) / TICKS_S
+
+
+def _bytes_of_row() -> float:
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT sum(pg_total_relation_size(inhrelid)), (SELECT count(*) FROM observability_reading15s) "
+            "FROM pg_inherits WHERE inhparent = 'observability_reading15s'::regclass"
+        )
+        size, count = cursor.fetchone()
+    return float(size) / float(count)
+
+
+def _admin_list() -> Callable[[], Any]:
+    from rest_framework.test import APIClient
+
+    from accounts.models import PlatformRole, Scope
+    from accounts.tokens.services import token_issue, user_create
+    from core.clock import db_now
+
+    now = db_now()
+    admin = user_create(name="root", role=PlatformRole.ADMIN, now=now)
+    token = token_issue(user=admin, name="bench", scopes=list(Scope), life=timedelta(hours=1), now=now).plain
+    client = APIClient(headers={"Authorization": f"Bearer {token}"})
+    return lambda: client.get("/api/v1/hotspots/")
+
+
+def _times(call: Callable[[], Any]) -> float:
+    took_ms = []
+    for _ in range(RUNS):
+        began = time.perf_counter()
+        assert call().status_code == 200  # noqa: S101
+        took_ms.append((time.perf_counter() - began) * 1000)
+    return float(statistics.quantiles(took_ms, n=20)[-1])
+
+
+if __name__ == "__main__":
+    main()

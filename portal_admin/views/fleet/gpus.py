@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+from django.http import HttpResponse
+from django.views.decorators.http import require_GET
+
+from portal_admin.pages.nav import admin_shell
+from portal_shared.access import PageRequest, admin_only
+from portal_shared.parts.gpus import Portal, render_gpu, render_table
+
+PORTAL: Final = Portal(name="admin", table="admin-gpus", gpu="admin-gpu", gpr="admin-inspect")
+
+
+@require_GET
+@admin_only
+def gpus(request: PageRequest) -> HttpResponse:
+    return render_table(request, PORTAL, admin_shell(request, page="gpus"))
+
+
+@require_GET
+@admin_only
+def gpu(request: PageRequest, pk: UUID) -> HttpResponse:
+    return render_gpu(request, PORTAL, admin_shell(request, page="gpus"), pk)

@@ -1,0 +1,381 @@
+"""The table of GPUs and the page of one, for both portals: what a reader may know is the selectors' matter."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.db.models import Count, Max, Q, QuerySet, Sum
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+
+from accounts.models import User
+from core.errors import InvalidInput
+from core.pages import words
+from core.pages.parts import Fact, ListFoot, Tab
+from inventory.models import Gpu, Reservation, ReservedGpu
+from inventory.selectors import HELD
+from observability.models import LatestReading, Reading15s
+from observability.telemetry.selectors import HOT_C, Course, View, course_of, gpu_known_to, gpus_with_readings, in_view, reading_of
+from portal_shared.access import PageRequest
+from portal_shared.parts.paging import foot_of, page_of, url_with
+from portal_shared.shell import Shell, WorkspaceMark
+
+ORDER: Final = ("-heat", "id")
+VIEWS: Final = {"": "All", View.HOT: f"{HOT_C} °C or more", View.IDLE: "Held and idle", View.FAULTY: "Faults", View.STALE: "Stale"}
+HEAT_FROM_C: Final = (35, 45, 55, 65, 72, 78, HOT_C, 87)  # where each class of heat after the first begins
+SPARK: Final = timedelta(minutes=30)
+SPARK_WIDTH, SPARK_HEIGHT, SPARK_LEAST_C, SPARK_MOST_C = 154, 22, 25, 95
+RANGES: Final = {"1h": timedelta(hours=1), "12h": timedelta(hours=12), "7d": timedelta(days=7), "90d": timedelta(days=90)}
+TWIN_ROWS: Final = 180
+FILTER_MAX_CHARS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Spark:
+    points: str
+    last_x: str
+    last_y: str
+    limit_y: str
+    spoken: str
+
+    @classmethod
+    def of(cls, course: Sequence[tuple[datetime, int]], now: datetime) -> Spark | None:
+        if len(course) < 2:
+            return None
+        placed = [(_x(at, now), _y(celsius)) for at, celsius in course]
+        spoken = f"Last half hour, from {min(c for _, c in course)} to {max(c for _, c in course)} °C"
+        return cls(" ".join(f"{x},{y}" for x, y in placed), *placed[-1], _y(HOT_C), spoken)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuHolder:
+    name: str
+    url: str
+    mark: WorkspaceMark
+
+    @classmethod
+    def of(cls, box: Reservation, portal: Portal) -> GpuHolder:
+        return cls(box.gpr.name, reverse(portal.gpr, args=[box.gpr_id]), WorkspaceMark.of(box.slice))
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLine:
+    id: UUID
+    node: str
+    index: int
+    url: str
+    temperature: str
+    heat: str  # the class of its cell
+    use: str
+    power: str
+    memory: str
+    spark: Spark | None
+    holder: GpuHolder | None
+    notes: tuple[str, ...]
+    is_idle: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Portal:
+    """Names of a portal's addresses, and of its folder of templates."""
+
+    name: str
+    table: str
+    gpu: str
+    gpr: str
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFilters:
+    view: str = ""
+    cluster: str = ""
+    shape: str = ""
+    q: str = ""
+
+    @classmethod
+    def of(cls, request: PageRequest) -> GpuFilters:
+        given = {
+            name: request.GET.get(name, "").replace("\x00", "")[:FILTER_MAX_CHARS].strip() for name in ("view", "cluster", "shape", "q")
+        }
+        if given["view"] not in VIEWS:
+            raise InvalidInput({"view": [f"There is no such view. There are: {', '.join(filter(None, VIEWS))}."]})
+        return cls(**given)
+
+    @property
+    def in_url(self) -> dict[str, str]:
+        return {"view": self.view, "cluster": self.cluster, "shape": self.shape, "q": self.q}
+
+    def narrow(self, rows: QuerySet[Gpu, Gpu]) -> QuerySet[Gpu, Gpu]:
+        exact = {"node__cluster__name": self.cluster, "node__shape": self.shape}
+        rows = rows.filter(**{name: value for name, value in exact.items() if value})
+        if not self.q:
+            return rows
+        # A member finds only rows that his own workspaces hold, so these names tell him nothing of others.
+        box = ReservedGpu.objects.filter(HELD)
+        of = Q(reservation__gpr__name__icontains=self.q) | Q(reservation__slice__name__icontains=self.q)
+        held = box.filter(of).values("gpu")
+        return rows.filter(Q(node__name__icontains=self.q) | Q(uuid=self.q) | Q(hardware_uuid=self.q) | Q(pk__in=held))
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTable:
+    facts: tuple[Fact, ...]
+    tabs: tuple[Tab, ...]
+    filters: GpuFilters
+    clusters: tuple[str, ...]
+    shapes: tuple[str, ...]
+    rows: tuple[GpuLine, ...]
+    foot: ListFoot
+    url: str
+    facts_url: str
+    clear_url: str
+    is_bare: bool  # there is no GPU at all that this reader may see here
+
+    @classmethod
+    def build(cls, request: PageRequest, portal: Portal) -> GpuTable:
+        url, filters = reverse(portal.table), GpuFilters.of(request)
+        known = gpus_with_readings(request.user, now=request.now)
+        counts = _counts(known)
+        found = page_of(request, filters.narrow(known.filter(in_view(filters.view))), ordering=ORDER)
+        places = list(known.order_by().values_list("node__cluster__name", "node__shape").distinct())
+        return cls(
+            facts=tuple(_facts(counts, url)),
+            tabs=tuple(
+                Tab(word, url_with(url, filters.in_url, view=view), filters.view == view, counts[view or "all"])
+                for view, word in VIEWS.items()
+                for view, word in VIEWS.items()
+            ),
+            filters=filters,
+            clusters=tuple(sorted({cluster for cluster, _ in places})),
+            shapes=tuple(sorted({shape for _, shape in places})),
+            rows=tuple(_lines(found.rows, portal, request)),
+            foot=foot_of(found, url, filters.in_url),
+            url=url_with(url, filters.in_url, cursor=request.GET.get("cursor", ""), part="rows"),
+            facts_url=url_with(url, {"part": "facts"}),
+            clear_url=url_with(url, {"view": filters.view}) if filters.cluster or filters.shape or filters.q else "",
+            is_bare=not counts["all"],
+        )
+
+
+def _counts(known: QuerySet[Gpu, Gpu]) -> dict[str, Any]:
+    rows: Any = known.prefetch_related(None).order_by()
+    by_view = {str(view): Count("pk", filter=in_view(view)) for view in View}
+    throttled = Q(is_fresh=True, latest_reading__throttled_percent__gt=0)
+    counted: dict[str, Any] = rows.aggregate(
+        all=Count("pk"),
+        hottest=Max("heat"),
+        power_w=Sum("latest_reading__power_w", filter=Q(is_fresh=True)),
+        throttled=Count("pk", filter=throttled),
+        **by_view,
+    )
+    return counted
+
+
+def _facts(counts: dict[str, Any], url: str) -> list[Fact]:
+    hottest = counts["hottest"] if (counts["hottest"] or -1) >= 0 else None
+    tone = "" if hottest is None or hottest < HOT_C else "bad"
+    return [
+        Fact("GPUs", words.number(counts["all"])),
+        Fact("Hottest", f"{hottest} °C" if hottest is not None else "none", tone=tone),
+        Fact(f"{HOT_C} °C or more", words.number(counts[View.HOT]), url=f"{url}?view=hot", tone="late" if counts[View.HOT] else ""),
+        Fact("Throttled now", words.number(counts["throttled"]), tone="late" if counts["throttled"] else ""),
+        Fact("Held and idle", words.number(counts[View.IDLE]), url=f"{url}?view=idle", tone="late" if counts[View.IDLE] else ""),
+        Fact("Power", f"{(counts['power_w'] or 0) / 1000:.1f} kW"),
+        Fact("Stale", words.number(counts[View.STALE]), "no reading for a minute", url=f"{url}?view=stale"),
+    ]
+
+
+def _lines(gpus: Sequence[Any], portal: Portal, request: PageRequest) -> list[GpuLine]:
+    sparks = _sparks(gpus, request.now)
+    return [_line(gpu, portal, sparks.get(gpu.pk), request.now) for gpu in gpus]
+
+
+def _line(gpu: Any, portal: Portal, spark: Spark | None, now: datetime) -> GpuLine:
+    reading = reading_of(gpu)
+    box = gpu.held_by[0].reservation if gpu.held_by else None
+    return GpuLine(
+        id=gpu.pk,
+        node=gpu.node.name,
+        index=gpu.index,
+        url=reverse(portal.gpu, args=[gpu.pk]),
+        temperature=_with_unit(reading.temperature_c if reading else None, "°C"),
+        heat=_heat(reading, is_fresh=gpu.is_fresh),
+        use=_with_unit(reading.utilization_percent if reading else None, "%"),
+        power=_with_unit(reading.power_w if reading else None, "W"),
+        memory=_memory(reading, gpu),
+        spark=spark,
+        holder=GpuHolder.of(box, portal) if box else None,
+        notes=tuple(_notes(reading, is_fresh=gpu.is_fresh, now=now)),
+        is_idle=bool(box and gpu.is_fresh and reading and (reading.utilization_percent or 0) < 5),
+    )
+
+
+def _heat(reading: LatestReading | None, *, is_fresh: bool) -> str:
+    if reading is None or reading.temperature_c is None:
+        return "heat-none"
+    if not is_fresh:
+        return "is-stale"
+    return f"heat-{sum(reading.temperature_c >= least for least in HEAT_FROM_C)}"
+
+
+def _notes(reading: LatestReading | None, *, is_fresh: bool, now: datetime) -> list[str]:
+    if reading is None:
+        return ["No reading yet"]
+    if not is_fresh:
+        return [f"Stale for {words.duration((now - reading.at).total_seconds())}"]
+    notes = [f"Throttled {reading.throttled_percent} % of the time"] if reading.throttled_percent else []
+    notes += [f"Xid {reading.xid}"] if reading.xid else []
+    notes += ["Row remap failed"] if reading.rows_failed else []
+    notes += [words.plural(reading.new_faults, "new fault")] if reading.new_faults else []
+    return notes
+
+
+def _memory(reading: LatestReading | None, gpu: Gpu) -> str:
+    if reading is None or reading.memory_used_mib is None:
+        return "none"
+    return f"{reading.memory_used_mib / 1024:.0f} of {gpu.memory_gib} GiB"
+
+
+def _with_unit(value: int | None, unit: str) -> str:
+    return "none" if value is None else f"{value} {unit}"
+
+
+def _sparks(gpus: Sequence[Any], now: datetime) -> dict[UUID, Spark]:
+    series = {gpu.latest_reading.pk: gpu for gpu in gpus if gpu.is_known}
+    rows = Reading15s._default_manager.filter(series_id__in=series, at__gt=now - SPARK)
+    courses: dict[int, list[tuple[datetime, int]]] = defaultdict(list)
+    for series_id, at, celsius in rows.order_by("at").values_list("series_id", "at", "temperature_c"):
+        # A member's row tells of nothing before his box.
+        if celsius is not None and at >= getattr(series[series_id], "own_since", at):
+            courses[series_id].append((at, celsius))
+    made = {series[key].pk: Spark.of(course, now) for key, course in courses.items()}
+    return {pk: spark for pk, spark in made.items() if spark}
+
+
+def _x(at: datetime, now: datetime) -> str:
+    return f"{max(0.0, (SPARK_WIDTH - 4) * (1 - (now - at) / SPARK)):.0f}"
+
+
+def _y(celsius: float) -> str:
+    share = (min(max(celsius, SPARK_LEAST_C), SPARK_MOST_C) - SPARK_LEAST_C) / (SPARK_MOST_C - SPARK_LEAST_C)
+    return f"{(SPARK_HEIGHT - 4) * (1 - share) + 2:.1f}"
+
+
+def render_table(request: PageRequest, portal: Portal, shell: Shell) -> HttpResponse:
+    parts = {"rows": "components/gpus/rows.html", "facts": "components/gpus/facts.html"}
+    template = parts.get(request.GET.get("part", ""), f"{portal.name}/gpus/page.html")
+    return render(request, template, {"table": GpuTable.build(request, portal), "shell": shell, "now": request.now})
+
+
+def render_gpu(request: PageRequest, portal: Portal, shell: Shell, pk: UUID) -> HttpResponse:
+    template = "components/gpus/course.html" if request.GET.get("part") == "course" else f"{portal.name}/gpus/gpu.html"
+    return render(request, template, {"course": GpuCourse.build(request, portal, pk), "shell": shell, "now": request.now})
+
+
+# -- one GPU -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CoursePoint:
+    at: datetime
+    temperature: str
+    use: str
+    power: str
+    memory: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    at: datetime
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class GpuCourse:
+    name: str
+    facts: tuple[Fact, ...]
+    tabs: tuple[Tab, ...]
+    points: tuple[CoursePoint, ...]
+    marks: tuple[Mark, ...]
+    step: str
+    limit_c: int
+    url: str
+    table_url: str
+
+    @classmethod
+    def build(cls, request: PageRequest, portal: Portal, pk: UUID) -> GpuCourse:
+        gpu, wanted = gpu_known_to(request.user, str(pk)), request.GET.get("range", "1h")
+        if wanted not in RANGES:
+            raise InvalidInput({"range": [f"There is no such range. There are: {', '.join(RANGES)}."]})
+        course = course_of(request.user, gpu, since=request.now - RANGES[wanted], until=request.now, step_s=None, now=request.now)
+        url = reverse(portal.gpu, args=[gpu.pk])
+        points, step_s = _thinned(course)
+        return cls(
+            name=f"{gpu.node.name}, GPU {gpu.index}",
+            facts=tuple(_gpu_facts(request.user, gpu, portal, request.now)),
+            tabs=tuple(Tab(RANGE_WORDS[name], url_with(url, {"range": name}), name == wanted) for name in RANGES),
+            points=tuple(points),
+            marks=tuple(_marks(course)),
+            step=words.duration(step_s) if step_s >= 60 else f"{step_s} s",
+            limit_c=HOT_C,
+            url=url_with(url, {"range": wanted, "part": "course"}),
+            table_url=reverse(portal.table),
+        )
+
+
+RANGE_WORDS: Final = {"1h": "Hour", "12h": "12 hours", "7d": "7 days", "90d": "90 days"}
+
+
+def _gpu_facts(actor: User, gpu: Gpu, portal: Portal, now: datetime) -> list[Fact]:
+    row: Any = gpus_with_readings(actor, now=now).filter(pk=gpu.pk).first()
+    facts = [Fact("Cluster", gpu.node.cluster.name), Fact("Shape", gpu.node.shape)]
+    if row is None:
+        return facts
+    line = _line(row, portal, None, now)
+    tone = "bad" if row.heat >= HOT_C else ""
+    holder = [Fact("Held by", line.holder.name, line.holder.mark.name, url=line.holder.url)] if line.holder else [Fact("Held by", "nobody")]
+    return [
+        *facts,
+        *holder,
+        Fact("Temperature", line.temperature, tone=tone),
+        Fact("Use", line.use),
+        Fact("Power", line.power),
+        Fact("Memory", line.memory, "; ".join(line.notes)),
+    ]
+
+
+def _thinned(course: Course) -> tuple[list[CoursePoint], int]:
+    """At most TWIN_ROWS points: the hottest moment of each stretch counts."""
+    per_row = -(-len(course.points) // TWIN_ROWS) or 1
+    stretches = [course.points[first : first + per_row] for first in range(0, len(course.points), per_row)]
+    return [_point(stretch) for stretch in stretches], course.step_s * per_row
+
+
+def _point(stretch: Sequence[dict[str, Any]]) -> CoursePoint:
+    def over(name: str, of: Callable[[list[int]], float]) -> str:
+        there = [point[name] for point in stretch if point[name] is not None]
+        return str(round(of(there))) if there else ""
+
+    faults = over("new_faults", sum)
+    memory = over("memory_used_mib", max)
+    return CoursePoint(
+        at=stretch[0]["at"],
+        temperature=over("temperature_c", max),
+        use=over("utilization_percent", lambda there: sum(there) / len(there)),
+        power=over("power_w", lambda there: sum(there) / len(there)),
+        memory=f"{int(memory) / 1024:.0f}" if memory else "",
+        note=words.plural(int(faults), "fault") if faults not in ("", "0") else "",
+    )
+
+
+def _marks(course: Course) -> list[Mark]:
+    marks = [Mark(span.since_at, f"{span.gpr} of {span.slice} took it") for span in course.spans if span.since_at >= course.since_at]
+    marks += [Mark(span.until_at, f"{span.gpr} of {span.slice} gave it back") for span in course.spans if span.until_at]
+    return sorted(marks, key=lambda mark: mark.at)

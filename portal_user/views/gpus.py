@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+from django.http import HttpResponse
+from django.views.decorators.http import require_GET
+
+from portal_shared.access import PageRequest, signed_in
+from portal_shared.parts.gpus import Portal, render_gpu, render_table
+from portal_shared.shell import Shell
+
+PORTAL: Final = Portal(name="user", table="gpus", gpu="gpu", gpr="gpr")
+
+
+@require_GET
+@signed_in
+def gpus(request: PageRequest) -> HttpResponse:
+    return render_table(request, PORTAL, Shell.user(request, page="gpus"))
+
+
+@require_GET
+@signed_in
+def gpu(request: PageRequest, pk: UUID) -> HttpResponse:
+    return render_gpu(request, PORTAL, Shell.user(request, page="gpus"), pk)

@@ -1,0 +1,48 @@
+/* A chart draws its table twin: the first column holds times, the next two a series each. Colors come from the legend. */
+(() => {
+  const color = (name) => getComputedStyle(document.querySelector(name)).color;
+  const number = (text) => (text.trim() === "" ? null : Number(text));
+  const clock = (far) => new Intl.DateTimeFormat("en-GB", {
+    ...(far ? { day: "numeric", month: "short" } : { hour: "2-digit", minute: "2-digit" }),
+    timeZone: document.documentElement.dataset.zone,
+  });
+
+  const drawOne = (host) => {
+    const rows = [...document.querySelectorAll(`#${host.dataset.chart} tbody tr`)];
+    if (!window.uPlot || rows.length === 0) return;
+    const times = rows.map((row) => Date.parse(row.querySelector("time").dateTime) / 1000);
+    const limit = Number(host.dataset.limit);
+    const data = [times, ...[1, 2].map((cell) => rows.map((row) => number(row.cells[cell].textContent))), rows.map(() => limit)];
+    const format = clock(times.at(-1) - times[0] > 86_400);
+    const axis = { stroke: color(".legend"), font: "11px Inter, sans-serif", grid: { stroke: color(".grid-ink"), width: 1 }, ticks: { show: false } };
+    const line = (name, width, dash) => ({ stroke: color(name), width, dash, points: { show: false } });
+    const marks = [...document.querySelectorAll("#gpu-marks time")].map((time) => Date.parse(time.dateTime) / 1000);
+    host.replaceChildren();
+    new uPlot({
+      width: host.clientWidth - 8, height: host.clientHeight - 6, legend: { show: false }, cursor: { y: false },
+      scales: { y: { range: [0, 105] } },
+      axes: [
+        { ...axis, size: 22, gap: 3, space: 60, values: (plot, ticks) => ticks.map((tick) => format.format(tick * 1000)) },
+        { ...axis, size: 30, gap: 3 },
+      ],
+      series: [{}, line(".swatch-1", 1.5), line(".swatch-2", 1), line(".swatch-3", 1, [3, 3])],
+      hooks: {
+        draw: [(plot) => marks.filter((at) => at >= times[0] && at <= times.at(-1)).forEach((at) => {
+          const x = plot.valToPos(at, "x", true);
+          plot.ctx.strokeStyle = axis.stroke;
+          plot.ctx.beginPath();
+          plot.ctx.moveTo(x, plot.bbox.top);
+          plot.ctx.lineTo(x, plot.bbox.top + plot.bbox.height);
+          plot.ctx.stroke();
+        })],
+      },
+    }, data, host);
+  };
+  const draw = () => document.querySelectorAll("[data-chart]").forEach(drawOne);
+
+  document.fonts.load("11px Inter").then(draw, draw);
+  document.addEventListener("htmx:afterSettle", draw);
+  new MutationObserver(draw).observe(document.documentElement, { attributeFilter: ["data-bs-theme"] });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  window.addEventListener("resize", draw);
+})();
