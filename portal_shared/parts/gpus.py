@@ -149,7 +149,6 @@ class GpuTable:
             tabs=tuple(
                 Tab(word, url_with(url, filters.in_url, view=view), filters.view == view, counts[view or "all"])
                 for view, word in VIEWS.items()
-                for view, word in VIEWS.items()
             ),
             filters=filters,
             clusters=tuple(sorted({cluster for cluster, _ in places})),
@@ -229,7 +228,7 @@ def _notes(reading: LatestReading | None, *, is_fresh: bool, now: datetime) -> l
         return ["No reading yet"]
     if not is_fresh:
         return [f"Stale for {words.duration((now - reading.at).total_seconds())}"]
-    notes = [f"Throttled {reading.throttled_percent} % of the time"] if reading.throttled_percent else []
+    notes = [f"Throttled {reading.throttled_percent} %"] if reading.throttled_percent else []
     notes += [f"Xid {reading.xid}"] if reading.xid else []
     notes += ["Row remap failed"] if reading.rows_failed else []
     notes += [words.plural(reading.new_faults, "new fault")] if reading.new_faults else []

@@ -56,7 +56,7 @@ class SimulatedTelemetry:
         power_w = most_w * (0.1 + 0.86 * use * (0.55 + 0.45 * work.tensor / 0.6 if work.tensor else 0.5)) + 4 * noise
         warm = 1 - math.exp(-since_s / (WARM_S / 3)) if work.utilization else 0.0
         place = self._luck(gpu.uuid, "place")  # some stand where the air is warm already
-        temperature = 31 + 5 * place + warm * (power_w / most_w) * (38 + 6 * place) + (16 * warm if is_slow else 0) + noise
+        temperature = 31 + 5 * place + warm * (power_w / most_w) * (36 + 8 * place) + (26 * warm if is_slow else 0) + noise
         told: dict[str, float] = {
             "temperature_c": round(temperature),
             "memory_temperature_c": round(temperature + 4 + 6 * work.bandwidth),

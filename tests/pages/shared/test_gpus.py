@@ -58,11 +58,12 @@ def test_the_table_shows_the_hottest_first_with_what_is_wrong(admin: Client, gpu
 
     assert rows(shown)[:2] == [("aurora-0", "GPU 0"), ("aurora-0", "GPU 1")]
     assert '<span class="heat-cell heat-8">89 °C</span>' in shown
-    assert "Throttled 30 % of the time, Xid 94" in shown
+    assert "Throttled 30 %, Xid 94" in shown
     assert "Last half hour, from 87 to 89 °C" in shown
     assert "20 of 80 GiB" in shown
     assert '<span class="heat-cell is-stale">60 °C</span>' in shown
     assert "Stale for 2 min" in shown
+    assert shown.count("Held and idle") == 2  # the fact and the tab
 
 
 @pytest.mark.parametrize(("view", "found"), [("hot", ["GPU 0"]), ("idle", ["GPU 1"]), ("faulty", ["GPU 0"])])
