@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -9,6 +10,7 @@ from uuid import UUID
 
 from django import forms
 from django.db.models import Prefetch
+from django.http import QueryDict
 from django.utils import timezone
 
 from accounts.models import PlatformRole
@@ -21,6 +23,8 @@ from portal_shared.forms.fields import DURATION_HINT, MomentField, NameField, Pl
 from protocol.check_limits import IMAGES, LIMITS, Limit, amount
 from protocol.steps import OPTIONAL, ExitStep
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, AtLimit, Life, Period, Project, ProjectAdmin, Slice
+from slices.namespaces.naming import PATTERN, PATTERN_MUST
+from slices.policies.terms import PATTERNS_MAX, Term, Unit
 
 WHY_MAX_CHARS = 150
 GPUS_MAX = 2**31 - 1
@@ -104,6 +108,63 @@ class EndForm(forms.Form):
 class CloseForm(OptionalReasonForm):
     drain = forms.BooleanField(label="End running requests now", required=False, help_text="Otherwise they run to their ends first.")
     field_order = ("drain", "why")
+
+
+class InheritForm(OptionalReasonForm):
+    """`version` is that of the policy that the administrator saw."""
+
+    version = UnseenNumber(min_value=0)
+
+
+class TermForm(InheritForm):
+    field_order = ("version", "value", "why")
+
+    def __init__(self, data: QueryDict | None, *, term: Term, initial: dict[str, Any]) -> None:
+        value = initial["value"]
+        if term.unit == Unit.DURATION:
+            value = words.duration_exact(value) if value else "0 s"
+        elif term.unit == Unit.PATTERNS:
+            value = ", ".join(value)
+        elif term.unit == Unit.FLAG:
+            value = "yes" if value else "no"
+        super().__init__(data, initial={**initial, "value": value})
+        self.fields["value"] = _value_field(term)
+        self.order_fields(self.field_order)
+        self._term = term
+
+    def clean_value(self) -> Any:
+        value = self.cleaned_data["value"]
+        if self._term.unit == Unit.FLAG:
+            return value == "yes"
+        if self._term.unit == Unit.PATTERNS:
+            return _patterns(value)
+        if self._term.unit == Unit.DURATION and not self._term.least <= value <= self._term.most:
+            least, most = words.duration_exact(self._term.least), words.duration_exact(self._term.most)
+            raise forms.ValidationError(f"Must be from {least or '0 s'} to {most}.")
+        return value
+
+
+def _value_field(term: Term) -> forms.Field:
+    match term.unit:
+        case Unit.DURATION:
+            return SpanField(label=term.label, help_text=DURATION_HINT)
+        case Unit.FLAG:
+            return forms.ChoiceField(label=term.label, choices=[("yes", "Yes"), ("no", "No")])
+        case Unit.SHAPES:
+            choices = [(shape, shape) for shape in sorted(shapes_known())]
+            return forms.MultipleChoiceField(label=term.label, choices=choices, required=False, help_text="None chosen: all.")
+        case Unit.PATTERNS:
+            return PlainTextField(
+                label=term.label, required=False, max_length=2_000, help_text="Separated by commas, e.g. vision, vision-*."
+            )
+    return forms.IntegerField(label=term.label, min_value=term.least, max_value=term.most)
+
+
+def _patterns(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if len(names) > PATTERNS_MAX or not all(re.fullmatch(PATTERN, name) for name in names):
+        raise forms.ValidationError(PATTERN_MUST)
+    return names
 
 
 class QuotaTermsForm(OptionalReasonForm):

@@ -5,7 +5,7 @@ from django.urls import URLPattern, path
 from portal_admin.views import audit
 from portal_admin.views.fleet import checks, clusters, gpus, inventory, maintenance, supplies
 from portal_admin.views.plan import actions, defragmentation, evictions, promises, queue, schedule
-from portal_admin.views.tenants import budgets, people, projects, quotas, workspace_requests
+from portal_admin.views.tenants import budgets, people, policies, projects, quotas, workspace_requests
 from slices.models import Life
 
 urlpatterns: list[URLPattern] = [
@@ -54,6 +54,10 @@ urlpatterns: list[URLPattern] = [
     path("budgets/create/", budgets.create, name="admin-budget-create"),
     path("budgets/<uuid:pk>/", budgets.change, name="admin-budget"),
     path("budgets/<uuid:pk>/delete/", budgets.delete, name="admin-budget-delete"),
+    path("policies/", policies.policies, name="admin-policies"),
+    path("policies/<uuid:pk>/", policies.policy, name="admin-policy"),
+    path("policies/<uuid:pk>/<str:term>/", policies.change, name="admin-policy-change"),
+    path("policies/<uuid:pk>/<str:term>/inherit/", policies.inherit, name="admin-policy-inherit"),
     path("quotas/", quotas.quotas, name="admin-quotas"),
     path("quotas/create/", quotas.create, name="admin-quota-create"),
     path("quotas/<uuid:pk>/", quotas.change, name="admin-quota"),

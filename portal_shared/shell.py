@@ -101,6 +101,7 @@ class Shell:
             nav.append(NavItem("Bookings", reverse("bookings", args=[slice_.name]), "calendar-event", page == "bookings"))
             nav.append(NavItem("Templates", reverse("templates", args=[slice_.name]), "copy", page == "templates"))
             nav.append(NavItem("Access", reverse("access", args=[slice_.name]), "key", page == "access"))
+            nav.append(NavItem("Policy", reverse("workspace-policy", args=[slice_.name]), "settings", page == "policy"))
             nav.append(NavItem("People", reverse("workspace-people", args=[slice_.name]), "users", page == "people"))
             if may_create:
                 nav.append(NavItem("Create GPU request", reverse("gpr-create", args=[slice_.name]), "plus", page == "create", key="c"))
@@ -122,6 +123,7 @@ class Shell:
             NavItem("Checks", reverse("admin-checks"), "check", page == "checks", group="Fleet"),
             NavItem("Budgets", reverse("admin-budgets"), "hourglass", page == "budgets", group="Tenants"),
             NavItem("Quotas", reverse("admin-quotas"), "scale", page == "quotas", group="Tenants"),
+            NavItem("Policies", reverse("admin-policies"), "settings", page == "policies", group="Tenants"),
             NavItem("Projects", reverse("admin-projects"), "list-details", page == "projects", group="Tenants"),
             NavItem("Workspace requests", reverse("admin-workspace-requests"), "home", page == "workspace-requests", group="Tenants"),
             NavItem("People", reverse("admin-people"), "users", page == "people", group="Tenants"),

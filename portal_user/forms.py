@@ -31,6 +31,7 @@ from inventory.models import Cluster
 from portal_shared.forms.fields import (
     DURATION_HINT,
     MomentField,
+    NameField,
     PlainTextField,
     SpanField,
     UnseenMoment,
@@ -375,3 +376,9 @@ def initial_of(gpr: Gpr) -> dict[str, Any]:
         "model_parameters": json.dumps(model) if model else "",
         "version": gpr.version,
     }
+
+
+class DeputyForm(ServiceForm):
+    user = NameField(label="Deputy", max_length=63, help_text="The name of a person who works in your projects.")
+    starts_at = MomentField(label="From", required=False, help_text="Empty: now.")
+    ends_at = MomentField(label="Until", help_text="The deputy decides until then.")

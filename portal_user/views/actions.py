@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from uuid import UUID
 
 from django import forms
 from django.http import HttpResponse
+from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from accounts.models import User
-from accounts.policy import Verb
+from accounts.policy import Verb, may
 from gpr.approvals.services import gpr_approve, gpr_reject
 from gpr.models import Gpr, GprState
 from gpr.requests.editing import gpr_cancel
@@ -96,7 +97,9 @@ def delete(request: PageRequest, pk: UUID) -> HttpResponse:
 
 def _asked(request: PageRequest, pk: UUID, action: UserAction) -> HttpResponse:
     def question_of(gpr: Gpr, form: forms.Form) -> Question:
-        return question(request, gpr, action.ask, form, name=action.url_name)
+        asked = question(request, gpr, action.ask, form, name=action.url_name)
+        # A deputy need not see the request's page.
+        return asked if may(request.user, Verb.SEE, gpr) else replace(asked, back_url=reverse("approvals"))
 
     ways_out = partial(extension_ways, request) if action is EXTEND else None
     return decide_on(request, pk, action.of, question_of, topics=TOPICS, ways_out=ways_out)

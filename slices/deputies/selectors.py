@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from accounts.models import PlatformRole, User
-from accounts.policy import Relation, visible_rows
+from accounts.policy import Kind, Relation, Verb, may_all, visible_rows
 from core.clock import db_now
 from core.rest.references import one_by_id
 from slices.models import Deputy, Project, ProjectAdmin
@@ -16,8 +16,13 @@ from slices.models import Deputy, Project, ProjectAdmin
 
 def deputies_visible_to(actor: User) -> QuerySet[Deputy]:
     """A person sees whom he named, and who named him."""
-    own = None if actor.bound_to else Q(approver=actor) | Q(user=actor)
+    own = None if actor.bound_to else _involves(actor)
     return visible_rows(Deputy.objects.select_related("approver", "user"), actor, own)
+
+
+def deputies_involving(actor: User) -> QuerySet[Deputy]:
+    """Those whom the actor named, and who named him, also for an administrator."""
+    return deputies_visible_to(actor).filter(_involves(actor))
 
 
 def deputy_for(actor: User, deputy_id: str | UUID) -> Deputy:
@@ -49,6 +54,11 @@ def deputy_relations(actor: User, obj: Any) -> frozenset[Relation]:
     return frozenset({Relation.DEPUTY})
 
 
+def is_approver(actor: User, *, now: datetime) -> bool:
+    """Whether anything may ever wait for the actor's decision. Two queries at most."""
+    return may_all(actor, Verb.APPROVE, Kind.GPR) or ProjectAdmin.objects.filter(user=actor).exists() or deputies_of(actor, now).exists()
+
+
 def approvers_of(project_ids: Iterable[UUID], now: datetime) -> dict[UUID, set[UUID]]:
     """The people who decide on requests of each project: administrators, and their deputies. Three queries."""
     ids = set(project_ids)
@@ -61,6 +71,10 @@ def approvers_of(project_ids: Iterable[UUID], now: datetime) -> dict[UUID, set[U
             if approver_id in people:
                 people.add(user_id)
     return found
+
+
+def _involves(actor: User) -> Q:
+    return Q(approver=actor) | Q(user=actor)
 
 
 def _in_force(now: datetime) -> QuerySet[Deputy]:

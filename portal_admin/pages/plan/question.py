@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import ClassVar
 
 from django.urls import reverse
 
 from core.pages import words
 from gpr.allocation.snapshot import nodes_free_at
 from gpr.models import Gpr, GprState
+from gpr.policies.breaches import Found, follows
 from gpr.queue.previews import MaintenancePreview, Preview, StartChange
 from gpr.requests.ending import left_s
 from inventory.models import Reservation
 from portal_admin.pages.plan.queue.page import Mark
 from portal_shared.access import PageRequest
-from portal_shared.parts.gpr_box import ask_of
+from portal_shared.parts.gpr_box import ask_of, shown_state
 
 EFFECTS_SHOWN = 6
 # Smaller changes are not shown.
@@ -65,6 +67,23 @@ class Reaching:
 
 
 @dataclass(frozen=True, slots=True)
+class Breaking:
+    """A request that would break a changed policy, and what happens to it."""
+
+    name: str
+    url: str
+    mark: Mark
+    state: str
+    rules: str
+    follows: str
+
+    @classmethod
+    def of(cls, gpr: Gpr, found: Found) -> Breaking:
+        rules = " ".join(breach.text for breach in found[gpr.pk])
+        return cls(gpr.name, reverse("admin-inspect", args=[gpr.pk]), Mark.of(gpr.slice), shown_state(gpr), rules, follows(gpr))
+
+
+@dataclass(frozen=True, slots=True)
 class Effects:
     own: str
     shown: tuple[Effect, ...]
@@ -72,6 +91,18 @@ class Effects:
     boxes: tuple[Reaching, ...] = ()
     start_word: str = "Planned"
     evicted: str = ""  # names of those who would be evicted
+    breaking: tuple[Breaking, ...] = ()
+
+    MOST: ClassVar[int] = EFFECTS_SHOWN
+
+    @classmethod
+    def of_policy(cls, gprs: Sequence[Gpr], found: Found) -> Effects:
+        """`gprs`: those of `found` that are shown."""
+        count, more = len(found), len(found) - len(gprs)
+        own = f"{words.plural(count, 'request')} that {'keeps' if count == 1 else 'keep'} the policy now would break it:"
+        summary = f"And {words.plural(more, 'other')}." if more else ""
+        none = "No running, waiting or booked request would break it."
+        return cls(own if found else none, (), summary, breaking=tuple(Breaking.of(gpr, found) for gpr in gprs))
 
     @classmethod
     def of(cls, own: str, preview: Preview) -> Effects:

@@ -16,6 +16,7 @@ from accounts.models import User
 from accounts.policy import Verb, may
 from core.pages import words
 from core.pages.parts import EventRow, GpuTile, NodeRow, Pair
+from gpr.approvals.selectors import Standing
 from gpr.models import ENDED, Gpr, GprState, Promise, PromiseMove
 from gpr.queue.explanations import VisibleBlocker, VisibleExplanation
 from gpr.queue.status import NOT_PLANNED, QueueStatus, queue_statuses
@@ -69,12 +70,12 @@ class ActionUrls:
     again: str = ""
     approve: str = ""
     reject: str = ""
+    why_not: str = ""  # why who decides on it may not approve it
 
     @classmethod
-    def of(cls, gpr: Gpr, *, is_writable: bool, may_decide: bool, has_notice: bool) -> ActionUrls:
+    def of(cls, gpr: Gpr, *, is_writable: bool, is_asking: bool, why_not: str, has_notice: bool) -> ActionUrls:
         if not is_writable:
             return cls()
-        is_asking = may_decide and gpr.state == S.PENDING_APPROVAL
         waits, holds = gpr.state in WAITS, gpr.state in {S.PROVISIONING, S.ACTIVE}
         return cls(
             edit=reverse("gpr-edit", args=[gpr.pk]) if waits else "",
@@ -82,8 +83,9 @@ class ActionUrls:
             extend=reverse("gpr-extend", args=[gpr.pk]) if gpr.state == S.ACTIVE and not has_notice else "",
             release=reverse("gpr-release", args=[gpr.pk]) if holds else "",
             again=f"{reverse('gpr-create', args=[gpr.slice.name])}?from={gpr.pk}" if not waits else "",
-            approve=reverse("gpr-approve", args=[gpr.pk]) if is_asking else "",
+            approve=reverse("gpr-approve", args=[gpr.pk]) if is_asking and not why_not else "",
             reject=reverse("gpr-reject", args=[gpr.pk]) if is_asking else "",
+            why_not=why_not,
         )
 
 
@@ -216,8 +218,9 @@ class GprDetailPage:
 
 
 def _actions(gpr: Gpr, request: PageRequest, is_writable: bool, *, has_notice: bool) -> ActionUrls:
-    may_decide = is_writable and gpr.state == S.PENDING_APPROVAL and may(request.user, Verb.DECIDE, gpr)
-    return ActionUrls.of(gpr, is_writable=is_writable, may_decide=may_decide, has_notice=has_notice)
+    is_asking = is_writable and gpr.state == S.PENDING_APPROVAL and may(request.user, Verb.APPROVE, gpr)
+    why_not = Standing.load(request.user, now=request.now).why_not(gpr, now=request.now) if is_asking else ""
+    return ActionUrls.of(gpr, is_writable=is_writable, is_asking=is_asking, why_not=why_not, has_notice=has_notice)
 
 
 def _nodes(gpr: Gpr, *, with_gpus: bool) -> list[Reservation]:

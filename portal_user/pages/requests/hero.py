@@ -102,6 +102,7 @@ def _facts(gpr: Gpr, seen: ReadForHero, axis: Axis) -> list[Fact]:
         return [
             replace(_waited(gpr, seen, axis), label="Waited"),
             Fact("Rules", words.plural(len(gpr.approval_reasons), "rule"), "to be approved"),
+            Fact("Decided by", axis.says(gpr.decide_by_at) if gpr.decide_by_at else "", "else it is rejected"),
         ]
     if gpr.state == S.QUEUED:
         promised_at = promised_at_first(gpr)

@@ -22,8 +22,9 @@ from portal_user.urls import urlpatterns as user_urls
 from protocol.tenancy.workspaces import BindingState
 from slices.closing.services import project_close, slice_close
 from slices.invitations.services import member_add, member_add_or_invite
-from slices.models import Budget, Life, Namespace, Period, ProjectAdmin, Role, SliceGroup
+from slices.models import Budget, Deputy, Life, Namespace, Period, ProjectAdmin, Role, SliceGroup
 from slices.namespaces.services import namespace_bind
+from slices.policies.services import policy_of
 from slices.quotas.services import quota_create
 from slices.workspace_requests.services import WorkspaceTerms, workspace_request_create
 from tests import factories
@@ -47,6 +48,8 @@ PARTS = {
     "access": ["list"],
     "account": ["lists"],
     "admin-people": ["rows"],
+    "admin-policy": ["rows"],
+    "approvals": ["list"],
     "admin-workspace-requests": ["rows"],
     "templates": ["list"],
     "notices": ["list", "bell", "newest"],
@@ -94,6 +97,15 @@ def address(name: str, admin_world: AdminWorld) -> str:
     if name in {"workspace-ask-cancel", "admin-workspace-approve", "admin-workspace-refuse"}:
         terms = WorkspaceTerms(name="new", project="tenant", purpose="Training.")
         return reverse(name, args=[workspace_request_create(terms=terms, actor=admin_world.people.admin, now=db_now()).pk])
+    if name.startswith("admin-policy"):
+        named = [] if name == "admin-policy" else ["nodes_approval"]
+        return reverse(name, args=[policy_of(admin_world.slice).pk, *named])
+    if name == "project-policy":
+        return reverse(name, args=[admin_world.slice.project.name])
+    if name == "deputy-withdraw":
+        times = {"starts_at": db_now(), "ends_at": db_now() + timedelta(days=1), "created_at": db_now()}
+        deputy = Deputy.objects.create(approver=admin_world.people.admin, user=admin_world.people.owner, **times)
+        return reverse(name, args=[deputy.pk])
     if name.startswith("admin-person-") and name != "admin-person-add":
         return reverse(name, args=[factories.user("newcomer").pk])
     if name.startswith("admin-project-"):
