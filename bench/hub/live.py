@@ -27,12 +27,12 @@ START_S = 60.0
 
 
 def run(traces: Path | None) -> list[Figure]:
-    with tempfile.TemporaryDirectory() as folder, _hub(Path(folder)) as demo:
+    with tempfile.TemporaryDirectory() as folder, demo_hub(Path(folder)) as demo:
         return asyncio.run(_measure(demo))
 
 
 @contextmanager
-def _hub(folder: Path) -> Iterator[dict[str, str]]:
+def demo_hub(folder: Path) -> Iterator[dict[str, str]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

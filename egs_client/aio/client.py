@@ -39,7 +39,7 @@ class AsyncClient(AsyncApi):
         return watch_gpr(self, id, away_max_s=away_max_s, has_each_look=has_each_look)
 
     def watch_events(self, *, since: datetime | str | None = None, away_max_s: float | None = None, **filters: Any) -> AsyncIterator[Event]:
-        """Events from `since` on (default: from now on), oldest first, each once. `at` of the last one resumes a watch."""
+        """Events from `since` on (default: now), oldest first. A later watch goes on from `at` of the last one, which it repeats."""
         return watch_events(self, since=since, away_max_s=away_max_s, **filters)
 
     async def wait(self, id: str, *, for_s: float | None = None) -> GprDetail:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from egs_client import errors
+from egs_client.cli.words import here
 
 # In `egs --help` and docs/terminal.md.
 MEANINGS = {
@@ -63,7 +64,7 @@ def tell(error: errors.EgsError) -> None:
         for field, sentences in error.errors.items():
             say(f"error: {field}: {' '.join(sentences)}")
     else:
-        say(f"error: {error}")
+        say(f"error: {here(str(error))}")
     if isinstance(error, errors.NotSignedIn):
         say("Sign in again: egs login")
     elif isinstance(error, errors.StaleVersion):

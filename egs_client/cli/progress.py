@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from egs_client.cli.exits import say
 from egs_client.cli.session import is_interactive
-from egs_client.cli.words import by, when
+from egs_client.cli.words import by, here, when
 from egs_client.errors import Ended, WaitedTooLong
 from egs_client.gprs import ACTIVE, ENDED, PENDING_APPROVAL, PROVISIONING, QUEUED
 
@@ -45,7 +45,7 @@ def lines_of(gpr: GprDetail, client: Client) -> Iterator[str]:
         planned = f", planned {when(gpr.estimate.start_at)}" if gpr.estimate else ""
         yield f"{gpr.name}  {gpr.state}  {place}{planned}, promised by {by(gpr.promised_start_at)}"
         if gpr.explanation:
-            yield f"  {gpr.explanation.sentence}"
+            yield f"  {here(gpr.explanation.sentence)}"
     elif gpr.state == PROVISIONING:
         yield f"{gpr.name}  {gpr.state}  {', '.join(node.node for node in gpr.nodes_assigned)}"
         yield from (f"  {line}" for line in steps_of(gpr, client))

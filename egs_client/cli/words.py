@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 NOW_S = 3.0
+UTC_TEXT = re.compile(r"(20\d\d-\d\d-\d\d \d\d:\d\d:\d\d) UTC")
 MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
 
 
@@ -52,6 +54,11 @@ def size(nodes: int, gpus_per_node: int | None, shape: str, memory_gib: int | No
     """`2 x 8 H100-80GB`."""
     what = shape or (f">= {memory_gib} GiB" if memory_gib else "any")
     return f"{nodes} x {gpus_per_node or 'all'} {what}"
+
+
+def here(sentence: str) -> str:
+    """The server's sentence, with times of the reader's clock."""
+    return UTC_TEXT.sub(lambda found: clock(datetime.fromisoformat(found[1]).replace(tzinfo=UTC)), sentence)
 
 
 def yes(is_true: bool) -> str:

@@ -40,27 +40,28 @@ def watch_gpr(client: Api, id: str, *, away_max_s: float | None = None, has_each
 
 
 def watch_events(client: Api, *, since: datetime | str | None = None, away_max_s: float | None = None, **filters: Any) -> Iterator[Event]:
-    from_at = datetime.fromisoformat(since) if isinstance(since, str) else since
-    known: dict[str, datetime] = {}
-    if from_at is None:
+    known: set[str] = set()
+    if since is None:
         newest = client.events.list(page_size=1, **filters).all(limit=1)
-        from_at = newest[0].at if newest else datetime.now(UTC) - timedelta(seconds=OVERLAP_S)
-        known = {event.id: event.at for event in client.events.list(since=from_at - timedelta(seconds=OVERLAP_S), page_size=500, **filters)}
-    look, begun_at = Looks(away_max_s), from_at
+        last_at = newest[0].at if newest else datetime.now(UTC)
+        begun_at = last_at - timedelta(seconds=OVERLAP_S)
+        known = {event.id for event in client.events.list(since=begun_at, page_size=500, **filters)}
+    else:
+        begun_at = last_at = datetime.fromisoformat(since) if isinstance(since, str) else since
+    look = Looks(away_max_s)
     while True:
-        begin = max(from_at - timedelta(seconds=OVERLAP_S), begun_at) if not known else from_at - timedelta(seconds=OVERLAP_S)
+        begin_at = max(begun_at, last_at - timedelta(seconds=OVERLAP_S))
         try:
-            rows = client.events.list(since=begin, page_size=500, **filters).all()
+            rows = client.events.list(since=begin_at, page_size=500, **filters).all()
         except (Unreachable, ServerFault) as error:
             look.missed(error)
         else:
-            news = [event for event in reversed(rows) if event.id not in known and event.at >= begun_at]
+            news = [event for event in reversed(rows) if event.id not in known]
             look.found(has_changed=bool(news))
+            known = {event.id for event in rows}  # others are too old to come again
             for event in news:
-                known[event.id] = event.at
-                from_at = max(from_at, event.at)
+                last_at = max(last_at, event.at)
                 yield event
-            known = {id: at for id, at in known.items() if at >= from_at - timedelta(seconds=2 * OVERLAP_S)}
         time.sleep(look.pause_s)
 
 

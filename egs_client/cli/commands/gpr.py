@@ -11,7 +11,7 @@ from egs_client.cli import options
 from egs_client.cli.output import Column, Output, Watch, show_list, show_one, show_watching
 from egs_client.cli.progress import follow
 from egs_client.cli.session import client, gpr_of
-from egs_client.cli.words import by, clock, size, soon, span, when
+from egs_client.cli.words import by, clock, here, size, soon, span, when
 from egs_client.gprs import ACTIVE, ENDED, sentence_of
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def why(gpr: options.Gpr) -> None:
     """Say why it waits, and for what."""
     with client() as egs:
         found = gpr_of(gpr, egs)
-        print(sentence_of(found))
+        print(here(sentence_of(found)))
         if found.promised_start_at and found.state not in ENDED:
             print(f"Promised by {by(found.promised_start_at)}{f', planned {when(found.estimate.start_at)}' if found.estimate else ''}.")
         if found.explanation:
@@ -118,7 +118,7 @@ def lines(gpr: GprDetail) -> list[tuple[str, str]]:
         ("Owner", gpr.owner),
         ("Box", f"{size(gpr.nodes, gpr.gpus_per_node, gpr.shape, gpr.min_gpu_memory_gib)} for {span(gpr.duration_s)}"),
         ("Priority", str(gpr.priority)),
-        ("Why", explanation or " ".join(gpr.approval_reasons)),
+        ("Why", here(explanation) or " ".join(gpr.approval_reasons)),
         ("Position", str(gpr.position or "")),
         ("Planned", when(gpr.estimate.start_at) if gpr.estimate else ""),
         ("Promised by", by(gpr.promised_start_at) if gpr.promised_start_at else ""),

@@ -11,7 +11,7 @@ from egs_client.cli.exits import Refused, say
 from egs_client.cli.output import Column, Output, show_list, show_one
 from egs_client.cli.progress import follow, lines_of
 from egs_client.cli.session import agreed, client, gpr_of, is_interactive, settled, workspace_of
-from egs_client.cli.words import by, clock, size, span, when
+from egs_client.cli.words import by, clock, here, size, span, when
 from egs_client.errors import EgsError, Unreachable
 from egs_client.gprs import ACTIVE, ENDED, OVER, WAITING, name_now
 
@@ -31,7 +31,7 @@ OFFERS: list[Column[Offer]] = [
     Column("90% BY", lambda offer: f"{span(offer.p90_s)}" if offer.p90_s else "now"),
     Column("FROM", lambda offer: offer.supply, is_wide=True),
     Column("BORROWS", lambda offer: "yes" if offer.borrows else "no", is_wide=True),
-    Column("WAITS FOR", lambda offer: offer.explanation.sentence, is_wide=True),
+    Column("WAITS FOR", lambda offer: here(offer.explanation.sentence), is_wide=True),
 ]
 
 
@@ -211,7 +211,7 @@ def show_offers(offers: Offers, *, output: str) -> None:
         print(f"It waits for approval first: {reason}")
     show_list(offers.offers, OFFERS, output=output, kind="offer", none="No cluster has such nodes.")
     for offer in offers.offers[:1]:
-        print(f"{offer.explanation.sentence} {offer.basis}".strip())
+        print(here(f"{offer.explanation.sentence} {offer.basis}".strip()))
         for other in offer.alternatives:
             box = f"{size(other.nodes, other.gpus_per_node, other.shape)} for {span(other.duration_s)}"
             print(f"  {span(other.sooner_s)} sooner: {box} on {other.cluster}")

@@ -13,7 +13,7 @@ import typer
 from egs_client.cli import options
 from egs_client.cli.output import Column, Output, Watch, show_list, show_stream, show_watching
 from egs_client.cli.session import client
-from egs_client.cli.words import clock, size, soon, yes
+from egs_client.cli.words import clock, here, size, soon, yes
 
 if TYPE_CHECKING:
     from egs_client.models.gpr import Event, QueueRow
@@ -33,7 +33,7 @@ QUEUE: list[Column[QueueRow]] = [
     Column("WORKSPACE", lambda row: row.slice),
     Column("OWNER", lambda row: row.owner, is_wide=True),
     Column("PRIORITY", lambda row: str(row.priority), is_wide=True),
-    Column("WHY", lambda row: row.reason, is_wide=True),
+    Column("WHY", lambda row: here(row.reason), is_wide=True),
     Column("ID", lambda row: row.id, is_wide=True),
 ]
 NODES: list[Column[Node]] = [
@@ -51,7 +51,7 @@ NODES: list[Column[Node]] = [
 EVENTS: list[Column[Event]] = [
     Column("WHEN", lambda event: f"{event.at.astimezone():%d %b %H:%M:%S}"),
     Column("KIND", lambda event: event.kind),
-    Column("MESSAGE", lambda event: event.message),
+    Column("MESSAGE", lambda event: here(event.message)),
     Column("SEVERITY", lambda event: event.severity, is_wide=True),
     Column("BY", lambda event: event.actor or "EGS", is_wide=True),
 ]
