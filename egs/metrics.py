@@ -10,12 +10,12 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from contextlib import nullcontext
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
-from django.db.models import Count, Min
+from django.db.models import Avg, Count, Exists, Max, Min, OuterRef, Sum
 from django.urls import Resolver404, resolve
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -23,9 +23,11 @@ from prometheus_client.registry import Collector
 
 from core.clock import db_now
 from gpr.models import AllocatorRecord, Gpr, GprState, PromiseMove
-from inventory.models import AgentSession, agent_is_live
+from inventory.models import AgentSession, Gpu, ReservationState, ReservedGpu, agent_is_live
 from inventory.selectors import node_counts
+from observability.models import LatestReading
 from protocol.sync import SYNC_PATH
+from protocol.telemetry import STALE_S
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -121,6 +123,22 @@ def _inventory(now: datetime) -> Iterator[Metric]:
     yield _gauge("egs_agents", "Agents by whether they were heard lately.", "state", {"heard": sum(live), "silent": live.count(False)})
 
 
+def _gpus(now: datetime) -> Iterator[Metric]:
+    total = Gpu.objects.filter(gone_at=None, node__gone_at=None).count()
+    held_count = ReservedGpu.objects.filter(state=ReservationState.HELD).count()
+    yield _gauge("egs_gpus", "GPUs by whether a box holds them.", "state", {"held": held_count, "not_held": max(0, total - held_count)})
+    fresh = LatestReading.objects.filter(gpu__gone_at=None, at__gt=now - timedelta(seconds=STALE_S))
+    held = Exists(ReservedGpu.objects.filter(gpu=OuterRef("gpu"), state=ReservationState.HELD))
+    read = fresh.aggregate(n=Count("pk"), power_w=Sum("power_w"), most_c=Max("temperature_c"))
+    used = fresh.filter(held).aggregate(percent=Avg("utilization_percent"))["percent"]
+    yield GaugeMetricFamily("egs_gpus_read", "GPUs with a reading of the last minute.", value=read["n"])
+    yield GaugeMetricFamily("egs_gpu_power_watts", "Their power together.", value=read["power_w"] or 0)
+    if read["most_c"] is not None:
+        yield GaugeMetricFamily("egs_gpu_hottest_celsius", "The hottest of them.", value=read["most_c"])
+    if used is not None:
+        yield GaugeMetricFamily("egs_gpu_held_utilization_percent", "Mean use of the GPUs that boxes hold.", value=float(used))
+
+
 def _allocator(now: datetime) -> Iterator[Metric]:
     record = AllocatorRecord.objects.first() or AllocatorRecord()
     yield CounterMetricFamily("egs_ticks", "Whole ticks of the allocator.", value=record.tick_count)
@@ -135,7 +153,7 @@ def _allocator(now: datetime) -> Iterator[Metric]:
     yield _counter("egs_promises_moved", "Promises moved, by cause.", "cause", moves)
 
 
-_READERS: tuple[Callable[[datetime], Iterator[Metric]], ...] = (_gprs, _inventory, _allocator)
+_READERS: tuple[Callable[[datetime], Iterator[Metric]], ...] = (_gprs, _inventory, _gpus, _allocator)
 
 
 def _gauge(name: str, text: str, label: str, values: Mapping[str, int]) -> Metric:

@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pytest_django.fixtures import Settings
 
 from accounts.models import Scope
+from core.clock import db_now
 from core.db_threads import in_db_thread
 from egs.metrics import scrape
 from gpr.allocation.allocator import tick
@@ -23,6 +24,7 @@ from inventory.models import AgentSession, Node
 from protocol.sync import SYNC_PATH
 from tests import factories
 from tests.egs.conftest import Connect
+from tests.observability.telemetry.saying import gpus_of, reading, store
 
 Sample = tuple[str, frozenset[tuple[str, str]]]
 
@@ -63,6 +65,7 @@ def test_a_scrape_tells_of_the_queue_the_nodes_the_agents_and_the_ticks() -> Non
     assert value(samples, "egs_nodes", availability="unusable") == 2
     assert value(samples, "egs_nodes", availability="free") == 0
     assert value(samples, "egs_agents", state="heard") == value(samples, "egs_agents", state="silent") == 1
+    assert value(samples, "egs_gpus", state="held") + value(samples, "egs_gpus", state="not_held") > 0
     assert value(samples, "egs_ticks_total") == 1
     assert 0 <= value(samples, "egs_last_tick_age_seconds") < 600
     assert value(samples, "egs_last_tick_duration_seconds") > 0
@@ -108,7 +111,7 @@ def test_a_scrape_costs_the_same_queries_for_any_number_of_gprs_and_nodes() -> N
         for _ in range(3):
             factories.gpr(factories.make_slice(there, owner=owner), owner)
 
-    assert queries() == few <= 12
+    assert queries() == few <= 16
 
 
 # -- who may read it -----------------------------------------------------------------------------------------------------
@@ -192,3 +195,18 @@ def test_what_a_process_counts_is_told_apart_from_its_siblings() -> None:
     own = [sample for family in families for sample in family.samples if family.name.startswith(("egs_http", "egs_agent_syncs"))]
 
     assert all(sample.labels["process"] for sample in own)
+
+
+@pytest.mark.django_db
+def test_a_scrape_tells_what_the_gpus_do() -> None:
+    owner, there = factories.user("owner"), factories.cluster("c", nodes=2)
+    node = factories.held(factories.active(factories.make_slice(there, owner=owner), owner, nodes=1))[0].node
+    now = db_now()
+    store(there, *(reading(gpu, at=now, utilization_percent=80, power_w=500, temperature_c=70) for gpu in gpus_of(node)))
+
+    samples = read(scrape())
+
+    assert value(samples, "egs_gpus", state="held") == value(samples, "egs_gpus", state="not_held") == value(samples, "egs_gpus_read") == 8
+    assert value(samples, "egs_gpu_power_watts") == 4000
+    assert value(samples, "egs_gpu_hottest_celsius") == 70
+    assert value(samples, "egs_gpu_held_utilization_percent") == 80
