@@ -103,8 +103,9 @@ def _admin_page() -> Callable[[], Any]:
     from django.test import Client
 
     from accounts.models import PlatformRole, Scope
+    from accounts.people.services import user_create
     from accounts.sessions import LOGIN_KEY, Proof, login_start
-    from accounts.tokens.services import token_issue, user_create
+    from accounts.tokens.services import token_issue
     from core.clock import db_now
 
     now = db_now()
