@@ -68,10 +68,11 @@ class Objects:
         for row in self.rest.listed(path_of(kind, values), query):
             yield self.present(kind, row, values)
 
-    def forget(self) -> None:
-        """After a change: it may have changed others."""
+    def forget(self, changed: Kind | None = None) -> None:
+        """After a change: it may have changed others, but no project, workspace or cluster if it is of another kind."""
+        kept = {"Project", "Workspace", "Cluster"} - {changed.name} if changed is not None else set()
+        self._found = {key: found for key, found in self._found.items() if key[0] in kept and found is not None}
         self._lists.clear()
-        self._found.clear()
 
     def present(self, kind: Kind, row: Mapping[str, Any], scope: Mapping[str, Any], base: str = "") -> Present:
         """`scope`: what the path of the list says."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from django.core.handlers.wsgi import WSGIRequest
-from django.db import transaction
+from django.db import OperationalError, transaction
 from django.urls import resolve
 from rest_framework.request import Request
 
@@ -81,6 +81,8 @@ class Rest:
             response = _unlimited(match.func)(inner, *match.args, **match.kwargs)
             is_refused = response.status_code >= 400
             transaction.set_rollback(is_refused)
+        if response.status_code >= 500:  # the database is away: no fault of a document
+            raise OperationalError(response.data["detail"])
         if is_refused:
             raise Refused(path, getattr(response, "data", None) or json.loads(response.content))
         return response.data

@@ -274,7 +274,7 @@ class _Application:
             body["secret"] = self.terms.secrets[wanted.secret_from]
         with _telling(wanted):
             made = self.rest.post(path_of(kind, wanted.values), body)
-        self.objects.forget()
+        self.objects.forget(kind)
         present = self.objects.present(kind, made, wanted.values)
         if later := [each for each in _different(wanted, present) if each[0].at != At.CREATE and each[0].api not in body]:
             self._change(wanted, present, later)
@@ -301,7 +301,7 @@ class _Application:
             elif rest:
                 self.rest.delete(path)
                 self.rest.post(path_of(kind, wanted.values), self._body(wanted, set(wanted.values)))
-        self.objects.forget()
+        self.objects.forget(kind)
 
     def _own(self, wanted: Wanted, present: Present, owners: Mapping[str, str], taken: Container[str]) -> None:
         """A field is owned by the manager that wrote its value last. What the document says no longer is free."""
@@ -347,7 +347,7 @@ class _Application:
             self.rest.post(f"{path}release/")
         else:
             self.rest.delete(path)
-        self.objects.forget()
+        self.objects.forget(kind)
         ManifestObject.objects.filter(kind=kind.name, key=present.key).delete()
         return ("archived", "") if kind.archives else ("deleted", "")
 
@@ -424,6 +424,11 @@ def _refuse_fixed(wanted: Wanted, fixed: Iterable[tuple[Field, Any, Any]]) -> No
         raise _Faulty(faults)
 
 
+def _absent(detail: str) -> str:
+    """What `There is no such node, or …` speaks of."""
+    return detail.removeprefix("There is no such ").split(",")[0]
+
+
 @contextmanager
 def _telling(wanted: Wanted) -> Iterator[None]:
     """Turns a refusal of the API into faults of the document."""
@@ -444,7 +449,6 @@ def _tell(wanted: Wanted, refused: Refused) -> NoReturn:
             path = ("spec", manifest_name(api))
         faults += [wanted.fault(refused.code, translated(kind, text), path) for text in texts]
     if not faults:
-        is_user = refused.code == NOT_FOUND and kind.name_field == "user"
-        path = ("metadata", "name") if is_user else ()
+        path = wanted.path_of(_absent(str(problem["detail"]))) if refused.code == NOT_FOUND else ()
         faults = [wanted.fault(refused.code, translated(kind, str(problem["detail"])), path)]
     raise _Faulty(faults) from refused

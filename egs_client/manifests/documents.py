@@ -149,7 +149,12 @@ class _Checker:
                 return span_parse(value)
             except ValueError:
                 self.fault(("spec", wish.name), "invalid_input", "Must be a duration as 8h30m, 2d or 90s.")
-        elif wish.of and not (isinstance(value, str) or value is None or (wish.is_set and isinstance(value, list))):
+        elif self.kind is not None and not isinstance(value, bool) and any(name == wish.api for name, _ in self.kind.acts):
+            self.fault(("spec", wish.name), "invalid_input", "Must be true or false.")
+        elif wish.is_set and wish.of and isinstance(value, list):
+            for index in (index for index, name in enumerate(value) if not isinstance(name, str)):
+                self.fault(("spec", wish.name, index), "invalid_input", f"Must be the name of a {wish.of}.")
+        elif wish.of and not (isinstance(value, str) or value is None):
             self.fault(("spec", wish.name), "invalid_input", f"Must be the name of a {wish.of}.")
         return value
 

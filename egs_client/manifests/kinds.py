@@ -356,7 +356,7 @@ def kind_of_word(word: str) -> Kind | None:
 
 def no_such_kind(word: str) -> str:
     known = nearest(word, BY_NAME) or f" There are {', '.join(BY_NAME)}."
-    return f"There is no kind {word[:60]}.{known}"
+    return f"There is no kind {ascii(word[:60])[1:-1]}.{known}"
 
 
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from random import Random
+
 import pytest
 
 from accounts.models import Scope, User
@@ -10,8 +13,13 @@ from manifests.models import ManifestObject
 from slices.models import Project, Slice
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
-from tests.api.manifests.setups import acts, apply, at, diff, document, mistakes
+from tests.api.manifests.setups import SETUP, acts, apply, at, diff, document, mistakes
+from tests.effort import DAY
 
+JUNK = [
+    *("null", "[]", "{}", "''", "-1", "99999999999999999999", "true", "[[]]", "[{a: 1}]", "{a: {b: [1]}}", '"\\u202e"', '"a\\0b"', "3.7"),
+    *("2026-13-45T00:00:00Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "2026-11-22T18:00:00", "'../x'", "'%2F'", "-8h"),
+]
 TEN = f"""\
 apiVersion: egs.io/v1alpha1
 kind: Project
@@ -169,6 +177,20 @@ def test_a_bound_token_reaches_nothing_beyond(world: World) -> None:
 
     assert mistakes(answer) == [(4, "spec.workspace", "not_found")]
     assert "vision" not in bound.get("manifests/export/").json()["text"]
+
+
+@pytest.mark.rotates
+def test_whatever_stands_in_a_field_is_answered_with_words_and_a_line(admin: Caller, world: World) -> None:
+    factories.cluster("borealis")
+    documents, numbers = SETUP.split("---\n"), Random(DAY.toordinal())
+    for _ in range(25):
+        text = "---\n".join(numbers.sample(documents, 3))
+        start, end = numbers.choice([match.span(1) for match in re.finditer(r": ([^,\n}{]+)", text)])
+
+        answer = diff(admin, text[:start] + numbers.choice(JUNK) + text[end:])
+
+        assert answer.status_code == 200, text
+        assert all(fault["detail"] and fault["line"] for fault in answer.json()["faults"])
 
 
 def test_a_huge_body_and_files_of_one_name_are_refused(admin: Caller) -> None:
