@@ -1,8 +1,8 @@
 """Statements that run often: Django writes the SQL of each once, PostgreSQL keeps its plan, and several need not wait for each other.
 
 To write the SQL of a queryset takes Django several times as long as PostgreSQL takes to run it, and a submit asks some twenty. So a
-`WrittenQuery` has the SQL written at its first call. That is right only while the SQL is the same for all calls: a queryset with values of
-its own (a time, a state) keeps those of the first call; only the ids change.
+`WrittenQuery` has the SQL written at its first call. That is right only while the SQL is the same for all calls: a queryset's own values
+stay those of the first call; only ids and the times that it names by `Moment` change.
 
 It leans on parts of Django that no document promises: a compiler's `as_sql`, `execute_sql` and `results_iter`, a queryset's
 `_iterable_class`, a field's `pre_save` and `get_db_prep_save`. tests/promises/database/test_written_sql.py compares all of it with what
@@ -11,17 +11,19 @@ Django's own querysets do; run it on both databases after an upgrade of Django o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
+from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
 from django.db import DEFAULT_DB_ALIAS, connections
-from django.db.models import AutoField, Expression, Model, QuerySet, UUIDField
+from django.db.models import AutoField, DateTimeField, Expression, Field, Model, QuerySet, UUIDField
 
 Row = TypeVar("Row")
 ID: Final[UUIDField[Any, Any]] = UUIDField()
+TIME: Final[DateTimeField[Any, Any]] = DateTimeField()
 # A connection that has run a statement so often keeps its plan. PostgreSQL takes so many values beside one.
 PLANNED_AFTER: Final = 2
 VALUES_MOST: Final = 65_535
@@ -34,26 +36,26 @@ class WrittenQuery(Generic[Row]):
         self._rows, self._key = rows, key
         self._compilers: dict[int | None, Any] = {}  # by the number of ids
 
-    def __call__(self, ids: Collection[UUID] | None = None) -> list[Row]:
-        return self.send(ids)()
+    def __call__(self, ids: Collection[UUID] | None = None, **moments: datetime) -> list[Row]:
+        return self.send(ids, **moments)()
 
-    def send(self, ids: Collection[UUID] | None = None) -> Callable[[], list[Row]]:
+    def send(self, ids: Collection[UUID] | None = None, **moments: datetime) -> Callable[[], list[Row]]:
         """Asks for the rows; what it returns waits for them."""
         if ids is None:
-            return self._send(None, ())
+            return self._send(None, moments)
         if not ids:
             return list
         # One text for each power of two: the last id is repeated.
         given = list(ids)
         count = 1 << (len(given) - 1).bit_length()
-        return self._send(count, [*given, *given[-1:] * (count - len(given))])
+        return self._send(count, moments | dict(enumerate([*given, *given[-1:] * (count - len(given))])))
 
-    def _send(self, count: int | None, given: Sequence[UUID]) -> Callable[[], list[Row]]:
+    def _send(self, count: int | None, given: Mapping[Any, Any]) -> Callable[[], list[Row]]:
         if count not in self._compilers:
             self._compilers[count] = self._compiler(count)
         connection, compiler = connections[DEFAULT_DB_ALIAS], copy(self._compilers[count])
         sql, params = compiler.as_sql()
-        values = [ID.get_db_prep_value(given[each.place], connection) if isinstance(each, _Given) else each for each in params]
+        values = [each.value(given, connection) if isinstance(each, _Given) else each for each in params]
         cursor = planned_cursor() if len(values) <= VALUES_MOST else connection.cursor()
         cursor.execute(sql, values)
 
@@ -67,7 +69,7 @@ class WrittenQuery(Generic[Row]):
         return rows
 
     def _compiler(self, count: int | None) -> Any:
-        rows = self._rows if count is None else self._rows.filter(**{f"{self._key}__in": [_Given(place) for place in range(count)]})
+        rows = self._rows if count is None else self._rows.filter(**{f"{self._key}__in": [_Given(place, ID) for place in range(count)]})
         compiler: Any = rows.query.get_compiler(rows.db)
         written = compiler.as_sql()
         compiler.as_sql = lambda: written
@@ -76,14 +78,24 @@ class WrittenQuery(Generic[Row]):
 
 
 class _Given(Expression):
-    """Stands in a queryset for the id at this place of a call."""
+    """Stands in a queryset for a value of a call, by its place or name."""
 
-    def __init__(self, place: int) -> None:
-        super().__init__(output_field=ID)
-        self.place = place
+    def __init__(self, key: int | str, field: Field[Any, Any]) -> None:
+        super().__init__(output_field=field)
+        self.key = key
 
     def as_sql(self, compiler: Any, connection: Any) -> tuple[str, tuple[Any, ...]]:
         return "%s", (self,)
+
+    def value(self, given: Mapping[Any, Any], connection: Any) -> Any:
+        return self.output_field.get_db_prep_value(given[self.key], connection)
+
+
+class Moment(_Given):
+    """Stands in a queryset for the time that a call gives by this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, TIME)
 
 
 class _Written:

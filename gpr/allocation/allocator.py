@@ -7,23 +7,24 @@ guarded transaction, so a missed or repeated tick does no harm.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import structlog
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, F, Min, OuterRef, Prefetch, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Prefetch, Q, QuerySet
 from fast_update.fast import fast_update
 
 from core.clock import db_now
 from core.errors import EgsError
 from core.locks import single_runner
 from core.words import are, plural, utc
-from gpr.allocation.absence import absence_of, is_just_over, was_just_away
+from core.written_sql import Moment, WrittenQuery
+from gpr.allocation.absence import ALLOCATOR_RECORD, absence_of, is_just_over, was_just_away
 from gpr.allocation.change_log import changes_prune
 from gpr.allocation.live import live_check
 from gpr.allocation.rows import gprs_by_id
@@ -86,7 +87,7 @@ def tick(*, now: datetime | None = None, may_rest: bool = False) -> TickReport |
         if not mine:
             return None
         now, began_s = now or db_now(), time.perf_counter()
-        record, _ = AllocatorRecord.objects.get_or_create(singleton=True)
+        record = next(iter(ALLOCATOR_RECORD()), None) or AllocatorRecord.objects.create()
         if may_rest and _is_reviewed(record, now) and _may_rest(record, now):
             return TickReport(rested=True)
         absence = absence_of(record, now)
@@ -151,18 +152,17 @@ def _rests_until(made: Plan, loaded: Loaded, now: datetime) -> datetime | None:
     times_s += [at_s for window in windows for at_s in (window.start_s, window.end_s)]
     due_s = min((at_s for at_s in times_s if at_s > snapshot.now_s), default=FOREVER_S)
     until_at = at(min(due_s, snapshot.now_s + settings.EGS_REST_S))
-    ends_at = Gpr.objects.filter(state=S.ACTIVE, ends_at__gt=now).aggregate(next=Min("ends_at"))["next"]
-    return until_at if ends_at is None else min(until_at, ends_at)
+    return min([until_at, *(ends_at for (ends_at,) in _NEXT_END(now=now) if ends_at is not None)])
 
 
 def _last_event_id() -> int:
-    return Event.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
+    return next((pk for (pk,) in _LAST_EVENT()), 0)
 
 
 def advance(*, now: datetime) -> int:
     """Move every provisioned GPR as far as its nodes and the clock allow. Returns the number of transitions."""
     moved_count = _activate_ready(now)
-    for gpr in _with_rows(Gpr.objects.filter(pk__in=_ids_due(now))):
+    for gpr in _with_rows(_ids_due(now)):
         rows = gpr.rows_now
         # After a pause several transitions may be due.
         while gpr.state in PROVISIONED and _advance_one(gpr, rows, now):
@@ -173,20 +173,35 @@ def advance(*, now: datetime) -> int:
 
 def _ids_due(now: datetime) -> set[UUID]:
     # Most boxes run undisturbed, so only those that may be due by the clock or by their nodes are read.
-    due = set(Gpr.objects.filter(Q(state=S.EXITING) | Q(state=S.ACTIVE, ends_at__lte=now)).values_list("pk", flat=True))
-    windows = Gpr.objects.filter(state=S.ACTIVE).values_list("pk", "active_at", "ends_at", "marks_passed")
-    due |= {pk for pk, active_at, ends_at, passed in windows if _marks(active_at, ends_at, now) > passed}
+    moved = {pk for (pk,) in (*_ENDING(now=now), *_ON_NODES(late=now - timedelta(seconds=ENTRY_SILENCE_S)))}
+    return moved.union(pk for pk, active_at, ends_at, passed in _WINDOWS() if _marks(active_at, ends_at, now) > passed)
+
+
+def _on_nodes() -> QuerySet[Any, tuple[UUID]]:
+    """GPRs that may have to move since something happened on one of their nodes."""
     leaves = Q(state=ReservationState.RELEASED) | Q(phase__in=[Phase.FAILED, Phase.EXITING, Phase.RELEASED]) | ~Q(desired=Desired.PRESENT)
     fails = leaves | Q(node__gone_at__isnull=False)
-    is_late = Q(enter_by_at__lt=now - timedelta(seconds=ENTRY_SILENCE_S))
-    enters = fails | is_late | Q(phase=Phase.ACTIVE) | Q(active_at__isnull=False)
+    enters = fails | Q(enter_by_at__lt=Moment("late")) | Q(phase=Phase.ACTIVE) | Q(active_at__isnull=False)
     runs = fails | Q(replaces__isnull=False) | Q(failing_at__isnull=False)
     rows = Reservation.objects.filter(Q(gpr__state=S.PROVISIONING) & enters | Q(gpr__state=S.ACTIVE) & runs, run=F("gpr__run"))
-    return due.union(rows.values_list("gpr", flat=True))
+    return rows.order_by().values_list("gpr")
 
 
-def _with_rows(gprs: QuerySet[Gpr]) -> QuerySet[Any]:
-    """Adds the reservations of the current run as `rows_now`."""
+_ENDING: Final = WrittenQuery(
+    Gpr.objects.filter(Q(state=S.EXITING) | Q(state=S.ACTIVE, ends_at__lte=Moment("now"))).order_by().values_list("pk")
+)
+_WINDOWS: Final = WrittenQuery(Gpr.objects.filter(state=S.ACTIVE).order_by().values_list("pk", "active_at", "ends_at", "marks_passed"))
+_ON_NODES: Final = WrittenQuery(_on_nodes())
+_SHUT: Final = Reservation.objects.filter(gpr=OuterRef("pk"), run=OuterRef("run"), active_at=None).exclude(phase=Phase.ACTIVE)
+_OPEN: Final = WrittenQuery(Gpr.objects.filter(~Exists(_SHUT), state=S.PROVISIONING).order_by().values_list("pk"))
+_ENDS_LATER: Final = Gpr.objects.filter(state=S.ACTIVE, ends_at__gt=Moment("now"))
+_NEXT_END: Final = WrittenQuery(_ENDS_LATER.order_by("ends_at").values_list("ends_at")[:1])
+_LAST_EVENT: Final = WrittenQuery(Event.objects.order_by("-pk").values_list("pk")[:1])
+
+
+def _with_rows(ids: Collection[UUID]) -> Iterable[Any]:
+    """Loads GPRs with the reservations of the current run as `rows_now`."""
+    gprs = Gpr.objects.filter(pk__in=ids) if ids else Gpr.objects.none()
     return gprs.select_related("slice").order_by("pk").prefetch_related(Prefetch("reservations", _rows_now(), to_attr="rows_now"))
 
 
@@ -248,8 +263,7 @@ def _exit(gpr: Gpr, reason: EndReason, now: datetime, why: str = "") -> bool:
 
 def _activate_ready(now: datetime) -> int:
     # GPRs that fail here are moved one by one afterwards.
-    shut = Reservation.objects.filter(gpr=OuterRef("pk"), run=OuterRef("run"), active_at=None).exclude(phase=Phase.ACTIVE)
-    gprs = _with_rows(Gpr.objects.filter(~Exists(shut), state=S.PROVISIONING))
+    gprs = _with_rows([pk for (pk,) in _OPEN()])
     ready = [gpr for gpr in gprs if _is_open(gpr.rows_now) and not _has_lost_a_node(gpr.rows_now)]
     count = 0
     for first in range(0, len(ready) if len(ready) > 1 else 0, MOVES_AT_ONCE):

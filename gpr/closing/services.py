@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
+from core.written_sql import Moment, WrittenQuery
 from gpr.allocation.stored_plan import plan_lock
 from gpr.bookings.services import series_cancel
 from gpr.models import PROVISIONED, BookingSeries, EndReason, Gpr, GprState
@@ -25,16 +26,15 @@ AT_ONCE: Final = 200
 
 def closing_advance(*, now: datetime) -> None:
     """Archive workspaces that are over, and bring the closing of others on. Two queries when there is none."""
-    for pk, name in _slices_due(now):
+    for pk, name in _SLICES_DUE(now=now):
         with set_aside_on_error("workspace_closing", f"Workspace {name} could not be closed", now=now):
             _advance(pk, now)
-    due = Project.objects.exclude(life=Life.OPEN).filter(settled_at=None)
-    for project in due.exclude(Exists(Slice.objects.filter(project=OuterRef("pk"), settled_at=None))):
+    for project in _PROJECTS_DUE():
         with set_aside_on_error("project_closing", f"Project {project.name} could not be closed", now=now):
             project_settle(project=project, now=now)
 
 
-def _slices_due(now: datetime) -> list[tuple[UUID, str]]:
+def _slices_due() -> QuerySet[Any, tuple[UUID, str]]:
     """Those for which there is something to do now: most boxes of an archived workspace run on for a while."""
     of_slice = Gpr.objects.filter(slice=OuterRef("pk"))
     booked = Exists(BookingSeries.objects.filter(slice=OuterRef("pk"), canceled_at=None))
@@ -42,8 +42,13 @@ def _slices_due(now: datetime) -> list[tuple[UUID, str]]:
     drains = Q(is_drained=True) & Exists(of_slice.filter(state__in=PROVISIONED - {GprState.EXITING}))
     # What was filed while it was being closed waits even after it has settled.
     is_left = Q(waits) | Q(settled_at=None) & (Q(booked) | drains | ~Q(holds))
-    rows = Slice.objects.filter(Q(life=Life.OPEN, ends_at__lte=now) | ~Q(life=Life.OPEN) & is_left)
-    return list(rows.order_by("pk").values_list("pk", "name"))
+    rows = Slice.objects.filter(Q(life=Life.OPEN, ends_at__lte=Moment("now")) | ~Q(life=Life.OPEN) & is_left)
+    return rows.order_by("pk").values_list("pk", "name")
+
+
+_SLICES_DUE: Final = WrittenQuery(_slices_due())
+_UNSETTLED: Final = Project.objects.exclude(life=Life.OPEN).filter(settled_at=None)
+_PROJECTS_DUE: Final = WrittenQuery(_UNSETTLED.exclude(Exists(Slice.objects.filter(project=OuterRef("pk"), settled_at=None))))
 
 
 @transaction.atomic

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 from uuid import UUID
 
 import msgspec
@@ -22,7 +22,7 @@ from fast_update.fast import fast_update
 from accounts.models import User
 from accounts.policy import Verb, may
 from core.errors import EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy, QueueFull, StaleState
-from core.rare_rows import rare_rows
+from core.written_sql import WrittenQuery
 from gpr.allocation.stored_plan import plan_lock
 from gpr.cluster_requests.life_marks import life_marks_of
 from gpr.cluster_requests.states import cluster_request_states
@@ -130,15 +130,17 @@ def cluster_requests_take(*, cluster: Cluster, requests: Sequence[ClusterRequest
     return answers
 
 
+_HOME: Final = Namespace.objects.filter(cluster=OuterRef("cluster"), name=OuterRef("namespace"), slice=OuterRef("gpr__slice"))
+_ORPHANS: Final = WrittenQuery(
+    ClusterRequestRecord.objects.filter(gpr__state__in=[S.QUEUED, S.PENDING_APPROVAL])
+    .exclude(Exists(_HOME))
+    .select_related("gpr", "cluster")
+)
+
+
 def orphans_cancel(*, now: datetime) -> None:
     """Cancels waiting GPRs whose namespace left their workspace: no member could delete their objects there. Runs at each tick."""
-    home = Namespace.objects.filter(cluster=OuterRef("cluster"), name=OuterRef("namespace"), slice=OuterRef("gpr__slice"))
-    rows = (
-        ClusterRequestRecord.objects.filter(gpr__state__in=[S.QUEUED, S.PENDING_APPROVAL])
-        .exclude(Exists(home))
-        .select_related("gpr", "cluster")
-    )
-    for row in rare_rows(rows):
+    for row in _ORPHANS():
         why = f"The workspace has namespace {row.namespace} of cluster {row.cluster.name}, where it was filed, no more."
         with set_aside_on_error("orphan_cancel", "This request could not be canceled", now=now, gpr_id=row.gpr_id):
             gpr_cancel(gpr=row.gpr, actor=None, now=now, why=why)

@@ -13,8 +13,8 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Q
 
-from core.rare_rows import rare_rows
 from core.words import utc
+from core.written_sql import Moment, WrittenQuery
 from gpr.allocation.snapshot import box_end_for, nodes_free_at
 from gpr.allocation.stored_plan import plan_lock
 from gpr.models import Eviction, EvictionVictim, Gpr, GprState, Promise, VictimOutcome
@@ -29,17 +29,20 @@ from journal.services import event_record
 REVIEWS_MOST: Final = 4  # per tick, since each costs a plan
 REVIEWED_AGAIN: Final = timedelta(minutes=5)
 HELD = Reservation.objects.filter(state=ReservationState.HELD)
+_NODES_OF: Final = WrittenQuery(HELD.order_by().values_list("gpr", "node"), key="gpr__id")
+_IS_DUE: Final = Q(reviewed_at=None) | Q(reviewed_at__lt=Moment("again")) | Q(reviewed_at__gt=Moment("now"))  # clocks may be set back
+_DUE: Final = WrittenQuery(
+    EvictionVictim.objects.filter(_IS_DUE, outcome=VictimOutcome.NOTICED, is_final=False)
+    .select_related("gpr__slice", "eviction__gpr__promise")
+    .order_by(F("reviewed_at").asc(nulls_first=True), "pk")
+)
 
 
 def notices_review(*, now: datetime) -> None:
     """Withdraw or postpone notices that are not needed. One query when there is none, three when all are needed."""
-    is_due = Q(reviewed_at=None) | Q(reviewed_at__lt=now - REVIEWED_AGAIN) | Q(reviewed_at__gt=now)  # clocks may be set back
-    noticed = EvictionVictim.objects.filter(is_due, outcome=VictimOutcome.NOTICED, is_final=False).order_by(
-        F("reviewed_at").asc(nulls_first=True), "pk"
-    )
-    victims = rare_rows(noticed.select_related("gpr__slice", "eviction__gpr__promise"))
+    victims = _DUE(now=now, again=now - REVIEWED_AGAIN)
     nodes: dict[UUID, set[str]] = defaultdict(set)
-    for gpr_id, node_id in HELD.filter(gpr__in=[victim.gpr_id for victim in victims]).values_list("gpr", "node"):
+    for gpr_id, node_id in _NODES_OF([victim.gpr_id for victim in victims]):
         nodes[gpr_id].add(str(node_id))
     for victim in [victim for victim in victims if not _is_needed(victim, nodes[victim.gpr_id])][:REVIEWS_MOST]:
         with set_aside_on_error("notice_review", "The eviction notice of this box could not be reviewed", now=now, gpr_id=victim.gpr_id):

@@ -18,8 +18,8 @@ from django.db.models import Exists, F, OuterRef, Prefetch, Q, QuerySet
 
 from accounts.models import User
 from core.errors import Conflict, IllegalTransition, NotFound, StaleState
-from core.rare_rows import rare_rows
 from core.words import are, duration_exact, plural
+from core.written_sql import Moment, WrittenQuery
 from gpr.allocation.absence import was_just_away
 from gpr.allocation.live import snapshot_load
 from gpr.allocation.pools import PoolKey
@@ -93,7 +93,8 @@ def replacements_review(*, now: datetime) -> None:
     """Record failing nodes and look for spares. One query when all nodes are well."""
     if settings.EGS_SPARE_TRIES_MAX < 1:
         return
-    for row in rare_rows(_failing_rows(now)):
+    grace_at = now - timedelta(seconds=settings.EGS_SPARE_GRACE_S)
+    for row in _failing_rows(grace_at) if _FAILING(grace=grace_at) else ():
         failed = f"The replacement of node {row.node.name} could not be reviewed"
         with set_aside_on_error("replacement_review", failed, now=now, gpr_id=row.gpr_id, node_id=row.node_id):
             _review(row, now)
@@ -148,9 +149,8 @@ def boxes_replace(*, node: Node, actor: User, why: str, now: datetime) -> None:
 # -- what fails --------------------------------------------------------------------------------------------------------
 
 
-def _failing_rows(now: datetime) -> QuerySet[Reservation]:
+def _failing_rows(grace_at: datetime | Moment) -> QuerySet[Reservation]:
     # Members of running boxes that fail or are to be replaced, also those that were given up and are free by now.
-    grace_at = now - timedelta(seconds=settings.EGS_SPARE_GRACE_S)
     bad = Q(gpu__is_healthy=False, gpu__node__sick_gpus_at__lte=grace_at) | Q(gpu__gone_at__lte=grace_at)
     fails = Q(node__gone_at__isnull=False) | Q(node__broken_at__lte=grace_at)
     fails |= Q(Exists(ReservedGpu.objects.filter(bad, reservation=OuterRef("pk"))))
@@ -160,6 +160,9 @@ def _failing_rows(now: datetime) -> QuerySet[Reservation]:
     rows = rows.exclude(Exists(Reservation.objects.filter(replaces=OuterRef("pk"), joined_at__isnull=False)))
     gpus = Prefetch("gpus", queryset=ReservedGpu.objects.select_related("gpu"))
     return rows.select_related("gpr", "node").prefetch_related(gpus, "spares").order_by("failing_at", "pk")
+
+
+_FAILING: Final = WrittenQuery(_failing_rows(Moment("grace")).order_by().values_list("pk")[:1])
 
 
 def _trouble_of(row: Reservation, now: datetime) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from uuid import UUID, uuid4
 
 import pytest
 from django.db import IntegrityError, transaction
-from django.db.models import Model
+from django.db.models import Model, Q
 
-from core.written_sql import WrittenQuery, load_together, rows_insert, sent_together
+from core.written_sql import Moment, WrittenQuery, load_together, rows_insert, sent_together
 from inventory.models import Node
 from journal.models import Event
 from slices.models import Project
@@ -37,6 +38,18 @@ def test_each_call_reads_anew() -> None:
         make_cluster(name=f"c{number}", nodes=1)
 
         assert ALL() == list(NODES.values_list("name", "seen_at"))
+
+
+SEEN = WrittenQuery(NODES.filter(Q(seen_at__lt=Moment("before")) | Q(seen_at__gt=Moment("after"))), key="cluster__id")
+
+
+def test_it_finds_the_rows_of_the_times_of_each_call() -> None:
+    cluster, hour = make_cluster(nodes=3), timedelta(hours=1)
+    for number, node in enumerate(NODES):
+        Node.objects.filter(pk=node.pk).update(seen_at=NOW + number * hour)
+
+    for before, after in ((NOW, NOW), (NOW + hour, NOW + 2 * hour), (NOW - hour, NOW + hour)):
+        assert SEEN([cluster.pk], before=before, after=after) == list(NODES.filter(Q(seen_at__lt=before) | Q(seen_at__gt=after)))
 
 
 @pytest.mark.parametrize("round_", range(4))  # the server keeps the plan of a statement that a connection sends again
