@@ -2,25 +2,8 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal_user.views import (
-    access,
-    account,
-    actions,
-    approvals,
-    bookings,
-    channels,
-    create,
-    detail,
-    gpus,
-    notices,
-    people,
-    policies,
-    promises,
-    templates,
-    tenancy,
-    workspace_requests,
-    workspaces,
-)
+from portal_user.views import account, actions, approvals, bookings, channels, create, detail, gpus, notices, policies, promises, templates
+from portal_user.views.tenants import access, people, tenancy, workspace_requests, workspaces
 
 urlpatterns: list[URLPattern] = [
     path("", workspaces.workspaces, name="workspaces"),

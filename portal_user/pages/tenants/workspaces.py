@@ -23,7 +23,7 @@ from portal_shared.parts.paging import foot_of, page_of, url_with
 from portal_shared.parts.workspace_requests import WorkspaceRequestRow
 from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.pages.capacity import capacity_facts, shapes_in, stock_for
-from portal_user.pages.tenancy import InvitationRow, invitation_rows
+from portal_user.pages.tenants.tenancy import InvitationRow, invitation_rows
 from slices.closing.services import ENDS_SOON
 from slices.deputies.selectors import is_approver
 from slices.models import Life, Membership, RequestState, Role, WorkspaceRequest

@@ -8,7 +8,7 @@ from portal_shared.access import PageRequest, signed_in
 from portal_user.pages.quota_bars import quota_bars
 from portal_user.pages.requests.facts import facts_of
 from portal_user.pages.requests.listing import GROUPS, RequestListing, RequestsPage, RequestTable
-from portal_user.pages.workspaces import WorkspacesPage
+from portal_user.pages.tenants.workspaces import WorkspacesPage
 from slices.selectors import slice_for
 
 

@@ -11,7 +11,7 @@ from portal_shared.access import PageRequest
 from portal_shared.forms.questions import Question, sent
 from portal_shared.shell import Shell
 from portal_user.forms import RefusalForm, ServiceForm
-from portal_user.pages.access import shell_of
+from portal_user.pages.tenants.access import shell_of
 from slices.invitations.services import invitations_of
 from slices.models import PENDING, Invitation, Namespace, Role
 

@@ -15,7 +15,7 @@ from portal_shared.access import PageRequest, needs_write, signed_in
 from portal_shared.forms.questions import UNPROCESSABLE, decide, refused, sent
 from portal_shared.forms.questions import ask as put
 from portal_user.forms import KubeconfigForm
-from portal_user.pages.access import AccessPage, KubeconfigPage, adopt_question, ask_question, clusters_ready, revoke_question
+from portal_user.pages.tenants.access import AccessPage, KubeconfigPage, adopt_question, ask_question, clusters_ready, revoke_question
 from slices.kubeconfigs.services import KubeconfigNotMade, kubeconfig_ask, kubeconfig_read, kubeconfig_revoke
 from slices.models import Slice
 from slices.namespaces.services import namespace_adopt

@@ -15,7 +15,7 @@ from accounts.policy import Verb, may
 from portal_shared.access import PageRequest, why_not_write
 from portal_shared.forms.questions import Question
 from portal_shared.shell import Shell, WorkspaceMark
-from portal_user.pages.access import shell_of
+from portal_user.pages.tenants.access import shell_of
 from slices.models import Invitation, Membership, Role, Slice, SliceGroup
 
 ROWS_MAX: Final = 500

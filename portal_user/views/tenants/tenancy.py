@@ -11,7 +11,7 @@ from core.rest.references import one_by_id
 from portal_shared.access import PageRequest, needs_write, signed_in
 from portal_shared.forms.questions import decide, sent
 from portal_user.forms import RefusalForm
-from portal_user.pages.tenancy import accept_question, approve_question, decline_question, refuse_question
+from portal_user.pages.tenants.tenancy import accept_question, approve_question, decline_question, refuse_question
 from slices.invitations.services import invitation_accept, invitation_decline, invitation_for
 from slices.models import Namespace
 from slices.namespaces.services import namespace_approve, namespace_refuse

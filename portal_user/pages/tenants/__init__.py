@@ -1,0 +1,1 @@
+"""What the pages on workspaces, their people, namespaces and kubeconfigs show."""

@@ -1,0 +1,1 @@
+"""Views on workspaces, requests for them, their people, namespaces and kubeconfigs."""
