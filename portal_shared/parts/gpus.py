@@ -21,7 +21,17 @@ from core.pages.parts import Fact, ListFoot, Tab
 from inventory.models import Gpu, Reservation, ReservedGpu
 from inventory.selectors import HELD
 from observability.models import LatestReading, Reading15s
-from observability.telemetry.selectors import HOT_C, Course, View, course_of, gpu_known_to, gpus_with_readings, in_view, reading_of
+from observability.telemetry.selectors import (
+    HOT_C,
+    IDLE_PERCENT,
+    Course,
+    View,
+    course_of,
+    gpu_known_to,
+    gpus_with_readings,
+    in_view,
+    reading_of,
+)
 from portal_shared.access import PageRequest
 from portal_shared.parts.paging import foot_of, page_of, url_with
 from portal_shared.shell import Shell, WorkspaceMark
@@ -78,7 +88,6 @@ class GpuLine:
     spark: Spark | None
     holder: GpuHolder | None
     notes: tuple[str, ...]
-    is_idle: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +219,7 @@ def _line(gpu: Any, portal: Portal, spark: Spark | None, now: datetime) -> GpuLi
         memory=_memory(reading, gpu),
         spark=spark,
         holder=GpuHolder.of(box, portal) if box else None,
-        notes=tuple(_notes(reading, is_fresh=gpu.is_fresh, now=now)),
-        is_idle=bool(box and gpu.is_fresh and reading and (reading.utilization_percent or 0) < 5),
+        notes=tuple(_notes(reading, is_fresh=gpu.is_fresh, is_held=gpu.is_held, now=now)),
     )
 
 
@@ -223,12 +231,14 @@ def _heat(reading: LatestReading | None, *, is_fresh: bool) -> str:
     return f"heat-{sum(reading.temperature_c >= least for least in HEAT_FROM_C)}"
 
 
-def _notes(reading: LatestReading | None, *, is_fresh: bool, now: datetime) -> list[str]:
+def _notes(reading: LatestReading | None, *, is_fresh: bool, is_held: bool, now: datetime) -> list[str]:
     if reading is None:
         return ["No reading yet"]
     if not is_fresh:
         return [f"Stale for {words.duration((now - reading.at).total_seconds())}"]
-    notes = [f"Throttled {reading.throttled_percent} %"] if reading.throttled_percent else []
+    use = reading.utilization_percent
+    notes = ["Idle"] if is_held and use is not None and use < IDLE_PERCENT else []
+    notes += [f"Throttled {reading.throttled_percent} %"] if reading.throttled_percent else []
     notes += [f"Xid {reading.xid}"] if reading.xid else []
     notes += ["Row remap failed"] if reading.rows_failed else []
     notes += [words.plural(reading.new_faults, "new fault")] if reading.new_faults else []

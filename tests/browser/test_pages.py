@@ -14,8 +14,8 @@ from tests.browser.support.demo import Demo
 pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
 
 SHELL = {"?": "Keys and help", "/": "Jump to a page or workspace", "Ctrl K": "Jump to a page or workspace", "Esc": "Close dialog"}
-ADMIN = {**SHELL, "g q": "Queue", "g s": "Schedule", "g p": "Promises"}
-USER = {**SHELL, "g w": "Workspaces", "g p": "Promises"}
+ADMIN = {**SHELL, "g q": "Queue", "g s": "Schedule", "g p": "Promises", "g h": "GPUs"}
+USER = {**SHELL, "g w": "Workspaces", "g h": "GPUs", "g p": "Promises"}
 OF_WORKSPACE = {**USER, "g r": "GPU requests", "c": "Create GPU request"}
 ROWS = {"j": "Next row", "k": "Row before", "Enter": "Open the row"}
 FORM = {"Ctrl Enter": "Send the form"}
@@ -31,6 +31,8 @@ ADMIN_PAGES = {
     "/admin/inventory/": {**ADMIN, **ROWS, "f": "Filter"},
     "/admin/inventory/{node}/": ADMIN,
     "/admin/inventory/{node}/cordon/": {**ADMIN, **FORM},
+    "/admin/gpus/": {**ADMIN, **ROWS, "f": "Filter"},
+    "/admin/gpus/{gpu}/": ADMIN,
     "/admin/clusters/": {**ADMIN, **ROWS, **FORM},
     "/admin/maintenance/announce/": {**ADMIN, **FORM},
     "/admin/quotas/": {**ADMIN, **ROWS},
@@ -44,6 +46,7 @@ ADMIN_PAGES = {
 }
 USER_PAGES = {
     "/": {**USER, **ROWS},
+    "/gpus/": {**USER, **ROWS, "f": "Filter"},
     "/notices/": {**USER, **ROWS},
     "/account/notices/": {**USER, **FORM},
     "/workspaces/vision/": {**OF_WORKSPACE, **ROWS, "f": "Filter"},
@@ -97,7 +100,8 @@ DEAD = "button:visible:not([type=submit]):not([popovertarget])"
 
 @pytest.fixture(scope="module")
 def ids(demo: Demo) -> dict[str, str]:
-    return {**demo.ask_four(), "node": demo.admin.get("/nodes/")["results"][0]["id"]}
+    first = {kind: demo.admin.get(f"/{kind}s/")["results"][0]["id"] for kind in ("node", "gpu")}
+    return {**demo.ask_four(), **first}
 
 
 def press(page: Page, keys: str) -> None:
