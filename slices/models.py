@@ -71,15 +71,15 @@ class Slice(Closable):
     created_at = models.DateTimeField()
     number = models.PositiveIntegerField(default=0, help_text="Order of creation; decides color and mark on pages.")
     clusters = models.ManyToManyField(Cluster, related_name="slices")
-    nodes_approval = models.PositiveIntegerField(default=16, help_text="More nodes in one GPR need approval.")
-    gpus_approval = models.PositiveIntegerField(default=128, help_text="More GPUs in one GPR need approval.")
+    nodes_approval = models.PositiveIntegerField(default=16, help_text="More nodes in one request need approval.")
+    gpus_approval = models.PositiveIntegerField(default=128, help_text="More GPUs in one request need approval.")
     duration_approval_s = models.PositiveBigIntegerField(default=7 * 86_400, help_text="Longer needs approval.")
     duration_max_s = models.PositiveBigIntegerField(default=90 * 86_400, help_text="Longer is refused.")
     queued_max = models.PositiveIntegerField(default=100, help_text="Requests that may wait at once; more are refused.")
     priority_approval = models.PositiveIntegerField(default=200, help_text="A higher priority needs approval.")
-    may_evict = models.BooleanField(default=False, help_text="Its GPRs may evict others of lower priority without approval.")
-    may_order = models.BooleanField(default=False, help_text="Nodes may be ordered for its GPRs from supplies, at their cost.")
-    may_skip_checks = models.BooleanField(default=True, help_text="Its GPRs may skip the checks of nodes without approval.")
+    may_evict = models.BooleanField(default=False, help_text="Its requests may evict others of lower priority without approval.")
+    may_order = models.BooleanField(default=False, help_text="Nodes may be ordered for its requests from supplies, at their cost.")
+    may_skip_checks = models.BooleanField(default=True, help_text="Its requests may skip the checks of nodes without approval.")
     ahead_max_s = models.PositiveBigIntegerField(default=366 * 86_400, help_text="A later start, counted from now, is refused.")
     decide_within_s = models.PositiveBigIntegerField(default=14 * 86_400, help_text="What waits longer for approval is rejected.")
     policy_version = models.PositiveBigIntegerField(default=0, help_text="Number of the last PolicyVersion that changed these fields.")
@@ -93,7 +93,7 @@ class Slice(Closable):
         help_text="Preferred cluster; GPRs run elsewhere only to save much time. Null: no preference.",
     )
     burst_gain_s = models.PositiveBigIntegerField(
-        default=1800, help_text="GPRs run outside the preferred cluster only if that saves more than this."
+        default=1800, help_text="Requests run outside the preferred cluster only if that saves more than this."
     )
 
     ends_at = models.DateTimeField(null=True, blank=True, help_text="It is archived then, and takes no requests any more; null: no end.")

@@ -43,8 +43,10 @@ def gpr_approve(*, gpr: Gpr, actor: User, now: datetime, why: str = "") -> None:
 @plan_turn()
 @transaction.atomic
 def gpr_reject(*, gpr: Gpr, actor: User | None, why: str, now: datetime, reason: str = "") -> None:
-    """`actor` None: EGS did it. Raises IllegalTransition or StaleState."""
+    """`actor` None: EGS did it. Raises NotAllowed, IllegalTransition or StaleState."""
     by = _in_place_of(Standing.load(actor, now=now), gpr) if actor is not None else ""
+    if by and gpr.state != S.PENDING_APPROVAL:
+        raise NotAllowed("A deputy decides only on what waits for approval.")
     text = f"{gpr.name} was rejected{by}. {why}".strip()
     gpr_transition(gpr=gpr, to=S.REJECTED, now=now, actor=actor, message=text, severity=Severity.WARNING, reason=reason)
     promises_drop([gpr], now=now)

@@ -21,7 +21,7 @@ from inventory.selectors import shapes_known
 from inventory.services.clusters import desired_set_changed
 from journal.hints import TICK, hint, slice_topic
 from journal.services import event_record
-from slices.models import PLATFORM_POLICY, Namespace, Policy, PolicyVersion, Project, Slice
+from slices.models import PLATFORM_POLICY, Life, Namespace, Policy, PolicyVersion, Project, Slice
 from slices.policies.terms import TERMS, effective
 
 Changes = dict[str, Any]
@@ -99,7 +99,7 @@ def effects_of(policy: Policy, terms: Mapping[str, Any]) -> Iterator[tuple[Slice
 
 
 def slices_under(policy: Policy) -> Any:
-    rows = Slice.objects.order_by("name")
+    rows = Slice.objects.exclude(life=Life.REMOVED).order_by("name")
     if policy.slice_id is not None:
         return rows.filter(pk=policy.slice_id)
     return rows if policy.project_id is None else rows.filter(project=policy.project_id)

@@ -17,7 +17,7 @@ from portal_shared.access import PageRequest, why_not_write
 from portal_shared.parts.paging import foot_of, page_of
 from portal_shared.parts.policies import PolicyPanel
 from portal_shared.shell import Shell
-from slices.models import Policy, PolicyVersion
+from slices.models import Life, Policy, PolicyVersion
 from slices.policies.selectors import POLICY_ORDER, policies_visible_to
 from slices.policies.services import policy_of
 from slices.policies.terms import TERMS
@@ -61,7 +61,8 @@ class PoliciesPage:
         policy_of(None)  # it is listed even if nobody has changed it
         last = PolicyVersion.objects.filter(pk=OuterRef("version"))
         changed = {"changed_at": Subquery(last.values("made_at")), "changed_by": Subquery(last.values("made_by__name"))}
-        found = page_of(request, policies_visible_to(request.user).annotate(**changed), ordering=POLICY_ORDER)
+        there = policies_visible_to(request.user).exclude(slice__life=Life.REMOVED).exclude(project__life=Life.REMOVED)
+        found = page_of(request, there.annotate(**changed), ordering=POLICY_ORDER)
         shell = admin_shell(request, page="policies")
         return cls(shell, tuple(map(PolicyRow.of, found.rows)), foot_of(found, reverse("admin-policies")))
 

@@ -102,6 +102,8 @@ def test_a_deputy_approves_nothing_of_his_own_and_a_bound_token_gives_no_deputys
     bound = Caller(factories.token(bob, slices=[str(world.slice.pk)]))
     assert_problem(bound.post(f"gprs/{others.pk}/approve/"), 403, "not_allowed")
     assert caller(bob).post(f"gprs/{others.pk}/approve/").status_code == 200
+    # By now it waits in the queue, from which only administrators take it.
+    assert_problem(caller(bob).post(f"gprs/{others.pk}/reject/", {"why": "After all."}), 403, "not_allowed")
 
 
 def test_an_approver_names_a_deputy_among_those_he_knows_and_withdraws_him(
