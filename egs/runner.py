@@ -115,11 +115,11 @@ def serve(*, host: str, port: int, on_start: Callable[[], None]) -> None:
         # Uvicorn raises the signal again after a graceful stop.
         signal.signal(number, lambda *_: sys.exit(0))
     request_finished.connect(_close_connections)
-    _share_connections()
+    share_connections()
     try:
         HubServer(host=host, port=port, on_start=on_start).run()
     finally:
-        _close_pool()
+        close_pool()
 
 
 def pooled(database: dict[str, Any]) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def pooled(database: dict[str, Any]) -> dict[str, Any]:
     return {**database, "CONN_MAX_AGE": 0, "OPTIONS": {**database["OPTIONS"], "pool": POOL}}
 
 
-def _share_connections() -> None:
+def share_connections() -> None:
     """A connection to PostgreSQL takes longer than most requests."""
     if connection.vendor == "postgresql":
         connections.close_all()
@@ -135,7 +135,7 @@ def _share_connections() -> None:
         database.update(pooled(database))
 
 
-def _close_pool() -> None:
+def close_pool() -> None:
     if connection.vendor == "postgresql":
         connections.close_all()
         connection.close_pool()  # type: ignore[attr-defined]  # of the wrapper for PostgreSQL
@@ -147,7 +147,7 @@ def _close_connections(**_: object) -> None:
 
 
 def serve_all(*, host: str, port: int, on_start: Callable[[], None]) -> None:
-    _share_connections()
+    share_connections()
     threads = (
         AllocatorThread(),
         PeriodicThread("notices", notices_step, settings.EGS_NOTICES_S),

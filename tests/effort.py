@@ -18,9 +18,9 @@ QUICK_SHARE: Final = 40
 QUICK_LEAST: Final = 5
 
 
-def examples(count: int) -> settings:
-    """Hypothesis settings for `count` examples in a soak, and a fortieth of them otherwise, but five at least."""
-    return settings(max_examples=count if IS_SOAK else max(QUICK_LEAST, count // QUICK_SHARE))
+def examples(count: int, *, quick_count: int | None = None) -> settings:
+    """Hypothesis settings for `count` examples in a soak, and otherwise `quick_count`: by default a fortieth of them, but five at least."""
+    return settings(max_examples=count if IS_SOAK else quick_count or max(QUICK_LEAST, count // QUICK_SHARE))
 
 
 def repeats(soak_count: int) -> int:

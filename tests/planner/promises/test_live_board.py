@@ -50,7 +50,7 @@ def _kept(before: tuple[Part, ...], now: tuple[Part, ...]) -> tuple[Part, ...]:
     return tuple(was if (was := known.get(part.id)) == part else part for part in now)
 
 
-@examples(400)
+@examples(10_000, quick_count=20)
 @given(st.integers(0, 10**6), st.sampled_from(POLICIES), st.sets(st.sampled_from(sorted(MISHAPS | {BACK})), max_size=3), st.booleans())
 def test_a_history_is_planned_alike_on_both(seed: int, policy: Policy, mishaps: set[str], has_quotas: bool) -> None:
     world, process, dice = World(seed, policy, frozenset(mishaps), now_s=1000), Process(), random.Random(seed)
