@@ -27,18 +27,18 @@ async def in_db_thread(work: Callable[[], Result]) -> Result:
 class LossyThread:
     """One thread for work that may be refused, so that it never holds up the work of `in_db_thread`."""
 
-    def __init__(self, name: str, *, waiting_max: int) -> None:
+    def __init__(self, name: str, *, waiting_max: int, wait_max_s: float) -> None:
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
-        self._waiting_max, self._waiting = waiting_max, 0
+        self._waiting_max, self._wait_max_s, self._waiting = waiting_max, wait_max_s, 0
         self._busy_s, self._since_s = 0.0, time.monotonic()
 
     async def run(self, work: Callable[[], Result]) -> Result | None:
-        """Returns None where too much waits already."""
+        """Returns None where too much waits already, or where the turn came too late: whoever asked has given up."""
         if self._waiting >= self._waiting_max:
             return None
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, self._timed, work)
+            return await asyncio.get_running_loop().run_in_executor(self._pool, self._timed, work, time.monotonic())
         finally:
             self._waiting -= 1
 
@@ -50,8 +50,10 @@ class LossyThread:
             self._busy_s, self._since_s = self._busy_s / 2, self._since_s + passed_s / 2
         return load
 
-    def _timed(self, work: Callable[[], Result]) -> Result:
+    def _timed(self, work: Callable[[], Result], asked_s: float) -> Result | None:
         began_s = time.monotonic()
+        if began_s - asked_s > self._wait_max_s:
+            return None
         try:
             return _with_connection(work)
         finally:

@@ -18,9 +18,11 @@ from observability.telemetry.services import telemetry_store
 from protocol.telemetry import EVERY_S, TELEMETRY_PATH, TelemetryReply, TelemetryRequest
 
 WAITING_MAX: Final = 8
+# Far less than the grace of a replaced credential: a call that lay here for longer would look like a copy of the agent.
+WAIT_MAX_S: Final = 10.0
 BUSY_S: Final = 30  # how long a refused agent waits
 LOADS: Final = ((0.9, 8), (0.7, 4), (0.5, 2))  # from this load on, pauses are so many times as long
-thread = LossyThread("egs-telemetry", waiting_max=WAITING_MAX)
+thread = LossyThread("egs-telemetry", waiting_max=WAITING_MAX, wait_max_s=WAIT_MAX_S)
 
 
 @csrf_exempt

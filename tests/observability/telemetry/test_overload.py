@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 
 import msgspec
@@ -37,7 +38,7 @@ def message(agent: Agent) -> bytes:
 
 @pytest.fixture(autouse=True)
 def thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[LossyThread]:
-    made = LossyThread("egs-telemetry-test", waiting_max=2)
+    made = LossyThread("egs-telemetry-test", waiting_max=2, wait_max_s=10)
     monkeypatch.setattr(agent_views, "thread", made)
     yield made
     db_threads_let_go()
@@ -62,6 +63,19 @@ async def test_while_too_much_waits_telemetry_is_refused_and_sync_is_answered(ag
     assert synced.status == 200
     assert taken is not None
     assert msgspec.json.decode(taken.body, type=TelemetryReply).stored == 1
+
+
+async def test_a_call_whose_turn_comes_too_late_has_no_effect(agent: Agent, message: bytes, thread: LossyThread) -> None:
+    """Its credential may have been replaced meanwhile: used late, it would look like a copy of the agent, which is locked."""
+    thread._wait_max_s = 0.05
+    busy = asyncio.create_task(thread.run(lambda: time.sleep(0.3)))
+    await asyncio.sleep(0)
+
+    late = await request(TELEMETRY_PATH, message, bearer=agent.credential)
+    await busy
+
+    assert late is not None
+    assert late.status == 429
 
 
 async def test_a_busy_hub_asks_for_longer_pauses(
