@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Final
 
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 
 from observability.models import LEVELS, Reading
 
 DAY: Final = timedelta(days=1)
-AHEAD: Final = 2 * DAY
+AHEAD: Final = DAY
 _made: set[tuple[type[Reading], date]] = set()  # by this process
 
 
@@ -44,8 +45,15 @@ def _drop_partitions(model: type[Reading], *, before: date) -> None:
         cursor.execute("SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = %s::regclass", [model._meta.db_table])
         for (name,) in cursor.fetchall():
             if name < _name(model, before):
-                cursor.execute(f"DROP TABLE {name}")
+                _drop(name)
     _made.difference_update({made for made in _made if made[0] is model and made[1] < before})
+
+
+def _drop(name: str) -> None:
+    # It waits for readers, and meanwhile everybody would wait for it: the next step tries again.
+    with suppress(OperationalError), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL lock_timeout = '2s'")
+        cursor.execute(f"DROP TABLE {name}")
 
 
 def _name(model: type[Reading], day: date) -> str:
