@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 
 from django.db import transaction
 from rest_framework.request import Request
@@ -15,17 +14,20 @@ from rest_framework.request import Request
 from core.errors import EgsError
 from core.locks import in_turn, transaction_lock
 from gpr.allocation.stored_plan import plan_lock, plan_turn
+from manifests.faults import Faulty, only, refuse_fixed, telling
 from manifests.models import ManifestObject
 from manifests.objects import NOT_FOUND, OPEN, Objects, Present, is_same, key_of, path_of, shown
 from manifests.rest import Refused, Rest
-from protocol.manifests.documents import SECRET_FROM, Wanted, documents_check, translated
+from protocol.manifests.documents import SECRET_FROM, Wanted, documents_check
 from protocol.manifests.faults import Fault
 from protocol.manifests.kinds import BY_NAME, ORDER, At, Change, Field, manifest_name
-from protocol.manifests.text import Document, Path, documents_read
+from protocol.manifests.text import Document, documents_read
 
 LOCK: Final = "manifests"
 SETTLE: Final = "Agree with it, or force yours."
 LABELS: Final = "metadata.labels"
+# Deleting these plans the queue.
+LOCKING: Final = ("GPRTemplate", "BookingSeries", "GPUProvisioningRequest")
 WAITING: Final = ("QUEUED", "PENDING_APPROVAL")
 T = TypeVar("T")
 
@@ -75,12 +77,6 @@ class Report:
     faults: list[Fault] = field(default_factory=list)
 
 
-class _Faulty(Exception):
-    def __init__(self, faults: Sequence[Fault]) -> None:
-        super().__init__()
-        self.faults = faults
-
-
 def manifests_apply(*, request: Request, files: Mapping[str, str], terms: Terms) -> Report:
     """Raises ManifestsInvalid where a document is wrong, unless the terms are partial or dry; nothing is changed then."""
     return _in_one(terms, lambda: _Application(request, terms).apply(files))
@@ -117,18 +113,21 @@ class _Application:
         self.report = Report()
         self._broken: set[tuple[str, str]] = set()  # what later documents name must not be told as absent
         self._archived: set[tuple[str, Any]] = set()  # what this call archives
-        self._kept: set[tuple[str, str]] = set()  # (kind, key) of what the documents name
+        self._kept: set[tuple[str, str]]  # (kind, key) of what the documents name
 
     def apply(self, files: Mapping[str, str]) -> Report:
         wanted = self._read(files)
-        if self.terms.prune or any(each.kind.plans for each in wanted):
+        self._kept = {(each.kind.name, key_of(each.kind, each.name, each.values)) for each in wanted}
+        going = self._prunable() if self.terms.prune else []
+        # Nobody is planned for while this holds the lock, so a folder that is applied each minute takes it only for a change.
+        if any(each.kind.name in LOCKING for each in going) or any(each.kind.plans and self._would_change(each) for each in wanted):
             plan_lock()
-        for each in wanted:
-            self._kept.add((each.kind.name, key_of(each.kind, each.name, each.values)))
         for _, group in groupby(wanted, key=lambda each: ORDER[each.kind.name]):
             self._each(list(group), self._apply)
-        if self.terms.prune and not self.report.faults:
-            self._prune()
+        if not self.report.faults:
+            self._note_archived(going)
+            for _, group in groupby(going, key=lambda each: each.kind.name):
+                self._each(list(group), self._delete)
         return self.report
 
     def delete(self, files: Mapping[str, str]) -> Report:
@@ -163,7 +162,7 @@ class _Application:
                 try:
                     with transaction.atomic():
                         done[id(each)] = act(each)
-                except _Faulty as faulty:
+                except Faulty as faulty:
                     self.objects.forget()
                     faults[id(each)] = faulty.faults
                     refused.append(each)
@@ -183,9 +182,9 @@ class _Application:
     def _apply(self, wanted: Wanted) -> Result:
         kind = wanted.kind
         self._look_up_references(wanted)
-        with _telling(wanted):
+        with telling(wanted):
             found = self.objects.find(kind, wanted.name, wanted.values)
-        present = _only(wanted, found)
+        present = only(wanted, found)
         row = ManifestObject.objects.filter(kind=kind.name, key=key_of(kind, wanted.name, wanted.values)).first()
         if present is None and row is not None and (ended := self._ended(wanted, row)):
             return self._result(wanted, "unchanged", note=ended)
@@ -220,7 +219,7 @@ class _Application:
                 continue
             for index, name in enumerate(value if isinstance(value, list) else [value] if value else []):
                 if (kind.name, name) in self._broken:
-                    raise _Faulty([])  # the mistake there is told
+                    raise Faulty([])  # the mistake there is told
                 if not isinstance(name, str) or not self.objects.is_there(kind, name):
                     path = wanted.path_of(wish.api, *([str(index)] if isinstance(value, list) else []))
                     faults.append(wanted.fault(NOT_FOUND, f"There is no such {kind.name.lower()}, or you may not see it.", path))
@@ -228,7 +227,7 @@ class _Application:
         names = [manifest_name(each) for each in lacking]
         faults += [wanted.fault("invalid_input", f"Write spec.{name}.", ("spec", name)) for name in names]
         if faults:
-            raise _Faulty(faults)
+            raise Faulty(faults)
 
     def _ended(self, wanted: Wanted, row: ManifestObject) -> str:
         """A request that has ended is not filed again, or a folder of manifests would do so for ever."""
@@ -260,19 +259,19 @@ class _Application:
             for name, path, old, new in others
         ]
         if faults:
-            raise _Faulty(faults)
+            raise Faulty(faults)
 
     def _create(self, wanted: Wanted) -> tuple[Present, Mapping[str, Any]]:
         kind = wanted.kind
         if kind.is_given:
-            raise _Faulty([wanted.fault(NOT_FOUND, f"There is no such {kind.name.lower()}, or you may not see it.")])
+            raise Faulty([wanted.fault(NOT_FOUND, f"There is no such {kind.name.lower()}, or you may not see it.")])
         body = self._body(wanted, {wish.api for wish in kind.fields if wish.at != At.CHANGE})
         if wanted.secret_from:
             if wanted.secret_from not in self.terms.secrets:
                 text = f"EGS has no such channel yet: give the secret {wanted.secret_from} when you apply."
-                raise _Faulty([wanted.fault("secret_missing", text, ("spec", SECRET_FROM))])
+                raise Faulty([wanted.fault("secret_missing", text, ("spec", SECRET_FROM))])
             body["secret"] = self.terms.secrets[wanted.secret_from]
-        with _telling(wanted):
+        with telling(wanted):
             made = self.rest.post(path_of(kind, wanted.values), body)
         self.objects.forget(kind)
         present = self.objects.present(kind, made, wanted.values)
@@ -290,8 +289,8 @@ class _Application:
         acts = {wish.api: act for wish, _, new in different if isinstance(new, bool) and (act := kind.acts.get((wish.api, new)))}
         rest = [each for each in different if each[0].api not in acts]
         if kind.change != Change.ANEW:
-            _refuse_fixed(wanted, [each for each in rest if each[0].is_fixed or each[0].at == At.CREATE or kind.change == Change.NONE])
-        with _telling(wanted):
+            refuse_fixed(wanted, [each for each in rest if each[0].is_fixed or each[0].at == At.CREATE or kind.change == Change.NONE])
+        with telling(wanted):
             for act in acts.values():
                 self.rest.post(f"{path}{act}")
             if rest and kind.change == Change.PATCH:
@@ -325,11 +324,11 @@ class _Application:
             return self._result(wanted, "kept", note="What it belongs to is archived with all that it has.")
         try:
             self._look_up_references(wanted)
-        except _Faulty:
+        except Faulty:
             return self._result(wanted, "absent")
-        with _telling(wanted):
+        with telling(wanted):
             found = self.objects.find(wanted.kind, wanted.name, wanted.values)
-            present = _only(wanted, found)
+            present = only(wanted, found)
             act, note = ("absent", "") if present is None else self._remove(present)
         return self._result(wanted, act, note=note)
 
@@ -351,22 +350,32 @@ class _Application:
         ManifestObject.objects.filter(kind=kind.name, key=present.key).delete()
         return ("archived", "") if kind.archives else ("deleted", "")
 
-    def _prune(self) -> None:
-        """Deletes what this manager has applied with these labels, and the documents name no more."""
+    def _prunable(self) -> list[Wanted]:
+        """What this manager has applied with the labels, and the documents name no more; the last made first.
+
+        Others may have used the same labels: of what the caller may not see, nothing is told.
+        """
         rows = [row for row in ManifestObject.objects.order_by("pk") if self._is_pruned(row)]
-        # Others may have used the same label: of what the caller may not see, nothing is told.
-        seen = [each for each in map(_of_row, rows) if self._is_there(each)]
-        chosen = sorted(seen, key=lambda each: -ORDER[each.kind.name])
-        self._note_archived(chosen)
-        for _, group in groupby(chosen, key=lambda each: each.kind.name):
-            self._each(list(group), self._delete)
+        return sorted(filter(self._is_there, map(_of_row, rows)), key=lambda each: -ORDER[each.kind.name])
+
+    def _would_change(self, wanted: Wanted) -> bool:
+        try:
+            self._look_up_references(wanted)
+            with telling(wanted):
+                present = only(wanted, self.objects.find(wanted.kind, wanted.name, wanted.values))
+        except Faulty:
+            return True
+        if present is None:
+            row = ManifestObject.objects.filter(kind=wanted.kind.name, key=key_of(wanted.kind, wanted.name, wanted.values)).first()
+            return row is None or not self._ended(wanted, row)
+        return bool(_different(wanted, present))
 
     def _is_there(self, wanted: Wanted) -> bool:
         try:
             self._look_up_references(wanted)
-            with _telling(wanted):
+            with telling(wanted):
                 return bool(self.objects.find(wanted.kind, wanted.name, wanted.values))
-        except _Faulty:
+        except Faulty:
             return False
 
     def _is_pruned(self, row: ManifestObject) -> bool:
@@ -391,13 +400,6 @@ def _holds(document: Document, faulty: set[tuple[str, int]]) -> bool:
     return any(file == document.file and document.line <= line <= last for file, line in faulty)
 
 
-def _only(wanted: Wanted, found: Sequence[Present]) -> Present | None:
-    if len(found) > 1:
-        text = f"{len(found)} objects have this name. Rename all but one."
-        raise _Faulty([wanted.fault("ambiguous", text, ("metadata", "name"))])
-    return found[0] if found else None
-
-
 def _kept_of(row: ManifestObject | None, present: Present | None) -> tuple[dict[str, str], dict[str, str]]:
     """Returns the labels and the owners. Another object of the same name has none."""
     if row is None or present is None or row.object_id != present.id:
@@ -412,43 +414,3 @@ def _different(wanted: Wanted, present: Present | None) -> list[tuple[Field, Any
         return [(fields[name], None, value) for name, value in wanted.values.items() if value not in (None, "")]
     olds = present.values
     return [(fields[name], olds.get(name), new) for name, new in wanted.values.items() if not is_same(fields[name], new, olds.get(name))]
-
-
-def _refuse_fixed(wanted: Wanted, fixed: Iterable[tuple[Field, Any, Any]]) -> None:
-    faults = [
-        wanted.fault("fixed", f"It is {json.dumps(shown(wish, old))} and cannot change. Delete the object and make it anew.", path)
-        for wish, old, _ in fixed
-        for path in [wanted.path_of(wish.api)]
-    ]
-    if faults:
-        raise _Faulty(faults)
-
-
-def _absent(detail: str) -> str:
-    """What `There is no such node, or …` speaks of."""
-    return detail.removeprefix("There is no such ").split(",")[0]
-
-
-@contextmanager
-def _telling(wanted: Wanted) -> Iterator[None]:
-    """Turns a refusal of the API into faults of the document."""
-    try:
-        yield
-    except Refused as refused:
-        _tell(wanted, refused)
-
-
-def _tell(wanted: Wanted, refused: Refused) -> NoReturn:
-    problem, kind = refused.problem, wanted.kind
-    by_field: Mapping[str, Sequence[str]] = problem.get("errors") or {}
-    faults = []
-    for name, texts in by_field.items():
-        api, *rest = name.split(".")
-        path: Path = wanted.path_of(api, *rest)
-        if not path and any(wish.api == api for wish in kind.fields):
-            path = ("spec", manifest_name(api))
-        faults += [wanted.fault(refused.code, translated(kind, text), path) for text in texts]
-    if not faults:
-        path = wanted.path_of(_absent(str(problem["detail"]))) if refused.code == NOT_FOUND else ()
-        faults = [wanted.fault(refused.code, translated(kind, str(problem["detail"])), path)]
-    raise _Faulty(faults) from refused
