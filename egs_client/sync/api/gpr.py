@@ -923,18 +923,18 @@ class Policies(Resource):
     ) -> models.Policy:
         """Change the policy for requests from now on; nothing that runs or waits ends. Each change makes a version.
 
-        nodes_approval: More nodes in one GPR need approval.
-        gpus_approval: More GPUs in one GPR need approval.
+        nodes_approval: More nodes in one request need approval.
+        gpus_approval: More GPUs in one request need approval.
         duration_approval_s: Longer needs approval.
         duration_max_s: Longer is refused.
         priority_approval: A higher priority needs approval.
         queued_max: Requests that may wait at once; more are refused.
         ahead_max_s: A later start, counted from now, is refused.
         shapes: Shapes it may ask for; empty means all.
-        may_evict: Its GPRs may evict others of lower priority without approval.
-        may_skip_checks: Its GPRs may skip the checks of nodes without approval.
-        may_order: Nodes may be ordered for its GPRs from supplies, at their cost.
-        burst_gain_s: GPRs run outside the preferred cluster only if that saves more than this.
+        may_evict: Its requests may evict others of lower priority without approval.
+        may_skip_checks: Its requests may skip the checks of nodes without approval.
+        may_order: Nodes may be ordered for its requests from supplies, at their cost.
+        burst_gain_s: Requests run outside the preferred cluster only if that saves more than this.
         decide_within_s: What waits longer for approval is rejected.
         pods_max: Pods at once in each of its namespaces.
         may_reach_out: Pods may open connections to other networks, including the internet.
@@ -998,18 +998,18 @@ class Policies(Resource):
     ) -> models.PolicyPreview:
         """Tell which requests would break the changed policy, and what happens to them. Nothing is written.
 
-        nodes_approval: More nodes in one GPR need approval.
-        gpus_approval: More GPUs in one GPR need approval.
+        nodes_approval: More nodes in one request need approval.
+        gpus_approval: More GPUs in one request need approval.
         duration_approval_s: Longer needs approval.
         duration_max_s: Longer is refused.
         priority_approval: A higher priority needs approval.
         queued_max: Requests that may wait at once; more are refused.
         ahead_max_s: A later start, counted from now, is refused.
         shapes: Shapes it may ask for; empty means all.
-        may_evict: Its GPRs may evict others of lower priority without approval.
-        may_skip_checks: Its GPRs may skip the checks of nodes without approval.
-        may_order: Nodes may be ordered for its GPRs from supplies, at their cost.
-        burst_gain_s: GPRs run outside the preferred cluster only if that saves more than this.
+        may_evict: Its requests may evict others of lower priority without approval.
+        may_skip_checks: Its requests may skip the checks of nodes without approval.
+        may_order: Nodes may be ordered for its requests from supplies, at their cost.
+        burst_gain_s: Requests run outside the preferred cluster only if that saves more than this.
         decide_within_s: What waits longer for approval is rejected.
         pods_max: Pods at once in each of its namespaces.
         may_reach_out: Pods may open connections to other networks, including the internet.
