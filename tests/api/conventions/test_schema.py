@@ -25,8 +25,9 @@ from gpr.models import BookingSeries, PromiseMove, RepeatRule
 from inventory.models import MaintenanceWindow, StepResult, Supply, SupplyOrder
 from inventory.services.maintenance import window_announce, window_draft
 from protocol.events import Outcome
-from slices.models import Budget, Period, Quota
+from slices.models import Budget, Deputy, Period, Quota
 from slices.namespaces.services import namespace_bind
+from slices.policies.services import policy_of
 from tests import factories
 from tests.api.conftest import World
 from tests.builders import SHAPE
@@ -43,7 +44,7 @@ QUIET = settings(
 )
 # A quick run tries every third operation, others each day; a soak tries all of them.
 SHARE = 1 if IS_SOAK else 3
-OF_ID: dict[str, Any] = {"quotas": Quota, "budgets": Budget, "supply-orders": SupplyOrder}
+OF_ID: dict[str, Any] = {"quotas": Quota, "budgets": Budget, "supply-orders": SupplyOrder, "deputies": Deputy}
 REFS = {
     "projects": "canary-project",
     "slices": "vision",
@@ -86,6 +87,8 @@ def gpr_id(world: World) -> str:
     )
     Quota.objects.create(slice=world.slice, shape=SHAPE, guaranteed_gpus=8, most_gpus=12, created_at=now)
     Budget.objects.create(slice=world.slice, gpu_hours=100, period=Period.WEEK, created_at=now)
+    times = {"starts_at": now, "ends_at": now + timedelta(days=1), "created_at": now}
+    Deputy.objects.create(approver=people.admin, user=people.owner, **times)
     factories.supply_order(world.cluster, waiting)
     _announce_and_book(world)
     return str(waiting.pk)
@@ -108,11 +111,14 @@ def test_what_the_schema_allows_and_what_it_forbids_is_answered_as_it_says(
     places = {"id": gpr_id, "gpr_pk": gpr_id, "slice": "vision", "user": "teammate", "namespace": "train", "project": "canary-project"}
     refs = {**REFS, "maintenance": str(MaintenanceWindow.objects.get().pk), "booking-series": str(BookingSeries.objects.get().pk)}
     refs["templates"] = factories.template(world.slice, name="half-node", asked={"shape": SHAPE, "nodes": 1}).name
+    policy_pk = str(policy_of(world.slice).pk)
     refs["supplies"] = str(Supply.objects.get().pk)
     for found in islice(schema.get_all_operations(), DAY.toordinal() % SHARE, None, SHARE):
         operation = found.ok()
         kind = operation.path.split("/")[3]
         own = {"id": str(OF_ID[kind].objects.get().pk)} if kind in OF_ID else {}
+        if kind == "policies":
+            own = {"id": policy_pk, "policy_pk": policy_pk}
         exercise(operation, mode, headers, {**places, **own, "ref": refs.get(kind, "")})
 
 
