@@ -171,6 +171,25 @@ def _no_plan_is_remembered() -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def _secrets_are_looked_for() -> Iterator[None]:
+    from tests.canaries import look_everywhere  # not before Django is set up
+
+    with pytest.MonkeyPatch.context() as patch:
+        look_everywhere(patch)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _no_secret_leaks() -> Iterator[None]:
+    from tests.canaries import LEAKS
+
+    yield
+    found = sorted(set(LEAKS))
+    LEAKS.clear()
+    assert not found, f"these secrets were told where nobody should read them: {found}"
+
+
+@pytest.fixture(autouse=True, scope="session")
 def _nobody_is_too_fast() -> None:
     """Tests call more often in a minute than people do; those of the limits set them."""
     settings.EGS_API_RATE_PER_MIN = settings.EGS_REFUSED_SIGN_INS_PER_MIN = 0
