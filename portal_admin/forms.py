@@ -106,8 +106,11 @@ class EndForm(forms.Form):
 
 
 class CloseForm(OptionalReasonForm):
-    drain = forms.BooleanField(label="End running requests now", required=False, help_text="Otherwise they run to their ends first.")
+    drain = forms.ChoiceField(label="What runs", choices=[("", "Runs to its end"), ("now", "Is ended now")], required=False)
     field_order = ("drain", "why")
+
+    def clean_drain(self) -> bool:
+        return bool(self.cleaned_data["drain"])
 
 
 class InheritForm(OptionalReasonForm):

@@ -18,7 +18,7 @@ SHAPED: Final = re.compile(
 )
 # POSTs whose answers show a new secret, once. No answer to a GET does.
 SHOWN_ONCE: Final = re.compile(
-    r"/api/v1/(tokens/(.+/rotate/)?|clusters/.+/join-token/|channels/(.+/replace-key/)?|slices/.+/kubeconfig/.+/read/|apply/)"
+    r"/api/v1/(tokens/(.+/rotate/)?|clusters/.+/join-token/|channels/(.+/replace-key/)?|slices/.+/kubeconfig/.+/read/|manifests/apply/)"
     r"|/agent/v1/.+|/setup/.*|/account/tokens/new/|/admin/clusters/.+/join-token/|/channels/new/webhook/|/channels/.+/replace-key/"
     r"|/workspaces/.+/access/.+/"
 )

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, Value
+from django.db.models.functions import Concat
 
 from gpr.closing.services import WAITING
 from gpr.models import PROVISIONED, BookingSeries, Gpr
@@ -49,11 +50,15 @@ def endings_of(owner: Project | Slice) -> Endings:
         booked=_ending(waiting.filter(is_booking=True), "name"),
         series=_ending(BookingSeries.objects.filter(of_slices, canceled_at=None), "name"),
         kubeconfigs=_ending(Kubeconfig.objects.filter(of_slices, state__in=LIVE_STATES), "user__name"),
-        namespaces=_ending(Namespace.with_pending.filter(of_slices), "name"),
+        namespaces=_ending(_with_place(Namespace.with_pending.filter(of_slices)), "place"),
         members=_ending(Membership.objects.filter(of_slices), "user__name"),
         invitations=_ending(Invitation.objects.filter(of_slices), "name"),
         workspaces=Ending(0, ()) if isinstance(owner, Slice) else Ending(len(slices), tuple(slice_.name for slice_ in slices[:NAMES_MAX])),
     )
+
+
+def _with_place(rows: QuerySet[Namespace]) -> QuerySet[Namespace]:
+    return rows.annotate(place=Concat("cluster__name", Value("/"), "name"))
 
 
 def _ending(rows: QuerySet[Any], name: str) -> Ending:

@@ -81,7 +81,7 @@ class ProjectsPage:
 def ending_points(ends: Endings, *, to: Life) -> tuple[str, ...]:
     """What a dialog says of it."""
     told = [
-        _told("Running: {}. They run to their ends, unless you end them now.", (ends.running, "request")),
+        _told("Running: {}. What runs goes on to its end, unless you end it now.", (ends.running, "request")),
         _told("Canceled now: {}.", (ends.waiting, "request"), (ends.booked, "booking"), (ends.series, "repeated booking")),
         _told("Revoked when nothing runs any more: {}.", (ends.kubeconfigs, "kubeconfig")),
     ]

@@ -139,7 +139,7 @@ def set_end(request: PageRequest, pk: UUID) -> HttpResponse:
 
 
 def _close(request: PageRequest, owner: Project | Slice, to: Life, do: Callable[..., str]) -> HttpResponse:
-    form = CloseForm(sent(request), initial={"drain": to is Life.REMOVED})
+    form = CloseForm(sent(request), initial={"drain": "now" if to is Life.REMOVED else ""})
     title, points = f"{VERBS[to]} {owner.name}?", ending_points(endings_of(owner), to=to)
     return _decide(request, form, title, SAYS[to], f"{VERBS[to]} {owner.name}", do, points=points, is_plain=False)
 

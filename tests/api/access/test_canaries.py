@@ -35,8 +35,6 @@ STORED_PLAIN = {"kubeconfig": {"token"}, "session": {"session_key", "session_dat
 def planted(world: World, settings: Any) -> set[str]:
     """Returns the secrets."""
     settings.EMAIL_HOST, settings.EMAIL_HOST_PASSWORD = "mail.example", "canary-secret-smtp"
-    provider = {"key": "corp", "label": "Corp", "issuer": "https://id.example", "client_id": "egs", "client_secret": "canary-secret-oidc"}
-    settings.EGS_OIDC_PROVIDERS = [provider]
     settings.EGS_TOKEN_PEPPERS = settings.EGS_TOKEN_PEPPERS | {"2": "canary-secret-pepper"}
     settings.EGS_SECRET_KEYS = settings.EGS_SECRET_KEYS | {"2": "canary-secret-vault"}
     owner, now = world.people.owner, db_now()

@@ -69,7 +69,7 @@ def test_an_archived_workspace_lets_what_runs_go_on_cancels_what_waits_and_takes
     runs, waits, booked, series, opened = busy(stage)
     endings = endings_of(stage.slice)
     assert (endings.running.names, endings.waiting.names, endings.booked.names) == ((runs.name,), (waits.name,), (booked.name,))
-    assert (endings.series.count, endings.kubeconfigs.count, endings.namespaces.names) == (1, 1, ("train",))
+    assert (endings.series.count, endings.kubeconfigs.count, endings.namespaces.names) == (1, 1, (f"{stage.cluster.name}/train",))
 
     closes(stage, Life.ARCHIVED)
     stage.tick()

@@ -20,7 +20,7 @@ def test_the_dialog_says_what_would_end_and_then_it_is_done_and_undone(admin_wor
     path = f"/admin/projects/workspaces/{vision.pk}"
 
     asked = text(admin.get(f"{path}/remove/"))
-    assert "Running: 1 request (runs). They run to their ends, unless you end them now." in asked
+    assert "Running: 1 request (runs). What runs goes on to its end, unless you end it now." in asked
     assert "2 members (owner, teammate)" in asked
     assert "Given up then" not in text(admin.get(f"{path}/archive/"))
     admin.post(f"{path}/archive/", {"why": "Moved."})
@@ -29,7 +29,7 @@ def test_the_dialog_says_what_would_end_and_then_it_is_done_and_undone(admin_wor
     admin.post(f"{path}/restore/", {})
     vision.refresh_from_db()
     assert vision.life == Life.OPEN
-    admin.post(f"{path}/remove/", {"drain": "on"})
+    admin.post(f"{path}/remove/", {"drain": "now"})
     assert "/admin/projects/workspaces/" + str(vision.pk) not in admin.get("/admin/projects/").content.decode()
     assert "vision" in text(admin.get("/admin/projects/?removed=1"))
     assert "removed, for good" in text(admin.post(f"{path}/archive/", {}), 409)
