@@ -7,7 +7,7 @@ import sys
 from egs_client import errors
 from egs_client.cli.words import here
 
-# In `egs --help` and docs/terminal.md.
+# `egs --help` prints them.
 MEANINGS = {
     0: "done",
     1: "egs itself failed",
