@@ -11,7 +11,6 @@ from gpr.allocation.allocator import tick
 from gpr.models import Promise, PromiseMove
 from inventory.models import Supply, SupplyOrder, SupplyOrderState
 from journal.models import Event
-from slices.models import Slice
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
 from tests.builders import SHAPE
@@ -27,7 +26,7 @@ ASK = {"name": "train", "slice": "vision", "shape": SHAPE, "nodes": 2, "duration
 def busy(world: World, admin: Caller) -> World:
     """Nothing is free for two hours, and the owner's workspace may order."""
     factories.active(world.foreign_slice, world.people.outsider, nodes=2, duration_s=7200)
-    Slice.objects.filter(pk=world.slice.pk).update(may_order=True)
+    admin.patch("slices/vision/", {"may_order": True})
     assert admin.post("supplies/", NEW).status_code == 201
     return world
 
