@@ -14,11 +14,13 @@ from gpr.budgets.ledger import Ledger
 from gpr.models import Gpr
 from gpr.requests.editing import spec_of
 from gpr.requests.spec import budget_excesses, policy_breaches
+from journal.models import Event
 from slices.deputies.selectors import deputies_of
 from slices.models import Deputy, ProjectAdmin
 
 REACH_BEYOND_PROJECT = ("priority", "may_evict")  # fields of a Breach
 OWN = "Nobody approves his own request. Ask another administrator."
+CHANGED = "You have changed this request, so another administrator approves it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,12 @@ class Standing:
         """Why he may not approve each; empty where he may."""
         if self.decides_all:
             return dict.fromkeys((gpr.pk for gpr in gprs), "")
-        ledger = Ledger.load([gpr.slice for gpr in gprs], now=now) if gprs else Ledger((), [])
-        return {gpr.pk: self._why_not(gpr, ledger, now) for gpr in gprs}
+        if not gprs:
+            return {}
+        ledger = Ledger.load([gpr.slice for gpr in gprs], now=now)
+        edits = Event.objects.filter(gpr_id__in=[gpr.pk for gpr in gprs], kind="gpr.edited", actor=self.actor).order_by()
+        changed = dict.fromkeys(edits.values_list("gpr_id", flat=True), CHANGED)
+        return {gpr.pk: changed.get(gpr.pk) or self._why_not(gpr, ledger, now) for gpr in gprs}
 
     def why_not(self, gpr: Gpr, *, now: datetime) -> str:
         return self.whys_not([gpr], now=now)[gpr.pk]
@@ -57,8 +63,9 @@ class Standing:
         """As whose deputy he decides; None if he may by himself."""
         if self.decides_all or gpr.slice.project_id in self.project_ids:
             return None
-        runs = (each for each in self.deputies if gpr.slice.project_id in self.run_by[each.approver_id])
-        return next(runs, self._of_platform)
+        runs = [each for each in self.deputies if gpr.slice.project_id in self.run_by[each.approver_id]]
+        own = next(iter(runs), None)
+        return next((each for each in runs if each.approver_id != gpr.owner_id), self._of_platform or own)
 
     @property
     def _of_platform(self) -> Deputy | None:
@@ -69,6 +76,8 @@ class Standing:
             return OWN
         if self._of_platform is not None:
             return ""
+        if (deputy := self.deputy_for(gpr)) is not None and deputy.approver_id == gpr.owner_id:
+            return f"{deputy.approver.name} asked for it, so none of his deputies approves it. Ask another administrator."
         spec = spec_of(gpr)
         reasons = [breach.text for breach in policy_breaches(spec) if breach.field in REACH_BEYOND_PROJECT]
         reasons += [excess.text for excess in budget_excesses(spec, ledger, now=now) if excess.budget.project_id is not None]

@@ -13,10 +13,13 @@ from gpr.approvals.expiry import overdue
 from gpr.approvals.selectors import Standing
 from gpr.lifecycle import gpr_transition
 from gpr.models import Gpr, GprState
+from gpr.requests.editing import spec_of
 from gpr.requests.planning import promise_make, promises_drop
+from gpr.requests.spec import refuse_over_budget
 from journal.guard import set_aside_on_error
 from journal.hints import TICK, hint
 from journal.models import Severity
+from slices.selectors import refuse_closed
 
 UNDECIDED: Final = "UNDECIDED"  # reason of the Event
 S = GprState
@@ -26,13 +29,15 @@ _AT_ONCE: Final = 100
 @plan_turn()
 @transaction.atomic
 def gpr_approve(*, gpr: Gpr, actor: User, now: datetime, why: str = "") -> None:
-    """Its promise counts from now. Raises NotAllowed, IllegalTransition, StaleState or CanNeverStart."""
+    """Its promise counts from now. Raises NotAllowed, IllegalTransition, StaleState, Conflict, OverPolicy or CanNeverStart."""
+    plan_lock()  # before budgets are read: others may approve at the same time
     standing = Standing.load(actor, now=now)
     if refused := standing.why_not(gpr, now=now):
         raise NotAllowed(refused)
     if gpr.state != S.PENDING_APPROVAL:
         raise IllegalTransition(f"It does not wait for approval; it is {gpr.get_state_display().lower()}.", state=gpr.state)
-    plan_lock()
+    refuse_closed(gpr.slice)
+    refuse_over_budget(spec_of(gpr), now=now)  # what was approved meanwhile has used it, too
     text = f"{gpr.name} was approved{_in_place_of(standing, gpr)}. {why}".strip()
     aged = {"queued_at": gpr.queued_at or now, "turn_at": gpr.turn_at or now, "decide_by_at": None}
     gpr_transition(gpr=gpr, to=S.QUEUED, now=now, actor=actor, message=text, changes=aged)

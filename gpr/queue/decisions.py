@@ -13,7 +13,7 @@ from gpr.evictions.services import eviction_by_administrator
 from gpr.models import EndReason, Gpr, GprState
 from gpr.requests.editing import automatic_place, gpr_update, replan_changed, spec_of
 from gpr.requests.ending import exit_begin
-from gpr.requests.spec import approval_reasons
+from gpr.requests.spec import approval_reasons, refuse_over_budget
 from journal.hints import TICK, hint
 from journal.services import event_record
 from slices.models import PRIORITY_MAX, PRIORITY_MIN
@@ -35,7 +35,7 @@ def gpr_evict(*, gpr: Gpr, actor: User, why: str, now: datetime, requeue: bool |
 def gpr_set_priority(*, gpr: Gpr, priority: int, actor: User, why: str, now: datetime) -> None:
     """No promise moves. A request that needs no approval at its new priority is queued.
 
-    Raises InvalidInput, IllegalTransition or StaleState.
+    Raises InvalidInput, IllegalTransition, StaleState or OverPolicy.
     """
     if not PRIORITY_MIN <= priority <= PRIORITY_MAX:
         raise InvalidInput({"priority": [f"Must be from {PRIORITY_MIN} to {PRIORITY_MAX}."]})
@@ -61,6 +61,7 @@ def gpr_set_priority(*, gpr: Gpr, priority: int, actor: User, why: str, now: dat
         slice_id=gpr.slice_id,
     )
     if gpr.state == S.PENDING_APPROVAL and not reasons:
+        refuse_over_budget(spec_of(gpr), now=now)
         replan_changed(gpr, reasons=reasons, actor=actor, now=now)
     hint(TICK)
 

@@ -99,14 +99,14 @@ def _created_event(gpr: Gpr, spec: GprSpec) -> Event:
 def promise_make(gpr: Gpr, *, edited: Edited | None = None, now: datetime) -> None:
     """Plans the queue and stores the promise of a GPR that is in it. `edited`: the request before an edit.
 
-    The caller took the plan lock before it wrote. Raises CanNeverStart or BookingDoesNotFit, and for an edit OverPolicy.
+    The caller took the plan lock before it wrote. Raises CanNeverStart, BookingDoesNotFit, or OverPolicy beyond its workspace's end.
     """
     made, _ = replan(now=now, edited=edited, explained={gpr.pk})
     (placement,) = made.placements
     summary_set(gpr, placement)
     if placement.explanation.reason in NO_PLACE:
         raise _refusal(gpr, gpr.clusters.all(), placement, snapshot_load(now=now))
-    if edited is not None and (late := _beyond_end(gpr, placement, now)):
+    if late := _beyond_end(gpr, placement, now):
         raise late
 
 

@@ -9,10 +9,12 @@ import pytest
 from django.utils import timezone
 
 from core.errors import OverPolicy
+from gpr.approvals.services import gpr_approve
 from gpr.budgets.periods import Span, period_at, periods_between
 from gpr.budgets.selectors import BudgetUse, budget_uses
 from gpr.budgets.services import budgets_record
 from gpr.models import Gpr, GprState
+from gpr.queue.decisions import gpr_set_priority
 from gpr.requests.editing import gpr_edit, spec_of
 from gpr.requests.ending import gpr_extend
 from gpr.requests.services import gpr_submit, gprs_submit
@@ -127,6 +129,20 @@ def test_a_budget_that_refuses_says_what_would_fit_and_many_at_once_share_it(pla
     assert (refused.extra["limit"], refused.extra["most"], refused.extra["fitting_duration_s"]) == ("gpu_hours", 16, 7200)
     assert str(refused).endswith("; 24 were asked for. 8 GPUs may be booked for 2 h at most.")
     assert Gpr.objects.count() == 1
+
+
+def test_an_approval_is_held_to_a_budget_that_refuses_since_others_may_have_used_it_meanwhile(place: Place) -> None:
+    place.give(40, at_limit=AtLimit.REFUSE)
+    first, second = (place.ask(4, priority=300) for _ in range(2))
+    assert {first.state, second.state} == {GprState.PENDING_APPROVAL}
+
+    gpr_approve(gpr=first, actor=place.people.admin, now=place.now)
+    with pytest.raises(OverPolicy):
+        gpr_approve(gpr=second, actor=place.people.admin, now=place.now)
+    with pytest.raises(OverPolicy):
+        gpr_set_priority(gpr=second, priority=100, actor=place.people.admin, why="", now=place.now)
+
+    assert set(Gpr.objects.values_list("state", flat=True)) == {GprState.QUEUED, GprState.PENDING_APPROVAL}
 
 
 def test_an_edit_is_held_to_what_is_left_beside_the_request_itself(place: Place) -> None:

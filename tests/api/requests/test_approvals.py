@@ -59,7 +59,7 @@ def test_each_approver_sees_what_waits_for_him_and_which_of_it_he_may_approve(
     assert waiting(owner) == waiting(caller(ann)) == {}
     assert waiting(admin) == dict.fromkeys(("long", "far", "own", "foreign"), (True, None))
     assert waiting(caller(runner)) == {"long": (True, None), "far": (False, None), "own": (False, None)}
-    assert waiting(caller(bob)) == {"long": (True, "runner"), "far": (False, "runner"), "own": (True, "runner")}
+    assert waiting(caller(bob)) == {"long": (True, "runner"), "far": (False, "runner"), "own": (False, "runner")}
     assert waiting(caller(eve)) == dict.fromkeys(("long", "far", "own", "foreign"), (True, "admin"))
     assert set(waiting(admin, slice="vision")) == set(waiting(admin, project=world.slice.project.name)) == {"long", "far", "own"}
     assert waiting(admin, before=db_now().isoformat()) == {}
@@ -104,6 +104,25 @@ def test_a_deputy_approves_nothing_of_his_own_and_a_bound_token_gives_no_deputys
     assert caller(bob).post(f"gprs/{others.pk}/approve/").status_code == 200
     # By now it waits in the queue, from which only administrators take it.
     assert_problem(caller(bob).post(f"gprs/{others.pk}/reject/", {"why": "After all."}), 403, "not_allowed")
+
+
+def test_nobody_gets_his_own_request_through_by_his_deputy_or_by_changing_that_of_another(
+    world: World, runner: User, owner: Caller, admin: Caller
+) -> None:
+    bob, second = factories.user("bob"), factories.user("second")
+    stand_in(bob, runner)
+    own = factories.gpr(world.slice, runner, **LONG)
+    taken = factories.gpr(world.slice, world.people.owner)
+
+    assert_problem(caller(bob).post(f"gprs/{own.pk}/approve/"), 403, "not_allowed")
+    assert caller(runner).patch(f"gprs/{taken.pk}/", LONG).json()["state"] == "PENDING_APPROVAL"
+    assert_problem(caller(runner).post(f"gprs/{taken.pk}/approve/"), 403, "not_allowed")
+    assert waiting(caller(runner))[taken.name] == (False, None)
+    assert caller(bob).post(f"gprs/{taken.pk}/approve/").status_code == 200
+    ProjectAdmin.objects.create(project=world.slice.project, user=second, created_at=db_now())
+    stand_in(bob, second)
+    assert waiting(caller(bob)) == {own.name: (True, "second")}
+    assert caller(bob).post(f"gprs/{own.pk}/approve/").status_code == 200
 
 
 def test_an_approver_names_a_deputy_among_those_he_knows_and_withdraws_him(
