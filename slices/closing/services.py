@@ -46,9 +46,10 @@ def slice_close(*, slice_: Slice, to: Life, drain: bool, actor: User | None, now
 @transaction.atomic
 def slice_restore(*, slice_: Slice, actor: User, now: datetime) -> None:
     """An end that is over is forgotten. Raises Conflict unless it is archived, in a project that is open."""
+    project = _locked(Project.objects.all(), slice_.project)  # who closes it closes the workspace, too
     found = _locked(Slice.objects.all(), slice_)
-    if not Project.objects.filter(pk=found.project_id, life=Life.OPEN).exists():
-        raise Conflict(f"Project {slice_.project.name} is not open. Restore the project first.")
+    if not project.is_open:
+        raise Conflict(f"Project {project.name} is not open. Restore the project first.")
     _open(found)
     text = f"Workspace {slice_.name} is open again. What was canceled or ended stays so."
     if found.ends_at is not None and found.ends_at <= now:

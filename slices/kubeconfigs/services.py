@@ -67,7 +67,9 @@ class KubeconfigNotMade(EgsError):
 @transaction.atomic
 def kubeconfig_ask(*, slice_: Slice, cluster: Cluster, duration_s: int | None, actor: User, now: datetime) -> Kubeconfig:
     """Raises NotAllowed for a non-member, InvalidInput, OverPolicy, ClusterNotConnected, NamespaceNotReady, Conflict."""
-    refuse_closed(Slice.objects.select_for_update(no_key=True).get(pk=slice_.pk))
+    found = Slice.objects.select_for_update(no_key=True).get(pk=slice_.pk)
+    if found.settled_at is not None:  # until then people work in what still runs
+        refuse_closed(found)
     if not may(actor, Verb.CONNECT, slice_):
         raise NotAllowed(f"Only members of workspace {slice_.name} get a kubeconfig of it. Ask one of its owners to add you.")
     duration_s = _duration(slice_, duration_s)

@@ -219,6 +219,8 @@ def _why_not(request: PageRequest, slice_: Slice) -> str:
         return why_not_write(request)
     if not Membership.objects.filter(slice=slice_, user=request.user).exists():
         return NEEDS_MEMBER
+    if slice_.settled_at is not None:
+        return f"The workspace is {slice_.get_life_display().lower()}."
     return "" if clusters_ready(slice_) else NEEDS_READY
 
 

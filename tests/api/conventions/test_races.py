@@ -12,9 +12,11 @@ from time import sleep
 import pytest
 from django.db import connection, transaction
 
+from core.errors import Conflict
 from gpr.allocation.stored_plan import plan_lock
 from gpr.models import Gpr, GprTemplate
-from slices.models import Project, Role, Slice
+from slices.closing.services import project_close, slice_close, slice_restore
+from slices.models import Life, Project, Role, Slice
 from slices.services import member_set
 from tests import factories
 from tests.api.conftest import Answer, Caller
@@ -118,6 +120,25 @@ def test_of_two_owners_who_demote_each_other_one_stays(people: People) -> None:
 
     assert 201 in {answer.status_code for answer in answers}
     assert slice_.memberships.filter(role=Role.OWNER).count() == 1
+
+
+def test_a_workspace_that_is_opened_again_while_its_project_is_archived_stays_archived(people: People) -> None:
+    slice_ = factories.make_slice(name="vision", owner=people.owner)
+    now = slice_.created_at
+    slice_close(slice_=slice_, to=Life.ARCHIVED, drain=False, actor=people.admin, now=now)
+
+    def restore() -> None:
+        with closing(connection):
+            slice_restore(slice_=slice_, actor=people.admin, now=now)
+
+    with ThreadPoolExecutor() as pool:
+        with transaction.atomic():
+            project_close(project=slice_.project, to=Life.ARCHIVED, drain=False, actor=people.admin, now=now)
+            restored = pool.submit(restore)
+            sleep(WAITS_S)
+        with pytest.raises(Conflict):
+            restored.result()
+    assert Slice.objects.get().life == Life.ARCHIVED
 
 
 def test_who_deletes_a_template_while_requests_are_filed_from_it_spoils_none(people: People) -> None:

@@ -9,8 +9,9 @@ import pytest
 from django.db import transaction
 
 from accounts.models import PlatformRole, Scope
-from core.errors import Conflict
+from core.errors import Conflict, OverPolicy
 from gpr.allocation import allocator
+from gpr.approvals.services import gpr_approve
 from gpr.bookings.services import SeriesTerms, series_create
 from gpr.closing import services as closing
 from gpr.closing.selectors import endings_of
@@ -78,6 +79,7 @@ def test_an_archived_workspace_lets_what_runs_go_on_cancels_what_waits_and_takes
     series.refresh_from_db()
     opened.refresh_from_db()
     assert (series.canceled_at, opened.is_live) == (stage.now, True)  # its owner goes on working in what runs
+    another = kubeconfigs.made(stage.slice, stage.cluster, stage.owner, at=stage.now)
     with pytest.raises(Conflict):
         stage.submit()
     assert runs.ends_at is not None
@@ -88,7 +90,11 @@ def test_an_archived_workspace_lets_what_runs_go_on_cancels_what_waits_and_takes
 
     stage.slice.refresh_from_db()
     opened.refresh_from_db()
-    assert (fresh(runs).end_reason, stage.slice.settled_at, opened.is_live) == (EndReason.EXPIRED, stage.now, False)
+    another.refresh_from_db()
+    assert (fresh(runs).end_reason, stage.slice.settled_at) == (EndReason.EXPIRED, stage.now)
+    assert (opened.is_live, another.is_live) == (False, False)
+    with pytest.raises(Conflict):
+        kubeconfigs.asked(stage.slice, stage.cluster, stage.owner, at=stage.now)
     assert (Namespace.objects.count(), Membership.objects.filter(slice=stage.slice).count(), Quota.objects.count()) == (1, 1, 2)
     slice_restore(slice_=stage.slice, actor=stage.admin, now=stage.now)
     assert stage.submit().state == S.QUEUED
@@ -180,6 +186,18 @@ def test_its_end_is_told_14_days_3_days_and_a_day_before_and_then_it_is_archived
     assert (stage.slice.life, fresh(waits).state) == (Life.ARCHIVED, S.CANCELED)
     slice_restore(slice_=stage.slice, actor=stage.admin, now=stage.now)
     assert (stage.slice.ends_at, stage.slice.life) == (None, Life.OPEN)
+
+
+def test_nothing_is_approved_that_would_end_after_its_workspace_or_in_one_that_is_archived(stage: Stage) -> None:
+    asked = stage.submit(priority=300, duration_s=3600)
+    slice_set_end(slice_=stage.slice, ends_at=stage.now + timedelta(minutes=30), actor=stage.admin, now=stage.now)
+    with pytest.raises(OverPolicy):
+        gpr_approve(gpr=fresh(asked), actor=stage.admin, now=stage.now)
+    slice_set_end(slice_=stage.slice, ends_at=None, actor=stage.admin, now=stage.now)
+    closes(stage, Life.ARCHIVED)
+    with pytest.raises(Conflict):
+        gpr_approve(gpr=fresh(asked), actor=stage.admin, now=stage.now)
+    assert fresh(asked).state == S.PENDING_APPROVAL
 
 
 def test_what_was_filed_while_it_was_being_archived_is_canceled_and_never_starts(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
