@@ -48,6 +48,8 @@ def invitee_fault(reference: str) -> str:
     """Return the fault of a name or a mail address as a sentence, or ""."""
     if not _is_address(reference):
         return name_fault(reference) if id_of(reference) is None else ""
+    if not reference.isascii():
+        return "Must have plain letters only, since others look alike. A domain with other letters begins with xn--."
     try:
         validate_email(reference)
     except ValidationError:
@@ -90,9 +92,11 @@ def member_add_or_invite(*, slice_: Slice, reference: str, role: Role, actor: Us
 @transaction.atomic
 def invitation_accept(*, invitation: Invitation, actor: User, now: datetime) -> None:
     """Raises Conflict when it was withdrawn meanwhile."""
-    if not Invitation.objects.filter(pk=invitation.pk).delete()[0]:
+    found = Invitation.objects.select_for_update(of=("self",)).select_related("slice").filter(pk=invitation.pk).first()
+    if found is None:
         raise Conflict("This invitation was withdrawn.")
-    member_set(slice_=invitation.slice, user=actor, role=Role(invitation.role), actor=actor, now=now)
+    found.delete()
+    member_set(slice_=found.slice, user=actor, role=Role(found.role), actor=actor, now=now)
 
 
 @transaction.atomic

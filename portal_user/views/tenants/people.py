@@ -46,7 +46,10 @@ def add(request: PageRequest, slice: str) -> HttpResponse:
         made = member_add(slice_=slice_, reference=user, role=Role(role), actor=request.user, now=request.now)
         return f"{made.user.name} is a member" if isinstance(made, Membership) else f"{made.name} is invited"
 
-    text = "People of your own workspaces are added at once, others are invited and join by themselves. Invite newcomers by mail address."
+    text = (
+        "People of your own workspaces are added at once, others are invited and join by themselves. "
+        "Invite newcomers by mail address, and tell them to sign in: EGS writes to nobody who has no account."
+    )
     question = people_question(request, slice_, InviteForm(sent(request)), title="Add or invite a person", text=text, verb="Add person")
     return decide(request, question, do, topics=TOPICS)
 

@@ -10,6 +10,7 @@ from accounts.oidc.people import identity_sign_in
 from accounts.oidc.providers import Provider
 from core.clock import db_now
 from journal.models import Event
+from slices.invitations.services import invitation_accept
 from slices.models import Invitation, Membership
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
@@ -80,7 +81,18 @@ def test_an_address_opens_an_invitation_only_for_whoever_the_provider_says_it_is
     assert stranger.get("invitations/").json()["results"] == []
     (invitation,) = ben.get("invitations/").json()["results"]
     assert ben.post(f"invitations/{invitation['id']}/accept/").json()["role"] == "editor"
-    assert_problem(owner.post("slices/vision/members/", {"user": "ben@", "role": "editor"}), 400, "invalid_input")
+    for fault in ("ben@", "ben@c\u043erp.example", "ben\u212a@corp.example"):  # the second has a Cyrillic letter, the third a Kelvin sign
+        assert_problem(owner.post("slices/vision/members/", {"user": fault, "role": "editor"}), 400, "invalid_input")
+
+
+def test_an_invitation_gives_the_role_that_it_names_when_it_is_accepted(owner: Caller, world: World) -> None:
+    owner.post("slices/vision/members/", {"user": "outsider", "role": "owner"})
+    read_before = Invitation.objects.get()
+    owner.post("slices/vision/members/", {"user": "outsider", "role": "viewer"})
+
+    invitation_accept(invitation=read_before, actor=world.people.outsider, now=db_now())
+
+    assert world.slice.memberships.get(user=world.people.outsider).role == "viewer"
 
 
 def signs_in(subject: str, *, verified_email: str) -> Caller:
