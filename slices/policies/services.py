@@ -14,7 +14,7 @@ from uuid import UUID
 from django.db import transaction
 
 from accounts.models import User
-from core.errors import InvalidInput, StaleState
+from core.errors import Conflict, InvalidInput, StaleState
 from core.locks import transaction_lock
 from core.words import duration_exact
 from inventory.selectors import shapes_known
@@ -66,9 +66,10 @@ def policy_change(
     policy.save(update_fields=["terms", "version"])
     if policy.slice is not None:
         policy.slice.refresh_from_db()
+    labels = ", ".join(TERMS[name].label for name in changed_names(before, after))
     event_record(
         kind="policy.changed",
-        message=f"The policy of {policy.of} was changed: {', '.join(changed_names(before, after))}. {why}".strip(),
+        message=f"The policy of {policy.of} was changed: {labels}. {why}".strip(),
         at=now,
         actor=actor,
         slice_id=policy.slice_id,
@@ -94,7 +95,8 @@ def effects_of(policy: Policy, terms: Mapping[str, Any]) -> Iterator[tuple[Slice
         old = effective(*(policy.terms if owner == key else layers.get(owner, {}) for owner in owners))
         new = effective(*(terms if owner == key else layers.get(owner, {}) for owner in owners))
         if changes := {name: value for name, value in new.items() if value != old[name]}:
-            _refuse_contradiction(slice_, new)
+            if fault := _contradiction(f"workspace {slice_.name}", new):
+                raise InvalidInput({"duration_approval_s": [fault]})
             yield slice_, changes
 
 
@@ -106,8 +108,11 @@ def slices_under(policy: Policy) -> Any:
 
 
 def terms_of_new(project: Project, own: Changes) -> Changes:
-    """The columns of a workspace that is about to be made. The caller holds the lock."""
-    return effective(policy_of(None).terms, policy_of(project).terms, own)
+    """The columns of a workspace that is about to be made. The caller holds the lock. Raises Conflict for policies that contradict."""
+    terms = effective(policy_of(None).terms, policy_of(project).terms, own)
+    if fault := _contradiction(f"a workspace of project {project.name}", terms):
+        raise Conflict(f"{fault} Change the policy of the project first.")
+    return terms
 
 
 def policy_begin(slice_: Slice, own: Changes, *, actor: User | None, now: datetime) -> None:
@@ -138,12 +143,12 @@ def _refuse_unknown_shapes(shapes: list[str]) -> None:
         raise InvalidInput({"shapes": [f"No cluster has {', '.join(unknown)}. There are: {known}."]})
 
 
-def _refuse_contradiction(slice_: Slice, terms: Mapping[str, Any]) -> None:
+def _contradiction(where: str, terms: Mapping[str, Any]) -> str:
+    """Return it as a sentence, or ""."""
     asks_s, longest_s = terms["duration_approval_s"], terms["duration_max_s"]
-    if asks_s > longest_s:
-        begins, ends = duration_exact(asks_s), duration_exact(longest_s)
-        text = f"In workspace {slice_.name} approval would begin at {begins}, beyond the longest duration, {ends}."
-        raise InvalidInput({"duration_approval_s": [text]})
+    if asks_s <= longest_s:
+        return ""
+    return f"In {where} approval would begin at {duration_exact(asks_s)}, beyond the longest duration, {duration_exact(longest_s)}."
 
 
 def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.clock import db_now
-from core.errors import InvalidInput, StaleState
+from core.errors import Conflict, InvalidInput, StaleState
 from slices.models import Policy, Project, Slice
 from slices.policies.selectors import BUILT_IN, policy_views
 from slices.policies.services import policy_change, policy_of
@@ -110,3 +110,14 @@ def test_a_change_above_that_contradicts_a_workspaces_own_policy_is_refused_and_
 
     assert "workspace vision" in str(refused.value.extra["errors"])
     assert not policy_of(slice_.project).terms
+
+
+def test_a_project_without_workspaces_whose_policy_contradicts_that_of_the_platform_says_so_to_its_first_workspace() -> None:
+    project = factories.project()
+    policy_change(policy=policy_of(project), terms={"duration_max_s": 3600}, actor=None, now=db_now())
+
+    with pytest.raises(Conflict) as refused:
+        factories.make_slice(of=project, name="vision")
+
+    assert project.name in refused.value.detail
+    assert "beyond the longest duration" in refused.value.detail
