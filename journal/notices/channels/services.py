@@ -96,6 +96,7 @@ def channel_change(*, channel: Channel, changes: dict[str, Any], actor: User, no
     Raises InvalidInput or NameTaken, and Conflict for a new mail address soon after another.
     """
     found = Channel.objects.select_for_update(of=("self",)).get(pk=channel.pk)
+    had_target = found.target
     secret, target = str(changes.get("secret", "")), str(changes.get("target", found.target))
     kept = found.sealed and not secret
     terms = ChannelTerms(
@@ -112,7 +113,7 @@ def channel_change(*, channel: Channel, changes: dict[str, Any], actor: User, no
     found.name, found.is_on = terms.name, changes.get("is_on", found.is_on)
     found.notice_kinds = kinds_in_order(changes.get("notice_kinds", found.notice_kinds))
     found.digest = changes.get("digest", found.digest)
-    is_moved = found.target != channel.target
+    is_moved = found.target != had_target
     found.confirmed_at = None if is_moved else found.confirmed_at
     _save(found)
     _record(found, "changed", f"{_told(found)} was changed.", actor, now)

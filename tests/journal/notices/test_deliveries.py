@@ -167,7 +167,10 @@ def test_an_address_that_is_not_known_to_be_ones_own_gets_a_code_and_nothing_els
     change: dict[str, Any] = {"channel": Channel.objects.get(), "changes": {"target": "other@example.com"}, "actor": owner}
     with pytest.raises(Conflict):
         channel_change(**change, now=db_now())
-    assert channel_change(**change, now=db_now() + timedelta(minutes=11)).needs_code
+    read_before = channel_change(**change, now=db_now() + timedelta(minutes=11))
+    assert read_before.needs_code
+    Channel.objects.update(target="mine@example.com", confirmed_at=db_now())  # another request has changed and confirmed it meanwhile
+    assert channel_change(**{**change, "channel": read_before}, now=db_now() + timedelta(minutes=22)).needs_code
 
 
 @pytest.mark.django_db
