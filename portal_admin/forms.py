@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django import forms
 from django.db.models import Prefetch
 from django.http import QueryDict
-from django.utils import timezone
 
 from accounts.models import PlatformRole
 from core.pages import words
@@ -97,12 +95,6 @@ class ProjectAdminsForm(forms.Form):
 
 class EndForm(forms.Form):
     ends_at = MomentField(label="End", required=False, help_text="Empty: without end.")
-
-    def clean_ends_at(self) -> datetime | None:
-        ends_at: datetime | None = self.cleaned_data["ends_at"]
-        if ends_at is not None and ends_at <= timezone.now():
-            raise forms.ValidationError("It must be in the future. To end it now, archive it.")
-        return ends_at
 
 
 class CloseForm(OptionalReasonForm):

@@ -80,9 +80,15 @@ def slice_create(*, name: str, project: Project, clusters: Iterable[Cluster], ac
 
 @transaction.atomic
 def slice_set_end(*, slice_: Slice, ends_at: datetime | None, actor: User, now: datetime) -> None:
-    """At its end a workspace is archived: it takes no requests any more, and what runs goes on to its own end."""
+    """At its end a workspace is archived: it takes no requests any more, and what runs goes on to its own end.
+
+    Raises InvalidInput, or Conflict for one that is closed.
+    """
     if slice_.ends_at == ends_at:
         return
+    slice_lock_open(slice_)
+    if ends_at is not None and ends_at <= now:
+        raise InvalidInput({"ends_at": ["It must be in the future. To end it now, archive it."]})
     slice_.ends_at, slice_.warned_days = ends_at, None
     slice_.save(update_fields=["ends_at", "warned_days"])
     until = f"takes requests until {utc(ends_at)}" if ends_at is not None else "has no end"

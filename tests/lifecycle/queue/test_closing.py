@@ -9,7 +9,7 @@ import pytest
 from django.db import transaction
 
 from accounts.models import PlatformRole, Scope
-from core.errors import Conflict, OverPolicy
+from core.errors import Conflict, InvalidInput, OverPolicy
 from gpr.allocation import allocator
 from gpr.approvals.services import gpr_approve
 from gpr.bookings.services import SeriesTerms, series_create
@@ -194,7 +194,11 @@ def test_nothing_is_approved_that_would_end_after_its_workspace_or_in_one_that_i
     with pytest.raises(OverPolicy):
         gpr_approve(gpr=fresh(asked), actor=stage.admin, now=stage.now)
     slice_set_end(slice_=stage.slice, ends_at=None, actor=stage.admin, now=stage.now)
+    with pytest.raises(InvalidInput):  # it would cancel what waits at once
+        slice_set_end(slice_=stage.slice, ends_at=stage.now, actor=stage.admin, now=stage.now)
     closes(stage, Life.ARCHIVED)
+    with pytest.raises(Conflict):
+        slice_set_end(slice_=stage.slice, ends_at=stage.now + DAY, actor=stage.admin, now=stage.now)
     with pytest.raises(Conflict):
         gpr_approve(gpr=fresh(asked), actor=stage.admin, now=stage.now)
     assert fresh(asked).state == S.PENDING_APPROVAL
