@@ -172,12 +172,14 @@ class ManifestViewSet(ApiViewSet[ManifestObject]):
         try:
             report: Report = service(request=self.request, files=files, terms=terms)
         except ManifestsInvalid as error:
-            self._record_refusals([fault for fault in error.extra["faults"] if fault["code"] == "not_allowed"])
+            self._record_refusals([fault["detail"] for fault in error.extra["faults"] if fault["code"] == "not_allowed"])
             raise
+        if not terms.is_dry:
+            self._record_refusals([fault.detail for fault in report.faults if fault.code == "not_allowed"])
         return Response(ManifestReportSerializer(report).data)
 
-    def _record_refusals(self, faults: list[dict[str, Any]]) -> None:
-        for why in dict.fromkeys(fault["detail"] for fault in faults):
+    def _record_refusals(self, details: list[str]) -> None:
+        for why in dict.fromkeys(details):
             refusal_record(actor=actor_of(self.request), path=self.request.path, why=why, now=self.now)
 
 

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final, TypeVar
 
 from django.db import transaction
+from django.db.models import Q
 from rest_framework.request import Request
 
+from accounts.authentication import actor_of
+from accounts.models import Scope
+from accounts.permissions import has_scope
+from accounts.policy import Verb, is_platform_admin, may
 from core.errors import EgsError
 from core.locks import in_turn, transaction_lock
 from gpr.allocation.stored_plan import plan_lock, plan_turn
@@ -22,6 +29,7 @@ from protocol.manifests.documents import SECRET_FROM, Wanted, documents_check
 from protocol.manifests.faults import Fault
 from protocol.manifests.kinds import BY_NAME, ORDER, At, Change, Field, manifest_name
 from protocol.manifests.text import Document, documents_read
+from slices.models import Slice
 
 LOCK: Final = "manifests"
 SETTLE: Final = "Agree with it, or force yours."
@@ -79,12 +87,12 @@ class Report:
 
 def manifests_apply(*, request: Request, files: Mapping[str, str], terms: Terms) -> Report:
     """Raises ManifestsInvalid where a document is wrong, unless the terms are partial or dry; nothing is changed then."""
-    return _in_one(terms, lambda: _Application(request, terms).apply(files))
+    return _in_one(terms, _Application(request, files, terms).apply)
 
 
 def manifests_delete(*, request: Request, files: Mapping[str, str], terms: Terms) -> Report:
     """Deletes what the documents name. Raises as `manifests_apply`."""
-    return _in_one(terms, lambda: _Application(request, terms).delete(files))
+    return _in_one(terms, _Application(request, files, terms).delete)
 
 
 def _in_one(terms: Terms, act: Callable[[], Report]) -> Report:
@@ -106,18 +114,19 @@ def _told(fault: Fault) -> dict[str, Any]:
 
 
 class _Application:
-    def __init__(self, request: Request, terms: Terms) -> None:
-        self.terms = terms
+    def __init__(self, request: Request, files: Mapping[str, str], terms: Terms) -> None:
+        self.request, self.terms = request, terms
         self.rest = Rest(request)
         self.objects = Objects(self.rest)
         self.report = Report()
         self._broken: set[tuple[str, str]] = set()  # what later documents name must not be told as absent
         self._archived: set[tuple[str, Any]] = set()  # what this call archives
-        self._kept: set[tuple[str, str]]  # (kind, key) of what the documents name
+        self._along: dict[tuple[str, Any], list[Q]] = defaultdict(list)  # rows that go with what is archived
+        self._wanted = self._read(files)  # before any lock is held: nobody waits for a long text
+        self._kept = {(each.kind.name, key_of(each.kind, each.name, each.values)) for each in self._wanted}
 
-    def apply(self, files: Mapping[str, str]) -> Report:
-        wanted = self._read(files)
-        self._kept = {(each.kind.name, key_of(each.kind, each.name, each.values)) for each in wanted}
+    def apply(self) -> Report:
+        wanted = self._wanted
         going = self._prunable() if self.terms.prune else []
         # Nobody is planned for while this holds the lock, so a folder that is applied each minute takes it only for a change.
         if any(each.kind.name in LOCKING for each in going) or any(each.kind.plans and self._would_change(each) for each in wanted):
@@ -130,11 +139,11 @@ class _Application:
                 self._each(list(group), self._delete)
         return self.report
 
-    def delete(self, files: Mapping[str, str]) -> Report:
-        plan_lock()
-        wanted = self._read(files)
-        self._note_archived(wanted)
-        for _, group in groupby(reversed(wanted), key=lambda each: ORDER[each.kind.name]):
+    def delete(self) -> Report:
+        if any(each.kind.name in LOCKING for each in self._wanted):
+            plan_lock()
+        self._note_archived(self._wanted)
+        for _, group in groupby(reversed(self._wanted), key=lambda each: ORDER[each.kind.name]):
             self._each(list(group), self._delete)
         return self.report
 
@@ -144,13 +153,15 @@ class _Application:
             found, faults = documents_read(name, text)
             documents += found
             self.report.faults += faults
-        faulty = {(fault.file, line) for fault in self.report.faults for line in [fault.line]}
+        faulty: dict[str, list[int]] = defaultdict(list)
+        for fault in sorted(self.report.faults, key=lambda fault: fault.line):
+            faulty[fault.file].append(fault.line)
         wanted, faults = documents_check(documents)
         self.report.faults += faults
         self._broken |= {(fault.kind, fault.name) for fault in faults}
-        whole = [each for each in wanted if not _holds(each.document, faulty)]
-        self._broken |= {(each.kind.name, each.name) for each in wanted if each not in whole}
-        return sorted(whole, key=lambda each: ORDER[each.kind.name])
+        torn = {id(each) for each in wanted if _holds(each.document, faulty[each.document.file])}
+        self._broken |= {(each.kind.name, each.name) for each in wanted if id(each) in torn}
+        return sorted((each for each in wanted if id(each) not in torn), key=lambda each: ORDER[each.kind.name])
 
     def _each(self, wanted: Sequence[Wanted], act: Callable[[Wanted], Result]) -> None:
         """What is refused is tried again after the others of its kind: a quota may need room that another gives back."""
@@ -195,16 +206,19 @@ class _Application:
         is_relabeled = dict(wanted.labels) != labels
         if present is not None and not self.terms.is_forced:
             self._refuse_conflicts(wanted, different, labels if is_relabeled else None, owners)
+        may_keep = present is None or self._may_keep(wanted, present)
+        if is_relabeled and not may_keep:
+            raise Faulty([wanted.fault("not_allowed", "You may see this object, but not label it.", ("metadata", "labels"))])
         made: Mapping[str, Any] = {}
         if present is None:
             act, (present, made) = "created", self._create(wanted)
         elif different:
-            act = "changed"
-            self._change(wanted, present, different)
+            act, present = "changed", self._change(wanted, present, different)
         else:
             act = "changed" if is_relabeled else "unchanged"
         taken = {wish.api for wish, _, _ in different} | ({LABELS} if is_relabeled else set())
-        self._own(wanted, present, owners, taken)
+        if may_keep or different:  # the API has judged a difference
+            self._own(wanted, present, owners, taken)
         changes = [Difference(f"spec.{wish.name}", shown(wish, old), shown(wish, new)) for wish, old, new in different]
         changes += [Difference(LABELS, labels, dict(wanted.labels))] if is_relabeled else []
         secret = None if self.terms.is_dry else made.get("signing_secret")
@@ -276,7 +290,7 @@ class _Application:
         self.objects.forget(kind)
         present = self.objects.present(kind, made, wanted.values)
         if later := [each for each in _different(wanted, present) if each[0].at != At.CREATE and each[0].api not in body]:
-            self._change(wanted, present, later)
+            present = self._change(wanted, present, later)
         return present, made
 
     def _body(self, wanted: Wanted, names: set[str]) -> dict[str, Any]:
@@ -284,23 +298,36 @@ class _Application:
         body = {name: value for name, value in body.items() if f"{{{name}}}" not in wanted.kind.path}
         return {**body, wanted.kind.name_field: wanted.name} if wanted.kind.name_field else body
 
-    def _change(self, wanted: Wanted, present: Present, different: Sequence[tuple[Field, Any, Any]]) -> None:
+    def _change(self, wanted: Wanted, present: Present, different: Sequence[tuple[Field, Any, Any]]) -> Present:
+        """Returns it with its id, which is another one where it is made anew."""
         kind, path = wanted.kind, f"{present.base}{present.id}/"
         acts = {wish.api: act for wish, _, new in different if isinstance(new, bool) and (act := kind.acts.get((wish.api, new)))}
         rest = [each for each in different if each[0].api not in acts]
         if kind.change != Change.ANEW:
             refuse_fixed(wanted, [each for each in rest if each[0].is_fixed or each[0].at == At.CREATE or kind.change == Change.NONE])
+        made = None
         with telling(wanted):
             for act in acts.values():
                 self.rest.post(f"{path}{act}")
             if rest and kind.change == Change.PATCH:
                 self.rest.patch(path, {wish.api: new for wish, _, new in rest})
-            elif rest and kind.change == Change.POST:
-                self.rest.post(path_of(kind, wanted.values), self._body(wanted, set(wanted.values)))
             elif rest:
-                self.rest.delete(path)
-                self.rest.post(path_of(kind, wanted.values), self._body(wanted, set(wanted.values)))
+                if kind.change == Change.ANEW:
+                    self.rest.delete(path)
+                made = self.rest.post(path_of(kind, wanted.values), self._body(wanted, set(wanted.values)))
         self.objects.forget(kind)
+        return present if made is None else self.objects.present(kind, made, wanted.values)
+
+    def _may_keep(self, wanted: Wanted, present: Present) -> bool:
+        """Whether the caller may say who keeps the object: what carries a label is deleted by whoever prunes by it."""
+        actor, kind = actor_of(self.request), wanted.kind
+        if is_platform_admin(actor):
+            return True
+        if not kind.is_of_owners or not has_scope(self.request, Scope.GPR_WRITE if kind.plans else Scope.WRITE):
+            return False
+        slice_ = Slice.objects.filter(name=str(wanted.values.get("slice"))).first()
+        verb = Verb.REQUEST if kind.plans and present.row.get("owner") == actor.name else Verb.MANAGE
+        return slice_ is not None and may(actor, verb, slice_)
 
     def _own(self, wanted: Wanted, present: Present, owners: Mapping[str, str], taken: Container[str]) -> None:
         """A field is owned by the manager that wrote its value last. What the document says no longer is free."""
@@ -320,7 +347,9 @@ class _Application:
     def _delete(self, wanted: Wanted) -> Result:
         owners = {("Workspace", wanted.values.get("slice")), ("Project", wanted.values.get("project"))}
         if owners & self._archived and not wanted.kind.archives:
-            ManifestObject.objects.filter(kind=wanted.kind.name, key=key_of(wanted.kind, wanted.name, wanted.values)).delete()
+            row = Q(kind=wanted.kind.name, key=key_of(wanted.kind, wanted.name, wanted.values))
+            for owner in owners & self._archived:
+                self._along[owner].append(row)
             return self._result(wanted, "kept", note="What it belongs to is archived with all that it has.")
         try:
             self._look_up_references(wanted)
@@ -347,7 +376,8 @@ class _Application:
         else:
             self.rest.delete(path)
         self.objects.forget(kind)
-        ManifestObject.objects.filter(kind=kind.name, key=present.key).delete()
+        for row in (Q(kind=kind.name, key=present.key), *self._along.pop((kind.name, present.name), ())):
+            ManifestObject.objects.filter(row).delete()
         return ("archived", "") if kind.archives else ("deleted", "")
 
     def _prunable(self) -> list[Wanted]:
@@ -356,7 +386,7 @@ class _Application:
         Others may have used the same labels: of what the caller may not see, nothing is told.
         """
         rows = [row for row in ManifestObject.objects.order_by("pk") if self._is_pruned(row)]
-        return sorted(filter(self._is_there, map(_of_row, rows)), key=lambda each: -ORDER[each.kind.name])
+        return sorted((each for row in rows if self._is_there(row, each := _of_row(row))), key=lambda each: -ORDER[each.kind.name])
 
     def _would_change(self, wanted: Wanted) -> bool:
         try:
@@ -370,13 +400,15 @@ class _Application:
             return row is None or not self._ended(wanted, row)
         return bool(_different(wanted, present))
 
-    def _is_there(self, wanted: Wanted) -> bool:
+    def _is_there(self, row: ManifestObject, wanted: Wanted) -> bool:
         try:
             self._look_up_references(wanted)
             with telling(wanted):
-                return bool(self.objects.find(wanted.kind, wanted.name, wanted.values))
+                found = self.objects.find(wanted.kind, wanted.name, wanted.values)
         except Faulty:
             return False
+        # Another id: somebody made it anew. An invitation that is taken has the id of the membership.
+        return any(each.id == row.object_id or wanted.kind.also for each in found)
 
     def _is_pruned(self, row: ManifestObject) -> bool:
         is_chosen = self.terms.prune.items() <= row.labels.items() and row.owners.get(LABELS) == self.terms.manager
@@ -395,9 +427,11 @@ def _of_row(row: ManifestObject) -> Wanted:
     return Wanted(Document("", 0, {}, {}), kind, name, dict(zip(kind.keys, values, strict=True)), row.labels)
 
 
-def _holds(document: Document, faulty: set[tuple[str, int]]) -> bool:
+def _holds(document: Document, faulty: Sequence[int]) -> bool:
+    """`faulty`: lines of its file, sorted."""
     last = max([document.line, *document.lines.values()])
-    return any(file == document.file and document.line <= line <= last for file, line in faulty)
+    at = bisect_left(faulty, document.line)
+    return at < len(faulty) and faulty[at] <= last
 
 
 def _kept_of(row: ManifestObject | None, present: Present | None) -> tuple[dict[str, str], dict[str, str]]:

@@ -80,6 +80,7 @@ class Kind:
     archives: bool = False  # a deletion archives it, since its history stays
     kept: str = ""  # why it cannot be deleted, as a sentence
     plans: bool = False  # its changes plan the queue
+    is_of_owners: bool = False  # whoever manages its workspace may change it
     acts: Mapping[tuple[str, bool], str] = field(default_factory=dict)  # (field, value) -> the call that sets it
     exported_if: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     exported_while_ahead: str = ""  # a time that has to lie ahead
@@ -242,6 +243,7 @@ KINDS: Final = (
     ),
     Kind(
         name="WorkspaceGroup",
+        is_of_owners=True,
         words=("workspacegroups", "workspacegroup", "groups", "group"),
         path="slices/{slice}/groups/",
         name_field="",
@@ -251,6 +253,7 @@ KINDS: Final = (
     ),
     Kind(
         name="Member",
+        is_of_owners=True,
         words=("members", "member"),
         path="slices/{slice}/members/",
         also="slices/{slice}/invitations/",
@@ -263,6 +266,7 @@ KINDS: Final = (
     ),
     Kind(
         name="Namespace",
+        is_of_owners=True,
         words=("namespaces", "namespace", "ns"),
         path="slices/{slice}/namespaces/",
         keys=("slice", "cluster"),
@@ -291,6 +295,7 @@ KINDS: Final = (
     ),
     Kind(
         name="Channel",
+        is_of_owners=True,
         words=("channels", "channel"),
         path="channels/",
         keys=("slice",),
@@ -305,6 +310,7 @@ KINDS: Final = (
     ),
     Kind(
         name="GPRTemplate",
+        is_of_owners=True,
         words=("templates", "template", "gprtemplates", "gprtemplate", "gprt"),
         path="templates/",
         keys=("slice",),
@@ -313,6 +319,7 @@ KINDS: Final = (
     ),
     Kind(
         name="BookingSeries",
+        is_of_owners=True,
         words=("bookingseries", "series"),
         path="booking-series/",
         keys=("slice",),
@@ -330,6 +337,7 @@ KINDS: Final = (
     ),
     Kind(
         name="GPUProvisioningRequest",
+        is_of_owners=True,
         words=("gprs", "gpr", "gpuprovisioningrequests", "gpuprovisioningrequest", "requests", "request"),
         path="gprs/",
         keys=("slice",),

@@ -79,6 +79,7 @@ class Kind:
     archives: bool = False  # a deletion archives it, since its history stays
     kept: str = ""  # why it cannot be deleted, as a sentence
     plans: bool = False  # its changes plan the queue
+    is_of_owners: bool = False  # whoever manages its workspace may change it
     acts: Mapping[tuple[str, bool], str] = field(default_factory=dict)  # (field, value) -> the call that sets it
     exported_if: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     exported_while_ahead: str = ""  # a time that has to lie ahead
@@ -241,6 +242,7 @@ KINDS: Final = (
     ),
     Kind(
         name="WorkspaceGroup",
+        is_of_owners=True,
         words=("workspacegroups", "workspacegroup", "groups", "group"),
         path="slices/{slice}/groups/",
         name_field="",
@@ -250,6 +252,7 @@ KINDS: Final = (
     ),
     Kind(
         name="Member",
+        is_of_owners=True,
         words=("members", "member"),
         path="slices/{slice}/members/",
         also="slices/{slice}/invitations/",
@@ -262,6 +265,7 @@ KINDS: Final = (
     ),
     Kind(
         name="Namespace",
+        is_of_owners=True,
         words=("namespaces", "namespace", "ns"),
         path="slices/{slice}/namespaces/",
         keys=("slice", "cluster"),
@@ -290,6 +294,7 @@ KINDS: Final = (
     ),
     Kind(
         name="Channel",
+        is_of_owners=True,
         words=("channels", "channel"),
         path="channels/",
         keys=("slice",),
@@ -304,6 +309,7 @@ KINDS: Final = (
     ),
     Kind(
         name="GPRTemplate",
+        is_of_owners=True,
         words=("templates", "template", "gprtemplates", "gprtemplate", "gprt"),
         path="templates/",
         keys=("slice",),
@@ -312,6 +318,7 @@ KINDS: Final = (
     ),
     Kind(
         name="BookingSeries",
+        is_of_owners=True,
         words=("bookingseries", "series"),
         path="booking-series/",
         keys=("slice",),
@@ -329,6 +336,7 @@ KINDS: Final = (
     ),
     Kind(
         name="GPUProvisioningRequest",
+        is_of_owners=True,
         words=("gprs", "gpr", "gpuprovisioningrequests", "gpuprovisioningrequest", "requests", "request"),
         path="gprs/",
         keys=("slice",),

@@ -215,3 +215,40 @@ def test_an_export_is_narrowed_and_holds_no_more_than_its_reader_may_see(
     assert admin.get("manifests/export/", workspace="nowhere").json()["text"] == ""
     problem = assert_problem(admin.get("manifests/export/", kind="Workspac"), 400, "invalid_input")
     assert problem["errors"]["kind"] == ["There is no kind Workspac. Did you mean Workspace?"]
+
+
+def test_who_may_not_change_an_object_neither_labels_nor_keeps_it(teammate: Caller, owner: Caller, admin: Caller, world: World) -> None:
+    """Else whoever prunes by that label would delete it for him."""
+    member = document("Member", "teammate", "workspace: vision, role: viewer")
+    labeled = member.replace("{name: teammate}", "{name: teammate, labels: {set: lab}}")
+    project = document("Project", world.slice.project.name).replace("}", ", labels: {set: lab}}")
+
+    assert mistakes(apply(teammate, labeled, manager="ci")) == [(3, "metadata.labels", "not_allowed")]
+    assert mistakes(apply(owner, project, manager="ci", is_forced=True)) == [(3, "metadata.labels", "not_allowed")]
+    assert acts(apply(teammate, member, manager="ci", is_forced=True)) == ["unchanged"]
+    assert not ManifestObject.objects.exists()
+    assert acts(apply(owner, labeled, manager="ci")) == ["changed"]
+    assert acts(apply(owner, labeled, manager="ci")) == ["unchanged"]
+    assert acts(apply(admin, project, manager="ci")) == ["changed"]
+
+
+def test_nobody_makes_others_forget_their_labels(teammate: Caller, outsider: Caller, owner: Caller, world: World) -> None:
+    member = document("Member", "teammate", "workspace: vision, role: viewer")
+    assert acts(apply(owner, member.replace("{name: teammate}", "{name: teammate, labels: {set: lab}}"))) == ["changed"]
+    files = [{"name": "a.yaml", "text": f"{document('Workspace', 'vision')}---\n{member}"}]
+
+    for caller in (teammate, outsider):
+        assert caller.post("manifests/delete/", {"files": files, "is_partial": True}).status_code == 200
+
+    assert ManifestObject.objects.get().labels == {"set": "lab"}
+
+
+def test_what_somebody_made_anew_is_not_pruned(admin: Caller, world: World) -> None:
+    text = document("Budget", "", "workspace: vision, period: week, gpuHours: 9").replace("spec:", "metadata: {labels: {set: lab}}\nspec:")
+    assert acts(apply(admin, text)) == ["created"]
+    budget = world.slice.budgets.get()
+    assert admin.delete(f"budgets/{budget.pk}/").status_code == 204
+    assert admin.post("budgets/", {"slice": "vision", "period": "week", "gpu_hours": 7}).status_code == 201
+
+    assert acts(apply(admin, "", prune={"set": "lab"})) == []
+    assert world.slice.budgets.exists()
