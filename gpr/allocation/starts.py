@@ -14,6 +14,7 @@ from django.db import transaction
 from core.errors import Conflict, StaleState
 from core.words import are, plural
 from gpr.allocation.snapshot import Loaded, at, length_s
+from gpr.allocation.stored_plan import plan_lock
 from gpr.lifecycle import gprs_transition
 from gpr.models import Gpr, GprState
 from gpr.promises.outcomes import promises_settle
@@ -38,6 +39,7 @@ def gprs_start(slots: Mapping[Gpr, Slot], *, loaded: Loaded, now: datetime) -> N
     if any(gpr.version != loaded.requests[str(gpr.pk)].version for gpr in slots):
         raise StaleState("It was changed since it was planned.")
     projects = {gpr.slice.project_id for gpr in slots}
+    plan_lock()  # before rows of projects, as everybody who takes both
     quotas_keep(projects)
     alike: dict[tuple[str, int], list[Gpr]] = defaultdict(list)
     for gpr, slot in slots.items():

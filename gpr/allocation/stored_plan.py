@@ -54,7 +54,7 @@ class Edited:
 
 
 def plan_lock() -> None:
-    """Hold the right to write slots until the transaction ends. Take it before any other lock but that of quotas."""
+    """Hold the right to write slots until the transaction ends. Take it before any other lock."""
     transaction_lock(PLAN_LOCK)
 
 

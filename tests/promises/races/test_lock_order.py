@@ -31,7 +31,9 @@ from protocol.events import EventsRequest, Outcome
 from slices.models import Slice
 from slices.namespaces.services import namespace_bind, namespace_unbind
 from tests import factories
-from tests.builders import NOW, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of, spec
+from tests.api.conftest import Caller
+from tests.api.manifests.setups import acts, apply, document
+from tests.builders import NOW, SHAPE, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of, spec
 from tests.inventory.agent import seen, step
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres_only]
@@ -210,6 +212,26 @@ def test_a_plan_in_the_making_and_a_start(monkeypatch: pytest.MonkeyPatch) -> No
     second = Gpr.objects.select_related("promise").get(name="late")
     assert second.state == GprState.QUEUED
     assert second.promise.slot_start_at.timestamp() == Reservation.objects.get().ends_at.timestamp()
+
+
+def test_a_start_and_manifests_that_plan_and_change_a_quota(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both take the plan's lock first, then the project's."""
+    cluster, user = make_cluster(nodes=1), make_user(is_admin=True)
+    slice_ = make_slice(cluster)
+    gpr = gpr_submit(actor=user, spec=spec(slice_), now=NOW)
+    template = document("GPRTemplate", "gone", f"workspace: {slice_.name}")
+    quota = document("Quota", "", f"workspace: {slice_.name}, shape: {SHAPE}, mostGpus: 64")
+    admin = Caller(factories.token(user))
+    assert acts(apply(admin, f"{template}---\n{quota}")) == ["created", "created"]
+    files = [{"name": "gone.yaml", "text": f"{template}---\n{quota}"}]
+    other = Other(lambda: acts(admin.post("manifests/delete/", {"files": files})))
+    stopped_after(monkeypatch, starts, "quotas_keep", other)
+
+    report = tick(now=NOW)
+
+    other.end()
+    assert report is not None
+    assert report.started == [gpr.pk]
 
 
 def test_a_plan_in_the_making_and_a_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
