@@ -82,5 +82,5 @@ class TelemetryRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 class TelemetryReply(msgspec.Struct, frozen=True, kw_only=True):
     stored: int
-    refused: int = 0  # readings of GPUs that are not in this cluster's inventory, or with impossible times
+    refused: int = 0  # readings of GPUs that are not in this cluster's inventory, with impossible times, or too soon
     every_s: float = EVERY_S  # the pause that the hub asks for

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
 from django.db.models import QuerySet
@@ -29,6 +29,7 @@ from protocol.telemetry import METRICS, SERIES, Metric
 
 STEPS: Final = [int(model.STEP.total_seconds()) for model in LEVELS]
 RANGE_MAX: Final = timedelta(days=100)
+EARLIEST_YEAR: Final = 2000
 
 
 def _metric_fields(metrics: Iterable[Metric]) -> dict[str, serializers.IntegerField]:
@@ -106,6 +107,11 @@ class CourseQuery(StrictSerializer):
     step_s = serializers.ChoiceField(
         choices=STEPS, required=False, help_text="The finest step wanted. Coarser ones answer where the finer one is no longer kept."
     )
+
+    def validate_until_at(self, until: datetime) -> datetime:
+        if until.year < EARLIEST_YEAR:  # no hour is before the first one of the calendar
+            raise ValidationError("There are no readings of that time.")
+        return until
 
 
 class SpanSerializer(OutputSerializer[Any]):

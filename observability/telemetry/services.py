@@ -14,10 +14,12 @@ from inventory.models import Gpu
 from inventory.services.agents import AgentIdentity
 from observability.models import LEVELS, LatestReading, Reading, Reading15s, RollUpProgress
 from observability.telemetry.partitions import AHEAD, partitions_ensure, readings_prune
-from protocol.telemetry import METRICS, SERIES, GpuReading, RollUp, TelemetryRequest
+from protocol.telemetry import EVERY_S, METRICS, SERIES, GpuReading, RollUp, TelemetryRequest
 
 # Readings from outside of this time say nothing: the agent's clock is wrong, or they lay somewhere for long.
 OLDEST, AHEAD_MOST = timedelta(minutes=5), timedelta(seconds=10)
+# An agent that sends more often fills no disk with it.
+APART: Final = timedelta(seconds=EVERY_S / 3)
 LAG: Final = timedelta(seconds=90)  # readings that come later are not in the coarser courses
 ROLL_UPS_AT_ONCE: Final = 60
 _NAMES: Final = tuple(metric.name for metric in METRICS)
@@ -26,14 +28,16 @@ _SQL: Final = {RollUp.MOST: "MAX({0})", RollUp.MEAN: "ROUND(AVG({0}))", RollUp.S
 
 
 def telemetry_store(*, agent: AgentIdentity, message: TelemetryRequest, now: datetime) -> tuple[int, int]:
-    """Returns how many readings were stored and how many refused: those of GPUs that this agent's cluster does not have."""
+    """Returns how many readings were stored and how many refused: of unknown GPUs, of impossible times, and too soon."""
     gpus = _gpus_of(agent, message.gpus)
     oldest_s, ahead_s, now_s = (now - OLDEST).timestamp(), (now + AHEAD_MOST).timestamp(), now.timestamp()
     newest: dict[UUID, LatestReading] = {}
     for reading in message.gpus:
-        gpu_id = gpus.get((reading.node, reading.gpu))
-        if gpu_id is not None and oldest_s <= reading.at_s <= ahead_s:
-            at = datetime.fromtimestamp(min(reading.at_s, now_s), UTC)
+        gpu_id, last_at = gpus.get((reading.node, reading.gpu), (None, None))
+        if gpu_id is None or not oldest_s <= reading.at_s <= ahead_s:
+            continue
+        at = datetime.fromtimestamp(min(reading.at_s, now_s), UTC)
+        if last_at is None or last_at > now or at >= last_at + APART:  # the hub's clock may have been set back
             newest[gpu_id] = LatestReading(gpu_id=gpu_id, at=at, **_values(message.metrics, reading))
     rows = sorted(newest.values(), key=lambda row: row.gpu_id)  # one order for all, so that none waits for another in a circle
     _store(rows)
@@ -49,10 +53,12 @@ def telemetry_step(*, now: datetime) -> None:
     readings_prune(now=now)
 
 
-def _gpus_of(agent: AgentIdentity, readings: Sequence[GpuReading]) -> dict[tuple[str, str], UUID]:
+def _gpus_of(agent: AgentIdentity, readings: Sequence[GpuReading]) -> dict[tuple[str, str], tuple[UUID, datetime | None]]:
+    """Returns the id of each GPU, and the time of its newest reading."""
     there = Gpu.objects.filter(node__cluster=agent.cluster, node__gone_at=None, gone_at=None)
-    rows = there.filter(node__name__in={reading.node for reading in readings}).values_list("node__name", "uuid", "pk")
-    return {(node, uuid): pk for node, uuid, pk in rows.order_by()}
+    rows = there.filter(node__name__in={reading.node for reading in readings})
+    found = rows.order_by().values_list("node__name", "uuid", "pk", "latest_reading__at")
+    return {(node, uuid): (pk, at) for node, uuid, pk, at in found}
 
 
 def _values(names: Sequence[str], reading: GpuReading) -> dict[str, int | None]:

@@ -181,6 +181,7 @@ def test_the_step_follows_from_the_time_that_is_asked_for(
 
 
 def test_what_cannot_be_asked_for_is_refused(held: Gpu, admin: Caller) -> None:
-    for query in ({"since_at": "2030-01-01T00:00:00Z"}, {"since_at": "2020-01-01T00:00:00Z"}, {"step_s": "7"}, {"since_at": "soon"}):
+    times = [{"since_at": "2030-01-01T00:00:00Z"}, {"since_at": "2020-01-01T00:00:00Z"}, {"until_at": "0001-01-01T00:30:00Z"}]
+    for query in (*times, {"step_s": "7"}, {"since_at": "soon"}):
         assert faults(admin.get(f"gpus/{held.uuid}/metrics/", **query))
     assert_problem(admin.get("gpus/GPU-none/metrics/"), 404, "not_found")

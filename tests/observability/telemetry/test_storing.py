@@ -110,3 +110,16 @@ def test_a_reading_costs_the_same_queries_for_any_number_of_gpus(cluster: Cluste
         counts.append(len([query for query in queries.captured_queries if "partition" not in query["sql"].lower()]))
 
     assert counts[0] == counts[1] <= 8
+
+
+def test_an_agent_that_sends_too_often_or_late_fills_no_disk_and_hides_nothing_newer(cluster: Cluster, node: Node) -> None:
+    gpu = gpus_of(node)[0]
+    for n in range(40):  # ten seconds
+        at = NOW + timedelta(seconds=n / 4)
+        store(cluster, reading(gpu, at=at, temperature_c=50 + n), now=at)
+        store(cluster, reading(gpu, at=at - timedelta(minutes=1), temperature_c=99), now=at)
+
+    assert list(Reading15s.objects.order_by("at").values_list("temperature_c", flat=True)) == [50, 70]
+    assert LatestReading.objects.get(gpu=gpu).temperature_c == 70
+    back = NOW - timedelta(hours=1)  # the hub's clock is set back
+    assert store(cluster, reading(gpu, at=back, temperature_c=40), now=back) == (1, 0)
