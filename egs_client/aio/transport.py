@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from egs_client.errors import Unreachable
+from egs_client.errors import NotSetUp, Unreachable
 from egs_client.transport.answers import read, refuse
 from egs_client.transport.asks import USER_AGENT, Ask, ask
 from egs_client.transport.retries import Patience
@@ -25,8 +25,13 @@ class AsyncTransport:
         self.url = url.rstrip("/")
         self.patience_s = patience_s
         self.on_pause: Callable[[float, str], None] | None = None  # hears of each pause: its seconds and its cause
+        if not (token.isascii() and token.isprintable()):
+            raise NotSetUp("The token has characters that no token has. Take it anew: egs login, or EGS_TOKEN.")
         headers = {"Authorization": f"Bearer {token}", "User-Agent": USER_AGENT, "Accept": "application/json"}
-        self._http = httpx.AsyncClient(base_url=f"{self.url}/api/v1/", headers=headers, timeout=timeout_s)
+        try:
+            self._http = httpx.AsyncClient(base_url=f"{self.url}/api/v1/", headers=headers, timeout=timeout_s)
+        except httpx.InvalidURL as error:
+            raise NotSetUp(f"{self.url} is no address of a server: {error}.") from None
 
     async def __aenter__(self) -> Self:
         return self

@@ -29,13 +29,20 @@ def _rendered(parts: list[tuple[bool, str]], value: Any) -> str:
             shown += "".join(_rendered(parts[at + 1 : end], each) for each in _found(text.removeprefix("range "), value))
             at = end
         elif is_path and text.startswith('"'):
-            shown += str(json.loads(text))
+            shown += _quoted(text)
         elif is_path:
             shown += " ".join(_text(each) for each in _found(text, value))
         else:
             shown += text.replace("\\n", "\n").replace("\\t", "\t")
         at += 1
     return shown
+
+
+def _quoted(text: str) -> str:
+    try:
+        return str(json.loads(text))
+    except ValueError:
+        raise Refused(f"This is no text of JSONPath: {text}") from None
 
 
 def _end_of(parts: list[tuple[bool, str]], begin: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Annotated, Any, get_type_hints
@@ -25,6 +26,7 @@ Timeout = Annotated[str | None, typer.Option(help="Stop waiting after this long 
 Node = Annotated[str | None, typer.Option(help="Of this node.", autocompletion=nodes)]
 Cluster = Annotated[str | None, typer.Option(help="Of this cluster.", autocompletion=clusters)]
 HOUR_S = 3600
+SPAN_MAX_S, DIGITS_MAX = 100 * 365 * 24 * HOUR_S, 12
 
 
 def box_options(
@@ -61,10 +63,10 @@ def fields_of(given: Mapping[str, Any]) -> dict[str, Any]:
         "min_gpu_memory_gib": given["memory"],
         "nodes": given["nodes"],
         "gpus_per_node": given["gpus"],
-        "duration_s": given["duration"] if given["hours"] is None else round(given["hours"] * HOUR_S),
+        "duration_s": given["duration"] if given["hours"] is None else hours_s(given["hours"]),
         "priority": given["priority"],
         "clusters": given["cluster"] or None,
-        "earliest_start_at": start.astimezone() if start else None,
+        "earliest_start_at": _here(start) if start else None,
         "is_booking": True if given["at"] else None,
         "node_type": given["node_type"],
         "rdma": given["rdma"],
@@ -99,6 +101,20 @@ def with_box_options(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+def hours_s(hours: float) -> int:
+    """Raises Refused for `nan` and `inf`, which are numbers to Python."""
+    if not math.isfinite(hours):
+        raise Refused(f"--hours {hours} is no time.")
+    return round(hours * HOUR_S)
+
+
+def _here(start: datetime) -> datetime:
+    try:
+        return start.astimezone()
+    except (ValueError, OverflowError):
+        raise Refused(f"{start} is no time of this calendar.") from None
+
+
 def seconds(text: str | None) -> float | None:
     """`90`, `30s`, `45m`, `1h30m`, `2d`."""
     if text is None:
@@ -106,14 +122,17 @@ def seconds(text: str | None) -> float | None:
     total, number = 0.0, ""
     for character in text.strip().lower():
         if character.isdecimal():
-            number += character
+            number = (number + character)[:DIGITS_MAX]
         elif number and character in {"s", "m", "h", "d"}:
             total, number = total + int(number) * {"s": 1, "m": 60, "h": HOUR_S, "d": 24 * HOUR_S}[character], ""
         else:
             raise Refused(f"{text} is no time; write 30s, 45m, 1h30m or 2d.")
     if not number and not total:
         raise Refused(f"{text} is no time; write 30s, 45m, 1h30m or 2d.")
-    return total + (int(number) if number else 0)
+    total += int(number) if number else 0
+    if total > SPAN_MAX_S:
+        raise Refused(f"{text} is too long.")
+    return total
 
 
 def _pair(text: str) -> tuple[str, str]:

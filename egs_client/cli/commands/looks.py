@@ -102,7 +102,7 @@ def schedule(
     now = datetime.now(UTC)
     given: dict[str, Any] = {name: value for name, value in (("cluster", cluster), ("node", node), ("slice", workspace)) if value}
     with client() as egs:
-        rows = egs.schedule.list(from_=now, to=now + timedelta(hours=hours), page_size=500, **given).all()
+        rows = egs.schedule.list(from_=now, to=now + timedelta(seconds=options.hours_s(hours)), page_size=500, **given).all()
         if output not in {"table", "wide"}:
             show_list(rows, [], output=output, kind="reservation", none="")
             return

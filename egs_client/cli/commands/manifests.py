@@ -129,8 +129,8 @@ def get(
         print(text, end="")
         return
     documents = documents_of({"-": text})
-    if output == "json":
-        print(json.dumps({"items": [each.data for each in documents]}, indent=2, ensure_ascii=False))
+    if output not in {"table", "wide", "name"}:
+        show_list([each.data for each in documents], [], output=output, kind=kind, none="")
         return
     columns: list[Column[Document]] = [
         Column("KIND", lambda each: str(each.data["kind"])),

@@ -138,7 +138,7 @@ def kubeconfig(
                 raise Refused(f"Name a cluster: --cluster {' or --cluster '.join(known)}" if known else f"{name} has no cluster.")
             cluster = known[0]
         with settled():
-            asked = egs.slices.kubeconfig.create(name, cluster=cluster, duration_s=round(hours * 3600) if hours else UNSET)
+            asked = egs.slices.kubeconfig.create(name, cluster=cluster, duration_s=options.hours_s(hours) if hours else UNSET)
         until_s = time.monotonic() + MADE_WITHIN_S
         while True:
             try:
