@@ -36,6 +36,8 @@ SETTLE: Final = "Agree with it, or force yours."
 LABELS: Final = "metadata.labels"
 # Deleting these plans the queue.
 LOCKING: Final = ("GPRTemplate", "BookingSeries", "GPUProvisioningRequest")
+# Each of them plans the queue, and nobody else is planned for until the last one is done.
+PLANNED_MAX: Final = 50
 WAITING: Final = ("QUEUED", "PENDING_APPROVAL")
 T = TypeVar("T")
 
@@ -129,7 +131,12 @@ class _Application:
         wanted = self._wanted
         going = self._prunable() if self.terms.prune else []
         # Nobody is planned for while this holds the lock, so a folder that is applied each minute takes it only for a change.
-        if any(each.kind.name in LOCKING for each in going) or any(each.kind.plans and self._would_change(each) for each in wanted):
+        planned = [each for each in wanted if each.kind.plans and self._would_change(each)]
+        if len(planned) > PLANNED_MAX:
+            text = f"One call files or changes {PLANNED_MAX} requests and booking series at most. Apply the others by another call."
+            self.report.faults.append(planned[PLANNED_MAX].fault("too_many", text))
+            return self.report
+        if planned or any(each.kind.name in LOCKING for each in going):
             plan_lock()
         for _, group in groupby(wanted, key=lambda each: ORDER[each.kind.name]):
             self._each(list(group), self._apply)

@@ -14,6 +14,7 @@ from slices.models import Project, Slice
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
 from tests.api.manifests.setups import SETUP, acts, apply, at, diff, document, mistakes
+from tests.builders import SHAPE
 from tests.effort import DAY
 
 JUNK = [
@@ -197,3 +198,13 @@ def test_a_huge_body_and_files_of_one_name_are_refused(admin: Caller) -> None:
     assert_problem(apply(admin, "#" * 2**20), 413, "body_too_large")
     file = {"name": "a.yaml", "text": ""}
     assert_problem(admin.post("manifests/apply/", {"files": [file, file]}), 400, "invalid_input")
+
+
+def test_no_call_keeps_the_plan_to_itself_for_long(owner: Caller, world: World) -> None:
+    text = "---\n".join(
+        document("GPUProvisioningRequest", f"train-{n}", f"workspace: vision, shape: {SHAPE}, nodes: 1, duration: 2h") for n in range(51)
+    )
+
+    assert mistakes(diff(owner, text)) == [(5 * 50 + 1, "", "too_many")]
+    assert mistakes(apply(owner, text, is_partial=True)) == [(5 * 50 + 1, "", "too_many")]
+    assert not world.slice.gprs.exists()
