@@ -10,9 +10,11 @@ from django.urls import reverse
 
 from accounts.models import PlatformRole, User
 from accounts.policy import is_overseer
+from gpr.requests.selectors import approvals_visible_to
 from journal.notices.selectors import COUNTED_MAX, unread_count
 from portal_shared.access import PageRequest
 from portal_shared.toasts import toast_taken
+from slices.deputies.selectors import is_approver
 from slices.models import Life, Slice
 from slices.selectors import slices_visible_to
 
@@ -29,6 +31,13 @@ class NavCount:
     noun: str
     is_alert: bool = False
     url: str = ""
+    id: str = ""  # of its element
+    topic: str = "queue"  # after whose hints it is fetched
+
+    @classmethod
+    def of_approvals(cls, number: int) -> NavCount:
+        noun = "request waits for you" if number == 1 else "requests wait for you"
+        return cls(number, noun, is_alert=number > 0, url=reverse("approvals-count"), id="nav-approvals", topic="gpr")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +105,8 @@ class Shell:
         marks = tuple(WorkspaceMark.of(each, is_current=each == slice_) for each in slices)
         current = WorkspaceMark.of(slice_, is_current=True) if slice_ else None
         nav = [NavItem("Workspaces", reverse("workspaces"), "home", page == "workspaces", key="g w")]
+        if (approvals := approvals_count(request)) is not None:
+            nav.append(NavItem("Approvals", reverse("approvals"), "rubber-stamp", page == "approvals", approvals, key="g a"))
         if slice_ is not None:
             nav.append(NavItem("GPU requests", reverse("workspace", args=[slice_.name]), "list-details", page == "requests", key="g r"))
             nav.append(NavItem("Bookings", reverse("bookings", args=[slice_.name]), "calendar-event", page == "bookings"))
@@ -110,9 +121,13 @@ class Shell:
         return cls._build(request, "user", nav, marks, current)
 
     @classmethod
-    def admin(cls, request: PageRequest, *, page: str, queue: NavCount | None) -> Shell:
+    def admin(cls, request: PageRequest, *, page: str, queue: NavCount | None, approvals: NavCount | None) -> Shell:
+        """`approvals` None: the reader decides on none."""
+        is_queue = page == "queue" or (page == "approvals" and approvals is None)
+        asks = NavItem("Approvals", f"{reverse('admin-queue')}?state=approval", "rubber-stamp", page == "approvals", approvals, key="g a")
         nav = [
-            NavItem("Queue", reverse("admin-queue"), "stack-2", page == "queue", queue, key="g q"),
+            NavItem("Queue", reverse("admin-queue"), "stack-2", is_queue, queue, key="g q"),
+            *([asks] if approvals is not None else []),
             NavItem("Schedule", reverse("admin-schedule"), "calendar-event", page == "schedule", key="g s"),
             NavItem("Promises", reverse("admin-promises"), "clock", page == "promises", key="g p"),
             NavItem("Inventory", reverse("admin-inventory"), "server", page == "inventory", group="Fleet"),
@@ -157,6 +172,13 @@ class Shell:
             account_url=reverse("account"),
             bell=Bell.of(request.user),
         )
+
+
+def approvals_count(request: PageRequest) -> NavCount | None:
+    """None for those who decide on nothing, and in fragments, which show no navigation. Two queries at most."""
+    if request.htmx or not is_approver(request.user, now=request.now):
+        return None
+    return NavCount.of_approvals(approvals_visible_to(request.user, now=request.now).order_by().count())
 
 
 def mark_of(number: int) -> tuple[int, int]:

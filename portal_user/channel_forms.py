@@ -10,7 +10,7 @@ from django import forms
 from journal.models import Channel, ChannelKind, Digest, NoticeSettings
 from journal.notices.channels.services import SECRET_MAX_CHARS, TARGET_MAX_CHARS, ChannelTerms
 from journal.notices.kinds import NoticeKind
-from portal_shared.forms.fields import PlainTextField
+from portal_shared.forms.fields import CheckboxesField, PlainTextField
 from portal_user.forms import ServiceForm
 
 # Label and hint of the target and of the secret, by kind; None: it has none.
@@ -24,13 +24,6 @@ SECRETS: Final[dict[str, tuple[str, str]]] = {
     ChannelKind.SLACK_BOT: ("Token of the bot", "Begins with xoxb- and needs the right chat:write."),
 }
 KEPT: Final = "Leave it empty to keep what is stored."
-
-
-class CheckboxesField(forms.MultipleChoiceField):
-    """Checkboxes; see templates/user/channels/checks.html."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(required=False, widget=forms.CheckboxSelectMultiple, **kwargs)
 
 
 class NoticeSettingsForm(ServiceForm):

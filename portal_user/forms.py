@@ -30,6 +30,7 @@ from gpr.templates.services import TemplateChange
 from inventory.models import Cluster
 from portal_shared.forms.fields import (
     DURATION_HINT,
+    CheckboxesField,
     MomentField,
     NameField,
     PlainTextField,
@@ -343,6 +344,26 @@ class VersionForm(ServiceForm):
 
 class RejectionForm(VersionForm):
     why = PlainTextField(label="Reason", max_length=150, help_text="Recorded with your name, and shown to its owner.")
+
+
+MANY_FAULTS = {
+    "required": "Choose at least one request.",
+    "invalid_choice": "One was changed or decided on meanwhile. Look at it again.",
+}
+
+
+class ManyForm(ServiceForm):
+    """`gprs`: ids with the versions that the user saw."""
+
+    gprs = CheckboxesField(label="Requests", required=True, error_messages=MANY_FAULTS)
+
+    def __init__(self, *args: Any, offered: Sequence[tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, initial={"gprs": [value for value, _ in offered]}, **kwargs)
+        self.fields["gprs"].choices = offered  # type: ignore[attr-defined]
+
+
+class RejectManyForm(ManyForm):
+    why = PlainTextField(label="Reason", max_length=150, help_text="Recorded with your name, and shown to their owners.")
 
 
 class ExtendForm(VersionForm):

@@ -40,6 +40,13 @@ class PlainTextField(forms.CharField):
         return text
 
 
+class CheckboxesField(forms.MultipleChoiceField):
+    """Checkboxes; see templates/components/forms/checks.html."""
+
+    def __init__(self, *, required: bool = False, **kwargs: Any) -> None:
+        super().__init__(required=required, widget=forms.CheckboxSelectMultiple, **kwargs)
+
+
 class NameField(forms.CharField):
     """Takes what may be the name of a new object."""
 

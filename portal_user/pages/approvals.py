@@ -18,10 +18,12 @@ from portal_shared.forms.questions import Question, sent
 from portal_shared.parts.gpr_box import ask_of
 from portal_shared.parts.paging import foot_of, page_of, url_with
 from portal_shared.shell import Shell, WorkspaceMark
-from portal_user.forms import DeputyForm, ServiceForm
+from portal_user.forms import DeputyForm, ManyForm, ServiceForm
 from slices.deputies.selectors import deputies_involving
 from slices.deputies.services import may_name_deputies
 from slices.models import Deputy
+
+TOGETHER_MAX = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,8 @@ class ApprovalsPage:
     foot: ListFoot
     deputies: tuple[DeputyRow, ...]
     name_url: str  # empty: the reader names no deputies
+    approve_url: str  # of many at once; empty: there are not so many
+    reject_url: str
     url: str  # of its fragment
 
     @classmethod
@@ -99,8 +103,37 @@ class ApprovalsPage:
             foot=foot_of(found, url),
             deputies=tuple(DeputyRow.of(row, request) for row in deputies_involving(request.user).filter(ends_at__gt=request.now)),
             name_url=reverse("deputy-name") if request.may_write and may_name_deputies(request.user) else "",
+            approve_url=reverse("approve-many") if request.may_write and list(whys.values()).count("") > 1 else "",
+            reject_url=reverse("reject-many") if request.may_write and len(whys) > 1 else "",
             url=url_with(url, {"cursor": request.GET.get("cursor", ""), "part": "list"}),
         )
+
+
+def offered_to(request: PageRequest, *, approval: bool) -> list[tuple[str, str]]:
+    """Value and label of those that may be decided on together, the most urgent first."""
+    gprs = list(approvals_visible_to(request.user, now=request.now).order_by(*DUE_ORDER)[:TOGETHER_MAX])
+    whys = Standing.load(request.user, now=request.now).whys_not(gprs, now=request.now) if approval else {}
+    labels = ((gpr, f"{gpr.name}, {gpr.owner.name} in {gpr.slice.name}: {ask_of(gpr)}") for gpr in gprs if not whys.get(gpr.pk))
+    return [(f"{gpr.pk}.{gpr.version}", label) for gpr, label in labels]
+
+
+def many_question(request: PageRequest, form: ManyForm, *, approval: bool) -> Question:
+    texts = ("Approve requests?", "Those that you choose join the queue, and their promises count from now.", "Approve the requests")
+    if not approval:
+        texts = ("Reject requests?", "Their owners read the reason.", "Reject the requests")
+    title, text, verb = texts
+    return Question(
+        title=title,
+        text=text,
+        verb=verb,
+        url=reverse("approve-many" if approval else "reject-many"),
+        back_url=reverse("approvals"),
+        form=form,
+        shell=Shell.user(request, page="approvals"),
+        keep="Decide later",
+        is_plain=approval,
+        closed="" if form.fields["gprs"].choices else "Nothing waits for you any more.",  # type: ignore[attr-defined]
+    )
 
 
 def name_question(request: PageRequest, form: DeputyForm) -> Question:

@@ -122,7 +122,7 @@ def test_the_page_of_a_gpr_and_the_count_of_the_queue_follow_what_happens(
     both: tuple[Visitor, Visitor], demo: Demo, four: dict[str, str]
 ) -> None:
     admin, _ = both
-    count = admin.page.locator("#nav-count")
+    count = admin.page.locator("#nav-queue")
     made = demo.ask("short-lived")
     admin.page.goto(f"{QUEUE}{made}/")
     admin.says("#inspect-head", "Queued")
@@ -132,13 +132,13 @@ def test_the_page_of_a_gpr_and_the_count_of_the_queue_follow_what_happens(
 
     admin.says("#inspect-head", "Canceled")
     admin.says("#inspect-body", "not in the queue")
-    admin.says("#nav-count", str(before - 1))
+    admin.says("#nav-queue", str(before - 1))
     admin.page.goto(INVENTORY)
-    admin.says("#nav-count", str(before - 1))
+    admin.says("#nav-queue", str(before - 1))
     again = demo.ask("short-lived")
-    admin.says("#nav-count", str(before))
+    admin.says("#nav-queue", str(before))
     end(demo.admin, again)
-    admin.says("#nav-count", str(before - 1))
+    admin.says("#nav-queue", str(before - 1))
 
 
 def test_a_join_token_is_shown_in_a_dialog(both: tuple[Visitor, Visitor]) -> None:

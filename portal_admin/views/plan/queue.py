@@ -7,6 +7,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
+from gpr.models import Gpr, GprState
 from portal_admin.pages.nav import queue_count
 from portal_admin.pages.plan.queue.inspector import InspectorPage
 from portal_admin.pages.plan.queue.page import QueuePage, facts_of, table_of
@@ -36,7 +37,7 @@ def queue(request: PageRequest) -> HttpResponse:
 @admin_only
 def count(request: PageRequest) -> HttpResponse:
     """The count in the navigation."""
-    return render(request, "components/shell/nav_count.html", {"count": queue_count()})
+    return render(request, "components/shell/nav_count.html", {"count": queue_count(Gpr.objects.filter(state=GprState.QUEUED).count())})
 
 
 @require_GET

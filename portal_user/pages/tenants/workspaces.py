@@ -16,7 +16,6 @@ from core.pages.parts import Fact, ListFoot
 from gpr.models import PROVISIONED, Gpr, GprState
 from gpr.queue.explanations import VisibleExplanation
 from gpr.queue.status import QueueStatus, queue_statuses
-from gpr.requests.selectors import approvals_visible_to
 from portal_shared.access import PageRequest, moment_formatter
 from portal_shared.parts.gpr_box import ask_of
 from portal_shared.parts.paging import foot_of, page_of, url_with
@@ -25,7 +24,6 @@ from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.pages.capacity import capacity_facts, shapes_in, stock_for
 from portal_user.pages.tenants.tenancy import InvitationRow, invitation_rows
 from slices.closing.services import ENDS_SOON
-from slices.deputies.selectors import is_approver
 from slices.models import Life, Membership, RequestState, Role, WorkspaceRequest
 from slices.selectors import slices_visible_to
 
@@ -69,8 +67,6 @@ class WorkspacesPage:
     invitations: tuple[InvitationRow, ...]
     requests: tuple[WorkspaceRequestRow, ...]  # those that wait, and what was decided lately
     ask_url: str  # empty: read-only
-    approvals_url: str  # empty: the reader decides on nothing
-    approval_count: int
     rows: tuple[WorkspaceRow, ...]
     facts: tuple[Fact, ...]
     foot: ListFoot
@@ -90,8 +86,6 @@ class WorkspacesPage:
             invitations=invitation_rows(request),
             requests=_requests(request),
             ask_url=reverse("workspace-ask") if request.may_write else "",
-            approvals_url=reverse("approvals") if is_approver(request.user, now=request.now) else "",
-            approval_count=approvals_visible_to(request.user, now=request.now).count(),
             rows=rows,
             facts=(*_counted(request), *capacity_facts(shapes)),
             foot=foot_of(found, url),

@@ -47,6 +47,44 @@ def test_no_button_is_shown_for_an_approval_that_would_be_refused(world: World, 
     assert f"/gprs/{far.pk}/approve/" in text(admin.get("/approvals/"))
 
 
+def test_the_navigation_counts_what_waits_for_those_who_decide(world: World, runner: User) -> None:
+    his, teammate, shown = client_of(runner), world.client("teammate"), 'id="nav-approvals"'
+    page = text(his.get("/"))
+    assert shown in page
+    assert "count-alert" not in page
+
+    factories.gpr(world.slice, world.people.owner, name="near", **LONG)
+
+    page = text(his.get("/"))
+    assert '1<span class="visually-hidden"> request waits for you</span>' in page
+    assert "count-alert" in page
+    assert "count-alert" in text(his.get("/approvals/count/"))
+    assert shown in text(world.client("admin").get("/"))
+    assert shown not in text(teammate.get("/"))
+    assert "count-alert" not in text(teammate.get("/approvals/count/"))
+
+
+def test_several_are_decided_on_at_once_and_one_that_was_changed_is_looked_at_again(world: World, runner: User) -> None:
+    his, teammate = client_of(runner), world.client("teammate")
+    near, changed, far = (factories.gpr(world.slice, world.people.owner, name=name, **LONG) for name in ("near", "changed", "far"))
+    own = factories.gpr(world.slice, runner, name="own", **LONG)
+    asked = text(his.get("/approvals/approve/"))
+    values = [f"{gpr.pk}.{gpr.version}" for gpr in (near, changed)]
+    assert [f'value="{value}" checked' in asked for value in values] == [True, True]
+    assert str(own.pk) not in asked
+    assert his.post("/approvals/approve/", {}).status_code == 422
+    assert teammate.post("/approvals/approve/", {"gprs": values}).status_code == 409
+
+    Gpr.objects.filter(pk=changed.pk).update(version=changed.version + 1)
+    again = his.post("/approvals/approve/", {"gprs": values})
+    assert (again.status_code, "Look at it again" in again.content.decode()) == (422, True)
+    assert his.post("/approvals/approve/", {"gprs": values[:1]}).status_code == 302
+    assert his.post("/approvals/reject/", {"gprs": f"{far.pk}.{far.version}", "why": "Too long."}).status_code == 302
+
+    states = {gpr.name: gpr.state for gpr in Gpr.objects.all()}
+    assert states == {"near": "QUEUED", "changed": "PENDING_APPROVAL", "far": "REJECTED", "own": "PENDING_APPROVAL"}
+
+
 def test_a_deputy_is_named_decides_on_the_page_and_is_withdrawn(world: World, runner: User) -> None:
     held = factories.gpr(world.slice, world.people.owner, name="held-back", **LONG)
     hidden = factories.gpr(world.slice, world.people.owner, name="quite-other")

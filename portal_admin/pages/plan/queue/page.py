@@ -20,7 +20,7 @@ from gpr.queue.explanations import VisibleExplanation
 from gpr.queue.status import NOT_PLANNED, QueueStatus, queue_statuses
 from gpr.requests.selectors import START_ORDER, STARTS_AT, by_id
 from planner.plan import Reason
-from portal_admin.pages.nav import nav_count
+from portal_admin.pages.nav import counted_shell
 from portal_admin.pages.plan.queue.facts import IS_LATE, QueueCounts, ShapeCount, queue_facts
 from portal_shared.access import PageRequest, moment_formatter
 from portal_shared.parts.gpr_box import ask_of, box_of, late_s, promised_at_first, shown_state, waiting_since
@@ -174,10 +174,11 @@ class QueuePage:
     @classmethod
     def build(cls, request: PageRequest) -> QueuePage:
         counts, filters, url = QueueCounts.load(), QueueFilters.of(request), reverse("admin-queue")
+        page = "approvals" if filters.state == "approval" else "queue"
         shapes = ShapeCount.load(actor=request.user, now=request.now)
         tabs = {"": None, "queued": counts.waiting, "approval": counts.approval, "running": counts.running, "late": counts.late}
         return cls(
-            shell=Shell.admin(request, page="queue", queue=nav_count(waiting=counts.waiting, approval=counts.approval)),
+            shell=counted_shell(request, page=page, waiting=counts.waiting, approval=counts.approval),
             facts=queue_facts(counts, shapes, now=request.now),
             table=QueueTable.build(request, filters=filters, counts=counts),
             filters=filters,
