@@ -29,7 +29,7 @@ from portal_user.pages.requests.facts import RequestCounts, facts_of
 from portal_user.pages.requests.outcomes import events_for
 from portal_user.pages.requests.row import ReadForRow, RequestRow
 from slices.closing.services import ENDS_SOON
-from slices.models import Slice
+from slices.models import Life, Slice
 
 WAITING = frozenset({GprState.QUEUED, GprState.PENDING_APPROVAL})
 STATES_OF = {"provisioned": PROVISIONED, "pending": WAITING, "ended": ENDED}
@@ -38,6 +38,11 @@ TABS = {"": "All", "pending": "Pending", "provisioned": "Provisioned", "ended": 
 PENDING_ROWS = 50
 QUERY_MAX_CHARS = 100
 SHOWN_SHARE = 0.8
+ONLY_VIEW = "You can only view this workspace. Requests of its editors appear here."
+CLOSED = {
+    Life.ARCHIVED: "It takes no requests until an administrator of the platform opens it again.",
+    Life.REMOVED: "It takes no requests any more.",
+}
 IN_ORDER = Case(When(state__in=PROVISIONED, then=Value(0)), default=Value(1))
 # The axis has the shortest of these spans that shows nearly all rows; now is at a quarter of it.
 SPANS = tuple(timedelta(minutes=minutes) for minutes in (20, 60, 180, 360, 720, 1440, 2880, 10_080, 40_320))
@@ -147,7 +152,8 @@ class RequestsPage:
     tabs: tuple[Tab, ...]
     tabs_url: str
     table: RequestTable
-    create_url: str  # empty: read-only
+    create_url: str
+    why_not_create: str  # where there is no `create_url`
     closing: tuple[str, str]  # that it is closed, or ends soon, and what follows; empty otherwise
     here_url: str
     plain_url: str  # without filters
@@ -156,7 +162,7 @@ class RequestsPage:
     def build(cls, request: PageRequest, slice_: Slice) -> RequestsPage:
         listing = RequestListing.of(request, slice_)
         tally = listing.tally()
-        is_editor = may_create(request, slice_)
+        is_editor, closing = may_create(request, slice_), _closing(slice_, request.now)
         return cls(
             shell=Shell.user(request, page="requests", slice_=slice_, may_create=is_editor),
             mark=WorkspaceMark.of(slice_),
@@ -169,7 +175,8 @@ class RequestsPage:
             tabs_url=listing.url(part="tabs"),
             table=RequestTable.build(request, listing),
             create_url=reverse("gpr-create", args=[slice_.name]) if is_editor else "",
-            closing=_closing(slice_, request.now),
+            why_not_create=ONLY_VIEW if slice_.is_open else closing[1],
+            closing=closing,
             here_url=listing.url(),
             plain_url=reverse("workspace", args=[slice_.name]),
         )
@@ -177,7 +184,7 @@ class RequestsPage:
 
 def _closing(slice_: Slice, now: datetime) -> tuple[str, str]:
     if not slice_.is_open:
-        return f"This workspace is {slice_.get_life_display().lower()}.", "It takes no requests."
+        return f"This workspace is {slice_.get_life_display().lower()}.", CLOSED[Life(slice_.life)]
     if slice_.ends_at is not None and slice_.ends_at < now + ENDS_SOON:
         return "This workspace ends soon.", f"It is archived at {utc(slice_.ends_at)}. Ask an administrator if you need it longer."
     return "", ""

@@ -69,6 +69,8 @@ def test_a_closed_workspace_says_so_and_offers_nothing(world: World, owner: Clie
 
     page = text(owner.get("/workspaces/vision/"))
     assert "This workspace is archived." in page
+    assert page.count("It takes no requests until an administrator of the platform opens it again.") == 2
+    assert "You can only view this workspace" not in page
     assert "/workspaces/vision/create/" not in page + text(owner.get("/"))
     assert "people/add" not in text(owner.get(PEOPLE))
     assert "Workspace vision is archived" in text(owner.post(f"{PEOPLE}add/", {"user": "ben", "role": "viewer"}), 409)
