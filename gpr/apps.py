@@ -16,7 +16,7 @@ class GprConfig(AppConfig):
         from core.triggers import triggers_of
         from gpr.approvals.expiry import approvals_watch
         from gpr.budgets.services import budgets_watch
-        from gpr.notices.services import ends_soon_record, requesters_of, restarts_record, silent_agents_record
+        from gpr.notices.services import ends_soon_record, requesters_of, restarts_record, silent_agents_record, undecided_record
         from gpr.triggers import TRIGGERS
         from inventory import cluster_requests
         from journal.notices import audience, periodic
@@ -26,6 +26,7 @@ class GprConfig(AppConfig):
         triggers_of(self, TRIGGERS)
         audience.find_by(To.REQUESTER, requesters_of)
         periodic.watch_by(ends_soon_record)
+        periodic.watch_by(undecided_record)
         periodic.watch_by(restarts_record)
         periodic.watch_by(silent_agents_record)
         periodic.watch_by(budgets_watch)

@@ -15,9 +15,12 @@ from gpr.models import Gpr, GprState
 from inventory.models import AgentSession
 from inventory.selectors import cluster_is_silent
 from journal.models import Event, Severity
+from journal.notices.periodic import Pace
 from journal.services import event_record
 
-ENDS_SOON, RESTART = "gpr.ends_soon", "gpr.restart_promised"
+ENDS_SOON, RESTART, UNDECIDED = "gpr.ends_soon", "gpr.restart_promised", "gpr.undecided"
+REMINDED_SHARE: Final = 0.25  # of the time for a decision is left when the approvers are reminded
+_REMINDING: Final = Pace(timedelta(seconds=30))
 # The next plan promises a start to what was taken back; after this long it is no news.
 RESTART_NEWS: Final = timedelta(minutes=10)
 
@@ -58,6 +61,37 @@ def _record_end(pk: UUID, ends_at: datetime, now: datetime) -> None:
         gpr_id=pk,
         slice_id=gpr.slice_id,
         cluster_id=gpr.cluster_id,
+    )
+
+
+def undecided_record(*, now: datetime) -> None:
+    """Remind once of each request on which nobody has decided after three quarters of the time for it, and again after an edit."""
+    if not _REMINDING.is_due(now):
+        return
+    rows = Gpr.objects.filter(state=GprState.PENDING_APPROVAL, decide_by_at__gt=now)
+    waiting = rows.values_list("pk", "decide_by_at", "slice__decide_within_s")
+    due = {pk: at for pk, at, within_s in waiting if at is not None and at - now <= REMINDED_SHARE * timedelta(seconds=within_s)}
+    told = set(Event.objects.filter(kind=UNDECIDED, gpr_id__in=due).values_list("gpr_id", "new")) if due else set()
+    for pk, decide_by_at in due.items():
+        if (pk, utc(decide_by_at)) not in told:
+            _record_undecided(pk, decide_by_at, now)
+
+
+@transaction.atomic
+def _record_undecided(pk: UUID, decide_by_at: datetime, now: datetime) -> None:
+    # Another process may be about to record the same.
+    gpr = Gpr.objects.select_for_update().filter(pk=pk, state=GprState.PENDING_APPROVAL, decide_by_at=decide_by_at).first()
+    if gpr is None or Event.objects.filter(kind=UNDECIDED, gpr_id=pk, new=utc(decide_by_at)).exists():
+        return
+    left = duration_exact(int((decide_by_at - now).total_seconds()))
+    event_record(
+        kind=UNDECIDED,
+        message=f"{gpr.name} still waits for approval. If nobody decides by {utc(decide_by_at)}, in {left}, it is rejected.",
+        at=now,
+        severity=Severity.WARNING,
+        new=utc(decide_by_at),
+        gpr_id=pk,
+        slice_id=gpr.slice_id,
     )
 
 

@@ -12,7 +12,7 @@ from core.words import utc
 from gpr.approvals.services import gpr_approve
 from gpr.lifecycle import gpr_transition
 from gpr.models import Gpr, GprState, Promise
-from gpr.notices.services import ends_soon_record, restarts_record, silent_agents_record
+from gpr.notices.services import ends_soon_record, restarts_record, silent_agents_record, undecided_record
 from gpr.queue.decisions import gpr_set_priority
 from inventory.models import AgentSession
 from inventory.services.inventory import inventory_store
@@ -210,6 +210,24 @@ def test_a_box_that_ends_soon_is_told_of_once_and_again_after_an_extension(
     assert kinds(owner) == [K.ENDS_SOON, K.ENDS_SOON]
     assert "in 5 min." in told(owner)[0][1]
     assert Event.objects.filter(kind="gpr.ends_soon").count() == 2
+
+
+def test_approvers_are_reminded_once_when_a_quarter_of_the_time_for_a_decision_is_left(
+    owner: User, admin: User, workspace: Slice, now: datetime
+) -> None:
+    left = timedelta(seconds=workspace.decide_within_s / 4)
+    gpr = make_gpr(workspace, owner=owner, state=GprState.PENDING_APPROVAL, decide_by_at=now + left + timedelta(minutes=1))
+
+    undecided_record(now=now)
+    undecided_record(now=now + timedelta(minutes=1))
+    undecided_record(now=now + timedelta(minutes=2))
+    Gpr.objects.filter(pk=gpr.pk).update(decide_by_at=now + left + timedelta(minutes=3))  # it was edited
+    undecided_record(now=now + timedelta(minutes=3))
+    undecided_record(now=now + 2 * left)
+    outbox_expand(now=now)
+
+    assert (kinds(admin), kinds(owner)) == ([K.APPROVAL_WANTED] * 2, [])
+    assert f"{gpr.name} still waits for approval." in told(admin)[0][1]
 
 
 def test_who_was_evicted_is_told_once_when_it_is_back_at_the_latest(owner: User, workspace: Slice, now: datetime) -> None:
