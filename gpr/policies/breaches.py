@@ -5,10 +5,11 @@ A policy applies to later requests, so these go on; the sentences of `follows` s
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -22,12 +23,13 @@ from slices.models import Policy, Slice
 from slices.policies.services import effects_of, merged, slices_under
 
 S = GprState
-LIVE: Final = (S.PROVISIONING, S.ACTIVE, S.QUEUED, S.PENDING_APPROVAL)
+WAITING: Final = (S.QUEUED, S.PENDING_APPROVAL)
+LIVE: Final = (S.PROVISIONING, S.ACTIVE, *WAITING)
 # The columns of a workspace that are compared with its requests.
 JUDGED: Final = frozenset(
     {
         *("nodes_approval", "gpus_approval", "duration_approval_s", "duration_max_s", "priority_approval"),
-        *("may_evict", "may_skip_checks", "shapes"),
+        *("may_evict", "may_skip_checks", "shapes", "queued_max"),
     }
 )
 Found = dict[UUID, list[Breach]]
@@ -36,6 +38,8 @@ Found = dict[UUID, list[Breach]]
 class _Ask(NamedTuple):
     pk: UUID
     slice_id: UUID
+    state: str
+    created_at: datetime
     nodes: int
     gpus_per_node: int | None
     duration_s: int
@@ -77,8 +81,15 @@ class _Live:
         return cls([_Ask(*row) for row in rows.values_list(*fields)], named, kinds)
 
     def breaches(self, policies: Mapping[UUID, Slice]) -> Found:
-        judged = ((ask.pk, self._breaches(ask, policies[ask.slice_id])) for ask in self.asks)
-        return {pk: found for pk, found in judged if found}
+        found = {ask.pk: self._breaches(ask, policies[ask.slice_id]) for ask in self.asks}
+        waiting: dict[UUID, int] = Counter()
+        for ask in sorted(self.asks, key=lambda ask: (ask.created_at, ask.pk)):
+            most = policies[ask.slice_id].queued_max
+            waiting[ask.slice_id] += ask.state in WAITING
+            if ask.state in WAITING and waiting[ask.slice_id] > most:
+                text = f"Number {waiting[ask.slice_id]} of those that wait; more than {most} are refused."
+                found[ask.pk].append(Breach("queued_max", text, most))
+        return {pk: breaches for pk, breaches in found.items() if breaches}
 
     def _breaches(self, ask: _Ask, policy: Slice) -> list[Breach]:
         gpus = ask.nodes * (ask.gpus_per_node or self._largest(ask))
@@ -143,4 +154,6 @@ def why_it_stands(gpr: Gpr) -> str:
         return "It was approved."
     if gpr.policy_version != gpr.slice.policy_version:
         return f"It was judged by version {gpr.policy_version} of the policies; the workspace has version {gpr.slice.policy_version} now."
+    if gpr.state == S.QUEUED and gpr.run:
+        return "It was evicted and waits again."
     return "It was changed or extended by an administrator."

@@ -117,6 +117,18 @@ def test_whole_nodes_count_as_the_largest_that_a_request_may_get(admin: Caller, 
     assert [(row["name"], row["rules"]) for row in told["breaches"]] == [("whole", ["8 GPUs; more than 7 need approval."])]
 
 
+def test_the_newest_of_more_requests_than_may_wait_break_the_policy(admin: Caller, owner: Caller, world: World, path: str) -> None:
+    for name in ("first", "second", "third"):
+        factories.gpr(world.slice, world.people.owner, name=name)
+    rules = ["Number 3 of those that wait; more than 2 are refused."]
+
+    told = admin.post(f"{path}preview/", {"queued_max": 2}).json()
+    assert [(row["name"], row["rules"]) for row in told["breaches"]] == [("third", rules)]
+
+    admin.patch(path, {"queued_max": 2})
+    assert [(row["name"], row["rules"]) for row in owner.get(f"{path}breaches/").json()["results"]] == [("third", rules)]
+
+
 def test_starts_too_far_ahead_are_refused_and_skipped_checks_need_approval(
     admin: Caller, owner: Caller, path: str, ask: dict[str, Any]
 ) -> None:
