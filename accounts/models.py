@@ -135,6 +135,7 @@ class Identity(models.Model):
     issuer = models.CharField(max_length=255)
     subject = models.CharField(max_length=255)
     groups = models.JSONField(default=list, help_text="Names of the groups at the last sign-in.")
+    groups_at = models.DateTimeField(null=True, blank=True, help_text="When they were told last; null: at the last sign-in.")
     email = models.EmailField(blank=True, help_text="Address that the provider has verified, at the last sign-in, in small letters.")
     created_at = models.DateTimeField()
     last_login_at = models.DateTimeField()

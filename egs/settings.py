@@ -232,6 +232,8 @@ EGS_TOKEN_LOGIN = env_bool("EGS_TOKEN_LOGIN", True)
 # A browser's session ends when nobody has used it for IDLE, and in any case after MAX.
 EGS_SESSION_IDLE_S = env_int("EGS_SESSION_IDLE_S", 8 * 3600)
 EGS_SESSION_MAX_S = env_int("EGS_SESSION_MAX_S", 7 * 86_400)
+# Roles that groups gave rest when the provider has not confirmed the groups for so many hours; 0: until the next sign-in says otherwise.
+EGS_GROUPS_MAX_AGE_H = env_int("EGS_GROUPS_MAX_AGE_H", 0)
 EGS_JOIN_TOKEN_LIFE = timedelta(hours=1)
 EGS_AGENT_CREDENTIAL_LIFE = timedelta(hours=24)
 

@@ -14,7 +14,7 @@ class SlicesConfig(AppConfig):
         from slices.closing.services import slices_warn
         from slices.deputies.selectors import deputy_relations
         from slices.notices import SliceTenancy, applicants_of, approvers_of_events, invited_in, named_in, owners_of
-        from slices.roles.groups import memberships_apply
+        from slices.roles.groups import groups_watch, memberships_apply
         from slices.selectors import own_slice_ids, relations_to
         from slices.tenancy import SliceTenants
 
@@ -29,4 +29,5 @@ class SlicesConfig(AppConfig):
         audience.find_by(To.MEMBER, named_in)
         policy.workspaces_from(own_slice_ids)
         people.when_groups_change(memberships_apply)
+        periodic.watch_by(groups_watch)
         periodic.watch_by(slices_warn)

@@ -78,7 +78,7 @@ def identity_unlink(*, identity: Identity, actor: User, now: datetime) -> None:
 def identity_set_groups(*, identity: Identity, groups: Iterable[str], actor: User | None, now: datetime) -> None:
     """Gives and takes the roles that depend on groups. Those that people gave stay."""
     _lock_roles()
-    Identity.objects.filter(pk=identity.pk).update(groups=sorted(set(groups)))
+    Identity.objects.filter(pk=identity.pk).update(groups=sorted(set(groups)), groups_at=now)
     groups_apply(user=identity.user, actor=actor, now=now)
 
 

@@ -109,7 +109,7 @@ TOLD: Final[dict[str, tuple[Rule, ...]]] = {
     **_all(K.WORKSPACE, To.OWNERS, "slice.namespace_approved", "slice.namespace_changed", "slice.namespace_refused"),
     **_all(K.WORKSPACE, To.OWNERS, "slice.closed", "slice.ends_soon", "slice.restored"),
     **_all(K.WORKSPACE, To.INVITED, "slice.member_invited"),
-    **_all(K.WORKSPACE, To.MEMBER, "slice.member_set", "deputy.named", "deputy.withdrawn"),
+    **_all(K.WORKSPACE, To.MEMBER, "slice.member_set", "deputy.named", "deputy.withdrawn", "identity.groups_rest"),
     **_all(K.ALERT, To.ADMINS, "agent.cloned", "agent.heard_again", "agent.silent", "cluster.rewound", "cluster.steps_lost", "egs.fault"),
     **_all(K.ALERT, To.ADMINS, "gpr.exit_overdue", "node.gone", "node.gpus_lost", "planner.fault", "planner.memory", "supply.order_failed"),
 }

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
+from django.conf import settings
 from django.db import transaction
+from django.db.models import QuerySet
+from django.db.models.functions import Coalesce
 
-from accounts.models import User
-from accounts.people.services import groups_apply, groups_of, people_in
+from accounts.models import Identity, User
+from accounts.people.services import groups_apply, groups_of, identity_set_groups, people_in
 from accounts.policy import is_platform_admin
 from core.errors import NameTaken, NotAllowed
 from core.locks import transaction_lock
+from core.words import plural
+from journal.guard import set_aside_on_error
+from journal.notices.periodic import Pace
 from journal.services import event_record
 from slices.models import Membership, Role, Slice, SliceGroup
 from slices.services import member_put, member_take
 
+_PACE: Final = Pace(timedelta(seconds=30))
+_AT_ONCE: Final = 100
 ROLES_BIGGEST_FIRST = (Role.OWNER, Role.EDITOR, Role.VIEWER)
 
 
@@ -44,6 +53,33 @@ def group_remove(*, group: SliceGroup, actor: User, now: datetime) -> None:
     text = f"Group {group.group} has no role in workspace {group.slice.name} any more."
     event_record(kind="slice.group_removed", message=text, at=now, actor=actor, slice_id=group.slice_id)
     _apply_to_people(group, actor, now)
+
+
+def groups_watch(*, now: datetime) -> None:
+    """Does nothing within half a minute of the last time."""
+    if settings.EGS_GROUPS_MAX_AGE_H and _PACE.is_due(now):
+        for identity in _outdated(now).select_related("user")[:_AT_ONCE]:
+            with set_aside_on_error("groups_rest", f"Roles of {identity.user.name} by groups could not rest", now=now):
+                _let_rest(identity, now)
+
+
+@transaction.atomic
+def _let_rest(identity: Identity, now: datetime) -> None:
+    transaction_lock("roles")
+    if not _outdated(now).filter(pk=identity.pk).exists():
+        return  # the person has just signed in
+    user = identity.user
+    identity_set_groups(identity=identity, groups=[], actor=None, now=now)
+    hours = plural(settings.EGS_GROUPS_MAX_AGE_H, "hour")
+    text = f"{user.name} has not signed in through {identity.provider} for {hours}, so roles that its groups gave rest. "
+    text += f"Signing in through {identity.provider} brings them back."
+    event_record(kind="identity.groups_rest", message=text, at=now, data={"user": user.name})
+
+
+def _outdated(now: datetime) -> QuerySet[Identity]:
+    told_at = Coalesce("groups_at", "last_login_at")
+    limit = now - timedelta(hours=settings.EGS_GROUPS_MAX_AGE_H)
+    return Identity.objects.alias(told_at=told_at).filter(told_at__lte=limit).exclude(groups=[])
 
 
 def memberships_apply(user: User, now: datetime) -> None:

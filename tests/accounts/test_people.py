@@ -27,8 +27,10 @@ from accounts.people.setup import setup_token
 from accounts.sessions import Proof, login_start
 from core.clock import db_now
 from core.errors import Conflict, NotAllowed
+from journal.models import Notice
+from journal.notices.outbox import outbox_expand
 from slices.models import Membership, Role, Slice, SliceGroup
-from slices.roles.groups import group_add, group_remove
+from slices.roles.groups import group_add, group_remove, groups_watch
 from slices.services import member_remove, member_set, project_admin_add
 from tests import factories
 from tests.api.conftest import Caller
@@ -97,6 +99,38 @@ def test_a_group_gives_a_role_at_sign_in_and_takes_it_when_it_is_left(root: User
 
     identity_set_groups(identity=user.identities.get(), groups=[], actor=root, now=db_now())
     assert role_in(vision, user) is None
+
+
+def test_roles_by_groups_rest_after_a_while_until_the_person_signs_in_again(root: User, vision: Slice, settings: Any) -> None:
+    group_role_add(provider="corp", group="ops", role=PlatformRole.AUDITOR, actor=root, now=db_now())
+    group_add(slice_=vision, provider="corp", group="team", role=Role.VIEWER, actor=root, now=db_now())
+    user, at = sign_in("1", "team", "ops").user, db_now()
+    member_set(
+        slice_=factories.make_slice(factories.cluster("borealis"), name="audio", owner=root),
+        user=user,
+        role=Role.EDITOR,
+        actor=root,
+        now=at,
+    )
+    caller = Caller(factories.token(user))
+
+    groups_watch(now=at + LONG)
+    assert role_in(vision, user) == Role.VIEWER  # it is off
+    settings.EGS_GROUPS_MAX_AGE_H = 24
+    groups_watch(now=at + 2 * LONG)
+    assert role_in(vision, user) == Role.VIEWER
+    groups_watch(now=at + 3 * LONG)
+    groups_watch(now=at + 4 * LONG)
+    user.refresh_from_db()
+    assert (user.role, role_in(vision, user)) == (PlatformRole.MEMBER, None)
+    assert [row["name"] for row in caller.get("slices/").json()["results"]] == ["audio"]
+    outbox_expand(now=db_now())
+    (notice,) = Notice.objects.filter(user=user, event__kind="identity.groups_rest")
+    assert "Signing in through corp brings them back." in notice.event.message
+
+    sign_in("1", "team", "ops")
+    user.refresh_from_db()
+    assert (user.role, role_in(vision, user)) == (PlatformRole.AUDITOR, Role.VIEWER)
 
 
 def test_what_people_gave_stays_when_groups_change(root: User, vision: Slice) -> None:
