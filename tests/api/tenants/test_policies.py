@@ -66,6 +66,7 @@ def test_a_stale_version_and_what_means_nothing_change_nothing(admin: Caller, pa
     before = admin.get(path).json()
 
     assert_problem(admin.patch(path, {"nodes_approval": 1, "version": before["version"] + 1}), 409, "stale_version")
+    assert admin.client.patch(f"/api/v1/{path}", {"nodes_approval": 1}, headers={"If-Match": '"0"'}).status_code == 409
     for body in ({"nodes_approval": -1}, {"shapes": ["NOPE"]}, {"decide_within_s": 5}, {"budget": 1}):
         assert faults(admin.patch(path, body)) == list(body)
     assert admin.get(path).json() == before
