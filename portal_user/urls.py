@@ -67,6 +67,7 @@ urlpatterns: list[URLPattern] = [
     path("invitations/<uuid:pk>/decline/", tenancy.decline, name="invitation-decline"),
     path("booking-series/<uuid:pk>/cancel/", bookings.cancel, name="series-cancel"),
     path("gprs/<uuid:pk>/", detail.gpr, name="gpr"),
+    path("gprs/<uuid:pk>/job.yaml", detail.job, name="gpr-job"),
     path("gprs/<uuid:pk>/edit/", create.edit, name="gpr-edit"),
     path("gprs/<uuid:pk>/approve/", actions.approve, name="gpr-approve"),
     path("gprs/<uuid:pk>/reject/", actions.reject, name="gpr-reject"),

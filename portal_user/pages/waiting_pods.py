@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import msgspec
 from django.conf import settings
-from django.db.models import QuerySet
 
 from core.pages import words
 from gpr.models import PROVISIONED, Gpr, GprState
@@ -30,17 +29,17 @@ class WaitingPods:
     warnings: tuple[str, ...]
 
 
-def waiting_pods(gpr: Gpr, request: PageRequest) -> tuple[WaitingPods, ...]:
-    """Returns pods in the namespaces where the GPR runs or may run."""
-    if gpr.state not in SHOWS:
-        return ()
-    return tuple(pods for row in _rows(gpr) if (pods := _pods(row, gpr, request)))
+def waiting_pods(gpr: Gpr, rows: Iterable[Namespace], request: PageRequest) -> tuple[WaitingPods, ...]:
+    """Returns pods in those namespaces of `namespaces_of` in which some wait, or may."""
+    return tuple(pods for row in rows if (pods := _pods(row, gpr, request)))
 
 
 def _pods(row: Namespace, gpr: Gpr, request: PageRequest) -> WaitingPods | None:
-    """The last report of a silent cluster is not shown. None for an unreadable one."""
+    """The last report of a silent cluster is not shown. None without a report, and for an unreadable one."""
     if not agent_is_live(getattr(row.cluster, "agent", None), request.now, within_s=settings.EGS_AGENT_UNREACHABLE_S):
         return WaitingPods(f"{row.cluster.name} is silent: which GPU pods of {row.name} wait there is not known.", (), ())
+    if row.waiting is None:
+        return None
     try:
         seen = msgspec.convert(row.waiting, PodsWaiting)
     except msgspec.ValidationError:  # an older release wrote it
@@ -51,12 +50,13 @@ def _pods(row: Namespace, gpr: Gpr, request: PageRequest) -> WaitingPods | None:
     return WaitingPods(text, tuple(_reasons(seen)), warnings)
 
 
-def _rows(gpr: Gpr) -> QuerySet[Namespace]:
-    rows = Namespace.objects.filter(slice=gpr.slice_id, waiting__isnull=False).select_related("cluster__agent")
+def namespaces_of(gpr: Gpr) -> list[Namespace]:
+    """Those in which its pods run or may run."""
+    rows = Namespace.objects.filter(slice=gpr.slice_id).select_related("cluster__agent")
     if gpr.state in PROVISIONED:
-        return rows.filter(cluster=gpr.cluster_id)
+        return list(rows.filter(cluster=gpr.cluster_id))
     allowed = list(gpr.clusters.all())
-    return rows.filter(cluster__in=allowed) if allowed else rows
+    return list(rows.filter(cluster__in=allowed) if allowed else rows)
 
 
 def _reasons(seen: PodsWaiting) -> Iterator[str]:

@@ -39,14 +39,14 @@ from portal_user.pages.requests.listing import may_create
 from portal_user.pages.requests.one_at_a_time import OneAtATime
 from portal_user.pages.requests.outcomes import events_for
 from portal_user.pages.requests.steps import StepPanel, step_panels
-from portal_user.pages.waiting_pods import WaitingPods, waiting_pods
+from portal_user.pages.requests.use import Use
 from protocol.assignments import Desired, Phase
 
 S = GprState
 NODES_SHOWN, EVENTS_SHOWN, STEPS_READ = 100, 40, 2_000
 WAITS = frozenset({S.QUEUED, S.PENDING_APPROVAL})
 MOVES_SHOWN = 20
-PARTS = ("now", "nodes", "steps", "why", "events")
+PARTS = ("now", "use", "nodes", "steps", "why", "events")
 LEAVING = frozenset({Phase.EXITING, Phase.FAILED, Phase.RELEASED})
 PHASE_WORDS = {
     Phase.PENDING: "not begun",
@@ -141,7 +141,6 @@ class StartReasons:
     gone: str  # that the Jobs of an earlier run failed
     coming: tuple[OrderedNodes, ...]
     blockers: tuple[BlockerLine, ...]
-    pods: tuple[WaitingPods, ...]
     borrowing: str
     reasons: tuple[str, ...]
     first_promised_at: datetime | None
@@ -163,6 +162,7 @@ class GprDetailPage:
     shell: Shell | None
     actions: ActionUrls | None = None
     hero: Hero | None = None
+    use: Use | None = None  # nothing to use, or not asked for
     nodes: tuple[NodeRow, ...] = ()
     nodes_trouble: tuple[str, ...] = ()
     nodes_hint: str = ""
@@ -191,7 +191,7 @@ class GprDetailPage:
         )
         status = statuses.get(gpr.pk, NOT_PLANNED)
         warning = notice(gpr) if "now" in wanted else None
-        is_writable = "now" in wanted and request.may_write and may(request.user, Verb.CHANGE, gpr)
+        is_writable = bool(wanted & {"now", "use"}) and request.may_write and may(request.user, Verb.CHANGE, gpr)
         # Everyone who may change it may also create requests.
         is_editor = is_writable or (not part and may_create(request, gpr.slice))
         return cls(
@@ -205,6 +205,7 @@ class GprDetailPage:
             shell=None if part else Shell.user(request, page="requests", slice_=gpr.slice, may_create=is_editor),
             actions=_actions(gpr, request, is_writable, has_notice=warning is not None) if "now" in wanted else None,
             hero=_hero(gpr, request, status, nodes, panels, warning) if "now" in wanted else None,
+            use=Use.of(gpr, request, may_change=is_writable) if "use" in wanted else None,
             nodes=tuple(_node_row(node) for node in nodes[:NODES_SHOWN]) if "nodes" in wanted and gpr.state not in WAITS else (),
             nodes_trouble=tuple(f"{node.node.name}: {node.failure}" for node in nodes[:NODES_SHOWN] if node.failure),
             nodes_hint=", ".join(filter(None, [gpr.cluster.name if gpr.cluster else "", ask_of(gpr)])),
@@ -302,7 +303,6 @@ def _why(gpr: Gpr, request: PageRequest, told: VisibleExplanation | None) -> Sta
         gone=work_gone(gpr),
         coming=tuple(_ordered_nodes(promise, request)) if gpr.state == S.QUEUED else (),
         blockers=tuple(BlockerLine.of(each) for each in told.blockers) if told else (),
-        pods=waiting_pods(gpr, request),
         borrowing=borrowing_of(gpr, now=request.now),
         reasons=tuple(gpr.approval_reasons) if gpr.state == S.PENDING_APPROVAL else (),
         first_promised_at=promise.first_promised_start_at if promise else None,

@@ -105,7 +105,7 @@ class AccessPage:
 
     @classmethod
     def build(cls, request: PageRequest, slice_: Slice) -> AccessPage:
-        why_not = _why_not(request, slice_)
+        why_not = why_no_kubeconfig(request, slice_)
         return cls(
             shell=shell_of(request, slice_),
             mark=WorkspaceMark.of(slice_),
@@ -214,7 +214,8 @@ def _url(name: str, row: Namespace) -> str:
     return reverse(name, args=[row.slice.name, row.pk])
 
 
-def _why_not(request: PageRequest, slice_: Slice) -> str:
+def why_no_kubeconfig(request: PageRequest, slice_: Slice) -> str:
+    """Empty: the reader can get one."""
     if not request.may_write:
         return why_not_write(request)
     if not Membership.objects.filter(slice=slice_, user=request.user).exists():

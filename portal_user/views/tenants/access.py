@@ -38,7 +38,9 @@ def access(request: PageRequest, slice: str) -> HttpResponse:
 @needs_write
 def ask(request: PageRequest, slice: str) -> HttpResponse:
     slice_ = slice_for(request.user, slice)
-    form = KubeconfigForm(sent(request), clusters=clusters_ready(slice_), initial={"duration": "8 h"})
+    form = KubeconfigForm(
+        sent(request), clusters=clusters_ready(slice_), initial={"duration": "8 h", "cluster": request.GET.get("cluster")}
+    )
     question = ask_question(request, slice_, form)
     if not form.is_bound:
         return put(request, question)

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
 import pytest
+import yaml
 
+from portal_user.pages.requests.job import BoxJob
 from protocol import cluster_names
 from tests.kube.callers import DONE, Caller
 from tests.kube.cluster import Object
 from tests.kube.requests.test_autogpr import owner_kind
 from tests.kube.wire import JSON_PATCH, MERGE
 from tests.kube.world import World, is_gated, pod, pods_path
+from worker_agent.kube.api.objects import Pod
+from worker_agent.kube.pods.lifting import missing_on_shared_node, pod_needs, why_never
 
 RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
 NETWORKING: Final = "/apis/networking.k8s.io/v1"
@@ -122,6 +127,32 @@ def test_the_pods_that_an_operator_makes_of_their_objects_come_to_the_same_gate(
 
     assert (made.outcome, is_gated(made.body)) == (DONE, True)
     assert tolerant.outcome == "egs-pod"
+
+
+@pytest.mark.parametrize(("nodes", "is_part"), [(1, False), (4, True)])
+def test_the_job_that_the_page_of_a_box_shows_is_taken_as_it_is_and_fits_the_box(nodes: int, is_part: bool, world: World) -> None:
+    """`no` is no text in YAML, unless it is quoted."""
+    job = BoxJob(name="no", namespace="red", node_count=nodes, gpus_per_node=4, is_part=is_part, grace_s=120)
+    *services, made = yaml.safe_load_all(job.manifest)
+    its_pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "no-0"}, "spec": made["spec"]["template"]["spec"]}
+
+    told = [world.people["u"].call("POST", "/api/v1/namespaces/red/services", each) for each in services]
+    told.append(world.people["u"].call("POST", "/apis/batch/v1/namespaces/red/jobs", made))
+    # As it is: `call` would give it the gate where the cluster gives none.
+    told.append(world.admin.ask("POST", pods_path("red"), its_pod, user="system:serviceaccount:kube-system:job-controller"))
+
+    assert [(each.outcome, each.message, each.headers.get("Warning")) for each in told] == [(DONE, "", None)] * len(told)
+    pod_made = msgspec.convert(told[-1].body, Pod)
+    assert is_gated(told[-1].body)
+    assert why_never(pod_made) == ""
+    assert pod_needs(pod_made)[cluster_names.GPU] == 4
+    assert not (is_part and missing_on_shared_node(_own_needs(its_pod)))
+
+
+def _own_needs(its_pod: Object) -> Object:
+    """What it asks for itself, without what the namespace's LimitRange adds."""
+    (its_container,) = its_pod["spec"]["containers"]
+    return dict(its_container["resources"]["requests"])
 
 
 RAY: Final = "/apis/ray.io/v1/namespaces"

@@ -58,7 +58,7 @@ PARTS = {
     "workspace-people": ["list"],
     "admin-projects": ["rows"],
     "channel": ["list"],
-    "gpr": ["now", "nodes", "steps", "why", "events"],
+    "gpr": ["now", "use", "nodes", "steps", "why", "events"],
     "admin-queue": ["facts", "rows"],
     "admin-inventory": ["rows"],
     "admin-node": ["rows"],
@@ -147,6 +147,8 @@ def address(name: str, admin_world: AdminWorld) -> str:
         return reverse(name, args=[node.gpus.order_by("index")[0].pk])
     if name == "admin-defragmentation-apply":
         return reverse(name, args=[waits_for_room(admin_world).pk])
+    if name == "gpr-job":
+        kubeconfigs.ready_namespace(admin_world.waits.slice, admin_world.cluster, at=db_now())
     if name in {"kubeconfig", "kubeconfig-revoke"}:
         kubeconfigs.ready_namespace(admin_world.slice, admin_world.cluster, at=db_now())
         row = kubeconfigs.made(admin_world.slice, admin_world.cluster, admin_world.people.owner, at=db_now())

@@ -106,7 +106,7 @@ def test_a_request_of_many_nodes_costs_what_one_of_few_costs(world: World) -> No
             for row in factories.held(gpr)
             for step in ("claim", "node_ready", "open")
         )
-    parts = ["", "?part=now", "?part=nodes", "?part=steps", "?part=why", "?part=events"]
+    parts = ["", "?part=now", "?part=use", "?part=nodes", "?part=steps", "?part=why", "?part=events"]
 
     def costs(gpr: Gpr, persona: str) -> list[int]:
         client = world.client(persona)

@@ -1,0 +1,123 @@
+"""How to use a box: from where, by which commands, with a Job that fits it, and what keeps pods waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from django.db.models import Min
+from django.urls import reverse
+
+from core.pages import words
+from gpr.models import PROVISIONED, Gpr, GprState
+from inventory.models import Node
+from portal_shared.access import PageRequest
+from portal_user.pages.requests.job import BoxJob, job_name
+from portal_user.pages.tenants.access import why_no_kubeconfig
+from portal_user.pages.waiting_pods import SHOWS, WaitingPods, namespaces_of, waiting_pods
+from protocol.tenancy.workspaces import BindingState
+from slices.models import Namespace
+
+S = GprState
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    title: str
+    hint: str
+    places: str  # its namespaces that are ready; empty: none
+    access_url: str
+    kubeconfig_url: str  # empty: not possible
+    pods: tuple[WaitingPods, ...]
+    commands: str
+    job: BoxJob | None
+    job_url: str
+    job_says: str
+
+    @classmethod
+    def of(cls, gpr: Gpr, request: PageRequest, *, may_change: bool) -> Use | None:
+        if gpr.state not in SHOWS:
+            return None
+        rows = namespaces_of(gpr)
+        ready = _ready(gpr, rows)
+        job = _job(gpr, ready[0]) if ready else None
+        return cls(
+            title="Use it now" if gpr.state == S.ACTIVE else "Use it when it starts",
+            hint="" if gpr.state == S.ACTIVE else "Pods may be made now: they wait for it.",
+            places=", ".join(f"{row.name} in {row.cluster.name}" for row in ready),
+            access_url=reverse("access", args=[gpr.slice.name]),
+            kubeconfig_url=_kubeconfig_url(gpr, ready[0], request) if ready else "",
+            pods=waiting_pods(gpr, rows, request),
+            commands="\n".join(_commands(gpr, ready, job, may_change=may_change)),
+            job=job,
+            job_url=reverse("gpr-job", args=[gpr.pk]) if job else "",
+            job_says=_job_says(job) if job else "",
+        )
+
+
+def box_job(gpr: Gpr) -> BoxJob | None:
+    """None: there is no namespace to run it in, or it is not known how many GPUs its nodes have."""
+    ready = _ready(gpr, namespaces_of(gpr)) if gpr.state in SHOWS else []
+    return _job(gpr, ready[0]) if ready else None
+
+
+def _ready(gpr: Gpr, rows: Sequence[Namespace]) -> list[Namespace]:
+    """Those of the cluster where it is planned come first."""
+    ready = [row for row in rows if row.state == BindingState.READY]
+    promise = gpr.current_promise if gpr.state == S.QUEUED else None
+    if promise is None or len({row.cluster_id for row in ready}) < 2:
+        return ready
+    planned = set(Node.objects.filter(pk__in=promise.slot_nodes[:1]).values_list("cluster_id", flat=True))
+    return sorted(ready, key=lambda row: row.cluster_id not in planned)
+
+
+def _job(gpr: Gpr, namespace: Namespace) -> BoxJob | None:
+    gpus_per_node = gpr.gpus_per_node or _gpus_of_nodes(gpr, namespace)
+    if gpus_per_node is None:
+        return None
+    return BoxJob(
+        name=job_name(gpr.name),
+        namespace=namespace.name,
+        node_count=gpr.nodes,
+        gpus_per_node=gpus_per_node,
+        is_part=gpr.gpus_per_node is not None,
+        grace_s=namespace.cluster.drain_force_after_s,
+    )
+
+
+def _gpus_of_nodes(gpr: Gpr, namespace: Namespace) -> int | None:
+    """The fewest that one of its nodes has, or may have."""
+    nodes = Node.objects.filter(cluster=namespace.cluster_id, gone_at=None, gpu_count__gt=0)
+    if gpr.state in PROVISIONED:
+        nodes = nodes.filter(reservations__gpr=gpr, reservations__run=gpr.run)
+    elif gpr.shape:
+        nodes = nodes.filter(shape=gpr.shape)
+    else:
+        nodes = nodes.filter(gpu_memory_gib__gte=gpr.min_gpu_memory_gib)
+    fewest: int | None = nodes.aggregate(fewest=Min("gpu_count"))["fewest"]
+    return fewest
+
+
+def _job_says(job: BoxJob) -> str:
+    return f"{words.plural(job.node_count, 'pod')} with {words.plural(job.gpus_per_node, 'GPU')}{' each' if job.node_count > 1 else ''}"
+
+
+def _kubeconfig_url(gpr: Gpr, namespace: Namespace, request: PageRequest) -> str:
+    if why_no_kubeconfig(request, gpr.slice):
+        return ""
+    return f"{reverse('kubeconfig-ask', args=[gpr.slice.name])}?{urlencode({'cluster': namespace.cluster.name})}"
+
+
+def _commands(gpr: Gpr, ready: Sequence[Namespace], job: BoxJob | None, *, may_change: bool) -> Iterator[str]:
+    if ready and job:
+        file = f"{gpr.slice.name}.kubeconfig"
+        yield f"egs kubeconfig -n {gpr.slice.name} --cluster {ready[0].cluster.name} -f {file}"
+        yield f"kubectl --kubeconfig {file} apply -f {job.name}.yaml"
+    waits = gpr.state in {S.PENDING_APPROVAL, S.QUEUED}
+    yield f"egs gpr {'watch' if waits else 'show'} {gpr.name}"
+    if not may_change:
+        return
+    if gpr.state == S.ACTIVE:
+        yield f"egs gpr extend {gpr.name} 1h"
+    yield f"egs gpr {'cancel' if waits else 'release'} {gpr.name}"
