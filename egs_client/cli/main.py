@@ -25,6 +25,7 @@ GROUPS = {
     "gpr": ("gpr", "GPU Provision Requests: estimate, create, watch, extend, release."),
     "queue": ("looks", "What waits, and when it starts."),
     "nodes": ("looks", "Nodes, their GPUs and who holds them."),
+    "top": ("looks", "What GPUs do now, the hottest first."),
     "schedule": ("looks", "Who has which node when."),
     "events": ("looks", "What happened, and why."),
     "workspace": ("workspace", "Workspaces: their policy, members and namespaces."),

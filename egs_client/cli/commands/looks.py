@@ -1,4 +1,4 @@
-"""`egs queue`, `nodes`, `schedule` and `events`: what only shows."""
+"""`egs queue`, `nodes`, `top`, `schedule` and `events`: what only shows."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from egs_client.cli.words import clock, here, size, soon, yes
 if TYPE_CHECKING:
     from egs_client.models.gpr import Event, QueueRow
     from egs_client.models.inventory import Node
+    from egs_client.models.observability import Hotspot
     from egs_client.sync.client import Client
 
-queue_app, nodes_app, schedule_app, events_app = (typer.Typer(add_completion=False, rich_markup_mode=None) for _ in range(4))
-apps = {"queue": queue_app, "nodes": nodes_app, "schedule": schedule_app, "events": events_app}
+queue_app, nodes_app, top_app, schedule_app, events_app = (typer.Typer(add_completion=False, rich_markup_mode=None) for _ in range(5))
+apps = {"queue": queue_app, "nodes": nodes_app, "top": top_app, "schedule": schedule_app, "events": events_app}
 PIPE_WIDTH = 160
+MIB_A_GIB = 1024
 
 QUEUE: list[Column[QueueRow]] = [
     Column("POS", lambda row: str(row.position or "-")),
@@ -47,6 +49,21 @@ NODES: list[Column[Node]] = [
     Column("RACK", lambda node: node.rack, is_wide=True),
     Column("RDMA", lambda node: yes(node.rdma), is_wide=True),
     Column("CORDONED", lambda node: node.cordon_reason or yes(node.is_cordoned), is_wide=True),
+]
+GPUS: list[Column[Hotspot]] = [
+    Column("NODE", lambda gpu: gpu.node),
+    Column("GPU", lambda gpu: str(gpu.index)),
+    Column("TEMP", lambda gpu: measured(gpu, "temperature_c", "°C")),
+    Column("USE", lambda gpu: measured(gpu, "utilization_percent", "%")),
+    Column("MEMORY", lambda gpu: measured(gpu, "memory_used_mib", "GiB", MIB_A_GIB)),
+    Column("POWER", lambda gpu: measured(gpu, "power_w", "W")),
+    Column("HELD BY", lambda gpu: gpu.held_by.gpr if gpu.held_by else ""),
+    Column("READING", lambda gpu: "none" if gpu.reading is None else "stale" if gpu.is_stale else "live"),
+    Column("CLUSTER", lambda gpu: gpu.cluster, is_wide=True),
+    Column("SHAPE", lambda gpu: gpu.shape, is_wide=True),
+    Column("THROTTLED", lambda gpu: measured(gpu, "throttled_percent", "%"), is_wide=True),
+    Column("NEW FAULTS", lambda gpu: measured(gpu, "new_faults"), is_wide=True),
+    Column("ID", lambda gpu: gpu.id, is_wide=True),
 ]
 EVENTS: list[Column[Event]] = [
     Column("WHEN", lambda event: f"{event.at.astimezone():%d %b %H:%M:%S}"),
@@ -86,6 +103,35 @@ def nodes(
         if watch:
             show_watching(lambda: egs.nodes.list(page_size=500, **given).all(), NODES, output=output, kind="node", key=lambda node: node.id)
         show_list(egs.nodes.list(page_size=500, **given).all(), NODES, output=output, kind="node", none="There is no such node.")
+
+
+@top_app.command()
+def top(
+    output: Output = "table",
+    watch: Watch = False,
+    cluster: options.Cluster = None,
+    node: options.Node = None,
+    shape: Annotated[str | None, typer.Option(help="Of this shape.", autocompletion=options.shapes)] = None,
+    view: Annotated[str | None, typer.Option(help="Only those that are hot, idle, faulty or stale.")] = None,
+    limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = 40,
+) -> None:
+    """What GPUs do now, the hottest first: those of your boxes; all for administrators."""
+    filters = {"cluster": cluster, "node": node, "shape": shape, "view": view}
+    given: dict[str, Any] = {name: value for name, value in filters.items() if value}
+
+    def read(egs: Client) -> Sequence[Hotspot]:
+        return egs.hotspots.list(page_size=min(limit, 500), **given).all(limit=limit)
+
+    with client() as egs:
+        if watch:
+            show_watching(lambda: read(egs), GPUS, output=output, kind="gpu", key=lambda gpu: gpu.id)
+        show_list(read(egs), GPUS, output=output, kind="gpu", none="There is no such GPU, or none of your boxes holds it now.")
+
+
+def measured(gpu: Hotspot, metric: str, unit: str = "", divisor: int = 1) -> str:
+    """`89 °C`; empty: not measured."""
+    value = getattr(gpu.reading, metric) if gpu.reading else None
+    return "" if value is None else f"{round(value / divisor)} {unit}".rstrip()
 
 
 @schedule_app.command()

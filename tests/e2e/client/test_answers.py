@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import yaml
@@ -123,6 +124,21 @@ def test_what_a_person_sees_fits_into_80_columns_and_a_pipe_gets_no_colors(egs: 
         assert max(map(len, shown)) <= 80, line
 
     assert "\x1b" not in egs.run("gpr", "list")
+
+
+def test_top_shows_what_gpus_do_the_hottest_first(egs: Egs, admin: Egs) -> None:
+    def read() -> list[Any]:
+        found: list[Any] = json.loads(admin.run("top", "-o", "json"))["items"]
+        return found if found[0]["reading"] else []
+
+    rows = wait_for("a reading", read, within_s=START_S)
+    title, first, *_ = admin.run("top", "--node", rows[0]["node"]).splitlines()
+
+    heat = [row["reading"]["temperature_c"] for row in rows if row["reading"] and not row["is_stale"]]
+    assert heat == sorted(heat, reverse=True)
+    assert title.split()[:4] == ["NODE", "GPU", "TEMP", "USE"]
+    assert first.startswith(rows[0]["node"])
+    assert "none of your boxes holds it now" in egs.run("top")
 
 
 def test_a_closed_pipe_ends_it_quietly(egs: Egs) -> None:
