@@ -1,0 +1,43 @@
+"""Defines the tables of the app, one module for each subject. Import models from here."""
+
+from slices.models.kubeconfigs import LIVE_STATES, Kubeconfig, KubeconfigState
+from slices.models.limits import AtLimit, Budget, Period, Quota, TenantOwned
+from slices.models.namespaces import DETAIL_MAX_CHARS, NAMESPACE_STATES, PENDING, Namespace, Unbinding
+from slices.models.people import Deputy, Invitation, Membership, ProjectAdmin, Role, SliceGroup
+from slices.models.policies import PLATFORM_POLICY, Policy, PolicyVersion
+from slices.models.tenants import KUBECONFIG_MIN_S, PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Life, Project, Slice
+from slices.models.workspace_requests import RequestState, WorkspaceRequest
+
+__all__ = [
+    "DETAIL_MAX_CHARS",
+    "KUBECONFIG_MIN_S",
+    "LIVE_STATES",
+    "NAMESPACE_STATES",
+    "PENDING",
+    "PLATFORM_POLICY",
+    "PRIORITY_DEFAULT",
+    "PRIORITY_MAX",
+    "PRIORITY_MIN",
+    "AtLimit",
+    "Budget",
+    "Deputy",
+    "Invitation",
+    "Kubeconfig",
+    "KubeconfigState",
+    "Life",
+    "Membership",
+    "Namespace",
+    "Period",
+    "Policy",
+    "PolicyVersion",
+    "Project",
+    "ProjectAdmin",
+    "Quota",
+    "RequestState",
+    "Role",
+    "Slice",
+    "SliceGroup",
+    "TenantOwned",
+    "Unbinding",
+    "WorkspaceRequest",
+]
