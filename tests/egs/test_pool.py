@@ -15,7 +15,7 @@ from tests.promises.races.processes import script
 @pytest.mark.django_db
 def test_the_next_request_gets_the_connection_of_one_that_has_ended() -> None:
     wrapper: Any = type(connections["default"])
-    requests = [wrapper(pooled(connection.settings_dict), alias="pool_of_this_test") for _ in range(3)]
+    requests = [wrapper(pooled(connection.settings_dict), alias="pool_of_this_test") for _ in range(10)]  # more than the pool keeps open
 
     def server_process(request: Any) -> int:
         with request.cursor() as cursor:
