@@ -42,14 +42,16 @@ class Use:
         rows = namespaces_of(gpr)
         ready = _ready(gpr, rows)
         job = _job(gpr, ready[0]) if ready else None
+        kubeconfig_url = _kubeconfig_url(gpr, ready[0], request) if ready else ""
+        cluster = ready[0].cluster.name if kubeconfig_url else ""
         return cls(
             title="Use it now" if gpr.state == S.ACTIVE else "Use it when it starts",
             hint="" if gpr.state == S.ACTIVE else "Pods may be made now: they wait for it.",
             places=", ".join(f"{row.name} in {row.cluster.name}" for row in ready),
             access_url=reverse("access", args=[gpr.slice.name]),
-            kubeconfig_url=_kubeconfig_url(gpr, ready[0], request) if ready else "",
+            kubeconfig_url=kubeconfig_url,
             pods=waiting_pods(gpr, rows, request),
-            commands="\n".join(_commands(gpr, ready, job, may_change=may_change)),
+            commands="\n".join(_commands(gpr, cluster, job, may_change=may_change)),
             job=job,
             job_url=reverse("gpr-job", args=[gpr.pk]) if job else "",
             job_says=_job_says(job) if job else "",
@@ -109,11 +111,13 @@ def _kubeconfig_url(gpr: Gpr, namespace: Namespace, request: PageRequest) -> str
     return f"{reverse('kubeconfig-ask', args=[gpr.slice.name])}?{urlencode({'cluster': namespace.cluster.name})}"
 
 
-def _commands(gpr: Gpr, ready: Sequence[Namespace], job: BoxJob | None, *, may_change: bool) -> Iterator[str]:
-    if ready and job:
+def _commands(gpr: Gpr, cluster: str, job: BoxJob | None, *, may_change: bool) -> Iterator[str]:
+    """`cluster`: for which the reader can get a kubeconfig; or none."""
+    if cluster:
         file = f"{gpr.slice.name}.kubeconfig"
-        yield f"egs kubeconfig -n {gpr.slice.name} --cluster {ready[0].cluster.name} -f {file}"
-        yield f"kubectl --kubeconfig {file} apply -f {job.name}.yaml"
+        yield f"egs kubeconfig -n {gpr.slice.name} --cluster {cluster} -f {file}"
+        if job and may_change:
+            yield f"kubectl --kubeconfig {file} apply -f {job.name}.yaml"
     waits = gpr.state in {S.PENDING_APPROVAL, S.QUEUED}
     yield f"egs gpr {'watch' if waits else 'show'} {gpr.name}"
     if not may_change:

@@ -100,9 +100,14 @@ def test_of_several_clusters_the_job_is_for_the_one_where_it_is_planned(world: W
     assert job_of(world, waits)["metadata"]["namespace"] == "vision-there"
 
 
-def test_who_may_only_look_gets_no_command_that_changes_it(world: World, runs: Gpr) -> None:
-    assert "egs gpr show Train_7" in use(world, runs, "teammate")
-    assert "release" not in use(world, runs, "teammate")
+def test_each_gets_the_commands_that_he_may_use(world: World, runs: Gpr) -> None:
+    """A viewer looks. An administrator who is no member gets no kubeconfig."""
+    viewer, admin = use(world, runs, "teammate"), use(world, runs, "admin")
+
+    assert ["egs gpr show Train_7" in shown for shown in (viewer, admin)] == [True, True]
+    assert ["egs kubeconfig" in shown for shown in (viewer, admin)] == [True, False]
+    assert ["egs gpr release" in shown for shown in (viewer, admin)] == [False, True]
+    assert ["kubectl --kubeconfig" in shown for shown in (viewer, admin)] == [False, False]
     assert world.client("outsider").get(f"/gprs/{runs.pk}/job.yaml").status_code == 404
 
 
