@@ -6,7 +6,7 @@ They are sent after commit, may be lost, and carry no data.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 import redis
@@ -29,6 +29,7 @@ CHANNEL = "egs:hints"
 TICK_TASK, KICK_KEY, KICK_MS = "gpr.tick", "egs:kick", 2000
 NOTICES_TASK = "journal.notices"
 RECONNECT_S = 1.0
+LOGGED_MOST = 5
 
 Listener = Callable[[str], None]
 _listeners: list[Listener] = []
@@ -50,9 +51,9 @@ def kind_of(topic: str) -> str:
     return topic.partition(":")[0]
 
 
-def hint(topic: str) -> None:
+def hint(*topics: str) -> None:
     # Not a partial: when a robust callback fails, Django logs its __qualname__, which a partial lacks.
-    transaction.on_commit(lambda: _send(topic), robust=True)
+    transaction.on_commit(lambda: _send(topics), robust=True)
 
 
 def listen(listener: Listener) -> None:
@@ -66,16 +67,20 @@ def unlisten(listener: Listener) -> None:
     _listeners.remove(listener)
 
 
-def _send(topic: str) -> None:
+def _send(topics: Sequence[str]) -> None:
     if not settings.EGS_REDIS_URL:
-        _deliver(topic)
+        for topic in topics:
+            _deliver(topic)
         return
     try:
-        _redis().publish(CHANNEL, topic)
-        if topic == TICK and _redis().set(KICK_KEY, 1, nx=True, px=KICK_MS):
+        with _redis().pipeline(transaction=False) as sent:  # a plan may have changed for thousands
+            for topic in topics:
+                sent.publish(CHANNEL, topic)
+            sent.execute()
+        if TICK in topics and _redis().set(KICK_KEY, 1, nx=True, px=KICK_MS):
             current_app.send_task(TICK_TASK, expires=KICK_MS / 1000, retry=False)
     except (redis.RedisError, OperationalError) as error:
-        log.warning("hint_lost", topic=topic, error=type(error).__name__)
+        log.warning("hint_lost", topics=topics[:LOGGED_MOST], error=type(error).__name__)
 
 
 def kick_taken() -> bool:

@@ -150,9 +150,7 @@ def plan_store(
     evictions_store(made.evictions, now=now)
     orders_follow(made, loaded, now=now)
     if summaries or new or changed:
-        hint(PLAN)
-    for slice_id in {loaded.requests[str(pk)].slice_id for pk in summaries}:
-        hint(slice_topic(slice_id))
+        hint(PLAN, *{slice_topic(loaded.requests[str(pk)].slice_id) for pk in summaries})
     return new
 
 

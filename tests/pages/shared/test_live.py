@@ -65,7 +65,7 @@ def _hints_arrive() -> None:
         heard.set()
 
     def arrives() -> bool:
-        hints._send(PLAN)
+        hints._send([PLAN])
         return heard.wait(0.1)
 
     hints.listen(listener)
