@@ -8,7 +8,8 @@ from typing import NamedTuple, Self
 
 from planner.board.board import Board
 from planner.board.waiting import Turn
-from planner.snapshot import Policy, Pool, Request, Running, Slot, Snapshot
+from planner.sharing.rights import Rights, borrows
+from planner.snapshot import Policy, Pool, Quota, Request, Running, Slot, Snapshot, Window
 
 
 class _Stay(NamedTuple):
@@ -18,6 +19,7 @@ class _Stay(NamedTuple):
     slot: Slot | None  # of a request: where it is expected to start
     end_s: int  # of a box
     turn: Turn | None  # of a request
+    borrows: bool
 
     def is_as(self, other: _Stay | None) -> bool:
         return other is not None and self.part is other.part and self[1:] == other[1:]
@@ -29,31 +31,52 @@ class _Stay(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """All that explanations of one plan rest on, if it has no quotas and can order no nodes."""
+    """All that explanations of one plan rest on."""
 
+    now_s: int
     policy: Policy
     pools: tuple[Pool, ...]
+    quotas: tuple[Quota, ...]
+    closed: Mapping[str, tuple[Window, ...]]  # by node
     stays: Mapping[str, _Stay]
 
     @classmethod
-    def of(cls, board: Board, expected: Mapping[str, Slot], snapshot: Snapshot) -> Self:
-        boxes = {box.id: _Stay(box, None, board.running[box.id].end_s, None) for box in snapshot.running if box.id in board.running}
-        waiting = {waiting.request.id: _Stay(waiting.request, expected.get(waiting.request.id), 0, waiting.turn) for waiting in board.order}
-        return cls(snapshot.policy, snapshot.pools, boxes | waiting)
+    def of(cls, board: Board, expected: Mapping[str, Slot], rights: Rights, snapshot: Snapshot) -> Self:
+        boxes = {box.id: _Stay(box, None, board.running[box.id].end_s, None, False) for box in snapshot.running if box.id in board.running}
+        slots = ((waiting, expected.get(waiting.request.id)) for waiting in board.order)
+        waiting = {
+            each.request.id: _Stay(each.request, slot, 0, each.turn, slot is not None and borrows(board, rights, each.request, slot))
+            for each, slot in slots
+        }
+        closed = {node: windows for node, windows in board.closed.items() if windows}
+        return cls(snapshot.now_s, snapshot.policy, snapshot.pools, snapshot.quotas, closed, boxes | waiting)
 
     def differing(self, before: Basis, board: Board) -> set[str]:
         """Returns the ids of requests whose explanation, start or turn may differ from those of the plan `before`.
 
-        A request is explained by what was on its nodes before it, and by what else its workspace runs.
+        A request is explained by what was on its nodes before it, by what else its workspace runs, and where a limit holds for its
+        workspace or project, by all that this one has.
         """
-        if self.pools is not before.pools or self.policy != before.policy:
+        if self.pools is not before.pools or (self.policy, self.quotas) != (before.policy, before.quotas):
             return set(board.queue)
-        closed = {node for node, windows in board.closed.items() if windows}
         others = list(self._others(before, board))
-        nodes = closed.union(*(stay.nodes for stay in others))
-        slices = {stay.part.slice for stay in others} - {""}
+        nodes = self._closed_otherwise(before).union(*(stay.nodes for stay in others))
+        owners = {stay.part.slice for stay in others} - {""}
+        owners |= {stay.part.project for stay in others} & {owner for owner, _ in board.most}
         changed = {stay.part.id for stay in others}
-        return {id_ for id_, waiting in board.queue.items() if waiting.risk or id_ in changed or self._is_near(id_, nodes, slices, board)}
+        return {id_ for id_, waiting in board.queue.items() if waiting.risk or id_ in changed or self._is_near(id_, nodes, owners, board)}
+
+    def _closed_otherwise(self, before: Basis) -> set[str]:
+        """Nodes whose windows are others now, or have ended since."""
+        since_s, until_s = sorted((before.now_s, self.now_s))
+        both = self.closed.keys() | before.closed.keys()
+        return {
+            node
+            for node in both
+            if (windows := self.closed.get(node)) is None
+            or windows != before.closed.get(node)
+            or any(since_s < window.end_s <= until_s for window in windows)
+        }
 
     def _others(self, before: Basis, board: Board) -> Iterator[_Stay]:
         for id_, stay in self.stays.items():
@@ -62,7 +85,7 @@ class Basis:
                 yield from (stay, was) if was is not None else (stay,)
         yield from (was for id_, was in before.stays.items() if id_ not in self.stays)
 
-    def _is_near(self, id_: str, nodes: set[str], slices: set[str], board: Board) -> bool:
+    def _is_near(self, id_: str, nodes: set[str], owners: set[str], board: Board) -> bool:
         stay = self.stays[id_]
         starts_now = stay.slot is not None and stay.slot.start_s <= board.now_s
-        return starts_now or stay.part.slice in slices or not nodes.isdisjoint(stay.nodes)
+        return starts_now or stay.part.slice in owners or stay.part.project in owners or not nodes.isdisjoint(stay.nodes)

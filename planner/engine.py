@@ -29,7 +29,7 @@ from planner.reasons import Reasons
 from planner.sharing.displacement import apply_move
 from planner.sharing.edits import apply_edit
 from planner.sharing.evictions import EvictionPlanner
-from planner.sharing.rights import Rank, Rights
+from planner.sharing.rights import Rights, borrows
 from planner.sharing.supplies import assign_supplies
 from planner.snapshot import Arrival, Moved, PolicyName, Quota, Request, Shadow, Slot, Snapshot
 
@@ -67,7 +67,7 @@ def plan(snapshot: Snapshot, *, explained: Set[str] | None = None, since: Basis 
     asked = None if explained is None or is_whole else explained | {waiting.request.id for waiting in foretold}
     barred = {eviction.id for eviction in evictions} | {waiting.request.id for waiting in board.order if waiting.risk is not None}
     expected = assign_supplies(board, board.expected(asked), barred)
-    basis = None if explained is not None or is_whole or snapshot.quotas else Basis.of(board, expected, snapshot)
+    basis = None if explained is not None else Basis.of(board, expected, rights, snapshot)
     if basis is not None and since is not None:
         explained = basis.differing(since, board)
     slots = board.slots()
@@ -250,12 +250,6 @@ def promise_of(waiting: Waiting, slot: Slot, reserve: FailureReserve, tolerance_
         return None, reserve.promise_s(waiting.request, slot)
     moved = _move_of(waiting, start_s, tolerance_s)
     return moved, min(old_s, max(waiting.promise_s or start_s, start_s)) if moved is None else moved.new_s
-
-
-def borrows(board: Board, rights: Rights, request: Request, start: Slot) -> bool:
-    shape = board.pools[board.pool_numbers[start.pool]].shape
-    # The worse of two ranks: beside what its project holds then, and by the order within the project.
-    return max(rights.of_waiting(request, shape, start.start_s)) == Rank.BORROWS
 
 
 def _move_of(waiting: Waiting, start_s: int, tolerance_s: int) -> PromiseMove | None:

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from planner.board.board import Board
 from planner.board.waiting import Waiting
-from planner.engine import borrows, can_order_nodes, forecast_of, make_evictions, no_collection, place_newcomers, promise_of
+from planner.engine import can_order_nodes, forecast_of, make_evictions, no_collection, place_newcomers, promise_of
 from planner.feasibility import largest_that_fits
 from planner.plan import Offer
 from planner.promises.failure_reserve import FailureReserve
@@ -18,6 +18,7 @@ from planner.promises.live_board import Restore, restore_anew
 from planner.promises.slack import SlackTracker
 from planner.reasons import Reasons
 from planner.sharing.edits import BeforeEdit, put_back, slack_without, take_out
+from planner.sharing.rights import borrows
 from planner.sharing.supplies import assign_supplies
 from planner.snapshot import PolicyName, Pool, Request, Snapshot
 
@@ -117,7 +118,7 @@ class OfferFinder:
             start_s=start.start_s,
             promise_s=promise_s,
             slot=start,
-            explanation=Reasons(board, expected, [candidate]).explain(candidate, start),
+            explain=lambda: Reasons(board, expected, [candidate]).explain(candidate, start),
             forecast=forecast_of(board, waiting, start.start_s, promise_s),
             evictions=tuple(eviction for eviction in evictions if eviction.id == candidate.id),
             borrows=borrows(board, rights, candidate, start),

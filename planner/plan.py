@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -217,7 +217,7 @@ class Offer:
     start_s: int  # as the queue stands
     promise_s: int  # the latest
     slot: Slot
-    explanation: Explanation
+    explain: Callable[[], Explanation] = field(compare=False, repr=False)  # takes a pass over the queue, which few need
     forecast: Forecast  # without bounds yet
     evictions: tuple[PlannedEviction, ...] = ()  # what would end early for it
     borrows: bool = False  # see `Placement`

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
+from operator import itemgetter
 from typing import Final
 
 from planner.board.board import Board
@@ -28,10 +29,13 @@ class Reasons:
         self._ends: dict[str, list[tuple[int, str]]] = defaultdict(list)
         self._slice_ends: dict[tuple[str, int], str] = {}
         self._blockers: dict[str, Blocker] = {}
-        self._ceilings = {key: _Ceiling(most) for key, most in board.most.items()}
         self._ahead: dict[str, int] | None = None
-        # What else runs there concerns the asked ones; None: everything does, as with quotas.
-        self._asked = None if asked is None or self._ceilings else tuple(asked)
+        # What else runs there, or counts for the same limits, concerns the asked ones; None: everything does.
+        self._asked = None if asked is None else tuple(asked)
+        self._owners_asked = {owner for request in self._asked or () for owner in (request.project, request.slice)}
+        limits = board.most.items()
+        self._ceilings = {key: _Ceiling(most) for key, most in limits if asked is None or key[0] in self._owners_asked}
+        self._limited = {owner for owner, _ in self._ceilings}
 
     def explain(self, request: Request, slot: Slot) -> Explanation:
         if slot.start_s <= self._board.now_s:
@@ -52,18 +56,18 @@ class Reasons:
     def _index(self) -> dict[str, int]:
         board, expected = self._board, self._expected
         nodes_asked = {node for request in self._asked or () if (slot := expected.get(request.id)) for node in slot.nodes}
-        slices_asked = {request.slice for request in self._asked or ()}
 
-        def concerns(slice_: str, nodes: Iterable[str]) -> bool:
-            return self._asked is None or slice_ in slices_asked or not nodes_asked.isdisjoint(nodes)
+        def concerns(project: str, slice_: str, nodes: Iterable[str]) -> bool:
+            is_alike = self._asked is None or slice_ in self._owners_asked or project in self._limited
+            return is_alike or not nodes_asked.isdisjoint(nodes)
 
         for box in board.running.values():
             nodes = [board.node_ids[node] for node in box.places]
-            if concerns(box.slice, nodes):
+            if concerns(box.project, box.slice, nodes):
                 self._enter(Blocker(box.id, True, box.end_s, box.id in board.overdue, len(nodes), box.demand.gpus), box.slice, nodes)
         for waiting in board.order:
             request, slot = waiting.request, expected.get(waiting.request.id)
-            if slot is not None and concerns(request.slice, slot.nodes):
+            if slot is not None and concerns(request.project, request.slice, slot.nodes):
                 until_s = slot.start_s + request.length_s
                 self._enter(
                     Blocker(request.id, False, until_s, False, request.node_count, request.gpus_per_node), request.slice, slot.nodes
@@ -104,10 +108,12 @@ class Reasons:
             return
         board = self._board
         for box in board.running.values():
+            if self._limited.isdisjoint((box.project, box.slice)):
+                continue
             self._count(box.project, box.slice, board.shape_of(box), board.gpus_of(box), (box.start_s, box.end_s, box.id))
         for waiting in board.order:
             request, slot = waiting.request, expected.get(waiting.request.id)
-            if slot is not None:
+            if slot is not None and not self._limited.isdisjoint((request.project, request.slice)):
                 shape, stay = self._shape(slot), (slot.start_s, slot.start_s + request.length_s, request.id)
                 self._count(request.project, request.slice, shape, board.gpus_in(slot, request), stay)
 
@@ -142,8 +148,9 @@ class Reasons:
 
     def _count_ahead(self, expected: Mapping[str, Slot]) -> dict[str, int]:
         slots = ((waiting.request.id, expected.get(waiting.request.id)) for waiting in self._board.order)
-        starts = [(slot.start_s, turn, id_) for turn, (id_, slot) in enumerate(slots) if slot and slot.start_s > self._board.now_s]
-        return {id_: count for count, (_, _, id_) in enumerate(sorted(starts))}
+        starts = [(slot.start_s, id_) for id_, slot in slots if slot and slot.start_s > self._board.now_s]
+        starts.sort(key=itemgetter(0))  # of equals the first in turn stays first
+        return {id_: count for count, (_, id_) in enumerate(starts)}
 
 
 def _closure(window: Window) -> Reason:

@@ -122,8 +122,9 @@ class LiveSnapshot:
 
     def _make_pools(self, fleet: Fleet, absence: HubAbsence | None, now: datetime) -> PoolIndex:
         if self._places is None or self._fleet is None or not fleet.makes_same_pools(self._fleet):
-            self._places, self._pools = pools_of(fleet, absence, now)
-            self._stale = None
+            before, (self._places, pools) = self._places, pools_of(fleet, absence, now)
+            if before is None or pools != self._pools or not self._places.makes_same_parts(before):
+                self._pools, self._stale = pools, None  # the board knows them by identity
         self._fleet = fleet
         return self._places
 

@@ -54,6 +54,11 @@ class PoolIndex:
     cluster_names: Mapping[UUID, str]
     _suiting: dict[tuple[object, ...], tuple[str, ...]] = field(default_factory=dict)  # cache: many requests are alike
 
+    def makes_same_parts(self, other: PoolIndex) -> bool:
+        """Returns whether requests and boxes are the same with both."""
+        one, two = ((p.keys, p.pool_of_node, p.cluster_names, p.supply_state.node_of, p.supply_state.refused) for p in (self, other))
+        return one == two
+
     def pools_for(self, ask: GprRow | Gpr, clusters: Set[str], *, may_order: bool) -> tuple[str, ...]:
         alike = (
             ask.shape,

@@ -77,9 +77,7 @@ def replan(
     loaded = snapshot_load(now=now, with_memory=edited is not None)
     was = loaded.waiting(edited.gpr, edited.clusters) if edited is not None else None
     loaded = replace(loaded, snapshot=replace(loaded.snapshot, moved=moved, edited=was))
-    # Orders follow the placements of all.
-    is_known = explained is None and loaded.explained == _Process.explained and not loaded.places.supply_state.supplies
-    since = _Process.basis if is_known else None
+    since = _Process.basis if explained is None and loaded.explained == _Process.explained else None
     made = plan_of(loaded, explained=explained, since=since)
     if since is not None and made.basis is not None:
         explained = {UUID(placement.id) for placement in made.placements}

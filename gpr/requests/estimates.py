@@ -55,7 +55,7 @@ def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | Non
     asked = candidate_of(spec, actor=actor, now=now, edited=edited)
     candidate, loaded, finder = asked.request, asked.loaded, OfferFinder(asked.loaded.snapshot, restore=asked.loaded.restore)
     found = _in_time(spec, edited, list(soonest_by_place(_offers(asked, finder)).values()), now)
-    explanations = explain([offer.explanation for offer in found], actor=actor, now=now, format_time=format_time)
+    explanations = explain([offer.explain() for offer in found], actor=actor, now=now, format_time=format_time)
     alternatives = Alternatives(spec, candidate, finder, loaded, found).per_offer()
     learned = ranges_load(now=now, edited=edited)
     return [

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from planner.board.board import Board, Box
 from planner.board.waiting import Waiting
 from planner.plan import EvictionKind
-from planner.snapshot import Quota, Request
+from planner.snapshot import Quota, Request, Slot
 
 
 class Rank(IntEnum):
@@ -195,6 +195,12 @@ class Rights:
 
     def _is_of_slice(self, slice_: str, shape: str, gpus: int) -> bool:
         return gpus <= self._guaranteed.get((slice_, shape), 0)
+
+
+def borrows(board: Board, rights: Rights, request: Request, start: Slot) -> bool:
+    shape = board.pools[board.pool_numbers[start.pool]].shape
+    # The worse of two ranks: beside what its project holds then, and by the order within the project.
+    return max(rights.of_waiting(request, shape, start.start_s)) == Rank.BORROWS
 
 
 class _Ending:

@@ -34,7 +34,7 @@ def test_an_offer_of_a_pool_is_what_the_candidate_gets_there_when_it_is_submitte
     for pool_id in candidate.pools:
         only = replace(candidate, pools=(pool_id,))
         got = placements(plan(replace(before, queue=(*before.queue, only))))["new"]
-        told = [(o.start_s, o.promise_s, o.explanation) for o in found if o.pool == pool_id]
+        told = [(o.start_s, o.promise_s, o.explain()) for o in found if o.pool == pool_id]
         assert told == ([] if got.slot is None else [(got.start_s, got.promise_s, got.explanation)])
     for offer in found:
         assert offer.slot.start_s == offer.start_s <= offer.promise_s
@@ -82,7 +82,7 @@ def test_the_soonest_promise_is_what_the_candidate_gets_when_it_may_use_all_its_
     got = placements(plan(replace(before, queue=(*before.queue, candidate))))["new"]
     assert got.promise_s == min((offer.promise_s for offer in found), default=None)
     if snapshot.policy == CONSERVATIVE and got.slot is not None:
-        assert (found[0].slot, found[0].explanation.ahead_count) == (got.slot, got.explanation.ahead_count)
+        assert (found[0].slot, found[0].explain().ahead_count) == (got.slot, got.explanation.ahead_count)
 
 
 @examples(100)
@@ -123,7 +123,7 @@ def test_offers_come_soonest_first_and_then_in_the_order_of_the_candidates_pools
 
     assert [(offer.pool, offer.start_s) for offer in found] == [("r", 1000), ("p", 1000), ("q", 1300)]
     assert [(found[2].cluster, found[2].shape, found[2].slot)] == [("cluster-q", "shape-q", stand(1300, "q0", pool="q"))]
-    assert found[2].explanation.reason is Reason.WAITS_FOR_GPUS
+    assert found[2].explain().reason is Reason.WAITS_FOR_GPUS
 
 
 @EITHER

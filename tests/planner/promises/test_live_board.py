@@ -15,8 +15,8 @@ from planner.engine import plan
 from planner.offers import OfferFinder
 from planner.plan import Placement
 from planner.promises import live_board
-from planner.promises.live_board import LiveBoard
-from planner.snapshot import Policy, Quota, Request, Running, Shadow, Snapshot
+from planner.promises.live_board import LiveBoard, restore_anew
+from planner.snapshot import Node, Policy, Pool, Quota, Request, Running, Shadow, Snapshot, Supply, Window
 from tests.effort import examples
 from tests.planner.build import GUARDED, pool, request, running, settled
 from tests.planner.draw import POLICIES
@@ -24,6 +24,7 @@ from tests.planner.world import BACK, MISHAPS, World
 
 Part = TypeVar("Part", Request, Running, Shadow)
 QUOTAS = (Quota("x", "s", guaranteed=2, most=5),)
+LIMITS = QUOTAS, (Quota("x", "s", guaranteed=4), Quota("a", "s", guaranteed=2, most=2)), (Quota("y", "s", guaranteed=0, most=4),)
 
 
 class Process:
@@ -63,16 +64,26 @@ def test_a_history_is_planned_alike_on_both(seed: int, policy: Policy, mishaps: 
         if snapshot.edited is None and step % 3 == 0:
             new = replace(world.submit(), id="new")
             world.queue = world.queue[:-1]
-            assert OfferFinder(snapshot, restore=process.board.restore).offers(new) == OfferFinder(snapshot).offers(new)
+            known, fresh = (OfferFinder(snapshot, restore=restore).offers(new) for restore in (process.board.restore, restore_anew))
+            assert [(each, each.explain()) for each in known] == [(each, each.explain()) for each in fresh]
 
 
 @examples(400)
-@given(st.integers(0, 10**6), st.sampled_from(POLICIES), st.sets(st.sampled_from(sorted(MISHAPS | {BACK})), max_size=3))
-def test_who_is_told_only_what_may_have_changed_knows_as_much_as_who_is_told_all(seed: int, policy: Policy, mishaps: set[str]) -> None:
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from(POLICIES),
+    st.sets(st.sampled_from(sorted(MISHAPS | {BACK})), max_size=3),
+    st.sampled_from(((), *LIMITS)),
+    st.booleans(),
+)
+def test_who_is_told_only_what_may_have_changed_knows_as_much_as_who_is_told_all(
+    seed: int, policy: Policy, mishaps: set[str], quotas: tuple[Quota, ...], can_order: bool
+) -> None:
     world, process, shown, basis = World(seed, policy, frozenset(mishaps), now_s=1000), Process(), dict[str, object](), None
     for _ in range(25):
         snapshot, _ = world.step()
-        snapshot = process.read(snapshot)
+        snapshot = _in_two_projects(replace(snapshot, quotas=quotas))
+        snapshot = process.read(_with_supply(snapshot) if can_order else snapshot)
         whole = plan(snapshot)
         part = plan(snapshot, since=basis, restore=process.board.restore)
         basis = part.basis
@@ -82,6 +93,32 @@ def test_who_is_told_only_what_may_have_changed_knows_as_much_as_who_is_told_all
         assert (part.starts, part.next_start_s, part.faults) == (whole.starts, whole.next_start_s, whole.faults)
         stored = {each.id: (each.slot, each.promise_s, each.moved, each.lost) for each in whole.all_placements}
         assert {each.id: (each.slot, each.promise_s, each.moved, each.lost) for each in part.all_placements}.items() <= stored.items()
+
+
+def test_who_waits_for_a_limit_is_told_who_else_has_come_under_it() -> None:
+    limits = (Quota("x", "shape-p", guaranteed=0, most=12),)
+    stands = Snapshot(now_s=0, pools=(pool(3),), running=(running("a", "p0", end=100),), queue=(request("b"),), quotas=limits)
+    process = Process()
+    before = process.read(settled(stands))
+    more = process.read(replace(before, running=(*before.running, running("d", "p1", end=100, gpus=4))))
+
+    (told,) = plan(more, since=plan(before).basis).placements
+
+    assert {blocker.id for blocker in told.explanation.blockers} == {"a", "d"}
+
+
+def _in_two_projects(snapshot: Snapshot) -> Snapshot:
+    """The odd ones are in project y."""
+    queue = tuple(replace(each, project="xy"[int(each.id[1:]) % 2]) for each in snapshot.queue)
+    return replace(snapshot, queue=queue, running=tuple(replace(each, project="xy"[int(each.id[1:]) % 2]) for each in snapshot.running))
+
+
+def _with_supply(snapshot: Snapshot) -> Snapshot:
+    """One node has been ordered, two more can be. The world never hears of it."""
+    nodes = (Node("s0", 4, (Window(1000, 1015, order="s0"),)), Node("s1", 4), Node("s2", 2))
+    grows = Pool("s", "cs", "s", nodes, Supply("supply", 5, 3, frozenset({"s1", "s2"})))
+    queue = tuple(replace(each, pools=(*each.pools, "s"), orders=("s",)) for each in snapshot.queue)
+    return replace(snapshot, pools=(*snapshot.pools, grows), queue=queue)
 
 
 def _shown(placement: Placement) -> object:

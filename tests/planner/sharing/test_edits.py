@@ -87,7 +87,7 @@ def test_what_an_edit_is_offered_is_what_it_gives(seed: int, policy: Policy, mis
     found = offers(replace(after, queue=drawn[0].queue), new)
 
     got = placements(plan(after))[new.id]
-    assert [(o.start_s, o.promise_s, o.slot, o.explanation) for o in found[:1]] == (
+    assert [(o.start_s, o.promise_s, o.slot, o.explain()) for o in found[:1]] == (
         [] if got.slot is None else [(got.start_s, got.promise_s, found[0].slot, got.explanation)]
     )
     waits = got.start_s is not None and got.start_s > after.now_s
