@@ -10,7 +10,7 @@ from egs_client.models.shared import Holder
 
 
 class Reading(Struct, kw_only=True):
-    """Null: not measured."""
+    """Null: not measured. Members are told none of the counts that began before their box."""
 
     at: datetime
     temperature_c: int | None

@@ -37,7 +37,7 @@ def _metric_fields(metrics: Iterable[Metric]) -> dict[str, serializers.IntegerFi
 
 
 class ReadingSerializer(ModelOutputSerializer[LatestReading]):
-    """Null: not measured."""
+    """Null: not measured. Members are told none of the counts that began before their box."""
 
     vars().update(_metric_fields(METRICS))
 

@@ -17,12 +17,13 @@ from core.rest.references import id_of
 from inventory.models import Gpu, ReservationState, ReservedGpu
 from inventory.selectors import HELD, cluster_ids_of, reservations_visible_to, with_holders
 from observability.models import LEVELS, LatestReading, Reading
-from protocol.telemetry import SERIES, STALE_S
+from protocol.telemetry import FAULT_TOTALS, SERIES, STALE_S
 
 HOT_C: Final = 83
 IDLE_PERCENT: Final = 5  # a GPU that is held and used less does nothing
 POINTS_MAX: Final = 1500
 SERIES_NAMES: Final = tuple(metric.name for metric in SERIES)
+TOTALS: Final = ("xid", *FAULT_TOTALS)  # they count from before the present box
 
 
 class View(TextChoices):
@@ -37,9 +38,9 @@ def sees_all_readings(actor: User) -> bool:
 
 
 def gpus_with_readings(actor: User, *, now: datetime) -> QuerySet[Gpu]:
-    """GPUs of which the actor may know readings, with `is_known`, `is_fresh`, `heat` (-1: no fresh temperature) and `held_by`.
+    """GPUs of which the actor may know readings: `is_known`, `has_totals`, `is_fresh`, `heat` (-1: no fresh temperature), `held_by`.
 
-    A member sees GPUs that his workspaces hold now, and no reading from before that.
+    A member sees GPUs that his workspaces hold now, and no reading or count from before that.
     """
     held = ReservedGpu.objects.filter(HELD, gpu=OuterRef("pk"))
     rows: QuerySet[Any] = Gpu.objects.filter(gone_at=None, node__gone_at=None)
@@ -54,6 +55,7 @@ def gpus_with_readings(actor: User, *, now: datetime) -> QuerySet[Gpu]:
         rows.select_related("node__cluster", "latest_reading")
         .annotate(
             is_known=_as_bool(is_known),
+            has_totals=Value(sees_all_readings(actor)),
             is_fresh=_as_bool(is_fresh),
             heat=Coalesce(Case(When(is_fresh, then=F("latest_reading__temperature_c"))), Value(-1), output_field=IntegerField()),
             is_held=Exists(held),
@@ -65,7 +67,8 @@ def gpus_with_readings(actor: User, *, now: datetime) -> QuerySet[Gpu]:
 
 def in_view(view: str) -> Q:
     """A filter for `gpus_with_readings`."""
-    faults = Q(latest_reading__throttled_percent__gt=0) | Q(latest_reading__new_faults__gt=0) | Q(latest_reading__rows_failed__gt=0)
+    has_failed = Q(has_totals=True, latest_reading__rows_failed__gt=0)
+    faults = Q(latest_reading__throttled_percent__gt=0) | Q(latest_reading__new_faults__gt=0) | has_failed
     conditions: dict[str, Q] = {
         View.HOT: Q(heat__gte=HOT_C),
         View.IDLE: Q(is_held=True, is_fresh=True, latest_reading__utilization_percent__lt=IDLE_PERCENT),
@@ -77,7 +80,13 @@ def in_view(view: str) -> Q:
 
 def reading_of(gpu: Any) -> LatestReading | None:
     """The newest reading that the actor of `gpus_with_readings` may know."""
-    return gpu.latest_reading if gpu.is_known else None
+    if not gpu.is_known:
+        return None
+    reading: LatestReading = gpu.latest_reading
+    if not gpu.has_totals:
+        for name in TOTALS:
+            setattr(reading, name, None)
+    return reading
 
 
 def gpu_known_to(actor: User, reference: str) -> Gpu:

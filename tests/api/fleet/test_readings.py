@@ -76,6 +76,19 @@ def test_a_reading_from_before_the_box_is_anothers(world: World, held: Gpu, owne
     assert told(admin)[str(held.pk)] == 70
 
 
+def test_what_a_gpu_counts_from_before_the_box_is_for_administrators(world: World, held: Gpu, owner: Caller, admin: Caller) -> None:
+    store(world.cluster, reading(held, at=db_now(), temperature_c=70, new_faults=0, xid=79, ecc_uncorrected=3, rows_failed=1))
+
+    def counts(caller: Caller) -> list[Any]:
+        (row,) = [row for row in caller.get("hotspots/").json()["results"] if row["id"] == str(held.pk)]
+        return [row["reading"][name] for name in ("temperature_c", "xid", "ecc_uncorrected", "rows_failed")]
+
+    assert counts(owner) == [70, None, None, None]
+    assert told(owner, view="faulty") == {}
+    assert counts(admin) == [70, 79, 3, 1]
+    assert list(told(admin, view="faulty")) == [str(held.pk)]
+
+
 def test_a_list_is_narrowed_by_views_and_read_by_cursor(world: World, held: Gpu, free: Gpu, admin: Caller) -> None:
     now = db_now()
     store(
