@@ -14,7 +14,7 @@ from tests.browser.support.demo import Demo
 pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
 
 SHELL = {"?": "Keys and help", "/": "Jump to a page or workspace", "Ctrl K": "Jump to a page or workspace", "Esc": "Close dialog"}
-ADMIN = {**SHELL, "g q": "Queue", "g s": "Schedule", "g p": "Promises", "g h": "GPUs"}
+ADMIN = {**SHELL, "g q": "Queue", "g a": "Approvals", "g s": "Schedule", "g p": "Promises", "g h": "GPUs"}
 USER = {**SHELL, "g w": "Workspaces", "g h": "GPUs", "g p": "Promises"}
 OF_WORKSPACE = {**USER, "g r": "GPU requests", "c": "Create GPU request"}
 ROWS = {"j": "Next row", "k": "Row before", "Enter": "Open the row"}
