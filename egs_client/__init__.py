@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-# What is imported only when somebody asks for it: `import egs_client` takes no time.
+# A name is imported when it is first used, so that `import egs_client` takes no time.
 _HOMES = {
     "Client": "egs_client.sync.client",
     "AsyncClient": "egs_client.aio.client",

@@ -171,7 +171,7 @@ class _Application:
         return sorted((each for each in wanted if id(each) not in torn), key=lambda each: ORDER[each.kind.name])
 
     def _each(self, wanted: Sequence[Wanted], act: Callable[[Wanted], Result]) -> None:
-        """What is refused is tried again after the others of its kind: a quota may need room that another gives back."""
+        """Tries a refused document again after the others of its kind, since a quota may need room that another gives back."""
         left, faults = list(wanted), {}
         done: dict[int, Result] = {}
         while left:

@@ -180,7 +180,7 @@ class Reader:
         )
 
     def _type(self, schema: dict[str, Any], *, is_input: bool) -> str:
-        """As Python writes it. Answers take any text where the API has a fixed set, since a newer server may know more."""
+        """The type in Python's notation. Where the API lists values, an answer may have any text: a newer server may know more."""
         if "$ref" in schema:
             return self._reference(schema["$ref"].removeprefix(REFERENCE), is_input=is_input)
         if "allOf" in schema:

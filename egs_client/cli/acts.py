@@ -22,7 +22,7 @@ from egs_client.sync.resource import Resource
 
 # The words of a terminal for those of the SDK.
 VERBS = {"get": "show", "create": "add", "update": "change", "delete": "remove"}
-# What only shows.
+# These operations change nothing.
 READS = {"list", "get", "question", "export"}
 # The operation that says what another would do.
 PREVIEWS = {"maintenance.create": "preview"}

@@ -151,7 +151,7 @@ def _print_table(rows: Sequence[T], columns: Sequence[Column[T]], *, is_wide: bo
 
 
 def _fitted(widths: list[int], *, is_wide: bool) -> list[int]:
-    """As wide as the terminal at most. A pipe gets all of it."""
+    """Narrow the columns until the table fits the terminal. A pipe gets full columns."""
     if is_wide or not sys.stdout.isatty():
         return widths
     most = shutil.get_terminal_size((80, 24)).columns

@@ -37,7 +37,7 @@ def follow(client: Client, gpr: GprDetail, *, until: Callable[[GprDetail], bool]
 
 
 def lines_of(gpr: GprDetail, client: Client) -> Iterator[str]:
-    """Where it stands."""
+    """Tell its state, its place and its promise."""
     if gpr.state == PENDING_APPROVAL:
         yield f"{gpr.name}  {gpr.state}  {' '.join(gpr.approval_reasons)}"
     elif gpr.state == QUEUED:

@@ -31,7 +31,7 @@ class PastArrival(NamedTuple):
 
 
 def past_arrivals(rows: Iterable[tuple[Any, ...]]) -> Iterator[PastArrival]:
-    """Of rows of `shadow_rows`."""
+    """Makes arrivals from the rows of `shadow_rows`."""
     for row in map(ShadowRow._make, rows):
         patient_ends_at, strict_ends_at = row.patient_ends_at, row.strict_ends_at
         if patient_ends_at is None or strict_ends_at is None:

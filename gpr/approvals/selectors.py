@@ -1,4 +1,4 @@
-"""Who may decide on a request that waits for approval."""
+"""Tells who may decide on a request that waits for approval."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Standing:
         return self.whys_not([gpr], now=now)[gpr.pk]
 
     def deputy_for(self, gpr: Gpr) -> Deputy | None:
-        """As whose deputy he decides; None if he may by himself."""
+        """The deputyship by which the actor decides; None if he needs none."""
         if self.decides_all or gpr.slice.project_id in self.project_ids:
             return None
         runs = [each for each in self.deputies if gpr.slice.project_id in self.run_by[each.approver_id]]

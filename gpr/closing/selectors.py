@@ -26,7 +26,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Endings:
-    """Of GPRs, series and kubeconfigs both ways end all. Only a removal gives up workspaces, namespaces, members and invitations."""
+    """Both ways end all GPRs, series and kubeconfigs. Only a removal ends workspaces, namespaces, members and invitations, too."""
 
     running: Ending
     waiting: Ending

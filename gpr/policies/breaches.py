@@ -105,7 +105,7 @@ class _Live:
         return found
 
     def _largest(self, ask: _Ask) -> int:
-        # As gpr.requests.spec counts a request for whole nodes.
+        # gpr.requests.spec counts a request for whole nodes in the same way.
         clusters, memory_gib = self.named.get(ask.pk), ask.min_gpu_memory_gib or 0
         there = (kind for kind in self.kinds.get(ask.slice_id, ()) if not clusters or kind.cluster_id in clusters)
         fitting = (kind.gpu_count for kind in there if (kind.shape == ask.shape if ask.shape else kind.memory_gib >= memory_gib))

@@ -39,7 +39,7 @@ class Policy(models.Model):
 
     @property
     def of(self) -> str:
-        """Whose it is, in words."""
+        """Names its owner: the platform, a project or a workspace."""
         return f"workspace {self}" if self.slice else f"project {self}" if self.project else "the platform"
 
 

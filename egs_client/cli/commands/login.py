@@ -75,7 +75,7 @@ def logout(revoke: Annotated[bool, typer.Option("--revoke", help="Revoke the tok
 
 @whoami_app.command()
 def whoami(output: Output = "table") -> None:
-    """Who you are, on which server, and until when."""
+    """Tell who is signed in, on which server, and when the token ends."""
     found = access(chosen.profile)
     with client() as egs:
         me = egs.me.get()

@@ -142,7 +142,7 @@ def schedule(
     workspace: options.Workspace = None,
     output: Output = "table",
 ) -> None:
-    """Who has which node when: a letter for each box, over time."""
+    """Draw which box has which node over time, with a letter for each box."""
     from egs_client.cli.strip import Stretch, strip
 
     now = datetime.now(UTC)

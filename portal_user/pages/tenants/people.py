@@ -1,4 +1,4 @@
-"""Who is in a workspace: members, those who are invited, and groups of identity providers."""
+"""The page of a workspace's people: its members, invitations, and groups of identity providers."""
 
 from __future__ import annotations
 
