@@ -153,8 +153,8 @@ def window_of(spec: GprSpec, now: datetime) -> GpuWindow:
     """When the request would hold GPUs if it started as soon as it may."""
     shapes = (spec.shape,) if spec.shape else tuple(spec.slice.shapes)
     starts_at = max(now, spec.earliest_start_at or now)
-    gpus = spec.nodes * (spec.gpus_per_node or _largest_gpu_count(spec))
-    return GpuWindow(spec.slice.pk, spec.slice.project_id, shapes, gpus, starts_at, starts_at + timedelta(seconds=spec.duration_s))
+    ends_at = starts_at + timedelta(seconds=spec.duration_s)
+    return GpuWindow(spec.slice.pk, spec.slice.project_id, shapes, _gpu_count(spec), starts_at, ends_at)
 
 
 def policy_breaches(spec: GprSpec, *, granted: GprSpec | None = None) -> list[Breach]:
@@ -174,8 +174,7 @@ class Measures:
 
 
 def measures_of(spec: GprSpec) -> Measures:
-    gpus = spec.nodes * (spec.gpus_per_node or _largest_gpu_count(spec))
-    return Measures(spec.nodes, gpus, spec.duration_s, spec.priority, spec.may_evict, not spec.run_checks)
+    return Measures(spec.nodes, _gpu_count(spec), spec.duration_s, spec.priority, spec.may_evict, not spec.run_checks)
 
 
 def breaches_of(policy: Slice, asked: Measures, granted: Measures | None = None) -> list[Breach]:
@@ -310,6 +309,10 @@ def _within(most: int, gpus_per_node: int) -> str:
     if most >= gpus_per_node:
         return f"Ask for {plural(most // gpus_per_node, 'node')} with {plural(gpus_per_node, 'GPU')} each at most."
     return f"Ask for {plural(most, 'GPU')} on one node at most." if most else "Ask for another shape, or an administrator for more."
+
+
+def _gpu_count(spec: GprSpec) -> int:
+    return spec.nodes * (spec.gpus_per_node or _largest_gpu_count(spec))
 
 
 def _largest_gpu_count(spec: GprSpec) -> int:
