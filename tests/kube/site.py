@@ -146,7 +146,11 @@ class Site:
             self.pass_()
             return holds()
 
-        return wait_for(f"{what} (notes: {self.notes[-5:]})", look, within_s=within_s)
+        try:
+            return wait_for(what, look, within_s=within_s)
+        except AssertionError as error:
+            error.add_note(f"notes: {self.notes[-5:]}")
+            raise
 
     # -- what is there -------------------------------------------------------------------------------------------------
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from protocol.assignments import Assignment, Drain, Phase
+from tests.e2e.processes import wait_for
 from tests.effort import IS_SOAK
-from tests.kube.cluster import Cluster
+from tests.kube.cluster import SOON_S, Cluster
 from tests.kube.corner import CornerApi
 from tests.kube.faults import APIS, CLOCK_IS_SET
 from tests.kube.nodes.recorder import Replay, recording
@@ -110,6 +111,18 @@ def written(driver: KubernetesCluster, kind: WriteKind, seen: NodeState, records
     return answer
 
 
+def written_in_time(driver: KubernetesCluster, kind: WriteKind, node: str, records: Records) -> NodeState:
+    """As often as somebody else, such as the node's own controller, writes it in between."""
+
+    def attempt() -> NodeState | None:
+        try:
+            return written(driver, kind, driver.observe()[node], records)
+        except WriteConflict:
+            return None
+
+    return wait_for(kind, attempt, within_s=SOON_S)
+
+
 def release_undrained(site: Site, box: Assignment) -> None:
     state = site.states[box.node]
     written(site.driver, WriteKind.CLOSE, state, new_records(box, GpuPhase.CLOSED))
@@ -123,15 +136,15 @@ def test_an_agent_that_slept_between_node_and_guard_opens_nothing_afterwards(sit
     (box,) = site.box(red)
     sleeper = KubernetesCluster(CornerApi(site.access), check=site.check, note=site.note)
     sleeper.start()
-    claimed = written(sleeper, WriteKind.CLAIM, sleeper.observe()[box.node], new_records(box, GpuPhase.CLAIMED))
-    written(sleeper, WriteKind.OPEN, claimed, new_records(box, GpuPhase.OPEN, active_s=box.not_before_s))
+    claimed = written_in_time(sleeper, WriteKind.CLAIM, box.node, new_records(box, GpuPhase.CLAIMED))
+    written_in_time(sleeper, WriteKind.OPEN, box.node, new_records(box, GpuPhase.OPEN, active_s=box.not_before_s))
 
     # It sleeps. Another one ends this box, and gives the node to the next.
     site.tell(*ended(box))
     site.until("released", lambda: site.is_in(Phase.RELEASED, box))
     (next_box,) = site.box(blue)
     site.tell(next_box)
-    site.until("active", lambda: site.guard() == f"@1,{blue}")
+    site.until("active", lambda: slices_in(site.guard()) == {blue})  # its fence may have risen twice
 
     with pytest.raises(WriteConflict):
         sleeper.lift_gates([[box]])
