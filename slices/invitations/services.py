@@ -82,7 +82,7 @@ def member_add_or_invite(*, slice_: Slice, reference: str, role: Role, actor: Us
     made, _ = Invitation.objects.update_or_create(slice=slice_, name=reference, defaults=terms)
     # Not again for the same role, since that would tell whether somebody has got the name meanwhile.
     if had is None or had.role != role:
-        text = f"{reference} was invited to workspace {slice_.name} as {Role(role).label.lower()}."
+        text = f"{_masked(reference)} was invited to workspace {slice_.name} as {Role(role).label.lower()}."
         _record_event(made, "member_invited", text, actor, now)
     if invited is not None:
         hint(user_topic(invited.pk))
@@ -108,8 +108,13 @@ def invitation_decline(*, invitation: Invitation) -> None:
 @transaction.atomic
 def invitation_withdraw(*, invitation: Invitation, actor: User, now: datetime) -> None:
     Invitation.objects.filter(pk=invitation.pk).delete()
-    text = f"The invitation of {invitation.name} to workspace {invitation.slice.name} was withdrawn."
+    text = f"The invitation of {_masked(invitation.name)} to workspace {invitation.slice.name} was withdrawn."
     _record_event(invitation, "invitation_withdrawn", text, actor, now)
+
+
+def _masked(reference: str) -> str:
+    """A viewer reads the workspace's Events, and an address is for those who invite."""
+    return f"{reference[0]}…{reference[reference.rindex('@') :]}" if _is_address(reference) else reference
 
 
 def _is_address(reference: str) -> bool:
@@ -117,5 +122,5 @@ def _is_address(reference: str) -> bool:
 
 
 def _record_event(invitation: Invitation, what: str, text: str, actor: User, now: datetime) -> None:
-    data = {"user": invitation.name, "invitation": str(invitation.pk)}
+    data = {"user": _masked(invitation.name), "invitation": str(invitation.pk)}
     event_record(kind=f"slice.{what}", message=text, at=now, actor=actor, slice_id=invitation.slice_id, data=data)

@@ -98,7 +98,7 @@ def test_from_nothing_to_an_empty_budget_and_the_audit_log_has_all_of_it(demo: D
     for text in (
         "lena asks for a workspace named grippers",
         "Workspace grippers was approved",
-        "milo@example.org was invited",
+        "m…@example.org was invited",
         "milo is editor",
     ):
         expect(told).to_contain_text(text)

@@ -179,3 +179,12 @@ def test_who_may_not_change_members(persona: str, status: int, world: World, req
     assert caller.post("slices/vision/members/", {"user": "outsider", "role": "owner"}).status_code == status
     assert caller.delete("slices/vision/members/teammate/").status_code == status
     assert world.slice.memberships.count() == 2
+
+
+def test_a_viewer_reads_no_mail_address_of_people_who_are_invited(owner: Caller, teammate: Caller, world: World) -> None:
+    owner.post("slices/vision/members/", {"user": "Ben@Corp.example", "role": "editor"})
+    owner.delete("slices/vision/invitations/ben@corp.example/")
+
+    said = teammate.get("events/", slice="vision")
+    assert "b…@corp.example was invited" in said.text
+    assert "ben@corp.example" not in said.text.lower()
