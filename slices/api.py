@@ -31,7 +31,15 @@ from slices.policies.fields import PolicyTerms, split_terms
 from slices.policies.services import policy_change, policy_of
 from slices.policies.terms import TERMS
 from slices.selectors import own_slice_ids, projects_visible_to, slice_for, slices_visible_to
-from slices.services import member_remove, project_create, slice_create, slice_set_clusters, slice_set_end, slice_set_home
+from slices.services import (
+    member_remove,
+    project_create,
+    project_set_end,
+    slice_create,
+    slice_set_clusters,
+    slice_set_end,
+    slice_set_home,
+)
 
 LIFE_FIELDS = ["life", "closed_at", "is_drained", "settled_at"]
 
@@ -46,12 +54,18 @@ class LifeFilter(filters.FilterSet):
 class ProjectSerializer(ModelOutputSerializer[Project]):
     class Meta:
         model = Project
-        fields = ["id", "name", "created_at", *LIFE_FIELDS]
+        fields = ["id", "name", "created_at", "ends_at", *LIFE_FIELDS]
         read_only_fields = fields
 
 
 class ProjectCreate(StrictSerializer):
     name = NewName()
+
+
+class ProjectChange(StrictSerializer):
+    ends_at = serializers.DateTimeField(
+        required=False, allow_null=True, help_text="It is archived then with its workspaces, see `closing/`; null: no end."
+    )
 
 
 class ProjectViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[Project]):
@@ -62,7 +76,7 @@ class ProjectViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
     lookup_url_kwarg = "ref"
 
     def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()] if self.action == "create" else super().get_permissions()
+        return [IsAdmin()] if self.action in {"create", "partial_update"} else super().get_permissions()
 
     def get_queryset(self) -> QuerySet[Project]:
         return projects_visible_to(actor_of(self.request))
@@ -75,6 +89,14 @@ class ProjectViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
         data = self.body(ProjectCreate)
         made = project_create(name=data["name"], actor=actor_of(request), now=self.now)
         return Response(self.get_serializer(self.get_queryset().get(pk=made.pk)).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=ProjectChange)
+    def partial_update(self, request: Request, ref: str) -> Response:
+        """Change its end. Omitted fields stay as they are."""
+        project, data = self.get_object(), self.body(ProjectChange)
+        if "ends_at" in data:
+            project_set_end(project=project, ends_at=data["ends_at"], actor=actor_of(request), now=self.now)
+        return Response(self.get_serializer(self.get_object()).data)
 
 
 # Slices.

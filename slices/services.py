@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 
 from accounts.models import User
 from core.errors import Conflict, InvalidInput, NameTaken
@@ -16,6 +17,7 @@ from slices.kubeconfigs.services import kubeconfigs_revoke
 from slices.models import (
     LIVE_STATES,
     Kubeconfig,
+    Life,
     Membership,
     Policy,
     Project,
@@ -63,13 +65,14 @@ def _project_admin_event(row: ProjectAdmin, kind: str, text: str, actor: User | 
 
 @transaction.atomic
 def slice_create(*, name: str, project: Project, clusters: Iterable[Cluster], actor: User | None, now: datetime) -> Slice:
-    refuse_closed(Project.objects.select_for_update(no_key=True).get(pk=project.pk))
+    project = Project.objects.select_for_update(no_key=True).get(pk=project.pk)
+    refuse_closed(project)
     policies_lock()
     own = {"namespace_patterns": patterns_of(name)}
     try:
         with transaction.atomic():
             number, terms = Slice.objects.count(), terms_of_new(project, own)
-            slice_ = Slice.objects.create(name=name, project=project, created_at=now, number=number, **terms)
+            slice_ = Slice.objects.create(name=name, project=project, created_at=now, number=number, ends_at=project.ends_at, **terms)
     except IntegrityError:
         raise NameTaken(f"There is already a slice named {name}. Choose another name.") from None
     policy_begin(slice_, own, actor=actor, now=now)
@@ -80,20 +83,50 @@ def slice_create(*, name: str, project: Project, clusters: Iterable[Cluster], ac
 
 @transaction.atomic
 def slice_set_end(*, slice_: Slice, ends_at: datetime | None, actor: User, now: datetime) -> None:
-    """At its end a workspace is archived: it takes no requests any more, and what runs goes on to its own end.
+    """At its end a workspace is archived: it takes no requests any more, and what runs goes on to its own end. None: as its project.
 
     Raises InvalidInput, or Conflict for one that is closed.
     """
-    if slice_.ends_at == ends_at:
-        return
+    project = Project.objects.select_for_update(no_key=True).get(pk=slice_.project_id)
     slice_lock_open(slice_)
-    if ends_at is not None and ends_at <= now:
-        raise InvalidInput({"ends_at": ["It must be in the future. To end it now, archive it."]})
+    _refuse_past(ends_at, now)
+    last_at = project.ends_at
+    if last_at is not None and ends_at is not None and last_at < ends_at:
+        raise InvalidInput({"ends_at": [f"Project {project.name} ends at {utc(last_at)}, and its workspaces with it."]})
+    if slice_.ends_at != (ends_at or last_at):
+        _slice_end(slice_, ends_at or last_at, actor, now)
+
+
+@transaction.atomic
+def project_set_end(*, project: Project, ends_at: datetime | None, actor: User, now: datetime) -> None:
+    """Its workspaces that have no earlier end of their own end with it. Raises InvalidInput, or Conflict for one that is closed."""
+    found = Project.objects.select_for_update(no_key=True).get(pk=project.pk)
+    refuse_closed(found)
+    if found.ends_at == ends_at:
+        return
+    _refuse_past(ends_at, now)
+    with_it = Q(ends_at=found.ends_at) | (Q(ends_at=None) | Q(ends_at__gt=ends_at) if ends_at is not None else Q(ends_at=None))
+    found.ends_at = project.ends_at = ends_at
+    found.save(update_fields=["ends_at"])
+    event_record(kind="project.end_changed", message=f"Project {found.name} {_until(ends_at)} now.", at=now, actor=actor)
+    for slice_ in found.slices.select_for_update(no_key=True).filter(with_it, life=Life.OPEN).exclude(ends_at=ends_at).order_by("pk"):
+        _slice_end(slice_, ends_at, actor, now)
+
+
+def _slice_end(slice_: Slice, ends_at: datetime | None, actor: User, now: datetime) -> None:
     slice_.ends_at, slice_.warned_days = ends_at, None
     slice_.save(update_fields=["ends_at", "warned_days"])
-    until = f"takes requests until {utc(ends_at)}" if ends_at is not None else "has no end"
-    text = f"Workspace {slice_.name} {until} now."
+    text = f"Workspace {slice_.name} {_until(ends_at)} now."
     event_record(kind="slice.end_changed", message=text, at=now, actor=actor, slice_id=slice_.pk)
+
+
+def _refuse_past(ends_at: datetime | None, now: datetime) -> None:
+    if ends_at is not None and ends_at <= now:
+        raise InvalidInput({"ends_at": ["It must be in the future. To end it now, archive it."]})
+
+
+def _until(ends_at: datetime | None) -> str:
+    return f"takes requests until {utc(ends_at)}" if ends_at is not None else "has no end"
 
 
 @transaction.atomic

@@ -130,6 +130,7 @@ class Project(Struct, kw_only=True):
     id: str
     name: str
     created_at: datetime
+    ends_at: datetime | None
     life: str
     closed_at: datetime | None
     is_drained: bool

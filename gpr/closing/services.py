@@ -16,7 +16,7 @@ from gpr.models import PROVISIONED, BookingSeries, EndReason, Gpr, GprState
 from gpr.requests.editing import gprs_cancel
 from gpr.requests.ending import exit_begin
 from journal.guard import set_aside_on_error
-from slices.closing.services import DOES, project_settle, slice_close, slice_settle
+from slices.closing.services import DOES, project_close, project_settle, slice_close, slice_settle
 from slices.models import Life, Project, Slice
 from slices.quotas.services import quotas_keep
 
@@ -25,13 +25,13 @@ AT_ONCE: Final = 200
 
 
 def closing_advance(*, now: datetime) -> None:
-    """Archive workspaces that are over, and bring the closing of others on. Two queries when there is none."""
+    """Archive projects and workspaces that are over, and bring the closing of others on. Two queries when there is none."""
+    for project in _PROJECTS_DUE(now=now):
+        with set_aside_on_error("project_closing", f"Project {project.name} could not be closed", now=now):
+            _advance_project(project, now)
     for pk, name in _SLICES_DUE(now=now):
         with set_aside_on_error("workspace_closing", f"Workspace {name} could not be closed", now=now):
             _advance(pk, now)
-    for project in _PROJECTS_DUE():
-        with set_aside_on_error("project_closing", f"Project {project.name} could not be closed", now=now):
-            project_settle(project=project, now=now)
 
 
 def _slices_due() -> QuerySet[Any, tuple[UUID, str]]:
@@ -47,8 +47,22 @@ def _slices_due() -> QuerySet[Any, tuple[UUID, str]]:
 
 
 _SLICES_DUE: Final = WrittenQuery(_slices_due())
-_UNSETTLED: Final = Project.objects.exclude(life=Life.OPEN).filter(settled_at=None)
-_PROJECTS_DUE: Final = WrittenQuery(_UNSETTLED.exclude(Exists(Slice.objects.filter(project=OuterRef("pk"), settled_at=None))))
+_HAS_UNSETTLED: Final = Exists(Slice.objects.filter(project=OuterRef("pk"), settled_at=None))
+_PROJECTS_DUE: Final = WrittenQuery(
+    Project.objects.filter(Q(life=Life.OPEN, ends_at__lte=Moment("now")) | ~Q(life=Life.OPEN) & Q(settled_at=None) & ~Q(_HAS_UNSETTLED))
+)
+
+
+@transaction.atomic
+def _advance_project(project: Project, now: datetime) -> None:
+    if not project.is_open:
+        project_settle(project=project, now=now)
+        return
+    plan_lock()
+    quotas_keep([project.pk])
+    found = Project.objects.select_for_update(no_key=True).get(pk=project.pk)
+    if found.is_open and found.ends_at is not None and found.ends_at <= now:  # else it was given a later end meanwhile
+        project_close(project=found, to=Life.ARCHIVED, drain=False, actor=None, now=now, why="Its time is over.")
 
 
 @transaction.atomic

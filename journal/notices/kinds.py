@@ -145,7 +145,7 @@ NOT_TOLD: Final = frozenset(
         *("template.changed", "template.created", "template.deleted"),
         *("identity.linked", "identity.unlinked"),
         *("access.refused", "group.role_added", "group.role_removed", "login.ended", "login.opened", "login.refused"),
-        *("project.admin_added", "project.admin_removed", "project.closed", "project.restored", "project.settled"),
+        *("project.admin_added", "project.admin_removed", "project.closed", "project.end_changed", "project.restored", "project.settled"),
         *("slice.end_changed", "slice.group_added", "slice.group_removed"),
         *("token.issued", "token.revoked", "user.created", "user.disabled", "user.enabled"),
         *("slice.settled", "user.notices_changed", "user.role_changed"),

@@ -201,7 +201,7 @@ KINDS: Final = (
         words=("projects", "project"),
         path="projects/",
         is_found_by_name=True,
-        fields=(),
+        fields=(Field("ends_at", At.CHANGE),),
         archives=True,
         exported_if={"life": ("open",)},
     ),

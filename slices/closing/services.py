@@ -53,15 +53,15 @@ def slice_restore(*, slice_: Slice, actor: User, now: datetime) -> None:
     _open(found)
     text = f"Workspace {slice_.name} is open again. What was canceled or ended stays so."
     if found.ends_at is not None and found.ends_at <= now:
-        Slice.objects.filter(pk=slice_.pk).update(ends_at=None, warned_days=None)
-        text += " It has no end now."
+        Slice.objects.filter(pk=slice_.pk).update(ends_at=project.ends_at, warned_days=None)
+        text += " It ends with its project now." if project.ends_at else " It has no end now."
     event_record(kind="slice.restored", message=text, at=now, actor=actor, slice_id=slice_.pk)
     slice_.refresh_from_db()
 
 
 @transaction.atomic
-def project_close(*, project: Project, to: Life, drain: bool, actor: User, now: datetime, why: str = "") -> None:
-    """Closes its workspaces as well. Raises Conflict for one that is removed."""
+def project_close(*, project: Project, to: Life, drain: bool, actor: User | None, now: datetime, why: str = "") -> None:
+    """Closes its workspaces as well. `actor` None: its time was over. Raises Conflict for one that is removed."""
     found = _locked(Project.objects.all(), project)
     had_closed_at = found.closed_at
     if not _close(found, to, drain, now):
@@ -78,11 +78,15 @@ def project_close(*, project: Project, to: Life, drain: bool, actor: User, now: 
 
 @transaction.atomic
 def project_restore(*, project: Project, actor: User, now: datetime) -> None:
-    """The workspaces that were archived with it are open again, too. Raises Conflict unless it is archived."""
+    """Opens the workspaces that were archived with it. An end that is over is forgotten. Raises Conflict unless it is archived."""
     found = _locked(Project.objects.all(), project)
     closed_at = found.closed_at
     _open(found)
-    event_record(kind="project.restored", message=f"Project {project.name} is open again.", at=now, actor=actor)
+    text = f"Project {project.name} is open again."
+    if found.ends_at is not None and found.ends_at <= now:
+        Project.objects.filter(pk=found.pk).update(ends_at=None)
+        text += " It has no end now."
+    event_record(kind="project.restored", message=text, at=now, actor=actor)
     for slice_ in project.slices.filter(life=Life.ARCHIVED, closed_at=closed_at).select_related("project").order_by("pk"):
         slice_restore(slice_=slice_, actor=actor, now=now)
     project.refresh_from_db()

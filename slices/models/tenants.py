@@ -26,6 +26,7 @@ class Closable(models.Model):
     closed_at = models.DateTimeField(null=True, blank=True, help_text="When it was archived or removed; null: it is open.")
     is_drained = models.BooleanField(default=False, help_text="Running GPRs are ended at once, instead of running to their ends.")
     settled_at = models.DateTimeField(null=True, blank=True, help_text="When the last of it had ended; null: not yet, or it is open.")
+    ends_at = models.DateTimeField(null=True, blank=True, help_text="It is archived then, and takes no requests any more; null: no end.")
 
     class Meta:
         abstract = True
@@ -93,7 +94,6 @@ class Slice(Closable):
         default=1800, help_text="Requests run outside the preferred cluster only if that saves more than this."
     )
 
-    ends_at = models.DateTimeField(null=True, blank=True, help_text="It is archived then, and takes no requests any more; null: no end.")
     warned_days = models.PositiveSmallIntegerField(null=True, blank=True, help_text="So many days before its end the last warning was due.")
     pods_max = models.PositiveIntegerField(default=1000, help_text="Pods at once in each of its namespaces.")
     may_reach_out = models.BooleanField(default=False, help_text="Pods may open connections to other networks, including the internet.")

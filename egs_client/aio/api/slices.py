@@ -172,6 +172,13 @@ class Projects(AsyncResource):
         """GET projects/{ref}/"""
         return await self.client.call("GET", f"projects/{self.quoted(ref)}/", kind=models.Project)
 
+    async def update(self, ref: str, *, ends_at: datetime | str | UnsetType | None = UNSET) -> models.Project:
+        """Change its end. Omitted fields stay as they are.
+
+        ends_at: It is archived then with its workspaces, see `closing/`; null: no end.
+        """
+        return await self.client.call("PATCH", f"projects/{self.quoted(ref)}/", body={"ends_at": ends_at}, kind=models.Project)
+
 
 class ProjectsAdmins(AsyncResource):
     def list(self, project: str, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.ProjectAdmin]:

@@ -168,6 +168,13 @@ class Projects(Resource):
         """GET projects/{ref}/"""
         return self.client.call("GET", f"projects/{self.quoted(ref)}/", kind=models.Project)
 
+    def update(self, ref: str, *, ends_at: datetime | str | UnsetType | None = UNSET) -> models.Project:
+        """Change its end. Omitted fields stay as they are.
+
+        ends_at: It is archived then with its workspaces, see `closing/`; null: no end.
+        """
+        return self.client.call("PATCH", f"projects/{self.quoted(ref)}/", body={"ends_at": ends_at}, kind=models.Project)
+
 
 class ProjectsAdmins(Resource):
     def list(self, project: str, *, page_size: int | UnsetType = UNSET) -> Pages[models.ProjectAdmin]:

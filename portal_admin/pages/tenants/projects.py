@@ -135,7 +135,7 @@ def _project_row(project: Project, runs: int, waits: int) -> OwnerRow:
         people_url="",
         life=project.get_life_display(),
         note=_note(project),
-        ends_at=None,
+        ends_at=project.ends_at if project.is_open else None,
         runs=runs,
         waits=waits,
         add_url=reverse("admin-project-admin-add", args=[project.pk]) if project.is_open else "",
@@ -157,13 +157,13 @@ def _slice_row(slice_: Slice, counts: tuple[int, int]) -> OwnerRow:
         ends_at=slice_.ends_at if slice_.is_open else None,
         runs=counts[0],
         waits=counts[1],
-        end_url=reverse("admin-slice-end", args=[slice_.pk]) if slice_.is_open else "",
         **dict(_ways(slice_, "admin-slice")),
     )
 
 
 def _ways(owner: Project | Slice, route: str) -> Iterator[tuple[str, str]]:
     if owner.is_open:
+        yield "end_url", reverse(f"{route}-end", args=[owner.pk])
         yield "archive_url", reverse(f"{route}-archive", args=[owner.pk])
     if owner.life == Life.ARCHIVED:
         yield "restore_url", reverse(f"{route}-restore", args=[owner.pk])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -21,7 +22,7 @@ from portal_shared.access import PageRequest, admin_only, needs_write
 from portal_shared.forms.questions import Question, decide, sent
 from slices.closing.services import project_close, project_restore, slice_close, slice_restore
 from slices.models import Life, Project, ProjectAdmin, Slice
-from slices.services import project_admin_add, project_admin_remove, slice_set_end
+from slices.services import project_admin_add, project_admin_remove, project_set_end, slice_set_end
 
 TOPICS: Final = ("people",)
 VERBS: Final = {Life.ARCHIVED: "Archive", Life.REMOVED: "Remove"}
@@ -126,16 +127,28 @@ def restore_slice(request: PageRequest, pk: UUID) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @admin_only
 @needs_write
-def set_end(request: PageRequest, pk: UUID) -> HttpResponse:
+def set_slice_end(request: PageRequest, pk: UUID) -> HttpResponse:
     slice_ = _slice(pk)
-
-    def do(ends_at: datetime | None) -> str:
-        slice_set_end(slice_=slice_, ends_at=ends_at, actor=request.user, now=request.now)
-        return f"The end of {slice_.name} is set" if ends_at else f"{slice_.name} has no end"
-
     text = "It is archived then. Its owners are told 14 days, 3 days and a day before."
-    form = EndForm(sent(request), initial={"ends_at": slice_.ends_at})
-    return _decide(request, form, f"Set the end of {slice_.name}", text, "Set end", do)
+    return _set_end(request, slice_, text, partial(slice_set_end, slice_=slice_))
+
+
+@require_http_methods(["GET", "POST"])
+@admin_only
+@needs_write
+def set_project_end(request: PageRequest, pk: UUID) -> HttpResponse:
+    project = _project(pk)
+    text = "It is archived then, with all its workspaces. Their owners are told 14 days, 3 days and a day before."
+    return _set_end(request, project, text, partial(project_set_end, project=project))
+
+
+def _set_end(request: PageRequest, owner: Project | Slice, text: str, end: Callable[..., None]) -> HttpResponse:
+    def do(ends_at: datetime | None) -> str:
+        end(ends_at=ends_at, actor=request.user, now=request.now)
+        return f"The end of {owner.name} is set" if ends_at else f"{owner.name} has no end of its own"
+
+    form = EndForm(sent(request), initial={"ends_at": owner.ends_at})
+    return _decide(request, form, f"Set the end of {owner.name}", text, "Set end", do)
 
 
 def _close(request: PageRequest, owner: Project | Slice, to: Life, do: Callable[..., str]) -> HttpResponse:

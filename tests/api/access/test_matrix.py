@@ -154,6 +154,7 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", "projects/"): Row(LIST),
     ("POST", "projects/"): Row(for_admin(201), {"name": "new"}),
     ("GET", "projects/<ref>/"): Row(SEE),
+    ("PATCH", "projects/<ref>/"): Row(for_admin(200), {"ends_at": None}),
     ("GET", "slices/"): Row(LIST),
     ("POST", "slices/"): Row(for_admin(201), {"name": "new", "project": "tenant", "clusters": ["aurora"]}),
     ("GET", "slices/<ref>/"): Row(SEE),

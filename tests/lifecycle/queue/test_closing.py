@@ -23,7 +23,7 @@ from slices.closing import services as slices_closing
 from slices.closing.services import project_close, project_restore, slice_close, slice_restore, slices_record_ends
 from slices.models import Kubeconfig, Life, Membership, Namespace, Quota, Slice, Unbinding
 from slices.quotas.services import quota_create
-from slices.services import slice_create, slice_set_end
+from slices.services import project_set_end, slice_create, slice_set_end
 from tests import factories
 from tests.api.conftest import Caller
 from tests.builders import SHAPE, make_slice, make_user, spec
@@ -238,3 +238,32 @@ def test_a_project_takes_its_workspaces_along_and_back_but_for_those_archived_be
 
     project_restore(project=project, actor=stage.admin, now=stage.now)
     assert dict(Slice.objects.values_list("name", "life")) == {stage.slice.name: "open", earlier.name: "archived"}
+
+
+def test_a_project_that_ends_takes_its_workspaces_with_it_but_not_those_that_end_before(stage: Stage) -> None:
+    project, ends_at = stage.slice.project, stage.now + 20 * DAY
+    short = slice_create(name="short", project=project, clusters=[stage.cluster], actor=stage.admin, now=stage.now)
+    slice_set_end(slice_=short, ends_at=stage.now + 5 * DAY, actor=stage.admin, now=stage.now)
+
+    project_set_end(project=project, ends_at=ends_at, actor=stage.admin, now=stage.now)
+    young = slice_create(name="young", project=project, clusters=[stage.cluster], actor=stage.admin, now=stage.now)
+    with pytest.raises(InvalidInput, match="its workspaces with it"):
+        slice_set_end(slice_=young, ends_at=ends_at + DAY, actor=stage.admin, now=stage.now)
+    slice_set_end(slice_=young, ends_at=None, actor=stage.admin, now=stage.now)
+    assert [slice_.ends_at for slice_ in map(again, (stage.slice, short, young))] == [ends_at, stage.now + 5 * DAY, ends_at]
+
+    project_set_end(project=project, ends_at=ends_at + DAY, actor=stage.admin, now=stage.now)
+    assert [slice_.ends_at for slice_ in map(again, (stage.slice, short))] == [ends_at + DAY, stage.now + 5 * DAY]
+    stage.slice.refresh_from_db()
+    with pytest.raises(OverPolicy):
+        stage.submit(duration_s=22 * 86_400)
+
+    allocator.tick(now=stage.watched(21 * 86_400))
+    project.refresh_from_db()
+    assert [row.life for row in (project, *map(again, (stage.slice, short, young)))] == [Life.ARCHIVED] * 4
+    project_restore(project=project, actor=stage.admin, now=stage.now)
+    assert (project.ends_at, again(young).life, again(young).ends_at) == (None, Life.OPEN, None)
+
+
+def again(slice_: Slice) -> Slice:
+    return Slice.objects.get(pk=slice_.pk)

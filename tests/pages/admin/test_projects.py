@@ -43,6 +43,8 @@ def test_an_end_is_set_in_the_future_and_a_project_gets_administrators(admin_wor
     ends_at = (db_now() + timedelta(days=5)).replace(second=0, microsecond=0)
     admin.post(end_url, {"ends_at": f"{ends_at:%Y-%m-%dT%H:%M}"})
     assert Slice.objects.get(pk=vision.pk).ends_at == ends_at
+    admin.post(f"/admin/projects/{project.pk}/end/", {"ends_at": f"{ends_at - timedelta(days=1):%Y-%m-%dT%H:%M}"})
+    assert Slice.objects.get(pk=vision.pk).ends_at == ends_at - timedelta(days=1)
     admin.post(f"/admin/projects/{project.pk}/admins/add/", {"user": "teammate"})
     assert "run by teammate" in text(admin.get("/admin/projects/"))
     row = ProjectAdmin.objects.get()
