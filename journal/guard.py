@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, TypedDict, Unpack
+from typing import Final, TypedDict, TypeVar, Unpack
 from uuid import UUID
 
 import structlog
@@ -28,6 +28,7 @@ class Subject(TypedDict, total=False):
     cluster_id: UUID
 
 
+Item = TypeVar("Item")
 NO_SUBJECT: Final[dict[str, UUID | None]] = dict.fromkeys(Subject.__annotations__)
 
 
@@ -69,6 +70,42 @@ def set_aside_on_error(
         text = f"{failed}, by a fault of EGS ({type(error).__name__}). All others go on, and it is tried again. Please report it."
         with transaction.atomic():
             fault_report(FAULT, text, reason=code, now=now, **ids)
+
+
+def write_or_set_aside(
+    items: Sequence[Item],
+    write: Callable[[Sequence[Item]], None],
+    *,
+    at_once: int,
+    code: str,
+    failed: str,
+    now: datetime,
+    subject: Callable[[Item], Subject],
+    renew: Callable[[Sequence[Item]], Sequence[Item]] = lambda items: items,
+) -> list[tuple[Item, Exception | None]]:
+    """Write several items in one transaction; where that fails, each in its own, and set aside those that fail alone, too.
+
+    `renew` loads items anew which a failed attempt may have changed.
+    """
+    written: list[tuple[Item, Exception | None]] = []
+    for first in range(0, len(items), at_once):
+        some = items[first : first + at_once]
+        if len(some) > 1:
+            try:
+                write(some)
+            except Exception as error:
+                if isinstance(error, (OperationalError, InterfaceError)) and connection.in_atomic_block:
+                    raise
+                (log.info if isinstance(error, EgsError) else log.exception)("each_alone", code=code, why=str(error))
+                some = renew(some)
+            else:
+                written += [(item, None) for item in some]
+                continue
+        for item in some:
+            with set_aside_on_error(code, failed, now=now, **subject(item)) as attempt:
+                write([item])
+            written.append((item, attempt.error))
+    return written
 
 
 def fault_report(kind: str, message: str, *, reason: str, now: datetime, **ids: Unpack[Subject]) -> None:

@@ -68,9 +68,10 @@ def events_record(events: Sequence[Event]) -> None:
         if origin is not None:
             event.request_id, event.address = origin.request_id, origin.address
             event.token_key, event.login_id = origin.token_key, origin.login_id
-        if event.slice_id is not None:
-            hint(slice_topic(event.slice_id))
+    topics = {slice_topic(event.slice_id) for event in events if event.slice_id is not None}
     if any(event.node_id is not None or event.cluster_id is not None for event in events):
-        hint(INVENTORY)
+        topics.add(INVENTORY)
+    if topics:
+        hint(*sorted(topics))
     rows_insert(events)
     rows_insert([Outbox(event=event) for event in events if rule_of(event) is not None])

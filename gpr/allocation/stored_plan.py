@@ -5,7 +5,7 @@ Every writer of slots holds the plan lock: two planners at once would promise th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
@@ -232,18 +232,19 @@ def shadows_prune(*, now: datetime) -> None:
     Shadow.objects.filter(past).exclude(Q(strict_ends_at__gt=now) | Q(patient_ends_at__gt=now)).delete()
 
 
-def box_ended(gpr: Gpr, *, now: datetime) -> None:
-    """Store how much of its booked time a box used, once its nodes are back."""
-    if gpr.provisioning_at is None:  # it never started
-        return
-    ran_s = max((now - gpr.provisioning_at).total_seconds(), 0.0)  # clocks may be set back
-    booked_s = ran_s + gpr.remaining_s
+def boxes_ended(gprs: Sequence[Gpr], *, now: datetime) -> None:
+    """Store how much of their booked time boxes used, once their nodes are back."""
     plan_lock()
-    sums = {"ran_sum_s": F("ran_sum_s") * ENDS_FADING + ran_s, "booked_sum_s": F("booked_sum_s") * ENDS_FADING + booked_s}
-    freed = {"has_freed": True} if gpr.remaining_s > 0 else {}
-    PlanRecord.objects.update(**sums, **freed)
-    usage_add(gpr, ran_s=ran_s, now=now)
-    shadow_shorten(gpr, ran_s=ran_s)
+    # Clocks may be set back. A GPR without `provisioning_at` never started.
+    ran_s = {gpr: max((now - gpr.provisioning_at).total_seconds(), 0.0) for gpr in gprs if gpr.provisioning_at is not None}
+    record = PlanRecord.objects.first() or PlanRecord()
+    for gpr, box_s in ran_s.items():
+        record.ran_sum_s = record.ran_sum_s * ENDS_FADING + box_s
+        record.booked_sum_s = record.booked_sum_s * ENDS_FADING + box_s + gpr.remaining_s
+        record.has_freed |= gpr.remaining_s > 0
+    record.save()
+    usage_add(ran_s, now=now)
+    _shadows_shorten(ran_s)
 
 
 def shadows_drop(gprs: Sequence[Gpr]) -> None:
@@ -252,15 +253,16 @@ def shadows_drop(gprs: Sequence[Gpr]) -> None:
     rows.update(patient_ends_at=F("patient_starts_at"), strict_ends_at=F("strict_starts_at"))
 
 
-def shadow_shorten(gpr: Gpr, *, ran_s: float) -> None:
-    """Shorten the shadow of a box that used less than it booked."""
-    row = Shadow.objects.filter(gpr=gpr).first()
-    if row is None or row.patient_starts_at is None or row.strict_starts_at is None:
-        return
-    ran = timedelta(seconds=ran_s)
-    row.patient_ends_at = min(row.patient_ends_at or row.patient_starts_at, row.patient_starts_at + ran)
-    row.strict_ends_at = min(row.strict_ends_at or row.strict_starts_at, row.strict_starts_at + ran)
-    row.save(update_fields=["patient_ends_at", "strict_ends_at"])
+def _shadows_shorten(ran_s: Mapping[Gpr, float]) -> None:
+    """Shorten the shadows of boxes that used less than they booked."""
+    ran = {gpr.pk: timedelta(seconds=box_s) for gpr, box_s in ran_s.items()}
+    ends = ("patient_ends_at", "strict_ends_at")
+    rows = list(Shadow.objects.filter(gpr__in=ran, **{f"{name}__isnull": False for name in ends}))
+    for row in rows:
+        for queue in ("patient", "strict"):
+            over_at = getattr(row, f"{queue}_starts_at") + ran[row.gpr_id]
+            setattr(row, f"{queue}_ends_at", min(getattr(row, f"{queue}_ends_at"), over_at))
+    fast_update(Shadow.objects.all(), rows, ends, None)
 
 
 def _shadow(id_: str, arrival: Arrival, shadow: PlannerShadow | None, now: datetime) -> Shadow:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 from django.db.models import F
@@ -26,6 +27,9 @@ WHY = {
     VictimKind.DEFRAGMENT: "an administrator moves it to other nodes, so that whole nodes come free",
     VictimKind.ADMIN: "an administrator takes its nodes back",
 }
+
+
+NOTICES: Final = EvictionVictim.objects.filter(outcome=VictimOutcome.NOTICED)
 
 
 def evictions_store(planned: Sequence[PlannedEviction], *, now: datetime) -> None:
@@ -83,13 +87,9 @@ def notices_of(gprs: Iterable[Gpr]) -> dict[UUID, EvictionVictim]:
     return {row.gpr_id: row for row in EvictionVictim.objects.filter(gpr__in=active, outcome=VictimOutcome.NOTICED)}
 
 
-def reason_at_end(gpr: Gpr) -> EndReason:
-    return EndReason.EVICTED if notice_of(gpr) else EndReason.EXPIRED
-
-
-def notice_settle(gpr: Gpr, *, reason: EndReason, now: datetime) -> None:
+def notices_settle(gprs: Iterable[Gpr], *, reason: EndReason, now: datetime) -> None:
     outcome = VictimOutcome.EVICTED if reason == EndReason.EVICTED else VictimOutcome.LEFT
-    EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.NOTICED).update(outcome=outcome, outcome_at=now)
+    EvictionVictim.objects.filter(gpr__in=gprs, outcome=VictimOutcome.NOTICED).update(outcome=outcome, outcome_at=now)
 
 
 def _notice(made: Eviction, victim: Victim, now: datetime) -> list[BoxWindow]:

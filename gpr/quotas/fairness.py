@@ -9,8 +9,10 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import Count, F
 from django.db.models.functions import Coalesce
 
+from core.written_sql import rows_insert
 from gpr.models import Gpr, ProjectUsage
 from inventory.models import ReservedGpu
 from planner.snapshot import Pool, Quota, Running
@@ -33,15 +35,17 @@ def box_use(gpu_count: int, ran_s: float) -> float:
     return float(gpu_count * mean_life_s * -math.expm1(-max(ran_s, 0.0) / mean_life_s))
 
 
-def usage_add(gpr: Gpr, *, ran_s: float, now: datetime) -> None:
-    """It must run in a transaction."""
+def usage_add(ran_s: Mapping[Gpr, float], *, now: datetime) -> None:
+    """`ran_s`: how long each box ran. The caller holds the plan lock."""
     # Without spares: the nodes that they replaced are counted.
-    gpu_count = ReservedGpu.objects.filter(reservation__gpr=gpr, reservation__run=gpr.run, reservation__replaces=None).count()
-    ProjectUsage.objects.get_or_create(project_id=gpr.slice.project_id, defaults={"summed_at": now})
-    usage = ProjectUsage.objects.select_for_update().get(project_id=gpr.slice.project_id)
-    usage.gpu_s = decayed(usage.gpu_s, (now - usage.summed_at).total_seconds()) + box_use(gpu_count, ran_s)
-    usage.summed_at = now
-    usage.save(update_fields=["gpu_s", "summed_at"])
+    held = ReservedGpu.objects.filter(reservation__gpr__in=ran_s, reservation__run=F("reservation__gpr__run"), reservation__replaces=None)
+    gpu_counts = dict(held.order_by().values_list("reservation__gpr").annotate(Count("pk")))
+    usages = {usage.pk: usage for usage in ProjectUsage.objects.filter(project__in={gpr.slice.project_id for gpr in ran_s})}
+    for gpr, box_s in ran_s.items():
+        usage = usages.setdefault(gpr.slice.project_id, ProjectUsage(project_id=gpr.slice.project_id, summed_at=now))
+        usage.gpu_s = decayed(usage.gpu_s, (now - usage.summed_at).total_seconds()) + box_use(gpu_counts.get(gpr.pk, 0), box_s)
+        usage.summed_at = now
+    rows_insert(list(usages.values()), unique="project_id")
 
 
 class UsageRow(NamedTuple):

@@ -100,15 +100,16 @@ def replacements_review(*, now: datetime) -> None:
             _review(row, now)
 
 
-def spare_advance(*, gpr: Gpr, spare: Reservation, now: datetime) -> bool:
-    """Let a spare join or give it up. Returns False while it is on its way."""
+def spare_is_due(spare: Reservation, now: datetime) -> bool:
+    """Whether it is to join or to be given up."""
+    return spare.phase == Phase.ACTIVE or bool(_why_given_up(spare, now))
+
+
+def spare_advance(*, gpr: Gpr, spare: Reservation, now: datetime) -> None:
     if spare.phase == Phase.ACTIVE:
         _join(gpr, spare, now)
-        return True
-    if why := _why_given_up(spare, now):
-        _drop(gpr, spare, why, now)
-        return True
-    return False
+    else:
+        _drop(gpr, spare, _why_given_up(spare, now), now)
 
 
 @transaction.atomic

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,11 +17,11 @@ from accounts.policy import Kind, Verb, may, may_all
 from core.errors import Conflict, IllegalTransition, InvalidInput, OverPolicy, StaleState
 from core.words import duration_exact, utc
 from gpr.allocation.snapshot import nodes_free_at
-from gpr.allocation.stored_plan import box_ended, plan_lock, plan_turn
+from gpr.allocation.stored_plan import boxes_ended, plan_lock, plan_turn
 from gpr.budgets.ledger import Ledger
 from gpr.budgets.windows import GpuWindow
-from gpr.evictions.services import notice_of, notice_settle
-from gpr.lifecycle import ENDS_AS, gpr_transition
+from gpr.evictions.services import notice_of, notices_settle
+from gpr.lifecycle import ENDS_AS, gpr_transition, gprs_transition
 from gpr.models import EndReason, Gpr, GprState
 from gpr.requests.editing import automatic_place
 from gpr.requests.extensions import maintenance_before, refuse_harmful_extension
@@ -51,49 +54,76 @@ def gpr_release(*, gpr: Gpr, actor: User, now: datetime) -> None:
     exit_begin(gpr=gpr, reason=EndReason.EARLY_RELEASE if is_own else EndReason.ADMIN, actor=actor, now=now)
 
 
-@transaction.atomic
 def exit_begin(*, gpr: Gpr, reason: EndReason, now: datetime, actor: User | None = None, why: str = "") -> None:
-    """Has the agent take the nodes back; stores the remaining time."""
-    gpr_transition(
-        gpr=gpr,
-        to=S.EXITING,
-        now=now,
-        actor=actor,
-        reason=reason,
-        message=SENTENCES[reason].format(name=gpr.name) + (f" {why}" if why else ""),
-        severity=Severity.INFO if reason in {EndReason.EXPIRED, EndReason.EARLY_RELEASE} else Severity.WARNING,
-        changes={"end_reason": reason, "remaining_s": left_s(gpr, now=now), "exiting_at": now},
-    )
-    notice_settle(gpr, reason=reason, now=now)
-    reservations_want_absent(gpr_id=gpr.pk)
+    exits_begin([Ending(gpr, reason, why)], actor=actor, now=now)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    gpr: Gpr
+    reason: EndReason
+    why: str = ""
+
+    @property
+    def message(self) -> str:
+        return f"{SENTENCES[self.reason].format(name=self.gpr.name)} {self.why}".rstrip()
+
+
+@transaction.atomic
+def exits_begin(ends: Sequence[Ending], *, actor: User | None = None, now: datetime) -> None:
+    """Has the agents take the nodes back; stores the remaining times. For several GPRs the caller holds the plan lock."""
+    of_kind: dict[tuple[str, EndReason, int], list[Ending]] = defaultdict(list)
+    for end in ends:
+        of_kind[end.gpr.state, end.reason, left_s(end.gpr, now=now)].append(end)
+    for (_, reason, remaining_s), alike in of_kind.items():
+        gprs_transition(
+            messages=[(end.gpr, end.message) for end in alike],
+            to=S.EXITING,
+            now=now,
+            actor=actor,
+            reason=reason,
+            severity=Severity.INFO if reason in {EndReason.EXPIRED, EndReason.EARLY_RELEASE} else Severity.WARNING,
+            changes={"end_reason": reason, "remaining_s": remaining_s, "exiting_at": now},
+        )
+        notices_settle([end.gpr for end in alike], reason=reason, now=now)
+    reservations_want_absent(gpr_ids=[end.gpr.pk for end in ends])
     hint(TICK)
 
 
 @transaction.atomic
-def exit_finish(*, gpr: Gpr, now: datetime) -> None:
-    """Ends the GPR, or queues it again with its remaining time at its old age."""
-    box_ended(gpr, now=now)
-    if goes_back(gpr):
-        changes: dict[str, Any] = {
-            "end_reason": "",
-            "explanation": {},
-            **automatic_place(gpr),
-            "cluster": None,
-            "provisioning_at": None,
-            "active_at": None,
-            "ends_at": None,
-            "exiting_at": None,
-            "marks_passed": 0,
-            "entry_attempts": gpr.entry_attempts + (gpr.end_reason == EndReason.CHECK_FAILED),
-        }
-        text = f"{gpr.name} waits again, for the {duration_exact(gpr.remaining_s)} that are left of its time."
-        gpr_transition(gpr=gpr, to=S.QUEUED, now=now, reason=gpr.end_reason, message=text, changes=changes)
-        promises_drop([gpr], now=now)  # this promise was kept and scored; the next tick makes a new one
-    else:
-        to = ENDS_AS[gpr.end_reason]
-        text = f"{gpr.name} has ended: {S(to).label.lower()}."
-        gpr_transition(gpr=gpr, to=to, now=now, reason=gpr.end_reason, message=text, changes={"explanation": {}})
+def exits_finish(gprs: Sequence[Gpr], *, now: datetime) -> None:
+    """Ends GPRs whose nodes are back, or queues them again with their remaining time at their old age."""
+    boxes_ended(gprs, now=now)
+    again = [gpr for gpr in gprs if goes_back(gpr)]
+    for gpr in again:
+        _queue_again(gpr, now)
+    promises_drop(again, now=now)  # these promises were kept and scored; the next tick makes new ones
+    of_reason: dict[str, list[Gpr]] = defaultdict(list)
+    for gpr in gprs:
+        if gpr not in again:
+            of_reason[gpr.end_reason].append(gpr)
+    for reason, alike in of_reason.items():
+        to = ENDS_AS[reason]
+        messages = [(gpr, f"{gpr.name} has ended: {S(to).label.lower()}.") for gpr in alike]
+        gprs_transition(messages=messages, to=to, now=now, reason=reason, changes={"explanation": {}})
     hint(TICK)
+
+
+def _queue_again(gpr: Gpr, now: datetime) -> None:
+    changes: dict[str, Any] = {
+        "end_reason": "",
+        "explanation": {},
+        **automatic_place(gpr),
+        "cluster": None,
+        "provisioning_at": None,
+        "active_at": None,
+        "ends_at": None,
+        "exiting_at": None,
+        "marks_passed": 0,
+        "entry_attempts": gpr.entry_attempts + (gpr.end_reason == EndReason.CHECK_FAILED),
+    }
+    text = f"{gpr.name} waits again, for the {duration_exact(gpr.remaining_s)} that are left of its time."
+    gpr_transition(gpr=gpr, to=S.QUEUED, now=now, reason=gpr.end_reason, message=text, changes=changes)
 
 
 @plan_turn()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -75,13 +75,11 @@ def reservations_hold(rows: Sequence[Reservation]) -> None:
 
 
 @transaction.atomic
-def reservations_want_absent(*, gpr_id: UUID) -> None:
-    """Tell the agents to begin the exit now."""
-    rows = _lock_held(gpr_id=gpr_id)
-    changed = [row for row in rows if row.desired != Desired.ABSENT]
+def reservations_want_absent(*, gpr_ids: Collection[UUID]) -> None:
+    """Tell the agents to begin the exits now."""
+    changed = [row for row in _lock_held(gpr__in=gpr_ids) if row.desired != Desired.ABSENT]
     Reservation.objects.filter(pk__in=[row.pk for row in changed]).update(desired=Desired.ABSENT)
-    if changed:
-        desired_set_changed(row.cluster_id for row in changed)
+    desired_set_changed(row.cluster_id for row in changed)
 
 
 @transaction.atomic

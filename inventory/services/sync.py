@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, transaction
+from django.db import transaction
 from django.db.models import F, Prefetch
 
 from core.words import plural
@@ -17,7 +17,7 @@ from inventory.models import AgentSession, Cluster, Hub, Node, Reservation, Rese
 from inventory.services.agents import AgentIdentity, AgentSuperseded, session_check
 from inventory.services.checks import policies_by_shape
 from inventory.services.reservations import ReservationReport, is_news, reservations_observe, reservations_of_agent
-from journal.guard import Subject, set_aside_on_error
+from journal.guard import Subject, set_aside_on_error, write_or_set_aside
 from journal.hints import TICK, hint
 from journal.models import Event, Severity
 from journal.services import event_record
@@ -136,19 +136,16 @@ def observations_store(*, cluster_id: UUID, observed: tuple[Observed, ...], now:
     if not observed:
         return
     rows = {str(row.pk): row for row in reservations_of_agent(cluster_id)}
-    news = [seen for seen in observed if _is_news(rows.get(seen.assignment_id), seen)]
-    if not news:
-        return
-    reports = [_report(rows[seen.assignment_id], seen) for seen in news]
-    try:
-        reservations_observe(reports, now=now)
-    except (OperationalError, InterfaceError):
-        raise
-    except Exception:
-        failed = "What the agent said of a box on this node could not be stored"
-        for report in reports:
-            with set_aside_on_error("observation_store", failed, now=now, **_subject(report.reservation)):
-                reservations_observe([report], now=now)
+    reports = [_report(rows[seen.assignment_id], seen) for seen in observed if _is_news(rows.get(seen.assignment_id), seen)]
+    write_or_set_aside(
+        reports,
+        lambda some: reservations_observe(some, now=now),
+        at_once=len(reports) or 1,  # one transaction locks all nodes in their order
+        code="observation_store",
+        failed="What the agent said of a box on this node could not be stored",
+        now=now,
+        subject=lambda report: _subject(report.reservation),
+    )
 
 
 def _subject(row: Reservation) -> Subject:

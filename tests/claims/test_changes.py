@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from gpr.allocation.allocator import advance
+from gpr.allocation.advance import advance
 from gpr.models import ClusterRequestRecord as ClaimRow
 from gpr.models import Gpr, GprState, Promise
 from gpr.queue.decisions import gpr_evict, gpr_set_priority

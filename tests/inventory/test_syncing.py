@@ -118,7 +118,7 @@ def test_the_agent_is_told_the_whole_set_of_its_own_cluster(agent: Agent, cluste
 @pytest.mark.both_databases
 def test_an_assignment_says_what_to_do_where(agent: Agent, cluster: Cluster) -> None:
     row = held(cluster)
-    reservations_want_absent(gpr_id=row.gpr_id)
+    reservations_want_absent(gpr_ids=[row.gpr_id])
 
     (told,) = agent.sync().assignments or ()
 
@@ -315,7 +315,7 @@ def test_the_agents_clock_is_held_within_what_can_be(claimed: timedelta, taken: 
 
 def test_an_old_generation_tells_of_an_old_state_and_undoes_nothing(agent: Agent, cluster: Cluster) -> None:
     row = held(cluster)
-    reservations_want_absent(gpr_id=row.gpr_id)
+    reservations_want_absent(gpr_ids=[row.gpr_id])
 
     reply = agent.sync(seen(row, Phase.ENTERING), known_generation=1)
 

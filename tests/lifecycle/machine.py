@@ -20,7 +20,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from accounts.models import User
 from core.errors import EgsError
-from gpr.allocation import allocator
 from gpr.allocation.allocator import tick
 from gpr.allocation.live import LiveSnapshot, differences, live_forget, snapshot_load
 from gpr.allocation.rows import plan_summaries
@@ -37,6 +36,7 @@ from inventory.models import Cluster, Node, Reservation, ReservationState, Reser
 from inventory.services.nodes import node_cordon, node_uncordon
 from inventory.services.reservations import reservation_force_release
 from inventory.services.sync import desired_set
+from journal import guard
 from journal.models import Event
 from planner.plan import Reason
 from protocol.assignments import Desired, Phase
@@ -87,7 +87,7 @@ def act(**strategies: Any) -> Callable[[Callable[..., None]], Any]:
 
 
 class InternalError(AssertionError):
-    """The allocator met an exception that it had not thought of."""
+    """The hub met an exception that it had not thought of."""
 
 
 class _Log:
@@ -111,7 +111,7 @@ class Life(RuleBasedStateMachine):
         # Ids are part of a run, since the planner orders by them: they are the same in each.
         rng, self._urandom = random.Random(1), os.urandom
         os.urandom = rng.randbytes
-        self._log, allocator.log = allocator.log, _Log()
+        self._log, guard.log = guard.log, _Log()
         self.now = NOW + timedelta(seconds=0.3)
         self.admin, self.owner = make_user("admin", is_admin=True), make_user("owner")
         self.clusters = [make_cluster("big", nodes=3, is_heard=False), make_cluster("small", nodes=1, gpus=2, is_heard=False)]
@@ -135,7 +135,7 @@ class Life(RuleBasedStateMachine):
             if sys.exc_info()[0] is None:
                 self._come_to_rest()
         finally:
-            os.urandom, allocator.log = self._urandom, self._log
+            os.urandom, guard.log = self._urandom, self._log
             delete_all_rows()
 
     # -- people --------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 
-from gpr.allocation.allocator import ENTRY_SILENCE_S
+from gpr.allocation.advance import ENTRY_SILENCE_S
 from gpr.approvals.services import gpr_approve, gpr_reject
 from gpr.models import EndReason, Gpr, GprState
 from gpr.queue.decisions import gpr_evict

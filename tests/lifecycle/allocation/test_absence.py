@@ -11,7 +11,8 @@ from django.test import override_settings
 
 from gpr.allocation import allocator
 from gpr.allocation.absence import AWAY_S, web_server_seen
-from gpr.allocation.allocator import ENTRY_SILENCE_S, tick
+from gpr.allocation.advance import ENTRY_SILENCE_S
+from gpr.allocation.allocator import tick
 from gpr.models import AllocatorRecord, Gpr, GprState, Promise, PromiseMove
 from inventory.models import SupplyOrderState
 from inventory.services.supplies import ORDER_LATE_MOST_S

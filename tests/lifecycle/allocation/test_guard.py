@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
-from gpr.allocation import allocator
+from gpr.allocation import advance, allocator
 from gpr.models import Gpr, GprState
+from gpr.requests import ending
 from inventory.models import StepResult
 from inventory.services import events, sync
 from journal.models import Event
 from protocol.assignments import Phase
 from tests.builders import make_slice
 from tests.inventory.agent import seen, step
-from tests.lifecycle.stage import ENTRY, Stage, fresh
+from tests.lifecycle.stage import ENTRY, EXIT, Stage, fresh
 
 pytestmark = pytest.mark.django_db
 
@@ -68,12 +69,13 @@ def test_a_start_that_raises_stops_no_other_and_administrators_are_told_once(sta
     assert [report.skipped for report in reports] == [{bad.pk: "internal error"}] * 2
 
 
+@pytest.mark.both_databases
 def test_an_activation_that_raises_stops_no_other(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     bad, good = pair(stage)
     stage.tick()
     for gpr in (bad, good):
         stage.say(gpr, *ENTRY)
-    plant(monkeypatch, allocator, "reservations_set_windows", lambda windows: any(window.gpr_id == bad.pk for window in windows))
+    plant(monkeypatch, advance, "reservations_set_windows", lambda windows: any(window.gpr_id == bad.pk for window in windows))
 
     stage.tick()
     stage.tick()
@@ -88,13 +90,29 @@ def test_an_end_that_raises_stops_no_other(stage: Stage, monkeypatch: pytest.Mon
     for gpr in (bad, good):
         stage.say(gpr, *ENTRY)
     stage.tick()
-    plant(monkeypatch, allocator, "exit_begin", lambda gpr, **_: gpr == bad)
+    plant(monkeypatch, advance, "exits_begin", lambda ends, **_: any(end.gpr == bad for end in ends))
 
     stage.after(700)
     stage.tick()
     stage.tick()
 
     assert states(bad, good) == [S.ACTIVE, S.EXITING]
+    assert told() == [("error", "gpr_advance", bad.pk, None)]
+
+
+@pytest.mark.both_databases
+def test_a_box_that_cannot_be_settled_stops_no_other(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    bad, good = pair(stage)
+    stage.tick()
+    for gpr in (bad, good):
+        stage.say(gpr, *ENTRY, *EXIT)
+    plant(monkeypatch, ending, "goes_back", lambda gpr: gpr == bad)
+
+    stage.after(700)
+    stage.tick()
+    stage.tick()
+
+    assert states(bad, good) == [S.EXITING, S.COMPLETED]
     assert told() == [("error", "gpr_advance", bad.pk, None)]
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -286,27 +286,6 @@ def test_boxes_that_share_a_node_start_together_each_with_gpus_of_its_own() -> N
 
 
 @pytest.mark.both_databases
-def test_a_gpr_that_cannot_be_moved_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage()
-    gprs = [stage.submit(make_slice(stage.cluster, owner=stage.owner), name=name) for name in ("broken", "well")]
-    stage.tick()
-    for gpr in gprs:
-        stage.say(gpr, *ENTRY)
-    activate = allocator._activate
-
-    def activate_some(boxes: Sequence[tuple[Gpr, Any]], now: datetime) -> None:
-        if any(gpr.name == "broken" for gpr, _ in boxes):
-            raise ZeroDivisionError
-        activate(boxes, now)
-
-    monkeypatch.setattr(allocator, "_activate", activate_some)
-
-    stage.tick()
-
-    assert {gpr.name: fresh(gpr).state for gpr in gprs} == {"broken": S.PROVISIONING, "well": S.ACTIVE}
-
-
-@pytest.mark.both_databases
 def test_that_many_nodes_open_costs_little_more_than_that_few_do() -> None:
     """What the agent says of them, and the tick that follows it."""
     stage = Stage(nodes=16)
@@ -319,6 +298,32 @@ def test_that_many_nodes_open_costs_little_more_than_that_few_do() -> None:
             stage.agent.sync(*(seen(row, Phase.ACTIVE, active_s=stage.now.timestamp()) for row in rows), at=stage.now)
             stage.tick()
         assert {fresh(gpr).ends_at for gpr in gprs} == {stage.now + timedelta(seconds=600 + n) for n in range(count)}
+        return len(made)
+
+    few_count = query_count(4)
+    assert query_count(12) <= few_count + 2
+
+
+@pytest.mark.both_databases
+def test_that_many_boxes_pass_a_mark_and_end_costs_little_more_than_that_few_do() -> None:
+    """The last word of the agent about them, too."""
+    stage = Stage(nodes=16)
+
+    def query_count(count: int) -> int:
+        gprs = [stage.submit(make_slice(stage.cluster, owner=stage.owner), name=f"job-{n}", duration_s=600) for n in range(count)]
+        stage.tick()
+        rows = [row for gpr in gprs for row in stage.held(gpr)]
+        stage.agent.sync(*(seen(row, Phase.ACTIVE, active_s=stage.now.timestamp()) for row in rows), at=stage.now)
+        stage.tick()
+        with CaptureQueriesContext(connection) as made:
+            stage.after(300)
+            stage.tick()
+            stage.after(300)
+            stage.tick()
+            stage.agent.sync(*(seen(row, Phase.RELEASED) for row in rows), at=stage.now)
+            stage.tick()
+        done = [fresh(gpr) for gpr in gprs]
+        assert [(gpr.state, gpr.marks_passed, gpr.remaining_s) for gpr in done] == [(S.COMPLETED, 2, 0)] * count
         return len(made)
 
     few_count = query_count(4)

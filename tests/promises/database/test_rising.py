@@ -79,7 +79,7 @@ def test_a_forced_release_raises_the_epoch_beyond_the_one_that_the_agent_knows()
 Change = Callable[[Gpr, Reservation], object]
 TELLING: dict[str, Change] = {
     "hold": lambda gpr, row: hold(make_gpr(make_slice(row.cluster)), nodes_of(row.cluster)[1]),
-    "want absent": lambda gpr, row: reservations_want_absent(gpr_id=gpr.pk),
+    "want absent": lambda gpr, row: reservations_want_absent(gpr_ids=[gpr.pk]),
     "set window": lambda gpr, row: reservations_set_windows([BoxWindow(gpr.pk, NOW + HOUR, NOW + 2 * HOUR)]),
     "release": lambda gpr, row: agent_says(row, Phase.RELEASED, now=NOW),
     "forced release": lambda gpr, row: reservation_force_release(reservation=row, actor=make_user(is_admin=True), why="it burnt", now=NOW),
@@ -87,7 +87,7 @@ TELLING: dict[str, Change] = {
     "bind namespace": lambda gpr, row: namespace_bind(slice_=gpr.slice, cluster=row.cluster, name="team", actor=None, now=NOW),
 }
 SILENT: dict[str, Change] = {
-    "want absent again": lambda gpr, row: reservations_want_absent(gpr_id=gpr.pk),
+    "want absent again": lambda gpr, row: reservations_want_absent(gpr_ids=[gpr.pk]),
     "observe": lambda gpr, row: agent_says(row, Phase.EXITING, now=NOW),
     "namespaces of a slice that holds nothing": lambda gpr, row: reservations_set_namespaces(
         slice_id=make_slice(row.cluster).pk, cluster_id=row.cluster_id, namespaces=["team"]
@@ -118,7 +118,7 @@ def test_the_generation_rises_with_everything_that_the_agent_is_told(change: str
 @pytest.mark.parametrize("change", SILENT)
 def test_the_generation_rests_while_the_agent_is_told_nothing_new(change: str) -> None:
     cluster, gpr, row = _held()
-    reservations_want_absent(gpr_id=gpr.pk)
+    reservations_want_absent(gpr_ids=[gpr.pk])
     before, told = generation_of(cluster), set_digest(desired_set(cluster_id=cluster.pk, now=NOW))
 
     SILENT[change](gpr, row)

@@ -208,7 +208,7 @@ def end_and_extend(race: Race, tries: int) -> None:
     for _ in range(tries):
         gpr_id, now = rng.choice(gprs), db_now()
         works: list[Callable[[], object]] = [
-            lambda gpr_id=gpr_id: reservations_want_absent(gpr_id=gpr_id),
+            lambda gpr_id=gpr_id: reservations_want_absent(gpr_ids=[gpr_id]),
             lambda gpr_id=gpr_id, now=now: reservations_set_windows([BoxWindow(gpr_id, now + 600 * SECOND, now + 700 * SECOND)]),
         ]
         race.tally.attempt(rng.choice(works), expected=(Conflict,))

@@ -133,7 +133,7 @@ def test_an_agents_word_about_many_and_new_namespaces_for_one_of_them(monkeypatc
 def test_a_failed_step_and_the_release_of_its_gpr(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = make_cluster(nodes=1)
     (row,) = hold(make_gpr(make_slice(cluster)), *nodes_of(cluster))
-    other = Other(lambda: reservations_want_absent(gpr_id=row.gpr_id))
+    other = Other(lambda: reservations_want_absent(gpr_ids=[row.gpr_id]))
     events_store(
         agent=AgentIdentity(cluster, 1), message=EventsRequest(session_epoch=0, events=(step(row, 1, outcome=Outcome.FAILED),)), now=NOW
     )

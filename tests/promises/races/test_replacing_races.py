@@ -10,7 +10,7 @@ import pytest
 from django.db import transaction
 from django.test import override_settings
 
-from gpr.allocation import allocator
+from gpr.allocation.advance import advance
 from gpr.models import Gpr, GprState, Promise, PromiseMove
 from gpr.queue.decisions import gpr_evict
 from gpr.replacement import services as replacing
@@ -101,7 +101,7 @@ def test_an_end_that_comes_while_the_spare_takes_its_place_takes_both(how: str, 
     other = Other(lambda: ENDS[how](stage, gpr))
     stopped_after(monkeypatch, replacing, "spare_join", other)
 
-    allocator.advance(now=stage.now)
+    advance(now=stage.now)
 
     other.end()
     assert fresh(gpr).state == S.EXITING
@@ -163,7 +163,7 @@ def test_an_agents_word_about_the_box_while_its_spare_takes_its_place(monkeypatc
 
     stopped_after(monkeypatch, reservations, "_take_out", other, before=True)
 
-    allocator.advance(now=stage.now)
+    advance(now=stage.now)
 
     other.end()
     assert Reservation.objects.get(pk=spare.pk).joined_at == stage.now

@@ -13,7 +13,8 @@ from django.test import Client
 
 from accounts.models import Scope
 from core.clock import db_now
-from gpr.allocation.allocator import advance, tick
+from gpr.allocation.advance import advance
+from gpr.allocation.allocator import tick
 from gpr.approvals.services import gpr_reject
 from gpr.models import Gpr, GprState, Promise, PromiseMove
 from gpr.queue.decisions import gpr_set_priority
