@@ -109,11 +109,11 @@ class ApiToken(models.Model):
         return scope in self.scopes
 
     def takes(self, address: str) -> bool:
-        """Whether it may be used from this address, as `client_address` gives it."""
+        """Tell whether it may be used from this address, as `client_address` gives it."""
         return not self.networks or (address != "" and any(ip_address(address) in ip_network(network) for network in self.networks))
 
     def covers(self, *, scopes: Collection[str], slices: Collection[str], networks: Collection[str]) -> bool:
-        """Whether a token of these terms may do no more than this one."""
+        """Tell whether a token of these terms may do no more than this one."""
         return (
             all(IMPLIED_BY[Scope(scope)] & set(self.scopes) for scope in scopes)
             and (not self.slices or (bool(slices) and set(slices) <= set(self.slices)))

@@ -174,7 +174,7 @@ def may(actor: User, verb: Verb, obj: Any) -> bool:
 
 
 def may_all(actor: User, verb: Verb, kind: Kind) -> bool:
-    """Whether the actor may do it with every object of the kind, whatever their roles are. No query."""
+    """Tell whether the actor may do it with every object of the kind, whatever their roles are. No query."""
     return _allows(verb, kind, PLATFORM_RELATIONS[actor.role])
 
 
@@ -190,7 +190,7 @@ def is_platform_admin(actor: User) -> bool:
 
 
 def is_overseer(actor: User) -> bool:
-    """Whether the actor may see what is for operators: an administrator or an auditor of the platform."""
+    """Tell whether the actor may see what is for operators: an administrator or an auditor of the platform."""
     return may_all(actor, Verb.INSPECT, Kind.PLATFORM)
 
 

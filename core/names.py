@@ -32,7 +32,7 @@ def text_fault(text: str) -> str:
 
 
 def _is_unseen(character: str) -> bool:
-    """Whether it is invisible, breaks the line, or is an unusual space."""
+    """Tell whether it is invisible, breaks the line, or is an unusual space."""
     if unicodedata.category(character)[0] in "CZ":
         return character != " "
     return bool(_BLANKS.match(character))

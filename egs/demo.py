@@ -116,7 +116,7 @@ def when_joined(then: Callable[[], None], *, since: datetime) -> None:
 
 
 def has_joined(*, since: datetime) -> bool:
-    """Whether every agent has synced since then and has reported nodes."""
+    """Tell whether every agent has synced since then and has reported nodes."""
     heard = Cluster.objects.filter(name__in=FLEETS, agent__last_sync_at__gte=since)
     return heard.filter(nodes__gone_at=None, nodes__isnull=False).distinct().count() == len(FLEETS)
 

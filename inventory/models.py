@@ -427,13 +427,13 @@ class Reservation(models.Model):
 
     @property
     def is_coming(self) -> bool:
-        """Whether this spare has not joined its box yet."""
+        """Tell whether this spare has not joined its box yet."""
         is_wanted = self.state == ReservationState.HELD and self.desired == Desired.PRESENT
         return self.replaces_id is not None and self.joined_at is None and is_wanted
 
     @property
     def is_given_up(self) -> bool:
-        """Whether it leaves its box before a spare has joined."""
+        """Tell whether it leaves its box before a spare has joined."""
         return self.failing_at is not None and self.desired == Desired.ABSENT
 
 
@@ -555,7 +555,7 @@ class HubAbsence:
 
 
 def agent_is_live(agent: AgentSession | None, now: datetime, *, within_s: float, absence: HubAbsence | None = None) -> bool:
-    """Whether it has synced within `within_s` and is not locked."""
+    """Tell whether it has synced within `within_s` and is not locked."""
     if agent is None or agent.last_sync_at is None or agent.locked_at is not None:
         return False
     since_at = absence.silent_since(agent.last_sync_at, within_s=within_s) if absence is not None else agent.last_sync_at

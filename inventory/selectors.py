@@ -92,14 +92,14 @@ def cluster_for(actor: User, reference: str) -> Cluster:
 
 
 def cluster_is_open(cluster: Cluster, now: datetime, *, absence: HubAbsence | None = None) -> bool:
-    """Whether boxes may start there."""
+    """Tell whether boxes may start there."""
     if not cluster.is_enabled or cluster.rewound_at is not None:
         return False
     return agent_is_live(getattr(cluster, "agent", None), now, within_s=settings.EGS_AGENT_UNREACHABLE_S, absence=absence)
 
 
 def cluster_is_silent(cluster: Cluster, now: datetime) -> bool:
-    """Whether only the agent's silence closes it."""
+    """Tell whether only the agent's silence closes it."""
     agent = getattr(cluster, "agent", None)
     if agent is None or agent.last_sync_at is None or agent.locked_at is not None:
         return False

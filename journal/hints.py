@@ -84,7 +84,7 @@ def _send(topics: Sequence[str]) -> None:
 
 
 def kick_taken() -> bool:
-    """Whether there was a kick; True when Redis is away."""
+    """Tell whether there was a kick; True when Redis is away."""
     if not settings.EGS_REDIS_URL:
         return False
     try:

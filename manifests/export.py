@@ -57,7 +57,7 @@ def _scopes(objects: Objects, kind: Kind, workspace: str) -> Iterator[Mapping[st
 
 
 def _is_of_open(objects: Objects, row: Present) -> bool:
-    """Whether its workspace or project is open: others take nothing any more."""
+    """Tell whether its workspace or project is open: others take nothing any more."""
     return all(objects.is_open(BY_NAME[kind], str(row.values[name])) for name, kind in PARENTS.items() if row.values.get(name))
 
 

@@ -54,7 +54,7 @@ class Objects:
         return self._list(kind, values).get(key_of(kind, name, values), [])
 
     def is_there(self, kind: Kind, name: str) -> bool:
-        """Whether the caller may see a project, a workspace or a cluster of this name."""
+        """Tell whether the caller may see a project, a workspace or a cluster of this name."""
         return self._by_name(kind, name, {}) is not None
 
     def is_open(self, kind: Kind, name: str) -> bool:
@@ -128,7 +128,7 @@ def path_of(kind: Kind, values: Mapping[str, Any]) -> str:
 
 
 def is_segment(name: str) -> bool:
-    """Whether it can be a part of an address: no name of an object has other characters."""
+    """Tell whether it can be a part of an address: no name of an object has other characters."""
     return bool(name) and name.isprintable() and not set("/?#%").intersection(name)
 
 

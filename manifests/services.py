@@ -326,7 +326,7 @@ class _Application:
         return present if made is None else self.objects.present(kind, made, wanted.values)
 
     def _may_keep(self, wanted: Wanted, present: Present) -> bool:
-        """Whether the caller may say who keeps the object: what carries a label is deleted by whoever prunes by it."""
+        """Tell whether the caller may say who keeps the object: what carries a label is deleted by whoever prunes by it."""
         actor, kind = actor_of(self.request), wanted.kind
         if is_platform_admin(actor):
             return True

@@ -75,7 +75,7 @@ def made_s(query: bytes) -> float:
 
 
 def has_news(listener: Listener, since_s: float) -> bool:
-    """Whether an Event since then may concern the listener."""
+    """Tell whether an Event since then may concern the listener."""
     news = Event.objects.order_by("-id")
     if not listener.sees_all:
         news = news.filter(slice_id__in=slices_visible_to(listener.user).values("pk"))

@@ -47,7 +47,7 @@ def identity_sign_in(*, provider: Provider, claims: Claims, link_to: User | None
 
 
 def may_link(login: Login) -> bool:
-    """Whether the session has all rights of its person: an identity has them all."""
+    """Tell whether the session has all rights of its person: an identity has them all."""
     token = login.token
     if token is None:
         return True

@@ -37,7 +37,7 @@ IDEMPOTENCY_KEY = OpenApiParameter(
 
 
 def takes_key(view: Any) -> bool:
-    """Whether a POST to this action takes an Idempotency-Key."""
+    """Tell whether a POST to this action takes an Idempotency-Key."""
     return view.action is not None and view.action not in {*view.read_actions, *view.keyless_actions}
 
 

@@ -174,7 +174,7 @@ class Gpr(models.Model):
 
     @property
     def has_no_place(self) -> bool:
-        """Whether the last plan says that it can never start, or that its booked time is taken."""
+        """Tell whether the last plan says that it can never start, or that its booked time is taken."""
         return self.explanation.get("reason") in NO_PLACE
 
     @property

@@ -226,7 +226,7 @@ def _refuse_beyond_budget(gpr: Gpr, ends_at: datetime, actor: User, now: datetim
 
 
 def goes_back(gpr: Gpr) -> bool:
-    """Whether an exiting GPR is queued again afterwards."""
+    """Tell whether an exiting GPR is queued again afterwards."""
     if gpr.remaining_s < 1:
         return False
     if gpr.end_reason == EndReason.CHECK_FAILED:

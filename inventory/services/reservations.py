@@ -192,7 +192,7 @@ def reservations_of_agent(cluster_id: UUID) -> QuerySet[Reservation]:
 
 
 def is_news(row: Reservation, phase: Phase, failure: str) -> bool:
-    """Whether the phase is later or the failure is another."""
+    """Tell whether the phase is later or the failure is another."""
     if row.phase == phase:
         return row.state == ReservationState.HELD and row.failure != failure[:FAILURE_MAX_CHARS]
     return PROGRESS[phase] > PROGRESS[Phase(row.phase)]

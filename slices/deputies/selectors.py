@@ -55,7 +55,7 @@ def deputy_relations(actor: User, obj: Any) -> frozenset[Relation]:
 
 
 def is_approver(actor: User, *, now: datetime) -> bool:
-    """Whether anything may ever wait for the actor's decision. One query at most."""
+    """Tell whether anything may ever wait for the actor's decision. One query at most."""
     if may_all(actor, Verb.APPROVE, Kind.GPR):
         return True
     runs = Exists(ProjectAdmin.objects.filter(user=actor))

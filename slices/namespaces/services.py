@@ -59,7 +59,7 @@ def namespace_bind(*, slice_: Slice, cluster: Cluster, name: str, actor: User | 
 
 
 def _may_choose(slice_: Slice, name: str) -> bool:
-    """Whether a pattern of its own covers the name, and no other workspace's covers it more closely."""
+    """Tell whether a pattern of its own covers the name, and no other workspace's covers it more closely."""
     own = coverage(name, slice_.namespace_patterns)
     others = Slice.objects.exclude(pk=slice_.pk).exclude(life=Life.REMOVED).values_list("namespace_patterns", flat=True)
     return own >= 0 and all(coverage(name, patterns) <= own for patterns in others)

@@ -50,12 +50,12 @@ def _why_held(gpu: str, record: GpuRecord | None, assignment: Assignment) -> str
 
 
 def is_lost(node: NodeState | None, assignment: Assignment) -> bool:
-    """Whether the hub gave one of its GPUs to a later epoch."""
+    """Tell whether the hub gave one of its GPUs to a later epoch."""
     return any(_went_on(node, assignment))
 
 
 def is_given_on(node: NodeState | None, assignment: Assignment) -> bool:
-    """Whether the hub gave all of its GPUs to later epochs."""
+    """Tell whether the hub gave all of its GPUs to later epochs."""
     return bool(assignment.gpus) and all(_went_on(node, assignment))
 
 

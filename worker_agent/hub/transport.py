@@ -13,7 +13,7 @@ from worker_agent.hub.dialog import Call
 
 
 class NoAnswer(Exception):
-    """Whether the hub received the call is not known."""
+    """Tell whether the hub received the call is not known."""
 
 
 class NoTrust(Exception):

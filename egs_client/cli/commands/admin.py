@@ -62,4 +62,4 @@ apps = {"admin": app}
 
 @app.callback()
 def admin() -> None:
-    """What administrators do, each act with a preview."""
+    """Do what administrators do, each act with a preview."""

@@ -78,7 +78,7 @@ EVENTS: list[Column[Event]] = [
 def queue(
     output: Output = "table", watch: Watch = False, limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = 100
 ) -> None:
-    """What waits, in the order of planned starts."""
+    """Show what waits, in the order of planned starts."""
 
     def read(egs: Client) -> Sequence[QueueRow]:
         return egs.queue.list(page_size=min(limit, 500)).all(limit=limit)
@@ -115,7 +115,7 @@ def top(
     view: Annotated[str | None, typer.Option(help="Only those that are hot, idle, faulty or stale.")] = None,
     limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = 40,
 ) -> None:
-    """What GPUs do now, the hottest first: those of your boxes; all for administrators."""
+    """Show what GPUs do now, the hottest first: those of your boxes; all for administrators."""
     filters = {"cluster": cluster, "node": node, "shape": shape, "view": view}
     given: dict[str, Any] = {name: value for name, value in filters.items() if value}
 
@@ -171,7 +171,7 @@ def events(
     output: Output = "table",
     watch: Watch = False,
 ) -> None:
-    """What happened, and why; the newest last."""
+    """Show what happened, and why, the newest last."""
     filters = {"gpr": gpr, "slice": workspace, "node": node, "cluster": cluster, "kind": kind}
     given: dict[str, Any] = {name: value for name, value in filters.items() if value}
     back_s = options.seconds(since)

@@ -357,7 +357,7 @@ def _change(spec: GprSpec, other: Alternative) -> _Change | None:
 
 
 def _is_outdone(other: Alternative, others: Iterable[Alternative]) -> bool:
-    """Whether a bigger variant of the same change starts no later."""
+    """Tell whether a bigger variant of the same change starts no later."""
     return any(
         each.differs == other.differs and each.start_at <= other.start_at and _size(each) > _size(other)
         for each in others

@@ -73,7 +73,7 @@ class Custom(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_auto(self) -> bool:
-        """Whether the agent made this request for waiting pods."""
+        """Tell whether the agent made this request for waiting pods."""
         return self.metadata.annotations.auto in ("true", GIVEN_BACK)
 
     @property

@@ -253,7 +253,7 @@ def _why_podless(work: CheckJob) -> str:
 
 
 def is_image_at_fault(work: CheckJob, exit_code: int, words: str) -> bool:
-    """Whether the image lacks a program. A missing program or library of the runtime is the node's fault."""
+    """Tell whether the image lacks a program. A missing program or library of the runtime is the node's fault."""
     if f'exec: "{work.command[0]}": executable file not found' in words:
         return True
     return exit_code == NOT_FOUND and any(_says_missing(tool, words) for tool in work.tools)

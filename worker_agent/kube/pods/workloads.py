@@ -103,7 +103,7 @@ class Workloads:
             workload.waiting.append(pod)
 
     def settled(self, workload: Workload, now_mono: float) -> bool:
-        """Whether all its pods seem to have been created."""
+        """Tell whether all its pods seem to have been created."""
         if workload.namespace in self.behind:
             return False
         key, pods = workload.key, frozenset(pod.metadata.uid for pod in workload.waiting)

@@ -69,7 +69,7 @@ class RequestFacts:
 
     @property
     def was_answered(self) -> bool:
-        """Whether the status holds an answer of the hub."""
+        """Tell whether the status holds an answer of the hub."""
         is_of_this = self.gpr.status_fields.get("observedGeneration") == self.gpr.metadata.generation
         return is_of_this and bool(self.gpr.status_fields.get("gprID") or self.refusal)
 

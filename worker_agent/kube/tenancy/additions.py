@@ -56,7 +56,7 @@ def is_our_binding(binding: AddedObject, workspace: Workspace) -> bool:
 # NetworkPolicies add up: one that allows any traffic opens the isolation, one that allows none changes nothing.
 # RoleBindings give nobody more rights than their author had.
 def allows_traffic(policy: AddedObject) -> bool:
-    """Whether it allows any traffic."""
+    """Tell whether it allows any traffic."""
     spec: dict[str, Any] = policy.spec or {}
     # The defaults of the API server. Rules of a type that is not listed have no effect.
     types = spec.get("policyTypes") or ["Ingress", *(["Egress"] if spec.get("egress") else [])]

@@ -145,7 +145,7 @@ class NamespaceAudit:
                 heappush(turns, (self._turns, namespace))
 
     def _is_guarded(self) -> bool | None:
-        """Whether the policy egs-keep is installed; None if it cannot be read now."""
+        """Tell whether the policy egs-keep is installed; None if it cannot be read now."""
         try:
             self._api.get(KEEP_GUARD, AddedObject)
         except Missing:
@@ -173,7 +173,7 @@ class NamespaceAudit:
         return is_removed
 
     def _is_harmless_after(self, path: str, call: Callable[[], object], *, is_enough: bool) -> bool:
-        """Whether the policy allows nothing after this call. Raises WriteConflict when it was replaced or written meanwhile."""
+        """Tell whether the policy allows nothing after this call. Raises WriteConflict when it was replaced or written meanwhile."""
         try:
             call()
         except Missing:

@@ -115,5 +115,5 @@ class NamespaceContents:
         self.left.setdefault(namespace, []).append(what)
 
     def is_unreported(self, namespace: str) -> bool:
-        """Whether the API server's trouble kept the namespace from being read."""
+        """Tell whether the API server's trouble kept the namespace from being read."""
         return isinstance(self.unseen.get(namespace), Unavailable | Throttled)

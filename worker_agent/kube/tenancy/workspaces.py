@@ -285,7 +285,7 @@ class KubernetesTenancy:
             self._note("workspace_undescribed", {"namespace": namespace, "why": str(error)})
 
     def _is_known(self, workspace: Workspace, there: TenancyObject) -> bool:
-        """Whether the agent bound it, even if its label is gone."""
+        """Tell whether the agent bound it, even if its label is gone."""
         # Only the agent and administrators can write this mark.
         is_marked = there.metadata.label(BOUND_TO) == workspace.id
         return is_marked or self._bound.get(there.metadata.name) == (there.metadata.uid, workspace.id)
