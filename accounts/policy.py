@@ -35,6 +35,8 @@ class Kind(StrEnum):
     WORKSPACE_REQUEST = "workspacerequest"
     QUOTA = "quota"
     BUDGET = "budget"
+    USAGE = "usageday"
+    PRICE = "shapeprice"
     POLICY = "policy"
     DEPUTY = "deputy"
     NAMESPACE = "namespace"
@@ -96,8 +98,11 @@ TABLE: Final[Mapping[tuple[Verb, Kind], Rule]] = {
     (Verb.INSPECT, Kind.PLATFORM): _OVERSEERS,
     (Verb.SEE, Kind.USER): _OVERSEERS,
     (Verb.SEE, Kind.PROJECT): _MEMBERS,
+    (Verb.CHANGE, Kind.PROJECT): _ADMINS,
     (Verb.SEE, Kind.QUOTA): _MEMBERS,
     (Verb.SEE, Kind.BUDGET): _MEMBERS,
+    (Verb.SEE, Kind.USAGE): _MEMBERS,
+    (Verb.SEE, Kind.PRICE): _MEMBERS,
     (Verb.SEE, Kind.POLICY): _MEMBERS,
     (Verb.CHANGE, Kind.POLICY): _ADMIN,
     (Verb.SEE, Kind.DEPUTY): _any_of(R.ADMIN, R.AUDITOR, R.CREATOR),

@@ -26,6 +26,8 @@ OBJECTS: Final = {
     Kind.TEMPLATE: "template",
     Kind.WORKSPACE_REQUEST: "request for a workspace",
     Kind.READING: "readings of a GPU while a box holds it",
+    Kind.USAGE: "usage",
+    Kind.PRICE: "price",
     Kind.MAINTENANCE: "maintenance",
     Kind.SUPPLY_ORDER: "order of a supply",
     Kind.CHECK_POLICY: "check policy",

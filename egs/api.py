@@ -22,6 +22,7 @@ from gpr.requests.api import GprStepViewSet, GprViewSet, NodeStepViewSet, QueueV
 from gpr.requests.events_api import EventViewSet
 from gpr.supplies.api import SupplyOrderViewSet, SupplyViewSet
 from gpr.templates.api import TemplateViewSet
+from gpr.usage.api import LeagueViewSet, PriceViewSet, UsageViewSet
 from inventory.api import ClusterViewSet, GpuViewSet, NodeViewSet, ScheduleViewSet, ShapeViewSet
 from inventory.check_api import CheckPolicyViewSet
 from journal.audit_api import AuditViewSet
@@ -58,6 +59,9 @@ router.register("slices/(?P<slice>[^/]+)/kubeconfig", KubeconfigViewSet, basenam
 router.register("workspace-requests", WorkspaceRequestViewSet, basename="workspace-request")
 router.register("quotas", QuotaViewSet, basename="quota")
 router.register("budgets", BudgetViewSet, basename="budget")
+router.register("usage/prices", PriceViewSet, basename="usage-price")
+router.register("usage/league", LeagueViewSet, basename="usage-league")
+router.register("usage", UsageViewSet, basename="usage")
 router.register("clusters", ClusterViewSet, basename="cluster")
 router.register("nodes", NodeViewSet, basename="node")
 router.register("nodes/(?P<node_ref>[^/]+)/steps", NodeStepViewSet, basename="node-step")

@@ -22,7 +22,7 @@ from gpr.allocation.allocator import tick
 from journal.hints import TICK, listen
 from journal.notices.periodic import notices_step
 from journal.wakeups import wakeups
-from observability.telemetry.services import telemetry_step
+from observability.services import readings_step
 
 log = structlog.get_logger(__name__)
 
@@ -151,7 +151,7 @@ def serve_all(*, host: str, port: int, on_start: Callable[[], None]) -> None:
     threads = (
         AllocatorThread(),
         PeriodicThread("notices", notices_step, settings.EGS_NOTICES_S),
-        PeriodicThread("telemetry", lambda: telemetry_step(now=db_now()), settings.EGS_TELEMETRY_S),
+        PeriodicThread("telemetry", lambda: readings_step(now=db_now()), settings.EGS_TELEMETRY_S),
     )
     for thread in threads:
         thread.start()

@@ -8,6 +8,6 @@ TELEMETRY_TASK = "observability.telemetry"
 @shared_task(name=TELEMETRY_TASK, ignore_result=True)
 def telemetry_task() -> None:
     from core.clock import db_now
-    from observability.telemetry.services import telemetry_step
+    from observability.services import readings_step
 
-    telemetry_step(now=db_now())
+    readings_step(now=db_now())

@@ -17,8 +17,8 @@ from accounts.models import PlatformRole, User
 from accounts.permissions import IsAdmin
 from accounts.policy import Verb, is_platform_admin
 from accounts.tokens.api import TokenSerializer
-from core.errors import NotFound
-from core.rest.fields import NewName, Reference, StrictSerializer
+from core.errors import NotAllowed, NotFound
+from core.rest.fields import Flag, NewName, Reference, StrictSerializer
 from core.rest.filters import Words
 from core.rest.output import ModelOutputSerializer
 from core.rest.pagination import CreatedPagination, NamePagination
@@ -35,6 +35,7 @@ from slices.services import (
     member_remove,
     project_create,
     project_set_end,
+    project_set_league,
     slice_create,
     slice_set_clusters,
     slice_set_end,
@@ -54,7 +55,7 @@ class LifeFilter(filters.FilterSet):
 class ProjectSerializer(ModelOutputSerializer[Project]):
     class Meta:
         model = Project
-        fields = ["id", "name", "created_at", "ends_at", *LIFE_FIELDS]
+        fields = ["id", "name", "created_at", "ends_at", "in_league", *LIFE_FIELDS]
         read_only_fields = fields
 
 
@@ -66,6 +67,7 @@ class ProjectChange(StrictSerializer):
     ends_at = serializers.DateTimeField(
         required=False, allow_null=True, help_text="It is archived then with its workspaces, see `closing/`; null: no end."
     )
+    in_league = Flag(required=False, help_text="Its slices are compared in the efficiency league.")
 
 
 class ProjectViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[Project]):
@@ -76,7 +78,7 @@ class ProjectViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
     lookup_url_kwarg = "ref"
 
     def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()] if self.action in {"create", "partial_update"} else super().get_permissions()
+        return [IsAdmin()] if self.action == "create" else super().get_permissions()
 
     def get_queryset(self) -> QuerySet[Project]:
         return projects_visible_to(actor_of(self.request))
@@ -92,10 +94,17 @@ class ProjectViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
 
     @extend_schema(request=ProjectChange)
     def partial_update(self, request: Request, ref: str) -> Response:
-        """Change its end. Omitted fields stay as they are."""
-        project, data = self.get_object(), self.body(ProjectChange)
+        """Change its end, or whether its slices are in the efficiency league, as administrators of the project may, too.
+
+        Omitted fields stay as they are.
+        """
+        project, data, actor = self.get_object(), self.body(ProjectChange), actor_of(request)
         if "ends_at" in data:
-            project_set_end(project=project, ends_at=data["ends_at"], actor=actor_of(request), now=self.now)
+            if not is_platform_admin(actor):
+                raise NotAllowed(IsAdmin.message)
+            project_set_end(project=project, ends_at=data["ends_at"], actor=actor, now=self.now)
+        if "in_league" in data:
+            project_set_league(project=project, in_league=data["in_league"], actor=actor, now=self.now)
         return Response(self.get_serializer(self.get_object()).data)
 
 

@@ -7,7 +7,8 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q
 
 from accounts.models import User
-from core.errors import Conflict, InvalidInput, NameTaken
+from accounts.policy import Verb, may
+from core.errors import Conflict, InvalidInput, NameTaken, NotAllowed
 from core.words import utc
 from inventory.models import Cluster, Reservation, ReservationState
 from inventory.services.clusters import desired_set_changed
@@ -40,6 +41,17 @@ def project_create(*, name: str, actor: User | None, now: datetime) -> Project:
         raise NameTaken(f"There is already a project named {name}. Choose another name.") from None
     event_record(kind="project.created", message=f"Project {name} was made.", at=now, actor=actor)
     return project
+
+
+@transaction.atomic
+def project_set_league(*, project: Project, in_league: bool, actor: User, now: datetime) -> None:
+    """Raises NotAllowed."""
+    if not may(actor, Verb.CHANGE, project):
+        raise NotAllowed(f"Only administrators of project {project.name} may do this.")
+    if Project.objects.filter(pk=project.pk).exclude(in_league=in_league).update(in_league=in_league):
+        text = f"The workspaces of project {project.name} are {'in' if in_league else 'left out of'} the efficiency league now."
+        event_record(kind="project.league_changed", message=text, at=now, actor=actor)
+    project.in_league = in_league
 
 
 @transaction.atomic

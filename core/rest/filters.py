@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from datetime import date
 from typing import Any
 
 from django import forms
@@ -19,6 +21,7 @@ from core.rest.fields import whole_number
 from core.rest.pagination import CURSOR, CURSOR_MAX_CHARS, PAGE_SIZE
 from core.rest.references import is_object
 
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z", re.ASCII)
 PARAMETER_MAX_CHARS = 500  # of all values of one parameter in a URL
 
 
@@ -111,6 +114,28 @@ class _MomentField(forms.CharField):
 @extend_schema_field(OpenApiTypes.DATETIME)
 class Moment(filters.Filter):
     field_class = _MomentField
+
+
+class _DayField(forms.CharField):
+    def to_python(self, value: Any) -> Any:
+        try:
+            return day_given(value)
+        except ValueError:
+            raise forms.ValidationError("Must be a day, as 2027-01-31.") from None
+
+
+@extend_schema_field(OpenApiTypes.DATE)
+class Day(filters.Filter):
+    field_class = _DayField
+
+
+def day_given(text: str | None) -> date | None:
+    """None for no text. Raises ValueError."""
+    if not text:
+        return None
+    if not _DAY.match(text):
+        raise ValueError(text[:PARAMETER_MAX_CHARS])
+    return date.fromisoformat(text)
 
 
 @extend_schema_field(OpenApiTypes.BOOL)

@@ -10,7 +10,7 @@ import binascii
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -198,7 +198,7 @@ def _field(rows: Any, path: str) -> models.Field[Any, Any]:
 
 
 def _packed(value: Any) -> Any:
-    if isinstance(value, datetime):
+    if isinstance(value, date):  # or a time
         return value.isoformat()
     if isinstance(value, int) and not isinstance(value, bool):
         return str(seal(value))

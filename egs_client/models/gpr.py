@@ -573,6 +573,17 @@ class PolicyVersion(Struct, kw_only=True):
     changes: list[TermChange]
 
 
+class Price(Struct, kw_only=True):
+    id: str
+    name: str
+    shape: str
+    from_day: str
+    gpu_hour_price: str
+    currency: str
+    set_at: datetime
+    set_by: str | None = None
+
+
 class QueueRow(Struct, kw_only=True):
     id: str
     name: str
@@ -629,6 +640,15 @@ class RoomAnswer(Struct, kw_only=True):
     fits: bool
     instead_at: datetime | None
     suggestion: Suggestion | None
+
+
+class Standing(Struct, kw_only=True):
+    id: str
+    name: str
+    project: str
+    place: int
+    efficiency: float
+    measured_hours: float
 
 
 class Suggestions(Struct, kw_only=True):
@@ -705,3 +725,20 @@ class Template(Struct, kw_only=True):
     may_evict: bool | None
     requeue_on_failure: bool | None
     run_checks: bool | None
+
+
+class Usage(Struct, kw_only=True):
+    """GPU-hours: held is used, wasted and unmeasured time."""
+
+    id: str
+    name: str
+    of: str
+    since: str
+    held_hours: float
+    used_hours: float
+    wasted_hours: float
+    unmeasured_hours: float
+    efficiency: float | None
+    cost: str
+    unpriced_hours: float
+    currency: str

@@ -131,6 +131,7 @@ class Project(Struct, kw_only=True):
     name: str
     created_at: datetime
     ends_at: datetime | None
+    in_league: bool
     life: str
     closed_at: datetime | None
     is_drained: bool
@@ -169,6 +170,8 @@ class Slice(Struct, kw_only=True):
     may_evict: bool
     may_skip_checks: bool
     may_order: bool
+    idle_timeout_s: int
+    may_keep_idle: bool
     burst_gain_s: int
     decide_within_s: int
     pods_max: int

@@ -73,8 +73,8 @@ class Ledger:
         budgets = _BUDGETS_OF({*projects, *projects.values()})
         if not budgets:
             return cls((), [])
-        since_at = min(period_at(budget, now).starts_at for budget in budgets)
-        return cls(budgets, windows_load(set(projects.values()), since_at=since_at, now=now))
+        spans = [period_at(budget, now) for budget in budgets]
+        return cls(budgets, windows_load(set(projects.values()), spans=spans, now=now))
 
     def add(self, window: GpuWindow) -> None:
         self.windows.append(window)
@@ -91,5 +91,5 @@ class Ledger:
             left_s = max(budget.gpu_hours * HOUR_S - taken_s, 0.0) + had_s
             if asked_s > left_s:
                 fitting_s = max((span.starts_at - asked.starts_at).total_seconds(), 0.0) + left_s / asked.gpu_count
-                return Excess(budget, span, asked_s, left_s, asked.gpu_count, math.floor(fitting_s / MINUTE_S) * MINUTE_S)
+                return Excess(budget, span, asked_s, left_s, round(asked.gpu_count), math.floor(fitting_s / MINUTE_S) * MINUTE_S)
         return None

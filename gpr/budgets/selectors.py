@@ -28,12 +28,12 @@ class BudgetUse:
 
 
 def budget_uses(budgets: Iterable[Budget], *, now: datetime) -> list[BudgetUse]:
-    """Three queries at most, none without budgets."""
+    """Five queries at most, none without budgets."""
     spans = [(budget, period_at(budget, now)) for budget in budgets]
     if not spans:
         return []
     projects = {budget.tenant.pk for budget, _ in spans}
-    windows = windows_load(projects, since_at=min(span.starts_at for _, span in spans), now=now)
+    windows = windows_load(projects, spans=[span for _, span in spans], now=now)
     uses = []
     for budget, span in spans:
         counted = [window for window in windows if window.counts_for(budget)]

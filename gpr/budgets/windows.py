@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from datetime import datetime, timedelta
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Sequence
+from datetime import date, datetime, timedelta
+from functools import reduce
+from operator import or_
+from typing import Final, NamedTuple
 from uuid import UUID
 
-from django.db.models import Count, Max
+from django.db.models import Max, Q, Sum
 
+from core.column_checks import LAST
 from gpr.budgets.periods import Span
-from gpr.models import Gpr, GprState
-from inventory.models import Node, Reservation
-from protocol.assignments import Desired
+from gpr.models import Gpr, GprState, UsageDay, UsageProgress
+from gpr.usage.holds import held_since, holds_load
+from gpr.usage.services import DAY, MS, day_of, midnight
+from inventory.models import Node
 from slices.models import Budget
+
+DAY_MS: Final = DAY // MS
 
 
 class GpuWindow(NamedTuple):
@@ -22,7 +28,7 @@ class GpuWindow(NamedTuple):
     slice_id: UUID
     project_id: UUID
     shapes: Collection[str]
-    gpu_count: int
+    gpu_count: float  # of a whole day: the mean
     starts_at: datetime
     ends_at: datetime
 
@@ -35,22 +41,41 @@ class GpuWindow(NamedTuple):
         return self.gpu_count * max(length_s, 0.0)
 
 
-def windows_load(project_ids: Collection[UUID], *, since_at: datetime, now: datetime) -> list[GpuWindow]:
-    """What was held since then, is held, and is booked by requests that wait in the queue. Two queries, or three."""
-    return [*_held(project_ids, since_at, now), *_queued(project_ids, now)]
+def windows_load(project_ids: Collection[UUID], *, spans: Collection[Span], now: datetime) -> list[GpuWindow]:
+    """What counts in these spans: what was held, is held, and is booked by requests that wait in the queue. Four queries, or five.
+
+    Days that are final are read from their usage rows, others and those that a span cuts from reservations.
+    """
+    since_at = min(span.starts_at for span in spans)
+    final_until_at = UsageProgress.objects.values_list("held_until_at", flat=True).first() or since_at
+    cut = {edge for span in spans for edge in span if edge != midnight(day_of(edge)) and since_at <= edge < final_until_at}
+    cut_days = {day_of(edge) for edge in cut}
+    exact = [Span(midnight(day), midnight(day) + DAY) for day in sorted(cut_days)]
+    exact.append(Span(max(final_until_at, since_at), LAST))
+    return [
+        *_final(project_ids, day_of(since_at), day_of(final_until_at), cut_days),
+        *_held(project_ids, exact, now),
+        *_queued(project_ids, now),
+    ]
 
 
-def _held(project_ids: Collection[UUID], since_at: datetime, now: datetime) -> Iterator[GpuWindow]:
-    rows = Reservation.objects.filter(slice__project__in=project_ids).exclude(released_at__lte=since_at).order_by()
-    # A spare counts once the node that it replaces is gone.
-    rows = rows.exclude(replaces__isnull=False, replaces__released_at=None)
-    fields = ("slice", "slice__project", "node__shape", "starts_at", "replaces__released_at", "ends_at", "released_at", "desired")
-    for slice_id, project_id, shape, starts_at, replaced_at, ends_at, released_at, desired, gpu_count in rows.values_list(
-        *fields, Count("gpus")
-    ):
-        booked_end_at = max(ends_at, now) if desired == Desired.PRESENT else now
-        held_since_at = max(starts_at, replaced_at or starts_at)
-        yield GpuWindow(slice_id, project_id, (shape,), gpu_count, held_since_at, released_at or booked_end_at)
+def _final(project_ids: Collection[UUID], since: date, until: date, without: Collection[date]) -> Iterator[GpuWindow]:
+    rows = UsageDay.objects.filter(slice__project__in=project_ids, day__gte=since, day__lt=until, held_gpu_ms__gt=0).exclude(
+        day__in=without
+    )
+    found = rows.order_by().values_list("slice", "slice__project", "shape", "day").annotate(held_ms=Sum("held_gpu_ms"))
+    for slice_id, project_id, shape, day, held_ms in found:
+        yield GpuWindow(slice_id, project_id, (shape,), held_ms / DAY_MS, midnight(day), midnight(day) + DAY)
+
+
+def _held(project_ids: Collection[UUID], spans: Sequence[Span], now: datetime) -> Iterator[GpuWindow]:
+    overlaps = reduce(or_, (held_since(span.starts_at) & Q(starts_at__lt=span.ends_at) for span in spans))
+    for hold in holds_load(Q(overlaps, slice__project__in=project_ids), now=now):
+        window = GpuWindow(hold.slice_id, hold.project_id, (hold.shape,), hold.gpu_count, hold.starts_at, hold.ends_at)
+        for span in spans:
+            starts_at, ends_at = max(window.starts_at, span.starts_at), min(window.ends_at, span.ends_at)
+            if starts_at < ends_at:
+                yield window._replace(starts_at=starts_at, ends_at=ends_at)
 
 
 def _queued(project_ids: Collection[UUID], now: datetime) -> Iterator[GpuWindow]:

@@ -7,7 +7,7 @@ from gpr.models.gprs import ENDED, GPUS_PER_NODE_MAX, NODES_MAX, PROVISIONED, TR
 from gpr.models.plans import AllocatorRecord, PlanChange, PlanRecord
 from gpr.models.promises import Forecast, Promise, PromiseMove, PromiseOutcome, Shadow
 from gpr.models.templates import GprTemplate
-from gpr.models.usage import ProjectUsage
+from gpr.models.usage import IdleBox, ProjectUsage, ShapePrice, UsageDay, UsageProgress
 
 __all__ = [
     "ENDED",
@@ -26,6 +26,7 @@ __all__ = [
     "Gpr",
     "GprState",
     "GprTemplate",
+    "IdleBox",
     "Nearness",
     "PlanChange",
     "PlanRecord",
@@ -35,6 +36,9 @@ __all__ = [
     "PromiseOutcome",
     "RepeatRule",
     "Shadow",
+    "ShapePrice",
+    "UsageDay",
+    "UsageProgress",
     "VictimKind",
     "VictimOutcome",
 ]

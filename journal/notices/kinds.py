@@ -145,6 +145,7 @@ NOT_TOLD: Final = frozenset(
         *("template.changed", "template.created", "template.deleted"),
         *("identity.linked", "identity.unlinked"),
         *("access.refused", "group.role_added", "group.role_removed", "login.ended", "login.opened", "login.refused"),
+        *("price.deleted", "price.set", "project.league_changed"),
         *("project.admin_added", "project.admin_removed", "project.closed", "project.end_changed", "project.restored", "project.settled"),
         *("slice.end_changed", "slice.group_added", "slice.group_removed"),
         *("token.issued", "token.revoked", "user.created", "user.disabled", "user.enabled"),

@@ -124,6 +124,7 @@ _POLICY: Final = (
         "shapes",
     ),
     *("may_evict", "may_skip_checks", "may_order", "burst_gain_s", "decide_within_s", "pods_max", "may_reach_out", "kubeconfig_max_s"),
+    *("idle_timeout_s", "may_keep_idle"),
     *("namespace_patterns", "namespaces_max"),
 )
 _REQUEST: Final = (

@@ -46,6 +46,7 @@ class Project(Closable):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=63, unique=True)
     created_at = models.DateTimeField()
+    in_league = models.BooleanField(default=True, help_text="Its workspaces are compared by how much of their GPU time they use.")
 
     class Meta:
         ordering: ClassVar[list[str]] = ["name"]
@@ -78,6 +79,10 @@ class Slice(Closable):
     may_evict = models.BooleanField(default=False, help_text="Its requests may evict others of lower priority without approval.")
     may_order = models.BooleanField(default=False, help_text="Nodes may be ordered for its requests from supplies, at their cost.")
     may_skip_checks = models.BooleanField(default=True, help_text="Its requests may skip the checks of nodes without approval.")
+    idle_timeout_s = models.PositiveBigIntegerField(
+        default=0, help_text="A box whose GPUs do nothing for so long is released; 0: never. Asking for longer needs approval."
+    )
+    may_keep_idle = models.BooleanField(default=True, help_text="Members may keep an idle box, which begins its time-out anew.")
     ahead_max_s = models.PositiveBigIntegerField(default=366 * 86_400, help_text="A later start, counted from now, is refused.")
     decide_within_s = models.PositiveBigIntegerField(default=14 * 86_400, help_text="What waits longer for approval is rejected.")
     policy_version = models.PositiveBigIntegerField(default=0, help_text="Number of the last PolicyVersion that changed these fields.")

@@ -63,6 +63,8 @@ TERMS: Final = {
         Term("may_evict", "May evict", Unit.FLAG),
         Term("may_skip_checks", "May skip checks", Unit.FLAG),
         Term("may_order", "May order nodes", Unit.FLAG),
+        _duration("idle_timeout_s", "Idle time-out", 0),
+        Term("may_keep_idle", "May keep idle boxes", Unit.FLAG),
         _duration("burst_gain_s", "Gain outside its home", 0),
         _duration("decide_within_s", "Time to decide", 60),
         Term("pods_max", "Pods in a namespace", Unit.COUNT),

@@ -223,6 +223,12 @@ class AsyncApi(AsyncTransport):
         return Tokens(self)
 
     @cached_property
+    def usage(self) -> gpr_api.Usage:
+        from egs_client.aio.api.gpr import Usage
+
+        return Usage(self)
+
+    @cached_property
     def users(self) -> accounts_api.Users:
         from egs_client.aio.api.accounts import Users
 

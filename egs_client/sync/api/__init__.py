@@ -223,6 +223,12 @@ class Api(Transport):
         return Tokens(self)
 
     @cached_property
+    def usage(self) -> gpr_api.Usage:
+        from egs_client.sync.api.gpr import Usage
+
+        return Usage(self)
+
+    @cached_property
     def users(self) -> accounts_api.Users:
         from egs_client.sync.api.accounts import Users
 

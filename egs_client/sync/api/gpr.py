@@ -911,6 +911,8 @@ class Policies(Resource):
         may_evict: bool | UnsetType | None = UNSET,
         may_skip_checks: bool | UnsetType | None = UNSET,
         may_order: bool | UnsetType | None = UNSET,
+        idle_timeout_s: int | UnsetType | None = UNSET,
+        may_keep_idle: bool | UnsetType | None = UNSET,
         burst_gain_s: int | UnsetType | None = UNSET,
         decide_within_s: int | UnsetType | None = UNSET,
         pods_max: int | UnsetType | None = UNSET,
@@ -934,6 +936,8 @@ class Policies(Resource):
         may_evict: Its requests may evict others of lower priority without approval.
         may_skip_checks: Its requests may skip the checks of nodes without approval.
         may_order: Nodes may be ordered for its requests from supplies, at their cost.
+        idle_timeout_s: A box whose GPUs do nothing for so long is released; 0: never. Asking for longer needs approval.
+        may_keep_idle: Members may keep an idle box, which begins its time-out anew.
         burst_gain_s: Requests run outside the preferred cluster only if that saves more than this.
         decide_within_s: What waits longer for approval is rejected.
         pods_max: Pods at once in each of its namespaces.
@@ -958,6 +962,8 @@ class Policies(Resource):
                 "may_evict": may_evict,
                 "may_skip_checks": may_skip_checks,
                 "may_order": may_order,
+                "idle_timeout_s": idle_timeout_s,
+                "may_keep_idle": may_keep_idle,
                 "burst_gain_s": burst_gain_s,
                 "decide_within_s": decide_within_s,
                 "pods_max": pods_max,
@@ -986,6 +992,8 @@ class Policies(Resource):
         may_evict: bool | UnsetType | None = UNSET,
         may_skip_checks: bool | UnsetType | None = UNSET,
         may_order: bool | UnsetType | None = UNSET,
+        idle_timeout_s: int | UnsetType | None = UNSET,
+        may_keep_idle: bool | UnsetType | None = UNSET,
         burst_gain_s: int | UnsetType | None = UNSET,
         decide_within_s: int | UnsetType | None = UNSET,
         pods_max: int | UnsetType | None = UNSET,
@@ -1009,6 +1017,8 @@ class Policies(Resource):
         may_evict: Its requests may evict others of lower priority without approval.
         may_skip_checks: Its requests may skip the checks of nodes without approval.
         may_order: Nodes may be ordered for its requests from supplies, at their cost.
+        idle_timeout_s: A box whose GPUs do nothing for so long is released; 0: never. Asking for longer needs approval.
+        may_keep_idle: Members may keep an idle box, which begins its time-out anew.
         burst_gain_s: Requests run outside the preferred cluster only if that saves more than this.
         decide_within_s: What waits longer for approval is rejected.
         pods_max: Pods at once in each of its namespaces.
@@ -1033,6 +1043,8 @@ class Policies(Resource):
                 "may_evict": may_evict,
                 "may_skip_checks": may_skip_checks,
                 "may_order": may_order,
+                "idle_timeout_s": idle_timeout_s,
+                "may_keep_idle": may_keep_idle,
                 "burst_gain_s": burst_gain_s,
                 "decide_within_s": decide_within_s,
                 "pods_max": pods_max,
@@ -1490,3 +1502,99 @@ class Templates(Resource):
     def delete(self, ref: str) -> None:
         """Delete the template. Requests that were created from it stay as they are."""
         self.client.call("DELETE", f"templates/{self.quoted(ref)}/", kind=type(None))
+
+
+class Usage(Resource):
+    @cached_property
+    def league(self) -> UsageLeague:
+        return UsageLeague(self.client)
+
+    @cached_property
+    def prices(self) -> UsagePrices:
+        return UsagePrices(self.client)
+
+    def list(
+        self,
+        *,
+        by: Literal["cluster", "gpr", "person", "project", "shape", "slice"] | UnsetType = UNSET,
+        cluster: str | UnsetType = UNSET,
+        gpr: str | UnsetType = UNSET,
+        owner: str | UnsetType = UNSET,
+        page_size: int | UnsetType = UNSET,
+        project: str | UnsetType = UNSET,
+        shape: str | UnsetType = UNSET,
+        since: str | UnsetType = UNSET,
+        slice: str | UnsetType = UNSET,
+        step: Literal["day", "month", "total"] | UnsetType = UNSET,
+        until: str | UnsetType = UNSET,
+    ) -> Pages[models.Usage]:
+        """Count GPU-hours, those with most first. A member counts those of his slices.
+
+        by: By default slice.
+        owner: Who filed the GPR: id or name, or `me`.
+        page_size: Rows a page.
+        step: By default total.
+        """
+        return Pages(
+            self.client,
+            "usage/",
+            params={
+                "by": by,
+                "cluster": cluster,
+                "gpr": gpr,
+                "owner": owner,
+                "page_size": page_size,
+                "project": project,
+                "shape": shape,
+                "since": since,
+                "slice": slice,
+                "step": step,
+                "until": until,
+            },
+            kind=models.Usage,
+        )
+
+
+class UsageLeague(Resource):
+    def list(
+        self, *, page_size: int | UnsetType = UNSET, since: str | UnsetType = UNSET, until: str | UnsetType = UNSET
+    ) -> Pages[models.Standing]:
+        """Compare the slices of each project by how much of their GPU time they use, the most efficient first. A member sees the places
+        of his own slices, an administrator of a project those of all its slices. Projects may stay out of it.
+
+        page_size: Rows a page.
+        """
+        return Pages(self.client, "usage/league/", params={"page_size": page_size, "since": since, "until": until}, kind=models.Standing)
+
+
+class UsagePrices(Resource):
+    def list(self, *, page_size: int | UnsetType = UNSET) -> Pages[models.Price]:
+        """Prices of GPU-hours by shape, each from a day until the shape's next price.
+
+        page_size: Rows a page.
+        """
+        return Pages(self.client, "usage/prices/", params={"page_size": page_size}, kind=models.Price)
+
+    def create(
+        self, *, shape: str, gpu_hour_price: str, from_day: str | UnsetType = UNSET, idempotency_key: str | None = None
+    ) -> models.Price:
+        """Set a shape's price from a day on. It replaces the price that begins on the same day; costs of past days follow it.
+
+        from_day: In UTC; by default today. It may be past.
+        """
+        return self.client.call(
+            "POST",
+            "usage/prices/",
+            body={"shape": shape, "gpu_hour_price": gpu_hour_price, "from_day": from_day},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.Price,
+        )
+
+    def get(self, id: str) -> models.Price:
+        """Prices of GPU-hours by shape, each from a day until the shape's next price."""
+        return self.client.call("GET", f"usage/prices/{self.quoted(id)}/", kind=models.Price)
+
+    def delete(self, id: str) -> None:
+        """Delete a price; the one before it holds again."""
+        self.client.call("DELETE", f"usage/prices/{self.quoted(id)}/", kind=type(None))

@@ -168,12 +168,18 @@ class Projects(Resource):
         """GET projects/{ref}/"""
         return self.client.call("GET", f"projects/{self.quoted(ref)}/", kind=models.Project)
 
-    def update(self, ref: str, *, ends_at: datetime | str | UnsetType | None = UNSET) -> models.Project:
-        """Change its end. Omitted fields stay as they are.
+    def update(
+        self, ref: str, *, ends_at: datetime | str | UnsetType | None = UNSET, in_league: bool | UnsetType = UNSET
+    ) -> models.Project:
+        """Change its end, or whether its slices are in the efficiency league, as administrators of the project may, too. Omitted fields
+        stay as they are.
 
         ends_at: It is archived then with its workspaces, see `closing/`; null: no end.
+        in_league: Its slices are compared in the efficiency league.
         """
-        return self.client.call("PATCH", f"projects/{self.quoted(ref)}/", body={"ends_at": ends_at}, kind=models.Project)
+        return self.client.call(
+            "PATCH", f"projects/{self.quoted(ref)}/", body={"ends_at": ends_at, "in_league": in_league}, kind=models.Project
+        )
 
 
 class ProjectsAdmins(Resource):
@@ -269,6 +275,8 @@ class Slices(Resource):
         may_evict: bool | UnsetType | None = UNSET,
         may_skip_checks: bool | UnsetType | None = UNSET,
         may_order: bool | UnsetType | None = UNSET,
+        idle_timeout_s: int | UnsetType | None = UNSET,
+        may_keep_idle: bool | UnsetType | None = UNSET,
         burst_gain_s: int | UnsetType | None = UNSET,
         decide_within_s: int | UnsetType | None = UNSET,
         pods_max: int | UnsetType | None = UNSET,
@@ -293,6 +301,8 @@ class Slices(Resource):
         may_evict: Its requests may evict others of lower priority without approval.
         may_skip_checks: Its requests may skip the checks of nodes without approval.
         may_order: Nodes may be ordered for its requests from supplies, at their cost.
+        idle_timeout_s: A box whose GPUs do nothing for so long is released; 0: never. Asking for longer needs approval.
+        may_keep_idle: Members may keep an idle box, which begins its time-out anew.
         burst_gain_s: Requests run outside the preferred cluster only if that saves more than this.
         decide_within_s: What waits longer for approval is rejected.
         pods_max: Pods at once in each of its namespaces.
@@ -319,6 +329,8 @@ class Slices(Resource):
                 "may_evict": may_evict,
                 "may_skip_checks": may_skip_checks,
                 "may_order": may_order,
+                "idle_timeout_s": idle_timeout_s,
+                "may_keep_idle": may_keep_idle,
                 "burst_gain_s": burst_gain_s,
                 "decide_within_s": decide_within_s,
                 "pods_max": pods_max,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -11,6 +12,7 @@ import pytest
 
 from core.clock import db_now
 from gpr.models import Gpr, PromiseMove
+from gpr.usage.services import held_count
 from inventory.models import Reservation, StepResult
 from protocol.events import Outcome
 from slices.models import Budget, Period, Quota
@@ -33,6 +35,7 @@ READS += [
     "events/",
     "insights/",
 ]
+READS += ["usage/", "usage/?by=gpr", "usage/?by=person&step=day", "usage/league/", "usage/prices/"]
 READS += ["tokens/", "quotas/", "budgets/", "gprs/{gpr}/", "gprs/{gpr}/steps/", "evictions/"]
 
 
@@ -45,6 +48,7 @@ def canaries(built_world: World) -> set[str]:
     waiting = factories.gpr(world.foreign_slice, people.outsider, name="canary-waiting", nodes=2, priority=190)
     asking = factories.gpr(world.foreign_slice, people.outsider, name="canary-asking", priority=300)
     (row,) = factories.held(running)
+    held_count(now=db_now() + timedelta(minutes=1))
     step = StepResult.objects.create(
         reservation=row, step="drain", attempt=1, outcome=Outcome.FAILED, started_at=db_now(), ended_at=db_now(), log="canary-log"
     )
@@ -133,6 +137,7 @@ def foreign_paths(world: World) -> Iterator[tuple[str, str, str, Any]]:
         ]:
             yield method, f"slices/{ref}/{tail}", f"slices/{nowhere}/{tail}", body
     yield "GET", "projects/canary-project/", "projects/nowhere/", None
+    yield "PATCH", "projects/canary-project/", "projects/nowhere/", {"in_league": False}
     for quota in Quota.objects.all():
         for method, body in (("GET", None), ("PATCH", {"most_gpus": 5}), ("DELETE", None)):
             yield method, f"quotas/{quota.pk}/", f"quotas/{nothing}/", body

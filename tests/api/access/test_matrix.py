@@ -16,7 +16,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from accounts.models import GroupRole, PlatformRole, Scope, User
 from core.clock import db_now
 from gpr.bookings.services import SeriesTerms, series_create
-from gpr.models import Gpr, RepeatRule
+from gpr.models import Gpr, RepeatRule, ShapePrice
 from inventory.models import Gpu, MaintenanceWindow
 from journal.models import Event
 from slices.models import Budget, Deputy, Invitation, Period, ProjectAdmin, Quota, Role, SliceGroup
@@ -154,7 +154,7 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", "projects/"): Row(LIST),
     ("POST", "projects/"): Row(for_admin(201), {"name": "new"}),
     ("GET", "projects/<ref>/"): Row(SEE),
-    ("PATCH", "projects/<ref>/"): Row(for_admin(200), {"ends_at": None}),
+    ("PATCH", "projects/<ref>/"): Row(decide(200), {"in_league": False}),
     ("GET", "slices/"): Row(LIST),
     ("POST", "slices/"): Row(for_admin(201), {"name": "new", "project": "tenant", "clusters": ["aurora"]}),
     ("GET", "slices/<ref>/"): Row(SEE),
@@ -196,6 +196,12 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", "budgets/<pk>/"): Row(SEE),
     ("PATCH", "budgets/<pk>/"): Row(for_admin(200), {"gpu_hours": 5}),
     ("DELETE", "budgets/<pk>/"): Row(for_admin(204)),
+    ("GET", "usage/"): Row(LIST),
+    ("GET", "usage/league/"): Row(LIST),
+    ("GET", "usage/prices/"): Row(LIST),
+    ("POST", "usage/prices/"): Row(for_admin(201), {"shape": SHAPE, "gpu_hour_price": "2.5"}),
+    ("GET", "usage/prices/<pk>/"): Row(SEE_SHARED),  # a price of their cluster's shape
+    ("DELETE", "usage/prices/<pk>/"): Row(for_admin(204)),
     ("GET", "quotas/"): Row(LIST),
     ("POST", "quotas/"): Row(for_admin(201), {"project": "tenant", "shape": SHAPE}),
     ("GET", "quotas/<pk>/"): Row(SEE),
@@ -319,6 +325,7 @@ EXCEPTIONS: dict[tuple[str, str, str], int] = {
     ("auditor", "POST", "workspace-requests/<pk>/approve/"): 403,
     ("auditor", "POST", "workspace-requests/<pk>/refuse/"): 403,
     # The request that is to be approved reaches beyond the project, these do not.
+    ("project_admin", "PATCH", "projects/<ref>/"): 200,
     ("project_admin", "POST", "gprs/<pk>/reject/"): 200,
     ("project_admin", "POST", "gprs/<pk>/evict/"): 200,
     ("project_admin", "POST", "slices/<slice>/kubeconfig/"): 403,
@@ -433,6 +440,8 @@ def make_place(world: World) -> dict[str, str]:
     deputy = Deputy.objects.create(approver=world.people.admin, user=world.people.owner, **later_on)
     policy_pk = str(policy_of(world.slice).pk)
     names |= {"budgets/": str(budget.pk), "deputies/": str(deputy.pk), "policies/": policy_pk, "policy_pk": policy_pk}
+    price = ShapePrice.objects.create(shape=SHAPE, from_day=SOON.date(), gpu_hour_price=2, set_at=db_now())
+    names |= {"usage/prices/": str(price.pk)}
     names |= {"gpus": str(Gpu.objects.filter(node__name="aurora-0").values_list("pk", flat=True)[0])}
     return {**names, "maintenance": str(closed.pk), "booking-series": str(series.pk)}
 

@@ -1,0 +1,1 @@
+"""Counts GPU time held and used by day, and what it costs."""

@@ -1,0 +1,14 @@
+"""What follows from readings, in its order."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from observability.telemetry.services import telemetry_step
+from observability.usage.services import usage_step
+
+
+def readings_step(*, now: datetime) -> None:
+    """Correct however often it runs, and in several processes at once."""
+    telemetry_step(now=now)
+    usage_step(now=now)

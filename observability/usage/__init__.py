@@ -1,0 +1,1 @@
+"""Counts by readings what GPUs of boxes did."""
