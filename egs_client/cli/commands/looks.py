@@ -171,7 +171,7 @@ def events(
     output: Output = "table",
     watch: Watch = False,
 ) -> None:
-    """Show what happened, and why, the newest last."""
+    """Show what happened, and why; the newest comes last."""
     filters = {"gpr": gpr, "slice": workspace, "node": node, "cluster": cluster, "kind": kind}
     given: dict[str, Any] = {name: value for name, value in filters.items() if value}
     back_s = options.seconds(since)
