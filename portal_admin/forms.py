@@ -93,6 +93,11 @@ class ProjectAdminsForm(forms.Form):
         field.label_from_instance = lambda row: row.user.name
 
 
+class DrainForm(forms.Form):
+    drain_force_after_s = SpanField(label="Pods are killed after", max_length=40, help_text="Counted from the end of their request.")
+    drain_grace_s = SpanField(label="Disruption budgets hold a pod", max_length=40, help_text="At most so long; 0 s for not at all.")
+
+
 class EndForm(forms.Form):
     ends_at = MomentField(label="End", required=False, help_text="Empty: without end.")
 

@@ -34,6 +34,7 @@ urlpatterns: list[URLPattern] = [
     path("clusters/", clusters.clusters, name="admin-clusters"),
     path("clusters/<uuid:pk>/join-token/", clusters.join_token, name="admin-join-token"),
     path("clusters/<uuid:pk>/enable/", clusters.enable, name="admin-cluster-enable"),
+    path("clusters/<uuid:pk>/drain/", clusters.drain, name="admin-cluster-drain"),
     path("clusters/<uuid:pk>/disable/", clusters.disable, name="admin-cluster-disable"),
     path("clusters/<uuid:pk>/resume/", clusters.resume, name="admin-cluster-resume"),
     path("maintenance/", maintenance.maintenance, name="admin-maintenance"),

@@ -11,7 +11,7 @@ from django.db.models import F
 from accounts.models import User
 from accounts.tokens.minting import TokenKind, token_mint
 from core.errors import Conflict, InvalidInput, NameTaken
-from inventory.models import AgentCredential, AgentSession, Cluster, JoinToken
+from inventory.models import DRAIN_MAX_S, AgentCredential, AgentSession, Cluster, JoinToken
 from journal.hints import TICK, cluster_topic, hint
 from journal.services import event_record
 
@@ -64,8 +64,11 @@ def cluster_set_drain(*, cluster: Cluster, grace_s: int | None, force_after_s: i
     row = Cluster.objects.select_for_update().get(pk=cluster.pk)
     grace_s = row.drain_grace_s if grace_s is None else grace_s
     force_after_s = row.drain_force_after_s if force_after_s is None else force_after_s
-    if force_after_s < grace_s:
-        raise InvalidInput({"drain_force_after_s": [f"Must be {grace_s} s or more, as drain_grace_s is."]})
+    least_s = max(1, grace_s)
+    if not least_s <= force_after_s <= DRAIN_MAX_S:
+        raise InvalidInput(
+            {"drain_force_after_s": [f"Must be from {least_s} s, as long as a disruption budget holds a pod, to {DRAIN_MAX_S} s."]}
+        )
     drain = {"drain_grace_s": grace_s, "drain_force_after_s": force_after_s}
     if not Cluster.objects.filter(pk=cluster.pk).exclude(**drain).update(**drain):
         return

@@ -103,6 +103,7 @@ class ClusterRow:
     generation: int
     kinds: tuple[KindCount, ...]
     token_url: str
+    drain_url: str
     resume_url: str  # this and the two below: empty if the action does not apply
     disable_url: str
     enable_url: str
@@ -173,6 +174,7 @@ def _row(cluster: Cluster, kinds: Iterable[KindCount], now: datetime) -> Cluster
         generation=cluster.generation,
         kinds=tuple(kinds),
         token_url=reverse("admin-join-token", args=at),
+        drain_url=reverse("admin-cluster-drain", args=at),
         resume_url=reverse("admin-cluster-resume", args=at) if cluster.rewound_at else "",
         disable_url=reverse("admin-cluster-disable", args=at) if cluster.is_enabled else "",
         enable_url="" if cluster.is_enabled else reverse("admin-cluster-enable", args=at),

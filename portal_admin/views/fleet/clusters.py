@@ -10,10 +10,11 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from core.errors import EgsError
+from core.words import duration_exact
 from inventory.models import Cluster
 from inventory.selectors import cluster_for
-from inventory.services.clusters import cluster_create, cluster_resume, cluster_set_enabled, join_token_issue
-from portal_admin.forms import ClusterForm, PlainForm
+from inventory.services.clusters import cluster_create, cluster_resume, cluster_set_drain, cluster_set_enabled, join_token_issue
+from portal_admin.forms import ClusterForm, DrainForm, PlainForm
 from portal_admin.pages.fleet.clusters import ClustersPage, TokenShown, join_commands
 from portal_admin.pages.nav import admin_shell
 from portal_admin.views.rendering import show
@@ -69,6 +70,22 @@ def disable(request: PageRequest, pk: UUID) -> HttpResponse:
         "Nothing new starts there. Running requests continue to their end; waiting ones are planned elsewhere, or for when it may be back."
     )
     return _enable(request, pk, "disable", text, is_enabled=False)
+
+
+@require_http_methods(["GET", "POST"])
+@admin_only
+@needs_write
+def drain(request: PageRequest, pk: UUID) -> HttpResponse:
+    cluster = cluster_for(request.user, str(pk))
+    now = {"drain_grace_s": duration_exact(cluster.drain_grace_s), "drain_force_after_s": duration_exact(cluster.drain_force_after_s)}
+    text = "How long pods may go on after their request has ended. The page of each request tells it. It holds for ends from now on."
+    question = _question(request, cluster, "cluster-drain", "Pods at the end of a request in {name}", "Set it for {name}", text)
+
+    def act_on(drain_force_after_s: int, drain_grace_s: int) -> str:
+        cluster_set_drain(cluster=cluster, grace_s=drain_grace_s, force_after_s=drain_force_after_s, actor=request.user, now=request.now)
+        return f"Pods in {cluster.name} get {duration_exact(drain_force_after_s)} to stop"
+
+    return decide(request, replace(question, form=DrainForm(sent(request), initial=now)), act_on, topics=("gpus",))
 
 
 @require_http_methods(["GET", "POST"])

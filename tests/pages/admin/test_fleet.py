@@ -16,6 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from accounts.tokens.minting import TokenKind
 from core.clock import db_now
 from inventory.models import AgentSession, Cluster, Node, Reservation, ReservationState
+from journal.models import Event
 from portal_admin.pages.fleet.clusters import join_commands
 from tests import factories
 from tests.pages.admin_world import HTMX, QUERIES_MAX, AdminWorld
@@ -255,6 +256,22 @@ def test_what_is_no_name_for_a_cluster_is_told_at_the_field(name: str, status: i
     assert response.status_code == status
     assert b"field-error" in response.content
     assert Cluster.objects.count() == 1
+
+
+def test_an_administrator_sets_how_long_pods_may_outlive_their_request(admin_world: AdminWorld, admin: Client) -> None:
+    cluster = admin_world.cluster
+    url = f"{CLUSTERS}{cluster.pk}/drain/"
+
+    assert "2 min" in admin.get(url).content.decode()
+    for force, grace in (("30 s", "1 min"), ("2 d", "1 min"), ("0 s", "0 s")):
+        answer = admin.post(url, {"drain_force_after_s": force, "drain_grace_s": grace})
+        assert (answer.status_code, "Must be from" in answer.content.decode()) == (422, True), (force, grace)
+    admin.post(url, {"drain_force_after_s": "5 min", "drain_grace_s": "0 s"})
+
+    cluster.refresh_from_db()
+    assert (cluster.drain_force_after_s, cluster.drain_grace_s) == (300, 0)
+    (event,) = Event.objects.filter(kind="cluster.drain_changed")
+    assert "get 300 s to stop" in event.message
 
 
 def test_a_cluster_is_disabled_enabled_and_resumed(admin_world: AdminWorld, admin: Client) -> None:
