@@ -6,6 +6,7 @@ LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hash
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 .PHONY: setup vendor demo test soak lint bench screenshots lock services-up services-down kube-up kube-down schema client clean always
 
+MIGRATED := var/migrated.sqlite3
 KERNELS := planner/__pycache__/all-compiled
 setup: ; deploy/bootstrap-python && $(MAKE) --no-print-directory vendor $(KERNELS)
 # The planner's kernels, or requests would wait for them: a minute and a half from nothing, seconds where no kernel has changed.
@@ -14,7 +15,10 @@ $(KERNELS): $(wildcard planner/*.py planner/*/*.py) $(if $(wildcard $(shell cat 
 always: ;
 # Libraries, fonts and icons of the pages, into static/vendor
 vendor: ; $(PY) deploy/front-end
-demo: setup ; $(PY) manage.py demo --port $(PORT) $(if $(OIDC),--oidc)
+# A company at work; EMPTY=1: nothing has happened yet; FRESH=1: forget what earlier runs left behind; OIDC=1: with an identity provider
+demo: setup $(MIGRATED) ; $(PY) manage.py demo --port $(PORT) $(if $(EMPTY),--empty) $(if $(FRESH),--fresh) $(if $(OIDC),--oidc)
+# Migrating a new database takes as long as all the rest of the demo's start.
+$(MIGRATED): $(wildcard */migrations/*.py */triggers.py) ; mkdir -p $(@D) && rm -f $@ $@.part && EGS_DATABASE_URL=sqlite:///$(CURDIR)/$@.part $(PY) manage.py migrate --verbosity 0 && mv $@.part $@
 # One test: make test ARGS="-k drain"
 test: setup ; deploy/run-tests $(ARGS)
 # All seeds, races and examples, everything on both databases, every version of Kubernetes: hours

@@ -37,7 +37,7 @@ def demo_hub(folder: Path) -> Iterator[dict[str, str]]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     environment = {**os.environ, "EGS_VAR_DIR": str(folder), "EGS_LOG_LEVEL": "ERROR"}
-    command = [sys.executable, "manage.py", "demo", "--port", str(port)]
+    command = [sys.executable, "manage.py", "demo", "--empty", "--port", str(port)]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield _wait_for(folder / "demo.json", process)

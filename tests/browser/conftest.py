@@ -32,7 +32,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def shared_demo(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    with running_demo(tmp_path_factory.mktemp("demo")) as tokens:
+    with running_demo(tmp_path_factory.mktemp("demo"), "--empty", "--oidc") as tokens:
         demo = Demo(browser, tokens)
         yield demo
         demo.close()

@@ -119,7 +119,9 @@ class _Camera:
 def _demo() -> Iterator[dict[str, str]]:
     with tempfile.TemporaryDirectory() as folder:
         env = {**os.environ, "EGS_VAR_DIR": folder}
-        process = Running([sys.executable, "manage.py", "demo", "--port", str(free_port())], env=env, log=Path(folder) / "demo.log")
+        process = Running(
+            [sys.executable, "manage.py", "demo", "--empty", "--port", str(free_port())], env=env, log=Path(folder) / "demo.log"
+        )
         process.start()
         try:
             yield wait_for("demo.json", lambda: demo_tokens(Path(folder)), within_s=START_S)

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.conf import settings
 from django.core.management import CommandError, call_command
 from pytest_django.fixtures import Settings
 
 from core.clock import db_now
 from core.locks import single_runner
-from egs import demo
+from egs.demo import start as demo
 from gpr.quotas.selectors import quota_usages
 from inventory.models import AgentSession, Cluster, Node, Supply, SupplyOrder
 from inventory.services.inventory import inventory_store
@@ -23,7 +22,6 @@ from slices.quotas.services import quota_delete, terms
 from tests import factories
 from tests.builders import node_view
 from tests.e2e.processes import free_port
-from worker_agent.cluster.fleet import read_fleet
 
 pytestmark = pytest.mark.django_db
 
@@ -38,8 +36,8 @@ MADE = {
 
 def join(cluster: str) -> None:
     """Its agent tells of the nodes of its fleet."""
-    fleet = read_fleet(settings.BASE_DIR / "deploy" / "fleets" / demo.FLEETS[cluster])
-    seen = [node_view(f"{g.name}-{n}", gpus=g.gpus, shape=f"{g.gpu_model}-{g.memory_gib}GB") for g in fleet.groups for n in range(g.count)]
+    groups = demo.fleet_of(cluster).groups
+    seen = [node_view(f"{g.name}-{n}", gpus=g.gpus, shape=g.shape) for g in groups for n in range(g.count)]
     inventory_store(cluster=Cluster.objects.get(name=cluster), nodes=seen, now=db_now())
 
 
@@ -49,7 +47,7 @@ def test_what_can_be_ordered_is_what_the_fleet_can_deliver_in_time() -> None:
 
     supply = Supply.objects.get()
     order = SupplyOrder(supply=supply, ordered_at=db_now(), expected_at=db_now() + timedelta(seconds=supply.lead_time_s))
-    growth = read_fleet(settings.BASE_DIR / "deploy" / "fleets" / demo.FLEETS[supply.cluster.name]).growth_for(node_order(order))
+    growth = demo.fleet_of(supply.cluster.name).growth_for(node_order(order))
 
     assert growth is not None
     assert growth.lead_time_s < supply.lead_time_s

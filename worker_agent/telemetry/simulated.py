@@ -9,6 +9,7 @@ import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from protocol.nodes import GpuView
@@ -20,6 +21,7 @@ WARM_S: Final = 240.0  # until a GPU is nearly as hot as its work makes it
 LOAD_S: Final = 45.0  # a job reads its model
 DAY_S: Final = 86_400.0
 STEP_S: Final = 15.0
+SLOW_SHARE: Final = 1 / 24  # of the GPUs: hotter than their peers, throttled, and stragglers of each gang
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +34,33 @@ class Work:
     pcie: float = 0.0
 
 
+class Kind(StrEnum):
+    TRAINING = "training"
+    FINE_TUNING = "fine-tuning"
+    INFERENCE = "inference"
+    FORGOTTEN = "forgotten"
+
+
 IDLE: Final = Work(0.0, memory=0.01)
+CHANCES: Final = ((0.45, Kind.TRAINING), (0.65, Kind.FINE_TUNING), (0.85, Kind.INFERENCE), (1.0, Kind.FORGOTTEN))
 CHECK: Final = Work(0.6, 0.3, 0.5, 0.1, nvlink=0.6)
 
 
 class SimulatedTelemetry:
-    def __init__(self, *, seed: str) -> None:
-        self._seed = seed
+    def __init__(self, *, seed: str, works: Mapping[str, str] | None = None) -> None:
+        """`works`: the Kind of work by workspace, as records name it. The boxes of others get one by chance."""
+        self._seed, self._works = seed, works or {}
 
     def read(self, nodes: Mapping[str, NodeState], now: Callable[[], float]) -> Iterator[GpuReading]:
         at_s = now()
         for name, node in nodes.items():
             for gpu in node.view.gpus:
-                yield GpuReading(name, gpu.uuid, at_s, self._values(gpu, node.records.get(gpu.uuid), at_s))
+                yield GpuReading(name, gpu.uuid, at_s, self.values(gpu, node.records.get(gpu.uuid), at_s))
 
-    def _values(self, gpu: GpuView, record: GpuRecord | None, at_s: float) -> tuple[float | None, ...]:
+    def values(self, gpu: GpuView, record: GpuRecord | None, at_s: float) -> tuple[float | None, ...]:
         since_s = at_s - (record.active_s or at_s) if record else 0.0
         work = self._work(record, since_s, at_s)
-        is_slow = record is not None and record.phase is GpuPhase.OPEN and self._is_straggler(gpu, record)
+        is_slow = record is not None and record.phase is GpuPhase.OPEN and self._luck(gpu.uuid, "is slow") < SLOW_SHARE
         noise = self._luck(gpu.uuid, int(at_s // STEP_S)) - 0.5
         use = min(1.0, max(0.0, work.utilization * (0.74 if is_slow else 1.0) + 0.04 * noise * (work.utilization > 0)))
         most_w = POWER_W.get(gpu.model, 300)
@@ -85,16 +96,19 @@ class SimulatedTelemetry:
             return IDLE
         if record.phase is GpuPhase.CLAIMED:
             return CHECK
-        luck = self._luck(record.slice, record.gpr_id)
-        if luck < 0.45:
-            return _training(since_s)
-        if luck < 0.65:
-            return _fine_tuning(since_s)
-        return _inference(at_s, since_s) if luck < 0.85 else _forgotten(since_s)
+        match self._works.get(record.slice) or self._kind_by_chance(record):
+            case Kind.TRAINING:
+                return _training(since_s)
+            case Kind.FINE_TUNING:
+                return _fine_tuning(since_s)
+            case Kind.INFERENCE:
+                return _inference(at_s, since_s)
+            case _:
+                return _forgotten(since_s)
 
-    def _is_straggler(self, gpu: GpuView, record: GpuRecord) -> bool:
-        """In every second box about one GPU of 16 is slow."""
-        return self._luck(record.gpr_id, "has a straggler") < 0.5 and self._luck(record.gpr_id, gpu.uuid) < 1 / 16
+    def _kind_by_chance(self, record: GpuRecord) -> Kind:
+        luck = self._luck(record.slice, record.gpr_id)
+        return next(kind for below, kind in CHANCES if luck < below)
 
     def _luck(self, *of: object) -> float:
         return zlib.crc32("/".join(map(str, (self._seed, *of))).encode()) % 10_000 / 10_000

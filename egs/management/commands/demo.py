@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import shutil
 import socket
+import threading
+import time
 from argparse import ArgumentParser
-from typing import Any
+from typing import Any, Final
 
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
+from django.db import connections
 
 from core.clock import db_now
 from core.locks import single_runner
-from egs import demo, demo_provider
+from egs.demo import provider, start
+from egs.demo.company import COMPANY_S, company_go_on, company_make, works_by_slice
+from egs.demo.old_readings import old_readings_write
 from egs.runner import serve_all
+from slices.models import Project
+
+# An empty, migrated database. `make` makes it anew when a migration has changed.
+MIGRATED: Final = settings.BASE_DIR / "var" / "migrated.sqlite3"
+ENTRY_PACE: Final = 6.0  # checks take so much longer than in a bare demo, so that a visitor can follow them
 
 
 class Command(BaseCommand):
@@ -23,13 +33,13 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--port", type=int, default=8000)
         parser.add_argument("--fresh", action="store_true", help="forget what earlier runs left behind")
-
+        parser.add_argument("--empty", action="store_true", help="no company: tenants and a fleet, and nothing has happened yet")
         parser.add_argument("--oidc", action="store_true", help="start an identity provider, too, and offer to sign in by it")
 
     def handle(self, *args: Any, **options: Any) -> None:
         port = options["port"]
         if options["oidc"] and not settings.EGS_OIDC_PROVIDERS:
-            demo_provider.restart_with_provider(_free_port())
+            provider.restart_with_provider(_free_port())
         _refuse_taken_port(port)
         with single_runner("demo") as mine:
             if not mine:
@@ -37,29 +47,34 @@ class Command(BaseCommand):
                     f"Another demo runs on {settings.EGS_VAR_DIR}. Stop it, or give this one a place of its own: "
                     "EGS_VAR_DIR=/tmp/egs make demo PORT=8001"
                 )
-            self._serve(port, is_fresh=options["fresh"])
+            self._serve(port, is_fresh=options["fresh"], is_bare=options["empty"])
 
-    def _serve(self, port: int, *, is_fresh: bool) -> None:
+    def _serve(self, port: int, *, is_fresh: bool, is_bare: bool) -> None:
         if is_fresh:
             _forget()
-        call_command("migrate", verbosity=0)
+        _migrate()
         url, started_at = f"http://127.0.0.1:{port}", db_now()
-        demo.demo_json().unlink(missing_ok=True)  # an earlier run's
-        tokens = demo.seed(now=started_at)
+        start.demo_json().unlink(missing_ok=True)  # an earlier run's
+        if not is_bare and not Project.objects.exists():
+            self.stdout.write("A company plays two weeks of work …")
+            company_make(now=started_at)
+        start.seed(now=started_at)
+        tokens = start.tokens_issue(now=started_at)
         provider_text = ""
         if settings.EGS_OIDC_PROVIDERS:
-            demo_provider.groups_seed(now=started_at)
-            people = demo_provider.provider_start(url)
+            provider.groups_seed(now=started_at)
+            people = provider.provider_start(url)
             provider_text = f"\nOr sign in by its identity provider as emma or otto, with any password. Their groups: {people}.\n"
-        processes = demo.agents(url=url, now=started_at)
+        works = {} if is_bare else works_by_slice()
+        processes = start.agents(url=url, now=started_at, works=works, pace=1.0 if is_bare else ENTRY_PACE)
 
         def on_start() -> None:
-            demo.agents_start(processes)
+            start.agents_start(processes)
             self.stdout.write("The simulated fleet joins …")
-            demo.when_joined(on_ready, since=started_at)
+            start.when_joined(on_ready, since=started_at)
 
         def on_ready() -> None:
-            path = demo.announce(url=url, tokens=tokens)
+            path = start.announce(url=url, tokens=tokens)
             self.stdout.write(
                 f"\nEGS is ready: {url}\n\n"
                 f"  admin token  {tokens.admin}\n"
@@ -68,8 +83,28 @@ class Command(BaseCommand):
                 f'  curl -s {url}/api/v1/shapes/ -H "Authorization: Bearer {tokens.user}"\n'
                 f"{provider_text}"
             )
+            if not is_bare:
+                threading.Thread(target=_go_on, args=(works,), name="egs-demo-company", daemon=True).start()
 
         serve_all(host="127.0.0.1", port=port, on_start=on_start)
+
+
+def _migrate() -> None:
+    """A new database of the demo is a copy of one that `make` has migrated, since that takes as long as all the rest."""
+    path = settings.EGS_VAR_DIR / "egs.sqlite3"
+    if MIGRATED.exists() and not path.exists() and settings.DATABASES["default"]["NAME"] == str(path):
+        shutil.copyfile(MIGRATED, path)
+    call_command("migrate", verbosity=0)
+
+
+def _go_on(works: dict[str, str]) -> None:
+    try:
+        old_readings_write(works=works)
+        while True:
+            time.sleep(COMPANY_S)
+            company_go_on(now=db_now())
+    finally:
+        connections.close_all()
 
 
 def _refuse_taken_port(port: int) -> None:

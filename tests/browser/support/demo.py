@@ -23,11 +23,12 @@ AT_ONCE = {"EGS_EVICTION_LEAST_RUN_S": "0", "EGS_EVICTION_NOTICE_S": "3", "EGS_E
 
 
 @contextmanager
-def running_demo(folder: Path) -> Iterator[dict[str, str]]:
+def running_demo(folder: Path, *options: str) -> Iterator[dict[str, str]]:
     """Its address and tokens, once its fleet is there."""
     copy_to_file(folder / "egs.sqlite3")
     env = {**os.environ, "EGS_VAR_DIR": str(folder), **AT_ONCE}
-    process = Running([sys.executable, "manage.py", "demo", "--oidc", "--port", str(free_port())], env=env, log=folder / "demo.log")
+    command = [sys.executable, "manage.py", "demo", *options, "--port", str(free_port())]
+    process = Running(command, env=env, log=folder / "demo.log")
     process.start()
     try:
         tokens = wait_for("demo.json", lambda: demo_tokens(folder), within_s=START_S)

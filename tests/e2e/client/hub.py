@@ -25,7 +25,7 @@ class Hub:
         self.folder = folder
         copy_to_file(folder / "egs.sqlite3")
         env = {**os.environ, "EGS_VAR_DIR": str(folder)}
-        arguments = [sys.executable, "manage.py", "demo", "--port", str(free_port())]
+        arguments = [sys.executable, "manage.py", "demo", "--empty", "--port", str(free_port())]
         self.process = Running(arguments, env=env, log=folder / "demo.log")
         self.start()
         self.ada, self.admin = (Api(self.url, self.tokens[name]) for name in ("user_token", "admin_token"))

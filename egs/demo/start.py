@@ -1,11 +1,11 @@
-"""Makes the data of `manage.py demo`: tenants, users, two simulated clusters with real agents, and nodes to order."""
+"""Makes tenants, users, two simulated clusters with real agents, and nodes to order."""
 
 from __future__ import annotations
 
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from django.conf import settings
 from django.db import connections, transaction
+from msgspec import structs
 
 from accounts.models import PlatformRole, Scope, User
 from accounts.people.services import user_create
@@ -28,7 +29,7 @@ from slices.policies.services import policy_change, policy_of
 from slices.quotas.services import QuotaChange, quota_create
 from slices.services import member_set, project_create, slice_create
 from worker_agent.clock import SystemClock
-from worker_agent.cluster.fleet import read_fleet
+from worker_agent.cluster.fleet import SimulatedFleet, read_fleet
 from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import FileStore
 from worker_agent.hub.requests import SimulatedRequests
@@ -38,9 +39,11 @@ from worker_agent.log import Log
 from worker_agent.process import Process
 from worker_agent.telemetry.simulated import SimulatedTelemetry
 
+ADMIN = "root"
 FLEETS = {"aurora": "demo-a.yaml", "borealis": "demo-b.yaml"}
+Tenants = Mapping[str, tuple[str, tuple[str, ...], dict[str, Role]]]
 # slice -> (project, clusters, members)
-SLICES: dict[str, tuple[str, tuple[str, ...], dict[str, Role]]] = {
+SLICES: Tenants = {
     "vision": ("perception", ("aurora", "borealis"), {"ada": Role.OWNER, "ben": Role.EDITOR}),
     "speech": ("perception", ("aurora",), {"ben": Role.OWNER, "ada": Role.VIEWER}),
     "language": ("foundation", ("aurora", "borealis"), {"cleo": Role.OWNER}),
@@ -69,33 +72,47 @@ class DemoTokens:
     user: str
 
 
-def seed(*, now: datetime) -> DemoTokens:
-    """Make tenants and users that do not exist yet, and new tokens for one administrator and one user."""
-    admin = _user("root", role=PlatformRole.ADMIN, now=now)
+def seed(*, now: datetime, tenants: Tenants = SLICES) -> None:
+    """Makes tenants and users that do not exist yet."""
+    admin = _user(ADMIN, role=PlatformRole.ADMIN, now=now)
     clusters = {name: _cluster(name, now) for name in FLEETS}
-    for name, (project, cluster_names, members) in SLICES.items():
+    for name, (project, cluster_names, members) in tenants.items():
         _slice(name, project, [clusters[c] for c in cluster_names], members, now)
     _supply(clusters[SUPPLY_CLUSTER], admin, now)
+
+
+def tokens_issue(*, now: datetime) -> DemoTokens:
+    """New ones for one administrator and one user."""
     return DemoTokens(
-        admin=_token(admin, list(Scope), now),
+        admin=_token(_user(ADMIN, now=now), list(Scope), now),
         user=_token(_user("ada", now=now), [Scope.READ, Scope.WRITE], now),
     )
 
 
-def agents(*, url: str, now: datetime) -> list[Process]:
-    """Starts one real agent for each simulated cluster."""
+def fleet_of(cluster: str) -> SimulatedFleet:
+    return read_fleet(settings.BASE_DIR / "deploy" / "fleets" / FLEETS[cluster])
+
+
+def store_of(cluster: str) -> FileStore:
+    return FileStore(settings.EGS_VAR_DIR / "demo" / cluster)
+
+
+def agents(*, url: str, now: datetime, works: Mapping[str, str], pace: float) -> list[Process]:
+    """Makes one real agent for each simulated cluster.
+
+    `works`: kinds of work by ids of workspaces; others get one by chance. `pace`: how much longer steps take than the fleet's file says.
+    """
     made = []
-    for name, fleet in FLEETS.items():
+    for name in FLEETS:
         _, join_token = join_token_issue(cluster=Cluster.objects.get(name=name), actor=None, now=now)
-        clock = SystemClock()
-        store = FileStore(settings.EGS_VAR_DIR / "demo" / name)
-        cluster = SimulatedCluster(fleet=read_fleet(settings.BASE_DIR / "deploy" / "fleets" / fleet), store=store, clock=clock)
+        clock, fleet = SystemClock(), fleet_of(name)
+        fleet = structs.replace(fleet, step_s={step: pace * seconds for step, seconds in fleet.step_s.items()})
         made.append(
             Process(
-                cluster=cluster,
+                cluster=SimulatedCluster(fleet=fleet, store=store_of(name), clock=clock),
                 tenancy=SimulatedTenancy(),
                 requests=SimulatedRequests(),
-                telemetry=SimulatedTelemetry(seed=name),
+                telemetry=SimulatedTelemetry(seed=name, works=works),
                 connect=lambda: Http(url),
                 join_token=partial(str, join_token),
                 clock=clock,

@@ -1,0 +1,203 @@
+"""A company at work: who asks for what, over two weeks that end now, and from now on. Everything follows from SEED."""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.db import connection
+
+from accounts.models import User
+from core.errors import EgsError
+from egs.demo.past import Act, Past
+from egs.demo.start import ADMIN, SLICES, Tenants, seed
+from gpr.models import PROVISIONED, Gpr, GprState
+from gpr.requests.editing import gpr_cancel
+from gpr.requests.ending import gpr_extend, gpr_release
+from gpr.requests.services import gpr_submit
+from gpr.requests.spec import GprSpec
+from inventory.models import Cluster
+from inventory.services.maintenance import window_announce, window_draft
+from slices.models import Role, Slice
+from worker_agent.telemetry.simulated import Kind
+
+SEED: Final = 20
+DAYS: Final = 14
+ASKED_EVERY_DAYS: Final = 4  # by each workspace
+COMPANY_S: Final = 60  # so often people look whether they need something
+HOUR_S: Final = 3600
+WORK_HOURS: Final = (8, 10, 13, 15, 17)
+TENANTS: Final[Tenants] = {
+    **SLICES,
+    "robotics": ("perception", ("aurora", "borealis"), {"eva": Role.OWNER, "ben": Role.VIEWER}),
+    "search": ("foundation", ("aurora",), {"finn": Role.OWNER, "cleo": Role.VIEWER}),
+}
+WAITS: Final = (GprState.QUEUED, GprState.PENDING_APPROVAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Habit:
+    owner: str
+    work: Kind
+    shape: str
+    nodes: tuple[int, ...]
+    hours: tuple[int, ...]
+    names: tuple[str, ...]
+
+
+HABITS: Final[Mapping[str, Habit]] = {
+    "vision": Habit("ada", Kind.TRAINING, "H100-80GB", (1, 2, 2, 3), (14, 22, 40), ("resnet-sweep", "detector", "video-encoder")),
+    "speech": Habit("ben", Kind.FINE_TUNING, "H100-80GB", (1, 2, 3), (18, 30, 44), ("whisper-large", "diarization", "tts-voices")),
+    "language": Habit("cleo", Kind.TRAINING, "A100-80GB", (2, 2, 4), (20, 36, 60), ("llm-pretrain", "sft-round", "reward-model")),
+    "agents": Habit("dan", Kind.INFERENCE, "A100-80GB", (1, 2), (16, 24, 30), ("tool-use-eval", "browser-agent", "serving-test")),
+    "robotics": Habit("eva", Kind.TRAINING, "A100-80GB", (1, 2, 3), (24, 36, 50), ("drive-sim", "gait-policy", "grasping")),
+    "search": Habit("finn", Kind.FORGOTTEN, "L40S-48GB", (1, 1, 2), (12, 24, 48), ("notebook", "index-rebuild", "reranker")),
+}
+
+
+def company_make(*, now: datetime) -> None:
+    """Makes the company in a new database, and plays its two weeks."""
+    begin = now - timedelta(days=DAYS, minutes=10)
+    with _in_haste():
+        seed(now=begin, tenants=TENANTS)
+        past = Past(begin=begin, seed=SEED)
+        past.join()
+        past.play([*_two_weeks(now), *_last_day(now)], until=now)
+        past.hand_over()
+
+
+@contextmanager
+def _in_haste() -> Iterator[None]:
+    """Nothing is lost if the machine stops now: the demo begins anew."""
+    gc.disable()
+    try:
+        with connection.cursor() as cursor:
+            if connection.vendor == "sqlite":
+                cursor.execute("PRAGMA synchronous = OFF")
+        yield
+    finally:
+        gc.enable()
+        connection.close()
+
+
+def works_by_slice() -> dict[str, str]:
+    """The kind of work by id of workspace, as agents' records name it."""
+    return {str(pk): HABITS[name].work for pk, name in Slice.objects.filter(name__in=HABITS).values_list("pk", "name")}
+
+
+def company_go_on(*, now: datetime) -> None:
+    """Whoever has nothing waiting asks for something short. Workspace vision is left to the visitor."""
+    rng = random.Random(int(now.timestamp()))  # noqa: S311  # a demo, not secrets
+    busy = set(Gpr.objects.filter(state__in=WAITS).values_list("slice__name", flat=True))
+    for name in HABITS.keys() - busy - {"vision"}:
+        habit = HABITS[name]
+        _ask(name, rng.choice(habit.names), minutes=rng.randrange(15, 90, 5), nodes=habit.nodes[0])(now)
+
+
+def _two_weeks(now: datetime) -> Iterator[Act]:
+    rng = random.Random(SEED)  # noqa: S311  # a demo, not secrets
+    begin = now - timedelta(days=DAYS)
+    for name, habit in HABITS.items():
+        for day in range(0, DAYS - 2, ASKED_EVERY_DAYS):
+            at = (begin + timedelta(days=day + rng.randrange(ASKED_EVERY_DAYS - 1))).replace(
+                hour=rng.choice(WORK_HOURS), minute=20, second=0
+            )
+            if at <= begin:
+                continue
+            title, hours = f"{rng.choice(habit.names)}-{day // ASKED_EVERY_DAYS + 1}", rng.choice(habit.hours)
+            yield Act(at, _ask(name, title, minutes=hours * 60, nodes=rng.choice(habit.nodes), priority=rng.choice((90, 101, 101, 150))))
+            if rng.random() < 0.35:
+                yield Act(at + timedelta(hours=hours * rng.uniform(0.5, 0.9)), _release(title, name))
+            elif rng.random() < 0.2:
+                yield Act(at + timedelta(hours=hours * 0.5), _extend(title, name, hours=2))
+
+
+def _last_day(now: datetime) -> Iterator[Act]:
+    """It ends with boxes and requests at every stage, and leaves three free H100 nodes for the visitor."""
+
+    def at(hours: float, do: Callable[[datetime], object]) -> Act:
+        return Act(now - timedelta(hours=hours), do)
+
+    yield at(30, _announce_maintenance)
+    yield at(28, _end_all)
+    yield at(27, _ask("speech", "whisper-large", minutes=27 * 60 + 1, nodes=3))  # it ends a minute from now
+    yield at(26, _ask("robotics", "drive-sim", minutes=40 * 60, nodes=4))  # half of it is borrowed
+    yield at(25, _ask("agents", "assistant", minutes=48 * 60, nodes=2, shape="A10-24GB"))
+    yield from (at(25 - minutes / 60, _look) for minutes in (2, 4, 6))  # a GPU falls sick, and a spare takes its place
+    yield at(20, _ask("search", "notebook", minutes=30 * 60, nodes=1))
+    yield at(6, _ask("language", "llm-pretrain", minutes=30 * 60, nodes=2))  # what was lent comes back
+    yield from (at(6 - minutes / 60, _look) for minutes in (1, 2, 3, 4))
+    yield at(5, _ask("speech", "whisper-distill", minutes=6 * 60, nodes=2))
+    yield at(4.5, _ask("language", "adapter-merge", minutes=4 * 60, nodes=2))
+    yield at(4, _ask("vision", "tokenizer-check", minutes=90, nodes=2))
+    yield at(3.5, _ask("agents", "tool-use-eval", minutes=3 * 60, nodes=1))
+    yield at(3, _ask("speech", "tts-voices", minutes=3 * 60, nodes=1, priority=90))
+    yield at(2.5, _ask("vision", "video-scale-up", minutes=8 * 24 * 60, nodes=2))
+    yield at(2, _ask("search", "index-rebuild", minutes=12 * 60, nodes=2, priority=250))
+    yield at(
+        1.5, _ask("vision", "release-eval", minutes=4 * 60, nodes=2, earliest_start_at=_hour(now) + timedelta(days=1), is_booking=True)
+    )
+    yield at(1.2, _ask("vision", "smoke-test", minutes=60, nodes=1))
+    yield at(0.8, _release("smoke-test", "vision"))
+
+
+def _hour(at: datetime) -> datetime:
+    return at.replace(minute=0, second=0, microsecond=0)
+
+
+def _look(_: datetime) -> None:
+    """Time passes."""
+
+
+def _ask(slice_: str, name: str, *, minutes: int, nodes: int, shape: str = "", **changes: Any) -> Callable[[datetime], object]:
+    def act(now: datetime) -> None:
+        habit, whose = HABITS[slice_], Slice.objects.get(name=slice_)
+        spec = GprSpec(name=name, slice=whose, nodes=nodes, duration_s=minutes * 60, shape=shape or habit.shape, **changes)
+        _try(lambda: gpr_submit(actor=User.objects.get(name=habit.owner), spec=spec, now=now))
+
+    return act
+
+
+def _release(name: str, slice_: str) -> Callable[[datetime], object]:
+    return lambda now: _with_active(name, slice_, lambda gpr, owner: gpr_release(gpr=gpr, actor=owner, now=now))
+
+
+def _extend(name: str, slice_: str, *, hours: int) -> Callable[[datetime], object]:
+    return lambda now: _with_active(name, slice_, lambda gpr, owner: gpr_extend(gpr=gpr, extra_s=hours * HOUR_S, actor=owner, now=now))
+
+
+def _with_active(name: str, slice_: str, do: Callable[[Gpr, User], object]) -> None:
+    gpr = Gpr.objects.select_related("slice", "owner").filter(name=name, slice__name=slice_, state=GprState.ACTIVE).first()
+    if gpr is not None and gpr.owner is not None:
+        owner = gpr.owner
+        _try(lambda: do(gpr, owner))
+
+
+def _announce_maintenance(now: datetime) -> None:
+    starts_at = _hour(now) + timedelta(days=5)
+    cluster = Cluster.objects.get(name="borealis")
+    window = window_draft(
+        cluster=cluster, node=None, starts_at=starts_at, ends_at=starts_at + timedelta(hours=4), reason="New switches in row 3.", now=now
+    )
+    window_announce(window=window, actor=User.objects.get(name=ADMIN), now=now)
+
+
+def _end_all(now: datetime) -> None:
+    """What is left of the two weeks makes room for the last day."""
+    for gpr in Gpr.objects.select_related("slice", "owner").filter(state__in=(*WAITS, *PROVISIONED)):
+        end = gpr_cancel if gpr.state in WAITS else gpr_release
+        if gpr.owner is not None:
+            _try(lambda gpr=gpr, end=end: end(gpr=gpr, actor=gpr.owner, now=now))  # type: ignore[misc]
+
+
+def _try(do: Callable[[], object]) -> None:
+    """As a person would: what is refused is refused."""
+    try:
+        do()
+    except EgsError:
+        return

@@ -1,0 +1,107 @@
+"""Writes readings of the two weeks that were played, as roll-ups leave them, since no service takes readings of long ago."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Final
+
+from django.db import connection, transaction
+
+from core.clock import db_now
+from egs.demo.start import FLEETS, fleet_of
+from inventory.models import Gpu, ReservedGpu
+from observability.models import LatestReading, Reading, Reading1m, Reading10m, Reading15s
+from protocol.nodes import GpuView
+from protocol.telemetry import NAMES, SERIES
+from worker_agent.cluster.base import GpuPhase, GpuRecord
+from worker_agent.telemetry.simulated import SimulatedTelemetry
+
+# The newest come first.
+REACH: Final[Mapping[type[Reading], timedelta]] = {
+    Reading15s: timedelta(hours=1),
+    Reading1m: timedelta(hours=12),
+    Reading10m: timedelta(days=14),
+}
+ROWS_AT_ONCE: Final = 500
+PAUSE_S: Final = 0.03  # between them: the visitor's pages come first
+_PLACES: Final = tuple(NAMES.index(metric.name) for metric in SERIES)
+_NAMES: Final = ", ".join(metric.name for metric in SERIES)
+Row = tuple[int | str | None, ...]  # series, time, values
+_MARKS: Final = ", ".join(["%s"] * len(SERIES))
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    begin_s: float
+    end_s: float
+    record: GpuRecord
+
+
+@dataclass(frozen=True, slots=True)
+class _Course:
+    """One GPU: the id of its rows, and the boxes that held it, in order."""
+
+    series_id: int
+    gpu: GpuView
+    telemetry: SimulatedTelemetry
+    boxes: list[_Box] = field(default_factory=list)
+
+    def row(self, at_s: float) -> Row:
+        record = next((box.record for box in self.boxes if box.begin_s <= at_s < box.end_s), None)
+        values = self.telemetry.values(self.gpu, record, at_s)
+        at = connection.ops.adapt_datetimefield_value(datetime.fromtimestamp(at_s, UTC))
+        return self.series_id, at, *(None if (value := values[place]) is None else round(value) for place in _PLACES)
+
+
+def old_readings_write(*, works: Mapping[str, str]) -> None:
+    while Gpu.objects.filter(gone_at=None, latest_reading=None).exists():
+        time.sleep(PAUSE_S)
+    now = db_now()
+    courses = _courses(works, now)
+    for model, reach in REACH.items():
+        rows = _rows(model, courses, now - reach, now)
+        while some := list(islice(rows, ROWS_AT_ONCE)):
+            sql = f"INSERT INTO {model._meta.db_table} (series_id, at, {_NAMES}) VALUES (%s, %s, {_MARKS}) ON CONFLICT DO NOTHING"  # noqa: S608
+            with transaction.atomic(), connection.cursor() as cursor:
+                cursor.executemany(sql, some)
+            time.sleep(PAUSE_S)
+
+
+def _rows(model: type[Reading], courses: list[_Course], since: datetime, until: datetime) -> Iterator[Row]:
+    step_s = int(model.STEP.total_seconds())
+    first, last = (int(moment.timestamp()) // step_s for moment in (since, until))
+    for number in range(last - 1, first, -1):
+        yield from (course.row(number * step_s) for course in courses)
+
+
+def _courses(works: Mapping[str, str], now: datetime) -> list[_Course]:
+    boxes, series = _boxes(now), dict(LatestReading.objects.values_list("gpu__uuid", "pk"))
+    made = []
+    for cluster in FLEETS:
+        telemetry = SimulatedTelemetry(seed=cluster, works=works)
+        gpus = (gpu for node in fleet_of(cluster).nodes() for gpu in node.gpus if gpu.uuid in series)
+        made += [_Course(series[gpu.uuid], gpu, telemetry, boxes[gpu.uuid]) for gpu in gpus]
+    return made
+
+
+def _boxes(now: datetime) -> dict[str, list[_Box]]:
+    rows = ReservedGpu.objects.filter(reservation__active_at__isnull=False).order_by("-starts_at")
+    names = ("active_at", "released_at", "slice", "gpr", "epoch")
+    found: dict[str, list[_Box]] = defaultdict(list)
+    for row in rows.values_list("gpu__uuid", *(f"reservation__{name}" for name in names)):
+        uuid, active_at, released_at, slice_id, gpr_id, epoch = row
+        record = GpuRecord(
+            epoch=epoch,
+            assignment_id="",
+            gpr_id=str(gpr_id),
+            slice=str(slice_id),
+            phase=GpuPhase.OPEN,
+            active_s=active_at.timestamp(),
+        )
+        found[uuid].append(_Box(active_at.timestamp(), (released_at or now).timestamp(), record))
+    return found

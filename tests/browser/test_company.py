@@ -1,0 +1,55 @@
+"""The demo as a visitor finds it: a company at work, with a past, and room for one more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.browser.support.chromium import axe_violations
+from tests.browser.support.demo import Demo, running_demo
+from tests.e2e.processes import START_S, wait_for
+
+pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
+
+STATES = {"QUEUED", "PENDING_APPROVAL", "ACTIVE", "COMPLETED", "RELEASED"}
+PAGES = (
+    "/admin/queue/",
+    "/admin/schedule/",
+    "/admin/gpus/",
+    "/admin/promises/",
+    "/admin/evictions/",
+    "/admin/inventory/",
+    "/admin/maintenance/",
+)
+
+
+def test_the_demo_opens_on_a_company_at_work_a_first_request_starts_at_once_and_a_second_one_waits(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with running_demo(tmp_path) as tokens:
+        demo = Demo(browser, tokens)
+        gprs = demo.admin.get("/gprs/?page_size=500")["results"]
+        events = {kind: demo.admin.get(f"/events/?kind={kind}")["results"] for kind in ("gpr.node_replaced", "gpr.eviction_planned")}
+
+        assert {gpr["state"] for gpr in gprs} >= STATES
+        assert len({gpr["slice"] for gpr in gprs}) == 6
+        assert any(gpr["is_booking"] for gpr in gprs)
+        assert all(events.values())
+        assert demo.admin.get("/maintenance/")["results"]
+        promises = demo.admin.get("/insights/")["promises"]["total"]
+        assert promises["due_count"] > 15
+        assert promises["kept_count"] == promises["due_count"]
+
+        first, second = demo.ask("first"), demo.ask("second")
+        wait_for("ACTIVE", lambda: demo.gpr(first)["state"] == "ACTIVE", within_s=START_S)
+        assert demo.gpr(second)["state"] == "QUEUED"
+        assert demo.gpr(second)["estimate"]["start_at"] > demo.gpr(first)["ends_at"]
+
+        with demo.page(demo.admin) as (page, watch):
+            for path in PAGES:
+                page.goto(path)
+                assert axe_violations(page) == []
+            assert watch.faults == []
+        demo.close()
