@@ -42,6 +42,7 @@ class Kind(StrEnum):
     NAMESPACE = "namespace"
     KUBECONFIG = "kubeconfig"
     GPR = "gpr"
+    JOB = "job"
     BOOKING_SERIES = "bookingseries"
     TEMPLATE = "gprtemplate"
     EVENT = "event"
@@ -121,6 +122,7 @@ TABLE: Final[Mapping[tuple[Verb, Kind], Rule]] = {
     (Verb.CHANGE, Kind.GPR): _WRITERS,
     (Verb.APPROVE, Kind.GPR): _any_of(R.ADMIN, R.PROJECT_ADMIN, R.DEPUTY),
     (Verb.DECIDE, Kind.GPR): _ADMINS,
+    (Verb.SEE, Kind.JOB): _MEMBERS,
     (Verb.SEE, Kind.BOOKING_SERIES): _MEMBERS,
     (Verb.CHANGE, Kind.BOOKING_SERIES): _WRITERS,
     (Verb.SEE, Kind.TEMPLATE): _MEMBERS,

@@ -15,7 +15,7 @@ from django.db.models import F, Q
 from accounts.models import User
 from core.errors import Conflict, IllegalTransition, StaleState
 from gpr.allocation.stored_plan import plan_lock
-from gpr.models import ENDED, TRANSITIONS, ClusterRequestRecord, EndReason, Gpr, GprState
+from gpr.models import ENDED, TRANSITIONS, ClusterRequestRecord, EndReason, Gpr, GprState, Job
 from inventory.services.clusters import desired_set_changed
 from journal.models import Event, Severity
 from journal.services import events_record
@@ -111,6 +111,9 @@ def gprs_transition(*, messages: Sequence[tuple[Gpr, str]], **change: Unpack[Tra
 
 
 def _agents_wake(gpr_ids: Sequence[UUID]) -> None:
-    # Agents of GPRs that are objects of a cluster write the new state there. If this wake-up is lost, the next sync tells them.
+    # Agents of GPRs that are objects of a cluster write the new state there, and agents run the jobs of active ones. If this wake-up is
+    # lost, the next sync tells them.
     # It runs after the commit because cluster rows are locked last, and the caller may still lock other rows.
-    desired_set_changed(ClusterRequestRecord.objects.filter(gpr__in=gpr_ids).values_list("cluster", flat=True))
+    of_objects = ClusterRequestRecord.objects.filter(gpr__in=gpr_ids).values_list("cluster", flat=True)
+    of_jobs = Job.objects.filter(gpr__in=gpr_ids, gpr__cluster__isnull=False).values_list("gpr__cluster", flat=True)
+    desired_set_changed([*of_objects, *of_jobs])

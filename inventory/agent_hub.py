@@ -24,6 +24,7 @@ from protocol.registration import REGISTER_PATH, RENEW_PATH, RegisterRequest, Re
 from protocol.sync import SYNC_PATH, SyncReply, SyncRequest
 from protocol.tenancy.cluster_requests import CLUSTER_REQUESTS_PATH
 from protocol.tenancy.waiting_pods import JOBS_FAILED_MAX, NAMESPACES_WAITING_MAX, JobFailed, PodsWaiting
+from protocol.tenancy.workloads import LOGS_PATH, WORKLOADS_SEEN_MAX, LogChunk, WorkloadSeen
 from protocol.transport import PROTO_MAX, PROTO_MIN, Code
 
 log = structlog.get_logger(__name__)
@@ -68,6 +69,7 @@ def receive_sync(*, bearer: str, body: bytes, now: datetime) -> ReceivedSync:
     session_epoch = sync_receive(agent=agent, message=message, now=now)
     tenancy.take_report(agent.cluster, message, now)
     cluster_requests.take_failed_jobs(agent.cluster, message.jobs_failed, now)
+    cluster_requests.take_workloads(agent.cluster, message.workloads_seen, now)
     return ReceivedSync(agent, message, session_epoch, now)
 
 
@@ -122,12 +124,18 @@ def _cluster_requests(bearer: str, body: bytes, now: datetime) -> msgspec.Struct
     return cluster_requests.receive(agent, decode(body, cluster_requests.RawClusterRequests), now)
 
 
+def _logs(bearer: str, body: bytes, now: datetime) -> msgspec.Struct:
+    agent = agent_authenticate(bearer=bearer, now=now)
+    return cluster_requests.receive_log(agent, decode(body, LogChunk), now)
+
+
 HANDLERS: dict[str, Callable[[str, bytes, datetime], msgspec.Struct]] = {
     REGISTER_PATH: _register,
     RENEW_PATH: _renew,
     SYNC_PATH: _sync,
     EVENTS_PATH: _events,
     CLUSTER_REQUESTS_PATH: _cluster_requests,
+    LOGS_PATH: _logs,
 }
 
 
@@ -150,7 +158,9 @@ def _sync_request(body: bytes) -> SyncRequest:
     except Malformed as error:
         parts = decode(body, dict[str, msgspec.Raw])
         waiting, drifts, failed = parts.pop("waiting", None), parts.pop("drifts", None), parts.pop("jobs_failed", None)
+        seen = parts.pop("workloads_seen", None)
         parts.pop("have_life", None)
+        parts.pop("workload_kinds", None)
         message = decode(msgspec.json.encode(parts), SyncRequest)
         log.warning("agent_sync_partly_unreadable", error=error.detail)
         return msgspec.structs.replace(
@@ -158,6 +168,7 @@ def _sync_request(body: bytes) -> SyncRequest:
             waiting=_readable(waiting, PodsWaiting, NAMESPACES_WAITING_MAX),  # None: unchanged
             drifts=_readable(drifts, Drift, DRIFTS_MAX) or (),
             jobs_failed=_readable(failed, JobFailed, JOBS_FAILED_MAX) or (),
+            workloads_seen=_readable(seen, WorkloadSeen, WORKLOADS_SEEN_MAX) or (),
         )
 
 

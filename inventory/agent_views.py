@@ -25,6 +25,7 @@ from protocol.events import EVENTS_PATH
 from protocol.registration import REGISTER_PATH, RENEW_PATH
 from protocol.sync import SYNC_PATH, WAIT_MAX_S, SyncReply
 from protocol.tenancy.cluster_requests import CLUSTER_REQUESTS_PATH
+from protocol.tenancy.workloads import LOGS_PATH
 from protocol.transport import BODY_MAX_BYTES
 
 LOOK_AGAIN_S = 5.0  # polls as well, since hints may be lost
@@ -98,4 +99,5 @@ urlpatterns: list[URLPattern] = [
     path(SYNC_PATH[1:], sync),
     path(EVENTS_PATH[1:], exchange),
     path(CLUSTER_REQUESTS_PATH[1:], exchange),
+    path(LOGS_PATH[1:], exchange),
 ]

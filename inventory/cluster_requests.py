@@ -24,6 +24,7 @@ from protocol.tenancy.cluster_requests import (
 )
 from protocol.tenancy.life_marks import LifeMark
 from protocol.tenancy.waiting_pods import JobFailed
+from protocol.tenancy.workloads import LogAsk, LogChunk, LogReply, Workload, WorkloadSeen
 
 
 class ClusterRequestHandler(Protocol):
@@ -41,6 +42,18 @@ class ClusterRequestHandler(Protocol):
 
     def take_failed_jobs(self, cluster: Cluster, failed: Sequence[JobFailed], now: datetime) -> None:
         """Takes Jobs that failed after they had run in a GPR."""
+
+    def workloads(self, cluster_id: UUID) -> tuple[Workload, ...]:
+        """Returns what runs in open boxes, ordered by id."""
+
+    def take_workloads(self, cluster: Cluster, seen: Sequence[WorkloadSeen], now: datetime) -> None:
+        """Takes how workloads go."""
+
+    def log_asks(self, cluster_id: UUID, now: datetime) -> tuple[LogAsk, ...]:
+        """Returns the pods whose output somebody reads now."""
+
+    def take_log(self, cluster: Cluster, chunk: LogChunk, now: datetime) -> str:
+        """Returns how far the output is stored."""
 
 
 class RawClusterRequests(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +95,25 @@ def auto_templates(cluster_id: UUID) -> tuple[AutoTemplate, ...]:
 def take_failed_jobs(cluster: Cluster, failed: Sequence[JobFailed], now: datetime) -> None:
     for handler in _handlers():
         handler.take_failed_jobs(cluster, failed, now)
+
+
+def workloads(cluster_id: UUID) -> tuple[Workload, ...]:
+    return tuple(workload for handler in _handlers() for workload in handler.workloads(cluster_id))
+
+
+def take_workloads(cluster: Cluster, seen: Sequence[WorkloadSeen], now: datetime) -> None:
+    for handler in _handlers() if seen else ():
+        handler.take_workloads(cluster, seen, now)
+
+
+def log_asks(cluster_id: UUID, now: datetime) -> tuple[LogAsk, ...]:
+    return tuple(ask for handler in _handlers() for ask in handler.log_asks(cluster_id, now))
+
+
+def receive_log(agent: AgentIdentity, chunk: LogChunk, now: datetime) -> LogReply:
+    """Raises AgentSuperseded."""
+    session_check(AgentSession.objects.get(pk=agent.cluster.pk), chunk.session_epoch)
+    return LogReply(until="".join(handler.take_log(agent.cluster, chunk, now) for handler in _handlers()))
 
 
 def receive(agent: AgentIdentity, message: RawClusterRequests, now: datetime) -> ClusterRequestsReply:

@@ -77,6 +77,7 @@ class AgentSession(models.Model):
     stored_seq = models.BigIntegerField(default=0, help_text="All events up to here are stored; counts within one session.")
     agent_version = models.CharField(max_length=63, blank=True)
     capabilities = models.JSONField(default=list)
+    workload_kinds = models.JSONField(default=list, help_text="Kinds of jobs that the cluster serves.")
     joined_at = models.DateTimeField()
     last_sync_at = models.DateTimeField(null=True, blank=True)
     silence_told_at = models.DateTimeField(null=True, blank=True, help_text="When its silence was told; null: it is heard.")

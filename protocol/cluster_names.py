@@ -62,6 +62,11 @@ JOB_OF_POD: Final = "batch.kubernetes.io/job-name"  # labels by Kubernetes
 INDEX_OF_POD: Final = "batch.kubernetes.io/job-completion-index"
 CHECK_SERVICE: Final = "egs-checks"  # pods of a check on several nodes find each other by it; the installation creates it
 
+# On the objects of jobs, labels: the job, and its run as box_of()
+JOB: Final = "egs.io/job"
+JOB_BOX: Final = "egs.io/job-box"
+JOB_FIELD_MANAGER: Final = "egs-jobs"
+
 # The bind guard: one object for all nodes
 GUARD_PATH: Final = "/apis/egs.io/v1alpha1/bindguards/nodes"
 

@@ -16,6 +16,7 @@ from protocol.assignments import Assignment
 from protocol.sync import SyncReply, SyncRequest
 from protocol.tenancy.cluster_requests import AutoTemplate, ClusterRequestState
 from protocol.tenancy.life_marks import LifeMark
+from protocol.tenancy.workloads import Workload
 from protocol.tenancy.workspaces import Workspace
 
 
@@ -60,6 +61,9 @@ CLUSTER_REQUESTS: Final[Listing[ClusterRequestState]] = Listing("claims", digest
 LIFE: Final[Listing[LifeMark]] = Listing("life", digest="life_digest", have="have_life")
 TEMPLATES: Final[Listing[AutoTemplate]] = Listing(
     "templates", digest="templates_digest", have="have_templates", is_numbered=True, ends_with_hub=True
+)
+WORKLOADS: Final[Listing[Workload]] = Listing(
+    "workloads", digest="workloads_digest", have="have_workloads", is_numbered=True, ends_with_hub=True
 )
 
 

@@ -13,10 +13,11 @@ import msgspec
 from protocol.assignments import Assignment, Observed
 from protocol.drift import DRIFTS_MAX, Drift
 from protocol.nodes import NodeOrder
-from protocol.scalars import Id, Number
+from protocol.scalars import Id, Number, Word
 from protocol.tenancy.cluster_requests import AutoTemplate, ClusterRequestState
 from protocol.tenancy.life_marks import LifeMark
 from protocol.tenancy.waiting_pods import JOBS_FAILED_MAX, NAMESPACES_WAITING_MAX, JobFailed, PodsWaiting
+from protocol.tenancy.workloads import WORKLOADS_SEEN_MAX, LogAsk, Workload, WorkloadSeen
 from protocol.tenancy.workspaces import BindingSeen, IssuedToken, Workspace
 
 WAIT_MAX_S = 20.0  # how long the hub may hold a sync
@@ -49,6 +50,9 @@ class SyncRequest(msgspec.Struct, frozen=True, kw_only=True):
     # At most this many StepEvents were dropped since the last report of this field. A lost answer can make the hub count them twice.
     steps_lost: Number = 0
     jobs_failed: Annotated[tuple[JobFailed, ...], msgspec.Meta(max_length=JOBS_FAILED_MAX)] = ()
+    have_workloads: str | None = None  # as have_templates
+    workload_kinds: tuple[Word, ...] | None = None  # those that the cluster serves; None: the agent has not looked
+    workloads_seen: Annotated[tuple[WorkloadSeen, ...], msgspec.Meta(max_length=WORKLOADS_SEEN_MAX)] = ()
 
 
 class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,3 +86,7 @@ class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
     warn_before_s: float = 600.0  # pods are told this long before their box ends; 0: they are not told
     templates_digest: str = ""
     templates: tuple[AutoTemplate, ...] | None = None  # one for each workspace that has one
+    workloads_digest: str = ""
+    # Of GPRs that are active here. A missing one is left as it is: the agent deletes it when its box closes.
+    workloads: tuple[Workload, ...] | None = None
+    log_asks: tuple[LogAsk, ...] = ()  # all present ones, in every answer

@@ -26,6 +26,7 @@ from worker_agent.cluster.store import FileStore, MemoryStore
 from worker_agent.health import Health, serve
 from worker_agent.hub.requests import Requests, SimulatedRequests
 from worker_agent.hub.transport import Http, NoTrust, trust_in
+from worker_agent.hub.workloads import SimulatedWorkloads, WorkloadDriver
 from worker_agent.hub.workspaces import SimulatedTenancy, TenancyDriver
 from worker_agent.log import Log, configure
 from worker_agent.metrics import LEADING, SYNC_AGE_S
@@ -59,10 +60,12 @@ def _simulate(options: argparse.Namespace, stop: threading.Event) -> int:
     clock = SystemClock()
     log, health = Log(clock), Health({"hub": lambda: "the agent starts"})
     store = FileStore(options.state_dir) if options.state_dir else MemoryStore()
-    cluster = SimulatedCluster(fleet=read_fleet(options.simulate), store=store, clock=clock)
+    fleet = read_fleet(options.simulate)
+    cluster = SimulatedCluster(fleet=fleet, store=store, clock=clock)
     serve(health, host=options.health_host, port=options.health_port, note=log)
     telemetry = SimulatedTelemetry(seed=cluster.uid())
-    return _run(options, cluster, SimulatedTenancy(), SimulatedRequests(), telemetry, clock, log, health, stop)
+    workloads = SimulatedWorkloads(job_s=fleet.job_s)
+    return _run(options, cluster, SimulatedTenancy(), SimulatedRequests(), workloads, telemetry, clock, log, health, stop)
 
 
 def _work(options: argparse.Namespace, stop: threading.Event) -> int:
@@ -74,6 +77,7 @@ def _work(options: argparse.Namespace, stop: threading.Event) -> int:
     from worker_agent.kube.api.settings import read_settings
     from worker_agent.kube.checks.steps import Checks
     from worker_agent.kube.driver import KubernetesCluster
+    from worker_agent.kube.jobs.driver import KubernetesWorkloads
     from worker_agent.kube.requests.sync import KubernetesRequests
     from worker_agent.kube.tenancy.workspaces import KubernetesTenancy
     from worker_agent.telemetry.discovery import ExporterTelemetry
@@ -104,10 +108,18 @@ def _work(options: argparse.Namespace, stop: threading.Event) -> int:
             why=cluster.why_it_waits,
             note=log,
         )
+        workloads = KubernetesWorkloads(
+            api=api,
+            bound=lambda name: tenancy.bound_to(name, cluster.namespace_uid(name)),
+            pods=cluster.pods,
+            nodes=cluster.nodes,
+            why=cluster.why_it_waits,
+            note=log,
+        )
         telemetry = ExporterTelemetry(api=api, words=settings.exporters, pods=cluster.pods, workspace_of=cluster.workspace_of, note=log)
         cluster.waited_for, cluster.unasked = requests.waited_for, requests.unasked
         try:
-            code = _run(options, cluster, tenancy, requests, telemetry, clock, log, health, stop)
+            code = _run(options, cluster, tenancy, requests, workloads, telemetry, clock, log, health, stop)
         finally:
             telemetry.close()
             requests.stop()
@@ -131,6 +143,7 @@ def _run(
     cluster: ClusterDriver,
     tenancy: TenancyDriver,
     requests: Requests,
+    workloads: WorkloadDriver,
     telemetry: TelemetrySource,
     clock: SystemClock,
     log: Log,
@@ -142,6 +155,7 @@ def _run(
         cluster=cluster,
         tenancy=tenancy,
         requests=requests,
+        workloads=workloads,
         telemetry=telemetry,
         connect=lambda: Http(options.hub, trust=options.hub_ca),
         join_token=_token_reader(options.join_token_file, log),

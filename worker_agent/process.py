@@ -1,7 +1,7 @@
-"""The agent as a process: six threads around one core.
+"""The agent as a process: seven threads around one core.
 
-The main thread runs the passes. Others talk to the hub, keep the namespaces, handle cluster requests and send telemetry. They hold the one
-lock only to exchange data with the core, so an absent hub never delays an exit.
+The main thread runs the passes. Others talk to the hub, keep the namespaces, handle cluster requests, run jobs and send telemetry. They
+hold the one lock only to exchange data with the core, so an absent hub never delays an exit.
 """
 
 from __future__ import annotations
@@ -11,8 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Protocol
 
+import msgspec
+
+from protocol.tenancy.workloads import LOGS_PATH, LogAsk, LogReply
 from worker_agent.boxes.core import Core
 from worker_agent.boxes.state import OtherWriter
 from worker_agent.clock import Clock
@@ -20,6 +24,7 @@ from worker_agent.cluster.base import ClusterDriver
 from worker_agent.hub.dialog import Call, Dialog, Lane, Stop
 from worker_agent.hub.requests import Requests
 from worker_agent.hub.transport import NoAnswer
+from worker_agent.hub.workloads import BoxJob, LogSender, WorkloadDriver
 from worker_agent.hub.workspaces import TenancyDriver
 from worker_agent.log import Log
 from worker_agent.telemetry.lane import TelemetryLane, TelemetrySource
@@ -31,6 +36,8 @@ TENANCY_SOON_S = 5.0  # after a check that left work to do
 REQUESTS_S = 1.0  # between checks of objects without news
 REQUESTS_LEAST_S = 0.1  # the shortest time between checks
 REQUESTS_REST = 4.0  # the pause is at least this many times the CPU time of the last check
+WORKLOADS_S = 1.0  # between looks at jobs without news
+LOG_CALLS_MAX, LOG_TIMEOUT_S = 8, 5.0  # of one pod in one look
 FIRST_READINGS_S = 2.0
 EXIT_OK, EXIT_SUPERSEDED = 0, 3
 
@@ -46,6 +53,7 @@ class Process:
         cluster: ClusterDriver,
         tenancy: TenancyDriver,
         requests: Requests,
+        workloads: WorkloadDriver,
         telemetry: TelemetrySource,
         connect: Callable[[], Transport],
         join_token: Callable[[], str],
@@ -56,12 +64,13 @@ class Process:
         rng = random.Random()  # noqa: S311  # jitter and ids, not secrets
         self._cluster = cluster
         self._log, self._connect, self._tenancy, self._requests, self._clock = log, connect, tenancy, requests, clock
+        self._workloads, self._logs = workloads, LogSender(clock)
         self._telemetry, self._telemetry_lane = telemetry, TelemetryLane(note=log)
         self._core = Core(cluster=cluster, clock=clock, rng=random.SystemRandom(), note=log)
         self._dialog = Dialog(core=self._core, cluster_uid=cluster.uid(), join_token=join_token, clock=clock, rng=rng, note=log)
         self._lock = threading.Lock()
         self._wake_main, self._wake_push, self._wake_tenancy = threading.Event(), threading.Event(), threading.Event()
-        self._wake_requests = threading.Event()
+        self._wake_requests, self._wake_workloads = threading.Event(), threading.Event()
         self._is_stopping = stop or threading.Event()
         self._is_superseded = False
         self._is_over = False  # the cluster may be closed while other threads still use it
@@ -85,6 +94,7 @@ class Process:
             threading.Thread(target=self._talk, args=(lane,), name=f"egs-{lane}", daemon=True).start()
         threading.Thread(target=self._keep_tenancy, name="egs-tenancy", daemon=True).start()
         threading.Thread(target=self._keep_requests, name="egs-requests", daemon=True).start()
+        threading.Thread(target=self._keep_workloads, name="egs-workloads", daemon=True).start()
         threading.Thread(target=self._keep_telemetry, name="egs-telemetry", daemon=True).start()
         while not self._is_stopping.is_set() and self._dialog_stop() is None:
             self._wake_main.clear()
@@ -141,11 +151,14 @@ class Process:
         with self._lock:
             link = self._core.link
             wanted, digest = link.tenancy.wanted, link.requests.states.digest
+            work = (link.workloads.listed.digest, link.workloads.asks)
             self._dialog.on_answer(lane, call, status, body, retry_after_s)
             if link.tenancy.wanted is not wanted:
                 self._wake_tenancy.set()
             if link.requests.has_answers or link.requests.states.digest != digest:
                 self._wake_requests.set()
+            if (link.workloads.listed.digest, link.workloads.asks) != work:
+                self._wake_workloads.set()
         self._wake_main.set()
         return 0.0
 
@@ -195,6 +208,50 @@ class Process:
             has_news = link.has_news_of_pods
         if requests or has_news:
             self._wake_push.set()
+
+    def _keep_workloads(self) -> None:
+        transport = self._connect()
+        while not self._is_stopping.is_set():
+            self._wake_workloads.clear()
+            with self._guard("workloads"):
+                self._run_workloads(transport)
+            self._wake_workloads.wait(WORKLOADS_S)
+
+    def _run_workloads(self, transport: Transport) -> None:
+        """Calls to the cluster are made without the lock."""
+        with self._lock:
+            boxes, exchange, now_s = self._core.open_boxes(), self._core.link.workloads, self._core.hub_now_s
+            jobs, asks = exchange.jobs(boxes or ()), exchange.asks
+        kinds = self._workloads.kinds()
+        seen = () if boxes is None else self._workloads.reconcile(jobs, {(box.gpr_id, box.run) for box in boxes}, now_s=now_s)
+        seen_of = {each.id: each for each in seen}
+        unsent = {ask.id for job, ask in self._logs.wanted(jobs, seen_of, asks) if not self._send_log(transport, job, ask)}
+        with self._lock:
+            exchange.kinds = kinds if kinds is not None else exchange.kinds
+            exchange.see(self._logs.tellable(seen, unsent))
+            has_news = self._core.link.has_news_of_pods
+        if has_news:
+            self._wake_push.set()
+
+    def _send_log(self, transport: Transport, job: BoxJob, ask: LogAsk) -> bool:
+        """Returns whether the hub has all that there is now."""
+        for _ in range(LOG_CALLS_MAX):
+            part = self._workloads.log(job, ask.rank, self._logs.since(ask))
+            if part is None or not part.text:
+                return part is not None
+            with self._lock:
+                credential, session_epoch = self._core.credential, self._core.link.session_epoch
+            if credential is None or not session_epoch:
+                return False
+            body = msgspec.json.encode(self._logs.chunk(ask, part, session_epoch))
+            try:
+                status, answer, _ = transport.post(Call(LOGS_PATH, body, LOG_TIMEOUT_S, bearer=credential.credential))
+                if status != HTTPStatus.OK:
+                    return False
+                self._logs.on_reply(ask, msgspec.json.decode(answer, type=LogReply))
+            except (NoAnswer, msgspec.DecodeError):
+                return False
+        return False
 
     def _keep_telemetry(self) -> None:
         transport, lane = self._connect(), self._telemetry_lane

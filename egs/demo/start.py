@@ -34,6 +34,7 @@ from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import FileStore
 from worker_agent.hub.requests import SimulatedRequests
 from worker_agent.hub.transport import Http
+from worker_agent.hub.workloads import SimulatedWorkloads
 from worker_agent.hub.workspaces import SimulatedTenancy
 from worker_agent.log import Log
 from worker_agent.process import Process
@@ -112,6 +113,7 @@ def agents(*, url: str, now: datetime, works: Mapping[str, str], pace: float) ->
                 cluster=SimulatedCluster(fleet=fleet, store=store_of(name), clock=clock),
                 tenancy=SimulatedTenancy(),
                 requests=SimulatedRequests(),
+                workloads=SimulatedWorkloads(job_s=fleet.job_s),
                 telemetry=SimulatedTelemetry(seed=name, works=works),
                 connect=lambda: Http(url),
                 join_token=partial(str, join_token),

@@ -23,9 +23,11 @@ MEANINGS = {
     11: "too many requests",
     12: "client and server do not fit together",
     13: "there are differences",
+    14: "the job failed",
+    15: "the job was stopped before it was done",
     130: "interrupted; the last line says what goes on",
 }
-OWN_FAULT, WRONG_COMMAND, REFUSED, DIFFERENT, INTERRUPTED, PIPE_CLOSED = 1, 2, 6, 13, 130, 141
+OWN_FAULT, WRONG_COMMAND, REFUSED, DIFFERENT, FAILED, STOPPED, INTERRUPTED, PIPE_CLOSED = 1, 2, 6, 13, 14, 15, 130, 141
 
 _CODES: tuple[tuple[type[errors.EgsError], int], ...] = (
     (errors.NotSetUp, 3),

@@ -23,6 +23,8 @@ GROUPS = {
     "logout": ("login", "Forget the token of a profile."),
     "whoami": ("login", "Who you are, where, and until when."),
     "gpr": ("gpr", "GPU Provision Requests: estimate, create, watch, extend, release."),
+    "run": ("jobs", "Get GPU nodes and run something on them, to its end."),
+    "job": ("jobs", "Jobs with their GPUs: list, show, logs, watch, cancel."),
     "queue": ("looks", "Show what waits, and when it starts."),
     "nodes": ("looks", "Nodes, their GPUs and who holds them."),
     "top": ("looks", "Show what GPUs do now, the hottest first."),
@@ -39,7 +41,15 @@ GROUPS = {
     "admin": ("admin", "What administrators do, each act with a preview."),
     "completion": ("completion", "Print the completion script for bash, zsh or fish."),
 }
-ALIASES = {"gprs": "gpr", "node": "nodes", "event": "events", "workspaces": "workspace", "slice": "workspace", "ws": "workspace"}
+ALIASES = {
+    "gprs": "gpr",
+    "jobs": "job",
+    "node": "nodes",
+    "event": "events",
+    "workspaces": "workspace",
+    "slice": "workspace",
+    "ws": "workspace",
+}
 
 
 class Tree(LazyGroup):

@@ -440,6 +440,49 @@ class Insights(Struct, kw_only=True):
     promises: Calibration
 
 
+class Job(Struct, kw_only=True):
+    id: str
+    name: str
+    slice: str
+    slice_id: str
+    owner: str
+    owner_id: str
+    gpr_id: str
+    gpr_state: str
+    cluster: str | None = None
+    nodes: int
+    run: int
+    kind: str
+    image: str
+    command: list[str]
+    env: dict[str, str]
+    secrets: list[str]
+    volumes: dict[str, str]
+    pull_secret: str
+    user_id: int
+    retries: int
+    checkpoint: list[str]
+    manifest: list[dict[str, Any]]
+    namespace: str
+    releases_box: bool
+    state: str
+    phase: str
+    message: str
+    pods_running: int
+    outcome: str
+    created_at: datetime
+    active_at: datetime | None
+    ends_at: datetime | None
+    finished_at: datetime | None
+
+
+class Log(Struct, kw_only=True):
+    text: str
+    next: int
+    dropped: bool
+    is_live: bool
+
+
 class Maintenance(Struct, kw_only=True):
     id: str
     name: str

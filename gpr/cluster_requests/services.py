@@ -27,6 +27,9 @@ from gpr.allocation.stored_plan import plan_lock
 from gpr.cluster_requests.life_marks import life_marks_of
 from gpr.cluster_requests.states import cluster_request_states
 from gpr.evictions.failed_jobs import jobs_failed_take
+from gpr.jobs.logs import log_take
+from gpr.jobs.selectors import log_asks_of, workloads_of
+from gpr.jobs.services import workloads_take
 from gpr.models import ENDED, ClusterRequestRecord, EndReason, Gpr, GprState
 from gpr.requests.editing import gpr_cancel, gpr_edit, gprs_cancel, spec_of
 from gpr.requests.ending import exit_begin, goes_back, gpr_extend
@@ -50,6 +53,7 @@ from protocol.tenancy.cluster_requests import (
 )
 from protocol.tenancy.life_marks import LifeMark
 from protocol.tenancy.waiting_pods import JobFailed
+from protocol.tenancy.workloads import LogAsk, LogChunk, Workload, WorkloadSeen
 from protocol.tenancy.workspaces import BindingState
 from slices.models import KubeconfigState, Namespace, Slice
 from slices.selectors import first_owner, kubeconfig_behind
@@ -105,6 +109,18 @@ class GprRequestHandler:
 
     def take_failed_jobs(self, cluster: Cluster, failed: Sequence[JobFailed], now: datetime) -> None:
         jobs_failed_take(cluster=cluster, failed=failed, now=now)
+
+    def workloads(self, cluster_id: UUID) -> tuple[Workload, ...]:
+        return workloads_of(cluster_id)
+
+    def take_workloads(self, cluster: Cluster, seen: Sequence[WorkloadSeen], now: datetime) -> None:
+        workloads_take(cluster=cluster, seen=seen, now=now)
+
+    def log_asks(self, cluster_id: UUID, now: datetime) -> tuple[LogAsk, ...]:
+        return log_asks_of(cluster_id, now)
+
+    def take_log(self, cluster: Cluster, chunk: LogChunk, now: datetime) -> str:
+        return log_take(cluster=cluster, chunk=chunk, now=now)
 
 
 def cluster_requests_take(*, cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -> list[ClusterRequestAnswer]:

@@ -4,6 +4,7 @@ from gpr.models.bookings import BookingOccurrence, BookingSeries, RepeatRule
 from gpr.models.cluster_requests import ClusterRequestRecord
 from gpr.models.evictions import Eviction, EvictionVictim, VictimKind, VictimOutcome
 from gpr.models.gprs import ENDED, GPUS_PER_NODE_MAX, NODES_MAX, PROVISIONED, TRANSITIONS, EndReason, Gpr, GprState, Nearness
+from gpr.models.jobs import Job, JobLog, JobOutcome, JobState
 from gpr.models.plans import AllocatorRecord, PlanChange, PlanRecord
 from gpr.models.promises import Forecast, Promise, PromiseMove, PromiseOutcome, Shadow
 from gpr.models.templates import GprTemplate
@@ -27,6 +28,10 @@ __all__ = [
     "GprState",
     "GprTemplate",
     "IdleBox",
+    "Job",
+    "JobLog",
+    "JobOutcome",
+    "JobState",
     "Nearness",
     "PlanChange",
     "PlanRecord",

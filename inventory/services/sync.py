@@ -24,7 +24,7 @@ from journal.services import event_record
 from protocol.assignments import LEASE_TTL_S, Assignment, Drain, Observed
 from protocol.checks import CheckPolicy
 from protocol.drift import DRIFT_AGAIN_S, Drift
-from protocol.listings import ASSIGNMENTS, CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKSPACES
+from protocol.listings import ASSIGNMENTS, CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKLOADS, WORKSPACES
 from protocol.nodes import NodeOrder
 from protocol.sync import SyncReply, SyncRequest
 
@@ -46,6 +46,8 @@ def sync_receive(*, agent: AgentIdentity, message: SyncRequest, now: datetime) -
     session.known_generation = message.known_generation
     session.clock_offset_s = message.clock_offset_s
     session.agent_version = message.agent_version[:63]
+    if message.workload_kinds is not None:
+        session.workload_kinds = sorted(message.workload_kinds)
     session.save()
     observations_store(cluster_id=agent.cluster.pk, observed=message.observed, now=now)
     _record_drifts(agent.cluster, message.drifts, now)
@@ -67,6 +69,7 @@ def sync_reply(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int
         **CLUSTER_REQUESTS.tell(message, generation, lambda: cluster_requests.states(cluster_id, now)),
         **LIFE.tell(message, generation, lambda: cluster_requests.life_marks(cluster_id, now)),
         **TEMPLATES.tell(message, generation, lambda: cluster_requests.auto_templates(cluster_id)),
+        **WORKLOADS.tell(message, generation, lambda: cluster_requests.workloads(cluster_id)),
     }
     return SyncReply(
         hub_id=hub_id(),
@@ -79,6 +82,7 @@ def sync_reply(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int
         orders=node_orders(cluster_id=agent.cluster.pk),
         repairs_drift=repairs_drift,
         warn_before_s=settings.EGS_END_WARNING_S,
+        log_asks=cluster_requests.log_asks(cluster_id, now) if message.have_workloads is not None else (),
         **lists,
     )
 

@@ -22,6 +22,7 @@ from worker_agent.clock import Clock, HubTime, Instant
 from worker_agent.cluster.base import BoxEnd, ClusterDriver, GpuPhase, NodeState, Note
 from worker_agent.hub.link import Link, Sent, observed_of
 from worker_agent.hub.outbox import Outbox, event_key
+from worker_agent.hub.workloads import OpenBox
 
 REST_MOST_S: Final = 1.0  # between passes while nothing changes
 
@@ -86,6 +87,9 @@ class Core:
             waiting=self.link.waiting_untold,
             steps_lost=self._store.state.steps_lost,
             jobs_failed=self.link.failed_jobs.untold,
+            have_workloads=self.link.workloads.listed.digest,
+            workload_kinds=self.link.workloads.kinds,
+            workloads_seen=self.link.workloads.untold(self.link.session_epoch),
         )
         return Sent(request=request, at=at)
 
@@ -131,6 +135,12 @@ class Core:
         """Return ids and names of workspaces, and namespaces, with something on a node."""
         held = [assignment for assignment, progress in self._store.state.held() if progress.phase is not Phase.PENDING]
         return frozenset(word for assignment in held for word in (assignment.slice, *assignment.namespaces))
+
+    def open_boxes(self) -> list[OpenBox] | None:
+        """Return the boxes that workloads may use now; None before the cluster was read."""
+        if not self._actions.nodes:
+            return None
+        return [open_ for box in self._boxes() if (open_ := _open_box(box)) is not None]
 
     @property
     def nodes(self) -> dict[str, NodeState]:
@@ -313,6 +323,26 @@ class Core:
             yield observed_of(assignment, progress, current_step(assignment, progress), waits_for)
         for _, record, _ in self._actions.orphans():
             yield records.observed_orphan(record)
+
+
+def _open_box(box: Box) -> OpenBox | None:
+    if any(progress.ending for _, progress in box):
+        return None
+    members = [each for each in box if each[1].phase is Phase.ACTIVE]
+    if not members:
+        return None
+    of = members[0][0]
+    ends_s = [end_s for each in members if (end_s := end_of(*each)) is not None]
+    return OpenBox(
+        gpr_id=of.gpr_id,
+        run=of.run,
+        slice=of.slice_key,
+        nodes=tuple(sorted(assignment.node for assignment, _ in members)),
+        gpus_per_node=min(len(assignment.gpus) for assignment, _ in members),
+        active_s=min(progress.active_s or 0.0 for _, progress in members),
+        ends_s=min(ends_s, default=None),
+        drain=of.drain,
+    )
 
 
 def end_of(assignment: Assignment, progress: Progress) -> float | None:

@@ -77,6 +77,7 @@ class SimulatedFleet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     failures: tuple[StepFailure, ...] = ()
     troubles: tuple[NodeFailure, ...] = ()
     pods: TenantPods = TenantPods()
+    job_s: float = 20.0  # how long a job runs
     supplies: tuple[OrderableNodes, ...] = ()
 
     @property

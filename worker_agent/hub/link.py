@@ -18,6 +18,7 @@ from worker_agent.cluster.base import Note
 from worker_agent.hub.drift import DriftReport
 from worker_agent.hub.requests import RequestExchange
 from worker_agent.hub.waiting_pods import FailedJobsReport, Waiting, WaitingPodsReport
+from worker_agent.hub.workloads import WorkloadExchange
 from worker_agent.hub.workspaces import WorkspaceExchange
 
 LIFE_EVERY_S = 5.0
@@ -47,6 +48,7 @@ class Link:
         self.waiting_pods = WaitingPodsReport()
         self.failed_jobs = FailedJobsReport()
         self.requests = RequestExchange(clock)
+        self.workloads = WorkloadExchange(clock)
         self._wants_whole_set = False
         self._lease_from: Instant | None = None
         self._last_got_mono = float("-inf")
@@ -85,7 +87,7 @@ class Link:
 
     @property
     def has_news_of_pods(self) -> bool:
-        return self.waiting_untold is not None or bool(self.failed_jobs.untold)
+        return self.waiting_untold is not None or bool(self.failed_jobs.untold or self.workloads.untold(self.session_epoch))
 
     # -- sync ----------------------------------------------------------------------------------------------------------
 
@@ -144,6 +146,7 @@ class Link:
         self.life.hear(sent.request, reply)
         self.tenancy.take(sent.request, reply)
         self.requests.take(sent.request, reply, asked_mono=sent.at.mono)
+        self.workloads.take(sent.request, reply)
         state = self._state
         state.hub_id, state.generation, state.digest = reply.hub_id, reply.generation, reply.digest
         if reply.assignments is not None:

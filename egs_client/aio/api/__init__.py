@@ -115,6 +115,12 @@ class AsyncApi(AsyncTransport):
         return Invitations(self)
 
     @cached_property
+    def jobs(self) -> gpr_api.Jobs:
+        from egs_client.aio.api.gpr import Jobs
+
+        return Jobs(self)
+
+    @cached_property
     def logins(self) -> accounts_api.Logins:
         from egs_client.aio.api.accounts import Logins
 

@@ -17,6 +17,7 @@ from worker_agent.cluster.store import MemoryStore
 from worker_agent.hub.dialog import Call
 from worker_agent.hub.requests import SimulatedRequests
 from worker_agent.hub.transport import NoAnswer
+from worker_agent.hub.workloads import SimulatedWorkloads
 from worker_agent.hub.workspaces import SimulatedTenancy
 from worker_agent.log import Log
 from worker_agent.process import Process
@@ -107,6 +108,7 @@ def test_a_pass_is_made_when_something_changes_and_when_the_rest_is_over(monkeyp
             cluster=cluster,
             tenancy=SimulatedTenancy(),
             requests=SimulatedRequests(),
+            workloads=SimulatedWorkloads(job_s=1),
             telemetry=SimulatedTelemetry(seed="test"),
             connect=NoHub,
             join_token=lambda: "token",
@@ -156,6 +158,7 @@ def test_while_the_hub_is_away_an_exit_begins_within_a_period_of_its_end(off_s: 
         cluster=at_work.cluster,
         tenancy=SimulatedTenancy(),
         requests=SimulatedRequests(),
+        workloads=SimulatedWorkloads(job_s=1),
         telemetry=SimulatedTelemetry(seed="test"),
         connect=NoHub,
         join_token=lambda: "token",

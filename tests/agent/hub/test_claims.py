@@ -30,6 +30,7 @@ from worker_agent.clock import SystemClock
 from worker_agent.hub.dialog import SLOW_S, Call, Dialog, Lane
 from worker_agent.hub.requests import AnsweredRequest, HubNews, RequestExchange
 from worker_agent.hub.transport import NoAnswer
+from worker_agent.hub.workloads import SimulatedWorkloads
 from worker_agent.hub.workspaces import SimulatedTenancy
 from worker_agent.log import Log
 from worker_agent.process import Process
@@ -263,6 +264,7 @@ def test_passes_go_on_while_requests_hang() -> None:
         cluster=stage.cluster,
         tenancy=SimulatedTenancy(),
         requests=requests,
+        workloads=SimulatedWorkloads(job_s=1),
         telemetry=SimulatedTelemetry(seed="test"),
         connect=NoHub,
         join_token=lambda: "token",

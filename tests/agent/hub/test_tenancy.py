@@ -21,6 +21,7 @@ from worker_agent.cluster.base import ClusterDriver
 from worker_agent.hub.dialog import Call, Dialog, Lane
 from worker_agent.hub.requests import SimulatedRequests
 from worker_agent.hub.transport import NoAnswer
+from worker_agent.hub.workloads import SimulatedWorkloads
 from worker_agent.hub.workspaces import SimulatedTenancy, TenancyDriver, TenancyResult, WorkspaceExchange
 from worker_agent.log import Log
 from worker_agent.process import Process
@@ -236,6 +237,7 @@ def process_with(tenancy: TenancyDriver, stage: Stage) -> tuple[Process, threadi
         cluster=stage.cluster,
         tenancy=tenancy,
         requests=SimulatedRequests(),
+        workloads=SimulatedWorkloads(job_s=1),
         telemetry=SimulatedTelemetry(seed="test"),
         connect=NoHub,
         join_token=lambda: "token",

@@ -179,10 +179,10 @@ def _is_broken(node: Node) -> bool:
 
 def _has_rdma(node: Node) -> bool:
     # Either node feature discovery or an offered device shows it; shared devices have amounts such as "1k".
-    return node.metadata.label(_RDMA) == "true" or any(_is_rdma(key) and amount != "0" for key, amount in node.status.capacity.items())
+    return node.metadata.label(_RDMA) == "true" or any(is_rdma(key) and amount != "0" for key, amount in node.status.capacity.items())
 
 
-def _is_rdma(resource: str) -> bool:
+def is_rdma(resource: str) -> bool:
     domain, _, name = resource.partition("/")
     return domain == "rdma" or (domain == "nvidia.com" and "rdma" in name)
 

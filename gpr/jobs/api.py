@@ -1,0 +1,183 @@
+"""Serves the REST endpoints of `jobs/`."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q, QuerySet
+from django_filters import rest_framework as filters
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import mixins, serializers, status
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.authentication import actor_of
+from accounts.models import Scope
+from core.errors import InvalidInput
+from core.rest.fields import Flag, Nothing, Text, WholeNumber, whole_number
+from core.rest.filters import ReferenceFilter, Words, YesNo
+from core.rest.output import ModelOutputSerializer, OutputSerializer
+from core.rest.views import ApiViewSet
+from gpr.allocation.stored_plan import plan_turn
+from gpr.jobs.logs import LogPart, log_read
+from gpr.jobs.selectors import OVER, job_for, jobs_visible_to
+from gpr.jobs.services import job_cancel, job_create
+from gpr.jobs.spec import FIELDS, WORDS_MAX, JobSpec
+from gpr.models import GprState, Job, JobOutcome, JobState
+from gpr.models.jobs import PHASES, USER_ID_DEFAULT
+from gpr.requests.inputs import GprCreate, spec_of_create
+from protocol.tenancy.workloads import MANIFEST_KINDS, WorkloadKind
+
+KIND_HELP = "The object that it becomes; other kinds than Job need a cluster that serves them. Manifest: `manifest` has the objects."
+MANIFEST_HELP = (
+    f"Objects of Kubernetes, without namespace; they may be {', '.join(kind for _, kind in MANIFEST_KINDS)}. The first that can "
+    "finish says how the job ends."
+)
+
+
+class Strings(serializers.ListField):
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(child=serializers.CharField(allow_blank=True, trim_whitespace=False), max_length=WORDS_MAX, **kwargs)
+
+
+class Texts(serializers.DictField):
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(child=serializers.CharField(allow_blank=True, trim_whitespace=False), **kwargs)
+
+
+class JobCreate(GprCreate):
+    """The fields of a request to `gprs/`, and what is to run in its box."""
+
+    kind = serializers.ChoiceField(choices=[(kind.value, kind.value) for kind in WorkloadKind], required=False, help_text=KIND_HELP)
+    image = serializers.CharField(required=False, allow_blank=True, max_length=500, trim_whitespace=False)
+    command = Strings(required=False, help_text="Program and arguments; empty: those of the image.")
+    env = Texts(required=False, help_text="Variables. Members of the workspace see them: use `secrets` for what is secret.")
+    secrets = Strings(required=False, help_text="Secrets of the namespace whose values it gets as variables.")
+    volumes = Texts(required=False, help_text="By PersistentVolumeClaim of the namespace: the path where it is mounted.")
+    pull_secret = Text(required=False, allow_blank=True, help_text="The Secret of the namespace with which the image is pulled.")
+    user_id = WholeNumber(required=False, help_text=f"The user of its processes, never root. Default: {USER_ID_DEFAULT}.")
+    retries = WholeNumber(required=False, help_text="How often it starts anew after a failure. Evictions do not count. Default: 0.")
+    checkpoint = Strings(required=False, help_text="A command that runs in each pod before it is ended.")
+    manifest = serializers.ListField(child=serializers.DictField(), required=False, help_text=MANIFEST_HELP)
+    namespace = Text(required=False, allow_blank=True, help_text="Empty: the first of the workspace in the cluster.")
+    releases_box = Flag(required=False, help_text="Give the nodes back when it has finished. Default: true.")
+
+
+class JobSerializer(ModelOutputSerializer[Job]):
+    name = serializers.CharField(help_text="That of its GPR.")
+    slice = serializers.CharField(source="gpr.slice.name")
+    slice_id = serializers.UUIDField(source="gpr.slice_id")
+    owner = serializers.CharField(source="gpr.owner.name")
+    owner_id = serializers.UUIDField(source="gpr.owner_id")
+    gpr_id = serializers.UUIDField()
+    gpr_state = serializers.ChoiceField(choices=GprState.choices, source="gpr.state")
+    cluster = serializers.CharField(source="gpr.cluster.name", default=None, allow_null=True)
+    nodes = serializers.IntegerField(source="gpr.nodes")
+    run = serializers.IntegerField(source="gpr.run", help_text="How often it was started.")
+    state = serializers.ChoiceField(choices=JobState.choices)
+    phase = serializers.ChoiceField(choices=PHASES, allow_blank=True, help_text="As the agent saw it last; empty: not yet.")
+    message = serializers.CharField(help_text="What keeps it from running, or why it failed, as a sentence.")
+    outcome = serializers.ChoiceField(choices=JobOutcome.choices, allow_blank=True)
+    command = serializers.ListField(child=serializers.CharField())
+    env = serializers.DictField(child=serializers.CharField())
+    secrets = serializers.ListField(child=serializers.CharField())
+    volumes = serializers.DictField(child=serializers.CharField())
+    checkpoint = serializers.ListField(child=serializers.CharField())
+    manifest = serializers.ListField(child=serializers.DictField(), source="objects_wanted", help_text="Objects of Kubernetes.")
+    active_at = serializers.DateTimeField(source="gpr.active_at", allow_null=True)
+    ends_at = serializers.DateTimeField(source="gpr.ends_at", allow_null=True)
+
+    class Meta:
+        model = Job
+        fields = [
+            *("id", "name", "slice", "slice_id", "owner", "owner_id", "gpr_id", "gpr_state", "cluster", "nodes", "run"),
+            *("kind", "image", "command", "env", "secrets", "volumes", "pull_secret", "user_id", "retries", "checkpoint", "manifest"),
+            *("namespace", "releases_box", "state", "phase", "message", "pods_running", "outcome"),
+            *("created_at", "active_at", "ends_at", "finished_at"),
+        ]
+        read_only_fields = fields
+
+
+class LogSerializer(OutputSerializer[LogPart]):
+    text = serializers.CharField()
+    next = serializers.IntegerField(help_text="Give it as `since` to read on.")
+    dropped = serializers.BooleanField(help_text="Whether output between `since` and the text is not kept any more.")
+    is_live = serializers.BooleanField(help_text="Whether more may come.")
+
+
+class JobFilter(filters.FilterSet):
+    name = filters.CharFilter("gpr__name", lookup_expr="icontains", label="Part of the name.")
+    state = Words(choices=JobState.choices)
+    slice = ReferenceFilter("gpr__slice")
+    gpr = ReferenceFilter("gpr")
+    ended = YesNo(pick=lambda is_true: Q(state__in=OVER) if is_true else ~Q(state__in=OVER))
+
+
+class JobViewSet(mixins.ListModelMixin, ApiViewSet[Job]):
+    queryset = Job.objects.none()
+    serializer_class = JobSerializer
+    filterset_class = JobFilter
+    write_scope = Scope.GPR_WRITE
+    lookup_url_kwarg = "ref"
+    own_transactions = ("create",)  # as for a GPR
+    keyless_actions = ("cancel",)
+
+    def get_queryset(self) -> QuerySet[Job]:
+        return jobs_visible_to(actor_of(self.request))
+
+    def retrieve(self, request: Request, ref: str) -> Response:
+        """By id or name."""
+        return self._answer(ref)
+
+    @extend_schema(request=JobCreate, responses={201: JobSerializer})
+    def create(self, request: Request) -> Response:
+        """File a GPR and what is to run in its box. The job starts when the nodes are there, and ends with the box."""
+        data, actor = self.body(JobCreate), actor_of(request)
+        if "manifest" in data:
+            data["objects_wanted"] = data.pop("manifest")
+        what = JobSpec(**{name: data.pop(name) for name in FIELDS if name in data})
+        spec = spec_of_create(data, actor=actor)
+        with plan_turn(), transaction.atomic():
+            made = job_create(actor=actor, spec=spec, what=what, now=self.now)
+            self.remember(made.pk)
+        return self._answer(made.pk, status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=Nothing)
+    @action(detail=True, methods=["post"])
+    def cancel(self, request: Request, ref: str) -> Response:
+        """Cancel the job: its waiting request is withdrawn, or its nodes are given back."""
+        self.body(Nothing)
+        actor = actor_of(request)
+        job_cancel(job=job_for(actor, ref, write=True), actor=actor, now=self.now)
+        return self._answer(ref)
+
+    @extend_schema(
+        parameters=[
+            OpenApiParameter("rank", OpenApiTypes.INT, description="The pod, by its index. Default: 0."),
+            OpenApiParameter("since", OpenApiTypes.INT, description="`next` of an earlier answer. Default: 0."),
+        ],
+        responses={200: LogSerializer},
+    )
+    @action(detail=True, methods=["get"], filterset_class=None)
+    def logs(self, request: Request, ref: str) -> Response:
+        """Read the output of one pod. While somebody reads, its agent sends what comes; the last 256 KiB of each pod are kept."""
+        rank, since = (_whole(request.query_params.get(name), name) for name in ("rank", "since"))
+        part = log_read(job=job_for(actor_of(request), ref), rank=rank, since=since, now=self.now)
+        return Response(LogSerializer(part).data)
+
+    def _answer(self, ref: str | UUID, **kwargs: Any) -> Response:
+        return Response(JobSerializer(job_for(actor_of(self.request), ref)).data, **kwargs)
+
+
+def _whole(text: str | None, name: str) -> int:
+    try:
+        number = 0 if text is None else whole_number(text)
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise InvalidInput({name: ["Must be a whole number, 0 or more."]})
+    return number

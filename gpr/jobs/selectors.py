@@ -1,0 +1,112 @@
+"""Reads jobs, their states and their output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from django.db.models import Case, CharField, F, Q, QuerySet, Value, When
+
+from accounts.models import User
+from accounts.policy import Verb, may, visible_rows
+from core.errors import NotAllowed
+from core.rest.references import one_by_reference
+from gpr.models import ENDED, GprState, Job, JobLog, JobState
+from protocol.cluster_names import object_name
+from protocol.tenancy.workloads import NAME_MAX_CHARS, LogAsk, Workload, WorkloadPhase
+from protocol.tenancy.workspaces import BindingState
+from slices.models import Namespace
+from slices.selectors import slices_visible_to
+
+OVER: Final = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED})
+_RUNS: Final = Q(gpr__state=GprState.ACTIVE, phase=WorkloadPhase.RUNNING, seen_run=F("gpr__run"))
+STATE: Final = Case(
+    When(~Q(outcome=""), then=F("outcome")),
+    When(gpr__state__in=ENDED, then=Value(JobState.STOPPED)),
+    When(gpr__state=GprState.EXITING, then=Value(JobState.STOPPING)),
+    When(_RUNS, then=Value(JobState.RUNNING)),
+    When(gpr__state__in=[GprState.PROVISIONING, GprState.ACTIVE], then=Value(JobState.STARTING)),
+    default=Value(JobState.WAITING),
+    output_field=CharField(),
+)
+
+
+def jobs_visible_to(actor: User) -> QuerySet[Job]:
+    rows = Job.objects.select_related("gpr__slice", "gpr__owner", "gpr__cluster", "gpr__promise")
+    return visible_rows(rows, actor, Q(gpr__slice__in=slices_visible_to(actor))).annotate(state=STATE, name=F("gpr__name"))
+
+
+def job_for(actor: User, reference: str | UUID, *, write: bool = False) -> Job:
+    """By id, that of its GPR, or name. Raises NotFound, NotAllowed, or Conflict for an ambiguous name."""
+    rows = jobs_visible_to(actor)
+    job = rows.filter(gpr=reference).first() if isinstance(reference, UUID) else None
+    job = job or one_by_reference(rows, reference, what="job")
+    if write and not may(actor, Verb.CHANGE, job.gpr):
+        raise NotAllowed("Only its owner, an owner of the workspace or an administrator may change it.")
+    return job
+
+
+def workloads_of(cluster_id: UUID) -> tuple[Workload, ...]:
+    """What runs in the open boxes of the cluster. Two queries."""
+    jobs = Job.objects.filter(outcome="", gpr__cluster=cluster_id, gpr__state=GprState.ACTIVE).select_related("gpr").order_by("pk")
+    rows = list(jobs)
+    if not rows:
+        return ()
+    ready = Namespace.objects.filter(cluster=cluster_id, slice__in={job.gpr.slice_id for job in rows}, state=BindingState.READY)
+    names: dict[UUID, list[str]] = {}
+    for slice_id, name in ready.order_by("name").values_list("slice", "name"):
+        names.setdefault(slice_id, []).append(name)
+    return tuple(_workload(job, names.get(job.gpr.slice_id, [])) for job in rows)
+
+
+def _workload(job: Job, namespaces: list[str]) -> Workload:
+    gpr = job.gpr
+    namespace = job.namespace if job.namespace in namespaces else ("" if job.namespace else next(iter(namespaces), ""))
+    return Workload(
+        id=str(job.pk),
+        gpr_id=str(gpr.pk),
+        run=gpr.run,
+        slice=str(gpr.slice_id),
+        namespace=namespace,
+        name=objects_name(gpr.name, job.pk, gpr.run),
+        nodes=gpr.nodes,
+        kind=job.kind,
+        image=job.image,
+        command=tuple(job.command),
+        env=dict(sorted(job.env.items())),
+        secrets=tuple(job.secrets),
+        volumes=dict(sorted(job.volumes.items())),
+        pull_secret=job.pull_secret,
+        user_id=job.user_id,
+        retries=job.retries,
+        checkpoint=tuple(job.checkpoint),
+        rdma=gpr.rdma,
+        objects=tuple(job.objects_wanted),
+    )
+
+
+def objects_name(name: str, job_id: UUID, run: int) -> str:
+    """Differs in each run, begins with a letter, and leaves room for what Kubernetes appends for pods."""
+    end = f"-{job_id.hex[:8]}-{run}"
+    begin = object_name(name)[: NAME_MAX_CHARS - len(end) - 4].strip("-")
+    return f"{begin if begin[:1].isalpha() else f'job-{begin}'.strip('-')}{end}"
+
+
+def log_asks_of(cluster_id: UUID, now: datetime) -> tuple[LogAsk, ...]:
+    """One query."""
+    rows = JobLog.objects.filter(wanted_until_at__gt=now, job__gpr__cluster=cluster_id, job__gpr__state=GprState.ACTIVE)
+    asked = rows.order_by("pk").values_list("job", "job__gpr__run", "rank")
+    return tuple(LogAsk(id=str(job_id), run=run, rank=rank) for job_id, run, rank in asked)
+
+
+def clusters_with(namespaces: Iterable[Namespace], kind: str) -> set[UUID]:
+    """Those of these namespaces whose agent told that the cluster serves the kind."""
+    served = {each.cluster_id: _kinds_of(each) for each in namespaces}
+    return {cluster_id for cluster_id, kinds in served.items() if kind in kinds}
+
+
+def _kinds_of(namespace: Namespace) -> list[str]:
+    session = getattr(namespace.cluster, "agent", None)
+    return list(session.workload_kinds) if session else []

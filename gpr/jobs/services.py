@@ -1,0 +1,138 @@
+"""Files jobs, cancels them, and stores how they went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from accounts.models import User
+from core.errors import IllegalTransition, InvalidInput
+from core.rest.references import id_of
+from core.words import plural
+from gpr.allocation.stored_plan import plan_turn
+from gpr.jobs.selectors import clusters_with
+from gpr.jobs.spec import JobSpec, job_check
+from gpr.models import EndReason, Gpr, GprState, Job, JobOutcome
+from gpr.requests.editing import gpr_cancel
+from gpr.requests.ending import exit_begin, gpr_release
+from gpr.requests.services import gpr_submit
+from gpr.requests.spec import GprSpec
+from inventory.models import Cluster
+from journal.guard import set_aside_on_error
+from journal.hints import hint, slice_topic
+from journal.models import Severity
+from journal.services import event_record
+from protocol.tenancy.workloads import WorkloadKind, WorkloadPhase, WorkloadSeen
+from slices.models import Namespace, Slice
+
+# The route in idempotency keys: the API and the pages share it.
+JOBS_ROUTE: Final = "jobs"
+MESSAGE_MAX_CHARS: Final = 500
+SEEN: Final = ("seen_run", "phase", "message", "pods_running", "outcome", "finished_at")
+OUTCOMES: Final = {WorkloadPhase.SUCCEEDED: JobOutcome.SUCCEEDED, WorkloadPhase.FAILED: JobOutcome.FAILED}
+
+
+@plan_turn()
+@transaction.atomic
+def job_create(*, actor: User, spec: GprSpec, what: JobSpec, now: datetime) -> Job:
+    """Files the GPR and its job together. Raises InvalidInput and the errors of `gpr_submit`."""
+    job_check(what)
+    gpr = gpr_submit(actor=actor, spec=replace(spec, clusters=_clusters(spec, what)), now=now)
+    job = Job.objects.create(gpr=gpr, created_at=now, **asdict(what))
+    text = f"{gpr.name} runs {what.image or plural(len(what.objects_wanted), 'object')} as {what.kind} when its nodes are there."
+    _record(job, "job.created", text, now, actor=actor)
+    return job
+
+
+def job_cancel(*, job: Job, actor: User, now: datetime) -> None:
+    """Withdraws its request, or gives its nodes back. Raises IllegalTransition or StaleState."""
+    gpr = job.gpr
+    if gpr.state in {GprState.PENDING_APPROVAL, GprState.QUEUED}:
+        gpr_cancel(gpr=gpr, actor=actor, now=now)
+    elif gpr.state in {GprState.PROVISIONING, GprState.ACTIVE}:
+        gpr_release(gpr=gpr, actor=actor, now=now)
+    else:
+        raise IllegalTransition(f"This job is over: its request is {gpr.get_state_display().lower()}.", state=gpr.state)
+
+
+def workloads_take(*, cluster: Cluster, seen: Sequence[WorkloadSeen], now: datetime) -> None:
+    """Store what an agent reports; repeated and old reports have no effect."""
+    for each in seen:
+        if job_id := id_of(each.id):
+            with set_aside_on_error("workload_store", "How a job goes could not be stored", now=now, cluster_id=cluster.pk):
+                _take(cluster, job_id, each, now)
+
+
+@transaction.atomic
+def _take(cluster: Cluster, job_id: UUID, seen: WorkloadSeen, now: datetime) -> None:
+    # The row is locked, so that neither the tick nor a person moves it before its nodes are given back.
+    rows = Gpr.objects.select_for_update(of=("self",)).filter(job=job_id, cluster=cluster, state=GprState.ACTIVE, run=seen.run)
+    gpr = rows.select_related("slice").first()
+    job = Job.objects.filter(pk=job_id, outcome="").first()
+    if gpr is None or job is None:
+        return
+    job.gpr = gpr
+    was = (job.seen_run, job.phase, job.message)
+    job.seen_run, job.phase, job.message, job.pods_running = seen.run, seen.phase, seen.message[:MESSAGE_MAX_CHARS], seen.pods_running
+    if outcome := OUTCOMES.get(seen.phase):
+        job.outcome, job.finished_at = outcome, now
+    job.save(update_fields=SEEN)
+    hint(slice_topic(gpr.slice_id))
+    if outcome is not None:
+        _finish(job, now)
+    elif seen.phase == WorkloadPhase.REFUSED and was != (job.seen_run, job.phase, job.message):
+        _record(job, "job.refused", f"The cluster does not take the job of {gpr.name}: {job.message}", now, severity=Severity.WARNING)
+    elif seen.phase == WorkloadPhase.RUNNING and was[:2] != (job.seen_run, job.phase):
+        _record(job, "job.running", f"The job of {gpr.name} runs.", now)
+
+
+def _finish(job: Job, now: datetime) -> None:
+    has_failed, gpr = job.outcome == JobOutcome.FAILED, job.gpr
+    text = f"The job of {gpr.name} has {'failed' if has_failed else 'succeeded'}."
+    severity = Severity.WARNING if has_failed else Severity.INFO
+    _record(job, "job.failed" if has_failed else "job.succeeded", f"{text} {job.message}".strip(), now, severity=severity)
+    if job.releases_box:
+        exit_begin(gpr=gpr, reason=EndReason.EARLY_RELEASE, now=now, why=text)
+
+
+def _clusters(spec: GprSpec, what: JobSpec) -> tuple[Cluster, ...]:
+    """Of the clusters that it may use, those where the workspace has the namespace and that serve the kind. Raises InvalidInput."""
+    allowed = {cluster.pk: cluster for cluster in (spec.clusters or spec.slice.clusters.all())}
+    namespaces = list(_namespaces(spec.slice, what.namespace).filter(cluster__in=allowed))
+    if not namespaces:
+        called = f" called {what.namespace}" if what.namespace else ""
+        text = f"Workspace {spec.slice.name} has no namespace{called} in a cluster where this may run. An owner of it can bind one."
+        raise InvalidInput({"namespace": [text]})
+    kind = WorkloadKind.JOB.value if what.kind == WorkloadKind.MANIFEST else what.kind
+    fitting = clusters_with(namespaces, kind)
+    if not fitting and kind != WorkloadKind.JOB:
+        raise InvalidInput({"kind": [f"No cluster where this may run serves {kind}. Use Job, or ask an administrator to install it."]})
+    # An agent that has not told its kinds yet serves Job.
+    chosen = fitting or {each.cluster_id for each in namespaces}
+    return () if chosen == set(spec.slice.clusters.values_list("pk", flat=True)) else tuple(allowed[pk] for pk in sorted(chosen))
+
+
+def _namespaces(slice_: Slice, name: str) -> QuerySet[Namespace]:
+    rows = Namespace.objects.filter(slice=slice_).select_related("cluster__agent")
+    return rows.filter(name=name) if name else rows
+
+
+def _record(job: Job, kind: str, message: str, now: datetime, *, actor: User | None = None, severity: Severity = Severity.INFO) -> None:
+    gpr = job.gpr
+    event_record(
+        kind=kind,
+        message=message,
+        at=now,
+        actor=actor,
+        severity=severity,
+        gpr_id=gpr.pk,
+        slice_id=gpr.slice_id,
+        cluster_id=gpr.cluster_id,
+        data={"job": str(job.pk), "run": gpr.run},
+    )

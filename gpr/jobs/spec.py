@@ -1,0 +1,102 @@
+"""Validates what a job is to run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from core.errors import InvalidInput
+from gpr.models.jobs import RETRIES_MAX, USER_ID_DEFAULT
+from protocol.references import is_image, is_object_name
+from protocol.tenancy.workloads import WorkloadKind, objects_fault
+
+WORDS_MAX, WORD_MAX_CHARS, ENV_MAX, VOLUMES_MAX = 200, 16_384, 200, 20
+WORDS_MAX_CHARS = 65_536  # of a command, and of all variables
+USER_ID_MAX = 2**31 - 1
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z", re.ASCII)
+# These say where the pods of the job find each other; see worker_agent/kube/jobs/environment.py.
+OWN_VARIABLES: Final = frozenset({"MASTER_ADDR", "MASTER_PORT", "NNODES", "NODE_RANK", "NPROC_PER_NODE", "EGS_ENDS_AT"})
+OWN_PATHS: Final = ("/dev/shm", "/etc/egs")  # noqa: S108  # paths in the job's own pods
+IMAGE_MUST: Final = "Must be a reference of an image, without spaces, as registry.example/team/train:1.0."
+NAME_MUST: Final = "Must be a name of Kubernetes: a-z, 0-9, - and dots."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    kind: str = WorkloadKind.JOB.value
+    image: str = ""
+    command: list[str] = field(default_factory=list)
+    env: dict[str, str] = field(default_factory=dict)
+    secrets: list[str] = field(default_factory=list)
+    volumes: dict[str, str] = field(default_factory=dict)
+    pull_secret: str = ""
+    user_id: int = USER_ID_DEFAULT
+    retries: int = 0
+    checkpoint: list[str] = field(default_factory=list)
+    objects_wanted: list[dict[str, Any]] = field(default_factory=list)
+    namespace: str = ""
+    releases_box: bool = True
+
+
+FIELDS: Final = tuple(JobSpec.__dataclass_fields__)
+# A manifest says these itself.
+OF_CONTAINER: Final = ("image", "command", "env", "secrets", "volumes", "pull_secret", "checkpoint")
+
+
+def job_check(spec: JobSpec) -> None:
+    """Raises InvalidInput with all faults."""
+    errors: dict[str, list[str]] = {}
+    for name, text in _faults(spec):
+        errors.setdefault("manifest" if name == "objects_wanted" else name, []).append(text)
+    if errors:
+        raise InvalidInput(errors)
+
+
+def _faults(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    if spec.kind == WorkloadKind.MANIFEST:
+        if fault := objects_fault(spec.objects_wanted):
+            yield "objects_wanted", fault
+        for name in OF_CONTAINER:
+            if getattr(spec, name):
+                yield name, "The manifest says this itself: leave it out."
+    else:
+        if spec.objects_wanted:
+            yield "objects_wanted", f"Only a job of kind {WorkloadKind.MANIFEST} has one."
+        if not is_image(spec.image):
+            yield "image", IMAGE_MUST
+        yield from _container_faults(spec)
+    if not 0 <= spec.retries <= RETRIES_MAX:
+        yield "retries", f"Must be from 0 to {RETRIES_MAX}."
+    if not 1 <= spec.user_id <= USER_ID_MAX:
+        yield "user_id", f"Must be from 1 to {USER_ID_MAX}: pods of a workspace do not run as root."
+    if spec.namespace and not is_object_name(spec.namespace):
+        yield "namespace", NAME_MUST
+
+
+def _container_faults(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    for name in ("command", "checkpoint"):
+        words: list[str] = getattr(spec, name)
+        if len(words) > WORDS_MAX or any(len(word) > WORD_MAX_CHARS for word in words) or sum(map(len, words)) > WORDS_MAX_CHARS:
+            yield name, f"Must have at most {WORDS_MAX} words and {WORDS_MAX_CHARS} characters."
+        if any("\x00" in word for word in words) or (words and not words[0].strip()):
+            yield name, "Must begin with a program, and hold no NUL characters."
+    if len(spec.env) > ENV_MAX or sum(len(name) + len(value) for name, value in spec.env.items()) > WORDS_MAX_CHARS:
+        yield "env", f"Must have at most {ENV_MAX} variables and {WORDS_MAX_CHARS} characters."
+    for name, value in spec.env.items():
+        if not _VARIABLE.match(name) or "\x00" in value:
+            yield "env", f"{name[:60]} is no name of a variable, or its value holds NUL characters."
+        elif name in OWN_VARIABLES:
+            yield "env", f"EGS sets {name} itself."
+    for field_name, names in (("secrets", spec.secrets), ("volumes", list(spec.volumes)), ("pull_secret", [spec.pull_secret or "none"])):
+        if len(names) > VOLUMES_MAX:
+            yield field_name, f"Must be at most {VOLUMES_MAX}."
+        if not all(map(is_object_name, names)):
+            yield field_name, NAME_MUST
+    paths = list(spec.volumes.values())
+    for path in paths:
+        if not path.startswith("/") or ":" in path or len(path) > 500 or path.rstrip("/") in ("", *OWN_PATHS):
+            yield "volumes", f"{path[:60]} is no path where it can be mounted, as /data."
+    if len(set(paths)) < len(paths):
+        yield "volumes", "Two of them have the same path."

@@ -1,0 +1,1 @@
+"""Jobs of GPRs in the namespaces of their workspaces."""

@@ -1,0 +1,302 @@
+"""Makes the objects of jobs while their boxes are open, deletes them when the boxes close, and reports how the jobs go.
+
+An object is never changed: each run has its own. An object that others made is left alone, also if it has the wanted name. What is
+deleted is known by the labels that the agent wrote, so that an agent that restarts finds it; whoever writes these labels has only his own
+object deleted. Must not live here: what the objects are (manifests.py), when a box is open (boxes/core.py).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from protocol.cluster_names import INDEX_OF_POD, JOB, JOB_BOX, JOB_FIELD_MANAGER, JOB_OF_POD
+from protocol.tenancy.workloads import MANIFEST_KINDS, WorkloadKind, WorkloadPhase, WorkloadSeen, objects_fault
+from worker_agent.cluster.base import ClusterError, Note, Throttled, Unavailable, WriteConflict
+from worker_agent.hub.workloads import NO_NAMESPACE, BoxJob, LogPart, Run
+from worker_agent.kube.api.client import Api, Forbidden, Missing
+from worker_agent.kube.api.custom import ServedKinds
+from worker_agent.kube.api.objects import Condition, Meta, Node, Pod
+from worker_agent.kube.api.paging import ObjectPage, listed
+from worker_agent.kube.checks.jobs import terminated, waits_for
+from worker_agent.kube.jobs.logs import PodLogs
+from worker_agent.kube.jobs.manifests import Object, main_of, objects_of, pod_selector
+from worker_agent.kube.nodes.view import is_rdma
+
+LOOK_S: Final = 2.0  # between lists of objects
+LOOK_AT_ALL_S: Final = 60.0  # between looks for objects of boxes that closed while no agent was at work
+KINDS_S: Final = 300.0  # between looks which kinds there are
+TEXT_MAX: Final = 400
+# The conditions of all kinds that finish.
+DONE: Final = frozenset({"Complete", "Completed", "Succeeded"})
+FAILED: Final = "Failed"
+# Kinds with a definition of their own, by group version.
+OPTIONAL: Final = {key: plural for key, plural in MANIFEST_KINDS.items() if "." in key[0].partition("/")[0]}
+
+Place = tuple[str, str, str]  # path of the kind, namespace, name
+
+
+class _Status(msgspec.Struct, frozen=True, kw_only=True):
+    conditions: tuple[Condition, ...] | None = None
+    active: int | None = None
+    ready: int | None = None
+
+
+class _Object(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: Meta
+    status: _Status = _Status()
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    uid: str
+    run: Run
+    seen: _Object
+
+
+class KubernetesWorkloads:
+    """One thread uses it. `bound`: the workspace to which the agent bound a namespace, or ""."""
+
+    def __init__(
+        self,
+        *,
+        api: Api,
+        bound: Callable[[str], str],
+        pods: Callable[[], Iterable[Pod]],
+        nodes: Callable[[], Iterable[Node]],
+        why: Callable[[Pod], str],
+        note: Note,
+    ) -> None:
+        self._api, self._bound, self._pods, self._nodes, self._why, self._note = api, bound, pods, nodes, why, note
+        self._logs = PodLogs(api)
+        self._kinds: tuple[str, ...] | None = None
+        self._kinds_not_before_mono = self._all_not_before_mono = self._not_before_mono = float("-inf")
+        self._found: dict[Place, _Found] = {}
+        self._listed_paths: set[str] = set()  # kinds that have objects of ours
+        self._made: set[tuple[str, int]] = set()  # jobs and runs whose objects this process made, or saw whole
+        self._seen: dict[str, WorkloadSeen] = {}
+        self._told = ""
+
+    # -- kinds ---------------------------------------------------------------------------------------------------------
+
+    def kinds(self) -> tuple[str, ...] | None:
+        now_mono = time.monotonic()
+        if now_mono >= self._kinds_not_before_mono:
+            self._kinds_not_before_mono = now_mono + KINDS_S
+            try:
+                self._kinds = tuple(sorted({WorkloadKind.JOB, *(kind for version, kind in OPTIONAL if self._is_served(version, kind))}))
+            except ClusterError as error:
+                self._note("job_kinds_unseen", {"why": str(error)})
+        return self._kinds
+
+    def _is_served(self, version: str, kind: str) -> bool:
+        try:
+            return self._api.get(f"/apis/{version}", ServedKinds).may_create(OPTIONAL[version, kind])
+        except Missing:
+            return False
+
+    def _paths(self) -> list[str]:
+        served = set(self._kinds or ())
+        return [
+            _path(version, plural)
+            for (version, kind), plural in MANIFEST_KINDS.items()
+            if (version, kind) not in OPTIONAL or kind in served
+        ]
+
+    # -- one look ------------------------------------------------------------------------------------------------------
+
+    def reconcile(self, jobs: Sequence[BoxJob], runs: Collection[Run], *, now_s: float) -> Sequence[WorkloadSeen]:
+        now_mono = time.monotonic()
+        is_new = any((job.workload.id, job.workload.run) not in self._made for job in jobs)
+        is_over = any(found.run not in runs for found in self._found.values())
+        if now_mono < self._not_before_mono and not is_new and not is_over:
+            return list(self._seen.values())
+        self._not_before_mono = now_mono + LOOK_S
+        try:
+            self._look(jobs, now_mono)
+            self._delete_closed(runs)
+        except ClusterError as error:
+            self._trouble(str(error))
+            return list(self._seen.values())
+        self._told = ""
+        self._seen = {job.workload.id: self._advance(job) for job in jobs}
+        self._made &= {(job.workload.id, job.workload.run) for job in jobs}
+        return list(self._seen.values())
+
+    def _trouble(self, why: str) -> None:
+        if why != self._told:
+            self._told = why
+            self._note("jobs_unseen", {"why": why})
+
+    def _look(self, jobs: Sequence[BoxJob], now_mono: float) -> None:
+        """Raises ClusterError."""
+        paths = {_path(each["apiVersion"], _plural(each)) for job in jobs for each in self._objects(job)} | self._listed_paths
+        if now_mono >= self._all_not_before_mono:
+            paths |= set(self._paths())
+        found: dict[Place, _Found] = {}
+        for path in sorted(paths):
+            for each in listed(self._api, path, ObjectPage[_Object], labelSelector=JOB):
+                if (run := _run_of(each.metadata)) is not None and not each.metadata.deletionTimestamp:
+                    found[path, each.metadata.namespace, each.metadata.name] = _Found(each.metadata.uid, run, each)
+        self._found, self._listed_paths = found, {path for path, _, _ in found}
+        if now_mono >= self._all_not_before_mono:
+            self._all_not_before_mono = now_mono + LOOK_AT_ALL_S
+
+    def _delete_closed(self, runs: Collection[Run]) -> None:
+        for (path, namespace, name), found in list(self._found.items()):
+            if found.run in runs:
+                continue
+            try:
+                self._api.delete(_object_path(path, namespace, name), uid=found.uid)
+            except (WriteConflict, Forbidden) as error:
+                # It is gone already; or the namespace is no workspace's any more, and the object belongs to whoever has it now.
+                self._note("job_not_deleted", {"namespace": namespace, "name": name, "why": str(error)})
+            del self._found[path, namespace, name]
+
+    def _objects(self, job: BoxJob) -> list[Object]:
+        if job.workload.kind == WorkloadKind.MANIFEST and objects_fault(job.workload.objects):
+            return []  # the hub checks this; the agent trusts nobody with what it may make
+        try:
+            return objects_of(job, rdma=self._rdma(job))
+        except ValueError:  # a kind of a newer hub
+            return []
+
+    def _rdma(self, job: BoxJob) -> str:
+        """A device for RDMA that all of the nodes have, or ""."""
+        if not job.workload.rdma:
+            return ""
+        nodes = [node for node in self._nodes() if node.metadata.name in job.box.nodes]
+        had = [{key for key, amount in node.status.allocatable.items() if is_rdma(key) and amount != "0"} for node in nodes]
+        return min(set.intersection(*had), default="") if had else ""
+
+    # -- one job -------------------------------------------------------------------------------------------------------
+
+    def _advance(self, job: BoxJob) -> WorkloadSeen:
+        work = job.workload
+        if not work.namespace:
+            return _seen(job, WorkloadPhase.REFUSED, NO_NAMESPACE)
+        if self._bound(work.namespace) != work.slice:
+            return _seen(job, WorkloadPhase.PENDING, f"Namespace {work.namespace} is not ready.")
+        objects = self._objects(job)
+        if not objects:
+            return _seen(job, WorkloadPhase.REFUSED, f"This agent makes no {work.kind}. Upgrade it.")
+        main = main_of(objects)
+        has_main = main is not None and self._find(main) is not None
+        if (work.id, work.run) not in self._made and not has_main:
+            if unmade := self._make(job, objects):
+                return unmade
+        elif main is not None and not has_main:
+            return _seen(job, WorkloadPhase.FAILED, f"Somebody deleted {main['kind']} {main['metadata']['name']} in the cluster.")
+        self._made.add((work.id, work.run))
+        return self._outcome(job, main) if main is not None else _seen(job, WorkloadPhase.RUNNING)
+
+    def _find(self, each: Object) -> _Found | None:
+        return self._found.get((_path(each["apiVersion"], _plural(each)), each["metadata"]["namespace"], each["metadata"]["name"]))
+
+    def _make(self, job: BoxJob, objects: Sequence[Object]) -> WorkloadSeen | None:
+        """Return why one of them is not there, or None."""
+        for each in objects:
+            if self._find(each) is not None:
+                continue
+            path = _path(each["apiVersion"], _plural(each))
+            try:
+                self._api.create(_object_path(path, job.workload.namespace), each, _Object, fieldManager=JOB_FIELD_MANAGER)
+            except (Unavailable, Throttled) as error:
+                return _seen(job, WorkloadPhase.PENDING, f"The cluster does not answer: {error}"[:TEXT_MAX])
+            except ClusterError as error:
+                if not (isinstance(error, WriteConflict) and self._is_own(each, job)):
+                    why = f"{each['kind']} {each['metadata']['name']}: {error.words or error}"
+                    return _seen(job, WorkloadPhase.REFUSED, why[:TEXT_MAX])
+            self._listed_paths.add(path)
+        return None
+
+    def _is_own(self, each: Object, job: BoxJob) -> bool:
+        """Whether it is there, and the agent made it for this run: then the answer to the creation was lost."""
+        path = _path(each["apiVersion"], _plural(each))
+        try:
+            there = self._api.get(_object_path(path, job.workload.namespace, each["metadata"]["name"]), _Object)
+        except ClusterError:
+            return False
+        return there.metadata.label(JOB_BOX) == each["metadata"]["labels"][JOB_BOX] and there.metadata.label(JOB) == job.workload.id
+
+    # -- how it goes ---------------------------------------------------------------------------------------------------
+
+    def _outcome(self, job: BoxJob, main: Object) -> WorkloadSeen:
+        found = self._find(main)
+        if found is None:  # made just now
+            return _seen(job, WorkloadPhase.PENDING)
+        ends = {each.type: each for each in found.seen.status.conditions or () if each.status == "True"}
+        if DONE & ends.keys():
+            return _seen(job, WorkloadPhase.SUCCEEDED)
+        if FAILED in ends:
+            return _seen(job, WorkloadPhase.FAILED, self._why_failed(job, main, ends[FAILED]))
+        pods = list(self._pods_of(job, main))
+        running = sum(pod.status.phase == "Running" for pod in pods)
+        if running and running == len(pods):
+            return _seen(job, WorkloadPhase.RUNNING, pods_running=running)
+        waits = next(
+            (text for pod in pods if pod.status.phase != "Running" and (text := self._why(pod) if _is_gated(pod) else waits_for(pod)[1])),
+            "",
+        )
+        message = f"{running} of {len(pods)} pods run. {waits}".strip() if pods else "Its pods are being made."
+        return _seen(job, WorkloadPhase.RUNNING if running else WorkloadPhase.PENDING, message, pods_running=running)
+
+    def _pods_of(self, job: BoxJob, main: Object) -> Iterator[Pod]:
+        # The watch leaves out pods that have finished.
+        name = str(main["metadata"]["name"])
+        for pod in self._pods():
+            if pod.metadata.namespace == job.workload.namespace and pod.metadata.label(JOB_OF_POD).startswith(name) and not pod.is_leaving:
+                yield pod
+
+    def _why_failed(self, job: BoxJob, main: Object, ended: Condition) -> str:
+        if (known := self._seen.get(job.workload.id)) is not None and known.phase is WorkloadPhase.FAILED and known.run == job.workload.run:
+            return known.message
+        name, namespace = main["metadata"]["name"], job.workload.namespace
+        pods = self._logs.pods(namespace, pod_selector(main["kind"], name, 0).split(",", 1)[0])
+        for pod in pods:
+            state = terminated(pod)
+            if state is not None and state.exitCode:
+                rank = pod.metadata.label(INDEX_OF_POD)
+                who = f"Pod {rank}" if rank else f"Pod {pod.metadata.name}"
+                cause = f" ({state.reason})" if state.reason not in ("", "Error") else ""
+                return f"{who} ended with exit code {state.exitCode}{cause}."
+        return f"{ended.reason}: {ended.message}"[:TEXT_MAX].strip(": ")
+
+    # -- output --------------------------------------------------------------------------------------------------------
+
+    def log(self, job: BoxJob, rank: int, since: str) -> LogPart | None:
+        main = main_of(self._objects(job))
+        if main is None or self._bound(job.workload.namespace) != job.workload.slice:
+            return LogPart("", since)
+        selector = pod_selector(main["kind"], main["metadata"]["name"], rank)
+        return self._logs.read(job.workload.namespace, selector, rank, since)
+
+
+def _seen(job: BoxJob, phase: WorkloadPhase, message: str = "", *, pods_running: int = 0) -> WorkloadSeen:
+    return WorkloadSeen(id=job.workload.id, run=job.workload.run, phase=phase, message=message, pods_running=pods_running)
+
+
+def _is_gated(pod: Pod) -> bool:
+    return bool(pod.spec.schedulingGates)
+
+
+def _run_of(meta: Meta) -> Run | None:
+    gpr_id, _, run = meta.label(JOB_BOX).rpartition(".")
+    return (gpr_id, int(run)) if gpr_id and run.isdecimal() and len(run) < 10 else None
+
+
+def _plural(each: Mapping[str, Any]) -> str:
+    return MANIFEST_KINDS[each["apiVersion"], each["kind"]]
+
+
+def _path(version: str, plural: str) -> str:
+    return f"/{'apis' if '/' in version else 'api'}/{version}/{plural}"
+
+
+def _object_path(path: str, namespace: str, name: str = "") -> str:
+    group, _, plural = path.rpartition("/")
+    return "/".join(part for part in (f"{group}/namespaces/{namespace}/{plural}", name) if part)

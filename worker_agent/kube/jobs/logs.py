@@ -1,0 +1,66 @@
+"""Reads the output of pods, each line once."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from protocol.cluster_names import INDEX_OF_POD
+from protocol.tenancy.workloads import LOG_CHUNK_MAX_CHARS
+from worker_agent.cluster.base import ClusterError
+from worker_agent.hub.workloads import LogPart
+from worker_agent.kube.api import objects
+from worker_agent.kube.api.client import Api, Missing
+from worker_agent.kube.api.objects import LONG_AGO, Pod
+
+FIRST_LINES: Final = 2000  # of what was printed before somebody reads
+READ_BYTES: Final = 512 * 1024  # of lines with their times; more in one second is left out
+PODS_MAX: Final = 500
+
+
+class PodLogs:
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def pods(self, namespace: str, selector: str) -> list[Pod]:
+        """The newest first; [] if they cannot be read."""
+        try:
+            found = self._api.get(f"/api/v1/namespaces/{namespace}/pods", objects.PodList, labelSelector=selector, limit=PODS_MAX).items
+        except ClusterError:
+            return []
+        return sorted(found, key=lambda pod: pod.metadata.creationTimestamp or LONG_AGO, reverse=True)
+
+    def read(self, namespace: str, selector: str, rank: int, since: str) -> LogPart | None:
+        pods = self.pods(namespace, selector)
+        indexed = [pod for pod in pods if pod.metadata.label(INDEX_OF_POD) == str(rank)]
+        pod = next(iter(indexed), None) or (pods[rank] if rank < len(pods) and not pods[rank].metadata.label(INDEX_OF_POD) else None)
+        if pod is None or pod.status.phase == "Pending":
+            return LogPart("", since)
+        only = {"sinceTime": f"{since[:19]}Z"} if since else {"tailLines": FIRST_LINES}
+        try:
+            text = self._api.text(f"{pod.path}/log", timestamps=True, limitBytes=READ_BYTES, **only)
+        except Missing:
+            return LogPart("", since)
+        except ClusterError:
+            return None
+        return part_of(text, since)
+
+
+def part_of(text: str, since: str) -> LogPart:
+    """The lines after that time, without their times. The last line may be cut off: it comes whole the next time."""
+    lines = [line.partition(" ") for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    kept: list[str] = []
+    until, size = since, 0
+    for at, _, words in lines:
+        if not _is_later(at, since):
+            continue
+        size += len(words)
+        if kept and size > LOG_CHUNK_MAX_CHARS:
+            break
+        kept.append(words if len(words) <= LOG_CHUNK_MAX_CHARS else f"{words[: LOG_CHUNK_MAX_CHARS - 1]}\n")
+        until = at[:40]
+    return LogPart("".join(kept), until)
+
+
+def _is_later(at: str, since: str) -> bool:
+    # Both are RFC 3339 in UTC; the fraction has no trailing zeros.
+    return len(at) >= 20 and (at[:19], at[19:].rstrip("Z").ljust(10, "0")) > (since[:19], since[19:].rstrip("Z").ljust(10, "0"))

@@ -1,0 +1,207 @@
+"""The objects of a job. Controllers make its pods, so that they meet the same admission policies as all pods of the workspace."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from protocol.cluster_names import ENDS_AT, GPU, INDEX_OF_POD, JOB, JOB_BOX, JOB_OF_POD, box_of
+from protocol.tenancy.workloads import FINISHING, Workload, WorkloadKind
+from worker_agent.hub.workloads import BoxJob
+
+Object = dict[str, Any]
+
+PORT: Final = 29500  # of the rendezvous
+PYTORCH, MAIN = "pytorch", "main"  # names of containers; the operator of PyTorchJobs wants its own
+JOB_SET_PART: Final = "node"
+MPI_USER_HOME: Final = "/home/mpiuser"
+# An eviction or a lost node is no failure of the job.
+IGNORES_DISRUPTION: Final = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
+VERSIONS: Final = {
+    WorkloadKind.JOB: "batch/v1",
+    WorkloadKind.JOB_SET: "jobset.x-k8s.io/v1alpha2",
+    WorkloadKind.PYTORCH_JOB: "kubeflow.org/v1",
+    WorkloadKind.MPI_JOB: "kubeflow.org/v2beta1",
+}
+
+
+def objects_of(job: BoxJob, *, rdma: str = "") -> list[Object]:
+    """In the order in which they are made. `rdma`: the device that each pod gets, too."""
+    work = job.workload
+    match work.kind:
+        case WorkloadKind.JOB:
+            made = [*_service(work), _object(work, _job_spec(job, rdma, retries=work.retries * work.nodes))]
+        case WorkloadKind.JOB_SET:
+            made = [_object(work, _job_set(job, rdma))]
+        case WorkloadKind.PYTORCH_JOB:
+            made = [_object(work, _pytorch_job(job, rdma))]
+        case WorkloadKind.MPI_JOB:
+            made = [_object(work, _mpi_job(job, rdma))]
+        case _:
+            made = [dict(each) for each in work.objects]
+    return [_marked(each, work) for each in made]
+
+
+def main_of(objects: list[Object]) -> Object | None:
+    """The one that says how the job ends."""
+    return next((each for each in objects if each["kind"] in FINISHING), None)
+
+
+def pod_selector(kind: str, name: str, rank: int) -> str:
+    """Of the pod of this rank; of all pods of a Job that has no indexes."""
+    match kind:
+        case WorkloadKind.JOB_SET:
+            return f"jobset.sigs.k8s.io/jobset-name={name},{INDEX_OF_POD}={rank}"
+        case WorkloadKind.PYTORCH_JOB:
+            part = "master,training.kubeflow.org/replica-index=0" if rank == 0 else f"worker,training.kubeflow.org/replica-index={rank - 1}"
+            return f"training.kubeflow.org/job-name={name},training.kubeflow.org/replica-type={part}"
+        case WorkloadKind.MPI_JOB if rank == 0:
+            return f"training.kubeflow.org/job-name={name},training.kubeflow.org/job-role=launcher"
+        case WorkloadKind.MPI_JOB:
+            return f"training.kubeflow.org/job-name={name},training.kubeflow.org/replica-index={rank - 1}"
+    return f"{JOB_OF_POD}={name}"
+
+
+def _marked(made: Object, work: Workload) -> Object:
+    metadata = made.get("metadata", {})
+    labels = {**metadata.get("labels", {}), JOB: work.id, JOB_BOX: box_of(work.gpr_id, work.run)}
+    return {**made, "metadata": {**metadata, "namespace": work.namespace, "labels": labels}}
+
+
+def _object(work: Workload, spec: Object) -> Object:
+    return {"apiVersion": VERSIONS[WorkloadKind(work.kind)], "kind": work.kind, "metadata": {"name": work.name}, "spec": spec}
+
+
+def _service(work: Workload) -> list[Object]:
+    """By its name the pods find each other. It has no address of its own."""
+    if work.nodes == 1:
+        return []
+    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {JOB_OF_POD: work.name}}
+    return [{"apiVersion": "v1", "kind": "Service", "metadata": {"name": work.name}, "spec": spec}]
+
+
+def _job_spec(job: BoxJob, rdma: str, *, retries: int, host: str = "") -> Object:
+    work = job.workload
+    first = host or (f"{work.name}-0.{work.name}" if work.nodes > 1 else "localhost")
+    pod = _pod(job, rdma, env=_rendezvous(job, first))
+    if work.nodes > 1 and not host:
+        pod["subdomain"] = work.name
+    return {
+        "completionMode": "Indexed",
+        "completions": work.nodes,
+        "parallelism": work.nodes,
+        "backoffLimit": retries,
+        "podFailurePolicy": IGNORES_DISRUPTION,
+        "template": {"spec": pod},
+    }
+
+
+def _job_set(job: BoxJob, rdma: str) -> Object:
+    work = job.workload
+    spec = _job_spec(job, rdma, retries=0, host=f"{work.name}-{JOB_SET_PART}-0-0.{work.name}")
+    return {
+        "network": {"enableDNSHostnames": True, "subdomain": work.name},
+        "failurePolicy": {"maxRestarts": work.retries},
+        "replicatedJobs": [{"name": JOB_SET_PART, "replicas": 1, "template": {"spec": spec}}],
+    }
+
+
+def _pytorch_job(job: BoxJob, rdma: str) -> Object:
+    """Its operator sets the rendezvous."""
+    work = job.workload
+    part = {"restartPolicy": "OnFailure" if work.retries else "Never", "template": {"spec": _pod(job, rdma, container=PYTORCH)}}
+    parts = {"Master": {"replicas": 1, **part}}
+    if work.nodes > 1:
+        parts["Worker"] = {"replicas": work.nodes - 1, **part}
+    return {
+        "nprocPerNode": str(job.box.gpus_per_node),
+        "runPolicy": {"cleanPodPolicy": "None", "backoffLimit": work.retries},
+        "pytorchReplicaSpecs": parts,
+    }
+
+
+def _mpi_job(job: BoxJob, rdma: str) -> Object:
+    """The launcher has no GPU, so it waits at no gate. The paths are those of images that run without root."""
+    work = job.workload
+    worker = _pod(job, rdma, command=["/usr/sbin/sshd", "-De", "-f", f"{MPI_USER_HOME}/.sshd_config"])
+    launcher = _pod(job, "", gpus=0)
+    return {
+        "slotsPerWorker": job.box.gpus_per_node,
+        "sshAuthMountPath": f"{MPI_USER_HOME}/.ssh",
+        "runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": work.retries},
+        "mpiReplicaSpecs": {
+            "Launcher": {"replicas": 1, "template": {"spec": launcher}},
+            "Worker": {"replicas": work.nodes, "template": {"spec": worker}},
+        },
+    }
+
+
+def _rendezvous(job: BoxJob, first: str) -> list[Object]:
+    """For torchrun, which reads PET_*, and for whoever reads the plain names. Each pod gets its rank from its index."""
+    nodes, gpus = str(job.workload.nodes), str(job.box.gpus_per_node)
+    rank = {"valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX_OF_POD}']"}}}
+    words = {"MASTER_ADDR": first, "MASTER_PORT": str(PORT), "NNODES": nodes, "NPROC_PER_NODE": gpus}
+    words |= {f"PET_{name}": value for name, value in words.items()}
+    return [
+        *({"name": name, "value": value} for name, value in words.items()),
+        {"name": "NODE_RANK", **rank},
+        {"name": "PET_NODE_RANK", **rank},
+    ]
+
+
+def _pod(
+    job: BoxJob,
+    rdma: str,
+    *,
+    env: list[Object] | None = None,
+    container: str = MAIN,
+    command: list[str] | None = None,
+    gpus: int | None = None,
+) -> Object:
+    work, box = job.workload, job.box
+    devices = {GPU: str(box.gpus_per_node if gpus is None else gpus), **({rdma: "1"} if rdma else {})}
+    limits = {name: amount for name, amount in devices.items() if amount != "0"}
+    volumes = {f"claim-{place}": (claim, path) for place, (claim, path) in enumerate(sorted(work.volumes.items()))}
+    main: Object = {
+        "name": container,
+        "image": work.image,
+        "env": [
+            *({"name": name, "value": value} for name, value in sorted(work.env.items())),
+            *(env or []),
+            {"name": "EGS_ENDS_AT", "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{ENDS_AT}']"}}},
+        ],
+        "envFrom": [{"secretRef": {"name": name}} for name in work.secrets],
+        "resources": {"limits": limits},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [
+            {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108  # the pod's own
+            {"name": "egs", "mountPath": "/etc/egs", "readOnly": True},
+            *({"name": name, "mountPath": path} for name, (_, path) in volumes.items()),
+        ],
+    }
+    if words := command or list(work.command):
+        main["command"] = words
+    if work.checkpoint:
+        main["lifecycle"] = {"preStop": {"exec": {"command": list(work.checkpoint)}}}
+    ends_at = {"path": "ends-at", "fieldRef": {"fieldPath": f"metadata.annotations['{ENDS_AT}']"}}
+    return {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        # What is left between the eviction at the end of the box and its end by force.
+        "terminationGracePeriodSeconds": max(1, int(box.drain.force_after_s)),
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": work.user_id,
+            "runAsGroup": work.user_id,
+            "fsGroup": work.user_id,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [main],
+        "volumes": [
+            {"name": "shm", "emptyDir": {"medium": "Memory"}},
+            {"name": "egs", "downwardAPI": {"items": [ends_at]}},
+            *({"name": name, "persistentVolumeClaim": {"claimName": claim}} for name, (claim, _) in volumes.items()),
+        ],
+        **({"imagePullSecrets": [{"name": work.pull_secret}]} if work.pull_secret else {}),
+    }
