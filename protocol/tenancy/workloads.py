@@ -33,7 +33,6 @@ MANIFEST_KINDS: dict[tuple[str, str], str] = {
     ("apps/v1", "Deployment"): "deployments",
     ("apps/v1", "StatefulSet"): "statefulsets",
     ("v1", "Service"): "services",
-    ("v1", "ConfigMap"): "configmaps",
 }
 FINISHING = frozenset({"Job", "JobSet", "PyTorchJob", "MPIJob"})
 MANIFEST_OBJECTS_MAX, MANIFEST_MAX_CHARS = 20, 65_536

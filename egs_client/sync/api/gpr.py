@@ -875,7 +875,7 @@ class Jobs(Resource):
         retries: How often it starts anew after a failure. Evictions do not count. Default: 0.
         checkpoint: A command that runs in each pod before it is ended.
         manifest: Objects of Kubernetes, without namespace; they may be Job, JobSet, PyTorchJob, MPIJob, Deployment, StatefulSet,
-            Service, ConfigMap. The first that can finish says how the job ends.
+            Service. The first that can finish says how the job ends.
         namespace: Empty: the first of the workspace in the cluster.
         releases_box: Give the nodes back when it has finished. Default: true.
         """

@@ -7,17 +7,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol.listings import ASSIGNMENTS, CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKSPACES, Listing, ReceivedList, set_digest
+from protocol.listings import ASSIGNMENTS, CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKLOADS, WORKSPACES, Listing, ReceivedList, set_digest
 from protocol.sync import SyncReply, SyncRequest
 from tests.agent.hub.test_messages import MESSAGES
 
-EACH = pytest.mark.parametrize("listing", [ASSIGNMENTS, WORKSPACES, CLUSTER_REQUESTS, LIFE, TEMPLATES], ids=lambda listing: listing.name)
-HEARD = pytest.mark.parametrize("listing", [WORKSPACES, CLUSTER_REQUESTS, LIFE, TEMPLATES], ids=lambda listing: listing.name)
+IN_MEMORY: list[Listing[Any]] = [WORKSPACES, CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKLOADS]
+EACH = pytest.mark.parametrize("listing", [ASSIGNMENTS, *IN_MEMORY], ids=lambda listing: listing.name)
+HEARD = pytest.mark.parametrize("listing", IN_MEMORY, ids=lambda listing: listing.name)
 GENERATION = 7
 REPLY = msgspec.convert(msgspec.to_builtins(MESSAGES["sync_reply"]), SyncReply)
 SILENT = msgspec.structs.replace(
     REPLY,
-    **{field: empty for each in (WORKSPACES, CLUSTER_REQUESTS, LIFE, TEMPLATES) for field, empty in ((each.name, None), (each.digest, ""))},
+    **{
+        field: empty
+        for each in (WORKSPACES, CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKLOADS)
+        for field, empty in ((each.name, None), (each.digest, ""))
+    },
 )
 
 
@@ -60,7 +65,7 @@ def test_the_list_is_told_with_its_digest_until_the_agent_has_just_this_one(list
     assert listing.tell(asking(listing, digest, known_generation=1), GENERATION, tuple)[listing.name] == (), "it is empty now"
 
 
-@pytest.mark.parametrize(("listing", "have"), [(WORKSPACES, "d"), (TEMPLATES, "d"), (TEMPLATES, None), (LIFE, None)])
+@pytest.mark.parametrize(("listing", "have"), [(WORKSPACES, "d"), (TEMPLATES, "d"), (TEMPLATES, None), (WORKLOADS, None), (LIFE, None)])
 def test_what_cannot_have_changed_or_is_not_wanted_is_not_even_read(listing: Listing[Any], have: str | None) -> None:
     def read() -> tuple[Any, ...]:
         raise AssertionError("read for nothing")
@@ -108,6 +113,6 @@ def test_a_hub_set_back_to_a_version_without_the_list_tells_no_digest_and_leaves
     heard, items = ReceivedList(listing), items_of(listing)
     exchange(heard, items)
 
-    assert heard.hear(asking(listing, heard.digest), SILENT) == (listing is TEMPLATES)
-    assert heard.items == (() if listing is TEMPLATES else items)
-    assert heard.digest == ("" if listing is TEMPLATES else set_digest(items)), "so that a newer hub tells them anew"
+    assert heard.hear(asking(listing, heard.digest), SILENT) == (listing.ends_with_hub)
+    assert heard.items == (() if listing.ends_with_hub else items)
+    assert heard.digest == ("" if listing.ends_with_hub else set_digest(items)), "so that a newer hub tells them anew"

@@ -16,7 +16,7 @@ from protocol.assignments import Assignment, Drain, Observed, Phase
 from protocol.checks import CheckPolicy, CheckResult, Verdict
 from protocol.drift import Drift
 from protocol.events import EventsReply, EventsRequest, InventoryEvent, Outcome, StepEvent
-from protocol.listings import CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKSPACES, Listing, set_digest
+from protocol.listings import CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKLOADS, WORKSPACES, Listing, set_digest
 from protocol.nodes import GpuView, NodeOrder, NodeView
 from protocol.registration import Credential, RegisterRequest, RenewRequest
 from protocol.sync import SyncReply, SyncRequest
@@ -34,6 +34,7 @@ from protocol.tenancy.cluster_requests import (
 )
 from protocol.tenancy.life_marks import LifeMark
 from protocol.tenancy.waiting_pods import JobFailed, JobWaiting, PodsWaiting, ReasonWaiting
+from protocol.tenancy.workloads import LogAsk, LogChunk, LogReply, Workload, WorkloadPhase, WorkloadSeen
 from protocol.tenancy.workspaces import Account, Binding, BindingSeen, BindingState, IssuedToken, Workspace
 from protocol.transport import Problem
 from worker_agent.hub.link import encoded_digest
@@ -133,6 +134,27 @@ CLAIM_STATE = ClusterRequestState(
 WAITING_CLAIM = ClusterRequestState(
     id="d0e1f2a3-b4c5-4d6e-8f70-8192a3b4c5d6", gpr_id="5e6f7081-92a3-4b4c-9d5e-6f708192a3b4", state="QUEUED"
 )
+WORKLOAD = Workload(
+    id="5c4b3a29-1807-4e6d-8c5b-4a3928170f6e",
+    gpr_id=ASSIGNMENT.gpr_id,
+    run=3,
+    slice=WORKSPACE.id,
+    namespace="red-train",
+    name="train-5c4b3a29-3",
+    nodes=4,
+    kind="PyTorchJob",
+    image="registry.example/team/train:1.0",
+    command=("torchrun", "train.py"),
+    env={"LR": "3e-4"},
+    secrets=("hub-token",),
+    volumes={"data": "/data"},
+    pull_secret="registry",
+    user_id=2000,
+    retries=2,
+    checkpoint=("/bin/save",),
+    rdma=True,
+    objects=({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "peers"}},),
+)
 TEMPLATE = AutoTemplate(id=WORKSPACE.id, name="standard", spec=ClusterRequestSpec(shape="H100-80GB", duration="8h", rdma=False))
 LIFE_MARK = LifeMark(
     id="4711",
@@ -166,6 +188,11 @@ MESSAGES: dict[str, msgspec.Struct] = {
         have_claims="c" * 64,
         have_life="e" * 64,
         have_templates="f" * 64,
+        have_workloads="a" * 64,
+        workload_kinds=("Job", "PyTorchJob"),
+        workloads_seen=(
+            WorkloadSeen(id=WORKLOAD.id, run=3, phase=WorkloadPhase.FAILED, message="Pod 2 ended with exit code 1.", pods_running=3),
+        ),
         bindings=(
             BindingSeen(
                 slice=WORKSPACE.id, namespace="red-train", state=BindingState.CONFLICT, detail="It was there before.", repaired=("quota",)
@@ -218,6 +245,9 @@ MESSAGES: dict[str, msgspec.Struct] = {
         warn_before_s=120.0,
         templates_digest=set_digest([TEMPLATE]),
         templates=(TEMPLATE,),
+        workloads_digest=set_digest([WORKLOAD]),
+        workloads=(WORKLOAD,),
+        log_asks=(LogAsk(id=WORKLOAD.id, run=3, rank=1),),
     ),
     "sync_reply_unchanged": SyncReply(
         hub_id="h-1",
@@ -239,6 +269,8 @@ MESSAGES: dict[str, msgspec.Struct] = {
         life=None,
         templates_digest=set_digest([TEMPLATE]),
         templates=None,
+        workloads_digest=set_digest([WORKLOAD]),
+        workloads=None,
     ),
     "events_request": EventsRequest(
         session_epoch=5,
@@ -292,6 +324,10 @@ MESSAGES: dict[str, msgspec.Struct] = {
             ),
         )
     ),
+    "log_chunk": LogChunk(
+        session_epoch=5, id=WORKLOAD.id, run=3, rank=1, since="2026-11-27T10:00:00Z", until="2026-11-27T10:00:01.5Z", text="loss 0.1\n"
+    ),
+    "log_reply": LogReply(until="2026-11-27T10:00:01.5Z"),
     "problem": Problem(status=409, code="agent_superseded", detail="Stop."),
 }
 
@@ -350,7 +386,7 @@ def test_a_hub_that_says_nothing_of_warnings_has_pods_warned_ten_minutes_before_
     assert msgspec.convert(first, type=SyncReply).warn_before_s == 600.0
 
 
-@pytest.mark.parametrize("listing", [WORKSPACES, CLUSTER_REQUESTS, LIFE, TEMPLATES], ids=lambda listing: listing.name)
+@pytest.mark.parametrize("listing", [WORKSPACES, CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKLOADS], ids=lambda listing: listing.name)
 def test_a_hub_that_knows_of_no_such_list_tells_none_and_an_agent_that_does_not_has_none(listing: Listing[Any]) -> None:
     reply, request = fixture("sync_reply_unchanged"), fixture("sync_request")
     del reply[listing.name], reply[listing.digest], request[listing.have]

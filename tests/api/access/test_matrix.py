@@ -16,6 +16,8 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from accounts.models import GroupRole, PlatformRole, Scope, User
 from core.clock import db_now
 from gpr.bookings.services import SeriesTerms, series_create
+from gpr.jobs.services import job_create
+from gpr.jobs.spec import JobSpec
 from gpr.models import Gpr, RepeatRule, ShapePrice
 from inventory.models import Gpu, MaintenanceWindow
 from journal.models import Event
@@ -129,6 +131,11 @@ TABLE: dict[tuple[str, str], Row] = {
     ("POST", "gprs/<pk>/move/"): Row(for_admin(409), {"to": "up"}),  # it is the first of its priority
     ("POST", "gprs/<pk>/replace-node/"): Row(for_admin(200), {"node": "aurora-0", "why": "Its fan is loud."}, gpr=factories.active),
     ("GET", "gprs/<gpr_pk>/steps/"): Row(SEE, gpr=factories.active),
+    ("GET", "jobs/"): Row(LIST),
+    ("POST", "jobs/"): Row(change(201), {**ASK, "image": "a:1"}),
+    ("GET", "jobs/<ref>/"): Row(SEE),
+    ("POST", "jobs/<ref>/cancel/"): Row(change(200)),
+    ("GET", "jobs/<ref>/logs/"): Row(SEE),
     ("GET", "queue/"): Row(LIST),
     ("GET", "approvals/"): Row(LIST),
     # The deputy of the path is the owner, whom the administrator has named for later.
@@ -413,7 +420,8 @@ def make_place(world: World) -> dict[str, str]:
     quota = Quota.objects.create(slice=world.slice, shape=SHAPE, created_at=db_now())
     supply = factories.supply(world.cluster)
     template = factories.template(world.slice, name="half-node")
-    names = {"user": "teammate", "namespace": "train", "slice": "vision", "quota": str(quota.pk)}
+    job = job_create(actor=world.people.owner, spec=factories.spec(world.slice), what=JobSpec(image="a:1"), now=db_now())
+    names = {"jobs": str(job.pk), "user": "teammate", "namespace": "train", "slice": "vision", "quota": str(quota.pk)}
     invitation = Invitation.objects.create(
         slice=world.slice, name="nobody", role=Role.VIEWER, invited_by=world.people.owner, created_at=db_now()
     )

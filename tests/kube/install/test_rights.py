@@ -96,6 +96,34 @@ RED_REQUESTS, RED_TEMPLATES = (f"{EGS}/namespaces/red/{kind}" for kind in ("gpup
 SPACES: Final = f"{EGS}/namespaces/red/workspaces"
 REQUEST: Final = {**KIND_OF_REQUEST, "metadata": {"name": "egs-try"}, "spec": {"shape": "H100-80GB", "duration": "1h"}}
 
+OF_JOBS: Final = (
+    "/api/v1/services",
+    "/apis/apps/v1/deployments",
+    "/apis/apps/v1/statefulsets",
+    "/apis/jobset.x-k8s.io/v1alpha2/jobsets",
+    "/apis/kubeflow.org/v1/pytorchjobs",
+    "/apis/kubeflow.org/v2beta1/mpijobs",
+)
+
+
+def made_and_deleted(path: str) -> dict[str, Call]:
+    """What the agent does with an object of a job, of the kind that is listed there."""
+    group, _, plural = path.rpartition("/")
+    inside = f"{group}/namespaces/red/{plural}"
+    return {"list": get(path), "create": post(inside, of_job(plural)), "delete": delete(f"{inside}/egs-try")}
+
+
+def of_job(plural: str, *, labels: Object | None = None, **spec: Any) -> Object:
+    words = {cluster_names.JOB: "try"} if labels is None else labels
+    job = {"template": {"spec": {"containers": [container()], "restartPolicy": "Never"}}}
+    server = {
+        "selector": {"matchLabels": {"of": "try"}},
+        "template": {"metadata": {"labels": {"of": "try"}}, "spec": {"containers": [container()]}},
+    }
+    needed: dict[str, Object] = {"services": {"ports": [{"port": 80}]}, "jobs": job, "deployments": server, "statefulsets": server}
+    return {"metadata": {"name": "of-job", "labels": words}, "spec": {**needed.get(plural, {}), **spec}}
+
+
 # By verb and resource, as the manifest names them: the call that it is for.
 CALLS: Final[dict[str, Call]] = {
     **keyed(
@@ -149,7 +177,8 @@ CALLS: Final[dict[str, Call]] = {
     **keyed("workspaces/status", {"patch": patch(f"{SPACES}/egs-try/status", {})}),
     **keyed("leases", {"get": get(LEASE), "update": put(LEASE)}),
     **keyed("secrets", {"get": get(f"{SYSTEM}/secrets/egs-agent-state"), "update": put(f"{SYSTEM}/secrets/egs-agent-state")}),
-    **keyed("jobs", {"list": get(JOBS), "create": post(JOBS, JOB), "delete": delete(f"{JOBS}/egs-try")}),
+    **keyed("jobs", {"list": get("/apis/batch/v1/jobs"), "create": post(JOBS, JOB), "delete": delete(f"{JOBS}/egs-try")}),
+    **{right: call for each in OF_JOBS for right, call in keyed(each.rpartition("/")[2], made_and_deleted(each)).items()},
     **keyed("pods/log", {"get": get(pods_path(cluster_names.NAMESPACE, "egs-try", "log"))}),
 }
 
@@ -267,6 +296,7 @@ def labeled(operator: str) -> Object:
 
 
 TOKEN: Final = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+OWN_SERVICE: Final = "/api/v1/namespaces/red/services/own"
 GUARDED: Final = "system-pod"  # in kube-system
 
 # What a thief tries, the call, and who refuses.
@@ -370,6 +400,26 @@ MISUSES: Final[dict[str, tuple[Call, str]]] = {
         "egs-agent-namespace",
     ),
     "a Job that is no check": (post(JOBS, check_job(name="egs-agent-try")), "egs-agent-job"),
+    "a Job of a person in a namespace of no workspace": (
+        post("/apis/batch/v1/namespaces/loose/jobs", of_job("jobs")),
+        "egs-agent-workload",
+    ),
+    "a Job in the system's namespace": (post("/apis/batch/v1/namespaces/kube-system/jobs", of_job("jobs")), "egs-agent-workload"),
+    "a Deployment beside the agent": (
+        post(f"/apis/apps/v1/namespaces/{cluster_names.NAMESPACE}/deployments", of_job("deployments")),
+        "egs-agent-workload",
+    ),
+    "a Job of a workspace without its mark": (post("/apis/batch/v1/namespaces/red/jobs", of_job("jobs", labels={})), "egs-agent-workload"),
+    "to take away a workspace's own service": (delete(OWN_SERVICE), "egs-agent-workload"),
+    "a service with a door to the outside": (
+        post("/api/v1/namespaces/red/services", of_job("services", type="NodePort")),
+        "egs-agent-workload",
+    ),
+    "a service that draws others' traffic": (
+        post("/api/v1/namespaces/red/services", of_job("services", externalIPs=["203.0.113.7"])),
+        "egs-agent-workload",
+    ),
+    "a pod of a workspace": (post(pods_path("red"), pod("try")), "RBAC"),
     "a check that speaks as the agent": (post(JOBS, check_job(serviceAccountName="egs-agent")), "egs-agent-job"),
     "a check with a token": (post(JOBS, check_job(automountServiceAccountToken=True)), "egs-agent-job"),
     "a check that pushes others out": (post(JOBS, check_job(priorityClassName="system-node-critical")), "egs-agent-job"),
@@ -454,9 +504,10 @@ def bystanders(world: World) -> Iterator[None]:
     taint = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
     world.admin.make("/api/v1/nodes", {"metadata": {"name": "control"}, "spec": {"taints": [taint]}})
     world.admin.make(fence, {"metadata": {"name": "fence"}, "spec": {"podSelector": {}}})
+    world.admin.make("/api/v1/namespaces/red/services", {"metadata": {"name": "own"}, "spec": {"ports": [{"port": 80}]}})
     file_request(world, "red")
     yield
-    for path in (pods_path("kube-system", GUARDED), f"{fence}/fence", "/api/v1/namespaces/spared", "/api/v1/nodes/control"):
+    for path in (pods_path("kube-system", GUARDED), f"{fence}/fence", "/api/v1/namespaces/spared", "/api/v1/nodes/control", OWN_SERVICE):
         world.admin.call("DELETE", path, is_dry=False)
 
 

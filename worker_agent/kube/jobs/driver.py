@@ -78,6 +78,7 @@ class KubernetesWorkloads:
         self._found: dict[Place, _Found] = {}
         self._listed_paths: set[str] = set()  # kinds that have objects of ours
         self._made: set[tuple[str, int]] = set()  # jobs and runs whose objects this process made, or saw whole
+        self._taken: set[Place] = set()  # places where the last creation found something
         self._seen: dict[str, WorkloadSeen] = {}
         self._told = ""
 
@@ -203,25 +204,21 @@ class KubernetesWorkloads:
             if self._find(each) is not None:
                 continue
             path = _path(each["apiVersion"], _plural(each))
+            key = (path, job.workload.namespace, str(each["metadata"]["name"]))
+            self._listed_paths.add(path)
             try:
                 self._api.create(_object_path(path, job.workload.namespace), each, _Object, fieldManager=JOB_FIELD_MANAGER)
             except (Unavailable, Throttled) as error:
                 return _seen(job, WorkloadPhase.PENDING, f"The cluster does not answer: {error}"[:TEXT_MAX])
             except ClusterError as error:
-                if not (isinstance(error, WriteConflict) and self._is_own(each, job)):
-                    why = f"{each['kind']} {each['metadata']['name']}: {error.words or error}"
-                    return _seen(job, WorkloadPhase.REFUSED, why[:TEXT_MAX])
-            self._listed_paths.add(path)
+                if isinstance(error, WriteConflict) and not isinstance(error, Missing) and key not in self._taken:
+                    # Perhaps our own, whose answer was lost: the next look tells.
+                    self._taken.add(key)
+                    self._not_before_mono = float("-inf")
+                    return _seen(job, WorkloadPhase.PENDING, "It is being made.")
+                return _seen(job, WorkloadPhase.REFUSED, f"{each['kind']} {each['metadata']['name']}: {error.words or error}"[:TEXT_MAX])
+            self._taken.discard(key)
         return None
-
-    def _is_own(self, each: Object, job: BoxJob) -> bool:
-        """Whether it is there, and the agent made it for this run: then the answer to the creation was lost."""
-        path = _path(each["apiVersion"], _plural(each))
-        try:
-            there = self._api.get(_object_path(path, job.workload.namespace, each["metadata"]["name"]), _Object)
-        except ClusterError:
-            return False
-        return there.metadata.label(JOB_BOX) == each["metadata"]["labels"][JOB_BOX] and there.metadata.label(JOB) == job.workload.id
 
     # -- how it goes ---------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""Jobs with their GPUs: filing, life and output."""

@@ -1,0 +1,135 @@
+"""A job and its GPR are filed together, or neither is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpr.models import Gpr, GprState, Job
+from inventory.models import AgentSession
+from journal.models import Event
+from tests.api.conftest import Caller, World, assert_problem, faults
+from tests.builders import SHAPE
+
+SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "peers"}, "spec": {"clusterIP": "None"}}
+POD_OF_JOB = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "a:1"}]}}
+OWN_JOB = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "own"}, "spec": {"template": POD_OF_JOB}}
+
+
+def test_one_call_files_the_request_and_the_job(owner: Caller, job: dict[str, Any]) -> None:
+    made = owner.post("jobs/", {**job, "env": {"LR": "3e-4"}, "model": {"name": "llama"}})
+
+    assert made.status_code == 201, made.content
+    told = made.json()
+    gpr = Gpr.objects.get(pk=told["gpr_id"])
+    assert (gpr.name, gpr.state, gpr.nodes, gpr.model) == ("train", GprState.QUEUED, 2, {"name": "llama"})
+    assert (told["state"], told["kind"], told["command"], told["env"]) == ("WAITING", "Job", ["torchrun", "train.py"], {"LR": "3e-4"})
+    assert list(Event.objects.filter(gpr_id=gpr.pk).order_by("id").values_list("kind", flat=True)) == ["gpr.created", "job.created"]
+    assert owner.get("jobs/train/").json() == told
+
+
+def test_a_key_that_is_sent_twice_files_one(owner: Caller, job: dict[str, Any]) -> None:
+    first, second = owner.post("jobs/", job, key="k"), owner.post("jobs/", job, key="k")
+
+    assert (first.json()["id"], second["Idempotency-Replayed"]) == (second.json()["id"], "true")
+    assert Job.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("image", "two words:1"),
+        ("image", ""),
+        ("image", "Registry/UPPER"),
+        ("duration_s", 0),
+        ("command", ["", "x"]),
+        ("command", ["x"] * 201),
+        ("env", {"1BAD": "x"}),
+        ("env", {"MASTER_ADDR": "me"}),
+        ("secrets", ["Not A Name"]),
+        ("volumes", {"data": "relative"}),
+        ("volumes", {"data": "/etc/egs"}),
+        ("volumes", {"a": "/x", "b": "/x"}),
+        ("user_id", 0),
+        ("retries", 101),
+        ("namespace", "elsewhere"),
+        ("kind", "CronJob"),
+        ("manifest", [OWN_JOB]),
+    ],
+)
+def test_what_cannot_run_is_refused_with_its_field_and_nothing_is_filed(owner: Caller, job: dict[str, Any], field: str, value: Any) -> None:
+    assert faults(owner.post("jobs/", {**job, field: value})) == [field]
+
+    assert (Gpr.objects.count(), Job.objects.count()) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("objects", "words"),
+    [
+        ([], "at least one"),
+        ([{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}], "kind Pod of v1 is none of"),
+        ([{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "a"}}], "kind RoleBinding"),
+        ([{**OWN_JOB, "metadata": {"name": "own", "namespace": "kube-system"}}], "leave metadata.namespace out"),
+        ([{**OWN_JOB, "metadata": {"name": "own", "labels": {"egs.io/job": "x"}}}], "written by EGS alone"),
+        ([{**OWN_JOB, "metadata": {"name": "own", "ownerReferences": []}}], "not ownerReferences"),
+        ([{**OWN_JOB, "metadata": {"name": "Own Job"}}], "metadata.name"),
+        ([{**SERVICE, "spec": {"externalIPs": ["10.0.0.1"]}}], "ClusterIP"),
+        ([{**SERVICE, "spec": {"type": "LoadBalancer"}}], "ClusterIP"),
+        ([OWN_JOB, OWN_JOB], "another Job of the name own"),
+    ],
+)
+def test_a_manifest_may_have_what_a_workspace_may_make_alone(owner: Caller, job: dict[str, Any], objects: list[Any], words: str) -> None:
+    box = {name: value for name, value in job.items() if name not in {"image", "command"}}
+
+    errors = assert_problem(owner.post("jobs/", {**box, "kind": "Manifest", "manifest": objects}), 400, "invalid_input")["errors"]
+
+    assert words in " ".join(errors["manifest"])
+    assert not Gpr.objects.exists()
+
+
+def test_a_manifest_of_allowed_kinds_is_filed_as_it_is(owner: Caller, job: dict[str, Any]) -> None:
+    box = {name: value for name, value in job.items() if name not in {"image", "command"}}
+
+    made = owner.post("jobs/", {**box, "kind": "Manifest", "manifest": [SERVICE, OWN_JOB]})
+
+    assert made.status_code == 201, made.content
+    assert made.json()["manifest"] == [SERVICE, OWN_JOB]
+
+
+def test_without_a_namespace_there_is_no_place_to_run_in(owner: Caller, world: World) -> None:
+    body = {"name": "train", "slice": "vision", "shape": SHAPE, "nodes": 1, "duration_s": 3600, "image": "a:1"}
+
+    assert "An owner of it can bind one" in assert_problem(owner.post("jobs/", body), 400, "invalid_input")["errors"]["namespace"][0]
+
+
+def test_a_kind_needs_a_cluster_that_serves_it(owner: Caller, world: World, job: dict[str, Any]) -> None:
+    assert faults(owner.post("jobs/", {**job, "kind": "PyTorchJob"})) == ["kind"]
+
+    AgentSession.objects.filter(cluster=world.cluster).update(workload_kinds=["Job", "PyTorchJob"])
+
+    assert owner.post("jobs/", {**job, "kind": "PyTorchJob"}).status_code == 201
+
+
+def test_others_workspaces_have_no_such_job(owner: Caller, teammate: Caller, outsider: Caller, admin: Caller, job: dict[str, Any]) -> None:
+    made = owner.post("jobs/", job).json()
+
+    assert [row["id"] for row in teammate.get("jobs/").json()["results"]] == [made["id"]]
+    assert outsider.get("jobs/").json()["results"] == []
+    for path in (f"jobs/{made['id']}/", "jobs/train/", f"jobs/{made['id']}/logs/"):
+        assert_problem(outsider.get(path), 404, "not_found")
+    assert_problem(outsider.post(f"jobs/{made['id']}/cancel/"), 404, "not_found")
+    assert_problem(teammate.post(f"jobs/{made['id']}/cancel/"), 403, "not_allowed")
+    assert_problem(outsider.post("jobs/", job), 404, "not_found")
+    assert all(event["gpr_id"] != made["gpr_id"] for event in outsider.get("events/").json()["results"])
+
+
+def test_a_canceled_job_withdraws_its_request(owner: Caller, job: dict[str, Any]) -> None:
+    made = owner.post("jobs/", job).json()
+
+    canceled = owner.post(f"jobs/{made['id']}/cancel/")
+
+    assert (canceled.json()["state"], canceled.json()["gpr_state"]) == ("STOPPED", "CANCELED")
+    assert_problem(owner.post(f"jobs/{made['id']}/cancel/"), 409, "wrong_state")
+    assert owner.get("jobs/", ended="false").json()["results"] == []
+    assert len(owner.get("jobs/", state="STOPPED").json()["results"]) == 1
