@@ -14,6 +14,7 @@ from django.http import QueryDict
 from accounts.models import PlatformRole
 from core.pages import words
 from gpr.queue.moves import MoveTo
+from gpr.usage.services import PRICE_MOST
 from inventory.models import CheckPolicy, Cluster, Node, SupplyKind
 from inventory.selectors import shapes_known
 from inventory.services.checks import CheckPolicyChange
@@ -220,6 +221,16 @@ class BudgetForm(OwnedForm, BudgetTermsForm):
         super().__init__(*args, **kwargs)
         shapes = self.fields["shape"]
         shapes.choices = [("", "GPUs of all shapes"), *shapes.choices]  # type: ignore[attr-defined]
+
+
+class PriceForm(forms.Form):
+    shape = forms.ChoiceField(label="Shape")
+    gpu_hour_price = forms.DecimalField(label="Price of a GPU-hour", min_value=0, max_value=PRICE_MOST, max_digits=11, decimal_places=4)
+    from_day = forms.DateField(label="From", widget=forms.DateInput(attrs={"type": "date"}), help_text="A day in UTC; it may be past.")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["shape"].choices = [(shape, shape) for shape in sorted(shapes_known())]  # type: ignore[attr-defined]
 
 
 class ForceReleaseForm(ReasonForm):

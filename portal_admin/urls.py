@@ -5,7 +5,7 @@ from django.urls import URLPattern, path
 from portal_admin.views import audit
 from portal_admin.views.fleet import checks, clusters, gpus, inventory, maintenance, supplies
 from portal_admin.views.plan import actions, defragmentation, evictions, promises, queue, schedule
-from portal_admin.views.tenants import budgets, people, policies, projects, quotas, workspace_requests
+from portal_admin.views.tenants import budgets, people, policies, projects, quotas, usage, workspace_requests
 from slices.models import Life
 
 urlpatterns: list[URLPattern] = [
@@ -51,6 +51,10 @@ urlpatterns: list[URLPattern] = [
     path("supplies/<uuid:pk>/disable/", supplies.disable, name="admin-supply-disable"),
     path("supplies/orders/<uuid:pk>/cancel/", supplies.cancel_order, name="admin-supply-order-cancel"),
     path("supplies/orders/<uuid:pk>/fail/", supplies.fail_order, name="admin-supply-order-fail"),
+    path("usage/", usage.usage, name="admin-usage"),
+    path("usage/usage.csv", usage.as_csv, name="admin-usage-csv"),
+    path("usage/prices/set/", usage.set_price, name="admin-price-set"),
+    path("usage/prices/<uuid:pk>/delete/", usage.delete_price, name="admin-price-delete"),
     path("budgets/", budgets.budgets, name="admin-budgets"),
     path("budgets/create/", budgets.create, name="admin-budget-create"),
     path("budgets/<uuid:pk>/", budgets.change, name="admin-budget"),

@@ -117,6 +117,7 @@ class Shell:
             if may_create:
                 nav.append(NavItem("Create GPU request", reverse("gpr-create", args=[slice_.name]), "plus", page == "create", key="c"))
         nav.append(NavItem("GPUs", reverse("gpus"), "flame", page == "gpus", key="g h"))
+        nav.append(NavItem("Usage", reverse("usage"), "hourglass", page == "usage", key="g u"))
         nav.append(NavItem("Promises", reverse("promises"), "clock", page == "promises", key="g p"))
         return cls._build(request, "user", nav, marks, current)
 
@@ -136,6 +137,7 @@ class Shell:
             NavItem("Maintenance", reverse("admin-maintenance"), "tool", page == "maintenance", group="Fleet"),
             NavItem("Supplies", reverse("admin-supplies"), "truck-delivery", page == "supplies", group="Fleet"),
             NavItem("Checks", reverse("admin-checks"), "check", page == "checks", group="Fleet"),
+            NavItem("Usage", reverse("admin-usage"), "hourglass", page == "usage", group="Tenants", key="g u"),
             NavItem("Budgets", reverse("admin-budgets"), "hourglass", page == "budgets", group="Tenants"),
             NavItem("Quotas", reverse("admin-quotas"), "scale", page == "quotas", group="Tenants"),
             NavItem("Policies", reverse("admin-policies"), "settings", page == "policies", group="Tenants"),

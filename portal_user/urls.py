@@ -2,13 +2,30 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal_user.views import account, actions, approvals, bookings, channels, create, detail, gpus, notices, policies, promises, templates
+from portal_user.views import (
+    account,
+    actions,
+    approvals,
+    bookings,
+    channels,
+    create,
+    detail,
+    gpus,
+    notices,
+    policies,
+    promises,
+    templates,
+    usage,
+)
 from portal_user.views.tenants import access, people, tenancy, workspace_requests, workspaces
 
 urlpatterns: list[URLPattern] = [
     path("", workspaces.workspaces, name="workspaces"),
     path("gpus/", gpus.gpus, name="gpus"),
     path("gpus/<uuid:pk>/", gpus.gpu, name="gpu"),
+    path("usage/", usage.usage, name="usage"),
+    path("usage/usage.csv", usage.as_csv, name="usage-csv"),
+    path("usage/projects/<uuid:pk>/league/", usage.league_switch, name="league-switch"),
     path("approvals/", approvals.approvals, name="approvals"),
     path("approvals/count/", approvals.count, name="approvals-count"),
     path("approvals/approve/", approvals.approve_many, name="approve-many"),

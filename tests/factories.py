@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from accounts.models import ApiToken, Login, PlatformRole, Scope, User
@@ -13,7 +13,7 @@ from accounts.tokens.services import TokenTerms, token_create
 from core.clock import db_now
 from gpr.allocation.advance import advance
 from gpr.allocation.allocator import tick
-from gpr.models import Gpr, GprTemplate
+from gpr.models import Gpr, GprTemplate, UsageDay
 from gpr.requests.ending import gpr_release
 from gpr.requests.services import gpr_submit
 from gpr.requests.spec import GprSpec
@@ -113,6 +113,13 @@ def active(of: Slice, by: User, **changes: Any) -> Gpr:
     made = started(of, by, **changes)
     observe(made, Phase.ACTIVE)
     return made
+
+
+def usage_day(gpr: Gpr, day: date, *, held: float, measured: float = 0, worked: float = 0) -> UsageDay:
+    """Hours that were counted of this GPR on this day."""
+    hours = {"held_gpu_ms": held, "measured_gpu_ms": measured, "used_gpu_ms": worked}
+    counted = {name: int(value * 3_600_000) for name, value in hours.items()}
+    return UsageDay.objects.create(gpr=gpr, slice=gpr.slice, cluster=gpr.slice.clusters.all()[0], shape=SHAPE, day=day, **counted)
 
 
 def observe(of: Gpr, phase: Phase, *, at: datetime | None = None) -> None:

@@ -25,6 +25,7 @@ HOUR = 3600
 # name of the picture -> address; {…} are ids of what `_work` makes.
 USER_PAGES = {
     "gpus": "/gpus/",
+    "usage": "/usage/",
     "workspaces": "/",
     "promises": "/promises/",
     "notices": "/notices/",
@@ -51,6 +52,7 @@ USER_PAGES = {
 }
 ADMIN_PAGES = {
     "queue": "/admin/queue/",
+    "usage": "/admin/usage/",
     "inspect": "/admin/queue/{waiting}/",
     "priority": "/admin/queue/{waiting}/priority/",
     "inventory": "/admin/inventory/",

@@ -14,8 +14,8 @@ from tests.browser.support.demo import Demo
 pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
 
 SHELL = {"?": "Keys and help", "/": "Jump to a page or workspace", "Ctrl K": "Jump to a page or workspace", "Esc": "Close dialog"}
-ADMIN = {**SHELL, "g q": "Queue", "g a": "Approvals", "g s": "Schedule", "g p": "Promises", "g h": "GPUs"}
-USER = {**SHELL, "g w": "Workspaces", "g h": "GPUs", "g p": "Promises"}
+ADMIN = {**SHELL, "g q": "Queue", "g a": "Approvals", "g s": "Schedule", "g p": "Promises", "g h": "GPUs", "g u": "Usage"}
+USER = {**SHELL, "g w": "Workspaces", "g h": "GPUs", "g p": "Promises", "g u": "Usage"}
 OF_WORKSPACE = {**USER, "g r": "GPU requests", "c": "Create GPU request"}
 ROWS = {"j": "Next row", "k": "Row before", "Enter": "Open the row"}
 FORM = {"Ctrl Enter": "Send the form"}
@@ -33,6 +33,7 @@ ADMIN_PAGES = {
     "/admin/inventory/{node}/cordon/": {**ADMIN, **FORM},
     "/admin/gpus/": {**ADMIN, **ROWS, "f": "Filter"},
     "/admin/gpus/{gpu}/": ADMIN,
+    "/admin/usage/": ADMIN,
     "/admin/clusters/": {**ADMIN, **ROWS, **FORM},
     "/admin/maintenance/announce/": {**ADMIN, **FORM},
     "/admin/quotas/": {**ADMIN, **ROWS},
@@ -47,6 +48,7 @@ ADMIN_PAGES = {
 USER_PAGES = {
     "/": {**USER, **ROWS},
     "/gpus/": {**USER, **ROWS, "f": "Filter"},
+    "/usage/?by=gpr": USER,
     "/notices/": {**USER, **ROWS},
     "/account/notices/": {**USER, **FORM},
     "/workspaces/vision/": {**OF_WORKSPACE, **ROWS, "f": "Filter"},

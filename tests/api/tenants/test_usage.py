@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from gpr.models import Gpr, UsageDay
+from gpr.models import Gpr
 from slices.models import Project, ProjectAdmin, Slice
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
 from tests.builders import SHAPE
+from tests.factories import usage_day
 
-HOUR_MS = 3_600_000
 FIRST = datetime.now(UTC).date().replace(day=1)
-
-
-def used(gpr: Gpr, day: date, *, held: float, measured: float = 0, worked: float = 0) -> UsageDay:
-    hours = {"held_gpu_ms": held, "measured_gpu_ms": measured, "used_gpu_ms": worked}
-    counted = {name: int(value * HOUR_MS) for name, value in hours.items()}
-    cluster = gpr.slice.clusters.get()
-    return UsageDay.objects.create(gpr=gpr, slice=gpr.slice, cluster=cluster, shape=SHAPE, day=day, **counted)
 
 
 @pytest.fixture
@@ -31,8 +24,8 @@ def gprs(world: World) -> list[Gpr]:
     mine = [factories.gpr(world.slice, people.owner, name=name) for name in ("long", "short")]
     foreign = factories.gpr(world.foreign_slice, people.outsider, name="canary-gpr")
     for gpr, held in zip([*mine, foreign], (80, 20, 500), strict=True):
-        used(gpr, FIRST, held=held, measured=held / 2, worked=held / 4)
-    used(mine[0], FIRST + timedelta(days=1), held=10)
+        usage_day(gpr, FIRST, held=held, measured=held / 2, worked=held / 4)
+    usage_day(mine[0], FIRST + timedelta(days=1), held=10)
     return [*mine, foreign]
 
 
@@ -85,7 +78,7 @@ def test_steps_filters_and_pages(gprs: list[Gpr], owner: Caller, admin: Caller) 
     assert names == ["canary-gpr", "long", "short"]
 
 
-def test_what_is_no_day_and_no_dimension_is_refused(owner: Caller) -> None:
+def test_what_is_no_day_and_no_dimension_is_refusage_day(owner: Caller) -> None:
     for query in ({"since": "yesterday"}, {"until": "2026-13-01"}, {"by": "mood"}, {"step": "hour"}):
         assert set(faults(owner.get("usage/", **query))) == set(query)
 
@@ -128,9 +121,9 @@ def test_the_league_shows_members_their_places_and_a_project_may_stay_out_of_it(
     world: World, gprs: list[Gpr], admin: Caller, owner: Caller, outsider: Caller, as_user: Any
 ) -> None:
     second = factories.make_slice(world.cluster, name="second", owner=world.people.admin, of=world.slice.project)
-    used(factories.gpr(second, world.people.admin), FIRST, held=9, measured=8, worked=6)
+    usage_day(factories.gpr(second, world.people.admin), FIRST, held=9, measured=8, worked=6)
     idle = factories.make_slice(world.cluster, name="hardly-there", owner=world.people.admin, of=world.slice.project)
-    used(factories.gpr(idle, world.people.admin), FIRST, held=9, measured=0.5, worked=0.5)
+    usage_day(factories.gpr(idle, world.people.admin), FIRST, held=9, measured=0.5, worked=0.5)
     runner = factories.user("runner")
     ProjectAdmin.objects.create(project=world.slice.project, user=runner, created_at=world.slice.created_at)
 

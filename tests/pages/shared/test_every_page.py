@@ -14,7 +14,7 @@ from django.urls import URLPattern, reverse
 from accounts.models import GroupRole, Identity, PlatformRole
 from core.clock import db_now
 from gpr.bookings.services import SeriesTerms, series_create
-from gpr.models import BookingSeries, Gpr, RepeatRule
+from gpr.models import BookingSeries, Gpr, RepeatRule, ShapePrice
 from inventory.models import Cluster, MaintenanceWindow, Node
 from journal.models import Channel, ChannelKind
 from portal_admin.urls import urlpatterns as admin_urls
@@ -65,6 +65,8 @@ PARTS = {
     "admin-clusters": ["rows"],
     "admin-quotas": ["rows"],
     "admin-budgets": ["rows"],
+    "admin-usage": ["body"],
+    "usage": ["body"],
     "admin-evictions": ["rows"],
     "admin-defragmentation": ["rows"],
     "admin-schedule": ["head", "aurora"],
@@ -192,6 +194,11 @@ def address(name: str, admin_world: AdminWorld) -> str:
         return reverse(name, args=[budget.pk])
     if name in {"admin-quota", "admin-quota-delete"}:
         return reverse(name, args=[quota_create(owner=admin_world.slice, shape=SHAPE, change={}, actor=None, now=db_now()).pk])
+    if name == "league-switch":
+        return reverse(name, args=[admin_world.slice.project.pk])
+    if name == "admin-price-delete":
+        price = ShapePrice.objects.create(shape=SHAPE, from_day=db_now().date(), gpu_hour_price=2, set_at=db_now())
+        return reverse(name, args=[price.pk])
     pattern = next(page for page in PAGES if page.name == name).pattern
     keys = set(pattern.converters)
     return reverse(name, kwargs={key: "vision" if key == "slice" else gprs.get(name, admin_world.waits).pk for key in keys})

@@ -1,0 +1,330 @@
+"""The monthly showback of both portals: whose GPUs were held and used, and what that costs."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from io import StringIO
+from typing import Any, Final
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import QuerySet
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.dateparse import parse_date
+
+from accounts.policy import is_overseer
+from core.errors import InvalidInput
+from core.pages import words
+from core.pages.parts import Fact, ListFoot, Tab
+from gpr.models import ShapePrice, UsageDay
+from gpr.usage.selectors import (
+    DIMENSIONS,
+    USAGE_ORDER,
+    Standing,
+    Usage,
+    league,
+    prices_visible_to,
+    projects_run_by,
+    usage_by,
+    usage_days,
+    usage_total,
+    usage_visible_to,
+)
+from portal_shared.access import PageRequest
+from portal_shared.parts.paging import foot_of, page_of, url_with
+from portal_shared.shell import Shell
+
+TAB_WORDS: Final = {
+    "project": "Projects",
+    "slice": "Workspaces",
+    "person": "People",
+    "gpr": "GPU requests",
+    "shape": "Shapes",
+    "cluster": "Clusters",
+}
+NARROWED_BY: Final = {"project": "slice__project__name", "workspace": "slice__name", "person": "gpr__owner__name"}
+# A row of these opens what it consists of.
+OPENS: Final = {"project": ("project", "slice"), "slice": ("workspace", "gpr"), "person": ("person", "gpr")}
+CSV_HEAD: Final = (
+    *("day", "name", "of", "held_gpu_hours", "used_gpu_hours", "wasted_gpu_hours", "unmeasured_gpu_hours"),
+    *("efficiency", "cost", "currency"),
+)
+FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
+FIRST_YEAR: Final = 2000
+PRICES_SHOWN: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Portal:
+    """Names of a portal's addresses, and of its folder of templates."""
+
+    name: str
+    page: str
+    csv: str
+    gpr: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the address asks for."""
+
+    month: date
+    by: str
+    narrowed: dict[str, str]
+
+    @classmethod
+    def of(cls, request: PageRequest) -> Asked:
+        by = request.GET.get("by", "slice")
+        if by not in DIMENSIONS:
+            raise InvalidInput({"by": [f"There is no such view. There are: {', '.join(DIMENSIONS)}."]})
+        narrowed = {name: given for name in NARROWED_BY if (given := request.GET.get(name, "").replace("\x00", ""))}
+        return cls(_month(request), by, narrowed)
+
+    @property
+    def until(self) -> date:
+        return (self.month + timedelta(days=31)).replace(day=1)
+
+    @property
+    def in_url(self) -> dict[str, str]:
+        return {"month": f"{self.month:%Y-%m}", "by": self.by, **self.narrowed}
+
+    def rows(self, request: PageRequest) -> QuerySet[UsageDay]:
+        rows = usage_visible_to(request.user).filter(day__gte=self.month, day__lt=self.until)
+        return rows.filter(**{NARROWED_BY[name]: value for name, value in self.narrowed.items()})
+
+
+def _month(request: PageRequest) -> date:
+    text = request.GET.get("month", "")
+    if not text:
+        return request.now.astimezone(UTC).date().replace(day=1)
+    try:
+        found = parse_date(f"{text}-01")
+    except ValueError:
+        found = None
+    if found is None or found.year < FIRST_YEAR or found.year > request.now.year + 1:
+        raise InvalidInput({"month": ["Must be a month, as 2027-01."]})
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class UsageLine:
+    id: str
+    name: str
+    of: str
+    url: str
+    held: str
+    used: str
+    wasted: str
+    unmeasured: str
+    efficiency: str
+    is_low: bool
+    cost: str
+
+    @classmethod
+    def of_row(cls, row: Any, asked: Asked, portal: Portal) -> UsageLine:
+        usage = Usage.of(row)
+        return cls(
+            id=str(row.key),
+            name=row.name,
+            of=row.of,
+            url=_opens(row, asked, portal),
+            held=_hours(usage.held_hours),
+            used=_hours(usage.used_hours),
+            wasted=_hours(usage.wasted_hours),
+            unmeasured=_hours(usage.unmeasured_hours),
+            efficiency=_percent(usage.efficiency),
+            is_low=usage.efficiency is not None and usage.efficiency < LOW,
+            cost=_cost(usage),
+        )
+
+
+LOW: Final = 0.3  # an efficiency that is marked
+
+
+def _opens(row: Any, asked: Asked, portal: Portal) -> str:
+    if asked.by == "gpr":
+        return reverse(portal.gpr, args=[row.key])
+    if asked.by not in OPENS:
+        return ""
+    filter_, by = OPENS[asked.by]
+    return url_with(reverse(portal.page), {**asked.in_url, filter_: row.name, "by": by})
+
+
+@dataclass(frozen=True, slots=True)
+class DayPoint:
+    at: datetime
+    held: str
+    used: str
+    wasted: str
+
+
+@dataclass(frozen=True, slots=True)
+class StandingLine:
+    id: UUID
+    place: int
+    workspace: str
+    project: str
+    efficiency: str
+    measured: str
+
+    @classmethod
+    def of(cls, standing: Standing) -> StandingLine:
+        efficiency, measured = _percent(standing.efficiency), _hours(standing.measured_hours)
+        return cls(standing.slice_id, standing.place, standing.slice, standing.project, efficiency, measured)
+
+
+@dataclass(frozen=True, slots=True)
+class LeagueSwitch:
+    project: str
+    in_league: bool
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class PriceLine:
+    id: UUID
+    shape: str
+    price: str
+    from_day: date
+    delete_url: str
+
+    @classmethod
+    def of(cls, price: ShapePrice) -> PriceLine:
+        delete_url = reverse("admin-price-delete", args=[price.pk])
+        return cls(price.pk, price.shape, f"{price.gpu_hour_price:f}", price.from_day, delete_url)
+
+
+@dataclass(frozen=True, slots=True)
+class UsagePage:
+    title: str
+    facts: tuple[Fact, ...]
+    note: str
+    points: tuple[DayPoint, ...]
+    tabs: tuple[Tab, ...]
+    heading: str
+    by: str
+    filters: tuple[tuple[str, str, str], ...]  # what, value, and the address without it
+    rows: tuple[UsageLine, ...]
+    foot: ListFoot
+    previous_url: str
+    next_url: str
+    url: str  # of the fragment
+    csv_url: str
+    standings: tuple[StandingLine, ...]
+    switches: tuple[LeagueSwitch, ...]
+    prices: tuple[PriceLine, ...]
+    currency: str
+    price_url: str
+    is_read_only: bool  # the reader sets no prices
+
+    @classmethod
+    def build(cls, request: PageRequest, portal: Portal) -> UsagePage:
+        asked, url = Asked.of(request), reverse(portal.page)
+        rows = asked.rows(request)
+        total = usage_total(rows)
+        found = page_of(request, usage_by(rows, by=asked.by, since=asked.month), ordering=USAGE_ORDER)
+        csv_url = url_with(reverse(portal.csv), asked.in_url)
+        return cls(
+            title=f"{asked.month:%B %Y}",
+            facts=tuple(_facts(total)),
+            note=f"{_hours(total.unpriced_hours)} GPU-hours had no price." if total.unpriced_hours and total.cost else "",
+            points=tuple(_points(usage_days(rows))),
+            tabs=tuple(_tabs(request, asked, url)),
+            heading=TAB_WORDS[asked.by],
+            by=asked.by,
+            filters=tuple((name, value, url_with(url, {**asked.in_url, name: ""})) for name, value in asked.narrowed.items()),
+            rows=tuple(UsageLine.of_row(row, asked, portal) for row in found.rows),
+            foot=foot_of(found, url, asked.in_url),
+            previous_url=_month_url(url, asked, asked.month - timedelta(days=1)),
+            next_url=_month_url(url, asked, asked.until) if asked.until <= request.now.date() else "",
+            url=url_with(url, asked.in_url, cursor=request.GET.get("cursor", ""), part="body"),
+            csv_url=csv_url,
+            standings=tuple(StandingLine.of(each) for each in league(request.user, since=asked.month, until=asked.until)),
+            switches=tuple(
+                LeagueSwitch(project.name, project.in_league, reverse("league-switch", args=[project.pk]))
+                for project in (projects_run_by(request.user) if request.may_write else ())
+            ),
+            prices=tuple(PriceLine.of(price) for price in prices_visible_to(request.user)[:PRICES_SHOWN]),
+            currency=settings.EGS_CURRENCY,
+            price_url=reverse("admin-price-set") if portal.name == "admin" else "",
+            is_read_only=portal.name != "admin" or not request.may_write,
+        )
+
+
+def _facts(total: Usage) -> list[Fact]:
+    efficiency = total.efficiency
+    return [
+        Fact("Held", f"{_hours(total.held_hours)} h", "GPU-hours, from reservation to release"),
+        Fact("Used", f"{_hours(total.used_hours)} h", "kernels ran"),
+        Fact("Wasted", f"{_hours(total.wasted_hours)} h", "no kernel ran", tone="late" if total.wasted_hours > total.used_hours else ""),
+        Fact("Not measured", f"{_hours(total.unmeasured_hours)} h", "entry, exit, no readings"),
+        Fact("Efficiency", _percent(efficiency), "used of measured", tone="late" if efficiency is not None and efficiency < LOW else ""),
+        Fact("Cost", _cost(total), settings.EGS_CURRENCY if total.cost else ""),
+    ]
+
+
+def _tabs(request: PageRequest, asked: Asked, url: str) -> Iterator[Tab]:
+    for by, word in TAB_WORDS.items():
+        if by != "project" or is_overseer(request.user) or projects_run_by(request.user):
+            yield Tab(word, url_with(url, asked.in_url, by=by), by == asked.by)
+
+
+def _month_url(url: str, asked: Asked, day: date) -> str:
+    return url_with(url, {**asked.in_url, "month": f"{day:%Y-%m}"})
+
+
+def _points(days: Sequence[tuple[date, Usage]]) -> Iterator[DayPoint]:
+    for day, usage in days:
+        figures = (f"{hours:.1f}" for hours in (usage.held_hours, usage.used_hours, usage.wasted_hours))
+        yield DayPoint(datetime.combine(day, time(12), UTC), *figures)  # noon is the same day in most zones
+
+
+def _hours(hours: float) -> str:
+    return words.number(round(hours, 1) if hours < 100 else round(hours))
+
+
+def _percent(share: float | None) -> str:
+    return "none" if share is None else f"{share * 100:.0f} %"
+
+
+def _cost(usage: Usage) -> str:
+    return f"{usage.cost:,}" if usage.cost or not usage.unpriced_hours else "no price"
+
+
+def render_usage(request: PageRequest, portal: Portal, shell: Shell) -> HttpResponse:
+    template = "components/usage/body.html" if request.GET.get("part") == "body" else f"{portal.name}/usage/page.html"
+    return render(request, template, {"page": UsagePage.build(request, portal), "shell": shell, "now": request.now})
+
+
+def usage_csv(request: PageRequest) -> HttpResponse:
+    """A row for each day and thing."""
+    asked = Asked.of(request)
+    rows = usage_by(asked.rows(request), by=asked.by, since=asked.month, step="day").order_by(*USAGE_ORDER)
+    headers = {"Content-Disposition": f'attachment; filename="usage-{asked.month:%Y-%m}-{asked.by}.csv"'}
+    return HttpResponse("".join(_csv_lines(rows.iterator())), content_type="text/csv; charset=utf-8", headers=headers)
+
+
+def _csv_lines(rows: Iterator[Any]) -> Iterator[str]:
+    yield _csv_line(CSV_HEAD)
+    for row in rows:
+        usage = Usage.of(row)
+        hours = (usage.held_hours, usage.used_hours, usage.wasted_hours, usage.unmeasured_hours)
+        efficiency = "" if usage.efficiency is None else f"{usage.efficiency:.4f}"
+        figures = [f"{value:.4f}" for value in hours]
+        yield _csv_line([str(row.since), _inert(row.name), _inert(row.of), *figures, efficiency, str(usage.cost), settings.EGS_CURRENCY])
+
+
+def _csv_line(cells: Sequence[str]) -> str:
+    line = StringIO()
+    csv.writer(line).writerow(cells)
+    return line.getvalue()
+
+
+def _inert(text: str) -> str:
+    """A spreadsheet runs text that looks like a formula."""
+    return f"'{text}" if text.startswith(FORMULA_STARTS) else text
