@@ -28,6 +28,7 @@ GROUPS = {
     "queue": ("looks", "Show what waits, and when it starts."),
     "nodes": ("looks", "Nodes, their GPUs and who holds them."),
     "top": ("looks", "Show what GPUs do now, the hottest first."),
+    "usage": ("usage", "Show GPU-hours held, used and wasted, and their cost."),
     "schedule": ("looks", "Who has which node when."),
     "events": ("looks", "Show what happened, and why."),
     "workspace": ("workspace", "Workspaces: their policy, members and namespaces."),

@@ -47,6 +47,7 @@ def waiting(hub: Hub, egs: Egs) -> Iterator[str]:
         ("events --since 99999999999d", 2, "too long"),
         ("gpr list -n foreign", 0, "There is no GPR"),
         ("kubeconfig", 2, "--cluster aurora"),
+        ("usage --month soon", 2, "is no month"),
         ("admin node cordon aurora-h100-01 --why fan --yes", 4, ""),
         ("gpr watch nobody --timeout soon", 2, "30s, 45m"),
         ("frob", 2, "No such command"),
@@ -139,6 +140,12 @@ def test_top_shows_what_gpus_do_the_hottest_first(egs: Egs, admin: Egs) -> None:
     assert title.split()[:4] == ["NODE", "GPU", "TEMP", "USE"]
     assert first.startswith(rows[0]["node"])
     assert "none of your boxes holds it now" in egs.run("top")
+
+
+def test_usage_counts_hours_by_what_is_asked_for(egs: Egs, admin: Egs) -> None:
+    assert egs.run("usage", "--month", "2020-01") == "Nothing was held.\n"
+    assert json.loads(admin.run("usage", "--by", "gpr", "--step", "day", "--month", "2020-01", "-o", "json"))["items"] == []
+    assert egs.run("usage", "--league", "--month", "2020-01") == "Nobody is in the league yet.\n"
 
 
 def test_a_closed_pipe_ends_it_quietly(egs: Egs) -> None:
