@@ -17,7 +17,7 @@ from tests.e2e.processes import free_port
 
 Answer = tuple[int, dict[str, str], Any]
 PROJECT: dict[str, Any] = {"id": "1", "name": "perception", "created_at": "2026-01-01T00:00:00Z", "life": "open"}
-PROJECT |= {"closed_at": None, "is_drained": False, "settled_at": None, "ends_at": None}
+PROJECT |= {"closed_at": None, "is_drained": False, "settled_at": None, "ends_at": None, "in_league": True}
 AWAY: Answer = (503, {}, {"code": "unavailable", "title": "Temporarily not available", "detail": "Later."})
 
 
