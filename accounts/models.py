@@ -92,6 +92,7 @@ class ApiToken(models.Model):
     last_address = models.CharField(max_length=45, blank=True, help_text="Where it was used last.")
     networks = models.JSONField(default=list, help_text="Networks that may use it, e.g. 10.0.0.0/8; empty: all.")
     slices = models.JSONField(default=list, help_text="Ids of the workspaces that it is bound to; empty: all of its user's.")
+    checked_at: datetime  # when this request was signed in
 
     class Meta:
         ordering: ClassVar[list[str]] = ["-created_at", "id"]

@@ -2,7 +2,7 @@
 
 To write the SQL of a queryset takes Django several times as long as PostgreSQL takes to run it, and a submit asks some twenty. So a
 `WrittenQuery` has the SQL written at its first call. That is right only while the SQL is the same for all calls: a queryset's own values
-stay those of the first call; only ids and the times that it names by `Moment` change.
+stay those of the first call; only ids and what it names by `Moment` and `Text` change.
 
 It leans on parts of Django that no document promises: a compiler's `as_sql`, `execute_sql` and `results_iter`, a queryset's
 `_iterable_class`, a field's `pre_save` and `get_db_prep_save`. tests/promises/database/test_written_sql.py compares all of it with what
@@ -19,11 +19,12 @@ from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
 from django.db import DEFAULT_DB_ALIAS, connections
-from django.db.models import AutoField, DateTimeField, Expression, Field, Model, QuerySet, UUIDField
+from django.db.models import AutoField, DateTimeField, Expression, Field, Model, QuerySet, TextField, UUIDField
 
 Row = TypeVar("Row")
 ID: Final[UUIDField[Any, Any]] = UUIDField()
 TIME: Final[DateTimeField[Any, Any]] = DateTimeField()
+TEXT: Final[TextField[Any, Any]] = TextField()
 # A connection that has run a statement so often keeps its plan. PostgreSQL takes so many values beside one.
 PLANNED_AFTER: Final = 2
 VALUES_MOST: Final = 65_535
@@ -36,19 +37,19 @@ class WrittenQuery(Generic[Row]):
         self._rows, self._key = rows, key
         self._compilers: dict[int | None, Any] = {}  # by the number of ids
 
-    def __call__(self, ids: Collection[UUID] | None = None, **moments: datetime) -> list[Row]:
-        return self.send(ids, **moments)()
+    def __call__(self, ids: Collection[UUID] | None = None, **named: datetime | str) -> list[Row]:
+        return self.send(ids, **named)()
 
-    def send(self, ids: Collection[UUID] | None = None, **moments: datetime) -> Callable[[], list[Row]]:
+    def send(self, ids: Collection[UUID] | None = None, **named: datetime | str) -> Callable[[], list[Row]]:
         """Asks for the rows; what it returns waits for them."""
         if ids is None:
-            return self._send(None, moments)
+            return self._send(None, named)
         if not ids:
             return list
         # One text for each power of two: the last id is repeated.
         given = list(ids)
         count = 1 << (len(given) - 1).bit_length()
-        return self._send(count, moments | dict(enumerate([*given, *given[-1:] * (count - len(given))])))
+        return self._send(count, named | dict(enumerate([*given, *given[-1:] * (count - len(given))])))
 
     def _send(self, count: int | None, given: Mapping[Any, Any]) -> Callable[[], list[Row]]:
         if count not in self._compilers:
@@ -98,6 +99,13 @@ class Moment(_Given):
         super().__init__(name, TIME)
 
 
+class Text(_Given):
+    """Stands in a queryset for the text that a call gives by this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, TEXT)
+
+
 class _Written:
     """Stands in for the query of a queryset."""
 
@@ -111,7 +119,8 @@ class _Written:
 def load_together(*asked: tuple[WrittenQuery[Any], Collection[UUID] | None]) -> list[list[Any]]:
     """Returns the rows of each query, after one wait for all."""
     with sent_together():
-        return [rows() for rows in [query.send(ids) for query, ids in asked]]
+        sent = [query.send(ids) for query, ids in asked]
+    return [rows() for rows in sent]  # within, the first would wait for its rows, and the end for the server's last word
 
 
 @contextmanager

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from django.conf import settings
 from django.db import transaction
@@ -12,8 +13,10 @@ from accounts.models import ApiToken, Scope, User
 from accounts.policy import is_overseer
 from accounts.tokens.minting import TokenKind, token_matches, token_mint, token_parse
 from core.errors import Conflict, InvalidInput, NotAllowed
+from core.written_sql import Text, WrittenQuery
 
 LAST_USED_RESOLUTION = timedelta(minutes=1)
+_BY_KEY: Final = WrittenQuery(ApiToken.objects.select_related("user").filter(key_id=Text("key")).order_by())
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +113,12 @@ def token_authenticate(*, plain: str, address: str, now: datetime) -> ApiToken |
     parsed = token_parse(plain)
     if parsed is None or parsed.kind != TokenKind.USER:
         return None
-    token = ApiToken.objects.select_related("user").filter(key_id=parsed.key_id).first()
+    token = next(iter(_BY_KEY(key=parsed.key_id)), None)
     if token is None or not token_matches(parsed.secret, digest=token.digest, pepper_id=token.pepper_id):
         return None
     if not token.is_live(now) or not token.user.is_active or not token.takes(address):
         return None
+    token.checked_at = now
     if token.last_used_at is None or now - token.last_used_at > LAST_USED_RESOLUTION:
         ApiToken.objects.filter(pk=token.pk).update(last_used_at=now, last_address=address)
     return token

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar, Protocol, TypeVar
 from uuid import UUID
@@ -69,7 +70,7 @@ class ApiViewSet(viewsets.GenericViewSet[Row]):
         super().initial(request, *args, **kwargs)
         check_parameters(self, request)
         # One time for the whole request, so that all rows of an answer agree.
-        self.now = db_now()
+        self.now: datetime = getattr(request.auth, "checked_at", None) or db_now()
         # For `own_transactions`: stores which object this request's Idempotency-Key made.
         self.remember: Callable[[UUID | None], None] = lambda object_id: None
         if request.method == "POST" and takes_key(self):

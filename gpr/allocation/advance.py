@@ -16,7 +16,7 @@ from fast_update.fast import fast_update
 
 from core.errors import StaleState
 from core.words import are, plural, utc
-from core.written_sql import Moment, WrittenQuery
+from core.written_sql import Moment, WrittenQuery, sent_together
 from gpr.allocation.absence import was_just_away
 from gpr.allocation.snapshot import nodes_free_at
 from gpr.allocation.stored_plan import explanation_data, plan_lock
@@ -95,8 +95,10 @@ def _made(alike: Sequence[_Due], now: datetime) -> list[_Due]:
 
 def _ids_due(now: datetime) -> set[UUID]:
     # Most boxes run undisturbed, so only those that may be due by the clock or by their nodes are read.
-    moved = {pk for (pk,) in (*_ENDING(now=now), *_ON_NODES(late=now - timedelta(seconds=ENTRY_SILENCE_S)))}
-    return moved.union(pk for pk, active_at, ends_at, passed in _WINDOWS() if _marks(active_at, ends_at, now) > passed)
+    with sent_together():
+        ending, on_nodes, windows = _ENDING.send(now=now), _ON_NODES.send(late=now - timedelta(seconds=ENTRY_SILENCE_S)), _WINDOWS.send()
+    moved = {pk for (pk,) in (*ending(), *on_nodes())}
+    return moved.union(pk for pk, active_at, ends_at, passed in windows() if _marks(active_at, ends_at, now) > passed)
 
 
 def _on_nodes() -> QuerySet[Any, tuple[UUID]]:

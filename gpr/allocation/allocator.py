@@ -94,8 +94,9 @@ def tick(*, now: datetime | None = None, may_rest: bool = False) -> TickReport |
             if record.tick_count % PRUNE_EVERY == 0:
                 changes_prune()
                 shadows_prune(now=now)
+        planned = {"planned_event_id": record.planned_event_id, "rests_until_at": record.rests_until_at}
         duration_s = time.perf_counter() - began_s
-        AllocatorRecord.objects.update(last_tick_at=now, last_duration_s=duration_s, tick_count=F("tick_count") + 1)
+        AllocatorRecord.objects.update(last_tick_at=now, last_duration_s=duration_s, tick_count=F("tick_count") + 1, **planned)
         return report
 
 
@@ -108,7 +109,7 @@ def _plan_and_start(report: TickReport, record: AllocatorRecord, now: datetime) 
     _start(due, loaded, now, report)
     restarts_estimate(loaded, is_anew=event_id != record.planned_event_id, now=now)
     # This plan's own events are later than `event_id`, so the next tick plans again if this plan changed something.
-    AllocatorRecord.objects.update(planned_event_id=event_id, rests_until_at=None if report.skipped else _rests_until(made, loaded, now))
+    record.planned_event_id, record.rests_until_at = event_id, None if report.skipped else _rests_until(made, loaded, now)
 
 
 def _may_rest(record: AllocatorRecord, now: datetime) -> bool:

@@ -95,7 +95,7 @@ class LiveSnapshot:
         self._make_queue(places, shares)
         self._stale = set()
         if with_memory or len(rows.promises) < len(rows.requests):
-            memory = memory_of(record, rows.arrivals(), clusters.values(), now=now)
+            memory = memory_of(record, rows.arrivals, clusters.values(), now=now)
         snapshot = Snapshot(
             now_s=now_s,
             pools=self._pools,

@@ -10,7 +10,7 @@ from uuid import UUID
 from core.clock import db_now
 from core.written_sql import load_together
 from gpr.allocation.change_log import Changes
-from gpr.allocation.memory import PastArrival, past_arrivals
+from gpr.allocation.memory import Arrivals, past_arrivals
 from gpr.allocation.rows import (
     GprRow,
     HeldRow,
@@ -44,8 +44,7 @@ class LiveRows:
         self.promises: dict[str, PromiseRow] = {}
         self.held: dict[str, tuple[HeldRow, ...]] = {}
         self.nodes: tuple[InventoryNode, ...] = ()  # in the order in which the planner chooses among equals
-        self._arrivals: dict[UUID, PastArrival] = {}
-        self._in_order: list[PastArrival] | None = None
+        self.arrivals = Arrivals()
         self.clusters_of_gpr: dict[UUID, set[UUID]] = {}
         self.clusters_of_slice: dict[UUID, set[UUID]] = {}
         self.quotas: tuple[Quota, ...] = ()
@@ -68,12 +67,6 @@ class LiveRows:
             self._read_settings()  # last, so that every project of a GPR that was read is among them
         return None if every else set(map(str, gprs))
 
-    def arrivals(self) -> list[PastArrival]:
-        """The oldest comes first."""
-        if self._in_order is None:
-            self._in_order = sorted(self._arrivals.values())
-        return self._in_order
-
     def windows_ahead(self, now: datetime) -> list[WindowRow]:
         if now < self._windows_from:  # the clock was set back
             self._read_windows(now)
@@ -89,14 +82,13 @@ class LiveRows:
 
     def _read_gprs(self, keys: Set[UUID] | None) -> None:
         if keys is None:
-            self.requests, self.promises, self.held, self.clusters_of_gpr, self._arrivals = {}, {}, {}, {}, {}
+            self.requests, self.promises, self.held, self.clusters_of_gpr, self.arrivals = {}, {}, {}, {}, Arrivals()
         elif not keys:
             return
         for pk in keys or ():
             self.requests.pop(str(pk), None)
             self.promises.pop(str(pk), None)
             self.held.pop(str(pk), None)
-            self._arrivals.pop(pk, None)
             self.clusters_of_gpr.pop(pk, None)
         waiting, shadows = load_together((queued_rows, keys), (shadow_rows, keys))
         queued: dict[UUID, bool] = {}
@@ -107,8 +99,7 @@ class LiveRows:
                 self.promises[str(row.pk)] = promise
         naming = None if keys is None else [pk for pk, names_clusters in queued.items() if names_clusters]
         self.clusters_of_gpr.update(sets_of(named_clusters(naming)))
-        self._arrivals.update((arrival.gpr_id, arrival) for arrival in past_arrivals(shadows))
-        self._in_order = None
+        self.arrivals.replace(keys or (), past_arrivals(shadows))
         self.held.update(held_by_gpr(held_rows(None if keys is None else keys - queued.keys())))
 
     def _read_nodes(self, keys: Collection[UUID] | None) -> None:

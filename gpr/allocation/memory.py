@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -30,6 +31,35 @@ class PastArrival(NamedTuple):
         return self.stands_until is not None and self.stands_until > now
 
 
+class Arrivals:
+    """Those that a process knows, by GPR. They are sorted and grouped anew only when they have changed."""
+
+    def __init__(self) -> None:
+        self._of_gpr: dict[UUID, PastArrival] = {}
+        self._in_order: list[PastArrival] | None = None  # the oldest first
+        self._grouped: tuple[int, tuple[Arrival, ...]] | None = None  # those from this place on
+
+    def replace(self, gone: Iterable[UUID], come: Iterable[PastArrival]) -> None:
+        for gpr_id in gone:
+            self._of_gpr.pop(gpr_id, None)
+        self._of_gpr.update((arrival.gpr_id, arrival) for arrival in come)
+        self._in_order = self._grouped = None
+
+    def shadows(self, now: datetime) -> tuple[Shadow, ...]:
+        return tuple(arrival.shadow for arrival in self._all() if arrival.shadow is not None and arrival.stands(now))
+
+    def since(self, since_at: datetime) -> tuple[Arrival, ...]:
+        first = bisect_left(self._all(), since_at, key=attrgetter("made_at"))
+        if self._grouped is None or self._grouped[0] != first:
+            self._grouped = first, _grouped(self._all()[first:])
+        return self._grouped[1]
+
+    def _all(self) -> list[PastArrival]:
+        if self._in_order is None:
+            self._in_order = sorted(self._of_gpr.values())
+        return self._in_order
+
+
 def past_arrivals(rows: Iterable[tuple[Any, ...]]) -> Iterator[PastArrival]:
     """Makes arrivals from the rows of `shadow_rows`."""
     for row in map(ShadowRow._make, rows):
@@ -42,12 +72,10 @@ def past_arrivals(rows: Iterable[tuple[Any, ...]]) -> Iterator[PastArrival]:
         yield PastArrival(row.made_at, row.gpr_id, row.priority, row.gpu_s, max(patient_ends_at, strict_ends_at), shadow)
 
 
-def memory_of(record: PlanRecord, arrivals: Sequence[PastArrival], clusters: Iterable[Cluster], *, now: datetime) -> Memory:
-    """The oldest of `arrivals` must come first."""
-    observed_since = now - timedelta(seconds=SLACK.observed_s)
+def memory_of(record: PlanRecord, arrivals: Arrivals, clusters: Iterable[Cluster], *, now: datetime) -> Memory:
     return Memory(
-        shadows=tuple(arrival.shadow for arrival in arrivals if arrival.shadow is not None and arrival.stands(now)),
-        arrivals=_grouped(arrival for arrival in arrivals if arrival.made_at >= observed_since),
+        shadows=arrivals.shadows(now),
+        arrivals=arrivals.since(now - timedelta(seconds=SLACK.observed_s)),
         promised_s=record.promised_sum_s,
         patient_s=record.patient_sum_s,
         summed_at_s=second_of(record.summed_at),

@@ -6,6 +6,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import compress
+from typing import Final
 from uuid import UUID
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -16,6 +17,7 @@ from django.db.models import F, Q, QuerySet
 from accounts.models import User
 from core.errors import BookingDoesNotFit, EgsError, IllegalTransition, InvalidInput
 from core.words import duration_exact, utc
+from core.written_sql import Moment, WrittenQuery
 from gpr.allocation.stored_plan import plan_lock, plan_turn
 from gpr.bookings.recurrence import OCCURRENCES_MAX, SATURDAY, SPAN_MAX, Recurrence, shortest_gap
 from gpr.models import BookingOccurrence, BookingSeries, Gpr, GprState, RepeatRule
@@ -96,10 +98,14 @@ def series_cancel(*, series: BookingSeries, actor: User | None, now: datetime) -
     _record(series, "booking_series.canceled", f"The series {series.name} was canceled.", actor, now)
 
 
+_SERIES_DUE: Final = WrittenQuery(
+    BookingSeries.objects.filter(next_start_at__lte=Moment("until")).order_by("next_start_at", "pk").values_list("pk", "name")
+)
+
+
 def series_extend_due(*, now: datetime) -> None:
     """Book what has come within the horizon."""
-    due = BookingSeries.objects.filter(next_start_at__lte=now + HORIZON).order_by("next_start_at", "pk")
-    for pk, name in due.values_list("pk", "name"):
+    for pk, name in _SERIES_DUE(until=now + HORIZON):
         with set_aside_on_error("series_book", f"Booking series {name} ({pk}) could not be carried on", now=now):
             _extend_locked(pk, now)
 

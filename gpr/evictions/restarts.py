@@ -6,7 +6,9 @@ import copy
 import math
 from dataclasses import replace
 from datetime import datetime
+from typing import Final
 
+from core.written_sql import Moment, WrittenQuery
 from gpr.allocation.snapshot import Loaded, at, nodes_free_at, with_newcomer, with_running_end
 from gpr.models import EndReason, EvictionVictim, Gpr, GprState, VictimOutcome
 from gpr.requests.ending import goes_back, left_s
@@ -17,13 +19,17 @@ from planner.snapshot import Snapshot
 
 def restarts_estimate(loaded: Loaded, *, is_anew: bool, now: datetime) -> None:
     """Store estimates with the notices, by one plan for all. `is_anew`: the queue may have changed, so all are estimated again."""
-    rows = EvictionVictim.objects.filter(outcome=VictimOutcome.NOTICED, gpr__state=GprState.ACTIVE, gpr__requeue_on_failure=True)
-    rows = rows.filter(eviction__made_at__lt=now)  # `loaded` does not know younger notices
-    if not (rows if is_anew else rows.filter(foreseen_at=None)).exists():
+    noticed = dict(_NOTICED(before=now))
+    if not (noticed if is_anew else None in noticed.values()):
         return
     with set_aside_on_error("restarts_foresee", "When evicted boxes start again could not be foreseen", now=now):
-        notices = rows.select_related("gpr__slice").prefetch_related("gpr__clusters", "gpr__slice__clusters").order_by("pk")
-        _estimate(list(notices), loaded, now)
+        rows = EvictionVictim.objects.filter(pk__in=noticed).select_related("gpr__slice").order_by("pk")
+        _estimate(list(rows.prefetch_related("gpr__clusters", "gpr__slice__clusters")), loaded, now)
+
+
+_RETURNS: Final = EvictionVictim.objects.filter(outcome=VictimOutcome.NOTICED, gpr__state=GprState.ACTIVE, gpr__requeue_on_failure=True)
+# A loaded plan does not know younger notices.
+_NOTICED: Final = WrittenQuery(_RETURNS.filter(eviction__made_at__lt=Moment("before")).order_by().values_list("pk", "foreseen_at"))
 
 
 def _estimate(notices: list[EvictionVictim], loaded: Loaded, now: datetime) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 from uuid import UUID
 
 import yaml
@@ -22,6 +22,7 @@ from accounts.policy import Verb, may
 from core.errors import Conflict, EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy
 from core.rest.references import id_of
 from core.words import duration
+from core.written_sql import Moment, WrittenQuery
 from inventory.models import Cluster, agent_is_live
 from inventory.services.clusters import desired_set_changed
 from journal.guard import set_aside_on_error
@@ -158,10 +159,13 @@ def kubeconfigs_revoke(rows: QuerySet[Kubeconfig], *, why: str, actor: User | No
         _end(row, S.REVOKED, why, now, actor=actor)
 
 
+_IS_OVER: Final = Q(due_at__lte=Moment("now")) | Q(user__is_active=False)
+_OVER: Final = WrittenQuery(Kubeconfig.objects.filter(_IS_OVER, state__in=LIVE_STATES).order_by("pk").values_list("pk", "cluster_id"))
+
+
 def kubeconfigs_expire(*, now: datetime) -> None:
     """End those past `due_at` and those of deactivated users."""
-    over = Kubeconfig.objects.filter(Q(due_at__lte=now) | Q(user__is_active=False), state__in=LIVE_STATES)
-    for pk, cluster_id in over.order_by("pk").values_list("pk", "cluster_id"):
+    for pk, cluster_id in _OVER(now=now):
         with set_aside_on_error("kubeconfig_expire", f"Kubeconfig {pk} could not be ended", now=now, cluster_id=cluster_id):
             _expire(pk, now)
 

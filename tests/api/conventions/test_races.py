@@ -164,3 +164,16 @@ def test_who_deletes_a_template_while_requests_are_filed_from_it_spoils_none(peo
             sleep(WAITS_S)
         assert ([each.result() for each in filed], deleted.result()) == ([201, 201], 204)
     assert Gpr.objects.filter(state="QUEUED", template=None).count() == 2
+
+
+def test_an_estimate_waits_for_nobody_who_plans(people: People) -> None:
+    secret = factories.token(people.owner)
+    factories.make_slice(factories.cluster("aurora"), name="vision", owner=people.owner)
+
+    def ask() -> int:
+        with closing(connection):
+            return Caller(secret).post("gprs/estimate/", {"slice": "vision", "shape": SHAPE, "nodes": 1, "duration_s": 3600}).status_code
+
+    with ThreadPoolExecutor() as pool, transaction.atomic():
+        plan_lock()
+        assert pool.submit(ask).result(timeout=10 * WAITS_S) == 200

@@ -9,7 +9,7 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.db.models import Model, Q
 
-from core.written_sql import Moment, WrittenQuery, load_together, rows_insert, sent_together
+from core.written_sql import Moment, Text, WrittenQuery, load_together, rows_insert, sent_together
 from inventory.models import Node
 from journal.models import Event
 from slices.models import Project
@@ -50,6 +50,16 @@ def test_it_finds_the_rows_of_the_times_of_each_call() -> None:
 
     for before, after in ((NOW, NOW), (NOW + hour, NOW + 2 * hour), (NOW - hour, NOW + hour)):
         assert SEEN([cluster.pk], before=before, after=after) == list(NODES.filter(Q(seen_at__lt=before) | Q(seen_at__gt=after)))
+
+
+NAMED = WrittenQuery(NODES.filter(name=Text("name")))
+
+
+def test_it_finds_the_rows_of_the_text_of_each_call() -> None:
+    make_cluster("c", nodes=2)
+
+    for name in ("c-n0", "c-n1", "c'; --"):
+        assert [node.name for node in NAMED(name=name)] == [name] * name.startswith("c-")
 
 
 @pytest.mark.parametrize("round_", range(4))  # the server keeps the plan of a statement that a connection sends again
