@@ -14,7 +14,7 @@ from worker_agent.cluster.base import ClusterError, Unavailable, WriteConflict
 from worker_agent.kube.api.client import Access, Api, Forbidden, Missing
 from worker_agent.kube.api.custom import Custom
 from worker_agent.kube.api.objects import Pod
-from worker_agent.kube.pods.workloads import READS_AT_ONCE
+from worker_agent.kube.pods.owners import READS_AT_ONCE
 from worker_agent.kube.requests.automatic import AutomaticInputs, AutomaticRequests, ChosenTemplate
 
 TEMPLATE = ChosenTemplate({"shape": "H100-80GB", "duration": "2h"})

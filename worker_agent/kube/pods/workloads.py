@@ -6,41 +6,26 @@ A pod belongs to its topmost controller, e.g. Deployment, JobSet or LeaderWorker
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final
 
-import msgspec
-
 from protocol import cluster_names
 from protocol.nodes import NodeView
-from worker_agent.cluster.base import ClusterError, Throttled, Unavailable
+from worker_agent.cluster.base import ClusterError
 from worker_agent.kube.api import devices
-from worker_agent.kube.api.client import Api, Missing
+from worker_agent.kube.api.client import Api
 from worker_agent.kube.api.custom import Fields
-from worker_agent.kube.api.objects import Meta, Node, Owner, Pod
+from worker_agent.kube.api.objects import Node, Owner, Pod
 from worker_agent.kube.nodes.view import NotShown, node_view
 from worker_agent.kube.pods.lifting import asks_for_gpus, extra_devices, missing_on_shared_node, parse_quantity, pod_needs, why_never
+from worker_agent.kube.pods.owners import OWNED, Key, NotRead, OwnerChains
 
 SETTLED_S: Final = 2.0  # without a new pod of the workload
 SETTLED_MOST_S: Final = 10.0  # since its first pod
 NODES_MAX: Final = 64  # of one automatic request
-READS_AT_ONCE: Final = 100  # reads of owners in one look
-OWNERS_MOST: Final = 6  # the depth of a chain of owners
-# Kinds whose own owner is looked up. Any other controller is itself the workload.
-OWNED: Final = {("apps/v1", "ReplicaSet"): "replicasets", ("apps/v1", "StatefulSet"): "statefulsets", ("batch/v1", "Job"): "jobs"}
-
-Key = tuple[str, str]  # namespace and UID; pods may name any owner UID, even one of another namespace
-
-
-class _NotRead(Exception):  # the owner stays unknown in this look
-    pass
-
-
-class _Owned(msgspec.Struct, frozen=True):
-    metadata: Meta
 
 
 @dataclass(slots=True)
@@ -58,45 +43,39 @@ class Workloads:
     """Not thread-safe."""
 
     def __init__(self, api: Api) -> None:
-        self._api = api
-        self.behind: set[str] = set()  # namespaces with owners left for the next looks
-        self.refused: dict[str, ClusterError] = {}  # by namespace: why an owner could not be read
-        self._above_of: dict[Key, Owner | None] = {}  # by owner seen in the last look: its own controller
-        self._led_to: set[Key] = set()
-        self._looks = 0
-        self._read_at: dict[str, int] = {}  # by namespace: the number of the last look that read owners there
-        self._reads: Counter[str] = Counter()  # by namespace: reads in this look
-        self._share = READS_AT_ONCE
+        self._chains = OwnerChains(api, OWNED)
         self._first_mono: dict[Key, float] = {}
         self._grown_mono: dict[Key, tuple[frozenset[str], float]] = {}
+
+    @property
+    def behind(self) -> set[str]:
+        """Namespaces with owners left for the next looks."""
+        return self._chains.behind
+
+    @property
+    def refused(self) -> Mapping[str, ClusterError]:
+        """By namespace: why an owner could not be read."""
+        return self._chains.refused
 
     def of(self, pods: Iterable[Pod]) -> dict[Key, Workload]:
         """Skips pods with unknown owners. Raises Unavailable, Throttled."""
         there: dict[str, dict[str, Pod]] = defaultdict(dict)
         for pod in pods:
             there[pod.metadata.namespace][pod.metadata.uid] = pod
-        self._begin_look(there)
         found: dict[Key, Workload] = {}
-        # The namespace read longest ago comes first, so that one with thousands of owners delays no other.
-        for namespace in sorted(there, key=lambda name: self._read_at.get(name, 0)):
+        for namespace in self._chains.begin_look(there):
             for pod in there[namespace].values():
                 if pod.holds and asks_for_gpus(pod):
                     self._place(pod, there[namespace], found)
-        self._above_of = {key: self._above_of[key] for key in self._led_to}
+        self._chains.end_look()
         return found
-
-    def _begin_look(self, namespaces: Iterable[str]) -> None:
-        self._looks += 1
-        self._share = max(1, READS_AT_ONCE // max(1, len(self.behind)))
-        self._read_at = {name: self._read_at.get(name, 0) for name in namespaces}
-        self._reads.clear()
-        self._led_to, self.behind, self.refused = set(), set(), {}
 
     def _place(self, pod: Pod, pods: Mapping[str, Pod], found: dict[Key, Workload]) -> None:
         try:
-            owner = self._top(pod, pods)
-        except _NotRead:
+            chain = self._chains.of(pod, pods)
+        except NotRead:
             return
+        owner = chain[-1] if chain else _of_itself(pod)
         namespace = pod.metadata.namespace
         workload = found.setdefault((namespace, owner.uid), Workload(owner, namespace))
         if is_waiting(pod) and not why_never(pod):
@@ -119,51 +98,9 @@ class Workloads:
         self._first_mono = {key: mono for key, mono in self._first_mono.items() if key in kept}
         self._grown_mono = {key: grown for key, grown in self._grown_mono.items() if key in kept}
 
-    def _top(self, pod: Pod, pods: Mapping[str, Pod]) -> Owner:
-        meta, owner = pod.metadata, pod.metadata.controller
-        if owner is None:
-            return Owner(apiVersion="v1", kind="Pod", name=meta.name, uid=meta.uid)
-        for _ in range(OWNERS_MOST):
-            above = self._above(owner, meta.namespace, pods)
-            if above is None:
-                break
-            owner = above
-        return owner
 
-    def _above(self, owner: Owner, namespace: str, pods: Mapping[str, Pod]) -> Owner | None:
-        """Raises _NotRead."""
-        # Returns the controller of the owner if it is part of the same workload; that never changes while the owner lives.
-        if owner.kind == "Pod":
-            return pods[owner.uid].metadata.controller if owner.uid in pods else None
-        kind = OWNED.get((owner.apiVersion, owner.kind))
-        if kind is None or not cluster_names.is_object_name(owner.name):
-            return None
-        key = namespace, owner.uid
-        if key not in self._above_of:
-            self._above_of[key] = self._read(f"/apis/{owner.apiVersion}/namespaces/{namespace}/{kind}/{owner.name}", namespace, owner)
-        self._led_to.add(key)
-        return self._above_of[key]
-
-    def _read(self, path: str, namespace: str, owner: Owner) -> Owner | None:
-        if namespace in self.refused:
-            raise _NotRead
-        if self._reads[namespace] >= self._share or self._reads.total() >= READS_AT_ONCE:
-            self.behind.add(namespace)
-            raise _NotRead
-        self._reads[namespace] += 1
-        self._read_at[namespace] = self._looks
-        try:
-            found = self._api.get(path, _Owned).metadata
-        except Missing:
-            return None  # it is being deleted, and its pods with it
-        except (Unavailable, Throttled):
-            raise
-        except ClusterError as error:
-            self.refused[namespace] = error
-            raise _NotRead from error
-        above = found.controller if found.uid == owner.uid else None
-        # Each run of a CronJob is a workload of its own, which requests nodes when it starts and gives them back at its end.
-        return None if above is None or above.kind == "CronJob" else above
+def _of_itself(pod: Pod) -> Owner:
+    return Owner(apiVersion="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid)
 
 
 def is_waiting(pod: Pod) -> bool:

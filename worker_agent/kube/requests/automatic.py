@@ -23,8 +23,8 @@ from worker_agent.kube.api.client import Api, Op
 from worker_agent.kube.api.custom import API, FINISHED, GIVEN_BACK, REQUESTS, TEMPLATES, Custom, Fields, path_of
 from worker_agent.kube.api.objects import Node, Pod
 from worker_agent.kube.pods.lifting import asks_for_gpus
+from worker_agent.kube.pods.owners import Key
 from worker_agent.kube.pods.workloads import (
-    Key,
     Workload,
     Workloads,
     largest,
