@@ -24,6 +24,7 @@ from worker_agent.cluster.fleet import FleetError, read_fleet
 from worker_agent.cluster.simulated import SimulatedCluster
 from worker_agent.cluster.store import FileStore, MemoryStore
 from worker_agent.health import Health, serve
+from worker_agent.hub.pods import PodSource
 from worker_agent.hub.requests import Requests, SimulatedRequests
 from worker_agent.hub.transport import Http, NoTrust, trust_in
 from worker_agent.hub.workloads import SimulatedWorkloads, WorkloadDriver
@@ -33,6 +34,7 @@ from worker_agent.metrics import LEADING, SYNC_AGE_S
 from worker_agent.process import EXIT_OK, Process
 from worker_agent.telemetry.lane import TelemetrySource
 from worker_agent.telemetry.simulated import SimulatedTelemetry
+from worker_agent.telemetry.simulated_pods import SimulatedPods
 
 if TYPE_CHECKING:
     from worker_agent.kube.api.lease import Leadership
@@ -64,8 +66,8 @@ def _simulate(options: argparse.Namespace, stop: threading.Event) -> int:
     cluster = SimulatedCluster(fleet=fleet, store=store, clock=clock)
     serve(health, host=options.health_host, port=options.health_port, note=log)
     telemetry = SimulatedTelemetry(seed=cluster.uid())
-    workloads = SimulatedWorkloads(job_s=fleet.job_s)
-    return _run(options, cluster, SimulatedTenancy(), SimulatedRequests(), workloads, telemetry, clock, log, health, stop)
+    workloads, pods = SimulatedWorkloads(job_s=fleet.job_s), SimulatedPods(telemetry)
+    return _run(options, cluster, SimulatedTenancy(), SimulatedRequests(), workloads, telemetry, pods, clock, log, health, stop)
 
 
 def _work(options: argparse.Namespace, stop: threading.Event) -> int:
@@ -78,6 +80,7 @@ def _work(options: argparse.Namespace, stop: threading.Event) -> int:
     from worker_agent.kube.checks.steps import Checks
     from worker_agent.kube.driver import KubernetesCluster
     from worker_agent.kube.jobs.driver import KubernetesWorkloads
+    from worker_agent.kube.pods.reporting import PodReporter
     from worker_agent.kube.requests.sync import KubernetesRequests
     from worker_agent.kube.tenancy.workspaces import KubernetesTenancy
     from worker_agent.telemetry.discovery import ExporterTelemetry
@@ -117,9 +120,12 @@ def _work(options: argparse.Namespace, stop: threading.Event) -> int:
             note=log,
         )
         telemetry = ExporterTelemetry(api=api, words=settings.exporters, pods=cluster.pods, workspace_of=cluster.workspace_of, note=log)
+        pods = PodReporter(
+            api=api, pods=cluster.pods, workspace_of=cluster.workspace_of, why=cluster.why_it_waits, devices=telemetry.devices, note=log
+        )
         cluster.waited_for, cluster.unasked = requests.waited_for, requests.unasked
         try:
-            code = _run(options, cluster, tenancy, requests, workloads, telemetry, clock, log, health, stop)
+            code = _run(options, cluster, tenancy, requests, workloads, telemetry, pods, clock, log, health, stop)
         finally:
             telemetry.close()
             requests.stop()
@@ -145,6 +151,7 @@ def _run(
     requests: Requests,
     workloads: WorkloadDriver,
     telemetry: TelemetrySource,
+    pods: PodSource,
     clock: SystemClock,
     log: Log,
     health: Health,
@@ -157,6 +164,7 @@ def _run(
         requests=requests,
         workloads=workloads,
         telemetry=telemetry,
+        pods=pods,
         connect=lambda: Http(options.hub, trust=options.hub_ca),
         join_token=_token_reader(options.join_token_file, log),
         clock=clock,

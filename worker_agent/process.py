@@ -1,7 +1,7 @@
-"""The agent as a process: seven threads around one core.
+"""The agent as a process: eight threads around one core.
 
-The main thread runs the passes. Others talk to the hub, keep the namespaces, handle cluster requests, run jobs and send telemetry. They
-hold the one lock only to exchange data with the core, so an absent hub never delays an exit.
+The main thread runs the passes. Others talk to the hub, keep the namespaces, handle cluster requests, run jobs, send telemetry and report
+pods. They hold the one lock only to exchange data with the core, so an absent hub never delays an exit.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from worker_agent.boxes.state import OtherWriter
 from worker_agent.clock import Clock
 from worker_agent.cluster.base import ClusterDriver
 from worker_agent.hub.dialog import Call, Dialog, Lane, Stop
+from worker_agent.hub.pods import PodsLane, PodSource
 from worker_agent.hub.requests import Requests
 from worker_agent.hub.transport import NoAnswer
 from worker_agent.hub.workloads import BoxJob, LogSender, WorkloadDriver
@@ -55,6 +56,7 @@ class Process:
         requests: Requests,
         workloads: WorkloadDriver,
         telemetry: TelemetrySource,
+        pods: PodSource,
         connect: Callable[[], Transport],
         join_token: Callable[[], str],
         clock: Clock,
@@ -66,6 +68,7 @@ class Process:
         self._log, self._connect, self._tenancy, self._requests, self._clock = log, connect, tenancy, requests, clock
         self._workloads, self._logs = workloads, LogSender(clock)
         self._telemetry, self._telemetry_lane = telemetry, TelemetryLane(note=log)
+        self._pods, self._pods_lane = pods, PodsLane(note=log)
         self._core = Core(cluster=cluster, clock=clock, rng=random.SystemRandom(), note=log)
         self._dialog = Dialog(core=self._core, cluster_uid=cluster.uid(), join_token=join_token, clock=clock, rng=rng, note=log)
         self._lock = threading.Lock()
@@ -96,6 +99,7 @@ class Process:
         threading.Thread(target=self._keep_requests, name="egs-requests", daemon=True).start()
         threading.Thread(target=self._keep_workloads, name="egs-workloads", daemon=True).start()
         threading.Thread(target=self._keep_telemetry, name="egs-telemetry", daemon=True).start()
+        threading.Thread(target=self._report_pods, name="egs-pods", daemon=True).start()
         while not self._is_stopping.is_set() and self._dialog_stop() is None:
             self._wake_main.clear()
             self._began_mono = self._clock.mono()
@@ -262,9 +266,19 @@ class Process:
                 with self._lock:
                     nodes, ahead_s = self._core.nodes, self._core.hub_now_s - self._clock.wall()
                 lane.put(self._telemetry.read(nodes, lambda ahead_s=ahead_s: self._clock.wall() + ahead_s))  # type: ignore[misc]
-                self._send_telemetry(transport, lane)
+                self._send(transport, lane)
 
-    def _send_telemetry(self, transport: Transport, lane: TelemetryLane) -> None:
+    def _report_pods(self) -> None:
+        transport, lane = self._connect(), self._pods_lane
+        while not self._is_stopping.wait(lane.every_s):
+            with self._guard("pods"):
+                with self._lock:
+                    link, nodes = self._core.link, self._core.nodes
+                    session_epoch, workspaces = link.session_epoch, link.tenancy.wanted
+                lane.see(self._pods.look(nodes, workspaces), session_epoch)
+                self._send(transport, lane)
+
+    def _send(self, transport: Transport, lane: TelemetryLane | PodsLane) -> None:
         # A credential that is replaced meanwhile stays good for longer than a call takes.
         while not self._is_stopping.is_set():
             with self._lock:

@@ -39,6 +39,7 @@ from worker_agent.hub.workspaces import SimulatedTenancy
 from worker_agent.log import Log
 from worker_agent.process import Process
 from worker_agent.telemetry.simulated import SimulatedTelemetry
+from worker_agent.telemetry.simulated_pods import SimulatedPods
 
 ADMIN = "root"
 FLEETS = {"aurora": "demo-a.yaml", "borealis": "demo-b.yaml"}
@@ -107,6 +108,7 @@ def agents(*, url: str, now: datetime, works: Mapping[str, str], pace: float) ->
     for name in FLEETS:
         _, join_token = join_token_issue(cluster=Cluster.objects.get(name=name), actor=None, now=now)
         clock, fleet = SystemClock(), fleet_of(name)
+        telemetry = SimulatedTelemetry(seed=name, works=works)
         fleet = structs.replace(fleet, step_s={step: pace * seconds for step, seconds in fleet.step_s.items()})
         made.append(
             Process(
@@ -114,7 +116,8 @@ def agents(*, url: str, now: datetime, works: Mapping[str, str], pace: float) ->
                 tenancy=SimulatedTenancy(),
                 requests=SimulatedRequests(),
                 workloads=SimulatedWorkloads(job_s=fleet.job_s),
-                telemetry=SimulatedTelemetry(seed=name, works=works),
+                telemetry=telemetry,
+                pods=SimulatedPods(telemetry),
                 connect=lambda: Http(url),
                 join_token=partial(str, join_token),
                 clock=clock,

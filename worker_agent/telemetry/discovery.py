@@ -15,6 +15,7 @@ from worker_agent.cluster.base import ClusterError, NodeState, Note
 from worker_agent.kube.api.client import Api
 from worker_agent.kube.api.objects import Pod, PodList
 from worker_agent.telemetry.exporters import EXPORTER
+from worker_agent.telemetry.pod_devices import PodDevices
 from worker_agent.telemetry.readings import Counters, readings
 from worker_agent.telemetry.scrape import Exporter, Scraper
 
@@ -27,21 +28,24 @@ class ExporterTelemetry:
     ) -> None:
         self._api, self._words, self._pods, self._workspace_of, self._note = api, words, pods, workspace_of, note
         self._scraper, self._counters = Scraper(note=note), Counters()
+        self.devices = PodDevices()
         self._exporters: list[Exporter] = []
         self._looked_mono = float("-inf")
 
     def read(self, nodes: Mapping[str, NodeState], now: Callable[[], float]) -> Iterator[GpuReading]:
         self._look()
         boxes = {(pod.metadata.namespace, pod.metadata.name): gpr for pod in self._pods() if (gpr := pod.metadata.label(POD_GPR))}
-        for scrape in self._scraper.scrape(self._exporters):
-            yield from readings(
-                scrape.rows,
-                nodes,
-                node=scrape.exporter.node,
-                box_of_pod=lambda namespace, name: boxes.get((namespace, name), ""),
-                counters=self._counters,
-                at_s=now(),
-            )
+        with self.devices.one_look():
+            for scrape in self._scraper.scrape(self._exporters):
+                yield from readings(
+                    scrape.rows,
+                    nodes,
+                    node=scrape.exporter.node,
+                    box_of_pod=lambda namespace, name: boxes.get((namespace, name), ""),
+                    counters=self._counters,
+                    devices=self.devices,
+                    at_s=now(),
+                )
         self._counters.forget(now())
 
     def close(self) -> None:

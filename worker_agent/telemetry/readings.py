@@ -10,6 +10,7 @@ from protocol.telemetry import FAULT_TOTALS, METRICS, GpuReading
 from worker_agent.cluster.base import GpuPhase, NodeState
 from worker_agent.telemetry.exporters import SOURCES, Reads
 from worker_agent.telemetry.exposition import DeviceRow
+from worker_agent.telemetry.pod_devices import PodDevices
 
 FORGET_S: Final = 900.0  # counters of a GPU that nobody reports any more
 _SUMMED: Final = frozenset({"memory_used_mib", "nvlink_mib_s", "pcie_mib_s"})  # over the parts of a GPU, where the whole one says nothing
@@ -48,15 +49,25 @@ class Counters:
 
 
 def readings(
-    rows: Sequence[DeviceRow], nodes: Mapping[str, NodeState], *, node: str, box_of_pod: BoxOfPod, counters: Counters, at_s: float
+    rows: Sequence[DeviceRow],
+    nodes: Mapping[str, NodeState],
+    *,
+    node: str,
+    box_of_pod: BoxOfPod,
+    counters: Counters,
+    devices: PodDevices,
+    at_s: float,
 ) -> Iterator[GpuReading]:
-    """`node`: where the exporter runs, or "" if its rows say so themselves."""
+    """`node`: where the exporter runs, or "" if its rows say so themselves. `devices` learns which pod has which GPU."""
     by_node: dict[str, dict[str, list[DeviceRow]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         by_node[node or row.node][row.uuid or f"{row.bus_id}#{row.index}"].append(row)
-    for name, devices in by_node.items():
+    for name, by_device in by_node.items():
         state = nodes.get(name)
-        for gpu, device, parts in _joined(state, devices, box_of_pod) if state else ():
+        for gpu, device, parts in _joined(state, by_device, box_of_pod) if state else ():
+            for row in parts:
+                if row.pod:
+                    devices.take(row.namespace, row.pod, gpu)
             raw, rates = _merged(parts)
             values = counters.take(f"{name}/{device}", raw, rates, at_s)
             yield GpuReading(name, gpu, at_s, _bounded(values))

@@ -60,13 +60,13 @@ class SimulatedTelemetry:
     def values(self, gpu: GpuView, record: GpuRecord | None, at_s: float) -> tuple[float | None, ...]:
         since_s = at_s - (record.active_s or at_s) if record else 0.0
         work = self._work(record, since_s, at_s)
-        is_slow = record is not None and record.phase is GpuPhase.OPEN and self._luck(gpu.uuid, "is slow") < SLOW_SHARE
-        noise = self._luck(gpu.uuid, int(at_s // STEP_S)) - 0.5
+        is_slow = record is not None and record.phase is GpuPhase.OPEN and self.luck(gpu.uuid, "is slow") < SLOW_SHARE
+        noise = self.luck(gpu.uuid, int(at_s // STEP_S)) - 0.5
         use = min(1.0, max(0.0, work.utilization * (0.74 if is_slow else 1.0) + 0.04 * noise * (work.utilization > 0)))
         most_w = POWER_W.get(gpu.model, 300)
         power_w = most_w * (0.1 + 0.86 * use * (0.55 + 0.45 * work.tensor / 0.6 if work.tensor else 0.5)) + 4 * noise
         warm = 1 - math.exp(-since_s / (WARM_S / 3)) if work.utilization else 0.0
-        place = self._luck(gpu.uuid, "place")  # some stand where the air is warm already
+        place = self.luck(gpu.uuid, "place")  # some stand where the air is warm already
         temperature = 31 + 5 * place + warm * (power_w / most_w) * (36 + 8 * place) + (26 * warm if is_slow else 0) + noise
         told: dict[str, float] = {
             "temperature_c": round(temperature),
@@ -82,11 +82,11 @@ class SimulatedTelemetry:
             "throttled_percent": round(31 + 12 * noise, 1) if is_slow and warm > 0.6 else 0.0,
             "new_faults": 0,
             "xid": 0,
-            "ecc_corrected": int(at_s // 900) % 1000 if self._luck(gpu.uuid, "ecc") > 0.98 else 0,
+            "ecc_corrected": int(at_s // 900) % 1000 if self.luck(gpu.uuid, "ecc") > 0.98 else 0,
             "ecc_uncorrected": 0,
-            "rows_remapped": int(self._luck(gpu.uuid, "rows") > 0.95),
+            "rows_remapped": int(self.luck(gpu.uuid, "rows") > 0.95),
             "rows_failed": int(not gpu.healthy),
-            "pcie_replays": int(3 * self._luck(gpu.uuid, "replays")),
+            "pcie_replays": int(3 * self.luck(gpu.uuid, "replays")),
             "nvlink_errors": 0,
         }
         return tuple(told[name] for name in NAMES)
@@ -96,7 +96,7 @@ class SimulatedTelemetry:
             return IDLE
         if record.phase is GpuPhase.CLAIMED:
             return CHECK
-        match self._works.get(record.slice) or self._kind_by_chance(record):
+        match self.kind_of(record):
             case Kind.TRAINING:
                 return _training(since_s)
             case Kind.FINE_TUNING:
@@ -106,11 +106,13 @@ class SimulatedTelemetry:
             case _:
                 return _forgotten(since_s)
 
-    def _kind_by_chance(self, record: GpuRecord) -> Kind:
-        luck = self._luck(record.slice, record.gpr_id)
-        return next(kind for below, kind in CHANCES if luck < below)
+    def kind_of(self, record: GpuRecord) -> Kind:
+        luck = self.luck(record.slice, record.gpr_id)
+        chosen = self._works.get(record.slice)
+        return Kind(chosen) if chosen else next(kind for below, kind in CHANCES if luck < below)
 
-    def _luck(self, *of: object) -> float:
+    def luck(self, *of: object) -> float:
+        """From 0 to 1, the same each time."""
         return zlib.crc32("/".join(map(str, (self._seed, *of))).encode()) % 10_000 / 10_000
 
 

@@ -22,6 +22,7 @@ from worker_agent.hub.workspaces import SimulatedTenancy
 from worker_agent.log import Log
 from worker_agent.process import Process
 from worker_agent.telemetry.simulated import SimulatedTelemetry
+from worker_agent.telemetry.simulated_pods import SimulatedPods
 
 
 @pytest.fixture
@@ -110,6 +111,7 @@ def test_a_pass_is_made_when_something_changes_and_when_the_rest_is_over(monkeyp
             requests=SimulatedRequests(),
             workloads=SimulatedWorkloads(job_s=1),
             telemetry=SimulatedTelemetry(seed="test"),
+            pods=SimulatedPods(SimulatedTelemetry(seed="test")),
             connect=NoHub,
             join_token=lambda: "token",
             clock=stage.clock,  # stands still
@@ -160,6 +162,7 @@ def test_while_the_hub_is_away_an_exit_begins_within_a_period_of_its_end(off_s: 
         requests=SimulatedRequests(),
         workloads=SimulatedWorkloads(job_s=1),
         telemetry=SimulatedTelemetry(seed="test"),
+        pods=SimulatedPods(SimulatedTelemetry(seed="test")),
         connect=NoHub,
         join_token=lambda: "token",
         clock=at_work.clock,

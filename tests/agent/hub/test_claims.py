@@ -35,6 +35,7 @@ from worker_agent.hub.workspaces import SimulatedTenancy
 from worker_agent.log import Log
 from worker_agent.process import Process
 from worker_agent.telemetry.simulated import SimulatedTelemetry
+from worker_agent.telemetry.simulated_pods import SimulatedPods
 
 CLAIM = ClusterRequest(uid="u1", namespace="ns1", name="train", generation=1)
 STATE = ClusterRequestState(id="u1", gpr_id="g1", state="QUEUED", position=1)
@@ -266,6 +267,7 @@ def test_passes_go_on_while_requests_hang() -> None:
         requests=requests,
         workloads=SimulatedWorkloads(job_s=1),
         telemetry=SimulatedTelemetry(seed="test"),
+        pods=SimulatedPods(SimulatedTelemetry(seed="test")),
         connect=NoHub,
         join_token=lambda: "token",
         clock=clock,

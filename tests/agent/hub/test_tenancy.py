@@ -26,6 +26,7 @@ from worker_agent.hub.workspaces import SimulatedTenancy, TenancyDriver, Tenancy
 from worker_agent.log import Log
 from worker_agent.process import Process
 from worker_agent.telemetry.simulated import SimulatedTelemetry
+from worker_agent.telemetry.simulated_pods import SimulatedPods
 
 NOBODY: frozenset[str] = frozenset()
 READY = BindingSeen(slice="s1", namespace="ns1", state=BindingState.READY)
@@ -239,6 +240,7 @@ def process_with(tenancy: TenancyDriver, stage: Stage) -> tuple[Process, threadi
         requests=SimulatedRequests(),
         workloads=SimulatedWorkloads(job_s=1),
         telemetry=SimulatedTelemetry(seed="test"),
+        pods=SimulatedPods(SimulatedTelemetry(seed="test")),
         connect=NoHub,
         join_token=lambda: "token",
         clock=clock,

@@ -14,6 +14,7 @@ from protocol.nodes import GpuView, NodeView
 from protocol.telemetry import METRICS, NAMES, GpuReading
 from worker_agent.cluster.base import GpuPhase, GpuRecord, NodeState
 from worker_agent.telemetry.exposition import NotExposition, parse
+from worker_agent.telemetry.pod_devices import PodDevices
 from worker_agent.telemetry.readings import Counters, readings
 
 TEXTS = Path(__file__).with_name("texts")
@@ -47,7 +48,7 @@ def read(
     body = text.encode() if isinstance(text, str) else text
     rows = parse((body[at : at + step] for at in range(0, len(body), step)), now_s=at_s).devices
     nodes = {"gpu-1": state or node()}
-    found = readings(rows, nodes, node=where, box_of_pod=box_of_pod, counters=counters or Counters(), at_s=at_s)
+    found = readings(rows, nodes, node=where, box_of_pod=box_of_pod, counters=counters or Counters(), devices=PodDevices(), at_s=at_s)
     return {reading.gpu: said(reading) for reading in found}
 
 

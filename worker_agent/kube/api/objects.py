@@ -14,13 +14,33 @@ import msgspec
 from protocol import cluster_names
 from worker_agent.kube.api import devices
 
-POD_LABELS: Final = frozenset({cluster_names.POD_GPR, cluster_names.CHECK_OF, cluster_names.JOB_OF_POD, cluster_names.INDEX_OF_POD})
+# Labels by operators of workloads, that say what a pod is among its peers; the first one that a pod has counts.
+RANK_LABELS: Final = (
+    "training.kubeflow.org/replica-index",
+    cluster_names.INDEX_OF_POD,
+    "leaderworkerset.sigs.k8s.io/worker-index",
+    "apps.kubernetes.io/pod-index",
+)
+ROLE_LABELS: Final = ("training.kubeflow.org/replica-type", "jobset.sigs.k8s.io/replicatedjob-name", "ray.io/node-type")
+SERVED_LABEL: Final = "serving.kserve.io/inferenceservice"  # the name of the InferenceService that the pod belongs to
+POD_LABELS: Final = frozenset(
+    {
+        *(cluster_names.POD_GPR, cluster_names.MODEL, cluster_names.CHECK_OF, cluster_names.JOB_OF_POD, cluster_names.INDEX_OF_POD),
+        *(*RANK_LABELS, *ROLE_LABELS, SERVED_LABEL),
+    }
+)
 POD_ANNOTATIONS: Final = frozenset({cluster_names.ENDS_AT})
 WORD_MAX: Final = 256  # longer than any name or label can be
 FINALIZERS_MAX: Final = 20
 GATES_MAX: Final = 50  # before EGS's own
 CONTAINERS_MAX: Final = 100  # of a pod that is let into a box
 RESOURCES_MAX: Final = 50  # of a container
+ARGUMENTS_MAX: Final = 40  # of a container with GPUs, each of so many characters
+ARGUMENT_MAX: Final = 1000
+# Variables that say how work is divided, or which model it is about. No others are read.
+VARIABLES: Final = frozenset(
+    {"WORLD_SIZE", "NNODES", "NPROC_PER_NODE", "TENSOR_PARALLEL_SIZE", "PIPELINE_PARALLEL_SIZE", "MODEL_NAME", "MODEL_ID"}
+)
 LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)  # stands for a missing time
 
 
@@ -150,9 +170,29 @@ def _first(amounts: dict[str, str | int]) -> dict[str, str | int]:
     return {key: amounts[key] for key in keys}
 
 
+class Variable(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    value: str = ""
+
+
 class Container(msgspec.Struct, frozen=True, kw_only=True):
+    name: str = ""
     resources: Resources = Resources()
     restartPolicy: str = ""  # "Always" makes an init container a sidecar
+    # These are kept of containers with GPUs.
+    image: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    env: tuple[Variable, ...] = ()
+
+    def __post_init__(self) -> None:
+        is_shown = self.resources.has_gpus
+        msgspec.structs.force_setattr(self, "name", self.name[:WORD_MAX])
+        msgspec.structs.force_setattr(self, "image", self.image[:WORD_MAX] if is_shown else "")
+        for field, words in (("command", self.command), ("args", self.args)):
+            msgspec.structs.force_setattr(self, field, tuple(word[:ARGUMENT_MAX] for word in words[:ARGUMENTS_MAX]) if is_shown else ())
+        kept = (Variable(name=each.name, value=each.value[:WORD_MAX]) for each in self.env if each.name in VARIABLES) if is_shown else ()
+        msgspec.structs.force_setattr(self, "env", tuple(kept)[: len(VARIABLES)])
 
 
 def _largest(containers: tuple[Container, ...]) -> tuple[Container, ...]:
@@ -160,7 +200,7 @@ def _largest(containers: tuple[Container, ...]) -> tuple[Container, ...]:
         return containers
     # GPUs come first, so that the cut loses none.
     ranked = sorted(containers, key=lambda each: not each.resources.has_gpus)
-    return tuple(Container(resources=each.resources.cut, restartPolicy=each.restartPolicy) for each in ranked[:CONTAINERS_MAX])
+    return tuple(msgspec.structs.replace(each, resources=each.resources.cut) for each in ranked[:CONTAINERS_MAX])
 
 
 class Gate(msgspec.Struct, frozen=True):
@@ -231,12 +271,15 @@ class ContainerState(msgspec.Struct, frozen=True, kw_only=True):
 class ContainerStatus(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     state: ContainerState = ContainerState()
+    restartCount: int = 0
 
 
 class PodStatus(msgspec.Struct, frozen=True, kw_only=True):
     phase: str = ""
     podIP: str = ""
+    startTime: datetime | None = None
     conditions: tuple[Condition, ...] = ()
+    initContainerStatuses: tuple[ContainerStatus, ...] = ()
     containerStatuses: tuple[ContainerStatus, ...] = ()
 
 
