@@ -51,6 +51,7 @@ class Kind(StrEnum):
     NODE = "node"
     GPU = "gpu"
     READING = "latestreading"
+    WORKLOAD = "workload"
     RESERVATION = "reservation"
     MAINTENANCE = "maintenancewindow"
     SUPPLY = "supply"
@@ -135,6 +136,7 @@ TABLE: Final[Mapping[tuple[Verb, Kind], Rule]] = {
     (Verb.INSPECT, Kind.NODE): _OVERSEERS,
     (Verb.INSPECT, Kind.GPU): _OVERSEERS,
     (Verb.SEE, Kind.READING): _MEMBERS,
+    (Verb.SEE, Kind.WORKLOAD): _MEMBERS,
     (Verb.SEE, Kind.RESERVATION): _MEMBERS,
     (Verb.SEE, Kind.MAINTENANCE): _MEMBERS,
     (Verb.SEE, Kind.SUPPLY): _OVERSEERS,

@@ -28,6 +28,7 @@ OBJECTS: Final = {
     Kind.READING: "readings of a GPU while a box holds it",
     Kind.USAGE: "usage",
     Kind.PRICE: "price",
+    Kind.WORKLOAD: "workload with its pods",
     Kind.MAINTENANCE: "maintenance",
     Kind.SUPPLY_ORDER: "order of a supply",
     Kind.CHECK_POLICY: "check policy",

@@ -32,6 +32,7 @@ from journal.notices.channels.api import ChannelViewSet, DeliveryViewSet
 from journal.notices.settings.api import NoticeSettingsViewSet
 from manifests.api import ManifestViewSet
 from observability.telemetry.api import GpuMetricsViewSet, HotspotViewSet
+from observability.workloads.api import PodViewSet, WorkloadViewSet
 from slices.api import MemberViewSet, MeViewSet, ProjectViewSet, SliceViewSet
 from slices.deputies.api import DeputyViewSet
 from slices.invitations.api import InvitationViewSet, SliceInvitationViewSet
@@ -69,6 +70,8 @@ router.register("nodes", NodeViewSet, basename="node")
 router.register("nodes/(?P<node_ref>[^/]+)/steps", NodeStepViewSet, basename="node-step")
 router.register("gpus", GpuViewSet, basename="gpu")
 router.register("hotspots", HotspotViewSet, basename="hotspot")
+router.register("workloads", WorkloadViewSet, basename="workload")
+router.register("pods", PodViewSet, basename="pod")
 router.register("shapes", ShapeViewSet, basename="shape")
 router.register("schedule", ScheduleViewSet, basename="schedule")
 router.register("booking-series", BookingSeriesViewSet, basename="booking-series")

@@ -23,6 +23,7 @@ from journal.hints import TICK, listen
 from journal.notices.periodic import notices_step
 from journal.wakeups import wakeups
 from observability.services import readings_step
+from observability.workloads.measuring import workloads_step
 
 log = structlog.get_logger(__name__)
 
@@ -152,6 +153,7 @@ def serve_all(*, host: str, port: int, on_start: Callable[[], None]) -> None:
         AllocatorThread(),
         PeriodicThread("notices", notices_step, settings.EGS_NOTICES_S),
         PeriodicThread("telemetry", lambda: readings_step(now=db_now()), settings.EGS_TELEMETRY_S),
+        PeriodicThread("workloads", lambda: workloads_step(now=db_now()), settings.EGS_WORKLOADS_S),
     )
     for thread in threads:
         thread.start()

@@ -200,6 +200,7 @@ SPECTACULAR_SETTINGS = {
     "COMPONENT_SPLIT_REQUEST": True,
     "ENUM_NAME_OVERRIDES": {
         "GprStateEnum": "gpr.models.GprState",
+        "WorkloadStateEnum": "observability.workloads.models.WorkloadState",
         "EndReasonEnum": "gpr.models.EndReason",
         "SeverityEnum": "journal.models.Severity",
         "NoticeKindEnum": "journal.notices.kinds.NoticeKind",
@@ -280,6 +281,8 @@ EGS_CURRENCY = env_str("EGS_CURRENCY", "USD")
 EGS_NOTICES_S = 1.0
 # How often readings of GPUs are rolled up.
 EGS_TELEMETRY_S = 30.0
+# How often workloads are measured. Stragglers are named within two minutes, so this is as often as readings come.
+EGS_WORKLOADS_S = 15.0
 # When nothing changes and nothing is due, ticks plan only this often, in seconds.
 EGS_REST_S = 10
 # After EGS_AGENT_STALE_S without a sync a cluster gets no new work; after EGS_AGENT_UNREACHABLE_S it counts as unreachable.
@@ -297,12 +300,14 @@ CELERY_TASK_ROUTES = {
     "gpr.tick": {"queue": "allocator"},
     "journal.notices": {"queue": "notices"},
     "observability.telemetry": {"queue": "notices"},
+    "observability.workloads": {"queue": "notices"},
 }
 # All are correct with any number of wake-ups. A late wake-up expires.
 CELERY_BEAT_SCHEDULE = {
     "tick": {"task": "gpr.tick", "schedule": EGS_TICK_S, "options": {"expires": EGS_TICK_S}},
     "notices": {"task": "journal.notices", "schedule": EGS_NOTICES_S, "options": {"expires": EGS_NOTICES_S}},
     "telemetry": {"task": "observability.telemetry", "schedule": EGS_TELEMETRY_S, "options": {"expires": EGS_TELEMETRY_S}},
+    "workloads": {"task": "observability.workloads", "schedule": EGS_WORKLOADS_S, "options": {"expires": EGS_WORKLOADS_S}},
 }
 
 # Events, and with them the audit log, are deleted after so many days; 0: they stay. Notices name Events for 90 days.

@@ -89,3 +89,6 @@ class RollUpProgress(models.Model):
 
     def __str__(self) -> str:
         return f"{self.table} to {self.done_at}"
+
+
+from observability.workloads.models import Pod, Workload  # noqa: E402, F401  # else Django does not find them

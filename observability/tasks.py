@@ -3,6 +3,7 @@
 from celery import shared_task
 
 TELEMETRY_TASK = "observability.telemetry"
+WORKLOADS_TASK = "observability.workloads"
 
 
 @shared_task(name=TELEMETRY_TASK, ignore_result=True)
@@ -11,3 +12,11 @@ def telemetry_task() -> None:
     from observability.services import readings_step
 
     readings_step(now=db_now())
+
+
+@shared_task(name=WORKLOADS_TASK, ignore_result=True)
+def workloads_task() -> None:
+    from core.clock import db_now
+    from observability.workloads.measuring import workloads_step
+
+    workloads_step(now=db_now())

@@ -1,0 +1,1 @@
+"""Pods of workspaces, grouped into the workloads that people started."""
