@@ -28,6 +28,8 @@ GROUPS = {
     "queue": ("looks", "Show what waits, and when it starts."),
     "nodes": ("looks", "Nodes, their GPUs and who holds them."),
     "top": ("looks", "Show what GPUs do now, the hottest first."),
+    "workloads": ("workloads", "Show what your pods belong to, and what its GPUs do."),
+    "pods": ("workloads", "Show pods with GPUs, and what keeps each from running."),
     "usage": ("usage", "Show GPU-hours held, used and wasted, and their cost."),
     "schedule": ("looks", "Who has which node when."),
     "events": ("looks", "Show what happened, and why."),
@@ -50,6 +52,9 @@ ALIASES = {
     "workspaces": "workspace",
     "slice": "workspace",
     "ws": "workspace",
+    "pod": "pods",
+    "po": "pods",
+    "workload": "workloads",
 }
 
 

@@ -9,6 +9,19 @@ from msgspec import Struct
 from egs_client.models.shared import Holder
 
 
+class Carrier(Struct, kw_only=True):
+    id: str
+    name: str
+    state: str
+
+
+class Config(Struct, kw_only=True):
+    image: str
+    arguments: list[str]
+    requests: dict[str, str]
+    parallelism: dict[str, int]
+
+
 class Reading(Struct, kw_only=True):
     """Null: not measured. Members are told none of the counts that began before their box."""
 
@@ -47,3 +60,102 @@ class Hotspot(Struct, kw_only=True):
     is_stale: bool
     reading: Reading | None
     held_by: Holder | None
+
+
+class Pod(Struct, kw_only=True):
+    id: str
+    uid: str
+    name: str
+    namespace: str
+    slice_id: str
+    slice: str
+    cluster: str
+    workload_id: str
+    workload: str
+    workload_kind: str
+    gpr_id: str | None
+    gpr: str | None = None
+    node: str
+    phase: str
+    hold: str
+    why: str
+    gpu_count: int
+    gpus: list[str]
+    requests: dict[str, str]
+    image: str
+    role: str
+    rank: int | None
+    restarts: int
+    created_at: datetime
+    started_at: datetime | None
+    gone_at: datetime | None
+
+
+class Workload(Struct, kw_only=True):
+    id: str
+    name: str
+    kind: str
+    api: str
+    namespace: str
+    slice_id: str
+    slice: str
+    cluster_id: str
+    cluster: str
+    state: str
+    created_at: datetime
+    ended_at: datetime | None
+    model: str
+    framework: str
+    gprs: list[Carrier]
+    pods_running: int
+    pods_waiting: int
+    gpus_held: int
+    gpus_asked: int
+    use_percent: int | None
+    efficiency_percent: int | None
+    temperature_c: int | None
+    power_w: int | None
+    straggler_count: int
+    measured_at: datetime | None
+    is_stale: bool
+
+
+class WorkloadGpu(Struct, kw_only=True):
+    id: str
+    node: str
+    index: int
+    pod: str | None = None
+    place: str | None = None
+    is_straggler: bool
+    reading: Reading | None
+
+
+class WorkloadDetail(Struct, kw_only=True):
+    id: str
+    name: str
+    kind: str
+    api: str
+    namespace: str
+    slice_id: str
+    slice: str
+    cluster_id: str
+    cluster: str
+    state: str
+    created_at: datetime
+    ended_at: datetime | None
+    model: str
+    framework: str
+    gprs: list[Carrier]
+    pods_running: int
+    pods_waiting: int
+    gpus_held: int
+    gpus_asked: int
+    use_percent: int | None
+    efficiency_percent: int | None
+    temperature_c: int | None
+    power_w: int | None
+    straggler_count: int
+    measured_at: datetime | None
+    is_stale: bool
+    config: Config
+    gpus: list[WorkloadGpu]

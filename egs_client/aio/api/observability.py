@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import UNSET, UnsetType
@@ -31,3 +32,85 @@ class Hotspots(AsyncResource):
             params={"cluster": cluster, "node": node, "page_size": page_size, "shape": shape, "view": view},
             kind=models.Hotspot,
         )
+
+
+class Pods(AsyncResource):
+    def list(
+        self,
+        *,
+        cluster: str | UnsetType = UNSET,
+        gpr: str | UnsetType = UNSET,
+        namespace: str | UnsetType = UNSET,
+        node: str | UnsetType = UNSET,
+        page_size: int | UnsetType = UNSET,
+        q: str | UnsetType = UNSET,
+        slice: str | UnsetType = UNSET,
+        view: Literal["ended", "held-back", "running"] | UnsetType = UNSET,
+        workload: str | UnsetType = UNSET,
+    ) -> AsyncPages[models.Pod]:
+        """Pods that hold GPUs or ask for them, and what keeps each from running.
+
+        page_size: Rows a page.
+        q: Part of its name, workload, node or request.
+        view: Ended ones are listed for a day.
+        workload: Id of the workload.
+        """
+        return AsyncPages(
+            self.client,
+            "pods/",
+            params={
+                "cluster": cluster,
+                "gpr": gpr,
+                "namespace": namespace,
+                "node": node,
+                "page_size": page_size,
+                "q": q,
+                "slice": slice,
+                "view": view,
+                "workload": workload,
+            },
+            kind=models.Pod,
+        )
+
+
+class Workloads(AsyncResource):
+    def list(
+        self,
+        *,
+        cluster: str | UnsetType = UNSET,
+        gpr: str | UnsetType = UNSET,
+        kind: str | UnsetType = UNSET,
+        namespace: str | UnsetType = UNSET,
+        page_size: int | UnsetType = UNSET,
+        q: str | UnsetType = UNSET,
+        slice: str | UnsetType = UNSET,
+        state: Sequence[Literal["ENDED", "RUNNING", "WAITING"]] | UnsetType = UNSET,
+        view: Literal["ended", "idle", "running", "straggling", "waiting"] | UnsetType = UNSET,
+    ) -> AsyncPages[models.Workload]:
+        """What runs and waits in workspaces: pods, grouped by what owns them.
+
+        gpr: A request that carries its pods, or did.
+        kind: As JobSet.
+        page_size: Rows a page.
+        q: Part of its name, model, namespace or request.
+        """
+        return AsyncPages(
+            self.client,
+            "workloads/",
+            params={
+                "cluster": cluster,
+                "gpr": gpr,
+                "kind": kind,
+                "namespace": namespace,
+                "page_size": page_size,
+                "q": q,
+                "slice": slice,
+                "state": state,
+                "view": view,
+            },
+            kind=models.Workload,
+        )
+
+    async def get(self, ref: str) -> models.WorkloadDetail:
+        """What runs and waits in workspaces: pods, grouped by what owns them."""
+        return await self.client.call("GET", f"workloads/{self.quoted(ref)}/", kind=models.WorkloadDetail)

@@ -157,6 +157,12 @@ class Api(Transport):
         return Notices(self)
 
     @cached_property
+    def pods(self) -> observability_api.Pods:
+        from egs_client.sync.api.observability import Pods
+
+        return Pods(self)
+
+    @cached_property
     def policies(self) -> gpr_api.Policies:
         from egs_client.sync.api.gpr import Policies
 
@@ -239,6 +245,12 @@ class Api(Transport):
         from egs_client.sync.api.accounts import Users
 
         return Users(self)
+
+    @cached_property
+    def workloads(self) -> observability_api.Workloads:
+        from egs_client.sync.api.observability import Workloads
+
+        return Workloads(self)
 
     @cached_property
     def workspace_requests(self) -> slices_api.WorkspaceRequests:

@@ -14,12 +14,14 @@ from core.clock import db_now
 from gpr.models import Gpr, PromiseMove
 from gpr.usage.services import held_count
 from inventory.models import Reservation, StepResult
+from observability.workloads.models import Workload
 from protocol.events import Outcome
 from slices.models import Budget, Period, Quota
 from slices.namespaces.services import namespace_bind
 from tests import factories
 from tests.api.conftest import Caller, World
 from tests.builders import SHAPE
+from tests.observability.workloads.saying import pods_of, tell
 
 READS = ["me/", "gprs/", "queue/", "projects/", "slices/", "slices/vision/", "slices/vision/members/", "slices/vision/namespaces/"]
 READS += ["slices/vision/kubeconfig/"]
@@ -36,7 +38,7 @@ READS += [
     "insights/",
 ]
 READS += ["usage/", "usage/?by=gpr", "usage/?by=person&step=day", "usage/league/", "usage/prices/"]
-READS += ["tokens/", "quotas/", "budgets/", "gprs/{gpr}/", "gprs/{gpr}/steps/", "evictions/"]
+READS += ["workloads/", "pods/", "tokens/", "quotas/", "budgets/", "gprs/{gpr}/", "gprs/{gpr}/steps/", "evictions/"]
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +54,8 @@ def canaries(built_world: World) -> set[str]:
     step = StepResult.objects.create(
         reservation=row, step="drain", attempt=1, outcome=Outcome.FAILED, started_at=db_now(), ended_at=db_now(), log="canary-log"
     )
+    namespace_bind(slice_=world.foreign_slice, cluster=world.cluster, name="canary-pods", actor=None, now=db_now())
+    tell(world.cluster, *pods_of(running, "canary-pods", model="canary-model"))
     quotas = [
         Quota.objects.create(**of, shape=SHAPE, created_at=db_now())
         for of in ({"slice": world.foreign_slice}, {"project": world.foreign_slice.project})
@@ -60,7 +64,18 @@ def canaries(built_world: World) -> set[str]:
         Budget.objects.create(**of, gpu_hours=100, period=Period.WEEK, created_at=db_now())
         for of in ({"slice": world.foreign_slice}, {"project": world.foreign_slice.project})
     ]
-    objects = [*quotas, *budgets, world.foreign_slice, world.foreign_slice.project, running, waiting, asking, row, people.outsider]
+    objects = [
+        Workload.objects.get(),
+        *quotas,
+        *budgets,
+        world.foreign_slice,
+        world.foreign_slice.project,
+        running,
+        waiting,
+        asking,
+        row,
+        people.outsider,
+    ]
     return {"canary", "outsider", *(str(item.pk) for item in objects), *(f'"id":{pk},' for pk in (step.pk,))}
 
 

@@ -21,6 +21,7 @@ from gpr.jobs.spec import JobSpec
 from gpr.models import Gpr, RepeatRule, ShapePrice
 from inventory.models import Gpu, MaintenanceWindow
 from journal.models import Event
+from observability.workloads.models import Workload
 from slices.models import Budget, Deputy, Invitation, Period, ProjectAdmin, Quota, Role, SliceGroup
 from slices.policies.services import policy_of
 from slices.workspace_requests.services import WorkspaceTerms, workspace_request_create
@@ -29,6 +30,7 @@ from tests.api.conftest import Caller, World
 from tests.builders import SHAPE
 from tests.effort import IS_SOAK
 from tests.journal.notices import notices
+from tests.observability.workloads.saying import seen, tell
 from tests.slices import kubeconfigs
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -231,6 +233,9 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", "gpus/"): Row(LIST),
     ("GET", "gpus/<ref>/metrics/"): Row(SEE_SHARED),
     ("GET", "hotspots/"): Row(LIST),
+    ("GET", "workloads/"): Row(LIST),
+    ("GET", "workloads/<ref>/"): Row(SEE),
+    ("GET", "pods/"): Row(LIST),
     ("GET", "shapes/"): Row(LIST),
     ("GET", "schedule/"): Row(LIST),
     ("GET", "booking-series/"): Row(LIST),
@@ -446,6 +451,8 @@ def make_place(world: World) -> dict[str, str]:
     budget = Budget.objects.create(slice=world.slice, gpu_hours=100, period=Period.WEEK, created_at=db_now())
     later_on = {"starts_at": SOON, "ends_at": SOON + timedelta(days=1), "created_at": db_now()}
     deputy = Deputy.objects.create(approver=world.people.admin, user=world.people.owner, **later_on)
+    tell(world.cluster, seen("p", "train"))
+    names |= {"workloads": str(Workload.objects.get().pk)}
     policy_pk = str(policy_of(world.slice).pk)
     names |= {"budgets/": str(budget.pk), "deputies/": str(deputy.pk), "policies/": policy_pk, "policy_pk": policy_pk}
     price = ShapePrice.objects.create(shape=SHAPE, from_day=SOON.date(), gpu_hour_price=2, set_at=db_now())

@@ -32,6 +32,7 @@ from tests import factories
 from tests.api.conftest import World
 from tests.builders import SHAPE
 from tests.effort import DAY, IS_SOAK
+from tests.observability.workloads.saying import pods_of, tell
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 QUIET = settings(
@@ -53,6 +54,7 @@ REFS = {
     "gpus": "GPU-aurora-0-0",
     "tokens": "test",
     "users": "teammate",
+    "workloads": "train",
 }
 
 
@@ -90,6 +92,7 @@ def gpr_id(world: World) -> str:
     times = {"starts_at": now, "ends_at": now + timedelta(days=1), "created_at": now}
     Deputy.objects.create(approver=people.admin, user=people.owner, **times)
     factories.supply_order(world.cluster, waiting)
+    tell(world.cluster, *pods_of(running, "train"))
     _announce_and_book(world)
     return str(waiting.pk)
 
