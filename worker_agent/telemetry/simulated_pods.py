@@ -53,9 +53,7 @@ class SimulatedPods:
         record, kind = box.record, self._telemetry.kind_of(box.record)
         models = MODELS[kind]
         model = models[int(self._telemetry.luck(record.gpr_id, "model") * len(models))]
-        name = (
-            f"{model.replace('.', '-') or 'notebook'}-{record.gpr_id[:5]}" if kind is not Kind.FORGOTTEN else f"lab-{record.gpr_id[:5]}"
-        )
+        name = f"{model.replace('.', '-') or 'notebook'}-{record.gpr_id[:5]}" if kind is not Kind.FORGOTTEN else f"lab-{record.gpr_id[:5]}"
         owners, ranks = _owners(kind, name, f"{record.gpr_id}.{record.run}"), count()
         for node, gpus in box.gpus.items():
             for own in [(gpu,) for gpu in gpus] if kind is Kind.INFERENCE else [gpus]:

@@ -12,7 +12,6 @@ from observability.workloads.measuring import workloads_step
 from observability.workloads.models import Workload
 from observability.workloads.selectors import gpus_of
 from observability.workloads.stragglers import AFTER, GpuWork, behind_since, stragglers_of
-from protocol.nodes import GpuView
 from protocol.telemetry import EVERY_S, GpuReading
 from slices.namespaces.services import namespace_bind
 from tests import factories
@@ -20,7 +19,7 @@ from tests.builders import node_view, unique
 from tests.observability.telemetry.saying import store
 from tests.observability.workloads.saying import pods_of, tell
 from worker_agent.cluster.base import GpuPhase, GpuRecord, NodeState
-from worker_agent.telemetry.simulated import SimulatedTelemetry, WorkKind, kind_of_work
+from worker_agent.telemetry.simulated import SLOW_SHARE, Kind, SimulatedTelemetry
 
 EVERY = timedelta(seconds=EVERY_S)
 T0 = datetime.fromisoformat("2026-11-27T12:00:00+00:00")
@@ -74,10 +73,12 @@ def test_the_straggler_of_a_simulated_gang_is_named_within_two_minutes() -> None
     tell(cluster, *pods_of(box, "vision-ns"))
     gpus = [gpu.gpu for gpu in gpus_of([Workload.objects.get()])[Workload.objects.get().pk]]
     began = db_now()
-    seed, slow = next(
-        (seed, slow) for seed in map(str, range(10_000)) if len(slow := slow_gpus(seed, [gpu.uuid for gpu in gpus], str(box.pk))) == 1
+    works = {"vision": Kind.TRAINING}
+    telemetry, slow = next(
+        (telemetry, slow)
+        for telemetry in (SimulatedTelemetry(seed=str(seed), works=works) for seed in range(100))
+        if len(slow := slow_gpus(telemetry, [gpu.uuid for gpu in gpus])) == 1
     )
-    telemetry = SimulatedTelemetry(seed=seed)
 
     def said(at: datetime) -> list[GpuReading]:
         nodes = {}
@@ -106,10 +107,5 @@ def record(gpr_id: str, active_s: float) -> GpuRecord:
     return GpuRecord(epoch=1, assignment_id="a", gpr_id=gpr_id, slice="vision", phase=GpuPhase.OPEN, active_s=active_s)
 
 
-def slow_gpus(seed: str, uuids: list[str], gpr_id: str) -> set[str]:
-    """Those that this seed makes slow in a box that trains; empty for other work."""
-    telemetry = SimulatedTelemetry(seed=seed)
-    if kind_of_work(seed, record(gpr_id, 0)) is not WorkKind.TRAINING:
-        return set()
-    views = [GpuView(uuid=uuid, index=0, model="H100", memory_gib=80) for uuid in uuids]
-    return {view.uuid for view in views if telemetry._is_straggler(view, record(gpr_id, 0))}
+def slow_gpus(telemetry: SimulatedTelemetry, uuids: list[str]) -> set[str]:
+    return {uuid for uuid in uuids if telemetry.luck(uuid, "is slow") < SLOW_SHARE}
