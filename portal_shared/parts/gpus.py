@@ -98,6 +98,7 @@ class Portal:
     table: str
     gpu: str
     gpr: str
+    map: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +145,7 @@ class GpuTable:
     url: str
     facts_url: str
     clear_url: str
+    map_url: str
     is_bare: bool  # there is no GPU at all that this reader may see here
 
     @classmethod
@@ -167,6 +169,7 @@ class GpuTable:
             url=url_with(url, filters.in_url, cursor=request.GET.get("cursor", ""), part="rows"),
             facts_url=url_with(url, {"part": "facts"}),
             clear_url=url_with(url, {"view": filters.view}) if filters.cluster or filters.shape or filters.q else "",
+            map_url=reverse(portal.map),
             is_bare=not counts["all"],
         )
 

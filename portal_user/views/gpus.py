@@ -7,10 +7,11 @@ from django.http import HttpResponse
 from django.views.decorators.http import require_GET
 
 from portal_shared.access import PageRequest, signed_in
+from portal_shared.parts.fleet_map import render_map
 from portal_shared.parts.gpus import Portal, render_gpu, render_table
 from portal_shared.shell import Shell
 
-PORTAL: Final = Portal(name="user", table="gpus", gpu="gpu", gpr="gpr")
+PORTAL: Final = Portal(name="user", table="gpus", gpu="gpu", gpr="gpr", map="gpu-map")
 
 
 @require_GET
@@ -23,3 +24,9 @@ def gpus(request: PageRequest) -> HttpResponse:
 @signed_in
 def gpu(request: PageRequest, pk: UUID) -> HttpResponse:
     return render_gpu(request, PORTAL, Shell.user(request, page="gpus"), pk)
+
+
+@require_GET
+@signed_in
+def gpu_map(request: PageRequest) -> HttpResponse:
+    return render_map(request, PORTAL, Shell.user(request, page="gpus"))

@@ -8,9 +8,10 @@ from django.views.decorators.http import require_GET
 
 from portal_admin.pages.nav import admin_shell
 from portal_shared.access import PageRequest, admin_only
+from portal_shared.parts.fleet_map import render_map
 from portal_shared.parts.gpus import Portal, render_gpu, render_table
 
-PORTAL: Final = Portal(name="admin", table="admin-gpus", gpu="admin-gpu", gpr="admin-inspect")
+PORTAL: Final = Portal(name="admin", table="admin-gpus", gpu="admin-gpu", gpr="admin-inspect", map="admin-gpu-map")
 
 
 @require_GET
@@ -23,3 +24,9 @@ def gpus(request: PageRequest) -> HttpResponse:
 @admin_only
 def gpu(request: PageRequest, pk: UUID) -> HttpResponse:
     return render_gpu(request, PORTAL, admin_shell(request, page="gpus"), pk)
+
+
+@require_GET
+@admin_only
+def gpu_map(request: PageRequest) -> HttpResponse:
+    return render_map(request, PORTAL, admin_shell(request, page="gpus"))
