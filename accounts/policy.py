@@ -52,6 +52,9 @@ class Kind(StrEnum):
     GPU = "gpu"
     READING = "latestreading"
     WORKLOAD = "workload"
+    ALERT = "alert"
+    ALERT_RULE = "alertrule"
+    ALERT_SILENCE = "alertsilence"
     RESERVATION = "reservation"
     MAINTENANCE = "maintenancewindow"
     SUPPLY = "supply"
@@ -85,6 +88,7 @@ _ADMIN: Final = _any_of(R.ADMIN)
 _ADMINS: Final = _any_of(R.ADMIN, R.PROJECT_ADMIN)
 _OVERSEERS: Final = _any_of(R.ADMIN, R.AUDITOR)
 _MEMBERS: Final = _any_of(R.ADMIN, R.AUDITOR, R.PROJECT_ADMIN, R.VIEWER)
+_EDITORS: Final = _any_of(R.ADMIN, R.PROJECT_ADMIN, R.EDITOR)
 _OWNERS: Final = _any_of(R.ADMIN, R.PROJECT_ADMIN, R.OWNER)
 _WRITERS: Final = _any_of(R.ADMIN, R.PROJECT_ADMIN, R.OWNER, frozenset({R.CREATOR, R.EDITOR}))
 
@@ -111,7 +115,7 @@ TABLE: Final[Mapping[tuple[Verb, Kind], Rule]] = {
     (Verb.CHANGE, Kind.DEPUTY): _any_of(R.ADMIN, R.CREATOR),
     (Verb.SEE, Kind.WORKSPACE): _MEMBERS,
     (Verb.CONNECT, Kind.WORKSPACE): _any_of(R.VIEWER),
-    (Verb.REQUEST, Kind.WORKSPACE): _any_of(R.ADMIN, R.PROJECT_ADMIN, R.EDITOR),
+    (Verb.REQUEST, Kind.WORKSPACE): _EDITORS,
     (Verb.MANAGE, Kind.WORKSPACE): _OWNERS,
     (Verb.SEE, Kind.WORKSPACE_REQUEST): _any_of(R.ADMIN, R.AUDITOR, R.CREATOR),
     (Verb.CHANGE, Kind.WORKSPACE_REQUEST): _any_of(R.ADMIN, R.CREATOR),
@@ -137,6 +141,12 @@ TABLE: Final[Mapping[tuple[Verb, Kind], Rule]] = {
     (Verb.INSPECT, Kind.GPU): _OVERSEERS,
     (Verb.SEE, Kind.READING): _MEMBERS,
     (Verb.SEE, Kind.WORKLOAD): _MEMBERS,
+    (Verb.SEE, Kind.ALERT): _MEMBERS,
+    (Verb.CHANGE, Kind.ALERT): _EDITORS,
+    (Verb.SEE, Kind.ALERT_RULE): _MEMBERS,
+    (Verb.CHANGE, Kind.ALERT_RULE): _WRITERS,
+    (Verb.SEE, Kind.ALERT_SILENCE): _MEMBERS,
+    (Verb.CHANGE, Kind.ALERT_SILENCE): _EDITORS,
     (Verb.SEE, Kind.RESERVATION): _MEMBERS,
     (Verb.SEE, Kind.MAINTENANCE): _MEMBERS,
     (Verb.SEE, Kind.SUPPLY): _OVERSEERS,

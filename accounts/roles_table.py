@@ -29,6 +29,8 @@ OBJECTS: Final = {
     Kind.USAGE: "usage",
     Kind.PRICE: "price",
     Kind.WORKLOAD: "workload with its pods",
+    Kind.ALERT_RULE: "rule of alerts",
+    Kind.ALERT_SILENCE: "silence of alerts",
     Kind.MAINTENANCE: "maintenance",
     Kind.SUPPLY_ORDER: "order of a supply",
     Kind.CHECK_POLICY: "check policy",

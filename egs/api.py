@@ -31,6 +31,7 @@ from journal.notices.api import NoticeViewSet
 from journal.notices.channels.api import ChannelViewSet, DeliveryViewSet
 from journal.notices.settings.api import NoticeSettingsViewSet
 from manifests.api import ManifestViewSet
+from observability.alerts.api import AlertRuleViewSet, AlertSilenceViewSet, AlertSubjectViewSet, AlertViewSet
 from observability.telemetry.api import GpuMetricsViewSet, HotspotViewSet
 from observability.workloads.api import PodViewSet, WorkloadViewSet
 from slices.api import MemberViewSet, MeViewSet, ProjectViewSet, SliceViewSet
@@ -72,6 +73,10 @@ router.register("gpus", GpuViewSet, basename="gpu")
 router.register("hotspots", HotspotViewSet, basename="hotspot")
 router.register("workloads", WorkloadViewSet, basename="workload")
 router.register("pods", PodViewSet, basename="pod")
+router.register("alerts", AlertViewSet, basename="alert")
+router.register("alerts/(?P<alert_pk>[^/]+)/subjects", AlertSubjectViewSet, basename="alert-subject")
+router.register("alert-rules", AlertRuleViewSet, basename="alert-rule")
+router.register("alert-silences", AlertSilenceViewSet, basename="alert-silence")
 router.register("shapes", ShapeViewSet, basename="shape")
 router.register("schedule", ScheduleViewSet, basename="schedule")
 router.register("booking-series", BookingSeriesViewSet, basename="booking-series")

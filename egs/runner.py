@@ -22,6 +22,7 @@ from gpr.allocation.allocator import tick
 from journal.hints import TICK, listen
 from journal.notices.periodic import notices_step
 from journal.wakeups import wakeups
+from observability.alerts.evaluation import alerts_step
 from observability.services import readings_step
 from observability.workloads.measuring import workloads_step
 
@@ -154,6 +155,7 @@ def serve_all(*, host: str, port: int, on_start: Callable[[], None]) -> None:
         PeriodicThread("notices", notices_step, settings.EGS_NOTICES_S),
         PeriodicThread("telemetry", lambda: readings_step(now=db_now()), settings.EGS_TELEMETRY_S),
         PeriodicThread("workloads", lambda: workloads_step(now=db_now()), settings.EGS_WORKLOADS_S),
+        PeriodicThread("alerts", lambda: alerts_step(now=db_now()), settings.EGS_ALERTS_S),
     )
     for thread in threads:
         thread.start()

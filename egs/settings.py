@@ -203,6 +203,9 @@ SPECTACULAR_SETTINGS = {
         "WorkloadStateEnum": "observability.workloads.models.WorkloadState",
         "EndReasonEnum": "gpr.models.EndReason",
         "SeverityEnum": "journal.models.Severity",
+        "AlertRuleKindEnum": "observability.alerts.models.RuleKind",
+        "AlertStateEnum": "observability.alerts.models.AlertState",
+        "AlertSubjectStateEnum": "observability.alerts.models.SubjectState",
         "NoticeKindEnum": "journal.notices.kinds.NoticeKind",
         "ChannelKindEnum": "journal.models.ChannelKind",
         "DigestEnum": "journal.models.Digest",
@@ -283,6 +286,8 @@ EGS_NOTICES_S = 1.0
 EGS_TELEMETRY_S = 30.0
 # How often workloads are measured. Stragglers are named within two minutes, so this is as often as readings come.
 EGS_WORKLOADS_S = 15.0
+# How often the rules of alerts are judged.
+EGS_ALERTS_S = 15.0
 # When nothing changes and nothing is due, ticks plan only this often, in seconds.
 EGS_REST_S = 10
 # After EGS_AGENT_STALE_S without a sync a cluster gets no new work; after EGS_AGENT_UNREACHABLE_S it counts as unreachable.
@@ -306,6 +311,7 @@ CELERY_TASK_ROUTES = {
 CELERY_BEAT_SCHEDULE = {
     "tick": {"task": "gpr.tick", "schedule": EGS_TICK_S, "options": {"expires": EGS_TICK_S}},
     "notices": {"task": "journal.notices", "schedule": EGS_NOTICES_S, "options": {"expires": EGS_NOTICES_S}},
+    "alerts": {"task": "observability.alerts", "schedule": EGS_ALERTS_S, "options": {"expires": EGS_ALERTS_S}},
     "telemetry": {"task": "observability.telemetry", "schedule": EGS_TELEMETRY_S, "options": {"expires": EGS_TELEMETRY_S}},
     "workloads": {"task": "observability.workloads", "schedule": EGS_WORKLOADS_S, "options": {"expires": EGS_WORKLOADS_S}},
 }

@@ -21,6 +21,7 @@ log = structlog.get_logger(__name__)
 TICK = "tick"
 PLAN = "plan"  # starts of waiting GPRs have moved
 INVENTORY = "inventory"  # nodes, GPUs or agents changed
+ALERTS = "alerts"  # those for administrators
 SLICE = "slice"  # the kind of all slice topics
 USER = "user"  # the kind of all user topics
 LOST = "lost"  # sent only within this process: Redis is away and hints are being missed

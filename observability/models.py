@@ -91,4 +91,5 @@ class RollUpProgress(models.Model):
         return f"{self.table} to {self.done_at}"
 
 
+from observability.alerts import models as alert_models  # noqa: E402, F401  # else Django does not find them
 from observability.workloads.models import Pod, Workload  # noqa: E402, F401  # else Django does not find them

@@ -2,8 +2,17 @@
 
 from celery import shared_task
 
+ALERTS_TASK = "observability.alerts"
 TELEMETRY_TASK = "observability.telemetry"
 WORKLOADS_TASK = "observability.workloads"
+
+
+@shared_task(name=ALERTS_TASK, ignore_result=True)
+def alerts_task() -> None:
+    from core.clock import db_now
+    from observability.alerts.evaluation import alerts_step
+
+    alerts_step(now=db_now())
 
 
 @shared_task(name=TELEMETRY_TASK, ignore_result=True)

@@ -24,7 +24,7 @@ from accounts.policy import is_overseer
 from accounts.sessions import session_load, session_login
 from core.clock import db_now
 from core.db_threads import in_db_thread
-from journal.hints import INVENTORY, LOST, PLAN, SLICE, USER, hints_flow, kind_of, slice_topic, user_topic
+from journal.hints import ALERTS, INVENTORY, LOST, PLAN, SLICE, USER, hints_flow, kind_of, slice_topic, user_topic
 from journal.models import Event
 from journal.wakeups import Waiter, wakeups
 from slices.selectors import slices_visible_to
@@ -37,7 +37,8 @@ SIGNED_OUT, FOREIGN, STOPPING, BROKEN, NO_HINTS = 4401, 4403, 1001, 1011, 1013
 
 # The triggers of page fragments, by kind of hint.
 PAGE_TOPICS: dict[str, tuple[str, ...]] = {
-    SLICE: ("gpr", "plan", "queue", "schedule"),
+    ALERTS: ("alerts",),
+    SLICE: ("alerts", "gpr", "plan", "queue", "schedule"),
     PLAN: ("plan", "queue"),
     INVENTORY: ("gpus", "schedule"),
     USER: ("notices",),
@@ -60,7 +61,7 @@ def listener_of(session_key: str) -> Listener | None:
     topics = {user_topic(login.user_id), LOST}
     sees_all = is_overseer(login.user)
     if sees_all:
-        topics |= {SLICE, PLAN, INVENTORY}
+        topics |= {ALERTS, SLICE, PLAN, INVENTORY}
     else:
         topics |= {slice_topic(slice_id) for slice_id in slices_visible_to(login.user).values_list("pk", flat=True)}
     return Listener(login.user, sees_all, frozenset(topics))
@@ -134,7 +135,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
                 await self.accept()
             # Changes since the page was rendered, or while the rights were checked, may have been missed.
             if not is_first or await in_db_thread(lambda: has_news(listener, self._page_made_s)):
-                await self.send_json({"topics": page_topics({SLICE, PLAN, INVENTORY, USER}, listener)})
+                await self.send_json({"topics": page_topics({ALERTS, SLICE, PLAN, INVENTORY, USER}, listener)})
             while not wakeups.is_closing and hints_flow():
                 topics = await _topics(waiter, look_at - loop.time())
                 if names := page_topics(topics, listener):

@@ -31,6 +31,7 @@ GROUPS = {
     "workloads": ("workloads", "Show what your pods belong to, and what its GPUs do."),
     "pods": ("workloads", "Show pods with GPUs, and what keeps each from running."),
     "usage": ("usage", "Show GPU-hours held, used and wasted, and their cost."),
+    "alerts": ("looks", "Show what is wrong with your boxes, and what to do."),
     "schedule": ("looks", "Who has which node when."),
     "events": ("looks", "Show what happened, and why."),
     "workspace": ("workspace", "Workspaces: their policy, members and namespaces."),
@@ -45,6 +46,7 @@ GROUPS = {
     "completion": ("completion", "Print the completion script for bash, zsh or fish."),
 }
 ALIASES = {
+    "alert": "alerts",
     "gprs": "gpr",
     "jobs": "job",
     "node": "nodes",

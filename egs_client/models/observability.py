@@ -9,6 +9,97 @@ from msgspec import Struct
 from egs_client.models.shared import Holder
 
 
+class Alert(Struct, kw_only=True):
+    id: str
+    name: str
+    rule_id: str
+    signal: str
+    unit: str
+    condition: str
+    runbook: str
+    state: str
+    severity: str
+    places: str
+    firing_count: int
+    most_count: int
+    worst: float | None
+    slice: str | None = None
+    slice_id: str | None
+    gpr: str | None = None
+    gpr_id: str | None
+    cluster: str | None = None
+    cluster_id: str | None
+    began_at: datetime
+    fired_at: datetime | None
+    acknowledged_at: datetime | None
+    owner: str | None = None
+    note: str
+    resolved_at: datetime | None
+    resolved_why: str
+    told_at: datetime | None
+
+
+class AlertRule(Struct, kw_only=True):
+    id: str
+    name: str
+    code: str
+    condition: str
+    slice: str | None = None
+    slice_id: str | None
+    signal: str
+    unit: str
+    kind: str
+    direction: str
+    level: float
+    clear_level: float
+    severe_level: float | None
+    window_s: int
+    hold_s: int
+    clear_s: int
+    severity: str
+    cluster: str | None = None
+    cluster_id: str | None
+    shape: str
+    tells: str
+    is_on: bool
+    runbook: str
+    owner: str | None = None
+    created_at: datetime
+
+
+class AlertSilence(Struct, kw_only=True):
+    id: str
+    name: str
+    slice: str | None = None
+    slice_id: str | None
+    rule: str | None = None
+    rule_id: str | None
+    cluster: str | None = None
+    cluster_id: str | None
+    node: str | None = None
+    node_id: str | None
+    alert_id: str | None
+    owner: str
+    reason: str
+    created_at: datetime
+    starts_at: datetime
+    ends_at: datetime
+
+
+class AlertSubject(Struct, kw_only=True):
+    id: str
+    name: str
+    subject_id: str
+    state: str
+    is_severe: bool
+    first: float
+    worst: float
+    since_at: datetime
+    fired_at: datetime | None
+    clear_since_at: datetime | None
+    over_at: datetime | None
+
+
 class Carrier(Struct, kw_only=True):
     id: str
     name: str

@@ -32,7 +32,7 @@ class NoticeKind(models.TextChoices):
     BOOKING = "booking", "Booking that does not fit"
     BUDGET = "budget", "GPU-hours nearly or wholly used"
     WORKSPACE = "workspace", "Invitations, members, namespaces and its end"
-    ALERT = "alert", "Alerts for administrators"
+    ALERT = "alert", "Alerts and faults"
 
 
 class To(StrEnum):
@@ -112,11 +112,16 @@ TOLD: Final[dict[str, tuple[Rule, ...]]] = {
     **_all(K.WORKSPACE, To.INVITED, "slice.member_invited"),
     **_all(K.WORKSPACE, To.MEMBER, "slice.member_set", "deputy.named", "deputy.withdrawn", "identity.groups_rest"),
     **_all(K.ALERT, To.ADMINS, "agent.cloned", "agent.heard_again", "agent.silent", "cluster.rewound", "cluster.steps_lost", "egs.fault"),
+    **_all(K.ALERT, To.ADMINS, "alert.fired", "alert.grew", "alert.resolved"),
+    **_all(K.ALERT, To.REQUESTER, "gpr.alert_fired", "gpr.alert_grew", "gpr.alert_resolved"),
+    **_all(K.ALERT, To.OWNERS, "slice.alert_fired", "slice.alert_grew", "slice.alert_resolved"),
     **_all(K.ALERT, To.ADMINS, "gpr.exit_overdue", "node.gone", "node.gpus_lost", "planner.fault", "planner.memory", "supply.order_failed"),
 }
 # Told by a page, by another Event beside it, or of no use to anybody who did not do it.
 NOT_TOLD: Final = frozenset(
     {
+        *("alert.acknowledged", "alert_rule.changed", "alert_rule.created", "alert_rule.deleted"),
+        *("alert_silence.created", "alert_silence.ended"),
         *("agent.joined", "booking_series.canceled", "booking_series.created"),
         *("budget.changed", "budget.created", "budget.deleted"),
         *(
@@ -159,6 +164,11 @@ NOT_TOLD: Final = frozenset(
 
 def rule_of(event: Event) -> Rule | None:
     return next((rule for rule in TOLD.get(event.kind, ()) if rule.suits(event)), None)
+
+
+def is_for_admins_alone(rule: Rule) -> bool:
+    """Other kinds that administrators are told of concern the workspace, too."""
+    return rule.kind == NoticeKind.ALERT and rule.to is To.ADMINS
 
 
 def kinds_for(to: To) -> list[str]:

@@ -15,7 +15,7 @@ from journal.guard import set_aside_on_error
 from journal.hints import hint, user_topic
 from journal.models import Channel, Delivery, DeliveryState, Digest, Event, Notice, NoticeSettings, Outbox
 from journal.notices.audience import Hearer, hearers_of
-from journal.notices.kinds import NoticeKind, rule_of
+from journal.notices.kinds import is_for_admins_alone, rule_of
 from journal.notices.settings.wishes import bell_wants, channel_wants, is_error, settings_of
 from journal.notices.timing import digest_at, due_at
 
@@ -89,8 +89,8 @@ def _to_people(hearers: Sequence[Hearer], wishes: Mapping[UUID, NoticeSettings])
 
 
 def _to_workspaces(events: Sequence[Event]) -> Iterator[_Sending]:
-    """Alerts are for administrators, and go to no workspace."""
-    rules = [(event, rule) for event in events if event.slice_id and (rule := rule_of(event)) and rule.kind != NoticeKind.ALERT]
+    """What is wrong with EGS itself is for administrators, and goes to no workspace."""
+    rules = [(event, rule) for event in events if event.slice_id and (rule := rule_of(event)) and not is_for_admins_alone(rule)]
     slice_ids = {event.slice_id for event, _ in rules}
     channels = _by_owner(Channel.objects.filter(slice__in=slice_ids, is_on=True), "slice_id") if rules else {}
     nobody = NoticeSettings()

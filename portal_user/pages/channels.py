@@ -31,7 +31,6 @@ from portal_user.pages.requests.listing import may_create
 from slices.models import Slice
 
 TEXTS_SHOWN: Final = 3
-FOR_ADMINS: Final = (NoticeKind.APPROVAL_WANTED, NoticeKind.ALERT)
 STATE_CSS: Final = {DeliveryState.SENT: "good", DeliveryState.FAILED: "late"}
 
 
@@ -220,10 +219,8 @@ class ChannelFormPage:
 
 
 def kinds_offered(user: User, slice_: Slice | None) -> list[NoticeKind]:
-    """Alerts are for administrators alone, and approval is wanted of them."""
-    if slice_ is not None:
-        return [kind for kind in NoticeKind if kind != NoticeKind.ALERT]
-    return [kind for kind in NoticeKind if is_platform_admin(user) or kind not in FOR_ADMINS]
+    """Approval is wanted of administrators."""
+    return [kind for kind in NoticeKind if slice_ is not None or is_platform_admin(user) or kind != NoticeKind.APPROVAL_WANTED]
 
 
 def settings_form(request: PageRequest, data: QueryDict | None) -> NoticeSettingsForm:

@@ -19,6 +19,24 @@ if TYPE_CHECKING:
 
 class AsyncApi(AsyncTransport):
     @cached_property
+    def alert_rules(self) -> observability_api.AlertRules:
+        from egs_client.aio.api.observability import AlertRules
+
+        return AlertRules(self)
+
+    @cached_property
+    def alert_silences(self) -> observability_api.AlertSilences:
+        from egs_client.aio.api.observability import AlertSilences
+
+        return AlertSilences(self)
+
+    @cached_property
+    def alerts(self) -> observability_api.Alerts:
+        from egs_client.aio.api.observability import Alerts
+
+        return Alerts(self)
+
+    @cached_property
     def approvals(self) -> gpr_api.Approvals:
         from egs_client.aio.api.gpr import Approvals
 

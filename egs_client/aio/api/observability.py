@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
+from functools import cached_property
 from typing import Literal
 
 from msgspec import UNSET, UnsetType
@@ -10,6 +12,346 @@ from msgspec import UNSET, UnsetType
 from egs_client.aio.pages import AsyncPages
 from egs_client.aio.resource import AsyncResource
 from egs_client.models import observability as models
+
+
+class AlertRules(AsyncResource):
+    def list(
+        self,
+        *,
+        is_on: bool | UnsetType = UNSET,
+        kind: Sequence[Literal["absence", "forecast", "rate", "threshold", "trend"]] | UnsetType = UNSET,
+        page_size: int | UnsetType = UNSET,
+        signal: Sequence[
+            Literal[
+                "agent",
+                "budget_percent",
+                "clock_offset_s",
+                "ecc_corrected",
+                "ecc_uncorrected",
+                "failed_checks",
+                "memory_bandwidth_percent",
+                "memory_temperature_c",
+                "memory_used_mib",
+                "node_not_ready",
+                "nvlink_errors",
+                "nvlink_mib_s",
+                "pcie_mib_s",
+                "pcie_replays",
+                "power_percent",
+                "power_w",
+                "promise_late_s",
+                "queue_wait_s",
+                "quota_percent",
+                "reading",
+                "rows_failed",
+                "rows_remapped",
+                "sm_clock_mhz",
+                "temperature_c",
+                "tensor_percent",
+                "throttled_percent",
+                "utilization_percent",
+                "xid_contact_support",
+                "xid_investigate",
+                "xid_reboot_node",
+                "xid_reset_gpu",
+                "xid_restart_app",
+            ]
+        ]
+        | UnsetType = UNSET,
+        slice: str | UnsetType = UNSET,
+    ) -> AsyncPages[models.AlertRule]:
+        """Rules of the platform and of workspaces. Members see those that may tell them something.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(
+            self.client,
+            "alert-rules/",
+            params={"is_on": is_on, "kind": kind, "page_size": page_size, "signal": signal, "slice": slice},
+            kind=models.AlertRule,
+        )
+
+    async def create(
+        self,
+        *,
+        name: str,
+        kind: Literal["threshold", "rate", "trend", "forecast", "absence"],
+        level: float,
+        severity: Literal["info", "warning", "error"],
+        signal: Literal[
+            "temperature_c",
+            "memory_temperature_c",
+            "utilization_percent",
+            "memory_used_mib",
+            "power_w",
+            "sm_clock_mhz",
+            "tensor_percent",
+            "memory_bandwidth_percent",
+            "nvlink_mib_s",
+            "pcie_mib_s",
+            "throttled_percent",
+            "power_percent",
+            "ecc_corrected",
+            "ecc_uncorrected",
+            "rows_remapped",
+            "rows_failed",
+            "pcie_replays",
+            "nvlink_errors",
+            "xid_restart_app",
+            "xid_reset_gpu",
+            "xid_reboot_node",
+            "xid_contact_support",
+            "xid_investigate",
+            "reading",
+            "node_not_ready",
+            "failed_checks",
+            "agent",
+            "clock_offset_s",
+            "queue_wait_s",
+            "promise_late_s",
+            "quota_percent",
+            "budget_percent",
+        ],
+        direction: Literal["above", "below"] | UnsetType = UNSET,
+        clear_level: float | UnsetType = UNSET,
+        severe_level: float | UnsetType | None = UNSET,
+        window_s: int | UnsetType = UNSET,
+        hold_s: int | UnsetType = UNSET,
+        clear_s: int | UnsetType = UNSET,
+        cluster: str | UnsetType | None = UNSET,
+        shape: str | UnsetType = UNSET,
+        tells: Literal["admins", "box", "both", "nobody"] | UnsetType = UNSET,
+        is_on: bool | UnsetType = UNSET,
+        runbook: str | UnsetType = UNSET,
+        slice: str | UnsetType | None = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.AlertRule:
+        """Make a rule for the boxes of a workspace; administrators also one of the platform.
+
+        level: In the signal's unit; of an absence in seconds.
+        clear_level: By default the level.
+        severe_level: From here on it is an error.
+        window_s: Of rates, trends and forecasts.
+        hold_s: How long it must last before it fires.
+        clear_s: How long it must be over before it is resolved.
+        cluster: Null: all.
+        shape: Empty: all.
+        runbook: What to do.
+        slice: Whose boxes it watches; without it a rule of the platform.
+        """
+        return await self.client.call(
+            "POST",
+            "alert-rules/",
+            body={
+                "name": name,
+                "kind": kind,
+                "direction": direction,
+                "level": level,
+                "clear_level": clear_level,
+                "severe_level": severe_level,
+                "window_s": window_s,
+                "hold_s": hold_s,
+                "clear_s": clear_s,
+                "severity": severity,
+                "cluster": cluster,
+                "shape": shape,
+                "tells": tells,
+                "is_on": is_on,
+                "runbook": runbook,
+                "slice": slice,
+                "signal": signal,
+            },
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.AlertRule,
+        )
+
+    async def get(self, id: str) -> models.AlertRule:
+        """Rules of the platform and of workspaces. Members see those that may tell them something."""
+        return await self.client.call("GET", f"alert-rules/{self.quoted(id)}/", kind=models.AlertRule)
+
+    async def update(
+        self,
+        id: str,
+        *,
+        name: str | UnsetType = UNSET,
+        kind: Literal["threshold", "rate", "trend", "forecast", "absence"] | UnsetType = UNSET,
+        direction: Literal["above", "below"] | UnsetType = UNSET,
+        level: float | UnsetType = UNSET,
+        clear_level: float | UnsetType = UNSET,
+        severe_level: float | UnsetType | None = UNSET,
+        window_s: int | UnsetType = UNSET,
+        hold_s: int | UnsetType = UNSET,
+        clear_s: int | UnsetType = UNSET,
+        severity: Literal["info", "warning", "error"] | UnsetType = UNSET,
+        cluster: str | UnsetType | None = UNSET,
+        shape: str | UnsetType = UNSET,
+        tells: Literal["admins", "box", "both", "nobody"] | UnsetType = UNSET,
+        is_on: bool | UnsetType = UNSET,
+        runbook: str | UnsetType = UNSET,
+    ) -> models.AlertRule:
+        """Rules of the platform and of workspaces. Members see those that may tell them something.
+
+        level: In the signal's unit; of an absence in seconds.
+        clear_level: By default the level.
+        severe_level: From here on it is an error.
+        window_s: Of rates, trends and forecasts.
+        hold_s: How long it must last before it fires.
+        clear_s: How long it must be over before it is resolved.
+        cluster: Null: all.
+        shape: Empty: all.
+        runbook: What to do.
+        """
+        return await self.client.call(
+            "PATCH",
+            f"alert-rules/{self.quoted(id)}/",
+            body={
+                "name": name,
+                "kind": kind,
+                "direction": direction,
+                "level": level,
+                "clear_level": clear_level,
+                "severe_level": severe_level,
+                "window_s": window_s,
+                "hold_s": hold_s,
+                "clear_s": clear_s,
+                "severity": severity,
+                "cluster": cluster,
+                "shape": shape,
+                "tells": tells,
+                "is_on": is_on,
+                "runbook": runbook,
+            },
+            kind=models.AlertRule,
+        )
+
+    async def delete(self, id: str) -> None:
+        """Its alerts go with it. A rule that EGS brings can only be switched off."""
+        await self.client.call("DELETE", f"alert-rules/{self.quoted(id)}/", kind=type(None))
+
+
+class AlertSilences(AsyncResource):
+    def list(self, *, page_size: int | UnsetType = UNSET, slice: str | UnsetType = UNSET) -> AsyncPages[models.AlertSilence]:
+        """While a silence lasts, nobody is told of the alerts that match; they stand in the list all the same.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(self.client, "alert-silences/", params={"page_size": page_size, "slice": slice}, kind=models.AlertSilence)
+
+    async def create(
+        self,
+        *,
+        ends_at: datetime | str,
+        reason: str,
+        slice: str | UnsetType | None = UNSET,
+        rule: str | UnsetType = UNSET,
+        cluster: str | UnsetType = UNSET,
+        node: str | UnsetType = UNSET,
+        alert: str | UnsetType = UNSET,
+        starts_at: datetime | str | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.AlertSilence:
+        """While a silence lasts, nobody is told of the alerts that match; they stand in the list all the same.
+
+        slice: Whose alerts; without it those of administrators.
+        rule: Id of the rule.
+        alert: Id of one alert.
+        starts_at: By default now.
+        """
+        return await self.client.call(
+            "POST",
+            "alert-silences/",
+            body={
+                "slice": slice,
+                "rule": rule,
+                "cluster": cluster,
+                "node": node,
+                "alert": alert,
+                "starts_at": starts_at,
+                "ends_at": ends_at,
+                "reason": reason,
+            },
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.AlertSilence,
+        )
+
+    async def get(self, id: str) -> models.AlertSilence:
+        """While a silence lasts, nobody is told of the alerts that match; they stand in the list all the same."""
+        return await self.client.call("GET", f"alert-silences/{self.quoted(id)}/", kind=models.AlertSilence)
+
+    async def delete(self, id: str) -> None:
+        """End it now."""
+        await self.client.call("DELETE", f"alert-silences/{self.quoted(id)}/", kind=type(None))
+
+
+class Alerts(AsyncResource):
+    @cached_property
+    def subjects(self) -> AlertsSubjects:
+        return AlertsSubjects(self.client)
+
+    def list(
+        self,
+        *,
+        cluster: str | UnsetType = UNSET,
+        gpr: str | UnsetType = UNSET,
+        page_size: int | UnsetType = UNSET,
+        platform: bool | UnsetType = UNSET,
+        rule: str | UnsetType = UNSET,
+        severity: Sequence[Literal["error", "info", "warning"]] | UnsetType = UNSET,
+        slice: str | UnsetType = UNSET,
+        state: Sequence[Literal["ACKNOWLEDGED", "FIRING", "PENDING", "RESOLVED"]] | UnsetType = UNSET,
+    ) -> AsyncPages[models.Alert]:
+        """What is wrong, the newest first: all for administrators and auditors, for members what concerns their boxes in their time.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(
+            self.client,
+            "alerts/",
+            params={
+                "cluster": cluster,
+                "gpr": gpr,
+                "page_size": page_size,
+                "platform": platform,
+                "rule": rule,
+                "severity": severity,
+                "slice": slice,
+                "state": state,
+            },
+            kind=models.Alert,
+        )
+
+    async def get(self, id: str) -> models.Alert:
+        """What is wrong, the newest first: all for administrators and auditors, for members what concerns their boxes in their time."""
+        return await self.client.call("GET", f"alerts/{self.quoted(id)}/", kind=models.Alert)
+
+    async def acknowledge(self, id: str, *, note: str | UnsetType = UNSET) -> models.Alert:
+        """Take care of it. It is told again only if it gets worse.
+
+        note: What you do about it.
+        """
+        return await self.client.call("POST", f"alerts/{self.quoted(id)}/acknowledge/", body={"note": note}, kind=models.Alert)
+
+
+class AlertsSubjects(AsyncResource):
+    def list(
+        self,
+        alert_pk: str,
+        *,
+        page_size: int | UnsetType = UNSET,
+        state: Sequence[Literal["FIRING", "OVER", "PENDING"]] | UnsetType = UNSET,
+    ) -> AsyncPages[models.AlertSubject]:
+        """GPUs, nodes or whatever else the alert is about, with the course of each.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(
+            self.client,
+            f"alerts/{self.quoted(alert_pk)}/subjects/",
+            params={"page_size": page_size, "state": state},
+            kind=models.AlertSubject,
+        )
 
 
 class Hotspots(AsyncResource):

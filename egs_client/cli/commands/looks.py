@@ -1,4 +1,4 @@
-"""`egs queue`, `nodes`, `top`, `schedule` and `events`: what only shows."""
+"""`egs queue`, `nodes`, `top`, `alerts`, `schedule` and `events`: what only shows."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from egs_client.cli.words import clock, here, size, soon, yes
 if TYPE_CHECKING:
     from egs_client.models.gpr import Event, QueueRow
     from egs_client.models.inventory import Node
-    from egs_client.models.observability import Hotspot
+    from egs_client.models.observability import Alert, Hotspot
     from egs_client.sync.client import Client
 
-queue_app, nodes_app, top_app, schedule_app, events_app = (typer.Typer(add_completion=False, rich_markup_mode=None) for _ in range(5))
-apps = {"queue": queue_app, "nodes": nodes_app, "top": top_app, "schedule": schedule_app, "events": events_app}
+NAMES = ("queue", "nodes", "top", "alerts", "schedule", "events")
+apps = {name: typer.Typer(add_completion=False, rich_markup_mode=None) for name in NAMES}
+queue_app, nodes_app, top_app, alerts_app, schedule_app, events_app = apps.values()
 PIPE_WIDTH = 160
 MIB_A_GIB = 1024
 
@@ -64,6 +65,18 @@ GPUS: list[Column[Hotspot]] = [
     Column("THROTTLED", lambda gpu: measured(gpu, "throttled_percent", "%"), is_wide=True),
     Column("NEW FAULTS", lambda gpu: measured(gpu, "new_faults"), is_wide=True),
     Column("ID", lambda gpu: gpu.id, is_wide=True),
+]
+ALERTS: list[Column[Alert]] = [
+    Column("ALERT", lambda alert: alert.name),
+    Column("STATE", lambda alert: alert.state.lower()),
+    Column("SEVERITY", lambda alert: alert.severity),
+    Column("WHERE", lambda alert: alert.places),
+    Column("SINCE", lambda alert: clock(alert.began_at)),
+    Column("OF", lambda alert: alert.gpr or alert.slice or "platform"),
+    Column("OWNER", lambda alert: alert.owner or "", is_wide=True),
+    Column("CONDITION", lambda alert: alert.condition, is_wide=True),
+    Column("WHAT TO DO", lambda alert: alert.runbook, is_wide=True),
+    Column("ID", lambda alert: alert.id, is_wide=True),
 ]
 EVENTS: list[Column[Event]] = [
     Column("WHEN", lambda event: f"{event.at.astimezone():%d %b %H:%M:%S}"),
@@ -126,6 +139,29 @@ def top(
         if watch:
             show_watching(lambda: read(egs), GPUS, output=output, kind="gpu", key=lambda gpu: gpu.id)
         show_list(read(egs), GPUS, output=output, kind="gpu", none="There is no such GPU, or none of your boxes holds it now.")
+
+
+@alerts_app.command()
+def alerts(
+    output: Output = "table",
+    watch: Watch = False,
+    workspace: options.Workspace = None,
+    cluster: options.Cluster = None,
+    over: Annotated[bool, typer.Option("--over", help="Also those that are resolved.")] = False,
+    limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = 50,
+) -> None:
+    """What is wrong, the newest first: of your boxes; all for administrators."""
+    given: dict[str, Any] = {name: value for name, value in (("slice", workspace), ("cluster", cluster)) if value}
+    if not over:
+        given["state"] = ["PENDING", "FIRING", "ACKNOWLEDGED"]
+
+    def read(egs: Client) -> Sequence[Alert]:
+        return egs.alerts.list(page_size=min(limit, 500), **given).all(limit=limit)
+
+    with client() as egs:
+        if watch:
+            show_watching(lambda: read(egs), ALERTS, output=output, kind="alert", key=lambda alert: alert.id)
+        show_list(read(egs), ALERTS, output=output, kind="alert", none="Nothing is wrong.")
 
 
 def measured(gpu: Hotspot, metric: str, unit: str = "", divisor: int = 1) -> str:

@@ -21,6 +21,7 @@ from gpr.jobs.spec import JobSpec
 from gpr.models import Gpr, RepeatRule, ShapePrice
 from inventory.models import Gpu, MaintenanceWindow
 from journal.models import Event
+from observability.alerts.models import AlertSilence
 from observability.workloads.models import Workload
 from slices.models import Budget, Deputy, Invitation, Period, ProjectAdmin, Quota, Role, SliceGroup
 from slices.policies.services import policy_of
@@ -30,6 +31,7 @@ from tests.api.conftest import Caller, World
 from tests.builders import SHAPE
 from tests.effort import IS_SOAK
 from tests.journal.notices import notices
+from tests.observability.alerts.rows import alert_of
 from tests.observability.workloads.saying import seen, tell
 from tests.slices import kubeconfigs
 
@@ -104,6 +106,7 @@ DAILY = {"first_start_at": SOON.isoformat(), "rule": "daily", "count": 2}
 ROOM = {"shape": SHAPE, "nodes": 1, "starts_at": SOON.isoformat(), "duration_s": 3600}
 MAINTENANCE = {"cluster": "aurora", "starts_at": SOON.isoformat(), "ends_at": (SOON + timedelta(hours=1)).isoformat(), "reason": "Disks."}
 
+HOT = {"name": "hot", "signal": "temperature_c", "kind": "threshold", "level": 70, "severity": "warning"}
 SUPPLY = {"cluster": "aurora", "name": "spot", "kind": "NODE_POOL", "shape": SHAPE, "gpus_per_node": 8, "gpu_memory_gib": 80}
 SUPPLY |= {"node_count": 2, "lead_time_s": 1200, "gain_s": "10m"}
 
@@ -200,6 +203,19 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", "slices/<slice>/kubeconfig/<kubeconfig>/"): Row(SEE),
     ("DELETE", "slices/<slice>/kubeconfig/<kubeconfig>/"): Row(change(204)),
     ("POST", "slices/<slice>/kubeconfig/<kubeconfig>/read/"): Row(Codes(401, 200, 403, 404, 403, 403, 404)),
+    ("GET", "alerts/"): Row(LIST),
+    ("GET", "alerts/<pk>/"): Row(SEE),
+    ("POST", "alerts/<pk>/acknowledge/"): Row(change(200), {"note": "Mine."}),
+    ("GET", "alerts/<alert_pk>/subjects/"): Row(SEE),
+    ("GET", "alert-rules/"): Row(LIST),
+    ("POST", "alert-rules/"): Row(change(201), {**HOT, "slice": "vision"}),
+    ("GET", "alert-rules/<pk>/"): Row(SEE),
+    ("PATCH", "alert-rules/<pk>/"): Row(change(200), {"level": 70, "clear_level": 60}),
+    ("DELETE", "alert-rules/<pk>/"): Row(change(204)),
+    ("GET", "alert-silences/"): Row(LIST),
+    ("POST", "alert-silences/"): Row(change(201), {"slice": "vision", "ends_at": SOON.isoformat(), "reason": "Tests."}),
+    ("GET", "alert-silences/<pk>/"): Row(SEE),
+    ("DELETE", "alert-silences/<pk>/"): Row(change(204)),
     ("GET", "budgets/"): Row(LIST),
     ("POST", "budgets/"): Row(for_admin(201), {"project": "tenant", "gpu_hours": 100, "period": "week"}),
     ("GET", "budgets/<pk>/"): Row(SEE),
@@ -457,6 +473,11 @@ def make_place(world: World) -> dict[str, str]:
     names |= {"budgets/": str(budget.pk), "deputies/": str(deputy.pk), "policies/": policy_pk, "policy_pk": policy_pk}
     price = ShapePrice.objects.create(shape=SHAPE, from_day=SOON.date(), gpu_hour_price=2, set_at=db_now())
     names |= {"usage/prices/": str(price.pk)}
+    alert = alert_of(world.slice, world.people.owner)
+    silence = AlertSilence.objects.create(
+        slice=world.slice, owner=world.people.owner, reason="r", created_at=db_now(), starts_at=db_now(), ends_at=SOON
+    )
+    names |= {"alerts/": str(alert.pk), "alert_pk": str(alert.pk), "alert-rules/": str(alert.rule_id), "alert-silences/": str(silence.pk)}
     names |= {"gpus": str(Gpu.objects.filter(node__name="aurora-0").values_list("pk", flat=True)[0])}
     return {**names, "maintenance": str(closed.pk), "booking-series": str(series.pk)}
 

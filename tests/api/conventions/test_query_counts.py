@@ -14,11 +14,13 @@ from core.clock import db_now
 from gpr.models import Eviction, EvictionVictim, Gpr, GprState, Promise, VictimOutcome
 from inventory.models import Cluster, Reservation, StepResult
 from journal.models import Event
+from observability.alerts.models import Alert, AlertSilence, AlertSubject
 from protocol.events import Outcome
 from slices.models import Budget, Kubeconfig, Membership, Namespace, Period, Project, Quota, Role, Slice
 from tests import factories
 from tests.api.conftest import Caller, World
 from tests.builders import SHAPE, hold
+from tests.observability.alerts.rows import alert_of
 
 pytestmark = pytest.mark.both_databases
 
@@ -106,6 +108,17 @@ def evictions(world: World, count: int) -> None:
     )
 
 
+def alerts(world: World, count: int) -> None:
+    now, owner = db_now(), world.people.owner
+    first = Alert.objects.filter(places="first").first() or alert_of(world.slice, owner, places="first", subjects=0)
+    for _ in range(count):
+        alert_of(world.slice, owner)
+    of = {"alert": first, "rule": first.rule, "state": "OVER", "since_at": now, "first": 1, "worst": 1, "name": "n", "key": "k"}
+    AlertSubject.objects.bulk_create(AlertSubject(subject_id=uuid4(), **of) for _ in range(count))
+    span = {"starts_at": now, "ends_at": now, "created_at": now, "reason": "r"}
+    AlertSilence.objects.bulk_create(AlertSilence(slice=world.slice, owner=owner, rule=first.rule, **span) for _ in range(count))
+
+
 # The function that makes the rows, and the lists that show them.
 LISTS: dict[Callable[[World, int], None], list[str]] = {
     gprs: ["gprs/", "queue/", "nodes/", "gpus/", "schedule/", "shapes/"],
@@ -124,6 +137,7 @@ LISTS: dict[Callable[[World, int], None], list[str]] = {
     kubeconfigs: ["slices/vision/kubeconfig/"],
     events: ["events/"],
     evictions: ["evictions/"],
+    alerts: ["alerts/", "alert-rules/", "alert-silences/", "alerts/{alert}/subjects/"],
 }
 
 
@@ -131,7 +145,8 @@ LISTS: dict[Callable[[World, int], None], list[str]] = {
 def test_a_list_of_a_hundred_costs_what_a_list_of_ten_costs(fill: Callable[[World, int], None], owner: Caller, world: World) -> None:
     def cost(path: str) -> tuple[int, int]:
         stepped = Gpr.objects.filter(name="stepped").first()
-        url = path.format(stepped=stepped.pk if stepped else "")
+        alert = Alert.objects.filter(places="first").first()
+        url = path.format(stepped=stepped.pk if stepped else "", alert=alert.pk if alert else "")
         with CaptureQueriesContext(connection) as queries:
             body = owner.get(url, **({} if path == "me/" else {"page_size": 500})).json()
         return len(queries), len(body.get("results", body.get("slices")))

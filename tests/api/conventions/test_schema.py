@@ -24,6 +24,7 @@ from gpr.bookings.services import SeriesTerms, series_create
 from gpr.models import BookingSeries, PromiseMove, RepeatRule
 from inventory.models import MaintenanceWindow, StepResult, Supply, SupplyOrder
 from inventory.services.maintenance import window_announce, window_draft
+from observability.alerts.models import Alert, AlertRule, AlertSilence
 from protocol.events import Outcome
 from slices.models import Budget, Deputy, Period, Quota
 from slices.namespaces.services import namespace_bind
@@ -32,6 +33,7 @@ from tests import factories
 from tests.api.conftest import World
 from tests.builders import SHAPE
 from tests.effort import DAY, IS_SOAK
+from tests.observability.alerts.rows import alert_of
 from tests.observability.workloads.saying import pods_of, tell
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
@@ -46,6 +48,7 @@ QUIET = settings(
 # A quick run tries every third operation, others each day; a soak tries all of them.
 SHARE = 1 if IS_SOAK else 3
 OF_ID: dict[str, Any] = {"quotas": Quota, "budgets": Budget, "supply-orders": SupplyOrder, "deputies": Deputy}
+OF_ID |= {"alerts": Alert, "alert-rules": AlertRule, "alert-silences": AlertSilence}
 REFS = {
     "projects": "canary-project",
     "slices": "vision",
@@ -93,6 +96,8 @@ def gpr_id(world: World) -> str:
     Deputy.objects.create(approver=people.admin, user=people.owner, **times)
     factories.supply_order(world.cluster, waiting)
     tell(world.cluster, *pods_of(running, "train"))
+    alert_of(world.slice, people.owner)
+    AlertSilence.objects.create(slice=world.slice, owner=people.owner, reason="r", **times)
     _announce_and_book(world)
     return str(waiting.pk)
 
@@ -122,6 +127,8 @@ def test_what_the_schema_allows_and_what_it_forbids_is_answered_as_it_says(
         own = {"id": str(OF_ID[kind].objects.get().pk)} if kind in OF_ID else {}
         if kind == "policies":
             own = {"id": policy_pk, "policy_pk": policy_pk}
+        if kind == "alerts":
+            own["alert_pk"] = own["id"]
         exercise(operation, mode, headers, {**places, **own, "ref": refs.get(kind, "")})
 
 

@@ -14,6 +14,11 @@ from journal.notices.kinds import NOT_TOLD, TOLD
 PACKAGES = ("accounts", "journal", "inventory", "slices", "gpr", "observability", "inference")
 # Kinds that are put together from what no reader of the text can know.
 BY_HAND = {
+    "observability/alerts/telling.py": {
+        f"{of}_{what}" if of != "alert" else f"alert.{what}"
+        for of in ("alert", "gpr.alert", "slice.alert")
+        for what in ("fired", "grew", "resolved")
+    },
     "slices/kubeconfigs/services.py": {f"slice.kubeconfig_{state}" for state in ("failed", "revoked", "expired")},
     "inventory/services/clusters.py": {"cluster.enabled", "cluster.disabled"},
     "inventory/services/supplies.py": {"supply.order_canceled", "supply.order_failed"},

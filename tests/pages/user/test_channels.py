@@ -122,7 +122,7 @@ def test_a_channel_is_tested_and_deleted_after_a_question(world: World, owner: C
 
 def test_the_bell_and_quiet_hours_are_set_on_one_page(world: World, owner: Client) -> None:
     page = text(owner.get("/account/notices/"))
-    assert "Alerts for administrators" not in page
+    assert "Approval wanted" not in page
     form = {"kinds": ["started", "ended"], "muted_slices": [str(world.slice.pk)], "zone": "Europe/Berlin"}
     refused = text(owner.post("/account/notices/", {**form, "quiet_from": "22:00"}), 422)
     assert "Quiet hours need a begin and an end." in refused
@@ -131,7 +131,7 @@ def test_the_bell_and_quiet_hours_are_set_on_one_page(world: World, owner: Clien
 
     stored = NoticeSettings.objects.get()
     assert {NoticeKind.MARK, NoticeKind.NODE} < set(stored.unwanted_kinds)
-    assert not {NoticeKind.STARTED, NoticeKind.ALERT} & set(stored.unwanted_kinds)
+    assert not {NoticeKind.STARTED, NoticeKind.APPROVAL_WANTED} & set(stored.unwanted_kinds)
     assert (stored.muted_slices, stored.zone, stored.quiet_from is None) == ([str(world.slice.pk)], "Europe/Berlin", False)
     assert 'value="22:00"' in text(owner.get("/account/notices/"))
     assert Event.objects.filter(kind="user.notices_changed", actor=world.people.owner).count() == 1

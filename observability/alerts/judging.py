@@ -1,0 +1,89 @@
+"""How a value moves a subject of an alert on. Pure: no query.
+
+Noise makes nothing flap: what is pending or fires ends only beyond `clear_level`, and fires only after `hold_s` on the bad side of it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import Enum, auto
+from typing import Final
+
+from observability.alerts.models import AlertRule, AlertSubject, SubjectState
+
+UNMEASURED_MOST: Final = timedelta(minutes=15)  # how long an alert stands without values
+
+
+class Move(Enum):
+    NONE = auto()
+    CHANGED = auto()
+    FIRES = auto()
+    WORSENS = auto()  # it has become severe
+    ENDS = auto()
+    DROPS = auto()  # it never fired
+
+
+def begins(rule: AlertRule, value: float | None) -> bool:
+    return value is not None and rule.is_beyond(value)
+
+
+def advance(rule: AlertRule, subject: AlertSubject, value: float | None, now: datetime) -> Move:
+    """Changes the subject in memory."""
+    if value is None:
+        return _unmeasured(subject, now)
+    before = _columns(subject)
+    subject.unmeasured_since_at = None
+    if rule.is_worse(value, subject.worst):
+        subject.worst = value
+    _note_severe(rule, subject, value, now)
+    if rule.is_clear(value):
+        return _clear(rule, subject, now, before)
+    subject.clear_since_at = None
+    hold = timedelta(seconds=rule.hold_s)
+    is_severe_now = subject.severe_since_at is not None and now - subject.severe_since_at >= hold
+    if subject.state == SubjectState.PENDING and rule.is_beyond(value) and now - subject.since_at >= hold:
+        subject.state, subject.fired_at, subject.is_severe = SubjectState.FIRING, now, is_severe_now
+        return Move.FIRES
+    if subject.state == SubjectState.FIRING and is_severe_now and not subject.is_severe:
+        subject.is_severe = True
+        return Move.WORSENS
+    return Move.CHANGED if _columns(subject) != before else Move.NONE
+
+
+def end(subject: AlertSubject, now: datetime) -> Move:
+    """What it was about is gone."""
+    if subject.state == SubjectState.PENDING:
+        return Move.DROPS
+    subject.state, subject.over_at = SubjectState.OVER, now
+    return Move.ENDS
+
+
+def _unmeasured(subject: AlertSubject, now: datetime) -> Move:
+    if subject.state == SubjectState.PENDING:
+        return Move.DROPS
+    if subject.unmeasured_since_at is None:
+        subject.unmeasured_since_at = now
+        return Move.CHANGED
+    return end(subject, now) if now - subject.unmeasured_since_at >= UNMEASURED_MOST else Move.NONE
+
+
+def _note_severe(rule: AlertRule, subject: AlertSubject, value: float, now: datetime) -> None:
+    if rule.severe_level is None:
+        return
+    if rule.is_beyond(value, rule.severe_level):
+        subject.severe_since_at = subject.severe_since_at or now
+    elif not rule.is_beyond(value, rule.severe_level - (rule.level - rule.clear_level)):
+        subject.severe_since_at = None
+
+
+def _clear(rule: AlertRule, subject: AlertSubject, now: datetime, before: tuple[object, ...]) -> Move:
+    if subject.state == SubjectState.PENDING:
+        return Move.DROPS
+    subject.clear_since_at = subject.clear_since_at or now
+    if now - subject.clear_since_at >= timedelta(seconds=rule.clear_s):
+        return end(subject, now)
+    return Move.CHANGED if _columns(subject) != before else Move.NONE
+
+
+def _columns(subject: AlertSubject) -> tuple[object, ...]:
+    return (subject.worst, subject.severe_since_at, subject.clear_since_at, subject.unmeasured_since_at)

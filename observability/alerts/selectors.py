@@ -1,0 +1,79 @@
+"""What a reader may know of alerts: overseers all, members those of their workspaces, which know nothing of other times or GPUs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from accounts.models import User
+from accounts.policy import Verb, is_overseer, may, visible_rows
+from core.errors import NotAllowed
+from core.rest.references import one_by_id
+from inventory.selectors import cluster_ids_of
+from observability.alerts.models import Alert, AlertRule, AlertSilence, AlertState, AlertSubject, Tells
+from slices.selectors import slices_visible_to
+
+
+def alerts_visible_to(actor: User) -> QuerySet[Alert]:
+    rows = Alert.objects.select_related("rule", "slice", "gpr", "cluster", "owner")
+    return visible_rows(rows, actor, Q(slice__in=slices_visible_to(actor)))
+
+
+def alert_for(actor: User, alert_id: str | UUID, *, write: bool = False) -> Alert:
+    """Raises NotFound, and NotAllowed when the actor may see it and not change it."""
+    alert = one_by_id(alerts_visible_to(actor), alert_id, what="alert")
+    if write and not may(actor, Verb.CHANGE, alert):
+        raise NotAllowed("Only editors and owners of the workspace may acknowledge its alerts.")
+    return alert
+
+
+def subjects_of(alert: Alert) -> QuerySet[AlertSubject]:
+    return alert.subjects.all()
+
+
+def firing_count(actor: User) -> int:
+    """What the navigation shows: alerts that nobody has acknowledged; for overseers those of the platform. One query."""
+    rows = alerts_visible_to(actor).select_related(None).filter(state=AlertState.FIRING)
+    return rows.filter(slice=None).count() if is_overseer(actor) else rows.count()
+
+
+def rules_visible_to(actor: User) -> QuerySet[AlertRule]:
+    """Members see those of their workspaces, and those of EGS that tell boxes."""
+    rows = AlertRule.objects.select_related("slice", "cluster", "owner")
+    is_told = Q(slice=None, is_on=True, tells__in=[Tells.BOX, Tells.BOTH]) & (Q(cluster=None) | Q(cluster__in=cluster_ids_of(actor)))
+    return visible_rows(rows, actor, is_told | Q(slice__in=slices_visible_to(actor)))
+
+
+def rule_for(actor: User, rule_id: str | UUID, *, write: bool = False) -> AlertRule:
+    """Raises NotFound and NotAllowed."""
+    rule = one_by_id(rules_visible_to(actor), rule_id, what="alert rule")
+    if write and not may(actor, Verb.CHANGE, rule):
+        raise NotAllowed("Only who made a rule, and owners of its workspace, may change it." if rule.slice_id else ADMINS_CHANGE)
+    return rule
+
+
+ADMINS_CHANGE = "Only administrators may change the rules of the platform. Make a rule of your workspace."
+
+
+def silences_visible_to(actor: User) -> QuerySet[AlertSilence]:
+    rows = AlertSilence.objects.select_related("slice", "owner", "rule", "cluster", "node", "alert__rule")
+    return visible_rows(rows, actor, Q(slice__in=slices_visible_to(actor)))
+
+
+def silence_for(actor: User, silence_id: str | UUID, *, write: bool = False) -> AlertSilence:
+    """Raises NotFound and NotAllowed."""
+    silence = one_by_id(silences_visible_to(actor), silence_id, what="alert silence")
+    if write and not may(actor, Verb.CHANGE, silence):
+        raise NotAllowed("Only editors and owners of the workspace may end its silences.")
+    return silence
+
+
+def alerts_of_gpu(actor: User, gpu_id: UUID, *, since: datetime, until: datetime) -> QuerySet[AlertSubject]:
+    """What fired on one GPU; overseers get those of the platform."""
+    own = Exists(alerts_visible_to(actor).select_related(None).filter(pk=OuterRef("alert")))
+    rows: QuerySet[Any] = AlertSubject.objects.filter(own, subject_id=gpu_id, fired_at__isnull=False, since_at__lte=until)
+    rows = rows.filter(Q(over_at=None) | Q(over_at__gte=since)).select_related("rule")
+    return rows.filter(alert__slice=None) if is_overseer(actor) else rows
