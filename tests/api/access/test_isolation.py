@@ -14,6 +14,7 @@ from core.clock import db_now
 from gpr.models import Gpr, PromiseMove
 from gpr.usage.services import held_count
 from inventory.models import Reservation, StepResult
+from observability.alerts.models import AlertSilence
 from observability.workloads.models import Workload
 from protocol.events import Outcome
 from slices.models import Budget, Period, Quota
@@ -21,6 +22,7 @@ from slices.namespaces.services import namespace_bind
 from tests import factories
 from tests.api.conftest import Caller, World
 from tests.builders import SHAPE
+from tests.observability.alerts.rows import alert_of, rule_of
 from tests.observability.workloads.saying import pods_of, tell
 
 READS = ["me/", "gprs/", "queue/", "projects/", "slices/", "slices/vision/", "slices/vision/members/", "slices/vision/namespaces/"]
@@ -39,6 +41,7 @@ READS += [
 ]
 READS += ["usage/", "usage/?by=gpr", "usage/?by=person&step=day", "usage/league/", "usage/prices/"]
 READS += ["workloads/", "pods/", "tokens/", "quotas/", "budgets/", "gprs/{gpr}/", "gprs/{gpr}/steps/", "evictions/"]
+READS += ["alerts/", "alert-rules/", "alert-silences/"]
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +67,19 @@ def canaries(built_world: World) -> set[str]:
         Budget.objects.create(**of, gpu_hours=100, period=Period.WEEK, created_at=db_now())
         for of in ({"slice": world.foreign_slice}, {"project": world.foreign_slice.project})
     ]
-    objects = [
+    hot = rule_of(world.foreign_slice, people.outsider, name="canary-rule")
+    alert = alert_of(world.foreign_slice, people.outsider, rule=hot, gpr=running, places="canary-node GPU 0")
+    platform = alert_of(None, None, rule=rule_of(None, None, name="canary-platform", tells="admins"), places="canary-node GPU 1")
+    span = {"created_at": db_now(), "starts_at": db_now(), "ends_at": db_now()}
+    silence = AlertSilence.objects.create(slice=world.foreign_slice, owner=people.outsider, rule=hot, reason="canary-reason", **span)
+    objects: list[Any] = [
         Workload.objects.get(),
         *quotas,
         *budgets,
+        hot,
+        alert,
+        platform,
+        silence,
         world.foreign_slice,
         world.foreign_slice.project,
         running,
