@@ -19,7 +19,8 @@ from worker_agent.kube.api.client import Access, Api, Params, StreamLines
 from worker_agent.kube.driver import STATE_PATH
 
 # What agents list and watch in the whole cluster.
-KINDS: Final = ("nodes", "pods", "namespaces", "gpuprovisioningrequests", "gprtemplates", "networkpolicies", "rolebindings")
+OF_JOBS: Final = ("jobs", "services", "deployments", "statefulsets")
+KINDS: Final = ("nodes", "pods", "namespaces", "gpuprovisioningrequests", "gprtemplates", "networkpolicies", "rolebindings", *OF_JOBS)
 STATES: Final[Object] = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "update"]}
 
 

@@ -1,0 +1,1 @@
+"""Jobs of GPRs on a real API server."""
