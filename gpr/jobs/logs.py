@@ -30,8 +30,8 @@ class LogPart:
     is_live: bool  # more may come
 
 
-def log_read(*, job: Job, rank: int, since: int, now: datetime) -> LogPart:
-    """Returns what is there behind `since` characters, and has the agent send what comes next. Raises InvalidInput."""
+def log_read(*, job: Job, rank: int, since: int | None, now: datetime) -> LogPart:
+    """Returns what is there behind `since` characters, and has the agent send what comes next. None: the last part. Raises InvalidInput."""
     if not 0 <= rank < job.gpr.nodes:
         raise InvalidInput({"rank": [f"This job has {job.gpr.nodes} pods: from 0 to {job.gpr.nodes - 1}."]})
     is_live = not job.outcome and not job.gpr.is_ended
@@ -40,6 +40,7 @@ def log_read(*, job: Job, rank: int, since: int, now: datetime) -> LogPart:
         log = _want(job, rank, log, now)
     if log is None:
         return LogPart("", 0, False, is_live)
+    since = max(log.dropped, log.dropped + len(log.text) - READ_MAX_CHARS) if since is None else since
     begin = max(0, since - log.dropped)
     text = log.text[begin : begin + READ_MAX_CHARS]
     return LogPart(text, log.dropped + begin + len(text), since < log.dropped, is_live or begin + len(text) < len(log.text))

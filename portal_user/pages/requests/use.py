@@ -10,7 +10,7 @@ from django.db.models import Min
 from django.urls import reverse
 
 from core.pages import words
-from gpr.models import PROVISIONED, Gpr, GprState
+from gpr.models import PROVISIONED, Gpr, GprState, Job
 from inventory.models import Node
 from portal_shared.access import PageRequest
 from portal_user.pages.requests.job import BoxJob, job_name
@@ -34,6 +34,7 @@ class Use:
     job: BoxJob | None
     job_url: str
     job_says: str
+    runs_url: str  # of the page of its job; empty: it has none
 
     @classmethod
     def of(cls, gpr: Gpr, request: PageRequest, *, may_change: bool) -> Use | None:
@@ -41,7 +42,8 @@ class Use:
             return None
         rows = namespaces_of(gpr)
         ready = _ready(gpr, rows)
-        job = _job(gpr, ready[0]) if ready else None
+        runs = Job.objects.filter(gpr=gpr).values_list("pk", flat=True).first()
+        job = _job(gpr, ready[0]) if ready and runs is None else None
         kubeconfig_url = _kubeconfig_url(gpr, ready[0], request) if ready else ""
         cluster = ready[0].cluster.name if kubeconfig_url else ""
         return cls(
@@ -55,6 +57,7 @@ class Use:
             job=job,
             job_url=reverse("gpr-job", args=[gpr.pk]) if job else "",
             job_says=_job_says(job) if job else "",
+            runs_url=reverse("job", args=[runs]) if runs else "",
         )
 
 

@@ -14,7 +14,7 @@ from django.urls import URLPattern, reverse
 from accounts.models import GroupRole, Identity, PlatformRole
 from core.clock import db_now
 from gpr.bookings.services import SeriesTerms, series_create
-from gpr.models import BookingSeries, Gpr, RepeatRule, ShapePrice
+from gpr.models import BookingSeries, Gpr, Job, RepeatRule, ShapePrice
 from inventory.models import Cluster, MaintenanceWindow, Node
 from journal.models import Channel, ChannelKind
 from portal_admin.urls import urlpatterns as admin_urls
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.django_db
 PAGES: list[URLPattern] = [*user_urls, *admin_urls]
 NAMES = [str(page.name) for page in PAGES]
 # Lists with tabs by state, and the first state of each.
-WITH_STATES = {"/admin/queue/": "queued", "/admin/inventory/": "free", "/workspaces/vision/": "pending"}
+WITH_STATES = {"/admin/queue/": "queued", "/admin/inventory/": "free", "/workspaces/vision/": "pending", "/workspaces/vision/jobs/": "now"}
 # Which query parameters make a page answer with a part of itself.
 PARTS = {
     "workspaces": ["list"],
@@ -52,6 +52,8 @@ PARTS = {
     "approvals": ["list"],
     "admin-workspace-requests": ["rows"],
     "templates": ["list"],
+    "jobs": ["list"],
+    "job": ["now", "log", "events"],
     "notices": ["list", "bell", "newest"],
     "notice-settings": ["channels"],
     "workspace-channels": ["channels"],
@@ -149,6 +151,8 @@ def address(name: str, admin_world: AdminWorld) -> str:
         return reverse(name, args=[node.gpus.order_by("index")[0].pk])
     if name == "admin-defragmentation-apply":
         return reverse(name, args=[waits_for_room(admin_world).pk])
+    if name == "job":
+        return reverse(name, args=[Job.objects.create(gpr=admin_world.runs, created_at=db_now(), image="a:1").pk])
     if name == "gpr-job":
         kubeconfigs.ready_namespace(admin_world.waits.slice, admin_world.cluster, at=db_now())
     if name in {"kubeconfig", "kubeconfig-revoke"}:

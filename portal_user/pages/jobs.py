@@ -1,0 +1,236 @@
+"""Shows jobs of a workspace: a list, and one job with its pods and its output."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import yaml
+from django.db.models import QuerySet
+from django.urls import reverse
+
+from accounts.policy import Verb, may
+from core.errors import InvalidInput
+from core.pages import words
+from core.pages.parts import EventRow, ListFoot, Pair, Tab
+from core.rest.fields import whole_number
+from gpr.jobs.logs import LogPart, log_read
+from gpr.jobs.selectors import OVER, job_for, jobs_visible_to
+from gpr.models import GprState, Job, JobState
+from gpr.requests.selectors import events_visible_to
+from portal_shared.access import PageRequest
+from portal_shared.parts.paging import foot_of, page_of, state_of, url_with
+from portal_shared.shell import Shell, WorkspaceMark
+from portal_user.pages.requests.listing import may_create
+from portal_user.pages.waiting_pods import SHOWS, WaitingPods, namespaces_of, waiting_pods
+from slices.models import Slice
+
+S = JobState
+PARTS: Final = ("now", "log", "events")
+EVENTS_SHOWN: Final = 20
+RANKS_SHOWN: Final = 16
+# The states of requests that look alike.
+LOOKS: Final = {
+    S.WAITING: GprState.QUEUED,
+    S.STARTING: GprState.PROVISIONING,
+    S.RUNNING: GprState.ACTIVE,
+    S.STOPPING: GprState.EXITING,
+    S.SUCCEEDED: GprState.COMPLETED,
+    S.FAILED: GprState.FAILED,
+    S.STOPPED: GprState.CANCELED,
+}
+GROUPS: Final = {"": "All", "now": "Not over", **{state.value.lower(): str(state.label) for state in (S.SUCCEEDED, S.FAILED, S.STOPPED)}}
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    id: UUID
+    name: str
+    url: str
+    look: str
+    word: str
+    what: str  # its image, or its kind
+    command: str
+    owner: str
+    size: str
+    message: str
+    at: datetime  # when it ended, or was filed
+    is_over: bool
+
+    @classmethod
+    def of(cls, job: Any) -> JobRow:
+        state = JobState(job.state)
+        return cls(
+            id=job.pk,
+            name=job.name,
+            url=reverse("job", args=[job.pk]),
+            look=LOOKS[state],
+            word=state.label,
+            what=job.image or words.plural(len(job.objects_wanted), "object"),
+            command=shlex.join(job.command),
+            owner=job.gpr.owner.name,
+            size=size_of(job),
+            message=job.message if state in {S.STARTING, S.FAILED} else "",
+            at=job.finished_at or job.gpr.ended_at or job.created_at,
+            is_over=state in OVER,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JobsPage:
+    shell: Shell
+    mark: WorkspaceMark
+    rows: tuple[JobRow, ...]
+    tabs: tuple[Tab, ...]
+    foot: ListFoot
+    part_url: str
+    group: str
+    command: str  # empty: the reader may file none
+
+    @classmethod
+    def build(cls, request: PageRequest, slice_: Slice) -> JobsPage:
+        group, url = state_of(request, GROUPS), reverse("jobs", args=[slice_.name])
+        rows: QuerySet[Any] = jobs_visible_to(request.user).filter(gpr__slice=slice_)
+        if group:
+            rows = rows.exclude(state__in=OVER) if group == "now" else rows.filter(state=group.upper())
+        found = page_of(request, rows, ordering=("-created_at", "id"))
+        filters = {"state": group}
+        may_file = may_create(request, slice_)
+        return cls(
+            shell=Shell.user(request, page="jobs", slice_=slice_, may_create=may_file),
+            mark=WorkspaceMark.of(slice_),
+            rows=tuple(JobRow.of(job) for job in found.rows),
+            tabs=tuple(Tab(label, url_with(url, {"state": key}), is_current=key == group) for key, label in GROUPS.items()),
+            foot=foot_of(found, url, filters),
+            part_url=url_with(url, {**filters, "cursor": request.GET.get("cursor", ""), "part": "list"}),
+            group=group,
+            command=f"egs run -n {slice_.name} --gpus 8 --hours 1 --image IMAGE -- COMMAND" if may_file else "",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JobPage:
+    id: UUID
+    name: str
+    url: str
+    list_url: str
+    gpr_url: str
+    look: str
+    word: str
+    sentence: str
+    mark: WorkspaceMark
+    shell: Shell
+    stop_url: str  # empty: not allowed, or over
+    stop_verb: str
+    pairs: tuple[Pair, ...]
+    pods: tuple[WaitingPods, ...]
+    pods_text: str
+    manifest: str
+    log: LogPart | None  # None: not asked for
+    rank: int
+    ranks: tuple[Tab, ...]
+    events: tuple[EventRow, ...]
+
+    @classmethod
+    def build(cls, request: PageRequest, pk: UUID, *, part: str = "") -> JobPage:
+        job: Any = job_for(request.user, pk)
+        gpr, state, rank = job.gpr, JobState(job.state), _rank(request)
+        url = reverse("job", args=[job.pk])
+        waits = gpr.state in {GprState.PENDING_APPROVAL, GprState.QUEUED}
+        holds = gpr.state in {GprState.PROVISIONING, GprState.ACTIVE}
+        may_stop = (waits or holds) and request.may_write and may(request.user, Verb.CHANGE, gpr)
+        return cls(
+            id=job.pk,
+            name=gpr.name,
+            url=url,
+            list_url=reverse("jobs", args=[gpr.slice.name]),
+            gpr_url=reverse("gpr", args=[gpr.pk]),
+            look=LOOKS[state],
+            word=state.label,
+            sentence=_sentence(job, state),
+            mark=WorkspaceMark.of(gpr.slice),
+            shell=Shell.user(request, page="jobs", slice_=gpr.slice, may_create=may_create(request, gpr.slice)),
+            stop_url=reverse("gpr-delete" if waits else "gpr-release", args=[gpr.pk]) if may_stop else "",
+            stop_verb="Cancel job" if waits else "Stop job",
+            pairs=tuple(_pairs(job)),
+            pods=waiting_pods(gpr, namespaces_of(gpr), request) if gpr.state in SHOWS else (),
+            pods_text=_pods_text(job, state),
+            manifest=yaml.safe_dump_all(job.objects_wanted, sort_keys=False) if job.objects_wanted else "",
+            log=log_read(job=job, rank=rank, since=None, now=request.now) if part in {"", "log"} else None,
+            rank=rank,
+            ranks=tuple(
+                Tab(f"Pod {each}", url_with(url, {"rank": str(each) if each else ""}), is_current=each == rank)
+                for each in range(min(gpr.nodes, RANKS_SHOWN))
+            )
+            if gpr.nodes > 1
+            else (),
+            events=_events(request, job),
+        )
+
+    @property
+    def log_url(self) -> str:
+        return url_with(self.url, {"rank": str(self.rank) if self.rank else "", "part": "log"})
+
+
+def size_of(job: Job) -> str:
+    gpr = job.gpr
+    gpus = "all GPUs" if gpr.gpus_per_node is None else words.plural(gpr.gpus_per_node, "GPU")
+    return f"{words.plural(gpr.nodes, 'node')}, {gpus}{' each' if gpr.nodes > 1 else ''}"
+
+
+def _rank(request: PageRequest) -> int:
+    """Raises InvalidInput."""
+    try:
+        return whole_number(request.GET.get("rank", "0"))
+    except ValueError:
+        raise InvalidInput({"rank": ["There is no such pod."]}) from None
+
+
+def _sentence(job: Job, state: JobState) -> str:
+    match state:
+        case S.WAITING:
+            return "It starts when its request gets nodes."
+        case S.STARTING if job.gpr.state == GprState.PROVISIONING:
+            return "Its nodes are being checked."
+        case S.STARTING:
+            return job.message or "Its pods are being made."
+        case S.RUNNING:
+            return job.message or f"{words.plural(job.pods_running, 'pod')} {'runs' if job.pods_running == 1 else 'run'}."
+        case S.STOPPING:
+            return "Its nodes are being taken back."
+        case S.STOPPED:
+            return "Its request ended before it had finished."
+    return job.message
+
+
+def _pods_text(job: Job, state: JobState) -> str:
+    if state in OVER or job.seen_run != job.gpr.run:
+        return ""
+    return f"{words.plural(job.pods_running, 'pod')} of {job.gpr.nodes} {'runs' if job.pods_running == 1 else 'run'}"
+
+
+def _pairs(job: Job) -> list[Pair]:
+    gpr = job.gpr
+    return [
+        Pair("Nodes", size_of(job)),
+        Pair("Time", words.duration_exact(gpr.duration_s)),
+        Pair("Cluster", gpr.cluster.name if gpr.cluster else ""),
+        Pair("Namespace", job.namespace or "the first one that is ready"),
+        Pair("Kind", job.kind),
+        Pair("Image", job.image, is_code=True),
+        Pair("Command", shlex.join(job.command), is_code=True),
+        Pair("Variables", ", ".join(sorted(job.env)), is_code=True),
+        Pair("Volumes", ", ".join(f"{claim} at {path}" for claim, path in sorted(job.volumes.items()))),
+        Pair("Retries", str(job.retries)),
+        Pair("When finished", "gives its nodes back" if job.releases_box else "keeps its nodes until their end"),
+        Pair("Runs", str(gpr.run) if gpr.run else ""),
+        *(Pair(str(name), str(value)) for name, value in sorted(gpr.model.items())),
+    ]
+
+
+def _events(request: PageRequest, job: Job) -> tuple[EventRow, ...]:
+    rows = events_visible_to(request.user).filter(gpr_id=job.gpr_id).order_by("-id")[:EVENTS_SHOWN]
+    return tuple(EventRow(at=event.at, text=event.message, severity=event.severity, state=event.new) for event in rows)
