@@ -39,11 +39,15 @@ def log_read(*, job: Job, rank: int, since: int | None, now: datetime) -> LogPar
     if job.gpr.state == GprState.ACTIVE and is_live:
         log = _want(job, rank, log, now)
     if log is None:
-        return LogPart("", 0, False, is_live)
-    since = max(log.dropped, log.dropped + len(log.text) - READ_MAX_CHARS) if since is None else since
-    begin = max(0, since - log.dropped)
+        return LogPart("", next=0, dropped=False, is_live=is_live)
+    begin = max(0, len(log.text) - READ_MAX_CHARS if since is None else since - log.dropped)
     text = log.text[begin : begin + READ_MAX_CHARS]
-    return LogPart(text, log.dropped + begin + len(text), since < log.dropped, is_live or begin + len(text) < len(log.text))
+    return LogPart(
+        text,
+        next=log.dropped + begin + len(text),
+        dropped=log.dropped + begin > (since or 0),
+        is_live=is_live or begin + len(text) < len(log.text),
+    )
 
 
 def _want(job: Job, rank: int, log: JobLog | None, now: datetime) -> JobLog:

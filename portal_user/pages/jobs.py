@@ -9,7 +9,7 @@ from typing import Any, Final
 from uuid import UUID
 
 import yaml
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.urls import reverse
 
 from accounts.policy import Verb, may
@@ -42,7 +42,7 @@ LOOKS: Final = {
     S.FAILED: GprState.FAILED,
     S.STOPPED: GprState.CANCELED,
 }
-GROUPS: Final = {"": "All", "now": "Not over", **{state.value.lower(): str(state.label) for state in (S.SUCCEEDED, S.FAILED, S.STOPPED)}}
+GROUPS: Final = {"": "All", "now": "Not over", "succeeded": "Succeeded", "failed": "Failed", "stopped": "Stopped"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,6 @@ class JobPage:
     stop_verb: str
     pairs: tuple[Pair, ...]
     pods: tuple[WaitingPods, ...]
-    pods_text: str
     manifest: str
     log: LogPart | None  # None: not asked for
     rank: int
@@ -157,7 +156,6 @@ class JobPage:
             stop_verb="Cancel job" if waits else "Stop job",
             pairs=tuple(_pairs(job)),
             pods=waiting_pods(gpr, namespaces_of(gpr), request) if gpr.state in SHOWS else (),
-            pods_text=_pods_text(job, state),
             manifest=yaml.safe_dump_all(job.objects_wanted, sort_keys=False) if job.objects_wanted else "",
             log=log_read(job=job, rank=rank, since=None, now=request.now) if part in {"", "log"} else None,
             rank=rank,
@@ -206,12 +204,6 @@ def _sentence(job: Job, state: JobState) -> str:
     return job.message
 
 
-def _pods_text(job: Job, state: JobState) -> str:
-    if state in OVER or job.seen_run != job.gpr.run:
-        return ""
-    return f"{words.plural(job.pods_running, 'pod')} of {job.gpr.nodes} {'runs' if job.pods_running == 1 else 'run'}"
-
-
 def _pairs(job: Job) -> list[Pair]:
     gpr = job.gpr
     return [
@@ -232,5 +224,6 @@ def _pairs(job: Job) -> list[Pair]:
 
 
 def _events(request: PageRequest, job: Job) -> tuple[EventRow, ...]:
-    rows = events_visible_to(request.user).filter(gpr_id=job.gpr_id).order_by("-id")[:EVENTS_SHOWN]
+    told = Q(kind__startswith="job.") | Q(kind__startswith="gpr.")
+    rows = events_visible_to(request.user).filter(told, gpr_id=job.gpr_id).order_by("-id")[:EVENTS_SHOWN]
     return tuple(EventRow(at=event.at, text=event.message, severity=event.severity, state=event.new) for event in rows)

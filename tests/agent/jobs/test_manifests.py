@@ -1,0 +1,155 @@
+"""The objects of each kind of job: what they need to run in a workspace's namespace, and no more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from protocol.assignments import Drain
+from protocol.tenancy.workloads import Workload, WorkloadKind
+from worker_agent.hub.workloads import BoxJob, OpenBox
+from worker_agent.kube.jobs.logs import part_of
+from worker_agent.kube.jobs.manifests import main_of, objects_of, pod_selector
+
+BOX = OpenBox(
+    gpr_id="0f5f3c0a-9a4e-4f38-8a83-5b2d1a6f7e22",
+    run=2,
+    slice="s-1",
+    nodes=("a", "b", "c", "d"),
+    gpus_per_node=8,
+    active_s=0.0,
+    ends_s=3600.0,
+    drain=Drain(grace_s=30, force_after_s=120),
+)
+WORK = Workload(
+    id="5c4b3a29",
+    gpr_id=BOX.gpr_id,
+    run=2,
+    slice="s-1",
+    namespace="train",
+    name="train-5c4b3a29-2",
+    nodes=4,
+    image="a:1",
+    command=("torchrun", "train.py"),
+    env={"LR": "3e-4"},
+    secrets=("hub",),
+    volumes={"data": "/data"},
+    pull_secret="registry",
+    retries=2,
+    checkpoint=("/bin/save",),
+)
+NAMED = "training.kubeflow.org/job-name=x"
+
+
+def made(**changes: Any) -> list[Any]:
+    return objects_of(BoxJob(msgspec.structs.replace(WORK, **changes), BOX), rdma="rdma/hca")
+
+
+def pods_of(made: Any) -> list[Any]:
+    """The specs of all pods that an object makes."""
+    if isinstance(made, dict):
+        own = [made["spec"]] if isinstance(made.get("spec"), dict) and "containers" in made["spec"] else []
+        return own + [pod for each in made.values() for pod in pods_of(each)]
+    return [pod for each in made for pod in pods_of(each)] if isinstance(made, list) else []
+
+
+@pytest.mark.parametrize("kind", [kind for kind in WorkloadKind if kind != WorkloadKind.MANIFEST])
+def test_every_pod_is_one_that_pod_security_and_the_end_of_the_box_ask_for(kind: str) -> None:
+    pods = pods_of(made(kind=kind))
+
+    assert pods
+    for pod in pods:
+        (main,) = pod["containers"]
+        assert pod["securityContext"] == {
+            **{"runAsNonRoot": True, "runAsUser": 1000, "runAsGroup": 1000, "fsGroup": 1000},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
+        assert main["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["terminationGracePeriodSeconds"] == 120
+        assert main["lifecycle"] == {"preStop": {"exec": {"command": ["/bin/save"]}}}
+        assert {mount["mountPath"] for mount in main["volumeMounts"]} == {"/dev/shm", "/etc/egs", "/data"}  # noqa: S108
+        assert main["envFrom"] == [{"secretRef": {"name": "hub"}}]
+        assert not any(key.startswith("egs.io/") for key in pod.get("metadata", {}).get("labels", {}))
+
+
+@pytest.mark.parametrize("kind", list(WorkloadKind))
+def test_every_object_bears_the_marks_by_which_the_agent_takes_it_away(kind: str) -> None:
+    own = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "own", "labels": {"app": "x"}}}
+    for each in made(kind=kind, objects=(own,)):
+        assert each["metadata"]["namespace"] == "train"
+        assert each["metadata"]["labels"]["egs.io/job"] == WORK.id
+        assert each["metadata"]["labels"]["egs.io/job-box"] == f"{BOX.gpr_id}.2"
+
+
+def test_pods_with_gpus_are_as_many_as_nodes_and_ask_for_all_of_each() -> None:
+    asked = {"nvidia.com/gpu": "8", "rdma/hca": "1"}
+    _, job = made()
+    assert (job["spec"]["completions"], job["spec"]["parallelism"], job["spec"]["backoffLimit"]) == (4, 4, 8)
+    assert job["spec"]["template"]["spec"]["containers"][0]["resources"] == {"limits": asked}
+    (pytorch,) = made(kind="PyTorchJob")
+    parts = pytorch["spec"]["pytorchReplicaSpecs"]
+    assert {name: part["replicas"] for name, part in parts.items()} == {"Master": 1, "Worker": 3}
+    (mpi,) = made(kind="MPIJob")
+    parts = mpi["spec"]["mpiReplicaSpecs"]
+    assert parts["Worker"]["replicas"] == 4
+    assert parts["Launcher"]["template"]["spec"]["containers"][0]["resources"] == {"limits": {}}
+
+
+def test_an_eviction_counts_as_no_failure() -> None:
+    for kind, path in (("Job", ()), ("JobSet", ("replicatedJobs", 0, "template", "spec"))):
+        spec = main_of(made(kind=kind))["spec"]  # type: ignore[index]
+        for step in path:
+            spec = spec[step]
+        assert spec["podFailurePolicy"] == {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
+        assert spec["template"]["spec"]["restartPolicy"] == "Never", "such a policy needs it"
+
+
+def test_one_node_needs_no_service_and_finds_itself() -> None:
+    (job,) = made(nodes=1)
+
+    env = {each["name"]: each.get("value") for each in job["spec"]["template"]["spec"]["containers"][0]["env"]}
+    assert (env["MASTER_ADDR"], env["PET_NNODES"]) == ("localhost", "1")
+
+
+@pytest.mark.parametrize(
+    ("kind", "rank", "selector"),
+    [
+        ("Job", 3, "batch.kubernetes.io/job-name=x"),
+        ("JobSet", 3, "jobset.sigs.k8s.io/jobset-name=x,batch.kubernetes.io/job-completion-index=3"),
+        (
+            "PyTorchJob",
+            0,
+            f"{NAMED},training.kubeflow.org/replica-type=master,training.kubeflow.org/replica-index=0",
+        ),
+        (
+            "PyTorchJob",
+            3,
+            f"{NAMED},training.kubeflow.org/replica-type=worker,training.kubeflow.org/replica-index=2",
+        ),
+        ("MPIJob", 0, f"{NAMED},training.kubeflow.org/job-role=launcher"),
+    ],
+)
+def test_the_pod_of_a_rank_is_found_by_the_labels_of_its_operator(kind: str, rank: int, selector: str) -> None:
+    assert pod_selector(kind, "x", rank) == selector
+
+
+LINES = "2026-11-27T10:00:00.1Z one\n2026-11-27T10:00:00.15Z two\n2026-11-27T10:00:01Z three\n2026-11-27T10:00:02Z cut o"
+
+
+def test_each_line_of_output_comes_once_and_a_cut_one_later() -> None:
+    first = part_of(LINES, "")
+    assert first == ("one\ntwo\nthree\n", "2026-11-27T10:00:01Z")
+    assert part_of(LINES, "2026-11-27T10:00:00.1Z") == ("two\nthree\n", "2026-11-27T10:00:01Z")
+    assert part_of(f"{LINES}ff\n", first.until) == ("cut off\n", "2026-11-27T10:00:02Z")
+    assert part_of("no time\n", "") == ("", "")
+
+
+def test_a_long_output_comes_in_parts_of_whole_lines() -> None:
+    text = "".join(f"2026-11-27T10:00:{second:02}Z {'x' * 30_000}\n" for second in range(5))
+
+    part = part_of(text, "")
+
+    assert part == ("x" * 30_000 + "\n" + "x" * 30_000 + "\n", "2026-11-27T10:00:01Z")

@@ -1,0 +1,82 @@
+"""`egs run` from the first line to the exit code, against a hub with simulated clusters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.client.hub import Egs, Hub
+from tests.e2e.client.test_answers import LATER
+
+BOX = ("--nodes", "2", "--shape", "H100-80GB", "--hours", "1", "--image", "registry.example/team/train:1.0")
+
+
+def test_a_job_is_filed_waits_runs_and_ends_as_its_command_does(hub: Hub, egs: Egs) -> None:
+    text = egs.run("run", *BOX, "--name", "fine", "--", "torchrun", "train.py")
+
+    assert "node 0 of 2: step 1 of 20\n" in text
+    assert text.count("node 0 of 2: step 20 of 20\n") == 1
+    assert "fine is SUCCEEDED." in text
+    assert egs.run("job", "list", "--all", "-o", "jsonpath={.items[0].gpr_state}").strip() in {"EXITING", "RELEASED"}
+    assert "step 20 of 20" in egs.run("job", "logs", "fine")
+    hub.end_all()
+
+
+@pytest.mark.rotates(2)
+def test_a_job_that_fails_has_an_exit_code_of_its_own(hub: Hub, egs: Egs) -> None:
+    assert "bad is FAILED. Its command ended with exit code 1." in egs.run("run", *BOX, "--name", "bad", "--", "false", code=14)
+    hub.end_all()
+
+
+@pytest.mark.rotates(2)
+def test_a_job_that_somebody_stops_has_another(hub: Hub, egs: Egs) -> None:
+    egs.run("run", *BOX, *LATER, "--name", "late", "--detach", "--", "true")
+    following = egs.start("job", "watch", "late")
+    assert following.stdout
+    assert "QUEUED" in following.stdout.readline()
+
+    egs.run("job", "cancel", "late", "--yes")
+
+    text = following.communicate(timeout=60)[0]
+    assert (following.returncode, "late was stopped before it was done: its request is CANCELED." in text) == (15, True), text
+    hub.end_all()
+
+
+@pytest.mark.rotates(2)
+@pytest.mark.parametrize(
+    ("changes", "code", "words"),
+    [
+        (("--image", "two words:1"), 6, "error: image: Must be a reference of an image, without spaces"),
+        (("--hours", "0"), 6, "error: duration_s: Must be at least one second."),
+        (("--env", "no-value"), 2, "--env: write NAME=VALUE."),
+        (("--retries", "1000"), 6, "error: retries: Must be from 0 to 100."),
+    ],
+)
+def test_what_cannot_run_is_refused_in_clear_words(hub: Hub, egs: Egs, changes: tuple[str, ...], code: int, words: str) -> None:
+    assert words in egs.run("run", *BOX, *changes, "--", "true", code=code)
+    assert egs.run("gpr", "list", "-o", "name") == ""
+
+
+@pytest.mark.rotates(2)
+def test_objects_of_one_s_own_come_from_a_file_and_their_mistakes_are_told(hub: Hub, egs: Egs, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n")
+
+    said = egs.run("run", "--hours", "1", "--file", str(file), code=6)
+
+    assert "error: manifest: Object 1: kind Pod of v1 is none of Job" in said
+
+
+@pytest.mark.rotates(2)
+@pytest.mark.parametrize(("answer", "state"), [("y", "CANCELED"), ("n", "QUEUED")])
+def test_a_ctrl_c_asks_what_to_do_with_the_request(hub: Hub, egs: Egs, answer: str, state: str) -> None:
+    terminal = egs.at_terminal("run", *BOX, *LATER, "--", "true")
+    terminal.wait_for("QUEUED")
+    terminal.interrupt()
+    terminal.wait_for("Cancel it")
+    terminal.type(f"{answer}\n")
+
+    assert terminal.end() == 130
+    assert egs.run("gpr", "list", "--all", "-o", "jsonpath={.items[0].state}").strip() == state
+    hub.end_all()
