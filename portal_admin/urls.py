@@ -30,6 +30,7 @@ urlpatterns: list[URLPattern] = [
     path("inventory/<uuid:pk>/replace/", inventory.replace_node, name="admin-replace-node"),
     path("inventory/<uuid:pk>/force-release/", inventory.force_release, name="admin-force-release"),
     path("gpus/", gpus.gpus, name="admin-gpus"),
+    path("gpus/compare/", gpus.compare, name="admin-gpu-compare"),
     path("gpus/map/", gpus.gpu_map, name="admin-gpu-map"),
     path("gpus/<uuid:pk>/", gpus.gpu, name="admin-gpu"),
     path("clusters/", clusters.clusters, name="admin-clusters"),

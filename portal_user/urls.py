@@ -23,6 +23,7 @@ from portal_user.views.tenants import access, people, tenancy, workspace_request
 urlpatterns: list[URLPattern] = [
     path("", workspaces.workspaces, name="workspaces"),
     path("gpus/", gpus.gpus, name="gpus"),
+    path("gpus/compare/", gpus.compare, name="gpu-compare"),
     path("gpus/map/", gpus.gpu_map, name="gpu-map"),
     path("gpus/<uuid:pk>/", gpus.gpu, name="gpu"),
     path("usage/", usage.usage, name="usage"),

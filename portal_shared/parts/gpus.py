@@ -1,9 +1,9 @@
-"""The table of GPUs and the page of one, for both portals: what a reader may know is the selectors' matter."""
+"""The table of GPUs, for both portals: what a reader may know is the selectors' matter."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -14,7 +14,6 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 
-from accounts.models import User
 from core.errors import InvalidInput
 from core.pages import words
 from core.pages.parts import Fact, ListFoot, Tab
@@ -24,10 +23,7 @@ from observability.models import LatestReading, Reading15s
 from observability.telemetry.selectors import (
     HOT_C,
     IDLE_PERCENT,
-    Course,
     View,
-    course_of,
-    gpu_known_to,
     gpus_with_readings,
     in_view,
     reading_of,
@@ -41,8 +37,6 @@ VIEWS: Final = {"": "All", View.HOT: f"{HOT_C} °C or more", View.IDLE: "Held an
 HEAT_FROM_C: Final = (35, 45, 55, 65, 72, 78, HOT_C, 87)  # where each class of heat after the first begins
 SPARK: Final = timedelta(minutes=30)
 SPARK_WIDTH, SPARK_HEIGHT, SPARK_LEAST_C, SPARK_MOST_C = 154, 22, 25, 95
-RANGES: Final = {"1h": timedelta(hours=1), "12h": timedelta(hours=12), "7d": timedelta(days=7), "90d": timedelta(days=90)}
-TWIN_ROWS: Final = 180
 FILTER_MAX_CHARS: Final = 100
 
 
@@ -99,6 +93,7 @@ class Portal:
     gpu: str
     gpr: str
     map: str
+    compare: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +141,7 @@ class GpuTable:
     facts_url: str
     clear_url: str
     map_url: str
+    compare_url: str
     is_bare: bool  # there is no GPU at all that this reader may see here
 
     @classmethod
@@ -170,6 +166,7 @@ class GpuTable:
             facts_url=url_with(url, {"part": "facts"}),
             clear_url=url_with(url, {"view": filters.view}) if filters.cluster or filters.shape or filters.q else "",
             map_url=reverse(portal.map),
+            compare_url=url_with(reverse(portal.compare), filters.in_url),
             is_bare=not counts["all"],
         )
 
@@ -204,10 +201,10 @@ def _facts(counts: dict[str, Any], url: str) -> list[Fact]:
 
 def _lines(gpus: Sequence[Any], portal: Portal, request: PageRequest) -> list[GpuLine]:
     sparks = _sparks(gpus, request.now)
-    return [_line(gpu, portal, sparks.get(gpu.pk), request.now) for gpu in gpus]
+    return [line_of(gpu, portal, sparks.get(gpu.pk), request.now) for gpu in gpus]
 
 
-def _line(gpu: Any, portal: Portal, spark: Spark | None, now: datetime) -> GpuLine:
+def line_of(gpu: Any, portal: Portal, spark: Spark | None, now: datetime) -> GpuLine:
     reading = reading_of(gpu)
     box = gpu.held_by[0].reservation if gpu.held_by else None
     return GpuLine(
@@ -283,111 +280,3 @@ def render_table(request: PageRequest, portal: Portal, shell: Shell) -> HttpResp
     parts = {"rows": "components/gpus/rows.html", "facts": "components/gpus/facts.html"}
     template = parts.get(request.GET.get("part", ""), f"{portal.name}/gpus/page.html")
     return render(request, template, {"table": GpuTable.build(request, portal), "shell": shell, "now": request.now})
-
-
-def render_gpu(request: PageRequest, portal: Portal, shell: Shell, pk: UUID) -> HttpResponse:
-    template = "components/gpus/course.html" if request.GET.get("part") == "course" else f"{portal.name}/gpus/gpu.html"
-    return render(request, template, {"course": GpuCourse.build(request, portal, pk), "shell": shell, "now": request.now})
-
-
-# -- one GPU -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class CoursePoint:
-    at: datetime
-    temperature: str
-    use: str
-    power: str
-    memory: str
-    note: str
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    at: datetime
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class GpuCourse:
-    name: str
-    facts: tuple[Fact, ...]
-    tabs: tuple[Tab, ...]
-    points: tuple[CoursePoint, ...]
-    marks: tuple[Mark, ...]
-    step: str
-    limit_c: int
-    url: str
-    table_url: str
-
-    @classmethod
-    def build(cls, request: PageRequest, portal: Portal, pk: UUID) -> GpuCourse:
-        gpu, wanted = gpu_known_to(request.user, str(pk)), request.GET.get("range", "1h")
-        if wanted not in RANGES:
-            raise InvalidInput({"range": [f"There is no such range. There are: {', '.join(RANGES)}."]})
-        course = course_of(request.user, gpu, since=request.now - RANGES[wanted], until=request.now, step_s=None, now=request.now)
-        url = reverse(portal.gpu, args=[gpu.pk])
-        points, step_s = _thinned(course)
-        return cls(
-            name=f"{gpu.node.name}, GPU {gpu.index}",
-            facts=tuple(_gpu_facts(request.user, gpu, portal, request.now)),
-            tabs=tuple(Tab(RANGE_WORDS[name], url_with(url, {"range": name}), name == wanted) for name in RANGES),
-            points=tuple(points),
-            marks=tuple(_marks(course)),
-            step=words.duration(step_s) if step_s >= 60 else f"{step_s} s",
-            limit_c=HOT_C,
-            url=url_with(url, {"range": wanted, "part": "course"}),
-            table_url=reverse(portal.table),
-        )
-
-
-RANGE_WORDS: Final = {"1h": "Hour", "12h": "12 hours", "7d": "7 days", "90d": "90 days"}
-
-
-def _gpu_facts(actor: User, gpu: Gpu, portal: Portal, now: datetime) -> list[Fact]:
-    row: Any = gpus_with_readings(actor, now=now).filter(pk=gpu.pk).first()
-    facts = [Fact("Cluster", gpu.node.cluster.name), Fact("Shape", gpu.node.shape)]
-    if row is None:
-        return facts
-    line = _line(row, portal, None, now)
-    tone = "bad" if row.heat >= HOT_C else ""
-    holder = [Fact("Held by", line.holder.name, line.holder.mark.name, url=line.holder.url)] if line.holder else [Fact("Held by", "nobody")]
-    return [
-        *facts,
-        *holder,
-        Fact("Temperature", line.temperature, tone=tone),
-        Fact("Use", line.use),
-        Fact("Power", line.power),
-        Fact("Memory", line.memory, "; ".join(line.notes)),
-    ]
-
-
-def _thinned(course: Course) -> tuple[list[CoursePoint], int]:
-    """At most TWIN_ROWS points: the hottest moment of each stretch counts."""
-    per_row = -(-len(course.points) // TWIN_ROWS) or 1
-    stretches = [course.points[first : first + per_row] for first in range(0, len(course.points), per_row)]
-    return [_point(stretch) for stretch in stretches], course.step_s * per_row
-
-
-def _point(stretch: Sequence[dict[str, Any]]) -> CoursePoint:
-    def over(name: str, of: Callable[[list[int]], float]) -> str:
-        there = [point[name] for point in stretch if point[name] is not None]
-        return str(round(of(there))) if there else ""
-
-    faults = over("new_faults", sum)
-    memory = over("memory_used_mib", max)
-    return CoursePoint(
-        at=stretch[0]["at"],
-        temperature=over("temperature_c", max),
-        use=over("utilization_percent", lambda there: sum(there) / len(there)),
-        power=over("power_w", lambda there: sum(there) / len(there)),
-        memory=f"{int(memory) / 1024:.0f}" if memory else "",
-        note=words.plural(int(faults), "fault") if faults not in ("", "0") else "",
-    )
-
-
-def _marks(course: Course) -> list[Mark]:
-    marks = [Mark(span.since_at, f"{span.gpr} of {span.slice} took it") for span in course.spans if span.since_at >= course.since_at]
-    marks += [Mark(span.until_at, f"{span.gpr} of {span.slice} gave it back") for span in course.spans if span.until_at]
-    return sorted(marks, key=lambda mark: mark.at)

@@ -8,10 +8,11 @@ from django.views.decorators.http import require_GET
 
 from portal_shared.access import PageRequest, signed_in
 from portal_shared.parts.fleet_map import render_map
-from portal_shared.parts.gpus import Portal, render_gpu, render_table
+from portal_shared.parts.gpu_courses import render_comparison, render_gpu
+from portal_shared.parts.gpus import Portal, render_table
 from portal_shared.shell import Shell
 
-PORTAL: Final = Portal(name="user", table="gpus", gpu="gpu", gpr="gpr", map="gpu-map")
+PORTAL: Final = Portal(name="user", table="gpus", gpu="gpu", gpr="gpr", map="gpu-map", compare="gpu-compare")
 
 
 @require_GET
@@ -30,3 +31,9 @@ def gpu(request: PageRequest, pk: UUID) -> HttpResponse:
 @signed_in
 def gpu_map(request: PageRequest) -> HttpResponse:
     return render_map(request, PORTAL, Shell.user(request, page="gpus"))
+
+
+@require_GET
+@signed_in
+def compare(request: PageRequest) -> HttpResponse:
+    return render_comparison(request, PORTAL, Shell.user(request, page="gpus"))

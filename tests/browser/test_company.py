@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.support.chromium import axe_violations
 from tests.browser.support.demo import Demo, running_demo
@@ -18,6 +18,8 @@ PAGES = (
     "/admin/queue/",
     "/admin/schedule/",
     "/admin/gpus/",
+    "/admin/gpus/map/?by=holder",
+    "/admin/gpus/compare/?q=llm-pretrain",
     "/admin/promises/",
     "/admin/evictions/",
     "/admin/inventory/",
@@ -51,5 +53,36 @@ def test_the_demo_opens_on_a_company_at_work_a_first_request_starts_at_once_and_
             for path in PAGES:
                 page.goto(path)
                 assert axe_violations(page) == []
+            _walk_on_the_map(page)
+            _zoom(page)
             assert watch.faults == []
         demo.close()
+
+
+def _walk_on_the_map(page: Page) -> None:
+    page.goto("/admin/gpus/map/")
+    page.locator("#fleet canvas").focus()
+    said = page.locator("#fleet-cell")
+    expect(said).to_contain_text("aurora-h100-01 GPU 0")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    expect(said).to_contain_text("aurora-h100-02 GPU 1")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("aurora-h100-02, GPU 1")
+
+
+def _zoom(page: Page) -> None:
+    """It stays while the page fetches its chart anew."""
+    page.goto("/admin/gpus/compare/?q=llm-pretrain")
+    whole, area = page.get_by_role("button", name="Whole time"), page.locator(".u-over")
+    box = area.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 200, box["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 400, box["y"] + 50, steps=4)
+    page.mouse.up()
+    expect(whole).to_be_visible()
+    page.wait_for_event("response", lambda response: "part=chart" in response.url)
+    expect(whole).to_be_visible()
+    whole.click()
+    expect(whole).to_be_hidden()

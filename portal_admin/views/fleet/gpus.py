@@ -9,9 +9,12 @@ from django.views.decorators.http import require_GET
 from portal_admin.pages.nav import admin_shell
 from portal_shared.access import PageRequest, admin_only
 from portal_shared.parts.fleet_map import render_map
-from portal_shared.parts.gpus import Portal, render_gpu, render_table
+from portal_shared.parts.gpu_courses import render_comparison, render_gpu
+from portal_shared.parts.gpus import Portal, render_table
 
-PORTAL: Final = Portal(name="admin", table="admin-gpus", gpu="admin-gpu", gpr="admin-inspect", map="admin-gpu-map")
+PORTAL: Final = Portal(
+    name="admin", table="admin-gpus", gpu="admin-gpu", gpr="admin-inspect", map="admin-gpu-map", compare="admin-gpu-compare"
+)
 
 
 @require_GET
@@ -30,3 +33,9 @@ def gpu(request: PageRequest, pk: UUID) -> HttpResponse:
 @admin_only
 def gpu_map(request: PageRequest) -> HttpResponse:
     return render_map(request, PORTAL, admin_shell(request, page="gpus"))
+
+
+@require_GET
+@admin_only
+def compare(request: PageRequest) -> HttpResponse:
+    return render_comparison(request, PORTAL, admin_shell(request, page="gpus"))

@@ -77,6 +77,8 @@ PARTS = {
     "admin-supplies": ["rows"],
     "admin-gpus": ["rows", "facts"],
     "admin-gpu": ["course"],
+    "admin-gpu-compare": ["chart"],
+    "gpu-compare": ["chart"],
     "gpus": ["rows", "facts"],
     "gpu": ["course"],
 }

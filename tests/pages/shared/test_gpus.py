@@ -12,7 +12,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from core.clock import db_now
-from inventory.models import Gpu, Reservation, ReservedGpu
+from inventory.models import Gpu, Reservation, ReservedGpu, StepResult
 from tests.observability.telemetry.saying import gpus_of, reading, store
 from tests.pages.admin_world import QUERIES_MAX, AdminWorld
 from tests.pages.user_world import client_of
@@ -110,3 +110,50 @@ def test_the_table_costs_few_queries(admin: Client, gpus: list[Gpu]) -> None:
     with CaptureQueriesContext(connection) as queries:
         text(admin.get(FLEET))
     assert len(queries) <= QUERIES_MAX
+
+
+def test_several_gpus_stand_in_one_table_and_chart_the_hottest_first(admin: Client, gpus: list[Gpu]) -> None:
+    shown = text(admin.get(f"{FLEET}compare/", {"q": "aurora-0"}))
+
+    assert re.findall(r'<th scope="col" class="num">([^<]+)</th>', shown)[:2] == ["aurora-0 GPU 0", "aurora-0 GPU 1"]
+    assert re.search(r'<td class="num">89</td> ?<td class="num">41</td>', shown)
+    assert "runs of vision took its GPUs" in shown
+    assert shown.count('<span class="swatch ws-h') == 8
+
+
+@pytest.mark.parametrize(("measure", "value"), [("use", "97"), ("power", "650"), ("memory", "20")])
+def test_a_comparison_shows_what_was_asked_for(measure: str, value: str, admin: Client, gpus: list[Gpu]) -> None:
+    assert f'<td class="num">{value}</td>' in text(admin.get(f"{FLEET}compare/", {"q": "aurora-0", "measure": measure}))
+
+
+def test_a_comparison_shows_a_member_his_own_gpus_and_nothing_of_others(admin_world: AdminWorld, gpus: list[Gpu]) -> None:
+    owner, outsider = client_of(admin_world.people.owner), client_of(admin_world.people.outsider)
+
+    assert '<td class="num">89</td>' in text(owner.get(f"{OWN}compare/"))
+    strange = text(outsider.get(f"{OWN}compare/", {"q": "runs"}))
+    assert "No GPUs match" in strange
+    assert "took its GPUs" not in strange
+
+
+def test_marks_tell_of_checks_and_of_faults(admin: Client, admin_world: AdminWorld, gpus: list[Gpu]) -> None:
+    now, box = db_now(), Reservation.objects.get(gpr=admin_world.runs, node=gpus[0].node)
+    for step, outcome in (("nccl", "OK"), ("exit_network", "FAILED")):
+        StepResult.objects.create(reservation=box, step=step, attempt=1, outcome=outcome, started_at=now, ended_at=now)
+    store(admin_world.cluster, reading(gpus[3], at=now, temperature_c=60, new_faults=2))
+
+    shown = text(admin.get(f"{FLEET}{gpus[3].pk}/"))
+    assert "2 new faults, by its counters or an Xid" in shown
+    assert "runs passed its checks" in shown
+    assert "runs failed the check exit_network" in shown
+    assert "aurora-0 GPU 3: 2 new faults" in text(admin.get(f"{FLEET}compare/", {"q": "aurora-0"}))
+
+
+def test_a_comparison_costs_few_queries(admin: Client, gpus: list[Gpu]) -> None:
+    with CaptureQueriesContext(connection) as queries:
+        text(admin.get(f"{FLEET}compare/"))
+    assert len(queries) <= QUERIES_MAX
+
+
+@pytest.mark.parametrize("query", [{"measure": "odd"}, {"range": "odd"}, {"view": "odd"}])
+def test_what_a_comparison_does_not_have_is_told(query: dict[str, str], admin: Client, gpus: list[Gpu]) -> None:
+    assert admin.get(f"{FLEET}compare/", query).status_code == 400
