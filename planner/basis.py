@@ -54,8 +54,8 @@ class Basis:
     def differing(self, before: Basis, board: Board) -> set[str]:
         """Returns the ids of requests whose explanation, start or turn may differ from those of the plan `before`.
 
-        A request is explained by what was on its nodes before it, by what else its workspace runs, and where a limit holds for its
-        workspace or project, by all that this one has.
+        A request is explained by what was on its nodes before it, by its predecessor, by what else its workspace runs, and where a limit
+        holds for its workspace or project, by all that this one has.
         """
         if self.pools is not before.pools or (self.policy, self.quotas) != (before.policy, before.quotas):
             return set(board.queue)
@@ -64,7 +64,11 @@ class Basis:
         owners = {stay.part.slice for stay in others} - {""}
         owners |= {stay.part.project for stay in others} & {owner for owner, _ in board.most}
         changed = {stay.part.id for stay in others}
-        return {id_ for id_, waiting in board.queue.items() if waiting.risk or id_ in changed or self._is_near(id_, nodes, owners, board)}
+        return {
+            id_
+            for id_, waiting in board.queue.items()
+            if waiting.risk or not changed.isdisjoint((id_, waiting.request.after)) or self._is_near(id_, nodes, owners, board)
+        }
 
     def _closed_otherwise(self, before: Basis) -> set[str]:
         """Nodes whose windows are others now, or have ended since."""

@@ -15,10 +15,12 @@ from itertools import groupby
 
 from planner.basis import Basis
 from planner.board.board import Board
-from planner.board.waiting import Waiting, turn_of
+from planner.board.waiting import Waiting, in_chains, turn_of
+from planner.capacity.profile import FOREVER_S
 from planner.feasibility import largest_that_fits
-from planner.plan import BarePlacement, Cause, Explanation, Placement, Plan, PlannedEviction, PromiseMove, Reason, Remembered
+from planner.plan import BarePlacement, Blocker, Cause, Explanation, Placement, Plan, PlannedEviction, PromiseMove, Reason, Remembered
 from planner.promises.failure_reserve import FailureReserve
+from planner.promises.followers import compress_chains, hold_followers, settle_followers
 from planner.promises.live_board import Restore, restore_anew
 from planner.promises.proof import faults_of
 from planner.promises.ranges import Forecast
@@ -104,8 +106,9 @@ def make_evictions(board: Board, quotas: tuple[Quota, ...], moved: Moved | None 
         apply_move(board, moved)
     search = EvictionPlanner(board, quotas)
     evictions = search.plan_all()
+    settle_followers(board)
     if board.policy.name == PolicyName.CONSERVATIVE and (evictions or moved):
-        board.compress()
+        compress_chains(board)
     return evictions, search.rights
 
 
@@ -158,7 +161,7 @@ def _is_patient(board: Board, waiting: Waiting) -> bool:
         return False
     if board.pools[board.pool_of_slot(waiting)].supply is not None:
         return False
-    since_s = max(request.promised_at_s, request.earliest_start_s)
+    since_s = max(request.promised_at_s, board.opens_s(request))
     return board.now_s - since_s >= board.policy.gang_patience * (request.promise_s - since_s)
 
 
@@ -171,15 +174,16 @@ def place_newcomers(
 ) -> Remembered | None:
     """`slack`: of this board, if one has begun; else `queues`: its reference queues, if they are known."""
     is_guarded = board.policy.name == PolicyName.GUARDED
+    hold_followers(board)
     if not is_guarded:
-        board.compress()
+        compress_chains(board)
     elif snapshot.has_freed:
         bring_forward(board)
     if slack is None and is_guarded and any(waiting.promise_s is None for waiting in newcomers):
         slack = SlackTracker(board, snapshot.memory, None if snapshot.has_freed else queues)
     shadows: list[Shadow] = []
     arrivals: list[tuple[str, Arrival]] = []
-    for waiting in sorted(newcomers, key=turn_of):
+    for waiting in in_chains(sorted(newcomers, key=turn_of)):
         if waiting.promise_s is not None:
             place_again(board, waiting)  # it lost its slot
             continue
@@ -188,6 +192,7 @@ def place_newcomers(
             continue  # it can never start, so it overtakes no other
         arrivals.append((waiting.request.id, Arrival(board.now_s, waiting.request.priority, board.gpu_s(waiting.request))))
         shadows += [shadow] if shadow is not None else []
+    settle_followers(board)
     return Remembered(tuple(arrivals), tuple(shadows), *slack.sums) if slack is not None and arrivals else None
 
 
@@ -238,6 +243,8 @@ class _Explainer:
         return forecast_of(self.board, waiting, start.start_s, promise_s)
 
     def _never(self, request: Request) -> Explanation:
+        if self.board.opens_s(request) >= FOREVER_S:
+            return Explanation(Reason.PREDECESSOR_HAS_NO_PLACE, (Blocker(request.after, False, FOREVER_S),))
         most = largest_that_fits(self.snapshot.pools, request, self.snapshot.quotas)
         reason = Reason.DOES_NOT_FIT_THEN if request.is_fixed and most.fits else Reason.NEVER_FITS
         return Explanation(reason, (), 0, most.node_count, most.gpus_per_node)

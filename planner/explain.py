@@ -23,6 +23,11 @@ def sentence(explanation: Explanation, *, now_s: int | None, name_of: NameOf, sa
             return "It starts now."
         case Reason.WAITS_FOR_START_TIME:
             return "It waits for the start time that was asked for."
+        case Reason.WAITS_FOR_PREDECESSOR:
+            return _of_predecessor(explanation.blockers, now_s, name_of, say_at)
+        case Reason.PREDECESSOR_HAS_NO_PLACE:
+            names = [name for blocker in explanation.blockers if (name := name_of(blocker.id)) is not None]
+            return f"It starts after {_list(names or [STRANGER])}, which has no place in the plan yet{NOTHING_PROMISED}."
         case Reason.WAITS_FOR_SLICE:
             return _of_slice(_known(explanation.blockers, now_s, name_of, say_at))
         case Reason.WAITS_FOR_QUOTA:
@@ -49,6 +54,16 @@ def sentence(explanation: Explanation, *, now_s: int | None, name_of: NameOf, sa
             return f"It has no place at the time that it was booked for{NOTHING_PROMISED}. Change the time, or let it start later."
         case Reason.NEVER_FITS:
             return _of_never(explanation)
+
+
+def _of_predecessor(blockers: tuple[Blocker, ...], now_s: int | None, name_of: NameOf, say_at: SayAt) -> str:
+    named = [(name, blocker) for blocker in blockers if (name := name_of(blocker.id)) is not None]
+    if not named:
+        return f"It starts after {STRANGER}, which has to end first."
+    name, blocker = named[0]
+    if blocker.is_overdue:
+        return f"It starts after {name}, whose time is over, but its nodes are not back yet."
+    return f"It starts after {name}, which ends {_at(blocker, now_s, say_at)}."
 
 
 def _of_slice(known: list[str]) -> str:
@@ -88,12 +103,16 @@ def _known(blockers: tuple[Blocker, ...], now_s: int | None, name_of: NameOf, sa
 def _when(blocker: Blocker, now_s: int | None, say_at: SayAt) -> str:
     if blocker.is_overdue:
         return "its time is over, but its nodes are not back yet"
-    left = "" if now_s is None else f"in {_duration(max(blocker.until_s - now_s, 0))}, "
-    until = f"{left}at {say_at(blocker.until_s)}"
+    until = _at(blocker, now_s, say_at)
     if blocker.is_running:
         return f"its {_free(blocker)} free {until}"
     size = f", {_size(blocker)}" if blocker.node_count else ""
     return f"ahead of it{size}, ends {until}"
+
+
+def _at(blocker: Blocker, now_s: int | None, say_at: SayAt) -> str:
+    left = "" if now_s is None else f"in {_duration(max(blocker.until_s - now_s, 0))}, "
+    return f"{left}at {say_at(blocker.until_s)}"
 
 
 def _free(blocker: Blocker) -> str:

@@ -22,6 +22,8 @@ class Reason(StrEnum):
     WAITS_FOR_SLICE = "waits_for_slice"  # an earlier GPR of its own slice; a slice holds one at a time
     WAITS_FOR_QUOTA = "waits_for_quota"  # its project or its slice may hold no more at once
     WAITS_FOR_START_TIME = "waits_for_start_time"  # its own earliest start
+    WAITS_FOR_PREDECESSOR = "waits_for_predecessor"  # the GPR that it starts after has not ended
+    PREDECESSOR_HAS_NO_PLACE = "predecessor_has_no_place"  # that GPR waits for approval, or can never start
     WAITS_FOR_NODES = "waits_for_nodes"  # nodes are closed for an unknown time
     WAITS_FOR_CONTACT = "waits_for_contact"  # the cluster of its slot is silent; it keeps the slot
     WAITS_FOR_MAINTENANCE = "waits_for_maintenance"  # announced
@@ -42,6 +44,7 @@ class Cause(StrEnum):
     RECLAIM = "reclaim"  # it would have borrowed GPUs that another is entitled to
     QUOTA = "quota"  # its project or its slice may hold no more then
     ADMIN = "admin"  # an administrator moved it, or another before it
+    PREDECESSOR = "predecessor"  # the GPR that it starts after ends later
     PRIORITY = "priority"  # the policy lets much higher priorities move it
     SUPPLY = "supply"  # ordered nodes did not arrive
     TOPOLOGY = "topology"  # nodes of its slot are no longer in the one rack or NVLink domain that it needs
@@ -94,7 +97,7 @@ class BarePlacement:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """`slot` is None only for NEVER_FITS and DOES_NOT_FIT_THEN."""
+    """`slot` is None only for NEVER_FITS, DOES_NOT_FIT_THEN and PREDECESSOR_HAS_NO_PLACE."""
 
     id: str
     slot: Slot | None

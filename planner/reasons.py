@@ -55,19 +55,20 @@ class Reasons:
 
     def _index(self) -> dict[str, int]:
         board, expected = self._board, self._expected
+        firsts_asked = {request.after for request in self._asked or ()} - {""}
         nodes_asked = {node for request in self._asked or () if (slot := expected.get(request.id)) for node in slot.nodes}
 
-        def concerns(project: str, slice_: str, nodes: Iterable[str]) -> bool:
-            is_alike = self._asked is None or slice_ in self._owners_asked or project in self._limited
+        def concerns(id_: str, project: str, slice_: str, nodes: Iterable[str]) -> bool:
+            is_alike = self._asked is None or slice_ in self._owners_asked or project in self._limited or id_ in firsts_asked
             return is_alike or not nodes_asked.isdisjoint(nodes)
 
         for box in board.running.values():
             nodes = [board.node_ids[node] for node in box.places]
-            if concerns(box.project, box.slice, nodes):
+            if concerns(box.id, box.project, box.slice, nodes):
                 self._enter(Blocker(box.id, True, box.end_s, box.id in board.overdue, len(nodes), box.demand.gpus), box.slice, nodes)
         for waiting in board.order:
             request, slot = waiting.request, expected.get(waiting.request.id)
-            if slot is not None and concerns(request.project, request.slice, slot.nodes):
+            if slot is not None and concerns(request.id, request.project, request.slice, slot.nodes):
                 until_s = slot.start_s + request.length_s
                 self._enter(
                     Blocker(request.id, False, until_s, False, request.node_count, request.gpus_per_node), request.slice, slot.nodes
@@ -87,12 +88,15 @@ class Reasons:
     def _why(self, request: Request, slot: Slot) -> tuple[Reason, set[str]]:
         if slot.start_s == request.earliest_start_s:
             return Reason.WAITS_FOR_START_TIME, set()
+        first = self._blockers.get(request.after) if request.after else None
+        if first is not None and slot.start_s == first.until_s:
+            return Reason.WAITS_FOR_PREDECESSOR, {first.id}
         own = self._slice_ends.get((request.slice, slot.start_s))
         if own is not None and own != request.id:
             return Reason.WAITS_FOR_SLICE, {own}
         if (of_quota := self._held_by_quota(request, slot)) is not None:
             return Reason.WAITS_FOR_QUOTA, of_quota
-        soonest_s = self._board.soonest_s(request)
+        soonest_s = self._board.soonest_s(request) if first is None else max(request.earliest_start_s, first.until_s)
         ids: set[str] = set()
         opened_s, closure = 0, Reason.WAITS_FOR_NODES
         for node_id in slot.nodes:

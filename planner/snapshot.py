@@ -96,6 +96,7 @@ class Request:
     orders: tuple[str, ...] = ()  # ids of pools in which nodes may be ordered for it
     promised_at_s: int = 0  # 0: not promised yet
     lost: tuple[str, str] | None = None  # why its slot is gone, or was at risk in the last plan: (plan.Cause, id of what caused it)
+    after: str = ""  # its predecessor, a request or a box: it starts when that has ended. One that is neither has no place yet
 
     @property
     def may_order_in(self) -> tuple[str, ...]:

@@ -18,8 +18,9 @@ from sortedcontainers import SortedKeyList
 from planner.board import scheduling
 from planner.board.demands import DemandClass, Demands
 from planner.board.empty import LIMITS_MOST, capacity_of, clamp_s, new_table
+from planner.board.scheduling import Chains
 from planner.board.table import EMPTY, HAS_SLOT, NO_SLOT, Table, demand_of, places_of, put_slot, remove_slots, restore_slots
-from planner.board.waiting import Turn, Waiting, turn_of
+from planner.board.waiting import Turn, Waiting, in_chains, turn_of
 from planner.capacity.free_now import FreeNow
 from planner.capacity.placement import (
     NO_INTS,
@@ -38,6 +39,7 @@ from planner.capacity.placement import (
     take_all,
 )
 from planner.capacity.profile import (
+    FOREVER_S,
     NEVER_S,
     NONE,
     Bools,
@@ -103,6 +105,7 @@ class Board:
         self.queue: dict[str, Waiting] = {}
         self.order: SortedKeyList[Waiting] = SortedKeyList(key=turn_of)
         self.evictor_count = 0  # waiting requests that may evict
+        self._followers: set[str] = set()  # ids of waiting requests that start after another
         self._at_row: dict[int, Waiting] = {}
         self._free_now: FreeNow | None = None
         self._table = new_table(ROWS_AT_FIRST, len(pools))
@@ -116,7 +119,7 @@ class Board:
         twin._demands = self._demands.copy()
         # A trial gives ordered nodes GPUs and removes their closures.
         twin.capacity, twin.closed = copy_capacity(self.capacity)._replace(gpu_counts=self.capacity.gpu_counts.copy()), dict(self.closed)
-        twin.running, twin.overdue = dict(self.running), set(self.overdue)
+        twin.running, twin.overdue, twin._followers = dict(self.running), set(self.overdue), set(self._followers)
         waitings = [waiting.copy() for waiting in self.order]
         twin.order = SortedKeyList(waitings, key=turn_of)
         twin.queue = {waiting.request.id: waiting for waiting in waitings}
@@ -191,6 +194,7 @@ class Board:
         self._at_row.update(zip(rows, made, strict=True))
         self.order.update(made)
         self.evictor_count += sum(request.may_evict for request in requests)
+        self._followers.update(request.id for request in requests if request.after)
         self._order = None
         return made
 
@@ -295,7 +299,22 @@ class Board:
         return demand
 
     def soonest_s(self, request: Request) -> int:
-        return max(self.now_s, request.earliest_start_s)
+        return max(self.now_s, self.opens_s(request))
+
+    def opens_s(self, request: Request) -> int:
+        """Its earliest start, or the latest end of its predecessor; FOREVER_S while that one has no place."""
+        return max(request.earliest_start_s, self._predecessor_end_s(request.after)) if request.after else request.earliest_start_s
+
+    @property
+    def followers(self) -> list[Waiting]:
+        """Those that start after another, each behind its predecessor, otherwise in turn."""
+        return in_chains(sorted((self.queue[id_] for id_ in self._followers), key=turn_of)) if self._followers else []
+
+    def hold_until(self, waiting: Waiting, at_s: int) -> bool:
+        """Return whether that is another time than before."""
+        was_s = self._table.earliest_s.item(waiting.row)
+        self._table.earliest_s[waiting.row] = clamp_s(at_s)
+        return was_s != clamp_s(at_s)
 
     def earliest(self, demand: Demand, since_s: int, before_s: int = NEVER_S) -> tuple[int, int] | None:
         """Return (start, pool); the start is in `[since_s, before_s)`."""
@@ -374,9 +393,11 @@ class Board:
         if len(order) == 0:
             return {}
         self._reserve_steps_for_all()
-        table = self._table._replace(state=self._table.state.copy(), slot_s=self._table.slot_s.copy(), places=self._table.places.copy())
+        played = ("state", "slot_s", "places", "earliest_s")
+        table = self._table._replace(**{name: getattr(self._table, name).copy() for name in played})
         if self.policy.name == PolicyName.GUARDED:
-            scheduling.play_forward(copy_capacity(self.capacity), self._empty_free_now(), table, order, self.now_s, self._asked(asked))
+            chains, free_now = self._chains(), self._empty_free_now()
+            scheduling.play_forward(copy_capacity(self.capacity), free_now, table, order, self.now_s, self._asked(asked), chains)
         return self._slots(table)
 
     def next_start_s(self) -> int | None:
@@ -392,6 +413,29 @@ class Board:
 
     # Internals.
 
+    def _predecessor_end_s(self, id_: str) -> int:
+        box, waiting = self.running.get(id_), self.queue.get(id_)
+        if box is not None:
+            return box.end_s
+        if waiting is None or not self.has_slot(waiting):
+            return FOREVER_S
+        # A slot may become as late as its promise, where slots do not just move up. One at risk may even have passed.
+        latest_s = waiting.promise_s or 0 if self.policy.name == PolicyName.GUARDED else 0
+        end_s = max(self.start_s(waiting), latest_s) + waiting.request.length_s
+        return end_s if end_s > self.now_s else self._overrun_s(end_s)
+
+    def _overrun_s(self, end_s: int) -> int:
+        """The next multiple of the grace after an end that is over."""
+        grace_s = max(self.policy.overrun_grace_s, 1)
+        return end_s + grace_s * ((self.now_s - end_s) // grace_s + 1)
+
+    def _chains(self) -> Chains:
+        """The waiting followers whose predecessors wait, too."""
+        pairs = [(self.queue[after], self.queue[id_]) for id_ in self._followers if (after := self.queue[id_].request.after) in self.queue]
+        first = np.array([before.row for before, _ in pairs], np.int64)
+        then = np.array([waiting.row for _, waiting in pairs], np.int64)
+        return Chains(first, then, np.array([clamp_s(waiting.request.earliest_start_s) for _, waiting in pairs], np.int64))
+
     def _shape_at(self, places: Ints) -> str:
         pool = self.pool_at(places)
         return "" if pool is None else self.pools[pool].shape
@@ -400,9 +444,9 @@ class Board:
         return len(places) * gpus_per_node or int(self.capacity.gpu_counts[places].sum())
 
     def _box_of(self, running: Running) -> Box:
-        end_s, grace_s = clamp_s(running.end_s), max(self.policy.overrun_grace_s, 1)
+        end_s = clamp_s(running.end_s)
         if end_s <= self.now_s:
-            end_s += grace_s * ((self.now_s - end_s) // grace_s + 1)
+            end_s = self._overrun_s(end_s)
             self.overdue.add(running.id)
         # A node that is gone takes no capacity; the slice still counts the box.
         places = self.places([node for node in running.nodes if node in self.node_numbers])
@@ -501,6 +545,7 @@ class Board:
         self._unused.append(waiting.row)
         self.order.remove(waiting)
         self.evictor_count -= waiting.request.may_evict
+        self._followers.discard(waiting.request.id)
         del self.queue[waiting.request.id], self._at_row[waiting.row]
         self._order = None
 

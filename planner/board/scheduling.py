@@ -208,6 +208,14 @@ def tick(capacity: Capacity, free_now: FreeNow, table: Table, order: Ints, at_s:
     return started[: due + start_others(capacity, free_now, table, recheck, at_s, started[due:])]
 
 
+class Chains(NamedTuple):
+    """Rows of waiting predecessors, and those of the requests that start after them."""
+
+    first: Ints
+    then: Ints
+    asked_s: Ints  # the earliest starts that those asked for
+
+
 class Agenda(NamedTuple):
     events: list[tuple[int, int]]  # heap of (time, number): nodes, then limits, then rows
     due_s: Ints  # by number of node or limit: its next change; its other events are void
@@ -226,7 +234,17 @@ def schedule_change(capacity: Capacity, agenda: Agenda, number: int, at_s: int) 
 
 
 @compiled
-def play_forward(capacity: Capacity, free_now: FreeNow, table: Table, order: Ints, at_s: int, asked: Bools) -> None:
+def open_followers(table: Table, chains: Chains, agenda: Agenda, first_row: int, j: int, at_s: int) -> None:
+    """Row `j` starts now, so those after it may start as soon as it ends, however late it might have been."""
+    for i in range(len(chains.first)):
+        if chains.first[i] == j:
+            then = chains.then[i]
+            table.earliest_s[then] = max(chains.asked_s[i], at_s + table.length_s[j])
+            heapq.heappush(agenda.events, (table.earliest_s[then], first_row + then))
+
+
+@compiled
+def play_forward(capacity: Capacity, free_now: FreeNow, table: Table, order: Ints, at_s: int, asked: Bools, chains: Chains) -> None:
     """All ticks from now on, if nobody comes and every box takes its whole length; `slot_s` then says when each row starts.
 
     `asked`: by row; stops when these have started. Changes its arguments. It ticks when a box ends, a slot is due, a window opens or an
@@ -256,6 +274,7 @@ def play_forward(capacity: Capacity, free_now: FreeNow, table: Table, order: Int
                 if table.state[j] == HAS_SLOT and table.slot_s[j] <= at_s:
                     table.state[j] = STARTED
                     left -= asked[j]
+                    open_followers(table, chains, agenda, first_row, j, at_s)
             elif agenda.due_s[number] == due_s:
                 goes_on |= apply_change(capacity, free_now, table, recheck, number, at_s)
                 schedule_change(capacity, agenda, number, at_s)
@@ -263,6 +282,7 @@ def play_forward(capacity: Capacity, free_now: FreeNow, table: Table, order: Int
             count = start_others(capacity, free_now, table, recheck, at_s, started)
             left -= asked[started[:count]].sum()
             for j in started[:count]:
+                open_followers(table, chains, agenda, first_row, j, at_s)
                 for i in range(table.first_place[j], table.first_place[j] + table.nodes[j]):
                     schedule_change(capacity, agenda, table.places[i], at_s)
                     schedule_change(capacity, agenda, slots[i], at_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -43,6 +44,19 @@ class Waiting:
 
 def turn_of(waiting: Waiting) -> Turn:
     return waiting.turn
+
+
+def in_chains(waitings: Iterable[Waiting]) -> list[Waiting]:
+    """Keeps the order, but puts each behind its predecessor."""
+    left = {waiting.request.id: waiting for waiting in waitings}
+    found: list[Waiting] = []
+    for waiting in list(left.values()):
+        chain, before = [], left.pop(waiting.request.id, None)
+        while before is not None:
+            chain.append(before)
+            before = left.pop(before.request.after, None)
+        found += reversed(chain)
+    return found
 
 
 def by_promise(waiting: Waiting) -> tuple[int, int, Turn]:

@@ -88,11 +88,12 @@ def _shift_each_pool(board: Board, lost: Sequence[Waiting]) -> None:
 
 
 def place_again(board: Board, waiting: Waiting) -> None:
-    """Move no other slot."""
-    if _place_in_time(board, waiting):
+    """Move no other slot. One whose predecessor has no place gets none."""
+    since_s = board.soonest_s(waiting.request)
+    if since_s >= FOREVER_S or _place_in_time(board, waiting):
         return
     demand = board.demand(waiting.request)
-    found = board.earliest(demand, board.soonest_s(waiting.request))
+    found = board.earliest(demand, since_s)
     if found is not None:
         board.place_at(waiting, demand, found)
 

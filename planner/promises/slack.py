@@ -13,7 +13,7 @@ from typing import Final
 
 from planner.board.board import Board
 from planner.capacity.placement import Demand
-from planner.capacity.profile import NEVER_S
+from planner.capacity.profile import FOREVER_S, NEVER_S
 from planner.promises.reference_queues import ReferenceQueues, reference_queues
 from planner.snapshot import Arrival, Memory, Request, Shadow
 
@@ -143,7 +143,12 @@ class SlackTracker:
 
 
 def find_new_place(board: Board, tracker: SlackTracker | None, request: Request) -> tuple[tuple[int, int] | None, Shadow | None]:
-    """Return (start, pool) beside all slots, and the shadow to remember. None: it can never fit, or not at its booked time."""
+    """Return (start, pool) beside all slots, and the shadow to remember.
+
+    None: it can never fit, or not at its booked time, or its predecessor has no place.
+    """
+    if board.opens_s(request) >= FOREVER_S:
+        return None, None
     demand = board.demand(request)
     before_s = request.earliest_start_s + 1 if request.is_fixed else NEVER_S
     found = board.earliest(demand, board.soonest_s(request), before_s)

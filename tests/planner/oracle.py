@@ -141,10 +141,29 @@ def problems(snapshot: Snapshot, made: Plan) -> list[str]:
             found.append(f"{request.id} starts now: {placement.starts_now}, with {placement.start_s} and a slot at {slot.start_s}")
         if placement.start_s is None or not max(snapshot.now_s, request.earliest_start_s) <= placement.start_s <= slot.start_s:
             found.append(f"{request.id} is expected at {placement.start_s}, with a slot at {slot.start_s}")
+        found += _chain_problems(snapshot, request, placement, made)
         is_edited = snapshot.edited is not None and snapshot.edited.id == request.id
         found += _promise_problems(request, placement.promise_s, placement.moved is not None, may_gain=is_edited)
         oracle.boxes.append(of_slot(request, slot))
     return found
+
+
+def _chain_problems(snapshot: Snapshot, request: Request, placement: Placement, made: Plan) -> list[str]:
+    """It starts when the one that it starts after has ended: by the slots, and as it is expected."""
+    boxes, lengths = {box.id: box for box in snapshot.running}, {each.id: each.length_s for each in snapshot.queue}
+    stands = {each.id: each for each in made.placements}
+    if not request.after:
+        return []
+    if request.after in boxes:
+        end_s = of_running(boxes[request.after], snapshot.now_s, snapshot.policy.overrun_grace_s).seconds.stop
+        ends = [(placement.slot, end_s), (placement.start_s, end_s)]
+    elif (before := stands.get(request.after)) is None or before.slot is None or before.start_s is None:
+        return [f"{request.id} has a place, and {request.after} has none"]
+    else:
+        length_s = lengths[request.after]
+        ends = [(placement.slot, before.slot.start_s + length_s), (placement.start_s, before.start_s + length_s)]
+    starts_s = [(start.start_s if isinstance(start, Slot) else start, end_s) for start, end_s in ends]
+    return [f"{request.id} starts at {at_s}, {request.after} ends at {end_s}" for at_s, end_s in starts_s if at_s is None or at_s < end_s]
 
 
 def _risk_problems(snapshot: Snapshot, request: Request, placement: Placement) -> list[str]:

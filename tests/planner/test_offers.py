@@ -16,7 +16,7 @@ from planner.snapshot import Policy, Request, Snapshot
 from tests.effort import examples
 from tests.planner.build import EITHER, placements, pool, request, running, settled, stand
 from tests.planner.draw import CONSERVATIVE, POLICIES, TIGHT, requests, snapshots
-from tests.planner.world import MISHAPS, World
+from tests.planner.world import CHAINS, MISHAPS, MIXED, Asks, World
 
 SIZES = ("node_count", "gpus_per_node", "length_s")
 
@@ -86,9 +86,9 @@ def test_the_soonest_promise_is_what_the_candidate_gets_when_it_may_use_all_its_
 
 
 @examples(100)
-@given(st.integers(0, 10**6), st.sampled_from(POLICIES), st.sets(st.sampled_from(sorted(MISHAPS))))
-def test_each_offer_is_kept_when_it_is_taken_and_time_plays_forward(seed: int, policy: Policy, mishaps: set[str]) -> None:
-    world = World(seed, policy, frozenset(mishaps))
+@given(st.integers(0, 10**6), st.sampled_from(POLICIES), st.sampled_from([MIXED, CHAINS]), st.sets(st.sampled_from(sorted(MISHAPS))))
+def test_each_offer_is_kept_when_it_is_taken_and_time_plays_forward(seed: int, policy: Policy, asks: Asks, mishaps: set[str]) -> None:
+    world = World(seed, policy, frozenset(mishaps), asks)
     for _ in range(12):
         world.step()
     world.freeze()

@@ -14,7 +14,7 @@ from planner.snapshot import Policy, Snapshot
 from tests.effort import examples
 from tests.planner.build import placements, settled
 from tests.planner.draw import POLICIES, requests, snapshots
-from tests.planner.world import MISHAPS, World
+from tests.planner.world import CHAINS, MISHAPS, MIXED, Asks, World
 
 
 def same(snapshot: Snapshot, tells: frozenset[str]) -> None:
@@ -54,9 +54,13 @@ def test_newcomers_are_told_what_they_would_be_told_beside_all_others(snapshot: 
 
 
 @examples(60)
-@given(st.integers(0, 10**6), st.sampled_from(POLICIES), st.sets(st.sampled_from(sorted(MISHAPS))), st.data())
-def test_so_are_those_that_wait_whatever_has_happened(seed: int, policy: Policy, mishaps: set[str], data: st.DataObject) -> None:
-    world = World(seed, policy, frozenset(mishaps))
+@given(
+    st.integers(0, 10**6), st.sampled_from(POLICIES), st.sampled_from([MIXED, CHAINS]), st.sets(st.sampled_from(sorted(MISHAPS))), st.data()
+)
+def test_so_are_those_that_wait_whatever_has_happened(
+    seed: int, policy: Policy, asks: Asks, mishaps: set[str], data: st.DataObject
+) -> None:
+    world = World(seed, policy, frozenset(mishaps), asks)
     for _ in range(12):
         world.step()
     ids = sorted(request.id for request in world.queue)

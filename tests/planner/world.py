@@ -29,9 +29,11 @@ class Asks:
     priorities: Sequence[int]
     node_counts: Sequence[int]
     lengths_s: Sequence[int]
+    follow_share: float = 0.0  # how many start after another
 
 
 MIXED = Asks(priorities=(50, 101, 201), node_counts=(1, 1, 1, 2), lengths_s=range(2, 15))
+CHAINS = Asks(priorities=(50, 101, 201), node_counts=(1, 1, 2), lengths_s=range(2, 12), follow_share=0.6)
 # So many and long that some wait until boxes that end early move them up: in forty worlds of sixty ticks about twenty.
 GANGS = Asks(priorities=(50, 101), node_counts=(1, 2), lengths_s=range(6, 30))
 # So many that some give way to others whose node has failed: in forty worlds of fifty ticks about eight.
@@ -81,6 +83,8 @@ class World:
         return self.tick()
 
     def tick(self) -> tuple[Snapshot, Plan]:
+        there = {*self.running, *(request.id for request in self.queue)}
+        self.queue = tuple(replace(each, after="") if each.after and each.after not in there else each for each in self.queue)
         snapshot = self.snapshot()
         made = plan(snapshot)
         assert problems(snapshot, made) == []
@@ -118,6 +122,9 @@ class World:
             within=dice.choice([Within.ANY, Within.ANY, Within.ANY, Within.RACK, Within.NVLINK]),
         )
         self.count += 1
+        others = [*self.running, *(request.id for request in self.queue)]
+        if others and self.asks.follow_share and dice.random() < self.asks.follow_share:
+            new = replace(new, after=dice.choice(others))
         self.queue += (new,)
         return new
 

@@ -20,8 +20,9 @@ from planner.snapshot import Node, Policy, Pool, Quota, Request, Running, Shadow
 from tests.effort import examples
 from tests.planner.build import GUARDED, pool, request, running, settled
 from tests.planner.draw import POLICIES
-from tests.planner.world import BACK, MISHAPS, World
+from tests.planner.world import BACK, CHAINS, MISHAPS, MIXED, Asks, World
 
+ASKS = st.sampled_from([MIXED, CHAINS])
 Part = TypeVar("Part", Request, Running, Shadow)
 QUOTAS = (Quota("x", "s", guaranteed=2, most=5),)
 LIMITS = QUOTAS, (Quota("x", "s", guaranteed=4), Quota("a", "s", guaranteed=2, most=2)), (Quota("y", "s", guaranteed=0, most=4),)
@@ -52,9 +53,11 @@ def _kept(before: tuple[Part, ...], now: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 @examples(10_000, quick_count=300)
-@given(st.integers(0, 10**6), st.sampled_from(POLICIES), st.sets(st.sampled_from(sorted(MISHAPS | {BACK})), max_size=3), st.booleans())
-def test_a_history_is_planned_alike_on_both(seed: int, policy: Policy, mishaps: set[str], has_quotas: bool) -> None:
-    world, process, dice = World(seed, policy, frozenset(mishaps), now_s=1000), Process(), random.Random(seed)
+@given(
+    st.integers(0, 10**6), st.sampled_from(POLICIES), ASKS, st.sets(st.sampled_from(sorted(MISHAPS | {BACK})), max_size=3), st.booleans()
+)
+def test_a_history_is_planned_alike_on_both(seed: int, policy: Policy, asks: Asks, mishaps: set[str], has_quotas: bool) -> None:
+    world, process, dice = World(seed, policy, frozenset(mishaps), asks, now_s=1000), Process(), random.Random(seed)
     for step in range(25):
         snapshot, made = world.step()
         snapshot = process.read(replace(snapshot, quotas=QUOTAS if has_quotas else ()))
@@ -72,14 +75,15 @@ def test_a_history_is_planned_alike_on_both(seed: int, policy: Policy, mishaps: 
 @given(
     st.integers(0, 10**6),
     st.sampled_from(POLICIES),
+    ASKS,
     st.sets(st.sampled_from(sorted(MISHAPS | {BACK})), max_size=3),
     st.sampled_from(((), *LIMITS)),
     st.booleans(),
 )
 def test_who_is_told_only_what_may_have_changed_knows_as_much_as_who_is_told_all(
-    seed: int, policy: Policy, mishaps: set[str], quotas: tuple[Quota, ...], can_order: bool
+    seed: int, policy: Policy, asks: Asks, mishaps: set[str], quotas: tuple[Quota, ...], can_order: bool
 ) -> None:
-    world, process, shown, basis = World(seed, policy, frozenset(mishaps), now_s=1000), Process(), dict[str, object](), None
+    world, process, shown, basis = World(seed, policy, frozenset(mishaps), asks, now_s=1000), Process(), dict[str, object](), None
     for _ in range(25):
         snapshot, _ = world.step()
         snapshot = _in_two_projects(replace(snapshot, quotas=quotas))

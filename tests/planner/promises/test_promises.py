@@ -19,12 +19,12 @@ from tests.effort import examples
 from tests.planner.build import placements, settled, slots, starts, stored
 from tests.planner.draw import CONSERVATIVE, GUARDED, POLICIES, requests, snapshots
 from tests.planner.oracle import problems
-from tests.planner.world import BACK, GANGS, MISHAPS, MIXED, SINGLES, Asks, World
+from tests.planner.world import BACK, CHAINS, GANGS, MISHAPS, MIXED, SINGLES, Asks, World
 
 SEEDS = st.integers(0, 10**6)
 OF_ANY = st.sampled_from(POLICIES)
 OF_GUARDED = st.sampled_from(GUARDED)
-ASKS = st.sampled_from([MIXED, GANGS, SINGLES])
+ASKS = st.sampled_from([MIXED, GANGS, SINGLES, CHAINS])
 
 
 @examples(200)
@@ -98,10 +98,12 @@ def test_a_promise_is_moved_by_what_happened_and_by_nothing_else(seed: int, poli
 
 
 @examples(150)
-@given(SEEDS, OF_ANY, st.sets(st.sampled_from(sorted(MISHAPS))))
-def test_on_a_frozen_queue_the_start_that_is_shown_is_the_start_that_happens(seed: int, policy: Policy, mishaps: set[str]) -> None:
+@given(SEEDS, OF_ANY, ASKS, st.sets(st.sampled_from(sorted(MISHAPS))))
+def test_on_a_frozen_queue_the_start_that_is_shown_is_the_start_that_happens(
+    seed: int, policy: Policy, asks: Asks, mishaps: set[str]
+) -> None:
     """Tick by tick to the end, and no tick on the way shows anything else."""
-    world = World(seed, policy, frozenset(mishaps))
+    world = World(seed, policy, frozenset(mishaps), asks)
     for _ in range(15):
         world.step()
     world.freeze()
@@ -119,10 +121,10 @@ def test_on_a_frozen_queue_the_start_that_is_shown_is_the_start_that_happens(see
 
 
 @examples(100)
-@given(SEEDS, OF_ANY, st.sets(st.sampled_from(sorted(MISHAPS))))
-def test_a_tick_with_nothing_to_do_changes_nothing(seed: int, policy: Policy, mishaps: set[str]) -> None:
+@given(SEEDS, OF_ANY, ASKS, st.sets(st.sampled_from(sorted(MISHAPS))))
+def test_a_tick_with_nothing_to_do_changes_nothing(seed: int, policy: Policy, asks: Asks, mishaps: set[str]) -> None:
     """Until something is due: neither a slot, nor a promise, nor what is shown, nor its reason, nor what is remembered."""
-    world = World(seed, policy, frozenset(mishaps))
+    world = World(seed, policy, frozenset(mishaps), asks)
     for _ in range(20):
         world.step()
     world.freeze()
