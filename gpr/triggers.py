@@ -1,4 +1,4 @@
-"""SQLite triggers: they refuse illegal transitions (I6) and record what plans read. PostgreSQL: migrations 0003, 0033 and 0038."""
+"""SQLite triggers: they refuse illegal transitions (I6) and record what plans read. PostgreSQL: migrations 0003, 0033, 0038 and 0041."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ WATCHED: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
             "within",
             "allowed_shapes",
             "earliest_start_at",
+            "after_id",
+            "after_condition",
             "is_booking",
             "run",
             "may_evict",

@@ -30,5 +30,6 @@ def change_body(spec: GprSpec, gpr: Gpr) -> dict[str, Any]:
 
 
 def _as_json(body: dict[str, Any]) -> dict[str, Any]:
-    read: dict[str, Any] = json.loads(json.dumps(body, cls=JSONEncoder))
+    plain = {name: value.pk if isinstance(value, Gpr) else value for name, value in body.items()}
+    read: dict[str, Any] = json.loads(json.dumps(plain, cls=JSONEncoder))
     return read

@@ -33,6 +33,7 @@ from gpr.closing.services import closing_advance
 from gpr.cluster_requests.services import orphans_cancel
 from gpr.evictions.restarts import restarts_estimate
 from gpr.evictions.withdrawals import notices_review
+from gpr.followers.services import followers_cancel
 from gpr.models import AllocatorRecord, Gpr, GprState
 from gpr.replacement.services import replacements_review
 from inventory.services.supplies import orders_give_up
@@ -85,6 +86,7 @@ def tick(*, now: datetime | None = None, may_rest: bool = False) -> TickReport |
         closing_advance(now=now)
         kubeconfigs_expire(now=now)
         orphans_cancel(now=now)
+        followers_cancel(now=now)
         if may_rest and _may_rest(record, now):
             report.rested = True
         else:

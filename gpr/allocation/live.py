@@ -21,7 +21,7 @@ from gpr.allocation.change_log import ChangeLog, Changes
 from gpr.allocation.live_rows import LiveRows
 from gpr.allocation.memory import memory_of
 from gpr.allocation.pools import Fleet, PoolIndex, fleet_of, pools_of
-from gpr.allocation.snapshot import Loaded, policy, request_of, running_box
+from gpr.allocation.snapshot import Loaded, policy, predecessor_of, request_of, running_box
 from gpr.models import PlanRecord
 from gpr.quotas.fairness import shares_of, usage_at
 from gpr.supplies.selectors import SupplyState, supplies_load
@@ -145,7 +145,8 @@ class LiveSnapshot:
         ask = rows.requests[id_]
         wanted = rows.clusters_of_gpr.get(ask.pk) or rows.clusters_of_slice.get(ask.slice_id, set())
         clusters = {places.cluster_names[pk] for pk in wanted if pk in places.cluster_names}
-        return request_of(ask, clusters, rows.promises.get(id_), self._shares, places)
+        after = predecessor_of(ask, rows.held.__contains__)
+        return request_of(ask, clusters, rows.promises.get(id_), self._shares, places, after)
 
 
 def _brought_up_to_date(

@@ -45,6 +45,7 @@ class LiveRows:
         self.held: dict[str, tuple[HeldRow, ...]] = {}
         self.nodes: tuple[InventoryNode, ...] = ()  # in the order in which the planner chooses among equals
         self.arrivals = Arrivals()
+        self._after: dict[UUID, UUID] = {}  # the predecessors of those that have one
         self.clusters_of_gpr: dict[UUID, set[UUID]] = {}
         self.clusters_of_slice: dict[UUID, set[UUID]] = {}
         self.quotas: tuple[Quota, ...] = ()
@@ -61,6 +62,7 @@ class LiveRows:
         if changes.slices:
             gprs.update(row.pk for row in self.requests.values() if row.slice_id in changes.slices)
             gprs.update(row.gpr_id for row, *_ in self.held.values() if row.slice_id in changes.slices)
+        gprs.update(pk for pk, after_id in self._after.items() if after_id in changes.gprs)
         every = changes.everything or len(gprs) > KEYS_MOST
         self._read_gprs(None if every else gprs)
         if changes.settings or changes.everything:
@@ -82,19 +84,23 @@ class LiveRows:
 
     def _read_gprs(self, keys: Set[UUID] | None) -> None:
         if keys is None:
-            self.requests, self.promises, self.held, self.clusters_of_gpr, self.arrivals = {}, {}, {}, {}, Arrivals()
+            self.requests, self.promises, self.held, self.clusters_of_gpr, self._after = {}, {}, {}, {}, {}
+            self.arrivals = Arrivals()
         elif not keys:
             return
         for pk in keys or ():
             self.requests.pop(str(pk), None)
             self.promises.pop(str(pk), None)
             self.held.pop(str(pk), None)
+            self._after.pop(pk, None)
             self.clusters_of_gpr.pop(pk, None)
         waiting, shadows = load_together((queued_rows, keys), (shadow_rows, keys))
         queued: dict[UUID, bool] = {}
         for row, promise, names_clusters in queued_parts(waiting):
             queued[row.pk] = names_clusters
             self.requests[str(row.pk)] = row
+            if row.after_id is not None:
+                self._after[row.pk] = row.after_id
             if promise is not None:
                 self.promises[str(row.pk)] = promise
         naming = None if keys is None else [pk for pk, names_clusters in queued.items() if names_clusters]

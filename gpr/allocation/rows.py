@@ -44,13 +44,18 @@ class GprRow(NamedTuple):
     slice__home_id: UUID | None
     slice__burst_gain_s: int
     slice__may_order: bool
+    after_id: UUID | None
+    after_condition: str
+    after__state: str | None
+    after__job__outcome: str | None  # None: no job
 
     @classmethod
     def of(cls, gpr: Gpr) -> Self:
-        return cls._make(_fields_of(gpr))
+        job = getattr(gpr.after, "job", None)
+        return cls._make((*_fields_of(gpr), gpr.after.state if gpr.after else None, job.outcome if job else None))
 
 
-_fields_of = attrgetter(*(name.replace("__", ".") for name in GprRow._fields))
+_fields_of = attrgetter(*(name.replace("__", ".") for name in GprRow._fields[:-2]))
 
 
 class PlanSummary(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -18,7 +18,7 @@ from gpr.allocation.rows import (
     HeldRow,
     PromiseRow,
 )
-from gpr.models import Gpr, GprState
+from gpr.models import ENDED, PROVISIONED, AfterCondition, Gpr, GprState, ended_well
 from inventory.models import Cluster, MaintenanceWindow, Supply
 from planner.plan import Cause
 from planner.promises.live_board import Restore
@@ -89,7 +89,8 @@ class Loaded:
     def _request(self, ask: GprRow, clusters: Iterable[Cluster], rank: int, promise: PromiseRow | None) -> Request:
         known, named = self.places.cluster_names, {cluster.pk for cluster in clusters} or self.clusters_of_slice.get(ask.slice_id, set())
         names = {known[pk] for pk in named if pk in known}
-        return replace(request_of(ask, names, promise, self.shares, self.places), rank=rank)
+        after = predecessor_of(ask, lambda id_: any(box.id == id_ for box in self.snapshot.running))
+        return replace(request_of(ask, names, promise, self.shares, self.places, after), rank=rank)
 
     def elsewhere(self, candidate: Request, pools: tuple[str, ...]) -> Request:
         """The candidate in other pools, without handicaps."""
@@ -212,7 +213,17 @@ def quotas_load() -> tuple[Quota, ...]:
     return tuple(Quota(str(owner), shape, guaranteed, most) for owner, shape, guaranteed, most in rows)
 
 
-def request_of(ask: GprRow, clusters: Set[str], promise: PromiseRow | None, shares: Mapping[str, int], places: PoolIndex) -> Request:
+def predecessor_of(ask: GprRow, is_held: Callable[[str], bool]) -> str:
+    """The id of the GPR that it waits for, or "". One that ended otherwise than it should is in no plan, so nothing starts after it."""
+    id_, state = str(ask.after_id), ask.after__state
+    if state is None or (state in ENDED and (ask.after_condition == AfterCondition.ANY or ended_well(state, ask.after__job__outcome))):
+        return ""
+    return "" if state in PROVISIONED and not is_held(id_) else id_  # its nodes are back, and the next tick ends it
+
+
+def request_of(
+    ask: GprRow, clusters: Set[str], promise: PromiseRow | None, shares: Mapping[str, int], places: PoolIndex, after: str
+) -> Request:
     slot = _stored_slot(promise, places) if promise is not None and promise.slot_nodes else None
     pools = places.pools_for(ask, clusters, may_order=ask.slice__may_order)
     orders = _orders(ask, pools, places)
@@ -243,6 +254,7 @@ def request_of(ask: GprRow, clusters: Set[str], promise: PromiseRow | None, shar
         orders=orders,
         handicaps=_handicaps(ask, pools, places),
         within=Within(ask.within),
+        after=after,
     )
 
 

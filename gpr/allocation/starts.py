@@ -16,7 +16,7 @@ from core.words import are, plural
 from gpr.allocation.snapshot import Loaded, at, length_s
 from gpr.allocation.stored_plan import plan_lock
 from gpr.lifecycle import gprs_transition
-from gpr.models import Gpr, GprState
+from gpr.models import ENDED, Gpr, GprState
 from gpr.promises.outcomes import promises_settle
 from gpr.quotas.selectors import refuse_over_limit
 from inventory.models import Cluster, Reservation, agent_is_live
@@ -39,6 +39,7 @@ def gprs_start(slots: Mapping[Gpr, Slot], *, loaded: Loaded, now: datetime) -> N
     if any(gpr.version != loaded.requests[str(gpr.pk)].version for gpr in slots):
         raise StaleState("It was changed since it was planned.")
     projects = {gpr.slice.project_id for gpr in slots}
+    _refuse_unended([gpr.after_id for gpr in slots if gpr.after_id is not None])
     plan_lock()  # before rows of projects, as everybody who takes both
     quotas_keep(projects)
     alike: dict[tuple[str, int], list[Gpr]] = defaultdict(list)
@@ -52,6 +53,12 @@ def gprs_start(slots: Mapping[Gpr, Slot], *, loaded: Loaded, now: datetime) -> N
     owners = {(owner, shape) for gpr, shape in shapes.items() for owner in (gpr.slice.project_id, gpr.slice_id)}
     refuse_over_limit(owners, projects)
     promises_settle(list(slots), now=now)
+
+
+def _refuse_unended(predecessors: Sequence[UUID]) -> None:
+    """Raises Conflict. The plan was made before, and a box that has ended may wait again since."""
+    if predecessors and Gpr.objects.filter(pk__in=predecessors).exclude(state__in=ENDED).exists():
+        raise Conflict("The request that it starts after has not ended yet.")
 
 
 def _move(gprs: Sequence[Gpr], cluster: Cluster, run: int, now: datetime) -> None:

@@ -30,6 +30,8 @@ class BookingSeriesCreate(GprCreate):
 
     earliest_start_at = None  # type: ignore[assignment]
     is_booking = None  # type: ignore[assignment]
+    after = None  # type: ignore[assignment]
+    after_condition = None  # type: ignore[assignment]
     template = None  # type: ignore[assignment]
     first_start_at = serializers.DateTimeField()
     rule = serializers.ChoiceField(choices=RepeatRule.choices)

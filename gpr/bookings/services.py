@@ -39,7 +39,7 @@ REFUSAL_MAX_CHARS = 500
 RETRIED_AFTER = timedelta(minutes=10)
 RETRIED_AT_ONCE = 2  # per tick, since each try may plan evictions, too
 # All fields but name and time: these are the same for each occurrence.
-ASKED_FIELDS = tuple(name for name in PLAIN_FIELDS if name not in {"name", "earliest_start_at", "is_booking"})
+ASKED_FIELDS = tuple(name for name in PLAIN_FIELDS if name not in {"name", "earliest_start_at", "is_booking", "after", "after_condition"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,20 @@
 from gpr.models.bookings import BookingOccurrence, BookingSeries, RepeatRule
 from gpr.models.cluster_requests import ClusterRequestRecord
 from gpr.models.evictions import Eviction, EvictionVictim, VictimKind, VictimOutcome
-from gpr.models.gprs import ENDED, GPUS_PER_NODE_MAX, NODES_MAX, PROVISIONED, TRANSITIONS, EndReason, Gpr, GprState, Nearness
-from gpr.models.jobs import Job, JobLog, JobOutcome, JobState
+from gpr.models.gprs import (
+    ENDED,
+    ENDED_WELL,
+    GPUS_PER_NODE_MAX,
+    NODES_MAX,
+    PROVISIONED,
+    TRANSITIONS,
+    AfterCondition,
+    EndReason,
+    Gpr,
+    GprState,
+    Nearness,
+)
+from gpr.models.jobs import Job, JobLog, JobOutcome, JobState, ended_well
 from gpr.models.plans import AllocatorRecord, PlanChange, PlanRecord
 from gpr.models.promises import Forecast, Promise, PromiseMove, PromiseOutcome, Shadow
 from gpr.models.templates import GprTemplate
@@ -12,10 +24,12 @@ from gpr.models.usage import IdleBox, ProjectUsage, ShapePrice, UsageDay, UsageP
 
 __all__ = [
     "ENDED",
+    "ENDED_WELL",
     "GPUS_PER_NODE_MAX",
     "NODES_MAX",
     "PROVISIONED",
     "TRANSITIONS",
+    "AfterCondition",
     "AllocatorRecord",
     "BookingOccurrence",
     "BookingSeries",
@@ -46,4 +60,5 @@ __all__ = [
     "UsageProgress",
     "VictimKind",
     "VictimOutcome",
+    "ended_well",
 ]

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 NODES_MAX, GPUS_PER_NODE_MAX = 10_000, 1_024
 CENTURY_S = 100 * 366 * 86_400  # a later end would be in no calendar
-NO_PLACE = frozenset({Reason.NEVER_FITS, Reason.DOES_NOT_FIT_THEN})
+NO_PLACE = frozenset({Reason.NEVER_FITS, Reason.DOES_NOT_FIT_THEN, Reason.PREDECESSOR_HAS_NO_PLACE})
+AFTER_HELP = "Its predecessor: it starts when that has ended."
 TURN_AT_HELP = "Start of its age in the order; differs from queued_at after an administrator's move."
 
 
@@ -40,6 +41,7 @@ class GprState(models.TextChoices):
 # A slice has at most one GPR in these states (I3).
 PROVISIONED = frozenset({GprState.PROVISIONING, GprState.ACTIVE, GprState.EXITING})
 ENDED = frozenset({GprState.COMPLETED, GprState.RELEASED, GprState.EVICTED, GprState.FAILED, GprState.CANCELED, GprState.REJECTED})
+ENDED_WELL = frozenset({GprState.COMPLETED, GprState.RELEASED})
 # A state that is no key is final. Triggers in the database refuse every other transition.
 TRANSITIONS: dict[str, frozenset[str]] = {
     GprState.PENDING_APPROVAL: frozenset({GprState.QUEUED, GprState.REJECTED, GprState.CANCELED}),
@@ -59,6 +61,13 @@ class EndReason(models.TextChoices):
     NODE_FAILURE = "NODE_FAILURE", "A node failed"
     CHECK_FAILED = "CHECK_FAILED", "A check on the way in failed"
     ADMIN = "ADMIN", "Released by an administrator"
+
+
+class AfterCondition(models.TextChoices):
+    """How its predecessor has to end for a GPR to start."""
+
+    ANY = "any", "In any way"
+    SUCCESS = "success", "Completed or released; else this one is canceled"
 
 
 class Nearness(models.TextChoices):
@@ -90,6 +99,10 @@ class Gpr(models.Model):
     # Copied from the policy when the request was filed: a later policy applies to later requests.
     allowed_shapes = models.JSONField(default=list, blank=True, help_text="Shapes that the slice's policy allowed; none means all.")
     is_booking = models.BooleanField(default=False, help_text="It starts at `earliest_start_at`, or is refused.")
+    after = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="followers", db_index=False, help_text=AFTER_HELP
+    )
+    after_condition = models.CharField(max_length=7, choices=AfterCondition.choices, default=AfterCondition.ANY)
     node_type = models.CharField(max_length=63, blank=True)
     rdma = models.BooleanField(default=False)
     within = models.CharField(max_length=6, blank=True, choices=Nearness.choices)
@@ -150,6 +163,7 @@ class Gpr(models.Model):
             ),
             models.CheckConstraint(condition=Q(nodes__gte=1, duration_s__gte=1), name="gpr_asks_for_something"),
             models.CheckConstraint(condition=Q(nodes__lte=NODES_MAX, gpus_per_node__lte=GPUS_PER_NODE_MAX), name="gpr_asks_within_bounds"),
+            models.CheckConstraint(condition=Q(is_booking=False) | Q(after=None), name="gpr_booking_follows_none"),
             models.CheckConstraint(condition=Q(duration_s__lte=CENTURY_S, remaining_s__lte=CENTURY_S), name="gpr_within_a_century"),
             models.CheckConstraint(condition=Q(priority__gte=PRIORITY_MIN, priority__lte=PRIORITY_MAX), name="gpr_priority_in_range"),
             models.CheckConstraint(
@@ -163,6 +177,7 @@ class Gpr(models.Model):
             models.Index(fields=["state"], condition=Q(state__in=["PROVISIONING", "ACTIVE", "EXITING"]), name="gpr_provisioned"),
             models.Index(fields=["slice", "-created_at"], name="gpr_of_slice"),
             models.Index(fields=["-created_at", "id"], name="gpr_newest"),
+            models.Index(fields=["after"], condition=Q(after__isnull=False), name="gpr_followers"),
         ]
 
     def __str__(self) -> str:
@@ -174,7 +189,7 @@ class Gpr(models.Model):
 
     @property
     def has_no_place(self) -> bool:
-        """Tell whether the last plan says that it can never start, or that its booked time is taken."""
+        """Tell whether the last plan says that it can never start, that its booked time is taken, or that its predecessor has no place."""
         return self.explanation.get("reason") in NO_PLACE
 
     @property

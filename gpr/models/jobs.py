@@ -7,7 +7,7 @@ from django.db import models
 from django.db.models import Q
 
 from core.column_checks import column_checks
-from gpr.models.gprs import Gpr
+from gpr.models.gprs import ENDED_WELL, Gpr
 from protocol.tenancy.workloads import WorkloadKind, WorkloadPhase
 
 RETRIES_MAX, RANKS_MAX = 100, 10_000
@@ -29,6 +29,11 @@ class JobState(models.TextChoices):
 class JobOutcome(models.TextChoices):
     SUCCEEDED = "SUCCEEDED", "Succeeded"
     FAILED = "FAILED", "Failed"
+
+
+def ended_well(state: str, job_outcome: str | None) -> bool:
+    """Tell whether a GPR in this state had its time or was given back, and its job, if it had one, succeeded."""
+    return state in ENDED_WELL and job_outcome in {None, JobOutcome.SUCCEEDED}
 
 
 KINDS = [(kind.value, kind.value) for kind in WorkloadKind]

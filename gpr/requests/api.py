@@ -25,6 +25,7 @@ from core.rest.pagination import CreatedPagination
 from core.rest.views import ApiViewSet
 from gpr.allocation.stored_plan import plan_turn
 from gpr.approvals.services import gpr_approve, gpr_reject
+from gpr.followers.selectors import predecessor_for
 from gpr.models import Gpr
 from gpr.queue.decisions import gpr_evict, gpr_set_priority
 from gpr.queue.moves import gpr_move
@@ -138,6 +139,8 @@ class GprViewSet(ApiViewSet[Gpr]):
         gpr = self._gpr(pk, data.pop("version", None))
         if "clusters" in data:
             data["clusters"] = clusters_of(data["clusters"], actor=actor)
+        if data.get("after"):
+            data["after"] = predecessor_for(actor, data["after"], slice_=gpr.slice)
         gpr_edit(gpr=gpr, actor=actor, spec=spec_of(gpr, **data), now=self.now)
         return self._answer(pk)
 

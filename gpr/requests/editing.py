@@ -13,25 +13,28 @@ from django.db import transaction
 from django.db.models import F
 
 from accounts.models import User
-from core.errors import IllegalTransition, InvalidInput, StaleState
+from core.errors import Conflict, IllegalTransition, InvalidInput, StaleState
 from core.words import duration_exact
 from gpr.allocation.live import snapshot_load
 from gpr.allocation.snapshot import Loaded, with_newcomer
 from gpr.allocation.stored_plan import Edited, plan_lock, plan_turn
+from gpr.followers.selectors import refuse_chain
 from gpr.lifecycle import gpr_transition, gprs_transition
 from gpr.models import Gpr, GprState
 from gpr.requests.planning import gpr_of_spec, promise_make, promise_tighten, promises_drop, refuse_impossible
+from gpr.requests.selectors import names_visible_to
 from gpr.requests.services import may_submit
 from gpr.requests.spec import PLAIN_FIELDS, GprSpec, approval_reasons, refuse_over_budget, request_summary, spec_check
 from journal.hints import TICK, hint
 from journal.services import event_record
+from planner.plan import Cause
 from planner.snapshot import Request, Snapshot
 
 # An edit of one of these fields makes a new plan and a new promise; an edit of any other field keeps the promise.
 PLANNED_FIELDS = frozenset(
     {
         *("nodes", "gpus_per_node", "duration_s", "shape", "min_gpu_memory_gib", "node_type", "rdma", "within", "priority"),
-        *("earliest_start_at", "is_booking", "may_evict"),
+        *("earliest_start_at", "is_booking", "may_evict", "after", "after_condition"),
     }
 )
 
@@ -57,6 +60,7 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
         raise IllegalTransition(f"Only a waiting GPR can be changed; this one is {gpr.get_state_display().lower()}.", state=gpr.state)
     spec_check(spec, now=now, kept_start_at=gpr.earliest_start_at)
     plan_lock()
+    _check_chain(spec, gpr)
     refuse_over_budget(spec, now=now, granted=_granted(gpr))
     reasons = approval_reasons(spec, now=now, granted=_granted(gpr))
     was, is_replanned = Edited(copy(gpr), tuple(gpr.clusters.all())), _is_replanned(gpr, spec)
@@ -124,9 +128,11 @@ def automatic_place(gpr: Gpr) -> dict[str, Any]:
 def replan_changed(gpr: Gpr, *, reasons: list[str], actor: User, was: Edited | None = None, now: datetime) -> None:
     """Moves the GPR into the queue or back to approval as `reasons` demand, and plans it again. `was`: before the edit.
 
-    The caller holds the plan lock. Raises CanNeverStart or BookingDoesNotFit.
+    The caller holds the plan lock. Raises CanNeverStart, BookingDoesNotFit, or Conflict where that would break a follower's promise.
     """
     if reasons and gpr.state == GprState.QUEUED:
+        if promised := gpr.followers.filter(state=GprState.QUEUED, promise__isnull=False).first():
+            raise _follower_is_promised(promised, actor, f"that needs approval: {' '.join(reasons)}")
         promises_drop([gpr], now=now)
         text = f"{gpr.name} needs approval: {' '.join(reasons)}"
         gpr_transition(gpr=gpr, to=GprState.PENDING_APPROVAL, now=now, actor=actor, message=text)
@@ -137,11 +143,23 @@ def replan_changed(gpr: Gpr, *, reasons: list[str], actor: User, was: Edited | N
     if gpr.state == GprState.QUEUED:
         if gpr.is_booking:
             promises_drop([gpr], now=now)  # the new time is granted or the edit is refused; the old promise never applies
-        promise_make(gpr, edited=was, now=now)
+        made = promise_make(gpr, edited=was, now=now)
+        if moved := next((p for p in made.all_placements if p.moved and p.moved.cause == Cause.PREDECESSOR and p.id != str(gpr.pk)), None):
+            raise _follower_is_promised(Gpr.objects.get(pk=moved.id), actor, "it would end later than that allows")
         promise_tighten(gpr, now)
     else:
         loaded = snapshot_load(now=now)
         refuse_impossible(loaded.candidate(gpr, gpr.clusters.all()), loaded)
+
+
+def _follower_is_promised(follower: Gpr, actor: User, why: str) -> Conflict:
+    name = names_visible_to(actor, {str(follower.pk)}).get(str(follower.pk), "Another request")
+    return Conflict(f"{name} starts after it and has been promised a start, and {why}. Change less, or let that one not start after it.")
+
+
+def _check_chain(spec: GprSpec, edited: Gpr) -> None:
+    if (spec.after, spec.after_condition) != (edited.after, edited.after_condition):
+        refuse_chain(spec, edited=edited)
 
 
 def spec_of(gpr: Gpr, **changes: Any) -> GprSpec:
@@ -154,6 +172,7 @@ def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | Non
     """Builds the candidate of a new request, or of an edit of `edited`. Raises as `gpr_submit`."""
     may_submit(actor, spec)
     spec_check(spec, now=now, kept_start_at=edited.earliest_start_at if edited else None)
+    refuse_chain(spec) if edited is None else _check_chain(spec, edited)
     refuse_over_budget(spec, now=now, granted=_granted(edited) if edited else None)
     loaded = snapshot_load(now=now, with_memory=True)
     if edited is not None:

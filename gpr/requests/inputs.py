@@ -12,7 +12,8 @@ from accounts.models import User
 from core.errors import InvalidInput
 from core.rest.fields import Flag, FreeForm, Id, Reference, StrictSerializer, Text, WholeNumber, whole_number
 from core.words import duration_parse
-from gpr.models import GprTemplate, Nearness
+from gpr.followers.selectors import predecessor_for
+from gpr.models import AfterCondition, GprTemplate, Nearness
 from gpr.queue.moves import MoveTo
 from gpr.requests.selectors import template_for
 from gpr.requests.spec import GprSpec
@@ -25,6 +26,8 @@ WHY_MAX_CHARS = 300
 BULK_MAX = 200
 VERSION_HELP = "The version that you read. The answer is 409 if the request has changed since."
 IDLE_HELP = "Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored already."
+AFTER_HELP = "A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended."
+CONDITION_HELP = "With `success` this one is canceled unless that one has its time or is given back, and its job succeeds."
 NEEDED = ("nodes", "duration_s")  # a request must give these; all other fields have defaults
 REPLACEMENT_WHY_MAX_CHARS = 150  # it becomes part of the reason why the node is cordoned
 
@@ -74,6 +77,8 @@ class GprChange(StrictSerializer):
         help_text="Clusters where it may run. Empty: all of the slice.",
     )
     earliest_start_at = serializers.DateTimeField(required=False, allow_null=True)
+    after = Reference(required=False, allow_null=True, help_text=AFTER_HELP)
+    after_condition = serializers.ChoiceField(choices=AfterCondition.choices, required=False, help_text=CONDITION_HELP)
     is_booking = Flag(required=False, help_text="It starts at `earliest_start_at`, or is refused with the nearest times.")
     node_type = Text(allow_blank=True, required=False, max_length=63)
     rdma = Flag(required=False)
@@ -179,7 +184,8 @@ def spec_of_create(data: dict[str, Any], *, actor: User) -> GprSpec:
     if missing := [name for name in NEEDED if name not in fields]:
         raise InvalidInput({name: ["This field is required."] for name in missing})
     clusters = clusters_of(fields.get("clusters", []), actor=actor)
-    return GprSpec(**{**fields, "slice": slice_, "clusters": clusters, "template": template})
+    after = predecessor_for(actor, fields["after"], slice_=slice_) if fields.get("after") else None
+    return GprSpec(**{**fields, "slice": slice_, "clusters": clusters, "template": template, "after": after})
 
 
 def _check_cluster(template: GprTemplate) -> None:

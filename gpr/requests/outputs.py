@@ -17,6 +17,7 @@ from core.rest.output import ModelOutputSerializer, OutputSerializer
 from core.rest.sealed import SealedId
 from gpr.evictions.failed_jobs import failed_jobs_of
 from gpr.evictions.services import WHY, notices_of
+from gpr.followers.selectors import Predecessor, predecessors_of
 from gpr.models import ClusterRequestRecord, EndReason, EvictionVictim, Gpr, GprState, VictimKind
 from gpr.promises.forecasts import BOOKED, LEARNED, NO_HISTORY
 from gpr.queue.explanations import VisibleExplanation
@@ -38,6 +39,7 @@ AT_RISK_HELP = (
 POSITION_HELP = "The position by planned start among all waiting requests; 1 starts first. Null without a planned start."
 PROMISED_HELP = "It starts by then, unless a recorded cause moves the promise. Null if it can never start or its booked time is taken."
 
+PREDECESSOR_HELP = "The request that has to end before it starts, by name. Null without one."
 FAILED_JOBS_HELP = (
     "Jobs (namespace/name) that failed after its nodes were taken back, if it waits again and no GPU pod of its workspace waits. Start "
     "them again, or cancel the request."
@@ -56,10 +58,18 @@ class GprPage:
     notices: Mapping[UUID, EvictionVictim]
     borrowers: Set[UUID]
     failed_jobs: Mapping[UUID, Sequence[str]]
+    predecessors: Mapping[UUID, Predecessor]
 
     @classmethod
     def build(cls, gprs: Sequence[Gpr], *, actor: User, now: datetime) -> GprPage:
-        return cls(now, queue_statuses(gprs, actor=actor, now=now), notices_of(gprs), borrowers_among(gprs, now=now), failed_jobs_of(gprs))
+        return cls(
+            now,
+            queue_statuses(gprs, actor=actor, now=now),
+            notices_of(gprs),
+            borrowers_among(gprs, now=now),
+            failed_jobs_of(gprs),
+            predecessors_of(gprs, actor=actor),
+        )
 
 
 class BlockerSerializer(OutputSerializer[Any]):
@@ -131,6 +141,8 @@ class GprSerializer(ModelOutputSerializer[Gpr]):
     owner = serializers.CharField(source="owner.name")
     owner_id = serializers.UUIDField()
     clusters = serializers.SerializerMethodField(help_text="The clusters where it may run. Empty: all clusters of the slice.")
+    after = serializers.SerializerMethodField(help_text=PREDECESSOR_HELP)
+    after_id = serializers.SerializerMethodField(help_text="Null without one, or if the reader may not see it.")
     cluster = serializers.SerializerMethodField(help_text="The cluster of its nodes.")
     cluster_id = serializers.UUIDField(allow_null=True)
     model = serializers.DictField()
@@ -157,7 +169,8 @@ class GprSerializer(ModelOutputSerializer[Gpr]):
     class Meta:
         model = Gpr
         fields = ["id", "name", "slice", "slice_id", "owner", "owner_id", "shape", "min_gpu_memory_gib", "nodes", "gpus_per_node"]
-        fields += ["duration_s", "priority", "clusters", "earliest_start_at", "is_booking", "node_type", "rdma", "within", "idle_timeout_s"]
+        fields += ["duration_s", "priority", "clusters", "earliest_start_at", "after", "after_id", "after_condition"]
+        fields += ["is_booking", "node_type", "rdma", "within", "idle_timeout_s"]
         fields += ["evictable"]
         fields += [
             "may_evict",
@@ -183,6 +196,15 @@ class GprSerializer(ModelOutputSerializer[Gpr]):
 
     def get_clusters(self, gpr: Any) -> list[str]:
         return [cluster.name for cluster in gpr.named_clusters]
+
+    def get_after(self, gpr: Gpr) -> str | None:
+        found = self._page.predecessors.get(gpr.pk)
+        return found.name if found else None
+
+    @extend_schema_field(serializers.UUIDField(allow_null=True))
+    def get_after_id(self, gpr: Gpr) -> UUID | None:
+        found = self._page.predecessors.get(gpr.pk)
+        return found.id if found else None
 
     def get_cluster(self, gpr: Gpr) -> str | None:
         return gpr.cluster.name if gpr.cluster else None

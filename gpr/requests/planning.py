@@ -15,7 +15,6 @@ from gpr.allocation.live import snapshot_load
 from gpr.allocation.snapshot import Loaded, at
 from gpr.allocation.stored_plan import Edited, plan_of, plan_store, replan, shadows_drop, summary_set
 from gpr.models import Gpr, GprState, Promise
-from gpr.models.gprs import NO_PLACE
 from gpr.promises.forecasts import forecasts_drop
 from gpr.promises.outcomes import promises_abandon
 from gpr.requests.spec import BOOKING_AHEAD, PLAIN_FIELDS, GprSpec, beyond_end, request_summary
@@ -23,7 +22,7 @@ from inventory.models import Cluster
 from journal.models import Event
 from journal.services import events_record
 from planner.feasibility import largest_that_fits
-from planner.plan import Placement, Reason
+from planner.plan import Placement, Plan, Reason
 from planner.sharing.bookings import NearestTimes, fitting, nearest
 from planner.snapshot import Request, Within
 
@@ -55,7 +54,7 @@ def _store_queued(newcomers: Mapping[Gpr, GprSpec], now: datetime) -> dict[UUID,
         return late | (_store_queued(in_time, now) if in_time else {})
     for gpr in newcomers:
         summary_set(gpr, placements[gpr.pk])
-    cannot = {gpr: spec for gpr, spec in newcomers.items() if placements[gpr.pk].slot is None}
+    cannot = {gpr: spec for gpr, spec in newcomers.items() if cannot_start(placements[gpr.pk])}
     _insert({gpr: spec for gpr, spec in newcomers.items() if gpr not in cannot})
     promises = {promise.gpr_id: promise for promise in plan_store(made, loaded, now, explained=frozenset())}
     for gpr in newcomers:
@@ -65,6 +64,11 @@ def _store_queued(newcomers: Mapping[Gpr, GprSpec], now: datetime) -> dict[UUID,
         return {}
     loaded = snapshot_load(now=now)  # the bookings that did fit take their place in it
     return {gpr.pk: _refusal(gpr, spec.clusters, placements[gpr.pk], loaded) for gpr, spec in cannot.items()}
+
+
+def cannot_start(placement: Placement) -> bool:
+    """False for one that waits for a predecessor without a place: it has a place once that one has."""
+    return placement.slot is None and placement.explanation.reason != Reason.PREDECESSOR_HAS_NO_PLACE
 
 
 def _beyond_end(gpr: Gpr, placement: Placement, now: datetime) -> EgsError | None:
@@ -96,18 +100,19 @@ def _created_event(gpr: Gpr, spec: GprSpec) -> Event:
     )
 
 
-def promise_make(gpr: Gpr, *, edited: Edited | None = None, now: datetime) -> None:
-    """Plans the queue and stores the promise of a GPR that is in it. `edited`: the request before an edit.
+def promise_make(gpr: Gpr, *, edited: Edited | None = None, now: datetime) -> Plan:
+    """Plans the queue, stores the promise of a GPR that is in it, and returns the plan. `edited`: the request before an edit.
 
     The caller took the plan lock before it wrote. Raises CanNeverStart, BookingDoesNotFit, or OverPolicy beyond its workspace's end.
     """
     made, _ = replan(now=now, edited=edited, explained={gpr.pk})
     (placement,) = made.placements
     summary_set(gpr, placement)
-    if placement.explanation.reason in NO_PLACE:
+    if cannot_start(placement):
         raise _refusal(gpr, gpr.clusters.all(), placement, snapshot_load(now=now))
     if late := _beyond_end(gpr, placement, now):
         raise late
+    return made
 
 
 def _refusal(gpr: Gpr, clusters: Iterable[Cluster], placement: Placement, loaded: Loaded) -> EgsError:

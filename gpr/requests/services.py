@@ -17,6 +17,7 @@ from core.words import plural
 from core.written_sql import WrittenQuery
 from gpr.allocation.stored_plan import plan_lock, plan_turn
 from gpr.budgets.ledger import Ledger
+from gpr.followers.selectors import refuse_chain
 from gpr.models import Gpr, GprState, GprTemplate
 from gpr.requests.planning import gpr_of_spec, newcomers_store
 from gpr.requests.spec import GprSpec, budget_excesses, policy_breaches, spec_check, window_of
@@ -53,6 +54,7 @@ def gprs_submit(
         try:
             may_submit(actor, spec)
             spec_check(spec, now=now)
+            refuse_chain(spec)
             asked[index] = spec
         except collect_errors as error:
             answers[index] = error

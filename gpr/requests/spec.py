@@ -17,7 +17,7 @@ from core.words import duration_exact, number, plural, utc
 from core.written_sql import WrittenQuery
 from gpr.budgets.ledger import Excess, Ledger
 from gpr.budgets.windows import GpuWindow
-from gpr.models import GPUS_PER_NODE_MAX, NODES_MAX, GprTemplate
+from gpr.models import GPUS_PER_NODE_MAX, NODES_MAX, AfterCondition, Gpr, GprTemplate
 from inventory.models import Cluster, Node, Supply
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Quota, Slice
 from slices.quotas.services import whose
@@ -53,6 +53,8 @@ class GprSpec:
     clusters: Sequence[Cluster] = ()  # empty: any of the slice
     earliest_start_at: datetime | None = None
     is_booking: bool = False  # it starts at `earliest_start_at` or is refused
+    after: Gpr | None = None  # it starts when that one has ended
+    after_condition: str = AfterCondition.ANY
     node_type: str = ""
     rdma: bool = False
     within: str = ""
@@ -113,7 +115,8 @@ def request_summary(spec: GprSpec) -> str:
     kind = spec.shape or f"at least {spec.min_gpu_memory_gib} GiB"
     booked = f", booked for {utc(spec.earliest_start_at)}" if spec.is_booking and spec.earliest_start_at else ""
     size = f"{plural(spec.nodes, 'node')} with {gpus}{each} ({kind})"
-    return f"{size} for {duration_exact(spec.duration_s)} at priority {spec.priority}{booked}"
+    behind = ", after another request" if spec.after is not None else ""  # whose name not every reader may know
+    return f"{size} for {duration_exact(spec.duration_s)} at priority {spec.priority}{booked}{behind}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +265,8 @@ def _cluster_faults(spec: GprSpec) -> list[tuple[str, str]]:
 
 def _start_faults(spec: GprSpec, now: datetime, kept_start_at: datetime | None) -> list[tuple[str, str]]:
     start_at = spec.earliest_start_at
+    if spec.is_booking and spec.after is not None:
+        return [("after", "A booking starts at its own time, not after another request.")]
     if start_at is None:
         return [("earliest_start_at", "Say when the booking starts.")] if spec.is_booking else []
     if spec.is_booking and start_at != kept_start_at and start_at < now + BOOKING_AHEAD:

@@ -26,7 +26,7 @@ from gpr.allocation.rows import plan_summaries
 from gpr.allocation.snapshot import PROMISE_TOLERANCE_S
 from gpr.allocation.stored_plan import plan_of, summary_of
 from gpr.approvals.services import gpr_approve, gpr_reject
-from gpr.models import ENDED, PROVISIONED, TRANSITIONS, Gpr, GprState, Promise, PromiseMove
+from gpr.models import ENDED, ENDED_WELL, PROVISIONED, TRANSITIONS, AfterCondition, Gpr, GprState, Promise, PromiseMove
 from gpr.queue.decisions import gpr_evict, gpr_set_priority
 from gpr.replacement.services import box_of, node_replace
 from gpr.requests.editing import gpr_cancel, gpr_edit, spec_of
@@ -144,7 +144,27 @@ class Life(RuleBasedStateMachine):
     def submit(self, ask: Any) -> None:
         self._submit(*ask)
 
-    def _submit(self, who: int, nodes: int, gpus: int | None, duration_s: int, priority: int, requeue: bool, later_s: int | None) -> None:
+    @act(ask=requests, which=numbers, condition=st.sampled_from(AfterCondition.values))
+    def submit_behind_another(self, ask: Any, which: int, condition: str) -> None:
+        before = self._pick(which, {S.PENDING_APPROVAL, S.QUEUED, S.PROVISIONING, S.ACTIVE, S.EXITING})
+        self._submit(*ask, after=before, after_condition=condition)
+
+    @act(which=numbers, other=numbers)
+    def edit_what_it_starts_after(self, which: int, other: int) -> None:
+        before = self._pick(other, set(S) - ENDED)
+        self._on(which, FIRST, lambda gpr: gpr_edit(gpr=gpr, actor=self.owner, spec=spec_of(gpr, after=before), now=self.now))
+
+    def _submit(
+        self,
+        who: int,
+        nodes: int,
+        gpus: int | None,
+        duration_s: int,
+        priority: int,
+        requeue: bool,
+        later_s: int | None,
+        **behind: Any,
+    ) -> None:
         asked = spec(
             self.slices[who],
             nodes=nodes,
@@ -153,6 +173,7 @@ class Life(RuleBasedStateMachine):
             priority=priority,
             requeue_on_failure=requeue,
             earliest_start_at=None if later_s is None else self.now + timedelta(seconds=later_s),
+            **behind,
         )
         self._try(lambda: gpr_submit(actor=self.owner, spec=asked, now=self.now))
 
@@ -398,6 +419,7 @@ class Life(RuleBasedStateMachine):
         self._check_held()
         self._check_promises()
         self._check_time()
+        self._check_chains()
         if self.ticked:
             self.ticked = False
             assert not (found := faults()), found
@@ -489,7 +511,7 @@ class Life(RuleBasedStateMachine):
         for gpr in Gpr.objects.all():
             found = promises.get(gpr.pk)
             if gpr.state == S.QUEUED:
-                is_hopeless = gpr.explanation.get("reason") == Reason.NEVER_FITS
+                is_hopeless = gpr.explanation.get("reason") in {Reason.NEVER_FITS, Reason.PREDECESSOR_HAS_NO_PLACE}
                 assert is_hopeless or (found is not None and found.slot_nodes), f"{gpr} waits with neither a promise nor a reason"
                 assert gpr.explanation
             elif gpr.state in PROVISIONED:
@@ -499,6 +521,16 @@ class Life(RuleBasedStateMachine):
                 assert late_s <= PROMISE_TOLERANCE_S + 1, f"{gpr} started {late_s} s after its promise"
             elif gpr.state in {S.CANCELED, S.REJECTED, S.PENDING_APPROVAL}:
                 assert found is None
+
+    def _check_chains(self) -> None:
+        """What has started, has done so after the end of its predecessor."""
+        for gpr in Gpr.objects.exclude(after=None).select_related("after"):
+            assert gpr.after is not None
+            if gpr.run:
+                self.seen["started behind another"] += 1
+                assert gpr.after.state in (ENDED if gpr.after_condition == AfterCondition.ANY else ENDED_WELL)
+                if gpr.run == 1 and gpr.provisioning_at is not None and gpr.after.ended_at is not None:
+                    assert gpr.after.ended_at <= gpr.provisioning_at
 
     def _check_time(self) -> None:
         for gpr in Gpr.objects.all():

@@ -40,6 +40,7 @@ SOMETIMES = {
     "gpr.spare_entering",
     "gpr.node_replaced",
     "a promise was moved",
+    "started behind another",
 }
 
 
