@@ -132,6 +132,7 @@ def test_an_eviction_of_the_first_moves_its_promise_and_says_why(stage: Stage, o
     was = promised(then)
     stage.after(3600)
     gpr_evict(gpr=first, actor=stage.admin, why="room", now=stage.now)
+    stage.after(300)
     ended(stage, first)
     for _ in range(2):  # the first tick starts it again, on free nodes
         stage.tick()
@@ -188,7 +189,7 @@ def test_what_closes_a_chain_or_makes_it_too_long_or_has_ended_badly_is_refused(
     refused(lambda: stage.submit(after=first, is_booking=True, earliest_start_at=stage.now + timedelta(hours=9)), "A booking")
     assert stage.submit(after=canceled).promise.promised_start_at is not None
     before = then
-    for _ in range(CHAIN_MAX - 1):
+    for _ in range(CHAIN_MAX - 2):
         before = stage.submit(other, after=before)
     refused(lambda: stage.submit(other, after=before), f"At most {CHAIN_MAX}")
     head = stage.submit()
