@@ -16,14 +16,15 @@ from django.conf import settings
 from django.core.validators import RegexValidator
 from rest_framework.exceptions import APIException
 
-from accounts.models import Scope
-from core.errors import EgsError
+from accounts.models import Scope, User
+from core.errors import EgsError, InvalidInput
 from core.pages import words
 from core.rest.fields import FreeForm
 from core.rest.parsers import json_strict
 from core.rest.references import id_of
 from gpr.bookings.services import SeriesTerms
-from gpr.models import Gpr, GprTemplate, Nearness, RepeatRule
+from gpr.followers.selectors import predecessor_for, predecessors_of
+from gpr.models import AfterCondition, Gpr, GprTemplate, Nearness, RepeatRule
 from gpr.requests.editing import spec_of
 from gpr.requests.spec import GprSpec
 from gpr.templates.services import TemplateChange
@@ -45,6 +46,7 @@ from portal_shared.forms.refusals import refusal_of
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Role, Slice
 
 NUMBER_MAX = 2**31 - 1
+AFTER_HINT = "Name or id of a request of this project, or of a workspace of yours."
 OPTIONAL_FLAGS = ("rdma", "run_checks", "evictable", "may_evict", "requeue_on_failure")
 KEY = re.compile(r"\A[0-9a-f]{32}\Z", re.ASCII)
 # For a cluster that the workspace cannot use any more.
@@ -58,6 +60,7 @@ SAME_FIELDS = (
     "gpus_per_node",
     "priority",
     "earliest_start_at",
+    "after_condition",
     "node_type",
     "within",
     *FLAGS,
@@ -109,6 +112,10 @@ class GprForm(ServiceForm):
         label=f"Priority, {PRIORITY_MIN} to {PRIORITY_MAX}", min_value=PRIORITY_MIN, max_value=PRIORITY_MAX, initial=PRIORITY_DEFAULT
     )
     earliest_start_at = MomentField(label="Not before", required=False)
+    after = PlainTextField(
+        label="Start after", max_length=63, required=False, widget=forms.TextInput(attrs={"list": "after-choices"}), help_text=AFTER_HINT
+    )
+    after_condition = forms.ChoiceField(label="How that has to end", choices=AfterCondition.choices, required=False)
     is_booking = forms.BooleanField(label="Book this time: start exactly then, or be refused", required=False)
     clusters = forms.MultipleChoiceField(label="Clusters", required=False)
     node_type = PlainTextField(label="Node type", max_length=63, required=False)
@@ -133,12 +140,13 @@ class GprForm(ServiceForm):
         *args: Any,
         slice_: Slice,
         shapes: Sequence[str],
+        user: User,
         edited: Gpr | None = None,
         is_question: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.slice, self.edited = slice_, edited
+        self.slice, self.user, self.edited = slice_, user, edited
         self._clusters: dict[str, Cluster] = {cluster.name: cluster for cluster in slice_.clusters.all()}
         self.fields["shape"].choices = [("", "Any"), *((shape, shape) for shape in shapes)]  # type: ignore[attr-defined]
         self.fields["clusters"].choices = [(name, name) for name in self._clusters]  # type: ignore[attr-defined]
@@ -152,6 +160,18 @@ class GprForm(ServiceForm):
         """Messages about initial clusters that are no longer choices."""
         given = self.initial.get("clusters", [])
         return [CLUSTER_NOT_USED.format(self.slice.name, name) for name in given if name not in self._clusters]
+
+    def clean_after(self) -> Gpr | None:
+        text = str(self.cleaned_data["after"])
+        if not text:
+            return None
+        if self.edited is not None and text == predecessor_text(self.edited, self.user):
+            return self.edited.after
+        try:
+            return predecessor_for(self.user, text, slice_=self.slice)
+        except EgsError as error:
+            texts = error.extra["errors"]["after"] if isinstance(error, InvalidInput) else [error.detail]
+            raise forms.ValidationError(texts) from None
 
     def clean_template(self) -> GprTemplate | None:
         """Returns None if the template was deleted meanwhile."""
@@ -185,6 +205,8 @@ class GprForm(ServiceForm):
             priority=data["priority"],
             clusters=tuple(self._clusters[name] for name in names),
             earliest_start_at=data["earliest_start_at"],
+            after=data["after"],
+            after_condition=data["after_condition"] or AfterCondition.ANY,
             node_type=data["node_type"],
             within=data["within"],
             idle_timeout_s=kept_s,
@@ -385,12 +407,19 @@ def initial_by(template: GprTemplate) -> dict[str, Any]:
     return {**given, **duration, "clusters": [template.cluster.name] if template.cluster else [], "template": str(template.pk)}
 
 
-def initial_of(gpr: Gpr) -> dict[str, Any]:
+def predecessor_text(gpr: Gpr, user: User) -> str:
+    """What the form shows of its predecessor: the name, where the user may see it."""
+    found = predecessors_of([gpr], actor=user).get(gpr.pk)
+    return found.name if found else ""
+
+
+def initial_of(gpr: Gpr, user: User) -> dict[str, Any]:
     spec = spec_of(gpr)
     model = dict(spec.model)
     name = model.pop("name", "") if isinstance(model.get("name"), str) else ""
     return {
         **{field: getattr(spec, field) for field in SAME_FIELDS},
+        "after": predecessor_text(gpr, user),
         "duration": words.duration_exact(spec.duration_s),
         "clusters": [cluster.name for cluster in spec.clusters],
         "model_name": name,

@@ -39,7 +39,9 @@ def box_options(
     duration: Annotated[str | None, typer.Option("--duration", "-d", help="How long, as 1h30m, 2d or PT90M.")] = None,
     priority: Annotated[int | None, typer.Option(help="1 to 300; higher goes first. Default: 101.")] = None,
     cluster: Annotated[list[str] | None, typer.Option(help="Only in this cluster; may be repeated.", autocompletion=clusters)] = None,
-    after: Annotated[datetime | None, typer.Option(help="Not before this time.")] = None,
+    after: Annotated[str | None, typer.Option(metavar="GPR", help="Start when this one has ended.", autocompletion=gprs)] = None,
+    after_condition: Annotated[str | None, typer.Option(help="How it has to end: `any`, or `success`, else cancel this one.")] = None,
+    not_before: Annotated[datetime | None, typer.Option(help="Not before this time.")] = None,
     at: Annotated[datetime | None, typer.Option(help="Book exactly this start, or be refused.")] = None,
     node_type: Annotated[str | None, typer.Option(help="Only nodes of this type.")] = None,
     rdma: Annotated[bool | None, typer.Option("--rdma/--no-rdma", help="Only nodes with RDMA.")] = None,
@@ -57,7 +59,7 @@ def fields_of(given: Mapping[str, Any]) -> dict[str, Any]:
     """The API's fields, without those that were not given."""
     if given["hours"] is not None and given["duration"] is not None:
         raise Refused("Give --hours or --duration, not both.")
-    start = given["at"] or given["after"]
+    start = given["at"] or given["not_before"]
     fields = {
         "shape": given["shape"],
         "min_gpu_memory_gib": given["memory"],
@@ -67,6 +69,8 @@ def fields_of(given: Mapping[str, Any]) -> dict[str, Any]:
         "priority": given["priority"],
         "clusters": given["cluster"] or None,
         "earliest_start_at": _here(start) if start else None,
+        "after": given["after"],
+        "after_condition": given["after_condition"],
         "is_booking": True if given["at"] else None,
         "node_type": given["node_type"],
         "rdma": given["rdma"],

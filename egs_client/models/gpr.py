@@ -316,6 +316,9 @@ class Gpr(Struct, kw_only=True):
     priority: int
     clusters: list[str]
     earliest_start_at: datetime | None
+    after: str | None
+    after_id: str | None
+    after_condition: str
     is_booking: bool
     node_type: str
     rdma: bool
@@ -393,6 +396,9 @@ class GprDetail(Struct, kw_only=True):
     priority: int
     clusters: list[str]
     earliest_start_at: datetime | None
+    after: str | None
+    after_id: str | None
+    after_condition: str
     is_booking: bool
     node_type: str
     rdma: bool

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
@@ -21,7 +22,7 @@ from fast_update.fast import fast_update
 
 from accounts.models import User
 from accounts.policy import Verb, may
-from core.errors import EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy, QueueFull, StaleState
+from core.errors import Conflict, EgsError, IllegalTransition, InvalidInput, NotAllowed, NotFound, OverPolicy, QueueFull, StaleState
 from core.written_sql import WrittenQuery
 from gpr.allocation.stored_plan import plan_lock
 from gpr.cluster_requests.life_marks import life_marks_of
@@ -243,10 +244,23 @@ def _spec_of(name: str, asked: ClusterRequestSpec, slice_: Slice, cluster: Clust
     data: dict[str, Any] = {"nodes": NODES_DEFAULT} | {REQUEST_FIELDS.get(field, field): value for field, value in said.items()}
     data |= {"name": _name(name), "slice": str(slice_.pk), "clusters": [str(cluster.pk)]}
     data |= {"model": _model(asked.model)} if asked.model else {}
+    data |= {"after": _name(asked.after)} if asked.after else {}
     form = GprCreate(data=data)
     if not form.is_valid():
         raise InvalidInput({str(name): [str(text) for text in texts] for name, texts in form.errors.items()})
-    return spec_of_create(form.validated_data, actor=actor)
+    return _behind(form.validated_data, actor) if asked.after else spec_of_create(form.validated_data, actor=actor)
+
+
+def _behind(data: dict[str, Any], actor: User) -> GprSpec:
+    """One of another workspace counts as missing: whoever may make objects need not be the owner, and may not look there.
+
+    Raises NotNow while it is missing, since it may come from an object that is filed later.
+    """
+    with suppress(NotFound, Conflict):
+        spec = spec_of_create(data, actor=actor)
+        if spec.after is not None and spec.after.slice_id == spec.slice.pk:
+            return spec
+    raise NotNow(f"Its workspace has no one request {data['after']} yet, after which it is to start. It is filed once there is one.")
 
 
 def _model(asked: ModelDescription) -> dict[str, Any]:
@@ -403,7 +417,9 @@ def _change(row: ClusterRequestRecord, request: ClusterRequest, namespace: Names
         name for name in request.spec.__struct_fields__ if name not in CHANGEABLE and getattr(request.spec, name) != getattr(before, name)
     ]:
         raise InvalidInput({name: ["It cannot be changed any more. Make a new object."] for name in fixed})
-    had, wanted = (_spec_of(row.name, asked, slice_, row.cluster, owner) for asked in (before, request.spec))
+    # What it starts after stays, and may have ended.
+    asked_twice = (msgspec.structs.replace(asked, after="", after_condition="") for asked in (before, request.spec))
+    had, wanted = (_spec_of(row.name, asked, slice_, row.cluster, owner) for asked in asked_twice)
     changes = {name: getattr(wanted, name) for name in ("priority", "duration_s") if getattr(wanted, name) != getattr(had, name)}
     changes = {name: value for name, value in changes.items() if value != getattr(gpr, name)}
     if gpr.state == S.ACTIVE and changes.keys() == {"duration_s"}:

@@ -17,6 +17,7 @@ from gpr.requests.spec import GprSpec
 from planner.explain import STRANGER
 from slices.models import Membership, Slice
 
+FOLLOWERS_MAX = 20
 CHAIN_MAX = 10  # each plan goes through a chain once, and a failure at its head moves all of it
 
 
@@ -101,4 +102,4 @@ def predecessors_of(gprs: Iterable[Gpr], *, actor: User) -> dict[UUID, Predecess
 
 def followers_of(gpr: Gpr, *, actor: User) -> list[Gpr]:
     """Those that wait for its end."""
-    return list(gprs_visible_to(actor).filter(~Q(state__in=ENDED), after=gpr).order_by("created_at", "pk"))
+    return list(gprs_visible_to(actor).filter(~Q(state__in=ENDED), after=gpr).order_by("created_at", "pk")[:FOLLOWERS_MAX])

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from accounts.models import User
 from core.words import utc
-from gpr.allocation.rows import gprs_by_id
+from gpr.allocation.rows import LAST_S, gprs_by_id
 from gpr.allocation.snapshot import at
 from gpr.models import Gpr
 from gpr.requests.selectors import names_visible_to
@@ -77,7 +77,8 @@ def _visible(explanation: Explanation, names: Mapping[str, str], now_s: int, for
 
 def _visible_blocker(blocker: Blocker, name: str) -> VisibleBlocker:
     size = blocker.node_count or None, blocker.gpus_per_node or None
-    return VisibleBlocker(name, blocker.id, blocker.is_running, at(blocker.until_s), *size)
+    until = at(blocker.until_s) if blocker.until_s < LAST_S else None  # one without a place has no end
+    return VisibleBlocker(name, blocker.id, blocker.is_running, until, *size)
 
 
 def _stored(data: Any) -> Explanation | None:

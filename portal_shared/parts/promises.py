@@ -33,6 +33,7 @@ CAUSE_WORDS = {
     Cause.RECLAIM: "another workspace was entitled to the GPUs that it would have borrowed",
     Cause.QUOTA: "its workspace or project may hold no more GPUs then",
     Cause.ADMIN: "an administrator moved it, or another before it",
+    Cause.PREDECESSOR: "the request that it starts after ends later",
     Cause.PRIORITY: "a request of much higher priority came",
     Cause.SUPPLY: "nodes that were ordered for it did not come",
     Cause.TOPOLOGY: "nodes that it was planned on are in different racks or NVLink domains now",

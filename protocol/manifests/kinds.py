@@ -346,7 +346,7 @@ KINDS: Final = (
             _SLICE,
             Field("template", At.CREATE, of="GPRTemplate", is_fixed=True),
             _CLUSTERS,
-            *_fields("earliest_start_at", "is_booking", *_REQUEST, "model"),
+            *_fields("earliest_start_at", "is_booking", "after", "after_condition", *_REQUEST, "model"),
         ),
         plans=True,
         is_setup=False,

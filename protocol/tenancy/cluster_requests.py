@@ -37,6 +37,8 @@ class ClusterRequestSpec(msgspec.Struct, frozen=True, kw_only=True, omit_default
     gpus_per_node: Number | None = None
     priority: Number | None = None
     earliest_start_at: Annotated[str, msgspec.Meta(max_length=40)] = ""
+    after: Annotated[str, msgspec.Meta(max_length=253)] = ""  # name of another request of its workspace; it starts when that has ended
+    after_condition: Word = ""  # any or success
     node_type: Word = ""
     rdma: bool | None = None
     within: Word = ""

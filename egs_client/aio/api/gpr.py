@@ -410,6 +410,8 @@ class Gprs(AsyncResource):
         priority: int | UnsetType = UNSET,
         clusters: Sequence[str] | UnsetType = UNSET,
         earliest_start_at: datetime | str | UnsetType | None = UNSET,
+        after: str | UnsetType | None = UNSET,
+        after_condition: Literal["any", "success"] | UnsetType = UNSET,
         is_booking: bool | UnsetType = UNSET,
         node_type: str | UnsetType = UNSET,
         rdma: bool | UnsetType = UNSET,
@@ -431,6 +433,9 @@ class Gprs(AsyncResource):
         duration_s: Required unless the template has it.
         priority: From 1 to 300; a higher priority is first. Default: 101.
         clusters: Clusters where it may run. Empty: all of the slice.
+        after: A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended.
+        after_condition: How `after` has to end. With `success` this one is canceled if that ends otherwise than completed or
+            released.
         is_booking: It starts at `earliest_start_at`, or is refused with the nearest times.
         within: What all of its nodes must share. EGS always places them as near to each other as possible.
         idle_timeout_s: Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored
@@ -451,6 +456,8 @@ class Gprs(AsyncResource):
                 "priority": priority,
                 "clusters": clusters,
                 "earliest_start_at": earliest_start_at,
+                "after": after,
+                "after_condition": after_condition,
                 "is_booking": is_booking,
                 "node_type": node_type,
                 "rdma": rdma,
@@ -498,6 +505,8 @@ class Gprs(AsyncResource):
         priority: int | UnsetType = UNSET,
         clusters: Sequence[str] | UnsetType = UNSET,
         earliest_start_at: datetime | str | UnsetType | None = UNSET,
+        after: str | UnsetType | None = UNSET,
+        after_condition: Literal["any", "success"] | UnsetType = UNSET,
         is_booking: bool | UnsetType = UNSET,
         node_type: str | UnsetType = UNSET,
         rdma: bool | UnsetType = UNSET,
@@ -518,6 +527,9 @@ class Gprs(AsyncResource):
         duration_s: Required unless the template has it.
         priority: From 1 to 300; a higher priority is first. Default: 101.
         clusters: Clusters where it may run. Empty: all of the slice.
+        after: A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended.
+        after_condition: How `after` has to end. With `success` this one is canceled if that ends otherwise than completed or
+            released.
         is_booking: It starts at `earliest_start_at`, or is refused with the nearest times.
         within: What all of its nodes must share. EGS always places them as near to each other as possible.
         idle_timeout_s: Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored
@@ -538,6 +550,8 @@ class Gprs(AsyncResource):
                 "priority": priority,
                 "clusters": clusters,
                 "earliest_start_at": earliest_start_at,
+                "after": after,
+                "after_condition": after_condition,
                 "is_booking": is_booking,
                 "node_type": node_type,
                 "rdma": rdma,
@@ -571,6 +585,8 @@ class Gprs(AsyncResource):
         priority: int | UnsetType = UNSET,
         clusters: Sequence[str] | UnsetType = UNSET,
         earliest_start_at: datetime | str | UnsetType | None = UNSET,
+        after: str | UnsetType | None = UNSET,
+        after_condition: Literal["any", "success"] | UnsetType = UNSET,
         is_booking: bool | UnsetType = UNSET,
         node_type: str | UnsetType = UNSET,
         rdma: bool | UnsetType = UNSET,
@@ -589,6 +605,9 @@ class Gprs(AsyncResource):
         gpus_per_node: Null: all of each node.
         priority: From 1 to 300; a higher priority is first. Default: 101.
         clusters: Clusters where it may run. Empty: all of the slice.
+        after: A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended.
+        after_condition: How `after` has to end. With `success` this one is canceled if that ends otherwise than completed or
+            released.
         is_booking: It starts at `earliest_start_at`, or is refused with the nearest times.
         within: What all of its nodes must share. EGS always places them as near to each other as possible.
         idle_timeout_s: Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored
@@ -609,6 +628,8 @@ class Gprs(AsyncResource):
                 "priority": priority,
                 "clusters": clusters,
                 "earliest_start_at": earliest_start_at,
+                "after": after,
+                "after_condition": after_condition,
                 "is_booking": is_booking,
                 "node_type": node_type,
                 "rdma": rdma,

@@ -118,6 +118,7 @@ def lines(gpr: GprDetail) -> list[tuple[str, str]]:
         ("Owner", gpr.owner),
         ("Box", f"{size(gpr.nodes, gpr.gpus_per_node, gpr.shape, gpr.min_gpu_memory_gib)} for {span(gpr.duration_s)}"),
         ("Priority", str(gpr.priority)),
+        ("Starts after", f"{gpr.after} ({gpr.after_condition})" if gpr.after else ""),
         ("Why", here(explanation) or " ".join(gpr.approval_reasons)),
         ("Position", str(gpr.position or "")),
         ("Planned", when(gpr.estimate.start_at) if gpr.estimate else ""),

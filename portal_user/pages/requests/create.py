@@ -14,7 +14,7 @@ from django.urls import reverse
 from accounts.models import User
 from core.pages import words
 from core.pages.parts import EventRow
-from gpr.models import Gpr, GprTemplate, Nearness
+from gpr.models import ENDED, Gpr, GprTemplate, Nearness
 from journal.models import Event
 from portal_shared.access import PageRequest
 from portal_shared.shell import Shell, WorkspaceMark
@@ -26,8 +26,9 @@ from slices.models import Slice
 USUAL_DURATIONS = ("30 min", "1 h", "2 h", "3 h", "6 h", "12 h", "1 d")
 CHANGES_SHOWN = 10
 TEMPLATES_SHOWN = 20
+AFTER_SHOWN = 50
 FOLDED = {
-    "start": ("priority", "earliest_start_at", "is_booking"),
+    "start": ("priority", "earliest_start_at", "is_booking", "after", "after_condition"),
     "where": ("clusters", "node_type", "within", "rdma"),
     "rules": ("run_checks", "evictable", "may_evict", "requeue_on_failure"),
     "model": ("model_name", "model_parameters"),
@@ -104,6 +105,7 @@ class CreatePage:
     filed_url: str = ""  # the list of requests, if this form was sent before
     templates: tuple[TemplateChoice, ...] = ()
     templates_url: str = ""  # the list of all templates, if not all are shown
+    after_choices: tuple[str, ...] = ()  # names of requests that it may start after, the newest
 
     @classmethod
     def build(
@@ -139,6 +141,7 @@ class CreatePage:
             meanwhile=meanwhile,
             filed_url=filed_url,
             templates=templates[:TEMPLATES_SHOWN],
+            after_choices=tuple(_after_choices(slice_, request_forms.edited)),
             templates_url=reverse("templates", args=[slice_.name]) if len(templates) > TEMPLATES_SHOWN else "",
         )
 
@@ -163,7 +166,9 @@ class RequestForms:
 
     def form(self, data: Mapping[str, Any] | None = None, *, initial: dict[str, Any] | None = None, is_question: bool = False) -> GprForm:
         names = {shape.shape for shape in self.shapes} | ({self.edited.shape} if self.edited and self.edited.shape else set())
-        form = GprForm(data, initial=initial, slice_=self.slice_, shapes=sorted(names), edited=self.edited, is_question=is_question)
+        form = GprForm(
+            data, initial=initial, slice_=self.slice_, shapes=sorted(names), user=self.user, edited=self.edited, is_question=is_question
+        )
         per_node = {shape.shape: shape.gpus_per_node for shape in self.shapes}.get(form["shape"].value() or "")
         if per_node:
             form.fields["gpus_per_node"].widget.attrs |= {"placeholder": f"all {per_node}", "data-all": per_node}
@@ -172,7 +177,9 @@ class RequestForms:
     def first_form(self, *, like: Gpr | None = None, template: GprTemplate | None = None, name: str = "") -> GprForm:
         """`like`: a GPR to copy. `name`: what was typed before a template was chosen."""
         model = self.edited or like
-        given = initial_of(model) if model else self._usual()
+        given = initial_of(model, self.user) if model else self._usual()
+        if like is not None:
+            given["after"] = ""
         if template is not None:
             given = {**given, **initial_by(template), "name": name}
         return self.form(initial={**given, "key": new_key()})
@@ -224,11 +231,12 @@ def folds_of(form: GprForm, request: PageRequest) -> FoldSummaries:
     if isinstance(after, datetime):
         after = words.moment(after, now=request.now, zone=request.zone)
     begin = "booked for" if said["is_booking"] else "not before"
+    waits_for = f", after {said['after']}" if said["after"] else ""
     choices = dict(form.fields["clusters"].choices)  # type: ignore[attr-defined]
     chosen = [name for name in said["clusters"] or [] if name in choices]
     model = said["model_name"] or ("parameters only" if said["model_parameters"] else "none")
     return FoldSummaries(
-        start=f"{said['priority']}, {f'{begin} {after}' if after else 'as soon as possible'}",
+        start=f"{said['priority']}, {f'{begin} {after}' if after else 'as soon as possible'}{waits_for}",
         where=", ".join([", ".join(chosen) or f"any of {len(choices)}", said["node_type"] or "any type", *_network(said)]),
         rules=f"{'all' if said['run_checks'] else 'few'} checks, {'evictable' if said['evictable'] else 'not evictable'}",
         model=str(model),
@@ -258,8 +266,15 @@ def _templates(slice_: Slice, form: GprForm) -> Iterator[TemplateChoice]:
         yield TemplateChoice(name, f"{url}?template={pk}", str(pk) == current)
 
 
+def _after_choices(slice_: Slice, edited: Gpr | None) -> Iterator[str]:
+    """Those of the workspace that have not ended; others are named by hand."""
+    rows = Gpr.objects.filter(slice=slice_).exclude(state__in=ENDED).order_by("-created_at", "id")
+    others = rows.exclude(pk=edited.pk) if edited else rows
+    return iter(dict.fromkeys(others.values_list("name", flat=True)[:AFTER_SHOWN]))
+
+
 def _differences(form: GprForm, gpr: Gpr) -> list[tuple[str, str, str]]:
-    now = initial_of(gpr)
+    now = initial_of(gpr, form.user)
     spec = form.spec()
     typed = {
         **{name: getattr(spec, name) for name in now if hasattr(spec, name)},

@@ -17,7 +17,8 @@ from accounts.policy import Verb, may
 from core.pages import words
 from core.pages.parts import EventRow, GpuTile, NodeRow, Pair
 from gpr.approvals.selectors import Standing
-from gpr.models import ENDED, Gpr, GprState, Promise, PromiseMove
+from gpr.followers.selectors import followers_of, predecessors_of
+from gpr.models import ENDED, AfterCondition, Gpr, GprState, Promise, PromiseMove
 from gpr.queue.explanations import VisibleBlocker, VisibleExplanation
 from gpr.queue.status import NOT_PLANNED, QueueStatus, queue_statuses
 from gpr.quotas.borrowing import borrowing_of
@@ -213,7 +214,7 @@ class GprDetailPage:
             changes=tuple(_change(each) for each in replacements_of(gpr)) if "nodes" in wanted else (),
             panels=tuple(panels),
             why=_why(gpr, request, status.explanation if gpr.state == S.QUEUED else None) if "why" in wanted else None,
-            asked=() if part else tuple(_asked(gpr)),
+            asked=() if part else tuple(_asked(gpr, request.user)),
             events=_events(gpr, request.user) if "events" in wanted else (),
         )
 
@@ -349,11 +350,15 @@ def _cause(move: PromiseMove, names: Mapping[str, str]) -> str:
     return f"{text} ({named})" if named and move.cause != Cause.CHANGED else text
 
 
-def _asked(gpr: Gpr) -> Iterable[Pair]:
+def _asked(gpr: Gpr, actor: User) -> Iterable[Pair]:
     clusters = [cluster.name for cluster in gpr.clusters.all()]
     yield Pair("Asks for", f"{ask_of(gpr)}, {words.duration(gpr.duration_s)}")
     yield Pair("Priority", str(gpr.priority), _band(gpr.priority))
     yield Pair("Clusters", ", ".join(clusters) or "any of the workspace")
+    if before := predecessors_of([gpr], actor=actor).get(gpr.pk):
+        yield Pair("Starts after", before.name, "however it ends" if gpr.after_condition == AfterCondition.ANY else "if it ends well")
+    if behind := followers_of(gpr, actor=actor) if gpr.state not in ENDED else []:
+        yield Pair("Start after it", ", ".join(each.name for each in behind))
     if gpr.node_type:
         yield Pair("Node type", gpr.node_type)
     if gpr.within:

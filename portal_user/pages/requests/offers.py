@@ -113,7 +113,8 @@ class OffersPanel:
         except EgsError as error:
             form.refuse(error)
             return cls(url, request.now, _clock(request), problem=tuple(_faults(form)))
-        return _Drawing(request, form, found, stock, edited).panel(url)
+        drawing = _Drawing(request, form, found, stock, edited)
+        return drawing.panel(url) if found else drawing.without_place(url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +154,20 @@ class _Drawing:
             confirm=self._confirm(spec, chosen, needs_approval=bool(breaches)),
             snippet=self._snippet(),
         )
+
+    def without_place(self, url: str) -> OffersPanel:
+        """Its predecessor waits for approval, or can never start."""
+        after: Gpr | None = self.form.cleaned_data["after"]
+        name = after.name if after else "the request before it"
+        problem = f"It starts after {name}, which has no place in the plan yet. You can send it; it gets a promise once {name} has one."
+        confirm = Confirm(
+            what=f"After {name}",
+            note="Nothing is promised yet. You can cancel until it starts.",
+            verb="Save changes" if self.edited else "Request GPUs",
+            total="",
+            ends="",
+        )
+        return OffersPanel(url, self.request.now, _clock(self.request), problem=(problem,), confirm=confirm, snippet=self._snippet())
 
     def refused_booking(self, url: str, spec: GprSpec, error: BookingDoesNotFit) -> OffersPanel:
         """Offers the nearest times that fit."""

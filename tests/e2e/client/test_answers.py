@@ -20,7 +20,7 @@ from tests.e2e.processes import START_S, free_port, wait_for
 pytestmark = pytest.mark.rotates(1)
 
 BOX = ("--shape", "H100-80GB", "--hours", "1")
-LATER = ("--after", f"{datetime.now(UTC) + timedelta(days=200):%Y-%m-%d}")
+LATER = ("--not-before", f"{datetime.now(UTC) + timedelta(days=200):%Y-%m-%d}")
 
 
 @pytest.fixture

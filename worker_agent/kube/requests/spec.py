@@ -32,7 +32,13 @@ FROM_TEMPLATE: Final = {
     "runChecks": "run_checks",
     "model": "model",
 }
-OF_REQUEST: Final = {"workspace": "workspace", "earliestStartAt": "earliest_start_at", "earlyRelease": "early_release"}
+OF_REQUEST: Final = {
+    "workspace": "workspace",
+    "earliestStartAt": "earliest_start_at",
+    "after": "after",
+    "afterCondition": "after_condition",
+    "earlyRelease": "early_release",
+}
 ALL: Final = FROM_TEMPLATE | OF_REQUEST
 REQUESTER_MAX: Final = 253
 TEMPLATE_MAX: Final = 63

@@ -41,12 +41,13 @@ CAUSE_WORDS = {
     Cause.PRIORITY: "{name} of much higher priority came",
     Cause.QUOTA: "the quota of its workspace or project allows no more then",
     Cause.ADMIN: "an administrator moved it, or {name} before it",
+    Cause.PREDECESSOR: "{name}, which it starts after, ends later",
     Cause.SUPPLY: "nodes that were to come did not come",
     Cause.TOPOLOGY: "nodes of its slot are in different racks or NVLink domains now",
     Cause.FAULT: "EGS itself made a mistake: see the events",
 }
 # Causes that name another GPR.
-OF_GPRS = frozenset({Cause.OVERRUN, Cause.RECLAIM, Cause.PRIORITY, Cause.ADMIN})
+OF_GPRS = frozenset({Cause.OVERRUN, Cause.RECLAIM, Cause.PRIORITY, Cause.ADMIN, Cause.PREDECESSOR})
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ WAIT_WORDS = {
     Reason.WAITS_FOR_NODES: "nodes under repair",
     Reason.WAITS_FOR_CONTACT: "its cluster, not connected",
     Reason.WAITS_FOR_MAINTENANCE: "the end of a maintenance",
+    Reason.PREDECESSOR_HAS_NO_PLACE: "one without a place",
     Reason.NEVER_FITS: "can never start",
     Reason.DOES_NOT_FIT_THEN: "its booked time is taken",
 }
