@@ -15,6 +15,7 @@ from gpr.models import ClusterRequestRecord as ClaimRow
 from gpr.models import Gpr, GprState
 from gpr.requests.editing import gpr_cancel
 from gpr.requests.inputs import spec_of_create
+from gpr.requests.services import gpr_submit
 from gpr.requests.spec import NAME_MAX_CHARS
 from journal.models import Event
 from planner.engine import plan
@@ -30,7 +31,7 @@ from protocol.transport import Code
 from slices.models import KubeconfigState, Membership, Namespace, Role, Slice
 from slices.services import member_set
 from tests import factories
-from tests.builders import SHAPE, make_slice, make_user
+from tests.builders import SHAPE, make_slice, make_user, spec
 from tests.claims.stage import ClusterRequestStage, account, asks, claim, gone, neighbor, other_cluster
 from tests.slices.kubeconfigs import made, ready_namespace
 
@@ -74,6 +75,23 @@ def test_every_word_of_the_object_is_asked_for(stage: ClusterRequestStage) -> No
     assert (gpr.nodes, gpr.duration_s, gpr.gpus_per_node, gpr.min_gpu_memory_gib, gpr.priority) == (2, 5400, 2, 40, 150)
     assert (gpr.earliest_start_at, gpr.node_type) == (start_at, "hgx")
     assert (gpr.evictable, gpr.requeue_on_failure, gpr.run_checks) == (False, False, False)
+
+
+def test_an_object_names_another_request_of_its_workspace_after_which_it_starts(stage: ClusterRequestStage) -> None:
+    """One that is not there yet may come; one of another workspace is as if it were not there, whoever owns both."""
+    foreign = make_slice(stage.cluster, owner=stage.owner, project=stage.slice.project, at=stage.now)
+    gpr_submit(actor=stage.owner, spec=spec(foreign, name="prep"), now=stage.now)
+    asked = claim("train", after="prep", after_condition="success")
+    early = stage.claims(asked)[0]
+    assert (early.verdict, early.reason) == (ClusterRequestVerdict.LATER, "not_now")
+    assert "no one request prep yet" in early.message
+
+    first = stage.filed("prep")
+    then = Gpr.objects.get(pk=stage.claims(asked)[0].gpr_id)
+    assert (then.after, then.after_condition) == (first, "success")
+    changed = stage.claims(claim("train", generation=2, after="prep", after_condition="success", duration="30m"))[0]
+
+    assert (changed.verdict, Gpr.objects.get(pk=then.pk).duration_s) == (TAKEN, 1800)
 
 
 def test_what_the_object_does_not_say_is_as_everywhere(stage: ClusterRequestStage) -> None:

@@ -74,6 +74,8 @@ def test_all_that_can_be_asked_for_reaches_the_hub(counter: Counter) -> None:
             duration="2d",
             priority=150,
             earliestStartAt="2027-01-15T08:00:00Z",
+            after="prep",
+            afterCondition="success",
             nodeType="hgx",
             rdma=True,
             within="rack",
@@ -96,6 +98,8 @@ def test_all_that_can_be_asked_for_reaches_the_hub(counter: Counter) -> None:
         duration="2d",
         priority=150,
         earliest_start_at="2027-01-15T08:00:00Z",
+        after="prep",
+        after_condition="success",
         node_type="hgx",
         rdma=True,
         within="rack",
@@ -286,6 +290,7 @@ CHANGES: list[Object] = [
     {"workspace": "other"},
     {"template": "other"},
     {"earliestStartAt": "2027-01-15T08:00:00Z"},
+    {"after": "prep"},
     {"model": {"name": "llama-3-70b"}},
 ]
 
