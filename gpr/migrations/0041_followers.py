@@ -41,7 +41,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='gpr',
             name='after_condition',
-            field=models.CharField(choices=[('any', 'In any way'), ('success', 'Completed or released; else this one is canceled')], default='any', max_length=7),
+            field=models.CharField(choices=[('any', 'In any way'), ('success', 'Well, else this is canceled')], default='any', max_length=7),
         ),
         migrations.AddIndex(
             model_name='gpr',

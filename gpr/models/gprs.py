@@ -67,7 +67,7 @@ class AfterCondition(models.TextChoices):
     """How its predecessor has to end for a GPR to start."""
 
     ANY = "any", "In any way"
-    SUCCESS = "success", "Completed or released; else this one is canceled"
+    SUCCESS = "success", "Well, else this is canceled"
 
 
 class Nearness(models.TextChoices):

@@ -358,7 +358,7 @@ def _asked(gpr: Gpr, actor: User) -> Iterable[Pair]:
     if before := predecessors_of([gpr], actor=actor).get(gpr.pk):
         yield Pair("Starts after", before.name, "however it ends" if gpr.after_condition == AfterCondition.ANY else "if it ends well")
     if behind := followers_of(gpr, actor=actor) if gpr.state not in ENDED else []:
-        yield Pair("Start after it", ", ".join(each.name for each in behind))
+        yield Pair("Followed by", ", ".join(each.name for each in behind))
     if gpr.node_type:
         yield Pair("Node type", gpr.node_type)
     if gpr.within:

@@ -27,7 +27,7 @@ def test_the_form_takes_the_other_by_name_and_both_pages_say_so(world: World) ->
     assert "It starts after prep" in page
     assert "if it ends well" in page
     assert f'<a href="/gprs/{first.pk}/">prep</a>' in page
-    assert "Start after it" in before
+    assert "Followed by" in before
     edited = owner.post(f"/gprs/{then.pk}/edit/", form(name="train", after="", version=str(then.version)))
     assert edited.status_code == 302
     assert Gpr.objects.get(pk=then.pk).after is None
