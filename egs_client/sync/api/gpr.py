@@ -846,6 +846,8 @@ class Jobs(Resource):
         priority: int | UnsetType = UNSET,
         clusters: Sequence[str] | UnsetType = UNSET,
         earliest_start_at: datetime | str | UnsetType | None = UNSET,
+        after: str | UnsetType | None = UNSET,
+        after_condition: Literal["any", "success"] | UnsetType = UNSET,
         is_booking: bool | UnsetType = UNSET,
         node_type: str | UnsetType = UNSET,
         rdma: bool | UnsetType = UNSET,
@@ -880,6 +882,9 @@ class Jobs(Resource):
         duration_s: Required unless the template has it.
         priority: From 1 to 300; a higher priority is first. Default: 101.
         clusters: Clusters where it may run. Empty: all of the slice.
+        after: A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended.
+        after_condition: How `after` has to end. With `success` this one is canceled if that ends otherwise than completed or
+            released.
         is_booking: It starts at `earliest_start_at`, or is refused with the nearest times.
         within: What all of its nodes must share. EGS always places them as near to each other as possible.
         idle_timeout_s: Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored
@@ -913,6 +918,8 @@ class Jobs(Resource):
                 "priority": priority,
                 "clusters": clusters,
                 "earliest_start_at": earliest_start_at,
+                "after": after,
+                "after_condition": after_condition,
                 "is_booking": is_booking,
                 "node_type": node_type,
                 "rdma": rdma,
