@@ -35,9 +35,13 @@ OFFERS: list[Column[Offer]] = [
 ]
 
 
+NO_OFFER = "No start can be offered: no cluster has such nodes, or what it is to start after has no place in the plan yet."
+
+
 def add_to(app: typer.Typer) -> None:
     app.command()(estimate)
     app.command()(create)
+    app.command()(wait)
     app.command()(edit)
     app.command()(extend)
     app.command()(release)
@@ -78,6 +82,13 @@ def create(
             show_one(gpr, [], output=output, kind="gpr")
         elif not wait:
             print("\n".join(lines_of(gpr, egs)))
+
+
+def wait(gpr: options.Gpr, timeout: options.Timeout = None) -> None:
+    """Wait until a GPR is active."""
+    for_s = options.seconds(timeout)
+    with client() as egs:
+        wait_for(egs, gpr_of(gpr, egs), for_s=for_s)
 
 
 @options.with_box_options
@@ -209,7 +220,7 @@ def show_offers(offers: Offers, *, output: str) -> None:
         return
     for reason in offers.approval_reasons:
         print(f"It waits for approval first: {reason}")
-    show_list(offers.offers, OFFERS, output=output, kind="offer", none="No cluster has such nodes.")
+    show_list(offers.offers, OFFERS, output=output, kind="offer", none=NO_OFFER)
     for offer in offers.offers[:1]:
         print(here(f"{offer.explanation.sentence} {offer.basis}".strip()))
         for other in offer.alternatives:
