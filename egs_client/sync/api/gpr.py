@@ -434,8 +434,7 @@ class Gprs(Resource):
         priority: From 1 to 300; a higher priority is first. Default: 101.
         clusters: Clusters where it may run. Empty: all of the slice.
         after: A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended.
-        after_condition: How `after` has to end. With `success` this one is canceled if that ends otherwise than completed or
-            released.
+        after_condition: With `success` this one is canceled unless that one has its time or is given back, and its job succeeds.
         is_booking: It starts at `earliest_start_at`, or is refused with the nearest times.
         within: What all of its nodes must share. EGS always places them as near to each other as possible.
         idle_timeout_s: Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored
@@ -528,8 +527,7 @@ class Gprs(Resource):
         priority: From 1 to 300; a higher priority is first. Default: 101.
         clusters: Clusters where it may run. Empty: all of the slice.
         after: A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended.
-        after_condition: How `after` has to end. With `success` this one is canceled if that ends otherwise than completed or
-            released.
+        after_condition: With `success` this one is canceled unless that one has its time or is given back, and its job succeeds.
         is_booking: It starts at `earliest_start_at`, or is refused with the nearest times.
         within: What all of its nodes must share. EGS always places them as near to each other as possible.
         idle_timeout_s: Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored
@@ -606,8 +604,7 @@ class Gprs(Resource):
         priority: From 1 to 300; a higher priority is first. Default: 101.
         clusters: Clusters where it may run. Empty: all of the slice.
         after: A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended.
-        after_condition: How `after` has to end. With `success` this one is canceled if that ends otherwise than completed or
-            released.
+        after_condition: With `success` this one is canceled unless that one has its time or is given back, and its job succeeds.
         is_booking: It starts at `earliest_start_at`, or is refused with the nearest times.
         within: What all of its nodes must share. EGS always places them as near to each other as possible.
         idle_timeout_s: Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored
@@ -883,8 +880,7 @@ class Jobs(Resource):
         priority: From 1 to 300; a higher priority is first. Default: 101.
         clusters: Clusters where it may run. Empty: all of the slice.
         after: A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended.
-        after_condition: How `after` has to end. With `success` this one is canceled if that ends otherwise than completed or
-            released.
+        after_condition: With `success` this one is canceled unless that one has its time or is given back, and its job succeeds.
         is_booking: It starts at `earliest_start_at`, or is refused with the nearest times.
         within: What all of its nodes must share. EGS always places them as near to each other as possible.
         idle_timeout_s: Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored

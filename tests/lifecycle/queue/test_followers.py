@@ -14,7 +14,7 @@ from gpr.allocation.snapshot import nodes_free_at
 from gpr.allocation.starts import gprs_start
 from gpr.approvals.services import gpr_approve
 from gpr.followers.selectors import CHAIN_MAX
-from gpr.models import AfterCondition, Gpr, GprState, Promise, PromiseMove
+from gpr.models import AfterCondition, Gpr, GprState, Job, Promise, PromiseMove
 from gpr.queue.decisions import gpr_evict
 from gpr.queue.explanations import explain_gprs
 from gpr.requests.editing import gpr_cancel, gpr_edit, spec_of
@@ -126,6 +126,22 @@ def test_what_becomes_of_it_when_the_other_has_ended(stage: Stage, other: Slice,
         assert fresh(last).state == S.PROVISIONING, "it starts after any end, and that was one"
 
 
+@pytest.mark.parametrize(("outcome", "state"), [("SUCCEEDED", S.PROVISIONING), ("FAILED", S.CANCELED), ("", S.CANCELED)])
+def test_after_one_with_a_job_it_depends_on_how_that_ended(stage: Stage, other: Slice, outcome: str, state: str) -> None:
+    first = stage.active(name="prep")
+    Job.objects.create(gpr=first, created_at=stage.now, image="prep:1", outcome=outcome, finished_at=stage.now)
+    then = stage.submit(other, after=first, after_condition=AfterCondition.SUCCESS)
+    gpr_release(gpr=first, actor=stage.owner, now=stage.now)
+    ended(stage, first)
+
+    stage.tick()
+
+    assert fresh(then).state == state
+    messages = Event.objects.filter(gpr_id=then.pk, new=S.CANCELED).values_list("message", flat=True)
+    assert all("but its job did not succeed" in message for message in messages)
+
+
+@pytest.mark.both_databases
 def test_an_eviction_of_the_first_moves_its_promise_and_says_why(stage: Stage, other: Slice) -> None:
     first = stage.active(duration_s=7200)
     then = stage.submit(other, after=first)
