@@ -60,6 +60,8 @@ class Kind(StrEnum):
     SUPPLY = "supply"
     SUPPLY_ORDER = "supplyorder"
     CHECK_POLICY = "checkpolicy"
+    CASE = "remediationcase"
+    REMEDIATION_POLICY = "remediationpolicy"
 
 
 class Relation(StrEnum):
@@ -152,6 +154,8 @@ TABLE: Final[Mapping[tuple[Verb, Kind], Rule]] = {
     (Verb.SEE, Kind.SUPPLY): _OVERSEERS,
     (Verb.SEE, Kind.SUPPLY_ORDER): _OVERSEERS,
     (Verb.SEE, Kind.CHECK_POLICY): _OVERSEERS,
+    (Verb.SEE, Kind.CASE): _OVERSEERS,
+    (Verb.SEE, Kind.REMEDIATION_POLICY): _OVERSEERS,
 }
 
 Row = TypeVar("Row", bound=Model)

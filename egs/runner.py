@@ -23,6 +23,7 @@ from journal.hints import TICK, listen
 from journal.notices.periodic import notices_step
 from journal.wakeups import wakeups
 from observability.alerts.evaluation import alerts_step
+from observability.remediation.services import remediation_step
 from observability.services import readings_step
 from observability.workloads.measuring import workloads_step
 
@@ -153,6 +154,7 @@ def serve_all(*, host: str, port: int, on_start: Callable[[], None]) -> None:
     threads = (
         AllocatorThread(),
         PeriodicThread("notices", notices_step, settings.EGS_NOTICES_S),
+        PeriodicThread("remediation", lambda: remediation_step(now=db_now()), settings.EGS_REMEDIATION_S),
         PeriodicThread("telemetry", lambda: readings_step(now=db_now()), settings.EGS_TELEMETRY_S),
         PeriodicThread("workloads", lambda: workloads_step(now=db_now()), settings.EGS_WORKLOADS_S),
         PeriodicThread("alerts", lambda: alerts_step(now=db_now()), settings.EGS_ALERTS_S),

@@ -288,6 +288,8 @@ EGS_TELEMETRY_S = 30.0
 EGS_WORKLOADS_S = 15.0
 # How often the rules of alerts are judged.
 EGS_ALERTS_S = 15.0
+# Between looks for faults of GPUs and at nodes that are set aside.
+EGS_REMEDIATION_S = 5.0
 # When nothing changes and nothing is due, ticks plan only this often, in seconds.
 EGS_REST_S = 10
 # After EGS_AGENT_STALE_S without a sync a cluster gets no new work; after EGS_AGENT_UNREACHABLE_S it counts as unreachable.
@@ -306,12 +308,14 @@ CELERY_TASK_ROUTES = {
     "journal.notices": {"queue": "notices"},
     "observability.telemetry": {"queue": "notices"},
     "observability.workloads": {"queue": "notices"},
+    "observability.remediation": {"queue": "notices"},
 }
 # All are correct with any number of wake-ups. A late wake-up expires.
 CELERY_BEAT_SCHEDULE = {
     "tick": {"task": "gpr.tick", "schedule": EGS_TICK_S, "options": {"expires": EGS_TICK_S}},
     "notices": {"task": "journal.notices", "schedule": EGS_NOTICES_S, "options": {"expires": EGS_NOTICES_S}},
     "alerts": {"task": "observability.alerts", "schedule": EGS_ALERTS_S, "options": {"expires": EGS_ALERTS_S}},
+    "remediation": {"task": "observability.remediation", "schedule": EGS_REMEDIATION_S, "options": {"expires": EGS_REMEDIATION_S}},
     "telemetry": {"task": "observability.telemetry", "schedule": EGS_TELEMETRY_S, "options": {"expires": EGS_TELEMETRY_S}},
     "workloads": {"task": "observability.workloads", "schedule": EGS_WORKLOADS_S, "options": {"expires": EGS_WORKLOADS_S}},
 }

@@ -131,6 +131,15 @@ class AgentCredential(models.Model):
         return f"credential {self.key_id}"
 
 
+class CordonCause(models.TextChoices):
+    """Why a node was set aside."""
+
+    PERSON = "person", "By an administrator"
+    CHECK = "check", "A check failed"
+    LOST = "lost", "It failed in a running box"
+    FAULT = "fault", "Its GPUs reported a fault"
+
+
 @column_checks
 class Node(models.Model):
     """Identified by its UID: a new node with an old name is another node."""
@@ -154,6 +163,9 @@ class Node(models.Model):
     sick_gpus_at = models.DateTimeField(null=True, blank=True, help_text="Start of the time with unhealthy GPUs.")
     cordoned_at = models.DateTimeField(null=True, blank=True, help_text="Cordoned by an administrator or after a failed check.")
     cordon_reason = models.CharField(max_length=200, blank=True)
+    cordon_cause = models.CharField(max_length=6, choices=CordonCause.choices, blank=True, help_text="Empty: not recorded.")
+    cordon_code = models.CharField(max_length=63, blank=True, help_text="The step that failed, or the metric that showed the fault.")
+    faulty_at = models.DateTimeField(null=True, blank=True, help_text="Start of a fault of its hardware; boxes on it get another node.")
     seen_at = models.DateTimeField()
     gone_at = models.DateTimeField(null=True, blank=True)
 
@@ -347,6 +359,11 @@ class ReservationState(models.TextChoices):
     RELEASED = "RELEASED", "Released"
 
 
+# The order of phases; an observation never moves a reservation or repair back.
+_PROGRESS = {
+    phase: rank
+    for rank, phase in enumerate([Phase.PENDING, Phase.ENTERING, Phase.ENTERED, Phase.ACTIVE, Phase.FAILED, Phase.EXITING, Phase.RELEASED])
+}
 # The database stores the protocol's values as the agent reports them.
 PHASES = [(phase.value, phase.value.title()) for phase in Phase]
 DESIRED = [(desired.value, desired.value.title()) for desired in Desired]
@@ -461,8 +478,44 @@ class ReservedGpu(models.Model):
 
 
 @column_checks
+class Repair(models.Model):
+    """One try to repair and check a node that is set aside. To its agent it is an assignment that never opens."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    case = models.ForeignKey("observability.RemediationCase", on_delete=models.PROTECT, related_name="repairs")
+    node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="repairs")
+    epoch = models.BigIntegerField()
+    action = models.CharField(max_length=63, blank=True, help_text="The step that repairs; empty: only checks.")
+    entry_steps = models.JSONField(default=list)
+    begun_at = models.DateTimeField()
+    begun_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+", help_text="Null: EGS itself."
+    )
+    enter_by_at = models.DateTimeField()
+    desired = models.CharField(max_length=7, choices=DESIRED, default=Desired.PRESENT)
+    # Reported by the agent.
+    phase = models.CharField(max_length=8, choices=PHASES, default=Phase.PENDING)
+    failure = models.CharField(max_length=200, blank=True)
+    passed_at = models.DateTimeField(null=True, blank=True, help_text="When all of its steps had passed.")
+    released_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["begun_at", "id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["node"], condition=Q(released_at=None), name="one_repair_of_a_node"),
+            models.UniqueConstraint(fields=["node", "epoch"], name="repair_epoch_once_per_node"),
+        ]
+
+    def __str__(self) -> str:
+        return f"repair of {self.node_id}"
+
+
+@column_checks
 class StepResult(models.Model):
-    reservation = models.ForeignKey(Reservation, on_delete=models.CASCADE, related_name="steps")
+    """A step of a reservation or of a repair."""
+
+    reservation = models.ForeignKey(Reservation, null=True, blank=True, on_delete=models.CASCADE, related_name="steps")
+    repair = models.ForeignKey(Repair, null=True, blank=True, on_delete=models.CASCADE, related_name="steps")
     step = models.CharField(max_length=63)
     attempt = models.PositiveIntegerField()
     outcome = models.CharField(max_length=11, choices=OUTCOMES)
@@ -476,6 +529,8 @@ class StepResult(models.Model):
         ordering: ClassVar[list[str]] = ["started_at", "id"]
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.UniqueConstraint(fields=["reservation", "step", "attempt"], name="step_attempt_once"),
+            models.UniqueConstraint(fields=["repair", "step", "attempt"], name="repair_step_attempt_once"),
+            models.CheckConstraint(condition=Q(reservation=None) ^ Q(repair=None), name="step_is_of_one"),
         ]
 
     def __str__(self) -> str:
@@ -540,6 +595,10 @@ class CheckPolicy(models.Model):
     @property
     def name(self) -> str:
         return f"{self.cluster.name}, {self.shape}" if self.shape else self.cluster.name
+
+
+def is_later(phase: Phase, than: Phase) -> bool:
+    return _PROGRESS[phase] > _PROGRESS[than]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,21 @@ from typing import ClassVar, Final
 
 from django.db import models
 
+from observability.remediation.models import FaultCount, RemediationCase, RemediationPolicy
+
+__all__ = [
+    "LEVELS",
+    "FaultCount",
+    "LatestReading",
+    "Reading",
+    "Reading1m",
+    "Reading10m",
+    "Reading15s",
+    "RemediationCase",
+    "RemediationPolicy",
+    "RollUpProgress",
+]
+
 
 class SeriesColumns(models.Model):
     temperature_c = models.SmallIntegerField(null=True)

@@ -77,6 +77,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     run: int = 1  # the number of times that the GPR was started, including this one; with `gpr_id` it identifies the box
     slice_id: str = ""
     checks: CheckPolicy = CheckPolicy()
+    is_repair: bool = False  # its entry repairs and checks a node that is set aside, for nobody: it never opens
     replaces: str = ""  # for a spare, the id of the assignment that it replaces; an older hub does not send it
 
     @property

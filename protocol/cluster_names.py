@@ -31,6 +31,8 @@ NODE_UID: Final = f"{NODE_PREFIX}egs-node"
 RECORDS: Final = "egs.io/records"  # annotation: the record of each GPU; every write to the node tests it
 GPU_UUIDS: Final = "egs.io/gpu-uuids"  # annotation, set by the cluster's operator: UUIDs of all GPUs, comma-separated, by index
 GPU_HARDWARE: Final = "egs.io/gpu-hardware"  # annotation: what checks read from its GPUs, see hardware.py
+REPAIR: Final = "egs.io/repair"  # annotation: what the agent asks a tool of the cluster's operator to do to the node, as JSON
+REPAIR_DONE: Final = "egs.io/repair-done"  # annotation by which that tool answers: the id of what was asked, and "ok" or what went wrong
 ORDER, SUPPLY = "egs.io/order", "egs.io/supply"  # labels of nodes that were ordered
 
 # On namespaces
@@ -43,6 +45,8 @@ MAY_ENTER: Final = "egs.io/may-enter"
 POD_SECURITY: Final = "pod-security.kubernetes.io/"
 ACCOUNTS: Final = "egs-accounts"  # the namespace of all kubeconfigs' service accounts, for all workspaces
 OF_CLUSTER: Final = ("default", NAMESPACE, ACCOUNTS)  # no workspace can have these, nor those that begin with kube-
+
+MAY_RESTART: Final = "egs.io/may-restart"  # "true", set by the cluster's operator: the agent may delete pods of the GPU driver in it
 
 # In the namespaces of a workspace; each of these objects has the label SLICE too
 ISOLATION: Final = "egs-slice"  # the NetworkPolicy and the ResourceQuota

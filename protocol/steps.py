@@ -27,6 +27,14 @@ class ExitStep(StrEnum):
     NODE_CLEAN = "node_clean"
 
 
+class RepairStep(StrEnum):
+    """What is done to a node that is set aside, before entry checks prove its health."""
+
+    RESTART_DRIVER = "restart_driver"
+    RESET_GPUS = "reset_gpus"
+    REBOOT_NODE = "reboot_node"
+
+
 # These test the node's health, and not that nothing of the slice is left. So they do not block the exit when they have failed as often as
 # an entry check may; the hub then sets the node aside.
 EXIT_CHECKS = frozenset({ExitStep.EXIT_NETWORK, ExitStep.EXIT_NCCL})
@@ -76,6 +84,9 @@ _NAMES: dict[str, str] = {
     ExitStep.EXIT_NCCL: "NCCL",
     ExitStep.VOLUMES: "Volumes",
     ExitStep.NODE_CLEAN: "Clean the node",
+    RepairStep.RESTART_DRIVER: "Restart the GPU driver's pods",
+    RepairStep.RESET_GPUS: "Reset the GPUs",
+    RepairStep.REBOOT_NODE: "Reboot the node",
     Milestone.RELEASE: "Take label off, release",
 }
 
@@ -86,7 +97,7 @@ class DrainStage(StrEnum):
     FORCE = "force"  # delete without waiting for the node
 
 
-CAPABILITIES: tuple[str, ...] = (*EntryStep, *ExitStep)
+CAPABILITIES: tuple[str, ...] = (*EntryStep, *ExitStep, *RepairStep)
 
 
 def step_name(step: str) -> str:

@@ -65,7 +65,7 @@ def _simulate(options: argparse.Namespace, stop: threading.Event) -> int:
     fleet = read_fleet(options.simulate)
     cluster = SimulatedCluster(fleet=fleet, store=store, clock=clock)
     serve(health, host=options.health_host, port=options.health_port, note=log)
-    telemetry = SimulatedTelemetry(seed=cluster.uid())
+    telemetry = SimulatedTelemetry(seed=cluster.uid(), xids=cluster.xids)
     workloads, pods = SimulatedWorkloads(job_s=fleet.job_s), SimulatedPods(telemetry)
     return _run(options, cluster, SimulatedTenancy(), SimulatedRequests(), workloads, telemetry, pods, clock, log, health, stop)
 
@@ -102,6 +102,7 @@ def _work(options: argparse.Namespace, stop: threading.Event) -> int:
         threading.Thread(target=_keep, args=(leadership, stop, lambda: cluster.idle_s), name="egs-lease", daemon=True).start()
         settings = read_settings(api, note=log)
         devices.use(settings.devices)
+        checks.repairs.driver_pods = settings.driver_pods
         tenancy = KubernetesTenancy(api=api, server=access.url, ca=access.ca, note=log, limits=settings.quota)
         requests = KubernetesRequests(
             api=api,

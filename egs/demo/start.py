@@ -108,11 +108,12 @@ def agents(*, url: str, now: datetime, works: Mapping[str, str], pace: float) ->
     for name in FLEETS:
         _, join_token = join_token_issue(cluster=Cluster.objects.get(name=name), actor=None, now=now)
         clock, fleet = SystemClock(), fleet_of(name)
-        telemetry = SimulatedTelemetry(seed=name, works=works)
         fleet = structs.replace(fleet, step_s={step: pace * seconds for step, seconds in fleet.step_s.items()})
+        cluster = SimulatedCluster(fleet=fleet, store=store_of(name), clock=clock)
+        telemetry = SimulatedTelemetry(seed=name, works=works, xids=cluster.xids)
         made.append(
             Process(
-                cluster=SimulatedCluster(fleet=fleet, store=store_of(name), clock=clock),
+                cluster=cluster,
                 tenancy=SimulatedTenancy(),
                 requests=SimulatedRequests(),
                 workloads=SimulatedWorkloads(job_s=fleet.job_s),

@@ -27,7 +27,7 @@ from gpr.allocation.snapshot import Loaded, nodes_free_at
 from gpr.allocation.starts import namespaces_of, reservation_of, starting_cluster
 from gpr.allocation.stored_plan import plan_lock
 from gpr.models import Gpr, GprState
-from inventory.models import Node, Reservation, ReservationState, ReservedGpu
+from inventory.models import CordonCause, Node, Reservation, ReservationState, ReservedGpu
 from inventory.services.nodes import node_set_aside
 from inventory.services.reservations import box_count, reservation_want_absent, reservations_hold, spare_join
 from journal.guard import set_aside_on_error
@@ -153,7 +153,7 @@ def boxes_replace(*, node: Node, actor: User, why: str, now: datetime) -> None:
 def _failing_rows(grace_at: datetime | Moment) -> QuerySet[Reservation]:
     # Members of running boxes that fail or are to be replaced, also those that were given up and are free by now.
     bad = Q(gpu__is_healthy=False, gpu__node__sick_gpus_at__lte=grace_at) | Q(gpu__gone_at__lte=grace_at)
-    fails = Q(node__gone_at__isnull=False) | Q(node__broken_at__lte=grace_at)
+    fails = Q(node__gone_at__isnull=False) | Q(node__broken_at__lte=grace_at) | Q(node__faulty_at__isnull=False)
     fails |= Q(Exists(ReservedGpu.objects.filter(bad, reservation=OuterRef("pk"))))
     is_member = Q(replaces=None) | Q(joined_at__isnull=False)
     rows = Reservation.objects.filter(is_member, gpr__state=GprState.ACTIVE, run=F("gpr__run"))
@@ -174,6 +174,10 @@ def _trouble_of(row: Reservation, now: datetime) -> str:
     grace_at = now - timedelta(seconds=settings.EGS_SPARE_GRACE_S)
     if node.broken_at is not None and node.broken_at <= grace_at:
         return "it is not ready any more"
+    if node.faulty_at is not None:
+        # Others may hold the GPU that has the fault: whose it is tells a box of the whole node alone.
+        is_whole = len(row.gpus.all()) == node.gpu_count and node.cordon_cause == CordonCause.FAULT
+        return node.cordon_reason.rstrip(".") if is_whole else "its hardware has a fault"
     has_sick = node.sick_gpus_at is not None and node.sick_gpus_at <= grace_at
     gpus = [reserved.gpu for reserved in row.gpus.all()]
     bad = [gpu for gpu in gpus if (gpu.gone_at is not None and gpu.gone_at <= grace_at) or (has_sick and not gpu.is_healthy)]
@@ -293,7 +297,9 @@ def _join(gpr: Gpr, spare: Reservation, now: datetime) -> None:
     replaced = _replaced_by(spare)
     spare_join(spare=spare, ends_at=nodes_free_at(now), now=now)
     if replaced.node.gone_at is None:
-        node_set_aside(node=replaced.node, why=f"Replaced in {gpr.name}. {replaced.failing_why}"[:WHY_MAX_CHARS], now=now)
+        why = f"Replaced in {gpr.name}. {replaced.failing_why}"[:WHY_MAX_CHARS]
+        cause = CordonCause.PERSON if replaced.replacement_asked_by_id else CordonCause.LOST
+        node_set_aside(node=replaced.node, why=why, now=now, cause=cause)
     text = f"Node {spare.node.name} took the place of {replaced.node.name} in {gpr.name}. {replaced.failing_why} Its end stays."
     _record(spare, "gpr.node_replaced", text, now, data={"replaced": replaced.node.name, "by": spare.node.name})
     hint(TICK)

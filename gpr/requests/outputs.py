@@ -363,7 +363,8 @@ class StepSerializer(ModelOutputSerializer[StepResult]):
 
     @extend_schema_field(serializers.ChoiceField(choices=["entry", "exit"]))
     def get_stage(self, row: StepResult) -> str:
-        return "entry" if row.step in {Milestone.CLAIM, *row.reservation.entry_steps, Milestone.OPEN} else "exit"
+        entry_steps = row.reservation.entry_steps if row.reservation is not None else []
+        return "entry" if row.step in {Milestone.CLAIM, *entry_steps, Milestone.OPEN} else "exit"
 
 
 class QueueRowSerializer(ModelOutputSerializer[Gpr]):

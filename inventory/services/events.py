@@ -11,7 +11,7 @@ from django.db import DataError, IntegrityError, InterfaceError, OperationalErro
 
 from core.errors import EgsError
 from core.rest.references import id_of
-from inventory.models import AgentSession, CheckResult, Reservation, StepResult
+from inventory.models import AgentSession, CheckResult, CordonCause, Repair, Reservation, StepResult
 from inventory.services.agents import AgentIdentity, session_check
 from inventory.services.inventory import inventory_store
 from inventory.services.nodes import node_set_aside
@@ -27,6 +27,7 @@ from protocol.steps import EXIT_CHECKS, step_name
 # A value that does not fit its column or the calendar: the agent's message is refused.
 UNSTORABLE = (DataError, IntegrityError, ValueError, OverflowError)
 RETRIED = (EgsError, OperationalError, InterfaceError)
+Assigned = Reservation | Repair
 LOG_MAX_CHARS, MESSAGE_MAX_CHARS, WHY_MAX_CHARS = 64_000, 400, 200
 
 
@@ -88,10 +89,14 @@ def _store_next(agent: AgentIdentity, session_epoch: int, batch: Sequence[AgentE
 def _store_steps(agent: AgentIdentity, events: Sequence[StepEvent], now: datetime) -> list[int]:
     """Returns the numbers of events of unknown reservations or old epochs."""
     ids = {event.seq: id_of(event.assignment_id) for event in events}
-    told = Reservation.objects.select_related("node").filter(cluster=agent.cluster, pk__in={id_ for id_ in ids.values() if id_})
-    rows = {row.pk: row for row in told}
+    wanted = {id_ for id_ in ids.values() if id_}
+    rows: dict[UUID, Assigned] = {
+        row.pk: row for row in Reservation.objects.select_related("node").filter(cluster=agent.cluster, pk__in=wanted)
+    }
+    if unknown := wanted - rows.keys():
+        rows |= {row.pk: row for row in Repair.objects.select_related("node").filter(node__cluster=agent.cluster, pk__in=unknown)}
     found = {event.seq: row for event in events if (id_ := ids[event.seq]) and (row := rows.get(id_)) and row.epoch == event.epoch}
-    known = set(StepResult.objects.filter(reservation__in=rows).values_list("reservation_id", "step", "attempt"))
+    known = set(_known_attempts(rows.values()))
     new: dict[tuple[UUID | None, str, int], StepEvent] = {}
     for event in events:
         key = (ids[event.seq], event.step[:63], event.attempt)
@@ -101,7 +106,15 @@ def _store_steps(agent: AgentIdentity, events: Sequence[StepEvent], now: datetim
     return [event.seq for event in events if event.seq not in found]
 
 
-def _store_new(told: Sequence[tuple[Reservation, StepEvent]], now: datetime) -> None:
+def _known_attempts(rows: Iterable[Assigned]) -> Iterator[tuple[UUID | None, str, int]]:
+    repair_ids = [row.pk for row in rows if isinstance(row, Repair)]
+    reservation_ids = [row.pk for row in rows if isinstance(row, Reservation)]
+    yield from StepResult.objects.filter(reservation__in=reservation_ids).values_list("reservation_id", "step", "attempt")
+    if repair_ids:
+        yield from StepResult.objects.filter(repair__in=repair_ids).values_list("repair_id", "step", "attempt")
+
+
+def _store_new(told: Sequence[tuple[Assigned, StepEvent]], now: datetime) -> None:
     # In order of reservations: their foreign keys lock them.
     ordered = sorted(told, key=lambda each: each[0].pk)
     steps = StepResult.objects.bulk_create([_step(row, event) for row, event in ordered])
@@ -110,12 +123,14 @@ def _store_new(told: Sequence[tuple[Reservation, StepEvent]], now: datetime) -> 
     for row, event in told:
         if _has_failed_for_good(row, event):
             stage = "Entry" if event.step in row.entry_steps else "Exit"
-            node_set_aside(node=row.node, why=f"{stage} check {step_name(event.step)} failed.{_worst(event)}"[:WHY_MAX_CHARS], now=now)
+            why = f"{stage} check {step_name(event.step)} failed.{_worst(event)}"[:WHY_MAX_CHARS]
+            node_set_aside(node=row.node, why=why, now=now, cause=CordonCause.CHECK, code=event.step[:63])
 
 
-def _step(row: Reservation, event: StepEvent) -> StepResult:
+def _step(row: Assigned, event: StepEvent) -> StepResult:
     return StepResult(
-        reservation=row,
+        reservation=row if isinstance(row, Reservation) else None,
+        repair=row if isinstance(row, Repair) else None,
         step=event.step[:63],
         attempt=event.attempt,
         outcome=event.outcome,
@@ -143,23 +158,24 @@ def _results(step: StepResult, event: StepEvent) -> Iterator[CheckResult]:
         )
 
 
-def _told(row: Reservation, event: StepEvent, now: datetime) -> Event:
+def _told(row: Assigned, event: StepEvent, now: datetime) -> Event:
     failed = event.outcome != Outcome.OK
+    box = row if isinstance(row, Reservation) else None
     return Event(
         kind="node.step_failed" if failed else "node.step_passed",
         message=_message(row, event),
         at=now,
         severity=Severity.WARNING if failed else Severity.INFO,
         reason=event.step[:63],
-        gpr_id=row.gpr_id,
-        slice_id=row.slice_id,
+        gpr_id=box.gpr_id if box else None,
+        slice_id=box.slice_id if box else None,
         node_id=row.node_id,
-        cluster_id=row.cluster_id,
+        cluster_id=row.node.cluster_id,
         data={"attempt": event.attempt, "outcome": event.outcome, "blames_node": event.blames_node},
     )
 
 
-def _message(row: Reservation, event: StepEvent) -> str:
+def _message(row: Assigned, event: StepEvent) -> str:
     if event.outcome == Outcome.OK:
         return f"{row.node.name}: {step_name(event.step)} passed."
     if not event.blames_node:
@@ -172,8 +188,10 @@ def _worst(event: StepEvent) -> str:
     return f" {sentence(bad)}{f', GPU {bad.gpu}' if bad.gpu else ''}." if bad else ""
 
 
-def _has_failed_for_good(row: Reservation, event: StepEvent) -> bool:
+def _has_failed_for_good(row: Assigned, event: StepEvent) -> bool:
     """The agent repeats failed checks."""
+    if isinstance(row, Repair):
+        return False  # it is set aside anyway
     is_check = event.step in row.entry_steps or event.step in EXIT_CHECKS
     if event.outcome != Outcome.FAILED or not event.blames_node or not is_check:
         return False

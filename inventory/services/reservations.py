@@ -15,7 +15,7 @@ from fast_update.fast import fast_update
 
 from accounts.models import User
 from core.errors import Conflict, NotFound
-from inventory.models import Gpu, Node, Reservation, ReservationState, ReservedGpu
+from inventory.models import Gpu, Node, Reservation, ReservationState, ReservedGpu, is_later
 from inventory.selectors import maintenance_over
 from inventory.services.checks import skipped_steps_by_node
 from inventory.services.clusters import desired_set_changed
@@ -23,13 +23,6 @@ from journal.hints import TICK, hint, slice_topic
 from journal.models import Severity
 from journal.services import event_record
 from protocol.assignments import Desired, Phase
-
-# The order of phases; an observation never moves a reservation back.
-PROGRESS = {
-    phase: rank
-    for rank, phase in enumerate([Phase.PENDING, Phase.ENTERING, Phase.ENTERED, Phase.ACTIVE, Phase.FAILED, Phase.EXITING, Phase.RELEASED])
-}
-
 
 FAILURE_MAX_CHARS = 200
 
@@ -195,7 +188,7 @@ def is_news(row: Reservation, phase: Phase, failure: str) -> bool:
     """Tell whether the phase is later or the failure is another."""
     if row.phase == phase:
         return row.state == ReservationState.HELD and row.failure != failure[:FAILURE_MAX_CHARS]
-    return PROGRESS[phase] > PROGRESS[Phase(row.phase)]
+    return is_later(phase, Phase(row.phase))
 
 
 @transaction.atomic

@@ -13,7 +13,8 @@ from django.db.models import F, Prefetch
 
 from core.words import plural
 from inventory import cluster_requests, tenancy
-from inventory.models import AgentSession, Cluster, Hub, Node, Reservation, ReservedGpu, SupplyOrder, SupplyOrderState
+from inventory.models import AgentSession, Cluster, Gpu, Hub, Node, Repair, Reservation, ReservedGpu, SupplyOrder, SupplyOrderState
+from inventory.services import repairs
 from inventory.services.agents import AgentIdentity, AgentSuperseded, session_check
 from inventory.services.checks import policies_by_shape
 from inventory.services.reservations import ReservationReport, is_news, reservations_observe, reservations_of_agent
@@ -92,7 +93,7 @@ def generation_now(*, cluster_id: UUID) -> int:
 
 
 def desired_set(*, cluster_id: UUID, now: datetime) -> tuple[Assignment, ...]:
-    """Returns all reservations that the agent has not released, in order of id.
+    """Returns all reservations and repairs that the agent has not released, in order of id.
 
     A reservation that causes an error is left out: the agent keeps what it knows of it.
     """
@@ -108,7 +109,12 @@ def desired_set(*, cluster_id: UUID, now: datetime) -> tuple[Assignment, ...]:
     for row in rows.order_by("pk"):
         with set_aside_on_error("assignment_tell", "The agent could not be told of a box on this node", now=now, **_subject(row)):
             found.append(_assignment(row, policy_of_shape(row.node.shape)))
-    return tuple(found)
+    there = Prefetch("node__gpus", queryset=Gpu.objects.filter(gone_at=None), to_attr="present_gpus")
+    of_repairs = (
+        Repair.objects.filter(node__cluster_id=cluster_id, released_at=None).select_related("node__cluster").prefetch_related(there)
+    )
+    found += [_repair_assignment(repair, policy_of_shape(repair.node.shape)) for repair in of_repairs]
+    return tuple(sorted(found, key=lambda assignment: UUID(assignment.id)))
 
 
 def node_orders(*, cluster_id: UUID) -> tuple[NodeOrder, ...]:
@@ -139,6 +145,7 @@ def observations_store(*, cluster_id: UUID, observed: tuple[Observed, ...], now:
     """Unknown ids and old epochs are ignored."""
     if not observed:
         return
+    _repairs_store(cluster_id, observed, now)
     rows = {str(row.pk): row for row in reservations_of_agent(cluster_id)}
     reports = [_report(rows[seen.assignment_id], seen) for seen in observed if _is_news(rows.get(seen.assignment_id), seen)]
     write_or_set_aside(
@@ -150,6 +157,14 @@ def observations_store(*, cluster_id: UUID, observed: tuple[Observed, ...], now:
         now=now,
         subject=lambda report: _subject(report.reservation),
     )
+
+
+def _repairs_store(cluster_id: UUID, observed: tuple[Observed, ...], now: datetime) -> None:
+    rows = {str(row.pk): row for row in Repair.objects.filter(node__cluster_id=cluster_id, released_at=None)}
+    known = [(row, seen) for seen in observed if (row := rows.get(seen.assignment_id)) is not None and row.epoch == seen.epoch]
+    news = [repairs.RepairReport(row, seen.phase, seen.failure) for row, seen in known if repairs.is_news(row, seen.phase, seen.failure)]
+    if news:
+        repairs.repairs_observe(news, now=now)
 
 
 def _subject(row: Reservation) -> Subject:
@@ -269,6 +284,33 @@ def _assignment(row: Any, checks: CheckPolicy) -> Assignment:
         drain=Drain(grace_s=float(row.cluster.drain_grace_s), force_after_s=float(row.cluster.drain_force_after_s)),
         checks=checks,
         replaces=str(row.replaces_id or ""),
+    )
+
+
+def _repair_assignment(row: Any, checks: CheckPolicy) -> Assignment:
+    cluster = row.node.cluster
+    return Assignment(
+        id=str(row.pk),
+        gpr_id=str(row.pk),
+        gpr_name=f"repair of {row.node.name}",
+        slice="",
+        slice_id=str(row.pk),  # no namespace has this label
+        namespaces=(),
+        node=row.node.name,
+        node_uid=row.node.uid,
+        gpus=tuple(sorted(gpu.uuid for gpu in row.node.present_gpus)),
+        epoch=row.epoch,
+        desired=row.desired,
+        gang_count=1,
+        not_before_s=row.begun_at.timestamp(),
+        enter_by_s=row.enter_by_at.timestamp(),
+        duration_s=float(repairs.REPAIR_WITHIN_S),
+        not_after_s=None,
+        entry_steps=tuple(row.entry_steps),
+        exit_steps=repairs.EXIT_STEPS,
+        drain=Drain(grace_s=float(cluster.drain_grace_s), force_after_s=float(cluster.drain_force_after_s)),
+        checks=checks,
+        is_repair=True,
     )
 
 

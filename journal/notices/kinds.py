@@ -116,6 +116,7 @@ TOLD: Final[dict[str, tuple[Rule, ...]]] = {
     **_all(K.ALERT, To.REQUESTER, "gpr.alert_fired", "gpr.alert_grew", "gpr.alert_resolved"),
     **_all(K.ALERT, To.OWNERS, "slice.alert_fired", "slice.alert_grew", "slice.alert_resolved"),
     **_all(K.ALERT, To.ADMINS, "gpr.exit_overdue", "node.gone", "node.gpus_lost", "planner.fault", "planner.memory", "supply.order_failed"),
+    **_all(K.ALERT, To.ADMINS, "remediation.asked", "remediation.escalated", "remediation.opened", "remediation.returned"),
 }
 # Told by a page, by another Event beside it, or of no use to anybody who did not do it.
 NOT_TOLD: Final = frozenset(
@@ -148,6 +149,8 @@ NOT_TOLD: Final = frozenset(
         *("slice.kubeconfig_issued", "slice.kubeconfig_read", "slice.kubeconfig_revoked"),
         *("slice.namespace_adopted", "slice.namespace_bound", "slice.namespace_left", "slice.namespace_repaired"),
         *("slice.namespace_state", "slice.namespace_unbound", "slice.namespace_withdrawn"),
+        *("remediation.approved", "remediation.began", "remediation.failed", "remediation.gone", "remediation.kept", "remediation.resumed"),
+        "remediation_policy.changed",
         *("supply.changed", "supply.created", "supply.order_arrived", "supply.order_canceled", "supply.ordered"),
         *("template.changed", "template.created", "template.deleted"),
         *("identity.linked", "identity.unlinked"),

@@ -22,7 +22,7 @@ def measures_each(step: StepResult) -> tuple[MeasureRow, ...]:
     return _rows([("", result) for result in step.results.all()], _listed)
 
 
-def measures_of(steps: Iterable[StepResult], nodes: Mapping[UUID, str]) -> tuple[MeasureRow, ...]:
+def measures_of(steps: Iterable[StepResult], nodes: Mapping[UUID | None, str]) -> tuple[MeasureRow, ...]:
     """Shows ranges over all nodes. `nodes`: names by reservation."""
     return _rows([(nodes.get(step.reservation_id, ""), result) for step in steps for result in step.results.all()], _range)
 

@@ -319,10 +319,11 @@ class Actions:
 
     def _report_milestone(self, assignment: Assignment, milestone: Milestone, record: GpuRecord) -> None:
         what = f"{len(assignment.gpus)} GPUs of node {assignment.node}"
+        whom = "a repair" if assignment.is_repair else f"workspace {assignment.slice}"
         log = {
-            Milestone.CLAIM: f"{what} isolated for workspace {assignment.slice}; epoch {record.epoch} is on record",
-            Milestone.OPEN: f"{what} open to the workloads of workspace {assignment.slice}",
-            Milestone.CLOSE: f"{what} closed to workspace {assignment.slice}; nothing new of it can start there",
+            Milestone.CLAIM: f"{what} isolated for {whom}; epoch {record.epoch} is on record",
+            Milestone.OPEN: f"{what} open to the workloads of {whom}",
+            Milestone.CLOSE: f"{what} closed to {whom}; nothing new of it can start there",
             Milestone.RELEASE: f"{what} free; epoch {record.epoch} stays on record, an older claim has no effect",
         }[milestone]
         self._report(assignment, milestone, Outcome.OK, StepProgress(status=StepStatus.OK, log=log, evidence={"epoch": record.epoch}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from protocol.assignments import ENTRY_ATTEMPTS, Assignment, Desired, Phase
-from protocol.steps import GANG_STEPS, EntryStep, step_name
+from protocol.steps import GANG_STEPS, EntryStep, RepairStep, step_name
 from worker_agent.boxes.actions import Actions, Write
 from worker_agent.boxes.gangs import NO_GANG, Gangs
 from worker_agent.boxes.records import claim_refusal, is_lost, new_records
@@ -63,7 +63,7 @@ class Entries:
             progress.fail(f"node {assignment.node} went on to a higher epoch")
         elif self.block(assignment, progress):
             return None
-        elif unknown := [step for step in assignment.entry_steps if step not in list(EntryStep)]:
+        elif unknown := [step for step in assignment.entry_steps if step not in _known_steps(assignment)]:
             self._refuse(assignment, progress, unknown)
         elif not claim_refusal(node, assignment):
             return Write(assignment, progress, new_records(assignment, GpuPhase.CLAIMED))
@@ -110,7 +110,7 @@ class Entries:
 
     @staticmethod
     def _is_whole(box: Box) -> bool:
-        return len(box) == box[0][0].gang_count
+        return len(box) == box[0][0].gang_count and not box[0][0].is_repair
 
     def open(self, boxes: Sequence[Box]) -> None:
         opens: list[Write] = []
@@ -130,3 +130,7 @@ class Entries:
     def serve(self, boxes: Sequence[Box]) -> None:
         opened = ([a for a, _ in box if (record := self._actions.own(a)) and record.phase is GpuPhase.OPEN] for box in boxes)
         self._actions.lift_gates([box for box in opened if box])
+
+
+def _known_steps(assignment: Assignment) -> list[str]:
+    return [*RepairStep, *EntryStep] if assignment.is_repair else [*EntryStep]

@@ -12,7 +12,7 @@ import msgspec
 from protocol.assignments import LEASE_TTL_S, Assignment, Phase
 from protocol.events import Outcome, StepEvent
 from protocol.registration import Credential
-from protocol.steps import EXIT_CHECKS, EntryStep
+from protocol.steps import EXIT_CHECKS, EntryStep, RepairStep
 from worker_agent.cluster.base import ClusterDriver, ClusterError, Note, StateDoc, WriteConflict
 
 FORMAT = 1
@@ -22,7 +22,7 @@ EVENTS_HELD, RESULTS_HELD = 20_000, 100_000
 EVENTS_KEPT, RESULTS_KEPT, LOG_CHARS_KEPT = 2_000, 2_000, 200_000
 
 _RANK = {phase: rank for rank, phase in enumerate(Phase)}
-_CHECKS = frozenset(EntryStep) | EXIT_CHECKS
+_CHECKS = frozenset(EntryStep) | frozenset(RepairStep) | EXIT_CHECKS
 
 
 class Progress(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -36,6 +36,7 @@ class GpuRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     slice: str
     phase: GpuPhase
     run: int = 1
+    is_repair: bool = False
     active_s: float | None = None
     closed_s: float | None = None
 
@@ -168,4 +169,4 @@ class ClusterDriver(Protocol):
         """Requests nodes for these orders, once each, and cancels all others."""
 
     def run(self, call: StepCall) -> StepProgress:
-        """Starts this attempt, or returns its progress."""
+        """Starts this attempt, or returns its progress. A step that repairs is withdrawn by the exit step NODE_CLEAN."""

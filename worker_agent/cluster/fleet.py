@@ -47,7 +47,8 @@ class StepFailure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 class NodeFailure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     group: str
-    what: Literal["gpu_sick", "not_ready", "gone"]
+    what: Literal["gpu_sick", "not_ready", "gone", "xid"]
+    xid: int = 79
     open_s: float  # strikes the first node of the group that has been open for so long, once and for good
 
     def view(self, node: NodeView) -> NodeView | None:
@@ -56,6 +57,8 @@ class NodeFailure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             return None
         if self.what == "not_ready":
             return msgspec.structs.replace(node, ready=False, broken=True)
+        if self.what == "xid":
+            return node
         return msgspec.structs.replace(node, gpus=(msgspec.structs.replace(node.gpus[0], healthy=False), *node.gpus[1:]))
 
 

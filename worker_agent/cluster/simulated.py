@@ -15,7 +15,7 @@ from protocol.check_limits import expect, is_good, judge, measured_against, sent
 from protocol.checks import CheckPolicy, CheckResult
 from protocol.drift import Drift
 from protocol.nodes import NodeOrder
-from protocol.steps import DrainStage, EntryStep, ExitStep, drain_stage
+from protocol.steps import DrainStage, EntryStep, ExitStep, RepairStep, drain_stage
 from protocol.tenancy.life_marks import LifeMark
 from worker_agent.boxes.gangs import why_alone
 from worker_agent.clock import Clock
@@ -60,6 +60,8 @@ class SimulatedWorld(msgspec.Struct, kw_only=True):
     failed: dict[str, int] = {}  # by "node/step": how often it has failed as the fleet file says
     asked: dict[str, float] = {}  # by the id of an open order: when it came
     troubled: dict[int, str] = {}  # by the index of the trouble in the fleet file: its node
+    healed: set[int] = set()  # indexes of troubles that a repair has ended
+    xids: dict[str, int] = {}  # by GPU: the last Xid that its driver has reported
 
     def pods_of(self, assignment: Assignment) -> list[SimulatedPod]:
         return [pod for pod in self.pods.values() if pod.assignment_id == assignment.id]
@@ -110,7 +112,10 @@ class SimulatedCluster:
             known = old.nodes.get(view.name, NodeState(view=view, version="1", records={}))
             nodes[view.name] = msgspec.structs.replace(known, view=view)
         world = SimulatedWorld(nodes=nodes, pods=old.pods, failed=old.failed, asked=old.asked, troubled=old.troubled)
+        world.healed, world.xids = old.healed, old.xids
         for number, name in world.troubled.items():
+            if number in world.healed:
+                continue
             self._apply_failures(world, self._fleet.troubles[number : number + 1], name)
         return world
 
@@ -146,6 +151,7 @@ class SimulatedCluster:
             view = trouble.view(node.view) if node else None
             if node is not None and view is not None:
                 world.nodes[name] = msgspec.structs.replace(node, view=view)
+                world.xids |= {view.gpus[0].uuid: trouble.xid} if trouble.what == "xid" else {}
         if name not in world.nodes:
             world.pods = {key: pod for key, pod in world.pods.items() if pod.node != name}
 
@@ -193,7 +199,7 @@ class SimulatedCluster:
 
     def _add_pods(self, node: NodeState, records: Records) -> None:
         # The pods of a job exist before its nodes are open.
-        for slice_ in {record.slice for record in records.values() if record.phase is GpuPhase.CLAIMED}:
+        for slice_ in {record.slice for record in records.values() if record.phase is GpuPhase.CLAIMED and not record.is_repair}:
             for number in range(self._fleet.pods.per_node):
                 pod = SimulatedPod(slice=slice_, node=node.view.name)
                 self.world.pods.setdefault(f"{slice_}/{node.view.name}-{number}", pod)
@@ -287,9 +293,31 @@ class SimulatedCluster:
         self._save_world()
         return True
 
+    def xids(self) -> dict[str, int]:
+        """Thread-safe."""
+        return dict(self.world.xids)
+
+    def _repair(self, call: StepCall) -> StepProgress:
+        """A reboot ends all troubles, a reset those of GPUs, and a restart of the driver's pods none."""
+        cured = {RepairStep.RESET_GPUS: ("gpu_sick", "xid"), RepairStep.REBOOT_NODE: ("gpu_sick", "xid", "not_ready")}
+        name, node = call.node.view.name, self.world.nodes[call.node.view.name]
+        of_node = {number for number, at in self.world.troubled.items() if at == name}
+        ended = {number for number in of_node if self._fleet.troubles[number].what in cured.get(RepairStep(call.step), ())}
+        if ended:
+            view = next((view for view in self._fleet.nodes() if view.name == name), node.view)
+            self.world.healed |= ended
+            self.world.nodes[name] = msgspec.structs.replace(node, view=view)
+            self.world.xids = {gpu: xid for gpu, xid in self.world.xids.items() if gpu not in {each.uuid for each in view.gpus}}
+            self._apply_failures(self.world, [self._fleet.troubles[number] for number in sorted(of_node - self.world.healed)], name)
+            self._save_world()
+        return StepProgress(status=StepStatus.OK, log=f"{call.step} of node {name} is done")
+
     def _check(self, call: StepCall) -> StepProgress:
+        if call.step in list(RepairStep):
+            return self._repair(call)
         view, want = call.node.view, len(call.assignment.gpus)
-        sick = [gpu.index for gpu in view.gpus if gpu.uuid in call.assignment.gpus and not gpu.healthy]
+        own = [gpu for gpu in view.gpus if gpu.uuid in call.assignment.gpus]
+        sick = [gpu.index for gpu in own if not gpu.healthy or gpu.uuid in self.world.xids]
         busy = len(self.world.pods_of(call.assignment))
         is_ok = {
             EntryStep.NODE_READY: view.ready,

@@ -452,7 +452,7 @@ class KubernetesCluster:
     def record_event(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
         """Records an event on each node, and once per box in the slice's namespaces."""
         reason = f"Egs{what.title().replace('_', '')}{'Failed' if is_bad else ''}"
-        told = f"GPR {assignment.gpr_name}: {message}"
+        told = message if assignment.is_repair else f"GPR {assignment.gpr_name}: {message}"
         if (node := self._observation.node(assignment.node)) is not None:
             self._recorder.record("Node", node.metadata, reason, told, is_bad=is_bad)
         box = (assignment.gpr_id, assignment.run, reason)

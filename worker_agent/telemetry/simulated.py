@@ -47,17 +47,19 @@ CHECK: Final = Work(0.6, 0.3, 0.5, 0.1, nvlink=0.6)
 
 
 class SimulatedTelemetry:
-    def __init__(self, *, seed: str, works: Mapping[str, str] | None = None) -> None:
-        """`works`: the Kind of work by workspace, as records name it. The boxes of others get one by chance."""
-        self._seed, self._works = seed, works or {}
+    def __init__(
+        self, *, seed: str, works: Mapping[str, str] | None = None, xids: Callable[[], Mapping[str, int]] = dict
+    ) -> None:
+        """`works`: the Kind of work by workspace, as records name it. The boxes of others get one by chance. `xids`: by GPU."""
+        self._seed, self._works, self._xids = seed, works or {}, xids
 
     def read(self, nodes: Mapping[str, NodeState], now: Callable[[], float]) -> Iterator[GpuReading]:
-        at_s = now()
+        at_s, xids = now(), self._xids()
         for name, node in nodes.items():
             for gpu in node.view.gpus:
-                yield GpuReading(name, gpu.uuid, at_s, self.values(gpu, node.records.get(gpu.uuid), at_s))
+                yield GpuReading(name, gpu.uuid, at_s, self.values(gpu, node.records.get(gpu.uuid), at_s, xids.get(gpu.uuid, 0)))
 
-    def values(self, gpu: GpuView, record: GpuRecord | None, at_s: float) -> tuple[float | None, ...]:
+    def values(self, gpu: GpuView, record: GpuRecord | None, at_s: float, xid: int = 0) -> tuple[float | None, ...]:
         since_s = at_s - (record.active_s or at_s) if record else 0.0
         work = self._work(record, since_s, at_s)
         is_slow = record is not None and record.phase is GpuPhase.OPEN and self.luck(gpu.uuid, "is slow") < SLOW_SHARE
@@ -81,7 +83,7 @@ class SimulatedTelemetry:
             "pcie_mib_s": round(55_000 * work.pcie * (1 + noise / 4)),
             "throttled_percent": round(31 + 12 * noise, 1) if is_slow and warm > 0.6 else 0.0,
             "new_faults": 0,
-            "xid": 0,
+            "xid": xid,
             "ecc_corrected": int(at_s // 900) % 1000 if self.luck(gpu.uuid, "ecc") > 0.98 else 0,
             "ecc_uncorrected": 0,
             "rows_remapped": int(self.luck(gpu.uuid, "rows") > 0.95),

@@ -79,7 +79,7 @@ class _NodeSteps:
 
     def __init__(self, nodes: Sequence[Reservation], results: Iterable[StepResult], say: Callable[[datetime], str]) -> None:
         self._nodes, self._say = nodes, say
-        self._names = {node.pk: node.node.name for node in nodes}
+        self._names: dict[UUID | None, str] = {node.pk: node.node.name for node in nodes}
         self._by_step: dict[str, list[StepResult]] = {}
         for result in results:
             if result.reservation_id in self._names:

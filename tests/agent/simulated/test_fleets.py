@@ -142,6 +142,7 @@ def test_the_agent_says_what_it_can() -> None:
     assert CAPABILITIES == (
         "node_ready", "gpu_count", "gpu_health", "storage", "network", "rdma", "nccl", "gang_network",
         "drain", "gpu_idle", "exit_network", "exit_nccl", "volumes", "node_clean",
+            "restart_driver", "reset_gpus", "reboot_node",
     )  # fmt: skip
 
 

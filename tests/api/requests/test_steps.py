@@ -108,6 +108,7 @@ def test_each_measurement_is_told_with_its_threshold_and_verdict(owner: Caller, 
         "verdict": "PASS",
         "text": "",
     }
+    assert step.reservation is not None
     of_node = admin.get(f"nodes/{step.reservation.node.name}/steps/").json()["results"]
     assert [row["results"] for row in of_node if row["id"] == str(seal(step.pk))] == [
         [told | {"id": str(seal(CheckResult.objects.get().pk))}]

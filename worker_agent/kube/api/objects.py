@@ -131,14 +131,23 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     unschedulable: bool = False
 
 
+class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
+    bootID: str = ""
+
+
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     capacity: dict[str, str] = {}
     allocatable: dict[str, str] = {}
     conditions: tuple[Condition, ...] = ()
+    nodeInfo: NodeInfo = NodeInfo()
 
     @property
     def is_ready(self) -> bool:
-        return any(each.type == "Ready" and each.status == "True" for each in self.conditions)
+        return is_ready(self.conditions)
+
+
+def is_ready(conditions: tuple[Condition, ...]) -> bool:
+    return any(each.type == "Ready" and each.status == "True" for each in conditions)
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
@@ -300,6 +309,10 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_leaving(self) -> bool:
         return bool(self.metadata.deletionTimestamp)
+
+    @property
+    def is_ready(self) -> bool:
+        return not self.is_leaving and is_ready(self.status.conditions)
 
     @property
     def holds(self) -> bool:

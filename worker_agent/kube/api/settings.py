@@ -16,6 +16,7 @@ from protocol import cluster_names
 from worker_agent.cluster.base import Note
 from worker_agent.kube.api.client import Api, Forbidden, Missing
 from worker_agent.kube.api.devices import Devices
+from worker_agent.kube.nodes.repairs import DRIVER_PODS
 from worker_agent.kube.tenancy.isolation import QUOTA, QUOTA_KEPT
 from worker_agent.telemetry.exporters import EXPORTER, EXPORTERS
 
@@ -23,6 +24,7 @@ PATH: Final = f"/api/v1/namespaces/{cluster_names.NAMESPACE}/configmaps/egs-sett
 WORDS_MAX: Final = 50
 _PREFIX: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}/[A-Za-z0-9._-]{0,63}")
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}/[A-Za-z0-9._-]{1,63}")
+_LABEL: Final = re.compile(r"[A-Za-z0-9./_-]{1,253}=[A-Za-z0-9._-]{1,63}")
 _LIMIT: Final = re.compile(r"([a-z0-9][a-z0-9./-]{0,252})=([0-9]{1,9})")
 
 
@@ -32,6 +34,7 @@ class Settings:
     # Limits of each namespace of a workspace by resource, defaults included.
     quota: Mapping[str, str] = field(default_factory=lambda: QUOTA)
     exporters: tuple[str, ...] = EXPORTERS
+    driver_pods: tuple[str, ...] = DRIVER_PODS
 
 
 class _ConfigMap(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +66,8 @@ def settings_of(data: Mapping[str, str], *, note: Note) -> Settings:
         note("settings_unreadable", {"why": "GPUs are given in parts of a node anyway: in-parts names others"})
         chosen = Devices(gpus=gpus, no_gpus=no_gpus)
     exporters = _words(data, "exporters", EXPORTER, EXPORTERS, note)
-    return Settings(chosen, {**QUOTA, **_limits(data.get("quota", ""), note)}, exporters)
+    driver_pods = _words(data, "driver-pods", _LABEL, DRIVER_PODS, note)
+    return Settings(chosen, {**QUOTA, **_limits(data.get("quota", ""), note)}, exporters, driver_pods)
 
 
 def _words(data: Mapping[str, str], key: str, what: re.Pattern[str], default: tuple[str, ...], note: Note) -> tuple[str, ...]:

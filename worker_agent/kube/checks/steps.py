@@ -1,4 +1,4 @@
-"""The steps of entry and exit but for the drain: what each measures, and how.
+"""The steps of entry, exit and repair but for the drain: what each measures, and how.
 
 A Job only measures (jobs.py); protocol/check_limits.py and the hub's policy judge.
 """
@@ -16,7 +16,7 @@ import msgspec
 from protocol.check_limits import expect, is_good, sentence, skipped
 from protocol.checks import CheckResult
 from protocol.cluster_names import POD_GPR, box_of, node_path
-from protocol.steps import EntryStep, ExitStep, step_name
+from protocol.steps import EntryStep, ExitStep, RepairStep, step_name
 from worker_agent.boxes.gangs import why_alone
 from worker_agent.cluster.base import ClusterError, StepCall, StepProgress, StepStatus
 from worker_agent.kube.api.client import Api
@@ -26,6 +26,7 @@ from worker_agent.kube.checks.gang_verdicts import gang_network, in_one
 from worker_agent.kube.checks.jobs import VOLUME, CheckJob, CheckJobs, JobOutcome
 from worker_agent.kube.checks.volumes import Volumes
 from worker_agent.kube.nodes import hardware
+from worker_agent.kube.nodes.repairs import Repairs
 from worker_agent.kube.pods.runs import pods_to_drain
 
 PROBE, NCCL_PROBE = (Path(__file__).with_name("probes").joinpath(name).read_text() for name in ("probe.py", "nccl.sh"))
@@ -55,12 +56,15 @@ class Checks:
         self._api, self._image, self._mono, self._jobs = api, image, mono, CheckJobs(api, mono=mono)
         self._runtime_class, self._pull_secret = runtime_class, pull_secret
         self._volume_looks = Volumes(api, mono=mono)
+        self.repairs = Repairs(api, mono=mono)
         self._dns_pods: tuple[Pod, ...] = ()
         self._dns_seen_mono = float("-inf")
 
     def run(self, call: StepCall) -> StepProgress:
         """One poll of one attempt. Raises ClusterError."""
         match call.step:
+            case RepairStep.RESTART_DRIVER | RepairStep.RESET_GPUS | RepairStep.REBOOT_NODE:
+                return self.repairs.run(call)
             case EntryStep.NODE_READY:
                 why = "; ".join(call.node.why_unready)
                 return _result_of([expect("node_ready", float(call.node.view.ready), 1, is_least=True, text=why)])
@@ -250,6 +254,8 @@ class Checks:
         return StepProgress(status=StepStatus.RUNNING) if found is None else _result_of(found)
 
     def _clean(self, call: StepCall) -> StepProgress:
+        if call.assignment.is_repair:
+            self.repairs.withdraw(call)
         name, gpr_id = call.node.view.name, call.assignment.gpr_id
         node = self._api.get(node_path(name), Node)
         pods = self._api.get("/api/v1/pods", PodList, labelSelector=f"{POD_GPR}={gpr_id}", fieldSelector=f"spec.nodeName={name}").items

@@ -1,0 +1,50 @@
+"""What each GPU has counted, over time: the history by which faults are judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from django.db import transaction
+
+from inventory.models import Gpu, Node
+from observability.models import FaultCount, LatestReading
+from observability.remediation.faults import COUNTS, Counts
+
+KEPT: Final = timedelta(days=8)
+
+
+def counts_keep(*, node: Node, now: datetime) -> None:
+    """Faults are judged by what is counted from now on."""
+    readings = LatestReading.objects.filter(gpu__node=node, gpu__gone_at=None).select_related("gpu")
+    newest = {row.gpu_id: row for row in FaultCount.objects.filter(gpu__node=node, is_newest=True)}
+    counts_store([(reading.gpu_id, counts_of(reading, newest.get(reading.gpu_id))) for reading in readings], now)
+
+
+def counts_prune(*, now: datetime) -> None:
+    FaultCount.objects.filter(at__lt=now - KEPT, is_newest=False).delete()
+
+
+def counts_of(reading: LatestReading, last: FaultCount | None) -> dict[str, int]:
+    """A count that was not measured is as it was."""
+    found = {}
+    for name in COUNTS:
+        value = getattr(reading, name)
+        found[name] = value if value is not None else getattr(last, name, 0)
+    return found
+
+
+def known_counts(row: FaultCount) -> dict[str, int]:
+    return {name: getattr(row, name) for name in COUNTS}
+
+
+@transaction.atomic
+def counts_store(counts: Sequence[tuple[UUID, Counts]], now: datetime) -> None:
+    if not counts:
+        return
+    gpu_ids = [gpu_id for gpu_id, _ in counts]
+    list(Gpu.objects.select_for_update().filter(pk__in=gpu_ids).order_by("pk").values_list("pk"))
+    FaultCount.objects.filter(gpu__in=gpu_ids, is_newest=True).update(is_newest=False)
+    FaultCount.objects.bulk_create(FaultCount(gpu_id=gpu_id, at=now, **values) for gpu_id, values in counts)

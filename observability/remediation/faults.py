@@ -1,0 +1,139 @@
+"""Which counts of a GPU show a fault of its hardware, and what is to be done about it. Pure.
+
+The actions follow NVIDIA's catalog of Xids, as gpud uses it. Errors of applications (13, 31) and what the driver repairs by itself (63, 94)
+set no node aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from protocol.steps import RepairStep
+
+
+class Action(StrEnum):
+    """The weakest first."""
+
+    CHECK = "check_node"
+    RESTART_DRIVER = RepairStep.RESTART_DRIVER.value
+    RESET_GPUS = RepairStep.RESET_GPUS.value
+    REBOOT_NODE = RepairStep.REBOOT_NODE.value
+    SUPPORT = "contact_support"
+
+
+ACTION_NAMES: Final[Mapping[str, str]] = {
+    Action.CHECK: "Check the node",
+    Action.RESTART_DRIVER: "Restart the driver's pods and check",
+    Action.RESET_GPUS: "Reset the GPUs and check",
+    Action.REBOOT_NODE: "Reboot the node and check",
+    Action.SUPPORT: "Contact the vendor's support",
+}
+REPAIRS: Final = (Action.CHECK, Action.RESTART_DRIVER, Action.RESET_GPUS, Action.REBOOT_NODE)
+
+
+def stronger(action: str) -> Action:
+    return REPAIRS[min(REPAIRS.index(Action(action)) + 1, len(REPAIRS) - 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Xid:
+    text: str
+    action: Action
+
+
+XIDS: Final[Mapping[int, Xid]] = {
+    48: Xid("uncorrectable memory error", Action.RESET_GPUS),
+    61: Xid("error of the GPU's microcontroller", Action.SUPPORT),
+    62: Xid("halt of the GPU's microcontroller", Action.RESET_GPUS),
+    64: Xid("a memory row could not be remapped", Action.RESET_GPUS),
+    74: Xid("NVLink error", Action.RESET_GPUS),
+    79: Xid("GPU has fallen off the bus", Action.REBOOT_NODE),
+    95: Xid("uncontained memory error", Action.RESET_GPUS),
+    109: Xid("context switch timed out", Action.RESET_GPUS),
+    110: Xid("security fault", Action.RESET_GPUS),
+    119: Xid("the GPU's system processor does not answer", Action.RESET_GPUS),
+    120: Xid("error of the GPU's system processor", Action.RESET_GPUS),
+    122: Xid("the GPU's flash memory cannot be read", Action.SUPPORT),
+    136: Xid("link training failed", Action.RESET_GPUS),
+    140: Xid("unrecovered memory error", Action.RESET_GPUS),
+    142: Xid("error that needs the vendor", Action.SUPPORT),
+    143: Xid("the GPU did not initialize", Action.RESET_GPUS),
+    144: Xid("NVLink fault", Action.RESET_GPUS),
+    145: Xid("NVLink fault", Action.RESET_GPUS),
+    149: Xid("NVLink fault", Action.RESET_GPUS),
+    # The driver wants a recovery, and which one it says elsewhere. Failed checks lead to the stronger action.
+    154: Xid("the driver asks for a recovery of the GPU", Action.RESET_GPUS),
+    158: Xid("fatal timeout of the GPU", Action.RESET_GPUS),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    metric: str
+    within_s: int
+    most: int  # an increase of so much within the time is a fault
+    what: str
+    action: Action = Action.RESET_GPUS
+
+
+HOUR_S, DAY_S = 3600, 86_400
+TRENDS: Final = (
+    Trend("ecc_uncorrected", DAY_S, 1, "uncorrectable memory errors"),
+    Trend("ecc_corrected", DAY_S, 10_000, "corrected memory errors"),
+    Trend("rows_remapped", DAY_S, 8, "remapped memory rows"),
+    Trend("nvlink_errors", HOUR_S, 100, "NVLink errors"),
+    Trend("pcie_replays", HOUR_S, 480, "PCIe replays", Action.REBOOT_NODE),
+)
+LIMIT_NAMES: Final = tuple(trend.metric for trend in TRENDS)
+COUNTS: Final = ("xid", "ecc_corrected", "ecc_uncorrected", "rows_remapped", "rows_failed", "pcie_replays", "nvlink_errors")
+
+Counts = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    metric: str
+    value: int
+    before: int
+    text: str  # after "GPU 3 "
+    action: Action
+
+    @property
+    def code(self) -> str:
+        return f"xid {self.value}" if self.metric == "xid" else self.metric
+
+
+def faults_of(
+    now: Counts, last: Counts | None, base_of: Mapping[int, Counts], *, ignored_xids: Collection[int] = (), limits: Mapping[str, int]
+) -> Iterator[Fault]:
+    """`last` is what was known before (None: nothing), `base_of` the counts that many seconds ago."""
+    xid, before = now["xid"], last["xid"] if last else 0
+    if xid != before and xid in XIDS and xid not in ignored_xids:
+        yield Fault("xid", xid, before, f"reported Xid {xid} ({XIDS[xid].text})", XIDS[xid].action)
+    failed, failed_before = now["rows_failed"], last["rows_failed"] if last else 0
+    if failed > failed_before:
+        yield Fault("rows_failed", failed, failed_before, "has memory rows that could not be remapped", Action.RESET_GPUS)
+    for trend in TRENDS:
+        most, base = limits.get(trend.metric, trend.most), base_of.get(trend.within_s)
+        if base is None or most <= 0 or last is None or now[trend.metric] <= last[trend.metric]:
+            continue
+        # A count that fell has begun anew.
+        since = base[trend.metric] if now[trend.metric] >= base[trend.metric] else 0
+        grown = now[trend.metric] - since
+        if grown >= most:
+            within = "a day" if trend.within_s == DAY_S else "an hour"
+            yield Fault(trend.metric, now[trend.metric], since, f"counted {grown:,} {trend.what} within {within}", trend.action)
+
+
+# What is to be done when a check has failed for good, by its step; others: DEFAULT_ACTION.
+CHECK_ACTIONS: Final[Mapping[str, Action]] = {
+    "node_ready": Action.REBOOT_NODE,
+    "gpu_count": Action.REBOOT_NODE,
+    "gpu_health": Action.RESET_GPUS,
+    "nccl": Action.RESET_GPUS,
+    "exit_nccl": Action.RESET_GPUS,
+}
+DEFAULT_ACTION: Final = Action.RESTART_DRIVER
