@@ -225,6 +225,12 @@ SPECTACULAR_SETTINGS = {
         "JobStateEnum": "gpr.models.JobState",
         "SupplyKindEnum": "inventory.models.SupplyKind",
         "SupplyOrderStateEnum": "inventory.models.SupplyOrderState",
+        "StepOutcomeEnum": "inventory.models.OUTCOMES",
+        "CaseCauseEnum": "inventory.models.CordonCause",
+        "CaseStateEnum": "observability.remediation.models.CaseState",
+        "CaseActionEnum": "observability.remediation.models.ACTIONS",
+        "RepairActionEnum": "observability.remediation.models.REPAIR_ACTIONS",
+        "RemediationModeEnum": "observability.remediation.models.Mode",
         "ReplacementOutcomeEnum": "gpr.replacement.selectors.ReplacementOutcome",
     },
 }

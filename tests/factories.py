@@ -14,13 +14,20 @@ from core.clock import db_now
 from gpr.allocation.advance import advance
 from gpr.allocation.allocator import tick
 from gpr.models import Gpr, GprTemplate, UsageDay
+from core.rest.output import utc_text
+from gpr.allocation.allocator import advance, tick
+from gpr.models import Gpr, GprTemplate
 from gpr.requests.ending import gpr_release
 from gpr.requests.services import gpr_submit
 from gpr.requests.spec import GprSpec
 from inventory.models import CheckPolicy, Cluster, Node, Reservation, ReservationState, Supply, SupplyKind, SupplyOrder
 from inventory.services.checks import check_policy_create
 from inventory.services.inventory import inventory_store
+from inventory.services.nodes import node_mark_faulty
 from inventory.services.supplies import supply_create
+from observability.models import RemediationCase
+from observability.remediation.cases import cases_review, fault_add
+from observability.remediation.faults import COUNTS, faults_of
 from protocol.assignments import Phase
 from slices.models import Project, Slice
 from tests import builders
@@ -175,6 +182,18 @@ def check_policy(of: Cluster, **changes: Any) -> CheckPolicy:
     given: dict[str, Any] = {"limits": {"nccl_bandwidth": 430.0}, "cluster": of}
     actor = user(unique("checker"), is_admin=True)
     return check_policy_create(policy=CheckPolicy(**{**given, **changes}), actor=actor, now=db_now())
+
+
+def case(of: Cluster, *, xid: int = 122) -> RemediationCase:
+    """Of a free node, which reported this Xid. After 122 it needs a person."""
+    now = db_now()
+    node = Node.objects.filter(cluster=of, cordoned_at=None).exclude(reservations__state=ReservationState.HELD).order_by("name")[0]
+    fault = next(faults_of(dict.fromkeys(COUNTS, 0) | {"xid": xid}, None, {}, limits={}))
+    node_mark_faulty(node=node, why=f"GPU 1 {fault.text}.", code=fault.code, now=now)
+    evidence = {"at": utc_text(now), "gpu": 1, "uuid": "GPU-x", "metric": "xid", "value": xid, "before": 0}
+    fault_add(node=node, evidence=[{**evidence, "text": fault.text, "action": str(fault.action)}], faults=[fault], now=now)
+    cases_review(now=now)
+    return RemediationCase.objects.get(node=node, closed_at=None)
 
 
 def supply_order(of: Cluster, for_gpr: Gpr) -> SupplyOrder:

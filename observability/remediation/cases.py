@@ -307,8 +307,10 @@ def _end_repairs(case: RemediationCase) -> None:
 def _close(case: RemediationCase, state: CaseState, why: str, actor: User | None, now: datetime) -> None:
     counts_keep(node=case.node, now=now)
     _set(case, state, why, closed_at=now, closed_by=actor)
-    text = f"Node {case.node.name} is in use again. {why}" if state == S.RETURNED else f"Node {case.node.name} is gone."
-    _record(case, state.value, text, now, actor=actor)
+    if state == S.RETURNED:
+        _record(case, "returned", f"Node {case.node.name} is in use again. {why}", now, actor=actor)
+    else:
+        _record(case, "gone", f"Node {case.node.name} left its cluster; its case is closed.", now)
 
 
 def _record(

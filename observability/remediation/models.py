@@ -9,7 +9,7 @@ from django.db.models import Q
 
 from core.column_checks import column_checks
 from inventory.models import Cluster, CordonCause, Gpu, Node
-from observability.remediation.faults import Action
+from observability.remediation.faults import REPAIRS, Action
 
 WHY_MAX_CHARS: Final = 200
 TRIES_MAX: Final = 10
@@ -36,6 +36,7 @@ class CaseState(models.TextChoices):
 CLOSED: Final = (CaseState.RETURNED, CaseState.GONE)
 IS_CLOSED: Final = Q(state__in=CLOSED)
 ACTIONS: Final = [(action.value, action.value) for action in Action]
+REPAIR_ACTIONS: Final = [(action.value, action.value) for action in REPAIRS]
 
 
 @column_checks

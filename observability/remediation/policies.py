@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypedDict
 from uuid import UUID
@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from accounts.models import User
-from accounts.policy import visible_rows
+from accounts.policy import Kind, Verb, may_all
 from core.errors import InvalidInput
 from core.rest.references import one_by_reference
 from inventory.models import Cluster
@@ -44,21 +44,22 @@ def policies_by_cluster(cluster_ids: Iterable[UUID]) -> Mapping[UUID, Remediatio
     return {id_: found.get(id_) or RemediationPolicy(cluster_id=id_) for id_ in ids}
 
 
-def policies_known_to(actor: User) -> list[RemediationPolicy]:
-    """One for each cluster, with the defaults where nobody has set anything."""
-    clusters = list(clusters_visible_to(actor).order_by("name"))
-    rows: QuerySet[RemediationPolicy] = visible_rows(RemediationPolicy.objects.filter(cluster__in=clusters), actor)
-    found = {row.cluster_id: row for row in rows}
-    policies = [found.get(cluster.pk) or RemediationPolicy(cluster=cluster) for cluster in clusters]
-    for policy, cluster in zip(policies, clusters, strict=True):
-        policy.cluster = cluster
-    return policies
+def policies_of(clusters: Sequence[Cluster]) -> list[RemediationPolicy]:
+    """One for each cluster, with the defaults where nobody has set anything. One query."""
+    found = policies_by_cluster(cluster.pk for cluster in clusters)
+    for cluster in clusters:
+        found[cluster.pk].cluster = cluster
+    return [found[cluster.pk] for cluster in clusters]
+
+
+def clusters_with_policies(actor: User) -> QuerySet[Cluster]:
+    return clusters_visible_to(actor) if may_all(actor, Verb.SEE, Kind.REMEDIATION_POLICY) else Cluster.objects.none()
 
 
 def policy_for(actor: User, reference: str) -> RemediationPolicy:
     """By its cluster. Raises NotFound."""
-    cluster: Cluster = one_by_reference(clusters_visible_to(actor), reference, what="cluster")
-    return next(policy for policy in policies_known_to(actor) if policy.cluster_id == cluster.pk)
+    (policy,) = policies_of([one_by_reference(clusters_with_policies(actor), reference, what="cluster")])
+    return policy
 
 
 @transaction.atomic

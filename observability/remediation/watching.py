@@ -13,6 +13,7 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Coalesce
 
+from core.rest.output import utc_text
 from inventory.models import Gpu, Node
 from inventory.services.nodes import node_mark_faulty
 from journal.guard import set_aside_on_error
@@ -120,7 +121,7 @@ def _set_aside(node: Node, several: Sequence[Found], now: datetime) -> None:
 def _evidence(found: Found, fault: Fault) -> dict[str, Any]:
     gpu = found.gpu
     told = {name: value for name, value in asdict(fault).items() if name != "action"}
-    return {"at": found.at.isoformat(), "gpu": gpu.index, "uuid": gpu.hardware_uuid or gpu.uuid, **told, "action": str(fault.action)}
+    return {"at": utc_text(found.at), "gpu": gpu.index, "uuid": gpu.hardware_uuid or gpu.uuid, **told, "action": str(fault.action)}
 
 
 def _keep(readings: Iterable[LatestReading], history: Mapping[UUID, Sequence[FaultCount]], now: datetime) -> None:

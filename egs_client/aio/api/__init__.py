@@ -205,6 +205,18 @@ class AsyncApi(AsyncTransport):
         return Quotas(self)
 
     @cached_property
+    def remediation(self) -> observability_api.Remediation:
+        from egs_client.aio.api.observability import Remediation
+
+        return Remediation(self)
+
+    @cached_property
+    def remediation_policies(self) -> observability_api.RemediationPolicies:
+        from egs_client.aio.api.observability import RemediationPolicies
+
+        return RemediationPolicies(self)
+
+    @cached_property
     def roles(self) -> accounts_api.Roles:
         from egs_client.aio.api.accounts import Roles
 

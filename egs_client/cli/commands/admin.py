@@ -32,6 +32,8 @@ GROUPS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "budget": ("budgets", (), "GPU-hours of a period."),
     "template": ("templates", (), "Templates of requests."),
     "check-policy": ("check_policies", (), "Which checks nodes have to pass."),
+    "remediation": ("remediation", (), "Nodes that are set aside: why, and how they come back."),
+    "remediation-policy": ("remediation_policies", (), "What EGS may do to nodes that are set aside."),
     "booking-series": ("booking_series", (), "Bookings that repeat."),
     "defragmentation": ("defragmentation", (), "Moves that would make whole nodes free."),
     "eviction": ("evictions", (), "Evictions."),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from protocol.assignments import Assignment, Phase
@@ -15,9 +17,9 @@ from worker_agent.telemetry.simulated import SimulatedTelemetry
 STEPS = (RepairStep.RESET_GPUS, "node_ready", "gpu_count", "gpu_health")
 
 
-def repair(stage: Stage, *, steps: tuple[str, ...] = STEPS, **changes: object) -> Assignment:
-    own = {"id": "r0", "gpr_id": "r0", "gpr_name": "", "slice": "", "slice_id": "r0", "namespaces": (), "entry_steps": steps}
-    return stage.assignment(**{**own, "is_repair": True, **changes})
+def repair(stage: Stage, *, steps: tuple[str, ...] = STEPS, **changes: Any) -> Assignment:
+    own: dict[str, Any] = {"id": "r0", "gpr_id": "r0", "gpr_name": "", "slice": "", "slice_id": "r0", "namespaces": ()}
+    return stage.assignment(**{**own, "entry_steps": steps, "is_repair": True, **changes})
 
 
 def xids(stage: Stage) -> set[float | None]:

@@ -276,6 +276,16 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", "check-policies/<pk>/"): Row(for_admin(200)),
     ("PATCH", "check-policies/<pk>/"): Row(for_admin(200), {"skipped_steps": ["storage"]}),
     ("DELETE", "check-policies/<pk>/"): Row(for_admin(204)),
+    ("GET", "remediation/"): Row(for_admin(200)),
+    ("GET", "remediation/<pk>/"): Row(for_admin(200)),
+    ("GET", "remediation/<pk>/log/"): Row(for_admin(200)),
+    ("POST", "remediation/<pk>/approve/"): Row(for_admin(200), {"action": "check_node"}),
+    ("POST", "remediation/<pk>/keep/"): Row(for_admin(200), {"why": "I want to see it."}),
+    ("POST", "remediation/<pk>/give-back/"): Row(for_admin(200), {"why": "It is well."}),
+    ("POST", "remediation/<pk>/resume/"): Row(for_admin(200)),
+    ("GET", "remediation-policies/"): Row(for_admin(200)),
+    ("GET", "remediation-policies/<ref>/"): Row(for_admin(200)),
+    ("PATCH", "remediation-policies/<ref>/"): Row(for_admin(200), {"reset_gpus": "auto"}),
     # What each may do by them: see tests/api/manifests.
     ("POST", "manifests/apply/"): Row(Codes(401, 200, 200, 200, 200, 403, 200), {"files": []}, changes=False),
     ("POST", "manifests/delete/"): Row(Codes(401, 200, 200, 200, 200, 403, 200), {"files": []}, changes=False),
@@ -500,7 +510,7 @@ def callers(built_world: World, place: dict[str, str]) -> dict[str, Caller]:
     return {"anonymous": Caller(), **{name: Caller(secret) for name, secret in secrets.items()}}
 
 
-REFS = {"projects": "tenant", "slices": "vision", "clusters": "aurora", "nodes": "aurora-0"}
+REFS = {"projects": "tenant", "slices": "vision", "clusters": "aurora", "remediation-policies": "aurora", "nodes": "aurora-0"}
 
 
 def events() -> QuerySet[Event]:
@@ -535,6 +545,8 @@ def test_each_persona_gets_the_answer_of_the_table_and_each_change_has_its_event
     pk = place["quota"] if kind == "quotas" else str(gpr.pk)
     if kind == "check-policies":
         pk = str(factories.check_policy(world.cluster, shape=SHAPE).pk)
+    if kind == "remediation":
+        pk = str(factories.case(world.cluster).pk)
     if kind == "notices":
         pk = str(notices.told(world.people.owner).pk)
     channel = notices.channel(world.slice) if kind == "channels" else None

@@ -53,6 +53,7 @@ REFS = {
     "projects": "canary-project",
     "slices": "vision",
     "clusters": "aurora",
+    "remediation-policies": "aurora",
     "nodes": "aurora-0",
     "gpus": "GPU-aurora-0-0",
     "tokens": "test",

@@ -92,7 +92,7 @@ def test_a_trend_is_a_fault_beyond_its_limit_a_day(ward: Ward, metric: str, step
     """The first count is where it begins: a GPU may have counted for years."""
     FaultCount.objects.all().delete()
     for n in range(3):
-        ward.read(**{metric: 300_000 + n * step})
+        ward.count({metric: 300_000 + n * step})
         ward.look(3600)
 
     assert is_aside(ward.node) == is_fault

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -39,6 +40,9 @@ class Ward(Stage):
 
     def read(self, node: Node | None = None, gpu: int = 0, **counts: float) -> None:
         """From now on this GPU has counted so much."""
+        self.count(counts, node=node, gpu=gpu)
+
+    def count(self, counts: Mapping[str, float], *, node: Node | None = None, gpu: int = 0) -> None:
         self.said.setdefault(gpus_of(node or self.node)[gpu].pk, {}).update(counts)
 
     def look(self, after_s: float = 15) -> None:
@@ -61,8 +65,9 @@ class Ward(Stage):
     def step_ends(self, name: str, outcome: Outcome = Outcome.OK, **said: Any) -> None:
         self.agent.seq += 1
         told: dict[str, Any] = {"attempt": 1, "started_s": self.now.timestamp(), "ended_s": self.now.timestamp(), **said}
-        of = {"assignment_id": self.repair.id, "epoch": self.repair.epoch}
-        self.agent.events(StepEvent(seq=self.agent.seq, step=name, outcome=outcome, **of, **told), at=self.now)
+        of, epoch = self.repair.id, self.repair.epoch
+        event = StepEvent(seq=self.agent.seq, assignment_id=of, epoch=epoch, step=name, outcome=outcome, **told)
+        self.agent.events(event, at=self.now)
 
     def passes(self) -> None:
         """Every step passes, and the agent leaves the node."""
