@@ -34,6 +34,8 @@ OBJECTS: Final = {
     Kind.MAINTENANCE: "maintenance",
     Kind.SUPPLY_ORDER: "order of a supply",
     Kind.CHECK_POLICY: "check policy",
+    Kind.CASE: "case of a node that is set aside",
+    Kind.REMEDIATION_POLICY: "remediation policy",
     Kind.PLATFORM: "platform",
 }
 

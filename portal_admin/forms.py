@@ -18,6 +18,10 @@ from gpr.usage.services import PRICE_MOST
 from inventory.models import CheckPolicy, Cluster, Node, SupplyKind
 from inventory.selectors import shapes_known
 from inventory.services.checks import CheckPolicyChange
+from observability.models import RemediationPolicy
+from observability.remediation.faults import ACTION_NAMES, DAY_S, REPAIRS, TRENDS, XIDS
+from observability.remediation.models import TRIES_MAX, Mode
+from observability.remediation.policies import LIMIT_MAX, PolicyChange
 from portal_shared.forms.fields import DURATION_HINT, MomentField, NameField, PlainTextField, SpanField, UnseenNumber
 from protocol.check_limits import IMAGES, LIMITS, Limit, amount
 from protocol.steps import OPTIONAL, ExitStep
@@ -78,6 +82,65 @@ class ReasonForm(forms.Form):
 
 class OptionalReasonForm(forms.Form):
     why = _why("Recorded with your name.", required=False)
+
+
+class RepairForm(OptionalReasonForm):
+    action = forms.ChoiceField(label="What is done first", choices=[(action, ACTION_NAMES[action]) for action in REPAIRS])
+    field_order = ("action", "why")
+
+
+class RemediationPolicyForm(forms.Form):
+    watches_faults = forms.ChoiceField(label="A fault of a GPU", choices=[("yes", "Sets its node aside"), ("no", "Is only recorded")])
+    check_node = forms.ChoiceField(label="Check a node that looks well again", choices=Mode.choices)
+    restart_driver = forms.ChoiceField(label="Restart the driver's pods", choices=Mode.choices)
+    reset_gpus = forms.ChoiceField(label="Reset the GPUs", choices=Mode.choices)
+    reboot_node = forms.ChoiceField(label="Reboot the node", choices=Mode.choices)
+    tries_max = forms.IntegerField(label="Repairs", min_value=1, max_value=TRIES_MAX, help_text="After so many that failed, a person.")
+    returns_max = forms.IntegerField(label="Returns", min_value=1, max_value=TRIES_MAX, help_text="After so many within a week, a person.")
+    ignored_xids = PlainTextField(
+        label="Ignored Xids", max_length=500, required=False, help_text="Numbers, separated by commas. Errors of applications never count."
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for trend in TRENDS:
+            within = "a day" if trend.within_s == DAY_S else "an hour"
+            self.fields[f"limit_{trend.metric}"] = forms.IntegerField(
+                label=f"{trend.what[0].upper()}{trend.what[1:]}",
+                min_value=0,
+                max_value=LIMIT_MAX,
+                required=False,
+                help_text=f"More {within} are a fault; 0: never; empty: {trend.most:,}.",
+            )
+
+    def clean_ignored_xids(self) -> list[int]:
+        words_ = [word.strip() for word in self.cleaned_data["ignored_xids"].split(",") if word.strip()]
+        if not all(word.isdecimal() and int(word) in XIDS for word in words_):
+            raise forms.ValidationError(f"Must be of {', '.join(map(str, sorted(XIDS)))}; no other sets a node aside.")
+        return sorted({int(word) for word in words_})
+
+    def change(self) -> PolicyChange:
+        given = self.cleaned_data
+        limits = {trend.metric: given[f"limit_{trend.metric}"] for trend in TRENDS}
+        return {
+            "watches_faults": given["watches_faults"] == "yes",
+            "check_node": given["check_node"],
+            "restart_driver": given["restart_driver"],
+            "reset_gpus": given["reset_gpus"],
+            "reboot_node": given["reboot_node"],
+            "tries_max": given["tries_max"],
+            "returns_max": given["returns_max"],
+            "ignored_xids": given["ignored_xids"],
+            "limits": {name: limit for name, limit in limits.items() if limit is not None},
+        }
+
+    @staticmethod
+    def typed(policy: RemediationPolicy) -> dict[str, Any]:
+        """Returns initial values for this policy."""
+        names = ("check_node", "restart_driver", "reset_gpus", "reboot_node", "tries_max", "returns_max")
+        given = {name: getattr(policy, name) for name in names} | {f"limit_{name}": value for name, value in policy.limits.items()}
+        watches = "yes" if policy.watches_faults else "no"
+        return given | {"watches_faults": watches, "ignored_xids": ", ".join(map(str, policy.ignored_xids))}
 
 
 class ProjectAdminForm(forms.Form):

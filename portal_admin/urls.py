@@ -3,7 +3,7 @@ from __future__ import annotations
 from django.urls import URLPattern, path
 
 from portal_admin.views import audit
-from portal_admin.views.fleet import checks, clusters, gpus, inventory, maintenance, supplies
+from portal_admin.views.fleet import checks, clusters, gpus, inventory, maintenance, remediation, supplies
 from portal_admin.views.plan import actions, defragmentation, evictions, promises, queue, schedule
 from portal_admin.views.tenants import budgets, people, policies, projects, quotas, usage, workspace_requests
 from slices.models import Life
@@ -46,6 +46,14 @@ urlpatterns: list[URLPattern] = [
     path("checks/create/", checks.create, name="admin-check-policy-create"),
     path("checks/<uuid:pk>/", checks.change, name="admin-check-policy"),
     path("checks/<uuid:pk>/delete/", checks.delete, name="admin-check-policy-delete"),
+    path("remediation/", remediation.remediation, name="admin-remediation"),
+    path("remediation/policies/<uuid:pk>/", remediation.policy, name="admin-remediation-policy"),
+    path("remediation/<uuid:pk>/", remediation.case, name="admin-case"),
+    path("remediation/<uuid:pk>/log/", remediation.log, name="admin-case-log"),
+    path("remediation/<uuid:pk>/approve/", remediation.approve, name="admin-case-approve"),
+    path("remediation/<uuid:pk>/keep/", remediation.keep, name="admin-case-keep"),
+    path("remediation/<uuid:pk>/give-back/", remediation.give_back, name="admin-case-give-back"),
+    path("remediation/<uuid:pk>/resume/", remediation.resume, name="admin-case-resume"),
     path("supplies/", supplies.supplies, name="admin-supplies"),
     path("supplies/create/", supplies.create, name="admin-supply-create"),
     path("supplies/<uuid:pk>/", supplies.change, name="admin-supply"),

@@ -135,6 +135,7 @@ class Shell:
             NavItem("Inventory", reverse("admin-inventory"), "server", page == "inventory", group="Fleet"),
             NavItem("GPUs", reverse("admin-gpus"), "flame", page == "gpus", group="Fleet", key="g h"),
             NavItem("Clusters", reverse("admin-clusters"), "topology-star", page == "clusters", group="Fleet"),
+            NavItem("Set aside", reverse("admin-remediation"), "alert-triangle", page == "remediation", group="Fleet"),
             NavItem("Maintenance", reverse("admin-maintenance"), "tool", page == "maintenance", group="Fleet"),
             NavItem("Supplies", reverse("admin-supplies"), "truck-delivery", page == "supplies", group="Fleet"),
             NavItem("Checks", reverse("admin-checks"), "check", page == "checks", group="Fleet"),

@@ -15,12 +15,10 @@ from gpr.allocation.advance import advance
 from gpr.allocation.allocator import tick
 from gpr.models import Gpr, GprTemplate, UsageDay
 from core.rest.output import utc_text
-from gpr.allocation.allocator import advance, tick
-from gpr.models import Gpr, GprTemplate
 from gpr.requests.ending import gpr_release
 from gpr.requests.services import gpr_submit
 from gpr.requests.spec import GprSpec
-from inventory.models import CheckPolicy, Cluster, Node, Reservation, ReservationState, Supply, SupplyKind, SupplyOrder
+from inventory.models import CheckPolicy, Cluster, Gpu, Node, Reservation, ReservationState, Supply, SupplyKind, SupplyOrder
 from inventory.services.checks import check_policy_create
 from inventory.services.inventory import inventory_store
 from inventory.services.nodes import node_mark_faulty
@@ -185,9 +183,11 @@ def check_policy(of: Cluster, **changes: Any) -> CheckPolicy:
 
 
 def case(of: Cluster, *, xid: int = 122) -> RemediationCase:
-    """Of a free node, which reported this Xid. After 122 it needs a person."""
-    now = db_now()
-    node = Node.objects.filter(cluster=of, cordoned_at=None).exclude(reservations__state=ReservationState.HELD).order_by("name")[0]
+    """Of a free node more, which reported this Xid. After 122 it needs a person."""
+    now, name = db_now(), unique("aside")
+    kind = {"shape": SHAPE, "gpu_count": 2, "gpu_memory_gib": 80, "seen_at": now}
+    node = Node.objects.create(cluster=of, name=name, uid=f"uid-{name}", **kind)
+    Gpu.objects.bulk_create(Gpu(node=node, uuid=f"{name}-{n}", index=n, model="H100", memory_gib=80) for n in range(2))
     fault = next(faults_of(dict.fromkeys(COUNTS, 0) | {"xid": xid}, None, {}, limits={}))
     node_mark_faulty(node=node, why=f"GPU 1 {fault.text}.", code=fault.code, now=now)
     evidence = {"at": utc_text(now), "gpu": 1, "uuid": "GPU-x", "metric": "xid", "value": xid, "before": 0}

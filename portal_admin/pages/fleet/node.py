@@ -145,10 +145,10 @@ def _stay(row: Reservation, now: datetime) -> PastBox:
 
 def _steps(row: Reservation) -> list[StepRow]:
     """Every attempt in order of its end."""
-    return [_step(result) for result in StepResult.objects.filter(reservation=row).prefetch_related("results")]
+    return [step_row(result) for result in StepResult.objects.filter(reservation=row).prefetch_related("results")]
 
 
-def _step(result: StepResult) -> StepRow:
+def step_row(result: StepResult) -> StepRow:
     skipped_why = result.skipped_why
     state = "skipped" if skipped_why else STEP_STATES[Outcome(result.outcome)]
     notes = [f"skipped: {skipped_why}"] if skipped_why else []

@@ -48,6 +48,8 @@ PARTS = {
     "access": ["list"],
     "account": ["lists"],
     "admin-people": ["rows"],
+    "admin-remediation": ["rows"],
+    "admin-case": ["head", "rows"],
     "admin-policy": ["rows"],
     "approvals": ["list"],
     "admin-workspace-requests": ["rows"],
@@ -189,6 +191,10 @@ def address(name: str, admin_world: AdminWorld) -> str:
         return reverse(name, args=[series(admin_world).pk])
     if name == "admin-maintenance-cancel":
         return reverse(name, args=[maintenance(admin_world).pk])
+    if name == "admin-remediation-policy":
+        return reverse(name, args=[admin_world.cluster.pk])
+    if name.startswith("admin-case"):
+        return reverse(name, args=[factories.case(admin_world.cluster).pk])
     if name in {"admin-check-policy", "admin-check-policy-delete"}:
         return reverse(name, args=[factories.check_policy(admin_world.cluster).pk])
     if name.startswith("admin-supply-order-"):
