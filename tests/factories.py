@@ -11,10 +11,10 @@ from accounts.models import ApiToken, Login, PlatformRole, Scope, User
 from accounts.sessions import Proof, login_start
 from accounts.tokens.services import TokenTerms, token_create
 from core.clock import db_now
+from core.rest.output import utc_text
 from gpr.allocation.advance import advance
 from gpr.allocation.allocator import tick
 from gpr.models import Gpr, GprTemplate, UsageDay
-from core.rest.output import utc_text
 from gpr.requests.ending import gpr_release
 from gpr.requests.services import gpr_submit
 from gpr.requests.spec import GprSpec

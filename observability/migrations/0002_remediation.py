@@ -10,7 +10,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('inventory', '0022_silence_told'),
+        ('inventory', '0023_workload_kinds'),
         ('observability', '0001_telemetry'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]

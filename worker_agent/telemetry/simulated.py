@@ -47,9 +47,7 @@ CHECK: Final = Work(0.6, 0.3, 0.5, 0.1, nvlink=0.6)
 
 
 class SimulatedTelemetry:
-    def __init__(
-        self, *, seed: str, works: Mapping[str, str] | None = None, xids: Callable[[], Mapping[str, int]] = dict
-    ) -> None:
+    def __init__(self, *, seed: str, works: Mapping[str, str] | None = None, xids: Callable[[], Mapping[str, int]] = dict) -> None:
         """`works`: the Kind of work by workspace, as records name it. The boxes of others get one by chance. `xids`: by GPU."""
         self._seed, self._works, self._xids = seed, works or {}, xids
 

@@ -11,7 +11,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('inventory', '0022_silence_told'),
+        ('inventory', '0023_workload_kinds'),
         ('observability', '0002_remediation'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
