@@ -6,7 +6,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from egs_client.models.shared import Holder
+from egs_client.models.shared import CheckResult, Holder
 
 
 class Alert(Struct, kw_only=True):
@@ -106,6 +106,99 @@ class Carrier(Struct, kw_only=True):
     state: str
 
 
+class Fault(Struct, kw_only=True):
+    at: datetime
+    gpu: int
+    uuid: str
+    metric: str
+    value: int
+    before: int
+    text: str
+    action: str
+
+
+class Case(Struct, kw_only=True):
+    id: str
+    name: str
+    node_id: str
+    node: str
+    cluster_id: str
+    cluster: str
+    opened_at: datetime
+    cause: str
+    code: str
+    why: str
+    state: str
+    state_why: str
+    action: str
+    next: str
+    evidence: list[Fault]
+    closed_at: datetime | None
+    closed_by: str | None = None
+    repair_count: int
+
+
+class RepairStep(Struct, kw_only=True):
+    id: str
+    name: str
+    attempt: int
+    outcome: str
+    started_at: datetime
+    ended_at: datetime
+    blames_node: bool
+    log: str
+    results: list[CheckResult]
+
+
+class Repair(Struct, kw_only=True):
+    id: str
+    name: str
+    begun_at: datetime
+    begun_by: str | None = None
+    phase: str
+    failure: str
+    passed_at: datetime | None
+    released_at: datetime | None
+    steps: list[RepairStep]
+
+
+class Preview(Struct, kw_only=True):
+    """What an approval would do."""
+
+    steps: list[str]
+    why_not_now: str
+    held_by: list[Holder]
+
+
+class CaseDetail(Struct, kw_only=True):
+    id: str
+    name: str
+    node_id: str
+    node: str
+    cluster_id: str
+    cluster: str
+    opened_at: datetime
+    cause: str
+    code: str
+    why: str
+    state: str
+    state_why: str
+    action: str
+    next: str
+    evidence: list[Fault]
+    closed_at: datetime | None
+    closed_by: str | None = None
+    repair_count: int
+    repairs: list[Repair]
+    preview: Preview | None
+
+
+class CaseLog(Struct, kw_only=True):
+    id: str
+    name: str
+    text: str
+
+
 class Config(Struct, kw_only=True):
     image: str
     arguments: list[str]
@@ -180,6 +273,20 @@ class Pod(Struct, kw_only=True):
     created_at: datetime
     started_at: datetime | None
     gone_at: datetime | None
+
+
+class RemediationPolicy(Struct, kw_only=True):
+    id: str
+    name: str
+    watches_faults: bool
+    check_node: str
+    restart_driver: str
+    reset_gpus: str
+    reboot_node: str
+    tries_max: int
+    returns_max: int
+    ignored_xids: list[int]
+    limits: dict[str, int]
 
 
 class Workload(Struct, kw_only=True):

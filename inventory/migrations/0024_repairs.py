@@ -12,7 +12,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('inventory', '0023_workload_kinds'),
-        ('observability', '0002_remediation'),
+        ('observability', '0004_remediation'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

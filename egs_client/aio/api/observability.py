@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import Literal
@@ -412,6 +412,140 @@ class Pods(AsyncResource):
                 "workload": workload,
             },
             kind=models.Pod,
+        )
+
+
+class Remediation(AsyncResource):
+    def list(
+        self,
+        *,
+        cluster: str | UnsetType = UNSET,
+        is_open: bool | UnsetType = UNSET,
+        node: str | UnsetType = UNSET,
+        page_size: int | UnsetType = UNSET,
+        state: Sequence[Literal["acting", "asking", "escalated", "gone", "kept", "open", "proving", "returned"]] | UnsetType = UNSET,
+    ) -> AsyncPages[models.Case]:
+        """Nodes that are set aside, why, and what is done about it.
+
+        is_open: Whether the node is still set aside.
+        page_size: Rows a page.
+        """
+        return AsyncPages(
+            self.client,
+            "remediation/",
+            params={"cluster": cluster, "is_open": is_open, "node": node, "page_size": page_size, "state": state},
+            kind=models.Case,
+        )
+
+    async def get(self, id: str) -> models.CaseDetail:
+        """Nodes that are set aside, why, and what is done about it."""
+        return await self.client.call("GET", f"remediation/{self.quoted(id)}/", kind=models.CaseDetail)
+
+    async def approve(
+        self,
+        id: str,
+        *,
+        action: Literal["check_node", "restart_driver", "reset_gpus", "reboot_node"] | UnsetType = UNSET,
+        why: str | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.CaseDetail:
+        """Repair and check the node as soon as no request holds it. It returns when all checks have passed.
+
+        action: Omitted: the next one.
+        """
+        return await self.client.call(
+            "POST",
+            f"remediation/{self.quoted(id)}/approve/",
+            body={"action": action, "why": why},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.CaseDetail,
+        )
+
+    async def give_back(self, id: str, *, why: str, idempotency_key: str | None = None) -> models.CaseDetail:
+        """Use the node again without checks.
+
+        why: The reason, which is recorded with the user's name.
+        """
+        return await self.client.call(
+            "POST",
+            f"remediation/{self.quoted(id)}/give-back/",
+            body={"why": why},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.CaseDetail,
+        )
+
+    async def keep(self, id: str, *, why: str, idempotency_key: str | None = None) -> models.CaseDetail:
+        """EGS does nothing more to the node until somebody resumes or returns it.
+
+        why: The reason, which is recorded with the user's name.
+        """
+        return await self.client.call(
+            "POST", f"remediation/{self.quoted(id)}/keep/", body={"why": why}, is_keyed=True, key=idempotency_key, kind=models.CaseDetail
+        )
+
+    async def log(self, id: str) -> models.CaseLog:
+        """What to send to the vendor."""
+        return await self.client.call("GET", f"remediation/{self.quoted(id)}/log/", kind=models.CaseLog)
+
+    async def resume(self, id: str, *, idempotency_key: str | None = None) -> models.CaseDetail:
+        """EGS goes on as the policy of the cluster says."""
+        return await self.client.call(
+            "POST", f"remediation/{self.quoted(id)}/resume/", body={}, is_keyed=True, key=idempotency_key, kind=models.CaseDetail
+        )
+
+
+class RemediationPolicies(AsyncResource):
+    def list(self, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.RemediationPolicy]:
+        """What EGS may do to nodes that are set aside, one policy for each cluster.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(self.client, "remediation-policies/", params={"page_size": page_size}, kind=models.RemediationPolicy)
+
+    async def get(self, ref: str) -> models.RemediationPolicy:
+        """What EGS may do to nodes that are set aside, one policy for each cluster."""
+        return await self.client.call("GET", f"remediation-policies/{self.quoted(ref)}/", kind=models.RemediationPolicy)
+
+    async def update(
+        self,
+        ref: str,
+        *,
+        watches_faults: bool | UnsetType = UNSET,
+        check_node: Literal["auto", "ask", "never"] | UnsetType = UNSET,
+        restart_driver: Literal["auto", "ask", "never"] | UnsetType = UNSET,
+        reset_gpus: Literal["auto", "ask", "never"] | UnsetType = UNSET,
+        reboot_node: Literal["auto", "ask", "never"] | UnsetType = UNSET,
+        tries_max: int | UnsetType = UNSET,
+        returns_max: int | UnsetType = UNSET,
+        ignored_xids: Sequence[int] | UnsetType = UNSET,
+        limits: Mapping[str, int] | UnsetType = UNSET,
+    ) -> models.RemediationPolicy:
+        """What EGS may do to nodes that are set aside, one policy for each cluster.
+
+        watches_faults: A fault that GPUs report sets their node aside.
+        check_node: Check a node that looks well again.
+        tries_max: After so many failed repairs a person is asked.
+        returns_max: Returns within a week before a person is asked.
+        limits: Increase that is a fault, by count (ecc_uncorrected, ecc_corrected, rows_remapped, nvlink_errors, pcie_replays); 0:
+            never. Others keep their defaults.
+        """
+        return await self.client.call(
+            "PATCH",
+            f"remediation-policies/{self.quoted(ref)}/",
+            body={
+                "watches_faults": watches_faults,
+                "check_node": check_node,
+                "restart_driver": restart_driver,
+                "reset_gpus": reset_gpus,
+                "reboot_node": reboot_node,
+                "tries_max": tries_max,
+                "returns_max": returns_max,
+                "ignored_xids": ignored_xids,
+                "limits": limits,
+            },
+            kind=models.RemediationPolicy,
         )
 
 

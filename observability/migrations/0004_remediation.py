@@ -11,7 +11,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('inventory', '0023_workload_kinds'),
-        ('observability', '0001_telemetry'),
+        ('observability', '0003_alerts'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
