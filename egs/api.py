@@ -5,9 +5,11 @@ from django.urls import URLPattern, URLResolver, include, path, re_path
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework.routers import SimpleRouter
 
+from accounts.idempotency import post_once
 from accounts.people.api import GroupRoleViewSet, LoginViewSet, UserViewSet
 from accounts.tokens.api import TokenViewSet
 from core.rest.problems import problem, problem_response
+from core.rest.views import ApiViewSet
 from gpr.approvals.api import ApprovalViewSet
 from gpr.bookings.api import BookingSeriesViewSet
 from gpr.budgets.api import BudgetViewSet
@@ -43,6 +45,7 @@ from slices.namespaces.api import NamespaceViewSet
 from slices.roles.api import ProjectAdminViewSet, SliceGroupViewSet
 from slices.workspace_requests.api import WorkspaceRequestViewSet
 
+ApiViewSet.post_once = post_once
 router = SimpleRouter()
 router.register("gprs", GprViewSet, basename="gpr")
 router.register("gprs/(?P<gpr_pk>[^/]+)/steps", GprStepViewSet, basename="gpr-step")

@@ -58,7 +58,7 @@ class ApiViewSet(viewsets.GenericViewSet[Row]):
     keyless_actions: ClassVar[tuple[str, ...]] = ()
     # POSTs that cannot run in the caller's transaction: they call `remember` in their own.
     own_transactions: ClassVar[tuple[str, ...]] = ()
-    post_once: ClassVar[PostOnce]  # runs every POST that takes a key; the app that knows users sets it
+    post_once: ClassVar[PostOnce]  # runs every POST that takes a key; egs/api.py sets it
 
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
         if "Transfer-Encoding" in request.headers:

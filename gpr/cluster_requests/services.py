@@ -34,7 +34,6 @@ from gpr.jobs.services import workloads_take
 from gpr.models import ENDED, ClusterRequestRecord, EndReason, Gpr, GprState
 from gpr.requests.editing import gpr_cancel, gpr_edit, gprs_cancel, spec_of
 from gpr.requests.ending import exit_begin, goes_back, gpr_extend
-from gpr.requests.inputs import GprCreate, spec_of_create
 from gpr.requests.services import gprs_submit
 from gpr.requests.spec import NAME_MAX_CHARS, GprSpec, policy_breaches
 from gpr.templates.automatic import auto_templates_of
@@ -240,6 +239,8 @@ def _owner_for(slice_: Slice, cluster: Cluster, request: ClusterRequest) -> User
 
 def _spec_of(name: str, asked: ClusterRequestSpec, slice_: Slice, cluster: Cluster, actor: User) -> GprSpec:
     """Validates as the REST API does. Raises InvalidInput or NotFound."""
+    from gpr.requests.inputs import GprCreate, spec_of_create  # a tick, which imports this module, needs no REST API
+
     said = {field: value for field, value in msgspec.structs.asdict(asked).items() if field not in NOT_ASKED and value not in (None, "")}
     data: dict[str, Any] = {"nodes": NODES_DEFAULT} | {REQUEST_FIELDS.get(field, field): value for field, value in said.items()}
     data |= {"name": _name(name), "slice": str(slice_.pk), "clusters": [str(cluster.pk)]}

@@ -233,7 +233,7 @@ class ProductionStage(Stage):
         self.webs = [self.hub, self._web("web2", web_ports[1])]
         self.workers = [self._celery(f"worker{n}", "worker", *WORKER_OPTIONS, "-n", f"worker{n}@%h") for n in (1, 2)]
         self.notices = self._celery("notices", "worker", "--queues", "notices", *ONE_AT_A_TIME, "-n", "notices@%h")
-        self.beats = [self._celery(f"beat{n}", "beat", "-s", str(folder / f"beat{n}")) for n in (1, 2)]
+        self.beats = [self.process(f"beat{n}", "-m", "celery", "-A", "egs.beat", "beat", "-s", str(folder / f"beat{n}")) for n in (1, 2)]
         self._balancer = Balancer(web_ports)
         self.url = f"http://127.0.0.1:{self._balancer.port}"
 

@@ -45,7 +45,7 @@ def command_parses(command: list[str]) -> None:
             parser = (made if isinstance(made, BaseCommand) else load_command_class(made, name)).create_parser("manage.py", name)
             parser.parse_args(arguments)
         case ["celery", "-A", app, name, *arguments]:
-            assert app == "egs.celery"
+            assert app == ("egs.beat" if name == "beat" else "egs.celery")
             celery_command.get_command(None, name).make_context(name, list(arguments), resilient_parsing=True)
         case ["python", "-m", module]:
             assert find_spec(module)
