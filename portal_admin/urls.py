@@ -3,7 +3,7 @@ from __future__ import annotations
 from django.urls import URLPattern, path
 
 from portal_admin.views import audit
-from portal_admin.views.fleet import checks, clusters, gpus, inventory, maintenance, remediation, supplies
+from portal_admin.views.fleet import checks, clusters, gpus, inventory, maintenance, remediation, supplies, workloads
 from portal_admin.views.plan import actions, defragmentation, evictions, promises, queue, schedule
 from portal_admin.views.tenants import budgets, people, policies, projects, quotas, usage, workspace_requests
 from slices.models import Life
@@ -29,6 +29,9 @@ urlpatterns: list[URLPattern] = [
     path("inventory/<uuid:pk>/uncordon/", inventory.uncordon, name="admin-uncordon"),
     path("inventory/<uuid:pk>/replace/", inventory.replace_node, name="admin-replace-node"),
     path("inventory/<uuid:pk>/force-release/", inventory.force_release, name="admin-force-release"),
+    path("workloads/", workloads.workloads, name="admin-workloads"),
+    path("workloads/<uuid:pk>/", workloads.workload, name="admin-workload"),
+    path("pods/", workloads.pods, name="admin-pods"),
     path("gpus/", gpus.gpus, name="admin-gpus"),
     path("gpus/compare/", gpus.compare, name="admin-gpu-compare"),
     path("gpus/map/", gpus.gpu_map, name="admin-gpu-map"),

@@ -117,6 +117,7 @@ class Shell:
             nav.append(NavItem("People", reverse("workspace-people", args=[slice_.name]), "users", page == "people"))
             if may_create:
                 nav.append(NavItem("Create GPU request", reverse("gpr-create", args=[slice_.name]), "plus", page == "create", key="c"))
+        nav.append(NavItem("Workloads", reverse("workloads"), "server-2", page == "workloads", key="g l"))
         nav.append(NavItem("GPUs", reverse("gpus"), "flame", page == "gpus", key="g h"))
         nav.append(NavItem("Usage", reverse("usage"), "hourglass", page == "usage", key="g u"))
         nav.append(NavItem("Promises", reverse("promises"), "clock", page == "promises", key="g p"))
@@ -133,6 +134,7 @@ class Shell:
             NavItem("Schedule", reverse("admin-schedule"), "calendar-event", page == "schedule", key="g s"),
             NavItem("Promises", reverse("admin-promises"), "clock", page == "promises", key="g p"),
             NavItem("Inventory", reverse("admin-inventory"), "server", page == "inventory", group="Fleet"),
+            NavItem("Workloads", reverse("admin-workloads"), "server-2", page == "workloads", group="Fleet", key="g l"),
             NavItem("GPUs", reverse("admin-gpus"), "flame", page == "gpus", group="Fleet", key="g h"),
             NavItem("Clusters", reverse("admin-clusters"), "topology-star", page == "clusters", group="Fleet"),
             NavItem("Set aside", reverse("admin-remediation"), "alert-triangle", page == "remediation", group="Fleet"),

@@ -17,6 +17,7 @@ from portal_user.views import (
     promises,
     templates,
     usage,
+    workloads,
 )
 from portal_user.views.tenants import access, people, tenancy, workspace_requests, workspaces
 
@@ -29,6 +30,9 @@ urlpatterns: list[URLPattern] = [
     path("usage/", usage.usage, name="usage"),
     path("usage/usage.csv", usage.as_csv, name="usage-csv"),
     path("usage/projects/<uuid:pk>/league/", usage.league_switch, name="league-switch"),
+    path("workloads/", workloads.workloads, name="workloads"),
+    path("workloads/<uuid:pk>/", workloads.workload, name="workload"),
+    path("pods/", workloads.pods, name="pods"),
     path("approvals/", approvals.approvals, name="approvals"),
     path("approvals/count/", approvals.count, name="approvals-count"),
     path("approvals/approve/", approvals.approve_many, name="approve-many"),

@@ -118,5 +118,5 @@ class Pod(models.Model):
 
     @property
     def place(self) -> str:
-        """As worker 3."""
-        return " ".join(part for part in (self.role, str(self.rank) if self.rank is not None else "") if part)
+        """As worker 3, or rank 3."""
+        return f"{self.role or 'rank'} {self.rank}" if self.rank is not None else self.role

@@ -19,8 +19,9 @@ from inventory.models import ReservedGpu
 from inventory.selectors import HELD, Availability, gpus_visible_to, reservations_visible_to
 from observability.telemetry.selectors import IDLE_PERCENT, gpus_with_readings
 from portal_shared.access import PageRequest
-from portal_shared.parts.gpus import HEAT_FROM_C, Portal
+from portal_shared.parts.gpus import HEAT_FROM_C
 from portal_shared.parts.paging import url_with
+from portal_shared.parts.portals import Portal
 from portal_shared.shell import Shell, mark_of
 
 COLORS: Final = {"use": "Use", "temperature": "Temperature", "power": "Power", "holder": "Holder", "health": "Health"}

@@ -19,8 +19,9 @@ from core.pages.parts import Fact, Tab
 from inventory.models import Gpu, StepResult
 from observability.telemetry.selectors import HOT_C, Course, Span, course_of, courses_of, gpu_known_to, gpus_with_readings, in_view
 from portal_shared.access import PageRequest
-from portal_shared.parts.gpus import ORDER, GpuFilters, Portal, line_of
+from portal_shared.parts.gpus import ORDER, GpuFilters, line_of
 from portal_shared.parts.paging import url_with
+from portal_shared.parts.portals import Portal
 from portal_shared.shell import Shell
 from protocol.events import Outcome
 from protocol.steps import EntryStep

@@ -30,6 +30,7 @@ from observability.telemetry.selectors import (
 )
 from portal_shared.access import PageRequest
 from portal_shared.parts.paging import foot_of, page_of, url_with
+from portal_shared.parts.portals import Portal
 from portal_shared.shell import Shell, WorkspaceMark
 
 ORDER: Final = ("-heat", "id")
@@ -82,18 +83,6 @@ class GpuLine:
     spark: Spark | None
     holder: GpuHolder | None
     notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Portal:
-    """Names of a portal's addresses, and of its folder of templates."""
-
-    name: str
-    table: str
-    gpu: str
-    gpr: str
-    map: str
-    compare: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,10 +201,10 @@ def line_of(gpu: Any, portal: Portal, spark: Spark | None, now: datetime) -> Gpu
         node=gpu.node.name,
         index=gpu.index,
         url=reverse(portal.gpu, args=[gpu.pk]),
-        temperature=_with_unit(reading.temperature_c if reading else None, "°C"),
-        heat=_heat(reading, is_fresh=gpu.is_fresh),
-        use=_with_unit(reading.utilization_percent if reading else None, "%"),
-        power=_with_unit(reading.power_w if reading else None, "W"),
+        temperature=with_unit(reading.temperature_c if reading else None, "°C"),
+        heat=heat_class(reading, is_fresh=gpu.is_fresh),
+        use=with_unit(reading.utilization_percent if reading else None, "%"),
+        power=with_unit(reading.power_w if reading else None, "W"),
         memory=_memory(reading, gpu),
         spark=spark,
         holder=GpuHolder.of(box, portal) if box else None,
@@ -223,7 +212,7 @@ def line_of(gpu: Any, portal: Portal, spark: Spark | None, now: datetime) -> Gpu
     )
 
 
-def _heat(reading: LatestReading | None, *, is_fresh: bool) -> str:
+def heat_class(reading: LatestReading | None, *, is_fresh: bool) -> str:
     if reading is None or reading.temperature_c is None:
         return "heat-none"
     if not is_fresh:
@@ -251,7 +240,7 @@ def _memory(reading: LatestReading | None, gpu: Gpu) -> str:
     return f"{reading.memory_used_mib / 1024:.0f} of {gpu.memory_gib} GiB"
 
 
-def _with_unit(value: int | None, unit: str) -> str:
+def with_unit(value: int | None, unit: str) -> str:
     return "none" if value is None else f"{value} {unit}"
 
 

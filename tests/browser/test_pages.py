@@ -10,12 +10,22 @@ from playwright.sync_api import Page, ViewportSize, expect
 
 from tests.browser.support.chromium import DESK, LOOKS, PHONE, Theme, axe_violations
 from tests.browser.support.demo import Demo
+from tests.e2e.processes import wait_for
 
 pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
 
 SHELL = {"?": "Keys and help", "/": "Jump to a page or workspace", "Ctrl K": "Jump to a page or workspace", "Esc": "Close dialog"}
-ADMIN = {**SHELL, "g q": "Queue", "g a": "Approvals", "g s": "Schedule", "g p": "Promises", "g h": "GPUs", "g u": "Usage"}
-USER = {**SHELL, "g w": "Workspaces", "g h": "GPUs", "g p": "Promises", "g u": "Usage"}
+ADMIN = {
+    **SHELL,
+    "g q": "Queue",
+    "g a": "Approvals",
+    "g s": "Schedule",
+    "g p": "Promises",
+    "g l": "Workloads",
+    "g h": "GPUs",
+    "g u": "Usage",
+}
+USER = {**SHELL, "g w": "Workspaces", "g l": "Workloads", "g h": "GPUs", "g p": "Promises", "g u": "Usage"}
 OF_WORKSPACE = {**USER, "g r": "GPU requests", "c": "Create GPU request"}
 ROWS = {"j": "Next row", "k": "Row before", "Enter": "Open the row"}
 FORM = {"Ctrl Enter": "Send the form"}
@@ -32,6 +42,9 @@ ADMIN_PAGES = {
     "/admin/inventory/{node}/": ADMIN,
     "/admin/inventory/{node}/cordon/": {**ADMIN, **FORM},
     "/admin/gpus/": {**ADMIN, **ROWS, "f": "Filter"},
+    "/admin/workloads/": {**ADMIN, **ROWS, "f": "Filter"},
+    "/admin/workloads/{workload}/": {**ADMIN, **ROWS},
+    "/admin/pods/": {**ADMIN, **ROWS, "f": "Filter"},
     "/admin/gpus/{gpu}/": ADMIN,
     "/admin/usage/": ADMIN,
     "/admin/clusters/": {**ADMIN, **ROWS, **FORM},
@@ -48,6 +61,9 @@ ADMIN_PAGES = {
 USER_PAGES = {
     "/": {**USER, **ROWS},
     "/gpus/": {**USER, **ROWS, "f": "Filter"},
+    "/workloads/": {**USER, **ROWS, "f": "Filter"},
+    "/workloads/{workload}/": {**USER, **ROWS},
+    "/pods/": {**USER, **ROWS, "f": "Filter"},
     "/usage/?by=gpr": USER,
     "/notices/": {**USER, **ROWS},
     "/account/notices/": {**USER, **FORM},
@@ -103,7 +119,13 @@ DEAD = "button:visible:not([type=submit]):not([popovertarget])"
 @pytest.fixture(scope="module")
 def ids(demo: Demo) -> dict[str, str]:
     first = {kind: demo.admin.get(f"/{kind}s/")["results"][0]["id"] for kind in ("node", "gpu")}
-    return {**demo.ask_four(), **first}
+    asked = demo.ask_four()
+
+    def workload() -> str:
+        found = demo.user.get("/workloads/?view=running")["results"]
+        return str(found[0]["id"]) if found else ""
+
+    return {**asked, **first, "workload": wait_for("a workload", workload, within_s=60)}
 
 
 def press(page: Page, keys: str) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from typing import Final
 from uuid import UUID
 
 from django.http import HttpResponse
@@ -10,32 +9,29 @@ from portal_admin.pages.nav import admin_shell
 from portal_shared.access import PageRequest, admin_only
 from portal_shared.parts.fleet_map import render_map
 from portal_shared.parts.gpu_courses import render_comparison, render_gpu
-from portal_shared.parts.gpus import Portal, render_table
-
-PORTAL: Final = Portal(
-    name="admin", table="admin-gpus", gpu="admin-gpu", gpr="admin-inspect", map="admin-gpu-map", compare="admin-gpu-compare"
-)
+from portal_shared.parts.gpus import render_table
+from portal_shared.parts.portals import ADMIN
 
 
 @require_GET
 @admin_only
 def gpus(request: PageRequest) -> HttpResponse:
-    return render_table(request, PORTAL, admin_shell(request, page="gpus"))
+    return render_table(request, ADMIN, admin_shell(request, page="gpus"))
 
 
 @require_GET
 @admin_only
 def gpu(request: PageRequest, pk: UUID) -> HttpResponse:
-    return render_gpu(request, PORTAL, admin_shell(request, page="gpus"), pk)
+    return render_gpu(request, ADMIN, admin_shell(request, page="gpus"), pk)
 
 
 @require_GET
 @admin_only
 def gpu_map(request: PageRequest) -> HttpResponse:
-    return render_map(request, PORTAL, admin_shell(request, page="gpus"))
+    return render_map(request, ADMIN, admin_shell(request, page="gpus"))
 
 
 @require_GET
 @admin_only
 def compare(request: PageRequest) -> HttpResponse:
-    return render_comparison(request, PORTAL, admin_shell(request, page="gpus"))
+    return render_comparison(request, ADMIN, admin_shell(request, page="gpus"))

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from django.db.models import Min
+from django.db.models import Count, Min, Sum
 from django.urls import reverse
 
 from core.pages import words
 from gpr.models import PROVISIONED, Gpr, GprState, Job
 from inventory.models import Node
+from observability.workloads.models import Pod, WorkloadState
+from observability.workloads.selectors import PodView, pods_in
 from portal_shared.access import PageRequest
 from portal_user.pages.requests.job import BoxJob, job_name
 from portal_user.pages.tenants.access import why_no_kubeconfig
@@ -20,6 +22,32 @@ from protocol.tenancy.workspaces import BindingState
 from slices.models import Namespace
 
 S = GprState
+HELD_BACK_SHOWN, WORKLOADS_SHOWN = 5, 5
+
+
+@dataclass(frozen=True, slots=True)
+class BoxPods:
+    """Pods that are in its box, and what keeps some of them from running."""
+
+    text: str  # empty: none is there
+    held_back: tuple[str, ...]
+    url: str
+    workloads: tuple[tuple[str, str], ...]  # name and address
+
+    @classmethod
+    def of(cls, gpr: Gpr) -> BoxPods:
+        there = Pod.objects.filter(gpr=gpr, gone_at=None)
+        running = there.filter(pods_in(PodView.RUNNING)).aggregate(count=Count("pk"), gpus=Sum("gpu_count", default=0))
+        kept = list(there.filter(pods_in(PodView.HELD_BACK)).order_by("created_at", "pk").values_list("name", "why")[: HELD_BACK_SHOWN + 1])
+        carried = gpr.workloads.exclude(state=WorkloadState.ENDED).order_by("-created_at", "pk")[:WORKLOADS_SHOWN]
+        more = ["and more"] if len(kept) > HELD_BACK_SHOWN else []
+        is_any = running["count"] or kept
+        return cls(
+            text=f"{words.plural(running['count'], 'pod')} with {words.plural(running['gpus'], 'GPU')} in its box" if is_any else "",
+            held_back=(*(f"{name}. {why or 'It starts.'}" for name, why in kept[:HELD_BACK_SHOWN]), *more),
+            url=f"{reverse('pods')}?{urlencode({'gpr': str(gpr.pk)})}",
+            workloads=tuple((each.name, reverse("workload", args=[each.pk])) for each in carried),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +57,7 @@ class Use:
     places: str  # its namespaces that are ready; empty: none
     access_url: str
     kubeconfig_url: str  # empty: not possible
+    box_pods: BoxPods | None  # None: it has no box
     pods: tuple[WaitingPods, ...]
     commands: str
     job: BoxJob | None
@@ -52,6 +81,7 @@ class Use:
             places=", ".join(f"{row.name} in {row.cluster.name}" for row in ready),
             access_url=reverse("access", args=[gpr.slice.name]),
             kubeconfig_url=kubeconfig_url,
+            box_pods=BoxPods.of(gpr) if gpr.state in PROVISIONED else None,
             pods=waiting_pods(gpr, rows, request),
             commands="\n".join(_commands(gpr, cluster, job, may_change=may_change)),
             job=job,

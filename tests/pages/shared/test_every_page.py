@@ -31,6 +31,7 @@ from tests import factories
 from tests.builders import SHAPE
 from tests.journal.notices import notices
 from tests.pages.admin_world import HTMX, AdminWorld
+from tests.pages.shared.test_workloads import workload_of
 from tests.pages.user_world import client_of, form
 from tests.slices import kubeconfigs
 
@@ -83,6 +84,12 @@ PARTS = {
     "gpu-compare": ["chart"],
     "gpus": ["rows", "facts"],
     "gpu": ["course"],
+    "workloads": ["rows", "facts"],
+    "admin-workloads": ["rows", "facts"],
+    "workload": ["body"],
+    "admin-workload": ["body"],
+    "pods": ["rows", "facts"],
+    "admin-pods": ["rows", "facts"],
 }
 POSTS_THAT_ACT = {"channel-test", "delivery-retry", "notice-read", "notices-read-all"}
 POST_ONLY = {"gpr-offers", *POSTS_THAT_ACT}
@@ -153,6 +160,8 @@ def address(name: str, admin_world: AdminWorld) -> str:
         return reverse(name, args=[node.pk])
     if name in {"gpu", "admin-gpu"} and node is not None:
         return reverse(name, args=[node.gpus.order_by("index")[0].pk])
+    if name in {"workload", "admin-workload"}:
+        return reverse(name, args=[workload_of(admin_world).pk])
     if name == "admin-defragmentation-apply":
         return reverse(name, args=[waits_for_room(admin_world).pk])
     if name == "job":
