@@ -12,10 +12,12 @@ import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from egs_client.errors import NotSetUp
 
 KEYRING_SERVICE = "egs"
+LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
 @dataclass(slots=True)
@@ -37,6 +39,12 @@ class Access:
     token: str
     workspace: str
     profile: str
+
+
+def is_readable_by_others(url: str) -> bool:
+    """Tell whether what is sent there goes over a network without TLS."""
+    parts = urlsplit(url)
+    return parts.scheme == "http" and parts.hostname not in LOOPBACK
 
 
 def config_dir() -> Path:

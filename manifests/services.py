@@ -26,7 +26,7 @@ from manifests.models import ManifestObject
 from manifests.objects import NOT_FOUND, OPEN, Objects, Present, is_same, key_of, path_of, shown
 from manifests.rest import Refused, Rest
 from protocol.manifests.documents import SECRET_FROM, Wanted, documents_check
-from protocol.manifests.faults import Fault
+from protocol.manifests.faults import Fault, told_first
 from protocol.manifests.kinds import BY_NAME, ORDER, At, Change, Field, manifest_name
 from protocol.manifests.text import Document, documents_read
 from slices.models import Slice
@@ -104,8 +104,9 @@ def _in_one(terms: Terms, act: Callable[[], Report]) -> Report:
         is_refused = bool(report.faults) and not terms.is_partial and not terms.is_dry
         if terms.is_dry or is_refused:
             transaction.set_rollback(True)
+    count = len(report.faults)
+    report.faults = told_first(report.faults)
     if is_refused:
-        count = len(report.faults)
         detail = f"{report.faults[0].detail}" if count == 1 else f"There are {count} mistakes."
         raise ManifestsInvalid(f"{detail} Nothing was changed.", faults=[_told(fault) for fault in report.faults])
     return report

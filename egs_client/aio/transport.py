@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import httpx
 
+from egs_client.config import is_readable_by_others
 from egs_client.errors import NotSetUp, Unreachable
 from egs_client.transport.answers import read, refuse
 from egs_client.transport.asks import USER_AGENT, Ask, ask
 from egs_client.transport.retries import Patience
 
+log = logging.getLogger("egs_client")
 T = TypeVar("T")
 PATIENCE_S, TIMEOUT_S = 30.0, 30.0
 
@@ -27,6 +30,8 @@ class AsyncTransport:
         self.on_pause: Callable[[float, str], None] | None = None  # hears of each pause: its seconds and its cause
         if not (token.isascii() and token.isprintable()):
             raise NotSetUp("The token has characters that no token has. Take it anew: egs login, or EGS_TOKEN.")
+        if is_readable_by_others(self.url):
+            log.warning("%s has no TLS, so others can read your token. Use https.", self.url)
         headers = {"Authorization": f"Bearer {token}", "User-Agent": USER_AGENT, "Accept": "application/json"}
         try:
             self._http = httpx.AsyncClient(base_url=f"{self.url}/api/v1/", headers=headers, timeout=timeout_s)

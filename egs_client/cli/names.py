@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -48,6 +49,7 @@ def _names(kind: str, read: Callable[[Client], list[str]]) -> list[str]:
             return kept
     from egs_client.sync.client import Client
 
+    logging.getLogger("egs_client").setLevel(logging.ERROR)  # nothing but names belongs at the prompt
     try:
         with Client(found.url, found.token, patience_s=0, timeout_s=TIMEOUT_S) as client:
             names = read(client)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -10,11 +11,13 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
+from egs_client.config import is_readable_by_others
 from egs_client.errors import NotSetUp, Unreachable
 from egs_client.transport.answers import read, refuse
 from egs_client.transport.asks import USER_AGENT, Ask, ask
 from egs_client.transport.retries import Patience
 
+log = logging.getLogger("egs_client")
 T = TypeVar("T")
 PATIENCE_S, TIMEOUT_S = 30.0, 30.0
 
@@ -28,6 +31,8 @@ class Transport:
         self.on_pause: Callable[[float, str], None] | None = None  # hears of each pause: its seconds and its cause
         if not (token.isascii() and token.isprintable()):
             raise NotSetUp("The token has characters that no token has. Take it anew: egs login, or EGS_TOKEN.")
+        if is_readable_by_others(self.url):
+            log.warning("%s has no TLS, so others can read your token. Use https.", self.url)
         headers = {"Authorization": f"Bearer {token}", "User-Agent": USER_AGENT, "Accept": "application/json"}
         try:
             self._http = httpx.Client(base_url=f"{self.url}/api/v1/", headers=headers, timeout=timeout_s)

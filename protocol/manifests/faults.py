@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -16,6 +16,19 @@ class Fault:
     detail: str
     kind: str = ""
     name: str = ""
+
+
+FAULTS_TOLD = 100
+
+
+def told_first(faults: Sequence[Fault]) -> list[Fault]:
+    """The first FAULTS_TOLD by file and line, and how many more there are."""
+    in_order = sorted(faults, key=lambda fault: (fault.file, fault.line))
+    told, more = in_order[:FAULTS_TOLD], in_order[FAULTS_TOLD:]
+    if more:
+        text = f"There are {len(more)} more mistakes from here on. They are told once those before are mended."
+        told.append(Fault(more[0].file, more[0].line, "", "too_many", text))
+    return told
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

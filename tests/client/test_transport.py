@@ -158,3 +158,14 @@ def test_a_server_that_is_away_is_told_with_its_address() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     with Client(url, "egsu_x", patience_s=0.1) as client, pytest.raises(errors.Unreachable, match=url):
         client.me.get()
+
+
+@pytest.mark.parametrize(
+    ("url", "is_told"), [("http://egs.example.com", True), ("https://egs.example.com", False), ("http://localhost:8000", False)]
+)
+def test_a_token_that_goes_over_a_network_without_tls_is_told_of(url: str, is_told: bool, caplog: pytest.LogCaptureFixture) -> None:
+    with Client(url, "egsu_secret"):
+        pass
+
+    assert ("has no TLS, so others can read your token" in caplog.text) is is_told
+    assert "egsu_secret" not in caplog.text

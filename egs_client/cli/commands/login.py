@@ -12,14 +12,13 @@ from egs_client.cli.exits import Refused, say
 from egs_client.cli.output import Output, show_one
 from egs_client.cli.session import chosen, client, is_interactive
 from egs_client.cli.words import when
-from egs_client.config import Profile, access, profiles_load, profiles_save, token_forget, token_store
+from egs_client.config import Profile, access, is_readable_by_others, profiles_load, profiles_save, token_forget, token_store
 
 if TYPE_CHECKING:
     from egs_client.models.slices import Me
 
 login_app, logout_app, whoami_app = (typer.Typer(add_completion=False, rich_markup_mode=None) for _ in range(3))
 apps = {"login": login_app, "logout": logout_app, "whoami": whoami_app}
-LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
 @login_app.command()
@@ -42,7 +41,7 @@ def login(
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise Refused("Name the server, as egs login https://egs.example.com")
-    if parts.scheme == "http" and parts.hostname not in LOOPBACK and not insecure:
+    if is_readable_by_others(url) and not insecure:
         raise Refused(f"{url} has no TLS, so others could read your token. Use https, or add --insecure-http.")
     token = _token(url, with_token=with_token)
     with Client(url, token, patience_s=0) as egs:

@@ -155,6 +155,7 @@ def export(
 def lint(files: Annotated[list[str], typer.Argument(help="Files and folders, or - for standard input.")]) -> None:
     """Check manifests without a server: YAML, kinds, fields and names."""
     from egs_client.manifests.documents import documents_check
+    from egs_client.manifests.faults import told_first
     from egs_client.manifests.text import documents_read
 
     texts = texts_of(files)
@@ -164,7 +165,7 @@ def lint(files: Annotated[list[str], typer.Argument(help="Files and folders, or 
         documents += found
         faults += wrong
     _, wrong = documents_check(documents)
-    _fail([*faults, *wrong])
+    _fail(told_first([*faults, *wrong]))
     print(f"No mistake can be seen without the server: {len(texts)} files with {len(documents)} manifests.")
 
 

@@ -10,6 +10,7 @@ import pytest
 from accounts.models import Scope, User
 from journal.models import Event
 from manifests.models import ManifestObject
+from protocol.manifests.faults import FAULTS_TOLD
 from slices.models import Project, Slice
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
@@ -208,3 +209,15 @@ def test_no_call_keeps_the_plan_to_itself_for_long(owner: Caller, world: World) 
     assert mistakes(diff(owner, text)) == [(5 * 50 + 1, "", "too_many")]
     assert mistakes(apply(owner, text, is_partial=True)) == [(5 * 50 + 1, "", "too_many")]
     assert not world.slice.gprs.exists()
+
+
+def test_of_very_many_mistakes_the_first_are_told_and_how_many_more_there_are(admin: Caller) -> None:
+    text = "---\n".join(f"apiVersion: egs.io/v1alpha1\nkind: Wrong{i}\nmetadata: {{name: a}}\n" for i in range(FAULTS_TOLD + 50))
+
+    problem = admin.post("manifests/apply/", {"files": [{"name": "all.yaml", "text": text}]}).json()
+
+    *told, more = problem["faults"]
+    assert problem["detail"] == f"There are {FAULTS_TOLD + 50} mistakes. Nothing was changed."
+    assert [fault["line"] for fault in told] == [4 * i + 2 for i in range(FAULTS_TOLD)]
+    assert (more["line"], more["code"]) == (4 * FAULTS_TOLD + 2, "too_many")
+    assert more["detail"].startswith("There are 50 more mistakes")

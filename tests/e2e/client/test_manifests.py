@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.e2e.client.hub import Egs
-from tests.e2e.processes import ROOT
+from tests.e2e.client.hub import Egs, Hub
+from tests.e2e.client.test_interrupts import has_socket
+from tests.e2e.processes import ROOT, START_S, wait_for
 
 pytestmark = pytest.mark.rotates(1)
 
+GPR = """\
+apiVersion: egs.io/v1alpha1
+kind: GPUProvisioningRequest
+metadata: {{name: {name}}}
+spec: {{workspace: vision, shape: H100-80GB, nodes: 1, duration: 1h}}
+"""
 EXAMPLE = ROOT / "deploy" / "examples" / "gitops"
 
 
@@ -98,6 +107,38 @@ def test_mistakes_are_told_as_compilers_tell_them_with_and_without_a_server(egs:
     assert "belong together" in egs.run("apply", "-f", "a.yaml", "--prune", code=2)
     theirs = "apiVersion: egs.io/v1alpha1\nkind: Member\nmetadata: {name: ada}\nspec: {workspace: foreign, role: owner}\n"
     assert "-:4: Member ada: spec.workspace: There is no such workspace" in egs.run("apply", "-f", "-", given=theirs, code=6)
+
+
+def test_one_that_is_killed_at_any_moment_loses_and_doubles_nothing(hub: Hub, egs: Egs) -> None:
+    """Nothing is done before the server has it all, and then it is done once: the next call finds what there is."""
+    names = [f"box-{i}" for i in range(3)]
+    made = "---\n".join(GPR.format(name=name) for name in names)
+    (egs.home / "boxes.yaml").write_text(made)
+    for wait_s in (0.1, 0.4, 0.8):  # it reads, it asks, it may have its answer
+        applying = egs.start("apply", "-f", "boxes.yaml")
+        time.sleep(wait_s)
+        _kill(applying)
+        assert len(_there(hub, names)) in {0, len(names)}, "all of them, or none"
+    hub.process.signal(signal.SIGSTOP)
+    applying = egs.start("apply", "-f", "boxes.yaml")
+    wait_for("its request", lambda: has_socket(applying.pid), within_s=START_S)
+    _kill(applying)
+    hub.process.signal(signal.SIGCONT)
+
+    for _ in range(2):
+        egs.run("apply", "-f", "boxes.yaml")
+    assert egs.run("apply", "-f", "boxes.yaml").count("unchanged") == len(names)
+    assert sorted(_there(hub, names)) == names
+    hub.end_all()
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()
+
+
+def _there(hub: Hub, names: list[str]) -> list[str]:
+    return [gpr["name"] for gpr in hub.ada.get("/gprs/?ended=false&page_size=50")["results"] if gpr["name"] in names]
 
 
 def _lines(text: str) -> set[str]:
