@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from observability.idle.services import idle_step
 from observability.telemetry.services import telemetry_step
 from observability.usage.services import usage_step
 
@@ -12,3 +13,4 @@ def readings_step(*, now: datetime) -> None:
     """Correct however often it runs, and in several processes at once."""
     telemetry_step(now=now)
     usage_step(now=now)
+    idle_step(now=now)

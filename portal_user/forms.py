@@ -32,6 +32,7 @@ from inventory.models import Cluster
 from portal_shared.forms.fields import (
     DURATION_HINT,
     CheckboxesField,
+    IdleField,
     MomentField,
     NameField,
     PlainTextField,
@@ -125,6 +126,7 @@ class GprForm(ServiceForm):
     evictable = forms.BooleanField(label="May be evicted for a higher priority", required=False, initial=True)
     may_evict = forms.BooleanField(label="May evict others of lower priority", required=False)
     requeue_on_failure = forms.BooleanField(label="Queue again when evicted or failed", required=False, initial=True)
+    idle_timeout = IdleField(label="Release when idle for", max_length=40, required=False)
     model_name = PlainTextField(label="Model name", max_length=200, required=False)
     model_parameters = forms.CharField(
         label="Parameters, as JSON", max_length=16_000, required=False, widget=forms.Textarea(attrs={"rows": 3})
@@ -152,6 +154,8 @@ class GprForm(ServiceForm):
         self.fields["clusters"].choices = [(name, name) for name in self._clusters]  # type: ignore[attr-defined]
         self.fields["clusters"].error_messages["invalid_choice"] = CLUSTER_NOT_USED.format(slice_.name, "%(value)s")
         self.fields["name"].required = not is_question
+        by_policy = IdleField.typed(slice_.idle_timeout_s)
+        self.fields["idle_timeout"].help_text = f"As 45 min, or “never”. Empty: as the policy says, {by_policy} now."
         for field in self.fields.values():
             field.widget.is_required = field.required
 
@@ -192,7 +196,6 @@ class GprForm(ServiceForm):
         cluster, _, chosen_shape = data["offer"].partition("/")
         if cluster in self._clusters and chosen_shape:
             names, shape = [cluster], chosen_shape
-        kept_s = self._kept_idle_timeout_s()
         model = {**({"name": data["model_name"]} if data["model_name"] else {}), **data["model_parameters"]}
         return GprSpec(
             name=data["name"] or "request",
@@ -209,19 +212,11 @@ class GprForm(ServiceForm):
             after_condition=data["after_condition"] or AfterCondition.ANY,
             node_type=data["node_type"],
             within=data["within"],
-            idle_timeout_s=kept_s,
-            kept_idle_timeout_s=kept_s,
+            idle_timeout_s=data["idle_timeout"],
             model=model,
             template=data["template"],
             **{flag: data[flag] for flag in FLAGS},
         )
-
-    def _kept_idle_timeout_s(self) -> int | None:
-        """The form has no such field: the value of the request or template stays."""
-        template: GprTemplate | None = self.cleaned_data["template"]
-        if self.edited is not None:
-            return self.edited.idle_timeout_s
-        return template.asked.get("idle_timeout_s") if template else None
 
     def open_spec(self) -> GprSpec:
         """Ignores the chosen offer, to get all offers."""
@@ -313,6 +308,7 @@ class TemplateForm(ServiceForm):
     evictable = _optional_flag("May be evicted for a higher priority")
     may_evict = _optional_flag("May evict others of lower priority")
     requeue_on_failure = _optional_flag("Queue again when evicted or failed")
+    idle_timeout = IdleField(label="Release when idle for", max_length=40, required=False, help_text="As 45 min, or “never”.")
     is_default = forms.BooleanField(label="Make default (replaces the current one)", required=False)
     auto = forms.BooleanField(label="As default, create requests for waiting GPU pods", required=False)
 
@@ -328,6 +324,7 @@ class TemplateForm(ServiceForm):
         data = self.cleaned_data
         plain = ("shape", "min_gpu_memory_gib", "nodes", "gpus_per_node", "priority", "node_type", "within")
         asked = {name: data[name] or None for name in plain} | {"duration_s": data["duration"]}
+        asked["idle_timeout_s"] = data["idle_timeout"]
         asked |= {name: {"yes": True, "no": False}.get(data[name]) for name in OPTIONAL_FLAGS}
         return {
             "name": data["name"],
@@ -404,7 +401,8 @@ def initial_by(template: GprTemplate) -> dict[str, Any]:
     if {"shape", "min_gpu_memory_gib"} & given.keys():
         given = {"shape": "", "gpus_per_node": None, **given}  # replaces the form's default GPU
     duration = {"duration": words.duration_exact(asked["duration_s"])} if "duration_s" in asked else {}
-    return {**given, **duration, "clusters": [template.cluster.name] if template.cluster else [], "template": str(template.pk)}
+    idle = {"idle_timeout": IdleField.typed(asked["idle_timeout_s"])} if "idle_timeout_s" in asked else {}
+    return {**given, **duration, **idle, "clusters": [template.cluster.name] if template.cluster else [], "template": str(template.pk)}
 
 
 def predecessor_text(gpr: Gpr, user: User) -> str:
@@ -421,6 +419,7 @@ def initial_of(gpr: Gpr, user: User) -> dict[str, Any]:
         **{field: getattr(spec, field) for field in SAME_FIELDS},
         "after": predecessor_text(gpr, user),
         "duration": words.duration_exact(spec.duration_s),
+        "idle_timeout": IdleField.typed(spec.idle_timeout_s),
         "clusters": [cluster.name for cluster in spec.clusters],
         "model_name": name,
         "model_parameters": json.dumps(model) if model else "",

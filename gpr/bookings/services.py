@@ -204,8 +204,7 @@ def _store_occurrence(series: BookingSeries, starts_at: datetime, answer: Gpr | 
 def spec_of_series(series: BookingSeries) -> GprSpec:
     asked = dict(series.asked)
     clusters = Cluster.objects.filter(pk__in=asked.pop("clusters")).order_by("name")
-    kept_s = asked.get("idle_timeout_s")
-    return GprSpec(name=series.name, slice=series.slice, clusters=tuple(clusters), kept_idle_timeout_s=kept_s, **asked)
+    return GprSpec(name=series.name, slice=series.slice, clusters=tuple(clusters), **asked)
 
 
 def _at(spec: GprSpec, starts_at: datetime) -> GprSpec:

@@ -220,7 +220,7 @@ def _owner_and_spec(cluster: Cluster, request: ClusterRequest, now: datetime) ->
         _refuse_if_served(slice_, cluster)
         # The template's values are already in the request, so it is filed even if the template was deleted or renamed.
         template = slice_.templates.filter(name=request.template).first() if request.template else None
-        spec = replace(spec, template=template, kept_idle_timeout_s=spec.idle_timeout_s)
+        spec = replace(spec, template=template)
     return actor, spec
 
 

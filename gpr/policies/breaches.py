@@ -17,7 +17,7 @@ from django.db.models import Max
 
 from core.words import duration_exact
 from gpr.models import Gpr, GprState
-from gpr.requests.spec import Breach, Measures, breaches_of
+from gpr.requests.spec import Breach, Measures, breaches_of, idle_measure
 from inventory.models import Node
 from slices.models import Policy, Slice
 from slices.policies.services import effects_of, merged, slices_under
@@ -29,7 +29,7 @@ LIVE: Final = (S.PROVISIONING, S.ACTIVE, *WAITING)
 JUDGED: Final = frozenset(
     {
         *("nodes_approval", "gpus_approval", "duration_approval_s", "duration_max_s", "priority_approval"),
-        *("may_evict", "may_skip_checks", "shapes", "queued_max"),
+        *("may_evict", "may_skip_checks", "shapes", "queued_max", "idle_timeout_s"),
     }
 )
 Found = dict[UUID, list[Breach]]
@@ -46,6 +46,7 @@ class _Ask(NamedTuple):
     priority: int
     may_evict: bool
     run_checks: bool
+    idle_timeout_s: int | None
     shape: str
     min_gpu_memory_gib: int | None
     allowed_shapes: Sequence[str]
@@ -93,7 +94,7 @@ class _Live:
 
     def _breaches(self, ask: _Ask, policy: Slice) -> list[Breach]:
         gpus = ask.nodes * (ask.gpus_per_node or self._largest(ask))
-        asked = Measures(ask.nodes, gpus, ask.duration_s, ask.priority, ask.may_evict, not ask.run_checks)
+        asked = Measures(ask.nodes, gpus, ask.duration_s, ask.priority, ask.may_evict, not ask.run_checks, idle_measure(ask.idle_timeout_s))
         found = breaches_of(policy, asked)
         if ask.duration_s > policy.duration_max_s:
             text = f"{duration_exact(ask.duration_s)}; more than {duration_exact(policy.duration_max_s)} is refused."

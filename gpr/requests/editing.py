@@ -164,7 +164,7 @@ def _check_chain(spec: GprSpec, edited: Gpr) -> None:
 
 def spec_of(gpr: Gpr, **changes: Any) -> GprSpec:
     plain = {name: getattr(gpr, name) for name in PLAIN_FIELDS}
-    spec = GprSpec(**plain, slice=gpr.slice, clusters=tuple(gpr.clusters.all()), kept_idle_timeout_s=gpr.idle_timeout_s)
+    spec = GprSpec(**plain, slice=gpr.slice, clusters=tuple(gpr.clusters.all()))
     return replace(spec, **changes)
 
 

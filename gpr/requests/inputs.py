@@ -25,7 +25,7 @@ from slices.selectors import slice_for
 WHY_MAX_CHARS = 300
 BULK_MAX = 200
 VERSION_HELP = "The version that you read. The answer is 409 if the request has changed since."
-IDLE_HELP = "Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored already."
+IDLE_HELP = "It is released when its GPUs did nothing for so long, 5 minutes at least. 0: never. Null: as long as the policy says."
 AFTER_HELP = "A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended."
 CONDITION_HELP = "With `success` this one is canceled unless that one has its time or is given back, and its job succeeds."
 NEEDED = ("nodes", "duration_s")  # a request must give these; all other fields have defaults
@@ -46,13 +46,6 @@ class Duration(serializers.Field[int, Any, int, Any]):
 
     def to_representation(self, value: int) -> int:
         return value
-
-
-class IdleTimeout(Duration):
-    """A duration that may be 0, which means no idle time-out."""
-
-    def to_internal_value(self, data: Any) -> Any:
-        return super().to_internal_value(data) or None
 
 
 class GprChange(StrictSerializer):
@@ -87,7 +80,7 @@ class GprChange(StrictSerializer):
         required=False,
         help_text="What all of its nodes must share. EGS always places them as near to each other as possible.",
     )
-    idle_timeout_s = IdleTimeout(required=False, allow_null=True, help_text=IDLE_HELP)
+    idle_timeout_s = Duration(required=False, allow_null=True, help_text=IDLE_HELP)
     evictable = Flag(required=False)
     may_evict = Flag(required=False)
     requeue_on_failure = Flag(required=False)

@@ -163,7 +163,7 @@ class GprSerializer(ModelOutputSerializer[Gpr]):
     template = serializers.CharField(source="template.name", default=None, allow_null=True, help_text="The template that was used.")
     template_id = serializers.UUIDField(allow_null=True)
     origin = serializers.SerializerMethodField(help_text="The Kubernetes object that it was created from; null without one.")
-    idle_timeout_s = serializers.IntegerField(allow_null=True, help_text="It has no effect yet, since EGS cannot see idle GPUs.")
+    idle_timeout_s = serializers.IntegerField(allow_null=True, help_text="As asked. 0: never; null: as the policy says.")
     remaining_s = serializers.IntegerField(help_text="The part of its duration that it has not run; it is queued again for this time.")
 
     class Meta:

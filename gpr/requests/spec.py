@@ -37,6 +37,8 @@ _KINDS_TO_ORDER: Final = WrittenQuery(_TO_ORDER, key="cluster__slices__id")
 _LIMITED: Final = Quota.objects.filter(most_gpus__isnull=False).annotate(
     owned_by=Coalesce("slice_id", "project_id", output_field=UUIDField())
 )
+IDLE_MIN_S: Final = 300  # EGS knows of idle GPUs some minutes later
+NEVER_S: Final = 2**53
 _LIMITS_OF: Final = WrittenQuery(_LIMITED, key="owned_by")
 
 
@@ -58,18 +60,17 @@ class GprSpec:
     node_type: str = ""
     rdma: bool = False
     within: str = ""
-    idle_timeout_s: int | None = None
+    idle_timeout_s: int | None = None  # 0: never; None: as the policy says
     evictable: bool = True
     may_evict: bool = False
     requeue_on_failure: bool = True
     run_checks: bool = True
     model: dict[str, Any] = field(default_factory=dict)
     template: GprTemplate | None = None  # its values are already merged into the fields
-    kept_idle_timeout_s: int | None = None  # a time-out stored before EGS refused them
 
 
 # Fields that are copied to the Gpr unchanged.
-PLAIN_FIELDS = tuple(name for name in GprSpec.__dataclass_fields__ if name not in {"slice", "clusters", "template", "kept_idle_timeout_s"})
+PLAIN_FIELDS = tuple(name for name in GprSpec.__dataclass_fields__ if name not in {"slice", "clusters", "template"})
 # The values of optional fields that are not given.
 DEFAULTS: dict[str, Any] = {
     "model": {},
@@ -174,10 +175,16 @@ class Measures:
     priority: int
     may_evict: bool
     skips_checks: bool
+    idle_timeout_s: int  # NEVER_S: no time-out; 0: that of the policy
 
 
 def measures_of(spec: GprSpec) -> Measures:
-    return Measures(spec.nodes, _gpu_count(spec), spec.duration_s, spec.priority, spec.may_evict, not spec.run_checks)
+    idle_s = idle_measure(spec.idle_timeout_s)
+    return Measures(spec.nodes, _gpu_count(spec), spec.duration_s, spec.priority, spec.may_evict, not spec.run_checks, idle_s)
+
+
+def idle_measure(timeout_s: int | None) -> int:
+    return 0 if timeout_s is None else timeout_s or NEVER_S
 
 
 def breaches_of(policy: Slice, asked: Measures, granted: Measures | None = None) -> list[Breach]:
@@ -189,6 +196,7 @@ def breaches_of(policy: Slice, asked: Measures, granted: Measures | None = None)
         "priority": policy.priority_approval,
         "may_evict": int(policy.may_evict),
         "skips_checks": int(policy.may_skip_checks),
+        "idle_timeout_s": policy.idle_timeout_s or NEVER_S,
     }
     over = [name for name, limit in limits.items() if getattr(asked, name) > max(limit, getattr(granted, name) if granted else 0)]
     return [Breach(name, _rule_text(name, getattr(asked, name), limits[name]), limits[name]) for name in over]
@@ -204,6 +212,9 @@ def _rule_text(name: str, asked: int, limit: int) -> str:
             return f"{duration_exact(asked)}; longer than {duration_exact(limit)} needs approval."
         case "priority":
             return f"Priority {asked}; above {limit} needs approval."
+        case "idle_timeout_s":
+            long = "No idle time-out" if asked == NEVER_S else f"Idle time-out of {duration_exact(asked)}"
+            return f"{long}; longer than {duration_exact(limit)} needs approval."
         case "may_evict":
             return "It may evict others; that needs approval in this workspace."
     return "It skips the checks of nodes; that needs approval in this workspace."
@@ -239,11 +250,11 @@ def _name_faults(name: str) -> list[str]:
 
 
 def _idle_faults(spec: GprSpec) -> list[tuple[str, str]]:
-    # EGS cannot observe idle GPUs, so new time-outs are refused; stored ones stay.
-    given_by_template = spec.template.asked.get("idle_timeout_s") if spec.template else None
-    if spec.idle_timeout_s in {None, spec.kept_idle_timeout_s, given_by_template}:
+    asked_s = spec.idle_timeout_s
+    if not asked_s or IDLE_MIN_S <= asked_s <= settings.EGS_DURATION_MAX_S:
         return []
-    return [("idle_timeout_s", "EGS cannot see yet whether GPUs are idle: leave it empty.")]
+    least, most = duration_exact(IDLE_MIN_S), duration_exact(settings.EGS_DURATION_MAX_S)
+    return [("idle_timeout_s", f"Must be from {least} to {most}, or 0 for never.")]
 
 
 def _shape_faults(spec: GprSpec) -> list[tuple[str, str]]:

@@ -28,13 +28,14 @@ def terms(template: GprTemplate) -> str:
 
 
 def labeled(asked: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """Labels and values, without the idle time-out, which has no effect."""
     for name in FIELDS:
-        if name in asked and name != "idle_timeout_s":
+        if name in asked:
             yield LABELS.get(name) or name.removesuffix("_s").replace("_", " "), _value(name, asked[name])
 
 
 def _value(name: str, value: Any) -> str:
+    if name == "idle_timeout_s" and not value:
+        return "none"
     if name.endswith("_s"):
         return duration_exact(value)
     if isinstance(value, bool):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, TypedDict
 
@@ -93,7 +92,6 @@ def _apply(template: GprTemplate, change: TemplateChange, now: datetime) -> None
     """Raises InvalidInput or OverPolicy."""
     if fault := name_fault(change.get("name", template.name)):
         raise InvalidInput({"name": [fault]})
-    kept_idle_timeout_s = template.asked.get("idle_timeout_s")
     asked = {**template.asked, **change.get("asked", {})}
     for name, value in change.items():
         setattr(template, name, value)
@@ -102,7 +100,7 @@ def _apply(template: GprTemplate, change: TemplateChange, now: datetime) -> None
         return  # it can be switched off even if its values have become invalid
     _check_auto(template)
     try:
-        spec_check(replace(_minimal_spec(template), kept_idle_timeout_s=kept_idle_timeout_s), now=now)
+        spec_check(_minimal_spec(template), now=now)
     except InvalidInput as error:
         errors: dict[str, list[str]] = error.extra["errors"]
         raise InvalidInput({"cluster" if name == "clusters" else name: texts for name, texts in errors.items()}) from None

@@ -11,8 +11,10 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q
 
+from gpr.idle.services import idle_forget
 from gpr.usage.services import MS, UsageKey, day_of, held_count, measured_add, progress_lock
 from inventory.models import ReservedGpu
+from observability.idle.services import minutes_observe
 from observability.models import Reading1m, RollUpProgress
 
 CHUNK: Final = timedelta(minutes=10)
@@ -54,15 +56,20 @@ def _measure(now: datetime) -> bool:
     end = min(done_at, begin + CHUNK)
     if begin >= end:
         return False
+    if progress.measured_until_at is not None and begin > progress.measured_until_at:
+        idle_forget()
     gpus = _open_gpus(begin, end)
     found: dict[UsageKey, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    minutes: dict[int, dict[datetime, int]] = defaultdict(dict)
     for series_id, minute, percent in _minutes(begin, end, gpus):
+        minutes[series_id][minute] = percent
         for gpu in gpus[series_id]:
             if gpu.has(minute):
                 key = UsageKey(gpu.gpr_id, gpu.slice_id, gpu.cluster_id, gpu.shape, day_of(minute))
                 measured_ms, used_ms = found[key]
                 found[key] = (measured_ms + MINUTE_MS, used_ms + percent * MINUTE_MS // PERCENT)
     measured_add(progress, found, until_at=end)
+    minutes_observe(minutes, since=begin, until=end)
     return end < done_at
 
 

@@ -19,6 +19,7 @@ FormT = TypeVar("FormT", bound=forms.Form)
 # Maps services' field names to form fields.
 FORM_FIELDS = {
     "duration_s": "duration",
+    "idle_timeout_s": "idle_timeout",
     "lead_time_s": "lead_time",
     "gain_s": "gain",
     "extra_s": "extra",
@@ -28,6 +29,7 @@ FORM_FIELDS = {
     "most_gpus": "nodes",
     "duration_max_s": "duration",
 }
+NEVER = "never"
 
 
 class PlainTextField(forms.CharField):
@@ -68,6 +70,17 @@ class SpanField(forms.CharField):
             return words.duration_parse(text)
         except ValueError:
             raise forms.ValidationError(DURATION_HINT) from None
+
+
+class IdleField(SpanField):
+    """A duration, or `never`, which is 0."""
+
+    def clean(self, value: Any) -> int | None:
+        return 0 if str(value or "").strip().lower() == NEVER else super().clean(value)
+
+    @staticmethod
+    def typed(timeout_s: int | None) -> str:
+        return "" if timeout_s is None else words.duration_exact(timeout_s) if timeout_s else NEVER
 
 
 class _Unseen(forms.Field):

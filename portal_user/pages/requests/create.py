@@ -30,7 +30,7 @@ AFTER_SHOWN = 50
 FOLDED = {
     "start": ("priority", "earliest_start_at", "is_booking", "after", "after_condition"),
     "where": ("clusters", "node_type", "within", "rdma"),
-    "rules": ("run_checks", "evictable", "may_evict", "requeue_on_failure"),
+    "rules": ("run_checks", "evictable", "may_evict", "requeue_on_failure", "idle_timeout"),
     "model": ("model_name", "model_parameters"),
 }
 NONE_OPEN = dict.fromkeys(FOLDED, False)
@@ -238,7 +238,13 @@ def folds_of(form: GprForm, request: PageRequest) -> FoldSummaries:
     return FoldSummaries(
         start=f"{said['priority']}, {f'{begin} {after}' if after else 'as soon as possible'}{waits_for}",
         where=", ".join([", ".join(chosen) or f"any of {len(choices)}", said["node_type"] or "any type", *_network(said)]),
-        rules=f"{'all' if said['run_checks'] else 'few'} checks, {'evictable' if said['evictable'] else 'not evictable'}",
+        rules=", ".join(
+            [
+                "all checks" if said["run_checks"] else "few checks",
+                "evictable" if said["evictable"] else "not evictable",
+                *([f"idle: {said['idle_timeout']}"] if said["idle_timeout"] else []),
+            ]
+        ),
         model=str(model),
     )
 

@@ -55,6 +55,9 @@ class BreachLine:
         match breach.field:
             case "nodes" if breach.fitting:
                 return cls(breach.text, "id_nodes", str(breach.fitting), words.plural(breach.fitting, "node"))
+            case "idle_timeout_s":
+                span = words.duration_exact(breach.fitting)
+                return cls(breach.text, "id_idle_timeout", span, span)
             case "duration_s" | "gpu_hours" if breach.fitting:
                 span = words.duration_exact(breach.fitting)
                 return cls(breach.text, "id_duration", span, span)

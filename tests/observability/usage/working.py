@@ -19,7 +19,7 @@ def gpus_of_box(gpr: Gpr) -> list[Gpu]:
     return list(Gpu.objects.filter(reserved__reservation__gpr=gpr, reserved__state="HELD").order_by("node__name", "index"))
 
 
-def work(stage: Stage, gpr: Gpr, minutes: int, use: Callable[[int], float | None]) -> None:
+def work(stage: Stage, gpr: Gpr, minutes: int, use: Callable[[int], float | None], *, wait_s: float = 60) -> None:
     """So many minutes pass, in which GPU number `n` of the box is used `use(n)` percent; None: it tells nothing."""
     gpus = gpus_of_box(gpr)
     for _ in range(minutes):
@@ -29,7 +29,7 @@ def work(stage: Stage, gpr: Gpr, minutes: int, use: Callable[[int], float | None
             if (percent := use(n)) is not None
         ]
         store(stage.cluster, *told, now=stage.now)
-        stage.watched(60)
+        stage.watched(wait_s)
 
 
 def count(stage: Stage) -> None:

@@ -1,0 +1,57 @@
+"""When an idle box is warned and released."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.db.models import F
+
+from accounts.models import User
+from accounts.policy import Verb, may
+from gpr.models import Gpr, GprState, IdleBox
+
+SHORTLY: Final = timedelta(minutes=10)  # before the end; at most a quarter of the time-out
+
+
+@dataclass(frozen=True, slots=True)
+class Idleness:
+    since_at: datetime  # or since somebody kept it
+    timeout_s: int
+    warned_count: int
+
+    @property
+    def ends_at(self) -> datetime:
+        return self.since_at + timedelta(seconds=self.timeout_s)
+
+    def warnings_due(self, at: datetime) -> int:
+        timeout = timedelta(seconds=self.timeout_s)
+        return (at >= self.since_at + timeout / 2) + (at >= self.ends_at - min(SHORTLY, timeout / 4))
+
+
+def timeout_of(gpr: Gpr) -> int:
+    """Seconds that it may be idle; 0: for ever."""
+    return gpr.slice.idle_timeout_s if gpr.idle_timeout_s is None else gpr.idle_timeout_s
+
+
+def idleness_of(gpr: Gpr) -> Idleness | None:
+    """None: its GPUs work, are not measured, or it has no time-out. It needs the joined `slice` and `idle_box`."""
+    box: IdleBox | None = getattr(gpr, "idle_box", None)
+    timeout_s = timeout_of(gpr)
+    if box is None or not timeout_s or gpr.state != GprState.ACTIVE or box.run != gpr.run:
+        return None
+    return Idleness(max(box.idle_since_at, box.kept_at or box.idle_since_at), timeout_s, box.warned_count)
+
+
+def idle_gprs() -> Iterator[tuple[Gpr, Idleness]]:
+    """Active boxes that are idle, whatever their time-out. One query."""
+    rows = Gpr.objects.filter(state=GprState.ACTIVE, idle_box__run=F("run")).select_related("slice", "idle_box").order_by("pk")
+    for gpr in rows:
+        if (idleness := idleness_of(gpr)) is not None:
+            yield gpr, idleness
+
+
+def may_keep(actor: User, gpr: Gpr) -> bool:
+    return (gpr.slice.may_keep_idle and may(actor, Verb.CHANGE, gpr)) or may(actor, Verb.DECIDE, gpr)
