@@ -98,6 +98,7 @@ urlpatterns: list[URLPattern] = [
     path("gprs/<uuid:pk>/approve/", actions.approve, name="gpr-approve"),
     path("gprs/<uuid:pk>/reject/", actions.reject, name="gpr-reject"),
     path("gprs/<uuid:pk>/release/", actions.release, name="gpr-release"),
+    path("gprs/<uuid:pk>/keep/", actions.keep, name="gpr-keep"),
     path("gprs/<uuid:pk>/extend/", actions.extend, name="gpr-extend"),
     path("gprs/<uuid:pk>/delete/", actions.delete, name="gpr-delete"),
 ]

@@ -49,6 +49,7 @@ def box_options(
     evictable: Annotated[bool | None, typer.Option("--evictable/--no-evictable", help="Others may take its nodes, after notice.")] = None,
     may_evict: Annotated[bool | None, typer.Option("--may-evict/--no-may-evict", help="It may end boxes of lower priority.")] = None,
     requeue: Annotated[bool | None, typer.Option("--requeue/--no-requeue", help="Queue again after an eviction or a failure.")] = None,
+    idle_timeout: Annotated[str | None, typer.Option(help="Release it when its GPUs did nothing for so long, as 45m; 0: never.")] = None,
     checks: Annotated[bool | None, typer.Option("--checks/--no-checks", help="Test the nodes before the start.")] = None,
     model: Annotated[list[str] | None, typer.Option(help="A note for the page, as name=llama or lr=3e-4; may be repeated.")] = None,
 ) -> None:
@@ -79,6 +80,7 @@ def fields_of(given: Mapping[str, Any]) -> dict[str, Any]:
         "may_evict": given["may_evict"],
         "requeue_on_failure": given["requeue"],
         "run_checks": given["checks"],
+        "idle_timeout_s": given["idle_timeout"],
         "model": dict(_pair(text) for text in given["model"]) if given["model"] else None,
     }
     return {name: value for name, value in fields.items() if value is not None}

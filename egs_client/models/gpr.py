@@ -293,6 +293,12 @@ class Wait(Struct, kw_only=True):
     basis: str
 
 
+class Idleness(Struct, kw_only=True):
+    since_at: datetime
+    timeout_s: int
+    ends_at: datetime
+
+
 class Origin(Struct, kw_only=True):
     cluster: str
     namespace: str
@@ -351,6 +357,7 @@ class Gpr(Struct, kw_only=True):
     ended_at: datetime | None
     time_left_s: float | None
     remaining_s: int
+    idle: Idleness | None
     drain: Drain | None
     borrows: bool
     eviction_notice: EvictionNotice | None
@@ -431,6 +438,7 @@ class GprDetail(Struct, kw_only=True):
     ended_at: datetime | None
     time_left_s: float | None
     remaining_s: int
+    idle: Idleness | None
     drain: Drain | None
     borrows: bool
     eviction_notice: EvictionNotice | None

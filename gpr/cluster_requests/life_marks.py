@@ -19,7 +19,8 @@ from journal.models import Event
 from protocol.tenancy.life_marks import LIFE_MARKS_MAX, LIFE_NODES_MAX, LIFE_TOLD_S, LifeMark
 from slices.models import Slice
 
-KINDS: Final = ("gpr.created", "gpr.transition", "gpr.mark")
+IDLE: Final = "gpr.idle_warned"
+KINDS: Final = ("gpr.created", "gpr.transition", "gpr.mark", IDLE)
 EVENTS_READ: Final = 10_000  # the latest Events of all kinds
 
 
@@ -39,7 +40,7 @@ class _EventRow(NamedTuple):
 
     @property
     def has_nodes(self) -> bool:
-        return self.kind == "gpr.mark" or self.new in PROVISIONED or self.old == GprState.EXITING
+        return self.kind in {"gpr.mark", IDLE} or self.new in PROVISIONED or self.old == GprState.EXITING
 
 
 class _ReservationRow(NamedTuple):
@@ -105,7 +106,7 @@ def _held(cluster_id: UUID, gpr_ids: Collection[UUID], now: datetime) -> Mapping
 
 
 def _mark_of(event: _EventRow, gpr_id: UUID, gpr_name: str, held: Sequence[_ReservationRow]) -> LifeMark:
-    is_share = event.kind == "gpr.mark"
+    is_share, is_idle = event.kind == "gpr.mark", event.kind == IDLE
     box = _box_at(held, event.at) if event.has_nodes else []
     return LifeMark(
         id=str(event.pk),
@@ -113,8 +114,9 @@ def _mark_of(event: _EventRow, gpr_id: UUID, gpr_name: str, held: Sequence[_Rese
         gpr_name=gpr_name,
         slice=str(event.slice_id),
         at_s=event.at.timestamp(),
-        state=GprState.ACTIVE if is_share else event.new,
+        state=GprState.ACTIVE if is_share or is_idle else event.new,
         percent=int(event.reason.rstrip("%")) if is_share else 0,
+        reason="Idle" if is_idle else "",
         message=event.message,
         nodes=tuple(row.node__name for row in box[:LIFE_NODES_MAX]),
     )

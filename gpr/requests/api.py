@@ -26,6 +26,7 @@ from core.rest.views import ApiViewSet
 from gpr.allocation.stored_plan import plan_turn
 from gpr.approvals.services import gpr_approve, gpr_reject
 from gpr.followers.selectors import predecessor_for
+from gpr.idle.services import gpr_keep
 from gpr.models import Gpr
 from gpr.queue.decisions import gpr_evict, gpr_set_priority
 from gpr.queue.moves import gpr_move
@@ -156,6 +157,12 @@ class GprViewSet(ApiViewSet[Gpr]):
     def release(self, request: Request, pk: str) -> Response:
         """Give the nodes back before the end."""
         return self._do(pk, Versioned, gpr_release)
+
+    @extend_schema(request=Versioned)
+    @action(detail=True, methods=["post"])
+    def keep(self, request: Request, pk: str) -> Response:
+        """Keep an idle box: its idle time-out begins anew. The policy of the slice may leave that to administrators."""
+        return self._do(pk, Versioned, gpr_keep)
 
     @extend_schema(request=Extension)
     @action(detail=True, methods=["post"])

@@ -18,6 +18,7 @@ from core.rest.sealed import SealedId
 from gpr.evictions.failed_jobs import failed_jobs_of
 from gpr.evictions.services import WHY, notices_of
 from gpr.followers.selectors import Predecessor, predecessors_of
+from gpr.idle.selectors import Idleness, idleness_of
 from gpr.models import ClusterRequestRecord, EndReason, EvictionVictim, Gpr, GprState, VictimKind
 from gpr.promises.forecasts import BOOKED, LEARNED, NO_HISTORY
 from gpr.queue.explanations import VisibleExplanation
@@ -107,6 +108,12 @@ class EvictionNoticeSerializer(OutputSerializer[EvictionVictim]):
         return WHY[VictimKind(row.kind)]
 
 
+class IdlenessSerializer(OutputSerializer[Idleness]):
+    since_at = serializers.DateTimeField(help_text="Since then none of its GPUs did anything, or since somebody kept it.")
+    timeout_s = serializers.IntegerField()
+    ends_at = serializers.DateTimeField(help_text="It is released some minutes later, unless a GPU works or somebody keeps it.")
+
+
 class AssignedNodeSerializer(OutputSerializer[Any]):
     node_id = serializers.UUIDField()
     node = serializers.CharField(source="node.name")
@@ -164,6 +171,7 @@ class GprSerializer(ModelOutputSerializer[Gpr]):
     template_id = serializers.UUIDField(allow_null=True)
     origin = serializers.SerializerMethodField(help_text="The Kubernetes object that it was created from; null without one.")
     idle_timeout_s = serializers.IntegerField(allow_null=True, help_text="As asked. 0: never; null: as the policy says.")
+    idle = serializers.SerializerMethodField(help_text="Null: its GPUs work or are not measured, or it has no idle time-out.")
     remaining_s = serializers.IntegerField(help_text="The part of its duration that it has not run; it is queued again for this time.")
 
     class Meta:
@@ -186,7 +194,7 @@ class GprSerializer(ModelOutputSerializer[Gpr]):
         ]
         fields += ["position", "promised_start_at", "at_risk", "estimate", "explanation", "cluster", "cluster_id", "nodes_assigned"]
         fields += ["created_at", "queued_at", "provisioning_at", "active_at", "ends_at", "ended_at", "time_left_s", "remaining_s"]
-        fields += ["drain", "borrows", "eviction_notice", "failed_jobs", "template", "template_id", "origin"]
+        fields += ["idle", "drain", "borrows", "eviction_notice", "failed_jobs", "template", "template_id", "origin"]
         read_only_fields = fields
 
     @property
@@ -254,6 +262,10 @@ class GprSerializer(ModelOutputSerializer[Gpr]):
     def get_eviction_notice(self, gpr: Gpr) -> Any:
         row = self._page.notices.get(gpr.pk)
         return nested(EvictionNoticeSerializer, row)
+
+    @extend_schema_field(IdlenessSerializer(allow_null=True))
+    def get_idle(self, gpr: Gpr) -> Any:
+        return nested(IdlenessSerializer, idleness_of(gpr))
 
     @extend_schema_field(OriginSerializer(allow_null=True))
     def get_origin(self, gpr: Gpr) -> Any:

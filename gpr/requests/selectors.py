@@ -70,7 +70,7 @@ def approvals_visible_to(actor: User, *, now: datetime) -> QuerySet[Gpr]:
 
 
 def gprs_joined() -> QuerySet[Gpr]:
-    joined = ("slice", "owner", "cluster", "promise", "cluster_request__cluster", "template")
+    joined = ("slice", "owner", "cluster", "promise", "cluster_request__cluster", "template", "idle_box")
     return Gpr.objects.select_related(*joined).prefetch_related("clusters")
 
 
@@ -95,7 +95,7 @@ def as_filed(gpr: Any, clusters: Sequence[Cluster]) -> Gpr:
     """Sets what `with_nodes(gprs_visible_to(…))` would load of a GPR that was filed right now."""
     gpr.named_clusters, gpr.held_now = list(gpr.clusters.only("name") if len(clusters) > 1 else clusters), []
     gpr._prefetched_objects_cache = {"promise_moves": PromiseMove.objects.none()}
-    for name in ("promise", "cluster_request"):
+    for name in ("promise", "cluster_request", "idle_box"):
         gpr._state.fields_cache.setdefault(name, None)
     return cast(Gpr, gpr)
 

@@ -9,6 +9,7 @@ from django.urls import reverse
 
 from core.errors import EgsError
 from core.pages import words
+from gpr.idle.selectors import timeout_of
 from gpr.models import Gpr, GprState
 from inventory.models import ReservationState, ReservedGpu
 from portal_shared.access import PageRequest
@@ -34,6 +35,17 @@ def release_question(gpr: Gpr, request: PageRequest) -> dict[str, object]:
             "Others may start earlier on the freed nodes.",
         ),
         "verb": f"Release {gpus}",
+    }
+
+
+def keep_question(gpr: Gpr, request: PageRequest) -> dict[str, object]:
+    timeout = words.duration_exact(timeout_of(gpr))
+    return {
+        "title": f"Keep {gpr.name}?",
+        "text": f"Its GPUs do nothing. It is released when they still do nothing {timeout} from now.",
+        "verb": f"Keep {gpr.name}",
+        "keep": "Leave it as it is",
+        "is_plain": True,
     }
 
 

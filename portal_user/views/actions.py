@@ -16,6 +16,7 @@ from django.views.decorators.http import require_http_methods
 from accounts.models import User
 from accounts.policy import Verb, may
 from gpr.approvals.services import gpr_approve, gpr_reject
+from gpr.idle.services import gpr_keep
 from gpr.models import Gpr, GprState
 from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import gpr_extend, gpr_release
@@ -28,6 +29,7 @@ from portal_user.pages.question import (
     cancel_question,
     extend_question,
     extension_ways,
+    keep_question,
     question,
     reject_question,
     release_question,
@@ -56,6 +58,7 @@ APPROVE = UserAction(GprAction("approve", AWAITS, VersionForm, gpr_approve, APPR
 REJECT = UserAction(GprAction("reject", AWAITS, RejectionForm, gpr_reject, REJECTED, Verb.APPROVE), "gpr-reject", reject_question)
 RELEASED = "{name} is released; its nodes are being taken back"
 RELEASE = UserAction(GprAction("release", HOLDS, VersionForm, gpr_release, RELEASED), "gpr-release", release_question)
+KEEP = UserAction(GprAction("keep", frozenset({S.ACTIVE}), VersionForm, gpr_keep, "{name} is kept"), "gpr-keep", keep_question)
 CANCEL = UserAction(GprAction("cancel", WAITS, VersionForm, gpr_cancel, "{name} is canceled"), "gpr-delete", cancel_question)
 EXTEND = UserAction(GprAction("extend", frozenset({S.ACTIVE}), ExtendForm, _extend, "{name} ends later"), "gpr-extend", extend_question)
 
@@ -65,6 +68,13 @@ EXTEND = UserAction(GprAction("extend", frozenset({S.ACTIVE}), ExtendForm, _exte
 @needs_write
 def release(request: PageRequest, pk: UUID) -> HttpResponse:
     return _asked(request, pk, RELEASE)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+@needs_write
+def keep(request: PageRequest, pk: UUID) -> HttpResponse:
+    return _asked(request, pk, KEEP)
 
 
 @require_http_methods(["GET", "POST"])

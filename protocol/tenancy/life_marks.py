@@ -21,5 +21,6 @@ class LifeMark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     at_s: float
     state: Word  # the state that the GPR reached, or, with `percent`, its state when that share of its time had passed
     percent: Number = 0
+    reason: Word = ""  # of the event, where the state does not tell it
     message: Annotated[str, msgspec.Meta(max_length=500)] = ""  # a sentence for members of the workspace
     nodes: tuple[str, ...] = ()  # names of its nodes at that time

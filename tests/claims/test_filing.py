@@ -313,7 +313,7 @@ def test_another_workspace_is_refused_alike_whether_it_is_there_or_not(stage: Cl
         ({"earliest_start_at": "0001-01-01T00:00:00+14:00"}, "earliestStartAt"),
         ({"earliest_start_at": "9999-12-31T23:59:59-12:00"}, "earliestStartAt"),
         ({"earliest_start_at": "tomorrow"}, "earliestStartAt"),
-        ({"idle_timeout": "30m"}, "idleTimeout"),
+        ({"idle_timeout": "2m"}, "idleTimeout"),
         ({"within": "galaxy"}, "within"),
         ({"early_release": True}, "earlyRelease"),
     ],
@@ -443,8 +443,8 @@ def test_one_that_an_agent_files_by_a_template_shows_it_as_one_filed_by_hand_doe
     assert stage.filed("own", is_auto=True).template is None
 
 
-def test_a_template_that_has_an_idle_timeout_is_filed_for_pods_that_wait_as_ever(stage: ClusterRequestStage) -> None:
-    assert stage.filed("auto", is_auto=True, idle_timeout="30m").idle_timeout_s == 1800
+def test_an_object_says_when_it_is_released_for_idleness(stage: ClusterRequestStage) -> None:
+    assert stage.filed("by-hand", idle_timeout="30m").idle_timeout_s == 1800
 
 
 def test_one_that_was_filed_as_an_object_by_hand_counts_as_well(stage: ClusterRequestStage) -> None:

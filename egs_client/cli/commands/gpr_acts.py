@@ -45,6 +45,7 @@ def add_to(app: typer.Typer) -> None:
     app.command()(edit)
     app.command()(extend)
     app.command()(release)
+    app.command()(keep)
     app.command()(cancel)
     app.command("delete", hidden=True)(cancel)
 
@@ -142,6 +143,15 @@ def release(gpr: options.Gpr, yes: options.Yes = False, dry_run: options.DryRun 
         print(f"{found.name} is {found.state}; its nodes are being taken back.")
         if wait:
             follow(egs, found, until=lambda gpr: gpr.state in ENDED)
+
+
+def keep(gpr: options.Gpr) -> None:
+    """Keep a box whose GPUs do nothing: its idle time-out begins anew."""
+    with client() as egs:
+        found = gpr_of(gpr, egs)
+        with settled():
+            found = egs.gprs.keep(found.id)
+        print(f"{found.name} is kept{f' until {clock(found.idle.ends_at)}' if found.idle else ''}.")
 
 
 def cancel(gpr: options.Gpr, yes: options.Yes = False, dry_run: options.DryRun = False) -> None:

@@ -85,8 +85,8 @@ class BookingSeries(Resource):
         priority: From 1 to 300; a higher priority is first. Default: 101.
         clusters: Clusters where it may run. Empty: all of the slice.
         within: What all of its nodes must share. EGS always places them as near to each other as possible.
-        idle_timeout_s: Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored
-            already.
+        idle_timeout_s: It is released when its GPUs did nothing for so long, 5 minutes at least. 0: never. Null: as long as the
+            policy says.
         model: Name and parameters of the model, in any form.
         zone: The time zone, e.g. Europe/Berlin. Every booking starts at the same local time.
         until_at: No booking starts later. Give this or `count`.
@@ -437,8 +437,8 @@ class Gprs(Resource):
         after_condition: With `success` this one is canceled unless that one has its time or is given back, and its job succeeds.
         is_booking: It starts at `earliest_start_at`, or is refused with the nearest times.
         within: What all of its nodes must share. EGS always places them as near to each other as possible.
-        idle_timeout_s: Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored
-            already.
+        idle_timeout_s: It is released when its GPUs did nothing for so long, 5 minutes at least. 0: never. Null: as long as the
+            policy says.
         model: Name and parameters of the model, in any form.
         template: A template of the slice, for all fields that are not given here.
         """
@@ -530,8 +530,8 @@ class Gprs(Resource):
         after_condition: With `success` this one is canceled unless that one has its time or is given back, and its job succeeds.
         is_booking: It starts at `earliest_start_at`, or is refused with the nearest times.
         within: What all of its nodes must share. EGS always places them as near to each other as possible.
-        idle_timeout_s: Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored
-            already.
+        idle_timeout_s: It is released when its GPUs did nothing for so long, 5 minutes at least. 0: never. Null: as long as the
+            policy says.
         model: Name and parameters of the model, in any form.
         template: A template of the slice, for all fields that are not given here.
         """
@@ -607,8 +607,8 @@ class Gprs(Resource):
         after_condition: With `success` this one is canceled unless that one has its time or is given back, and its job succeeds.
         is_booking: It starts at `earliest_start_at`, or is refused with the nearest times.
         within: What all of its nodes must share. EGS always places them as near to each other as possible.
-        idle_timeout_s: Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored
-            already.
+        idle_timeout_s: It is released when its GPUs did nothing for so long, 5 minutes at least. 0: never. Null: as long as the
+            policy says.
         model: Name and parameters of the model, in any form.
         version: The version that you read. The answer is 409 if the request has changed since.
         """
@@ -700,6 +700,15 @@ class Gprs(Resource):
             is_keyed=True,
             key=idempotency_key,
             kind=models.GprDetail,
+        )
+
+    def keep(self, id: str, *, version: int | UnsetType = UNSET, idempotency_key: str | None = None) -> models.GprDetail:
+        """Keep an idle box: its idle time-out begins anew. The policy of the slice may leave that to administrators.
+
+        version: The version that you read. The answer is 409 if the request has changed since.
+        """
+        return self.client.call(
+            "POST", f"gprs/{self.quoted(id)}/keep/", body={"version": version}, is_keyed=True, key=idempotency_key, kind=models.GprDetail
         )
 
     def move(
@@ -883,8 +892,8 @@ class Jobs(Resource):
         after_condition: With `success` this one is canceled unless that one has its time or is given back, and its job succeeds.
         is_booking: It starts at `earliest_start_at`, or is refused with the nearest times.
         within: What all of its nodes must share. EGS always places them as near to each other as possible.
-        idle_timeout_s: Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored
-            already.
+        idle_timeout_s: It is released when its GPUs did nothing for so long, 5 minutes at least. 0: never. Null: as long as the
+            policy says.
         model: Name and parameters of the model, in any form.
         template: A template of the slice, for all fields that are not given here.
         kind: The object that it becomes; other kinds than Job need a cluster that serves them. Manifest: `manifest` has the objects.
@@ -1575,8 +1584,8 @@ class Templates(Resource):
         gpus_per_node: Null: all of each node.
         priority: From 1 to 300; a higher priority is first. Default: 101.
         within: What all of its nodes must share. EGS always places them as near to each other as possible.
-        idle_timeout_s: Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored
-            already.
+        idle_timeout_s: It is released when its GPUs did nothing for so long, 5 minutes at least. 0: never. Null: as long as the
+            policy says.
         """
         return self.client.call(
             "POST",
@@ -1645,8 +1654,8 @@ class Templates(Resource):
         gpus_per_node: Null: all of each node.
         priority: From 1 to 300; a higher priority is first. Default: 101.
         within: What all of its nodes must share. EGS always places them as near to each other as possible.
-        idle_timeout_s: Null or 0: EGS cannot see yet whether GPUs are idle, so it refuses any other value than one that is stored
-            already.
+        idle_timeout_s: It is released when its GPUs did nothing for so long, 5 minutes at least. 0: never. Null: as long as the
+            policy says.
         """
         return self.client.call(
             "PATCH",

@@ -19,6 +19,7 @@ from core.pages.parts import EventRow, GpuTile, NodeRow, Pair
 from gpr.approvals.selectors import Standing
 from gpr.followers.selectors import followers_of, predecessors_of
 from gpr.models import ENDED, AfterCondition, Gpr, GprState, Promise, PromiseMove
+from gpr.idle.selectors import idleness_of, may_keep, timeout_of
 from gpr.queue.explanations import VisibleBlocker, VisibleExplanation
 from gpr.queue.status import NOT_PLANNED, QueueStatus, queue_statuses
 from gpr.quotas.borrowing import borrowing_of
@@ -68,13 +69,14 @@ class ActionUrls:
     cancel: str = ""
     extend: str = ""
     release: str = ""
+    keep: str = ""
     again: str = ""
     approve: str = ""
     reject: str = ""
     why_not: str = ""  # why who decides on it may not approve it
 
     @classmethod
-    def of(cls, gpr: Gpr, *, is_writable: bool, is_asking: bool, why_not: str, has_notice: bool) -> ActionUrls:
+    def of(cls, gpr: Gpr, *, is_writable: bool, is_asking: bool, why_not: str, has_notice: bool, may_keep_it: bool) -> ActionUrls:
         if not is_writable:
             return cls()
         waits, holds = gpr.state in WAITS, gpr.state in {S.PROVISIONING, S.ACTIVE}
@@ -83,6 +85,7 @@ class ActionUrls:
             cancel=reverse("gpr-delete", args=[gpr.pk]) if waits else "",
             extend=reverse("gpr-extend", args=[gpr.pk]) if gpr.state == S.ACTIVE and not has_notice else "",
             release=reverse("gpr-release", args=[gpr.pk]) if holds else "",
+            keep=reverse("gpr-keep", args=[gpr.pk]) if may_keep_it else "",
             again=f"{reverse('gpr-create', args=[gpr.slice.name])}?from={gpr.pk}" if not waits else "",
             approve=reverse("gpr-approve", args=[gpr.pk]) if is_asking and not why_not else "",
             reject=reverse("gpr-reject", args=[gpr.pk]) if is_asking else "",
@@ -157,6 +160,7 @@ class GprDetailPage:
     name: str
     state: str
     is_ended: bool
+    version: int
     url: str
     slice_url: str
     mark: WorkspaceMark
@@ -200,6 +204,7 @@ class GprDetailPage:
             name=gpr.name,
             state=shown_state(gpr),
             is_ended=gpr.state in ENDED,
+            version=gpr.version,
             url=reverse("gpr", args=[gpr.pk]),
             slice_url=reverse("workspace", args=[gpr.slice.name]),
             mark=WorkspaceMark.of(gpr.slice),
@@ -222,7 +227,9 @@ class GprDetailPage:
 def _actions(gpr: Gpr, request: PageRequest, is_writable: bool, *, has_notice: bool) -> ActionUrls:
     is_asking = is_writable and gpr.state == S.PENDING_APPROVAL and may(request.user, Verb.APPROVE, gpr)
     why_not = Standing.load(request.user, now=request.now).why_not(gpr, now=request.now) if is_asking else ""
-    return ActionUrls.of(gpr, is_writable=is_writable, is_asking=is_asking, why_not=why_not, has_notice=has_notice)
+    may_keep_it = is_writable and idleness_of(gpr) is not None and may_keep(request.user, gpr)
+    given = {"is_writable": is_writable, "is_asking": is_asking, "has_notice": has_notice, "may_keep_it": may_keep_it}
+    return ActionUrls.of(gpr, why_not=why_not, **given)
 
 
 def _nodes(gpr: Gpr, *, with_gpus: bool) -> list[Reservation]:
@@ -369,6 +376,7 @@ def _asked(gpr: Gpr, actor: User) -> Iterable[Pair]:
     if gpr.cluster:
         force, grace = words.duration(gpr.cluster.drain_force_after_s), words.duration(gpr.cluster.drain_grace_s)
         yield Pair("At its end", f"pods get {force} to stop, then are ended by force", f"a disruption budget holds them {grace} at most")
+    yield Pair("Released when idle", _idle(gpr), "" if gpr.idle_timeout_s is not None else "by the policy")
     yield Pair("Queue again", "when evicted or failed" if gpr.requeue_on_failure else "never")
     yield Pair("Entry checks", "all" if gpr.run_checks else "the short ones")
     yield Pair("Model", ", ".join(f"{value}" if name == "name" else f"{name} {value}" for name, value in gpr.model.items()))
@@ -378,6 +386,11 @@ def _asked(gpr: Gpr, actor: User) -> Iterable[Pair]:
     if claim := getattr(gpr, "cluster_request", None):
         yield Pair("Filed as", claim.sentence)
     yield Pair("Id", str(gpr.pk), is_code=True)
+
+
+def _idle(gpr: Gpr) -> str:
+    timeout_s = timeout_of(gpr)
+    return f"for {words.duration_exact(timeout_s)}" if timeout_s else "never"
 
 
 def _band(priority: int) -> str:

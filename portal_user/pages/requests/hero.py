@@ -11,6 +11,7 @@ from core.pages.axis import Axis
 from core.pages.parts import Fact
 from core.pages.strip import Strip, hero_of
 from gpr.allocation.snapshot import nodes_free_at
+from gpr.idle.selectors import Idleness, idleness_of
 from gpr.models import ENDED, Gpr, GprState
 from gpr.requests.end_reasons import ending
 from inventory.models import Reservation, ReservationState
@@ -34,6 +35,7 @@ class Hero:
     at: datetime | None  # after the text
     trouble: str  # why it does not proceed, or empty
     notice: EvictionNotice | None
+    idle: Idleness | None
     facts: tuple[Fact, ...]
     axis: Axis
     strip: Strip
@@ -63,6 +65,7 @@ def hero(gpr: Gpr, seen: ReadForHero) -> Hero:
         at=at,
         trouble=node_failure(seen.nodes) if gpr.state not in ENDED else "",
         notice=seen.notice,
+        idle=idleness_of(gpr),
         facts=tuple(fact for fact in _facts(gpr, seen, axis) if fact.value),
         axis=axis,
         strip=hero_of(box_of(gpr), axis),

@@ -142,6 +142,7 @@ def foreign_paths(world: World) -> Iterator[tuple[str, str, str, Any]]:
         ("DELETE", "", None),
         ("GET", "steps/", None),
         ("POST", "release/", {}),
+        ("POST", "keep/", {}),
         ("POST", "extend/", {"extra_s": 60}),
         ("POST", "approve/", {}),
         ("POST", "reject/", {"why": "x"}),

@@ -128,6 +128,7 @@ TABLE: dict[tuple[str, str], Row] = {
     ("PATCH", "gprs/<pk>/"): Row(change(200), {"name": "new"}),
     ("DELETE", "gprs/<pk>/"): Row(change(204)),
     ("POST", "gprs/<pk>/release/"): Row(change(200), gpr=factories.active),
+    ("POST", "gprs/<pk>/keep/"): Row(change(409), gpr=factories.active),  # it is not idle
     ("POST", "gprs/<pk>/extend/"): Row(change(200), {"extra_s": 60}, gpr=factories.active),
     ("POST", "gprs/<pk>/approve/"): Row(decide(200), gpr=asking),
     ("POST", "gprs/<pk>/reject/"): Row(decide(200), {"why": "No."}, gpr=asking),

@@ -66,20 +66,22 @@ def test_defaults_are_the_service_s(owner: Caller, ask: dict[str, Any]) -> None:
     assert (gpr["evictable"], gpr["may_evict"], gpr["requeue_on_failure"], gpr["run_checks"]) == (True, False, True, True)
 
 
-def test_an_idle_timeout_is_refused_while_nobody_sees_idle_gpus_and_one_that_is_stored_stays(
-    owner: Caller, world: World, ask: dict[str, Any]
+def test_an_idle_time_out_may_be_asked_for_and_one_longer_than_the_policy_s_needs_approval(
+    owner: Caller, admin: Caller, world: World, ask: dict[str, Any]
 ) -> None:
-    refused = assert_problem(owner.post("gprs/", {**ask, "idle_timeout_s": "30m"}), 400, "invalid_input")
-    assert refused["errors"] == {"idle_timeout_s": ["EGS cannot see yet whether GPUs are idle: leave it empty."]}
+    made = owner.post("gprs/", {**ask, "idle_timeout_s": "30m"}).json()
+    assert (made["state"], made["idle_timeout_s"], made["idle"]) == ("QUEUED", 1800, None)
+    assert owner.patch(f"gprs/{made['id']}/", {"idle_timeout_s": None}).json()["idle_timeout_s"] is None
+    assert set(faults(owner.post("gprs/", {**ask, "idle_timeout_s": 299}))) == {"idle_timeout_s"}
 
-    made = owner.post("gprs/", {**ask, "idle_timeout_s": 0}).json()
-    assert made["idle_timeout_s"] is None
-    path = f"gprs/{made['id']}/"
-    Gpr.objects.filter(pk=made["id"]).update(idle_timeout_s=1800)
-    assert owner.patch(path, {"priority": 90, "idle_timeout_s": "30m"}).json()["idle_timeout_s"] == 1800
-    assert owner.patch(path, {"priority": 91}).json()["idle_timeout_s"] == 1800
-    assert faults(owner.patch(path, {"idle_timeout_s": 1801})) == ["idle_timeout_s"]
-    assert owner.patch(path, {"idle_timeout_s": None}).json()["idle_timeout_s"] is None
+    admin.patch("slices/vision/", {"idle_timeout_s": 3600})
+    states = {}
+    for asked in (None, 3600, 3601, 0):
+        made = owner.post("gprs/", {**ask, "idle_timeout_s": asked}).json()
+        states[asked] = made["state"], made["approval_reasons"]
+    assert states[None] == states[3600] == ("QUEUED", [])
+    assert states[3601] == ("PENDING_APPROVAL", ["Idle time-out of 1 h 01 s; longer than 1 h needs approval."])
+    assert states[0] == ("PENDING_APPROVAL", ["No idle time-out; longer than 1 h needs approval."])
 
 
 def test_slice_and_clusters_are_taken_by_id_as_well_as_by_name(owner: Caller, world: World, ask: dict[str, Any]) -> None:
@@ -127,7 +129,7 @@ BAD: dict[str, list[Any]] = {
     "gpus_per_node": BAD_NUMBERS,
     "min_gpu_memory_gib": BAD_NUMBERS,
     "duration_s": [*BAD_DURATIONS, None],
-    "idle_timeout_s": [*(value for value in BAD_DURATIONS if value != 0), 600, "30m"],
+    "idle_timeout_s": [*(value for value in BAD_DURATIONS if value != 0), 60, "2m"],
     "name": [
         "",
         " ",

@@ -142,7 +142,7 @@ def test_a_change_sets_what_it_says_takes_back_what_is_null_and_leaves_the_rest(
         ({"nodes": 0}, "nodes"),
         ({"priority": 301}, "priority"),
         ({"within": "galaxy"}, "within"),
-        ({"idle_timeout_s": 1800}, "idle_timeout_s"),
+        ({"idle_timeout_s": 60}, "idle_timeout_s"),
         ({"model": {}}, "model"),
         ({"earliest_start_at": "2027-01-01T00:00:00Z"}, "earliest_start_at"),
         ({"name": "two words"}, "name"),
@@ -152,17 +152,13 @@ def test_what_no_request_could_ask_for_no_template_says(fields: dict[str, Any], 
     assert faults(owner.post("templates/", {"name": "wrong", "slice": "vision", **fields})) == [field]
 
 
-def test_a_template_that_has_an_idle_timeout_already_keeps_it_and_may_be_filed(owner: Caller, sample: dict[str, Any]) -> None:
-    row = GprTemplate.objects.get(pk=sample["id"])
-    row.asked["idle_timeout_s"] = 1800
-    row.save()
-
+def test_a_template_gives_its_idle_time_out_and_zero_is_never(owner: Caller, sample: dict[str, Any]) -> None:
     assert owner.patch("templates/half-node/", {"nodes": 2, "idle_timeout_s": "30m"}).json()["idle_timeout_s"] == 1800
-    assert faults(owner.patch("templates/half-node/", {"idle_timeout_s": 60})) == ["idle_timeout_s"]
+    assert "idle timeout 30 min" in Event.objects.get(kind="template.changed").message
     assert owner.post("gprs/", {**ASKING, "template": "half-node"}).json()["idle_timeout_s"] == 1800
     assert faults(owner.post("gprs/", {**ASKING, "template": "half-node", "idle_timeout_s": 60})) == ["idle_timeout_s"]
-    assert "idle" not in Event.objects.get(kind="template.changed").message
-    assert owner.patch("templates/half-node/", {"idle_timeout_s": 0}).json()["idle_timeout_s"] is None
+    assert owner.patch("templates/half-node/", {"idle_timeout_s": 0}).json()["idle_timeout_s"] == 0
+    assert owner.patch("templates/half-node/", {"idle_timeout_s": None}).json()["idle_timeout_s"] is None
 
 
 def test_a_template_beyond_the_policy_or_for_a_foreign_cluster_is_refused(owner: Caller, admin: Caller, world: World) -> None:

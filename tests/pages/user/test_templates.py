@@ -24,7 +24,6 @@ from tests.pages.user_world import CREATE, HTMX, OFFERS, World, form, text
 # Each day: tests/api/requests/test_templates.py, and test_every_page.py
 pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 PATH = "/workspaces/vision/templates/"
-# The idle time-out is from the time when it was taken: pages neither show nor lose it.
 ASKED = {"shape": SHAPE, "nodes": 2, "gpus_per_node": 4, "duration_s": 5400, "priority": 120, "idle_timeout_s": 1800, "evictable": False}
 
 
@@ -70,7 +69,9 @@ def test_a_request_s_form_is_filled_in_from_the_template_that_is_chosen_and_the_
 
 
 def test_the_code_beside_the_form_says_the_template_and_only_what_differs_from_it(owner: Client, half: GprTemplate) -> None:
-    sent = form(template=str(half.pk), nodes="1", gpus_per_node="", duration="90 min", priority="120", evictable=None)
+    sent = form(
+        template=str(half.pk), nodes="1", gpus_per_node="", duration="90 min", idle_timeout="30 min", priority="120", evictable=None
+    )
 
     shown = html.unescape(text(owner.post(OFFERS, sent, headers=HTMX)))
 

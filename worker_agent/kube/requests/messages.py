@@ -64,7 +64,8 @@ def mark_event(mark: int, status: Fields) -> EventText:
 
 def life_event(mark: LifeMark) -> EventText:
     reason, _ = _SAID.get(mark.state, (_reason(mark.state), ""))
-    return EventText(_passed(mark.percent) if mark.percent else reason, f"GPR {mark.gpr_name}: {mark.message}", mark.state in BAD)
+    named = mark.reason or (_passed(mark.percent) if mark.percent else reason)
+    return EventText(named, f"GPR {mark.gpr_name}: {mark.message}", bool(mark.reason) or mark.state in BAD)
 
 
 def _reason(state: str) -> str:

@@ -51,15 +51,19 @@ def test_the_form_shows_what_is_asked_now_and_saves_what_is_changed(owner: Clien
     assert (waits.name, waits.nodes, waits.model) == ("renamed", 1, {"name": "asr"})
 
 
-def test_pages_offer_and_show_no_idle_release_while_it_never_happens_and_an_edit_keeps_what_is_stored(owner: Client, waits: Gpr) -> None:
+def test_the_idle_time_out_is_shown_and_changed_and_never_is_a_word_for_it(owner: Client, waits: Gpr) -> None:
     Gpr.objects.filter(pk=waits.pk).update(idle_timeout_s=1800)
     markup = text(owner.get(address(waits)))
-    assert "idle" not in markup.lower()
-    assert "idle" not in text(owner.get(f"/gprs/{waits.pk}/")).lower()
+    assert 'name="idle_timeout" value="30 min"' in markup
+    assert "for 30 min" in text(owner.get(f"/gprs/{waits.pk}/"))
 
-    assert owner.post(address(waits), form(name="renamed", nodes="1", version=version_in(markup))).status_code == 302
-    waits.refresh_from_db()
-    assert (waits.name, waits.idle_timeout_s) == ("renamed", 1800)
+    for typed, stored in (("Never", 0), ("45 min", 2700), ("", None)):
+        version = version_in(text(owner.get(address(waits))))
+        assert owner.post(address(waits), form(name="renamed", nodes="1", idle_timeout=typed, version=version)).status_code == 302
+        waits.refresh_from_db()
+        assert waits.idle_timeout_s == stored
+    refused = owner.post(address(waits), form(idle_timeout="soon", version=str(waits.version)))
+    assert "Write 90 min" in text(refused, 422)
 
 
 def test_an_edit_does_not_wait_for_itself(owner: Client, waits: Gpr) -> None:
