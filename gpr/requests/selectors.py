@@ -46,6 +46,7 @@ LISTED += [
     "cluster_request__is_auto",
     "cluster_request__cluster__name",
 ]
+LISTED += ["slice__idle_timeout_s", "idle_box__run", "idle_box__idle_since_at", "idle_box__kept_at", "idle_box__warned_count"]
 # The columns that the API's queue shows.
 WAITING = ["name", "slice__name", "owner__name", "priority", "shape", "nodes", "gpus_per_node", "duration_s", "state", "created_at"]
 WAITING += ["queued_at", "planned_start_at", "explanation", "promise__promised_start_at"]
