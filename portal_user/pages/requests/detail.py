@@ -18,8 +18,8 @@ from core.pages import words
 from core.pages.parts import EventRow, GpuTile, NodeRow, Pair
 from gpr.approvals.selectors import Standing
 from gpr.followers.selectors import followers_of, predecessors_of
-from gpr.models import ENDED, AfterCondition, Gpr, GprState, Promise, PromiseMove
 from gpr.idle.selectors import idleness_of, may_keep, timeout_of
+from gpr.models import ENDED, AfterCondition, Gpr, GprState, Promise, PromiseMove
 from gpr.queue.explanations import VisibleBlocker, VisibleExplanation
 from gpr.queue.status import NOT_PLANNED, QueueStatus, queue_statuses
 from gpr.quotas.borrowing import borrowing_of
