@@ -16,6 +16,7 @@ class GprConfig(AppConfig):
         from core.triggers import triggers_of
         from gpr.approvals.expiry import approvals_watch
         from gpr.budgets.services import budgets_watch
+        from gpr.jobs.logs import logs_watch
         from gpr.notices.services import ends_soon_record, requesters_of, restarts_record, silent_agents_record, undecided_record
         from gpr.triggers import TRIGGERS
         from inventory import cluster_requests
@@ -31,6 +32,7 @@ class GprConfig(AppConfig):
         periodic.watch_by(silent_agents_record)
         periodic.watch_by(budgets_watch)
         periodic.watch_by(approvals_watch)
+        periodic.watch_by(logs_watch)
 
 
 def _request_handler() -> ClusterRequestHandler:

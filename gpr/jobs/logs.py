@@ -13,6 +13,7 @@ from core.rest.references import id_of
 from gpr.models import GprState, Job, JobLog
 from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed
+from journal.notices.periodic import Pace
 from protocol.tenancy.workloads import LogChunk
 
 KEPT_CHARS: Final = 256 * 1024  # of each pod
@@ -20,6 +21,10 @@ READ_MAX_CHARS: Final = 64 * 1024  # in one answer
 WANTED: Final = timedelta(seconds=60)
 WANTED_AGAIN: Final = timedelta(seconds=30)  # a reader's request is stored once in this time
 READ_AT_ONCE: Final = 16  # pods of one job whose output is kept
+
+LOGS_KEPT: Final = timedelta(days=7)  # after the end of the request
+PRUNED_AT_ONCE: Final = 200
+_PACE: Final = Pace(timedelta(hours=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +88,15 @@ def log_take(*, cluster: Cluster, chunk: LogChunk, now: datetime) -> str:
     log.text, log.until = text[-KEPT_CHARS:], chunk.until
     log.save()
     return log.until
+
+
+def logs_watch(*, now: datetime) -> None:
+    """Does nothing within an hour of the last time."""
+    if _PACE.is_due(now):
+        logs_prune(now=now)
+
+
+def logs_prune(*, now: datetime) -> None:
+    old = JobLog.objects.filter(job__gpr__ended_at__lt=now - LOGS_KEPT).order_by("pk").values_list("pk", flat=True)
+    while pks := list(old[:PRUNED_AT_ONCE]):
+        JobLog.objects.filter(pk__in=pks).delete()

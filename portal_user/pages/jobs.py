@@ -9,6 +9,7 @@ from typing import Any, Final
 from uuid import UUID
 
 import yaml
+from django.conf import settings
 from django.db.models import Q, QuerySet
 from django.urls import reverse
 
@@ -18,19 +19,22 @@ from core.pages import words
 from core.pages.parts import EventRow, ListFoot, Pair, Tab
 from core.rest.fields import whole_number
 from gpr.jobs.logs import LogPart, log_read
-from gpr.jobs.selectors import OVER, job_for, jobs_visible_to
-from gpr.models import GprState, Job, JobState
+from gpr.jobs.selectors import OVER, job_for, jobs_visible_to, objects_name
+from gpr.models import PROVISIONED, GprState, Job, JobState
 from gpr.requests.selectors import events_visible_to
+from inventory.models import agent_is_live
+from observability.workloads.models import Pod
+from observability.workloads.selectors import pods_visible_to
 from portal_shared.access import PageRequest
 from portal_shared.parts.paging import foot_of, page_of, state_of, url_with
 from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.pages.requests.listing import may_create
-from portal_user.pages.waiting_pods import SHOWS, WaitingPods, namespaces_of, waiting_pods
 from slices.models import Slice
 
 S = JobState
 PARTS: Final = ("now", "log", "events")
 EVENTS_SHOWN: Final = 20
+PODS_SHOWN: Final = 100
 RANKS_SHOWN: Final = 16
 # The states of requests that look alike.
 LOOKS: Final = {
@@ -112,6 +116,24 @@ class JobsPage:
 
 
 @dataclass(frozen=True, slots=True)
+class PodRow:
+    id: UUID
+    name: str
+    place: str
+    look: str
+    word: str
+    why: str
+    node: str
+
+    @classmethod
+    def of(cls, pod: Pod) -> PodRow:
+        waits = bool(pod.hold) or not pod.node
+        look, word = (GprState.QUEUED, "Waiting") if waits else (GprState.ACTIVE, "Running")
+        place = pod.place if not pod.role else pod.place.capitalize()
+        return cls(pod.pk, pod.name, f"Pod {place}" if place.isdigit() else place, look, word, pod.why, pod.node)
+
+
+@dataclass(frozen=True, slots=True)
 class JobPage:
     id: UUID
     name: str
@@ -126,7 +148,8 @@ class JobPage:
     stop_url: str  # empty: not allowed, or over
     stop_verb: str
     pairs: tuple[Pair, ...]
-    pods: tuple[WaitingPods, ...]
+    pods: tuple[PodRow, ...]
+    silent: str  # empty: its cluster is heard, so that the pods are those of now
     manifest: str
     log: LogPart | None  # None: not asked for
     rank: int
@@ -155,7 +178,8 @@ class JobPage:
             stop_url=reverse("gpr-delete" if waits else "gpr-release", args=[gpr.pk]) if may_stop else "",
             stop_verb="Cancel job" if waits else "Stop job",
             pairs=tuple(_pairs(job)),
-            pods=waiting_pods(gpr, namespaces_of(gpr), request) if gpr.state in SHOWS else (),
+            pods=tuple(PodRow.of(pod) for pod in _pods(request, job)) if gpr.state in PROVISIONED else (),
+            silent=_silent(request, job),
             manifest=yaml.safe_dump_all(job.objects_wanted, sort_keys=False) if job.objects_wanted else "",
             log=log_read(job=job, rank=rank, since=None, now=request.now) if part in {"", "log"} else None,
             rank=rank,
@@ -171,6 +195,21 @@ class JobPage:
     @property
     def log_url(self) -> str:
         return url_with(self.url, {"rank": str(self.rank) if self.rank else "", "part": "log"})
+
+
+def _pods(request: PageRequest, job: Job) -> QuerySet[Pod]:
+    """Those of its own objects, also while they wait, and all that its box has let in."""
+    gpr = job.gpr
+    own = Q(workload__slice=gpr.slice_id, workload__cluster=gpr.cluster_id, workload__name=objects_name(gpr.name, job.pk, gpr.run))
+    return pods_visible_to(request.user).filter(own | Q(gpr=gpr), gone_at=None).order_by("rank", "name")[:PODS_SHOWN]
+
+
+def _silent(request: PageRequest, job: Job) -> str:
+    gpr = job.gpr
+    agent = getattr(gpr.cluster, "agent", None)
+    if gpr.state not in PROVISIONED or agent_is_live(agent, request.now, within_s=settings.EGS_AGENT_UNREACHABLE_S):
+        return ""
+    return f"{gpr.cluster.name if gpr.cluster else 'The cluster'} is silent: this is what was known last."
 
 
 def size_of(job: Job) -> str:

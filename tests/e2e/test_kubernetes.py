@@ -455,3 +455,38 @@ def kill_leader(stage: KubernetesStage, cluster: Cluster) -> None:
     leader = wait_for("a leader", lambda: stage.leader(cluster), within_s=SOON_S)
     leader.kill()
     leader.start()
+
+
+@pytest.mark.rotates
+def test_a_job_waits_runs_is_evicted_comes_back_with_what_is_left_and_completes(platform: Platform) -> None:
+    """Each day: tests/kube/jobs, with its agent's part alone, and tests/e2e/client/test_jobs.py, in simulated clusters."""
+    api, west = platform.api, platform.west
+    make_slice(api, "gang", west=west)
+    box = {"slice": "gang", "shape": "H100-80GB", "nodes": 2, "duration_s": 3600, "run_checks": False}
+    job = api.post("/jobs/", {**box, "name": "train", "image": "registry.example/train:1", "command": ["torchrun", "train.py"]})
+
+    def in_job_state(state: str) -> dict[str, Any]:
+        def look() -> dict[str, Any] | None:
+            found: dict[str, Any] = api.get(f"/jobs/{job['id']}/")
+            return found if found["state"] == state else None
+
+        return wait_for(f"a job that is {state}", look, within_s=3 * SOON_S)
+
+    in_job_state("RUNNING")
+    wait_for("both pods run", lambda: len(running(west, "gang")) == 2, within_s=SOON_S)
+    (first,) = west.list("jobs", namespace="gang")
+
+    api.post(f"/gprs/{job['gpr_id']}/evict/", {"why": "Needed.", "requeue": True})
+
+    def is_back() -> Any:
+        (found,) = west.list("jobs", namespace="gang") or [first]
+        return found["metadata"]["uid"] != first["metadata"]["uid"] and len(running(west, "gang")) == 2
+
+    wait_for("it is made again", is_back, within_s=3 * SOON_S)
+    again = in_job_state("RUNNING")
+    assert again["run"] == 2
+    for pod in running(west, "gang"):
+        west.label("pod", pod["metadata"]["name"], "egs.test/outcome=pass", namespace="gang")
+    in_job_state("SUCCEEDED")
+    in_state(api, {"id": job["gpr_id"]}, "RELEASED")
+    wait_for("nothing of it is left", lambda: not west.list("jobs", namespace="gang"), within_s=SOON_S)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core.errors import InvalidInput
-from gpr.jobs.logs import KEPT_CHARS, READ_AT_ONCE, READ_MAX_CHARS, log_read
+from gpr.jobs.logs import KEPT_CHARS, READ_AT_ONCE, READ_MAX_CHARS, log_read, logs_prune
 from gpr.models import Job, JobLog
 from protocol.tenancy.workloads import WorkloadPhase
 from tests.jobs.stage import JobStage
@@ -98,3 +98,15 @@ def test_an_old_session_stores_no_output(stage: JobStage) -> None:
     assert stage.prints(job, "x\n", until="t1").code == "agent_superseded"
     assert not JobLog.objects.exists()
     stage.agent.session_epoch += 1
+
+
+def test_output_is_deleted_a_week_after_the_request_has_ended(stage: JobStage) -> None:
+    job = stage.opened()
+    stage.prints(job, "x\n", until="t1")
+    stage.sees(job, WorkloadPhase.SUCCEEDED)
+    stage.leave(stage.gpr_of(job))
+
+    logs_prune(now=stage.now + timedelta(days=7))
+    assert JobLog.objects.count() == 1
+    logs_prune(now=stage.now + timedelta(days=7, seconds=1))
+    assert JobLog.objects.count() == 0

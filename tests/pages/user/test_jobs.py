@@ -9,7 +9,9 @@ import pytest
 from django.test import Client
 
 from core.clock import db_now
+from gpr.jobs.selectors import objects_name
 from gpr.models import Job, JobLog
+from observability.workloads.models import Pod, Workload
 from protocol.tenancy.workloads import WorkloadPhase
 from tests import factories
 from tests.pages.user_world import World, client_of, text
@@ -37,6 +39,27 @@ def test_a_page_shows_a_job_s_state_its_pods_reasons_and_output(owner: Client, w
     assert "secret-rate" not in said, "variables are named only"
     assert f'href="/gprs/{job.gpr_id}/release/"' in shown
     assert f'href="/jobs/{job.pk}/"' in text(owner.get(f"/gprs/{job.gpr_id}/"))
+
+
+def test_a_page_shows_what_keeps_each_pod_from_starting_and_no_other_s(owner: Client, world: World) -> None:
+    job = made(world)
+    gpr, at = job.gpr, db_now()
+    workload = Workload.objects.create(
+        slice=gpr.slice, cluster=world.cluster, namespace="train", uid="w", kind="Job", name=objects_name("train", job.pk, 1), created_at=at
+    )
+    given = {"workload": workload, "cluster": world.cluster, "created_at": at}
+    Pod.objects.create(uid="1", name="train-0", rank=0, phase="Running", gpr=gpr, node="aurora-0", **given)
+    Pod.objects.create(uid="2", name="train-1", rank=1, phase="Pending", hold="image", why="ImagePullBackOff: no such image.", **given)
+    theirs = Workload.objects.create(
+        slice=world.foreign, cluster=world.cluster, namespace="x", uid="w", kind="Job", name=workload.name, created_at=at
+    )
+    Pod.objects.create(uid="3", name="canary-pod", phase="Pending", **{**given, "workload": theirs})
+
+    shown = html.unescape(text(owner.get(f"/jobs/{job.pk}/?part=now")))
+
+    assert "ImagePullBackOff: no such image." in shown
+    assert "aurora-0" in shown
+    assert "canary-pod" not in shown
 
 
 def test_a_page_lists_jobs_by_state(owner: Client, world: World) -> None:
