@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from gpr.jobs.services import job_create
 from gpr.jobs.spec import JobSpec
 from gpr.models import EndReason, GprState, JobState
@@ -17,6 +19,8 @@ from tests.claims.stage import other_cluster
 from tests.jobs.stage import IMAGE, JobStage
 from tests.lifecycle.stage import ENTRY
 from tests.slices.kubeconfigs import ready_namespace
+
+pytestmark = pytest.mark.both_databases
 
 
 def test_an_agent_is_told_of_a_job_when_its_box_is_open_and_never_sooner(stage: JobStage) -> None:

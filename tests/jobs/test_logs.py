@@ -13,6 +13,8 @@ from gpr.models import Job, JobLog
 from protocol.tenancy.workloads import WorkloadPhase
 from tests.jobs.stage import JobStage
 
+pytestmark = pytest.mark.both_databases
+
 
 def read(stage: JobStage, job: Job, **asked: Any) -> Any:
     return log_read(job=stage.now_of(job), now=stage.now, **{"rank": 0, "since": 0, **asked})
