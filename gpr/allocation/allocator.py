@@ -30,7 +30,7 @@ from gpr.allocation.starts import gprs_start
 from gpr.allocation.stored_plan import replan, shadows_prune
 from gpr.bookings.services import occurrences_retry, series_extend_due
 from gpr.closing.services import closing_advance
-from gpr.cluster_requests.services import orphans_cancel
+from gpr.cluster_requests.orphans import orphans_cancel
 from gpr.evictions.restarts import restarts_estimate
 from gpr.evictions.withdrawals import notices_review
 from gpr.followers.services import followers_cancel

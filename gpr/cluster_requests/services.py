@@ -11,19 +11,18 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 from uuid import UUID
 
 import msgspec
 import structlog
 from django.db import DataError, InterfaceError, OperationalError, transaction
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Q, QuerySet
 from fast_update.fast import fast_update
 
 from accounts.models import User
 from accounts.policy import Verb, may
 from core.errors import Conflict, EgsError, IllegalTransition, InvalidInput, NotAllowed, NotFound, OverPolicy, QueueFull, StaleState
-from core.written_sql import WrittenQuery
 from gpr.allocation.stored_plan import plan_lock
 from gpr.cluster_requests.life_marks import life_marks_of
 from gpr.cluster_requests.states import cluster_request_states
@@ -34,12 +33,12 @@ from gpr.jobs.services import workloads_take
 from gpr.models import ENDED, ClusterRequestRecord, EndReason, Gpr, GprState
 from gpr.requests.editing import gpr_cancel, gpr_edit, gprs_cancel, spec_of
 from gpr.requests.ending import exit_begin, goes_back, gpr_extend
+from gpr.requests.inputs import GprCreate, spec_of_create
 from gpr.requests.services import gprs_submit
 from gpr.requests.spec import NAME_MAX_CHARS, GprSpec, policy_breaches
 from gpr.templates.automatic import auto_templates_of
 from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed
-from journal.guard import set_aside_on_error
 from journal.models import Event
 from journal.services import events_record
 from protocol.tenancy.cluster_requests import (
@@ -146,22 +145,6 @@ def cluster_requests_take(*, cluster: Cluster, requests: Sequence[ClusterRequest
     return answers
 
 
-_HOME: Final = Namespace.objects.filter(cluster=OuterRef("cluster"), name=OuterRef("namespace"), slice=OuterRef("gpr__slice"))
-_ORPHANS: Final = WrittenQuery(
-    ClusterRequestRecord.objects.filter(gpr__state__in=[S.QUEUED, S.PENDING_APPROVAL])
-    .exclude(Exists(_HOME))
-    .select_related("gpr", "cluster")
-)
-
-
-def orphans_cancel(*, now: datetime) -> None:
-    """Cancels waiting GPRs whose namespace left their workspace: no member could delete their objects there. Runs at each tick."""
-    for row in _ORPHANS():
-        why = f"The workspace has namespace {row.namespace} of cluster {row.cluster.name}, where it was filed, no more."
-        with set_aside_on_error("orphan_cancel", "This request could not be canceled", now=now, gpr_id=row.gpr_id):
-            gpr_cancel(gpr=row.gpr, actor=None, now=now, why=why)
-
-
 # -- new requests ------------------------------------------------------------------------------------------------------
 
 
@@ -239,8 +222,6 @@ def _owner_for(slice_: Slice, cluster: Cluster, request: ClusterRequest) -> User
 
 def _spec_of(name: str, asked: ClusterRequestSpec, slice_: Slice, cluster: Cluster, actor: User) -> GprSpec:
     """Validates as the REST API does. Raises InvalidInput or NotFound."""
-    from gpr.requests.inputs import GprCreate, spec_of_create  # a tick, which imports this module, needs no REST API
-
     said = {field: value for field, value in msgspec.structs.asdict(asked).items() if field not in NOT_ASKED and value not in (None, "")}
     data: dict[str, Any] = {"nodes": NODES_DEFAULT} | {REQUEST_FIELDS.get(field, field): value for field, value in said.items()}
     data |= {"name": _name(name), "slice": str(slice_.pk), "clusters": [str(cluster.pk)]}
