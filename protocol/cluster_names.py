@@ -16,7 +16,7 @@ NAME_MAX: Final = 63
 # On pods
 GATE: Final = "egs.io/gpr"  # the scheduling gate that admission adds to each pod that requests GPUs
 POD_GPR: Final = "egs.io/gpr"  # label of a lifted pod: the id of its GPR
-MODEL: Final = "egs.io/model"  # label that people may write: the model that the pod trains or serves, to be shown
+MODEL: Final = "model"  # label by people, who may write none of egs.io/: which model the pod trains or serves
 ENDS_AT: Final = "egs.io/ends-at"  # annotation of a lifted pod: when its box ends (RFC 3339), for the pod to read
 
 # On nodes. Kubelets may not write labels of this prefix.

@@ -148,6 +148,24 @@ def test_usage_counts_hours_by_what_is_asked_for(egs: Egs, admin: Egs) -> None:
     assert egs.run("usage", "--league", "--month", "2020-01") == "Nobody is in the league yet.\n"
 
 
+def test_workloads_and_pods_of_a_box_are_listed(egs: Egs, admin: Egs, hub: Hub) -> None:
+    egs.run("gpr", "create", "trains", *BOX, "--wait", "--timeout", "60s")
+
+    def read() -> list[Any]:
+        found: list[Any] = json.loads(egs.run("workloads", "--gpr", "trains", "-o", "json"))["items"]
+        return found if found and found[0]["state"] == "RUNNING" else []
+
+    (row,) = wait_for("a workload", read, within_s=START_S)
+    shown = egs.run("workloads", row["id"])
+    pods = egs.run("pods", "--gpr", "trains").splitlines()
+
+    assert f"{row['kind']} {row['namespace']}/{row['name']}" in shown
+    assert pods[0].split()[:4] == ["NAMESPACE", "NAME", "STATUS", "GPUS"]
+    assert "Running" in pods[1]
+    assert "There is no such pod" in egs.run("po", "--search", "nothing-like-it")
+    hub.end_all()
+
+
 def test_a_closed_pipe_ends_it_quietly(egs: Egs) -> None:
     line = f"{' '.join(EGS)} events --limit 500 -o json | head -n 1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", line], env=egs.environment(), capture_output=True, text=True, check=True)
