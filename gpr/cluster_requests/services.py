@@ -238,6 +238,8 @@ def _behind(data: dict[str, Any], actor: User) -> GprSpec:
 
     Raises NotNow while it is missing, since it may come from an object that is filed later.
     """
+    from gpr.requests.inputs import spec_of_create
+
     with suppress(NotFound, Conflict):
         spec = spec_of_create(data, actor=actor)
         if spec.after is not None and spec.after.slice_id == spec.slice.pk:
