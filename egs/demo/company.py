@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any, Final
 
 from django.db import connection
 
 from accounts.models import User
 from core.errors import EgsError
+from egs.demo.old_readings import old_use_count
 from egs.demo.past import Act, Past
 from egs.demo.start import ADMIN, SLICES, Tenants, seed
 from gpr.models import PROVISIONED, Gpr, GprState
@@ -21,6 +23,7 @@ from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import gpr_extend, gpr_release
 from gpr.requests.services import gpr_submit
 from gpr.requests.spec import GprSpec
+from gpr.usage.services import day_of, price_set
 from inventory.models import Cluster
 from inventory.services.maintenance import window_announce, window_draft
 from slices.models import Role, Slice
@@ -37,6 +40,7 @@ TENANTS: Final[Tenants] = {
     "robotics": ("perception", ("aurora", "borealis"), {"eva": Role.OWNER, "ben": Role.VIEWER}),
     "search": ("foundation", ("aurora",), {"finn": Role.OWNER, "cleo": Role.VIEWER}),
 }
+PRICES: Final = {"H100-80GB": "3.20", "A100-80GB": "1.90", "L40S-48GB": "1.10", "A10-24GB": "0.60"}  # of a GPU-hour
 WAITS: Final = (GprState.QUEUED, GprState.PENDING_APPROVAL)
 
 
@@ -69,6 +73,7 @@ def company_make(*, now: datetime) -> None:
         past.join()
         past.play([*_two_weeks(now), *_last_day(now)], until=now)
         past.hand_over()
+        old_use_count(works=works_by_slice(), now=now)
 
 
 @contextmanager
@@ -83,6 +88,10 @@ def _in_haste() -> Iterator[None]:
     finally:
         gc.enable()
         connection.close()
+
+
+def company_is_there() -> bool:
+    return Slice.objects.filter(name__in=TENANTS).count() == len(TENANTS)
 
 
 def works_by_slice() -> dict[str, str]:
@@ -102,6 +111,7 @@ def company_go_on(*, now: datetime) -> None:
 def _two_weeks(now: datetime) -> Iterator[Act]:
     rng = random.Random(SEED)  # noqa: S311  # a demo, not secrets
     begin = now - timedelta(days=DAYS)
+    yield Act(begin, _set_prices)
     for name, habit in HABITS.items():
         for day in range(0, DAYS - 2, ASKED_EVERY_DAYS):
             at = (begin + timedelta(days=day + rng.randrange(ASKED_EVERY_DAYS - 1))).replace(
@@ -176,6 +186,11 @@ def _with_active(name: str, slice_: str, do: Callable[[Gpr, User], object]) -> N
     if gpr is not None and gpr.owner is not None:
         owner = gpr.owner
         _try(lambda: do(gpr, owner))
+
+
+def _set_prices(now: datetime) -> None:
+    for shape, price in PRICES.items():
+        price_set(shape=shape, price=Decimal(price), from_day=day_of(now), actor=User.objects.get(name=ADMIN), now=now)
 
 
 def _announce_maintenance(now: datetime) -> None:

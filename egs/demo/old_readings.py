@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Final
+from uuid import UUID
 
 from django.db import connection, transaction
 
 from core.clock import db_now
 from egs.demo.start import FLEETS, fleet_of
+from gpr.usage.services import UsageKey, day_of, measured_add, progress_lock
 from inventory.models import Gpu, ReservedGpu
 from observability.models import LatestReading, Reading, Reading1m, Reading10m, Reading15s
+from observability.usage.services import usage_step
 from protocol.nodes import GpuView
 from protocol.telemetry import NAMES, SERIES
 from worker_agent.cluster.base import GpuPhase, GpuRecord
@@ -27,9 +30,12 @@ REACH: Final[Mapping[type[Reading], timedelta]] = {
     Reading1m: timedelta(hours=12),
     Reading10m: timedelta(days=14),
 }
+HOUR_S: Final = 3600
+FIRST_LOOK_S: Final = 1234  # into a box, neither while it loads nor at a checkpoint
 ROWS_AT_ONCE: Final = 500
 PAUSE_S: Final = 0.03  # between them: the visitor's pages come first
 _PLACES: Final = tuple(NAMES.index(metric.name) for metric in SERIES)
+_USE: Final = NAMES.index("utilization_percent")
 _NAMES: Final = ", ".join(metric.name for metric in SERIES)
 Row = tuple[int | str | None, ...]  # series, time, values
 _MARKS: Final = ", ".join(["%s"] * len(SERIES))
@@ -62,7 +68,7 @@ def old_readings_write(*, works: Mapping[str, str]) -> None:
     while Gpu.objects.filter(gone_at=None, latest_reading=None).exists():
         time.sleep(PAUSE_S)
     now = db_now()
-    courses = _courses(works, now)
+    courses = _courses_of(dict(LatestReading.objects.values_list("gpu__uuid", "pk")), works, now)
     for model, reach in REACH.items():
         rows = _rows(model, courses, now - reach, now)
         while some := list(islice(rows, ROWS_AT_ONCE)):
@@ -72,6 +78,25 @@ def old_readings_write(*, works: Mapping[str, str]) -> None:
             time.sleep(PAUSE_S)
 
 
+def old_use_count(*, works: Mapping[str, str], now: datetime) -> None:
+    """Counts what the boxes of the past used, by one reading an hour."""
+    found: dict[UsageKey, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    shapes = dict(Gpu.objects.values_list("uuid", "node__shape"))
+    clusters = dict(Gpu.objects.values_list("uuid", "node__cluster"))
+    for course in _courses_of(dict.fromkeys(shapes, 0), works, now):
+        uuid = course.gpu.uuid
+        for box in course.boxes:
+            for at_s in range(int(box.begin_s) + FIRST_LOOK_S, int(box.end_s), HOUR_S):
+                percent = course.telemetry.values(course.gpu, box.record, at_s)[_USE] or 0.0
+                day = day_of(datetime.fromtimestamp(at_s, UTC))
+                key = UsageKey(UUID(box.record.gpr_id), UUID(box.record.slice), clusters[uuid], shapes[uuid], day)
+                measured_ms, used_ms = found[key]
+                found[key] = (measured_ms + HOUR_S * 1000, used_ms + round(percent * HOUR_S * 10))
+    usage_step(now=now)
+    with transaction.atomic():
+        measured_add(progress_lock(), found, until_at=now)
+
+
 def _rows(model: type[Reading], courses: list[_Course], since: datetime, until: datetime) -> Iterator[Row]:
     step_s = int(model.STEP.total_seconds())
     first, last = (int(moment.timestamp()) // step_s for moment in (since, until))
@@ -79,8 +104,9 @@ def _rows(model: type[Reading], courses: list[_Course], since: datetime, until: 
         yield from (course.row(number * step_s) for course in courses)
 
 
-def _courses(works: Mapping[str, str], now: datetime) -> list[_Course]:
-    boxes, series = _boxes(now), dict(LatestReading.objects.values_list("gpu__uuid", "pk"))
+def _courses_of(series: Mapping[str, int], works: Mapping[str, str], now: datetime) -> list[_Course]:
+    """`series`: ids of courses by UUID of GPU."""
+    boxes = _boxes(now)
     made = []
     for cluster in FLEETS:
         telemetry = SimulatedTelemetry(seed=cluster, works=works)

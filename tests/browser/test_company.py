@@ -24,6 +24,7 @@ PAGES = (
     "/admin/evictions/",
     "/admin/inventory/",
     "/admin/maintenance/",
+    "/admin/usage/",
 )
 
 

@@ -17,7 +17,7 @@ from django.db import connections
 from core.clock import db_now
 from core.locks import single_runner
 from egs.demo import provider, start
-from egs.demo.company import COMPANY_S, company_go_on, company_make, works_by_slice
+from egs.demo.company import COMPANY_S, company_go_on, company_is_there, company_make, works_by_slice
 from egs.demo.old_readings import old_readings_write
 from egs.runner import serve_all
 from slices.models import Project
@@ -58,6 +58,9 @@ class Command(BaseCommand):
         if not is_bare and not Project.objects.exists():
             self.stdout.write("A company plays two weeks of work …")
             company_make(now=started_at)
+        is_company = not is_bare and company_is_there()
+        if not is_bare and not is_company:
+            self.stdout.write("No company works in what an earlier run left behind; make demo FRESH=1 makes one.")
         start.seed(now=started_at)
         tokens = start.tokens_issue(now=started_at)
         provider_text = ""
@@ -65,8 +68,8 @@ class Command(BaseCommand):
             provider.groups_seed(now=started_at)
             people = provider.provider_start(url)
             provider_text = f"\nOr sign in by its identity provider as emma or otto, with any password. Their groups: {people}.\n"
-        works = {} if is_bare else works_by_slice()
-        processes = start.agents(url=url, now=started_at, works=works, pace=1.0 if is_bare else ENTRY_PACE)
+        works = works_by_slice() if is_company else {}
+        processes = start.agents(url=url, now=started_at, works=works, pace=ENTRY_PACE if is_company else 1.0)
 
         def on_start() -> None:
             start.agents_start(processes)
@@ -83,7 +86,7 @@ class Command(BaseCommand):
                 f'  curl -s {url}/api/v1/shapes/ -H "Authorization: Bearer {tokens.user}"\n'
                 f"{provider_text}"
             )
-            if not is_bare:
+            if is_company:
                 threading.Thread(target=_go_on, args=(works,), name="egs-demo-company", daemon=True).start()
 
         serve_all(host="127.0.0.1", port=port, on_start=on_start)
