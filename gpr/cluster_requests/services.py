@@ -6,10 +6,11 @@ A user who may change an object in its namespace changes its GPR, in the name of
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from itertools import groupby
 from typing import Any, ClassVar
 from uuid import UUID
@@ -230,10 +231,11 @@ def _spec_of(name: str, asked: ClusterRequestSpec, slice_: Slice, cluster: Clust
     form = GprCreate(data=data)
     if not form.is_valid():
         raise InvalidInput({str(name): [str(text) for text in texts] for name, texts in form.errors.items()})
-    return _behind(form.validated_data, actor) if asked.after else spec_of_create(form.validated_data, actor=actor)
+    make = partial(spec_of_create, form.validated_data, actor=actor)
+    return _behind(asked.after, make) if asked.after else make()
 
 
-def _behind(data: dict[str, Any], actor: User) -> GprSpec:
+def _behind(after: str, make: Callable[[], GprSpec]) -> GprSpec:
     """One of another workspace counts as missing: whoever may make objects need not be the owner, and may not look there.
 
     Raises NotNow while it is missing, since it may come from an object that is filed later.
@@ -241,10 +243,10 @@ def _behind(data: dict[str, Any], actor: User) -> GprSpec:
     from gpr.requests.inputs import spec_of_create
 
     with suppress(NotFound, Conflict):
-        spec = spec_of_create(data, actor=actor)
+        spec = make()
         if spec.after is not None and spec.after.slice_id == spec.slice.pk:
             return spec
-    raise NotNow(f"Its workspace has no one request {data['after']} yet, after which it is to start. It is filed once there is one.")
+    raise NotNow(f"Its workspace has no one request {_name(after)} yet, after which it is to start. It is filed once there is one.")
 
 
 def _model(asked: ModelDescription) -> dict[str, Any]:
