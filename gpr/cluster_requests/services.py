@@ -240,7 +240,6 @@ def _behind(after: str, make: Callable[[], GprSpec]) -> GprSpec:
 
     Raises NotNow while it is missing, since it may come from an object that is filed later.
     """
-    from gpr.requests.inputs import spec_of_create
 
     with suppress(NotFound, Conflict):
         spec = make()
