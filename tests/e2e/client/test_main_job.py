@@ -13,7 +13,7 @@ MANUAL = ROOT / "docs" / "terminal.md"
 # Set it to write the manual's record anew.
 RECORDS = "EGS_TRANSCRIPTS"
 CHANGING = (
-    (r"\d\d:\d\d", "10:30"),
+    (r"(?:[A-Z][a-z]{2} \d\d [A-Z][a-z]{2} )?\d\d:\d\d", "10:30"),  # in the evening a box ends on the next day
     (r"in \d+ (?:h(?: \d\d min)?|min|s)|\d+ s ago|(?<=planned )now|(?<=\()now|now(?= \()", "soon"),
     (r"\d h(?: \d\d min)? left", "2 h 59 min left"),
 )
