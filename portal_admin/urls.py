@@ -3,7 +3,7 @@ from __future__ import annotations
 from django.urls import URLPattern, path
 
 from portal_admin.views import audit
-from portal_admin.views.fleet import checks, clusters, gpus, inventory, maintenance, remediation, supplies, workloads
+from portal_admin.views.fleet import alerts, checks, clusters, gpus, inventory, maintenance, remediation, supplies, workloads
 from portal_admin.views.plan import actions, defragmentation, evictions, promises, queue, schedule
 from portal_admin.views.tenants import budgets, people, policies, projects, quotas, usage, workspace_requests
 from slices.models import Life
@@ -36,6 +36,15 @@ urlpatterns: list[URLPattern] = [
     path("gpus/compare/", gpus.compare, name="admin-gpu-compare"),
     path("gpus/map/", gpus.gpu_map, name="admin-gpu-map"),
     path("gpus/<uuid:pk>/", gpus.gpu, name="admin-gpu"),
+    path("alerts/", alerts.alerts, name="admin-alerts"),
+    path("alerts/<uuid:pk>/", alerts.alert, name="admin-alert"),
+    path("alerts/<uuid:pk>/acknowledge/", alerts.acknowledge, name="admin-alert-acknowledge"),
+    path("alerts/<uuid:pk>/silence/", alerts.silence, name="admin-alert-silence"),
+    path("alert-rules/", alerts.rules, name="admin-alert-rules"),
+    path("alert-rules/new/", alerts.create_rule, name="admin-alert-rule-create"),
+    path("alert-rules/<uuid:pk>/", alerts.change_rule, name="admin-alert-rule"),
+    path("alert-rules/<uuid:pk>/delete/", alerts.delete_rule, name="admin-alert-rule-delete"),
+    path("alert-silences/<uuid:pk>/end/", alerts.end_silence, name="admin-alert-silence-end"),
     path("clusters/", clusters.clusters, name="admin-clusters"),
     path("clusters/<uuid:pk>/join-token/", clusters.join_token, name="admin-join-token"),
     path("clusters/<uuid:pk>/enable/", clusters.enable, name="admin-cluster-enable"),

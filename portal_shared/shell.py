@@ -12,6 +12,7 @@ from accounts.models import PlatformRole, User
 from accounts.policy import is_overseer
 from gpr.requests.selectors import approvals_visible_to
 from journal.notices.selectors import COUNTED_MAX, unread_count
+from observability.alerts.selectors import firing_count
 from portal_shared.access import PageRequest
 from portal_shared.toasts import toast_taken
 from slices.deputies.selectors import is_approver
@@ -38,6 +39,11 @@ class NavCount:
     def of_approvals(cls, number: int) -> NavCount:
         noun = "request waits for you" if number == 1 else "requests wait for you"
         return cls(number, noun, is_alert=number > 0, url=reverse("approvals-count"), id="nav-approvals", topic="gpr")
+
+    @classmethod
+    def of_alerts(cls, number: int) -> NavCount:
+        noun = "alert fires" if number == 1 else "alerts fire"
+        return cls(number, noun, is_alert=number > 0, url=reverse("alerts-count"), id="nav-alerts", topic="alerts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +125,7 @@ class Shell:
                 nav.append(NavItem("Create GPU request", reverse("gpr-create", args=[slice_.name]), "plus", page == "create", key="c"))
         nav.append(NavItem("Workloads", reverse("workloads"), "server-2", page == "workloads", key="g l"))
         nav.append(NavItem("GPUs", reverse("gpus"), "flame", page == "gpus", key="g h"))
+        nav.append(NavItem("Alerts", reverse("alerts"), "alert-triangle", page == "alerts", alerts_count(request)))
         nav.append(NavItem("Usage", reverse("usage"), "hourglass", page == "usage", key="g u"))
         nav.append(NavItem("Promises", reverse("promises"), "clock", page == "promises", key="g p"))
         return cls._build(request, "user", nav, marks, current)
@@ -136,6 +143,7 @@ class Shell:
             NavItem("Inventory", reverse("admin-inventory"), "server", page == "inventory", group="Fleet"),
             NavItem("Workloads", reverse("admin-workloads"), "server-2", page == "workloads", group="Fleet", key="g l"),
             NavItem("GPUs", reverse("admin-gpus"), "flame", page == "gpus", group="Fleet", key="g h"),
+            NavItem("Alerts", reverse("admin-alerts"), "alert-triangle", page == "alerts", alerts_count(request), group="Fleet"),
             NavItem("Clusters", reverse("admin-clusters"), "topology-star", page == "clusters", group="Fleet"),
             NavItem("Set aside", reverse("admin-remediation"), "alert-triangle", page == "remediation", group="Fleet"),
             NavItem("Maintenance", reverse("admin-maintenance"), "tool", page == "maintenance", group="Fleet"),
@@ -185,6 +193,11 @@ def approvals_count(request: PageRequest) -> NavCount | None:
     if request.htmx or not is_approver(request.user, now=request.now):
         return None
     return NavCount.of_approvals(approvals_visible_to(request.user, now=request.now).order_by().count())
+
+
+def alerts_count(request: PageRequest) -> NavCount | None:
+    """One query; none in fragments."""
+    return None if request.htmx else NavCount.of_alerts(firing_count(request.user))
 
 
 def mark_of(number: int) -> tuple[int, int]:

@@ -30,8 +30,14 @@ class Line:
     @classmethod
     def of(cls, event: Event) -> Line | None:
         rule = rule_of(event)
-        path = f"/gprs/{event.gpr_id}/" if event.gpr_id else "/notices/"
+        path = _path_of_alert(event) or (f"/gprs/{event.gpr_id}/" if event.gpr_id else "/notices/")
         return cls(event, rule.kind, f"{settings.EGS_PUBLIC_URL}{path}" if settings.EGS_PUBLIC_URL else "") if rule else None
+
+
+def _path_of_alert(event: Event) -> str:
+    alert = event.data.get("alert")
+    portal = "/admin" if event.slice_id is None else ""
+    return f"{portal}/alerts/{alert}/" if alert else ""
 
 
 @dataclass(frozen=True, slots=True)

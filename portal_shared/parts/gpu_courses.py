@@ -17,6 +17,7 @@ from core.errors import InvalidInput
 from core.pages import words
 from core.pages.parts import Fact, Tab
 from inventory.models import Gpu, StepResult
+from observability.alerts.selectors import alerts_of_gpu
 from observability.telemetry.selectors import HOT_C, Course, Span, course_of, courses_of, gpu_known_to, gpus_with_readings, in_view
 from portal_shared.access import PageRequest
 from portal_shared.parts.gpus import ORDER, GpuFilters, line_of
@@ -47,7 +48,7 @@ class CoursePoint:
 class Mark:
     at: datetime
     text: str
-    kind: str  # entry, exit, fault, check or failed
+    kind: str  # entry, exit, fault, check, failed or alert
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class GpuCourse:
             facts=tuple(_gpu_facts(request.user, gpu, portal, request.now)),
             tabs=range_tabs(url, {}, wanted),
             points=tuple(points),
-            marks=tuple(marks_of({"": course})),
+            marks=tuple(sorted([*marks_of({"": course}), *_alert_marks(request.user, gpu, course)], key=lambda mark: mark.at)),
             step=words.duration(step_s) if step_s >= 60 else f"{step_s} s",
             limit_c=HOT_C,
             url=url_with(url, {"range": wanted, "part": "course"}),
@@ -163,6 +164,14 @@ def _own_marks(name: str, course: Course) -> Iterator[Mark]:
         if point["new_faults"]:
             text = words.plural(point["new_faults"], "new fault") + ", by its counters or an Xid"
             yield Mark(point["at"], f"{name}: {text}" if name else text, "fault")
+
+
+def _alert_marks(actor: User, gpu: Gpu, course: Course) -> Iterator[Mark]:
+    for one in alerts_of_gpu(actor, gpu.pk, since=course.since_at, until=course.until_at)[:MARKS_MAX]:
+        if one.since_at >= course.since_at:
+            yield Mark(one.since_at, f"Alert: {one.rule.name}", "alert")
+        if one.over_at is not None:
+            yield Mark(one.over_at, f"Over: {one.rule.name}", "check")
 
 
 def _check_marks(courses: Iterable[Course]) -> list[Mark]:

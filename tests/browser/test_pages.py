@@ -47,6 +47,10 @@ ADMIN_PAGES = {
     "/admin/pods/": {**ADMIN, **ROWS, "f": "Filter"},
     "/admin/gpus/{gpu}/": ADMIN,
     "/admin/usage/": ADMIN,
+    "/admin/alerts/": ADMIN,
+    "/admin/alerts/{alert}/": {**ADMIN, **ROWS},
+    "/admin/alert-rules/": {**ADMIN, **ROWS},
+    "/admin/alert-rules/new/": {**ADMIN, **FORM},
     "/admin/clusters/": {**ADMIN, **ROWS, **FORM},
     "/admin/maintenance/announce/": {**ADMIN, **FORM},
     "/admin/quotas/": {**ADMIN, **ROWS},
@@ -65,6 +69,8 @@ USER_PAGES = {
     "/workloads/{workload}/": {**USER, **ROWS},
     "/pods/": {**USER, **ROWS, "f": "Filter"},
     "/usage/?by=gpr": USER,
+    "/alerts/": USER,
+    "/alert-rules/new/": {**USER, **FORM},
     "/notices/": {**USER, **ROWS},
     "/account/notices/": {**USER, **FORM},
     "/workspaces/vision/": {**OF_WORKSPACE, **ROWS, "f": "Filter"},
@@ -87,7 +93,7 @@ OTHER_KEYS = {
     "/admin/schedule/?span=6h": {**ADMIN, **MOVE, **ZOOM_OUT},
 }
 # `make test` looks at these pages on a phone: a list, a drawing, a form and an object. A soak looks at all pages.
-ON_PHONE = {"/admin/queue/", "/admin/schedule/?as=table&span=7d", "/workspaces/vision/create/", "/gprs/{runs}/"}
+ON_PHONE = {"/admin/alerts/{alert}/", "/admin/queue/", "/admin/schedule/?as=table&span=7d", "/workspaces/vision/create/", "/gprs/{runs}/"}
 
 
 def looked_at() -> Iterator[ParameterSet]:
@@ -125,7 +131,19 @@ def ids(demo: Demo) -> dict[str, str]:
         found = demo.user.get("/workloads/?view=running")["results"]
         return str(found[0]["id"]) if found else ""
 
-    return {**asked, **first, "workload": wait_for("a workload", workload, within_s=60)}
+    return {**asked, **first, "workload": wait_for("a workload", workload, within_s=60), "alert": an_alert(demo)}
+
+
+def an_alert(demo: Demo) -> str:
+    """Of a rule that every GPU breaks."""
+    rule = {"name": "Above freezing", "signal": "temperature_c", "kind": "threshold", "level": 1, "severity": "warning"}
+    demo.admin.post("/alert-rules/", {**rule, "runbook": "Nothing: it is a test."})
+
+    def firing() -> str:
+        found = demo.admin.get("/alerts/?state=FIRING")["results"]
+        return str(found[0]["id"]) if found else ""
+
+    return wait_for("an alert", firing, within_s=60)
 
 
 def press(page: Page, keys: str) -> None:

@@ -17,6 +17,7 @@ from gpr.bookings.services import SeriesTerms, series_create
 from gpr.models import BookingSeries, Gpr, Job, RepeatRule, ShapePrice
 from inventory.models import Cluster, MaintenanceWindow, Node
 from journal.models import Channel, ChannelKind
+from observability.alerts.models import AlertSilence
 from portal_admin.urls import urlpatterns as admin_urls
 from portal_user.urls import urlpatterns as user_urls
 from protocol.tenancy.workspaces import BindingState
@@ -30,6 +31,7 @@ from slices.workspace_requests.services import WorkspaceTerms, workspace_request
 from tests import factories
 from tests.builders import SHAPE
 from tests.journal.notices import notices
+from tests.observability.alerts.rows import alert_of
 from tests.pages.admin_world import HTMX, AdminWorld
 from tests.pages.shared.test_workloads import workload_of
 from tests.pages.user_world import client_of, form
@@ -53,6 +55,8 @@ PARTS = {
     "admin-case": ["head", "rows"],
     "admin-policy": ["rows"],
     "approvals": ["list"],
+    **{key: ["list"] for key in ("alerts", "admin-alerts", "alert-rules", "admin-alert-rules")},
+    **{key: ["body"] for key in ("alert", "admin-alert")},
     "admin-workspace-requests": ["rows"],
     "templates": ["list"],
     "jobs": ["list"],
@@ -210,6 +214,12 @@ def address(name: str, admin_world: AdminWorld) -> str:
         return reverse(name, args=[factories.supply_order(admin_world.cluster, admin_world.waits).pk])
     if name.startswith("admin-supply") and name != "admin-supply-create":
         return reverse(name, args=[factories.supply(admin_world.cluster, is_enabled=name != "admin-supply-enable").pk])
+    if name.removeprefix("admin-").startswith("alert") and "<" in str(next(page for page in PAGES if page.name == name).pattern):
+        alert = alert_of(admin_world.slice, admin_world.people.owner)
+        if name.endswith("silence-end"):
+            span = {"created_at": db_now(), "starts_at": db_now(), "ends_at": db_now() + timedelta(hours=1)}
+            return reverse(name, args=[AlertSilence.objects.create(owner=admin_world.people.owner, alert=alert, reason="r", **span).pk])
+        return reverse(name, args=[alert.rule_id if "rule" in name else alert.pk])
     if name in {"admin-budget", "admin-budget-delete"}:
         budget = Budget.objects.create(slice=admin_world.slice, gpu_hours=100, period=Period.WEEK, created_at=db_now())
         return reverse(name, args=[budget.pk])

@@ -1,0 +1,1 @@
+"""Alerts, their rules and silences, as both portals show them."""

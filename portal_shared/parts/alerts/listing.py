@@ -1,0 +1,181 @@
+"""The list of alerts, by state, and the silences that run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from django.db.models import Count, QuerySet
+from django.urls import reverse
+
+from accounts.policy import Verb, may
+from core.errors import InvalidInput
+from core.pages.parts import ListFoot, Tab
+from core.words import number
+from observability.alerts.models import Alert, AlertRule, AlertSilence, AlertState
+from observability.alerts.selectors import alerts_visible_to, silences_visible_to
+from observability.alerts.services import silence_words
+from observability.alerts.signals import SIGNALS
+from observability.alerts.telling import is_silenced, running_silences
+from portal_shared.access import PageRequest, why_not_write
+from portal_shared.parts.alerts.names import AlertPortal
+from portal_shared.parts.paging import foot_of, page_of, url_with
+from portal_shared.shell import Shell, WorkspaceMark
+
+ORDER: Final = ("-began_at", "id")
+STATES: Final = {
+    "firing": (AlertState.FIRING, "Firing"),
+    "acknowledged": (AlertState.ACKNOWLEDGED, "Acknowledged"),
+    "pending": (AlertState.PENDING, "Pending"),
+    "resolved": (AlertState.RESOLVED, "Resolved"),
+}
+SILENCES_MAX: Final = 100
+STATE_CSS: Final = {AlertState.FIRING: "late", AlertState.RESOLVED: "good"}
+OF: Final = {"": "Platform", "workspaces": "Workspaces"}
+
+
+@dataclass(frozen=True, slots=True)
+class AlertRow:
+    id: UUID
+    name: str
+    url: str
+    severity: str
+    places: str
+    state: str
+    css: str
+    since_at: datetime
+    until_at: datetime | None
+    worst: str
+    mark: WorkspaceMark | None
+    box: str
+    box_url: str
+    owner: str
+    note: str
+    is_silenced: bool
+    acknowledge_url: str
+    silence_url: str
+
+    @classmethod
+    def of(cls, alert: Alert, portal: AlertPortal, *, may_change: bool, is_silenced: bool) -> AlertRow:
+        is_standing = alert.state in (AlertState.FIRING, AlertState.ACKNOWLEDGED)
+        return cls(
+            id=alert.pk,
+            name=alert.rule.name,
+            url=portal.url("alert", alert.pk),
+            severity=alert.severity,
+            places=alert.places,
+            state=AlertState(alert.state).label,
+            css=STATE_CSS.get(AlertState(alert.state), ""),
+            since_at=alert.began_at,
+            until_at=alert.resolved_at,
+            worst=value_words(alert.rule, alert.worst),
+            mark=WorkspaceMark.of(alert.slice) if alert.slice else None,
+            box=alert.gpr.name if alert.gpr else "",
+            box_url=reverse(portal.gpr, args=[alert.gpr_id]) if alert.gpr_id else "",
+            owner=alert.owner.name if alert.owner else "",
+            note=alert.note,
+            is_silenced=is_silenced,
+            acknowledge_url=portal.url("alert-acknowledge", alert.pk) if may_change and alert.state == AlertState.FIRING else "",
+            silence_url=portal.url("alert-silence", alert.pk) if may_change and is_standing else "",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SilenceRow:
+    id: UUID
+    what: str
+    reason: str
+    owner: str
+    starts_at: datetime
+    ends_at: datetime
+    end_url: str
+
+    @classmethod
+    def of(cls, silence: AlertSilence, portal: AlertPortal, *, may_change: bool) -> SilenceRow:
+        url = portal.url("alert-silence-end", silence.pk) if may_change else ""
+        what = silence_words(silence)
+        return cls(silence.pk, f"{what[0].upper()}{what[1:]}", silence.reason, silence.owner.name, silence.starts_at, silence.ends_at, url)
+
+
+@dataclass(frozen=True, slots=True)
+class AlertsPage:
+    shell: Shell
+    rows: tuple[AlertRow, ...]
+    silences: tuple[SilenceRow, ...]
+    foot: ListFoot
+    tabs: tuple[Tab, ...]
+    of_tabs: tuple[Tab, ...]  # for administrators: whose alerts
+    url: str  # of its fragment
+    rules_url: str
+    read_only: str
+    why_none: str
+
+    @classmethod
+    def build(cls, request: PageRequest, portal: AlertPortal) -> AlertsPage:
+        state, of = request.GET.get("state", "firing"), request.GET.get("of", "")
+        if state not in STATES or of not in OF:
+            raise InvalidInput({"state": [f"There is no such state. There are: {', '.join(STATES)}."]})
+        url, query = portal.url("alerts"), {"state": state, "of": of}
+        rows = alerts_visible_to(request.user)
+        if portal.is_admin:
+            rows = rows.filter(slice__isnull=not of)
+        counts = _counts(rows)
+        found = page_of(request, rows.filter(state=STATES[state][0]), ordering=ORDER)
+        running = running_silences(request.now)
+        return cls(
+            shell=portal.shell_of(request, "alerts"),
+            rows=tuple(
+                AlertRow.of(alert, portal, may_change=_may(request, alert), is_silenced=is_silenced(alert, running)) for alert in found.rows
+            ),
+            silences=tuple(_silences(request, portal)),
+            foot=foot_of(found, url, query),
+            tabs=tuple(
+                Tab(word, url_with(url, {"state": name, "of": of}), name == state, counts.get(value, 0))
+                for name, (value, word) in STATES.items()
+            ),
+            of_tabs=tuple(Tab(word, url_with(url, {"state": state, "of": name}), name == of) for name, word in OF.items())
+            if portal.is_admin
+            else (),
+            url=url_with(url, {**query, "cursor": request.GET.get("cursor", ""), "part": "list"}),
+            rules_url=portal.url("alert-rules"),
+            read_only=why_not_write(request),
+            why_none=NONE[state],
+        )
+
+
+NONE: Final = {
+    "firing": "Nothing is wrong now",
+    "acknowledged": "Nobody takes care of an alert now",
+    "pending": "Nothing is about to fire",
+    "resolved": "No alert was resolved in the last 90 days",
+}
+
+
+def value_words(rule: AlertRule, value: float | None) -> str:
+    """`89 °C`, or none."""
+    return "none" if value is None else f"{number(round(value, 1))} {SIGNALS[rule.signal].unit}".rstrip()
+
+
+def _may(request: PageRequest, row: Any) -> bool:
+    """The rights in a workspace are asked once for each workspace on the page."""
+    if not request.may_write:
+        return False
+    known: dict[UUID | None, bool] = request.__dict__.setdefault("_alert_rights", {})
+    if row.slice_id not in known:
+        known[row.slice_id] = may(request.user, Verb.CHANGE, row)
+    return known[row.slice_id]
+
+
+def _counts(rows: QuerySet[Alert]) -> Mapping[str, int]:
+    counted: Any = rows.select_related(None).order_by().values_list("state").annotate(n=Count("pk"))
+    return dict(counted)
+
+
+def _silences(request: PageRequest, portal: AlertPortal) -> list[SilenceRow]:
+    rows = silences_visible_to(request.user).filter(ends_at__gt=request.now)
+    if portal.is_admin:
+        rows = rows.filter(slice=None)
+    return [SilenceRow.of(silence, portal, may_change=_may(request, silence)) for silence in rows[:SILENCES_MAX]]

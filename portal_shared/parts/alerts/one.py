@@ -1,0 +1,159 @@
+"""One alert: its life, what to do, what it is about, and the course of what it watches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from django.urls import reverse
+
+from core.pages import words
+from core.pages.parts import Fact, ListFoot
+from inventory.models import Gpu
+from observability.alerts.models import Alert, AlertState, AlertSubject, SubjectState
+from observability.alerts.selectors import alert_for, subjects_of
+from observability.alerts.signals import SIGNALS, Subject
+from observability.alerts.telling import condition_words, is_silenced, running_silences
+from observability.telemetry.selectors import SERIES_NAMES, course_of
+from portal_shared.access import PageRequest, moment_formatter, why_not_write
+from portal_shared.parts.alerts.listing import AlertRow, _may, value_words
+from portal_shared.parts.alerts.names import AlertPortal
+from portal_shared.parts.paging import foot_of, page_of, url_with
+from portal_shared.shell import Shell
+
+AROUND: Final = timedelta(minutes=20)  # of the course, before the alert and after it
+POINTS_MAX: Final = 180
+SUBJECT_ORDER: Final = ("name", "id")
+TONES: Final = {"error": "bad", "warning": "late"}
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectRow:
+    id: int
+    name: str
+    url: str
+    state: str
+    css: str
+    since_at: datetime
+    over_at: datetime | None
+    first: str
+    worst: str
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesPoint:
+    at: datetime
+    value: str
+    level: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlertPage:
+    shell: Shell
+    row: AlertRow
+    facts: tuple[Fact, ...]
+    condition: str
+    runbook: str
+    life: tuple[tuple[datetime, str], ...]
+    subjects: tuple[SubjectRow, ...]
+    foot: ListFoot
+    series: tuple[SeriesPoint, ...]
+    series_of: str
+    series_label: str
+    unit: str
+    url: str
+    list_url: str
+    read_only: str
+
+    @classmethod
+    def build(cls, request: PageRequest, portal: AlertPortal, pk: UUID) -> AlertPage:
+        alert = alert_for(request.user, pk)
+        url = portal.url("alert", pk)
+        found = page_of(request, subjects_of(alert), ordering=SUBJECT_ORDER)
+        row = AlertRow.of(alert, portal, may_change=_may(request, alert), is_silenced=is_silenced(alert, running_silences(request.now)))
+        signal = SIGNALS[alert.rule.signal]
+        worst = subjects_of(alert).order_by("-worst" if alert.rule.direction == "above" else "worst", "pk").first()
+        return cls(
+            shell=portal.shell_of(request, "alerts"),
+            row=row,
+            facts=tuple(_facts(alert, row)),
+            condition=condition_words(alert.rule),
+            runbook=alert.rule.runbook,
+            life=tuple(_life(alert, request)),
+            subjects=tuple(_subject(one, alert, portal) for one in found.rows),
+            foot=foot_of(found, url),
+            series=tuple(_series(request, alert, worst)) if worst is not None else (),
+            series_of=worst.name if worst is not None else "",
+            series_label=signal.label,
+            unit=signal.unit,
+            url=url_with(url, {"cursor": request.GET.get("cursor", ""), "part": "body"}),
+            list_url=portal.url("alerts"),
+            read_only=why_not_write(request),
+        )
+
+
+def _facts(alert: Alert, row: AlertRow) -> Iterator[Fact]:
+    yield Fact("State", row.state, "silenced" if row.is_silenced else "", tone=row.css if alert.state != AlertState.RESOLVED else "good")
+    yield Fact("Severity", alert.get_severity_display(), tone=TONES.get(alert.severity, ""))
+    yield Fact("Firing now", str(alert.firing_count), f"{alert.most_count} at most" if alert.most_count > alert.firing_count else "")
+    yield Fact("Worst", row.worst)
+    if row.box:
+        yield Fact("Box", row.box, row.mark.name if row.mark else "", url=row.box_url)
+    elif row.mark:
+        yield Fact("Workspace", row.mark.name)
+    elif alert.cluster is not None:
+        yield Fact("Cluster", alert.cluster.name)
+    yield Fact("Owner", row.owner or "nobody", row.note)
+
+
+def _life(alert: Alert, request: PageRequest) -> Iterator[tuple[datetime, str]]:
+    say = moment_formatter(request)
+    yield alert.began_at, "It began"
+    if alert.fired_at is not None:
+        yield alert.fired_at, "It fired"
+    if alert.told_at is not None:
+        yield alert.told_at, "People were told"
+    if alert.acknowledged_at is not None and alert.owner is not None:
+        yield alert.acknowledged_at, f"{alert.owner.name} took care of it{f': {alert.note}' if alert.note else ''}"
+    if alert.resolved_at is not None:
+        lasted = words.duration((alert.resolved_at - alert.began_at).total_seconds())
+        yield alert.resolved_at, f"It was over after {lasted}, at {say(alert.resolved_at)}. {alert.resolved_why}".strip()
+
+
+def _subject(one: AlertSubject, alert: Alert, portal: AlertPortal) -> SubjectRow:
+    kind = SIGNALS[alert.rule.signal].subject
+    urls = {Subject.GPU: portal.gpu, Subject.GPR: portal.gpr, Subject.NODE: "admin-node" if portal.is_admin else ""}
+    name = urls.get(kind, "")
+    state = SubjectState(one.state)
+    return SubjectRow(
+        id=one.pk,
+        name=one.name,
+        url=reverse(name, args=[one.subject_id]) if name else "",
+        state=f"{state.label}, severe" if one.is_severe and state == SubjectState.FIRING else state.label,
+        css="late" if state == SubjectState.FIRING else "",
+        since_at=one.since_at,
+        over_at=one.over_at,
+        first=value_words(alert.rule, one.first),
+        worst=value_words(alert.rule, one.worst),
+    )
+
+
+def _series(request: PageRequest, alert: Alert, subject: AlertSubject) -> list[SeriesPoint]:
+    """Only what the reader may know of the GPU: members the time of their boxes."""
+    if alert.rule.signal not in SERIES_NAMES:
+        return []
+    gpu = Gpu.objects.filter(pk=subject.subject_id).first()
+    if gpu is None:
+        return []
+    until = min(request.now, (subject.over_at or request.now) + AROUND)
+    since = min(subject.since_at, until) - AROUND
+    course = course_of(request.user, gpu, since=since, until=until, step_s=None, now=request.now)
+    there = [(point["at"], point[alert.rule.signal]) for point in course.points if point[alert.rule.signal] is not None]
+    per_row = -(-len(there) // POINTS_MAX) or 1
+    pick = max if alert.rule.direction == "above" else min
+    rows = [there[first : first + per_row] for first in range(0, len(there), per_row)]
+    level = f"{alert.rule.level:g}"
+    return [SeriesPoint(row[0][0], f"{pick(value for _, value in row):g}", level) for row in rows]

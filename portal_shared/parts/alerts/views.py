@@ -1,0 +1,163 @@
+"""Answers requests of both portals: pages, fragments and dialogs of alerts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.http import HttpResponse
+from django.shortcuts import render
+
+from accounts.policy import Verb, may
+from core.pages import words
+from observability.alerts.models import Alert, AlertRule
+from observability.alerts.selectors import alert_for, rule_for, silence_for
+from observability.alerts.services import (
+    RuleTerms,
+    alert_acknowledge,
+    rule_change,
+    rule_create,
+    rule_delete,
+    silence_create,
+    silence_end,
+    silence_words,
+)
+from portal_shared.access import PageRequest
+from portal_shared.forms.alert_forms import AcknowledgeForm, RuleForm, SilenceForm
+from portal_shared.forms.questions import Question, decide, sent
+from portal_shared.parts.alerts.listing import AlertsPage
+from portal_shared.parts.alerts.names import AlertPortal
+from portal_shared.parts.alerts.one import AlertPage
+from portal_shared.parts.alerts.rules import RulesPage
+from slices.models import Slice
+from slices.selectors import slice_for, slices_visible_to_members
+
+TOPICS = ("alerts",)
+FIELDS = {"signal": "watches", "kind": "watches", "ends_at": "length"}
+
+
+def render_alerts(request: PageRequest, portal: AlertPortal) -> HttpResponse:
+    return _render(request, AlertsPage.build(request, portal), "list", "list")
+
+
+def render_alert(request: PageRequest, portal: AlertPortal, pk: UUID) -> HttpResponse:
+    return _render(request, AlertPage.build(request, portal, pk), "alert", "body")
+
+
+def render_rules(request: PageRequest, portal: AlertPortal) -> HttpResponse:
+    may_create = portal.is_admin or bool(_own_workspaces(request))
+    return _render(request, RulesPage.build(request, portal, may_create=may_create), "rules", "list")
+
+
+def _render(request: PageRequest, page: Any, what: str, part: str) -> HttpResponse:
+    name = f"components/alerts/{what}.html" if request.GET.get("part") == part else f"components/alerts/{what}_page.html"
+    return render(request, name, {"page": page, "shell": page.shell, "now": request.now})
+
+
+def acknowledge(request: PageRequest, portal: AlertPortal, pk: UUID) -> HttpResponse:
+    alert = alert_for(request.user, pk, write=True)
+
+    def do(note: str) -> str:
+        alert_acknowledge(alert=alert, actor=request.user, now=request.now, note=note)
+        return f"You take care of {alert.rule.name}"
+
+    text = "The others see that you take care of it. It is told again only if it gets worse."
+    question = _question(
+        request, portal, AcknowledgeForm(sent(request)), f"Acknowledge {alert.rule.name}?", text, "Acknowledge", ("alert-acknowledge", pk)
+    )
+    return decide(request, question, do, topics=TOPICS)
+
+
+def silence(request: PageRequest, portal: AlertPortal, pk: UUID) -> HttpResponse:
+    alert = alert_for(request.user, pk, write=True)
+    form = SilenceForm(sent(request), choices=_silence_choices(alert))
+
+    def do(what: str, length: int, reason: str) -> str:
+        of: dict[str, Any] = {what: {"alert": alert, "rule": alert.rule, "cluster": alert.cluster}[what]}
+        ends_at = request.now + timedelta(seconds=length)
+        made = silence_create(slice_=alert.slice, ends_at=ends_at, reason=reason, actor=request.user, now=request.now, **of)
+        return f"Silent for {words.duration(length)}: {silence_words(made)}"
+
+    text = "Nobody is told while the silence lasts. Alerts stand in the list all the same, and what still fires at its end is told then."
+    question = _question(request, portal, form, f"Silence {alert.rule.name}?", text, "Silence", ("alert-silence", pk))
+    return decide(request, question, do, topics=TOPICS, fields=FIELDS)
+
+
+def _silence_choices(alert: Alert) -> list[tuple[str, str]]:
+    choices = [("alert", f"This alert: {alert.places}"), ("rule", f"All alerts of the rule {alert.rule.name}")]
+    return [*choices, ("cluster", f"All alerts in cluster {alert.cluster.name}")] if alert.cluster is not None else choices
+
+
+def end_silence(request: PageRequest, portal: AlertPortal, pk: UUID) -> HttpResponse:
+    row = silence_for(request.user, pk, write=True)
+
+    def do() -> str:
+        silence_end(silence=row, actor=request.user, now=request.now)
+        return "The silence is over"
+
+    text = f"Of {silence_words(row)}. What fires is told from now on."
+    question = _question(request, portal, forms.Form(sent(request)), "End the silence?", text, "End silence", ("alert-silence-end", pk))
+    return decide(request, question, do, topics=TOPICS)
+
+
+def create_rule(request: PageRequest, portal: AlertPortal) -> HttpResponse:
+    of = [] if portal.is_admin else [(str(one.pk), one.name) for one in _own_workspaces(request)]
+    form = RuleForm(sent(request), of=of)
+
+    def do(**given: Any) -> str:
+        reference = given.pop("slice", "")
+        slice_ = slice_for(request.user, reference, verb=Verb.REQUEST) if reference else None
+        made = rule_create(slice_=slice_, terms=RuleTerms(**given), actor=request.user, now=request.now)  # type: ignore[typeddict-item]
+        return f"The rule {made.name} is on"
+
+    whose = "It watches all GPUs." if portal.is_admin else "It watches the GPUs of your workspace's boxes, and tells their owners."
+    question = _question(request, portal, form, "Add a rule of alerts", whose, "Add rule", ("alert-rule-create",), back="alert-rules")
+    return decide(request, question, do, topics=TOPICS, fields=FIELDS)
+
+
+def change_rule(request: PageRequest, portal: AlertPortal, pk: UUID) -> HttpResponse:
+    rule = rule_for(request.user, pk, write=True)
+    form = RuleForm(sent(request), of=[], rule=rule, initial=_as_typed(rule))
+
+    def do(**given: Any) -> str:
+        changed = rule_change(rule=rule, terms=RuleTerms(**given), actor=request.user, now=request.now)  # type: ignore[typeddict-item]
+        return f"The rule {changed.name} is changed" if changed.is_on else f"The rule {changed.name} is off"
+
+    text = "What fires goes on, and ends by the new terms."
+    question = _question(request, portal, form, f"Change the rule {rule.name}", text, "Change rule", ("alert-rule", pk), back="alert-rules")
+    return decide(request, question, do, topics=TOPICS, fields=FIELDS)
+
+
+def delete_rule(request: PageRequest, portal: AlertPortal, pk: UUID) -> HttpResponse:
+    rule = rule_for(request.user, pk, write=True)
+
+    def do() -> str:
+        rule_delete(rule=rule, actor=request.user, now=request.now)
+        return f"The rule {rule.name} is deleted"
+
+    title, text, form = f"Delete the rule {rule.name}?", "Its alerts go with it, also those of the past.", forms.Form(sent(request))
+    question = _question(request, portal, form, title, text, "Delete rule", ("alert-rule-delete", pk), back="alert-rules", is_plain=False)
+    return decide(request, question, do, topics=TOPICS)
+
+
+def _as_typed(rule: AlertRule) -> dict[str, Any]:
+    plain = ("name", "direction", "level", "clear_level", "severe_level", "severity", "tells", "runbook")
+    spans = ("window_s", "hold_s", "clear_s")
+    typed: dict[str, Any] = {name: getattr(rule, name) for name in plain} | {"watches": f"{rule.signal}:{rule.kind}"}
+    typed |= {name: words.duration_exact(getattr(rule, name)) for name in spans if getattr(rule, name)}
+    return {**typed, "is_on": "on" if rule.is_on else ""}
+
+
+def _own_workspaces(request: PageRequest) -> list[Slice]:
+    """Those in which the reader may make rules."""
+    return [one for one in slices_visible_to_members(request.user).order_by("name") if may(request.user, Verb.REQUEST, one)]
+
+
+def _question(
+    request: PageRequest, portal: AlertPortal, form: forms.Form, title: str, text: str, verb: str, at: tuple[Any, ...], **more: Any
+) -> Question:
+    back_url, is_plain = portal.url(more.get("back", "alerts")), more.get("is_plain", True)
+    shell = portal.shell_of(request, "alerts")
+    return Question(title, text, verb, portal.url(*at), back_url=back_url, form=form, shell=shell, is_plain=is_plain, keep="Cancel")

@@ -1,0 +1,160 @@
+"""The pages of alerts: what each reader sees, the count in the navigation, and what can be decided."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+
+from core.clock import db_now
+from inventory.models import Gpu
+from observability.alerts.defaults import defaults_ensure
+from observability.alerts.models import Alert, AlertRule, AlertSilence, AlertState, AlertSubject
+from observability.models import LatestReading, Reading15s
+from tests import factories
+from tests.observability.alerts.rows import alert_of, rule_of
+from tests.pages.user_world import HTMX, World, text
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def admin(world: World) -> Client:
+    return world.client("admin")
+
+
+def test_the_list_shows_what_fires_to_those_whom_it_concerns(world: World, owner: Client, admin: Client) -> None:
+    alert_of(world.slice, world.people.owner, rule=rule_of(world.slice, None, name="Ours is hot"))
+    alert_of(world.foreign, None, rule=rule_of(world.foreign, None, name="Canary is hot"))
+    alert_of(None, None, rule=rule_of(None, None, name="Fleet is hot"))
+
+    page = text(owner.get("/alerts/"))
+    assert "Ours is hot" in page
+    assert "Canary" not in page
+    assert "Fleet is hot" not in page
+    assert "1 alert fires" in page  # in the navigation
+    page = text(admin.get("/admin/alerts/"))
+    assert "Fleet is hot" in page
+    assert "Ours is hot" not in page
+    page = text(admin.get("/admin/alerts/?of=workspaces"))
+    assert "Ours is hot" in page
+    assert "Canary is hot" in page
+    assert "2 alerts fire" not in text(owner.get("/alerts/count/"))
+    assert owner.get("/admin/alerts/").status_code == 404
+
+
+def test_a_list_without_alerts_says_so_in_each_state(world: World, owner: Client) -> None:
+    for state, says in (("firing", "Nothing is wrong now"), ("resolved", "No alert was resolved"), ("pending", "about to fire")):
+        assert says in text(owner.get(f"/alerts/?state={state}"))
+    assert owner.get("/alerts/?state=odd").status_code == 400
+
+
+def test_an_alert_has_a_page_with_its_life_what_to_do_and_the_course_of_the_gpu(world: World, owner: Client) -> None:
+    factories.active(world.slice, world.people.owner)
+    gpu = Gpu.objects.filter(reserved__isnull=False).order_by("node__name", "index")[0]
+    now = db_now()
+    series = LatestReading.objects.create(gpu=gpu, at=now, temperature_c=90)
+    Reading15s.objects.bulk_create(
+        Reading15s(series_id=series.pk, at=now - timedelta(seconds=15 * n), temperature_c=90 - n) for n in range(1, 200)
+    )
+    gpu.reserved.update(starts_at=now - timedelta(minutes=5))
+    alert = alert_of(world.slice, world.people.owner, began_at=now - timedelta(minutes=4), note="I look.")
+    AlertSubject.objects.update(subject_id=gpu.pk, since_at=now - timedelta(minutes=4))
+
+    page = text(owner.get(f"/alerts/{alert.pk}/"))
+    assert "Look at the fans." in page
+    assert "Temperature is 70 °C or more" in page
+    assert 'id="alert-twin"' in page
+    assert page.count("<td>") > 10
+    assert '<td class="num">60</td>' not in page  # before the box
+    assert f"/gpus/{gpu.pk}/" in page
+    assert "Alert: hot" in text(owner.get(f"/gpus/{gpu.pk}/"))
+
+
+def test_an_alert_is_acknowledged_with_a_note_and_leaves_the_count(world: World, owner: Client) -> None:
+    alert = alert_of(world.slice, world.people.owner)
+    assert "Acknowledge hot?" in text(owner.get(f"/alerts/{alert.pk}/acknowledge/", headers=HTMX))
+    owner.post(f"/alerts/{alert.pk}/acknowledge/", {"note": "I look at it."})
+    alert.refresh_from_db()
+    assert (alert.state, alert.note) == (AlertState.ACKNOWLEDGED, "I look at it.")
+    assert "0 alerts fire" in text(owner.get("/alerts/count/"))
+    assert "I look at it." in text(owner.get("/alerts/?state=acknowledged"))
+
+
+def test_a_viewer_sees_and_decides_nothing(world: World) -> None:
+    teammate = world.client("teammate")
+    alert = alert_of(world.slice, world.people.owner)
+    page = text(teammate.get("/alerts/"))
+    assert alert.places in page
+    assert "/acknowledge/" not in page
+    for act in ("acknowledge", "silence"):
+        assert teammate.post(f"/alerts/{alert.pk}/{act}/", {}).status_code == 403
+    assert "/alert-rules/new/" not in text(teammate.get("/alert-rules/"))
+
+
+def test_a_silence_is_made_for_a_while_shown_and_ended(world: World, owner: Client) -> None:
+    alert = alert_of(world.slice, world.people.owner)
+    url = f"/alerts/{alert.pk}/silence/"
+    assert "Write 90 min" in text(owner.post(url, {"what": "alert", "length": "soon", "reason": "r"}), 422)
+    assert "30 days at most" in text(owner.post(url, {"what": "alert", "length": "90 d", "reason": "r"}), 422)
+    owner.post(url, {"what": "rule", "length": "2 h", "reason": "A demo."})
+    silence = AlertSilence.objects.get()
+    assert (silence.slice, silence.rule, silence.ends_at - silence.starts_at) == (world.slice, alert.rule, timedelta(hours=2))
+    page = text(owner.get("/alerts/"))
+    assert "Alerts of the rule hot of workspace vision" in page
+    assert ">silenced<" in page
+    owner.post(f"/alert-silences/{silence.pk}/end/", {})
+    assert "A demo." not in text(owner.get("/alerts/"))
+
+
+RULE = {"name": "Warm", "watches": "temperature_c:threshold", "direction": "above", "level": "70", "severity": "warning", "is_on": "on"}
+
+
+def test_a_member_makes_changes_and_deletes_a_rule_of_his_workspace(world: World, owner: Client) -> None:
+    assert "/alert-rules/new/" in text(owner.get("/alert-rules/"))
+    wrong = {**RULE, "slice": str(world.slice.pk), "clear_level": "80"}
+    assert "Must be at most the level." in text(owner.post("/alert-rules/new/", wrong), 422)
+    owner.post("/alert-rules/new/", {**wrong, "clear_level": "65", "hold_s": "2 min"})
+    rule = AlertRule.objects.get(name="Warm")
+    assert (rule.slice, rule.owner, rule.tells, rule.hold_s, rule.clear_level) == (world.slice, world.people.owner, "box", 120, 65)
+    assert "Temperature is 70 °C or more for 2 min" in text(owner.get("/alert-rules/?of=own"))
+
+    owner.post(f"/alert-rules/{rule.pk}/", {**RULE, "level": "75", "is_on": ""})
+    rule.refresh_from_db()
+    assert (rule.level, rule.clear_level, rule.is_on, rule.hold_s) == (75, 75, False, 0)
+    owner.post(f"/alert-rules/{rule.pk}/delete/", {})
+    assert not AlertRule.objects.exists()
+
+
+def test_an_administrator_changes_a_rule_of_egs_and_cannot_delete_it(world: World, admin: Client, owner: Client) -> None:
+    defaults_ensure(now=db_now())
+    rule = AlertRule.objects.get(code="gpu-hot")
+    assert f"/admin/alert-rules/{rule.pk}/delete/" not in text(admin.get("/admin/alert-rules/"))
+    form = text(admin.get(f"/admin/alert-rules/{rule.pk}/"))
+    assert "What it watches" not in form
+    assert 'value="2 min"' in form
+    given = {
+        "name": rule.name,
+        "direction": "above",
+        "level": "85",
+        "clear_level": "80",
+        "severity": "error",
+        "tells": "admins",
+        "is_on": "on",
+    }
+    admin.post(f"/admin/alert-rules/{rule.pk}/", {**given, "tells": "admins"})
+    rule.refresh_from_db()
+    assert (rule.level, rule.severity, rule.tells, rule.severe_level) == (85, "error", "admins", None)
+    assert owner.get(f"/alert-rules/{rule.pk}/").status_code == 404
+
+
+def test_ten_thousand_alerts_are_pages_of_a_few_queries(world: World, owner: Client, django_assert_max_num_queries: object) -> None:
+    rule = rule_of(world.slice, world.people.owner)
+    at = db_now()
+    shared = {"rule": rule, "slice": world.slice, "state": "FIRING", "severity": "warning", "began_at": at, "joined_at": at, "fired_at": at}
+    Alert.objects.bulk_create(Alert(places=f"n{n}", **shared) for n in range(10_000))
+    with django_assert_max_num_queries(32):  # type: ignore[operator]
+        page = text(owner.get("/alerts/"))
+    assert "10,000" in page
+    assert page.count('<tr id="alert-') == 50
