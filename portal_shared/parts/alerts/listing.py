@@ -14,7 +14,7 @@ from django.urls import reverse
 from accounts.policy import Verb, may
 from core.errors import InvalidInput
 from core.pages.parts import ListFoot, Tab
-from core.words import number
+from core.words import duration, number
 from observability.alerts.models import Alert, AlertRule, AlertSilence, AlertState
 from observability.alerts.selectors import alerts_visible_to, silences_visible_to
 from observability.alerts.services import silence_words
@@ -156,7 +156,10 @@ NONE: Final = {
 
 def value_words(rule: AlertRule, value: float | None) -> str:
     """`89 °C`, or none."""
-    return "none" if value is None else f"{number(round(value, 1))} {SIGNALS[rule.signal].unit}".rstrip()
+    unit = SIGNALS[rule.signal].unit
+    if value is None:
+        return "none"
+    return duration(round(value)) if unit == "s" else f"{number(round(value, 1))} {unit}".rstrip()
 
 
 def _may(request: PageRequest, row: Any) -> bool:
