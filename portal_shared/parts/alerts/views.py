@@ -112,7 +112,9 @@ def create_rule(request: PageRequest, portal: AlertPortal) -> HttpResponse:
         made = rule_create(slice_=slice_, terms=RuleTerms(**given), actor=request.user, now=request.now)  # type: ignore[typeddict-item]
         return f"The rule {made.name} is on"
 
-    whose = "It watches the whole platform." if portal.is_admin else "It watches the GPUs of your workspace's boxes, and tells their owners."
+    whose = (
+        "It watches the whole platform." if portal.is_admin else "It watches the GPUs of your workspace's boxes, and tells their owners."
+    )
     question = _question(request, portal, form, "Add a rule of alerts", whose, "Add rule", ("alert-rule-create",), back="alert-rules")
     return decide(request, question, do, topics=TOPICS, fields=FIELDS)
 
