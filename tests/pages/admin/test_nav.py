@@ -70,7 +70,7 @@ def test_the_count_costs_one_query_however_long_the_queue_is(admin_world: AdminW
 
 def test_a_fragment_counts_nothing(admin_world: AdminWorld, admin: Client) -> None:
     for path in (f"/admin/queue/{admin_world.waits.pk}/", "/admin/clusters/"):
-        assert queries(admin, path) - queries(admin, path, HTMX) == 1
+        assert queries(admin, path) - queries(admin, path, HTMX) == 2  # the queue, and alerts
 
 
 @pytest.mark.parametrize("persona", ["owner", "teammate", "outsider"])
