@@ -18,6 +18,7 @@ from core.errors import EgsError
 from egs.demo.old_readings import old_use_count
 from egs.demo.past import Act, Past
 from egs.demo.start import ADMIN, SLICES, Tenants, seed
+from gpr.approvals.services import gpr_reject
 from gpr.models import PROVISIONED, Gpr, GprState
 from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import gpr_extend, gpr_release
@@ -139,11 +140,15 @@ def _last_day(now: datetime) -> Iterator[Act]:
     yield at(26, _ask("robotics", "drive-sim", minutes=40 * 60, nodes=4))  # half of it is borrowed
     yield at(25, _ask("agents", "assistant", minutes=48 * 60, nodes=2, shape="A10-24GB"))
     yield from (at(25 - minutes / 60, _look) for minutes in (2, 4, 6))  # a GPU falls sick, and a spare takes its place
+    yield at(22, _ask("search", "crawl-all", minutes=9 * 24 * 60, nodes=3))
+    yield at(21, _reject("crawl-all"))
     yield at(20, _ask("search", "notebook", minutes=30 * 60, nodes=1))
     yield at(6, _ask("language", "llm-pretrain", minutes=30 * 60, nodes=2))  # what was lent comes back
     yield from (at(6 - minutes / 60, _look) for minutes in (1, 2, 3, 4))
     yield at(5, _ask("speech", "whisper-distill", minutes=6 * 60, nodes=2))
     yield at(4.5, _ask("language", "adapter-merge", minutes=4 * 60, nodes=2))
+    yield at(4.4, _ask("language", "wrong-branch", minutes=6 * 60, nodes=2))
+    yield at(4.3, _cancel("wrong-branch"))
     yield at(4, _ask("vision", "tokenizer-check", minutes=90, nodes=2))
     yield at(3.5, _ask("agents", "tool-use-eval", minutes=3 * 60, nodes=1))
     yield at(3, _ask("speech", "tts-voices", minutes=3 * 60, nodes=1, priority=90))
@@ -175,6 +180,22 @@ def _ask(slice_: str, name: str, *, minutes: int, nodes: int, shape: str = "", *
 
 def _release(name: str, slice_: str) -> Callable[[datetime], object]:
     return lambda now: _with_active(name, slice_, lambda gpr, owner: gpr_release(gpr=gpr, actor=owner, now=now))
+
+
+def _reject(name: str) -> Callable[[datetime], object]:
+    def act(now: datetime) -> None:
+        why = "Nine days are more than the L40S can spare. Ask for two, and extend them."
+        gpr_reject(gpr=Gpr.objects.get(name=name), actor=User.objects.get(name=ADMIN), why=why, now=now)
+
+    return act
+
+
+def _cancel(name: str) -> Callable[[datetime], object]:
+    def act(now: datetime) -> None:
+        gpr = Gpr.objects.select_related("slice", "owner").get(name=name)
+        gpr_cancel(gpr=gpr, actor=gpr.owner, now=now)
+
+    return act
 
 
 def _extend(name: str, slice_: str, *, hours: int) -> Callable[[datetime], object]:

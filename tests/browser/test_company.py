@@ -13,7 +13,7 @@ from tests.e2e.processes import START_S, wait_for
 
 pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
 
-STATES = {"QUEUED", "PENDING_APPROVAL", "ACTIVE", "COMPLETED", "RELEASED"}
+STATES = {"QUEUED", "PENDING_APPROVAL", "ACTIVE", "COMPLETED", "RELEASED", "REJECTED", "CANCELED"}
 PAGES = (
     "/admin/queue/",
     "/admin/schedule/",
