@@ -39,7 +39,7 @@ def box_options(
     duration: Annotated[str | None, typer.Option("--duration", "-d", help="How long, as 1h30m, 2d or PT90M.")] = None,
     priority: Annotated[int | None, typer.Option(help="1 to 300; higher goes first. Default: 101.")] = None,
     cluster: Annotated[list[str] | None, typer.Option(help="Only in this cluster; may be repeated.", autocompletion=clusters)] = None,
-    after: Annotated[str | None, typer.Option(metavar="GPR", help="Start when this one has ended.", autocompletion=gprs)] = None,
+    after: Annotated[str | None, typer.Option(metavar="GPR", help="After this one; '' for none.", autocompletion=gprs)] = None,
     after_condition: Annotated[str | None, typer.Option(help="How it has to end: `any`, or `success`, else cancel this one.")] = None,
     not_before: Annotated[datetime | None, typer.Option(help="Not before this time.")] = None,
     at: Annotated[datetime | None, typer.Option(help="Book exactly this start, or be refused.")] = None,

@@ -140,8 +140,8 @@ class GprViewSet(ApiViewSet[Gpr]):
         gpr = self._gpr(pk, data.pop("version", None))
         if "clusters" in data:
             data["clusters"] = clusters_of(data["clusters"], actor=actor)
-        if data.get("after"):
-            data["after"] = predecessor_for(actor, data["after"], slice_=gpr.slice)
+        if "after" in data:
+            data["after"] = predecessor_for(actor, data["after"], slice_=gpr.slice) if data["after"] else None
         gpr_edit(gpr=gpr, actor=actor, spec=spec_of(gpr, **data), now=self.now)
         return self._answer(pk)
 

@@ -26,7 +26,7 @@ WHY_MAX_CHARS = 300
 BULK_MAX = 200
 VERSION_HELP = "The version that you read. The answer is 409 if the request has changed since."
 IDLE_HELP = "It is released when its GPUs did nothing for so long, 5 minutes at least. 0: never. Null: as long as the policy says."
-AFTER_HELP = "A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended."
+AFTER_HELP = "A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended. Empty: none."
 CONDITION_HELP = "With `success` this one is canceled unless that one has its time or is given back, and its job succeeds."
 NEEDED = ("nodes", "duration_s")  # a request must give these; all other fields have defaults
 REPLACEMENT_WHY_MAX_CHARS = 150  # it becomes part of the reason why the node is cordoned
@@ -70,7 +70,7 @@ class GprChange(StrictSerializer):
         help_text="Clusters where it may run. Empty: all of the slice.",
     )
     earliest_start_at = serializers.DateTimeField(required=False, allow_null=True)
-    after = Reference(required=False, allow_null=True, help_text=AFTER_HELP)
+    after = Reference(required=False, allow_null=True, allow_blank=True, help_text=AFTER_HELP)
     after_condition = serializers.ChoiceField(choices=AfterCondition.choices, required=False, help_text=CONDITION_HELP)
     is_booking = Flag(required=False, help_text="It starts at `earliest_start_at`, or is refused with the nearest times.")
     node_type = Text(allow_blank=True, required=False, max_length=63)

@@ -433,7 +433,8 @@ class Gprs(AsyncResource):
         duration_s: Required unless the template has it.
         priority: From 1 to 300; a higher priority is first. Default: 101.
         clusters: Clusters where it may run. Empty: all of the slice.
-        after: A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended.
+        after: A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended. Empty:
+            none.
         after_condition: With `success` this one is canceled unless that one has its time or is given back, and its job succeeds.
         is_booking: It starts at `earliest_start_at`, or is refused with the nearest times.
         within: What all of its nodes must share. EGS always places them as near to each other as possible.
@@ -526,7 +527,8 @@ class Gprs(AsyncResource):
         duration_s: Required unless the template has it.
         priority: From 1 to 300; a higher priority is first. Default: 101.
         clusters: Clusters where it may run. Empty: all of the slice.
-        after: A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended.
+        after: A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended. Empty:
+            none.
         after_condition: With `success` this one is canceled unless that one has its time or is given back, and its job succeeds.
         is_booking: It starts at `earliest_start_at`, or is refused with the nearest times.
         within: What all of its nodes must share. EGS always places them as near to each other as possible.
@@ -603,7 +605,8 @@ class Gprs(AsyncResource):
         gpus_per_node: Null: all of each node.
         priority: From 1 to 300; a higher priority is first. Default: 101.
         clusters: Clusters where it may run. Empty: all of the slice.
-        after: A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended.
+        after: A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended. Empty:
+            none.
         after_condition: With `success` this one is canceled unless that one has its time or is given back, and its job succeeds.
         is_booking: It starts at `earliest_start_at`, or is refused with the nearest times.
         within: What all of its nodes must share. EGS always places them as near to each other as possible.
@@ -888,7 +891,8 @@ class Jobs(AsyncResource):
         duration_s: Required unless the template has it.
         priority: From 1 to 300; a higher priority is first. Default: 101.
         clusters: Clusters where it may run. Empty: all of the slice.
-        after: A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended.
+        after: A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended. Empty:
+            none.
         after_condition: With `success` this one is canceled unless that one has its time or is given back, and its job succeeds.
         is_booking: It starts at `earliest_start_at`, or is refused with the nearest times.
         within: What all of its nodes must share. EGS always places them as near to each other as possible.

@@ -42,6 +42,7 @@ def test_it_can_be_changed_while_it_waits_but_never_into_a_circle(owner: Caller,
     assert faults(owner.patch(f"gprs/{prep['id']}/", {"after": "train"})) == ["after"]
     free = owner.patch(f"gprs/{then['id']}/", {"after": None}).json()
     again = owner.patch(f"gprs/{then['id']}/", {"after": "prep"}).json()
+    assert owner.patch(f"gprs/{then['id']}/", {"after": ""}).json()["after"] is None
 
     assert (free["after"], free["after_id"]) == (None, None)
     assert free["promised_start_at"] <= then["promised_start_at"]
