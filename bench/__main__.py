@@ -34,6 +34,7 @@ BENCHES: dict[str, Callable[[Path | None], list[Figure]]] = {
     "kube-agent": kube_agent.run,
     "kube-box": kube_box.run,
     "kube-fill": kube_fill.run,
+    "boxes": speed.run_boxes,
     "queue-page": queue_page.run,
     "queue-large": queue_large.run,
     "live": live.run,

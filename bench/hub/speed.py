@@ -40,6 +40,10 @@ def run(traces: Path | None) -> list[Figure]:
     return figures
 
 
+def run_boxes(traces: Path | None) -> list[Figure]:
+    return figures_from("bench.hub.speed_hub", "boxes", with_redis=True)
+
+
 def _alone() -> list[Figure]:
     plan(Snapshot(now_s=0, pools=(_pool(2),), queue=tuple(_box(i, 1, 4, 600) for i in range(5))))  # compiles
     return [*_fill(), _gang(), *_deep()]

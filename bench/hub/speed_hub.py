@@ -18,7 +18,7 @@ import msgspec
 
 from bench.figures import Figure
 from bench.hub.own_hub import migrated_database, tell
-from bench.hub.world import ENTRY, agent_says, cluster_made, slices_made, statistics_renewed
+from bench.hub.world import ENTRY, EXIT, agent_says, cluster_made, slices_made, statistics_renewed
 from protocol.nodes import GpuView, NodeView
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ FILL_NODES = 500
 GANG_NODES = 512
 DEEP_NODES, DEEP_QUEUE = 1_213, 3_000
 INVENTORY_NODES = 1_000
+BOXES = 400
 END_TO_END: Final = "end to end on PostgreSQL"
 FILL_WITHIN_S: Final = 600
 KAI_GANG_S, KAI_FILL_S = 48.7, 397.8
@@ -223,6 +224,50 @@ def _fill() -> list[Figure]:
     ]
 
 
+def _boxes() -> list[Figure]:
+    """The whole life of many boxes that start and end together: what one costs this process in each tick, and in statements."""
+    from django.db import connection
+
+    from core.clock import db_now
+    from gpr.models import Gpr, GprState
+    from gpr.requests.services import gprs_submit
+    from gpr.requests.spec import GprSpec
+    from inventory.models import Reservation
+
+    _warm_up()
+    world = _world(nodes=BOXES // GPUS, slices=BOXES)
+    asks: dict[str, Any] = {"nodes": 1, "gpus_per_node": 1, "duration_s": 86_400, "shape": SHAPE}
+    gprs_submit(actor=world.admin, specs=[GprSpec(name="box", slice=slice_, **asks) for slice_ in world.slices], now=db_now())
+
+    def tick(case: str, state: GprState) -> list[Figure]:
+        statements: list[str] = []
+
+        def counted(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
+            statements.append(sql)
+            return execute(sql, *rest)
+
+        with connection.execute_wrapper(counted):
+            began_s = time.process_time()
+            _tick(world)
+            cpu_s = time.process_time() - began_s
+        if _count(state) != BOXES:
+            raise RuntimeError(f"{_count(state)} of {BOXES} are {state}")
+        what = f"{BOXES} boxes {case} in one tick, each"
+        return [
+            Figure("boxes", f"{what}: CPU", "ms", cpu_s / BOXES * 1000),
+            Figure("boxes", f"{what}: statements", "", len(statements) / BOXES),
+        ]
+
+    figures = tick("start", GprState.PROVISIONING)
+    _opened(world)
+    figures += tick("become active", GprState.ACTIVE)
+    over_at = db_now() - timedelta(seconds=1)
+    Gpr.objects.update(active_at=over_at - timedelta(days=1), ends_at=over_at)
+    figures += tick("end", GprState.EXITING)
+    agent_says(world.agent, list(Reservation.objects.all()), EXIT, now=db_now())
+    return [*figures, *tick("are settled", GprState.COMPLETED)]
+
+
 def _inventory() -> list[Figure]:
     """Reports the whole inventory though one node has changed, as an agent does."""
     from core.clock import db_now
@@ -252,6 +297,7 @@ CASES: Final[dict[str, Callable[..., list[Figure]]]] = {
     "deep": _deep,
     "fill": _fill,
     "inventory": _inventory,
+    "boxes": _boxes,
 }
 
 

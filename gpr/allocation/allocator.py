@@ -45,7 +45,7 @@ from planner.sharing.evictions import evictions_possible
 from planner.snapshot import Slot
 from slices.kubeconfigs.services import kubeconfigs_expire
 
-STARTS_AT_ONCE = 50  # in one transaction; if it fails, each GPR gets its own
+STARTS_AT_ONCE = 100  # in one transaction; if it fails, each GPR gets its own
 PRUNE_EVERY = 100  # ticks
 # At rest: agents that give no sign, requests to withdraw, orders that are late, and their like are looked at so often.
 REVIEW_EVERY = timedelta(seconds=5)
