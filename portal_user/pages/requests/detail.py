@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import groupby
 from uuid import UUID
 
-from django.db.models import Window
+from django.db.models import F, Window
 from django.db.models.functions import RowNumber
 from django.urls import reverse
 
@@ -25,7 +25,7 @@ from gpr.queue.status import NOT_PLANNED, QueueStatus, queue_statuses
 from gpr.quotas.borrowing import borrowing_of
 from gpr.replacement.selectors import Replacement, ReplacementOutcome, replacements_of
 from gpr.requests.editing import spec_of
-from gpr.requests.selectors import events_visible_to, gpr_for, names_visible_to
+from gpr.requests.selectors import events_visible_to, gpr_for, gprs_visible_to, names_visible_to
 from gpr.supplies.orders import orders_under
 from inventory.models import Gpu, Reservation, ReservationState, StepResult
 from journal.models import Event
@@ -185,7 +185,7 @@ class GprDetailPage:
     @classmethod
     def build(cls, request: PageRequest, pk: UUID, *, part: str = "") -> GprDetailPage:
         """Reads only the data of `part`, if there is one."""
-        gpr = gpr_for(request.user, pk)
+        gpr = gpr_for(request.user, pk, rows=gprs_visible_to(request.user).annotate(job_pk=F("job")))
         wanted = frozenset({part} if part else PARTS)
         nodes = _nodes(gpr, with_gpus="nodes" in wanted) if gpr.run and wanted & {"now", "nodes", "steps"} else []
         panels = step_panels(gpr, nodes, _results(gpr), say=moment_formatter(request)) if nodes and wanted & {"now", "steps"} else []

@@ -10,7 +10,7 @@ from django.db.models import Count, Min, Sum
 from django.urls import reverse
 
 from core.pages import words
-from gpr.models import PROVISIONED, Gpr, GprState, Job
+from gpr.models import PROVISIONED, Gpr, GprState
 from inventory.models import Node
 from observability.workloads.models import Pod, WorkloadState
 from observability.workloads.selectors import PodView, pods_in
@@ -71,7 +71,7 @@ class Use:
             return None
         rows = namespaces_of(gpr)
         ready = _ready(gpr, rows)
-        runs = Job.objects.filter(gpr=gpr).values_list("pk", flat=True).first()
+        runs = getattr(gpr, "job_pk", None)
         job = _job(gpr, ready[0]) if ready and runs is None else None
         kubeconfig_url = _kubeconfig_url(gpr, ready[0], request) if ready else ""
         cluster = ready[0].cluster.name if kubeconfig_url else ""
