@@ -26,7 +26,7 @@ ADMIN = {
     "g u": "Usage",
 }
 USER = {**SHELL, "g w": "Workspaces", "g l": "Workloads", "g h": "GPUs", "g p": "Promises", "g u": "Usage"}
-OF_WORKSPACE = {**USER, "g r": "GPU requests", "c": "Create GPU request"}
+OF_WORKSPACE = {**USER, "g r": "GPU requests", "g j": "Jobs", "c": "Create GPU request"}
 ROWS = {"j": "Next row", "k": "Row before", "Enter": "Open the row"}
 FORM = {"Ctrl Enter": "Send the form"}
 ZOOM_IN, ZOOM_OUT, MOVE = {"+": "Zoom in"}, {"-": "Zoom out"}, {"[": "Earlier", "]": "Later"}
@@ -75,8 +75,11 @@ USER_PAGES = {
     "/account/notices/": {**USER, **FORM},
     "/workspaces/vision/": {**OF_WORKSPACE, **ROWS, "f": "Filter"},
     "/workspaces/vision/?q=nothing-like-it": {**OF_WORKSPACE, "f": "Filter"},
-    "/workspaces/speech/": {**USER, "g r": "GPU requests", "f": "Filter"},
+    "/workspaces/speech/": {**USER, "g r": "GPU requests", "g j": "Jobs", "f": "Filter"},
     "/workspaces/vision/create/": {**OF_WORKSPACE, **FORM},
+    "/workspaces/vision/jobs/": {**OF_WORKSPACE, **ROWS},
+    "/workspaces/vision/jobs/?state=failed": OF_WORKSPACE,
+    "/jobs/{job}/": OF_WORKSPACE,
     "/workspaces/vision/bookings/new/": {**OF_WORKSPACE, **FORM},
     "/gprs/{runs}/": {**OF_WORKSPACE, "x": "Extend", "r": "Release early"},
     "/gprs/{first}/": {**OF_WORKSPACE, "e": "Edit", "d": "Cancel request"},
@@ -126,6 +129,15 @@ DEAD = "button:visible:not([type=submit]):not([popovertarget])"
 def ids(demo: Demo) -> dict[str, str]:
     first = {kind: demo.admin.get(f"/{kind}s/")["results"][0]["id"] for kind in ("node", "gpu")}
     asked = demo.ask_four()
+    job = {
+        "name": "job",
+        "slice": "vision",
+        "shape": "H100-80GB",
+        "nodes": 2,
+        "duration_s": 3600,
+        "image": "registry.example/team/train:1.0",
+    }
+    asked["job"] = demo.user.post("/jobs/", job)["id"]
 
     def workload() -> str:
         found = demo.user.get("/workloads/?view=running")["results"]
