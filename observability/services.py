@@ -6,6 +6,7 @@ from datetime import datetime
 
 from observability.idle.services import idle_step
 from observability.telemetry.services import telemetry_step
+from observability.usage.reports import used_record
 from observability.usage.services import usage_step
 
 
@@ -14,3 +15,4 @@ def readings_step(*, now: datetime) -> None:
     telemetry_step(now=now)
     usage_step(now=now)
     idle_step(now=now)
+    used_record(now=now)

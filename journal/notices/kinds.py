@@ -96,6 +96,7 @@ TOLD: Final[dict[str, tuple[Rule, ...]]] = {
     "gpr.transition": _TRANSITION,
     **_all(K.MARK, To.REQUESTER, "gpr.mark"),
     **_all(K.ENDS_SOON, To.REQUESTER, "gpr.ends_soon", "gpr.idle_warned"),
+    **_all(K.ENDED, To.REQUESTER, "gpr.used"),
     **_all(K.APPROVAL_WANTED, To.APPROVERS, "gpr.undecided"),
     **_all(K.PROMISE_MOVED, To.REQUESTER, "promise.moved"),
     **_all(K.EVICTION, To.REQUESTER, "gpr.eviction_noticed", "gpr.eviction_put_off", "gpr.eviction_withdrawn"),

@@ -256,7 +256,13 @@ def _hero(
     warning: EvictionNotice | None,
 ) -> Hero:
     event = events_for([gpr]).get(gpr.pk)
-    return hero(gpr, ReadForHero(request.now, request.zone, queued_since(gpr), status.position, event, nodes, panels, warning))
+    used = _used(gpr) if gpr.state in ENDED else ""
+    return hero(gpr, ReadForHero(request.now, request.zone, queued_since(gpr), status.position, event, nodes, panels, warning, used))
+
+
+def _used(gpr: Gpr) -> str:
+    """It is told some minutes after the end."""
+    return Event.objects.filter(kind="gpr.used", gpr_id=gpr.pk).values_list("message", flat=True).first() or ""
 
 
 def _gpu_title(gpu: Gpu, *, is_whole: bool) -> str:

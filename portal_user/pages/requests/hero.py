@@ -36,6 +36,7 @@ class Hero:
     trouble: str  # why it does not proceed, or empty
     notice: EvictionNotice | None
     idle: Idleness | None
+    used: str  # what it used, after its end
     facts: tuple[Fact, ...]
     axis: Axis
     strip: Strip
@@ -53,6 +54,7 @@ class ReadForHero:
     nodes: Sequence[Reservation] = ()
     panels: Sequence[StepPanel] = ()
     notice: EvictionNotice | None = None
+    used: str = ""
 
 
 def hero(gpr: Gpr, seen: ReadForHero) -> Hero:
@@ -66,6 +68,7 @@ def hero(gpr: Gpr, seen: ReadForHero) -> Hero:
         trouble=node_failure(seen.nodes) if gpr.state not in ENDED else "",
         notice=seen.notice,
         idle=idleness_of(gpr),
+        used=seen.used,
         facts=tuple(fact for fact in _facts(gpr, seen, axis) if fact.value),
         axis=axis,
         strip=hero_of(box_of(gpr), axis),

@@ -10,6 +10,9 @@ from core.clock import db_now
 from gpr.cluster_requests.life_marks import life_marks_of
 from gpr.idle.services import idle_warn
 from gpr.models import Gpr, IdleBox
+from gpr.requests.ending import gpr_release
+from journal.services import event_record
+from protocol.assignments import Phase
 from slices.policies.services import policy_change, policy_of
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
@@ -62,6 +65,14 @@ def test_the_page_of_an_idle_box_says_so_and_keeps_it_by_one_click(world: World,
     assert (answer.status_code // 100, "egs:toast" in answer.headers["HX-Trigger"]) == (2, True)
     assert IdleBox.objects.get().kept_at is not None
     assert client_of(world.people.outsider).post(f"/gprs/{idle.pk}/keep/", {"version": "1"}).status_code == 404
+
+
+def test_the_page_of_a_box_that_ended_says_what_it_used(world: World, idle: Gpr) -> None:
+    gpr_release(gpr=idle, actor=world.people.owner, now=db_now())
+    factories.observe(idle, Phase.RELEASED)
+    event_record(kind="gpr.used", message="It held 8 GPU-hours.", at=db_now(), gpr_id=idle.pk, slice_id=world.slice.pk)
+
+    assert 'id="gpr-used">It held 8 GPU-hours.' in text(client_of(world.people.teammate).get(f"/gprs/{idle.pk}/"))
 
 
 def test_agents_tell_of_the_warning_in_the_cluster(world: World, idle: Gpr) -> None:

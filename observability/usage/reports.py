@@ -1,0 +1,123 @@
+"""Tells who had a box, after its end, what it used and what a smaller one would have been."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import reduce
+from operator import or_
+from typing import Any, Final
+
+from django.db import transaction
+from django.db.models import Max, Q
+
+from core.words import duration, number, plural
+from gpr.models import ENDED, Gpr, UsageDay, UsageProgress
+from gpr.usage.selectors import Usage, usage_total
+from inventory.models import ReservedGpu
+from journal.models import Event
+from journal.services import event_record
+from observability.models import LEVELS, Reading1m
+from observability.telemetry.selectors import IDLE_PERCENT
+
+USED: Final = "gpr.used"
+NEWS: Final = timedelta(hours=2)  # an older end is no news
+FINE: Final = timedelta(days=1)  # longer boxes are measured by the coarsest course
+SPARE_TIME: Final = timedelta(minutes=10)  # so much time at the end, and a tenth of all, is worth a word
+SPARE_SHARE: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Of the GPUs of a box's last run."""
+
+    gpu_count: int
+    worked_count: int  # how many of them did anything
+    begin_at: datetime
+    end_at: datetime
+    last_at: datetime | None  # the end of the last step in which one did anything
+
+    @property
+    def smaller(self) -> str:
+        """What a smaller box would have been, as a sentence; empty: none would have done."""
+        if self.last_at is None:
+            return "None of its GPUs did anything."
+        ran, spare = self.last_at - self.begin_at, self.end_at - self.last_at
+        why = []
+        if self.worked_count < self.gpu_count:
+            why.append(f"only {number(self.worked_count)} of its {plural(self.gpu_count, 'GPU')} did anything")
+        if spare > max(SPARE_TIME, SPARE_SHARE * (self.end_at - self.begin_at)):
+            why.append(f"nothing ran in the last {duration(spare.total_seconds())}")
+        if not why:
+            return ""
+        box = f"{plural(self.worked_count, 'GPU')} for {duration(ran.total_seconds())}"
+        sentence = " and ".join(why)
+        return f"{sentence[0].upper()}{sentence[1:]}: {box} would have done."
+
+
+def used_record(*, now: datetime) -> None:
+    """Once for each box that ended, when its last minutes are counted."""
+    known_at = UsageProgress.objects.values_list("measured_until_at", flat=True).first()
+    if known_at is None:
+        return
+    over = Gpr.objects.filter(state__in=ENDED, active_at__isnull=False, ended_at__gt=now - NEWS, ended_at__lte=known_at)
+    ids = set(over.values_list("pk", flat=True))
+    told = set(Event.objects.filter(kind=USED, gpr_id__in=ids).values_list("gpr_id", flat=True)) if ids else set()
+    for gpr_id in ids - told:
+        _record(gpr_id, now)
+
+
+@transaction.atomic
+def _record(gpr_id: Any, now: datetime) -> None:
+    # Another process may be about to record the same.
+    gpr = Gpr.objects.select_for_update().get(pk=gpr_id)
+    if Event.objects.filter(kind=USED, gpr_id=gpr_id).exists():
+        return
+    usage, work = usage_total(UsageDay.objects.filter(gpr=gpr)), work_of(gpr)
+    event_record(
+        kind=USED,
+        message=" ".join(_sentences(gpr, usage, work)),
+        at=now,
+        gpr_id=gpr.pk,
+        slice_id=gpr.slice_id,
+        cluster_id=gpr.cluster_id,
+        data={"held_hours": round(usage.held_hours, 2), "used_hours": round(usage.used_hours, 2)},
+    )
+
+
+def _sentences(gpr: Gpr, usage: Usage, work: Work | None) -> Iterator[str]:
+    yield f"{gpr.name} held {_hours(usage.held_hours)}."
+    if usage.efficiency is None or work is None:
+        yield "There are no readings of it, so EGS does not know what it used."
+        return
+    yield f"Kernels ran in {_hours(usage.used_hours)}, {usage.efficiency * 100:.0f} % of what was measured."
+    if work.smaller:
+        yield work.smaller
+
+
+def _hours(hours: float) -> str:
+    return f"{number(round(hours, 1))} GPU-hours"
+
+
+def work_of(gpr: Gpr) -> Work | None:
+    """None: there was no GPU with readings."""
+    windows: dict[tuple[datetime, datetime], list[int]] = defaultdict(list)
+    rows = ReservedGpu.objects.filter(reservation__gpr=gpr, reservation__run=gpr.run, reservation__active_at__isnull=False)
+    times = ("reservation__active_at", "reservation__joined_at", "reservation__exit_began_at", "reservation__released_at")
+    count = 0
+    for series_id, active_at, joined_at, exit_at, released_at in rows.values_list("gpu__latest_reading", *times):
+        end_at = exit_at or released_at or gpr.ended_at
+        count += 1
+        if series_id is not None and active_at is not None and end_at is not None:
+            windows[max(active_at, joined_at or active_at), end_at].append(series_id)
+    if not windows:
+        return None
+    begin_at, end_at = min(begin for begin, _ in windows), max(end for _, end in windows)
+    level = Reading1m if end_at - begin_at <= FINE else LEVELS[-1]
+    is_in_box = reduce(or_, (Q(series_id__in=ids, at__gte=begin, at__lte=end - level.STEP) for (begin, end), ids in windows.items()))
+    worked = level._default_manager.filter(is_in_box, utilization_percent__gte=IDLE_PERCENT).order_by()
+    last_by_gpu = dict(worked.values_list("series_id").annotate(last_at=Max("at")))
+    last_at = max(last_by_gpu.values()) + level.STEP if last_by_gpu else None
+    return Work(count, len(last_by_gpu), begin_at, end_at, last_at)
