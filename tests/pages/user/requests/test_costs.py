@@ -25,7 +25,7 @@ from tests.pages.user_world import CREATE, HTMX, OFFERS, WORKSPACE, World, form
 pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 
 # One of them is the clock's, on PostgreSQL.
-QUERIES_MAX = 21
+QUERIES_MAX = 25
 # The whole queue is read for each question to the planner: what runs, what waits, on which nodes, with which promises, and
 # what has come lately; when EGS itself was away, which clusters had failures, and which nodes are held by what cannot be read.
 PLAN_QUERIES = 16
