@@ -25,6 +25,7 @@ from core.clock import db_now
 from gpr.models import AllocatorRecord, Gpr, GprState, PromiseMove
 from inventory.models import AgentSession, Gpu, ReservationState, ReservedGpu, agent_is_live
 from inventory.selectors import node_counts
+from observability.alerts.models import Alert, AlertState
 from observability.models import LatestReading
 from protocol.sync import SYNC_PATH
 from protocol.telemetry import STALE_S
@@ -153,7 +154,14 @@ def _allocator(now: datetime) -> Iterator[Metric]:
     yield _counter("egs_promises_moved", "Promises moved, by cause.", "cause", moves)
 
 
-_READERS: tuple[Callable[[datetime], Iterator[Metric]], ...] = (_gprs, _inventory, _gpus, _allocator)
+def _alerts(now: datetime) -> Iterator[Metric]:
+    standing = Alert.objects.filter(slice=None).exclude(state=AlertState.RESOLVED)
+    counts = dict(standing.order_by().values_list("state").annotate(n=Count("pk")))
+    states = [state for state in AlertState.values if state != AlertState.RESOLVED]
+    yield _gauge("egs_alerts", "Alerts for administrators by state.", "state", {state: counts.get(state, 0) for state in states})
+
+
+_READERS: tuple[Callable[[datetime], Iterator[Metric]], ...] = (_gprs, _inventory, _gpus, _allocator, _alerts)
 
 
 def _gauge(name: str, text: str, label: str, values: Mapping[str, int]) -> Metric:
