@@ -170,3 +170,16 @@ def rows_insert(rows: Sequence[Model], *, unique: str = "") -> None:
                     row.pk = made
     for row in rows:
         row._state.adding, row._state.db = False, DEFAULT_DB_ALIAS
+
+
+def rows_update(rows: Sequence[Model], names: Sequence[str]) -> None:
+    """Does what `bulk_update` does, whose one large statement takes many times as long."""
+    if not rows:
+        return
+    connection, meta = connections[DEFAULT_DB_ALIAS], rows[0]._meta
+    quoted = connection.ops.quote_name
+    fields: list[Any] = [meta.get_field(name) for name in names]
+    settings = ", ".join(f"{quoted(str(field.column))} = %s" for field in fields)
+    told = [[field.get_db_prep_save(getattr(row, field.attname), connection=connection) for field in (*fields, meta.pk)] for row in rows]
+    with connection.cursor() as cursor:
+        cursor.executemany(f"UPDATE {quoted(meta.db_table)} SET {settings} WHERE {quoted(str(meta.pk.column))} = %s", told)  # noqa: S608

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from django.db import transaction
 
+from core.written_sql import rows_update
 from observability.workloads.models import Workload, WorkloadState
 from observability.workloads.selectors import WorkloadGpu, gpus_of
 from observability.workloads.services import workloads_prune
@@ -32,7 +33,7 @@ def workloads_step(*, now: datetime) -> None:
     gpus = gpus_of(running)
     changed = [workload for workload in running if _measure(workload, gpus.get(workload.pk, ()), now)]
     with transaction.atomic():
-        Workload.objects.bulk_update(changed, FIELDS, batch_size=500)
+        rows_update(changed, FIELDS)
 
 
 def figures_of(gpus: Sequence[WorkloadGpu], now: datetime) -> Figures:

@@ -12,6 +12,7 @@ from django.db.models import Count, Min, Q, Sum
 
 from core.locks import transaction_lock
 from core.rest.references import id_of
+from core.written_sql import rows_update
 from gpr.models import Gpr
 from inventory.models import AgentSession, Cluster, Gpu
 from inventory.services.agents import AgentIdentity, session_check
@@ -78,7 +79,7 @@ def workloads_count(ids: Iterable[UUID], *, now: datetime) -> None:
                 setattr(row, name, value)
             changed.append(row)
     if changed:
-        Workload.objects.bulk_update(changed, list(figures))
+        rows_update(changed, list(figures))
         hint(*{slice_topic(row.slice_id) for row in changed})
 
 
