@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.e2e.gpu_nodes import Exporter, exporting, rebooting
 from tests.e2e.jobs import reservations_of
 from tests.e2e.kubernetes import NODE_GPUS, KubernetesStage, healthy_nodes
 from tests.e2e.processes import START_S, Api, wait_for
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.sqlite_only  # as all tests that start a control plane
 SOON_S = 2 * START_S
 EXIT_LATE_S = 2.0  # what is promised: an exit begins so soon after the end, hub or no hub
 NAP_S = 0.05
+REMEDIATION_S = 5.0  # between the hub's looks for faults
 ENDED = ("COMPLETED", "RELEASED", "EVICTED", "FAILED", "CANCELED", "REJECTED")
 
 
@@ -379,6 +381,67 @@ def test_pods_that_wait_get_nodes_by_themselves_and_their_end_gives_these_to_ano
     api.post(f"/gprs/{behind['id']}/release/")
     in_state(api, behind, "RELEASED")
     assert (len(gated(west, "others")), running(west, "others"), running(west, "pods")) == (1, [], [])
+
+
+@pytest.mark.rotates  # each day: tests/observability/remediation, and the agent's steps in tests/agent/nodes/test_repairs.py
+def test_a_node_whose_gpu_throws_xid_79_is_set_aside_replaced_rebooted_and_back_only_after_its_checks(
+    platform: Platform,
+) -> None:
+    api, west, stage = platform.api, platform.west, platform.stage
+    make_slice(api, "faults", west=west)
+    west.apply(workload("Deployment", "train", "faults", count=1, gpus=NODE_GPUS))
+    api.raw("PATCH", "/remediation-policies/west/", {"reboot_node": "auto"}).raise_for_status()
+    exporter = Exporter([node["name"] for node in api.get("/nodes/?cluster=west")["results"]], NODE_GPUS)
+    with exporting(exporter) as url, rebooting(west, exporter) as rebooted:
+        settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "egs-settings", "namespace": "egs-system"}}
+        west.apply({**settings, "data": {"exporters": url}})
+        stage.agents["west"].stop()
+        stage.agents["west"].start()
+        ask = {"name": "train", "slice": "faults", "shape": "H100-80GB", "nodes": 1, "duration_s": 3600}
+        gpr = in_state(api, api.post("/gprs/", ask), "ACTIVE")
+        (pod,) = wait_for("it runs", lambda: running(west, "faults"), within_s=SOON_S)
+        sick = pod["spec"]["nodeName"]
+        readings = f"/hotspots/?node={sick}"
+        wait_for("readings", lambda: any(row["reading"] for row in api.get(readings)["results"]), within_s=2 * SOON_S)
+        exporter.xids[sick, 3] = 31
+        wait_for("Xid 31", lambda: any(row["reading"]["xid"] == 31 for row in api.get(readings)["results"]), within_s=2 * SOON_S)
+        time.sleep(2 * REMEDIATION_S)
+        assert api.get("/remediation/")["results"] == [], "an error of the application is no fault of the node"
+
+        times = {"Xid": time.monotonic()}
+        exporter.xids[sick, 3] = 79
+        (case,) = wait_for("the case", lambda: api.get(f"/remediation/?node={sick}")["results"], within_s=2 * SOON_S)
+        times["set aside"] = time.monotonic()
+        assert (case["code"], case["why"]) == ("xid 79", "GPU 3 reported Xid 79 (GPU has fallen off the bus).")
+
+        def replaced() -> Any:
+            return [each for each in running(west, "faults") if each["spec"]["nodeName"] != sick]
+
+        wait_for("it runs on the spare", replaced, within_s=2 * SOON_S)
+        times["replaced"] = time.monotonic()
+        now = api.get(f"/gprs/{gpr['id']}/")
+        assert (now["state"], now["ends_at"]) == ("ACTIVE", gpr["ends_at"])
+
+        def returned() -> Any:
+            found = api.get(f"/remediation/{case['id']}/")
+            (node,) = api.get(f"/nodes/?cluster=west&name={sick}")["results"]
+            has_passed = bool(found["repairs"]) and found["repairs"][-1]["passed_at"] is not None
+            assert node["is_cordoned"] or has_passed, "it is in use without having passed its checks"
+            return found if found["state"] == "returned" else None
+
+        after = wait_for("its return", returned, within_s=4 * SOON_S)
+        times["returned"] = time.monotonic()
+        assert rebooted == [sick]
+        (repair,) = after["repairs"]
+        steps = [step["name"] for step in repair["steps"] if step["outcome"] == "OK"]
+        assert [step for step in steps if step != "claim"][:4] == ["reboot_node", "node_ready", "gpu_count", "gpu_health"]
+        annotations = west.get("node", sick)["metadata"]["annotations"]  # type: ignore[index]
+        assert "egs.io/repair" not in annotations
+        took_s = {name: round(at_mono - times["Xid"], 1) for name, at_mono in times.items()}
+        (stage.folder / "remediation.json").write_text(json.dumps(took_s))
+        api.post(f"/gprs/{gpr['id']}/release/")
+        in_state(api, gpr, "RELEASED")
+    west.delete("configmap", "egs-settings", namespace="egs-system")
 
 
 @pytest.mark.soak  # quickly: tests/kube/nodes/test_crashes.py without Deployments, tests/e2e/test_kill.py with the hub killed

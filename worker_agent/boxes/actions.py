@@ -268,6 +268,7 @@ class Actions:
             assignment=assignment,
             node=self.nodes[assignment.node],
             since_closed_s=max(0.0, self._time.now() - closed_s) if closed_s is not None else 0.0,
+            since_repair_s=max(0.0, self._time.now() - progress.repaired_s) if progress.repaired_s is not None else float("inf"),
             gang=gang.nodes,
             at_work=gang.at_work,
         )

@@ -87,6 +87,7 @@ class Entries:
             if status is not StepStatus.OK:
                 return
             progress.entry_done.append(step)
+            progress.repaired_s = self._time.now() if step in list(RepairStep) else progress.repaired_s
         progress.advance(Phase.ENTERED)
 
     def _is_broken(self, node: str) -> bool:

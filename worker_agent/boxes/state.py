@@ -35,6 +35,7 @@ class Progress(msgspec.Struct, kw_only=True, omit_defaults=True):
     failure: str = ""
     active_s: float | None = None
     exit_began_s: float | None = None
+    repaired_s: float | None = None  # when the step that repairs had ended
     entry_done: list[str] = []
     exit_done: list[str] = []
     attempts: dict[str, int] = {}

@@ -78,6 +78,7 @@ class StepCall(msgspec.Struct, frozen=True, kw_only=True):
     assignment: Assignment
     node: NodeState
     since_closed_s: float = 0.0  # also over restarts; 0 before the close
+    since_repair_s: float = float("inf")  # what the node logged before is over
     gang: tuple[str, ...] = ()  # names of the nodes of a box that take a step of GANG_STEPS together, in order
     at_work: tuple[str, ...] = ()  # as in gangs.Gang
 

@@ -219,6 +219,14 @@ def test_the_kernel_s_log_is_judged_by_what_is_the_gpu_s_own_and_of_late(log: Xi
     assert said in result.text
 
 
+@pytest.mark.parametrize(("since_repair_s", "verdict"), [(100.0, PASS), (300.0, FAIL)])
+def test_an_xid_from_before_the_node_was_repaired_is_over(since_repair_s: float, verdict: Verdict) -> None:
+    repaired = msgspec.structs.replace(call(), since_repair_s=since_repair_s)
+    document = Document(commands={"gpus": smi(), "rows": rows()}, xids=xid_log(79))  # 200 s ago
+
+    assert named(verdicts.gpu_health(repaired, document, None), "xid_errors").verdict is verdict
+
+
 IDLE_SMI = SMI["gpu_memory_used"]
 
 

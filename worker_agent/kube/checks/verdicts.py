@@ -120,7 +120,7 @@ def gpu_health(call: StepCall, document: Document, pod: Pod | None) -> Results:
     found = _gpus_of_box(call, document, len(call.assignment.gpus))
     rows, why_untold = _rows(document)
     must_tell = readings.remaps_rows(call.node.view.shape)
-    xids = readings.xids(document.xids.text, document.xids.uptime_s)
+    xids = [xid for xid in readings.xids(document.xids.text, document.xids.uptime_s) if xid.age_s <= call.since_repair_s]
     return [
         result
         for gpu in found
