@@ -95,8 +95,10 @@ class RemediationPolicyForm(forms.Form):
     restart_driver = forms.ChoiceField(label="Restart the driver's pods", choices=Mode.choices)
     reset_gpus = forms.ChoiceField(label="Reset the GPUs", choices=Mode.choices)
     reboot_node = forms.ChoiceField(label="Reboot the node", choices=Mode.choices)
-    tries_max = forms.IntegerField(label="Repairs", min_value=1, max_value=TRIES_MAX, help_text="After so many that failed, a person.")
-    returns_max = forms.IntegerField(label="Returns", min_value=1, max_value=TRIES_MAX, help_text="After so many within a week, a person.")
+    tries_max = forms.IntegerField(label="Repairs that may fail", min_value=1, max_value=TRIES_MAX, help_text="Then a person is asked.")
+    returns_max = forms.IntegerField(
+        label="Returns within a week", min_value=1, max_value=TRIES_MAX, help_text="A node that then fails again is left to a person."
+    )
     ignored_xids = PlainTextField(
         label="Ignored Xids", max_length=500, required=False, help_text="Numbers, separated by commas. Errors of applications never count."
     )
@@ -110,7 +112,7 @@ class RemediationPolicyForm(forms.Form):
                 min_value=0,
                 max_value=LIMIT_MAX,
                 required=False,
-                help_text=f"More {within} are a fault; 0: never; empty: {trend.most:,}.",
+                help_text=f"So many {within} are a fault; 0: never; empty: {trend.most:,}.",
             )
 
     def clean_ignored_xids(self) -> list[int]:

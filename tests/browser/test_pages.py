@@ -51,6 +51,7 @@ ADMIN_PAGES = {
     "/admin/alerts/{alert}/": {**ADMIN, **ROWS},
     "/admin/alert-rules/": {**ADMIN, **ROWS},
     "/admin/alert-rules/new/": {**ADMIN, **FORM},
+    "/admin/remediation/": {**ADMIN, **ROWS},
     "/admin/clusters/": {**ADMIN, **ROWS, **FORM},
     "/admin/maintenance/announce/": {**ADMIN, **FORM},
     "/admin/quotas/": {**ADMIN, **ROWS},

@@ -38,12 +38,22 @@ VIEWS: Final = {
 GLYPHS: Final = {
     CaseState.OPEN: ("step-waiting", "step-waiting"),
     CaseState.ASKING: ("step-warned", "step-warned"),
-    CaseState.ACTING: ("step-running", "step-running"),
-    CaseState.PROVING: ("step-running", "step-running"),
-    CaseState.ESCALATED: ("step-failed", "step-failed"),
+    CaseState.ACTING: ("provisioning", "step-running"),
+    CaseState.PROVING: ("provisioning", "step-running"),
+    CaseState.ESCALATED: ("failed", "step-failed"),
     CaseState.KEPT: ("step-skipped", "step-skipped"),
     CaseState.RETURNED: ("step-passed", "step-passed"),
     CaseState.GONE: ("canceled", "step-skipped"),
+}
+STATE_WORDS: Final = {
+    CaseState.OPEN: "Waits",
+    CaseState.ASKING: "Needs approval",
+    CaseState.ACTING: "Being repaired",
+    CaseState.PROVING: "Being checked",
+    CaseState.ESCALATED: "Needs a person",
+    CaseState.KEPT: "Kept aside",
+    CaseState.RETURNED: "In use again",
+    CaseState.GONE: "Left its cluster",
 }
 MODE_WORDS: Final = {Mode.AUTO: "by itself", Mode.ASK: "after approval", Mode.NEVER: "never"}
 
@@ -71,7 +81,7 @@ class CaseRow:
             node=case.node.name,
             cluster=case.node.cluster.name,
             why=case.why,
-            state=case.get_state_display(),
+            state=STATE_WORDS[CaseState(case.state)],
             state_why=case.state_why,
             glyph=glyph,
             css=css,
@@ -220,7 +230,7 @@ class CasePage:
 def _facts(case: RemediationCase, request: PageRequest) -> Iterator[Pair]:
     yield Pair("Why", case.why)
     yield Pair("Cause", case.get_cause_display(), case.code)
-    yield Pair("State", case.get_state_display(), case.state_why)
+    yield Pair("State", STATE_WORDS[CaseState(case.state)], case.state_why)
     yield Pair("Since", words.moment(case.opened_at, now=request.now, zone=request.zone))
     if case.closed_at is None:
         preview = preview_of(case, case.action)

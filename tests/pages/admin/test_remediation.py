@@ -33,7 +33,7 @@ def test_the_list_says_why_each_node_is_aside_and_who_is_waited_for(admin: Clien
     for text in (
         case.node.name,
         "GPU 1 reported Xid 79 (GPU has fallen off the bus).",
-        "Waits for an administrator",
+        "Needs approval",
         "Reboot the node and check",
     ):
         assert text in page
