@@ -54,9 +54,10 @@ def workloads_of(cluster_id: UUID) -> tuple[Workload, ...]:
     rows = list(jobs)
     if not rows:
         return ()
-    ready = Namespace.objects.filter(cluster=cluster_id, slice__in={job.gpr.slice_id for job in rows}, state=BindingState.READY)
+    # The oldest first, so that a new one changes nothing. Whether it is ready, its agent knows.
+    bound = Namespace.objects.filter(cluster=cluster_id, slice__in={job.gpr.slice_id for job in rows}).exclude(state=BindingState.CONFLICT)
     names: dict[UUID, list[str]] = {}
-    for slice_id, name in ready.order_by("name").values_list("slice", "name"):
+    for slice_id, name in bound.order_by("created_at", "name").values_list("slice", "name"):
         names.setdefault(slice_id, []).append(name)
     return tuple(_workload(job, names.get(job.gpr.slice_id, [])) for job in rows)
 

@@ -249,7 +249,7 @@ def _pairs(job: Job) -> list[Pair]:
         Pair("Nodes", size_of(job)),
         Pair("Time", words.duration_exact(gpr.duration_s)),
         Pair("Cluster", gpr.cluster.name if gpr.cluster else ""),
-        Pair("Namespace", job.namespace or "the first one that is ready"),
+        Pair("Namespace", job.namespace or "the first of the workspace"),
         Pair("Kind", job.kind),
         Pair("Image", job.image, is_code=True),
         Pair("Command", shlex.join(job.command), is_code=True),

@@ -232,6 +232,36 @@ def test_a_job_for_another_workspace_s_namespace_is_not_made(runner: Runner, sit
 
 
 @pytest.mark.rotates
+def test_marks_that_another_workspace_writes_draw_no_job_there(runner: Runner, site: Site) -> None:
+    theirs = site.make_slice(f"a{runner.slice[:6]}")
+    box = opened(runner)
+    work = runner.wants(box[0].gpr_id)
+    runner.until(WorkloadPhase.RUNNING, holds=lambda seen: seen.pods_running == 1)
+    marks = {cluster_names.JOB: work.id, cluster_names.JOB_BOX: f"{work.gpr_id}.1"}
+    about = {"name": "posing", "namespace": theirs, "labels": marks}
+    site.cluster.apply({"apiVersion": "v1", "kind": "Service", "metadata": about, "spec": {"ports": [{"port": 80}]}})
+
+    runner.restart()
+
+    assert runner.until(WorkloadPhase.RUNNING).pods_running == 1
+    closed(runner, box)
+    runner.gone()
+
+
+def test_a_run_stays_in_the_namespace_where_it_began(runner: Runner, site: Site) -> None:
+    box = opened(runner)
+    work = runner.wants(box[0].gpr_id)
+    runner.until(WorkloadPhase.RUNNING, holds=lambda seen: seen.pods_running == 1)
+    runner.works = [msgspec.structs.replace(work, namespace="another-one")]
+
+    assert runner.until(WorkloadPhase.RUNNING).pods_running == 1
+    runner.restart()
+    assert runner.until(WorkloadPhase.RUNNING).pods_running == 1
+    closed(runner, box)
+    runner.gone()
+
+
+@pytest.mark.rotates
 def test_a_manifest_is_made_with_what_it_says_and_its_pods_meet_all_policies(runner: Runner) -> None:
     spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": "8"}}}]}
     fine = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "own"}, "spec": {"template": {"spec": spec}}}

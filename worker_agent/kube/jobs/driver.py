@@ -77,7 +77,7 @@ class KubernetesWorkloads:
         self._kinds_not_before_mono = self._all_not_before_mono = self._not_before_mono = float("-inf")
         self._found: dict[Place, _Found] = {}
         self._listed_paths: set[str] = set()  # kinds that have objects of ours
-        self._made: set[tuple[str, int]] = set()  # jobs and runs whose objects this process made, or saw whole
+        self._made: dict[tuple[str, int], str] = {}  # by job and run whose objects this process made, or saw: the namespace
         self._taken: set[Place] = set()  # places where the last creation found something
         self._seen: dict[str, WorkloadSeen] = {}
         self._told = ""
@@ -124,8 +124,9 @@ class KubernetesWorkloads:
             self._trouble(str(error))
             return list(self._seen.values())
         self._told = ""
-        self._seen = {job.workload.id: self._advance(job) for job in jobs}
-        self._made &= {(job.workload.id, job.workload.run) for job in jobs}
+        self._seen = {job.workload.id: self._advance(self._where_it_runs(job)) for job in jobs}
+        there = {(job.workload.id, job.workload.run) for job in jobs}
+        self._made = {key: namespace for key, namespace in self._made.items() if key in there}
         return list(self._seen.values())
 
     def _trouble(self, why: str) -> None:
@@ -174,6 +175,16 @@ class KubernetesWorkloads:
         had = [{key for key, amount in node.status.allocatable.items() if is_rdma(key) and amount != "0"} for node in nodes]
         return min(set.intersection(*had), default="") if had else ""
 
+    def _where_it_runs(self, job: BoxJob) -> BoxJob:
+        """A run stays in the namespace where it began, though its workspace has others meanwhile."""
+        work = job.workload
+        began = self._made.get((work.id, work.run), "")
+        if not began:
+            of_run = ((place[1], found) for place, found in self._found.items() if found.run == (work.gpr_id, work.run))
+            own = (name for name, found in of_run if found.seen.metadata.label(JOB) == work.id and self._bound(name) == work.slice)
+            began = next(own, "")
+        return job._replace(workload=msgspec.structs.replace(work, namespace=began)) if began else job
+
     # -- one job -------------------------------------------------------------------------------------------------------
 
     def _advance(self, job: BoxJob) -> WorkloadSeen:
@@ -192,7 +203,7 @@ class KubernetesWorkloads:
                 return unmade
         elif main is not None and not has_main:
             return _seen(job, WorkloadPhase.FAILED, f"Somebody deleted {main['kind']} {main['metadata']['name']} in the cluster.")
-        self._made.add((work.id, work.run))
+        self._made[work.id, work.run] = work.namespace
         return self._outcome(job, main) if main is not None else _seen(job, WorkloadPhase.RUNNING)
 
     def _find(self, each: Object) -> _Found | None:
@@ -266,6 +277,7 @@ class KubernetesWorkloads:
     # -- output --------------------------------------------------------------------------------------------------------
 
     def log(self, job: BoxJob, rank: int, since: str) -> LogPart | None:
+        job = self._where_it_runs(job)
         main = main_of(self._objects(job))
         if main is None or self._bound(job.workload.namespace) != job.workload.slice:
             return LogPart("", since)
