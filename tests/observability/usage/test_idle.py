@@ -68,6 +68,7 @@ def test_an_idle_box_is_warned_at_half_and_shortly_before_and_released_at_the_en
     assert message.endswith(", for 10 min.")
 
 
+@pytest.mark.rotates
 def test_freed_nodes_start_who_waits_at_once(stage: Stage) -> None:
     gpr = box(stage, nodes=2)
     waits = stage.submit(nodes=2, duration_s=HOUR_S)
@@ -79,6 +80,7 @@ def test_freed_nodes_start_who_waits_at_once(stage: Stage) -> None:
     assert fresh(waits).state == S.PROVISIONING
 
 
+@pytest.mark.rotates
 def test_work_of_a_single_gpu_begins_the_time_out_anew(stage: Stage) -> None:
     gpr = lives(stage, box(stage), 10, 0)
     gpr = lives(stage, gpr, 1, 0, 60)
@@ -117,6 +119,7 @@ def test_readings_that_are_old_release_nothing_though_the_time_out_is_over(stage
     assert fresh(gpr).state == S.ACTIVE
 
 
+@pytest.mark.rotates
 def test_entry_and_replacement_of_a_node_are_no_idleness(stage: Stage) -> None:
     gpr = stage.submit(nodes=1, duration_s=8 * HOUR_S, idle_timeout_s=TIMEOUT_S)
     stage.tick()
@@ -148,6 +151,7 @@ def test_keeping_it_begins_the_time_out_anew_for_whom_the_policy_allows_it(stage
     assert lives(stage, gpr, 2, 0).state == S.EXITING
 
 
+@pytest.mark.rotates
 def test_a_box_that_works_or_is_over_cannot_be_kept(stage: Stage) -> None:
     gpr = lives(stage, box(stage), 5, 80)
     with pytest.raises(Conflict):
@@ -157,6 +161,7 @@ def test_a_box_that_works_or_is_over_cannot_be_kept(stage: Stage) -> None:
         gpr_keep(gpr=gpr, actor=stage.owner, now=stage.now)
 
 
+@pytest.mark.rotates
 def test_the_time_out_is_that_of_the_request_else_of_the_policy_and_zero_is_never(stage: Stage) -> None:
     policy_change(policy=policy_of(None), terms={"idle_timeout_s": 420}, actor=stage.admin, now=stage.now)
     by_policy = box(stage, idle_timeout_s=None)
@@ -170,6 +175,7 @@ def test_the_time_out_is_that_of_the_request_else_of_the_policy_and_zero_is_neve
     assert (lives(stage, never, 9, 0).state, IdleBox.objects.count()) == (S.ACTIVE, 0)
 
 
+@pytest.mark.rotates
 def test_a_time_of_which_nothing_is_known_is_forgotten(stage: Stage) -> None:
     gpr = lives(stage, box(stage, duration_s=6 * 24 * HOUR_S), 5, 0)
     assert IdleBox.objects.count() == 1

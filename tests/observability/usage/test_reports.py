@@ -55,6 +55,7 @@ def test_a_box_with_gpus_and_time_to_spare_is_told_the_smaller_one(stage: Stage)
     assert [hearer.user for hearer in hearers_of([event])] == [stage.owner]
 
 
+@pytest.mark.rotates
 def test_a_box_that_was_used_to_the_end_is_told_of_no_smaller_one(stage: Stage) -> None:
     gpr = begin(stage)
     work(stage, gpr, 10, lambda n: 90)
@@ -64,6 +65,7 @@ def test_a_box_that_was_used_to_the_end_is_told_of_no_smaller_one(stage: Stage) 
     assert event.message == "train held 0.7 GPU-hours. Kernels ran in 0.6 GPU-hours, 90 % of what was measured."
 
 
+@pytest.mark.rotates
 def test_of_a_box_without_readings_nothing_is_claimed(stage: Stage) -> None:
     gpr = begin(stage)
     other = Gpu.objects.exclude(pk__in=[gpu.pk for gpu in gpus_of_box(gpr)])[0]
