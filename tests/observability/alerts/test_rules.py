@@ -12,6 +12,7 @@ from inventory.models import AgentSession, Cluster, Node, Reservation, StepResul
 from observability.alerts.defaults import default_rules
 from observability.alerts.models import AlertRule, AlertState, SignalSample
 from observability.models import LatestReading, Reading1m, Reading10m
+from observability.telemetry.partitions import partitions_ensure
 from slices.models import AtLimit, Budget, Period, Quota
 from tests.builders import NOW, SHAPE, make_cluster, make_gpr, make_slice, make_user, nodes_of
 from tests.observability.alerts.simulated import Fleet, alerts, box, latest, only, states, told
@@ -137,6 +138,7 @@ def course(gpu: Any, model: Any, *, minutes: int, until: Any, temperature: Calla
     """A course up to now. `temperature` of the minutes since NOW."""
     step = int(model.STEP.total_seconds() // 60)
     model._default_manager.all().delete()
+    partitions_ensure(model, (until - timedelta(minutes=n) for n in range(minutes)))
     times = [until - timedelta(minutes=n) for n in range(1, minutes, step)]
     model._default_manager.bulk_create(
         model(series_id=latest(gpu).pk, at=at, temperature_c=round(temperature((at - NOW) / MINUTE))) for at in times
