@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Iterator
 
 import msgspec
@@ -67,11 +66,21 @@ async def test_while_too_much_waits_telemetry_is_refused_and_sync_is_answered(ag
 
 async def test_a_call_whose_turn_comes_too_late_has_no_effect(agent: Agent, message: bytes, thread: LossyThread) -> None:
     """Its credential may have been replaced meanwhile: used late, it would look like a copy of the agent, which is locked."""
-    thread._wait_max_s = 0.05
-    busy = asyncio.create_task(thread.run(lambda: time.sleep(0.3)))
-    await asyncio.sleep(0)
+    has_begun, goes_on = threading.Event(), threading.Event()
 
-    late = await request(TELEMETRY_PATH, message, bearer=agent.credential)
+    def hold() -> None:
+        has_begun.set()
+        goes_on.wait()
+
+    busy = asyncio.create_task(thread.run(hold))
+    await asyncio.to_thread(has_begun.wait)
+    thread._wait_max_s = 0.05
+    asked = asyncio.create_task(request(TELEMETRY_PATH, message, bearer=agent.credential))
+    while thread._waiting < 2:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+    goes_on.set()
+    late = await asked
     await busy
 
     assert late is not None
