@@ -110,6 +110,7 @@ def address(name: str, admin_world: AdminWorld) -> str:
         "gpr-reject": admin_world.held,
         "admin-evict": admin_world.runs,
         "gpr-release": admin_world.runs,
+        "gpr-keep": admin_world.runs,
         "gpr-extend": admin_world.runs,
     }
     node = admin_world.cluster.nodes.order_by("name").first()
