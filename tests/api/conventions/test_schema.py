@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import content_type_conformance, response
 
 from core.clock import db_now
 from gpr.bookings.services import SeriesTerms, series_create
-from gpr.models import BookingSeries, PromiseMove, RepeatRule
+from gpr.models import BookingSeries, Job, PromiseMove, RepeatRule
 from inventory.models import MaintenanceWindow, StepResult, Supply, SupplyOrder
 from inventory.services.maintenance import window_announce, window_draft
 from observability.alerts.models import Alert, AlertRule, AlertSilence
@@ -119,6 +119,7 @@ def test_what_the_schema_allows_and_what_it_forbids_is_answered_as_it_says(
     headers = {"Authorization": f"Bearer {factories.token(world.people.admin)}"}
     places = {"id": gpr_id, "gpr_pk": gpr_id, "slice": "vision", "user": "teammate", "namespace": "train", "project": "canary-project"}
     refs = {**REFS, "maintenance": str(MaintenanceWindow.objects.get().pk), "booking-series": str(BookingSeries.objects.get().pk)}
+    refs["jobs"] = str(Job.objects.create(gpr_id=gpr_id, created_at=db_now(), image="train:1.0").pk)
     refs["templates"] = factories.template(world.slice, name="half-node", asked={"shape": SHAPE, "nodes": 1}).name
     policy_pk = str(policy_of(world.slice).pk)
     refs["supplies"] = str(Supply.objects.get().pk)
