@@ -521,6 +521,20 @@ def test_a_thief_of_the_agents_token_does_not_get(misuse: str, world: World) -> 
     assert world.agent.call(method, path, body, **more).outcome == refusal
 
 
+def test_in_a_namespace_that_administrators_mark_for_it_the_agent_deletes_pods_of_the_driver_and_does_no_more(world: World) -> None:
+    labels = {cluster_names.EXEMPT: "true", cluster_names.MAY_RESTART: "true"}
+    world.admin.make("/api/v1/namespaces", {"metadata": {"name": "driver", "labels": labels}})
+    wait_for("an account", lambda: world.cluster.get("serviceaccount", "default", namespace="driver"), within_s=SOON_S)
+    world.admin.make(pods_path("driver"), pod("plugin"))
+    image: list[Object] = [{"op": "replace", "path": "/spec/containers/0/image", "value": "mine"}]
+
+    path = pods_path("driver", "plugin")
+    assert world.agent.call("PATCH", path, image, kind=JSON_PATCH).outcome == "egs-agent"
+    assert world.agent.call("POST", f"{path}/eviction", eviction("plugin", 5)).outcome == "egs-agent"
+    assert world.agent.call("DELETE", path).outcome == DONE
+    world.admin.call("DELETE", "/api/v1/namespaces/driver", is_dry=False)
+
+
 def test_a_thief_of_the_agents_token_gets_no_check_with_a_claim(world: World) -> None:
     """Where there are claims; elsewhere the API server leaves it out."""
     job = check_job(resourceClaims=[{"name": "gpu", "resourceClaimName": "claim"}])
