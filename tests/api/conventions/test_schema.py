@@ -121,16 +121,13 @@ def test_what_the_schema_allows_and_what_it_forbids_is_answered_as_it_says(
     refs = {**REFS, "maintenance": str(MaintenanceWindow.objects.get().pk), "booking-series": str(BookingSeries.objects.get().pk)}
     refs["jobs"] = str(Job.objects.create(gpr_id=gpr_id, created_at=db_now(), image="train:1.0").pk)
     refs["templates"] = factories.template(world.slice, name="half-node", asked={"shape": SHAPE, "nodes": 1}).name
-    policy_pk = str(policy_of(world.slice).pk)
+    # Found once, since an operation may delete what others name.
+    ids = {kind: str(model.objects.get().pk) for kind, model in OF_ID.items()} | {"policies": str(policy_of(world.slice).pk)}
     refs["supplies"] = str(Supply.objects.get().pk)
     for found in islice(schema.get_all_operations(), DAY.toordinal() % SHARE, None, SHARE):
         operation = found.ok()
         kind = operation.path.split("/")[3]
-        own = {"id": str(OF_ID[kind].objects.get().pk)} if kind in OF_ID else {}
-        if kind == "policies":
-            own = {"id": policy_pk, "policy_pk": policy_pk}
-        if kind == "alerts":
-            own["alert_pk"] = own["id"]
+        own = {"id": ids[kind], "policy_pk": ids[kind], "alert_pk": ids[kind]} if kind in ids else {}
         exercise(operation, mode, headers, {**places, **own, "ref": refs.get(kind, "")})
 
 
