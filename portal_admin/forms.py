@@ -19,7 +19,7 @@ from inventory.models import CheckPolicy, Cluster, Node, SupplyKind
 from inventory.selectors import shapes_known
 from inventory.services.checks import CheckPolicyChange
 from observability.models import RemediationPolicy
-from observability.remediation.faults import ACTION_NAMES, DAY_S, REPAIRS, TRENDS, XIDS
+from observability.remediation.faults import ACTION_NAMES, DAY_S, REPAIRS, TRENDS, XID_ACTIONS
 from observability.remediation.models import TRIES_MAX, Mode
 from observability.remediation.policies import LIMIT_MAX, PolicyChange
 from portal_shared.forms.fields import DURATION_HINT, MomentField, NameField, PlainTextField, SpanField, UnseenNumber
@@ -117,8 +117,8 @@ class RemediationPolicyForm(forms.Form):
 
     def clean_ignored_xids(self) -> list[int]:
         words_ = [word.strip() for word in self.cleaned_data["ignored_xids"].split(",") if word.strip()]
-        if not all(word.isdecimal() and int(word) in XIDS for word in words_):
-            raise forms.ValidationError(f"Must be of {', '.join(map(str, sorted(XIDS)))}; no other sets a node aside.")
+        if not all(word.isdecimal() and int(word) in XID_ACTIONS for word in words_):
+            raise forms.ValidationError(f"Must be of {', '.join(map(str, sorted(XID_ACTIONS)))}; no other sets a node aside.")
         return sorted({int(word) for word in words_})
 
     def change(self) -> PolicyChange:

@@ -1,7 +1,8 @@
-"""What NVIDIA recommends after an Xid. Source: NVIDIA's Xid catalog, as gpud groups it."""
+"""Xids, the faults that NVIDIA's driver reports, with what its catalog recommends. Sources: NVIDIA's Xid catalog, as gpud groups it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -14,11 +15,40 @@ class XidAction(StrEnum):
     INVESTIGATE = "investigate"  # what to do follows from the other Xids beside it
 
 
-_BY_ACTION: Final = {
-    XidAction.RESTART_APP: (13, 31, 94),
-    XidAction.RESET_GPU: (62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 158),
-    XidAction.REBOOT_NODE: (79,),
-    XidAction.CONTACT_SUPPORT: (61, 122, 142),
-    XidAction.INVESTIGATE: (45, 48, 74, 144, 145, 149, 154, 171, 172),
+@dataclass(frozen=True, slots=True)
+class Xid:
+    text: str
+    action: XidAction
+    is_of_hardware: bool = True  # alone it shows a fault of the GPU or its links
+
+
+_A: Final = XidAction
+XIDS: Final = {  # others need nothing
+    13: Xid("exception in a program", _A.RESTART_APP, is_of_hardware=False),
+    31: Xid("memory page fault of a program", _A.RESTART_APP, is_of_hardware=False),
+    45: Xid("the driver ended a program", _A.INVESTIGATE, is_of_hardware=False),
+    48: Xid("uncorrectable memory error", _A.INVESTIGATE),
+    61: Xid("error of the GPU's microcontroller", _A.CONTACT_SUPPORT),
+    62: Xid("halt of the GPU's microcontroller", _A.RESET_GPU),
+    64: Xid("a memory row could not be remapped", _A.RESET_GPU),
+    74: Xid("NVLink error", _A.INVESTIGATE),
+    79: Xid("GPU has fallen off the bus", _A.REBOOT_NODE),
+    94: Xid("contained memory error", _A.RESTART_APP, is_of_hardware=False),
+    95: Xid("uncontained memory error", _A.RESET_GPU),
+    109: Xid("context switch timed out", _A.RESET_GPU),
+    110: Xid("security fault", _A.RESET_GPU),
+    119: Xid("the GPU's system processor does not answer", _A.RESET_GPU),
+    120: Xid("error of the GPU's system processor", _A.RESET_GPU),
+    122: Xid("the GPU's flash memory cannot be read", _A.CONTACT_SUPPORT),
+    136: Xid("link training failed", _A.RESET_GPU),
+    140: Xid("unrecovered memory error", _A.RESET_GPU),
+    142: Xid("error that needs the vendor", _A.CONTACT_SUPPORT),
+    143: Xid("the GPU did not initialize", _A.RESET_GPU),
+    144: Xid("NVLink fault", _A.INVESTIGATE),
+    145: Xid("NVLink fault", _A.INVESTIGATE),
+    149: Xid("NVLink fault", _A.INVESTIGATE),
+    154: Xid("the driver asks for a recovery of the GPU", _A.INVESTIGATE),  # and says which one elsewhere
+    158: Xid("fatal timeout of the GPU", _A.RESET_GPU),
+    171: Xid("details of a memory error", _A.INVESTIGATE, is_of_hardware=False),
+    172: Xid("details of a memory error", _A.INVESTIGATE, is_of_hardware=False),
 }
-ACTIONS: Final = {xid: action for action, xids in _BY_ACTION.items() for xid in xids}  # others need none

@@ -22,7 +22,7 @@ from journal.guard import set_aside_on_error
 from journal.models import Severity
 from journal.services import event_record
 from observability.remediation.counts import counts_keep
-from observability.remediation.faults import ACTION_NAMES, CHECK_ACTIONS, DEFAULT_ACTION, REPAIRS, XIDS, Action, Fault, stronger
+from observability.remediation.faults import ACTION_NAMES, CHECK_ACTIONS, DEFAULT_ACTION, REPAIRS, XID_ACTIONS, Action, Fault, stronger
 from observability.remediation.models import CLOSED, WHY_MAX_CHARS, CaseState, Mode, RemediationCase
 from observability.remediation.policies import policies_by_cluster
 from protocol.assignments import Desired, Phase
@@ -243,8 +243,7 @@ def _first_action(cause: CordonCause, code: str) -> Action:
     if cause == CordonCause.CHECK:
         return CHECK_ACTIONS.get(code, DEFAULT_ACTION)
     if cause == CordonCause.FAULT and code.startswith("xid "):
-        known = XIDS.get(int(code.removeprefix("xid ")))
-        return known.action if known else Action.RESET_GPUS
+        return XID_ACTIONS.get(int(code.removeprefix("xid ")), Action.RESET_GPUS)
     return Action.RESET_GPUS if cause == CordonCause.FAULT else Action.CHECK
 
 

@@ -1,7 +1,6 @@
 """Which counts of a GPU show a fault of its hardware, and what is to be done about it. Pure.
 
-The actions follow NVIDIA's catalog of Xids, as gpud uses it. Errors of applications (13, 31) and what the driver repairs by itself (63, 94)
-set no node aside.
+Errors of applications (13, 31) and what the driver repairs by itself (63, 94) set no node aside.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from protocol.steps import RepairStep
+from protocol.xids import XIDS, XidAction
 
 
 class Action(StrEnum):
@@ -38,36 +38,13 @@ def stronger(action: str) -> Action:
     return REPAIRS[min(REPAIRS.index(Action(action)) + 1, len(REPAIRS) - 1)]
 
 
-@dataclass(frozen=True, slots=True)
-class Xid:
-    text: str
-    action: Action
-
-
-XIDS: Final[Mapping[int, Xid]] = {
-    48: Xid("uncorrectable memory error", Action.RESET_GPUS),
-    61: Xid("error of the GPU's microcontroller", Action.SUPPORT),
-    62: Xid("halt of the GPU's microcontroller", Action.RESET_GPUS),
-    64: Xid("a memory row could not be remapped", Action.RESET_GPUS),
-    74: Xid("NVLink error", Action.RESET_GPUS),
-    79: Xid("GPU has fallen off the bus", Action.REBOOT_NODE),
-    95: Xid("uncontained memory error", Action.RESET_GPUS),
-    109: Xid("context switch timed out", Action.RESET_GPUS),
-    110: Xid("security fault", Action.RESET_GPUS),
-    119: Xid("the GPU's system processor does not answer", Action.RESET_GPUS),
-    120: Xid("error of the GPU's system processor", Action.RESET_GPUS),
-    122: Xid("the GPU's flash memory cannot be read", Action.SUPPORT),
-    136: Xid("link training failed", Action.RESET_GPUS),
-    140: Xid("unrecovered memory error", Action.RESET_GPUS),
-    142: Xid("error that needs the vendor", Action.SUPPORT),
-    143: Xid("the GPU did not initialize", Action.RESET_GPUS),
-    144: Xid("NVLink fault", Action.RESET_GPUS),
-    145: Xid("NVLink fault", Action.RESET_GPUS),
-    149: Xid("NVLink fault", Action.RESET_GPUS),
-    # The driver wants a recovery, and which one it says elsewhere. Failed checks lead to the stronger action.
-    154: Xid("the driver asks for a recovery of the GPU", Action.RESET_GPUS),
-    158: Xid("fatal timeout of the GPU", Action.RESET_GPUS),
+_OF_XID: Final = {
+    XidAction.RESET_GPU: Action.RESET_GPUS,
+    XidAction.REBOOT_NODE: Action.REBOOT_NODE,
+    XidAction.CONTACT_SUPPORT: Action.SUPPORT,
+    XidAction.INVESTIGATE: Action.RESET_GPUS,  # failed checks lead to the stronger action
 }
+XID_ACTIONS: Final[Mapping[int, Action]] = {number: _OF_XID[xid.action] for number, xid in XIDS.items() if xid.is_of_hardware}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +88,8 @@ def faults_of(
 ) -> Iterator[Fault]:
     """`last` is what was known before (None: nothing), `base_of` the counts that many seconds ago."""
     xid, before = now["xid"], last["xid"] if last else 0
-    if xid != before and xid in XIDS and xid not in ignored_xids:
-        yield Fault("xid", xid, before, f"reported Xid {xid} ({XIDS[xid].text})", XIDS[xid].action)
+    if xid != before and xid in XID_ACTIONS and xid not in ignored_xids:
+        yield Fault("xid", xid, before, f"reported Xid {xid} ({XIDS[xid].text})", XID_ACTIONS[xid])
     failed, failed_before = now["rows_failed"], last["rows_failed"] if last else 0
     if failed > failed_before:
         yield Fault("rows_failed", failed, failed_before, "has memory rows that could not be remapped", Action.RESET_GPUS)

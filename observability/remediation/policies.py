@@ -17,7 +17,7 @@ from core.rest.references import one_by_reference
 from inventory.models import Cluster
 from inventory.selectors import clusters_visible_to
 from journal.services import event_record
-from observability.remediation.faults import LIMIT_NAMES, XIDS
+from observability.remediation.faults import LIMIT_NAMES, XID_ACTIONS
 from observability.remediation.models import RemediationPolicy
 
 XID_MAX: Final = 100_000
@@ -91,7 +91,7 @@ def terms(policy: RemediationPolicy) -> str:
 def _check(change: Mapping[str, Any]) -> None:
     """Raises InvalidInput."""
     for xid in change.get("ignored_xids", []):
-        if xid not in XIDS:
+        if xid not in XID_ACTIONS:
             raise InvalidInput({"ignored_xids": [f"Xid {xid} sets no node aside anyway."]})
     if unknown := sorted(set(change.get("limits", {})) - set(LIMIT_NAMES)):
         raise InvalidInput({"limits": [f"There is no limit {unknown[0]}; there are {', '.join(LIMIT_NAMES)}."]})

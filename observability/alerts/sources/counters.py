@@ -19,7 +19,7 @@ from observability.alerts.models import WINDOW_MOST_S, AlertRule, CounterIncreas
 from observability.alerts.signals import xid_signal
 from observability.alerts.sources.measured import Found, GpuPlace, Measured, gpu_places, in_scope, open_subjects, place_columns, with_boxes
 from observability.models import LatestReading, Reading15s
-from protocol.xids import ACTIONS
+from protocol.xids import XIDS
 
 NAMES: Final = ("xid", *CounterState.TOTALS)
 STATE: Final = "gpu__counter_state"
@@ -68,8 +68,8 @@ def _increases(new: dict[str, int | None], old: dict[str, int | None]) -> Iterat
             yield name, count
     # The gauge keeps the last Xid: only a change is news.
     xid = new["xid"]
-    if xid and xid != old["xid"] and (action := ACTIONS.get(xid)):
-        yield xid_signal(action), 1
+    if xid and xid != old["xid"] and (known := XIDS.get(xid)):
+        yield xid_signal(known.action), 1
 
 
 def gpu_counts(rules: Sequence[AlertRule], now: datetime) -> Found:

@@ -8,7 +8,7 @@ import pytest
 
 from inventory.models import CordonCause, Node
 from observability.models import FaultCount, RemediationCase
-from observability.remediation.faults import DAY_S, XIDS, Action, faults_of
+from observability.remediation.faults import DAY_S, XID_ACTIONS, Action, faults_of
 from observability.remediation.policies import remediation_policy_change
 from tests.observability.remediation.ward import Ward, told
 
@@ -52,7 +52,7 @@ def test_each_xid_asks_for_the_action_of_the_vendors_table() -> None:
     assert {xid for xid, action in asked.items() if action is Action.REBOOT_NODE} == {79}
     assert {xid for xid, action in asked.items() if action is Action.SUPPORT} == {61, 122, 142}
     assert {62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 158} <= {xid for xid, action in asked.items() if action is Action.RESET_GPUS}
-    assert set(asked) == set(XIDS)
+    assert set(asked) == set(XID_ACTIONS)
     assert not set(asked) & {13, 31, 43, 45, 63, 92, 94, 121, 137}
 
 

@@ -14,6 +14,8 @@ from typing import Final
 
 import msgspec
 
+from protocol.xids import XIDS, XidAction
+
 XID_WINDOW_S: Final = 2 * 3600.0
 # Fields of nvidia-smi --query-gpu, in the order of `gpus`. Drivers before 535 know one by its name in OLD_NAMES.
 GPU_FIELDS: Final = (
@@ -47,15 +49,17 @@ _GID: Final = re.compile(r"([0-9a-f]{4}:){3}[0-9a-f]{4}(:[0-9a-f]{4}){0,4}")  # 
 NO_GID: Final = ":".join(["0000"] * 8)  # an unused entry of the port's table
 IPV4: Final = "IPv4"
 _YES_NO: Final = {"yes": 1.0, "no": 0.0}
-# From NVIDIA's catalog (immediate action) and Azure's node health checks, which fail a node for any of theirs; docs/checks.md compares
-# them. An Xid in neither table is reported, and does not fail the node.
 XIDS_OF_PROGRAMS: Final = frozenset({13, 31, 43, 45, 63, 94, 121, 137})  # a fault of the program, repaired already, or measured separately
+_ADVICE: Final = {
+    XidAction.RESET_GPU: "reset the GPU",
+    XidAction.REBOOT_NODE: "reboot the node",
+    XidAction.CONTACT_SUPPORT: "ask the vendor",
+    XidAction.INVESTIGATE: "look at the errors beside it",
+}
+# From NVIDIA's catalog and Azure's node health checks, which fail a node for any of theirs; docs/checks.md compares them. An Xid in neither
+# table is reported, and does not fail the node.
 XIDS_OF_GPUS: Final = {
-    **dict.fromkeys((62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 158), "reset the GPU"),
-    **dict.fromkeys((79,), "reboot the node"),
-    **dict.fromkeys((48, 74, 144, 145, 149), "look at the errors beside it"),
-    **dict.fromkeys((61, 122, 142), "ask the vendor"),
-    **dict.fromkeys((154,), "do what the driver's recovery action says"),
+    **{number: _ADVICE[xid.action] for number, xid in XIDS.items() if xid.is_of_hardware},
     **dict.fromkeys((56, 57, 58, 65, 68, 69, 73, 80, 81, 92), "examine the hardware"),
 }
 
