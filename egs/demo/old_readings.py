@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from math import ceil
 from typing import Final
 from uuid import UUID
 
@@ -31,6 +32,7 @@ REACH: Final[Mapping[type[Reading], timedelta]] = {
     Reading10m: timedelta(days=14),
 }
 HOUR_S: Final = 3600
+DAY_S: Final = 86_400
 FIRST_LOOK_S: Final = 1234  # into a box, neither while it loads nor at a checkpoint
 ROWS_AT_ONCE: Final = 500
 PAUSE_S: Final = 0.03  # between them: the visitor's pages come first
@@ -79,22 +81,32 @@ def old_readings_write(*, works: Mapping[str, str]) -> None:
 
 
 def old_use_count(*, works: Mapping[str, str], now: datetime) -> None:
-    """Counts what the boxes of the past used, by one reading an hour."""
+    """Counts what the boxes of the past used, by one reading in each hour of a box."""
     found: dict[UsageKey, tuple[int, int]] = defaultdict(lambda: (0, 0))
     shapes = dict(Gpu.objects.values_list("uuid", "node__shape"))
     clusters = dict(Gpu.objects.values_list("uuid", "node__cluster"))
     for course in _courses_of(dict.fromkeys(shapes, 0), works, now):
         uuid = course.gpu.uuid
         for box in course.boxes:
-            for at_s in range(int(box.begin_s) + FIRST_LOOK_S, int(box.end_s), HOUR_S):
-                percent = course.telemetry.values(course.gpu, box.record, at_s)[_USE] or 0.0
-                day = day_of(datetime.fromtimestamp(at_s, UTC))
+            for begin_s, end_s in _stretches(box):
+                percent = course.telemetry.values(course.gpu, box.record, min(begin_s + FIRST_LOOK_S, end_s))[_USE] or 0.0
+                day = day_of(datetime.fromtimestamp(begin_s, UTC))
                 key = UsageKey(UUID(box.record.gpr_id), UUID(box.record.slice), clusters[uuid], shapes[uuid], day)
                 measured_ms, used_ms = found[key]
-                found[key] = (measured_ms + HOUR_S * 1000, used_ms + round(percent * HOUR_S * 10))
+                length_s = end_s - begin_s
+                found[key] = (measured_ms + length_s * 1000, used_ms + round(percent * length_s * 10))
     usage_step(now=now)
     with transaction.atomic():
         measured_add(progress_lock(), found, until_at=now)
+
+
+def _stretches(box: _Box) -> Iterator[tuple[int, int]]:
+    """Its hours, each within one day, and no second beyond its end."""
+    begin_s, end_s = ceil(box.begin_s), int(box.end_s)
+    while begin_s < end_s:
+        until_s = min(begin_s + HOUR_S, (begin_s // DAY_S + 1) * DAY_S, end_s)
+        yield begin_s, until_s
+        begin_s = until_s
 
 
 def _rows(model: type[Reading], courses: list[_Course], since: datetime, until: datetime) -> Iterator[Row]:
