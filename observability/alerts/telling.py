@@ -6,9 +6,8 @@ The Event is written in the transaction that marks the alert as told, so it is w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from django.db.models import Count, F
@@ -16,8 +15,9 @@ from django.db.models import Count, F
 from core.words import duration_exact, number
 from journal.models import Event, Severity
 from journal.services import events_record
-from observability.alerts.models import Alert, AlertRule, AlertSilence, AlertState, Direction, RuleKind, Tells
+from observability.alerts.models import Alert, AlertRule, AlertState, Direction, RuleKind, Tells
 from observability.alerts.signals import SIGNALS
+from observability.alerts.silences import Silences
 
 GATHER: Final = timedelta(seconds=30)  # what has the same cause may join until then
 GROWS_AFTER: Final = timedelta(minutes=10)
@@ -36,41 +36,18 @@ def tell(*, now: datetime) -> None:
     over = list(rows.filter(state=AlertState.RESOLVED, told_count__gt=0).order_by("resolved_at", "pk"))
     if not (new or grown or over):
         return
-    silences = running_silences(now)
+    silences = Silences([*new, *grown, *over], now)
     room = _Room(now)
-    new = [alert for alert in new if not is_silenced(alert, silences) and room.has_for(alert)]
-    grown = [alert for alert in grown if not is_silenced(alert, silences)]
+    new = [alert for alert in new if not silences.has(alert) and room.has_for(alert)]
+    grown = [alert for alert in grown if not silences.has(alert)]
     events = [*(_event(alert, "fired", now) for alert in new), *(_event(alert, "grew", now) for alert in grown)]
-    events += [_event(alert, "resolved", now) for alert in over if not is_silenced(alert, silences)]
+    events += [_event(alert, "resolved", now) for alert in over if not silences.has(alert)]
     events_record(events)
     for alert in (*new, *grown):
         alert.told_at, alert.told_count = now, alert.firing_count
     for alert in over:
         alert.told_count = 0
     Alert.objects.bulk_update((*new, *grown, *over), ["told_at", "told_count"], batch_size=500)
-
-
-def running_silences(now: datetime) -> list[AlertSilence]:
-    return list(AlertSilence.objects.filter(starts_at__lte=now, ends_at__gt=now))
-
-
-def is_silenced(alert: Alert, silences: Iterable[Any]) -> bool:
-    return any(_matches(silence, alert) for silence in silences)
-
-
-def _matches(silence: Any, alert: Alert) -> bool:
-    if silence.slice_id != alert.slice_id:
-        return False
-    wanted = ((silence.rule_id, alert.rule_id), (silence.cluster_id, alert.cluster_id), (silence.alert_id, alert.pk))
-    if any(asked is not None and asked != had for asked, had in wanted):
-        return False
-    return silence.node_id is None or _is_on_nodes(alert, silence.node_id)
-
-
-def _is_on_nodes(alert: Alert, node_id: UUID) -> bool:
-    """Whether all that fires is on the node."""
-    firing = alert.subjects.exclude(state="OVER")
-    return firing.exists() and not firing.exclude(node_id=node_id).exists()
 
 
 class _Room:

@@ -19,7 +19,7 @@ from observability.alerts.models import Alert, AlertRule, AlertSilence, AlertSta
 from observability.alerts.selectors import alerts_visible_to, silences_visible_to
 from observability.alerts.services import silence_words
 from observability.alerts.signals import SIGNALS
-from observability.alerts.telling import is_silenced, running_silences
+from observability.alerts.silences import Silences
 from portal_shared.access import PageRequest, why_not_write
 from portal_shared.parts.alerts.names import AlertPortal
 from portal_shared.parts.paging import foot_of, page_of, url_with
@@ -124,11 +124,12 @@ class AlertsPage:
             rows = rows.filter(slice__isnull=not of)
         counts = _counts(rows)
         found = page_of(request, rows.filter(state=STATES[state][0]), ordering=ORDER)
-        running = running_silences(request.now)
+        silences = Silences(found.rows, request.now)
         return cls(
             shell=portal.shell_of(request, "alerts"),
             rows=tuple(
-                AlertRow.of(alert, portal, may_change=_may(request, alert), is_silenced=is_silenced(alert, running)) for alert in found.rows
+                AlertRow.of(alert, portal, may_change=may_change_row(request, alert), is_silenced=silences.has(alert))
+                for alert in found.rows
             ),
             silences=tuple(_silences(request, portal)),
             foot=foot_of(found, url, query),
@@ -162,14 +163,15 @@ def value_words(rule: AlertRule, value: float | None) -> str:
     return duration(round(value)) if unit == "s" else f"{number(round(value, 1))} {unit}".rstrip()
 
 
-def _may(request: PageRequest, row: Any) -> bool:
-    """The rights in a workspace are asked once for each workspace on the page."""
+def may_change_row(request: PageRequest, row: Any) -> bool:
+    """The rights in a workspace are asked once for each workspace on the page, apart from what is the reader's own."""
     if not request.may_write:
         return False
-    known: dict[UUID | None, bool] = request.__dict__.setdefault("_alert_rights", {})
-    if row.slice_id not in known:
-        known[row.slice_id] = may(request.user, Verb.CHANGE, row)
-    return known[row.slice_id]
+    known: dict[tuple[type, UUID | None, bool], bool] = request.__dict__.setdefault("_alert_rights", {})
+    key = (type(row), row.slice_id, row.owner_id == request.user.pk)
+    if key not in known:
+        known[key] = may(request.user, Verb.CHANGE, row)
+    return known[key]
 
 
 def _counts(rows: QuerySet[Alert]) -> Mapping[str, int]:
@@ -181,4 +183,4 @@ def _silences(request: PageRequest, portal: AlertPortal) -> list[SilenceRow]:
     rows = silences_visible_to(request.user).filter(ends_at__gt=request.now)
     if portal.is_admin:
         rows = rows.filter(slice=None)
-    return [SilenceRow.of(silence, portal, may_change=_may(request, silence)) for silence in rows[:SILENCES_MAX]]
+    return [SilenceRow.of(silence, portal, may_change=may_change_row(request, silence)) for silence in rows[:SILENCES_MAX]]

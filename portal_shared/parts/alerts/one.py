@@ -16,10 +16,11 @@ from inventory.models import Gpu
 from observability.alerts.models import Alert, AlertState, AlertSubject, SubjectState
 from observability.alerts.selectors import alert_for, subjects_of
 from observability.alerts.signals import SIGNALS, Subject
-from observability.alerts.telling import condition_words, is_silenced, running_silences
+from observability.alerts.silences import Silences
+from observability.alerts.telling import condition_words
 from observability.telemetry.selectors import SERIES_NAMES, course_of
 from portal_shared.access import PageRequest, moment_formatter, why_not_write
-from portal_shared.parts.alerts.listing import AlertRow, _may, value_words
+from portal_shared.parts.alerts.listing import AlertRow, may_change_row, value_words
 from portal_shared.parts.alerts.names import AlertPortal
 from portal_shared.parts.paging import foot_of, page_of, url_with
 from portal_shared.shell import Shell
@@ -73,7 +74,7 @@ class AlertPage:
         alert = alert_for(request.user, pk)
         url = portal.url("alert", pk)
         found = page_of(request, subjects_of(alert), ordering=SUBJECT_ORDER)
-        row = AlertRow.of(alert, portal, may_change=_may(request, alert), is_silenced=is_silenced(alert, running_silences(request.now)))
+        row = AlertRow.of(alert, portal, may_change=may_change_row(request, alert), is_silenced=Silences([alert], request.now).has(alert))
         signal = SIGNALS[alert.rule.signal]
         worst = subjects_of(alert).order_by("-worst" if alert.rule.direction == "above" else "worst", "pk").first()
         return cls(

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from accounts.policy import Verb, may
 from core.pages.parts import ListFoot, Tab
 from observability.alerts.models import AlertRule, Tells
 from observability.alerts.selectors import rules_visible_to
 from observability.alerts.telling import condition_words
 from portal_shared.access import PageRequest, why_not_write
+from portal_shared.parts.alerts.listing import may_change_row
 from portal_shared.parts.alerts.names import AlertPortal
 from portal_shared.parts.paging import foot_of, page_of, url_with
 from portal_shared.shell import Shell, WorkspaceMark
@@ -72,9 +72,7 @@ class RulesPage:
         found = page_of(request, rows, ordering=ORDER)
         return cls(
             shell=portal.shell_of(request, "alerts"),
-            rows=tuple(
-                RuleRow.of(rule, portal, may_change=request.may_write and may(request.user, Verb.CHANGE, rule)) for rule in found.rows
-            ),
+            rows=tuple(RuleRow.of(rule, portal, may_change=may_change_row(request, rule)) for rule in found.rows),
             foot=foot_of(found, url, {"of": of}),
             tabs=tuple(Tab(word, url_with(url, {"of": name}), name == of) for name, word in OF.items()),
             url=url_with(url, {"of": of, "cursor": request.GET.get("cursor", ""), "part": "list"}),

@@ -158,3 +158,7 @@ def test_ten_thousand_alerts_are_pages_of_a_few_queries(world: World, owner: Cli
         page = text(owner.get("/alerts/"))
     assert "10,000" in page
     assert page.count('<tr id="alert-') == 50
+    for n in range(50):
+        rule_of(world.slice, world.people.owner if n % 2 else None, name=f"r{n}")
+    with django_assert_max_num_queries(14):  # type: ignore[operator]
+        assert text(owner.get("/alert-rules/")).count("/delete/") > 20
