@@ -193,8 +193,9 @@ class AlertRuleSerializer(ModelOutputSerializer[AlertRule]):
             "tells",
             "is_on",
             "runbook",
+            "owner",
+            "created_at",
         ]
-        fields += ["is_on", "runbook", "owner", "created_at"]
         read_only_fields = fields
 
     def get_condition(self, rule: AlertRule) -> str:

@@ -11,7 +11,9 @@ from accounts.models import User
 from core.errors import Conflict, InvalidInput, NotFound
 from core.locks import transaction_lock
 from core.words import utc
+from gpr.requests.spec import shapes_of
 from inventory.models import Cluster, Node
+from inventory.selectors import shapes_known
 from journal.hints import ALERTS, hint, slice_topic
 from journal.services import event_record
 from observability.alerts.evaluation import LOCK
@@ -32,7 +34,9 @@ from observability.alerts.telling import condition_words
 from slices.models import Slice
 
 RULES_MOST: Final = 50  # of a workspace
+SILENCES_MOST: Final = 100  # of a workspace, and of the platform; those that are not over
 SILENCE_MOST: Final = timedelta(days=30)
+SILENCE_AHEAD_MOST: Final = timedelta(days=366)
 
 
 class RuleTerms(TypedDict, total=False):
@@ -64,6 +68,7 @@ def rule_create(*, slice_: Slice | None, terms: RuleTerms, actor: User, now: dat
     given.setdefault("clear_level", given["level"])
     rule = AlertRule(slice=slice_, owner=actor, created_at=now, **given)
     _check(rule)
+    _check_shape(rule)
     rule.save(force_insert=True)
     _record_rule(rule, "created", f"The alert rule {rule.name} was made: {condition_words(rule)}.", actor, now)
     return rule
@@ -84,6 +89,8 @@ def rule_change(*, rule: AlertRule, terms: RuleTerms, actor: User, now: datetime
     if found.code and {"signal", "kind"} & changed.keys():
         raise InvalidInput({name: ["A rule of EGS keeps what it watches."] for name in ("signal", "kind") if name in changed})
     _check(found)
+    if "shape" in changed:
+        _check_shape(found)
     found.save(update_fields=[*changed])
     state = "" if found.is_on else " It is off."
     _record_rule(found, "changed", f"The alert rule {found.name} was changed: {condition_words(found)}.{state}", actor, now)
@@ -136,13 +143,18 @@ def silence_create(
     node: Node | None = None,
     alert: Alert | None = None,
 ) -> AlertSilence:
-    """Raises InvalidInput. What is not given matches all; a silence of the platform has to match something."""
+    """Raises InvalidInput, and Conflict when there are too many. What is not given matches all; of the platform not everything."""
+    transaction_lock(LOCK)
+    if AlertSilence.objects.filter(slice=slice_, ends_at__gt=now).count() >= SILENCES_MOST:
+        raise Conflict(f"There are {SILENCES_MOST} silences that are not over. End one of them.")
     begin = starts_at or now
     faults: dict[str, list[str]] = {}
     if ends_at <= max(begin, now):
         faults["ends_at"] = ["Must be later than now, and than the start."]
     elif ends_at - begin > SILENCE_MOST:
         faults["ends_at"] = [f"A silence lasts {SILENCE_MOST.days} days at most."]
+    if begin > now + SILENCE_AHEAD_MOST:
+        faults["starts_at"] = [f"Must be within {SILENCE_AHEAD_MOST.days} days from now."]
     if slice_ is None and not (rule or cluster or node or alert):
         faults["rule"] = ["Say what is to be silent: a rule, a cluster, a node or an alert."]
     if alert is not None and alert.slice_id != (slice_.pk if slice_ else None):
@@ -205,6 +217,13 @@ def _check(rule: AlertRule) -> None:
         faults["tells"] = ["A rule of a workspace tells its people."]
     if faults:
         raise InvalidInput(faults)
+
+
+def _check_shape(rule: AlertRule) -> None:
+    """A rule of a shape that nobody has would never fire. Raises InvalidInput."""
+    known = shapes_of(rule.slice) if rule.slice is not None else sorted(shapes_known())
+    if rule.shape and rule.shape not in known:
+        raise InvalidInput({"shape": [f"There is no such shape here. There are: {', '.join(known) or 'none yet'}."]})
 
 
 def _record_rule(rule: AlertRule, what: str, message: str, actor: User, now: datetime) -> None:

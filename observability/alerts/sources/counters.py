@@ -17,7 +17,17 @@ from django.db.models import F, OuterRef, Q, Subquery, Sum
 from inventory.models import Gpu
 from observability.alerts.models import WINDOW_MOST_S, AlertRule, CounterIncrease, CounterState
 from observability.alerts.signals import xid_signal
-from observability.alerts.sources.measured import Found, GpuPlace, Measured, gpu_places, in_scope, open_subjects, place_columns, with_boxes
+from observability.alerts.sources.measured import (
+    Found,
+    GpuPlace,
+    Measured,
+    RulesByWatched,
+    gpu_places,
+    in_scope,
+    open_subjects,
+    place_columns,
+    with_boxes,
+)
 from observability.models import LatestReading, Reading15s
 from protocol.xids import XIDS
 
@@ -80,8 +90,9 @@ def gpu_counts(rules: Sequence[AlertRule], now: datetime) -> Found:
     wanted = set(open_subjects(rules)) | {gpu_id for counted in sums.values() for gpu_id, _ in counted}
     places = gpu_places(Gpu.objects.filter(pk__in=wanted)) if wanted else {}
     found: dict[UUID, list[Measured]] = defaultdict(list)
-    for rule in rules:
-        for gpu_id, place in places.items():
+    by_watched = RulesByWatched(rules)
+    for gpu_id, place in places.items():
+        for rule in by_watched.watching(place.slice_id):
             by_box = sums[rule.window_s].get((gpu_id, rule.signal), {})
             of_box = by_box.get(place.gpr_id, 0) if place.gpr_id else None
             one = place.measured(float(sum(by_box.values())), box_value=None if of_box is None else float(of_box))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
@@ -38,6 +39,20 @@ Source = Callable[[Sequence[AlertRule], datetime], Found]
 def in_scope(rule: AlertRule, of: Measured) -> bool:
     is_place = rule.cluster_id in (None, of.cluster_id) and rule.shape in ("", of.shape)
     return is_place and rule.slice_id in (None, of.slice_id)
+
+
+class RulesByWatched:
+    """Rules of the platform, and of each workspace its own: what is measured costs no look at the rules of strangers."""
+
+    def __init__(self, rules: Sequence[AlertRule]) -> None:
+        self._of: dict[UUID | None, list[AlertRule]] = defaultdict(list)
+        for rule in rules:
+            self._of[rule.slice_id].append(rule)
+
+    def watching(self, slice_id: UUID | None) -> Iterator[AlertRule]:
+        yield from self._of.get(None, ())
+        if slice_id is not None:
+            yield from self._of.get(slice_id, ())
 
 
 def open_subjects(rules: Sequence[AlertRule]) -> QuerySet[AlertSubject, Any]:

@@ -15,7 +15,16 @@ from gpr.allocation.absence import was_just_away
 from gpr.models import GprState
 from observability.alerts.models import AlertRule, Direction, RuleKind
 from observability.alerts.signals import POWER
-from observability.alerts.sources.measured import Found, GpuPlace, Measured, in_scope, open_subjects, place_columns, with_boxes
+from observability.alerts.sources.measured import (
+    Found,
+    GpuPlace,
+    Measured,
+    RulesByWatched,
+    in_scope,
+    open_subjects,
+    place_columns,
+    with_boxes,
+)
 from observability.models import LatestReading
 from protocol.telemetry import STALE_S
 
@@ -29,10 +38,10 @@ _UP, _HEARD = "gpu__node__is_ready", "gpu__node__cluster__agent__last_sync_at__g
 
 def gpu_readings(rules: Sequence[AlertRule], now: datetime) -> Found:
     fresh_at = now - timedelta(seconds=STALE_S)
-    is_open = Q(gpu__in=open_subjects(rules))
-    wanted = is_open
-    for rule in rules:
-        wanted |= _may_matter(rule, now, fresh_at)
+    wanted = Q(gpu__in=open_subjects(rules))
+    for alike in _alike(rules):
+        wanted |= _may_matter(alike, now, fresh_at)
+    by_watched = RulesByWatched(rules)
     names = sorted({rule.signal for rule in rules if rule.kind == RuleKind.THRESHOLD})
     up = Q(**{_UP: True, _HEARD: now - timedelta(seconds=settings.EGS_AGENT_UNREACHABLE_S)})
     rows = with_boxes(LatestReading.objects.all(), "gpu__").annotate(**_computed(names))
@@ -43,7 +52,7 @@ def gpu_readings(rules: Sequence[AlertRule], now: datetime) -> Found:
     for gpu_id, at, is_up, *rest in rows.values_list("gpu_id", "at", "is_up", *place_columns("gpu__"), *names):
         place = GpuPlace(gpu_id, *rest[: -len(names) or None])
         values = dict(zip(names, rest[-len(names) :], strict=True)) if names else {}
-        for rule in rules:
+        for rule in by_watched.watching(place.slice_id):
             one = _measured(rule, place, at, values, is_fresh=at > fresh_at, is_up=is_up and is_late, now=now)
             if one is not None and in_scope(rule, one):
                 found[rule.pk].append(one)
@@ -61,19 +70,32 @@ def _computed(names: Sequence[str]) -> dict[str, Any]:
     return {POWER: F("power_w") * 100.0 / limit}
 
 
-def _may_matter(rule: AlertRule, now: datetime, fresh_at: datetime) -> Q:
-    scope = Q()
-    if rule.cluster_id:
-        scope &= Q(gpu__node__cluster=rule.cluster_id)
-    if rule.shape:
-        scope &= Q(gpu__node__shape=rule.shape)
+def _alike(rules: Sequence[AlertRule]) -> list[list[AlertRule]]:
+    """One condition for what all workspaces watch alike: a database takes no expression with a part for each of their rules."""
+    alike: dict[tuple[Any, ...], list[AlertRule]] = defaultdict(list)
+    for rule in rules:
+        place = None if rule.slice_id else (rule.cluster_id, rule.shape)
+        alike[place, rule.signal, rule.kind, rule.direction].append(rule)
+    return list(alike.values())
+
+
+def _may_matter(alike: Sequence[AlertRule], now: datetime, fresh_at: datetime) -> Q:
+    """What may be beyond the loosest level of these rules."""
+    rule, scope = alike[0], Q()
+    is_above = rule.direction == Direction.ABOVE
+    level = (min if is_above else max)(each.level for each in alike)
     if rule.slice_id:
-        scope &= Q(box__reservation__slice=rule.slice_id)
+        scope &= Q(box__reservation__slice__in={each.slice_id for each in alike})
+    else:
+        if rule.cluster_id:
+            scope &= Q(gpu__node__cluster=rule.cluster_id)
+        if rule.shape:
+            scope &= Q(gpu__node__shape=rule.shape)
     if rule.kind == RuleKind.ABSENCE:
-        return scope & Q(at__lte=now - timedelta(seconds=rule.level))
-    if rule.direction == Direction.BELOW:  # a GPU that is in no active box has nothing to do
-        return scope & Q(box__reservation__gpr__state=GprState.ACTIVE, at__gt=fresh_at, **{f"{rule.signal}__lte": rule.level})
-    return scope & Q(at__gt=fresh_at, **{f"{rule.signal}__gte": rule.level})
+        return scope & Q(at__lte=now - timedelta(seconds=level))
+    if not is_above:  # a GPU that is in no active box has nothing to do
+        return scope & Q(box__reservation__gpr__state=GprState.ACTIVE, at__gt=fresh_at, **{f"{rule.signal}__lte": level})
+    return scope & Q(at__gt=fresh_at, **{f"{rule.signal}__gte": level})
 
 
 def _measured(

@@ -15,7 +15,7 @@ from gpr.models import Gpr, GprState
 from gpr.quotas.selectors import quota_usages
 from observability.alerts.models import AlertRule
 from observability.alerts.signals import BUDGET, QUOTA, WAIT
-from observability.alerts.sources.measured import Found, Measured, in_scope
+from observability.alerts.sources.measured import Found, Measured, RulesByWatched, in_scope
 from slices.models import Budget, Quota
 from slices.quotas.services import whose
 
@@ -27,11 +27,12 @@ def requests(rules: Sequence[AlertRule], now: datetime) -> Found:
     rows = Gpr.objects.filter(Q(earliest_start_at=None) | Q(earliest_start_at__lte=now), state=GprState.QUEUED).order_by()
     fields = ("pk", "name", "slice", "shape", "queued_at", "earliest_start_at", "planned_start_at", "promise__promised_start_at")
     found: dict[UUID, list[Measured]] = defaultdict(list)
+    by_watched = RulesByWatched(rules)
     for pk, name, slice_id, shape, queued_at, earliest_at, planned_at, promised_at in rows.values_list(*fields):
         since_at = max(filter(None, (queued_at, earliest_at)), default=now)
         wait_s = max((now - since_at).total_seconds(), 0.0)
         late_s = _late_s(planned_at, promised_at, now)
-        for rule in rules:
+        for rule in by_watched.watching(slice_id):
             value = wait_s if rule.signal == WAIT else late_s
             one = Measured(pk, name, value, value, slice_id, pk, shape=shape)
             if in_scope(rule, one):

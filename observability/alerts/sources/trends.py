@@ -12,9 +12,9 @@ from itertools import pairwise
 from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import Avg, Q
+from django.db.models import Avg, Q, QuerySet
 
-from inventory.models import Gpu
+from inventory.models import Gpu, ReservationState
 from observability.alerts.models import AlertRule, Direction, RuleKind, SignalSample
 from observability.alerts.sources.measured import Found, Measured, gpu_places, in_scope, open_subjects
 from observability.alerts.sources.tenants import tenant_levels
@@ -45,7 +45,7 @@ def gpu_trends(rules: Sequence[AlertRule], now: datetime) -> Found:
 def _gpus_of(rule: AlertRule, now: datetime) -> list[Measured]:
     until = now - BEHIND
     since = until - timedelta(seconds=rule.window_s)
-    fresh = LatestReading.objects.filter(at__gt=now - timedelta(seconds=STALE_S), **{f"{rule.signal}__isnull": False})
+    fresh = _watched(rule).filter(at__gt=now - timedelta(seconds=STALE_S), **{f"{rule.signal}__isnull": False})
     series = dict(fresh.order_by().values_list("pk", "gpu"))
     found = {}
     for series_id, *means in _courses(_course_for(rule), rule.signal, fresh, since, until):
@@ -62,6 +62,16 @@ def _gpus_of(rule: AlertRule, now: datetime) -> list[Measured]:
         if in_scope(rule, one):
             rows.append(one)
     return rows
+
+
+def _watched(rule: AlertRule) -> QuerySet[LatestReading]:
+    """A rule of a workspace costs a look at the courses of its own GPUs alone."""
+    rows = LatestReading.objects.all()
+    if rule.slice_id:
+        rows = rows.filter(gpu__reserved__state=ReservationState.HELD, gpu__reserved__reservation__slice=rule.slice_id)
+    if rule.cluster_id:
+        rows = rows.filter(gpu__node__cluster=rule.cluster_id)
+    return rows.filter(gpu__node__shape=rule.shape) if rule.shape else rows
 
 
 def _course_for(rule: AlertRule) -> type[Reading]:

@@ -10,7 +10,7 @@ import pytest
 from core.clock import db_now
 from journal.models import Event
 from observability.alerts.defaults import defaults_ensure
-from observability.alerts.models import Alert, AlertRule, AlertState
+from observability.alerts.models import Alert, AlertRule, AlertSilence, AlertState
 from tests.api.conftest import Caller, World, assert_problem
 from tests.observability.alerts.rows import alert_of, rule_of
 
@@ -77,6 +77,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"kind": "trend", "window_s": 5}, "window_s"),
     ({"hold_s": 10**9}, "hold_s"),
     ({"signal": "luck"}, "signal"),
+    ({"shape": "H1000"}, "shape"),
 ]
 
 
@@ -103,6 +104,8 @@ def test_a_silence_is_of_ones_own_people_and_ends_when_one_says_so(world: World,
     assert_problem(owner.post("alert-silences/", {"ends_at": soon, "reason": "r"}), 403, "not_allowed")
     assert_problem(admin.post("alert-silences/", {"ends_at": soon, "reason": "all of it"}), 400, "invalid_input")
     assert_problem(owner.post("alert-silences/", {"slice": "vision", "ends_at": late, "reason": "r"}), 400, "invalid_input")
+    never = {"starts_at": "9999-12-01T00:00:00Z", "ends_at": "9999-12-31T00:00:00Z", "reason": "r"}
+    assert_problem(owner.post("alert-silences/", {"slice": "vision", **never}), 400, "invalid_input")
     platform = alert_of(None, None)
     assert_problem(
         owner.post("alert-silences/", {"slice": "vision", "alert": str(platform.pk), "ends_at": soon, "reason": "r"}), 404, "not_found"
@@ -121,9 +124,16 @@ def test_events_of_the_platforms_alerts_are_no_news_of_a_workspace(world: World,
     assert "alert.acknowledged" in {row["kind"] for row in admin.get("events/").json()["results"]}
 
 
-def test_a_workspace_has_so_many_rules_at_most(world: World, owner: Caller) -> None:
-    from observability.alerts.services import RULES_MOST
+def test_a_workspace_has_so_many_rules_and_silences_at_most(world: World, owner: Caller) -> None:
+    from observability.alerts.services import RULES_MOST, SILENCES_MOST
 
     for n in range(RULES_MOST):
         rule_of(world.slice, world.people.owner, name=f"r{n}")
     assert_problem(owner.post("alert-rules/", {**HOT, "slice": "vision"}), 409, "conflict")
+    now = db_now()
+    times = {"created_at": now, "starts_at": now, "ends_at": now + timedelta(days=1)}
+    AlertSilence.objects.bulk_create(
+        AlertSilence(slice=world.slice, owner=world.people.owner, reason="r", **times) for _ in range(SILENCES_MOST)
+    )
+    asked = {"slice": "vision", "ends_at": times["ends_at"].isoformat(), "reason": "r"}
+    assert_problem(owner.post("alert-silences/", asked), 409, "conflict")
