@@ -31,7 +31,7 @@ class Silences:
         rows = AlertSubject.objects.filter(is_over | ~Q(state=SubjectState.OVER), alert__in=[alert.pk for alert in alerts])
         for alert_id, node_id in rows.order_by().values_list("alert", "node_id").distinct():
             self._nodes[alert_id].add(node_id)
-        node_ids = set[UUID | None]().union(*self._nodes.values())
+        node_ids = {node for nodes in self._nodes.values() for node in nodes if node}
         self._cluster_of = dict(Node.objects.filter(pk__in=node_ids).values_list("pk", "cluster"))
 
     def has(self, alert: Alert) -> bool:
