@@ -129,17 +129,18 @@ def _courses_of(series: Mapping[str, int], works: Mapping[str, str], now: dateti
 
 def _boxes(now: datetime) -> dict[str, list[_Box]]:
     rows = ReservedGpu.objects.filter(reservation__active_at__isnull=False).order_by("-starts_at")
-    names = ("active_at", "released_at", "slice", "gpr", "epoch")
+    names = ("active_at", "joined_at", "exit_began_at", "released_at", "slice", "gpr", "epoch")
     found: dict[str, list[_Box]] = defaultdict(list)
     for row in rows.values_list("gpu__uuid", *(f"reservation__{name}" for name in names)):
-        uuid, active_at, released_at, slice_id, gpr_id, epoch = row
+        uuid, active_at, joined_at, exit_began_at, released_at, slice_id, gpr_id, epoch = row
+        begin_at, end_at = max(active_at, joined_at or active_at), exit_began_at or released_at or now
         record = GpuRecord(
             epoch=epoch,
             assignment_id="",
             gpr_id=str(gpr_id),
             slice=str(slice_id),
             phase=GpuPhase.OPEN,
-            active_s=active_at.timestamp(),
+            active_s=begin_at.timestamp(),
         )
-        found[uuid].append(_Box(active_at.timestamp(), (released_at or now).timestamp(), record))
+        found[uuid].append(_Box(begin_at.timestamp(), end_at.timestamp(), record))
     return found
