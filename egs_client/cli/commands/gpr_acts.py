@@ -185,7 +185,7 @@ def file(egs: Client, fields: dict[str, Any]) -> GprDetail:
         with settled():
             gpr = egs.gprs.create(**fields)
     except KeyboardInterrupt:
-        found = gpr or _look(egs, fields["name"])
+        found = gpr or look(egs, fields["name"])
         if found is None:
             say(f"It is not known whether {fields['name']} was filed. Look: egs gpr list")
         else:
@@ -238,7 +238,7 @@ def show_offers(offers: Offers, *, output: str) -> None:
             print(f"  {span(other.sooner_s)} sooner: {box} on {other.cluster}")
 
 
-def _look(egs: Client, name: str) -> GprDetail | None:
+def look(egs: Client, name: str) -> GprDetail | None:
     try:
         rows = egs.gprs.list(name=name, owner="me", page_size=10).all(limit=10)
         return next((egs.gprs.get(row.id) for row in rows if row.name == name), None)

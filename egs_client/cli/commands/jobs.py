@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from egs_client.cli import names, options
-from egs_client.cli.commands.gpr_acts import Template, ask_what_to_do, asked, show_offers
+from egs_client.cli.commands.gpr_acts import Template, ask_what_to_do, asked, look, show_offers
 from egs_client.cli.exits import FAILED, STOPPED, Refused, say
 from egs_client.cli.manifest_files import texts_of
 from egs_client.cli.output import Column, Output, show_list, show_one
@@ -237,11 +237,11 @@ def _asking(egs: Client, name: str) -> Iterator[list[Job]]:
     try:
         yield filed
     except KeyboardInterrupt:
-        found = filed or egs.jobs.list(name=name, page_size=1).all(limit=1)
-        if found:
-            ask_what_to_do(egs, egs.gprs.get(found[0].gpr_id))
+        found = egs.gprs.get(filed[0].gpr_id) if filed else look(egs, name)
+        if found is None:
+            say(f"It is not known whether {name} was filed. Look: egs job list")
         else:
-            say(f"{name} was not filed, as far as the server knows. Look: egs job list")
+            ask_what_to_do(egs, found)
         raise
     except Unreachable:
         say(

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from egs_client.cli.commands.jobs import _asking
+from egs_client.sync.client import Client
 from tests.e2e.client.hub import Egs, Hub
 from tests.e2e.client.test_answers import LATER
 
@@ -20,6 +22,18 @@ def test_a_job_is_filed_waits_runs_and_ends_as_its_command_does(hub: Hub, egs: E
     assert "fine is SUCCEEDED." in text
     assert egs.run("job", "list", "--all", "-o", "jsonpath={.items[0].gpr_state}").strip() in {"EXITING", "RELEASED"}
     assert "step 20 of 20" in egs.run("job", "logs", "fine")
+    hub.end_all()
+
+
+def test_a_ctrl_c_before_a_job_is_filed_asks_about_no_other_job_with_a_similar_name(
+    hub: Hub, egs: Egs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    egs.run("run", *BOX, *LATER, "--name", "retrain", "--detach", "--", "true")
+
+    with Client(hub.url, hub.tokens["user_token"]) as client, pytest.raises(KeyboardInterrupt), _asking(client, "train"):
+        raise KeyboardInterrupt
+
+    assert capsys.readouterr().err == "It is not known whether train was filed. Look: egs job list\n"
     hub.end_all()
 
 
