@@ -18,7 +18,7 @@ from rest_framework.response import Response
 from accounts.authentication import actor_of
 from accounts.models import Scope
 from core.errors import InvalidInput
-from core.rest.fields import Flag, Nothing, Text, WholeNumber, whole_number
+from core.rest.fields import Flag, FreeForm, Nothing, Text, WholeNumber, whole_number
 from core.rest.filters import ReferenceFilter, Words, YesNo
 from core.rest.output import ModelOutputSerializer, OutputSerializer
 from core.rest.views import ApiViewSet
@@ -62,7 +62,7 @@ class JobCreate(GprCreate):
     user_id = WholeNumber(required=False, help_text=f"The user of its processes, never root. Default: {USER_ID_DEFAULT}.")
     retries = WholeNumber(required=False, help_text="How often it starts anew after a failure. Evictions do not count. Default: 0.")
     checkpoint = Strings(required=False, help_text="A command that runs in each pod before it is ended.")
-    manifest = serializers.ListField(child=serializers.DictField(), required=False, help_text=MANIFEST_HELP)
+    manifest = serializers.ListField(child=FreeForm(), required=False, help_text=MANIFEST_HELP)
     namespace = Text(required=False, allow_blank=True, help_text="Empty: the first of the workspace in the cluster.")
     releases_box = Flag(required=False, help_text="Give the nodes back when it has finished. Default: true.")
 

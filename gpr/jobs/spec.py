@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from posixpath import normpath
 from typing import Any, Final
 
 from core.errors import InvalidInput
@@ -16,8 +17,9 @@ WORDS_MAX, WORD_MAX_CHARS, ENV_MAX, VOLUMES_MAX = 200, 16_384, 200, 20
 WORDS_MAX_CHARS = 65_536  # of a command, and of all variables
 USER_ID_MAX = 2**31 - 1
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z", re.ASCII)
-# These say where the pods of the job find each other; see worker_agent/kube/jobs/environment.py.
-OWN_VARIABLES: Final = frozenset({"MASTER_ADDR", "MASTER_PORT", "NNODES", "NODE_RANK", "NPROC_PER_NODE", "EGS_ENDS_AT"})
+# These say where the pods of the job find each other; see worker_agent/kube/jobs/manifests.py.
+_RENDEZVOUS: Final = frozenset({"MASTER_ADDR", "MASTER_PORT", "NNODES", "NODE_RANK", "NPROC_PER_NODE"})
+OWN_VARIABLES: Final = _RENDEZVOUS | {f"PET_{name}" for name in _RENDEZVOUS} | {"EGS_ENDS_AT"}
 OWN_PATHS: Final = ("/dev/shm", "/etc/egs")  # noqa: S108  # paths in the job's own pods
 IMAGE_MUST: Final = "Must be a reference of an image, without spaces, as registry.example/team/train:1.0."
 NAME_MUST: Final = "Must be a name of Kubernetes: a-z, 0-9, - and dots."
@@ -42,7 +44,7 @@ class JobSpec:
 
 FIELDS: Final = tuple(JobSpec.__dataclass_fields__)
 # A manifest says these itself.
-OF_CONTAINER: Final = ("image", "command", "env", "secrets", "volumes", "pull_secret", "checkpoint")
+SAID_BY_MANIFEST: Final = ("image", "command", "env", "secrets", "volumes", "pull_secret", "user_id", "retries", "checkpoint")
 
 
 def job_check(spec: JobSpec) -> None:
@@ -58,8 +60,9 @@ def _faults(spec: JobSpec) -> Iterator[tuple[str, str]]:
     if spec.kind == WorkloadKind.MANIFEST:
         if fault := objects_fault(spec.objects_wanted):
             yield "objects_wanted", fault
-        for name in OF_CONTAINER:
-            if getattr(spec, name):
+        unsaid = JobSpec()
+        for name in SAID_BY_MANIFEST:
+            if getattr(spec, name) != getattr(unsaid, name):
                 yield name, "The manifest says this itself: leave it out."
     else:
         if spec.objects_wanted:
@@ -94,9 +97,15 @@ def _container_faults(spec: JobSpec) -> Iterator[tuple[str, str]]:
             yield field_name, f"Must be at most {VOLUMES_MAX}."
         if not all(map(is_object_name, names)):
             yield field_name, NAME_MUST
-    paths = list(spec.volumes.values())
+    paths = [path.rstrip("/") for path in spec.volumes.values()]
     for path in paths:
-        if not path.startswith("/") or ":" in path or len(path) > 500 or path.rstrip("/") in ("", *OWN_PATHS):
+        if not _may_be_mounted_at(path):
             yield "volumes", f"{path[:60]} is no path where it can be mounted, as /data."
     if len(set(paths)) < len(paths):
         yield "volumes", "Two of them have the same path."
+
+
+def _may_be_mounted_at(path: str) -> bool:
+    """A path with "..", "//" or the like would hide which place it means."""
+    is_plain = path.startswith("/") and path == normpath(path) and path.isprintable() and ":" not in path
+    return is_plain and len(path) <= 500 and path not in OWN_PATHS

@@ -125,7 +125,7 @@ def _object_fault(each: Any) -> str:
     if not isinstance(each, dict):
         return "it is no object."
     key = (each.get("apiVersion"), each.get("kind"))
-    if key not in MANIFEST_KINDS:
+    if not all(isinstance(word, str) for word in key) or key not in MANIFEST_KINDS:
         return f"kind {str(key[1])[:60]} of {str(key[0])[:60]} is none of {', '.join(kind for _, kind in MANIFEST_KINDS)}."
     metadata = each.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not is_object_name(metadata["name"]):

@@ -47,10 +47,13 @@ def test_a_key_that_is_sent_twice_files_one(owner: Caller, job: dict[str, Any]) 
         ("command", ["x"] * 201),
         ("env", {"1BAD": "x"}),
         ("env", {"MASTER_ADDR": "me"}),
+        ("env", {"PET_MASTER_ADDR": "me"}),
         ("secrets", ["Not A Name"]),
         ("volumes", {"data": "relative"}),
         ("volumes", {"data": "/etc/egs"}),
-        ("volumes", {"a": "/x", "b": "/x"}),
+        ("volumes", {"data": "/x/../etc/egs"}),
+        ("volumes", {"data": "/x\ny"}),
+        ("volumes", {"a": "/x", "b": "/x/"}),
         ("user_id", 0),
         ("retries", 101),
         ("namespace", "elsewhere"),
@@ -77,6 +80,7 @@ def test_what_cannot_run_is_refused_with_its_field_and_nothing_is_filed(owner: C
         ([{**SERVICE, "spec": {"externalIPs": ["10.0.0.1"]}}], "ClusterIP"),
         ([{**SERVICE, "spec": {"type": "LoadBalancer"}}], "ClusterIP"),
         ([OWN_JOB, OWN_JOB], "another Job of the name own"),
+        ([{**OWN_JOB, "apiVersion": [], "kind": {}}], "kind {} of []"),
     ],
 )
 def test_a_manifest_may_have_what_a_workspace_may_make_alone(owner: Caller, job: dict[str, Any], objects: list[Any], words: str) -> None:
@@ -85,6 +89,16 @@ def test_a_manifest_may_have_what_a_workspace_may_make_alone(owner: Caller, job:
     errors = assert_problem(owner.post("jobs/", {**box, "kind": "Manifest", "manifest": objects}), 400, "invalid_input")["errors"]
 
     assert words in " ".join(errors["manifest"])
+    assert not Gpr.objects.exists()
+
+
+def test_a_manifest_holds_what_the_database_can_store_and_says_itself_how_often_it_runs(owner: Caller, job: dict[str, Any]) -> None:
+    box = {name: value for name, value in job.items() if name not in {"image", "command"}}
+    body = {**box, "kind": "Manifest", "manifest": [OWN_JOB], "retries": 2, "user_id": 7}
+
+    assert faults(owner.post("jobs/", body)) == ["user_id", "retries"]
+    odd = {**box, "kind": "Manifest", "manifest": [{**OWN_JOB, "spec": {"a": "\x00"}}]}
+    assert [name.partition(".")[0] for name in faults(owner.post("jobs/", odd))] == ["manifest"]
     assert not Gpr.objects.exists()
 
 
