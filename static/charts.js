@@ -10,11 +10,21 @@
     timeZone: document.documentElement.dataset.zone,
   });
 
-  const lines = (host, swatches) => swatches.map((swatch, n) => {
+  // A value may be missing now and then; where there is none for longer the line breaks, since nobody knows what was there.
+  const gaps_over = (longest_s) => (plot, series, first, last) => {
+    const gaps = [], [times, values] = [plot.data[0], plot.data[series]];
+    for (let n = first, before = null; n <= last; n++) {
+      if (values[n] === null) continue;
+      if (before !== null && times[n] - before > longest_s) gaps.push([before, times[n]].map((at) => Math.round(plot.valToPos(at, "x", true))));
+      before = times[n];
+    }
+    return gaps;
+  };
+  const lines = (swatches, longest_s) => swatches.map((swatch, n) => {
     const style = getComputedStyle(swatch), is_limit = style.borderTopStyle === "dotted";
     return {
       stroke: style.color, width: is_limit || (n > 0 && swatches.length <= 3) ? 1 : 1.5,
-      dash: is_limit ? [3, 3] : DASHES[Math.floor(n / PER_DASH)], points: { show: false }, spanGaps: true,
+      dash: is_limit ? [3, 3] : DASHES[Math.floor(n / PER_DASH)], points: { show: false }, spanGaps: is_limit, gaps: gaps_over(longest_s),
     };
   });
   const marks_of = (host) => [...document.querySelectorAll(`#${host.dataset.marks} li`)].map((item) => ({
@@ -55,7 +65,7 @@
         { ...axis, size: 22, gap: 3, space: 60, values: (_, ticks) => ticks.map((tick) => format.format(tick * 1000)) },
         { ...axis, size: most ? 30 : 52, gap: 3 },
       ],
-      series: [{}, ...lines(host, swatches)],
+      series: [{}, ...lines(swatches, Number(host.dataset.longest) || Infinity)],
       hooks: {
         draw: [(plot) => draw_marks(plot, marks)],
         ready: [(plot) => { if (zoom) plot.setScale("x", zoom); tell_zoom(host, zoom); }],

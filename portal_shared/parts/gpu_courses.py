@@ -32,6 +32,7 @@ RANGE_WORDS: Final = {"1h": "Hour", "12h": "12 hours", "7d": "7 days", "90d": "9
 TWIN_ROWS: Final = 180
 COMPARED_MAX: Final = 8
 MARKS_MAX: Final = 100
+UNBROKEN_STEPS: Final = 3  # a line goes on over so long a time without readings
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class GpuCourse:
     points: tuple[CoursePoint, ...]
     marks: tuple[Mark, ...]
     step: str
+    longest_s: int
     limit_c: int
     url: str
     table_url: str
@@ -79,6 +81,7 @@ class GpuCourse:
             points=tuple(points),
             marks=tuple(sorted([*marks_of({"": course}), *_alert_marks(request.user, gpu, course)], key=lambda mark: mark.at)),
             step=words.duration(step_s) if step_s >= 60 else f"{step_s} s",
+            longest_s=UNBROKEN_STEPS * step_s,
             limit_c=HOT_C,
             url=url_with(url, {"range": wanted, "part": "course"}),
             table_url=reverse(portal.table),
@@ -239,6 +242,7 @@ class GpuComparison:
     rows: tuple[ComparedRow, ...]
     marks: tuple[Mark, ...]
     step: str
+    longest_s: int
     limit_c: int | None
     asked: Mapping[str, str]
     url: str
@@ -266,6 +270,7 @@ class GpuComparison:
             rows=tuple(_rows(list(courses.values()), MEASURES[name], step_s)),
             marks=tuple(marks_of({names[pk]: course for pk, course in courses.items()})),
             step=words.duration(step_s) if step_s >= 60 else f"{step_s} s",
+            longest_s=UNBROKEN_STEPS * step_s,
             limit_c=HOT_C if name == "temperature" else None,
             asked={"measure": name, "range": wanted},
             url=url_with(url, {**query, "part": "chart"}),

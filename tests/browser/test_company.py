@@ -61,6 +61,7 @@ def test_the_demo_opens_on_a_company_at_work_a_first_request_starts_at_once_and_
                 assert axe_violations(page) == []
             _walk_on_the_map(page)
             _zoom(page)
+            _break(page)
             assert watch.faults == []
         demo.close()
 
@@ -92,3 +93,26 @@ def _zoom(page: Page) -> None:
     expect(whole).to_be_visible()
     whole.click()
     expect(whole).to_be_hidden()
+
+
+def _break(page: Page) -> None:
+    """A line is clipped where there was no reading for long."""
+    page.goto("/admin/gpus/compare/?q=llm-pretrain")
+    expect(page.locator(".u-over")).to_be_visible()
+    whole, broken = page.evaluate(
+        """async () => {
+          const of = CanvasRenderingContext2D.prototype, clip = of.clip;
+          const drawn = async () => {
+            let clips = 0;
+            of.clip = function (...path) { clips += 1; return clip.apply(this, path); };
+            window.dispatchEvent(new Event("resize"));
+            await new Promise((done) => setTimeout(done, 300));
+            of.clip = clip;
+            return clips;
+          };
+          const whole = await drawn(), rows = [...document.querySelectorAll("#compared-twin tbody tr")];
+          rows.slice(rows.length / 4, rows.length / 2).forEach((row) => row.remove());
+          return [whole, await drawn()];
+        }"""
+    )
+    assert broken > whole > 0
