@@ -9,6 +9,7 @@ from posixpath import normpath
 from typing import Any, Final
 
 from core.errors import InvalidInput
+from gpr.jobs.pod_security import pods_fault
 from gpr.models.jobs import RETRIES_MAX, USER_ID_DEFAULT
 from protocol.references import is_image, is_object_name
 from protocol.tenancy.workloads import WorkloadKind, objects_fault
@@ -58,7 +59,7 @@ def job_check(spec: JobSpec) -> None:
 
 def _faults(spec: JobSpec) -> Iterator[tuple[str, str]]:
     if spec.kind == WorkloadKind.MANIFEST:
-        if fault := objects_fault(spec.objects_wanted):
+        if fault := objects_fault(spec.objects_wanted) or pods_fault(spec.objects_wanted):
             yield "objects_wanted", fault
         unsaid = JobSpec()
         for name in SAID_BY_MANIFEST:

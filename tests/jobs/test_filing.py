@@ -13,8 +13,15 @@ from tests.api.conftest import Caller, World, assert_problem, faults
 from tests.builders import SHAPE
 
 SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "peers"}, "spec": {"clusterIP": "None"}}
-POD_OF_JOB = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "a:1"}]}}
+SAFE = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+OF_POD = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+MAIN = {"name": "main", "image": "a:1", "securityContext": SAFE}
+POD_OF_JOB = {"spec": {"restartPolicy": "Never", "securityContext": OF_POD, "containers": [MAIN]}}
 OWN_JOB = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "own"}, "spec": {"template": POD_OF_JOB}}
+
+
+def job_with(**of_pod: Any) -> dict[str, Any]:
+    return {**OWN_JOB, "spec": {"template": {"spec": {**POD_OF_JOB["spec"], **of_pod}}}}
 
 
 def test_one_call_files_the_request_and_the_job(owner: Caller, job: dict[str, Any]) -> None:
@@ -81,6 +88,12 @@ def test_what_cannot_run_is_refused_with_its_field_and_nothing_is_filed(owner: C
         ([{**SERVICE, "spec": {"type": "LoadBalancer"}}], "ClusterIP"),
         ([OWN_JOB, OWN_JOB], "another Job of the name own"),
         ([{**OWN_JOB, "apiVersion": [], "kind": {}}], "kind {} of []"),
+        ([job_with(hostNetwork=True)], "may not have hostNetwork"),
+        ([job_with(volumes=[{"name": "root", "hostPath": {"path": "/"}}])], "may not be of kind hostPath"),
+        ([job_with(containers=[{"name": "main", "image": "a:1"}])], "allowPrivilegeEscalation: false"),
+        ([job_with(initContainers=[{**MAIN, "securityContext": {**SAFE, "privileged": True}}])], "no securityContext.privileged"),
+        ([job_with(securityContext={})], "runAsNonRoot: true"),
+        ([job_with(containers=[{**MAIN, "ports": [{"hostPort": 80}]}])], "no hostPort"),
     ],
 )
 def test_a_manifest_may_have_what_a_workspace_may_make_alone(owner: Caller, job: dict[str, Any], objects: list[Any], words: str) -> None:
