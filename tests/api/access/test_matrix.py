@@ -452,7 +452,8 @@ def make_place(world: World) -> dict[str, str]:
     quota = Quota.objects.create(slice=world.slice, shape=SHAPE, created_at=db_now())
     supply = factories.supply(world.cluster)
     template = factories.template(world.slice, name="half-node")
-    job = job_create(actor=world.people.owner, spec=factories.spec(world.slice), what=JobSpec(image="a:1"), now=db_now())
+    apart = factories.spec(world.slice, priority=100, earliest_start_at=SOON + timedelta(days=99))  # it stands in the way of no row's GPR
+    job = job_create(actor=world.people.owner, spec=apart, what=JobSpec(image="a:1"), now=db_now())
     names = {"jobs": str(job.pk), "user": "teammate", "namespace": "train", "slice": "vision", "quota": str(quota.pk)}
     invitation = Invitation.objects.create(
         slice=world.slice, name="nobody", role=Role.VIEWER, invited_by=world.people.owner, created_at=db_now()

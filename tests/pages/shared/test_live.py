@@ -114,7 +114,7 @@ async def test_a_member_hears_of_his_workspace_and_nothing_but_topics(ada: User,
     async with listening(ada) as page:
         await in_thread(hint, slice_topic(vision.pk))
 
-        assert await page.heard() == {"topics": ["gpr", "plan"]}
+        assert await page.heard() == {"topics": ["alerts", "gpr", "plan"]}
 
 
 @pytest.mark.both_databases
@@ -156,7 +156,7 @@ async def test_a_burst_of_changes_is_one_message_for_each_gap(ada: User, vision:
             heard.append((await page.heard())["topics"])
 
     assert 1 <= len(heard) <= 4 + took_s / live.GAP_S
-    assert {name for topics in heard for name in topics} == {"gpr", "plan"}
+    assert {name for topics in heard for name in topics} == {"alerts", "gpr", "plan"}
 
 
 async def test_what_a_page_says_is_not_listened_to(ada: User, vision: Slice) -> None:
@@ -286,7 +286,7 @@ async def test_what_happened_between_making_the_page_and_its_joining_is_not_miss
     late = socket(cookie, since_s=made_at.timestamp())
     await late.open()
 
-    assert await late.heard() == {"topics": ["gpr", "gpus", "notices", "plan"]}
+    assert await late.heard() == {"topics": ["alerts", "gpr", "gpus", "notices", "plan"]}
     await late.leave()
 
 

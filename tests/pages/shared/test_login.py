@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -44,7 +45,7 @@ def test_what_is_no_token_is_not_accepted_and_nothing_more_is_said(plain: str, c
 
     assert response.status_code == 400
     assert b"not accepted" in response.content
-    assert b"ada" not in response.content
+    assert not re.search(rb"\bada\b", response.content)  # a token against forgery may hold these letters
     assert client.get("/").status_code == 302
 
 
