@@ -52,4 +52,6 @@ def given(values: Mapping[str, Any]) -> dict[str, Any]:
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return ",".join(map(_text, value))
     return value.isoformat() if isinstance(value, datetime) else str(value)

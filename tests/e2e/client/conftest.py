@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.client.hub import Egs, Hub
+
+# A suite that a shell runs in the background ignores Ctrl-C, and so would the commands that it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

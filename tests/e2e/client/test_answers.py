@@ -47,6 +47,7 @@ def waiting(hub: Hub, egs: Egs) -> Iterator[str]:
         ("events --since 99999999999d", 2, "too long"),
         ("gpr list -n foreign", 0, "There is no GPR"),
         ("kubeconfig", 2, "--cluster aurora"),
+        ("alerts", 0, "Nothing is wrong"),
         ("usage --month soon", 2, "is no month"),
         ("admin node cordon aurora-h100-01 --why fan --yes", 4, ""),
         ("gpr watch nobody --timeout soon", 2, "30s, 45m"),

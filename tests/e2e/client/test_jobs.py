@@ -28,12 +28,12 @@ def test_a_job_is_filed_waits_runs_and_ends_as_its_command_does(hub: Hub, egs: E
 def test_a_ctrl_c_before_a_job_is_filed_asks_about_no_other_job_with_a_similar_name(
     hub: Hub, egs: Egs, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    egs.run("run", *BOX, *LATER, "--name", "retrain", "--detach", "--", "true")
+    egs.run("run", *BOX, *LATER, "--name", "retrained-once", "--detach", "--", "true")
 
-    with Client(hub.url, hub.tokens["user_token"]) as client, pytest.raises(KeyboardInterrupt), _asking(client, "train"):
+    with Client(hub.url, hub.tokens["user_token"]) as client, pytest.raises(KeyboardInterrupt), _asking(client, "trained-once"):
         raise KeyboardInterrupt
 
-    assert capsys.readouterr().err == "It is not known whether train was filed. Look: egs job list\n"
+    assert capsys.readouterr().err == "It is not known whether trained-once was filed. Look: egs job list\n"
     hub.end_all()
 
 
