@@ -284,7 +284,7 @@ EGS_DURATION_MAX_S = 366 * 86_400
 # Half-life of a project's past use in fair share, which orders requests of equal priority.
 EGS_FAIRNESS_HALF_LIFE_S = max(env_int("EGS_FAIRNESS_HALF_LIFE_S", 7 * 86_400), 1)
 EGS_TICK_S = 1.0
-# Of prices and costs, as people read it.
+# The currency that pages and answers show beside prices and costs.
 EGS_CURRENCY = env_str("EGS_CURRENCY", "USD")
 # How often notices are made and sent.
 EGS_NOTICES_S = 1.0

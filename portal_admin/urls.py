@@ -1,14 +1,30 @@
 from __future__ import annotations
 
+from typing import Final
+
 from django.urls import URLPattern, path
 
+from portal_admin.pages.nav import admin_shell
 from portal_admin.views import audit
-from portal_admin.views.fleet import alerts, checks, clusters, gpus, inventory, maintenance, remediation, supplies, workloads
+from portal_admin.views.fleet import checks, clusters, inventory, maintenance, remediation, supplies
 from portal_admin.views.plan import actions, defragmentation, evictions, promises, queue, schedule
 from portal_admin.views.tenants import budgets, people, policies, projects, quotas, usage, workspace_requests
+from portal_shared.access import admin_only
+from portal_shared.parts.portals import Portal
+from portal_shared.paths import shared_paths
 from slices.models import Life
 
+PORTAL: Final = Portal(
+    "admin",
+    prefix="admin-",
+    request_page="admin-inspect",
+    is_admin=True,
+    shell_of=lambda request, nav: admin_shell(request, page=nav),
+    guard=admin_only,
+)
+
 urlpatterns: list[URLPattern] = [
+    *shared_paths(PORTAL),
     path("", queue.home, name="admin-home"),
     path("queue/", queue.queue, name="admin-queue"),
     path("queue/count/", queue.count, name="admin-queue-count"),
@@ -29,22 +45,6 @@ urlpatterns: list[URLPattern] = [
     path("inventory/<uuid:pk>/uncordon/", inventory.uncordon, name="admin-uncordon"),
     path("inventory/<uuid:pk>/replace/", inventory.replace_node, name="admin-replace-node"),
     path("inventory/<uuid:pk>/force-release/", inventory.force_release, name="admin-force-release"),
-    path("workloads/", workloads.workloads, name="admin-workloads"),
-    path("workloads/<uuid:pk>/", workloads.workload, name="admin-workload"),
-    path("pods/", workloads.pods, name="admin-pods"),
-    path("gpus/", gpus.gpus, name="admin-gpus"),
-    path("gpus/compare/", gpus.compare, name="admin-gpu-compare"),
-    path("gpus/map/", gpus.gpu_map, name="admin-gpu-map"),
-    path("gpus/<uuid:pk>/", gpus.gpu, name="admin-gpu"),
-    path("alerts/", alerts.alerts, name="admin-alerts"),
-    path("alerts/<uuid:pk>/", alerts.alert, name="admin-alert"),
-    path("alerts/<uuid:pk>/acknowledge/", alerts.acknowledge, name="admin-alert-acknowledge"),
-    path("alerts/<uuid:pk>/silence/", alerts.silence, name="admin-alert-silence"),
-    path("alert-rules/", alerts.rules, name="admin-alert-rules"),
-    path("alert-rules/new/", alerts.create_rule, name="admin-alert-rule-create"),
-    path("alert-rules/<uuid:pk>/", alerts.change_rule, name="admin-alert-rule"),
-    path("alert-rules/<uuid:pk>/delete/", alerts.delete_rule, name="admin-alert-rule-delete"),
-    path("alert-silences/<uuid:pk>/end/", alerts.end_silence, name="admin-alert-silence-end"),
     path("clusters/", clusters.clusters, name="admin-clusters"),
     path("clusters/<uuid:pk>/join-token/", clusters.join_token, name="admin-join-token"),
     path("clusters/<uuid:pk>/enable/", clusters.enable, name="admin-cluster-enable"),
@@ -73,8 +73,6 @@ urlpatterns: list[URLPattern] = [
     path("supplies/<uuid:pk>/disable/", supplies.disable, name="admin-supply-disable"),
     path("supplies/orders/<uuid:pk>/cancel/", supplies.cancel_order, name="admin-supply-order-cancel"),
     path("supplies/orders/<uuid:pk>/fail/", supplies.fail_order, name="admin-supply-order-fail"),
-    path("usage/", usage.usage, name="admin-usage"),
-    path("usage/usage.csv", usage.as_csv, name="admin-usage-csv"),
     path("usage/prices/set/", usage.set_price, name="admin-price-set"),
     path("usage/prices/<uuid:pk>/delete/", usage.delete_price, name="admin-price-delete"),
     path("budgets/", budgets.budgets, name="admin-budgets"),

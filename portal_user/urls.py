@@ -1,39 +1,40 @@
 from __future__ import annotations
 
-from django.urls import URLPattern, path
+from typing import Final
 
+from django.urls import URLPattern, path
+from django.views.decorators.http import require_GET
+
+from portal_shared.access import signed_in
+from portal_shared.parts.alerts.views import render_count
+from portal_shared.parts.portals import Portal
+from portal_shared.paths import shared_paths
+from portal_shared.shell import Shell
 from portal_user.views import (
     account,
     actions,
-    alerts,
     approvals,
     bookings,
     channels,
     create,
     detail,
-    gpus,
     jobs,
     notices,
     policies,
     promises,
     templates,
     usage,
-    workloads,
 )
 from portal_user.views.tenants import access, people, tenancy, workspace_requests, workspaces
 
+PORTAL: Final = Portal(
+    "user", prefix="", request_page="gpr", is_admin=False, shell_of=lambda request, nav: Shell.user(request, page=nav), guard=signed_in
+)
+
 urlpatterns: list[URLPattern] = [
+    *shared_paths(PORTAL),
     path("", workspaces.workspaces, name="workspaces"),
-    path("gpus/", gpus.gpus, name="gpus"),
-    path("gpus/compare/", gpus.compare, name="gpu-compare"),
-    path("gpus/map/", gpus.gpu_map, name="gpu-map"),
-    path("gpus/<uuid:pk>/", gpus.gpu, name="gpu"),
-    path("usage/", usage.usage, name="usage"),
-    path("usage/usage.csv", usage.as_csv, name="usage-csv"),
     path("usage/projects/<uuid:pk>/league/", usage.league_switch, name="league-switch"),
-    path("workloads/", workloads.workloads, name="workloads"),
-    path("workloads/<uuid:pk>/", workloads.workload, name="workload"),
-    path("pods/", workloads.pods, name="pods"),
     path("approvals/", approvals.approvals, name="approvals"),
     path("approvals/count/", approvals.count, name="approvals-count"),
     path("approvals/approve/", approvals.approve_many, name="approve-many"),
@@ -42,16 +43,7 @@ urlpatterns: list[URLPattern] = [
     path("approvals/deputies/<uuid:pk>/withdraw/", approvals.withdraw_deputy, name="deputy-withdraw"),
     path("projects/<str:project>/policy/", policies.of_project, name="project-policy"),
     path("workspaces/<str:slice>/policy/", policies.of_workspace, name="workspace-policy"),
-    path("alerts/", alerts.alerts, name="alerts"),
-    path("alerts/count/", alerts.count, name="alerts-count"),
-    path("alerts/<uuid:pk>/", alerts.alert, name="alert"),
-    path("alerts/<uuid:pk>/acknowledge/", alerts.acknowledge, name="alert-acknowledge"),
-    path("alerts/<uuid:pk>/silence/", alerts.silence, name="alert-silence"),
-    path("alert-rules/", alerts.rules, name="alert-rules"),
-    path("alert-rules/new/", alerts.create_rule, name="alert-rule-create"),
-    path("alert-rules/<uuid:pk>/", alerts.change_rule, name="alert-rule"),
-    path("alert-rules/<uuid:pk>/delete/", alerts.delete_rule, name="alert-rule-delete"),
-    path("alert-silences/<uuid:pk>/end/", alerts.end_silence, name="alert-silence-end"),
+    path("alerts/count/", require_GET(signed_in(render_count)), name="alerts-count"),
     path("promises/", promises.promises, name="promises"),
     path("notices/", notices.notices, name="notices"),
     path("notices/read-all/", notices.read_all, name="notices-read-all"),

@@ -101,7 +101,7 @@ def works_by_slice() -> dict[str, str]:
 
 
 def company_go_on(*, now: datetime) -> None:
-    """Whoever has nothing waiting asks for something short. Workspace vision is left to the visitor."""
+    """Each workspace without a waiting request files a short one, except vision, which the visitor uses."""
     rng = random.Random(int(now.timestamp()))  # noqa: S311  # a demo, not secrets
     busy = set(Gpr.objects.filter(state__in=WAITS).values_list("slice__name", flat=True))
     for name in HABITS.keys() - busy - {"vision"}:
@@ -224,7 +224,7 @@ def _announce_maintenance(now: datetime) -> None:
 
 
 def _end_all(now: datetime) -> None:
-    """What is left of the two weeks makes room for the last day."""
+    """Ends the requests of the two weeks, so that the last day has room."""
     for gpr in Gpr.objects.select_related("slice", "owner").filter(state__in=(*WAITS, *PROVISIONED)):
         end = gpr_cancel if gpr.state in WAITS else gpr_release
         if gpr.owner is not None:
@@ -232,7 +232,7 @@ def _end_all(now: datetime) -> None:
 
 
 def _try(do: Callable[[], object]) -> None:
-    """As a person would: what is refused is refused."""
+    """A refusal changes nothing, and the company goes on, as a person would."""
     try:
         do()
     except EgsError:

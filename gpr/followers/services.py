@@ -28,14 +28,14 @@ _IN_VAIN: Final = WrittenQuery(_WAITS.filter(_BADLY).select_related("slice", "af
 
 
 def followers_cancel(*, now: datetime) -> None:
-    """Cancels those whose predecessor ended otherwise than well, though they need that. Runs at each tick."""
+    """Cancels requests that need a good end of their predecessor, which ended otherwise. Runs at each tick."""
     for gpr in _IN_VAIN():
         with set_aside_on_error("follower_cancel", "This request could not be canceled", now=now, gpr_id=gpr.pk):
             gpr_cancel(gpr=gpr, actor=None, now=now, why=_why(gpr))
 
 
 def _why(gpr: Gpr) -> str:
-    # Whoever reads the Events of its workspace may not see a predecessor in another one.
+    # Readers of its Events may be unable to see a request of another workspace, so only one of its own workspace is named.
     before = gpr.after
     if before is None:
         return ""

@@ -102,7 +102,7 @@ def _finish(job: Job, now: datetime) -> None:
 
 
 def _clusters(spec: GprSpec, what: JobSpec) -> tuple[Cluster, ...]:
-    """Of the clusters that it may use, those where the workspace has the namespace and that serve the kind. Raises InvalidInput."""
+    """Returns the clusters of the request where its workspace has the namespace and that serve the kind. Raises InvalidInput."""
     allowed = {cluster.pk: cluster for cluster in (spec.clusters or spec.slice.clusters.all())}
     namespaces = list(_namespaces(spec.slice, what.namespace).filter(cluster__in=allowed))
     if not namespaces:

@@ -45,7 +45,7 @@ def midnight(day: date) -> datetime:
 
 
 def progress_lock() -> UsageProgress:
-    """Whoever counts holds this row. It must run in a transaction."""
+    """Locks the row that each count of usage holds. It must run in a transaction."""
     UsageProgress.objects.get_or_create(pk=1)
     return UsageProgress.objects.select_for_update().get(pk=1)
 

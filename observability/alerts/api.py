@@ -127,7 +127,7 @@ class Acknowledgement(StrictSerializer):
 
 
 class AlertViewSet(mixins.ListModelMixin, ApiViewSet[Alert]):
-    """What is wrong, the newest first: all for administrators and auditors, for members what concerns their boxes in their time."""
+    """List alerts, the newest first. Administrators and auditors see all; members see those of their own boxes."""
 
     queryset = Alert.objects.none()
     serializer_class = AlertSerializer

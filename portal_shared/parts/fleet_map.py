@@ -9,8 +9,6 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.http import HttpResponse, JsonResponse
-from django.shortcuts import render
-from django.urls import reverse
 
 from core.errors import InvalidInput
 from core.pages import words
@@ -22,7 +20,7 @@ from portal_shared.access import PageRequest
 from portal_shared.parts.gpus import HEAT_FROM_C
 from portal_shared.parts.paging import url_with
 from portal_shared.parts.portals import Portal
-from portal_shared.shell import Shell, mark_of
+from portal_shared.shell import mark_of
 
 COLORS: Final = {"use": "Use", "temperature": "Temperature", "power": "Power", "holder": "Holder", "health": "Health"}
 UNITS: Final = {"use": "%", "temperature": "°C", "power": "W"}
@@ -127,7 +125,7 @@ class FleetMap:
 
     @classmethod
     def build(cls, request: PageRequest, portal: Portal) -> FleetMap:
-        by, url = request.GET.get("by", "use"), reverse(portal.map)
+        by, url = request.GET.get("by", "use"), portal.url("gpu-map")
         if by not in COLORS:
             raise InvalidInput({"by": [f"There is no such color. There are: {', '.join(COLORS)}."]})
         cells = cells_for(request)
@@ -139,7 +137,7 @@ class FleetMap:
             gpus=words.plural(len(cells), "GPU"),
             data=cells_data(cells, portal),
             cells_url=url_with(url, {"part": "cells"}),
-            table_url=reverse(portal.table),
+            table_url=portal.url("gpus"),
         )
 
 
@@ -215,11 +213,11 @@ def cells_data(cells: list[Cell], portal: Portal) -> dict[str, Any]:
         "states": [[state, STATE_WORDS[state]] for state in STATES],
         "scales": SCALES,
         "idle": IDLE_PERCENT,
-        "gpu_url": reverse(portal.gpu, args=[UUID(int=0)]),
+        "gpu_url": portal.url("gpu", UUID(int=0)),
     }
 
 
-def render_map(request: PageRequest, portal: Portal, shell: Shell) -> HttpResponse:
+def render_map(request: PageRequest, portal: Portal) -> HttpResponse:
     if request.GET.get("part") == "cells":
         return JsonResponse(cells_data(cells_for(request), portal))
-    return render(request, f"{portal.name}/gpus/map.html", {"map": FleetMap.build(request, portal), "shell": shell})
+    return portal.render(request, f"{portal.name}/gpus/map.html", nav="gpus", map=FleetMap.build(request, portal))

@@ -9,8 +9,6 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.http import HttpResponse
-from django.shortcuts import render
-from django.urls import reverse
 
 from accounts.models import User
 from core.errors import InvalidInput
@@ -23,7 +21,6 @@ from portal_shared.access import PageRequest
 from portal_shared.parts.gpus import ORDER, GpuFilters, line_of
 from portal_shared.parts.paging import url_with
 from portal_shared.parts.portals import Portal
-from portal_shared.shell import Shell
 from protocol.events import Outcome
 from protocol.steps import EntryStep
 
@@ -71,7 +68,7 @@ class GpuCourse:
     def build(cls, request: PageRequest, portal: Portal, pk: UUID) -> GpuCourse:
         gpu, wanted = gpu_known_to(request.user, str(pk)), range_of(request)
         course = course_of(request.user, gpu, since=request.now - RANGES[wanted], until=request.now, step_s=None, now=request.now)
-        url, compared = reverse(portal.gpu, args=[gpu.pk]), reverse(portal.compare)
+        url, compared = portal.url("gpu", gpu.pk), portal.url("gpu-compare")
         points, step_s = _thinned(course)
         box = next((span for span in course.spans if span.until_at is None), None)
         return cls(
@@ -84,7 +81,7 @@ class GpuCourse:
             longest_s=UNBROKEN_STEPS * step_s,
             limit_c=HOT_C,
             url=url_with(url, {"range": wanted, "part": "course"}),
-            table_url=reverse(portal.table),
+            table_url=portal.url("gpus"),
             node_url=url_with(compared, {"q": gpu.node.name, "range": wanted}),
             box_url=url_with(compared, {"q": box.gpr, "range": wanted}) if box else "",
         )
@@ -259,10 +256,10 @@ class GpuComparison:
         courses = courses_of(request.user, gpus, since=begin, until=request.now, step_s=None, now=request.now)
         names = {gpu.pk: f"{gpu.node.name} GPU {gpu.index}" for gpu in gpus}
         step_s = _row_s(courses.values())
-        url, query = reverse(portal.compare), {**filters.in_url, "measure": name, "range": wanted}
+        url, query = portal.url("gpu-compare"), {**filters.in_url, "measure": name, "range": wanted}
         return cls(
             filters=filters,
-            gpus=tuple(ComparedGpu(names[gpu.pk], reverse(portal.gpu, args=[gpu.pk]), hue) for hue, gpu in enumerate(gpus)),
+            gpus=tuple(ComparedGpu(names[gpu.pk], portal.url("gpu", gpu.pk), hue) for hue, gpu in enumerate(gpus)),
             found=_found(len(gpus), known.order_by().count()),
             measures=tuple(Tab(each.label, url_with(url, {**query, "measure": key}), key == name) for key, each in MEASURES.items()),
             ranges=range_tabs(url, query, wanted),
@@ -274,7 +271,7 @@ class GpuComparison:
             limit_c=HOT_C if name == "temperature" else None,
             asked={"measure": name, "range": wanted},
             url=url_with(url, {**query, "part": "chart"}),
-            table_url=url_with(reverse(portal.table), filters.in_url),
+            table_url=url_with(portal.url("gpus"), filters.in_url),
         )
 
 
@@ -303,11 +300,11 @@ def _rows(courses: Sequence[Course], measure: Measure, row_s: int) -> Iterator[C
         yield ComparedRow(datetime.fromtimestamp(number * row_s, UTC), tuple(values))
 
 
-def render_gpu(request: PageRequest, portal: Portal, shell: Shell, pk: UUID) -> HttpResponse:
+def render_gpu(request: PageRequest, portal: Portal, pk: UUID) -> HttpResponse:
     template = "components/gpus/course.html" if request.GET.get("part") == "course" else f"{portal.name}/gpus/gpu.html"
-    return render(request, template, {"course": GpuCourse.build(request, portal, pk), "shell": shell, "now": request.now})
+    return portal.render(request, template, nav="gpus", course=GpuCourse.build(request, portal, pk))
 
 
-def render_comparison(request: PageRequest, portal: Portal, shell: Shell) -> HttpResponse:
+def render_comparison(request: PageRequest, portal: Portal) -> HttpResponse:
     template = "components/gpus/compared.html" if request.GET.get("part") == "chart" else f"{portal.name}/gpus/compare.html"
-    return render(request, template, {"compared": GpuComparison.build(request, portal), "shell": shell, "now": request.now})
+    return portal.render(request, template, nav="gpus", compared=GpuComparison.build(request, portal))

@@ -11,8 +11,6 @@ from uuid import UUID
 
 from django.db.models import Count, Max, Q, QuerySet, Sum
 from django.http import HttpResponse
-from django.shortcuts import render
-from django.urls import reverse
 
 from core.errors import InvalidInput
 from core.pages import words
@@ -31,7 +29,7 @@ from observability.telemetry.selectors import (
 from portal_shared.access import PageRequest
 from portal_shared.parts.paging import foot_of, page_of, url_with
 from portal_shared.parts.portals import Portal
-from portal_shared.shell import Shell, WorkspaceMark
+from portal_shared.shell import WorkspaceMark
 
 ORDER: Final = ("-heat", "id")
 VIEWS: Final = {"": "All", View.HOT: f"{HOT_C} °C or more", View.IDLE: "Held and idle", View.FAULTY: "Faults", View.STALE: "Stale"}
@@ -66,7 +64,7 @@ class GpuHolder:
 
     @classmethod
     def of(cls, box: Reservation, portal: Portal) -> GpuHolder:
-        return cls(box.gpr.name, reverse(portal.gpr, args=[box.gpr_id]), WorkspaceMark.of(box.slice))
+        return cls(box.gpr.name, portal.request_url(box.gpr_id), WorkspaceMark.of(box.slice))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +133,7 @@ class GpuTable:
 
     @classmethod
     def build(cls, request: PageRequest, portal: Portal) -> GpuTable:
-        url, filters = reverse(portal.table), GpuFilters.of(request)
+        url, filters = portal.url("gpus"), GpuFilters.of(request)
         known = gpus_with_readings(request.user, now=request.now)
         counts = _counts(known)
         found = page_of(request, filters.narrow(known.filter(in_view(filters.view))), ordering=ORDER)
@@ -154,8 +152,8 @@ class GpuTable:
             url=url_with(url, filters.in_url, cursor=request.GET.get("cursor", ""), part="rows"),
             facts_url=url_with(url, {"part": "facts"}),
             clear_url=url_with(url, {"view": filters.view}) if filters.cluster or filters.shape or filters.q else "",
-            map_url=reverse(portal.map),
-            compare_url=url_with(reverse(portal.compare), filters.in_url),
+            map_url=portal.url("gpu-map"),
+            compare_url=url_with(portal.url("gpu-compare"), filters.in_url),
             is_bare=not counts["all"],
         )
 
@@ -200,7 +198,7 @@ def line_of(gpu: Any, portal: Portal, spark: Spark | None, now: datetime) -> Gpu
         id=gpu.pk,
         node=gpu.node.name,
         index=gpu.index,
-        url=reverse(portal.gpu, args=[gpu.pk]),
+        url=portal.url("gpu", gpu.pk),
         temperature=with_unit(reading.temperature_c if reading else None, "°C"),
         heat=heat_class(reading, is_fresh=gpu.is_fresh),
         use=with_unit(reading.utilization_percent if reading else None, "%"),
@@ -265,7 +263,7 @@ def _y(celsius: float) -> str:
     return f"{(SPARK_HEIGHT - 4) * (1 - share) + 2:.1f}"
 
 
-def render_table(request: PageRequest, portal: Portal, shell: Shell) -> HttpResponse:
+def render_table(request: PageRequest, portal: Portal) -> HttpResponse:
     parts = {"rows": "components/gpus/rows.html", "facts": "components/gpus/facts.html"}
     template = parts.get(request.GET.get("part", ""), f"{portal.name}/gpus/page.html")
-    return render(request, template, {"table": GpuTable.build(request, portal), "shell": shell, "now": request.now})
+    return portal.render(request, template, nav="gpus", table=GpuTable.build(request, portal))

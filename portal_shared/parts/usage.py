@@ -13,7 +13,6 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import QuerySet
 from django.http import HttpResponse
-from django.shortcuts import render
 from django.urls import reverse
 from django.utils.dateparse import parse_date
 
@@ -37,7 +36,7 @@ from gpr.usage.selectors import (
 )
 from portal_shared.access import PageRequest
 from portal_shared.parts.paging import foot_of, page_of, url_with
-from portal_shared.shell import Shell
+from portal_shared.parts.portals import Portal
 
 TAB_WORDS: Final = {
     "project": "Projects",
@@ -57,16 +56,6 @@ CSV_HEAD: Final = (
 FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
 FIRST_YEAR: Final = 2000
 PRICES_SHOWN: Final = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Portal:
-    """Names of a portal's addresses, and of its folder of templates."""
-
-    name: str
-    page: str
-    csv: str
-    gpr: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +137,11 @@ LOW: Final = 0.3  # an efficiency that is marked
 
 def _opens(row: Any, asked: Asked, portal: Portal) -> str:
     if asked.by == "gpr":
-        return reverse(portal.gpr, args=[row.key])
+        return portal.request_url(row.key)
     if asked.by not in OPENS:
         return ""
     filter_, by = OPENS[asked.by]
-    return url_with(reverse(portal.page), {**asked.in_url, filter_: row.name, "by": by})
+    return url_with(portal.url("usage"), {**asked.in_url, filter_: row.name, "by": by})
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,11 +213,11 @@ class UsagePage:
 
     @classmethod
     def build(cls, request: PageRequest, portal: Portal) -> UsagePage:
-        asked, url = Asked.of(request), reverse(portal.page)
+        asked, url = Asked.of(request), portal.url("usage")
         rows = asked.rows(request)
         total = usage_total(rows)
         found = page_of(request, usage_by(rows, by=asked.by, since=asked.month), ordering=USAGE_ORDER)
-        csv_url = url_with(reverse(portal.csv), asked.in_url)
+        csv_url = url_with(portal.url("usage-csv"), asked.in_url)
         return cls(
             title=f"{asked.month:%B %Y}",
             facts=tuple(_facts(total)),
@@ -251,8 +240,8 @@ class UsagePage:
             ),
             prices=tuple(PriceLine.of(price) for price in prices_visible_to(request.user)[:PRICES_SHOWN]),
             currency=settings.EGS_CURRENCY,
-            price_url=reverse("admin-price-set") if portal.name == "admin" else "",
-            is_read_only=portal.name != "admin" or not request.may_write,
+            price_url=reverse("admin-price-set") if portal.is_admin else "",
+            is_read_only=not portal.is_admin or not request.may_write,
         )
 
 
@@ -296,9 +285,9 @@ def _cost(usage: Usage) -> str:
     return f"{usage.cost:,}" if usage.cost or not usage.unpriced_hours else "no price"
 
 
-def render_usage(request: PageRequest, portal: Portal, shell: Shell) -> HttpResponse:
+def render_usage(request: PageRequest, portal: Portal) -> HttpResponse:
     template = "components/usage/body.html" if request.GET.get("part") == "body" else f"{portal.name}/usage/page.html"
-    return render(request, template, {"page": UsagePage.build(request, portal), "shell": shell, "now": request.now})
+    return portal.render(request, template, nav="usage", page=UsagePage.build(request, portal))
 
 
 def usage_csv(request: PageRequest) -> HttpResponse:

@@ -1,34 +1,18 @@
 from __future__ import annotations
 
-from typing import Final
 from uuid import UUID
 
 from django import forms
 from django.http import HttpResponse
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_http_methods
+from django.views.decorators.http import require_http_methods
 
 from core.errors import NotFound
 from gpr.usage.selectors import projects_run_by
 from portal_shared.access import PageRequest, needs_write, signed_in
 from portal_shared.forms.questions import Question, decide, sent
-from portal_shared.parts.usage import Portal, render_usage, usage_csv
 from portal_shared.shell import Shell
 from slices.services import project_set_league
-
-PORTAL: Final = Portal(name="user", page="usage", csv="usage-csv", gpr="gpr")
-
-
-@require_GET
-@signed_in
-def usage(request: PageRequest) -> HttpResponse:
-    return render_usage(request, PORTAL, Shell.user(request, page="usage"))
-
-
-@require_GET
-@signed_in
-def as_csv(request: PageRequest) -> HttpResponse:
-    return usage_csv(request)
 
 
 @require_http_methods(["GET", "POST"])

@@ -150,7 +150,7 @@ def alerts(
     over: Annotated[bool, typer.Option("--over", help="Also those that are resolved.")] = False,
     limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = 50,
 ) -> None:
-    """What is wrong, the newest first: of your boxes; all for administrators."""
+    """Show alerts, the newest first. Members see those of their boxes, administrators see all."""
     given: dict[str, Any] = {name: value for name, value in (("slice", workspace), ("cluster", cluster)) if value}
     if not over:
         given["state"] = ["PENDING", "FIRING", "ACKNOWLEDGED"]

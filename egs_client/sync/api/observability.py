@@ -302,7 +302,7 @@ class Alerts(Resource):
         slice: str | UnsetType = UNSET,
         state: Sequence[Literal["ACKNOWLEDGED", "FIRING", "PENDING", "RESOLVED"]] | UnsetType = UNSET,
     ) -> Pages[models.Alert]:
-        """What is wrong, the newest first: all for administrators and auditors, for members what concerns their boxes in their time.
+        """List alerts, the newest first. Administrators and auditors see all; members see those of their own boxes.
 
         page_size: Rows a page.
         """
@@ -323,7 +323,7 @@ class Alerts(Resource):
         )
 
     def get(self, id: str) -> models.Alert:
-        """What is wrong, the newest first: all for administrators and auditors, for members what concerns their boxes in their time."""
+        """List alerts, the newest first. Administrators and auditors see all; members see those of their own boxes."""
         return self.client.call("GET", f"alerts/{self.quoted(id)}/", kind=models.Alert)
 
     def acknowledge(self, id: str, *, note: str | UnsetType = UNSET) -> models.Alert:

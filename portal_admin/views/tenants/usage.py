@@ -3,13 +3,12 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
-from typing import Final
 from uuid import UUID
 
 from django import forms
 from django.http import HttpResponse
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_http_methods
+from django.views.decorators.http import require_http_methods
 
 from gpr.usage.selectors import price_for
 from gpr.usage.services import price_delete, price_set
@@ -17,21 +16,6 @@ from portal_admin.forms import PriceForm
 from portal_admin.pages.nav import admin_shell
 from portal_shared.access import PageRequest, admin_only, needs_write
 from portal_shared.forms.questions import Question, decide, sent
-from portal_shared.parts.usage import Portal, render_usage, usage_csv
-
-PORTAL: Final = Portal(name="admin", page="admin-usage", csv="admin-usage-csv", gpr="admin-inspect")
-
-
-@require_GET
-@admin_only
-def usage(request: PageRequest) -> HttpResponse:
-    return render_usage(request, PORTAL, admin_shell(request, page="usage"))
-
-
-@require_GET
-@admin_only
-def as_csv(request: PageRequest) -> HttpResponse:
-    return usage_csv(request)
 
 
 @require_http_methods(["GET", "POST"])

@@ -9,7 +9,6 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.db.models import Count, QuerySet
-from django.urls import reverse
 
 from accounts.policy import Verb, may
 from core.errors import InvalidInput
@@ -21,8 +20,8 @@ from observability.alerts.services import silence_words
 from observability.alerts.signals import SIGNALS
 from observability.alerts.silences import Silences
 from portal_shared.access import PageRequest, why_not_write
-from portal_shared.parts.alerts.names import AlertPortal
 from portal_shared.parts.paging import foot_of, page_of, url_with
+from portal_shared.parts.portals import Portal
 from portal_shared.shell import Shell, WorkspaceMark
 
 ORDER: Final = ("-began_at", "id")
@@ -59,7 +58,7 @@ class AlertRow:
     silence_url: str
 
     @classmethod
-    def of(cls, alert: Alert, portal: AlertPortal, *, may_change: bool, is_silenced: bool) -> AlertRow:
+    def of(cls, alert: Alert, portal: Portal, *, may_change: bool, is_silenced: bool) -> AlertRow:
         is_standing = alert.state in (AlertState.FIRING, AlertState.ACKNOWLEDGED)
         return cls(
             id=alert.pk,
@@ -74,7 +73,7 @@ class AlertRow:
             worst=value_words(alert.rule, alert.worst),
             mark=WorkspaceMark.of(alert.slice) if alert.slice else None,
             box=alert.gpr.name if alert.gpr else "",
-            box_url=reverse(portal.gpr, args=[alert.gpr_id]) if alert.gpr_id else "",
+            box_url=portal.request_url(alert.gpr_id) if alert.gpr_id else "",
             owner=alert.owner.name if alert.owner else "",
             note=alert.note,
             is_silenced=is_silenced,
@@ -94,7 +93,7 @@ class SilenceRow:
     end_url: str
 
     @classmethod
-    def of(cls, silence: AlertSilence, portal: AlertPortal, *, may_change: bool) -> SilenceRow:
+    def of(cls, silence: AlertSilence, portal: Portal, *, may_change: bool) -> SilenceRow:
         url = portal.url("alert-silence-end", silence.pk) if may_change else ""
         what = silence_words(silence)
         return cls(silence.pk, f"{what[0].upper()}{what[1:]}", silence.reason, silence.owner.name, silence.starts_at, silence.ends_at, url)
@@ -114,7 +113,7 @@ class AlertsPage:
     why_none: str
 
     @classmethod
-    def build(cls, request: PageRequest, portal: AlertPortal) -> AlertsPage:
+    def build(cls, request: PageRequest, portal: Portal) -> AlertsPage:
         state, of = request.GET.get("state", "firing"), request.GET.get("of", "")
         if state not in STATES or of not in OF:
             raise InvalidInput({"state": [f"There is no such state. There are: {', '.join(STATES)}."]})
@@ -179,7 +178,7 @@ def _counts(rows: QuerySet[Alert]) -> Mapping[str, int]:
     return dict(counted)
 
 
-def _silences(request: PageRequest, portal: AlertPortal) -> list[SilenceRow]:
+def _silences(request: PageRequest, portal: Portal) -> list[SilenceRow]:
     rows = silences_visible_to(request.user).filter(ends_at__gt=request.now)
     if portal.is_admin:
         rows = rows.filter(slice=None)

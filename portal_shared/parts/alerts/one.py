@@ -8,8 +8,6 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from django.urls import reverse
-
 from core.pages import words
 from core.pages.parts import Fact, ListFoot
 from inventory.models import Gpu
@@ -21,8 +19,8 @@ from observability.alerts.telling import condition_words
 from observability.telemetry.selectors import SERIES_NAMES, course_of
 from portal_shared.access import PageRequest, moment_formatter, why_not_write
 from portal_shared.parts.alerts.listing import AlertRow, may_change_row, value_words
-from portal_shared.parts.alerts.names import AlertPortal
 from portal_shared.parts.paging import foot_of, page_of, url_with
+from portal_shared.parts.portals import Portal
 from portal_shared.shell import Shell
 
 AROUND: Final = timedelta(minutes=20)  # of the course, before the alert and after it
@@ -70,7 +68,7 @@ class AlertPage:
     read_only: str
 
     @classmethod
-    def build(cls, request: PageRequest, portal: AlertPortal, pk: UUID) -> AlertPage:
+    def build(cls, request: PageRequest, portal: Portal, pk: UUID) -> AlertPage:
         alert = alert_for(request.user, pk)
         url = portal.url("alert", pk)
         found = page_of(request, subjects_of(alert), ordering=SUBJECT_ORDER)
@@ -124,15 +122,24 @@ def _life(alert: Alert, request: PageRequest) -> Iterator[tuple[datetime, str]]:
         yield alert.resolved_at, f"It was over after {lasted}, at {say(alert.resolved_at)}. {alert.resolved_why}".strip()
 
 
-def _subject(one: AlertSubject, alert: Alert, portal: AlertPortal) -> SubjectRow:
-    kind = SIGNALS[alert.rule.signal].subject
-    urls = {Subject.GPU: portal.gpu, Subject.GPR: portal.gpr, Subject.NODE: "admin-node" if portal.is_admin else ""}
-    name = urls.get(kind, "")
+def _page_of(one: AlertSubject, kind: Subject, portal: Portal) -> str:
+    match kind:
+        case Subject.GPU:
+            return portal.url("gpu", one.subject_id)
+        case Subject.GPR:
+            return portal.request_url(one.subject_id)
+        case Subject.NODE if portal.is_admin:
+            return portal.url("node", one.subject_id)
+        case _:
+            return ""
+
+
+def _subject(one: AlertSubject, alert: Alert, portal: Portal) -> SubjectRow:
     state = SubjectState(one.state)
     return SubjectRow(
         id=one.pk,
         name=one.name,
-        url=reverse(name, args=[one.subject_id]) if name else "",
+        url=_page_of(one, SIGNALS[alert.rule.signal].subject, portal),
         state=f"{state.label}, severe" if one.is_severe and state == SubjectState.FIRING else state.label,
         css="late" if state == SubjectState.FIRING else "",
         since_at=one.since_at,

@@ -12,8 +12,8 @@ from observability.alerts.selectors import rules_visible_to
 from observability.alerts.telling import condition_words
 from portal_shared.access import PageRequest, why_not_write
 from portal_shared.parts.alerts.listing import may_change_row
-from portal_shared.parts.alerts.names import AlertPortal
 from portal_shared.parts.paging import foot_of, page_of, url_with
+from portal_shared.parts.portals import Portal
 from portal_shared.shell import Shell, WorkspaceMark
 
 ORDER: Final = ("name", "id")
@@ -35,7 +35,7 @@ class RuleRow:
     delete_url: str
 
     @classmethod
-    def of(cls, rule: AlertRule, portal: AlertPortal, *, may_change: bool) -> RuleRow:
+    def of(cls, rule: AlertRule, portal: Portal, *, may_change: bool) -> RuleRow:
         scope = ", ".join(filter(None, [rule.cluster.name if rule.cluster else "", rule.shape]))
         return cls(
             id=rule.pk,
@@ -64,7 +64,7 @@ class RulesPage:
     read_only: str
 
     @classmethod
-    def build(cls, request: PageRequest, portal: AlertPortal, *, may_create: bool) -> RulesPage:
+    def build(cls, request: PageRequest, portal: Portal, *, may_create: bool) -> RulesPage:
         of = request.GET.get("of", "") if request.GET.get("of", "") in OF else ""
         rows, url = rules_visible_to(request.user), portal.url("alert-rules")
         if of:

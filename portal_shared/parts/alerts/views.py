@@ -13,7 +13,7 @@ from django.shortcuts import render
 from accounts.policy import Verb, may
 from core.pages import words
 from observability.alerts.models import Alert, AlertRule
-from observability.alerts.selectors import alert_for, rule_for, silence_for
+from observability.alerts.selectors import alert_for, firing_count, rule_for, silence_for
 from observability.alerts.services import (
     RuleTerms,
     alert_acknowledge,
@@ -28,9 +28,10 @@ from portal_shared.access import PageRequest
 from portal_shared.forms.alert_forms import AcknowledgeForm, RuleForm, SilenceForm
 from portal_shared.forms.questions import Question, decide, sent
 from portal_shared.parts.alerts.listing import AlertsPage
-from portal_shared.parts.alerts.names import AlertPortal
 from portal_shared.parts.alerts.one import AlertPage
 from portal_shared.parts.alerts.rules import RulesPage
+from portal_shared.parts.portals import Portal
+from portal_shared.shell import NavCount
 from slices.models import Slice
 from slices.selectors import slice_for, slices_visible_to_members
 
@@ -38,17 +39,22 @@ TOPICS = ("alerts",)
 FIELDS = {"signal": "watches", "kind": "watches", "ends_at": "length"}
 
 
-def render_alerts(request: PageRequest, portal: AlertPortal) -> HttpResponse:
+def render_alerts(request: PageRequest, portal: Portal) -> HttpResponse:
     return _render(request, AlertsPage.build(request, portal), "list", "list")
 
 
-def render_alert(request: PageRequest, portal: AlertPortal, pk: UUID) -> HttpResponse:
+def render_alert(request: PageRequest, portal: Portal, pk: UUID) -> HttpResponse:
     return _render(request, AlertPage.build(request, portal, pk), "alert", "body")
 
 
-def render_rules(request: PageRequest, portal: AlertPortal) -> HttpResponse:
+def render_rules(request: PageRequest, portal: Portal) -> HttpResponse:
     may_create = portal.is_admin or bool(_own_workspaces(request))
     return _render(request, RulesPage.build(request, portal, may_create=may_create), "rules", "list")
+
+
+def render_count(request: PageRequest) -> HttpResponse:
+    """The count in the navigation of both portals."""
+    return render(request, "components/shell/nav_count.html", {"count": NavCount.of_alerts(firing_count(request.user))})
 
 
 def _render(request: PageRequest, page: Any, what: str, part: str) -> HttpResponse:
@@ -56,7 +62,7 @@ def _render(request: PageRequest, page: Any, what: str, part: str) -> HttpRespon
     return render(request, name, {"page": page, "shell": page.shell, "now": request.now})
 
 
-def acknowledge(request: PageRequest, portal: AlertPortal, pk: UUID) -> HttpResponse:
+def acknowledge(request: PageRequest, portal: Portal, pk: UUID) -> HttpResponse:
     alert = alert_for(request.user, pk, write=True)
 
     def do(note: str) -> str:
@@ -70,7 +76,7 @@ def acknowledge(request: PageRequest, portal: AlertPortal, pk: UUID) -> HttpResp
     return decide(request, question, do, topics=TOPICS)
 
 
-def silence(request: PageRequest, portal: AlertPortal, pk: UUID) -> HttpResponse:
+def silence(request: PageRequest, portal: Portal, pk: UUID) -> HttpResponse:
     alert = alert_for(request.user, pk, write=True)
     form = SilenceForm(sent(request), choices=_silence_choices(alert))
 
@@ -90,7 +96,7 @@ def _silence_choices(alert: Alert) -> list[tuple[str, str]]:
     return [*choices, ("cluster", f"All alerts in cluster {alert.cluster.name}")] if alert.cluster is not None else choices
 
 
-def end_silence(request: PageRequest, portal: AlertPortal, pk: UUID) -> HttpResponse:
+def end_silence(request: PageRequest, portal: Portal, pk: UUID) -> HttpResponse:
     row = silence_for(request.user, pk, write=True)
 
     def do() -> str:
@@ -102,7 +108,7 @@ def end_silence(request: PageRequest, portal: AlertPortal, pk: UUID) -> HttpResp
     return decide(request, question, do, topics=TOPICS)
 
 
-def create_rule(request: PageRequest, portal: AlertPortal) -> HttpResponse:
+def create_rule(request: PageRequest, portal: Portal) -> HttpResponse:
     of = [] if portal.is_admin else [(str(one.pk), one.name) for one in _own_workspaces(request)]
     form = RuleForm(sent(request), of=of)
 
@@ -119,7 +125,7 @@ def create_rule(request: PageRequest, portal: AlertPortal) -> HttpResponse:
     return decide(request, question, do, topics=TOPICS, fields=FIELDS)
 
 
-def change_rule(request: PageRequest, portal: AlertPortal, pk: UUID) -> HttpResponse:
+def change_rule(request: PageRequest, portal: Portal, pk: UUID) -> HttpResponse:
     rule = rule_for(request.user, pk, write=True)
     form = RuleForm(sent(request), of=[], rule=rule, initial=_as_typed(rule))
 
@@ -132,7 +138,7 @@ def change_rule(request: PageRequest, portal: AlertPortal, pk: UUID) -> HttpResp
     return decide(request, question, do, topics=TOPICS, fields=FIELDS)
 
 
-def delete_rule(request: PageRequest, portal: AlertPortal, pk: UUID) -> HttpResponse:
+def delete_rule(request: PageRequest, portal: Portal, pk: UUID) -> HttpResponse:
     rule = rule_for(request.user, pk, write=True)
 
     def do() -> str:
@@ -158,7 +164,7 @@ def _own_workspaces(request: PageRequest) -> list[Slice]:
 
 
 def _question(
-    request: PageRequest, portal: AlertPortal, form: forms.Form, title: str, text: str, verb: str, at: tuple[Any, ...], **more: Any
+    request: PageRequest, portal: Portal, form: forms.Form, title: str, text: str, verb: str, at: tuple[Any, ...], **more: Any
 ) -> Question:
     back_url, is_plain = portal.url(more.get("back", "alerts")), more.get("is_plain", True)
     shell = portal.shell_of(request, "alerts")

@@ -7,8 +7,6 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.http import HttpResponse
-from django.shortcuts import render
-from django.urls import reverse
 
 from core.errors import InvalidInput
 from core.pages import words
@@ -24,7 +22,7 @@ from portal_shared.parts.paging import url_with
 from portal_shared.parts.portals import Portal
 from portal_shared.parts.workloads.listing import Carrier, gpus_said, is_silent, pods_said
 from portal_shared.parts.workloads.pods import PodLine
-from portal_shared.shell import Shell, WorkspaceMark
+from portal_shared.shell import WorkspaceMark
 
 RANGES: Final = {"1h": timedelta(hours=1), "12h": timedelta(hours=12), "7d": timedelta(days=7)}
 RANGE_WORDS: Final = {"1h": "Hour", "12h": "12 hours", "7d": "7 days"}
@@ -117,7 +115,7 @@ class WorkloadPage:
         points, step = course_of(gpus, since=max(row.created_at, request.now - RANGES[wanted]), now=request.now)
         phases = phases_of(points, step)
         late = stragglers_of(row, now=request.now)
-        url, chosen = reverse(portal.workload, args=[row.pk]), {"range": wanted, "sort": sort}
+        url, chosen = portal.url("workload", row.pk), {"range": wanted, "sort": sort}
         pods = pods_visible_to(request.user).filter(workload=row).order_by("gone_at", "rank", "-created_at", "pk")
         return cls(
             name=row.name,
@@ -129,7 +127,7 @@ class WorkloadPage:
             facts=tuple(_facts(row, gpus, portal, request)),
             config=tuple(_config(row)),
             arguments=" ".join(row.config.get("arguments", [])),
-            carriers=tuple(Carrier(gpr.name, reverse(portal.gpr, args=[gpr.pk])) for gpr in row.gprs.all()),
+            carriers=tuple(Carrier(gpr.name, portal.request_url(gpr.pk)) for gpr in row.gprs.all()),
             stragglers=tuple(_stragglers(gpus, late, portal)),
             gpus=tuple(_gpu_row(gpu, late, portal, request.now) for gpu in _sorted(gpus, sort)[:GPUS_SHOWN]),
             gpu_count=len(gpus),
@@ -140,8 +138,8 @@ class WorkloadPage:
             phases=tuple(_phase_rows(phases)),
             shares=_shares(phases),
             pods=tuple(PodLine.of(pod, portal) for pod in pods[:PODS_SHOWN]),
-            pods_url=url_with(reverse(portal.pods), {"workload": str(row.pk)}),
-            list_url=reverse(portal.workloads),
+            pods_url=url_with(portal.url("pods"), {"workload": str(row.pk)}),
+            list_url=portal.url("workloads"),
             url=url_with(url, chosen, part="body"),
             limit_c=HOT_C,
         )
@@ -260,13 +258,13 @@ def _shares(phases: Sequence[PhaseSpan]) -> str:
 
 
 def _gpu_url(gpu: WorkloadGpu, portal: Portal) -> str:
-    return reverse(portal.gpu, args=[gpu.gpu.pk])
+    return portal.url("gpu", gpu.gpu.pk)
 
 
 def _pods_of(row: Workload, portal: Portal) -> str:
-    return url_with(reverse(portal.pods), {"workload": str(row.pk)})
+    return url_with(portal.url("pods"), {"workload": str(row.pk)})
 
 
-def render_workload(request: PageRequest, portal: Portal, shell: Shell, pk: UUID) -> HttpResponse:
+def render_workload(request: PageRequest, portal: Portal, pk: UUID) -> HttpResponse:
     template = "components/workloads/body.html" if request.GET.get("part") == "body" else f"{portal.name}/workloads/workload.html"
-    return render(request, template, {"page": WorkloadPage.build(request, portal, pk), "shell": shell, "now": request.now})
+    return portal.render(request, template, nav="workloads", page=WorkloadPage.build(request, portal, pk))

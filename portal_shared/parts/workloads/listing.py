@@ -6,8 +6,6 @@ from typing import Any, Final
 from django.conf import settings
 from django.db.models import Count, Q, QuerySet, Sum
 from django.http import HttpResponse
-from django.shortcuts import render
-from django.urls import reverse
 
 from core.pages import words
 from core.pages.parts import Fact, ListFoot, Tab
@@ -19,7 +17,7 @@ from portal_shared.parts.gpus import with_unit
 from portal_shared.parts.paging import foot_of, page_of, url_with
 from portal_shared.parts.portals import Portal
 from portal_shared.parts.workloads.filters import ListFilters
-from portal_shared.shell import Shell, WorkspaceMark
+from portal_shared.shell import WorkspaceMark
 
 ORDER: Final = ("-created_at", "id")
 VIEWS: Final = {
@@ -68,7 +66,7 @@ class WorkloadLine:
         return cls(
             id=row.pk,
             name=row.name,
-            url=reverse(portal.workload, args=[row.pk]),
+            url=portal.url("workload", row.pk),
             kind=row.kind,
             namespace=row.namespace,
             state=STATE_TONES[WorkloadState(row.state)],
@@ -80,7 +78,7 @@ class WorkloadLine:
             use=with_unit(row.use_percent, "%") if is_now else "none",
             efficiency=with_unit(row.efficiency_percent, "%"),
             heat=with_unit(row.temperature_c, "°C") if is_now else "none",
-            carrier=Carrier(gprs[0].name, reverse(portal.gpr, args=[gprs[0].pk])) if gprs else None,
+            carrier=Carrier(gprs[0].name, portal.request_url(gprs[0].pk)) if gprs else None,
             more_carriers=max(0, len(gprs) - 1),
             mark=WorkspaceMark.of(row.slice),
             created_at=row.created_at,
@@ -129,7 +127,7 @@ class WorkloadTable:
 
     @classmethod
     def build(cls, request: PageRequest, portal: Portal) -> WorkloadTable:
-        url, filters = reverse(portal.workloads), ListFilters.of(request, VIEWS)
+        url, filters = portal.url("workloads"), ListFilters.of(request, VIEWS)
         known = workloads_visible_to(request.user)
         counts = _counts(known)
         shown = known.filter(workloads_in(filters.view)) if filters.view else known.exclude(state=WorkloadState.ENDED)
@@ -149,7 +147,7 @@ class WorkloadTable:
             foot=foot_of(found, url, filters.in_url),
             url=url_with(url, filters.in_url, cursor=request.GET.get("cursor", ""), part="rows"),
             facts_url=url_with(url, {"part": "facts"}),
-            pods_url=reverse(portal.pods),
+            pods_url=portal.url("pods"),
             clear_url=filters.clear_url(url),
             is_bare=not counts["all"],
         )
@@ -185,11 +183,11 @@ def _facts(counts: dict[str, Any], url: str, portal: Portal) -> list[Fact]:
         Fact("GPUs asked for", words.number(counts["asked"])),
         Fact("Held and idle", words.number(idle), url=f"{url}?view=idle", tone="late" if idle else ""),
         Fact("With a straggler", words.number(slow), url=f"{url}?view=straggling", tone="late" if slow else ""),
-        Fact("Pods kept back", words.number(waiting), url=f"{reverse(portal.pods)}?view=held-back", tone="late" if waiting else ""),
+        Fact("Pods kept back", words.number(waiting), url=f"{portal.url('pods')}?view=held-back", tone="late" if waiting else ""),
     ]
 
 
-def render_workloads(request: PageRequest, portal: Portal, shell: Shell) -> HttpResponse:
+def render_workloads(request: PageRequest, portal: Portal) -> HttpResponse:
     parts = {"rows": "components/workloads/rows.html", "facts": "components/workloads/facts.html"}
     template = parts.get(request.GET.get("part", ""), f"{portal.name}/workloads/page.html")
-    return render(request, template, {"table": WorkloadTable.build(request, portal), "shell": shell, "now": request.now})
+    return portal.render(request, template, nav="workloads", table=WorkloadTable.build(request, portal))

@@ -6,8 +6,6 @@ from typing import Any, Final
 
 from django.db.models import Count, Q, QuerySet, Sum
 from django.http import HttpResponse
-from django.shortcuts import render
-from django.urls import reverse
 
 from core.pages import words
 from core.pages.parts import Fact, ListFoot, Tab
@@ -18,7 +16,7 @@ from portal_shared.access import PageRequest
 from portal_shared.parts.paging import foot_of, page_of, url_with
 from portal_shared.parts.portals import Portal
 from portal_shared.parts.workloads.filters import ListFilters
-from portal_shared.shell import Shell, WorkspaceMark
+from portal_shared.shell import WorkspaceMark
 from protocol.pods import Hold
 
 ORDER: Final = ("-created_at", "id")
@@ -60,9 +58,9 @@ class PodLine:
             why=pod.why,
             workload=workload.name,
             workload_kind=workload.kind,
-            workload_url=reverse(portal.workload, args=[workload.pk]),
+            workload_url=portal.url("workload", workload.pk),
             gpr=pod.gpr.name if pod.gpr else "",
-            gpr_url=reverse(portal.gpr, args=[pod.gpr_id]) if pod.gpr else "",
+            gpr_url=portal.request_url(pod.gpr.pk) if pod.gpr else "",
             node=pod.node,
             gpu_count=pod.gpu_count,
             restarts=pod.restarts,
@@ -97,7 +95,7 @@ class PodTable:
 
     @classmethod
     def build(cls, request: PageRequest, portal: Portal) -> PodTable:
-        url, filters = reverse(portal.pods), ListFilters.of(request, VIEWS)
+        url, filters = portal.url("pods"), ListFilters.of(request, VIEWS)
         known = pods_visible_to(request.user)
         counts = _counts(_within(known, filters))
         shown = _within(known.filter(pods_in(filters.view)) if filters.view else known.filter(gone_at=None), filters)
@@ -115,7 +113,7 @@ class PodTable:
             foot=foot_of(found, url, filters.in_url),
             url=url_with(url, filters.in_url, cursor=request.GET.get("cursor", ""), part="rows"),
             facts_url=url_with(url, filters.in_url, part="facts"),
-            workloads_url=reverse(portal.workloads),
+            workloads_url=portal.url("workloads"),
             clear_url=filters.clear_url(url),
             about=_about(found.rows, filters),
             is_bare=not counts["all"] and not filters.clear_url(url),
@@ -172,7 +170,7 @@ def _facts(counts: dict[str, Any], url: str, filters: ListFilters) -> list[Fact]
     ]
 
 
-def render_pods(request: PageRequest, portal: Portal, shell: Shell) -> HttpResponse:
+def render_pods(request: PageRequest, portal: Portal) -> HttpResponse:
     parts = {"rows": "components/workloads/pod_rows.html", "facts": "components/workloads/pod_facts.html"}
     template = parts.get(request.GET.get("part", ""), f"{portal.name}/workloads/pods.html")
-    return render(request, template, {"table": PodTable.build(request, portal), "shell": shell, "now": request.now})
+    return portal.render(request, template, nav="workloads", table=PodTable.build(request, portal))
