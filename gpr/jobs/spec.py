@@ -18,7 +18,7 @@ WORDS_MAX, WORD_MAX_CHARS, ENV_MAX, VOLUMES_MAX = 200, 16_384, 200, 20
 WORDS_MAX_CHARS = 65_536  # of a command, and of all variables
 USER_ID_MAX = 2**31 - 1
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z", re.ASCII)
-# These say where the pods of the job find each other; see worker_agent/kube/jobs/manifests.py.
+# These say where the pods of the job find each other; see protocol/tenancy/job_objects.py.
 _RENDEZVOUS: Final = frozenset({"MASTER_ADDR", "MASTER_PORT", "NNODES", "NODE_RANK", "NPROC_PER_NODE"})
 OWN_VARIABLES: Final = _RENDEZVOUS | {f"PET_{name}" for name in _RENDEZVOUS} | {"EGS_ENDS_AT"}
 OWN_PATHS: Final = ("/dev/shm", "/etc/egs")  # noqa: S108  # paths in the job's own pods

@@ -7,25 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol.assignments import Drain
+from protocol.tenancy.job_objects import BoxFacts, main_of, objects_of, pod_selector
 from protocol.tenancy.workloads import Workload, WorkloadKind
-from worker_agent.hub.workloads import BoxJob, OpenBox
 from worker_agent.kube.jobs.logs import part_of
-from worker_agent.kube.jobs.manifests import main_of, objects_of, pod_selector
 
-BOX = OpenBox(
-    gpr_id="0f5f3c0a-9a4e-4f38-8a83-5b2d1a6f7e22",
-    run=2,
-    slice="s-1",
-    nodes=("a", "b", "c", "d"),
-    gpus_per_node=8,
-    active_s=0.0,
-    ends_s=3600.0,
-    drain=Drain(grace_s=30, force_after_s=120),
-)
+BOX = BoxFacts(gpus_per_node=8, grace_s=120, rdma="rdma/hca")
 WORK = Workload(
     id="5c4b3a29",
-    gpr_id=BOX.gpr_id,
+    gpr_id="0f5f3c0a-9a4e-4f38-8a83-5b2d1a6f7e22",
     run=2,
     slice="s-1",
     namespace="train",
@@ -44,7 +33,7 @@ NAMED = "training.kubeflow.org/job-name=x"
 
 
 def made(**changes: Any) -> list[Any]:
-    return objects_of(BoxJob(msgspec.structs.replace(WORK, **changes), BOX), rdma="rdma/hca")
+    return objects_of(msgspec.structs.replace(WORK, **changes), BOX)
 
 
 def pods_of(made: Any) -> list[Any]:
@@ -81,7 +70,7 @@ def test_every_object_bears_the_marks_by_which_the_agent_takes_it_away(kind: str
     for each in made(kind=kind, objects=(own,)):
         assert each["metadata"]["namespace"] == "train"
         assert each["metadata"]["labels"]["egs.io/job"] == WORK.id
-        assert each["metadata"]["labels"]["egs.io/job-box"] == f"{BOX.gpr_id}.2"
+        assert each["metadata"]["labels"]["egs.io/job-box"] == f"{WORK.gpr_id}.2"
 
 
 def test_pods_with_gpus_are_as_many_as_nodes_and_ask_for_all_of_each() -> None:

@@ -2,7 +2,7 @@
 
 An object is never changed: each run has its own. An object that others made is left alone, also if it has the wanted name. What is
 deleted is known by the labels that the agent wrote, so that an agent that restarts finds it; whoever writes these labels has only his own
-object deleted. Must not live here: what the objects are (manifests.py), when a box is open (boxes/core.py).
+object deleted. Must not live here: what the objects are (protocol/tenancy/job_objects.py), when a box is open (boxes/core.py).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from protocol.cluster_names import INDEX_OF_POD, JOB, JOB_BOX, JOB_FIELD_MANAGER, JOB_OF_POD
+from protocol.tenancy.job_objects import BoxFacts, Object, main_of, objects_of, pod_selector
 from protocol.tenancy.workloads import MANIFEST_KINDS, WorkloadKind, WorkloadPhase, WorkloadSeen, objects_fault
 from worker_agent.cluster.base import ClusterError, Note, Throttled, Unavailable, WriteConflict
 from worker_agent.hub.workloads import NO_NAMESPACE, BoxJob, LogPart, Run
@@ -24,7 +25,6 @@ from worker_agent.kube.api.objects import Condition, Meta, Node, Pod
 from worker_agent.kube.api.paging import ObjectPage, listed
 from worker_agent.kube.checks.jobs import terminated, waits_for
 from worker_agent.kube.jobs.logs import PodLogs
-from worker_agent.kube.jobs.manifests import Object, main_of, objects_of, pod_selector
 from worker_agent.kube.nodes.view import is_rdma
 
 LOOK_S: Final = 2.0  # between lists of objects
@@ -163,7 +163,7 @@ class KubernetesWorkloads:
         if job.workload.kind == WorkloadKind.MANIFEST and objects_fault(job.workload.objects):
             return []  # the hub checks this; the agent trusts nobody with what it may make
         try:
-            return objects_of(job, rdma=self._rdma(job))
+            return objects_of(job.workload, BoxFacts(job.box.gpus_per_node, int(job.box.drain.force_after_s), self._rdma(job)))
         except ValueError:  # a kind of a newer hub
             return []
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from protocol.cluster_names import ENDS_AT, GPU, INDEX_OF_POD, JOB, JOB_BOX, JOB_OF_POD, box_of
 from protocol.tenancy.workloads import FINISHING, Workload, WorkloadKind
-from worker_agent.hub.workloads import BoxJob
 
 Object = dict[str, Any]
 
@@ -24,18 +24,26 @@ VERSIONS: Final = {
 }
 
 
-def objects_of(job: BoxJob, *, rdma: str = "") -> list[Object]:
-    """In the order in which they are made. `rdma`: the device that each pod gets, too."""
-    work = job.workload
+@dataclass(frozen=True, slots=True)
+class BoxFacts:
+    """What the objects need to know of the box in which the job runs."""
+
+    gpus_per_node: int
+    grace_s: int  # between the eviction at the end of the box and its end by force
+    rdma: str = ""  # the device that each pod gets, too
+
+
+def objects_of(work: Workload, box: BoxFacts) -> list[Object]:
+    """In the order in which they are made."""
     match work.kind:
         case WorkloadKind.JOB:
-            made = [*_service(work), _object(work, _job_spec(job, rdma, retries=work.retries * work.nodes))]
+            made = [*_service(work), _object(work, _job_spec(work, box, retries=work.retries * work.nodes))]
         case WorkloadKind.JOB_SET:
-            made = [_object(work, _job_set(job, rdma))]
+            made = [_object(work, _job_set(work, box))]
         case WorkloadKind.PYTORCH_JOB:
-            made = [_object(work, _pytorch_job(job, rdma))]
+            made = [_object(work, _pytorch_job(work, box))]
         case WorkloadKind.MPI_JOB:
-            made = [_object(work, _mpi_job(job, rdma))]
+            made = [_object(work, _mpi_job(work, box))]
         case _:
             made = [dict(each) for each in work.objects]
     return [_marked(each, work) for each in made]
@@ -79,10 +87,9 @@ def _service(work: Workload) -> list[Object]:
     return [{"apiVersion": "v1", "kind": "Service", "metadata": {"name": work.name}, "spec": spec}]
 
 
-def _job_spec(job: BoxJob, rdma: str, *, retries: int, host: str = "") -> Object:
-    work = job.workload
+def _job_spec(work: Workload, box: BoxFacts, *, retries: int, host: str = "") -> Object:
     first = host or (f"{work.name}-0.{work.name}" if work.nodes > 1 else "localhost")
-    pod = _pod(job, rdma, env=_rendezvous(job, first))
+    pod = _pod(work, box, env=_rendezvous(work, box, first))
     if work.nodes > 1 and not host:
         pod["subdomain"] = work.name
     return {
@@ -95,9 +102,8 @@ def _job_spec(job: BoxJob, rdma: str, *, retries: int, host: str = "") -> Object
     }
 
 
-def _job_set(job: BoxJob, rdma: str) -> Object:
-    work = job.workload
-    spec = _job_spec(job, rdma, retries=0, host=f"{work.name}-{JOB_SET_PART}-0-0.{work.name}")
+def _job_set(work: Workload, box: BoxFacts) -> Object:
+    spec = _job_spec(work, box, retries=0, host=f"{work.name}-{JOB_SET_PART}-0-0.{work.name}")
     return {
         "network": {"enableDNSHostnames": True, "subdomain": work.name},
         "failurePolicy": {"maxRestarts": work.retries},
@@ -105,27 +111,25 @@ def _job_set(job: BoxJob, rdma: str) -> Object:
     }
 
 
-def _pytorch_job(job: BoxJob, rdma: str) -> Object:
+def _pytorch_job(work: Workload, box: BoxFacts) -> Object:
     """Its operator sets the rendezvous."""
-    work = job.workload
-    part = {"restartPolicy": "OnFailure" if work.retries else "Never", "template": {"spec": _pod(job, rdma, container=PYTORCH)}}
+    part = {"restartPolicy": "OnFailure" if work.retries else "Never", "template": {"spec": _pod(work, box, container=PYTORCH)}}
     parts = {"Master": {"replicas": 1, **part}}
     if work.nodes > 1:
         parts["Worker"] = {"replicas": work.nodes - 1, **part}
     return {
-        "nprocPerNode": str(job.box.gpus_per_node),
+        "nprocPerNode": str(box.gpus_per_node),
         "runPolicy": {"cleanPodPolicy": "None", "backoffLimit": work.retries},
         "pytorchReplicaSpecs": parts,
     }
 
 
-def _mpi_job(job: BoxJob, rdma: str) -> Object:
+def _mpi_job(work: Workload, box: BoxFacts) -> Object:
     """The launcher has no GPU, so it waits at no gate. The paths are those of images that run without root."""
-    work = job.workload
-    worker = _pod(job, rdma, command=["/usr/sbin/sshd", "-De", "-f", f"{MPI_USER_HOME}/.sshd_config"])
-    launcher = _pod(job, "", gpus=0)
+    worker = _pod(work, box, command=["/usr/sbin/sshd", "-De", "-f", f"{MPI_USER_HOME}/.sshd_config"])
+    launcher = _pod(work, replace(box, gpus_per_node=0, rdma=""))
     return {
-        "slotsPerWorker": job.box.gpus_per_node,
+        "slotsPerWorker": box.gpus_per_node,
         "sshAuthMountPath": f"{MPI_USER_HOME}/.ssh",
         "runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": work.retries},
         "mpiReplicaSpecs": {
@@ -135,9 +139,9 @@ def _mpi_job(job: BoxJob, rdma: str) -> Object:
     }
 
 
-def _rendezvous(job: BoxJob, first: str) -> list[Object]:
+def _rendezvous(work: Workload, box: BoxFacts, first: str) -> list[Object]:
     """For torchrun, which reads PET_*, and for whoever reads the plain names. Each pod gets its rank from its index."""
-    nodes, gpus = str(job.workload.nodes), str(job.box.gpus_per_node)
+    nodes, gpus = str(work.nodes), str(box.gpus_per_node)
     rank = {"valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX_OF_POD}']"}}}
     words = {"MASTER_ADDR": first, "MASTER_PORT": str(PORT), "NNODES": nodes, "NPROC_PER_NODE": gpus}
     words |= {f"PET_{name}": value for name, value in words.items()}
@@ -149,16 +153,14 @@ def _rendezvous(job: BoxJob, first: str) -> list[Object]:
 
 
 def _pod(
-    job: BoxJob,
-    rdma: str,
+    work: Workload,
+    box: BoxFacts,
     *,
     env: list[Object] | None = None,
     container: str = MAIN,
     command: list[str] | None = None,
-    gpus: int | None = None,
 ) -> Object:
-    work, box = job.workload, job.box
-    devices = {GPU: str(box.gpus_per_node if gpus is None else gpus), **({rdma: "1"} if rdma else {})}
+    devices = {GPU: str(box.gpus_per_node), **({box.rdma: "1"} if box.rdma else {})}
     limits = {name: amount for name, amount in devices.items() if amount != "0"}
     volumes = {f"claim-{place}": (claim, path) for place, (claim, path) in enumerate(sorted(work.volumes.items()))}
     main: Object = {
@@ -188,8 +190,7 @@ def _pod(
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        # What is left between the eviction at the end of the box and its end by force.
-        "terminationGracePeriodSeconds": max(1, int(box.drain.force_after_s)),
+        "terminationGracePeriodSeconds": max(1, box.grace_s),
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": work.user_id,
