@@ -1,4 +1,4 @@
-"""Writes the table of permissions for docs/roles.md."""
+"""Writes the table of permissions for docs/how-to/roles.md."""
 
 from __future__ import annotations
 

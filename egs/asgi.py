@@ -34,7 +34,7 @@ from gpr.allocation.absence import SERVED_EVERY_S, web_server_seen  # noqa: E402
 from gpr.allocation.live import live_check  # noqa: E402
 from portal_shared.live import LiveConsumer  # noqa: E402
 from portal_shared.shell import LIVE_URL  # noqa: E402
-from protocol.transport import BODY_MAX_BYTES  # noqa: E402
+from protocol.agents.transport import BODY_MAX_BYTES  # noqa: E402
 
 AGENT_PREFIX = "/agent/v1/"
 log = structlog.get_logger(__name__)

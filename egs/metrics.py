@@ -27,8 +27,8 @@ from inventory.models import AgentSession, Gpu, ReservationState, ReservedGpu, a
 from inventory.selectors import node_counts
 from observability.alerts.models import Alert, AlertState
 from observability.models import LatestReading
-from protocol.sync import SYNC_PATH
-from protocol.telemetry import STALE_S
+from protocol.agents.sync import SYNC_PATH
+from protocol.gpus.telemetry import STALE_S
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

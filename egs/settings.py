@@ -123,7 +123,7 @@ EGS_REDIS_URL = env_secret("EGS_REDIS_URL")
 if not EMBEDDED and not EGS_REDIS_URL:
     raise ImproperlyConfigured("EGS_REDIS_URL or EGS_REDIS_URL_FILE must be set in the production profile.")
 
-# Identity providers for the login page, as a JSON list: see docs/sign-in.md.
+# Identity providers for the login page, as a JSON list: see docs/how-to/sign-in.md.
 EGS_OIDC_PROVIDERS = env_providers("EGS_OIDC_PROVIDERS")
 
 # Shared by all web processes in production; embedded has one.

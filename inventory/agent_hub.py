@@ -18,14 +18,14 @@ from inventory import cluster_requests, tenancy
 from inventory.services.agents import AgentIdentity, agent_authenticate, agent_register, agent_renew
 from inventory.services.events import UNSTORABLE, events_store
 from inventory.services.sync import sync_receive, sync_reply
-from protocol.drift import DRIFTS_MAX, Drift
-from protocol.events import EVENTS_PATH, EventsRequest
-from protocol.registration import REGISTER_PATH, RENEW_PATH, RegisterRequest, RenewRequest
-from protocol.sync import SYNC_PATH, SyncReply, SyncRequest
+from protocol.agents.events import EVENTS_PATH, EventsRequest
+from protocol.agents.registration import REGISTER_PATH, RENEW_PATH, RegisterRequest, RenewRequest
+from protocol.agents.sync import SYNC_PATH, SyncReply, SyncRequest
+from protocol.agents.transport import PROTO_MAX, PROTO_MIN, Code
+from protocol.nodes.drift import DRIFTS_MAX, Drift
 from protocol.tenancy.cluster_requests import CLUSTER_REQUESTS_PATH
 from protocol.tenancy.waiting_pods import JOBS_FAILED_MAX, NAMESPACES_WAITING_MAX, JobFailed, PodsWaiting
 from protocol.tenancy.workloads import LOGS_PATH, WORKLOADS_SEEN_MAX, LogChunk, WorkloadSeen
-from protocol.transport import PROTO_MAX, PROTO_MIN, Code
 
 log = structlog.get_logger(__name__)
 

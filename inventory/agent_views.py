@@ -21,12 +21,12 @@ from inventory.agent_hub import AgentAnswer, ReceivedSync
 from inventory.services.sync import generation_now
 from journal.hints import cluster_topic
 from journal.wakeups import wakeups
-from protocol.events import EVENTS_PATH
-from protocol.registration import REGISTER_PATH, RENEW_PATH
-from protocol.sync import SYNC_PATH, WAIT_MAX_S, SyncReply
+from protocol.agents.events import EVENTS_PATH
+from protocol.agents.registration import REGISTER_PATH, RENEW_PATH
+from protocol.agents.sync import SYNC_PATH, WAIT_MAX_S, SyncReply
+from protocol.agents.transport import BODY_MAX_BYTES
 from protocol.tenancy.cluster_requests import CLUSTER_REQUESTS_PATH
 from protocol.tenancy.workloads import LOGS_PATH
-from protocol.transport import BODY_MAX_BYTES
 
 LOOK_AGAIN_S = 5.0  # polls as well, since hints may be lost
 

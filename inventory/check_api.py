@@ -26,7 +26,7 @@ from inventory.services.checks import (
     check_policy_create,
     check_policy_delete,
 )
-from protocol.check_limits import says
+from protocol.nodes.check_limits import says
 from protocol.references import OBJECT_NAME_MAX_CHARS
 
 WHY_MAX_CHARS = 150

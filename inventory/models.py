@@ -11,9 +11,9 @@ from django.db.models import F, Q
 from django.db.models.functions import Lower
 
 from core.column_checks import column_checks
+from protocol.agents.events import Outcome
 from protocol.assignments import Desired, Phase
-from protocol.checks import Verdict
-from protocol.events import Outcome
+from protocol.nodes.checks import Verdict
 
 NODE_GPUS_MAX = 10_000
 DRAIN_MAX_S = 86_400
@@ -235,7 +235,7 @@ class SupplyKind(models.TextChoices):
 
 @column_checks
 class Supply(models.Model):
-    """See docs/supplies.md."""
+    """See docs/how-to/supplies.md."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="supplies")

@@ -7,7 +7,7 @@ from typing import Protocol
 from uuid import UUID
 
 from inventory.models import Cluster
-from protocol.sync import SyncRequest
+from protocol.agents.sync import SyncRequest
 from protocol.tenancy.workspaces import Workspace
 
 

@@ -1,4 +1,4 @@
-"""Readings of GPUs. Columns are the metrics of protocol.telemetry; null: not measured.
+"""Readings of GPUs. Columns are the metrics of protocol.gpus.telemetry; null: not measured.
 
 On PostgreSQL the three courses are partitioned by day (observability/telemetry/partitions.py).
 """

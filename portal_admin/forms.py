@@ -23,8 +23,8 @@ from observability.remediation.faults import ACTION_NAMES, DAY_S, REPAIRS, TREND
 from observability.remediation.models import TRIES_MAX, Mode
 from observability.remediation.policies import LIMIT_MAX, PolicyChange
 from portal_shared.forms.fields import DURATION_HINT, MomentField, NameField, PlainTextField, SpanField, UnseenNumber
-from protocol.check_limits import IMAGES, LIMITS, Limit, amount
-from protocol.steps import OPTIONAL, ExitStep
+from protocol.nodes.check_limits import IMAGES, LIMITS, Limit, amount
+from protocol.nodes.steps import OPTIONAL, ExitStep
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, AtLimit, Life, Period, Project, ProjectAdmin, Slice
 from slices.namespaces.naming import PATTERN, PATTERN_MUST
 from slices.policies.terms import PATTERNS_MAX, Term, Unit

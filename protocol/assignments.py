@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-from protocol.checks import CheckPolicy
+from protocol.nodes.checks import CheckPolicy
 
 ENTRY_ATTEMPTS = 2  # a check that fails this often fails the entry, and the hub sets the node aside
 LEASE_TTL_S = 45.0  # how long after a good sync the agent may still begin an entry

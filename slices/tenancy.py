@@ -17,9 +17,9 @@ from inventory.services.clusters import desired_set_changed
 from journal.hints import hint, slice_topic
 from journal.models import Severity
 from journal.services import event_record
+from protocol.agents.listings import set_digest
+from protocol.agents.sync import SyncRequest
 from protocol.assignments import Desired
-from protocol.listings import set_digest
-from protocol.sync import SyncRequest
 from protocol.tenancy.waiting_pods import PodsWaiting
 from protocol.tenancy.workspaces import AccessRole, Account, Binding, BindingSeen, BindingState, Workspace
 from slices.kubeconfigs.services import kubeconfig_take, kubeconfigs_close, kubeconfigs_open

@@ -18,7 +18,7 @@ from inventory.services.clusters import cluster_create
 from inventory.services.inventory import inventory_store
 from inventory.services.reservations import ReservationReport, reservations_hold, reservations_observe
 from protocol.assignments import Phase
-from protocol.nodes import GpuView, NodeView
+from protocol.nodes.inventory import GpuView, NodeView
 from slices.models import Project, Role, Slice
 from slices.services import member_set, project_create, slice_create
 

@@ -19,7 +19,7 @@ import msgspec
 from bench.figures import Figure
 from bench.hub.own_hub import migrated_database, tell
 from bench.hub.world import ENTRY, EXIT, agent_says, cluster_made, slices_made, statistics_renewed
-from protocol.nodes import GpuView, NodeView
+from protocol.nodes.inventory import GpuView, NodeView
 
 if TYPE_CHECKING:
     from gpr.models import Gpr

@@ -66,7 +66,7 @@ def _cycle(bearer: str, at: datetime) -> None:
     import msgspec
 
     from observability.telemetry.agent_views import receive
-    from protocol.telemetry import GPUS_MAX, NAMES, GpuReading, TelemetryRequest
+    from protocol.gpus.telemetry import GPUS_MAX, NAMES, GpuReading, TelemetryRequest
 
     rng = random.Random(at.timestamp())
     gpus = [

@@ -26,12 +26,12 @@ import msgspec
 
 from bench.figures import Figure, NotRun
 from bench.kubernetes.kube_view import NODES, PODS, STEADY_S, UPDATES_PER_S, memory_mib, node, pod, update
+from protocol.agents.events import EVENTS_PATH, EventsReply, EventsRequest, InventoryEvent
+from protocol.agents.listings import set_digest
+from protocol.agents.registration import REGISTER_PATH, RENEW_PATH, Credential
+from protocol.agents.sync import SYNC_PATH, SyncReply, SyncRequest
 from protocol.assignments import Assignment, Desired, Observed, Phase
-from protocol.events import EVENTS_PATH, EventsReply, EventsRequest, InventoryEvent
-from protocol.listings import set_digest
-from protocol.nodes import NodeView
-from protocol.registration import REGISTER_PATH, RENEW_PATH, Credential
-from protocol.sync import SYNC_PATH, SyncReply, SyncRequest
+from protocol.nodes.inventory import NodeView
 from protocol.tenancy.cluster_requests import CLUSTER_REQUESTS_PATH, ClusterRequestsReply
 from protocol.tenancy.workspaces import Binding, Workspace
 

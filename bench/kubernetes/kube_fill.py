@@ -181,7 +181,7 @@ def _world_made(stage: Any, root: Api, cluster: Cluster, nodes: int) -> list[str
     from core.clock import db_now
     from inventory.models import CheckPolicy, Node
     from inventory.models import Cluster as ClusterRow
-    from protocol.steps import EntryStep
+    from protocol.nodes.steps import EntryStep
     from protocol.tenancy.workspaces import BindingState
     from slices.models import Namespace
     from tests.e2e.kubernetes import managed_nodes

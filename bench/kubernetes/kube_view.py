@@ -214,7 +214,7 @@ def _look_on(look: Callable[[], None]) -> None:
 
 
 def _our_view(url: str, folder: Path) -> Callable[[], Callable[[], None]]:
-    from protocol.nodes import NodeView
+    from protocol.nodes.inventory import NodeView
     from worker_agent.kube.api.mirror import Mirror
     from worker_agent.kube.api.objects import Namespace, Node, Pod
     from worker_agent.kube.nodes.view import NotShown, node_view

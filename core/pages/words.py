@@ -23,7 +23,7 @@ from core.words import (
     plural,
     split,
 )
-from protocol.steps import step_name
+from protocol.nodes.steps import step_name
 
 __all__ = ["DAY_S", "DURATION_S_MAX", "HOUR_S", "MINUTE_S", "duration", "duration_exact", "duration_parse", "number", "plural", "step_name"]
 

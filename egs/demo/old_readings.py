@@ -20,8 +20,8 @@ from gpr.usage.services import UsageKey, day_of, measured_add, progress_lock
 from inventory.models import Gpu, ReservedGpu
 from observability.models import LatestReading, Reading, Reading1m, Reading10m, Reading15s
 from observability.usage.services import usage_step
-from protocol.nodes import GpuView
-from protocol.telemetry import NAMES, SERIES
+from protocol.gpus.telemetry import NAMES, SERIES
+from protocol.nodes.inventory import GpuView
 from worker_agent.cluster.base import GpuPhase, GpuRecord
 from worker_agent.telemetry.simulated import SimulatedTelemetry
 

@@ -30,7 +30,7 @@ from gpr.requests.selectors import names_visible_to
 from inventory.check_api import CheckResultSerializer
 from inventory.models import PHASES, Cluster, Reservation, StepResult, SupplyOrder
 from planner.plan import Cause, Reason
-from protocol.steps import Milestone
+from protocol.nodes.steps import Milestone
 
 BORROWS_HELP = "Whether it uses, or will use, GPUs beyond its project's guarantee. It may then be evicted after notice."
 AT_RISK_HELP = (

@@ -1,4 +1,4 @@
-"""`supplies/` and `supply-orders/`, for administrators. Node pool scalers read the orders here: see docs/supplies.md."""
+"""`supplies/` and `supply-orders/`, for administrators. Node pool scalers read the orders here: see docs/how-to/supplies.md."""
 
 from __future__ import annotations
 

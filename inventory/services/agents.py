@@ -16,8 +16,8 @@ from inventory.models import AgentCredential, AgentSession, Cluster, JoinToken
 from inventory.services.clusters import agent_credentials_revoke, join_tokens_end
 from journal.models import Severity
 from journal.services import event_record
-from protocol.registration import Credential, RegisterRequest
-from protocol.transport import Code
+from protocol.agents.registration import Credential, RegisterRequest
+from protocol.agents.transport import Code
 
 # Within this time a replaced credential is no sign of a clone: the request may have been under way.
 RENEWAL_GRACE = timedelta(seconds=60)

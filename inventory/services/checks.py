@@ -1,4 +1,4 @@
-"""Check policies; the limits themselves are in protocol.check_limits."""
+"""Check policies; the limits themselves are in protocol.nodes.check_limits."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from core.errors import Conflict, InvalidInput, NotFound
 from inventory.models import CheckPolicy, Node
 from inventory.services.clusters import desired_set_changed
 from journal.services import event_record
-from protocol import checks
-from protocol.check_limits import IMAGES, LIMITS, amount
+from protocol.nodes import checks
+from protocol.nodes.check_limits import IMAGES, LIMITS, amount
+from protocol.nodes.steps import OPTIONAL
 from protocol.references import is_image, is_object_name
-from protocol.steps import OPTIONAL
 
 OBJECTS: Final = {"storage_class": "storage class", "runtime_class": "runtime class", "pull_secret": "Secret in egs-system"}
 SUBNET: Final = re.compile(r"([0-9a-f]{4}:){3}[0-9a-f]{4}", re.ASCII)

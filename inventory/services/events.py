@@ -18,11 +18,11 @@ from inventory.services.nodes import node_set_aside
 from journal.guard import set_aside_on_error
 from journal.models import Event, Severity
 from journal.services import events_record
+from protocol.agents.events import AgentEvent, EventsReply, EventsRequest, InventoryEvent, Outcome, StepEvent
 from protocol.assignments import ENTRY_ATTEMPTS
-from protocol.check_limits import sentence
-from protocol.checks import Verdict
-from protocol.events import AgentEvent, EventsReply, EventsRequest, InventoryEvent, Outcome, StepEvent
-from protocol.steps import EXIT_CHECKS, step_name
+from protocol.nodes.check_limits import sentence
+from protocol.nodes.checks import Verdict
+from protocol.nodes.steps import EXIT_CHECKS, step_name
 
 # A value that does not fit its column or the calendar: the agent's message is refused.
 UNSTORABLE = (DataError, IntegrityError, ValueError, OverflowError)

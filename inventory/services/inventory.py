@@ -21,7 +21,7 @@ from inventory.services.supplies import NodeArrival, orders_fulfil
 from journal.hints import TICK, hint
 from journal.models import Event, Severity
 from journal.services import events_record
-from protocol.nodes import GpuView, NodeView
+from protocol.nodes.inventory import GpuView, NodeView
 
 # Not node.gone: the node may have been removed on purpose.
 FAILURES: Final = frozenset({"node.not_ready", "node.gpus_lost"})

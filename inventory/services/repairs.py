@@ -16,7 +16,7 @@ from inventory.models import AgentSession, Node, Repair, Reservation, Reservatio
 from inventory.services.checks import skipped_steps_by_node
 from inventory.services.clusters import desired_set_changed
 from protocol.assignments import Desired, Phase
-from protocol.steps import GANG_STEPS, EntryStep, ExitStep, RepairStep
+from protocol.nodes.steps import GANG_STEPS, EntryStep, ExitStep, RepairStep
 
 # A reboot of a large server takes a quarter of an hour, and may be tried twice.
 REPAIR_WITHIN_S: Final = 3600

@@ -1,6 +1,6 @@
 """Supplies and orders, one order per node.
 
-Must not live here: which nodes are ordered for which request (the planner's), growing a node pool (docs/supplies.md).
+Must not live here: which nodes are ordered for which request (the planner's), growing a node pool (docs/how-to/supplies.md).
 """
 
 from __future__ import annotations

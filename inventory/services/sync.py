@@ -22,12 +22,12 @@ from journal.guard import Subject, set_aside_on_error, write_or_set_aside
 from journal.hints import TICK, hint
 from journal.models import Event, Severity
 from journal.services import event_record
+from protocol.agents.listings import ASSIGNMENTS, CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKLOADS, WORKSPACES
+from protocol.agents.sync import SyncReply, SyncRequest
 from protocol.assignments import LEASE_TTL_S, Assignment, Drain, Observed
-from protocol.checks import CheckPolicy
-from protocol.drift import DRIFT_AGAIN_S, Drift
-from protocol.listings import ASSIGNMENTS, CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKLOADS, WORKSPACES
-from protocol.nodes import NodeOrder
-from protocol.sync import SyncReply, SyncRequest
+from protocol.nodes.checks import CheckPolicy
+from protocol.nodes.drift import DRIFT_AGAIN_S, Drift
+from protocol.nodes.inventory import NodeOrder
 
 MESSAGE_MAX_CHARS = 500
 DRIFT, STEPS_LOST = "cluster.drift", "cluster.steps_lost"

@@ -12,7 +12,7 @@ from journal.models import Severity
 from observability.alerts import signals
 from observability.alerts.models import AlertRule, Direction, RuleKind, Tells
 from observability.alerts.signals import xid_signal
-from protocol.xids import XidAction
+from protocol.gpus.xids import XidAction
 
 K, S, T = RuleKind, Severity, Tells
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400

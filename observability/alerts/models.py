@@ -10,7 +10,7 @@ from django.db.models import F, Q
 
 from core.column_checks import column_checks
 from journal.models import Severity
-from protocol.telemetry import FAULT_TOTALS
+from protocol.gpus.telemetry import FAULT_TOTALS
 
 LEVEL_MOST = 1e9
 WINDOW_LEAST_S, WINDOW_MOST_S = 60, 2 * 86_400

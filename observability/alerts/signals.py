@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import Final
 
 from observability.alerts.models import RuleKind
-from protocol.telemetry import FAULT_TOTALS, SERIES
-from protocol.xids import XidAction
+from protocol.gpus.telemetry import FAULT_TOTALS, SERIES
+from protocol.gpus.xids import XidAction
 
 
 class Subject(StrEnum):

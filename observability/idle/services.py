@@ -16,7 +16,7 @@ from gpr.models import Gpr, GprState, UsageProgress
 from inventory.models import ReservationState, ReservedGpu
 from observability.models import LatestReading, Reading1m, Reading15s
 from observability.telemetry.selectors import IDLE_PERCENT
-from protocol.telemetry import STALE_S
+from protocol.gpus.telemetry import STALE_S
 
 Minutes = Mapping[int, Mapping[datetime, int]]  # use in percent, by the id of the GPU's course and by minute
 MINUTE: Final = Reading1m.STEP

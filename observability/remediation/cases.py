@@ -25,8 +25,8 @@ from observability.remediation.counts import counts_keep
 from observability.remediation.faults import ACTION_NAMES, CHECK_ACTIONS, DEFAULT_ACTION, REPAIRS, XID_ACTIONS, Action, Fault, stronger
 from observability.remediation.models import CLOSED, WHY_MAX_CHARS, CaseState, Mode, RemediationCase
 from observability.remediation.policies import policies_by_cluster
+from protocol.agents.events import Outcome
 from protocol.assignments import Desired, Phase
-from protocol.events import Outcome
 
 EVIDENCE_MAX: Final = 100
 FLAPPING: Final = timedelta(days=7)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from protocol.steps import RepairStep
-from protocol.xids import XIDS, XidAction
+from protocol.gpus.xids import XIDS, XidAction
+from protocol.nodes.steps import RepairStep
 
 
 class Action(StrEnum):

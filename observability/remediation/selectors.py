@@ -18,8 +18,8 @@ from inventory.services.repairs import repair_steps, why_no_repair
 from journal.models import Event
 from observability.models import FaultCount, RemediationCase
 from observability.remediation.faults import COUNTS, Action
-from protocol.events import Outcome
-from protocol.steps import EXIT_CHECKS, EntryStep, step_name
+from protocol.agents.events import Outcome
+from protocol.nodes.steps import EXIT_CHECKS, EntryStep, step_name
 
 LOG_BACK: Final = timedelta(days=7)
 LOG_EVENTS_MAX, LOG_COUNTS_MAX, LOG_STEPS_MAX, LOG_STEP_CHARS = 200, 200, 20, 4000

@@ -15,7 +15,7 @@ from inventory.agent_hub import AgentAnswer, answer_errors, decode, encode
 from inventory.agent_views import read_call, respond, too_large
 from inventory.services.agents import agent_authenticate
 from observability.telemetry.services import telemetry_store
-from protocol.telemetry import EVERY_S, TELEMETRY_PATH, TelemetryReply, TelemetryRequest
+from protocol.gpus.telemetry import EVERY_S, TELEMETRY_PATH, TelemetryReply, TelemetryRequest
 
 WAITING_MAX: Final = 8
 # Far less than the grace of a replaced credential: a call that lay here for longer would look like a copy of the agent.

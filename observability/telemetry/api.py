@@ -25,7 +25,7 @@ from inventory.api import HolderSerializer
 from inventory.models import Gpu
 from observability.models import LEVELS, LatestReading
 from observability.telemetry.selectors import View, course_of, gpu_known_to, gpus_with_readings, in_view, reading_of
-from protocol.telemetry import METRICS, SERIES, Metric
+from protocol.gpus.telemetry import METRICS, SERIES, Metric
 
 STEPS: Final = [int(model.STEP.total_seconds()) for model in LEVELS]
 RANGE_MAX: Final = timedelta(days=100)

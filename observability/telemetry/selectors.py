@@ -19,7 +19,7 @@ from core.rest.references import id_of
 from inventory.models import Gpu, ReservationState, ReservedGpu
 from inventory.selectors import HELD, cluster_ids_of, reservations_visible_to, with_holders
 from observability.models import LEVELS, LatestReading, Reading
-from protocol.telemetry import FAULT_TOTALS, SERIES, STALE_S
+from protocol.gpus.telemetry import FAULT_TOTALS, SERIES, STALE_S
 
 HOT_C: Final = 83
 IDLE_PERCENT: Final = 5  # a GPU that is held and used less does nothing

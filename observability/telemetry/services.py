@@ -14,7 +14,7 @@ from inventory.models import Gpu
 from inventory.services.agents import AgentIdentity
 from observability.models import LEVELS, LatestReading, Reading, Reading15s, RollUpProgress
 from observability.telemetry.partitions import AHEAD, partitions_ensure, readings_prune
-from protocol.telemetry import EVERY_S, METRICS, SERIES, GpuReading, RollUp, TelemetryRequest
+from protocol.gpus.telemetry import EVERY_S, METRICS, SERIES, GpuReading, RollUp, TelemetryRequest
 
 # Readings from outside of this time say nothing: the agent's clock is wrong, or they lay somewhere for long.
 OLDEST, AHEAD_MOST = timedelta(minutes=5), timedelta(seconds=10)

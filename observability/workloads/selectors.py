@@ -20,7 +20,7 @@ from inventory.selectors import HELD, slice_ids_of
 from observability.models import LatestReading
 from observability.telemetry.selectors import IDLE_PERCENT
 from observability.workloads.models import Pod, Workload, WorkloadState
-from protocol.telemetry import STALE_S
+from protocol.gpus.telemetry import STALE_S
 
 
 class WorkloadView(TextChoices):

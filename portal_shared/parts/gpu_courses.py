@@ -21,8 +21,8 @@ from portal_shared.access import PageRequest
 from portal_shared.parts.gpus import ORDER, GpuFilters, line_of
 from portal_shared.parts.paging import url_with
 from portal_shared.parts.portals import Portal
-from protocol.events import Outcome
-from protocol.steps import EntryStep
+from protocol.agents.events import Outcome
+from protocol.nodes.steps import EntryStep
 
 RANGES: Final = {"1h": timedelta(hours=1), "12h": timedelta(hours=12), "7d": timedelta(days=7), "90d": timedelta(days=90)}
 RANGE_WORDS: Final = {"1h": "Hour", "12h": "12 hours", "7d": "7 days", "90d": "90 days"}

@@ -8,8 +8,8 @@ from uuid import UUID
 from core.pages.parts import MeasureRow
 from core.words import plural
 from inventory.models import CheckResult, StepResult
-from protocol.check_limits import amount, says
-from protocol.checks import Verdict
+from protocol.nodes.check_limits import amount, says
+from protocol.nodes.checks import Verdict
 
 STATES = {Verdict.PASS: "passed", Verdict.WARN: "warned", Verdict.FAIL: "failed", Verdict.SKIP: "skipped"}
 WORST_FIRST = [Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS]

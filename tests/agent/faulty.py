@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import TypeVar
 
 from protocol.assignments import Assignment
-from protocol.drift import Drift
-from protocol.nodes import NodeOrder
+from protocol.nodes.drift import Drift
+from protocol.nodes.inventory import NodeOrder
 from protocol.tenancy.life_marks import LifeMark
 from tests.effort import IS_SOAK
 from worker_agent.cluster.base import (

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import msgspec
 
+from protocol.agents.events import InventoryEvent, StepEvent
+from protocol.agents.listings import set_digest
+from protocol.agents.sync import SyncReply
 from protocol.assignments import Assignment, Desired, Observed, Phase
-from protocol.events import InventoryEvent, StepEvent
-from protocol.listings import set_digest
-from protocol.nodes import NodeOrder, NodeView
-from protocol.sync import SyncReply
+from protocol.nodes.inventory import NodeOrder, NodeView
 from tests.agent.faulty import Fault, FaultyCluster
 from worker_agent.boxes.core import Core
 from worker_agent.cluster.base import GpuPhase

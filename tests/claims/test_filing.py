@@ -19,6 +19,7 @@ from gpr.requests.services import gpr_submit
 from gpr.requests.spec import NAME_MAX_CHARS
 from journal.models import Event
 from planner.engine import plan
+from protocol.agents.transport import Code
 from protocol.tenancy.cluster_requests import (
     CLUSTER_REQUESTS_MAX,
     CLUSTER_REQUESTS_PATH,
@@ -27,7 +28,6 @@ from protocol.tenancy.cluster_requests import (
     ModelParameter,
 )
 from protocol.tenancy.workspaces import BindingState
-from protocol.transport import Code
 from slices.models import KubeconfigState, Membership, Namespace, Role, Slice
 from slices.services import member_set
 from tests import factories

@@ -15,8 +15,8 @@ from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import gpr_release
 from inventory.models import Reservation
 from planner.explain import STRANGER
+from protocol.agents.listings import set_digest
 from protocol.assignments import Phase
-from protocol.listings import set_digest
 from protocol.tenancy.cluster_requests import CLUSTER_REQUEST_TOLD_S, ClusterRequestState
 from slices.models import Namespace
 from tests.builders import NOW, make_slice, make_user

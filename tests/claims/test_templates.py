@@ -8,8 +8,8 @@ import pytest
 
 from gpr.models import GprTemplate
 from inventory.models import Cluster
-from protocol.listings import set_digest
-from protocol.sync import SyncReply
+from protocol.agents.listings import set_digest
+from protocol.agents.sync import SyncReply
 from protocol.tenancy.cluster_requests import AutoTemplate, ClusterRequestSpec
 from slices.models import Slice
 from slices.namespaces.services import namespace_unbind

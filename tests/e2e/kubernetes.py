@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import yaml
 
-from protocol.steps import EntryStep
+from protocol.nodes.steps import EntryStep
 from tests.e2e.processes import START_S, Api, Running, Stage, wait_for
 from tests.kube.checks.healthy import gang_words, gpu_lines, last_words
 from tests.kube.cluster import Cluster, Object

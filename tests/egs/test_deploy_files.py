@@ -76,7 +76,7 @@ def test_each_variable_is_one_that_settings_read() -> None:
 
 
 def test_every_variable_that_settings_read_is_told_of_in_the_documentation_and_no_other() -> None:
-    told = variables_of((ROOT / "docs" / "running.md").read_text())
+    told = variables_of((ROOT / "docs" / "how-to" / "running.md").read_text())
     own = {"EGS_ALLOW_SKIP", "EGS_DOMAIN", "EGS_PRODUCTION_DIR", "EGS_PRODUCTION_PORTS"}
     own |= {"EGS_KUBE_CACHE", "EGS_KUBE_VERSION", "EGS_TEST_KUBECONFIG", "EGS_TEST_DAY"}
 

@@ -21,7 +21,7 @@ from egs.metrics import scrape
 from gpr.allocation.allocator import tick
 from gpr.models import Gpr, GprState, Promise
 from inventory.models import AgentSession, Node
-from protocol.sync import SYNC_PATH
+from protocol.agents.sync import SYNC_PATH
 from tests import factories
 from tests.egs.conftest import Connect
 from tests.observability.telemetry.saying import gpus_of, reading, store

@@ -11,11 +11,11 @@ import msgspec
 from inventory import agent_hub
 from inventory.models import Cluster, Reservation
 from inventory.services.clusters import join_token_issue
+from protocol.agents.events import EVENTS_PATH, EventsReply, EventsRequest, InventoryEvent, Outcome, StepEvent
+from protocol.agents.registration import REGISTER_PATH, RENEW_PATH, Credential, RegisterRequest
+from protocol.agents.sync import SYNC_PATH, SyncReply, SyncRequest
 from protocol.assignments import Assignment, Observed, Phase
-from protocol.events import EVENTS_PATH, EventsReply, EventsRequest, InventoryEvent, Outcome, StepEvent
-from protocol.nodes import NodeView
-from protocol.registration import REGISTER_PATH, RENEW_PATH, Credential, RegisterRequest
-from protocol.sync import SYNC_PATH, SyncReply, SyncRequest
+from protocol.nodes.inventory import NodeView
 from protocol.tenancy.cluster_requests import (
     CLUSTER_REQUESTS_PATH,
     ClusterRequest,

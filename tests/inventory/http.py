@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from egs.asgi import application
-from protocol.sync import SYNC_PATH, SyncReply, SyncRequest
+from protocol.agents.sync import SYNC_PATH, SyncReply, SyncRequest
 from tests.inventory.agent import Agent
 
 EMPTY: Mapping[str, str] = MappingProxyType({})

@@ -11,10 +11,10 @@ from accounts.tokens.minting import BASE62, TokenKind, _checksum
 from gpr.models import Gpr
 from inventory.models import AgentCredential, AgentSession, Cluster, Gpu, JoinToken, Node, Reservation, StepResult
 from journal.models import Event
+from protocol.agents.events import EVENTS_PATH, EventsRequest
+from protocol.agents.registration import REGISTER_PATH, RENEW_PATH, RegisterRequest
+from protocol.agents.sync import SYNC_PATH, SyncRequest
 from protocol.assignments import Phase
-from protocol.events import EVENTS_PATH, EventsRequest
-from protocol.registration import REGISTER_PATH, RENEW_PATH, RegisterRequest
-from protocol.sync import SYNC_PATH, SyncRequest
 from tests.builders import NOW, hold, make_cluster, make_gpr, make_slice, nodes_of
 from tests.inventory.agent import Agent, Reply, join_token, post, register, seen, step
 

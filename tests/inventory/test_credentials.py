@@ -13,7 +13,7 @@ from accounts.tokens.services import token_issue
 from inventory.models import AgentCredential, AgentSession, Cluster, Reservation
 from inventory.services.agents import RENEWAL_GRACE
 from journal.models import Event
-from protocol.transport import Code
+from protocol.agents.transport import Code
 from tests.builders import HOUR, NOW, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of
 from tests.inventory.agent import Agent, join_token, register
 

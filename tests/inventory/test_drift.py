@@ -10,9 +10,9 @@ import pytest
 from inventory.models import Cluster, Node
 from inventory.services.clusters import cluster_set_drain, cluster_set_repairs
 from journal.models import Event, Severity
+from protocol.agents.sync import SYNC_PATH, SyncRequest
 from protocol.assignments import Drain
-from protocol.drift import DRIFTS_MAX, Drift
-from protocol.sync import SYNC_PATH, SyncRequest
+from protocol.nodes.drift import DRIFTS_MAX, Drift
 from tests.builders import NOW, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of
 from tests.inventory.agent import Agent
 

@@ -16,7 +16,7 @@ from core.errors import InvalidInput
 from inventory.models import Cluster, Gpu, Node
 from inventory.services.inventory import inventory_store
 from journal.models import Event
-from protocol.nodes import GpuView, NodeView
+from protocol.nodes.inventory import GpuView, NodeView
 from tests.builders import NOW, make_cluster, node_view
 from tests.effort import examples
 

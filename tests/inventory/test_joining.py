@@ -9,7 +9,7 @@ from django.conf import settings
 
 from inventory.models import AgentCredential, AgentSession, Cluster, JoinToken
 from journal.models import Event
-from protocol.transport import Code
+from protocol.agents.transport import Code
 from tests.builders import NOW, make_cluster
 from tests.inventory.agent import Agent, join_token, register
 

@@ -13,11 +13,11 @@ from inventory import models
 from inventory.models import AgentSession, Cluster, Gpu, Node, Reservation, StepResult
 from inventory.services.events import LOG_MAX_CHARS
 from journal.models import Event
+from protocol.agents.events import InventoryEvent, Outcome
+from protocol.agents.transport import Code
 from protocol.assignments import Phase
-from protocol.checks import CheckResult, Verdict
-from protocol.events import InventoryEvent, Outcome
-from protocol.nodes import GpuView
-from protocol.transport import Code
+from protocol.nodes.checks import CheckResult, Verdict
+from protocol.nodes.inventory import GpuView
 from tests.builders import NOW, agent_says, hold, make_cluster, make_gpr, make_slice, node_view, nodes_of
 from tests.inventory.agent import Agent, step
 

@@ -17,10 +17,10 @@ from inventory.services.clusters import cluster_resume
 from inventory.services.reservations import reservation_force_release, reservations_want_absent
 from inventory.services.sync import sync_reply
 from journal.models import Event
+from protocol.agents.listings import set_digest
+from protocol.agents.sync import SyncRequest
+from protocol.agents.transport import Code
 from protocol.assignments import LEASE_TTL_S, Phase
-from protocol.listings import set_digest
-from protocol.sync import SyncRequest
-from protocol.transport import Code
 from tests.builders import HOUR, NOW, generation_of, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of
 from tests.inventory.agent import Agent, seen
 

@@ -25,11 +25,11 @@ from inventory.services.sync import generation_now
 from journal import hints
 from journal.hints import cluster_topic
 from journal.wakeups import Waiter, Wakeups
-from protocol.events import EVENTS_PATH
-from protocol.registration import REGISTER_PATH, RENEW_PATH
-from protocol.sync import SYNC_PATH
+from protocol.agents.events import EVENTS_PATH
+from protocol.agents.registration import REGISTER_PATH, RENEW_PATH
+from protocol.agents.sync import SYNC_PATH
+from protocol.agents.transport import BODY_MAX_BYTES, Code
 from protocol.tenancy.cluster_requests import CLUSTER_REQUESTS_PATH, ClusterRequestsMessage
-from protocol.transport import BODY_MAX_BYTES, Code
 from slices.models import Slice
 from tests.builders import generation_of, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of
 from tests.claims.stage import claim

@@ -13,8 +13,8 @@ from accounts.models import User
 from gpr.allocation.allocator import tick
 from inventory.models import Cluster
 from journal.models import Event, Severity
+from protocol.agents.sync import SyncReply
 from protocol.assignments import Desired
-from protocol.sync import SyncReply
 from protocol.tenancy.workspaces import Binding, BindingSeen, BindingState, IssuedToken, Workspace
 from slices.kubeconfigs.services import kubeconfig_read
 from slices.models import Namespace, Slice, Unbinding

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from protocol.nodes import NodeView
+from protocol.nodes.inventory import NodeView
 from worker_agent.cluster.fleet import SimulatedFleet, read_fleet
 
 # As GPU Feature Discovery reads them from the driver: the product's name, and MiB of memory.

@@ -17,12 +17,12 @@ from uuid import uuid4
 import msgspec
 
 from protocol import cluster_names
+from protocol.agents.events import AgentEvent, InventoryEvent, StepEvent
+from protocol.agents.listings import set_digest
+from protocol.agents.sync import SyncReply
 from protocol.assignments import Assignment, Desired, Drain, Observed, Phase
-from protocol.drift import Drift
-from protocol.events import AgentEvent, InventoryEvent, StepEvent
-from protocol.listings import set_digest
-from protocol.nodes import NodeView
-from protocol.sync import SyncReply
+from protocol.nodes.drift import Drift
+from protocol.nodes.inventory import NodeView
 from protocol.tenancy.life_marks import LifeMark
 from tests.e2e.processes import ROOT, wait_for
 from tests.kube.cluster import SOON_S, Cluster, KubeError, Object

@@ -39,10 +39,10 @@ from inventory.services.sync import desired_set
 from journal import guard
 from journal.models import Event
 from planner.plan import Reason
+from protocol.agents.events import Outcome
+from protocol.agents.listings import set_digest
 from protocol.assignments import Desired, Phase
-from protocol.events import Outcome
-from protocol.listings import set_digest
-from protocol.nodes import NodeView
+from protocol.nodes.inventory import NodeView
 from slices.models import Namespace, Slice
 from slices.namespaces.services import namespace_bind, namespace_unbind
 from tests.builders import NOW, make_cluster, make_slice, make_user, node_view, spec

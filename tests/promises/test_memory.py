@@ -14,7 +14,7 @@ from gpr.requests.services import gpr_submit
 from inventory.models import Cluster, MaintenanceWindow, Node
 from inventory.services.inventory import inventory_store
 from planner.snapshot import Arrival, Failed
-from protocol.nodes import GpuView, NodeView
+from protocol.nodes.inventory import GpuView, NodeView
 from tests.builders import NOW, make_cluster, make_slice, make_user, spec
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from protocol.listings import set_digest
-from protocol.sync import SYNC_PATH, SyncReply
+from protocol.agents.listings import set_digest
+from protocol.agents.sync import SYNC_PATH, SyncReply
 from tests.agent.faulty import Crash, Fault, FaultyCluster
 from tests.simulation.faults import Faults, Kind
 from tests.simulation.loop import AgentClock, Loop

@@ -9,8 +9,8 @@ import msgspec
 
 from inventory.models import Cluster, Reservation, ReservationState
 from protocol.assignments import LEASE_TTL_S, Assignment, Desired
-from protocol.nodes import NodeView
-from protocol.steps import ExitStep
+from protocol.nodes.inventory import NodeView
+from protocol.nodes.steps import ExitStep
 from tests.simulation.faults import Faults, Kind
 from tests.simulation.loop import Loop, TrueClock
 from worker_agent.boxes.core import Core, end_of

@@ -19,7 +19,7 @@ from core.errors import EgsError
 from gpr.allocation.allocator import tick
 from inventory import agent_hub
 from inventory.agent_hub import AgentAnswer, ReceivedSync
-from protocol.sync import WAIT_MAX_S, SyncRequest
+from protocol.agents.sync import WAIT_MAX_S, SyncRequest
 from tests.simulation.faults import Faults, Kind
 from tests.simulation.judge import rows, uuid_of
 from tests.simulation.loop import Loop

@@ -20,8 +20,8 @@ from accounts.tokens.minting import token_parse
 from gpr.models import Gpr, GprState
 from inventory.models import AgentCredential, AgentSession, Cluster, Node
 from inventory.services.clusters import cluster_resume
-from protocol.sync import SYNC_PATH, SyncRequest
-from protocol.transport import Code
+from protocol.agents.sync import SYNC_PATH, SyncRequest
+from protocol.agents.transport import Code
 from tests.simulation.agents import SimAgent
 from tests.simulation.cluster import Violation, WatchedCluster
 from tests.simulation.faults import Faults, Kind

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 from accounts.models import User
 from inventory.models import Cluster
-from protocol.listings import set_digest
-from protocol.sync import SyncRequest
+from protocol.agents.listings import set_digest
+from protocol.agents.sync import SyncRequest
 from protocol.tenancy.workspaces import BindingState, IssuedToken
 from slices.kubeconfigs.services import kubeconfig_ask, kubeconfig_take
 from slices.models import Kubeconfig, Namespace, Slice

@@ -8,7 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from inventory.models import Cluster
-from protocol.sync import SYNC_PATH, SyncRequest
+from protocol.agents.sync import SYNC_PATH, SyncRequest
 from protocol.tenancy.waiting_pods import NAMESPACES_WAITING_MAX, JobWaiting, PodsWaiting, ReasonWaiting
 from slices.models import Namespace, Slice
 from tests.builders import NOW, make_cluster, make_slice

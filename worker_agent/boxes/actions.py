@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
+from protocol.agents.events import Outcome, StepEvent
 from protocol.assignments import Assignment, Phase
-from protocol.checks import RESULTS_MAX
-from protocol.drift import Drift
-from protocol.events import Outcome, StepEvent
-from protocol.nodes import NodeOrder
-from protocol.steps import ExitStep, Milestone
+from protocol.nodes.checks import RESULTS_MAX
+from protocol.nodes.drift import Drift
+from protocol.nodes.inventory import NodeOrder
+from protocol.nodes.steps import ExitStep, Milestone
 from protocol.tenancy.life_marks import LifeMark
 from worker_agent.boxes.gangs import NO_GANG, Gang
 from worker_agent.boxes.records import HeldByNode, HeldGpus, own_record

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from protocol.agents.events import AgentEvent
+from protocol.agents.registration import Credential
+from protocol.agents.sync import SyncReply, SyncRequest
 from protocol.assignments import Assignment, Desired, Observed, Phase
-from protocol.events import AgentEvent
-from protocol.registration import Credential
-from protocol.steps import Milestone
-from protocol.sync import SyncReply, SyncRequest
+from protocol.nodes.steps import Milestone
 from worker_agent import VERSION
 from worker_agent.boxes import records
 from worker_agent.boxes.actions import Actions

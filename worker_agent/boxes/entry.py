@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from protocol.assignments import ENTRY_ATTEMPTS, Assignment, Desired, Phase
-from protocol.steps import GANG_STEPS, EntryStep, RepairStep, step_name
+from protocol.nodes.steps import GANG_STEPS, EntryStep, RepairStep, step_name
 from worker_agent.boxes.actions import Actions, Write
 from worker_agent.boxes.gangs import NO_GANG, Gangs
 from worker_agent.boxes.records import claim_refusal, is_lost, new_records

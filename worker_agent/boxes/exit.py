@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from protocol.agents.events import Outcome
 from protocol.assignments import ENTRY_ATTEMPTS, Assignment, Phase
-from protocol.events import Outcome
-from protocol.steps import EXIT_CHECKS, ExitStep, Milestone
+from protocol.nodes.steps import EXIT_CHECKS, ExitStep, Milestone
 from worker_agent.boxes.actions import Actions, Write
 from worker_agent.boxes.records import fence_records, is_given_on, new_records
 from worker_agent.boxes.state import Member, Progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from protocol.assignments import Assignment, Desired, Observed, Phase
-from protocol.steps import ExitStep
+from protocol.nodes.steps import ExitStep
 from worker_agent.cluster.base import GpuPhase, GpuRecord, NodeState
 
 _RANK = {phase: rank for rank, phase in enumerate(GpuPhase)}

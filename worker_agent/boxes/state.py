@@ -9,10 +9,10 @@ import hashlib
 
 import msgspec
 
+from protocol.agents.events import Outcome, StepEvent
+from protocol.agents.registration import Credential
 from protocol.assignments import LEASE_TTL_S, Assignment, Phase
-from protocol.events import Outcome, StepEvent
-from protocol.registration import Credential
-from protocol.steps import EXIT_CHECKS, EntryStep, RepairStep
+from protocol.nodes.steps import EXIT_CHECKS, EntryStep, RepairStep
 from worker_agent.cluster.base import ClusterDriver, ClusterError, Note, StateDoc, WriteConflict
 
 FORMAT = 1

@@ -12,9 +12,9 @@ from typing import Protocol
 import msgspec
 
 from protocol.assignments import Assignment
-from protocol.checks import CheckResult
-from protocol.drift import Drift
-from protocol.nodes import NodeOrder, NodeView
+from protocol.nodes.checks import CheckResult
+from protocol.nodes.drift import Drift
+from protocol.nodes.inventory import NodeOrder, NodeView
 from protocol.tenancy.life_marks import LifeMark
 
 Note = Callable[[str, dict[str, object]], None]  # writes an event with its fields to the log

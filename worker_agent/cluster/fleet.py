@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 import yaml
 
-from protocol.nodes import GpuView, NodeOrder, NodeView
+from protocol.nodes.inventory import GpuView, NodeOrder, NodeView
 
 _NAMES = uuid.UUID("5a9f2f2e-3c0e-5d5e-9f0a-6a1b8f6f2d11")  # namespace of all generated ids, so that a fleet is the same each time
 

@@ -11,11 +11,11 @@ from itertools import count
 import msgspec
 
 from protocol.assignments import Assignment
-from protocol.check_limits import expect, is_good, judge, measured_against, sentence, skipped, threshold_of
-from protocol.checks import CheckPolicy, CheckResult
-from protocol.drift import Drift
-from protocol.nodes import NodeOrder
-from protocol.steps import DrainStage, EntryStep, ExitStep, RepairStep, drain_stage
+from protocol.nodes.check_limits import expect, is_good, judge, measured_against, sentence, skipped, threshold_of
+from protocol.nodes.checks import CheckPolicy, CheckResult
+from protocol.nodes.drift import Drift
+from protocol.nodes.inventory import NodeOrder
+from protocol.nodes.steps import DrainStage, EntryStep, ExitStep, RepairStep, drain_stage
 from protocol.tenancy.life_marks import LifeMark
 from worker_agent.boxes.gangs import why_alone
 from worker_agent.clock import Clock

@@ -13,13 +13,13 @@ from enum import StrEnum
 
 import msgspec
 
+from protocol.agents.events import EVENTS_PATH, EventsReply, EventsRequest
+from protocol.agents.registration import REGISTER_PATH, RENEW_PATH, Credential, RegisterRequest, RenewRequest
+from protocol.agents.sync import SYNC_PATH, WAIT_MAX_S
+from protocol.agents.transport import Code, Problem
 from protocol.assignments import Observed
-from protocol.events import EVENTS_PATH, EventsReply, EventsRequest
-from protocol.registration import REGISTER_PATH, RENEW_PATH, Credential, RegisterRequest, RenewRequest
-from protocol.steps import CAPABILITIES
-from protocol.sync import SYNC_PATH, WAIT_MAX_S
+from protocol.nodes.steps import CAPABILITIES
 from protocol.tenancy.cluster_requests import CLUSTER_REQUESTS_PATH, ClusterRequest, ClusterRequestsMessage, ClusterRequestsReply
-from protocol.transport import Code, Problem
 from worker_agent import VERSION
 from worker_agent.boxes.core import Core
 from worker_agent.clock import Clock

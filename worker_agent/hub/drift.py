@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from protocol.drift import DRIFT_AGAIN_S, DRIFTS_MAX, Drift
+from protocol.nodes.drift import DRIFT_AGAIN_S, DRIFTS_MAX, Drift
 from worker_agent.metrics import DRIFT_REPAIRS
 
 ADDED_AGAIN_S = 3600.0  # like DRIFT_AGAIN_S, for harmless additions, which operators make all the time

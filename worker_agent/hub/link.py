@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import msgspec
 
+from protocol.agents.listings import LIFE, ReceivedList, set_digest
+from protocol.agents.sync import SyncReply, SyncRequest
+from protocol.agents.transport import CLOCK_OFFSET_REFUSE_S, CLOCK_OFFSET_WARN_S
 from protocol.assignments import Assignment, Desired, Observed, Phase
-from protocol.listings import LIFE, ReceivedList, set_digest
-from protocol.nodes import NodeOrder
-from protocol.sync import SyncReply, SyncRequest
-from protocol.transport import CLOCK_OFFSET_REFUSE_S, CLOCK_OFFSET_WARN_S
+from protocol.nodes.inventory import NodeOrder
 from worker_agent.boxes.state import Progress, State
 from worker_agent.clock import Clock, HubTime, Instant
 from worker_agent.cluster.base import Note

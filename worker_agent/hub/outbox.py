@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from protocol.events import AgentEvent, InventoryEvent, StepEvent
-from protocol.nodes import NodeView
-from protocol.transport import BODY_MAX_BYTES
+from protocol.agents.events import AgentEvent, InventoryEvent, StepEvent
+from protocol.agents.transport import BODY_MAX_BYTES
+from protocol.nodes.inventory import NodeView
 
 INVENTORY_EVERY_S = 600.0
 # Limits of one message. A larger event goes alone.

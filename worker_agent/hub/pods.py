@@ -8,8 +8,8 @@ from typing import Final, Protocol
 
 import msgspec
 
+from protocol.agents.registration import Credential
 from protocol.pods import EVERY_S, PODS_MAX, PODS_PATH, PODS_TOLD_MAX, PodSeen, PodsReply, PodsRequest
-from protocol.registration import Credential
 from protocol.tenancy.workspaces import Workspace
 from worker_agent.cluster.base import NodeState, Note
 from worker_agent.hub.dialog import Call

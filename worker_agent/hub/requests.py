@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from protocol.listings import CLUSTER_REQUESTS, TEMPLATES, ReceivedList
-from protocol.sync import SyncReply, SyncRequest
+from protocol.agents.listings import CLUSTER_REQUESTS, TEMPLATES, ReceivedList
+from protocol.agents.sync import SyncReply, SyncRequest
 from protocol.tenancy.cluster_requests import (
     CLUSTER_REQUESTS_AT_ONCE,
     AutoTemplate,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 
-from protocol.transport import BODY_MAX_BYTES, PROTO
+from protocol.agents.transport import BODY_MAX_BYTES, PROTO
 from worker_agent import VERSION
 from worker_agent.hub.dialog import Call
 

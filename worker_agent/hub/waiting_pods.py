@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from protocol.sync import SyncRequest
+from protocol.agents.sync import SyncRequest
 from protocol.tenancy.waiting_pods import JOBS_FAILED_MAX, JobFailed, PodsWaiting
 
 Waiting = tuple[PodsWaiting, ...]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from protocol.sync import SyncReply
-from protocol.transport import Problem
+from protocol.agents.sync import SyncReply
+from protocol.agents.transport import Problem
 from worker_agent.hub.link import encoded_digest
 
 

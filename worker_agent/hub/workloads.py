@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
+from protocol.agents.listings import WORKLOADS, ReceivedList
+from protocol.agents.sync import SyncReply, SyncRequest
 from protocol.assignments import Drain
-from protocol.listings import WORKLOADS, ReceivedList
-from protocol.sync import SyncReply, SyncRequest
 from protocol.tenancy.workloads import WORKLOADS_SEEN_MAX, LogAsk, LogChunk, LogReply, Workload, WorkloadKind, WorkloadPhase, WorkloadSeen
 from worker_agent.clock import Clock
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
+from protocol.agents.listings import WORKSPACES, ReceivedList
+from protocol.agents.sync import SyncReply, SyncRequest
 from protocol.assignments import Desired
-from protocol.drift import Drift
-from protocol.listings import WORKSPACES, ReceivedList
-from protocol.sync import SyncReply, SyncRequest
+from protocol.nodes.drift import Drift
 from protocol.tenancy.workspaces import BINDINGS_MAX, Account, Binding, BindingSeen, BindingState, IssuedToken, Workspace
 
 SIMULATED_HAS_NO_DOOR = "This cluster is simulated: there is nothing that a kubeconfig could reach."

@@ -20,9 +20,9 @@ import msgspec
 
 from protocol import cluster_names
 from protocol.assignments import Assignment
-from protocol.drift import Drift
-from protocol.nodes import NodeOrder
-from protocol.steps import ExitStep
+from protocol.nodes.drift import Drift
+from protocol.nodes.inventory import NodeOrder
+from protocol.nodes.steps import ExitStep
 from protocol.tenancy.life_marks import LifeMark
 from worker_agent.boxes.state import StateLost
 from worker_agent.cluster.base import (

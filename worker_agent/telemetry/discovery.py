@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from protocol.cluster_names import POD_GPR
-from protocol.telemetry import GpuReading
+from protocol.gpus.telemetry import GpuReading
 from worker_agent.cluster.base import ClusterError, NodeState, Note
 from worker_agent.kube.api.client import Api
 from worker_agent.kube.api.objects import Pod, PodList

@@ -20,7 +20,7 @@ class Reads(StrEnum):
 
 
 class Source(NamedTuple):
-    metric: str  # of protocol.telemetry
+    metric: str  # of protocol.gpus.telemetry
     rank: int  # of several sources the lowest counts
     scale: float = 1.0
     reads: Reads = Reads.VALUE

@@ -9,8 +9,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from protocol.registration import Credential
-from protocol.telemetry import EVERY_MAX_S, EVERY_S, GPUS_MAX, NAMES, TELEMETRY_PATH, GpuReading, TelemetryReply, TelemetryRequest
+from protocol.agents.registration import Credential
+from protocol.gpus.telemetry import EVERY_MAX_S, EVERY_S, GPUS_MAX, NAMES, TELEMETRY_PATH, GpuReading, TelemetryReply, TelemetryRequest
 from worker_agent.cluster.base import NodeState, Note
 from worker_agent.hub.dialog import Call
 from worker_agent.metrics import READINGS_DROPPED

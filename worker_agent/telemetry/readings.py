@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from protocol.telemetry import FAULT_TOTALS, METRICS, GpuReading
+from protocol.gpus.telemetry import FAULT_TOTALS, METRICS, GpuReading
 from worker_agent.cluster.base import GpuPhase, NodeState
 from worker_agent.telemetry.exporters import SOURCES, Reads
 from worker_agent.telemetry.exposition import DeviceRow

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from protocol.nodes import GpuView
-from protocol.telemetry import NAMES, GpuReading
+from protocol.gpus.telemetry import NAMES, GpuReading
+from protocol.nodes.inventory import GpuView
 from worker_agent.cluster.base import GpuPhase, GpuRecord, NodeState
 
 POWER_W: Final = {"H100": 700, "H200": 700, "A100": 400, "L40S": 350, "A10": 150}  # others: 300

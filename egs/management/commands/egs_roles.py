@@ -8,7 +8,7 @@ from accounts.roles_table import roles_table
 
 
 class Command(BaseCommand):
-    help = "Print who may do what, as docs/roles.md has it."
+    help = "Print who may do what, as docs/how-to/roles.md has it."
 
     def handle(self, *args: Any, **options: Any) -> None:
         self.stdout.write(roles_table())

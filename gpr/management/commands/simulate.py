@@ -105,7 +105,7 @@ class Command(BaseCommand):
 
 
 def _add_policy_values(parser: ArgumentParser) -> None:
-    """The hub's settings of the same meaning are in docs/running.md."""
+    """The hub's settings of the same meaning are in docs/how-to/running.md."""
     group = parser.add_argument_group("values of the policy", "For the policies egs and conservative; --gang-patience only for egs.")
     for name, text in (
         ("notice_s", "Notice of an eviction."),

@@ -1,4 +1,4 @@
-"""Webhooks: JSON, signed as docs/notices.md says."""
+"""Webhooks: JSON, signed as docs/how-to/notices.md says."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from observability.alerts.sources.measured import (
     with_boxes,
 )
 from observability.models import LatestReading, Reading15s
-from protocol.xids import XIDS
+from protocol.gpus.xids import XIDS
 
 NAMES: Final = ("xid", *CounterState.TOTALS)
 STATE: Final = "gpu__counter_state"

@@ -15,7 +15,7 @@ from inventory.models import AgentSession, Cluster, MaintenanceWindow, Node, Ste
 from observability.alerts.models import AlertRule
 from observability.alerts.signals import AGENT, NOT_READY
 from observability.alerts.sources.measured import Found, Measured, in_scope, open_subjects
-from protocol.events import Outcome
+from protocol.agents.events import Outcome
 
 
 def nodes(rules: Sequence[AlertRule], now: datetime) -> Found:

@@ -26,7 +26,7 @@ from observability.alerts.sources.measured import (
     with_boxes,
 )
 from observability.models import LatestReading
-from protocol.telemetry import STALE_S
+from protocol.gpus.telemetry import STALE_S
 
 # Most power of a board in watts, by the beginning of its shape, as its vendor's data sheet says. The longest beginning counts.
 BOARD_W: Final = {

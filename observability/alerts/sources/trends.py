@@ -19,7 +19,7 @@ from observability.alerts.models import AlertRule, Direction, RuleKind, SignalSa
 from observability.alerts.sources.measured import Found, Measured, gpu_places, in_scope, open_subjects
 from observability.alerts.sources.tenants import tenant_levels
 from observability.models import LEVELS, LatestReading, Reading, Reading1m
-from protocol.telemetry import STALE_S
+from protocol.gpus.telemetry import STALE_S
 
 POINTS_LEAST: Final = 18  # of a course
 BEHIND: Final = timedelta(minutes=2)  # how late the newest point of a course is

@@ -13,7 +13,7 @@ from inventory.selectors import check_policies_known_to, clusters_visible_to
 from portal_admin.pages.nav import admin_shell
 from portal_shared.access import PageRequest, why_not_write
 from portal_shared.shell import Shell
-from protocol.check_limits import LIMITS, Limit, amount, says
+from protocol.nodes.check_limits import LIMITS, Limit, amount, says
 
 
 @dataclass(frozen=True, slots=True)

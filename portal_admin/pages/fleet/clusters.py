@@ -137,7 +137,7 @@ class TokenShown:
 
 
 def join_commands(hub: str) -> str:
-    """docs/kubernetes.md has the same commands. They also work for an agent that joins again."""
+    """docs/how-to/kubernetes.md has the same commands. They also work for an agent that joins again."""
     apply = "--dry-run=client -o yaml | kubectl apply --server-side -f -"
     return "\n".join(
         (

@@ -23,7 +23,7 @@ from portal_shared.access import PageRequest, why_not_write
 from portal_shared.parts.measures import measures_each
 from portal_shared.parts.paging import foot_of, page_of, url_with
 from portal_shared.shell import Shell
-from protocol.events import Outcome
+from protocol.agents.events import Outcome
 
 EVENTS_SHOWN = 15
 HISTORY_ORDER = ("-starts_at", "id")

@@ -18,7 +18,7 @@ from portal_admin.pages.nav import admin_shell
 from portal_admin.views.rendering import show
 from portal_shared.access import PageRequest, admin_only, needs_write
 from portal_shared.forms.questions import Question, decide, sent
-from protocol.check_limits import IMAGES, LIMITS
+from protocol.nodes.check_limits import IMAGES, LIMITS
 
 RULES = "It applies to every entry and exit check that begins from now on. Empty fields keep the defaults."
 FIELDS = {f"limits.{name}": f"limit_{name}" for name in LIMITS} | {f"images.{name}": f"image_{name}" for name in IMAGES}

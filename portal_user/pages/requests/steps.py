@@ -13,9 +13,9 @@ from gpr.models import Gpr, GprState
 from gpr.replacement.services import box_of
 from inventory.models import Reservation, ReservationState, StepResult
 from portal_shared.parts.measures import measures_of
+from protocol.agents.events import Outcome
 from protocol.assignments import Desired
-from protocol.events import Outcome
-from protocol.steps import Milestone
+from protocol.nodes.steps import Milestone
 
 LOG_NODES, LOG_CHARS = 50, 2_000
 DONE = frozenset({"passed", "warned"})

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from protocol.agents.events import Outcome, StepEvent
 from protocol.assignments import Assignment, Phase
-from protocol.events import Outcome, StepEvent
 from tests.agent.stage import EXIT, Stage, absent, small_fleet
 from worker_agent.boxes.entry import Entries
 from worker_agent.boxes.exit import Exits

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
+from protocol.agents.events import Outcome, StepEvent
 from protocol.assignments import Phase
-from protocol.events import Outcome, StepEvent
 from tests.agent.faulty import WRITES, Crash, Fault, each_write
 from tests.agent.stage import T0, Stage
 from tests.effort import IS_SOAK

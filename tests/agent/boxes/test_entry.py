@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from protocol.agents.events import Outcome
 from protocol.assignments import Phase
-from protocol.events import Outcome
 from tests.agent.faulty import Fault
 from tests.agent.stage import T0, FakeClock, Stage, absent, small_fleet
 from worker_agent.cluster.base import (

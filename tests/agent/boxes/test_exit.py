@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from protocol.agents.events import Outcome
 from protocol.assignments import Assignment, Drain, Phase
-from protocol.events import Outcome
-from protocol.steps import DrainStage, drain_stage
+from protocol.nodes.steps import DrainStage, drain_stage
 from tests.agent.faulty import Fault
 from tests.agent.stage import T0, Stage, absent, small_fleet
 from worker_agent.boxes.records import new_records

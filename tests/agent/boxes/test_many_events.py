@@ -10,8 +10,8 @@ from collections import Counter
 import msgspec
 import pytest
 
+from protocol.agents.events import Outcome, StepEvent
 from protocol.assignments import Phase
-from protocol.events import Outcome, StepEvent
 from tests.agent.boxes.test_results_kept import Shelf, event
 from tests.agent.stage import Stage, small_fleet
 from worker_agent.boxes import state

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
+from protocol.agents.events import Outcome
 from protocol.assignments import Assignment, Phase
-from protocol.events import Outcome
-from protocol.steps import RepairStep
+from protocol.nodes.steps import RepairStep
 from tests.agent.stage import Stage, absent, small_fleet
 from worker_agent.cluster.base import GpuPhase
 from worker_agent.cluster.fleet import NodeFailure, StepFailure

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from protocol.checks import CheckResult, Verdict
-from protocol.events import Outcome, StepEvent
+from protocol.agents.events import Outcome, StepEvent
+from protocol.nodes.checks import CheckResult, Verdict
 from worker_agent.boxes.state import RESULTS_KEPT, State, StateStore
 from worker_agent.cluster.base import StateDoc
 

@@ -7,9 +7,9 @@ import hashlib
 import msgspec
 import pytest
 
+from protocol.agents.listings import set_digest
+from protocol.agents.sync import SyncReply
 from protocol.assignments import Observed, Phase
-from protocol.listings import set_digest
-from protocol.sync import SyncReply
 from tests.agent.faulty import Fault
 from tests.agent.stage import HUB_ID, T0, Stage, absent
 from worker_agent.boxes.state import OtherWriter

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from protocol.assignments import Assignment, Desired
-from protocol.checks import CheckPolicy
-from protocol.nodes import GpuView, NodeView
-from protocol.steps import EntryStep, ExitStep
+from protocol.nodes.checks import CheckPolicy
+from protocol.nodes.inventory import GpuView, NodeView
+from protocol.nodes.steps import EntryStep, ExitStep
 from worker_agent.cluster.base import NodeState, StepCall
 
 

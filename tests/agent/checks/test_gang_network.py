@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from protocol.assignments import Assignment, Phase
-from protocol.checks import CheckResult, Verdict
-from protocol.steps import EntryStep
+from protocol.nodes.checks import CheckResult, Verdict
+from protocol.nodes.steps import EntryStep
 from tests.agent.checks.test_probes import call
 from tests.agent.stage import Stage, small_fleet
 from tests.kube.checks.healthy import RDMA_PORT

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from protocol import cluster_names
-from protocol.checks import Verdict
-from protocol.steps import EntryStep
+from protocol.nodes.checks import Verdict
+from protocol.nodes.steps import EntryStep
 from tests.agent.fake_kube import Object, assignment, fill, made
 from worker_agent.cluster.base import StepCall, StepProgress, StepStatus
 from worker_agent.kube.api.objects import Node

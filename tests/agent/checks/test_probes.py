@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol.checks import CheckPolicy, Verdict
 from protocol.cluster_names import node_path
-from protocol.steps import EntryStep, ExitStep
+from protocol.nodes.checks import CheckPolicy, Verdict
+from protocol.nodes.steps import EntryStep, ExitStep
 from tests.agent.checks.local_jobs import LocalJobs
 from tests.agent.checks.step_calls import step_call
 from tests.kube.checks.healthy import RDMA_PORT, nccl_report

@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from protocol.check_limits import is_good, threshold_of
-from protocol.checks import CheckPolicy, CheckResult, Verdict
-from protocol.steps import EntryStep
+from protocol.nodes.check_limits import is_good, threshold_of
+from protocol.nodes.checks import CheckPolicy, CheckResult, Verdict
+from protocol.nodes.steps import EntryStep
 from tests.agent.checks.step_calls import step_call
 from tests.kube.checks.healthy import nccl_report
 from worker_agent.cluster.base import StepCall

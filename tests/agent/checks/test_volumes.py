@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol.checks import Verdict
-from protocol.steps import ExitStep
+from protocol.nodes.checks import Verdict
+from protocol.nodes.steps import ExitStep
 from tests.agent.checks.step_calls import step_call
 from worker_agent.cluster.base import StepCall, StepProgress, StepStatus, Unavailable
 from worker_agent.kube.api import paging

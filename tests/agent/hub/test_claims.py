@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from protocol.listings import set_digest
-from protocol.registration import Credential
-from protocol.sync import SYNC_PATH, SyncReply, SyncRequest
+from protocol.agents.listings import set_digest
+from protocol.agents.registration import Credential
+from protocol.agents.sync import SYNC_PATH, SyncReply, SyncRequest
+from protocol.agents.transport import Code, Problem
 from protocol.tenancy.cluster_requests import (
     CLUSTER_REQUESTS_AT_ONCE,
     CLUSTER_REQUESTS_PATH,
@@ -24,7 +25,6 @@ from protocol.tenancy.cluster_requests import (
     ClusterRequestVerdict,
 )
 from protocol.tenancy.waiting_pods import JobFailed, PodsWaiting
-from protocol.transport import Code, Problem
 from tests.agent.stage import Stage
 from worker_agent.clock import SystemClock
 from worker_agent.hub.dialog import SLOW_S, Call, Dialog, Lane

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from inventory.services.agents import RENEWAL_GRACE
+from protocol.agents.events import EVENTS_PATH, EventsReply, EventsRequest
+from protocol.agents.registration import REGISTER_PATH, RENEW_PATH, Credential, RegisterRequest, RenewRequest
+from protocol.agents.sync import SYNC_PATH, SyncRequest
+from protocol.agents.transport import Code, Problem
 from protocol.assignments import Phase
-from protocol.events import EVENTS_PATH, EventsReply, EventsRequest
-from protocol.registration import REGISTER_PATH, RENEW_PATH, Credential, RegisterRequest, RenewRequest
-from protocol.sync import SYNC_PATH, SyncRequest
-from protocol.transport import Code, Problem
 from tests.agent.faulty import Fault
 from tests.agent.stage import Stage
 from worker_agent.hub.dialog import REFUSED_PATIENCE_S, Call, Dialog, Lane, Stop

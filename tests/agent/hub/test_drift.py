@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from protocol.drift import DRIFT_AGAIN_S, DRIFTS_MAX, Drift
+from protocol.nodes.drift import DRIFT_AGAIN_S, DRIFTS_MAX, Drift
 from worker_agent.hub.drift import ADDED_AGAIN_S, DriftReport
 
 MENDED = Drift(what="node a", detail="The taint was gone.", node="a", is_repaired=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from protocol.listings import set_digest
+from protocol.agents.listings import set_digest
 from protocol.tenancy.life_marks import LifeMark
 from tests.agent.stage import Stage
 from worker_agent.hub.link import LIFE_EVERY_S

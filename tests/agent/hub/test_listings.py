@@ -7,8 +7,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol.listings import ASSIGNMENTS, CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKLOADS, WORKSPACES, Listing, ReceivedList, set_digest
-from protocol.sync import SyncReply, SyncRequest
+from protocol.agents.listings import (
+    ASSIGNMENTS,
+    CLUSTER_REQUESTS,
+    LIFE,
+    TEMPLATES,
+    WORKLOADS,
+    WORKSPACES,
+    Listing,
+    ReceivedList,
+    set_digest,
+)
+from protocol.agents.sync import SyncReply, SyncRequest
 from tests.agent.hub.test_messages import MESSAGES
 
 IN_MEMORY: list[Listing[Any]] = [WORKSPACES, CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKLOADS]

@@ -12,14 +12,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from protocol.agents.events import EventsReply, EventsRequest, InventoryEvent, Outcome, StepEvent
+from protocol.agents.listings import CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKLOADS, WORKSPACES, Listing, set_digest
+from protocol.agents.registration import Credential, RegisterRequest, RenewRequest
+from protocol.agents.sync import SyncReply, SyncRequest
+from protocol.agents.transport import Problem
 from protocol.assignments import Assignment, Drain, Observed, Phase
-from protocol.checks import CheckPolicy, CheckResult, Verdict
-from protocol.drift import Drift
-from protocol.events import EventsReply, EventsRequest, InventoryEvent, Outcome, StepEvent
-from protocol.listings import CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKLOADS, WORKSPACES, Listing, set_digest
-from protocol.nodes import GpuView, NodeOrder, NodeView
-from protocol.registration import Credential, RegisterRequest, RenewRequest
-from protocol.sync import SyncReply, SyncRequest
+from protocol.nodes.checks import CheckPolicy, CheckResult, Verdict
+from protocol.nodes.drift import Drift
+from protocol.nodes.inventory import GpuView, NodeOrder, NodeView
 from protocol.tenancy.cluster_requests import (
     AutoTemplate,
     ClusterRequest,
@@ -36,7 +37,6 @@ from protocol.tenancy.life_marks import LifeMark
 from protocol.tenancy.waiting_pods import JobFailed, JobWaiting, PodsWaiting, ReasonWaiting
 from protocol.tenancy.workloads import LogAsk, LogChunk, LogReply, Workload, WorkloadPhase, WorkloadSeen
 from protocol.tenancy.workspaces import Account, Binding, BindingSeen, BindingState, IssuedToken, Workspace
-from protocol.transport import Problem
 from worker_agent.hub.link import encoded_digest
 from worker_agent.hub.wire import read_problem, read_sync_reply
 

@@ -7,10 +7,10 @@ from itertools import count
 import msgspec
 import pytest
 
-from protocol.checks import CheckResult, Verdict
-from protocol.events import AgentEvent, EventsRequest, InventoryEvent, Outcome, StepEvent
-from protocol.nodes import NodeView
-from protocol.transport import BODY_MAX_BYTES
+from protocol.agents.events import AgentEvent, EventsRequest, InventoryEvent, Outcome, StepEvent
+from protocol.agents.transport import BODY_MAX_BYTES
+from protocol.nodes.checks import CheckResult, Verdict
+from protocol.nodes.inventory import NodeView
 from tests.builders import node_view
 from worker_agent.hub.outbox import Outbox
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from protocol.agents.registration import Credential
 from protocol.pods import PODS_MAX, PodSeen, PodsReply, PodsRequest
-from protocol.registration import Credential
 from tests.agent.stage import T0
 from worker_agent.hub.dialog import Call
 from worker_agent.hub.pods import PAUSE_S, WHOLE_EVERY_S, PodsLane

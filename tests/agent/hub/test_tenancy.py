@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from protocol.agents.listings import set_digest
+from protocol.agents.registration import Credential
+from protocol.agents.sync import SyncReply, SyncRequest
 from protocol.assignments import Desired, Phase
-from protocol.listings import set_digest
-from protocol.registration import Credential
-from protocol.sync import SyncReply, SyncRequest
 from protocol.tenancy.workspaces import BINDINGS_MAX, Account, Binding, BindingSeen, BindingState, IssuedToken, Workspace
 from tests.agent.stage import Stage
 from worker_agent.clock import SystemClock

@@ -15,7 +15,7 @@ import pytest
 
 from protocol import cluster_names
 from protocol.assignments import Assignment
-from protocol.drift import Drift
+from protocol.nodes.drift import Drift
 from tests.agent.fake_kube import VERSION, FakeApi, Object, assignment, fill, free_calls, made, running_pod, state, waiting_pod
 from worker_agent.boxes.records import new_records
 from worker_agent.boxes.state import StateLost

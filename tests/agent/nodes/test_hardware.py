@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from protocol.cluster_names import GPU, GPU_HARDWARE
-from protocol.nodes import NodeView
+from protocol.nodes.inventory import NodeView
 from tests.agent.nodes.test_view import UID, node
 from worker_agent.kube.api.client import Api
 from worker_agent.kube.api.objects import Node

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from protocol.cluster_names import MAY_RESTART, REPAIR, REPAIR_DONE, SLICE, node_path
-from protocol.steps import RepairStep
+from protocol.nodes.steps import RepairStep
 from tests.agent.fake_kube import Object, assignment, made
 from worker_agent.cluster.base import NodeState, StepCall, StepProgress, StepStatus
 from worker_agent.kube.api.objects import Node

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.agents.events import InventoryEvent
 from protocol.cluster_names import GPU, GPU_HARDWARE, GPU_UUIDS, ORDER, SUPPLY
-from protocol.events import InventoryEvent
-from protocol.nodes import NodeView
+from protocol.nodes.inventory import NodeView
 from tests.kube.fleet_nodes import nodes_of
 from worker_agent.cluster.fleet import read_fleet
 from worker_agent.kube.api.objects import Condition, Meta, Node, NodeSpec, NodeStatus

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from protocol import cluster_names
-from protocol.listings import set_digest
+from protocol.agents.listings import set_digest
 from protocol.tenancy.waiting_pods import JobFailed, PodsWaiting
 from protocol.tenancy.workspaces import Workspace
 from tests.agent.fake_kube import Object, waiting_pod

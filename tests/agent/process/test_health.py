@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from protocol.agents.transport import Problem
 from protocol.assignments import Phase
-from protocol.drift import Drift
-from protocol.transport import Problem
+from protocol.nodes.drift import Drift
 from tests.agent.boxes.test_exit import active
 from tests.agent.fake_kube import assignment as kube_assignment
 from tests.agent.fake_kube import made, waiting_pod

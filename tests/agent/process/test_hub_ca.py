@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.registration import REGISTER_PATH
+from protocol.agents.registration import REGISTER_PATH
 from tests.e2e.processes import ROOT, wait_for
 from worker_agent.__main__ import main
 from worker_agent.hub.dialog import Call

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from protocol.agents.registration import REGISTER_PATH
+from protocol.agents.transport import PROTO_MAX, PROTO_MIN, Code, Problem
 from protocol.references import is_image
-from protocol.registration import REGISTER_PATH
-from protocol.transport import PROTO_MAX, PROTO_MIN, Code, Problem
 from tests.agent.process.test_process import TinyHub
 from tests.e2e.processes import ROOT
 from worker_agent.__main__ import _token_reader, main

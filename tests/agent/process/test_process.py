@@ -16,12 +16,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from protocol.agents.events import EventsReply, EventsRequest
+from protocol.agents.listings import set_digest
+from protocol.agents.registration import REGISTER_PATH, Credential
+from protocol.agents.sync import SYNC_PATH, SyncReply, SyncRequest
+from protocol.agents.transport import Code, Problem
 from protocol.assignments import Assignment, Desired, Observed, Phase
-from protocol.events import EventsReply, EventsRequest
-from protocol.listings import set_digest
-from protocol.registration import REGISTER_PATH, Credential
-from protocol.sync import SYNC_PATH, SyncReply, SyncRequest
-from protocol.transport import Code, Problem
 from tests.agent.hub.test_tenancy import process_with
 from tests.agent.stage import Stage
 from worker_agent.hub.workspaces import TenancyResult

@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from protocol.agents.events import Outcome
 from protocol.assignments import Phase
-from protocol.checks import CheckPolicy, Verdict
-from protocol.events import Outcome
-from protocol.steps import CAPABILITIES, EntryStep, ExitStep
+from protocol.nodes.checks import CheckPolicy, Verdict
+from protocol.nodes.steps import CAPABILITIES, EntryStep, ExitStep
 from tests.agent.stage import FakeClock, Stage, small_fleet
 from worker_agent.boxes.records import new_records
 from worker_agent.cluster.base import GpuPhase, NodeState, WriteConflict, WriteKind

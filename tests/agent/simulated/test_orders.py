@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from protocol.assignments import LEASE_TTL_S
-from protocol.nodes import NodeOrder, NodeView
+from protocol.nodes.inventory import NodeOrder, NodeView
 from tests.agent.stage import T0, Stage, small_fleet
 from worker_agent.cluster.fleet import OrderableNodes
 from worker_agent.cluster.simulated import SimulatedCluster

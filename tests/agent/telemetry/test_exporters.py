@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.nodes import GpuView, NodeView
-from protocol.telemetry import METRICS, NAMES, GpuReading
+from protocol.gpus.telemetry import METRICS, NAMES, GpuReading
+from protocol.nodes.inventory import GpuView, NodeView
 from worker_agent.cluster.base import GpuPhase, GpuRecord, NodeState
 from worker_agent.telemetry.exposition import NotExposition, parse
 from worker_agent.telemetry.pod_devices import PodDevices

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from protocol.registration import Credential
-from protocol.telemetry import EVERY_S, GPUS_MAX, NAMES, GpuReading, TelemetryReply, TelemetryRequest
+from protocol.agents.registration import Credential
+from protocol.gpus.telemetry import EVERY_S, GPUS_MAX, NAMES, GpuReading, TelemetryReply, TelemetryRequest
 from tests.agent.stage import T0
 from worker_agent.hub.dialog import Call
 from worker_agent.telemetry.lane import PAUSE_S, QUEUE_MAX, TelemetryLane

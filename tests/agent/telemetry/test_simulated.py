@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.telemetry import NAMES
+from protocol.gpus.telemetry import NAMES
 from tests.agent.stage import T0
 from tests.agent.telemetry.test_exporters import node
 from worker_agent.telemetry.simulated import SimulatedTelemetry

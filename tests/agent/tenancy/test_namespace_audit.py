@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from protocol.drift import Drift
+from protocol.nodes.drift import Drift
 from protocol.tenancy.workspaces import AccessRole, Account, Binding, Workspace
 from worker_agent.cluster.base import Unavailable, WriteConflict
 from worker_agent.kube.api.client import Api, Forbidden, Missing

@@ -16,7 +16,7 @@ from gpr.usage.services import held_count
 from inventory.models import Reservation, StepResult
 from observability.alerts.models import AlertSilence
 from observability.workloads.models import Workload
-from protocol.events import Outcome
+from protocol.agents.events import Outcome
 from slices.models import Budget, Period, Quota
 from slices.namespaces.services import namespace_bind
 from tests import factories

@@ -15,7 +15,7 @@ from gpr.models import Eviction, EvictionVictim, Gpr, GprState, Promise, VictimO
 from inventory.models import Cluster, Reservation, StepResult
 from journal.models import Event
 from observability.alerts.models import Alert, AlertSilence, AlertSubject
-from protocol.events import Outcome
+from protocol.agents.events import Outcome
 from slices.models import Budget, Kubeconfig, Membership, Namespace, Period, Project, Quota, Role, Slice
 from tests import factories
 from tests.api.conftest import Caller, World

@@ -25,7 +25,7 @@ from gpr.models import BookingSeries, Job, PromiseMove, RepeatRule
 from inventory.models import MaintenanceWindow, StepResult, Supply, SupplyOrder
 from inventory.services.maintenance import window_announce, window_draft
 from observability.alerts.models import Alert, AlertRule, AlertSilence
-from protocol.events import Outcome
+from protocol.agents.events import Outcome
 from slices.models import Budget, Deputy, Period, Quota
 from slices.namespaces.services import namespace_bind
 from slices.policies.services import policy_of

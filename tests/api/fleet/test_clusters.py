@@ -12,7 +12,7 @@ from core.clock import db_now
 from inventory.models import Cluster, JoinToken
 from inventory.services.agents import agent_register
 from journal.models import Event
-from protocol.registration import RegisterRequest
+from protocol.agents.registration import RegisterRequest
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
 from tests.promises.database.books import is_refused, raw

@@ -9,7 +9,7 @@ import pytest
 from inventory.models import AgentSession, Node, Repair
 from journal.models import Event
 from observability.models import RemediationCase
-from protocol.steps import CAPABILITIES
+from protocol.nodes.steps import CAPABILITIES
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
 

@@ -9,9 +9,9 @@ from core.clock import db_now
 from core.rest.sealed import seal
 from gpr.models import Gpr
 from inventory.models import CheckResult, StepResult
-from protocol.checks import Verdict
-from protocol.events import Outcome
-from protocol.steps import Milestone
+from protocol.agents.events import Outcome
+from protocol.nodes.checks import Verdict
+from protocol.nodes.steps import Milestone
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
 

@@ -1,4 +1,4 @@
-"""The main job, from estimate to release, as docs/terminal.md shows it."""
+"""The main job, from estimate to release, as docs/how-to/terminal.md shows it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.e2e.client.hub import Egs, Hub
 from tests.e2e.processes import ROOT
 
-MANUAL = ROOT / "docs" / "terminal.md"
+MANUAL = ROOT / "docs" / "how-to" / "terminal.md"
 # Set it to write the manual's record anew.
 RECORDS = "EGS_TRANSCRIPTS"
 CHANGING = (

@@ -14,7 +14,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from protocol.nodes import NodeView
+from protocol.nodes.inventory import NodeView
 from tests.e2e.processes import wait_for
 from tests.effort import repeats
 from tests.kube.api.outage import without

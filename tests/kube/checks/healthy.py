@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from protocol.steps import EntryStep, ExitStep
+from protocol.nodes.steps import EntryStep, ExitStep
 from worker_agent.kube.checks.gang_verdicts import ring
 from worker_agent.kube.checks.steps import GANG_FAN_OUT
 from worker_agent.kube.checks.verdicts import NAME

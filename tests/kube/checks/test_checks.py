@@ -11,7 +11,6 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from protocol.checks import CheckPolicy, Verdict
 from protocol.cluster_names import (
     CHECK_OF,
     CHECK_SERVICE,
@@ -25,7 +24,8 @@ from protocol.cluster_names import (
     box_of,
     node_path,
 )
-from protocol.steps import EntryStep, ExitStep
+from protocol.nodes.checks import CheckPolicy, Verdict
+from protocol.nodes.steps import EntryStep, ExitStep
 from tests.agent.checks.step_calls import step_call
 from tests.e2e.processes import wait_for
 from tests.kube.checks.healthy import gang_words, gpu_lines, last_words, nccl_report, row_lines

@@ -9,9 +9,9 @@ from functools import partial
 import pytest
 
 from protocol import cluster_names
+from protocol.agents.events import Outcome, StepEvent
 from protocol.assignments import Assignment, Drain, Phase
-from protocol.events import Outcome, StepEvent
-from protocol.steps import Milestone
+from protocol.nodes.steps import Milestone
 from tests.e2e.processes import wait_for
 from tests.kube.callers import Caller
 from tests.kube.cluster import SOON_S, Cluster, Object

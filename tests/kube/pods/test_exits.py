@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from protocol.agents.events import Outcome, StepEvent
 from protocol.assignments import Assignment, Drain, Phase
-from protocol.events import Outcome, StepEvent
 from tests.kube.api import outage
 from tests.kube.callers import Caller
 from tests.kube.cluster import Cluster, Object

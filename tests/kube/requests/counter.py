@@ -11,8 +11,8 @@ from uuid import uuid4
 import msgspec
 
 from protocol import cluster_names
-from protocol.listings import set_digest
-from protocol.sync import SyncReply, SyncRequest
+from protocol.agents.listings import set_digest
+from protocol.agents.sync import SyncReply, SyncRequest
 from protocol.tenancy.cluster_requests import (
     AutoTemplate,
     ClusterRequest,

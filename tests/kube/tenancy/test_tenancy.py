@@ -16,7 +16,7 @@ import pytest
 
 from protocol import cluster_names
 from protocol.assignments import Desired
-from protocol.drift import Drift
+from protocol.nodes.drift import Drift
 from protocol.tenancy.workspaces import AccessRole, Account, Binding, BindingSeen, BindingState, IssuedToken, Workspace
 from slices.kubeconfigs.services import kubeconfig_text
 from tests.e2e.processes import wait_for

@@ -11,7 +11,7 @@ from inventory.models import Node, Reservation
 from inventory.services.sync import desired_set
 from journal.models import Event
 from protocol.assignments import Assignment, Phase
-from protocol.nodes import NodeView
+from protocol.nodes.inventory import NodeView
 from tests.builders import node_view, nodes_of
 from tests.inventory.agent import seen
 from tests.lifecycle.stage import Stage, fresh

@@ -26,7 +26,7 @@ from journal.models import Event
 from planner import engine
 from planner.plan import Cause, Plan
 from planner.snapshot import Snapshot
-from protocol.nodes import GpuView, NodeView
+from protocol.nodes.inventory import GpuView, NodeView
 from slices.models import Slice
 from slices.policies.services import policy_change, policy_of
 from tests.agent.stage import FakeClock

@@ -17,9 +17,9 @@ from observability.remediation.cases import case_approve, case_give_back, case_k
 from observability.remediation.faults import Action
 from observability.remediation.models import CaseState, Mode
 from observability.remediation.policies import remediation_policy_change
+from protocol.agents.events import Outcome
 from protocol.assignments import Desired, Phase
-from protocol.events import Outcome
-from protocol.steps import EntryStep
+from protocol.nodes.steps import EntryStep
 from tests.lifecycle.boxes.spares import RULES, report, say, spare_of
 from tests.lifecycle.boxes.spares import told as told_of_box
 from tests.lifecycle.stage import ENTRY, EXIT, fresh

@@ -11,9 +11,9 @@ from inventory.services.sync import desired_set
 from journal.models import Event
 from observability.models import RemediationCase
 from observability.remediation.services import remediation_step
+from protocol.agents.events import Outcome, StepEvent
 from protocol.assignments import Assignment, Phase
-from protocol.events import Outcome, StepEvent
-from protocol.steps import CAPABILITIES
+from protocol.nodes.steps import CAPABILITIES
 from tests.builders import nodes_of
 from tests.inventory.agent import seen_of
 from tests.lifecycle.stage import Stage

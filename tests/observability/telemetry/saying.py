@@ -12,7 +12,7 @@ from inventory.models import Cluster, Gpu, Node
 from inventory.services.agents import AgentIdentity
 from observability.telemetry.agent_views import receive
 from observability.telemetry.services import telemetry_store
-from protocol.telemetry import NAMES, GpuReading, TelemetryReply, TelemetryRequest
+from protocol.gpus.telemetry import NAMES, GpuReading, TelemetryReply, TelemetryRequest
 from tests.inventory.agent import Agent
 
 

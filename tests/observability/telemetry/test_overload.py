@@ -12,9 +12,9 @@ import pytest
 from core.clock import db_now
 from core.db_threads import LossyThread
 from observability.telemetry import agent_views
-from protocol.sync import SYNC_PATH, SyncRequest
-from protocol.telemetry import NAMES, TELEMETRY_PATH, TelemetryReply, TelemetryRequest
-from protocol.transport import BODY_MAX_BYTES
+from protocol.agents.sync import SYNC_PATH, SyncRequest
+from protocol.agents.transport import BODY_MAX_BYTES
+from protocol.gpus.telemetry import NAMES, TELEMETRY_PATH, TelemetryReply, TelemetryRequest
 from tests.builders import make_cluster, nodes_of
 from tests.databases import db_threads_let_go
 from tests.inventory.agent import Agent

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from inventory.models import Cluster, Gpu, Node
 from observability.models import LatestReading, Reading1m, Reading10m, Reading15s
 from observability.telemetry.services import telemetry_step
-from protocol.telemetry import GpuReading
+from protocol.gpus.telemetry import GpuReading
 from tests.builders import NOW, make_cluster, nodes_of
 from tests.inventory.agent import Agent
 from tests.observability.telemetry.saying import gpus_of, reading, say, store

@@ -12,7 +12,7 @@ from observability.workloads.measuring import workloads_step
 from observability.workloads.models import Workload
 from observability.workloads.selectors import gpus_of
 from observability.workloads.stragglers import AFTER, GpuWork, behind_since, stragglers_of
-from protocol.telemetry import EVERY_S, GpuReading
+from protocol.gpus.telemetry import EVERY_S, GpuReading
 from slices.namespaces.services import namespace_bind
 from tests import factories
 from tests.builders import node_view, unique

@@ -11,8 +11,8 @@ from django.test import Client
 
 from core.clock import db_now
 from inventory.models import CheckPolicy, CheckResult, Node, StepResult
-from protocol.checks import Verdict
-from protocol.events import Outcome
+from protocol.agents.events import Outcome
+from protocol.nodes.checks import Verdict
 from tests import factories
 from tests.builders import SHAPE
 from tests.pages.admin_world import HTMX, AdminWorld

@@ -233,7 +233,7 @@ def test_a_cluster_is_added_and_its_join_token_is_shown_once(admin: Client) -> N
 
 
 def test_the_page_of_a_join_token_and_the_docs_tell_the_same_commands() -> None:
-    assert join_commands("https://egs.example.org") in (settings.BASE_DIR / "docs/kubernetes.md").read_text()
+    assert join_commands("https://egs.example.org") in (settings.BASE_DIR / "docs/how-to/kubernetes.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from inventory.models import AgentSession, Node, Repair
 from observability.models import RemediationCase, RemediationPolicy
-from protocol.steps import CAPABILITIES
+from protocol.nodes.steps import CAPABILITIES
 from tests import factories
 from tests.pages.admin_world import AdminWorld
 

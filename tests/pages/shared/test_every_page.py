@@ -33,7 +33,7 @@ from tests.builders import SHAPE
 from tests.journal.notices import notices
 from tests.observability.alerts.rows import alert_of
 from tests.pages.admin_world import HTMX, AdminWorld
-from tests.pages.shared.test_workloads import workload_of
+from tests.pages.shared.readings.test_workloads import workload_of
 from tests.pages.user_world import client_of, form
 from tests.slices import kubeconfigs
 

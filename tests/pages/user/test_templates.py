@@ -21,7 +21,7 @@ from tests import factories
 from tests.builders import SHAPE
 from tests.pages.user_world import CREATE, HTMX, OFFERS, World, form, text
 
-# Each day: tests/api/requests/test_templates.py, and test_every_page.py
+# Each day: tests/api/requests/filing/test_templates.py, and test_every_page.py
 pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 PATH = "/workspaces/vision/templates/"
 ASKED = {"shape": SHAPE, "nodes": 2, "gpus_per_node": 4, "duration_s": 5400, "priority": 120, "idle_timeout_s": 1800, "evictable": False}

@@ -1,4 +1,4 @@
-"""Guarantees, borrowing, reclaim and ceilings. The first tests are the troubles of two teams on four nodes, told in docs/quotas.md."""
+"""Guarantees, borrowing, reclaim and ceilings; the first tests follow the two teams of docs/how-to/quotas.md."""
 
 from __future__ import annotations
 

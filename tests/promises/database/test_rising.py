@@ -17,8 +17,8 @@ from inventory.services.reservations import (
     reservations_want_absent,
 )
 from inventory.services.sync import desired_set
+from protocol.agents.listings import set_digest
 from protocol.assignments import Phase
-from protocol.listings import set_digest
 from slices.namespaces.services import namespace_bind
 from tests.builders import HOUR, NOW, agent_says, generation_of, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of
 from tests.promises.database.books import is_refused, raw

@@ -30,10 +30,10 @@ from inventory.services.reservations import (
     reservations_want_absent,
 )
 from inventory.services.sync import sync_receive, sync_reply
+from protocol.agents.events import EventsRequest, Outcome, StepEvent
+from protocol.agents.registration import RegisterRequest
+from protocol.agents.sync import SyncRequest
 from protocol.assignments import Observed, Phase
-from protocol.events import EventsRequest, Outcome, StepEvent
-from protocol.registration import RegisterRequest
-from protocol.sync import SyncRequest
 from slices.models import Membership, Role, Slice
 from slices.namespaces.services import namespace_bind, namespace_unbind
 from slices.services import member_set, project_create

@@ -26,8 +26,8 @@ from inventory.services.agents import AgentIdentity
 from inventory.services.events import events_store
 from inventory.services.reservations import reservations_set_namespaces, reservations_want_absent
 from inventory.services.sync import observations_store
+from protocol.agents.events import EventsRequest, Outcome
 from protocol.assignments import Phase
-from protocol.events import EventsRequest, Outcome
 from slices.models import Slice
 from slices.namespaces.services import namespace_bind, namespace_unbind
 from tests import factories

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from protocol import cluster_names
-from protocol.drift import Drift
+from protocol.nodes.drift import Drift
 from worker_agent.cluster.base import ClusterError, Note
 from worker_agent.kube.api.client import Api, Missing
 from worker_agent.kube.tenancy.priorities import DefaultPriority

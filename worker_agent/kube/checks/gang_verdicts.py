@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from protocol.check_limits import TEXT_MAX_CHARS, expect, judge, measured_against, skipped
-from protocol.checks import CheckResult, Verdict
 from protocol.cluster_names import CHECK_SERVICE
+from protocol.nodes.check_limits import TEXT_MAX_CHARS, expect, judge, measured_against, skipped
+from protocol.nodes.checks import CheckResult, Verdict
 from worker_agent.cluster.base import StepCall
 from worker_agent.kube.checks import readings
 from worker_agent.kube.checks.gang_logs import PodOutput

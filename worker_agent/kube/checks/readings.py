@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from protocol.xids import XIDS, XidAction
+from protocol.gpus.xids import XIDS, XidAction
 
 XID_WINDOW_S: Final = 2 * 3600.0
 # Fields of nvidia-smi --query-gpu, in the order of `gpus`. Drivers before 535 know one by its name in OLD_NAMES.
@@ -56,8 +56,7 @@ _ADVICE: Final = {
     XidAction.CONTACT_SUPPORT: "ask the vendor",
     XidAction.INVESTIGATE: "look at the errors beside it",
 }
-# From NVIDIA's catalog and Azure's node health checks, which fail a node for any of theirs; docs/checks.md compares them. An Xid in neither
-# table is reported, and does not fail the node.
+# NVIDIA's catalog and Azure's node health checks list these; each fails the node. Any other Xid is only reported.
 XIDS_OF_GPUS: Final = {
     **{number: _ADVICE[xid.action] for number, xid in XIDS.items() if xid.is_of_hardware},
     **dict.fromkeys((56, 57, 58, 65, 68, 69, 73, 80, 81, 92), "examine the hardware"),

@@ -1,6 +1,6 @@
 """The steps of entry, exit and repair but for the drain: what each measures, and how.
 
-A Job only measures (jobs.py); protocol/check_limits.py and the hub's policy judge.
+A Job only measures (jobs.py); protocol/nodes/check_limits.py and the hub's policy judge.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Final
 
 import msgspec
 
-from protocol.check_limits import expect, is_good, sentence, skipped
-from protocol.checks import CheckResult
 from protocol.cluster_names import POD_GPR, box_of, node_path
-from protocol.steps import EntryStep, ExitStep, RepairStep, step_name
+from protocol.nodes.check_limits import expect, is_good, sentence, skipped
+from protocol.nodes.checks import CheckResult
+from protocol.nodes.steps import EntryStep, ExitStep, RepairStep, step_name
 from worker_agent.boxes.gangs import why_alone
 from worker_agent.cluster.base import ClusterError, StepCall, StepProgress, StepStatus
 from worker_agent.kube.api.client import Api

@@ -1,4 +1,4 @@
-"""Turns the output of check Jobs into results: readings.py parses it, protocol/check_limits.py judges it. Pure functions."""
+"""Turns the output of check Jobs into results: readings.py parses it, protocol/nodes/check_limits.py judges it. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from protocol.check_limits import expect, judge, skipped
-from protocol.checks import CheckPolicy, CheckResult, Verdict
 from protocol.cluster_names import DRAINING, FREE, NODE_SLICE, TAINT, box_label, box_of
+from protocol.nodes.check_limits import expect, judge, skipped
+from protocol.nodes.checks import CheckPolicy, CheckResult, Verdict
 from worker_agent.cluster.base import GpuPhase, StepCall
 from worker_agent.kube.api.objects import Node, Pod
 from worker_agent.kube.checks import readings

@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from protocol import cluster_names
-from protocol.check_limits import expect, skipped
-from protocol.checks import CheckResult, Verdict
+from protocol.nodes.check_limits import expect, skipped
+from protocol.nodes.checks import CheckResult, Verdict
 from worker_agent.cluster.base import ClusterError, StepCall
 from worker_agent.kube.api.client import Api, Missing
 from worker_agent.kube.api.objects import Namespace, VolumeAttachment, VolumeClaim

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from protocol import cluster_names
 from protocol.assignments import Assignment
-from protocol.nodes import NodeView
+from protocol.nodes.inventory import NodeView
 from worker_agent.kube.api.objects import Node, Pod
 from worker_agent.kube.nodes.marks import box_taint
 from worker_agent.kube.nodes.view import why_unready

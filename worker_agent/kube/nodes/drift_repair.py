@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from protocol.cluster_names import node_path
-from protocol.drift import Drift
+from protocol.nodes.drift import Drift
 from worker_agent.cluster.base import ClusterError, GpuPhase, NodeState, Note, Records
 from worker_agent.kube.api.client import Api, Missing
 from worker_agent.kube.api.objects import Node, Pod

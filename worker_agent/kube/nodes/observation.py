@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from protocol import cluster_names
-from protocol.nodes import NodeView
+from protocol.nodes.inventory import NodeView
 from worker_agent.cluster.base import GpuPhase, GpuRecord, NodeState, Records
 from worker_agent.kube.api.mirror import Mirror
 from worker_agent.kube.api.objects import LONG_AGO, Meta, Namespace, Node, Pod

@@ -14,7 +14,7 @@ import msgspec
 
 from protocol import cluster_names
 from protocol.cluster_names import node_path, pointer
-from protocol.steps import RepairStep, step_name
+from protocol.nodes.steps import RepairStep, step_name
 from worker_agent.cluster.base import ClusterError, StepCall, StepProgress, StepStatus
 from worker_agent.kube.api.client import Api, Missing, Op
 from worker_agent.kube.api.objects import Namespace, Node, Pod, PodList

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from protocol.cluster_names import GPU, GPU_UUIDS, ORDER, SUPPLY
-from protocol.nodes import GpuView, NodeView
+from protocol.nodes.inventory import GpuView, NodeView
 from protocol.scalars import Id, NodeName
 from worker_agent.kube.api.objects import Condition, Node
 from worker_agent.kube.nodes.hardware import stored_uuids, uuids_by_index

@@ -13,7 +13,7 @@ from concurrent.futures import Executor, Future
 import msgspec
 
 from protocol import cluster_names
-from protocol.steps import DrainStage, drain_stage
+from protocol.nodes.steps import DrainStage, drain_stage
 from worker_agent.cluster.base import ClusterError, StepCall, StepProgress, StepStatus, Unavailable
 from worker_agent.kube.api.client import Api, Missing
 from worker_agent.kube.api.objects import Pod

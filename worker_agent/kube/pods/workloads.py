@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Final
 
 from protocol import cluster_names
-from protocol.nodes import NodeView
+from protocol.nodes.inventory import NodeView
 from worker_agent.cluster.base import ClusterError
 from worker_agent.kube.api import devices
 from worker_agent.kube.api.client import Api

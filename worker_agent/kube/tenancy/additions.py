@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from protocol.cluster_names import ACCOUNT, ISOLATION, KEEP, SLICE, account_of
-from protocol.drift import Drift
+from protocol.nodes.drift import Drift
 from protocol.tenancy.workspaces import Workspace
 
 DETAIL_MAX_CHARS: Final = 300  # the limit of the protocol

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from protocol.drift import Drift
+from protocol.nodes.drift import Drift
 from protocol.tenancy.workspaces import Workspace
 from worker_agent.cluster.base import ClusterError, Note, WriteConflict
 from worker_agent.kube.api.client import Api, Missing, Op

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from protocol.drift import Drift
+from protocol.nodes.drift import Drift
 from worker_agent.cluster.base import ClusterError, Note
 from worker_agent.kube.api.client import Api
 from worker_agent.kube.api.objects import Meta

@@ -14,7 +14,7 @@ from tests import factories
 from tests.builders import SHAPE
 from tests.pages.user_world import World, make_world, text
 
-# Each day: tests/api/requests/test_borrowing.py
+# Each day: tests/api/requests/filing/test_borrowing.py
 pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 
 

@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from core.clock import db_now
 from gpr.models import Gpr, GprState, Promise
 from inventory.models import StepResult
-from protocol.events import Outcome
+from protocol.agents.events import Outcome
 from slices.models import Membership, Role, Slice
 from tests import factories
 from tests.builders import SHAPE

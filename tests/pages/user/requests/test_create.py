@@ -18,7 +18,7 @@ from tests import factories
 from tests.api.conftest import Caller
 from tests.pages.user_world import CREATE, HTMX, OFFERS, World, form, snippet_in, text
 
-# Each day: tests/api/requests/test_create.py, and tests/browser/test_user.py, where a request is made
+# Each day: tests/api/requests/filing/test_create.py, and tests/browser/test_user.py, where a request is made
 pytestmark = [pytest.mark.django_db, pytest.mark.rotates]
 
 

@@ -26,8 +26,8 @@ from planner.plan import Cause
 from portal_admin.pages.plan.queue import inspector
 from portal_shared.parts import promises
 from portal_user.pages.requests.detail import _gpu_title
+from protocol.agents.events import Outcome
 from protocol.assignments import Phase
-from protocol.events import Outcome
 from slices.models import Quota, Slice
 from slices.quotas.services import quota_create
 from tests import factories

@@ -24,7 +24,7 @@ class Verdict(StrEnum):
 class CheckPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An empty field means the agent's default. The agent ignores unknown names."""
 
-    limits: dict[str, float] = {}  # by check, see `protocol.check_limits`
+    limits: dict[str, float] = {}  # by check, see `protocol.nodes.check_limits`
     images: dict[str, str] = {}  # by purpose, see `check_limits.IMAGES`
     storage_class: str = ""  # of the volume of the storage check
     rdma_subnet: str = ""  # the first half of the GIDs that RDMA ports must have; "": any
@@ -33,7 +33,7 @@ class CheckPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class CheckResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    check: Word  # its name in `protocol.check_limits`
+    check: Word  # its name in `protocol.nodes.check_limits`
     verdict: Verdict
     gpu: Annotated[str, msgspec.Meta(max_length=63)] = ""  # "": it is about the whole node
     value: float | None = None

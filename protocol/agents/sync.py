@@ -11,8 +11,8 @@ from typing import Annotated
 import msgspec
 
 from protocol.assignments import Assignment, Observed
-from protocol.drift import DRIFTS_MAX, Drift
-from protocol.nodes import NodeOrder
+from protocol.nodes.drift import DRIFTS_MAX, Drift
+from protocol.nodes.inventory import NodeOrder
 from protocol.scalars import Id, Number, Word
 from protocol.tenancy.cluster_requests import AutoTemplate, ClusterRequestState
 from protocol.tenancy.life_marks import LifeMark

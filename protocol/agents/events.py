@@ -7,8 +7,8 @@ from typing import Annotated
 
 import msgspec
 
-from protocol.checks import RESULTS_MAX, CheckResult
-from protocol.nodes import NodeView
+from protocol.nodes.checks import RESULTS_MAX, CheckResult
+from protocol.nodes.inventory import NodeView
 
 EVENTS_PATH = "/agent/v1/events"
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from protocol.checks import CheckPolicy, CheckResult, Verdict
+from protocol.nodes.checks import CheckPolicy, CheckResult, Verdict
 
 TEXT_MAX_CHARS = 200
 _CARDS: Final = frozenset({"PCIE", "NVL"})

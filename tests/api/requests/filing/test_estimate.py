@@ -19,7 +19,7 @@ from tests import factories
 from tests.api.conftest import A_STRANGER, Caller, World, assert_problem, faults
 from tests.builders import SHAPE
 
-# Each day: tests/planner/test_offers.py, and tests/api/requests/test_create.py
+# Each day: tests/planner/test_offers.py, and tests/api/requests/filing/test_create.py
 pytestmark = pytest.mark.rotates
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from protocol.agents.transport import PROTO_MAX, PROTO_MIN
 from protocol.scalars import Id
-from protocol.transport import PROTO_MAX, PROTO_MIN
 
 REGISTER_PATH = "/agent/v1/register"
 RENEW_PATH = "/agent/v1/credential/renew"

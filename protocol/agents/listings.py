@@ -12,8 +12,8 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
+from protocol.agents.sync import SyncReply, SyncRequest
 from protocol.assignments import Assignment
-from protocol.sync import SyncReply, SyncRequest
 from protocol.tenancy.cluster_requests import AutoTemplate, ClusterRequestState
 from protocol.tenancy.life_marks import LifeMark
 from protocol.tenancy.workloads import Workload

@@ -1,0 +1,1 @@
+"""How an agent talks to its hub: transport, registration, sync, events, lists."""
