@@ -190,7 +190,10 @@ REST_FRAMEWORK = {
 SPECTACULAR_SETTINGS = {
     "TITLE": "EGS, the Elastic GPU Service",
     "VERSION": "v1",
-    "DESCRIPTION": "Book GPU nodes for a time: estimate, queue, watch, release. Errors are RFC 9457 problem documents.",
+    "DESCRIPTION": (
+        "Book GPU nodes for a time: estimate, queue, watch, release. Errors are RFC 9457 problem documents. `v1` only grows: the headers "
+        "`Deprecation` (RFC 9745) and `Sunset` (RFC 8594) announce a removal a year ahead."
+    ),
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],

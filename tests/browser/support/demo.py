@@ -18,7 +18,7 @@ from tests.migrated import copy_to_file
 
 # It asks the demo for nothing more, however long it is open, and keeps the renderer process, which `about:blank` would not.
 EMPTY_PAGE = "/healthz"
-# An eviction as in the README, without the minutes of patience.
+# The demo evicts without the minutes of patience.
 AT_ONCE = {"EGS_EVICTION_LEAST_RUN_S": "0", "EGS_EVICTION_NOTICE_S": "3", "EGS_EVICTION_GAIN_S": "1"}
 
 
