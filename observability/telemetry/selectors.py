@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import Any, Final
 from uuid import UUID
 
@@ -167,17 +169,16 @@ def _spans(actor: User, gpus: Sequence[Gpu], since: datetime, until: datetime) -
 def _points(
     model: type[Reading], since: datetime, until: datetime, times: Mapping[UUID, Sequence[tuple[datetime, datetime]]]
 ) -> Iterator[tuple[UUID, dict[str, Any]]]:
-    series = dict(LatestReading.objects.filter(gpu__in=times).values_list("pk", "gpu"))
-    is_seen = Q()
-    for series_id, gpu_id in series.items():
-        for begin, end in times[gpu_id]:
-            # A point that began before the box, or ends after it, tells of somebody else's time.
-            last = min(end, until) - (model.STEP if model is not LEVELS[0] else timedelta(0))
-            is_seen |= Q(series_id=series_id, at__gte=max(begin, since), at__lte=last)
-    if not is_seen:
-        return
-    for point in model._default_manager.filter(is_seen).order_by("at", "series_id").values("series_id", "at", *SERIES_NAMES):
-        yield series[point.pop("series_id")], point
+    """The times of one GPU are in order, and lie one after the other."""
+    series = dict(LatestReading.objects.filter(gpu__in=[gpu_id for gpu_id, told in times.items() if told]).values_list("pk", "gpu"))
+    # A point that began before the box, or ends after it, tells of somebody else's time.
+    length = model.STEP if model is not LEVELS[0] else timedelta(0)
+    rows = model._default_manager.filter(series_id__in=series, at__gte=since, at__lte=until - length).order_by("at", "series_id")
+    for point in rows.values("series_id", "at", *SERIES_NAMES):
+        gpu_id = series[point.pop("series_id")]
+        number = bisect_right(times[gpu_id], point["at"], key=itemgetter(0))
+        if number and point["at"] <= times[gpu_id][number - 1][1] - length:
+            yield gpu_id, point
 
 
 def _as_bool(condition: Q) -> Case:
