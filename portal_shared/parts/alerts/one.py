@@ -19,6 +19,7 @@ from observability.alerts.telling import condition_words
 from observability.telemetry.selectors import SERIES_NAMES, course_of
 from portal_shared.access import PageRequest, moment_formatter, why_not_write
 from portal_shared.parts.alerts.listing import AlertRow, may_change_row, value_words
+from portal_shared.parts.gpu_courses import UNBROKEN_STEPS
 from portal_shared.parts.paging import foot_of, page_of, url_with
 from portal_shared.parts.portals import Portal
 from portal_shared.shell import Shell
@@ -60,6 +61,7 @@ class AlertPage:
     subjects: tuple[SubjectRow, ...]
     foot: ListFoot
     series: tuple[SeriesPoint, ...]
+    longest_s: int
     series_of: str
     series_label: str
     unit: str
@@ -75,6 +77,7 @@ class AlertPage:
         row = AlertRow.of(alert, portal, may_change=may_change_row(request, alert), is_silenced=Silences([alert], request.now).has(alert))
         signal = SIGNALS[alert.rule.signal]
         worst = subjects_of(alert).order_by("-worst" if alert.rule.direction == "above" else "worst", "pk").first()
+        series, step_s = _series(request, alert, worst) if worst is not None else ([], 0)
         return cls(
             shell=portal.shell_of(request, "alerts"),
             row=row,
@@ -84,7 +87,8 @@ class AlertPage:
             life=tuple(_life(alert, request)),
             subjects=tuple(_subject(one, alert, portal) for one in found.rows),
             foot=foot_of(found, url),
-            series=tuple(_series(request, alert, worst)) if worst is not None else (),
+            series=tuple(series),
+            longest_s=UNBROKEN_STEPS * step_s,
             series_of=worst.name if worst is not None else "",
             series_label=signal.label,
             unit=signal.unit,
@@ -149,13 +153,11 @@ def _subject(one: AlertSubject, alert: Alert, portal: Portal) -> SubjectRow:
     )
 
 
-def _series(request: PageRequest, alert: Alert, subject: AlertSubject) -> list[SeriesPoint]:
-    """Only what the reader may know of the GPU: members the time of their boxes."""
-    if alert.rule.signal not in SERIES_NAMES:
-        return []
-    gpu = Gpu.objects.filter(pk=subject.subject_id).first()
+def _series(request: PageRequest, alert: Alert, subject: AlertSubject) -> tuple[list[SeriesPoint], int]:
+    """And their step in seconds. Only what the reader may know of the GPU: members the time of their boxes."""
+    gpu = Gpu.objects.filter(pk=subject.subject_id).first() if alert.rule.signal in SERIES_NAMES else None
     if gpu is None:
-        return []
+        return [], 0
     until = min(request.now, (subject.over_at or request.now) + AROUND)
     since = min(subject.since_at, until) - AROUND
     course = course_of(request.user, gpu, since=since, until=until, step_s=None, now=request.now)
@@ -164,4 +166,4 @@ def _series(request: PageRequest, alert: Alert, subject: AlertSubject) -> list[S
     pick = max if alert.rule.direction == "above" else min
     rows = [there[first : first + per_row] for first in range(0, len(there), per_row)]
     level = f"{alert.rule.level:g}"
-    return [SeriesPoint(row[0][0], f"{pick(value for _, value in row):g}", level) for row in rows]
+    return [SeriesPoint(row[0][0], f"{pick(value for _, value in row):g}", level) for row in rows], course.step_s * per_row

@@ -17,6 +17,7 @@ from observability.workloads.phases import PhaseSpan, Point, WorkPhase, course_o
 from observability.workloads.selectors import WorkloadGpu, gpus_of, pods_visible_to, workload_for
 from observability.workloads.stragglers import stragglers_of
 from portal_shared.access import PageRequest
+from portal_shared.parts.gpu_courses import UNBROKEN_STEPS
 from portal_shared.parts.gpus import heat_class, with_unit
 from portal_shared.parts.paging import url_with
 from portal_shared.parts.portals import Portal
@@ -99,6 +100,7 @@ class WorkloadPage:
     ranges: tuple[Tab, ...]
     course: tuple[CourseRow, ...]
     step: str
+    longest_s: int
     phases: tuple[PhaseRow, ...]
     shares: str
     pods: tuple[PodLine, ...]
@@ -113,7 +115,7 @@ class WorkloadPage:
         wanted, sort = _choice(request, "range", RANGES, "1h"), _choice(request, "sort", SORTS, "")
         gpus = gpus_of([row]).get(row.pk, []) if row.state == WorkloadState.RUNNING else []
         points, step = course_of(gpus, since=max(row.created_at, request.now - RANGES[wanted]), now=request.now)
-        phases = phases_of(points, step)
+        phases, stride = phases_of(points, step), -(-len(points) // TWIN_ROWS) or 1
         late = stragglers_of(row, now=request.now)
         url, chosen = portal.url("workload", row.pk), {"range": wanted, "sort": sort}
         pods = pods_visible_to(request.user).filter(workload=row).order_by("gone_at", "rank", "-created_at", "pk")
@@ -133,8 +135,9 @@ class WorkloadPage:
             gpu_count=len(gpus),
             sorts=tuple(Tab(word, url_with(url, chosen, sort=name), name == sort) for name, word in SORTS.items()),
             ranges=tuple(Tab(RANGE_WORDS[name], url_with(url, chosen, range=name), name == wanted) for name in RANGES),
-            course=tuple(_course(points, phases)),
+            course=tuple(_course(points, phases, stride)),
             step=words.duration(step.total_seconds()) if step >= timedelta(minutes=1) else f"{step.total_seconds():g} s",
+            longest_s=int(UNBROKEN_STEPS * stride * step.total_seconds()),
             phases=tuple(_phase_rows(phases)),
             shares=_shares(phases),
             pods=tuple(PodLine.of(pod, portal) for pod in pods[:PODS_SHOWN]),
@@ -224,9 +227,8 @@ def _sorted(gpus: Sequence[WorkloadGpu], sort: str) -> list[WorkloadGpu]:
     return sorted(gpus, key=key)
 
 
-def _course(points: Sequence[Point], phases: Sequence[PhaseSpan]) -> Iterator[CourseRow]:
-    """At most TWIN_ROWS: of each stretch the hottest moment and the mean use."""
-    stride = -(-len(points) // TWIN_ROWS) or 1
+def _course(points: Sequence[Point], phases: Sequence[PhaseSpan], stride: int) -> Iterator[CourseRow]:
+    """Of each stretch of so many points the hottest moment and the mean use."""
     for first in range(0, len(points), stride):
         stretch = points[first : first + stride]
         hot = [point.temperature_c for point in stretch if point.temperature_c is not None]

@@ -68,6 +68,7 @@ def test_an_alert_has_a_page_with_its_life_what_to_do_and_the_course_of_the_gpu(
     assert 'id="alert-twin"' in page
     assert page.count("<td>") > 10
     assert '<td class="num">60</td>' not in page  # before the box
+    assert 'data-longest="45"' in page  # the line breaks where there were no readings
     assert f"/gpus/{gpu.pk}/" in page
     assert "Alert: hot" in text(owner.get(f"/gpus/{gpu.pk}/"))
 

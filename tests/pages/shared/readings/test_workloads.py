@@ -112,6 +112,7 @@ def test_its_page_names_the_straggler_the_hottest_gpu_and_its_configuration(work
     assert "nodes 2" in shown
     assert "--hf-token (hidden)" in shown
     assert "Busy" in shown  # the phase
+    assert 'data-longest="45"' in shown  # the line breaks where there were no readings
     first_by_use = text(owner.get(f"/workloads/{workload.pk}/", {"sort": "use"})).split('aria-label="Table of GPUs"')[1]
     assert re.findall(r"GPU (\d)</span>", first_by_use)[0] == "3"
 
