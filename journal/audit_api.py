@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django.db.models import Q, QuerySet
-from django.http import StreamingHttpResponse
 from django_filters import rest_framework as filters
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema
@@ -22,6 +21,7 @@ from core.rest.pagination import EventPagination
 from core.rest.references import is_object
 from core.rest.sealed import SealedId
 from core.rest.views import ApiViewSet
+from core.streaming import StreamedText
 from journal.models import Event
 from journal.selectors import audit_trail
 
@@ -81,12 +81,10 @@ class AuditViewSet(mixins.ListModelMixin, ApiViewSet[Event]):
 
     @extend_schema(responses={(200, "application/x-ndjson"): OpenApiResponse(OpenApiTypes.STR, "A JSON object a line, oldest first.")})
     @action(detail=False, methods=["get"], pagination_class=None)
-    def export(self, request: Request) -> StreamingHttpResponse:
+    def export(self, request: Request) -> StreamedText:
         """Export all records that match the filters as JSON lines, the oldest first."""
         rows = self.filter_queryset(self.get_queryset()).order_by("id")
-        answer = StreamingHttpResponse(audit_lines(rows), content_type="application/x-ndjson")
-        answer.headers["Content-Disposition"] = 'attachment; filename="audit.jsonl"'
-        return answer
+        return StreamedText(audit_lines(rows), content_type="application/x-ndjson", filename="audit.jsonl")
 
 
 def audit_lines(rows: QuerySet[Event]) -> Iterator[str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http.response import HttpResponseBase
 from django.urls import reverse
 from django.utils import timezone
 from django_htmx.middleware import HtmxDetails
@@ -26,6 +27,7 @@ AUDITOR = "An auditor of the platform sees everything and changes nothing."
 READ_ONLY = "Your access token may only read. Sign in with one that may write."
 ZONE_COOKIE = "egs_zone"
 P = ParamSpec("P")
+Answer = TypeVar("Answer", bound=HttpResponseBase)
 
 
 class PageRequest(HttpRequest):
@@ -37,15 +39,15 @@ class PageRequest(HttpRequest):
     may_write: bool
 
 
-View = Callable[Concatenate[PageRequest, P], HttpResponse]
-AnyView = Callable[Concatenate[HttpRequest, P], HttpResponse]
+View = Callable[Concatenate[PageRequest, P], HttpResponseBase]
+AnyView = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
 
 
 def signed_in(view: View[P]) -> AnyView[P]:
     """Sends strangers to the login page. A POST needs a token with the scope write."""
 
     @wraps(view)
-    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
         now = db_now()
         login = session_login(request.session, now=now)
         if login is None or (login.token is not None and not login.token.takes(client_address(request))):
@@ -65,7 +67,7 @@ def admin_only(view: View[P]) -> AnyView[P]:
     """Answers 404 to everybody else. An auditor may look and change nothing."""
 
     @wraps(view)
-    def guarded(request: PageRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+    def guarded(request: PageRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
         if not is_overseer(request.user):
             raise NotFound("page")
         if not is_platform_admin(request.user):
@@ -81,7 +83,7 @@ def needs_write(view: View[P]) -> View[P]:
     """Guards forms: a read-only token cannot even open them."""
 
     @wraps(view)
-    def guarded(request: PageRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+    def guarded(request: PageRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
         refuse_read_only(request)
         return view(request, *args, **kwargs)
 
@@ -100,7 +102,7 @@ def why_not_write(request: PageRequest) -> str:
     return READ_ONLY if not request.login.allows(Scope.WRITE) else AUDITOR
 
 
-def not_cached(response: HttpResponse) -> HttpResponse:
+def not_cached(response: Answer) -> Answer:
     """Keeps pages out of caches."""
     response.headers["Cache-Control"] = "private, no-store"
     return response

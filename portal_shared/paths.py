@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from django.http import HttpResponse
+from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
 from django.views.decorators.http import require_GET, require_http_methods
 
@@ -21,7 +21,7 @@ from portal_shared.parts.workloads.detail import render_workload
 from portal_shared.parts.workloads.listing import render_workloads
 from portal_shared.parts.workloads.pods import render_pods
 
-SharedView = Callable[..., HttpResponse]
+SharedView = Callable[..., HttpResponseBase]
 
 
 def shared_paths(portal: Portal) -> list[URLPattern]:
@@ -29,7 +29,7 @@ def shared_paths(portal: Portal) -> list[URLPattern]:
 
     def of_portal(view: SharedView) -> SharedView:
         @wraps(view)
-        def answer(request: PageRequest, **at: Any) -> HttpResponse:
+        def answer(request: PageRequest, **at: Any) -> HttpResponseBase:
             return view(request, portal, **at)
 
         return answer

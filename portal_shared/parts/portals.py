@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django.http import HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
 
@@ -24,7 +25,7 @@ class Portal:
     request_page: str
     is_admin: bool
     shell_of: Callable[[PageRequest, str], Shell]
-    guard: Callable[[Callable[..., HttpResponse]], Callable[..., HttpResponse]]
+    guard: Callable[[Callable[..., HttpResponseBase]], Callable[..., HttpResponseBase]]
 
     def url(self, page: str, *args: object) -> str:
         return reverse(f"{self.prefix}{page}", args=args)

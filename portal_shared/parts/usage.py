@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from io import StringIO
@@ -20,6 +20,8 @@ from accounts.policy import is_overseer
 from core.errors import InvalidInput
 from core.pages import words
 from core.pages.parts import Fact, ListFoot, Tab
+from core.rest.pagination import page_behind
+from core.streaming import StreamedText
 from gpr.models import ShapePrice, UsageDay
 from gpr.usage.selectors import (
     DIMENSIONS,
@@ -53,6 +55,7 @@ CSV_HEAD: Final = (
     *("day", "name", "of", "held_gpu_hours", "used_gpu_hours", "wasted_gpu_hours", "unmeasured_gpu_hours"),
     *("efficiency", "cost", "currency"),
 )
+CSV_ROWS_AT_ONCE: Final = 1000
 FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
 FIRST_YEAR: Final = 2000
 PRICES_SHOWN: Final = 100
@@ -268,9 +271,13 @@ def _month_url(url: str, asked: Asked, day: date) -> str:
 
 
 def _points(days: Sequence[tuple[date, Usage]]) -> Iterator[DayPoint]:
-    for day, usage in days:
-        figures = (f"{hours:.1f}" for hours in (usage.held_hours, usage.used_hours, usage.wasted_hours))
-        yield DayPoint(datetime.combine(day, time(12), UTC), *figures)  # noon is the same day in most zones
+    """Each day from the first on: one without boxes has no hours, and the line must not pass over it."""
+    known = dict(days)
+    for number in range((days[-1][0] - days[0][0]).days + 1 if days else 0):
+        day = days[0][0] + timedelta(days=number)
+        usage = known.get(day)
+        hours = (usage.held_hours, usage.used_hours, usage.wasted_hours) if usage else (0.0, 0.0, 0.0)
+        yield DayPoint(datetime.combine(day, time(12), UTC), *(f"{each:.1f}" for each in hours))  # noon is the same day in most zones
 
 
 def _hours(hours: float) -> str:
@@ -290,28 +297,38 @@ def render_usage(request: PageRequest, portal: Portal) -> HttpResponse:
     return portal.render(request, template, nav="usage", page=UsagePage.build(request, portal))
 
 
-def usage_csv(request: PageRequest) -> HttpResponse:
+def usage_csv(request: PageRequest) -> StreamedText:
     """A row for each day and thing."""
     asked = Asked.of(request)
-    rows = usage_by(asked.rows(request), by=asked.by, since=asked.month, step="day").order_by(*USAGE_ORDER)
-    headers = {"Content-Disposition": f'attachment; filename="usage-{asked.month:%Y-%m}-{asked.by}.csv"'}
-    return HttpResponse("".join(_csv_lines(rows.iterator())), content_type="text/csv; charset=utf-8", headers=headers)
+    pieces = _csv_pieces(asked.rows(request), asked.by)
+    return StreamedText(pieces, content_type="text/csv; charset=utf-8", filename=f"usage-{asked.month:%Y-%m}-{asked.by}.csv")
 
 
-def _csv_lines(rows: Iterator[Any]) -> Iterator[str]:
-    yield _csv_line(CSV_HEAD)
-    for row in rows:
-        usage = Usage.of(row)
-        hours = (usage.held_hours, usage.used_hours, usage.wasted_hours, usage.unmeasured_hours)
-        efficiency = "" if usage.efficiency is None else f"{usage.efficiency:.4f}"
-        figures = [f"{value:.4f}" for value in hours]
-        yield _csv_line([str(row.since), _inert(row.name), _inert(row.of), *figures, efficiency, str(usage.cost), settings.EGS_CURRENCY])
+def _csv_pieces(rows: QuerySet[UsageDay], by: str) -> Iterator[str]:
+    """One day after the other, so that no query sums up more than a day."""
+    yield _csv_text([CSV_HEAD])
+    for day in rows.order_by("day").values_list("day", flat=True).distinct():
+        of_day, cursor = usage_by(rows.filter(day=day), by=by, since=day, step="day"), None
+        while True:
+            page = page_behind(of_day, USAGE_ORDER, cursor=cursor, size=CSV_ROWS_AT_ONCE)
+            yield _csv_text(map(_csv_cells, page.rows))
+            cursor = page.next
+            if cursor is None:
+                break
 
 
-def _csv_line(cells: Sequence[str]) -> str:
-    line = StringIO()
-    csv.writer(line).writerow(cells)
-    return line.getvalue()
+def _csv_cells(row: Any) -> Sequence[str]:
+    usage = Usage.of(row)
+    hours = (usage.held_hours, usage.used_hours, usage.wasted_hours, usage.unmeasured_hours)
+    efficiency = "" if usage.efficiency is None else f"{usage.efficiency:.4f}"
+    figures = [f"{value:.4f}" for value in hours]
+    return [str(row.since), _inert(row.name), _inert(row.of), *figures, efficiency, str(usage.cost), settings.EGS_CURRENCY]
+
+
+def _csv_text(rows: Iterable[Sequence[str]]) -> str:
+    text = StringIO()
+    csv.writer(text).writerows(rows)
+    return text.getvalue()
 
 
 def _inert(text: str) -> str:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import re
+import tracemalloc
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from gpr.models import Gpr, ShapePrice
+from gpr.models import Gpr, ShapePrice, UsageDay
 from slices.models import Project, ProjectAdmin
 from tests import factories
 from tests.builders import SHAPE
@@ -53,6 +56,15 @@ def test_each_sees_the_month_of_what_is_his_and_an_administrator_all(world: Admi
     assert [row[1] for row in rows(text(owner.get(OWN, {"month": f"{MONTH - timedelta(days=1):%Y-%m}"})))] == ["7 h"]
     assert rows(text(outsider.get(OWN, {"workspace": "vision"}))) == []
     assert "No GPUs were held in this month" in text(owner.get(OWN, {"month": "2020-02"}))
+
+
+def test_a_day_without_boxes_is_one_of_no_hours_in_the_chart(world: AdminWorld, admin: Client) -> None:
+    usage_day(world.runs, MONTH + timedelta(days=2), held=5)
+
+    twin = text(admin.get(ALL)).split('id="usage-twin"')[1].split("</table>")[0]
+
+    figures = re.findall(r'<td class="num">([^<]*)</td>', twin)
+    assert [sorted(figures[first : first + 3]) for first in (0, 3, 6)] == [["140.0", "50.0", "70.0"], ["0.0"] * 3, ["0.0", "0.0", "5.0"]]
 
 
 def test_a_row_opens_what_it_consists_of(world: AdminWorld, admin: Client) -> None:
@@ -103,13 +115,48 @@ def test_csv_has_a_row_for_each_day_and_no_cell_that_a_spreadsheet_runs(world: A
 
     answer = client_of(world.people.owner).get(f"{OWN}usage.csv", {"by": "gpr"})
 
-    head, *lines = csv.reader(io.StringIO(answer.content.decode()))
+    head, *lines = csv.reader(io.StringIO(answer.getvalue().decode()))
     assert answer["Content-Disposition"] == f'attachment; filename="usage-{MONTH:%Y-%m}-gpr.csv"'
     assert head[:4] == ["day", "name", "of", "held_gpu_hours"]
     assert [line[:4] for line in lines] == [
         [str(MONTH), "'=cmd", "vision", "100.0000"],
         [str(MONTH + timedelta(days=1)), "'=cmd", "vision", "1.0000"],
     ]
+
+
+@pytest.mark.rotates
+def test_a_csv_of_50000_rows_is_sent_piece_by_piece_and_never_whole_in_memory(world: AdminWorld) -> None:
+    month = (MONTH - timedelta(days=40)).replace(day=1)  # a whole one
+    UsageDay.objects.all().delete()
+    box = factories.gpr(world.slice, world.people.owner, name="=box")
+    copied = {field.attname: getattr(box, field.attname) for field in Gpr._meta.concrete_fields if not field.primary_key}
+    Gpr.objects.bulk_create((Gpr(**copied) for _ in range(50_000 // 28)), batch_size=500)
+    usage_day(box, month, held=1)
+    columns = "slice_id, cluster_id, shape, held_gpu_ms, measured_gpu_ms, used_gpu_ms"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"WITH RECURSIVE days (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM days WHERE n < 27) INSERT INTO gpr_usageday (gpr_id, day, "  # noqa: S608
+            f"{columns}) SELECT gpr.id, date(usage.day, n || ' days'), usage.{columns.replace(', ', ', usage.')} "
+            f"FROM gpr_usageday AS usage, gpr_gpr AS gpr, days WHERE gpr.name = '=box' AND (gpr.id <> usage.gpr_id OR n > 0)"
+        )
+    answer = client_of(world.people.owner).get(f"{OWN}usage.csv", {"by": "gpr", "month": f"{month:%Y-%m}"})
+
+    lines, most_bytes = async_to_sync(read_as_a_server)(answer)
+
+    assert lines == 1 + UsageDay.objects.count() > 50_000
+    assert most_bytes < 4 * 2**20
+
+
+async def read_as_a_server(answer: Any) -> tuple[int, int]:
+    """Lines, and the most bytes that were in use at once."""
+    lines = 0
+    tracemalloc.start()
+    async for piece in answer:
+        lines += piece.count(b"\n")
+        assert b",=box" not in piece  # a spreadsheet would run it
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return lines, most_bytes
 
 
 @pytest.mark.parametrize("query", [{"month": "soon"}, {"month": "2026-13"}, {"month": "1066-10"}, {"by": "mood"}, {"cursor": "x"}])
