@@ -11,6 +11,7 @@ from typing import ClassVar, Final
 from django.db import models
 
 from observability.remediation.models import FaultCount, RemediationCase, RemediationPolicy
+from observability.xid_counts import XID_COUNTS_MAX_CHARS
 
 __all__ = [
     "LEVELS",
@@ -53,6 +54,7 @@ class LatestReading(SeriesColumns):
     gpu = models.OneToOneField("inventory.Gpu", on_delete=models.CASCADE, related_name="latest_reading")
     at = models.DateTimeField()
     xid = models.IntegerField(null=True)
+    xid_counts = models.CharField(max_length=XID_COUNTS_MAX_CHARS, blank=True, default="")
     ecc_corrected = models.IntegerField(null=True)
     ecc_uncorrected = models.IntegerField(null=True)
     rows_remapped = models.IntegerField(null=True)

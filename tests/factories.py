@@ -188,7 +188,7 @@ def case(of: Cluster, *, xid: int = 122) -> RemediationCase:
     kind = {"shape": SHAPE, "gpu_count": 2, "gpu_memory_gib": 80, "seen_at": now}
     node = Node.objects.create(cluster=of, name=name, uid=f"uid-{name}", **kind)
     Gpu.objects.bulk_create(Gpu(node=node, uuid=f"{name}-{n}", index=n, model="H100", memory_gib=80) for n in range(2))
-    fault = next(faults_of(dict.fromkeys(COUNTS, 0) | {"xid": xid}, None, {}, limits={}))
+    fault = next(faults_of(dict.fromkeys(COUNTS, 0) | {"xid": xid, "xid_counts": ""}, None, {}, limits={}))
     node_mark_faulty(node=node, why=f"GPU 1 {fault.text}.", code=fault.code, now=now)
     evidence = {"at": utc_text(now), "gpu": 1, "uuid": "GPU-x", "metric": "xid", "value": xid, "before": 0}
     fault_add(node=node, evidence=[{**evidence, "text": fault.text, "action": str(fault.action)}], faults=[fault], now=now)

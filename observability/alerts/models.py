@@ -10,6 +10,7 @@ from django.db.models import F, Q
 
 from core.column_checks import column_checks
 from journal.models import Severity
+from observability.xid_counts import XID_COUNTS_MAX_CHARS
 from protocol.gpus.telemetry import FAULT_TOTALS
 
 LEVEL_MOST = 1e9
@@ -254,6 +255,7 @@ class CounterState(models.Model):
     gpu = models.OneToOneField("inventory.Gpu", primary_key=True, on_delete=models.CASCADE, related_name="counter_state")
     at = models.DateTimeField()
     xid = models.IntegerField(null=True)
+    xid_counts = models.CharField(max_length=XID_COUNTS_MAX_CHARS, blank=True, default="")
     ecc_corrected = models.IntegerField(null=True)
     ecc_uncorrected = models.IntegerField(null=True)
     rows_remapped = models.IntegerField(null=True)

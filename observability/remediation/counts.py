@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
@@ -27,7 +27,7 @@ def counts_prune(*, now: datetime) -> None:
     FaultCount.objects.filter(at__lt=now - KEPT, is_newest=False).delete()
 
 
-def counts_of(reading: LatestReading, last: FaultCount | None) -> dict[str, int]:
+def counts_of(reading: LatestReading, last: FaultCount | None) -> dict[str, Any]:
     """A count that was not measured is as it was."""
     found = {}
     for name in COUNTS:
@@ -36,7 +36,7 @@ def counts_of(reading: LatestReading, last: FaultCount | None) -> dict[str, int]
     return found
 
 
-def known_counts(row: FaultCount) -> dict[str, int]:
+def known_counts(row: FaultCount) -> dict[str, Any]:
     return {name: getattr(row, name) for name in COUNTS}
 
 

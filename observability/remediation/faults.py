@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
-from protocol.gpus.xids import XIDS, XidAction
+from observability.xid_counts import counts_from
+from protocol.gpus.xids import XIDS, XidAction, new_xids
 from protocol.nodes.steps import RepairStep
 
 
@@ -65,9 +66,9 @@ TRENDS: Final = (
     Trend("pcie_replays", HOUR_S, 480, "PCIe replays", Action.REBOOT_NODE),
 )
 LIMIT_NAMES: Final = tuple(trend.metric for trend in TRENDS)
-COUNTS: Final = ("xid", "ecc_corrected", "ecc_uncorrected", "rows_remapped", "rows_failed", "pcie_replays", "nvlink_errors")
+COUNTS: Final = ("xid", "xid_counts", "ecc_corrected", "ecc_uncorrected", "rows_remapped", "rows_failed", "pcie_replays", "nvlink_errors")
 
-Counts = Mapping[str, int]
+Counts = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +88,10 @@ def faults_of(
     now: Counts, last: Counts | None, base_of: Mapping[int, Counts], *, ignored_xids: Collection[int] = (), limits: Mapping[str, int]
 ) -> Iterator[Fault]:
     """`last` is what was known before (None: nothing), `base_of` the counts that many seconds ago."""
-    xid, before = now["xid"], last["xid"] if last else 0
-    if xid != before and xid in XID_ACTIONS and xid not in ignored_xids:
+    before, counts_before = (last["xid"], last["xid_counts"]) if last else (0, "")
+    came = new_xids(now["xid"], counts_from(now["xid_counts"]), before, counts_from(counts_before))
+    actions = list(Action)
+    for xid in sorted(came.keys() & XID_ACTIONS.keys() - set(ignored_xids), key=lambda xid: (-actions.index(XID_ACTIONS[xid]), xid)):
         yield Fault("xid", xid, before, f"reported Xid {xid} ({XIDS[xid].text})", XID_ACTIONS[xid])
     failed, failed_before = now["rows_failed"], last["rows_failed"] if last else 0
     if failed > failed_before:

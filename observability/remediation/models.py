@@ -10,6 +10,7 @@ from django.db.models import Q
 from core.column_checks import column_checks
 from inventory.models import Cluster, CordonCause, Gpu, Node
 from observability.remediation.faults import REPAIRS, Action
+from observability.xid_counts import XID_COUNTS_MAX_CHARS
 
 WHY_MAX_CHARS: Final = 200
 TRIES_MAX: Final = 10
@@ -122,6 +123,7 @@ class FaultCount(models.Model):
     at = models.DateTimeField()
     is_newest = models.BooleanField(default=True)
     xid = models.IntegerField(default=0)
+    xid_counts = models.CharField(max_length=XID_COUNTS_MAX_CHARS, blank=True, default="")
     ecc_corrected = models.IntegerField(default=0)
     ecc_uncorrected = models.IntegerField(default=0)
     rows_remapped = models.IntegerField(default=0)

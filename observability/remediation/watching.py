@@ -27,7 +27,7 @@ from observability.remediation.policies import policies_by_cluster
 FRESH: Final = timedelta(minutes=10)
 # A count that grows all the time is kept this often; what sets a node aside at once is always kept.
 APART: Final = timedelta(minutes=10)
-AT_ONCE: Final = ("xid", "rows_failed", "ecc_uncorrected")
+AT_ONCE: Final = ("xid", "xid_counts", "rows_failed", "ecc_uncorrected")
 
 
 @dataclass(frozen=True, slots=True)

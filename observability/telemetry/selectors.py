@@ -90,6 +90,7 @@ def reading_of(gpu: Any) -> LatestReading | None:
     if not gpu.has_totals:
         for name in TOTALS:
             setattr(reading, name, None)
+        reading.xid_counts = ""
     return reading
 
 

@@ -14,6 +14,7 @@ from inventory.models import Gpu
 from inventory.services.agents import AgentIdentity
 from observability.models import LEVELS, LatestReading, Reading, Reading15s, RollUpProgress
 from observability.telemetry.partitions import AHEAD, partitions_ensure, readings_prune
+from observability.xid_counts import counts_text
 from protocol.gpus.telemetry import EVERY_S, METRICS, SERIES, GpuReading, RollUp, TelemetryRequest
 
 # Readings from outside of this time say nothing: the agent's clock is wrong, or they lay somewhere for long.
@@ -38,7 +39,7 @@ def telemetry_store(*, agent: AgentIdentity, message: TelemetryRequest, now: dat
             continue
         at = datetime.fromtimestamp(min(reading.at_s, now_s), UTC)
         if last_at is None or last_at > now or at >= last_at + APART:  # the hub's clock may have been set back
-            newest[gpu_id] = LatestReading(gpu_id=gpu_id, at=at, **_values(message.metrics, reading))
+            newest[gpu_id] = LatestReading(gpu_id=gpu_id, at=at, xid_counts=counts_text(reading.xids), **_values(message.metrics, reading))
     rows = sorted(newest.values(), key=lambda row: row.gpu_id)  # one order for all, so that none waits for another in a circle
     _store(rows)
     return len(rows), len(message.gpus) - len(rows)
@@ -75,7 +76,7 @@ def _store(rows: Sequence[LatestReading]) -> None:
         return
     partitions_ensure(Reading15s, (row.at for row in rows))
     with transaction.atomic():
-        LatestReading.objects.bulk_create(rows, update_conflicts=True, unique_fields=["gpu"], update_fields=["at", *_NAMES])
+        LatestReading.objects.bulk_create(rows, update_conflicts=True, unique_fields=["gpu"], update_fields=["at", "xid_counts", *_NAMES])
         course = [Reading15s(series_id=row.pk, at=row.at, **{name: getattr(row, name) for name in _SERIES_NAMES}) for row in rows]
         Reading15s._default_manager.bulk_create(course, ignore_conflicts=True)
 

@@ -26,6 +26,7 @@ from observability.telemetry.selectors import (
     in_view,
     reading_of,
 )
+from observability.xid_counts import counts_from
 from portal_shared.access import PageRequest
 from portal_shared.parts.paging import foot_of, page_of, url_with
 from portal_shared.parts.portals import Portal
@@ -226,7 +227,7 @@ def _notes(reading: LatestReading | None, *, is_fresh: bool, is_held: bool, now:
     use = reading.utilization_percent
     notes = ["Idle"] if is_held and use is not None and use < IDLE_PERCENT else []
     notes += [f"Throttled {reading.throttled_percent} %"] if reading.throttled_percent else []
-    notes += [f"Xid {reading.xid}"] if reading.xid else []
+    notes += [f"Xid {xid}" for xid in sorted({*counts_from(reading.xid_counts), *([reading.xid] if reading.xid else [])})]
     notes += ["Row remap failed"] if reading.rows_failed else []
     notes += [words.plural(reading.new_faults, "new fault")] if reading.new_faults else []
     return notes

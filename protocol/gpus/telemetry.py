@@ -15,6 +15,7 @@ from protocol.scalars import MOMENT_MAX_S, Id, NodeName
 TELEMETRY_PATH = "/agent/v1/telemetry"
 EVERY_S, EVERY_MAX_S = 15.0, 600.0  # between batches of one GPU, unless the hub asks for longer pauses
 GPUS_MAX = 2000  # of a batch
+XIDS_MAX, XID_COUNT_MAX = 20, 1_000_000  # different Xids of a reading, and how often each
 STALE_S = 60.0  # an older reading says nothing about now
 
 
@@ -63,6 +64,10 @@ Moment = Annotated[float, msgspec.Meta(ge=0, le=MOMENT_MAX_S)]
 MetricName = Annotated[str, msgspec.Meta(max_length=63)]
 
 
+# Number and count. The exporter counts over its last minutes, so a count that falls says nothing, and a lost batch loses no Xid.
+XidCount = tuple[Annotated[int, msgspec.Meta(ge=1, le=100_000)], Annotated[int, msgspec.Meta(ge=0, le=XID_COUNT_MAX)]]
+
+
 class GpuReading(msgspec.Struct, frozen=True, array_like=True):
     """`values` are in the order of the batch's `metrics`; None: not measured."""
 
@@ -70,6 +75,7 @@ class GpuReading(msgspec.Struct, frozen=True, array_like=True):
     gpu: Id  # as in the inventory
     at_s: Moment
     values: tuple[float | None, ...]
+    xids: Annotated[tuple[XidCount, ...], msgspec.Meta(max_length=XIDS_MAX)] = ()
 
 
 class TelemetryRequest(msgspec.Struct, frozen=True, kw_only=True):

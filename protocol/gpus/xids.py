@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -52,3 +53,15 @@ XIDS: Final = {  # others need nothing
     171: Xid("details of a memory error", _A.INVESTIGATE, is_of_hardware=False),
     172: Xid("details of a memory error", _A.INVESTIGATE, is_of_hardware=False),
 }
+
+
+def new_xids(last: int | None, counts: Mapping[int, int], last_before: int | None, counts_before: Mapping[int, int]) -> dict[int, int]:
+    """What came since the reading before: how often, by number.
+
+    `last` is a gauge that keeps the last Xid (None: not measured), so a change is news and nothing else. `counts` are over some minutes or
+    begin anew with the exporter, so a rise is news, and a fall is none. Both tell of the same Xid in one reading.
+    """
+    found = {number: count - counts_before.get(number, 0) for number, count in counts.items() if count > counts_before.get(number, 0)}
+    if last and last != last_before:
+        found.setdefault(last, 1)
+    return found

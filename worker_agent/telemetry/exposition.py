@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from worker_agent.telemetry.exporters import (
+from protocol.gpus.exporters import (
     BUS_LABELS,
     INDEX_LABELS,
     NAMESPACE_LABELS,
@@ -24,6 +24,7 @@ from worker_agent.telemetry.exporters import (
     UUID_LABELS,
     Source,
 )
+from protocol.gpus.telemetry import XID_COUNT_MAX, XIDS_MAX
 
 LINE_MAX_BYTES: Final = 64 * 1024
 LABELS_MAX: Final = 200_000  # different sets of labels in one text
@@ -50,6 +51,7 @@ class DeviceRow:
     namespace: str = ""
     part: str = ""  # "": the whole GPU
     values: dict[bytes, float] = field(default_factory=dict)  # by the exporter's name
+    xid_counts: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -118,7 +120,7 @@ class _Reader:
             if value - value != 0:  # NaN and infinities
                 continue
             values = device.values
-            if source.only is None and not source.adds:
+            if source.only is None and not source.adds and not source.by:
                 if name in values:
                     self._found.repeated_count += 1
                 else:
@@ -132,12 +134,24 @@ class _Reader:
         parsed = self._parsed[labels]
         if source.only is not None and parsed.get(source.only[0]) != source.only[1]:
             return
+        if source.by:
+            self._count_xid(parsed.get(source.by, ""), device, value)
+            return
         key = (id(device), name, parsed.get(source.adds, ""))
         if key in self._added:
             self._found.repeated_count += 1
             return
         self._added.add(key)
         device.values[name] = device.values.get(name, 0.0) + value
+
+    def _count_xid(self, label: str, device: DeviceRow, value: float) -> None:
+        number = _number(label)
+        if number is None or value < 0:
+            self._found.bad_count += 1
+        elif number in device.xid_counts:
+            self._found.repeated_count += 1
+        elif number and value and len(device.xid_counts) < XIDS_MAX:
+            device.xid_counts[number] = min(int(value), XID_COUNT_MAX)
 
     def _with_time(self, tail: bytes) -> float:
         value, _, time = tail.strip().partition(b" ")

@@ -6,14 +6,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from protocol.gpus.telemetry import FAULT_TOTALS, METRICS, GpuReading
+from protocol.gpus.exporters import SOURCES, Reads
+from protocol.gpus.telemetry import FAULT_TOTALS, METRICS, XIDS_MAX, GpuReading
+from protocol.gpus.xids import new_xids
 from worker_agent.cluster.base import GpuPhase, NodeState
-from worker_agent.telemetry.exporters import SOURCES, Reads
 from worker_agent.telemetry.exposition import DeviceRow
 from worker_agent.telemetry.pod_devices import PodDevices
 
 FORGET_S: Final = 900.0  # counters of a GPU that nobody reports any more
 _SUMMED: Final = frozenset({"memory_used_mib", "nvlink_mib_s", "pcie_mib_s"})  # over the parts of a GPU, where the whole one says nothing
+
+NONE: Final[Mapping[int, int]] = {}
 
 Values = dict[str, float]
 BoxOfPod = Callable[[str, str], str]  # namespace and pod -> the id of its GPR, or ""
@@ -23,14 +26,16 @@ class Counters:
     """The last values of each GPU's counters."""
 
     def __init__(self) -> None:
-        self._last: dict[str, tuple[float, dict[str, float]]] = {}
+        self._last: dict[str, tuple[float, dict[str, float], Mapping[int, int]]] = {}
 
-    def take(self, device: str, raw: Mapping[str, float], rates: Mapping[str, float], at_s: float) -> Values:
+    def take(
+        self, device: str, raw: Mapping[str, float], rates: Mapping[str, float], at_s: float, xid_counts: Mapping[int, int] = NONE
+    ) -> Values:
         """Returns `raw` with rates of the counters `rates`, and `new_faults`. A counter that fell has begun anew."""
         values = dict(raw)
         now = {**rates, **{name: raw[name] for name in (*FAULT_TOTALS, "xid") if name in raw}}
-        before_s, before = self._last.get(device, (0.0, {}))
-        self._last[device] = (at_s, now)
+        before_s, before, counts_before = self._last.get(device, (0.0, {}, {}))
+        self._last[device] = (at_s, now, xid_counts)
         passed_s = at_s - before_s
         if not before or passed_s <= 0:
             return values
@@ -38,10 +43,10 @@ class Counters:
             if name in before and value >= before[name]:
                 values[name] = (value - before[name]) / passed_s
         grown = [max(0.0, raw[name] - before[name]) for name in FAULT_TOTALS if name in raw and name in before]
-        # The gauge keeps the last Xid: only a change is news.
-        has_xid = bool(raw.get("xid")) and "xid" in before and raw["xid"] != before["xid"]
-        if grown or "xid" in raw:
-            values["new_faults"] = sum(grown) + has_xid
+        xid, xid_before = (int(known["xid"]) if "xid" in known else None for known in (raw, before))
+        xids = new_xids(xid if xid_before is not None else None, xid_counts, xid_before, counts_before)
+        if grown or xids or xid is not None:
+            values["new_faults"] = sum(grown) + sum(xids.values())
         return values
 
     def forget(self, at_s: float) -> None:
@@ -69,8 +74,9 @@ def readings(
                 if row.pod:
                     devices.take(row.namespace, row.pod, gpu)
             raw, rates = _merged(parts)
-            values = counters.take(f"{name}/{device}", raw, rates, at_s)
-            yield GpuReading(name, gpu, at_s, _bounded(values))
+            xid_counts = _xid_counts(parts)
+            values = counters.take(f"{name}/{device}", raw, rates, at_s, xid_counts)
+            yield GpuReading(name, gpu, at_s, _bounded(values), tuple(sorted(xid_counts.items())))
 
 
 def _bounded(values: Values) -> tuple[float | None, ...]:
@@ -148,6 +154,15 @@ def _merged(parts: Sequence[DeviceRow]) -> tuple[Values, Values]:
     for name, several in ranked.items():
         values.setdefault(name, sum(several) if name in _SUMMED else max(several))
     return values, rates
+
+
+def _xid_counts(parts: Sequence[DeviceRow]) -> Mapping[int, int]:
+    """Parts repeat what the whole GPU says."""
+    found: dict[int, int] = {}
+    for row in parts:
+        for number, count in row.xid_counts.items():
+            found[number] = max(count, found.get(number, 0))
+    return dict(sorted(found.items())[:XIDS_MAX])
 
 
 def _read(row: DeviceRow) -> tuple[Values, Values]:

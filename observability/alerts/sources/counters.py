@@ -7,7 +7,7 @@ all the time in which it may have happened.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -29,9 +29,10 @@ from observability.alerts.sources.measured import (
     with_boxes,
 )
 from observability.models import LatestReading, Reading15s
-from protocol.gpus.xids import XIDS
+from observability.xid_counts import counts_from
+from protocol.gpus.xids import XIDS, new_xids
 
-NAMES: Final = ("xid", *CounterState.TOTALS)
+NAMES: Final = ("xid", "xid_counts", *CounterState.TOTALS)
 STATE: Final = "gpu__counter_state"
 
 
@@ -70,16 +71,15 @@ def _reading_before() -> Subquery:
     return Subquery(course.order_by("-at").values("at")[:1])
 
 
-def _increases(new: dict[str, int | None], old: dict[str, int | None]) -> Iterator[tuple[str, int]]:
+def _increases(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     for name in CounterState.TOTALS:
         value, was = new[name], old[name]
         # A total that fell has begun anew: the driver was loaded.
         if value is not None and was is not None and (count := value - was if value >= was else value):
             yield name, count
-    # The gauge keeps the last Xid: only a change is news.
-    xid = new["xid"]
-    if xid and xid != old["xid"] and (known := XIDS.get(xid)):
-        yield xid_signal(known.action), 1
+    for xid, count in new_xids(new["xid"], counts_from(new["xid_counts"]), old["xid"], counts_from(old["xid_counts"])).items():
+        if known := XIDS.get(xid):
+            yield xid_signal(known.action), count
 
 
 def gpu_counts(rules: Sequence[AlertRule], now: datetime) -> Found:

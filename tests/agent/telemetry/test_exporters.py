@@ -44,12 +44,26 @@ def read(
     where: str = "gpu-1",
     step: int = 1000,
 ) -> dict[str, dict[str, float]]:
-    """The values of each GPU that were measured. The text comes in pieces of `step` bytes."""
+    """The values of each GPU that were measured."""
+    found = read_whole(text, state, counters=counters, at_s=at_s, box_of_pod=box_of_pod, where=where, step=step)
+    return {reading.gpu: said(reading) for reading in found}
+
+
+def read_whole(
+    text: str | bytes,
+    state: NodeState | None = None,
+    *,
+    counters: Counters | None = None,
+    at_s: float = AT_S,
+    box_of_pod: Callable[[str, str], str] = lambda *_: "",
+    where: str = "gpu-1",
+    step: int = 1000,
+) -> list[GpuReading]:
+    """The text comes in pieces of `step` bytes."""
     body = text.encode() if isinstance(text, str) else text
     rows = parse((body[at : at + step] for at in range(0, len(body), step)), now_s=at_s).devices
     nodes = {"gpu-1": state or node()}
-    found = readings(rows, nodes, node=where, box_of_pod=box_of_pod, counters=counters or Counters(), devices=PodDevices(), at_s=at_s)
-    return {reading.gpu: said(reading) for reading in found}
+    return list(readings(rows, nodes, node=where, box_of_pod=box_of_pod, counters=counters or Counters(), devices=PodDevices(), at_s=at_s))
 
 
 def said(reading: GpuReading) -> dict[str, float]:
@@ -153,6 +167,20 @@ def test_new_faults_are_counted_once_and_a_known_xid_is_no_news() -> None:
     assert faults == [None, 2, 1, 0, 0, 2]
 
 
+def test_xids_that_the_exporter_counts_by_number_are_read_and_counted_once() -> None:
+    counters, said = Counters(), []
+    for n, counts in enumerate([{}, {48: 2, 79: 1, 0: 0}, {48: 2, 79: 1}, {79: 1, 48: 1}, {}, {79: 1}]):
+        text = "".join(
+            row("DCGM_EXP_XID_ERRORS_COUNT", count, f'gpu="0",UUID="GPU-aa",window_size_in_ms="300000",xid="{xid}"')
+            for xid, count in counts.items()
+        )
+        text += row("DCGM_FI_DEV_GPU_TEMP", 40) + row("DCGM_FI_DEV_XID_ERRORS", 79 if n else 0) + row("DCGM_EXP_XID_ERRORS_COUNT", 1)
+        (reading,) = read_whole(text, counters=counters, at_s=AT_S + 15 * n)
+        said.append((dict(reading.xids), reading.values[NAMES.index("new_faults")]))
+
+    assert said == [({}, None), ({48: 2, 79: 1}, 3), ({48: 2, 79: 1}, 0), ({48: 1, 79: 1}, 0), ({}, 0), ({79: 1}, 1)]
+
+
 # -- what is no text of an exporter ------------------------------------------------------------------------------------
 
 
@@ -219,6 +247,6 @@ def test_what_was_written_is_read(pod: str, namespace: str, value: float, spaces
 
 
 def test_every_metric_is_read_from_some_exporter_but_what_the_agent_counts() -> None:
-    from worker_agent.telemetry.exporters import SOURCES
+    from protocol.gpus.exporters import SOURCES
 
-    assert {source.metric for source in SOURCES.values()} == {metric.name for metric in METRICS} - {"new_faults"}
+    assert {source.metric for source in SOURCES.values()} == {metric.name for metric in METRICS} - {"new_faults"} | {"xid_counts"}

@@ -15,9 +15,10 @@ from observability.alerts.evaluation import alerts_evaluate
 from observability.alerts.models import Alert, AlertRule
 from observability.models import LatestReading
 from protocol.assignments import Phase
+from protocol.gpus.telemetry import GpuReading
 from slices.models import Slice
 from tests.builders import NOW, agent_heard, agent_says, hold, make_gpr
-from tests.observability.telemetry.saying import reading, store
+from tests.observability.telemetry.saying import reading, store, with_xids
 
 STEP = timedelta(seconds=15)
 
@@ -30,6 +31,7 @@ class Fleet:
         self.gpus = list(Gpu.objects.filter(node__cluster=cluster).select_related("node").order_by("node__name", "index"))
         self.values: dict[str, float] = {"temperature_c": 60, "utilization_percent": 50, "power_w": 400, "throttled_percent": 0}
         self.of: dict[Any, dict[str, float]] = {}
+        self.xids: dict[int, int] = {}  # of all, as their exporter counts them
         self.is_heard = True
         self.silent: set[Any] = set()  # GPUs without readings
 
@@ -44,10 +46,11 @@ class Fleet:
             if self.is_heard:
                 agent_heard(self.cluster, self.now)
                 told = [gpu for gpu in self.gpus if gpu.pk not in self.silent]
-                store(
-                    self.cluster, *(reading(gpu, at=self.now, **{**self.values, **self.of.get(gpu.pk, {})}) for gpu in told), now=self.now
-                )
+                store(self.cluster, *map(self._reading, told), now=self.now)
             alerts_evaluate(now=self.now)
+
+    def _reading(self, gpu: Gpu) -> GpuReading:
+        return with_xids(reading(gpu, at=self.now, **{**self.values, **self.of.get(gpu.pk, {})}), self.xids)
 
     def minutes(self, count: float, **values: float) -> None:
         self.run(timedelta(minutes=count), values=values)

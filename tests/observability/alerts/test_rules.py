@@ -10,7 +10,7 @@ import pytest
 
 from inventory.models import AgentSession, Cluster, Node, Reservation, StepResult
 from observability.alerts.defaults import default_rules
-from observability.alerts.models import AlertRule, AlertState, SignalSample
+from observability.alerts.models import AlertRule, AlertState, CounterIncrease, SignalSample
 from observability.models import LatestReading, Reading1m, Reading10m
 from observability.telemetry.partitions import partitions_ensure
 from slices.models import AtLimit, Budget, Period, Quota
@@ -105,6 +105,20 @@ def test_an_xid_fires_the_rule_of_what_has_to_be_done(code: str, xid: int, fleet
     assert [(alert.rule.code, alert.state) for alert in alerts()] == [(code, FIRING)]
     fleet.run(61 * MINUTE, step=15 * MINUTE)
     assert states(code) == [RESOLVED]
+
+
+def test_several_xids_between_two_scrapes_fire_their_rules_once_each(fleet: Fleet) -> None:
+    """The gauge shows the last alone. The counts are of some minutes: what leaves them and what stays is no news."""
+    only("xid-reboot-node", "xid-investigate", "xid-reset-gpu")
+    for xids, gauge in [({}, 0), ({48: 2, 79: 1}, 79), ({48: 2, 79: 1}, 79), ({48: 1}, 79), ({}, 79)]:
+        fleet.xids = xids
+        fleet.minutes(0.25, xid=gauge)
+    counted = CounterIncrease.objects.filter(gpu=fleet.gpus[0]).values_list("signal", "count")
+    assert sorted(counted) == [("xid_investigate", 2), ("xid_reboot_node", 1)]
+    assert sorted(alert.rule.code for alert in alerts()) == ["xid-investigate", "xid-reboot-node"]
+    fleet.xids = {79: 1}
+    fleet.minutes(0.25)
+    assert CounterIncrease.objects.filter(gpu=fleet.gpus[0], signal="xid_reboot_node").count() == 2  # the gauge shows the same
 
 
 def test_an_xid_of_the_workload_is_its_owners_alone(fleet: Fleet, cluster: Cluster) -> None:

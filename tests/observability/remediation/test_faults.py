@@ -8,12 +8,13 @@ import pytest
 
 from inventory.models import CordonCause, Node
 from observability.models import FaultCount, RemediationCase
-from observability.remediation.faults import DAY_S, XID_ACTIONS, Action, faults_of
+from observability.remediation.faults import COUNTS, DAY_S, XID_ACTIONS, Action, faults_of
 from observability.remediation.policies import remediation_policy_change
 from tests.observability.remediation.ward import Ward, told
+from tests.observability.telemetry.saying import gpus_of
 
 pytestmark = pytest.mark.django_db
-ZERO = dict.fromkeys(("xid", "ecc_corrected", "ecc_uncorrected", "rows_remapped", "rows_failed", "pcie_replays", "nvlink_errors"), 0)
+ZERO = {**dict.fromkeys(COUNTS, 0), "xid_counts": ""}
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +73,17 @@ def test_an_xid_that_the_gauge_still_shows_is_no_second_fault(ward: Ward) -> Non
         ward.look()
 
     assert len(ward.case.evidence) == 1
+
+
+def test_several_xids_between_two_scrapes_are_all_evidence_once_and_the_worst_decides(ward: Ward) -> None:
+    (gpu, *_) = gpus_of(ward.node)
+    for xids in ({13: 4, 48: 1, 79: 1, 95: 1}, {48: 1, 79: 1, 95: 1}, {95: 1}, {}):
+        ward.xids[gpu.pk] = xids
+        ward.read(xid=13)  # the last, and no fault
+        ward.look()
+
+    assert sorted(each["value"] for each in ward.case.evidence) == [48, 79, 95]
+    assert (ward.node.cordon_code, ward.case.action) == ("xid 79", Action.REBOOT_NODE)
 
 
 def test_a_worse_fault_of_the_same_node_asks_for_the_stronger_action(ward: Ward) -> None:

@@ -17,7 +17,7 @@ from protocol.nodes.steps import CAPABILITIES
 from tests.builders import nodes_of
 from tests.inventory.agent import seen_of
 from tests.lifecycle.stage import Stage
-from tests.observability.telemetry.saying import gpus_of, reading, store
+from tests.observability.telemetry.saying import gpus_of, reading, store, with_xids
 
 
 class Ward(Stage):
@@ -28,6 +28,7 @@ class Ward(Stage):
         AgentSession.objects.update(capabilities=list(CAPABILITIES))
         AgentCredential.objects.update(expires_at=self.now + timedelta(days=90))
         self.said: dict[Any, dict[str, float]] = {}
+        self.xids: dict[Any, dict[int, int]] = {}  # of GPUs whose exporter counts them
         self.look()
 
     @property
@@ -49,7 +50,8 @@ class Ward(Stage):
         self.after(after_s)
         zero = dict.fromkeys(("xid", "ecc_corrected", "ecc_uncorrected", "rows_remapped", "rows_failed", "pcie_replays"), 0.0)
         gpus = [gpu for node in nodes_of(self.cluster) for gpu in gpus_of(node)]
-        store(self.cluster, *(reading(gpu, at=self.now, **{**zero, **self.said.get(gpu.pk, {})}) for gpu in gpus), now=self.now)
+        readings = [(gpu, reading(gpu, at=self.now, **{**zero, **self.said.get(gpu.pk, {})})) for gpu in gpus]
+        store(self.cluster, *(with_xids(said, self.xids.get(gpu.pk, {})) for gpu, said in readings), now=self.now)
         remediation_step(now=self.now)
 
     # -- the agent of a repair -----------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -22,6 +23,11 @@ def gpus_of(node: Node) -> list[Gpu]:
 
 def reading(gpu: Gpu, *, at: datetime, **values: float) -> GpuReading:
     return GpuReading(gpu.node.name, gpu.uuid, at.timestamp(), tuple(values.get(name) for name in NAMES))
+
+
+def with_xids(said: GpuReading, counts: Mapping[int, int]) -> GpuReading:
+    """As the exporter counted them in its last minutes."""
+    return msgspec.structs.replace(said, xids=tuple(counts.items()))
 
 
 def store(cluster: Cluster, *readings: GpuReading, now: datetime | None = None) -> tuple[int, int]:
