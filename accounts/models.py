@@ -128,7 +128,9 @@ class ApiToken(models.Model):
 
 @column_checks
 class Identity(models.Model):
-    """A person as an identity provider knows him. Only issuer and subject identify him: names and addresses may be given on."""
+    """A person as an identity provider knows him. Issuer and subject alone identify the person: a name or an address may pass to somebody
+    else.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="identities")

@@ -1,4 +1,4 @@
-"""One table says who may do what with what. The API, pages, sockets and agents' endpoints ask it.
+"""The table of permissions: which relation to an object allows which verb. The API, pages, sockets and agents' endpoints ask it.
 
 Must not live here: membership (slices), token scopes (accounts.permissions).
 """
@@ -182,7 +182,7 @@ def own_workspace_ids(actor: User) -> QuerySet[Any]:
 
 
 def may(actor: User, verb: Verb, obj: Any) -> bool:
-    """`obj` is a row of a model in Kind. One query where a role in a workspace decides, one more where a deputy may, otherwise none."""
+    """`obj` is a row of a model in Kind. Runs one query where a role in a workspace decides, one more where a deputy may, otherwise none."""
     kind = Kind(obj._meta.model_name)
     known = _known_relations(actor, obj)
     if _allows(verb, kind, known):
@@ -197,12 +197,12 @@ def may(actor: User, verb: Verb, obj: Any) -> bool:
 
 
 def may_all(actor: User, verb: Verb, kind: Kind) -> bool:
-    """Tell whether the actor may do it with every object of the kind, whatever their roles are. No query."""
+    """Tell whether the actor may do it with every object of the kind, whatever their roles are. Runs no query."""
     return _allows(verb, kind, PLATFORM_RELATIONS[actor.role])
 
 
 def visible_rows(rows: QuerySet[Row], actor: User, own: Q | None = None) -> QuerySet[Row]:
-    """All rows for those who may see every row of this model; for others the rows that match `own`, or none without it. No query."""
+    """All rows for those who may see every row of this model; for others the rows that match `own`, or none without it. Runs no query."""
     if may_all(actor, Verb.SEE, Kind(str(rows.model._meta.model_name))):
         return rows
     return rows.none() if own is None else rows.filter(own)

@@ -30,7 +30,7 @@ class TokenRate(BaseThrottle):
         return _count(f"api:{request.auth.key_id}") <= most
 
     def wait(self) -> float:
-        """Until the next window begins, in seconds."""
+        """Returns the seconds until the next window begins."""
         return WINDOW_S - time.time() % WINDOW_S
 
 

@@ -41,7 +41,7 @@ OBJECTS: Final = {
 
 
 def roles_table() -> str:
-    """One line for all objects on which the same people may do the same."""
+    """Writes one line for all objects on which the same people may do the same."""
     objects: dict[tuple[str, str], list[str]] = {}
     for (verb, kind), rule in sorted(TABLE.items(), key=lambda row: (list(Verb).index(row[0][0]), list(Kind).index(row[0][1]))):
         who = "; ".join(_said(way) for way in rule)

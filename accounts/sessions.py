@@ -28,7 +28,7 @@ BROWSER_MAX_CHARS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What a person signs in with: a token, or an identity."""
+    """The proof that a person signs in with: a token, or an identity."""
 
     token: ApiToken | None = None
     identity: Identity | None = None

@@ -1,4 +1,4 @@
-"""The database's clock, so that all processes agree. Only the outermost layer calls it; services take `now`."""
+"""The database's clock, so that all processes agree. The outermost layer alone calls it; services take `now`."""
 
 from datetime import UTC, datetime
 

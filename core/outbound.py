@@ -1,7 +1,7 @@
 """The only way to an address that a user gave: a POST that cannot reach what only this machine or its network may reach.
 
 Its host is resolved once, every address found is checked, and the connection goes to an address that was checked, so a name that changes
-its answer gains nothing. No redirect is followed. Time and size of the answer are limited.
+its answer gains nothing. It follows no redirect. Time and size of the answer are limited.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _checked_addresses(host: str, port: int, *, is_tls: bool) -> list[Address]:
 
 
 def _address_fault(address: Address, *, is_tls: bool) -> str:
-    """Why nothing is sent there, or "". Which address a name has inside this network is told to nobody."""
+    """Says why EGS sends nothing there, or returns "". The answer never tells the address that a name has inside this network."""
     known: Sequence[IPv4Network | IPv6Network] = settings.EGS_OUTBOUND_ALLOW
     plain = getattr(address, "ipv4_mapped", None) or address
     if any(plain in network for network in known if network.version == plain.version):

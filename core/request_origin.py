@@ -1,4 +1,4 @@
-"""Where the present request comes from, for Events and log lines."""
+"""Remembers the origin of the present request for Events and log lines."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _origin: ContextVar[Origin | None] = ContextVar("egs_origin", default=None)
 
 
 def request_origin() -> Origin | None:
-    """None outside of a request, as in ticks."""
+    """Returns None outside of a request, such as in ticks."""
     return _origin.get()
 
 

@@ -1,8 +1,8 @@
 """Statements that run often: Django writes the SQL of each once, PostgreSQL keeps its plan, and several need not wait for each other.
 
-To write the SQL of a queryset takes Django several times as long as PostgreSQL takes to run it, and a submit asks some twenty. So a
-`WrittenQuery` has the SQL written at its first call. That is right only while the SQL is the same for all calls: a queryset's own values
-stay those of the first call; only ids and what it names by `Moment` and `Text` change.
+Django takes several times as long to write the SQL of a queryset as PostgreSQL takes to run it, and a submit runs some twenty. So a
+`WrittenQuery` has the SQL written at its first call. The SQL must be the same for all calls: a queryset's own values stay those of the
+first call; only ids and values of type `Moment` and `Text` change.
 
 It leans on parts of Django that no document promises: a compiler's `as_sql`, `execute_sql` and `results_iter`, a queryset's
 `_iterable_class`, a field's `pre_save` and `get_db_prep_save`. tests/promises/database/test_written_sql.py compares all of it with what

@@ -173,7 +173,7 @@ def _sync_request(body: bytes) -> SyncRequest:
 
 
 def _readable(told: msgspec.Raw | None, kind: type[Message], count_max: int) -> tuple[Message, ...] | None:
-    """Drops entries that cannot be decoded. None: there is no list."""
+    """Drops entries that cannot be decoded. Returns None if there is no list."""
     if told is None:
         return None
     try:

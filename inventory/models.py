@@ -132,7 +132,7 @@ class AgentCredential(models.Model):
 
 
 class CordonCause(models.TextChoices):
-    """Why a node was set aside."""
+    """The cause for which a node was set aside."""
 
     PERSON = "person", "By an administrator"
     CHECK = "check", "A check failed"
@@ -479,7 +479,7 @@ class ReservedGpu(models.Model):
 
 @column_checks
 class Repair(models.Model):
-    """One try to repair and check a node that is set aside. To its agent it is an assignment that never opens."""
+    """One try to repair and check a node that is set aside. The agent treats it as an assignment that never opens."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     case = models.ForeignKey("observability.RemediationCase", on_delete=models.PROTECT, related_name="repairs")

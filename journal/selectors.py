@@ -6,5 +6,5 @@ from journal.models import Event
 
 
 def audit_trail() -> QuerySet[Event]:
-    """What people did and what they were refused, refused sign-ins included. The caller checks the reader."""
+    """Returns acts of people and refusals, refused sign-ins included. The caller checks the reader."""
     return Event.objects.filter(Q(actor__isnull=False) | ~Q(request_id="")).select_related("actor").order_by("-id")

@@ -59,7 +59,7 @@ def event_record(
 
 
 def events_record(events: Sequence[Event]) -> None:
-    """Those of which people are told get into the outbox. Raises RuntimeError outside a transaction."""
+    """Events of which people are told get into the outbox. Raises RuntimeError outside a transaction."""
     if not transaction.get_connection().in_atomic_block:
         raise RuntimeError("An Event is written in the transaction of its change.")
     origin = request_origin()

@@ -113,7 +113,7 @@ def _filter(name: str, text: str) -> OpenApiParameter:
 
 
 class ManifestViewSet(ApiViewSet[ManifestObject]):
-    """What the caller may not do by the other addresses is not done here either."""
+    """The caller may do here only what the other addresses allow."""
 
     queryset = ManifestObject.objects.none()
     serializer_class = ManifestReportSerializer

@@ -44,7 +44,7 @@ def _exported(objects: Objects, kind: Kind, workspace: str, now: datetime) -> li
 
 
 def _scopes(objects: Objects, kind: Kind, workspace: str) -> Iterator[Mapping[str, Any]]:
-    """What narrows the lists of the kind; those of a workspace or a project are read for each."""
+    """Returns the filters for lists of the kind; it reads those of a workspace or a project for each."""
     parent = next((name for name in PARENTS if f"{{{name}}}" in kind.path), None)
     if parent is None:
         yield {"slice": workspace}

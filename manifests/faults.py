@@ -39,7 +39,7 @@ def refuse_fixed(wanted: Wanted, fixed: Iterable[tuple[Field, Any, Any]]) -> Non
 
 
 def _absent(detail: str) -> str:
-    """What `There is no such node, or …` speaks of."""
+    """Returns the word for the object in `There is no such node, or …`."""
     return detail.removeprefix("There is no such ").split(",")[0]
 
 

@@ -69,7 +69,7 @@ class Objects:
             yield self.present(kind, row, values)
 
     def forget(self, changed: Kind | None = None) -> None:
-        """After a change: it may have changed others, but no project, workspace or cluster if it is of another kind."""
+        """Forgets what a change may have changed: no project, workspace or cluster if the object is of another kind."""
         kept = {"Project", "Workspace", "Cluster"} - {changed.name} if changed is not None else set()
         self._found = {key: found for key, found in self._found.items() if key[0] in kept and found is not None}
         self._lists.clear()
@@ -170,7 +170,7 @@ def _budget(values: dict[str, Any], objects: Objects) -> dict[str, Any]:
 
 
 def _owned(values: dict[str, Any], objects: Objects) -> dict[str, Any]:
-    """What belongs to a workspace also shows the project."""
+    """An object of a workspace also shows the project."""
     return {**values, "project": None} if values["slice"] else values
 
 

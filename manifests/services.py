@@ -338,7 +338,7 @@ class _Application:
         return slice_ is not None and may(actor, verb, slice_)
 
     def _own(self, wanted: Wanted, present: Present, owners: Mapping[str, str], taken: Container[str]) -> None:
-        """A field is owned by the manager that wrote its value last. What the document says no longer is free."""
+        """A field is owned by the manager that wrote its value last. A field that the document no longer names loses its owner."""
         mine = self.terms.manager
         others = {name: owner for name, owner in owners.items() if owner != mine and name not in taken}
         now = dict.fromkeys([*wanted.values, LABELS], mine) | others
@@ -389,7 +389,7 @@ class _Application:
         return ("archived", "") if kind.archives else ("deleted", "")
 
     def _prunable(self) -> list[Wanted]:
-        """What this manager has applied with the labels, and the documents name no more; the last made first.
+        """Returns objects that this manager applied with the labels and no document names any more, the newest first.
 
         Others may have used the same labels: of what the caller may not see, nothing is told.
         """

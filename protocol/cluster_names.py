@@ -92,7 +92,7 @@ def is_box_label(key: str) -> bool:
 
 
 def box_of(gpr_id: str, run: int) -> str:
-    """One run of a GPR: the value of the taint that its pods tolerate."""
+    """Names one run of a GPR: the value of the taint that its pods tolerate."""
     return f"{gpr_id}.{run}"
 
 

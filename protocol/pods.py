@@ -27,7 +27,7 @@ Second = Annotated[float, msgspec.Meta(ge=0, le=MOMENT_MAX_S)]
 
 
 class Hold(StrEnum):
-    """What keeps a pod from running."""
+    """The cause that keeps a pod from running."""
 
     NONE = ""
     GATE = "gate"  # it waits for a box

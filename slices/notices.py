@@ -41,7 +41,7 @@ class SliceTenancy:
 
 
 def owners_of(events: Sequence[Event]) -> dict[int, list[UUID]]:
-    """The owners of each Event's workspace. One query."""
+    """The owners of each Event's workspace. Runs one query."""
     owners: dict[UUID, list[UUID]] = defaultdict(list)
     rows = Membership.objects.filter(slice__in={event.slice_id for event in events}, role=Role.OWNER)
     for slice_id, user_id in rows.values_list("slice", "user"):
@@ -57,13 +57,13 @@ def approvers_of_events(events: Sequence[Event]) -> dict[int, Collection[UUID]]:
 
 
 def applicants_of(events: Sequence[Event]) -> dict[int, list[UUID]]:
-    """Returns the person who asked for the workspace of each Event. No query."""
+    """Returns the person who asked for the workspace of each Event. Runs no query."""
     asked = {event.pk: id_of(str(event.data.get("requester", ""))) for event in events}
     return {pk: [id_] for pk, id_ in asked.items() if id_ is not None}
 
 
 def invited_in(events: Sequence[Event]) -> dict[int, list[UUID]]:
-    """Those for whom the invitations are. Two queries."""
+    """Those for whom the invitations are. Runs two queries."""
     invitations = Invitation.objects.in_bulk([id_ for event in events if (id_ := id_of(str(event.data.get("invitation", ""))))])
     addresses = {invitation.name for invitation in invitations.values() if invitation.user_id is None}
     by_address: dict[str, list[UUID]] = defaultdict(list)
@@ -77,7 +77,7 @@ def invited_in(events: Sequence[Event]) -> dict[int, list[UUID]]:
 
 
 def named_in(events: Sequence[Event]) -> dict[int, list[UUID]]:
-    """The user whom a membership names, if there is one. One query."""
+    """The user whom a membership names, if there is one. Runs one query."""
     names = {event.pk: str(event.data.get("user", "")) for event in events}
     ids = [id_ for name in names.values() if (id_ := id_of(name))]
     users = User.objects.filter(Q(name__in=names.values()) | Q(pk__in=ids)).values_list("pk", "name")

@@ -25,7 +25,7 @@ RELATIONS_OF: dict[str, frozenset[Relation]] = {
 
 
 def relations_to(actor: User, obj: Any) -> frozenset[Relation]:
-    """Returns the actor's role in the workspace of `obj`, and whether he administers its project. One query."""
+    """Returns the actor's role in the workspace of `obj`, and whether he administers its project. Runs one query."""
     if isinstance(obj, Project):
         is_run = not actor.bound_to and ProjectAdmin.objects.filter(project=obj, user=actor).exists()
         return frozenset({Relation.PROJECT_ADMIN} if is_run else ())

@@ -29,7 +29,7 @@ class SignInRefused(EgsError):
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What the provider says about the person who signed in. Nothing of it is trusted before it was checked here."""
+    """The provider's statements about the person who signed in. Nothing of it is trusted before it was checked here."""
 
     issuer: str
     subject: str

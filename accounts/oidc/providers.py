@@ -72,7 +72,9 @@ def endpoints_of(provider: Provider) -> Endpoints:
 
 
 def logout_url(login: Login, *, back: str) -> str:
-    """Where the provider ends its own session and sends the browser to `back`, an absolute URL. Empty where it cannot."""
+    """Returns the address at which the provider ends its own session and sends the browser to `back`, an absolute URL. Empty where it
+    cannot.
+    """
     if login.identity is None:
         return ""
     try:

@@ -42,7 +42,7 @@ def link(request: HttpRequest, key: str) -> HttpResponse:
 
 @require_GET
 def callback(request: HttpRequest, key: str) -> HttpResponse:
-    """The browser comes back. What it asked for counts once, and only with the same provider."""
+    """The browser comes back. A sign-in's request counts once, and only with the same provider."""
     provider, asked = provider_for(key), request.session.pop(ASKED_KEY, {})
     try:
         _refuse_unasked(request, key, asked)

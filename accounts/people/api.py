@@ -71,7 +71,7 @@ class GroupsChange(StrictSerializer):
 
 
 class UserViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[User]):
-    """For administrators; auditors may read."""
+    """Administrators manage people; auditors read them."""
 
     queryset = User.objects.none()
     serializer_class = UserSerializer

@@ -130,7 +130,7 @@ class Day(filters.Filter):
 
 
 def day_given(text: str | None) -> date | None:
-    """None for no text. Raises ValueError."""
+    """Returns None for no text. Raises ValueError."""
     if not text:
         return None
     if not _DAY.match(text):

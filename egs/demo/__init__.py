@@ -1,1 +1,1 @@
-"""What `manage.py demo` makes: tenants, simulated clusters with real agents, and, unless it is to be bare, a company at work."""
+"""Makes the demo: tenants, simulated clusters with real agents, and, unless it is bare, a company at work."""

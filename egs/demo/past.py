@@ -105,7 +105,7 @@ class Past:
         self.clock.jump(until)
 
     def _next_change(self) -> datetime:
-        """When the next box ends or begins."""
+        """Returns the time at which the next box ends or begins."""
         is_due = Q(state=GprState.ACTIVE, ends_at__gt=self.clock.at)
         rows = Gpr.objects.aggregate(
             ends_at=Min("ends_at", filter=is_due),

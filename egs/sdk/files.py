@@ -1,4 +1,4 @@
-"""All files of `egs_client` that are not written by hand: also the reader of manifests, a copy of protocol/manifests."""
+"""Makes all files of `egs_client` that nobody writes by hand, among them a copy of protocol/manifests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from egs.sdk.write import MADE, formatted, models_of, operations_of
 
 
 def files_made(package: Path) -> dict[Path, str]:
-    """By path. `package` is egs_client, whose async half is read from there."""
+    """Returns texts by path. `package` is egs_client, whose async half it reads."""
     api = api_of(document())
     operations = operations_of(api)
     texts = {f"models/{name}": text for name, text in models_of(api).items()}

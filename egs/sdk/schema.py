@@ -98,7 +98,7 @@ def api_of(schema: dict[str, Any]) -> Api:
 
 
 def owners_of(operations: list[Operation]) -> dict[str, str]:
-    """Which app's file has the operations of a resource: all of them stand where its shortest path is served."""
+    """Returns the app whose file has the operations of a resource: the one that serves its shortest path."""
     return {each.resource[0]: each.app for each in sorted(operations, key=lambda each: (-len(each.path), each.path))}
 
 
@@ -180,7 +180,9 @@ class Reader:
         )
 
     def _type(self, schema: dict[str, Any], *, is_input: bool) -> str:
-        """The type in Python's notation. Where the API lists values, an answer may have any text: a newer server may know more."""
+        """The type in Python's notation. A field with listed values may hold any text in an answer, because a newer server may know more
+        values.
+        """
         if "$ref" in schema:
             return self._reference(schema["$ref"].removeprefix(REFERENCE), is_input=is_input)
         if "allOf" in schema:

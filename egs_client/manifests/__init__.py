@@ -1,2 +1,2 @@
 # `make client` writes this file. Do not edit it.
-"""What a manifest may say: the hub applies manifests, and the client checks them without a hub."""
+"""The language of manifests: the hub applies them, and the client checks them without a hub."""

@@ -530,7 +530,7 @@ class Reaching(Struct, kw_only=True):
 
 
 class MaintenanceEffects(Struct, kw_only=True):
-    """Only for administrators, since it names requests of all workspaces."""
+    """It names requests of all workspaces, so administrators alone read it."""
 
     moved: list[Moved]
     boxes: list[Reaching]

@@ -16,7 +16,7 @@ class Ending(Struct, kw_only=True):
 
 
 class Endings(Struct, kw_only=True):
-    """What archiving or removing ends. Namespaces, members, invitations and workspaces are given up only by a removal."""
+    """Everything that archiving or removing ends. Namespaces, members, invitations and workspaces are given up only by a removal."""
 
     running: Ending
     waiting: Ending

@@ -19,7 +19,7 @@ ALLOCATOR_RECORD: Final = WrittenQuery(AllocatorRecord.objects.all())
 
 
 def absence_load(*, now: datetime) -> HubAbsence | None:
-    """The last absence. One query."""
+    """The last absence. Runs one query."""
     return absence_of(next(iter(ALLOCATOR_RECORD()), None), now)
 
 

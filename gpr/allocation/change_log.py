@@ -1,4 +1,4 @@
-"""What has changed of the rows that plans read since this process read them last: one query of a log that triggers write.
+"""Finds the changed rows that plans read, by one query of a log that triggers write.
 
 PostgreSQL hands out row ids before it commits, so the log is read by transaction: from the oldest one that was open at the last look.
 """
@@ -37,7 +37,7 @@ SQLITE: Final = """
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The ids of what changed. With `everything` nobody knows them, and all is to be read."""
+    """The ids of what changed. If `everything` is set, the changes are unknown and the reader reads all rows."""
 
     gprs: frozenset[UUID] = frozenset()
     nodes: frozenset[UUID] = frozenset()
@@ -60,7 +60,7 @@ class _Mark:
 
 @dataclass
 class ChangeLog:
-    """One reader of the log. What it read within a transaction counts only when that commits; until then it is read again each time."""
+    """One reader of the log. Its reads within a transaction count only when that commits; until then it reads them again each time."""
 
     _mark: _Mark | None = None
     _latest_mark: _Mark | None = None

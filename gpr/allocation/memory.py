@@ -1,4 +1,4 @@
-"""What a new promise learns from the past: earlier arrivals with their slots in two simulated queues, and nodes that failed."""
+"""Keeps the past from which a new promise learns: earlier arrivals with their slots in two simulated queues, and nodes that failed."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def plan_summaries(ids: Collection[UUID] | None = None) -> dict[str, PlanSummary
 
 
 def gprs_by_id(ids: Iterable[str | UUID]) -> dict[str, Gpr]:
-    """Loads GPRs with their slices. No query for no ids."""
+    """Loads GPRs with their slices. Runs no query for no ids."""
     wanted = {str(id_) for id_ in ids}
     return {str(gpr.pk): gpr for gpr in Gpr.objects.filter(pk__in=wanted).select_related("slice")} if wanted else {}
 

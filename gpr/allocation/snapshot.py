@@ -80,7 +80,7 @@ class Loaded:
         return next((request for request in self.snapshot.queue if request.id == str(gpr.pk)), None)
 
     def waiting(self, gpr: Gpr, clusters: Iterable[Cluster]) -> Request | None:
-        """A queued GPR as if it asked for what `gpr` asks for. None when nothing is promised to it."""
+        """A queued GPR as if it asked for what `gpr` asks for. Returns None if the GPR has no promise."""
         queued = self.queued(gpr)
         if queued is None or queued.promise_s is None:
             return None
@@ -178,7 +178,7 @@ def at(moment_s: int) -> datetime:
 
 
 def running_box(rows: tuple[HeldRow, ...], pool_of_node: Mapping[UUID, str]) -> Running:
-    """The box that holds these nodes. One whose nodes are gone counts, too: it still occupies its slice."""
+    """The box that holds these nodes. A box whose nodes are gone counts, too: it still occupies its slice."""
     row, stand_ins = rows[0], _stand_ins(rows)
     return Running(
         id=str(row.gpr_id),
@@ -214,7 +214,9 @@ def quotas_load() -> tuple[Quota, ...]:
 
 
 def predecessor_of(ask: GprRow, is_held: Callable[[str], bool]) -> str:
-    """The id of the GPR that it waits for, or "". One that ended otherwise than it should is in no plan, so nothing starts after it."""
+    """The id of the GPR that it waits for, or "". A predecessor that ended in another way than asked is in no plan, so nothing starts after
+    it.
+    """
     id_, state = str(ask.after_id), ask.after__state
     if state is None or (state in ENDED and (ask.after_condition == AfterCondition.ANY or ended_well(state, ask.after__job__outcome))):
         return ""

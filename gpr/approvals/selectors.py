@@ -25,7 +25,7 @@ CHANGED = "You have changed this request, so another administrator approves it."
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What one approver may decide on. An administrator of a project decides on nothing that reaches other projects."""
+    """Answers what one approver may decide on. An administrator of a project decides on nothing that reaches other projects."""
 
     actor: User
     decides_all: bool
@@ -35,7 +35,7 @@ class Standing:
 
     @classmethod
     def load(cls, actor: User, *, now: datetime) -> Standing:
-        """No query for an administrator of the platform; three for others, at most."""
+        """Runs no query for an administrator of the platform; three for others, at most."""
         if may_all(actor, Verb.APPROVE, Kind.GPR):
             return cls(actor, True, (), (), {})
         deputies = list(deputies_of(actor, now))
@@ -46,7 +46,7 @@ class Standing:
         return cls(actor, False, run_by[actor.pk], deputies, run_by)
 
     def whys_not(self, gprs: Sequence[Gpr], *, now: datetime) -> dict[UUID, str]:
-        """Why he may not approve each; empty where he may."""
+        """Says why the approver may not approve each; empty where that is allowed."""
         if self.decides_all:
             return dict.fromkeys((gpr.pk for gpr in gprs), "")
         if not gprs:

@@ -111,7 +111,7 @@ def series_extend_due(*, now: datetime) -> None:
 
 
 def occurrences_retry(*, now: datetime) -> None:
-    """Book refused occurrences that fit by now, a few at a time. One query when none is due."""
+    """Book refused occurrences that fit by now, a few at a time. Runs one query when none is due."""
     # The series that was tried longest ago comes first.
     is_due = Q(tried_at=None) | Q(tried_at__lte=now - RETRIED_AFTER) | Q(tried_at__gt=now)  # clocks may be set back
     due = _refused(now).filter(is_due, series__canceled_at=None).order_by(F("tried_at").asc(nulls_first=True), "starts_at", "pk")

@@ -90,7 +90,7 @@ class BudgetViewSet(ApiViewSet[Any]):
 
     @extend_schema(request=BudgetTerms)
     def partial_update(self, request: Request, pk: str) -> Response:
-        """Change the budget. One smaller than its use ends nothing."""
+        """Change the budget. A budget that is smaller than its use ends nothing."""
         change, why = _change_of(self.body(BudgetTerms))
         actor = actor_of(request)
         budget_change(budget=budget_for(actor, pk), change=change, actor=actor, now=self.now, why=why)

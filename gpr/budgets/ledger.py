@@ -68,7 +68,7 @@ class Ledger:
 
     @classmethod
     def load(cls, slices: Iterable[Slice], *, now: datetime) -> Self:
-        """One query if there is no budget. To keep budgets under concurrent requests the caller holds the plan lock."""
+        """Runs one query if there is no budget. To keep budgets under concurrent requests the caller holds the plan lock."""
         projects = {slice_.pk: slice_.project_id for slice_ in slices}
         budgets = _BUDGETS_OF({*projects, *projects.values()})
         if not budgets:

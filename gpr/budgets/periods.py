@@ -28,7 +28,7 @@ def period_at(budget: Budget, at: datetime) -> Span:
 
 
 def periods_between(budget: Budget, starts_at: datetime, ends_at: datetime) -> Iterator[Span]:
-    """Those that overlap, the earliest first."""
+    """Returns the periods that overlap, the earliest first."""
     span = period_at(budget, starts_at)
     while span.starts_at < ends_at:
         if span.ends_at > starts_at:

@@ -32,7 +32,7 @@ def budgets_watch(*, now: datetime) -> None:
 
 
 def budgets_record(*, now: datetime) -> None:
-    """Tells once in each period at 80 % and at 100 % of use. One query if there is no budget."""
+    """Tells once in each period at 80 % and at 100 % of use. Runs one query if there is no budget."""
     for use in budget_uses(Budget.objects.select_related("project", "slice__project"), now=now):
         budget, start_at = use.budget, use.span.starts_at
         if not start_at <= now < use.span.ends_at:

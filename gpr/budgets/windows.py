@@ -42,7 +42,7 @@ class GpuWindow(NamedTuple):
 
 
 def windows_load(project_ids: Collection[UUID], *, spans: Collection[Span], now: datetime) -> list[GpuWindow]:
-    """What counts in these spans: what was held, is held, and is booked by requests that wait in the queue. Four queries, or five.
+    """Loads the GPU time that counts in these spans: held in the past, held now, and booked by queued requests. Four queries, or five.
 
     Days that are final are read from their usage rows, others and those that a span cuts from reservations.
     """

@@ -1,1 +1,1 @@
-"""What archiving or removing a workspace or a project ends, and the steps by which ticks end it."""
+"""Archiving and removing workspaces and projects: a preview, and the steps by which ticks end requests."""

@@ -25,7 +25,7 @@ class EndingSerializer(serializers.Serializer[Any]):
 
 
 class EndingsSerializer(serializers.Serializer[Any]):
-    """What archiving or removing ends. Namespaces, members, invitations and workspaces are given up only by a removal."""
+    """Everything that archiving or removing ends. Namespaces, members, invitations and workspaces are given up only by a removal."""
 
     running = EndingSerializer(help_text="GPRs that hold nodes.")
     waiting = EndingSerializer(help_text="GPRs that wait for a start or an approval.")
@@ -81,7 +81,7 @@ class SliceClosingViewSet(ClosingViewSet):
 
     @extend_schema(request=ClosingTerms, responses={200: ClosingSerializer})
     def remove(self, request: Request, slice: str) -> Response:
-        """Close the workspace for good. When nothing of it runs any more it loses namespaces, people and quotas; its history stays."""
+        """Close the workspace for good. When its last box has ended, it loses namespaces, people and quotas; its history stays."""
         return self._close(slice, Life.REMOVED)
 
     @extend_schema(request=Nothing, responses={200: ClosingSerializer})

@@ -1,4 +1,4 @@
-"""What archiving or removing would end."""
+"""Previews the ends that archiving or removing would cause."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Endings:
-    """Both ways end all GPRs, series and kubeconfigs. Only a removal ends workspaces, namespaces, members and invitations, too."""
+    """Both ways end all GPRs, series and kubeconfigs. A removal also ends workspaces, namespaces, members and invitations."""
 
     running: Ending
     waiting: Ending

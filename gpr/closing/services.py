@@ -25,7 +25,7 @@ AT_ONCE: Final = 200
 
 
 def closing_advance(*, now: datetime) -> None:
-    """Archive projects and workspaces that are over, and bring the closing of others on. Two queries when there is none."""
+    """Archive projects and workspaces that are over, and bring the closing of others on. Runs two queries when there is none."""
     for project in _PROJECTS_DUE(now=now):
         with set_aside_on_error("project_closing", f"Project {project.name} could not be closed", now=now):
             _advance_project(project, now)
@@ -35,7 +35,7 @@ def closing_advance(*, now: datetime) -> None:
 
 
 def _slices_due() -> QuerySet[Any, tuple[UUID, str]]:
-    """Those for which there is something to do now: most boxes of an archived workspace run on for a while."""
+    """Returns workspaces with something to do now: most boxes of an archived workspace run on for a while."""
     of_slice = Gpr.objects.filter(slice=OuterRef("pk"))
     booked = Exists(BookingSeries.objects.filter(slice=OuterRef("pk"), canceled_at=None))
     waits, holds = Exists(of_slice.filter(state__in=WAITING)), Exists(of_slice.filter(state__in=PROVISIONED))

@@ -56,7 +56,7 @@ class _ReservationRow(NamedTuple):
 
 
 def life_marks_of(cluster_id: UUID, *, now: datetime) -> tuple[LifeMark, ...]:
-    """Returns the earliest first. At most four queries. A waiting GPR concerns every cluster that it allows."""
+    """Returns the earliest first. Runs at most four queries. A waiting GPR concerns every cluster that it allows."""
     events = _events(cluster_id, now)
     if not events:
         return ()

@@ -236,7 +236,7 @@ def _spec_of(name: str, asked: ClusterRequestSpec, slice_: Slice, cluster: Clust
 
 
 def _behind(after: str, make: Callable[[], GprSpec]) -> GprSpec:
-    """One of another workspace counts as missing: whoever may make objects need not be the owner, and may not look there.
+    """A predecessor in another workspace counts as missing, since people who may make objects may not look there.
 
     Raises NotNow while it is missing, since it may come from an object that is filed later.
     """

@@ -23,7 +23,7 @@ S = GprState
 
 
 def cluster_request_states(cluster_id: UUID, *, now: datetime) -> tuple[ClusterRequestState, ...]:
-    """Open and recently ended requests, ordered by uid. At most nine queries."""
+    """Open and recently ended requests, ordered by uid. Runs at most nine queries."""
     rows = list(_open_rows(cluster_id, now))
     if not rows:
         return ()
@@ -85,7 +85,7 @@ def _held(gprs: Sequence[Gpr]) -> dict[UUID, list[Reservation]]:
 
 
 def _messages(gprs: Sequence[Gpr], held: Mapping[UUID, Sequence[Reservation]]) -> dict[UUID, str]:
-    """One sentence for each: what it waits for, its progress, or how it ended."""
+    """Returns one sentence for each request: its wait, its progress, or its end."""
     waits, notices, ends = sentences_for_slices(gprs), notices_of(gprs), _end_events(gprs)
     messages: dict[UUID, str] = {}
     for gpr in gprs:

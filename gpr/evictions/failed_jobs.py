@@ -64,7 +64,7 @@ def jobs_in_words(names: Sequence[str]) -> str:
 
 
 def failed_jobs_of(gprs: Iterable[Gpr]) -> dict[UUID, tuple[str, ...]]:
-    """Returns Jobs of requeued GPRs in whose workspace no GPU pod waits. At most two queries."""
+    """Returns Jobs of requeued GPRs in whose workspace no GPU pod waits. Runs at most two queries."""
     again = [gpr for gpr in gprs if gpr.state == GprState.QUEUED and gpr.run]
     if not again:
         return {}

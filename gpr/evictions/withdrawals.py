@@ -39,7 +39,7 @@ _DUE: Final = WrittenQuery(
 
 
 def notices_review(*, now: datetime) -> None:
-    """Withdraw or postpone notices that are not needed. One query when there is none, three when all are needed."""
+    """Withdraw or postpone notices that are not needed. Runs one query when there is none, three when all are needed."""
     victims = _DUE(now=now, again=now - REVIEWED_AGAIN)
     nodes: dict[UUID, set[str]] = defaultdict(set)
     for gpr_id, node_id in _NODES_OF([victim.gpr_id for victim in victims]):

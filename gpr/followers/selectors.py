@@ -87,19 +87,19 @@ def _depth_behind(gpr: Gpr) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Predecessor:
-    """What the reader may know of it: where he may not see it, no name and no id."""
+    """The part of a predecessor that the reader may know: no name and no id of one that he may not see."""
 
     name: str = STRANGER
     id: UUID | None = None
 
 
 def predecessors_of(gprs: Iterable[Gpr], *, actor: User) -> dict[UUID, Predecessor]:
-    """By id of the follower. No query where none follows."""
+    """Returns predecessors by id of the follower. Runs no query where none follows."""
     after = {gpr.pk: str(gpr.after_id) for gpr in gprs if gpr.after_id is not None}
     names = names_visible_to(actor, set(after.values()))
     return {pk: Predecessor(names[id_], UUID(id_)) if id_ in names else Predecessor() for pk, id_ in after.items()}
 
 
 def followers_of(gpr: Gpr, *, actor: User) -> list[Gpr]:
-    """Those that wait for its end."""
+    """Returns the requests that wait for its end."""
     return list(gprs_visible_to(actor).filter(~Q(state__in=ENDED), after=gpr).order_by("created_at", "pk")[:FOLLOWERS_MAX])

@@ -1,4 +1,4 @@
-"""When an idle box is warned and released."""
+"""Computes when EGS warns of an idle box and releases it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def timeout_of(gpr: Gpr) -> int:
 
 
 def idleness_of(gpr: Gpr) -> Idleness | None:
-    """None: its GPUs work, are not measured, or it has no time-out. It needs the joined `slice` and `idle_box`."""
+    """Returns None if its GPUs work or have no readings, or it has no time-out. It needs the joined `slice` and `idle_box`."""
     box: IdleBox | None = getattr(gpr, "idle_box", None)
     timeout_s = timeout_of(gpr)
     if box is None or not timeout_s or gpr.state != GprState.ACTIVE or box.run != gpr.run:
@@ -46,7 +46,7 @@ def idleness_of(gpr: Gpr) -> Idleness | None:
 
 
 def idle_gprs() -> Iterator[tuple[Gpr, Idleness]]:
-    """Active boxes that are idle, whatever their time-out. One query."""
+    """Active boxes that are idle, whatever their time-out. Runs one query."""
     rows = Gpr.objects.filter(state=GprState.ACTIVE, idle_box__run=F("run")).select_related("slice", "idle_box").order_by("pk")
     for gpr in rows:
         if (idleness := idleness_of(gpr)) is not None:

@@ -21,7 +21,7 @@ WARNED, KEPT = "gpr.idle_warned", "gpr.idle_kept"
 
 
 class Seen(NamedTuple):
-    """What a box did in some whole minutes."""
+    """The work of a box in some whole minutes."""
 
     begin_at: datetime
     idle_since_at: datetime  # the end of the last minute in which a GPU worked or was not measured, or `begin_at`
@@ -44,7 +44,7 @@ def idle_observe(seen: Mapping[Gpr, Seen], *, until: datetime) -> None:
 
 
 def idle_forget() -> None:
-    """After a time of which nothing is known."""
+    """Forgets idle time after an interval without readings."""
     IdleBox.objects.all().delete()
 
 

@@ -130,7 +130,7 @@ class JobViewSet(mixins.ListModelMixin, ApiViewSet[Job]):
         return jobs_visible_to(actor_of(self.request))
 
     def retrieve(self, request: Request, ref: str) -> Response:
-        """By id or name."""
+        """Takes an id or a name."""
         return self._answer(ref)
 
     @extend_schema(request=JobCreate, responses={201: JobSerializer})

@@ -36,7 +36,9 @@ class LogPart:
 
 
 def log_read(*, job: Job, rank: int, since: int | None, now: datetime) -> LogPart:
-    """Returns what is there behind `since` characters, and has the agent send what comes next. None: the last part. Raises InvalidInput."""
+    """Returns what is there behind `since` characters, and has the agent send what comes next. None asks for the last part. Raises
+    InvalidInput.
+    """
     if not 0 <= rank < job.gpr.nodes:
         raise InvalidInput({"rank": [f"This job has {job.gpr.nodes} pods: from 0 to {job.gpr.nodes - 1}."]})
     is_live = not job.outcome and not job.gpr.is_ended

@@ -1,4 +1,5 @@
-"""What Pod Security `restricted` refuses of a pod; every namespace of a workspace has it. Source: the Pod Security Standards of Kubernetes.
+"""Finds the parts of a pod that Pod Security `restricted` refuses; every namespace of a workspace enforces it. Source: the Pod Security
+Standards of Kubernetes.
 
 A pod that a controller makes is refused where nobody looks, so a manifest is checked before it is filed.
 """

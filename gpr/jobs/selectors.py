@@ -39,7 +39,7 @@ def jobs_visible_to(actor: User) -> QuerySet[Job]:
 
 
 def job_for(actor: User, reference: str | UUID, *, write: bool = False) -> Job:
-    """By id, that of its GPR, or name. Raises NotFound, NotAllowed, or Conflict for an ambiguous name."""
+    """Finds a job by its id, by that of its GPR, or by name. Raises NotFound, NotAllowed, or Conflict for an ambiguous name."""
     rows = jobs_visible_to(actor)
     job = rows.filter(gpr=reference).first() if isinstance(reference, UUID) else None
     job = job or one_by_reference(rows, reference, what="job")
@@ -49,7 +49,7 @@ def job_for(actor: User, reference: str | UUID, *, write: bool = False) -> Job:
 
 
 def workloads_of(cluster_id: UUID) -> tuple[Workload, ...]:
-    """What runs in the open boxes of the cluster. Two queries."""
+    """Returns the jobs that run in the open boxes of the cluster. Runs two queries."""
     jobs = Job.objects.filter(outcome="", gpr__cluster=cluster_id, gpr__state=GprState.ACTIVE).select_related("gpr").order_by("pk")
     rows = list(jobs)
     if not rows:
@@ -96,14 +96,14 @@ def objects_name(name: str, job_id: UUID, run: int) -> str:
 
 
 def log_asks_of(cluster_id: UUID, now: datetime) -> tuple[LogAsk, ...]:
-    """One query."""
+    """Runs one query."""
     rows = JobLog.objects.filter(wanted_until_at__gt=now, job__gpr__cluster=cluster_id, job__gpr__state=GprState.ACTIVE)
     asked = rows.order_by("pk").values_list("job", "job__gpr__run", "rank")
     return tuple(LogAsk(id=str(job_id), run=run, rank=rank) for job_id, run, rank in asked)
 
 
 def clusters_with(namespaces: Iterable[Namespace], kind: str) -> set[UUID]:
-    """Those of these namespaces whose agent told that the cluster serves the kind."""
+    """Returns the namespaces whose cluster serves the kind, by its agent's report."""
     served = {each.cluster_id: _kinds_of(each) for each in namespaces}
     return {cluster_id for cluster_id, kinds in served.items() if kind in kinds}
 

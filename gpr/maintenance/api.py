@@ -83,7 +83,7 @@ class ReachingSerializer(ModelOutputSerializer[Reservation]):
 
 
 class MaintenanceEffectsSerializer(OutputSerializer[Any]):
-    """Only for administrators, since it names requests of all workspaces."""
+    """It names requests of all workspaces, so administrators alone read it."""
 
     moved = MovedSerializer(many=True, help_text="Promises that it moves.")
     boxes = ReachingSerializer(many=True, help_text="Requests that hold its nodes beyond its start, and run on unless they are evicted.")

@@ -9,7 +9,7 @@ from core.column_checks import column_checks
 
 @column_checks
 class PlanRecord(models.Model):
-    """The single row of sums that plans keep from one to the next. Only a holder of the plan lock writes it."""
+    """The single row of sums that plans keep from one to the next. Writers hold the plan lock."""
 
     singleton = models.BooleanField(default=True, unique=True)
     # Decaying sums of promised waits, and of the waits that conservative backfill would have promised.

@@ -61,7 +61,7 @@ class UsageDay(models.Model):
 
 @column_checks
 class UsageProgress(models.Model):
-    """How far the rows of UsageDay are counted, in one row. Who counts holds its lock."""
+    """One row: the time up to which the rows of UsageDay are counted. A process locks the row while it counts."""
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     held_until_at = models.DateTimeField(null=True, blank=True, help_text="Days before this one are final.")

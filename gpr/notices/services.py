@@ -26,13 +26,13 @@ RESTART_NEWS: Final = timedelta(minutes=10)
 
 
 def requesters_of(events: Sequence[Event]) -> dict[int, list[UUID]]:
-    """The owner of each Event's GPR. One query."""
+    """Returns the owner of each Event's GPR. Runs one query."""
     owners = dict(Gpr.objects.filter(pk__in={event.gpr_id for event in events}).values_list("pk", "owner"))
     return {event.pk: [owners[event.gpr_id]] for event in events if event.gpr_id in owners}
 
 
 def ends_soon_record(*, now: datetime) -> None:
-    """Tell once of each box that ends within the warning time, and again after an extension. One query when there is none.
+    """Tell once of each box that ends within the warning time, and again after an extension. Runs one query when there is none.
 
     A box that is no longer than that is not told of: its start was.
     """
@@ -96,7 +96,7 @@ def _record_undecided(pk: UUID, decide_by_at: datetime, now: datetime) -> None:
 
 
 def restarts_record(*, now: datetime) -> None:
-    """Tell once of each GPR that waits again when it is back, as soon as it has a promise. One query when there is none."""
+    """Tell once of each GPR that waits again when it is back, as soon as it has a promise. Runs one query when there is none."""
     since_at = now - RESTART_NEWS
     again = Gpr.objects.filter(state=GprState.QUEUED, run__gt=0, state_changed_at__gt=since_at, promise__isnull=False)
     told = None
@@ -123,7 +123,9 @@ def _record_restart(gpr: Gpr, now: datetime) -> None:
 
 
 def silent_agents_record(*, now: datetime) -> None:
-    """Tell administrators once of each agent that falls silent, and once when it is heard again. One query when there is no such agent."""
+    """Tell administrators once of each agent that falls silent, and once when it is heard again. Runs one query when there is no such
+    agent.
+    """
     since_at = now - timedelta(seconds=settings.EGS_AGENT_UNREACHABLE_S)
     falls_silent = Q(silence_told_at=None, last_sync_at__lt=since_at)
     is_back = Q(silence_told_at__isnull=False, last_sync_at__gte=since_at)

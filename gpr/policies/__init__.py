@@ -1,1 +1,1 @@
-"""Which requests break a policy, as it is or as it would be, and the REST endpoints of policies."""
+"""Requests that break a policy, as it is or as it would be, and the REST endpoints of policies."""

@@ -61,7 +61,7 @@ class _Kind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Live:
-    """The live requests of some workspaces, with what counts their GPUs. Three queries."""
+    """The live requests of some workspaces, with what counts their GPUs. Runs three queries."""
 
     asks: list[_Ask]
     named: Mapping[UUID, set[UUID]]  # clusters that a request names
@@ -114,13 +114,13 @@ class _Live:
 
 
 def breaches_now(policy: Policy) -> Found:
-    """What breaks the policy that holds for each workspace under this one."""
+    """Returns the requests that break the policy that holds for each workspace under this one."""
     slices = {slice_.pk: slice_ for slice_ in slices_under(policy)}
     return _Live.load(slices).breaches(slices)
 
 
 def breaches_after(policy: Policy, terms: Mapping[str, Any]) -> Found:
-    """What would break a rule that it keeps now if the policy set these terms. Raises InvalidInput."""
+    """Returns the requests that would newly break a rule if the policy set these terms. Raises InvalidInput."""
     old: dict[UUID, Slice] = {}
     new: dict[UUID, Slice] = {}
     for slice_, changes in effects_of(policy, merged(policy.terms, terms)):
@@ -136,7 +136,7 @@ def breaches_after(policy: Policy, terms: Mapping[str, Any]) -> Found:
 
 
 def follows(gpr: Gpr) -> str:
-    """What happens to a request that breaks a policy."""
+    """Says what happens to a request that breaks a policy."""
     match gpr.state:
         case S.PENDING_APPROVAL:
             return "It goes on waiting for approval."
@@ -148,7 +148,7 @@ def follows(gpr: Gpr) -> str:
 
 
 def why_it_stands(gpr: Gpr) -> str:
-    """Why a request that breaks the policy in force is there."""
+    """Says why a request exists although it breaks the policy in force."""
     if gpr.state == S.PENDING_APPROVAL:
         return "It waits for approval."
     if gpr.approval_reasons:

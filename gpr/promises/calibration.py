@@ -1,4 +1,4 @@
-"""How promises turned out, as published: exact figures for readers who may inspect all promises.
+"""Publishes how promises turned out: exact figures for readers who may inspect all promises.
 
 Others get rounded figures of past days, only where enough hidden projects are behind them that they reveal no single one (I13).
 """

@@ -33,7 +33,7 @@ def gpr_evict(*, gpr: Gpr, actor: User, why: str, now: datetime, requeue: bool |
 @plan_turn()
 @transaction.atomic
 def gpr_set_priority(*, gpr: Gpr, priority: int, actor: User, why: str, now: datetime) -> None:
-    """No promise moves. A request that needs no approval at its new priority is queued.
+    """It moves no promise. A request that needs no approval at its new priority is queued.
 
     Raises InvalidInput, IllegalTransition, StaleState or OverPolicy.
     """

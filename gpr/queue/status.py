@@ -24,7 +24,7 @@ NOT_PLANNED = QueueStatus()
 
 
 def queue_statuses(gprs: Collection[Gpr], *, actor: User, now: datetime, format_time: FormatTime = utc) -> dict[UUID, QueueStatus]:
-    """Returns statuses by GPR id. Two queries for any number of GPRs, none when no GPR waits."""
+    """Returns statuses by GPR id. Runs two queries for any number of GPRs, none when no GPR waits."""
     positions, explanations = start_positions(gprs), explain_gprs(gprs, actor=actor, now=now, format_time=format_time)
     return {gpr.pk: _status(positions.get(gpr.pk), explanations.get(gpr.pk)) for gpr in gprs}
 

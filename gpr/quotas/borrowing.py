@@ -22,7 +22,7 @@ RUNS = frozenset({GprState.PROVISIONING, GprState.ACTIVE})
 
 
 def borrowers_among(gprs: Iterable[Gpr], *, now: datetime) -> set[UUID]:
-    """Three queries, none when no GPR runs."""
+    """Runs three queries, none when no GPR runs."""
     gprs = list(gprs)
     planned = {gpr.pk for gpr in gprs if gpr.state == GprState.QUEUED and planned_to_borrow(gpr)}
     running = [gpr for gpr in gprs if gpr.state in RUNS]

@@ -49,7 +49,7 @@ def usage_add(ran_s: Mapping[Gpr, float], *, now: datetime) -> None:
 
 
 class UsageRow(NamedTuple):
-    """What the ended boxes of a project used. `summed_at` None: there were none."""
+    """The use of a project's ended boxes. `summed_at` None: there were none."""
 
     project_id: UUID
     gpu_s: float

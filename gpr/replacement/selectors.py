@@ -35,7 +35,7 @@ class Replacement:
 
 
 def replacements_of(gpr: Gpr) -> list[Replacement]:
-    """Returns the replacements of the last run, by time of failure. Two queries."""
+    """Returns the replacements of the last run, by time of failure. Runs two queries."""
     if not gpr.run:
         return []
     spares = Prefetch("spares", queryset=Reservation.objects.select_related("node").order_by("starts_at", "pk"))

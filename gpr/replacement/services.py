@@ -90,7 +90,7 @@ def loss_of(gpr: Gpr, rows: Sequence[Reservation], now: datetime) -> Loss | None
 
 
 def replacements_review(*, now: datetime) -> None:
-    """Record failing nodes and look for spares. One query when all nodes are well."""
+    """Record failing nodes and look for spares. Runs one query when all nodes are well."""
     if settings.EGS_SPARE_TRIES_MAX < 1:
         return
     grace_at = now - timedelta(seconds=settings.EGS_SPARE_GRACE_S)
@@ -101,7 +101,7 @@ def replacements_review(*, now: datetime) -> None:
 
 
 def spare_is_due(spare: Reservation, now: datetime) -> bool:
-    """Whether it is to join or to be given up."""
+    """Tells whether the spare joins or is given up now."""
     return spare.phase == Phase.ACTIVE or bool(_why_given_up(spare, now))
 
 

@@ -1,4 +1,4 @@
-"""How far a running GPR can be extended without harm to others."""
+"""Computes how far a running GPR can be extended without harm to others."""
 
 from __future__ import annotations
 

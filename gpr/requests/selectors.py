@@ -64,7 +64,7 @@ def gprs_visible_to(actor: User) -> QuerySet[Gpr]:
 
 
 def approvals_visible_to(actor: User, *, now: datetime) -> QuerySet[Gpr]:
-    """What waits for the actor's decision, or for that of people for whom he stands in. An auditor sees all."""
+    """Returns the requests that wait for the actor's decision, or for that of an approver whose deputy he is. An auditor sees all."""
     run = Q() if actor.bound_to else Q(slice__project__in=ProjectAdmin.objects.filter(user=actor).values("project"))
     rows = gprs_joined().filter(state=GprState.PENDING_APPROVAL).select_related("slice__project").annotate(due_at=DUE_AT)
     return visible_rows(rows, actor, _for_deputies(actor, now) | run)
@@ -148,7 +148,7 @@ def queue_visible_to(actor: User) -> QuerySet[Gpr]:
 
 
 def start_positions(gprs: Iterable[Gpr]) -> dict[UUID, int]:
-    """Positions by planned start among all waiting requests, from 1. One query."""
+    """Positions by planned start among all waiting requests, from 1. Runs one query."""
     starts = {gpr.pk: gpr.planned_start_at for gpr in gprs if gpr.state == GprState.QUEUED and gpr.planned_start_at is not None}
     if not starts:
         return {}

@@ -154,7 +154,7 @@ def refuse_over_budget(spec: GprSpec, *, now: datetime, granted: GprSpec | None 
 
 
 def window_of(spec: GprSpec, now: datetime) -> GpuWindow:
-    """When the request would hold GPUs if it started as soon as it may."""
+    """Returns the span in which the request would hold GPUs if it started as soon as it may."""
     shapes = (spec.shape,) if spec.shape else tuple(spec.slice.shapes)
     starts_at = max(now, spec.earliest_start_at or now)
     ends_at = starts_at + timedelta(seconds=spec.duration_s)
@@ -167,7 +167,7 @@ def policy_breaches(spec: GprSpec, *, granted: GprSpec | None = None) -> list[Br
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What a policy measures of a request."""
+    """The amounts of a request that a policy limits."""
 
     nodes: int
     gpus: int
@@ -188,7 +188,7 @@ def idle_measure(timeout_s: int | None) -> int:
 
 
 def breaches_of(policy: Slice, asked: Measures, granted: Measures | None = None) -> list[Breach]:
-    """The rules of the policy for which the request needs approval, beyond what it was granted. No query."""
+    """The rules of the policy for which the request needs approval, beyond what it was granted. Runs no query."""
     limits = {
         "nodes": policy.nodes_approval,
         "gpus": policy.gpus_approval,

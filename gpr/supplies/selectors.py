@@ -1,6 +1,6 @@
 """Tells the planner of supplies: nodes that are ordered, could be ordered, or have arrived.
 
-When an ordered node has arrived, its order's id in stored slots is read as the node's.
+Reads an order's id in stored slots as the id of its node once that has arrived.
 """
 
 from __future__ import annotations

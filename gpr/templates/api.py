@@ -95,7 +95,7 @@ class TemplateViewSet(mixins.ListModelMixin, ApiViewSet[GprTemplate]):
 
     @extend_schema(request=TemplateCreate, responses={201: TemplateSerializer})
     def create(self, request: Request) -> Response:
-        """Create a template. Only owners of the slice may do this."""
+        """Create a template. Owners of the slice may do this."""
         data, actor = self.body(TemplateCreate), actor_of(request)
         slice_ = slice_for(actor, data["slice"], verb=Verb.MANAGE)
         made = template_create(slice_=slice_, change=_change_of(data, actor), actor=actor, now=self.now)

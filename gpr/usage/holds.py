@@ -27,7 +27,7 @@ class Hold(NamedTuple):
 
 
 def holds_load(within: Q, *, now: datetime) -> Iterator[Hold]:
-    """Holds of the reservations that `within` selects. One query."""
+    """Holds of the reservations that `within` selects. Runs one query."""
     # A spare counts once the node that it replaces is gone.
     rows = Reservation.objects.filter(within).exclude(replaces__isnull=False, replaces__released_at=None).order_by()
     owner = ("gpr", "slice", "slice__project", "cluster", "node__shape")

@@ -81,7 +81,7 @@ def usage_visible_to(actor: User) -> QuerySet[UsageDay]:
 
 
 def usage_by(rows: QuerySet[UsageDay], *, by: str, since: date, step: str = "total") -> QuerySet[Any, Any]:
-    """Rows with `key`, `name`, `of`, `since` (the first day of their step) and TOTALS. One query, and one for prices."""
+    """Rows with `key`, `name`, `of`, `since` (the first day of their step) and TOTALS. Runs one query, and one for prices."""
     dimension = DIMENSIONS[by]
     begins: dict[str, Any] = {"total": Cast(Value(since), DateField()), "day": F("day"), "month": TruncMonth("day")}
     named: dict[str, Any] = {
@@ -197,7 +197,7 @@ def _seen_in_league(actor: User) -> set[UUID] | None:
 
 
 def projects_run_by(actor: User) -> Sequence[Project]:
-    """Those whose league the actor may switch on and off."""
+    """Returns the projects whose league the actor may switch on and off."""
     if may_all(actor, Verb.CHANGE, Kind.PROJECT):
         return list(Project.objects.order_by("name"))
     if actor.bound_to:

@@ -86,13 +86,13 @@ def terms(policy: CheckPolicy) -> str:
 
 
 def policies_by_shape(*, cluster_id: UUID) -> Callable[[str], checks.CheckPolicy]:
-    """Maps a shape to its policy. One query."""
+    """Maps a shape to its policy. Runs one query."""
     rows = list(CheckPolicy.objects.filter(cluster=cluster_id).order_by("shape"))
     return lambda shape: _merged([row for row in rows if row.shape in ("", shape)])
 
 
 def skipped_steps_by_node(*, cluster_ids: Collection[UUID]) -> Callable[[Node], frozenset[str]]:
-    """Maps a node to the steps that its checks skip. One query."""
+    """Maps a node to the steps that its checks skip. Runs one query."""
     rows = list(CheckPolicy.objects.filter(cluster__in=cluster_ids))
     return lambda node: frozenset(
         step for row in rows if row.cluster_id == node.cluster_id and row.shape in ("", node.shape) for step in row.skipped_steps

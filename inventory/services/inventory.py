@@ -1,4 +1,4 @@
-"""Stores an agent's full report of a cluster. Only differences are written, equal changes together."""
+"""Stores an agent's full report of a cluster. It writes only differences, equal changes together."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def repair_steps(node: Node, action: str) -> list[str]:
 
 
 def why_no_repair(node: Node) -> str:
-    """Why none can begin now, or ""."""
+    """Says why no repair can begin now, or returns ""."""
     if node.gone_at is not None:
         return "The node is gone from its cluster."
     if node.cordoned_at is None:

@@ -164,7 +164,7 @@ def reservations_observe(reports: Sequence[ReservationReport], *, now: datetime)
 
 
 def _take(row: Reservation, report: ReservationReport, now: datetime) -> bool:
-    """Returns whether the row changed. After a forced release only the phase is stored."""
+    """Returns whether the row changed. After a forced release it stores only the phase."""
     if not is_news(row, report.phase, report.failure):
         return False
     if row.phase != report.phase and row.state == ReservationState.HELD:
@@ -250,7 +250,7 @@ def _lock_nodes(rows: Sequence[Reservation]) -> dict[UUID, Node]:
 
 
 def _refuse_closed(rows: Sequence[Reservation], nodes: Sequence[Node]) -> None:
-    """Raises Conflict if a node closes before its box ends. One query if there is no maintenance."""
+    """Raises Conflict if a node closes before its box ends. Runs one query if there is no maintenance."""
     whole = {"starts_at": min(row.starts_at for row in rows), "ends_at": max(row.ends_at for row in rows)}
     if not maintenance_over(nodes, **whole).exists():
         return

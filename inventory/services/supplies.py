@@ -165,7 +165,7 @@ def order_fail(*, order: SupplyOrder, actor: User, why: str, now: datetime) -> N
 
 
 def orders_give_up(*, now: datetime) -> None:
-    """One query if nothing is late."""
+    """Runs one query if nothing is late."""
     for order in _open_of(SupplyOrder.objects.filter(expected_at__lte=now - timedelta(seconds=ORDER_LATE_MOST_S))):
         failed, cluster_id = f"The late order {order.pk} could not be given up", order.supply.cluster_id
         with set_aside_on_error("order_give_up", failed, now=now, cluster_id=cluster_id), transaction.atomic():
@@ -175,7 +175,7 @@ def orders_give_up(*, now: datetime) -> None:
 def orders_fulfil(*, cluster: Cluster, arrivals: Sequence[NodeArrival], now: datetime) -> None:
     """Each arrival fulfils the order that it names, else one of the supply that it names, else the one expected first.
 
-    The caller holds the locks of the nodes. One query if nothing is ordered.
+    The caller holds the locks of the nodes. Runs one query if nothing is ordered.
     """
     orders = _open_of(SupplyOrder.objects.filter(supply__cluster=cluster))
     if not orders:

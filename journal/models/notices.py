@@ -53,7 +53,7 @@ class Notice(models.Model):
 
 @column_checks
 class NoticeSettings(models.Model):
-    """What a person wants to hear and when. Without a row the defaults hold."""
+    """The choice of a person: which notices, and when. Without a row the defaults hold."""
 
     user = models.OneToOneField(settings.AUTH_USER_MODEL, primary_key=True, on_delete=models.CASCADE, related_name="notice_settings")
     unwanted_kinds = models.JSONField(default=list, help_text="Kinds that the bell leaves out.")

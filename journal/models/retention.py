@@ -9,7 +9,7 @@ from core.column_checks import column_checks
 
 @column_checks
 class EventRetention(models.Model):
-    """One row at most. The database lets nobody delete Events that are not older."""
+    """The table has one row at most. The database lets nobody delete Events that are not older."""
 
     singleton = models.BooleanField(primary_key=True, default=True)
     deleted_before_at = models.DateTimeField(help_text="Events from before are deleted, or may be.")

@@ -1,7 +1,7 @@
 """Sends what is due.
 
-A delivery is leased in one transaction, sent without any, and settled in another, if the lease still holds. Who is killed in between
-leaves a lease that runs out; the next attempt sends the same message with the same id.
+A delivery is leased in one transaction, sent without any, and settled in another, if the lease still holds. A process that is killed in
+between leaves a lease that runs out; the next attempt sends the same message with the same id.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ FAULT: Final = "It could not be sent, by a fault of EGS."
 
 
 def deliveries_send(*, now: datetime | None = None) -> int:
-    """Returns how many were tried. One query when nothing is due. Simulations and tests pass `now`."""
+    """Returns how many were tried. Runs one query when nothing is due. Simulations and tests pass `now`."""
     count, until_s = 0, time.monotonic() + BEGINS_WITHIN_S
     while time.monotonic() < until_s:
         at = now or db_now()
@@ -120,7 +120,7 @@ def _letter(row: Delivery, events: Sequence[Event], at: datetime) -> Letter | No
 
 
 def _still_wanted(rows: Sequence[Delivery]) -> dict[object, list[Event]]:
-    """What each may still tell: people leave workspaces, mute them, and switch kinds off while a message waits."""
+    """Drops Events that a delivery may not tell any more: people leave workspaces, mute them, and switch kinds off while a message waits."""
     personal = {event for row in rows if row.channel.user_id for event in row.events.all()}
     hearers = {(one.user.pk, one.event.pk) for one in hearers_of(sorted(personal, key=lambda event: event.pk))} if personal else set()
     wishes = settings_of({row.channel.user_id for row in rows if row.channel.user_id})
@@ -139,7 +139,7 @@ def _still_wanted(rows: Sequence[Delivery]) -> dict[object, list[Event]]:
 
 @transaction.atomic
 def _settle(row: Delivery, failed: NotSent | None, now: datetime) -> None:
-    """Only while the lease is ours: after it ran out another process may have sent the same message."""
+    """It writes only while the lease is ours: after that another process may have sent the same message."""
     changes: dict[str, Any] = {"lease": None, "leased_until_at": None, "error": failed.text[:ERROR_MAX_CHARS] if failed else ""}
     if failed is None:
         changes |= {"state": DeliveryState.SENT, "sent_at": now}

@@ -1,4 +1,4 @@
-"""One table says of which Events people are told, under which kind of notice, and who they are.
+"""The table of notices: the Events of which EGS tells people, the kind of notice, and its readers.
 
 Every kind of Event is either in TOLD or in NOT_TOLD; a test compares both with the code.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class NoticeKind(models.TextChoices):
-    """What a person or a channel can choose."""
+    """The kinds that a person or a channel can choose."""
 
     APPROVAL_WANTED = "approval_wanted", "Approval wanted"
     DECISION = "decision", "Approved or refused"
@@ -181,5 +181,5 @@ def kinds_for(to: To) -> list[str]:
 
 
 def kinds_in_order(kinds: Collection[str]) -> list[NoticeKind]:
-    """In the order of the table."""
+    """Returns kinds in the order of the table."""
     return [kind for kind in NoticeKind if kind in kinds]

@@ -1,4 +1,4 @@
-"""What a message says, the same for every kind of channel."""
+"""Writes the text of a message, the same for every kind of channel."""
 
 from __future__ import annotations
 

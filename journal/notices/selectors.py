@@ -23,7 +23,7 @@ def notice_for(user: User, notice_id: str | UUID) -> Notice:
 
 
 def unread_count(user: User) -> int:
-    """Up to COUNTED_MAX + 1. One query."""
+    """Up to COUNTED_MAX + 1. Runs one query."""
     return len(notices_of(user).filter(read_at=None).order_by().values_list("pk")[: COUNTED_MAX + 1])
 
 
@@ -38,7 +38,7 @@ def channel_for(user: User, channel_id: str | UUID) -> Channel:
 
 
 def deliveries_of(channel: Channel, reader: User) -> QuerySet[Delivery]:
-    """With the Events of which the reader may still hear."""
+    """Loads deliveries with the Events of which the reader may still hear."""
     heard = Prefetch("events", queryset=Event.objects.filter(events_heard_by(reader)))
     return channel.deliveries.select_related("channel").prefetch_related(heard)
 

@@ -1,4 +1,4 @@
-"""What people do with their notices."""
+"""Acts of people on their notices."""
 
 from __future__ import annotations
 

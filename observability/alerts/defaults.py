@@ -105,7 +105,7 @@ def default_rules() -> list[AlertRule]:
 
 
 def defaults_ensure(*, now: datetime) -> None:
-    """Makes those that are missing. One query when all are there."""
+    """Makes those that are missing. Runs one query when all are there."""
     known = set(AlertRule.objects.exclude(code="").values_list("code", flat=True))
     missing = [rule for rule in default_rules() if rule.code not in known]
     if not missing:

@@ -35,7 +35,7 @@ def subjects_of(alert: Alert) -> QuerySet[AlertSubject]:
 
 
 def firing_count(actor: User) -> int:
-    """What the navigation shows: alerts that nobody has acknowledged; for overseers those of the platform. One query."""
+    """What the navigation shows: alerts that nobody has acknowledged; for overseers those of the platform. Runs one query."""
     rows = alerts_visible_to(actor).select_related(None).filter(state=AlertState.FIRING)
     return rows.filter(slice=None).count() if is_overseer(actor) else rows.count()
 

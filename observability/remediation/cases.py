@@ -39,7 +39,7 @@ S = CaseState
 
 
 def cases_review(*, now: datetime) -> None:
-    """Two queries when no node is set aside."""
+    """Runs two queries when no node is set aside."""
     is_known = RemediationCase.objects.filter(node=OuterRef("pk"), closed_at=None)
     for node in Node.objects.filter(~Exists(is_known), cordoned_at__isnull=False, gone_at=None).order_by("pk"):
         failed = f"What is to be done about node {node.name} could not be decided"

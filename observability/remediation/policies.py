@@ -38,14 +38,14 @@ class PolicyChange(TypedDict, total=False):
 
 
 def policies_by_cluster(cluster_ids: Iterable[UUID]) -> Mapping[UUID, RemediationPolicy]:
-    """One query."""
+    """Runs one query."""
     ids = set(cluster_ids)
     found = {row.cluster_id: row for row in RemediationPolicy.objects.filter(cluster__in=ids)}
     return {id_: found.get(id_) or RemediationPolicy(cluster_id=id_) for id_ in ids}
 
 
 def policies_of(clusters: Sequence[Cluster]) -> list[RemediationPolicy]:
-    """One for each cluster, with the defaults where nobody has set anything. One query."""
+    """One for each cluster, with the defaults where nobody has set anything. Runs one query."""
     found = policies_by_cluster(cluster.pk for cluster in clusters)
     for cluster in clusters:
         found[cluster.pk].cluster = cluster

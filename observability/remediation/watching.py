@@ -38,7 +38,7 @@ class Found:
 
 
 def faults_review(*, now: datetime) -> None:
-    """One query when no count has changed."""
+    """Runs one query when no count has changed."""
     changed = list(_changed(now))
     if not changed:
         return

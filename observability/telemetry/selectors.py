@@ -135,7 +135,7 @@ def course_of(actor: User, gpu: Gpu, *, since: datetime, until: datetime, step_s
 def courses_of(
     actor: User, gpus: Sequence[Gpu], *, since: datetime, until: datetime, step_s: int | None, now: datetime
 ) -> dict[UUID, Course]:
-    """By id of GPU, in the given order. Three queries, however many GPUs there are."""
+    """By id of GPU, in the given order. Runs three queries, however many GPUs there are."""
     model, sees_all = _level(since, until, step_s, now), sees_all_readings(actor)
     spans: dict[UUID, list[Span]] = defaultdict(list)
     for gpu_id, span in _spans(actor, gpus, since, until):

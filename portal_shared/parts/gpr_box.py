@@ -1,4 +1,4 @@
-"""No query if slice and promise are loaded."""
+"""Runs no query if slice and promise are loaded."""
 
 from __future__ import annotations
 

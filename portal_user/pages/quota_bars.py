@@ -30,7 +30,7 @@ class QuotaBar:
 
 
 def quota_bars(slice_: Slice, *, now: datetime) -> tuple[QuotaBar, ...]:
-    """Returns bars by shape, the workspace's first, then those of budgets. Two queries if there are none."""
+    """Returns bars by shape, the workspace's first, then those of budgets. Runs two queries if there are none."""
     found = sorted(quotas_of(slice_), key=lambda quota: (quota.shape, quota.slice is None))
     quotas = [QuotaBar.of(usage) for usage in quota_usages(found)] if found else []
     return (*quotas, *(_budget_bar(use) for use in budget_uses(budgets_of(slice_), now=now)))

@@ -1,1 +1,1 @@
-"""How an agent talks to its hub: transport, registration, sync, events, lists."""
+"""The dialog of an agent with its hub: transport, registration, sync, events, lists."""

@@ -20,7 +20,7 @@ STALE_S = 60.0  # an older reading says nothing about now
 
 
 class RollUp(StrEnum):
-    """How several readings become one."""
+    """The way in which several readings become one."""
 
     MEAN = "mean"
     MOST = "most"

@@ -39,7 +39,7 @@ class Wanted:
         return Fault(self.document.file, line, field_name(path), code, detail, self.kind.name, self.name)
 
     def path_of(self, api: str, *rest: str) -> Path:
-        """Where the document says what the API calls `api`."""
+        """Returns the document's path of the field that the API calls `api`."""
         if api == self.kind.name_field:
             return ("metadata", "name")
         base = self.paths.get(api, ())
@@ -187,7 +187,7 @@ def identity(kind: Kind, name: str, values: Mapping[str, Any]) -> list[Any]:
 
 
 def instant(value: Any) -> Any:
-    """One text for each moment; other values stay as they are."""
+    """Writes each moment in one form; other values stay as they are."""
     try:
         at = datetime.fromisoformat(value) if isinstance(value, str) else None
     except ValueError:

@@ -19,7 +19,7 @@ WORDS: Final = {"slice": "workspace", "is_on": "enabled"}
 
 
 class At(Enum):
-    """Which calls take the field."""
+    """The calls that take the field."""
 
     CREATE = "create"
     CHANGE = "change"

@@ -95,7 +95,7 @@ def threshold_of(check: str, shape: str, policy: CheckPolicy) -> float | None:
 
 
 def judge(check: str, value: float | None, *, shape: str, policy: CheckPolicy, gpu: str = "", text: str = "") -> CheckResult:
-    """None and values that are not finite give SKIP."""
+    """Returns SKIP for None and for values that are not finite."""
     limit = LIMITS[check]
     bad = Verdict.WARN if limit.is_warning else Verdict.FAIL
     threshold = threshold_of(check, shape, policy)

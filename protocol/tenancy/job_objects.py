@@ -26,7 +26,7 @@ VERSIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class BoxFacts:
-    """What the objects need to know of the box in which the job runs."""
+    """The facts about the job's box that its objects need."""
 
     gpus_per_node: int
     grace_s: int  # between the eviction at the end of the box and its end by force
@@ -34,7 +34,7 @@ class BoxFacts:
 
 
 def objects_of(work: Workload, box: BoxFacts) -> list[Object]:
-    """In the order in which they are made."""
+    """Returns objects in the order in which the agent makes them."""
     match work.kind:
         case WorkloadKind.JOB:
             made = [*_service(work), _object(work, _job_spec(work, box, retries=work.retries * work.nodes))]
@@ -55,7 +55,7 @@ def main_of(objects: list[Object]) -> Object | None:
 
 
 def pod_selector(kind: str, name: str, rank: int) -> str:
-    """Of the pod of this rank; of all pods of a Job that has no indexes."""
+    """Selects the pod of this rank, or all pods of a Job that has no indexes."""
     match kind:
         case WorkloadKind.JOB_SET:
             return f"jobset.sigs.k8s.io/jobset-name={name},{INDEX_OF_POD}={rank}"
@@ -80,7 +80,7 @@ def _object(work: Workload, spec: Object) -> Object:
 
 
 def _service(work: Workload) -> list[Object]:
-    """By its name the pods find each other. It has no address of its own."""
+    """The pods find each other by its name. It has no address of its own."""
     if work.nodes == 1:
         return []
     spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {JOB_OF_POD: work.name}}
@@ -140,7 +140,9 @@ def _mpi_job(work: Workload, box: BoxFacts) -> Object:
 
 
 def _rendezvous(work: Workload, box: BoxFacts, first: str) -> list[Object]:
-    """For torchrun, which reads PET_*, and for whoever reads the plain names. Each pod gets its rank from its index."""
+    """Sets the variables for torchrun, which reads PET_*, and for programs that read the plain names. Each pod gets its rank from its
+    index.
+    """
     nodes, gpus = str(work.nodes), str(box.gpus_per_node)
     rank = {"valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX_OF_POD}']"}}}
     words = {"MASTER_ADDR": first, "MASTER_PORT": str(PORT), "NNODES": nodes, "NPROC_PER_NODE": gpus}

@@ -29,7 +29,7 @@ class BindingSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IssuedToken(msgspec.Struct, frozen=True, kw_only=True):
-    """With a `failure` all other fields are empty."""
+    """If `failure` is set, all other fields are empty."""
 
     account: Id
     token: str = ""

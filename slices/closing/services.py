@@ -124,7 +124,7 @@ def slices_warn(*, now: datetime) -> None:
 
 
 def slices_record_ends(*, now: datetime) -> None:
-    """Tells 14, 3 days and 1 day before the end of a workspace, once each. One query when none ends soon."""
+    """Tells 14, 3 days and 1 day before the end of a workspace, once each. Runs one query when none ends soon."""
     for slice_ in Slice.objects.filter(life=Life.OPEN, ends_at__gt=now, ends_at__lte=now + ENDS_SOON):
         days = next(days for days in WARNED_DAYS if slice_.ends_at is not None and slice_.ends_at <= now + timedelta(days=days))
         if slice_.warned_days is None or slice_.warned_days > days:

@@ -47,7 +47,7 @@ def deputized_projects(actor: User, now: datetime) -> QuerySet[Project]:
 
 
 def deputy_relations(actor: User, obj: Any) -> frozenset[Relation]:
-    """One query."""
+    """Runs one query."""
     slice_ = getattr(obj, "slice", None)
     if slice_ is None or not deputized_projects(actor, db_now()).filter(pk=slice_.project_id).exists():
         return frozenset()
@@ -55,7 +55,7 @@ def deputy_relations(actor: User, obj: Any) -> frozenset[Relation]:
 
 
 def is_approver(actor: User, *, now: datetime) -> bool:
-    """Tell whether anything may ever wait for the actor's decision. One query at most."""
+    """Tell whether anything may ever wait for the actor's decision. Runs one query at most."""
     if may_all(actor, Verb.APPROVE, Kind.GPR):
         return True
     runs = Exists(ProjectAdmin.objects.filter(user=actor))
@@ -63,7 +63,7 @@ def is_approver(actor: User, *, now: datetime) -> bool:
 
 
 def approvers_of(project_ids: Iterable[UUID], now: datetime) -> dict[UUID, set[UUID]]:
-    """The people who decide on requests of each project: administrators, and their deputies. Three queries."""
+    """The people who decide on requests of each project: administrators, and their deputies. Runs three queries."""
     ids = set(project_ids)
     everywhere = set(User.objects.filter(role=PlatformRole.ADMIN, is_active=True).values_list("pk", flat=True))
     found = {project_id: set(everywhere) for project_id in ids}

@@ -53,7 +53,7 @@ def policy_for(actor: User, policy_id: str | UUID) -> Policy:
 
 
 def policy_views(policies: Iterable[Policy]) -> list[PolicyView]:
-    """One query."""
+    """Runs one query."""
     shown = list(policies)
     projects = {policy.slice.project_id for policy in shown if policy.slice}
     above = {policy.project_id: policy for policy in Policy.objects.filter(Q(pk=PLATFORM_POLICY) | Q(project__in=projects))}

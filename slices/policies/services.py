@@ -87,7 +87,7 @@ def changed_names(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[s
 
 
 def effects_of(policy: Policy, terms: Mapping[str, Any]) -> Iterator[tuple[Slice, Changes]]:
-    """The workspaces for which something changes if the policy has these terms, and what. Raises InvalidInput. Two queries."""
+    """The workspaces for which something changes if the policy has these terms, and what. Raises InvalidInput. Runs two queries."""
     layers = {each.slice_id or each.project_id: each.terms for each in Policy.objects.all()}
     key = policy.slice_id or policy.project_id
     for slice_ in slices_under(policy):

@@ -26,7 +26,7 @@ class PodSource(Protocol):
 
 
 class PodsLane:
-    """Not thread-safe: one thread looks and sends."""
+    """It is not thread-safe: one thread looks and sends."""
 
     def __init__(self, *, note: Note) -> None:
         self._note = note

@@ -82,7 +82,7 @@ class _Secret(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KubernetesCluster:
-    """`check` runs each step except the drain. Not thread-safe, except where a method says so."""
+    """`check` runs each step except the drain. It is not thread-safe, except where a method says so."""
 
     def __init__(self, api: Api, *, check: Step, note: Note) -> None:
         self._api, self._check, self._note = api, check, note

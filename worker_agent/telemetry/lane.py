@@ -26,7 +26,7 @@ class TelemetrySource(Protocol):
 
 
 class TelemetryLane:
-    """Not thread-safe: one thread reads and sends."""
+    """It is not thread-safe: one thread reads and sends."""
 
     def __init__(self, *, note: Note) -> None:
         self._note = note

@@ -114,7 +114,7 @@ class Tokens(AsyncResource):
 
 class Users(AsyncResource):
     def list(self, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.User]:
-        """For administrators; auditors may read.
+        """Administrators manage people; auditors read them.
 
         page_size: Rows a page.
         """
@@ -134,13 +134,13 @@ class Users(AsyncResource):
         )
 
     async def get(self, ref: str) -> models.User:
-        """For administrators; auditors may read."""
+        """Administrators manage people; auditors read them."""
         return await self.client.call("GET", f"users/{self.quoted(ref)}/", kind=models.User)
 
     async def update(
         self, ref: str, *, role: Literal["member", "auditor", "admin"] | UnsetType = UNSET, is_active: bool | UnsetType = UNSET
     ) -> models.User:
-        """For administrators; auditors may read.
+        """Administrators manage people; auditors read them.
 
         is_active: False: the person's tokens, sessions and sockets end at once.
         """

@@ -211,7 +211,7 @@ class Budgets(AsyncResource):
         ends_at: datetime | str | UnsetType = UNSET,
         at_limit: Literal["approve", "refuse"] | UnsetType = UNSET,
     ) -> models.Budget:
-        """Change the budget. One smaller than its use ends nothing.
+        """Change the budget. A budget that is smaller than its use ends nothing.
 
         starts_at: Of a range only.
         ends_at: Of a range only.
@@ -961,7 +961,7 @@ class Jobs(AsyncResource):
         )
 
     async def get(self, ref: str) -> models.Job:
-        """By id or name."""
+        """Takes an id or a name."""
         return await self.client.call("GET", f"jobs/{self.quoted(ref)}/", kind=models.Job)
 
     async def cancel(self, ref: str) -> models.Job:
@@ -1577,7 +1577,7 @@ class Templates(AsyncResource):
         run_checks: bool | UnsetType | None = UNSET,
         idempotency_key: str | None = None,
     ) -> models.Template:
-        """Create a template. Only owners of the slice may do this.
+        """Create a template. Owners of the slice may do this.
 
         cluster: The only cluster that it is for; null: all clusters of the slice.
         is_default: Whether it is the default of its cluster or of the slice, and replaces the present one. A cluster's default takes

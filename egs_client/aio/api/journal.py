@@ -179,7 +179,7 @@ class Channels(AsyncResource):
         return await self.client.call("POST", f"channels/{self.quoted(id)}/confirm/", body={"code": code}, kind=models.Channel)
 
     async def replace_key(self, id: str, *, idempotency_key: str | None = None) -> models.NewChannel:
-        """Replace the key of a webhook's signatures. For a day messages are signed with both keys."""
+        """Replace the key of a webhook's signatures. EGS signs messages with both keys for a day."""
         return await self.client.call(
             "POST", f"channels/{self.quoted(id)}/replace-key/", body={}, is_keyed=True, key=idempotency_key, kind=models.NewChannel
         )

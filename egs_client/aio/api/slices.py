@@ -74,7 +74,7 @@ class Me(AsyncResource):
         return await self.client.call("GET", "me/", kind=models.Me)
 
     async def notices(self) -> models.NoticeSettings:
-        """What the caller's bell leaves out, which workspaces are muted, and when messages wait."""
+        """The caller's settings: kinds that the bell leaves out, muted workspaces, and quiet hours."""
         return await self.client.call("GET", "me/notices/", kind=models.NoticeSettings)
 
     async def update_notices(
@@ -104,7 +104,7 @@ class Me(AsyncResource):
         quiet_from: str | UnsetType | None = UNSET,
         quiet_until: str | UnsetType | None = UNSET,
     ) -> models.NoticeSettings:
-        """What the caller's bell leaves out, which workspaces are muted, and when messages wait.
+        """The caller's settings: kinds that the bell leaves out, muted workspaces, and quiet hours.
 
         muted_slices: Ids or names.
         zone: As Europe/Berlin.
@@ -365,7 +365,7 @@ class Slices(AsyncResource):
         return await self.client.call("GET", f"slices/{self.quoted(slice)}/closing/", kind=models.Closing)
 
     async def remove(self, slice: str, *, drain: bool | UnsetType = UNSET, why: str | UnsetType = UNSET) -> models.Closing:
-        """Close the workspace for good. When nothing of it runs any more it loses namespaces, people and quotas; its history stays.
+        """Close the workspace for good. When its last box has ended, it loses namespaces, people and quotas; its history stays.
 
         drain: End running GPRs at once; default: they run to their ends.
         """

@@ -74,7 +74,7 @@ class Me(Resource):
         return self.client.call("GET", "me/", kind=models.Me)
 
     def notices(self) -> models.NoticeSettings:
-        """What the caller's bell leaves out, which workspaces are muted, and when messages wait."""
+        """The caller's settings: kinds that the bell leaves out, muted workspaces, and quiet hours."""
         return self.client.call("GET", "me/notices/", kind=models.NoticeSettings)
 
     def update_notices(
@@ -104,7 +104,7 @@ class Me(Resource):
         quiet_from: str | UnsetType | None = UNSET,
         quiet_until: str | UnsetType | None = UNSET,
     ) -> models.NoticeSettings:
-        """What the caller's bell leaves out, which workspaces are muted, and when messages wait.
+        """The caller's settings: kinds that the bell leaves out, muted workspaces, and quiet hours.
 
         muted_slices: Ids or names.
         zone: As Europe/Berlin.
@@ -357,7 +357,7 @@ class Slices(Resource):
         return self.client.call("GET", f"slices/{self.quoted(slice)}/closing/", kind=models.Closing)
 
     def remove(self, slice: str, *, drain: bool | UnsetType = UNSET, why: str | UnsetType = UNSET) -> models.Closing:
-        """Close the workspace for good. When nothing of it runs any more it loses namespaces, people and quotas; its history stays.
+        """Close the workspace for good. When its last box has ended, it loses namespaces, people and quotas; its history stays.
 
         drain: End running GPRs at once; default: they run to their ends.
         """

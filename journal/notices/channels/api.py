@@ -139,7 +139,7 @@ class ChannelViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
     @extend_schema(request=Nothing, responses={201: NewChannelSerializer})
     @action(detail=True, methods=["post"], url_path="replace-key")
     def replace_key(self, request: Request, pk: str) -> Response:
-        """Replace the key of a webhook's signatures. For a day messages are signed with both keys."""
+        """Replace the key of a webhook's signatures. EGS signs messages with both keys for a day."""
         self.body(Nothing)
         made = channel_replace_key(channel=self.get_object(), actor=actor_of(request), now=self.now)
         return self._answer(made.channel, plain=made.plain)

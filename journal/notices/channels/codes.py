@@ -1,4 +1,4 @@
-"""Codes that confirm mail addresses. None is stored: a code follows from channel and address."""
+"""Codes that confirm mail addresses. It stores no code: a code follows from channel and address."""
 
 from __future__ import annotations
 

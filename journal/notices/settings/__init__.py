@@ -1,1 +1,1 @@
-"""What people want to hear: their settings of notices."""
+"""Settings of notices: what people want to hear."""

@@ -35,7 +35,7 @@ class NoticeSettingsChange(StrictSerializer):
 
 
 class NoticeSettingsViewSet(ApiViewSet[NoticeSettings]):
-    """What the caller's bell leaves out, which workspaces are muted, and when messages wait."""
+    """The caller's settings: kinds that the bell leaves out, muted workspaces, and quiet hours."""
 
     queryset = NoticeSettings.objects.none()
     is_personal = True

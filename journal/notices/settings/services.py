@@ -1,4 +1,4 @@
-"""What a person sets about notices."""
+"""Writes a person's settings of notices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people want to hear."""
+"""Reads which notices people want."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from journal.notices.kinds import NoticeKind
 
 
 def settings_of(user_ids: Collection[UUID]) -> dict[UUID, NoticeSettings]:
-    """Returns the wishes of each user. One query."""
+    """Returns the wishes of each user. Runs one query."""
     stored = NoticeSettings.objects.in_bulk(list(user_ids))
     return {user_id: stored.get(user_id) or NoticeSettings(user_id=user_id) for user_id in user_ids}
 

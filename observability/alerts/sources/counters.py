@@ -37,7 +37,7 @@ STATE: Final = "gpu__counter_state"
 
 
 def counters_advance(*, now: datetime) -> None:
-    """One query when nothing was counted. The caller holds the lock of all alerts."""
+    """Runs one query when nothing was counted. The caller holds the lock of all alerts."""
     rows = with_boxes(LatestReading.objects.filter(_has_news()), "gpu__").annotate(before_at=_reading_before())
     columns = ("at", "before_at", *NAMES, *(f"{STATE}__{name}" for name in ("pk", *NAMES)))
     states, increases = [], []
@@ -83,7 +83,7 @@ def _increases(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[tuple
 
 
 def gpu_counts(rules: Sequence[AlertRule], now: datetime) -> Found:
-    """One query for each window, and two."""
+    """Runs one query for each window, and two."""
     sums: dict[int, dict[tuple[UUID, str], dict[UUID | None, int]]] = {}
     for window_s in {rule.window_s for rule in rules}:
         sums[window_s] = _sums(window_s, now)

@@ -19,7 +19,7 @@ from protocol.agents.events import Outcome
 
 
 def nodes(rules: Sequence[AlertRule], now: datetime) -> Found:
-    """Those that an administrator has set aside, or that are in maintenance, are left out. Two queries, and one for each window."""
+    """Those that an administrator has set aside, or that are in maintenance, are left out. Runs two queries, and one for each window."""
     failed = {window_s: _failed_checks(window_s, now) for window_s in {rule.window_s for rule in rules if rule.signal != NOT_READY}}
     open_ids = set(open_subjects(rules))
     wanted = open_ids | {node_id for counted in failed.values() for node_id in counted}
@@ -48,7 +48,7 @@ def _failed_checks(window_s: int, now: datetime) -> dict[UUID, int]:
 
 
 def clusters(rules: Sequence[AlertRule], now: datetime) -> Found:
-    """One query. After an outage of EGS itself agents get time to report."""
+    """Runs one query. After an outage of EGS itself agents get time to report."""
     rows = Cluster.objects.filter(is_enabled=True, agent__locked_at=None, agent__last_sync_at__isnull=False).select_related("agent")
     is_back = not was_just_away(now=now)
     found: dict[UUID, list[Measured]] = defaultdict(list)

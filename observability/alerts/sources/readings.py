@@ -1,4 +1,4 @@
-"""Newest readings of GPUs: levels, and how long there was none. One query for all rules, which returns only what may matter."""
+"""Newest readings of GPUs: levels, and how long there was none. Runs one query for all rules, which returns only what may matter."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def is_due(rule: AlertRule, now: datetime) -> bool:
 
 
 def gpu_trends(rules: Sequence[AlertRule], now: datetime) -> Found:
-    """Two queries a rule."""
+    """Runs two queries a rule."""
     return {rule.pk: list(_gpus_of(rule, now)) for rule in rules}
 
 

@@ -31,7 +31,7 @@ class RequestCounts:
 
     @classmethod
     def load(cls, slice_: Slice, *, counted: Q) -> RequestCounts:
-        """`counted` filters only the counts. One query."""
+        """`counted` filters only the counts. Runs one query."""
         # A workspace runs one request at a time, so Max() over a group is that request's value.
         next_ = Gpr.objects.filter(planned_start_at__isnull=False, slice=slice_, state=GprState.QUEUED).order_by("planned_start_at", "pk")
         gpus: Any = ReservedGpu.objects.filter(reservation__slice=slice_, state=ReservationState.HELD).order_by()

@@ -18,7 +18,7 @@ S = GprState
 
 
 def events_for(gprs: Iterable[Gpr]) -> dict[UUID, Event]:
-    """Loads how each GPR ended, or why its promise moved. One query."""
+    """Loads how each GPR ended, or why its promise moved. Runs one query."""
     ids = [gpr.pk for gpr in gprs if gpr.state in ENDED or late_s(gpr) >= words.MINUTE_S]
     if not ids:
         return {}

@@ -146,7 +146,7 @@ def _holding(gpr: Gpr, *, at: datetime | None, told: VisibleExplanation | None =
 
 
 def _counted(request: PageRequest) -> tuple[Fact, Fact]:
-    """Counts over all pages. Two queries."""
+    """Counts over all pages. Runs two queries."""
     slices = slices_visible_to(request.user).exclude(life=Life.REMOVED)
     holds, waits = Q(state__in=PROVISIONED), Q(state=GprState.QUEUED)
     found = Gpr.objects.filter(holds | waits, slice__in=slices.values("pk")).aggregate(

@@ -49,7 +49,7 @@ class _Box:
 
 
 class Volumes:
-    """Not thread-safe."""
+    """It is not thread-safe."""
 
     def __init__(self, api: Api, *, mono: Callable[[], float] = time.monotonic) -> None:
         self._api, self._mono = api, mono

@@ -34,7 +34,7 @@ def _fence(value: str) -> int:
 
 
 class BindGuard:
-    """Not thread-safe."""
+    """It is not thread-safe."""
 
     def __init__(self, api: Api) -> None:
         self._api = api

@@ -57,7 +57,7 @@ class PodIndex:
 
 
 class Observation:
-    """Not thread-safe."""
+    """It is not thread-safe."""
 
     def __init__(self, nodes: Mirror[Node], pods: Mirror[Pod], namespaces: Mirror[Namespace]) -> None:
         self._nodes, self._pods, self._namespaces = nodes, pods, namespaces

@@ -66,7 +66,7 @@ class RemovalCalls:
 
 
 class Draining:
-    """Not thread-safe."""
+    """It is not thread-safe."""
 
     # Two pools, so that hanging evictions do not delay deletion by force.
     def __init__(self, api: Api, *, evictions: Executor, force: Executor) -> None:

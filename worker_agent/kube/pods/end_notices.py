@@ -44,7 +44,7 @@ Wanted = tuple[Key, Pod, BoxEnd]
 
 
 class EndNotices:
-    """Not thread-safe."""
+    """It is not thread-safe."""
 
     def __init__(self, api: Api, *, pool: Executor, recorder: EventRecorder, observation: Observation) -> None:
         self._api, self._pool, self._recorder, self._observation = api, pool, recorder, observation

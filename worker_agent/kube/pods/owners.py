@@ -43,7 +43,7 @@ class _Owned(msgspec.Struct, frozen=True):
 
 
 class OwnerChains:
-    """Not thread-safe. Each look reads some owners; what was read is kept while pods lead to it."""
+    """It is not thread-safe. Each look reads some owners; what was read is kept while pods lead to it."""
 
     def __init__(self, api: Api, kinds: Kinds) -> None:
         self._api, self._kinds = api, kinds

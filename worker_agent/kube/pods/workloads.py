@@ -40,7 +40,7 @@ class Workload:
 
 
 class Workloads:
-    """Not thread-safe."""
+    """It is not thread-safe."""
 
     def __init__(self, api: Api) -> None:
         self._chains = OwnerChains(api, OWNED)

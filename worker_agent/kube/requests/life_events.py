@@ -38,7 +38,7 @@ class Due:
 
 
 class LifeEventRecorder:
-    """Not thread-safe."""
+    """It is not thread-safe."""
 
     def __init__(self, recorder: EventRecorder, observation: Observation) -> None:
         self._recorder, self._observation = recorder, observation
