@@ -182,7 +182,7 @@ def own_workspace_ids(actor: User) -> QuerySet[Any]:
 
 
 def may(actor: User, verb: Verb, obj: Any) -> bool:
-    """`obj` is a row of a model in Kind. Runs one query where a role in a workspace decides, one more where a deputy may, otherwise none."""
+    """`obj` is a row of a model in Kind. Runs a query where a role in a workspace decides, and one more for deputies."""
     kind = Kind(obj._meta.model_name)
     known = _known_relations(actor, obj)
     if _allows(verb, kind, known):

@@ -15,7 +15,7 @@ BATCHES_MAX: Final = 20
 
 
 def events_prune(*, now: datetime) -> int:
-    """Returns how many were deleted, the oldest first and not all at once. A process that is killed in between leaves the rest to the next."""
+    """Returns how many were deleted, the oldest first and not all at once. A killed process leaves the rest to the next."""
     if not settings.EGS_AUDIT_KEPT_DAYS:
         return 0
     before_at, count = now - timedelta(days=settings.EGS_AUDIT_KEPT_DAYS), 0

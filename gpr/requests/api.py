@@ -299,7 +299,7 @@ class GprStepViewSet(ApiViewSet[StepResult]):
 
 
 class NodeStepViewSet(ApiViewSet[StepResult]):
-    """List all attempts at entry and exit steps on a node, for every request that had it, the newest first. Administrators alone call it."""
+    """List all attempts at entry and exit steps on a node, of every request, the newest first. Administrators alone call it."""
 
     queryset = StepResult.objects.none()
     serializer_class = StepSerializer

@@ -64,7 +64,9 @@ class Hearer:
 
 
 def hearers_of(events: Sequence[Event]) -> list[Hearer]:
-    """Everybody whom the table names, who may see the subject, and who has not done it himself. At most one query for each To, and two."""
+    """Everybody whom the table names, who may see the subject, and who has not done it himself. Runs at most one query for each To, and two
+    more.
+    """
     rules = {event.pk: rule for event in events if (rule := rule_of(event)) is not None}
     found = _found([event for event in events if event.pk in rules], rules)
     users = User.objects.filter(pk__in={user_id for ids in found.values() for user_id in ids}, is_active=True).in_bulk()

@@ -120,7 +120,7 @@ def _letter(row: Delivery, events: Sequence[Event], at: datetime) -> Letter | No
 
 
 def _still_wanted(rows: Sequence[Delivery]) -> dict[object, list[Event]]:
-    """Drops Events that a delivery may not tell any more: people leave workspaces, mute them, and switch kinds off while a message waits."""
+    """Drops Events that may not be told any more: people leave workspaces, mute them, and switch kinds off while a message waits."""
     personal = {event for row in rows if row.channel.user_id for event in row.events.all()}
     hearers = {(one.user.pk, one.event.pk) for one in hearers_of(sorted(personal, key=lambda event: event.pk))} if personal else set()
     wishes = settings_of({row.channel.user_id for row in rows if row.channel.user_id})

@@ -41,7 +41,7 @@ def quiet_end(at: datetime, of: NoticeSettings) -> datetime:
 
 
 def pause(attempt_count: int, *, draw: float) -> timedelta:
-    """Returns the pause after this many attempts. `draw` is between 0 and 1: receivers that failed together are not tried together again."""
+    """Returns the pause after this many attempts. `draw` is between 0 and 1: receivers that failed together are not retried together."""
     pause_s = PAUSES_S[min(attempt_count, len(PAUSES_S)) - 1]
     return timedelta(seconds=pause_s * (1 - JITTER + 2 * JITTER * draw))
 

@@ -292,8 +292,7 @@ class Nodes(Resource):
 
 class NodesSteps(Resource):
     def list(self, node_ref: str, *, page_size: int | UnsetType = UNSET) -> Pages[shared.Step]:
-        """List all attempts at entry and exit steps on a node, for every request that had it, the newest first. Administrators alone
-        call it.
+        """List all attempts at entry and exit steps on a node, of every request, the newest first. Administrators alone call it.
 
         page_size: Rows a page.
         """
