@@ -12,6 +12,7 @@ import msgspec
 from core.errors import InvalidInput
 from inventory.models import AgentSession, Cluster
 from inventory.services.agents import AgentIdentity, session_check
+from protocol.agents.sync import IdleRelease
 from protocol.scalars import Id, Number
 from protocol.tenancy.cluster_requests import (
     CLUSTER_REQUESTS_MAX,
@@ -51,6 +52,9 @@ class ClusterRequestHandler(Protocol):
 
     def log_asks(self, cluster_id: UUID, now: datetime) -> tuple[LogAsk, ...]:
         """Returns the pods whose output somebody reads now."""
+
+    def idle_releases(self, cluster_id: UUID) -> tuple[IdleRelease, ...]:
+        """Returns the boxes of which people were warned that they are released, since their GPUs do nothing."""
 
     def take_log(self, cluster: Cluster, chunk: LogChunk, now: datetime) -> str:
         """Returns how far the output is stored."""
@@ -108,6 +112,10 @@ def take_workloads(cluster: Cluster, seen: Sequence[WorkloadSeen], now: datetime
 
 def log_asks(cluster_id: UUID, now: datetime) -> tuple[LogAsk, ...]:
     return tuple(ask for handler in _handlers() for ask in handler.log_asks(cluster_id, now))
+
+
+def idle_releases(cluster_id: UUID) -> tuple[IdleRelease, ...]:
+    return tuple(release for handler in _handlers() for release in handler.idle_releases(cluster_id))
 
 
 def receive_log(agent: AgentIdentity, chunk: LogChunk, now: datetime) -> LogReply:

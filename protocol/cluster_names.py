@@ -18,6 +18,7 @@ GATE: Final = "egs.io/gpr"  # the scheduling gate that admission adds to each po
 POD_GPR: Final = "egs.io/gpr"  # label of a lifted pod: the id of its GPR
 MODEL: Final = "model"  # label by people, who may write none of egs.io/: which model the pod trains or serves
 ENDS_AT: Final = "egs.io/ends-at"  # annotation of a lifted pod: when its box ends (RFC 3339), for the pod to read
+IDLE_RELEASE_AT: Final = "egs.io/idle-release-at"  # the same: when its box is released if its GPUs go on doing nothing
 
 # On nodes. Kubelets may not write labels of this prefix.
 MANAGED: Final = "egs.io/managed"  # label "true", set by the cluster's operator: EGS manages the node

@@ -28,6 +28,7 @@ from gpr.allocation.stored_plan import plan_lock
 from gpr.cluster_requests.life_marks import life_marks_of
 from gpr.cluster_requests.states import cluster_request_states
 from gpr.evictions.failed_jobs import jobs_failed_take
+from gpr.idle.selectors import idle_releases_of
 from gpr.jobs.logs import log_take
 from gpr.jobs.selectors import log_asks_of, workloads_of
 from gpr.jobs.services import workloads_take
@@ -42,6 +43,7 @@ from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed
 from journal.models import Event
 from journal.services import events_record
+from protocol.agents.sync import IdleRelease
 from protocol.tenancy.cluster_requests import (
     AutoTemplate,
     ClusterRequest,
@@ -118,6 +120,9 @@ class GprRequestHandler:
 
     def log_asks(self, cluster_id: UUID, now: datetime) -> tuple[LogAsk, ...]:
         return log_asks_of(cluster_id, now)
+
+    def idle_releases(self, cluster_id: UUID) -> tuple[IdleRelease, ...]:
+        return idle_releases_of(cluster_id)
 
     def take_log(self, cluster: Cluster, chunk: LogChunk, now: datetime) -> str:
         return log_take(cluster=cluster, chunk=chunk, now=now)

@@ -84,6 +84,7 @@ def sync_reply(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int
         repairs_drift=repairs_drift,
         warn_before_s=settings.EGS_END_WARNING_S,
         log_asks=cluster_requests.log_asks(cluster_id, now) if message.have_workloads is not None else (),
+        idle_releases=cluster_requests.idle_releases(cluster_id),
         **lists,
     )
 

@@ -24,6 +24,14 @@ WAIT_MAX_S = 20.0  # how long the hub may hold a sync
 SYNC_PATH = "/agent/v1/sync"
 
 
+class IdleRelease(msgspec.Struct, frozen=True, kw_only=True):
+    """An active box whose people were warned: its GPUs do nothing, and at this time it is released."""
+
+    gpr_id: str
+    run: int
+    at_s: float
+
+
 class SyncRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The agent repeats bindings, tokens, drifts and failed Jobs until the hub has answered."""
 
@@ -58,8 +66,8 @@ class SyncRequest(msgspec.Struct, frozen=True, kw_only=True):
 class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
     """A list is None when the agent already has it, by the digest in its `have_...` field.
 
-    The hub holds the answer until something changes, for at most `wait_s`. Changes of `orders`, `life`, and positions and estimates in
-    `claims` do not end that wait. An older hub sends no `life` and no `templates`.
+    The hub holds the answer until something changes, for at most `wait_s`. Changes of `orders`, `life`, `idle_releases`, and positions and
+    estimates in `claims` do not end that wait. An older hub sends no `life` and no `templates`.
     """
 
     hub_id: str
@@ -90,3 +98,4 @@ class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
     # Of GPRs that are active here. A missing one is left as it is: the agent deletes it when its box closes.
     workloads: tuple[Workload, ...] | None = None
     log_asks: tuple[LogAsk, ...] = ()  # all present ones, in every answer
+    idle_releases: tuple[IdleRelease, ...] | None = None  # all present ones, in every answer; an older hub sends none

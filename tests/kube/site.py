@@ -19,7 +19,7 @@ import msgspec
 from protocol import cluster_names
 from protocol.agents.events import AgentEvent, InventoryEvent, StepEvent
 from protocol.agents.listings import set_digest
-from protocol.agents.sync import SyncReply
+from protocol.agents.sync import IdleRelease, SyncReply
 from protocol.assignments import Assignment, Desired, Drain, Observed, Phase
 from protocol.nodes.drift import Drift
 from protocol.nodes.inventory import NodeView
@@ -293,7 +293,13 @@ class Site:
         )
         return msgspec.structs.replace(default, **changes)
 
-    def tell(self, *assignments: Assignment, repairs_drift: bool = True, life: tuple[LifeMark, ...] | None = None) -> None:
+    def tell(
+        self,
+        *assignments: Assignment,
+        repairs_drift: bool = True,
+        life: tuple[LifeMark, ...] | None = None,
+        idle_releases: tuple[IdleRelease, ...] = (),
+    ) -> None:
         """One sync: this is the whole set now."""
         self._generation += 1
         now = self.hub_clock.wall()
@@ -309,6 +315,7 @@ class Site:
             assignments=assignments,
             repairs_drift=repairs_drift,
             life=life,
+            idle_releases=idle_releases,
         )
         sent = self.core.sync_request(0.0)
         self._heard_drifts += sent.request.drifts

@@ -296,7 +296,9 @@ class Core:
             return None
         is_near = ends_s - self._time.now() <= self._store.state.warn_before_s
         of = box[0][0]
-        return BoxEnd(gpr_id=of.gpr_id, gpr_name=of.gpr_name, run=of.run, ends_s=ends_s, is_near=is_near)
+        releases = self.link.idle_releases
+        idle_release_s = None if releases is None else releases.get((of.gpr_id, of.run), 0.0)
+        return BoxEnd(gpr_id=of.gpr_id, gpr_name=of.gpr_name, run=of.run, ends_s=ends_s, is_near=is_near, idle_release_s=idle_release_s)
 
     def _order_nodes(self) -> None:
         """Orders nodes that are due, only while the hub can be reached. Orders are not withdrawn here."""

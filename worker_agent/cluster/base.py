@@ -121,6 +121,7 @@ class BoxEnd(msgspec.Struct, frozen=True, kw_only=True):
     run: int
     ends_s: float
     is_near: bool  # its pods are to be warned
+    idle_release_s: float | None = None  # when it is released because its GPUs do nothing; 0: it is not; None: not known
 
 
 # A driver keeps an order that leaves no gap. To give a node it writes the node first and then the bind guard; to take it, the guard first.

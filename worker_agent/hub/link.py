@@ -40,6 +40,7 @@ class Link:
         self.is_rewound = False
         self.is_locked = False  # the hub saw two agents use our credential
         self.orders: tuple[NodeOrder, ...] = ()  # in memory only: the next answer has them again
+        self.idle_releases: dict[tuple[str, int], float] | None = None  # by GPR and run, as orders; None: the hub has not said
         self.life = ReceivedList(LIFE)
         self._life_wanted_mono = float("-inf")
         self.tenancy = WorkspaceExchange()
@@ -143,6 +144,8 @@ class Link:
             self._note("hub_changed", {"known": self._state.hub_id, "got": reply.hub_id})
         self._renew_lease(sent, reply)
         self.orders = reply.orders
+        if reply.idle_releases is not None:
+            self.idle_releases = {(each.gpr_id, each.run): each.at_s for each in reply.idle_releases}
         self.life.hear(sent.request, reply)
         self.tenancy.take(sent.request, reply)
         self.requests.take(sent.request, reply, asked_mono=sent.at.mono)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from protocol.agents.sync import IdleRelease
 from protocol.assignments import Assignment, Phase
 from tests.agent.stage import T0, Stage
 from worker_agent.cluster.base import BoxEnd
@@ -45,6 +46,17 @@ def opened(stage: Stage, *, duration_s: float = 3600.0) -> Assignment:
     tell(stage, box)
     stage.run(30, until=lambda: stage.phase() is Phase.ACTIVE)
     return box
+
+
+def test_the_release_of_an_idle_box_is_what_the_hub_said_last_and_nothing_before_it_spoke(stage: Stage, heard: Heard) -> None:
+    box = opened(stage)
+    assert [end.idle_release_s for end in heard.ends] == [None]
+    idle = IdleRelease(gpr_id=box.gpr_id, run=box.run, at_s=T0 + 900)
+    for releases, known in [((idle,), T0 + 900), (None, T0 + 900), ((msgspec.structs.replace(idle, run=9),), 0.0), ((idle,), T0 + 900)]:
+        stage.generation += 1
+        stage.core.on_reply(stage.core.sync_request(0.0), msgspec.structs.replace(stage.reply(box), idle_releases=releases))
+        stage.core.reconcile()
+        assert [end.idle_release_s for end in heard.ends] == [known]
 
 
 def test_the_end_of_an_open_box_follows_the_word_of_the_hub(stage: Stage, heard: Heard) -> None:

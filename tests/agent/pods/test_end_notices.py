@@ -26,8 +26,9 @@ OTHER = assignment("b", "n1", "GPU-1")
 AGAIN = msgspec.structs.replace(BOX, run=2)
 
 
-def box_end(ends_s: float = END_S, *, is_near: bool = False, box: Assignment = BOX) -> BoxEnd:
-    return BoxEnd(gpr_id=box.gpr_id, gpr_name=box.gpr_name, run=box.run, ends_s=ends_s, is_near=is_near)
+def box_end(ends_s: float = END_S, *, is_near: bool = False, box: Assignment = BOX, idle_release_s: float | None = None) -> BoxEnd:
+    of = {"gpr_id": box.gpr_id, "gpr_name": box.gpr_name, "run": box.run}
+    return BoxEnd(**of, ends_s=ends_s, is_near=is_near, idle_release_s=idle_release_s)  # type: ignore[arg-type]
 
 
 class Box:
@@ -46,10 +47,8 @@ class Box:
             self.driver.publish_ends(said)
             wait(list(self.driver._end_notices._going.values()), timeout=10)
 
-    def ends_at(self, name: str) -> str:
-        return str(
-            self.api.objects[f"/api/v1/namespaces/red/pods/{name}"]["metadata"].get("annotations", {}).get(cluster_names.ENDS_AT, "")
-        )
+    def ends_at(self, name: str, annotation: str = cluster_names.ENDS_AT) -> str:
+        return str(self.api.objects[f"/api/v1/namespaces/red/pods/{name}"]["metadata"].get("annotations", {}).get(annotation, ""))
 
     def events(self) -> int:
         return len([path for verb, path in self.api.calls if verb == "POST" and path.endswith("/events")])
@@ -263,6 +262,19 @@ def wait_for_annotation(api: FakeApi) -> str:
         found = api.objects["/api/v1/namespaces/red/pods/p1"]["metadata"].get("annotations", {}).get(cluster_names.ENDS_AT, "")
         time.sleep(0.005)
     return str(found)
+
+
+def test_pods_of_an_idle_box_read_when_it_is_released_until_it_is_not_any_more(box: Box) -> None:
+    def said() -> list[str]:
+        return [box.ends_at(name, cluster_names.IDLE_RELEASE_AT) for name in ("p1", "p2")]
+
+    for idle_release_s, expected in [(0.0, ""), (END_S - 60, "then"), (END_S, "later"), (None, "later"), (0.0, "")]:
+        box.announce(box_end(idle_release_s=idle_release_s), passes=2)
+        assert said() == [{"then": rfc3339(END_S - 60), "later": rfc3339(END_S)}.get(expected, "")] * 2
+    assert box.ends_at("p1") == rfc3339(END_S)
+    patches = box.patches()
+    box.announce(box_end(idle_release_s=0.0), passes=3)
+    assert box.patches() == patches
 
 
 def test_an_annotation_that_somebody_wrote_meanwhile_is_not_lost(box: Box) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from protocol.agents.sync import IdleRelease
 from protocol.assignments import Assignment
 from tests.kube.cluster import Cluster, Object
 from tests.kube.site import Site, moved_in
@@ -54,6 +55,25 @@ def test_pods_read_the_end_of_their_box_from_their_start_on_and_it_moves_with_th
     moved(site, box, now_s + FAR_S / 2)  # an eviction
     site.until("the sooner end", lambda: ends_of(site, red) == {rfc3339(now_s + FAR_S / 2)})
     assert warnings(site, red) == []
+
+
+@pytest.mark.rotates
+def test_pods_of_an_idle_box_read_when_it_is_released_and_an_agent_that_starts_again_keeps_it(site: Site) -> None:
+    def read() -> set[str]:
+        return {pod["metadata"]["annotations"].get("egs.io/idle-release-at", "") for pod in site.running(red)}
+
+    red = site.make_slice("red")
+    box = opened(site, red, ends_s=time.time() + FAR_S)
+    at_s = time.time() + 900
+    site.tell(box, idle_releases=(IdleRelease(gpr_id=box.gpr_id, run=box.run, at_s=at_s),))
+    site.until("the release", lambda: read() == {rfc3339(at_s)})
+    site.restart()
+    for _ in range(3):
+        site.pass_()
+    assert read() == {rfc3339(at_s)}
+
+    site.tell(box)  # its GPUs work again, or somebody keeps it
+    site.until("no release", lambda: read() == {""})
 
 
 def test_each_pod_is_warned_once_when_the_end_is_near_also_by_an_agent_that_starts_again(site: Site) -> None:

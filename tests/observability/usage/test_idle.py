@@ -13,6 +13,7 @@ from gpr.idle.services import gpr_keep
 from gpr.models import Gpr, GprState, IdleBox
 from inventory.models import Reservation
 from journal.models import Event
+from protocol.agents.sync import IdleRelease
 from protocol.assignments import Phase
 from slices.policies.services import policy_change, policy_of
 from tests.builders import make_user
@@ -49,13 +50,22 @@ def told(gpr: Gpr) -> list[str]:
     return list(Event.objects.filter(gpr_id=gpr.pk, kind__startswith="gpr.idle").order_by("pk").values_list("kind", flat=True))
 
 
+def releases(stage: Stage) -> tuple[IdleRelease, ...] | None:
+    """As its cluster's agent hears of them."""
+    return stage.agent.sync(at=stage.now).idle_releases
+
+
 @pytest.mark.both_databases
 def test_an_idle_box_is_warned_at_half_and_shortly_before_and_released_at_the_end_of_its_time_out(stage: Stage) -> None:
     gpr = lives(stage, box(stage), 6, 0, 3)
     assert told(gpr) == []
 
+    assert releases(stage) == ()
     gpr = lives(stage, gpr, 1, 0, 3)
     assert told(gpr) == ["gpr.idle_warned"]
+    idleness = idleness_of(gpr)
+    assert idleness is not None
+    assert releases(stage) == (IdleRelease(gpr_id=str(gpr.pk), run=gpr.run, at_s=idleness.ends_at.timestamp()),)
     gpr = lives(stage, gpr, 4, 0, 3)
     assert (told(gpr), gpr.state) == (["gpr.idle_warned"] * 2, S.ACTIVE)
     gpr = lives(stage, gpr, 1, 0, 3)

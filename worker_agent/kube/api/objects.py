@@ -29,7 +29,7 @@ POD_LABELS: Final = frozenset(
         *(*RANK_LABELS, *ROLE_LABELS, SERVED_LABEL),
     }
 )
-POD_ANNOTATIONS: Final = frozenset({cluster_names.ENDS_AT})
+POD_ANNOTATIONS: Final = frozenset({cluster_names.ENDS_AT, cluster_names.IDLE_RELEASE_AT})
 WORD_MAX: Final = 256  # longer than any name or label can be
 FINALIZERS_MAX: Final = 20
 GATES_MAX: Final = 50  # before EGS's own

@@ -1,4 +1,4 @@
-"""Tells pods when their box ends: an annotation follows the end, and an event is recorded once it is near.
+"""Tells pods when their box ends: annotations follow the end and an idle box's release, and an event is recorded once the end is near.
 
 Needs no memory across restarts: the API server rejects a second event of the same name. Must not live here: when a box ends (core.py).
 """
@@ -14,14 +14,14 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Final, NamedTuple
 
-from protocol.cluster_names import ENDS_AT
+from protocol.cluster_names import ENDS_AT, IDLE_RELEASE_AT
 from worker_agent.cluster.base import BoxEnd, WriteConflict
 from worker_agent.kube.api.client import Api
 from worker_agent.kube.api.events import EventRecorder
 from worker_agent.kube.api.objects import Pod
 from worker_agent.kube.nodes.observation import Observation, PodIndex
 from worker_agent.kube.pods.gate_lifter import Box
-from worker_agent.kube.pods.lifting import annotate_ops
+from worker_agent.kube.pods.lifting import annotate_ops, unannotate_ops
 from worker_agent.kube.pods.runs import is_in_run
 from worker_agent.kube.requests.messages import EventText
 from worker_agent.kube.requests.status import rfc3339
@@ -37,7 +37,7 @@ class Key(NamedTuple):
     gpr_id: str
     what: str  # the annotation's key, or the event's reason
     pod_uid: str
-    ends_at: str
+    at: str  # "": the annotation goes
 
 
 Wanted = tuple[Key, Pod, BoxEnd]
@@ -75,11 +75,15 @@ class EndNotices:
         # A pod is told the end of its own run: a GPR may leave one run and be in its next one at the same time.
         for end in self._ends.values():
             ends_at = rfc3339(end.ends_s)
+            marks = {ENDS_AT: ends_at}
+            if end.idle_release_s is not None:
+                marks[IDLE_RELEASE_AT] = rfc3339(end.idle_release_s) if end.idle_release_s else ""
             for pod in self._observation.pods.lifted.get(end.gpr_id, ()):
                 if not pod.holds or pod.is_leaving or not is_in_run(end, pod):
                     continue
-                if pod.metadata.annotation(ENDS_AT) != ends_at:
-                    yield Key(end.gpr_id, ENDS_AT, pod.metadata.uid, ends_at), pod, end
+                for name, at in marks.items():
+                    if pod.metadata.annotation(name) != at:
+                        yield Key(end.gpr_id, name, pod.metadata.uid, at), pod, end
                 if end.is_near:
                     yield Key(end.gpr_id, NEAR, pod.metadata.uid, ends_at), pod, end
 
@@ -95,22 +99,23 @@ class EndNotices:
         for each in due:
             lines[each[0].gpr_id].append(each)
         going = Counter(key.gpr_id for key in self._going)
-        turns = [(going[gpr_id], line[0][0].ends_at, gpr_id) for gpr_id, line in lines.items()]
+        turns = [(going[gpr_id], line[0][0].at, gpr_id) for gpr_id, line in lines.items()]
         heapify(turns)
         while turns:
-            count, ends_at, gpr_id = heappop(turns)
+            count, at, gpr_id = heappop(turns)
             yield lines[gpr_id].popleft()
             if lines[gpr_id]:
-                heappush(turns, (count + 1, ends_at, gpr_id))
+                heappush(turns, (count + 1, at, gpr_id))
 
     def _send(self, key: Key, pod: Pod, end: BoxEnd) -> Future[Pod] | Future[None]:
-        if key.what == ENDS_AT:
-            ops = [{"op": "test", "path": "/metadata/uid", "value": key.pod_uid}, *annotate_ops(pod.metadata, ENDS_AT, key.ends_at)]
+        if key.what != NEAR:
+            change = annotate_ops(pod.metadata, key.what, key.at) if key.at else unannotate_ops(key.what)
+            ops = [{"op": "test", "path": "/metadata/uid", "value": key.pod_uid}, *change]
             return self._pool.submit(self._api.patch, pod.path, ops, Pod)
         # The event's name follows from pod and end.
-        message = f"GPR {end.gpr_name} ends at {key.ends_at}: then this pod is ended, and its GPUs are given back. Save its work."
+        message = f"GPR {end.gpr_name} ends at {key.at}: then this pod is ended, and its GPUs are given back. Save its work."
         text = EventText(NEAR, message, is_bad=True)
-        return self._recorder.record_once("Pod", pod.metadata, text, key=f"{NEAR}/{end.gpr_id}/{key.ends_at}", at=datetime.now(UTC))
+        return self._recorder.record_once("Pod", pod.metadata, text, key=f"{NEAR}/{end.gpr_id}/{key.at}", at=datetime.now(UTC))
 
     def _collect(self) -> None:
         for key, call in [each for each in self._going.items() if each[1].done()]:

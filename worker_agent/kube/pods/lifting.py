@@ -282,6 +282,10 @@ def annotate_ops(meta: Meta, key: str, value: str) -> list[Op]:
     return ops if meta.annotations is not None else [{"op": "test", "path": "/metadata/annotations", "value": None}, *ops]
 
 
+def unannotate_ops(key: str) -> list[Op]:
+    return [{"op": "remove", "path": pointer("metadata", "annotations", key)}]
+
+
 def _toleration(taint: str) -> dict[str, str]:
     return {"key": cluster_names.TAINT, "operator": "Equal", "value": taint, "effect": cluster_names.TAINT_EFFECT}
 
