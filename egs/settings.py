@@ -274,7 +274,7 @@ EGS_EXIT_STEPS = ("drain", "gpu_idle", "exit_network", "exit_nccl", "volumes", "
 EGS_EVICTION_NOTICE_S = env_int("EGS_EVICTION_NOTICE_S", 60 if EMBEDDED else 600)
 EGS_EVICTION_LEAST_RUN_S = env_int("EGS_EVICTION_LEAST_RUN_S", 120 if EMBEDDED else 1800)
 EGS_EVICTION_GAIN_S = env_int("EGS_EVICTION_GAIN_S", 60 if EMBEDDED else 600)
-# How long before its end the pods of a GPR get a warning; 0: none.
+# The pods of a GPR get a warning so long before its end; 0: none.
 EGS_END_WARNING_S = env_int("EGS_END_WARNING_S", 60 if EMBEDDED else 600)
 # guarded: shortest first, within the promises of all. conservative: each as early as those before it in the queue allow.
 EGS_POLICY = env_choice("EGS_POLICY", "guarded", ("guarded", "conservative"))
@@ -289,13 +289,13 @@ EGS_FAIRNESS_HALF_LIFE_S = max(env_int("EGS_FAIRNESS_HALF_LIFE_S", 7 * 86_400), 
 EGS_TICK_S = 1.0
 # The currency that pages and answers show beside prices and costs.
 EGS_CURRENCY = env_str("EGS_CURRENCY", "USD")
-# How often notices are made and sent.
+# EGS makes and sends notices this often.
 EGS_NOTICES_S = 1.0
-# How often readings of GPUs are rolled up.
+# EGS rolls readings of GPUs up this often.
 EGS_TELEMETRY_S = 30.0
-# How often workloads are measured. Stragglers are named within two minutes, so this is as often as readings come.
+# EGS measures workloads this often. Stragglers are named within two minutes, so this is as often as readings come.
 EGS_WORKLOADS_S = 15.0
-# How often the rules of alerts are judged.
+# EGS judges the rules of alerts this often.
 EGS_ALERTS_S = 15.0
 # Between looks for faults of GPUs and at nodes that are set aside.
 EGS_REMEDIATION_S = 5.0

@@ -170,7 +170,7 @@ def _budget(values: dict[str, Any], objects: Objects) -> dict[str, Any]:
 
 
 def _owned(values: dict[str, Any], objects: Objects) -> dict[str, Any]:
-    """An object of a workspace also shows the project."""
+    """The API shows the project of a workspace's object, too; a manifest leaves it out."""
     return {**values, "project": None} if values["slice"] else values
 
 

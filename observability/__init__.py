@@ -1,4 +1,4 @@
-"""What the clusters show: telemetry, workloads, hotspots, alerts, remediation, insights.
+"""Observes clusters: telemetry, workloads, alerts, remediation, usage, idle boxes.
 
 Lives here: readings of GPUs and pods, joined with the live reservation of a GPU. Must not live here: a decision about a GPR.
 """

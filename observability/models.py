@@ -1,6 +1,6 @@
 """Readings of GPUs. Columns are the metrics of protocol.gpus.telemetry; null: not measured.
 
-On PostgreSQL the three courses are partitioned by day (observability/telemetry/partitions.py).
+PostgreSQL partitions the three courses by day (observability/telemetry/partitions.py).
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ LEVELS: Final[tuple[type[Reading], ...]] = (Reading15s, Reading1m, Reading10m)  
 
 
 class RollUpProgress(models.Model):
-    """How far a course has been made from the finer one."""
+    """The time up to which a course has been made from the finer one."""
 
     table = models.CharField(max_length=63, primary_key=True)
     done_at = models.DateTimeField(help_text="All before this time is rolled up.")

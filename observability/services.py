@@ -1,4 +1,4 @@
-"""What follows from readings, in its order."""
+"""Runs the consequences of readings in their order."""
 
 from __future__ import annotations
 

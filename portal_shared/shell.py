@@ -189,7 +189,7 @@ class Shell:
 
 
 def approvals_count(request: PageRequest) -> NavCount | None:
-    """None for those who decide on nothing, and in fragments, which show no navigation. Runs two queries at most."""
+    """Returns None for people who decide on nothing, and in fragments, which show no navigation. Runs two queries at most."""
     if request.htmx or not is_approver(request.user, now=request.now):
         return None
     return NavCount.of_approvals(approvals_visible_to(request.user, now=request.now).order_by().count())

@@ -406,7 +406,7 @@ def initial_by(template: GprTemplate) -> dict[str, Any]:
 
 
 def predecessor_text(gpr: Gpr, user: User) -> str:
-    """What the form shows of its predecessor: the name, where the user may see it."""
+    """Returns the name of the predecessor, if the user may see it."""
     found = predecessors_of([gpr], actor=user).get(gpr.pk)
     return found.name if found else ""
 

@@ -1,7 +1,7 @@
 """Replay a job list on a simulated clock, through the planner or a baseline policy.
 
-At each event: releases first, then node failures, submissions, and one planning. The planner's board is kept between events instead of
-being rebuilt from a snapshot; a test checks that the schedule is the same.
+At each event it handles releases first, then node failures and submissions, and plans once. The planner's board is kept between events
+instead of being rebuilt from a snapshot; a test checks that the schedule is the same.
 """
 
 from __future__ import annotations
@@ -229,8 +229,9 @@ def replay(
 ) -> Replay:
     """Run all jobs to their end. Jobs are in order of submission; each must fit its empty pools.
 
-    Without `early` a job books exactly what it uses. With it, it books `reserve_s` and is released at `run_s`, or after `idle_timeout_s`
-    without use. Jobs on a failed node are queued again for the rest, with their old rank. `clock` returns wall time in seconds.
+    Without `early` a job books exactly what it uses. If that is set, a job books `reserve_s` and is released at `run_s`, or after
+    `idle_timeout_s` without use. Jobs on a failed node are queued again for the rest, with their old rank. `clock` returns wall time in
+    seconds.
     """
     options = _ReplayOptions(early=early, ignore_priority=ignore_priority, idle_timeout_s=idle_timeout_s)
     return _Simulation(scheduler, tuple(jobs), options, failures=iter(failures), estimators=estimators, clock=clock).run()

@@ -244,7 +244,7 @@ class MemberViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, SliceScope
         """Add a member, or change a member's role.
 
         Users who share a workspace with the owner become members at once. All others are invited by name, id or mail address: the answer
-        then has a null `id`, whether such a user exists or not. Whoever has no account yet is invited by mail address. See `invitations/`.
+        then has a null `id`, whether such a user exists or not. Invite people without an account by mail address. See `invitations/`.
         """
         slice_, data, actor = self.slice(Verb.MANAGE), self.body(MemberChange), actor_of(request)
         made = member_add(slice_=slice_, reference=data["user"], role=data["role"], actor=actor, now=self.now)

@@ -50,7 +50,7 @@ def owners_of(events: Sequence[Event]) -> dict[int, list[UUID]]:
 
 
 def approvers_of_events(events: Sequence[Event]) -> dict[int, Collection[UUID]]:
-    """Those who decide on requests of each Event's workspace. Four queries."""
+    """Returns people who decide on requests of each Event's workspace. Four queries."""
     projects = dict(Slice.objects.filter(pk__in={event.slice_id for event in events}).values_list("pk", "project"))
     found = approvers_of(projects.values(), db_now())
     return {event.pk: found[projects[event.slice_id]] for event in events if event.slice_id in projects}
@@ -63,7 +63,7 @@ def applicants_of(events: Sequence[Event]) -> dict[int, list[UUID]]:
 
 
 def invited_in(events: Sequence[Event]) -> dict[int, list[UUID]]:
-    """Those for whom the invitations are. Runs two queries."""
+    """Returns the invited people. Runs two queries."""
     invitations = Invitation.objects.in_bulk([id_ for event in events if (id_ := id_of(str(event.data.get("invitation", ""))))])
     addresses = {invitation.name for invitation in invitations.values() if invitation.user_id is None}
     by_address: dict[str, list[UUID]] = defaultdict(list)

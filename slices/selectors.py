@@ -45,7 +45,7 @@ def slices_visible_to(actor: User) -> QuerySet[Slice]:
 
 
 def slices_visible_to_members(actor: User) -> QuerySet[Slice]:
-    """Those in which the actor has a role, also for an administrator of the platform."""
+    """Returns workspaces in which the actor has a role, also for an administrator of the platform."""
     return Slice.objects.filter(_own(actor))
 
 

@@ -95,7 +95,8 @@ def slice_create(*, name: str, project: Project, clusters: Iterable[Cluster], ac
 
 @transaction.atomic
 def slice_set_end(*, slice_: Slice, ends_at: datetime | None, actor: User, now: datetime) -> None:
-    """At its end a workspace is archived: it takes no requests any more, and what runs goes on to its own end. None: as its project.
+    """EGS archives a workspace at its end: it takes no requests any more, and boxes run to their own end. None means the end of its
+    project.
 
     Raises InvalidInput, or Conflict for one that is closed.
     """

@@ -74,8 +74,8 @@ class SliceTenants:
     def _close(self, cluster: Cluster, message: SyncRequest, left: frozenset[str], now: datetime) -> None:
         """Close ended kubeconfigs whose accounts the agent no longer lists.
 
-        Only those that had ended in the generation the agent knew. They are read before the list is computed again, so that one that ends
-        in between stays open.
+        It closes only kubeconfigs that had ended in the generation that the agent knew. It reads them before it computes the list again, so
+        that one that ends in between stays open.
         """
         ended = [pk for pk in kubeconfigs_open(cluster, generation=message.known_generation) if str(pk) not in left]
         if ended and message.have_workspaces == set_digest(self.workspaces(cluster.pk)):

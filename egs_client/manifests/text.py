@@ -28,7 +28,7 @@ _FRACTION: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,39})\.[0-9]{1,40}(?:[eE][
 _FLAGS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _PLAIN: Final = Resolver()
 _TAG: Final = "tag:yaml.org,2002:"
-# What YAML 1.1 reads so is text here.
+# A plain word that YAML 1.1 reads as text or as a time is text here.
 _TEXT_TAGS: Final = {f"{_TAG}str", f"{_TAG}timestamp"}
 Path = tuple[str | int, ...]
 

@@ -163,7 +163,7 @@ class Repair(Struct, kw_only=True):
 
 
 class Preview(Struct, kw_only=True):
-    """What an approval would do."""
+    """The effect of an approval."""
 
     steps: list[str]
     why_not_now: str

@@ -13,7 +13,7 @@ from inventory.models import HubAbsence
 
 # EGS counts as away after so long without a tick, or without a sign of a web server. After a shorter gap agents still report in time.
 AWAY_S: Final = 30
-# How often each web server writes that it is there.
+# Each web server writes this often that it is there.
 SERVED_EVERY_S: Final = 10
 ALLOCATOR_RECORD: Final = WrittenQuery(AllocatorRecord.objects.all())
 

@@ -18,7 +18,7 @@ from slices.models import Slice
 
 
 class GprRow(NamedTuple):
-    # What a GPR asks for, its place in the queue, and its slice's settings. Names as in the models.
+    # A GPR's demand, its place in the queue, and its slice's settings. Names are those of the models.
     pk: UUID
     version: int
     priority: int

@@ -86,7 +86,7 @@ def replan(
 
 
 class _Process:
-    # What the stored explanations rest on, if this process was the last to store some: they are those that `explained` names.
+    # The basis of the stored explanations (those that `explained` names), if this process was the last to store some.
     basis: Basis | None = None
     explained: UUID | None = None
 

@@ -40,7 +40,7 @@ def _slices_due() -> QuerySet[Any, tuple[UUID, str]]:
     booked = Exists(BookingSeries.objects.filter(slice=OuterRef("pk"), canceled_at=None))
     waits, holds = Exists(of_slice.filter(state__in=WAITING)), Exists(of_slice.filter(state__in=PROVISIONED))
     drains = Q(is_drained=True) & Exists(of_slice.filter(state__in=PROVISIONED - {GprState.EXITING}))
-    # What was filed while it was being closed waits even after it has settled.
+    # A request that was filed during the closing waits even after it has settled.
     is_left = Q(waits) | Q(settled_at=None) & (Q(booked) | drains | ~Q(holds))
     rows = Slice.objects.filter(Q(life=Life.OPEN, ends_at__lte=Moment("now")) | ~Q(life=Life.OPEN) & is_left)
     return rows.order_by("pk").values_list("pk", "name")

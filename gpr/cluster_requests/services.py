@@ -407,7 +407,7 @@ def _change(row: ClusterRequestRecord, request: ClusterRequest, namespace: Names
         name for name in request.spec.__struct_fields__ if name not in CHANGEABLE and getattr(request.spec, name) != getattr(before, name)
     ]:
         raise InvalidInput({name: ["It cannot be changed any more. Make a new object."] for name in fixed})
-    # What it starts after stays, and may have ended.
+    # Its predecessor stays, and may have ended.
     asked_twice = (msgspec.structs.replace(asked, after="", after_condition="") for asked in (before, request.spec))
     had, wanted = (_spec_of(row.name, asked, slice_, row.cluster, owner) for asked in asked_twice)
     changes = {name: getattr(wanted, name) for name in ("priority", "duration_s") if getattr(wanted, name) != getattr(had, name)}

@@ -60,7 +60,7 @@ class Job(models.Model):
     objects_wanted = models.JSONField(default=list, blank=True, help_text="Of a manifest.")
     namespace = models.CharField(max_length=63, blank=True, help_text="Empty: the first of the workspace in the cluster.")
     releases_box = models.BooleanField(default=True, help_text="When it has finished, the nodes are given back before their time.")
-    # What the agent saw last, in the run of this number.
+    # The agent's last view, in the run of this number.
     seen_run = models.PositiveIntegerField(default=0)
     phase = models.CharField(max_length=9, choices=PHASES, blank=True)
     message = models.CharField(max_length=500, blank=True)

@@ -29,7 +29,7 @@ QUEUE_ORDER = ("-priority", *TURN)
 # Requests in the order of their planned starts. A request without one comes last; it gets a far time, since a cursor cannot hold a null.
 STARTS_AT = Coalesce("planned_start_at", Value(datetime(9000, 1, 1, tzinfo=UTC)), output_field=DateTimeField())
 START_ORDER = ("starts_at", "created_at", "id")
-# What waits for approval, by the last moment for a decision.
+# Orders requests that wait for approval by the last moment for a decision.
 DUE_AT = Coalesce("decide_by_at", Value(datetime(9000, 1, 1, tzinfo=UTC)), output_field=DateTimeField())
 DUE_ORDER = ("due_at", "created_at", "id")
 

@@ -41,7 +41,7 @@ class SupplyState:
     there: Mapping[UUID, frozenset[UUID]] = field(default_factory=dict)
     # The supply's pool by arrived node, while slots there also need nodes that are still to come.
     kept: Mapping[UUID, str] = field(default_factory=dict)
-    # How long an order, or an arrived node that was never ready, counts as closed.
+    # An order, or an arrived node that was never ready, counts as closed for so long.
     due: Mapping[str, Window] = field(default_factory=dict)
     # (GPR, supply) where an administrator canceled an order.
     refused: frozenset[tuple[UUID, UUID]] = frozenset()

@@ -32,7 +32,7 @@ class Event(models.Model):
     node_id = models.UUIDField(null=True)
     cluster_id = models.UUIDField(null=True)
     data = models.JSONField(default=dict)
-    # Where the request came from; only administrators and auditors read these. Empty: EGS did it by itself.
+    # The origin of the request, for administrators and auditors. Empty: EGS did it by itself.
     request_id = models.CharField(max_length=36, blank=True)
     address = models.CharField(max_length=45, blank=True)
     token_key = models.CharField(max_length=12, blank=True)

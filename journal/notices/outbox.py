@@ -89,7 +89,7 @@ def _to_people(hearers: Sequence[Hearer], wishes: Mapping[UUID, NoticeSettings])
 
 
 def _to_workspaces(events: Sequence[Event]) -> Iterator[_Sending]:
-    """Tells whether workspaces hear of it: administrators alone hear of faults of EGS itself."""
+    """Workspaces hear nothing of faults of EGS itself, which are for administrators alone."""
     rules = [(event, rule) for event in events if event.slice_id and (rule := rule_of(event)) and not is_for_admins_alone(rule)]
     slice_ids = {event.slice_id for event, _ in rules}
     channels = _by_owner(Channel.objects.filter(slice__in=slice_ids, is_on=True), "slice_id") if rules else {}

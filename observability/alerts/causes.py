@@ -13,7 +13,7 @@ from observability.alerts.models import Alert, AlertRule, AlertState, AlertSubje
 from observability.alerts.signals import SIGNALS, Subject
 from observability.alerts.sources.measured import Measured
 
-# What breaks in one cluster within this time breaks together.
+# Faults in one cluster within this time have one cause.
 TOGETHER: Final = timedelta(minutes=5)
 NAMED_MOST: Final = 3
 PLACES_MAX_CHARS: Final = 200

@@ -1,6 +1,6 @@
 """The step that judges all rules, every few seconds.
 
-One process at a time does it, under a lock of its transaction; whoever is killed leaves nothing half done. Each source is its own
+One process at a time evaluates, in one transaction under a lock, so a killed process leaves nothing half done. Each source is its own
 transaction, and one that fails stops no other.
 """
 

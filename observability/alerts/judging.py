@@ -1,4 +1,4 @@
-"""How a value moves a subject of an alert on. Pure: no query.
+"""Moves the subjects of an alert on by their values. Pure: no query.
 
 Noise makes nothing flap: what is pending or fires ends only beyond `clear_level`, and fires only after `hold_s` on the bad side of it.
 """
@@ -51,7 +51,7 @@ def advance(rule: AlertRule, subject: AlertSubject, value: float | None, now: da
 
 
 def end(subject: AlertSubject, now: datetime) -> Move:
-    """What it was about is gone."""
+    """Ends a subject whose object is gone."""
     if subject.state == SubjectState.PENDING:
         return Move.DROPS
     subject.state, subject.over_at = SubjectState.OVER, now

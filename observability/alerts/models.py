@@ -122,9 +122,10 @@ class AlertState(models.TextChoices):
 
 @column_checks
 class Alert(models.Model):
-    """One cause: what one rule finds at about the same time, in one cluster or in one box, is one alert with many subjects.
+    """One cause: an alert has all subjects that one rule finds at about the same time in one cluster or box.
 
-    Without a workspace it is for administrators. With one it is for its people, and knows nothing but their time and their GPUs.
+    Without a workspace it is for administrators. An alert of a workspace is for its people, and knows nothing but their time and their
+    GPUs.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -187,7 +188,7 @@ class SubjectState(models.TextChoices):
 
 @column_checks
 class AlertSubject(models.Model):
-    """What an alert is about: a GPU, a node, a cluster, a request, a quota or a budget, and how far its condition has come."""
+    """The subject of an alert (a GPU, a node, a cluster, a request, a quota or a budget) and how far its condition has come."""
 
     alert = models.ForeignKey(Alert, on_delete=models.CASCADE, related_name="subjects")
     rule = models.ForeignKey(AlertRule, on_delete=models.CASCADE, related_name="+")
@@ -221,7 +222,7 @@ class AlertSubject(models.Model):
 
 @column_checks
 class AlertSilence(models.Model):
-    """While it lasts nobody is told of the alerts that match. With a workspace: nobody of its people."""
+    """While it lasts nobody is told of the alerts that match. A silence of a workspace is for its people alone."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     slice = models.ForeignKey("slices.Slice", null=True, on_delete=models.CASCADE, related_name="+")

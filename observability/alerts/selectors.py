@@ -1,4 +1,4 @@
-"""What a reader may know of alerts: overseers all, members those of their workspaces, which know nothing of other times or GPUs."""
+"""Alerts that a reader may see: overseers see all, members those of their workspaces, which tell nothing of other times or GPUs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def subjects_of(alert: Alert) -> QuerySet[AlertSubject]:
 
 
 def firing_count(actor: User) -> int:
-    """What the navigation shows: alerts that nobody has acknowledged; for overseers those of the platform. Runs one query."""
+    """Counts alerts that nobody has acknowledged, for the navigation; for overseers it counts those of the platform. Runs one query."""
     rows = alerts_visible_to(actor).select_related(None).filter(state=AlertState.FIRING)
     return rows.filter(slice=None).count() if is_overseer(actor) else rows.count()
 
@@ -72,7 +72,7 @@ def silence_for(actor: User, silence_id: str | UUID, *, write: bool = False) -> 
 
 
 def alerts_of_gpu(actor: User, gpu_id: UUID, *, since: datetime, until: datetime) -> QuerySet[AlertSubject]:
-    """What fired on one GPU; overseers get those of the platform."""
+    """Returns alerts that fired on one GPU; overseers get those of the platform."""
     own = Exists(alerts_visible_to(actor).select_related(None).filter(pk=OuterRef("alert")))
     rows: QuerySet[Any] = AlertSubject.objects.filter(own, subject_id=gpu_id, fired_at__isnull=False, since_at__lte=until)
     rows = rows.filter(Q(over_at=None) | Q(over_at__gte=since)).select_related("rule")

@@ -1,4 +1,6 @@
-"""Every write of people to alerts, rules and silences. They take the lock of the step that judges, so that neither undoes the other."""
+"""Makes every write of people to alerts, rules and silences. They take the lock of the step that judges, so that neither undoes the
+other.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,7 @@ def rule_create(*, slice_: Slice | None, terms: RuleTerms, actor: User, now: dat
 
 @transaction.atomic
 def rule_change(*, rule: AlertRule, terms: RuleTerms, actor: User, now: datetime) -> AlertRule:
-    """Raises InvalidInput and NotFound. What fires by it goes on, and ends by the new terms."""
+    """Raises InvalidInput and NotFound. Its firing alerts go on, and end by the new terms."""
     transaction_lock(LOCK)
     found = AlertRule.objects.select_related("slice", "cluster", "owner").filter(pk=rule.pk).first()
     if found is None:
@@ -143,7 +145,9 @@ def silence_create(
     node: Node | None = None,
     alert: Alert | None = None,
 ) -> AlertSilence:
-    """Raises InvalidInput, and Conflict when there are too many. What is not given matches all; of the platform not everything."""
+    """Raises InvalidInput, and Conflict when there are too many. An omitted field matches everything; a silence of the platform has to name
+    something.
+    """
     transaction_lock(LOCK)
     if AlertSilence.objects.filter(slice=slice_, ends_at__gt=now).count() >= SILENCES_MOST:
         raise Conflict(f"There are {SILENCES_MOST} silences that are not over. End one of them.")

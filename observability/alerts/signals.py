@@ -1,4 +1,4 @@
-"""What rules can watch."""
+"""Signals that rules can watch."""
 
 from __future__ import annotations
 

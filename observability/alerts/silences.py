@@ -1,4 +1,4 @@
-"""Which alerts nobody is told of now."""
+"""Finds the alerts that a silence covers now."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from observability.alerts.models import Alert, AlertSilence, AlertState, AlertSu
 
 
 class Silences:
-    """Those that run, for some alerts. Runs three queries, whatever the number of either."""
+    """The running silences of some alerts. Runs three queries, whatever the number of either."""
 
     def __init__(self, alerts: Sequence[Alert], now: datetime) -> None:
         whose = Q(slice=None) | Q(slice__in={alert.slice_id for alert in alerts if alert.slice_id})
@@ -45,5 +45,5 @@ class Silences:
         return not silence.cluster_id or self._clusters(alert) == {silence.cluster_id}
 
     def _clusters(self, alert: Alert) -> set[UUID | None]:
-        """Where all of it is. An alert of a workspace has no cluster of its own."""
+        """Returns the clusters of the alert's subjects. An alert of a workspace has no cluster of its own."""
         return {alert.cluster_id} if alert.cluster_id else {node and self._cluster_of.get(node) for node in self._nodes[alert.pk]}

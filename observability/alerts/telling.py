@@ -51,7 +51,7 @@ def tell(*, now: datetime) -> None:
 
 
 class _Room:
-    """How many more alerts of a rule may be told now."""
+    """Counts how many more alerts of a rule may be told now."""
 
     def __init__(self, now: datetime) -> None:
         told = Alert.objects.filter(told_at__gt=now - PER).order_by().values_list("rule", "slice").annotate(n=Count("pk"))

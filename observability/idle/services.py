@@ -48,7 +48,7 @@ def idle_step(*, now: datetime) -> None:
 
 
 def is_idle_now(gpr: Gpr, *, since: datetime, now: datetime) -> bool:
-    """Whether every GPU of it has a fresh reading, and none worked since then."""
+    """Tells whether every GPU of the box has a fresh reading and none has worked since then."""
     series = _series_of([gpr.pk])[gpr.pk]
     known = [series_id for series_id in series if series_id is not None]
     fresh = LatestReading.objects.filter(pk__in=known, at__gt=now - timedelta(seconds=STALE_S), utilization_percent__lt=IDLE_PERCENT)

@@ -113,7 +113,7 @@ class RepairSerializer(ModelOutputSerializer[Repair]):
 
 
 class PreviewSerializer(OutputSerializer[Any]):
-    """What an approval would do."""
+    """The effect of an approval."""
 
     steps = serializers.ListField(child=serializers.CharField(), help_text="In this order.")
     why_not_now = serializers.CharField(help_text="What it waits for; empty: it begins at once.")
@@ -213,7 +213,7 @@ class RemediationViewSet(mixins.ListModelMixin, ApiViewSet[RemediationCase]):
     @extend_schema(responses=CaseLogSerializer)
     @action(detail=True, methods=["get"])
     def log(self, request: Request, pk: str) -> Response:
-        """What to send to the vendor."""
+        """Return the log for the vendor."""
         case = case_for(actor_of(request), pk)
         return Response(CaseLogSerializer({"id": case.pk, "name": case.name, "text": log_text(case, now=self.now)}).data)
 
@@ -252,7 +252,7 @@ class RemediationPolicyChange(StrictSerializer):
 
 
 class RemediationPolicyViewSet(ApiViewSet[Any]):
-    """What EGS may do to nodes that are set aside, one policy for each cluster."""
+    """The actions that EGS may take on nodes that are set aside: one policy for each cluster."""
 
     queryset = RemediationPolicy.objects.none()
     serializer_class = RemediationPolicySerializer

@@ -1,4 +1,4 @@
-"""Every write to cases: each is a node's way from being set aside to its return.
+"""Makes every write to cases: a case is a node's way from being set aside to its return.
 
 A person's decision stands: what an administrator set aside or keeps aside is not touched, and what one returned is in use.
 """
@@ -53,7 +53,7 @@ def cases_review(*, now: datetime) -> None:
 
 @transaction.atomic
 def case_open(*, node: Node, evidence: Sequence[Mapping[str, Any]], now: datetime) -> RemediationCase:
-    """For a node that is set aside."""
+    """Opens a case for a node that is set aside."""
     node = Node.objects.select_for_update().select_related("cluster").get(pk=node.pk)
     if node.cordoned_at is None:
         raise Conflict("This node is not set aside any more.")
@@ -248,7 +248,7 @@ def _first_action(cause: CordonCause, code: str) -> Action:
 
 
 def _own_words(node: Node, cause: CordonCause) -> str:
-    """Without the names of tenants, which the reason of a replacement has."""
+    """Takes out the names of tenants, which the reason of a replacement has."""
     return "It failed while a request used it, and another node took its place." if cause == CordonCause.LOST else node.cordon_reason
 
 

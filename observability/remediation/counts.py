@@ -1,4 +1,4 @@
-"""What each GPU has counted, over time: the history by which faults are judged."""
+"""Keeps the counts of each GPU over time: the history by which faults are judged."""
 
 from __future__ import annotations
 

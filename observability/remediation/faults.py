@@ -1,4 +1,4 @@
-"""Which counts of a GPU show a fault of its hardware, and what is to be done about it. Pure.
+"""Finds faults of the hardware in the counts of a GPU, and the action against each. Pure.
 
 Errors of applications (13, 31) and what the driver repairs by itself (63, 94) set no node aside.
 """
@@ -108,7 +108,7 @@ def faults_of(
             yield Fault(trend.metric, now[trend.metric], since, f"counted {grown:,} {trend.what} within {within}", trend.action)
 
 
-# What is to be done when a check has failed for good, by its step; others: DEFAULT_ACTION.
+# The action after a check has failed for good, by its step; others: DEFAULT_ACTION.
 CHECK_ACTIONS: Final[Mapping[str, Action]] = {
     "node_ready": Action.REBOOT_NODE,
     "gpu_count": Action.REBOOT_NODE,

@@ -42,7 +42,7 @@ REPAIR_ACTIONS: Final = [(action.value, action.value) for action in REPAIRS]
 
 @column_checks
 class RemediationPolicy(models.Model):
-    """What EGS may do to nodes of a cluster that are set aside. A cluster without one has the defaults."""
+    """The actions that EGS may take on nodes of a cluster that are set aside. A cluster without one has the defaults."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     cluster = models.OneToOneField(Cluster, on_delete=models.CASCADE, related_name="remediation_policy")
@@ -117,7 +117,7 @@ class RemediationCase(models.Model):
 
 
 class FaultCount(models.Model):
-    """What a GPU had counted at a time. A row is kept when a count changes."""
+    """The counts of a GPU at a time. A row is kept when a count changes."""
 
     gpu = models.ForeignKey(Gpu, on_delete=models.CASCADE, related_name="fault_counts")
     at = models.DateTimeField()

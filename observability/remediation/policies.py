@@ -1,4 +1,4 @@
-"""What EGS may do to nodes that are set aside."""
+"""Policies of the actions that EGS may take on nodes that are set aside."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def policies_by_cluster(cluster_ids: Iterable[UUID]) -> Mapping[UUID, Remediatio
 
 
 def policies_of(clusters: Sequence[Cluster]) -> list[RemediationPolicy]:
-    """One for each cluster, with the defaults where nobody has set anything. Runs one query."""
+    """Returns a policy for each cluster, with the defaults where nobody has set anything. Runs one query."""
     found = policies_by_cluster(cluster.pk for cluster in clusters)
     for cluster in clusters:
         found[cluster.pk].cluster = cluster
@@ -57,7 +57,7 @@ def clusters_with_policies(actor: User) -> QuerySet[Cluster]:
 
 
 def policy_for(actor: User, reference: str) -> RemediationPolicy:
-    """By its cluster. Raises NotFound."""
+    """Finds the policy of a cluster. Raises NotFound."""
     (policy,) = policies_of([one_by_reference(clusters_with_policies(actor), reference, what="cluster")])
     return policy
 

@@ -33,7 +33,7 @@ def cases_visible_to(actor: User) -> QuerySet[RemediationCase]:
 
 
 def case_for(actor: User, case_id: str | UUID) -> RemediationCase:
-    """With its repairs and their steps. Raises NotFound."""
+    """Loads the case with its repairs and their steps. Raises NotFound."""
     steps = Prefetch("steps", queryset=StepResult.objects.prefetch_related("results").order_by("started_at", "pk"))
     repairs = Prefetch("repairs", queryset=Repair.objects.select_related("begun_by").prefetch_related(steps).order_by("begun_at", "pk"))
     return one_by_id(cases_visible_to(actor).prefetch_related(repairs), case_id, what="case")
@@ -41,7 +41,7 @@ def case_for(actor: User, case_id: str | UUID) -> RemediationCase:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What an approval would do."""
+    """The effect of an approval."""
 
     steps: list[str]
     boxes: list[Reservation]  # which still hold the node
@@ -55,7 +55,7 @@ def preview_of(case: RemediationCase, action: str) -> Preview:
 
 
 def log_text(case: RemediationCase, *, now: datetime) -> str:
-    """What a vendor needs to know. It names no tenant."""
+    """Writes the log for the vendor. It names no tenant."""
     node = case.node
     return "\n".join(
         [
@@ -126,7 +126,7 @@ def _repairs(case: RemediationCase) -> list[str]:
 
 
 def _events(case: RemediationCase) -> list[str]:
-    """Those of no request: the others name tenants."""
+    """Returns Events of no request, since the others name tenants."""
     rows = Event.objects.filter(node_id=case.node_id, gpr_id=None, slice_id=None, at__gte=case.opened_at - LOG_BACK)
     rows = rows.exclude(kind="node.cordoned")  # a replacement's reason names its request; the case has its own words
     return [f"{_utc(event.at)} {event.kind}: {event.message}" for event in rows.order_by("-id")[:LOG_EVENTS_MAX]][::-1]

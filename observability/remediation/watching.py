@@ -70,7 +70,7 @@ def _changed(now: datetime) -> QuerySet[LatestReading]:
 
 
 def _history(readings: Sequence[LatestReading], now: datetime) -> Mapping[UUID, list[FaultCount]]:
-    """Of the last day, and the newest: the earliest first."""
+    """Returns the counts of the last day, the earliest first, and the newest in any case."""
     is_recent = Q(at__gte=now - timedelta(seconds=DAY_S) - APART) | Q(is_newest=True)
     found: dict[UUID, list[FaultCount]] = defaultdict(list)
     for row in FaultCount.objects.filter(is_recent, gpu__in=[reading.gpu_id for reading in readings]).order_by("at", "pk"):
@@ -79,7 +79,7 @@ def _history(readings: Sequence[LatestReading], now: datetime) -> Mapping[UUID, 
 
 
 def _judged(reading: LatestReading, history: Sequence[FaultCount], policy: RemediationPolicy, returned_at: datetime | None) -> Found:
-    """What was counted before the node's last return does not count again."""
+    """Counts from before the node's last return do not count again."""
     last = history[-1] if history else None
     if not policy.watches_faults:
         return Found(reading.gpu, reading.at, [])

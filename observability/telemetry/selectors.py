@@ -1,4 +1,4 @@
-"""What a reader may know of readings: overseers all, members those of GPUs while a box of their workspace holds them."""
+"""Readings that a reader may see: overseers see all, members those of GPUs while a box of their workspace holds them."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def reading_of(gpu: Any) -> LatestReading | None:
 
 
 def gpu_known_to(actor: User, reference: str) -> Gpu:
-    """By id or UUID; the one that is there now, or that was there last. Raises NotFound."""
+    """Finds a GPU by id or UUID: the one that is there now, or was there last. Raises NotFound."""
     id_ = id_of(reference)
     rows = Gpu.objects.select_related("node__cluster").filter(Q(pk=id_) | Q(uuid=str(id_)) if id_ else Q(uuid=reference))
     if not sees_all_readings(actor):
@@ -135,7 +135,7 @@ def course_of(actor: User, gpu: Gpu, *, since: datetime, until: datetime, step_s
 def courses_of(
     actor: User, gpus: Sequence[Gpu], *, since: datetime, until: datetime, step_s: int | None, now: datetime
 ) -> dict[UUID, Course]:
-    """By id of GPU, in the given order. Runs three queries, however many GPUs there are."""
+    """Returns courses by id of GPU, in the given order. Runs three queries, however many GPUs there are."""
     model, sees_all = _level(since, until, step_s, now), sees_all_readings(actor)
     spans: dict[UUID, list[Span]] = defaultdict(list)
     for gpu_id, span in _spans(actor, gpus, since, until):

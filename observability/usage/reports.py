@@ -31,7 +31,7 @@ SPARE_SHARE: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Of the GPUs of a box's last run."""
+    """The work of the GPUs of a box's last run."""
 
     gpu_count: int
     worked_count: int  # how many of them did anything
@@ -41,7 +41,7 @@ class Work:
 
     @property
     def smaller(self) -> str:
-        """What a smaller box would have been, as a sentence; empty: none would have done."""
+        """Returns a sentence that names a smaller box that would have done, or ""."""
         if self.last_at is None:
             return "None of its GPUs did anything."
         ran, spare = self.last_at - self.begin_at, self.end_at - self.last_at
@@ -102,7 +102,7 @@ def _hours(hours: float) -> str:
 
 
 def work_of(gpr: Gpr) -> Work | None:
-    """None: there was no GPU with readings."""
+    """Returns None if no GPU had readings."""
     windows: dict[tuple[datetime, datetime], list[int]] = defaultdict(list)
     rows = ReservedGpu.objects.filter(reservation__gpr=gpr, reservation__run=gpr.run, reservation__active_at__isnull=False)
     times = ("reservation__active_at", "reservation__joined_at", "reservation__exit_began_at", "reservation__released_at")

@@ -78,7 +78,7 @@ def _first_minute() -> datetime | None:
 
 
 def _open_gpus(begin: datetime, end: datetime) -> dict[int, list[OpenGpu]]:
-    """By the id of the GPU's course."""
+    """Returns open GPUs by the id of the GPU's course."""
     is_open = Q(reservation__active_at__lt=end) & (Q(reservation__exit_began_at=None) | Q(reservation__exit_began_at__gt=begin))
     rows = ReservedGpu.objects.filter(is_open & (Q(reservation__released_at=None) | Q(reservation__released_at__gt=begin)))
     of = ("reservation__gpr", "reservation__slice", "reservation__cluster", "gpu__node__shape")

@@ -156,7 +156,7 @@ class WorkloadFilter(filters.FilterSet):
 
 
 class WorkloadViewSet(mixins.ListModelMixin, ApiViewSet[Workload]):
-    """What runs and waits in workspaces: pods, grouped by what owns them."""
+    """List workloads of workspaces: pods, grouped by their owner."""
 
     queryset = Workload.objects.none()
     serializer_class = WorkloadSerializer

@@ -1,4 +1,4 @@
-"""What pods say about a workload: its framework, how its work is divided, and its model. Pure."""
+"""Reads a workload's framework, division of work, and model from its pods. Pure."""
 
 from __future__ import annotations
 

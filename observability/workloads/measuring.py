@@ -1,4 +1,4 @@
-"""What the GPUs of workloads do now, added up; and which of them stay behind their peers."""
+"""Adds up the work of the GPUs of workloads, and finds GPUs that stay behind their peers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def workloads_step(*, now: datetime) -> None:
 
 
 def figures_of(gpus: Sequence[WorkloadGpu], now: datetime) -> Figures:
-    """Of fresh readings alone."""
+    """Uses fresh readings alone."""
     readings: list[Any] = [gpu.reading for gpu in gpus if gpu.is_fresh(now)]
     used = [reading.utilization_percent for reading in readings if reading.utilization_percent is not None]
     hot = [reading.temperature_c for reading in readings if reading.temperature_c is not None]

@@ -21,7 +21,7 @@ class WorkloadState(models.TextChoices):
 
 @column_checks
 class Workload(models.Model):
-    """What owns pods: a Job, a Deployment, a PyTorchJob and so on, or a pod alone.
+    """The owner of pods: a Job, a Deployment, a PyTorchJob and so on, or a pod alone.
 
     Everybody may write any owner into a pod, so an owner counts within its namespace and workspace alone.
     """
@@ -47,7 +47,7 @@ class Workload(models.Model):
     gpus_held = models.PositiveIntegerField(default=0, help_text="By pods that run.")
     gpus_asked = models.PositiveIntegerField(default=0, help_text="By pods that wait.")
 
-    # What its GPUs did at `measured_at`, and since it is known.
+    # The work of its GPUs at `measured_at`, and since EGS knows it.
     measured_at = models.DateTimeField(null=True, blank=True)
     use_percent = models.PositiveSmallIntegerField(null=True, blank=True, help_text="The mean of its GPUs.")
     temperature_c = models.SmallIntegerField(null=True, blank=True, help_text="Of its hottest GPU.")
@@ -118,5 +118,5 @@ class Pod(models.Model):
 
     @property
     def place(self) -> str:
-        """As worker 3, or rank 3."""
+        """The pod's place in words, such as `worker 3` or `rank 3`."""
         return f"{self.role or 'rank'} {self.rank}" if self.rank is not None else self.role

@@ -1,4 +1,4 @@
-"""What the GPUs of a workload did over time: its course, and the phases that follow from it. Pure but for `course_of`."""
+"""Computes the course of a workload's GPUs over time, and its phases. Pure but for `course_of`."""
 
 from __future__ import annotations
 

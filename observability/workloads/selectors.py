@@ -1,4 +1,4 @@
-"""What a reader may know of workloads and pods: overseers all, members those of their workspaces."""
+"""Workloads and pods that a reader may see: overseers see all, members those of their workspaces."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def workloads_visible_to(actor: User) -> QuerySet[Workload]:
 
 
 def workload_for(actor: User, reference: str | UUID) -> Workload:
-    """By id, or by name where one that has not ended has it. Raises NotFound, Conflict."""
+    """Finds a workload by id, or by the name of one that has not ended. Raises NotFound, Conflict."""
     rows = workloads_visible_to(actor)
     there = rows.exclude(state=WorkloadState.ENDED)
     return one_by_reference(there if there.filter(name=reference).exists() else rows, reference, what="workload")
@@ -79,7 +79,7 @@ def pods_in(view: str) -> Q:
 
 
 def workloads_matching(text: str) -> Q:
-    """By name, model, namespace, kind, or the name of a request that carries it."""
+    """Matches name, model, namespace, kind, or the name of a request that carries it."""
     own = Q(name__icontains=text) | Q(model__icontains=text) | Q(namespace__icontains=text) | Q(kind__iexact=text)
     return (
         own
@@ -113,7 +113,9 @@ Place = tuple[UUID, str]  # request and node
 
 
 def gpus_of(workloads: Iterable[Workload]) -> dict[UUID, list[WorkloadGpu]]:
-    """By workload. Where a pod's own GPUs are not known, all that its box has on the node are, if no other workload is there."""
+    """Returns GPUs by workload. If a pod's own GPUs are not known, it takes all GPUs of its box on the node, unless another workload is
+    there.
+    """
     ids = [workload.pk for workload in workloads]
     running = Pod.objects.filter(gone_at=None, gpr__isnull=False).exclude(node="").only(*POD_COLUMNS)
     own = list(running.filter(workload__in=ids))

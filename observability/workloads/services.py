@@ -84,7 +84,7 @@ def workloads_count(ids: Iterable[UUID], *, now: datetime) -> None:
 
 
 def _workloads_of(uids: Sequence[str], cluster: Cluster) -> set[UUID]:
-    """Of pods as they were stored before: a pod may get another owner."""
+    """Returns the workloads of pods as stored before: a pod may get another owner."""
     return set(Pod.objects.filter(cluster=cluster, uid__in=uids).values_list("workload_id", flat=True))
 
 

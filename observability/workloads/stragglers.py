@@ -1,4 +1,4 @@
-"""Which GPUs of a workload do less than their peers. Pure."""
+"""Finds GPUs of a workload that do less than their peers. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ class GpuWork:
 
 
 def behind_since(works: Iterable[GpuWork], before: Mapping[str, Any]) -> dict[str, str]:
-    """Since when each GPU has been behind, as ISO times. `before`: the last answer, which stays where peers are not busy."""
+    """Returns the time since which each GPU has been behind, in ISO format. `before`: the last answer, which stays where peers are not
+    busy.
+    """
     by_model: dict[str, list[GpuWork]] = defaultdict(list)
     for work in works:
         by_model[work.gpu_model].append(work)
@@ -43,7 +45,7 @@ def behind_since(works: Iterable[GpuWork], before: Mapping[str, Any]) -> dict[st
 
 
 def stragglers_among(behind: Mapping[str, Any], *, now: datetime) -> dict[str, datetime]:
-    """Those that have been behind for two minutes, and since when."""
+    """Returns GPUs that have been behind for two minutes, and since when."""
     since = {gpu_id: datetime.fromisoformat(at) for gpu_id, at in behind.items()}
     return {gpu_id: at for gpu_id, at in since.items() if now - at >= AFTER}
 
@@ -53,7 +55,7 @@ def stragglers_of(workload: Workload, *, now: datetime) -> dict[str, datetime]:
 
 
 def _late(peers: Sequence[GpuWork]) -> set[str] | None:
-    """None: there is no telling."""
+    """Returns None if that cannot be told."""
     if len(peers) < PEERS_LEAST:
         return None
     use = _median(work.utilization_percent for work in peers)

@@ -1,1 +1,1 @@
-"""What pages ask: fields with the API's rules, confirmation of actions, and refusals in the pages' words."""
+"""Forms: fields with the API's rules, confirmation of actions, and refusals in the pages' words."""

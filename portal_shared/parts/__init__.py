@@ -1,1 +1,1 @@
-"""What pages of both portals show: requests, promises, budgets, measurements, lists in pages."""
+"""Parts of pages of both portals: requests, promises, budgets, measurements, lists in pages."""

@@ -1,4 +1,4 @@
-"""The fleet map, for both portals: every GPU is one cell. What a reader may know of a cell is the selectors' matter."""
+"""The fleet map, for both portals: every GPU is one cell. Selectors decide what a reader may know of a cell."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from portal_shared.shell import mark_of
 
 COLORS: Final = {"use": "Use", "temperature": "Temperature", "power": "Power", "holder": "Holder", "health": "Health"}
 UNITS: Final = {"use": "%", "temperature": "°C", "power": "W"}
-# Where each class of heat after the first begins. Use and power are no trouble by themselves, so they stay within the blues.
+# Each class of heat after the first begins at its number. Use and power are no trouble by themselves, so they stay within the blues.
 SCALES: Final[Mapping[str, tuple[int, ...]]] = {
     "use": (IDLE_PERCENT, 30, 60, 85),
     "temperature": HEAT_FROM_C,
@@ -142,7 +142,9 @@ class FleetMap:
 
 
 def cells_for(request: PageRequest) -> list[Cell]:
-    """By cluster, rack, node and index. A member sees the GPUs of his clusters, and readings and holders of his own boxes only."""
+    """Returns cells in order of cluster, rack, node and index. A member sees the GPUs of his clusters, and readings and holders of his own
+    boxes only.
+    """
     readings = _readings(request)
     holders = _holders(request)
     names = ("node__cluster__name", "node__rack", "node__name", "node__shape", "index", "availability", "is_healthy")

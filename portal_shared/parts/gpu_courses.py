@@ -117,7 +117,7 @@ def _gpu_facts(actor: User, gpu: Gpu, portal: Portal, now: datetime) -> list[Fac
 
 
 def _thinned(course: Course) -> tuple[list[CoursePoint], int]:
-    """At most TWIN_ROWS points: the hottest moment of each stretch counts."""
+    """Returns at most TWIN_ROWS points: the hottest moment of each stretch."""
     per_row = -(-len(course.points) // TWIN_ROWS) or 1
     stretches = [course.points[first : first + per_row] for first in range(0, len(course.points), per_row)]
     return [_point(stretch) for stretch in stretches], course.step_s * per_row
@@ -175,7 +175,7 @@ def _alert_marks(actor: User, gpu: Gpu, course: Course) -> Iterator[Mark]:
 
 
 def _check_marks(courses: Iterable[Course]) -> list[Mark]:
-    """When each box passed its checks, and each check that failed."""
+    """Marks the moment in which each box passed its checks, and each failed check."""
     boxes: dict[UUID, Span] = {span.reservation_id: span for course in courses for span in course.spans}
     since_at = min((course.since_at for course in courses), default=None)
     if since_at is None or not boxes:
@@ -280,7 +280,7 @@ def _found(shown: int, count: int) -> str:
 
 
 def _row_s(courses: Iterable[Course]) -> int:
-    """How long each row is: as many steps as give TWIN_ROWS rows at most."""
+    """Returns the length of a row, so that there are TWIN_ROWS rows at most."""
     course = next(iter(courses), None)
     if course is None:
         return 1

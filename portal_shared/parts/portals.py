@@ -1,4 +1,4 @@
-"""What differs between the portals where a page is in both."""
+"""The differences between the portals, for pages that both have."""
 
 from __future__ import annotations
 

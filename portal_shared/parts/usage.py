@@ -63,7 +63,7 @@ PRICES_SHOWN: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the address asks for."""
+    """The filters in the address."""
 
     month: date
     by: str

@@ -1,4 +1,4 @@
-"""What waits for the reader's decision, and his deputies."""
+"""Shows requests that wait for the reader's decision, and the reader's deputies."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from portal_user.pages.requests.listing import may_create
 from slices.models import Slice
 
 ROWS_MAX, CLOSURES_MAX = 100, 10
-# How long an ended series is listed.
+# The page lists an ended series for so long.
 OVER_SHOWN = timedelta(days=7)
 
 

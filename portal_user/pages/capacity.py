@@ -47,7 +47,7 @@ class ShapeStock:
 
 
 def stock_for(actor: User, *, now: datetime, slice_: Slice | None = None) -> list[Stock]:
-    """With a slice it returns what its clusters and policy allow, including kinds that it can only order. Runs two queries."""
+    """With a slice it returns nodes that its clusters and policy allow, including kinds that it can only order. Runs two queries."""
     nodes: Any = nodes_visible_to(actor, now=now).filter(gpu_count__gt=0).prefetch_related(None)
     if slice_ is not None:
         nodes = nodes.filter(cluster__slices=slice_)

@@ -198,7 +198,7 @@ class JobPage:
 
 
 def _pods(request: PageRequest, job: Job) -> QuerySet[Pod]:
-    """Those of its own objects, also while they wait, and all that its box has let in."""
+    """Returns pods of the job's own objects, even waiting ones, and all pods that its box has let in."""
     gpr = job.gpr
     own = Q(workload__slice=gpr.slice_id, workload__cluster=gpr.cluster_id, workload__name=objects_name(gpr.name, job.pk, gpr.run))
     return pods_visible_to(request.user).filter(own | Q(gpr=gpr), gone_at=None).order_by("rank", "name")[:PODS_SHOWN]

@@ -35,7 +35,7 @@ def waiting_pods(gpr: Gpr, rows: Iterable[Namespace], request: PageRequest) -> t
 
 
 def _pods(row: Namespace, gpr: Gpr, request: PageRequest) -> WaitingPods | None:
-    """The last report of a silent cluster is not shown. None without a report, and for an unreadable one."""
+    """The last report of a silent cluster is not shown. Returns None without a readable report."""
     if not agent_is_live(getattr(row.cluster, "agent", None), request.now, within_s=settings.EGS_AGENT_UNREACHABLE_S):
         return WaitingPods(f"{row.cluster.name} is silent: which GPU pods of {row.name} wait there is not known.", (), ())
     if row.waiting is None:
@@ -51,7 +51,7 @@ def _pods(row: Namespace, gpr: Gpr, request: PageRequest) -> WaitingPods | None:
 
 
 def namespaces_of(gpr: Gpr) -> list[Namespace]:
-    """Those in which its pods run or may run."""
+    """Returns namespaces in which its pods run or may run."""
     rows = Namespace.objects.filter(slice=gpr.slice_id).select_related("cluster__agent")
     if gpr.state in PROVISIONED:
         return list(rows.filter(cluster=gpr.cluster_id))

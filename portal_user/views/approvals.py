@@ -61,7 +61,7 @@ def reject_many(request: PageRequest) -> HttpResponse:
 
 
 def _each(request: PageRequest, service: Callable[..., None], one: str, many: str, gprs: Sequence[str], **given: str) -> str:
-    """One that is refused stops none of the others."""
+    """A refused one stops none of the others."""
     refused = []
     for value in gprs:
         pk, _, version = value.partition(".")

@@ -23,7 +23,7 @@ def of_workspace(request: PageRequest, slice: str) -> HttpResponse:
 @require_GET
 @signed_in
 def of_project(request: PageRequest, project: str) -> HttpResponse:
-    """For who runs it."""
+    """Shows a project's policy to its administrators."""
     policy = policies_visible_to(request.user).filter(project__name=project).first()
     if policy is None:
         raise NotFound("project")

@@ -95,7 +95,7 @@ class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
     templates_digest: str = ""
     templates: tuple[AutoTemplate, ...] | None = None  # one for each workspace that has one
     workloads_digest: str = ""
-    # Of GPRs that are active here. A missing one is left as it is: the agent deletes it when its box closes.
+    # Marks of GPRs that are active here. A missing one is left as it is: the agent deletes it when its box closes.
     workloads: tuple[Workload, ...] | None = None
     log_asks: tuple[LogAsk, ...] = ()  # all present ones, in every answer
     idle_releases: tuple[IdleRelease, ...] | None = None  # all present ones, in every answer; an older hub sends none

@@ -1,1 +1,1 @@
-"""Archives, removes and restores workspaces and projects. What ends their GPRs is in gpr/closing."""
+"""Archives, removes and restores workspaces and projects. gpr/closing ends their GPRs."""

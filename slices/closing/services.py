@@ -94,7 +94,7 @@ def project_restore(*, project: Project, actor: User, now: datetime) -> None:
 
 @transaction.atomic
 def slice_settle(*, slice_: Slice, now: datetime) -> None:
-    """For a closed workspace of which nothing runs or waits: its accounts end, and what a removed one has is given back."""
+    """Settles a closed workspace without running or waiting requests: ends its accounts, and gives back everything of a removed one."""
     quotas_keep([slice_.project_id])  # before the workspace, as starts do
     found = _locked(Slice.objects.filter(settled_at=None), slice_)
     kubeconfigs_revoke(found.kubeconfigs.all(), why=f"Workspace {found.name} is {DOES[Life(found.life)]}.", actor=None, now=now)
@@ -107,7 +107,7 @@ def slice_settle(*, slice_: Slice, now: datetime) -> None:
 
 @transaction.atomic
 def project_settle(*, project: Project, now: datetime) -> None:
-    """For a closed project whose workspaces are settled."""
+    """Settles a closed project whose workspaces are settled."""
     found = _locked(Project.objects.filter(settled_at=None), project)
     if found.life == Life.REMOVED:
         for row in found.admins.select_related("user", "project"):

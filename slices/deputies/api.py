@@ -58,7 +58,9 @@ class DeputyViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet
 
     @extend_schema(request=DeputyCreate, responses={201: DeputySerializer})
     def create(self, request: Request) -> Response:
-        """Name a deputy, who decides for the caller on what waits for approval. For administrators of the platform or of a project."""
+        """Name a deputy, who decides for the caller on what waits for approval. Administrators of the platform or of a project may
+        call it.
+        """
         data = self.body(DeputyCreate)
         times = {"starts_at": data.get("starts_at", self.now), "ends_at": data["ends_at"]}
         made = deputy_name(approver=actor_of(request), reference=data["user"], **times, now=self.now)

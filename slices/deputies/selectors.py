@@ -21,7 +21,7 @@ def deputies_visible_to(actor: User) -> QuerySet[Deputy]:
 
 
 def deputies_involving(actor: User) -> QuerySet[Deputy]:
-    """Those whom the actor named, and who named him, also for an administrator."""
+    """Returns deputies whom the actor named, and approvers who named the actor, also for an administrator."""
     return deputies_visible_to(actor).filter(_involves(actor))
 
 
@@ -31,7 +31,7 @@ def deputy_for(actor: User, deputy_id: str | UUID) -> Deputy:
 
 
 def deputies_of(actor: User, now: datetime) -> QuerySet[Deputy]:
-    """Those for whom the actor decides now. A bound token gives no deputy's rights."""
+    """Returns approvers for whom the actor decides now. A bound token gives no deputy's rights."""
     if actor.bound_to:
         return Deputy.objects.none()
     return _in_force(now).filter(user=actor).select_related("approver").order_by("approver__name", "pk")

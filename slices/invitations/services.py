@@ -35,7 +35,7 @@ def users_known_to(actor: User) -> QuerySet[User]:
 
 
 def invitations_of(user: User) -> QuerySet[Invitation]:
-    """None with a bound token."""
+    """A bound token sees none."""
     rows = Invitation.objects.none() if user.bound_to else Invitation.objects.filter(is_invited(user))
     return rows.select_related("slice__project", "invited_by")
 

@@ -1,1 +1,1 @@
-"""Which namespaces a workspace has in its clusters, and which names it may choose."""
+"""Namespaces of a workspace in its clusters, and the names that it may choose."""

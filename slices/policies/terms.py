@@ -1,4 +1,4 @@
-"""What a policy may set: columns of `Slice`, whose defaults hold where nobody sets anything."""
+"""Terms that a policy may set: columns of `Slice`, whose defaults hold where nobody sets anything."""
 
 from __future__ import annotations
 

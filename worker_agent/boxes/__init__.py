@@ -1,1 +1,1 @@
-"""Boxes on nodes: enter, exit, fence, check. No threads, network, clock or random source of its own."""
+"""Boxes on nodes: enter, exit, fence, check. It has no threads, network, clock or random source of its own."""

@@ -144,7 +144,7 @@ class Core:
 
     @property
     def nodes(self) -> dict[str, NodeState]:
-        """As the last pass saw them."""
+        """Returns nodes as the last pass saw them."""
         return dict(self._actions.nodes)
 
     @property
@@ -159,7 +159,7 @@ class Core:
 
     @property
     def credential(self) -> Credential | None:
-        """Only a durable credential is used: the hub drops the old one once it sees the new one."""
+        """It returns a credential only once that is durable: the hub drops the old one once it sees the new one."""
         return self._reported.credential
 
     @property

@@ -1,6 +1,6 @@
 """The agent's document: what must survive a restart, besides the records on the nodes.
 
-Only durable facts are reported to the hub, so that a crash never takes back a report.
+The agent reports only durable facts, so that a crash never takes back a report.
 """
 
 from __future__ import annotations

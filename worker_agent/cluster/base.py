@@ -100,7 +100,7 @@ class Throttled(ClusterError):
 
 
 class Unavailable(ClusterError):
-    """No clear answer. The write may have been applied."""
+    """The cluster gave no clear answer. The write may have been applied."""
 
 
 class WriteKind(StrEnum):
@@ -156,7 +156,7 @@ class ClusterDriver(Protocol):
         """Lifts the gates of waiting pods that fit into open boxes."""
 
     def repair_drift(self, *, repairs: bool) -> Sequence[Drift] | None:
-        """Returns what others had changed. None: it was checked a moment ago."""
+        """Returns changes that others had made, or None if it checked a moment ago."""
 
     def record_event(self, assignment: Assignment, what: str, message: str, *, is_bad: bool) -> None:
         """Records an event for people who look at the cluster. It may be lost."""

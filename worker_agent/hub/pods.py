@@ -1,4 +1,4 @@
-"""What the hub was told of pods, and the calls that tell it what changed. A lost call is made again with what is there then."""
+"""Remembers the pods that the hub knows, and sends changes. A lost call is made again with what is there then."""
 
 from __future__ import annotations
 

@@ -89,14 +89,14 @@ class WorkloadExchange:
 
 @dataclass(slots=True)
 class LogSender:
-    """How far the output of each pod was sent. One thread uses it."""
+    """Remembers how much of the output of each pod was sent. One thread uses it."""
 
     clock: Clock
     _until: dict[LogAsk, str] = field(default_factory=dict)
     _over_mono: dict[Run, float] = field(default_factory=dict)  # since when a result waits for its output
 
     def wanted(self, jobs: Sequence[BoxJob], seen: Mapping[str, WorkloadSeen], asks: Sequence[LogAsk]) -> list[tuple[BoxJob, LogAsk]]:
-        """What somebody reads, and the last words of jobs that are over."""
+        """Returns the logs that somebody reads, and those of jobs that have just ended."""
         by_id = {(job.workload.id, job.workload.run): job for job in jobs}
         over = [LogAsk(id=job.workload.id, run=job.workload.run, rank=0) for job in jobs if is_over(seen.get(job.workload.id))]
         found = [(by_id[ask.id, ask.run], ask) for ask in dict.fromkeys((*asks, *over)) if (ask.id, ask.run) in by_id]

@@ -1,7 +1,7 @@
 """The cluster driver for Kubernetes.
 
 Every write to a node is one JSON Patch that tests the records as read; taint and labels follow from them (marks.py). Four locks reserve a
-box for its slice: gate, taint, box label and bind guard. To close, the guard is written before the node; to open, after it.
+box for its slice: gate, taint, box label and bind guard. It writes the guard before the node to close it, and after the node to open it.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class KubernetesCluster:
         return found.metadata.uid if found else ""
 
     def workspace_of(self, namespace: str) -> str:
-        """By its label; "" if it is bound to none. Thread-safe."""
+        """Reads the namespace's label, or returns "" if it is bound to no workspace. Thread-safe."""
         found = self._namespaces.objects().get(("", namespace))
         return found.metadata.label(cluster_names.SLICE) if found else ""
 

@@ -1,4 +1,4 @@
-"""Which GPUs a pod has, as exporters say. One thread writes it, any may read."""
+"""Learns from exporters which GPUs a pod has. One thread writes it, and any thread may read it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PodDevices:
 
     @contextmanager
     def one_look(self) -> Iterator[None]:
-        """What `take` is told within it replaces all that was known."""
+        """Everything that `take` gets within it replaces the former knowledge."""
         self._new = defaultdict(set)
         began_at = datetime.now(UTC)
         yield

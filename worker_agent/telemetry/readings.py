@@ -93,7 +93,7 @@ Joined = Iterator[tuple[str, str, Sequence[DeviceRow]]]
 def _joined(state: NodeState, devices: Mapping[str, Sequence[DeviceRow]], box_of_pod: BoxOfPod) -> Joined:
     """Yields the inventory's GPU, the exporter's name for the device, and its rows.
 
-    Where boxes share a node, the kubelet chooses the GPUs of a box, and only the labels of pods say which: without them a held GPU has no
+    If boxes share a node, the kubelet chooses the GPUs of a box, and only the labels of pods name them. Without labels a held GPU has no
     reading, since it might be another workspace's.
     """
     held = {uuid: record for uuid, record in state.records.items() if record.phase is not GpuPhase.FREE}
@@ -114,7 +114,7 @@ def _joined(state: NodeState, devices: Mapping[str, Sequence[DeviceRow]], box_of
 
 
 def _places(devices: Mapping[str, Sequence[DeviceRow]], gpu_count: int) -> dict[str, int]:
-    """Where an exporter counts no GPUs: the place of each in the order of all bus ids."""
+    """Numbers GPUs by the order of their bus ids, if the exporter does not."""
     buses = {device: parts[0].bus_id for device, parts in devices.items() if parts[0].bus_id}
     if len(buses) != gpu_count:
         return {}

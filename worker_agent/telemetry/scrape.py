@@ -1,4 +1,4 @@
-"""Asks exporters over HTTP. Whatever one answers costs bounded time and memory, and is logged once."""
+"""Asks exporters over HTTP. An answer costs bounded time and memory, and a fault is logged once."""
 
 from __future__ import annotations
 

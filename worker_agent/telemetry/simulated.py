@@ -112,7 +112,7 @@ class SimulatedTelemetry:
         return Kind(chosen) if chosen else next(kind for below, kind in CHANCES if luck < below)
 
     def luck(self, *of: object) -> float:
-        """From 0 to 1, the same each time."""
+        """Returns a number from 0 to 1, the same each time."""
         return zlib.crc32("/".join(map(str, (self._seed, *of))).encode()) % 10_000 / 10_000
 
 

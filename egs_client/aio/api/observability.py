@@ -486,7 +486,7 @@ class Remediation(AsyncResource):
         )
 
     async def log(self, id: str) -> models.CaseLog:
-        """What to send to the vendor."""
+        """Return the log for the vendor."""
         return await self.client.call("GET", f"remediation/{self.quoted(id)}/log/", kind=models.CaseLog)
 
     async def resume(self, id: str, *, idempotency_key: str | None = None) -> models.CaseDetail:
@@ -498,14 +498,14 @@ class Remediation(AsyncResource):
 
 class RemediationPolicies(AsyncResource):
     def list(self, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.RemediationPolicy]:
-        """What EGS may do to nodes that are set aside, one policy for each cluster.
+        """The actions that EGS may take on nodes that are set aside: one policy for each cluster.
 
         page_size: Rows a page.
         """
         return AsyncPages(self.client, "remediation-policies/", params={"page_size": page_size}, kind=models.RemediationPolicy)
 
     async def get(self, ref: str) -> models.RemediationPolicy:
-        """What EGS may do to nodes that are set aside, one policy for each cluster."""
+        """The actions that EGS may take on nodes that are set aside: one policy for each cluster."""
         return await self.client.call("GET", f"remediation-policies/{self.quoted(ref)}/", kind=models.RemediationPolicy)
 
     async def update(
@@ -522,7 +522,7 @@ class RemediationPolicies(AsyncResource):
         ignored_xids: Sequence[int] | UnsetType = UNSET,
         limits: Mapping[str, int] | UnsetType = UNSET,
     ) -> models.RemediationPolicy:
-        """What EGS may do to nodes that are set aside, one policy for each cluster.
+        """The actions that EGS may take on nodes that are set aside: one policy for each cluster.
 
         watches_faults: A fault that GPUs report sets their node aside.
         check_node: Check a node that looks well again.
@@ -563,7 +563,7 @@ class Workloads(AsyncResource):
         state: Sequence[Literal["ENDED", "RUNNING", "WAITING"]] | UnsetType = UNSET,
         view: Literal["ended", "idle", "running", "straggling", "waiting"] | UnsetType = UNSET,
     ) -> AsyncPages[models.Workload]:
-        """What runs and waits in workspaces: pods, grouped by what owns them.
+        """List workloads of workspaces: pods, grouped by their owner.
 
         gpr: A request that carries its pods, or did.
         kind: As JobSet.
@@ -588,5 +588,5 @@ class Workloads(AsyncResource):
         )
 
     async def get(self, ref: str) -> models.WorkloadDetail:
-        """What runs and waits in workspaces: pods, grouped by what owns them."""
+        """List workloads of workspaces: pods, grouped by their owner."""
         return await self.client.call("GET", f"workloads/{self.quoted(ref)}/", kind=models.WorkloadDetail)

@@ -25,7 +25,8 @@ class Deputies(AsyncResource):
     async def create(
         self, *, user: str, ends_at: datetime | str, starts_at: datetime | str | UnsetType = UNSET, idempotency_key: str | None = None
     ) -> models.Deputy:
-        """Name a deputy, who decides for the caller on what waits for approval. For administrators of the platform or of a project.
+        """Name a deputy, who decides for the caller on what waits for approval. Administrators of the platform or of a project may call
+        it.
 
         starts_at: Now by default.
         """
@@ -474,8 +475,8 @@ class SlicesMembers(AsyncResource):
         self, slice: str, *, user: str, role: Literal["owner", "editor", "viewer"], idempotency_key: str | None = None
     ) -> models.Member:
         """Add a member, or change a member's role. Users who share a workspace with the owner become members at once. All others are
-        invited by name, id or mail address: the answer then has a null `id`, whether such a user exists or not. Whoever has no
-        account yet is invited by mail address. See `invitations/`.
+        invited by name, id or mail address: the answer then has a null `id`, whether such a user exists or not. Invite people
+        without an account by mail address. See `invitations/`.
         """
         return await self.client.call(
             "POST",

@@ -19,7 +19,7 @@ from protocol.agents.events import Outcome
 
 
 def nodes(rules: Sequence[AlertRule], now: datetime) -> Found:
-    """Those that an administrator has set aside, or that are in maintenance, are left out. Runs two queries, and one for each window."""
+    """Leaves out nodes that an administrator has set aside, and nodes in maintenance. Runs two queries, and one for each window."""
     failed = {window_s: _failed_checks(window_s, now) for window_s in {rule.window_s for rule in rules if rule.signal != NOT_READY}}
     open_ids = set(open_subjects(rules))
     wanted = open_ids | {node_id for counted in failed.values() for node_id in counted}

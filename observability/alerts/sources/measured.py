@@ -100,7 +100,7 @@ def with_boxes(rows: QuerySet[Any, Any], path: str = "") -> QuerySet[Any, Any]:
 
 
 def place_columns(path: str = "") -> tuple[str, ...]:
-    """For `values_list`; `GpuPlace` takes them in this order, after the GPU's id."""
+    """Returns columns for `values_list`; `GpuPlace` takes them in this order, after the GPU's id."""
     return (*(f"{path}{name}" for name in _PLACE), *_BOX)
 
 

@@ -1,4 +1,6 @@
-"""Newest readings of GPUs: levels, and how long there was none. Runs one query for all rules, which returns only what may matter."""
+"""Newest readings of GPUs: levels, and how long there was none. It runs one query for all rules, which returns only readings that may
+matter.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def gpu_readings(rules: Sequence[AlertRule], now: datetime) -> Found:
     up = Q(**{_UP: True, _HEARD: now - timedelta(seconds=settings.EGS_AGENT_UNREACHABLE_S)})
     rows = with_boxes(LatestReading.objects.all(), "gpu__").annotate(**_computed(names))
     rows = rows.annotate(is_up=Case(When(up, then=Value(True)), default=Value(False))).filter(wanted)
-    # What is silent altogether has an alert of its own, and after an outage of EGS itself agents get time.
+    # A silent cluster has an alert of its own, and after an outage of EGS itself agents get time.
     is_late = not was_just_away(now=now)
     found: dict[UUID, list[Measured]] = defaultdict(list)
     for gpu_id, at, is_up, *rest in rows.values_list("gpu_id", "at", "is_up", *place_columns("gpu__"), *names):
@@ -71,7 +73,7 @@ def _computed(names: Sequence[str]) -> dict[str, Any]:
 
 
 def _alike(rules: Sequence[AlertRule]) -> list[list[AlertRule]]:
-    """One condition for what all workspaces watch alike: a database takes no expression with a part for each of their rules."""
+    """Returns one condition for rules that all workspaces share: a database takes no expression with a part for each rule."""
     alike: dict[tuple[Any, ...], list[AlertRule]] = defaultdict(list)
     for rule in rules:
         place = None if rule.slice_id else (rule.cluster_id, rule.shape)
@@ -80,7 +82,7 @@ def _alike(rules: Sequence[AlertRule]) -> list[list[AlertRule]]:
 
 
 def _may_matter(alike: Sequence[AlertRule], now: datetime, fresh_at: datetime) -> Q:
-    """What may be beyond the loosest level of these rules."""
+    """Selects readings that may be beyond the loosest level of these rules."""
     rule, scope = alike[0], Q()
     is_above = rule.direction == Direction.ABOVE
     level = (min if is_above else max)(each.level for each in alike)

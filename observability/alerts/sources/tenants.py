@@ -1,4 +1,4 @@
-"""What waits in the queue, and what quotas and budgets have left."""
+"""Loads waits of requests, and the rest of quotas and budgets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOLERANCE: Final = timedelta(minutes=1)  # a promise is kept by a start so much 
 
 
 def requests(rules: Sequence[AlertRule], now: datetime) -> Found:
-    """Runs one query. What may not start yet, as a booking, does not wait."""
+    """Runs one query. A request that may not start yet, such as a booking, does not wait."""
     rows = Gpr.objects.filter(Q(earliest_start_at=None) | Q(earliest_start_at__lte=now), state=GprState.QUEUED).order_by()
     fields = ("pk", "name", "slice", "shape", "queued_at", "earliest_start_at", "planned_start_at", "promise__promised_start_at")
     found: dict[UUID, list[Measured]] = defaultdict(list)

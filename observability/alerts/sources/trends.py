@@ -1,4 +1,4 @@
-"""How a signal moves over a window, and where it leads.
+"""Computes trends and forecasts of a signal from a window.
 
 A movement counts only if it goes on from each sixth of the window to the next. A load that starts or ends moves one of these alone.
 """
@@ -87,7 +87,9 @@ def _courses(model: type[Reading], name: str, of: Any, since: datetime, until: d
 
 
 def value_of(rule: AlertRule, means: Means) -> float | None:
-    """For a trend the change within the window; for a forecast the value one window later. None: unknown, or there already."""
+    """Returns a trend's change within the window, or a forecast's value one window later. Returns None if the value is unknown or already
+    beyond the level.
+    """
     known = [mean for mean in means if mean is not None]
     if len(known) < PARTS:
         return None

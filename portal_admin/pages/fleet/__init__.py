@@ -1,1 +1,1 @@
-"""What the pages on clusters, nodes, checks, maintenance and supplies show."""
+"""Context objects of the pages on clusters, nodes, checks, maintenance and supplies."""

@@ -1,1 +1,1 @@
-"""What the pages on the queue, its plan, previews of decisions, promises and evictions show."""
+"""Context objects of the pages on the queue, its plan, previews of decisions, promises and evictions."""

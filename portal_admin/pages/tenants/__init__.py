@@ -1,1 +1,1 @@
-"""What the pages on people, workspace requests, quotas and budgets show."""
+"""Context objects of the pages on people, workspace requests, quotas and budgets."""

@@ -79,7 +79,7 @@ class ProjectsPage:
 
 
 def ending_points(ends: Endings, *, to: Life) -> tuple[str, ...]:
-    """What a dialog says of it."""
+    """Returns what the dialog says of the endings."""
     told = [
         _told("Running: {}. What runs goes on to its end, unless you end it now.", (ends.running, "request")),
         _told("Canceled now: {}.", (ends.waiting, "request"), (ends.booked, "booking"), (ends.series, "repeated booking")),

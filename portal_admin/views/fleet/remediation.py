@@ -114,7 +114,7 @@ def resume(request: PageRequest, pk: UUID) -> HttpResponse:
 @admin_only
 @needs_write
 def policy(request: PageRequest, pk: UUID) -> HttpResponse:
-    """By the id of its cluster."""
+    """Takes the id of the policy's cluster."""
     found = policy_for(request.user, str(pk))
     form = RemediationPolicyForm(sent(request), initial=RemediationPolicyForm.typed(found))
 

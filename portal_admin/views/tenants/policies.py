@@ -97,7 +97,7 @@ def _question(request: PageRequest, row: Policy, form: forms.Form, title: str, t
 
 
 def _effects(row: Policy, form: forms.Form, term: str) -> Effects | None:
-    """None while the value is missing or invalid."""
+    """Returns None while the value is missing or invalid."""
     is_change = "value" in form.fields
     if is_change and not (form.is_bound and (form.is_valid() or "value" in form.cleaned_data)):
         return None

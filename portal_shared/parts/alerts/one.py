@@ -1,4 +1,4 @@
-"""One alert: its life, what to do, what it is about, and the course of what it watches."""
+"""Shows one alert: its life, what to do, its subjects, and the course of its signal."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _subject(one: AlertSubject, alert: Alert, portal: Portal) -> SubjectRow:
 
 
 def _series(request: PageRequest, alert: Alert, subject: AlertSubject) -> tuple[list[SeriesPoint], int]:
-    """And their step in seconds. Only what the reader may know of the GPU: members the time of their boxes."""
+    """And their step in seconds. Returns readings that the reader may see: members see the time of their boxes."""
     gpu = Gpu.objects.filter(pk=subject.subject_id).first() if alert.rule.signal in SERIES_NAMES else None
     if gpu is None:
         return [], 0

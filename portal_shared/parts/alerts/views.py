@@ -159,7 +159,7 @@ def _as_typed(rule: AlertRule) -> dict[str, Any]:
 
 
 def _own_workspaces(request: PageRequest) -> list[Slice]:
-    """Those in which the reader may make rules."""
+    """Returns workspaces in which the reader may make rules."""
     return [one for one in slices_visible_to_members(request.user).order_by("name") if may(request.user, Verb.REQUEST, one)]
 
 

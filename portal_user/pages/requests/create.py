@@ -273,7 +273,7 @@ def _templates(slice_: Slice, form: GprForm) -> Iterator[TemplateChoice]:
 
 
 def _after_choices(slice_: Slice, edited: Gpr | None) -> Iterator[str]:
-    """Those of the workspace that have not ended; others are named by hand."""
+    """Returns requests of the workspace that have not ended; people type the names of others."""
     rows = Gpr.objects.filter(slice=slice_).exclude(state__in=ENDED).order_by("-created_at", "id")
     others = rows.exclude(pk=edited.pk) if edited else rows
     return iter(dict.fromkeys(others.values_list("name", flat=True)[:AFTER_SHOWN]))

@@ -121,7 +121,7 @@ class NodeChange:
 
 @dataclass(frozen=True, slots=True)
 class BlockerLine:
-    """A request that it waits for. Of other workspaces only the name is set."""
+    """A request that it waits for. A blocker of another workspace has only a name."""
 
     name: str
     url: str
@@ -136,7 +136,7 @@ class BlockerLine:
 
 @dataclass(frozen=True, slots=True)
 class StartReasons:
-    """Why it starts when it does, what it waits for, and how its promise moved."""
+    """The reasons for its start: what it waits for, and how its promise moved."""
 
     title: str
     alone: OneAtATime | None

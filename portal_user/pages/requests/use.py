@@ -1,4 +1,4 @@
-"""How to use a box: from where, by which commands, with a Job that fits it, and what keeps pods waiting."""
+"""Shows how to use a box: kubeconfig, commands, a Job that fits it, and pods that wait."""
 
 from __future__ import annotations
 
@@ -92,13 +92,13 @@ class Use:
 
 
 def box_job(gpr: Gpr) -> BoxJob | None:
-    """None: there is no namespace to run it in, or it is not known how many GPUs its nodes have."""
+    """Returns None if no namespace can run it, or the number of GPUs of its nodes is unknown."""
     ready = _ready(gpr, namespaces_of(gpr)) if gpr.state in SHOWS else []
     return _job(gpr, ready[0]) if ready else None
 
 
 def _ready(gpr: Gpr, rows: Sequence[Namespace]) -> list[Namespace]:
-    """Those of the cluster where it is planned come first."""
+    """Namespaces of the cluster where it is planned come first."""
     ready = [row for row in rows if row.state == BindingState.READY]
     promise = gpr.current_promise if gpr.state == S.QUEUED else None
     if promise is None or len({row.cluster_id for row in ready}) < 2:

@@ -1,1 +1,1 @@
-"""What the pages on workspaces, their people, namespaces and kubeconfigs show."""
+"""Context objects of the pages on workspaces, their people, namespaces and kubeconfigs."""

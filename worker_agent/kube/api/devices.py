@@ -1,4 +1,4 @@
-"""Which resources are GPUs, and which other devices come only with a whole node.
+"""Tells which resources are GPUs, and which other devices come only with a whole node.
 
 deploy/agent/install writes the same rules into the admission policies.
 """

@@ -109,7 +109,7 @@ class Mirror(Generic[T]):
 
     @property
     def is_whole(self) -> bool:
-        """Tell whether the copy was complete once. After that it may only be late."""
+        """Tell whether the copy was complete once. From then on it may only be late."""
         return self._is_whole.is_set()
 
     @property

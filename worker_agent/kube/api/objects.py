@@ -409,7 +409,7 @@ class GuardSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Guard(msgspec.Struct, frozen=True, kw_only=True):
-    """Which workspaces may bind pods to a node now."""
+    """The workspaces that may bind pods to a node now."""
 
     metadata: Meta
     spec: GuardSpec = GuardSpec()

@@ -142,7 +142,7 @@ def _of_spare(call: StepCall, pairs: Sequence[NodePair], spoke: Collection[str])
 
 
 def _tie(own: str, pairs: Sequence[NodePair]) -> str:
-    """Why a failure is not held against the spare; "" where it is."""
+    """Says why a failure does not count against the spare, or returns ""."""
     between = [pair for pair in pairs if not pair.has(own)]
     if not between:
         return "it may be either node's fault, as one other alone answered"
@@ -184,7 +184,7 @@ def _rdma(own: str, documents: Mapping[str, Document], *, is_spare: bool) -> Res
 
 
 def _do_others_agree(name: str, own: str, up: Mapping[str, Mapping[str, tuple[str, ...]]]) -> bool:
-    """At least two others have this port up, all in one subnet."""
+    """Tells whether at least two others have this port up, all in one subnet."""
     others = [of_node[name] for node, of_node in up.items() if node != own and name in of_node]
     return len(others) > 1 and len(set(others)) == 1
 

@@ -270,7 +270,7 @@ def terminated(pod: Pod | None) -> TerminatedState | None:
 
 
 def waits_for(pod: Pod) -> tuple[str, str]:
-    """Why the pod does not run yet: a reason of Kubernetes, and a sentence. Empty where it runs."""
+    """Says why the pod does not run yet: a reason of Kubernetes, and a sentence. Empty where it runs."""
     if pod.status.phase != "Pending":
         return "", ""
     for status in pod.status.containerStatuses:

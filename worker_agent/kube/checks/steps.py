@@ -61,7 +61,7 @@ class Checks:
         self._dns_seen_mono = float("-inf")
 
     def run(self, call: StepCall) -> StepProgress:
-        """One poll of one attempt. Raises ClusterError."""
+        """Polls one attempt once. Raises ClusterError."""
         match call.step:
             case RepairStep.RESTART_DRIVER | RepairStep.RESET_GPUS | RepairStep.REBOOT_NODE:
                 return self.repairs.run(call)

@@ -1,6 +1,6 @@
 """The exit step `volumes`: which volumes of the workspace are still attached to the node, and which claims have lost theirs.
 
-One look serves all waiting nodes of a box, in a thread of its own, so that a workspace with many claims delays no other.
+One look serves all waiting nodes of a box. It runs in a thread of its own, so that a workspace with many claims delays no other.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Volumes:
         return msgspec.structs.replace(told, verdict=Verdict.WARN) if unknown and not left else told
 
     def _owner(self, name: str) -> str | None:
-        """The namespace of its claim. None where the volume was deleted."""
+        """The namespace of its claim. Returns None if the volume was deleted."""
         try:
             # Tenants cannot write to a volume, and it names its claim even after that was deleted.
             return self._api.get(f"/api/v1/persistentvolumes/{name}", _Volume).spec.claimRef.namespace

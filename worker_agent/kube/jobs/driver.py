@@ -1,8 +1,8 @@
 """Makes the objects of jobs while their boxes are open, deletes them when the boxes close, and reports how the jobs go.
 
-An object is never changed: each run has its own. An object that others made is left alone, also if it has the wanted name. What is
-deleted is known by the labels that the agent wrote, so that an agent that restarts finds it; whoever writes these labels has only his own
-object deleted. Must not live here: what the objects are (protocol/tenancy/job_objects.py), when a box is open (boxes/core.py).
+An object is never changed: each run has its own. An object that others made is left alone, also if it has the wanted name. It deletes
+objects by the labels that the agent wrote, so that an agent that restarts finds them; a person who writes these labels loses only that
+object. Must not live here: what the objects are (protocol/tenancy/job_objects.py), when a box is open (boxes/core.py).
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnreadableRecords(ClusterError):
-    """Only an administrator may overwrite such an annotation."""
+    """An administrator alone may overwrite such an annotation."""
 
 
 def read_records(text: str) -> dict[str, GpuRecord]:

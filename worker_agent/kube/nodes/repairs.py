@@ -31,7 +31,7 @@ WORDS_MAX: Final = 150  # of what a tool says
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is wanted, as the annotation has it."""
+    """The repair that the annotation asks for."""
 
     id: str
     step: str
@@ -47,7 +47,7 @@ class Repairs:
         self._looked_mono: dict[str, float] = {}  # by id of what is wanted
 
     def run(self, call: StepCall) -> StepProgress:
-        """One poll of one attempt. Raises ClusterError."""
+        """Polls one attempt once. Raises ClusterError."""
         id_ = f"{call.assignment.id}.{call.step}.{call.attempt}"
         if self._mono() - self._looked_mono.get(id_, float("-inf")) < LOOK_EVERY_S:
             return StepProgress(status=StepStatus.RUNNING)
@@ -119,7 +119,7 @@ class Repairs:
         return _ok(f"restarted: {', '.join(sorted(fresh))}")
 
     def _pods_on(self, node: str) -> list[Pod]:
-        """Those that their controller makes anew, in namespaces that are marked for it: a workspace's pod may have any label."""
+        """Returns pods that their controller makes anew, in namespaces that are marked for it: a workspace's pod may have any label."""
         found: dict[str, Pod] = {}
         for word in self.driver_pods:
             pods = self._api.get("/api/v1/pods", PodList, labelSelector=word, fieldSelector=f"spec.nodeName={node}").items

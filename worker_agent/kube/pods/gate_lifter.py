@@ -63,7 +63,7 @@ class GateLifter:
         return bool(self._going)
 
     def is_busy(self, box: Box) -> bool:
-        # How full a box is is unknown until its lifts in flight are answered.
+        # The room in a box is unknown until its lifts in flight are answered.
         return box in self._going
 
     def unavailable_uids(self) -> set[str]:

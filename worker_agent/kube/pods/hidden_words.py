@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 HIDDEN: Final = "(hidden)"
-# As in HF_TOKEN, --api-key or db.password, but not --tokenizer, --max-tokens or --author.
+# Matches HF_TOKEN, --api-key or db.password, but not --tokenizer, --max-tokens or --author.
 _WORDS: Final = r"token(?!s|iz)|secret|passw(?:or)?d|passphrase|pwd|credential|(?:api|access|private|auth)[-_.]?key"
 _NAME: Final = rf"[\w.-]*(?:{_WORDS})[\w.-]*"
 _QUOTED: Final = r"(?:\"[^\"]*\"|'[^']*'|[^\s\"',;&|]+)"

@@ -1,4 +1,4 @@
-"""What keeps a pod from running, as a sentence for people of its workspace. Pure."""
+"""Says in a sentence for people of its workspace what keeps a pod from running. Pure."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ COUNT_MAX: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What a description rests on, beside the pod itself."""
+    """Facts beside the pod from which its description is made."""
 
     owners: tuple[PodOwner, ...]
     gpus: tuple[str, ...]
@@ -123,7 +123,9 @@ class PodReporter:
         return [*chain[:6], Owner(apiVersion="serving.kserve.io/v1beta1", kind="InferenceService", name=name, uid=f"service/{name}")]
 
     def _gpus(self, pod: Pod, node: NodeState | None, *, is_sole: bool) -> tuple[str, ...]:
-        """By the exporter's words; else all of the box's GPUs on the node, where the pod asks for all of them. Empty: not known."""
+        """Returns the GPUs that the exporter names; else all of the box's GPUs on the node, if the pod asks for all of them. Empty: not
+        known.
+        """
         gpr_id = pod.metadata.label(cluster_names.POD_GPR)
         if node is None or not gpr_id:
             return ()

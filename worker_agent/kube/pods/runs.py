@@ -1,4 +1,4 @@
-"""Which pods belong to which run of a GPR: one run may end on a node while the next begins. Pure."""
+"""Assigns pods to runs of a GPR: one run may end on a node while the next begins. Pure."""
 
 from __future__ import annotations
 

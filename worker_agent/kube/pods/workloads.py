@@ -54,7 +54,7 @@ class Workloads:
 
     @property
     def refused(self) -> Mapping[str, ClusterError]:
-        """By namespace: why an owner could not be read."""
+        """Says for each namespace why an owner could not be read."""
         return self._chains.refused
 
     def of(self, pods: Iterable[Pod]) -> dict[Key, Workload]:

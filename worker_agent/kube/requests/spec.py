@@ -48,7 +48,7 @@ NOTE_MAX: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class SpecFault:
-    """Why a request is not sent to the hub."""
+    """The reason for which a request is not sent to the hub."""
 
     reason: str  # of a condition
     message: str  # for people

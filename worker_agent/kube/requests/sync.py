@@ -80,7 +80,7 @@ class KnownRequest:
     mark: int | None = None  # the last percentage of its window that was told
 
     def is_unsure(self, now_mono: float) -> bool:
-        # Whether the API server has to be asked if the object is gone.
+        # True: the agent asks the API server whether the object is gone.
         if self.is_gone or self.is_kept or self.missing_since_mono is None:
             return False
         return now_mono - self.missing_since_mono >= GONE_AFTER_S

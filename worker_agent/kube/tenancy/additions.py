@@ -1,4 +1,4 @@
-"""Which objects that others added to a workspace's namespace matter, and how they are reported. Pure functions.
+"""Finds objects that others added to a workspace's namespace, and reports those that matter. Pure functions.
 
 One drift covers a namespace and kind, since operators create such objects by the hundred.
 """
@@ -82,7 +82,7 @@ def bindings_drift(namespace: str, bindings: Iterable[AddedObject]) -> Drift:
 
 
 def readable(text: str, max_chars: int = NAME_MAX_CHARS) -> str:
-    """Without control characters; a digest stands for what was cut."""
+    """Takes out control characters; a digest stands for the cut rest."""
     plain = CONTROL.sub("?", text)
     if plain == text and len(text) <= max_chars:
         return text

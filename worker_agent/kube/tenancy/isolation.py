@@ -1,4 +1,4 @@
-"""Builds the objects that EGS keeps in a namespace of a workspace. No calls."""
+"""Builds the objects that EGS keeps in a namespace of a workspace. It makes no calls."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def quota_of(workspace: Workspace, namespace: str, *, limits: Mapping[str, str] 
 
 
 def default_requests(workspace: Workspace, namespace: str) -> Object:
-    """For containers without requests: on a shared node each pod counts by what it requests."""
+    """Sets requests of containers that have none: on a shared node each pod counts by what it requests."""
     spec = {"limits": [{"type": "Container", "defaultRequest": dict(REQUESTED)}]}
     return {**_named("v1", "LimitRange", ISOLATION, namespace, workspace), "spec": spec}
 

@@ -1,4 +1,4 @@
-"""Names of namespaces that something in the cluster refers to already. No workspace may take one.
+"""Names of namespaces that something in the cluster refers to already. No workspace may take such a name.
 
 Its owner would get what waits for it: rights of service accounts, calls to a webhook or an API, a volume, or passage through a
 NetworkPolicy.

@@ -1,4 +1,4 @@
-"""Reads the objects of EGS in the namespaces of workspaces, a few namespaces in parallel. No writes.
+"""Reads the objects of EGS in the namespaces of workspaces, a few namespaces in parallel. It writes nothing.
 
 Others may create many large objects there, with any label.
 """

@@ -57,7 +57,7 @@ class Refused(Exception):
 
 
 class KubernetesTenancy:
-    """For one thread. `server` and `ca` (PEM) go into kubeconfigs. `limits`: the quota of a namespace."""
+    """One thread uses it. `server` and `ca` (PEM) go into kubeconfigs. `limits`: the quota of a namespace."""
 
     def __init__(self, *, api: Api, server: str, ca: str, note: Note, limits: Mapping[str, str] = QUOTA) -> None:
         self._api, self._note, self._limits = api, note, limits

@@ -1,4 +1,4 @@
-"""One GPR as an administrator sees it, with the possible actions."""
+"""Shows one GPR to an administrator, with the possible actions."""
 
 from __future__ import annotations
 
