@@ -213,6 +213,51 @@ class Login(models.Model):
         return is_open and self.user.is_active and (self.token is None or self.token.is_live(now))
 
 
+class DeviceLoginState(models.TextChoices):
+    PENDING = "pending", "Waits for an answer"
+    CONFIRMED = "confirmed", "Confirmed"
+    REFUSED = "refused", "Refused"
+    USED = "used", "Has its token"
+
+
+@column_checks
+class DeviceLogin(models.Model):
+    """A terminal that asks for a token. Until a person has answered, `scopes` is what it asks for, then what that person granted."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    device_digest = models.CharField(max_length=64, unique=True, help_text="SHA-256 of the secret by which the terminal asks again.")
+    user_code = models.CharField(max_length=8, unique=True, help_text="What the terminal shows and the person types.")
+    state = models.CharField(max_length=9, choices=DeviceLoginState.choices, default=DeviceLoginState.PENDING)
+    name = models.CharField(max_length=63, help_text="Of the terminal, as it says itself; then of its token.")
+    address = models.CharField(max_length=45, blank=True, help_text="From which it asked.")
+    scopes = models.JSONField(default=list)
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField(help_text="Of the code, not of the token.")
+    polled_at = models.DateTimeField(null=True)
+    interval_s = models.PositiveSmallIntegerField(help_text="The terminal has to wait so long before it asks again.")
+    user = models.ForeignKey(User, null=True, on_delete=models.CASCADE, related_name="+", help_text="Who answered.")
+    token_life_s = models.PositiveIntegerField(default=0)
+    networks = models.JSONField(default=list)
+    slices = models.JSONField(default=list)
+    token = models.ForeignKey(ApiToken, null=True, on_delete=models.CASCADE, related_name="+")
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["created_at", "id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.CheckConstraint(
+                condition=models.Q(state="pending") | models.Q(user__isnull=False), name="device_login_answered_by_somebody"
+            ),
+            models.CheckConstraint(condition=~models.Q(state="used") | models.Q(token__isnull=False), name="device_login_used_has_token"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.state}"
+
+    @property
+    def shown_code(self) -> str:
+        return f"{self.user_code[:4]}-{self.user_code[4:]}"
+
+
 @column_checks
 class IdempotentCreation(models.Model):
     """Names the object that a request with this key made or changed."""

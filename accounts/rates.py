@@ -34,14 +34,14 @@ class TokenRate(BaseThrottle):
         return WINDOW_S - time.time() % WINDOW_S
 
 
-def sign_in_count(address: str) -> int:
-    """Counts a refused one; returns how many there are in this window."""
-    return _count(f"sign-in:{address}")
+def sign_in_count(who: str) -> int:
+    """Counts a refused one of this address or person; returns how many there are in this window."""
+    return _count(f"sign-in:{who}")
 
 
-def may_sign_in(address: str) -> bool:
+def may_sign_in(who: str) -> bool:
     most: int = settings.EGS_REFUSED_SIGN_INS_PER_MIN
-    return most == 0 or _counted(f"sign-in:{address}") < most
+    return most == 0 or _counted(f"sign-in:{who}") < most
 
 
 def _count(what: str) -> int:

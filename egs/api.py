@@ -5,6 +5,7 @@ from django.urls import URLPattern, URLResolver, include, path, re_path
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework.routers import SimpleRouter
 
+from accounts.devices.api import DeviceLoginViewSet, SignInViewSet
 from accounts.idempotency import post_once
 from accounts.people.api import GroupRoleViewSet, LoginViewSet, UserViewSet
 from accounts.tokens.api import TokenViewSet
@@ -99,6 +100,7 @@ router.register("channels/(?P<channel_pk>[^/]+)/deliveries", DeliveryViewSet, ba
 router.register("audit", AuditViewSet, basename="audit")
 router.register("notices", NoticeViewSet, basename="notice")
 router.register("tokens", TokenViewSet, basename="token")
+router.register("device-logins", DeviceLoginViewSet, basename="device-login")
 router.register("logins", LoginViewSet, basename="login")
 router.register("users", UserViewSet, basename="user")
 router.register("roles", GroupRoleViewSet, basename="group-role")
@@ -115,6 +117,7 @@ def path_not_found(request: HttpRequest, rest: str) -> JsonResponse:
 
 app_name = "api"
 urlpatterns: list[URLPattern | URLResolver] = [
+    path("sign-in/", SignInViewSet.as_view({"get": "retrieve"}), name="sign-in"),
     path("me/", MeViewSet.as_view({"get": "retrieve"}), name="me"),
     path("me/notices/", NoticeSettingsViewSet.as_view({"get": "retrieve", "patch": "partial_update"}), name="me-notices"),
     path("gpus/<str:ref>/metrics/", GpuMetricsViewSet.as_view({"get": "retrieve"}), name="gpu-metrics"),

@@ -134,7 +134,7 @@ CACHES = {
 }
 # Calls of the API that one token may make in a minute; 0: no limit.
 EGS_API_RATE_PER_MIN = env_int("EGS_API_RATE_PER_MIN", 1200)
-# Refused tokens on the login page from one address in a minute; 0: no limit.
+# Refused tokens on the login page, and codes of terminals that are asked for, from one address in a minute; 0: no limit.
 EGS_REFUSED_SIGN_INS_PER_MIN = env_int("EGS_REFUSED_SIGN_INS_PER_MIN", 10)
 
 USE_TZ = True
@@ -246,6 +246,8 @@ EGS_TOKEN_LIFE = timedelta(days=90)
 EGS_TOKEN_LIFE_MAX = timedelta(days=365)
 # Sign-in by token on the login page; False: only identity providers. Tokens of programs work all the same.
 EGS_TOKEN_LOGIN = env_bool("EGS_TOKEN_LOGIN", True)
+# Sign-in of terminals by a code that a person confirms on a page; False: they take a token that somebody pastes.
+EGS_DEVICE_LOGIN = env_bool("EGS_DEVICE_LOGIN", True)
 # A browser's session ends when nobody has used it for IDLE, and in any case after MAX.
 EGS_SESSION_IDLE_S = env_int("EGS_SESSION_IDLE_S", 8 * 3600)
 EGS_SESSION_MAX_S = env_int("EGS_SESSION_MAX_S", 7 * 86_400)

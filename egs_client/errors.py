@@ -21,6 +21,10 @@ class UnexpectedAnswer(EgsError):
     """The answer is not what this version of the client understands: another version of EGS, or another server altogether."""
 
 
+class UnknownOperation(UnexpectedAnswer):
+    """The server has no such operation: it is older or newer than this client."""
+
+
 class AnswerLost(EgsError):
     """It was done, but the connection broke before the answer came, and the server cannot repeat that."""
 
@@ -82,6 +86,18 @@ class NotAllowed(Problem):
     """403"""
 
 
+class AuthorizationPending(Problem):
+    """400: nobody has confirmed the code of a terminal yet."""
+
+
+class SlowDown(Problem):
+    """400: wait 5 s longer between two tries."""
+
+
+class CodeOver(Problem):
+    """400: the code of a terminal has expired, or it was used."""
+
+
 class NotFound(Problem):
     """404: there is none, or the caller may not see it."""
 
@@ -118,6 +134,10 @@ _BY_CODE: dict[str, type[Problem]] = {
     "invalid_input": InvalidInput,
     "over_policy": OverPolicy,
     "can_never_start": CanNeverStart,
+    "authorization_pending": AuthorizationPending,
+    "slow_down": SlowDown,
+    "expired_token": CodeOver,
+    "invalid_grant": CodeOver,
     "wrong_state": WrongState,
     "stale_version": StaleVersion,
     "queue_full": QueueFull,

@@ -88,6 +88,14 @@ class InviteForm(MemberRoleForm):
     field_order = ("user", "role")
 
 
+class CodeForm(ServiceForm):
+    code = forms.CharField(
+        label="Code",
+        max_length=20,
+        widget=forms.TextInput(attrs={"autofocus": True, "autocomplete": "off", "autocapitalize": "characters", "spellcheck": "false"}),
+    )
+
+
 class TokenForm(ServiceForm):
     name = PlainTextField(label="Name", max_length=63, help_text="What uses it: a program, a pipeline, a computer.")
     scope = forms.ChoiceField(label="It may")

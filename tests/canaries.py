@@ -12,13 +12,13 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.test.client import ClientHandler
 
-# Secrets that have a form of their own: tokens, keys of webhooks, tokens and webhooks of Slack; and the planted ones.
+# Secrets that have a form of their own: tokens, codes of terminals, keys of webhooks, tokens and webhooks of Slack; and the planted ones.
 SHAPED: Final = re.compile(
-    r"egs[uab]_[0-9A-Za-z]{12}_[0-9A-Za-z]{36}|egsw_[\w-]{43}|xoxb-[\w-]+|hooks\.slack\.com/services/\w+|canary-secret-\w+"
+    r"egs[uab]_[0-9A-Za-z]{12}_[0-9A-Za-z]{36}|egs[wd]_[\w-]{43}|xoxb-[\w-]+|hooks\.slack\.com/services/\w+|canary-secret-\w+"
 )
 # POSTs whose answers show a new secret, once. No answer to a GET does.
 SHOWN_ONCE: Final = re.compile(
-    r"/api/v1/(tokens/(.+/rotate/)?|clusters/.+/join-token/|channels/(.+/replace-key/)?|slices/.+/kubeconfig/.+/read/|manifests/apply/)"
+    r"/api/v1/(tokens/(.+/rotate/)?|device-logins/(take/)?|clusters/.+/join-token/|channels/(.+/replace-key/)?|slices/.+/kubeconfig/.+/read/|manifests/apply/)"
     r"|/agent/v1/.+|/setup/.*|/account/tokens/new/|/admin/clusters/.+/join-token/|/channels/new/webhook/|/channels/.+/replace-key/"
     r"|/workspaces/.+/access/.+/"
 )

@@ -86,6 +86,11 @@ class TokenViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
     serializer_class = TokenSerializer
     lookup_url_kwarg = "ref"
 
+    @property
+    def write_scope(self) -> Scope:
+        """Every token may end itself: `token_revoke` refuses what has more rights."""
+        return Scope.READ if self.action == "destroy" else Scope.WRITE
+
     def get_queryset(self) -> QuerySet[ApiToken]:
         return ApiToken.objects.filter(user=actor_of(self.request))
 

@@ -12,7 +12,7 @@ MEANINGS = {
     0: "done",
     1: "egs itself failed",
     2: "the command is not right",
-    3: "not signed in, or the token is over",
+    3: "not signed in, or the token or code is over",
     4: "not allowed",
     5: "there is no such thing, or you may not see it",
     6: "refused: the input, the policy, or it could never start",
@@ -32,6 +32,7 @@ OWN_FAULT, WRONG_COMMAND, REFUSED, DIFFERENT, FAILED, STOPPED, INTERRUPTED, PIPE
 _CODES: tuple[tuple[type[errors.EgsError], int], ...] = (
     (errors.NotSetUp, 3),
     (errors.NotSignedIn, 3),
+    (errors.CodeOver, 3),
     (errors.NotAllowed, 4),
     (errors.NotFound, 5),
     (errors.Gone, 5),

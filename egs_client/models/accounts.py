@@ -8,6 +8,15 @@ from typing import Any
 from msgspec import Struct
 
 
+class DeviceLogin(Struct, kw_only=True):
+    device_code: str
+    user_code: str
+    page_url: str
+    link_url: str
+    expires_at: datetime
+    interval_s: int
+
+
 class GroupRole(Struct, kw_only=True):
     id: str
     provider: str
@@ -47,6 +56,10 @@ class NewToken(Struct, kw_only=True):
     last_address: str
     revoked_at: datetime | None
     token: str | None
+
+
+class SignIn(Struct, kw_only=True):
+    ways: list[str]
 
 
 class User(Struct, kw_only=True):

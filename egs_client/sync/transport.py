@@ -33,7 +33,7 @@ class Transport:
             raise NotSetUp("The token has characters that no token has. Take it anew: egs login, or EGS_TOKEN.")
         if is_readable_by_others(self.url):
             log.warning("%s has no TLS, so others can read your token. Use https.", self.url)
-        headers = {"Authorization": f"Bearer {token}", "User-Agent": USER_AGENT, "Accept": "application/json"}
+        headers = {"User-Agent": USER_AGENT, "Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
         try:
             self._http = httpx.Client(base_url=f"{self.url}/api/v1/", headers=headers, timeout=timeout_s)
         except httpx.InvalidURL as error:

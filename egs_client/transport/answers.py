@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from egs_client import __version__
-from egs_client.errors import AnswerLost, UnexpectedAnswer, problem_of
+from egs_client.errors import AnswerLost, UnexpectedAnswer, UnknownOperation, problem_of
 
 T = TypeVar("T")
 NO_SUCH_ADDRESS = "There is nothing at this address."
@@ -52,8 +52,8 @@ def refuse(content: bytes, *, status: int, url: str, headers: Mapping[str, str])
         document = None
     if not isinstance(document, dict) or "code" not in document:
         raise UnexpectedAnswer(f"{url} answers {status}, and not as EGS does. Is this the right address, and is a proxy in between?")
-    if document.get("detail") == NO_SUCH_ADDRESS:
-        raise UnexpectedAnswer(f"The server at {url} does not know this operation. {_versions(headers)}")
+    if str(document.get("detail", "")).startswith(NO_SUCH_ADDRESS):
+        raise UnknownOperation(f"The server at {url} does not know this operation. {_versions(headers)}")
     raise problem_of(document, status=status)
 
 

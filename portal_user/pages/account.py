@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from django.urls import reverse
 
-from accounts.models import ApiToken, Identity, Login, Scope
+from accounts.models import ApiToken, DeviceLogin, Identity, Login, Scope
 from accounts.oidc.providers import providers
 from accounts.sessions import live_logins
+from core.pages import words
+from core.request_origin import client_address
 from portal_shared.access import PageRequest, why_not_write
 from portal_shared.shell import Shell
 
 TOKENS_MAX = 100
-PORT = re.compile(r"[1-9]\d{3,4}", re.ASCII)
-STATE = re.compile(r"[A-Za-z0-9_-]{20,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,21 +79,6 @@ class TokenRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Terminal:
-    """The command `egs login` on the reader's computer, which listens for a new token."""
-
-    url: str
-    state: str  # by which the command knows that the token is for it
-
-    @classmethod
-    def of(cls, request: PageRequest) -> Terminal | None:
-        port, state = request.GET.get("port", ""), request.GET.get("state", "")
-        if not PORT.fullmatch(port) or not STATE.fullmatch(state):
-            return None
-        return cls(f"http://127.0.0.1:{port}/", state)
-
-
-@dataclass(frozen=True, slots=True)
 class AccountPage:
     shell: Shell
     logins: tuple[LoginRow, ...]
@@ -122,6 +106,17 @@ class AccountPage:
             has_others=len(rows) > 1,
             read_only=why_not_write(request),
         )
+
+
+def asked_by(asked: DeviceLogin, request: PageRequest) -> tuple[str, ...]:
+    """What tells a terminal of one's own from somebody else's."""
+    here, there = client_address(request), asked.address or "an unknown address"
+    where = f"from {there}, as this browser" if there == here else f"from {there}; this browser is at {here or 'an unknown address'}"
+    return (
+        f"Its code is {asked.shown_code}. The terminal has to show the same one.",
+        f"It calls itself “{asked.name}” and asks {where}.",
+        f"It asked {words.relative(asked.created_at, now=request.now)}, and would act as {request.user.name}.",
+    )
 
 
 def _browser(agent: str) -> str:

@@ -1,33 +1,40 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
-from functools import partial
-from typing import cast
+from typing import Any
 from uuid import UUID
 
-from csp.decorators import csp_update
 from django import forms
 from django.db.models import QuerySet
-from django.http import HttpResponse
+from django.http import HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from accounts.models import IMPLIED_BY, ApiToken, Login, Scope
+from accounts.devices.services import device_login_confirm, device_login_find, device_login_refuse
+from accounts.models import IMPLIED_BY, ApiToken, DeviceLogin, DeviceLoginState, Login, Scope
 from accounts.people.services import identity_unlink
 from accounts.permissions import refuse_bound
 from accounts.policy import is_overseer
 from accounts.sessions import live_logins, logins_end
 from accounts.tokens.services import TokenTerms, token_create, token_revoke
+from core.errors import EgsError
 from core.rest.references import one_by_id
 from portal_shared.access import PageRequest, needs_write, signed_in
-from portal_shared.forms.questions import UNPROCESSABLE, Question, ask, decide, sent
+from portal_shared.forms.questions import UNPROCESSABLE, Question, QuestionLink, ask, decide, refused, sent
 from portal_shared.shell import Shell
-from portal_user.forms import TokenForm
-from portal_user.pages.account import AccountPage, Terminal
+from portal_shared.toasts import done
+from portal_user.forms import CodeForm, TokenForm
+from portal_user.pages.account import AccountPage, asked_by
 
 TOPICS = ("account",)
-TO_TERMINAL = "The command egs on this computer waits for it. Go on only if you have just typed egs login."
+REFUSE, KEEP = "refuse", "Keep as it is"
+CODE = "The command egs login shows a code of eight letters. Type it here."
+CONFIRM = (
+    "A terminal asks to act as you. Connect it only if you have just typed egs login there yourself. "
+    "If somebody sent you this code, refuse."
+)
 
 
 @require_GET
@@ -41,32 +48,55 @@ def account(request: PageRequest) -> HttpResponse:
 @needs_write
 def token_new(request: PageRequest) -> HttpResponse:
     """The page that answers shows the secret, once."""
-    scopes = [
-        scope for scope in Scope if (scope != Scope.ADMIN or is_overseer(request.user)) and IMPLIED_BY[scope] & set(request.login.scopes)
-    ]
-    terminal = Terminal.of(request)
-    initial = {"name": request.GET.get("name", ""), "scope": Scope.WRITE} if terminal else {}
-    form = TokenForm(sent(request), scopes=scopes, initial=initial)
-    text = TO_TERMINAL if terminal else "Programs sign in with a token. Its secret is shown once, so copy it then."
-    question = _question(request, form, "Make a token", text, "Make token", request.get_full_path(), is_plain=True)
+    form = TokenForm(sent(request), scopes=_scopes(request))
+    text = "Programs sign in with a token. Its secret is shown once, so copy it then."
+    question = _question(request, form, "Make a token", text, "Make token", request.path, is_plain=True)
     if not form.is_bound:
         return ask(request, question)
     if not form.is_valid():
         return ask(request, question, status=UNPROCESSABLE)
-    given, used = form.cleaned_data, request.user.credential  # bounds of the token that opened this session hold for those that it makes
-    terms = TokenTerms(
-        name=given["name"],
-        scopes=[Scope(given["scope"])],
-        life=timedelta(days=given["days"]),
-        slices=used.slices if used is not None else (),
-        networks=used.networks if used is not None else (),
-    )
-    made = token_create(user=request.user, terms=terms, now=request.now).plain
-    if terminal is None:
-        return _show(request, made=made)
-    # The one address that this page, and no other, may post to.
-    show = csp_update({"form-action": [terminal.url]})(partial(_show, made=made, terminal=terminal))
-    return cast(HttpResponse, show(request))
+    return _show(request, made=token_create(user=request.user, terms=_terms(request, **form.cleaned_data), now=request.now).plain)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+@needs_write
+def connect(request: PageRequest) -> HttpResponse:
+    """Takes the code of a terminal, typed or from the link that the terminal shows."""
+    given = sent(request) or (request.GET if "code" in request.GET else None)
+    form = CodeForm(given)
+    question = _question(request, form, "Connect a terminal", CODE, "Go on", reverse("connect"), keep="Not now", is_plain=True)
+    if not form.is_bound:
+        return ask(request, question)
+    if not form.is_valid():
+        return ask(request, question, status=UNPROCESSABLE)
+    try:
+        found = device_login_find(typed=form.cleaned_data["code"], user=request.user, now=request.now)
+    except EgsError as error:
+        return refused(request, question, error)
+    return HttpResponseRedirect(reverse("connect-answer", args=[found.pk]))
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+@needs_write
+def connect_answer(request: PageRequest, pk: UUID) -> HttpResponse:
+    """Shows what asks, and from where, before anything is granted."""
+    waiting = DeviceLogin.objects.filter(state=DeviceLoginState.PENDING, expires_at__gt=request.now)
+    asked = one_by_id(waiting, pk, what="code")
+    scopes = [scope for scope in _scopes(request) if IMPLIED_BY[scope] & set(asked.scopes)]
+    form = TokenForm(sent(request), scopes=scopes, initial={"name": asked.name, "scope": scopes[-1]})
+    question = _question(request, form, f"Connect {asked.name}?", CONFIRM, "Connect", request.path, keep="Not now", is_plain=True)
+    question = replace(question, points=asked_by(asked, request), ways_out=(QuestionLink("Refuse", field="act", value=REFUSE),))
+
+    def confirm(**given: Any) -> str:
+        device_login_confirm(device_login=asked, terms=_terms(request, **given), actor=request.user, now=request.now)
+        return f"{given['name']} is connected. Go on there; its token is listed here."
+
+    if request.POST.get("act") != REFUSE:
+        return decide(request, question, confirm, topics=TOPICS)
+    device_login_refuse(device_login=asked, actor=request.user, now=request.now)
+    return done(request, f"{asked.name} is refused", back_url=question.back_url, topics=TOPICS)
 
 
 @require_http_methods(["GET", "POST"])
@@ -124,12 +154,32 @@ def _end(request: PageRequest, logins: QuerySet[Login], title: str, text: str, v
     return decide(request, _question(request, forms.Form(sent(request)), title, text, verb, request.path), end, topics=TOPICS)
 
 
-def _question(request: PageRequest, form: forms.Form, title: str, text: str, verb: str, url: str, *, is_plain: bool = False) -> Question:
+def _scopes(request: PageRequest) -> list[Scope]:
+    """What a token that this session makes may do, the least first."""
+    own = [scope for scope in Scope if IMPLIED_BY[scope] & set(request.login.scopes)]
+    return own if is_overseer(request.user) else [scope for scope in own if scope != Scope.ADMIN]
+
+
+def _terms(request: PageRequest, *, name: str, scope: str, days: int) -> TokenTerms:
+    """Bounds of the token that opened this session hold for those that it makes."""
+    used = request.user.credential
+    return TokenTerms(
+        name=name,
+        scopes=[Scope(scope)],
+        life=timedelta(days=days),
+        slices=used.slices if used is not None else (),
+        networks=used.networks if used is not None else (),
+    )
+
+
+def _question(
+    request: PageRequest, form: forms.Form, title: str, text: str, verb: str, url: str, *, keep: str = KEEP, is_plain: bool = False
+) -> Question:
     shell = Shell.user(request, page="account")
-    return Question(title, text, verb, url, back_url=reverse("account"), form=form, shell=shell, is_plain=is_plain)
+    return Question(title, text, verb, url, back_url=reverse("account"), form=form, shell=shell, keep=keep, is_plain=is_plain)
 
 
-def _show(request: PageRequest, *, made: str = "", terminal: Terminal | None = None) -> HttpResponse:
+def _show(request: PageRequest, *, made: str = "") -> HttpResponse:
     page = AccountPage.build(request)
     template = "user/account/lists.html" if request.GET.get("part") == "lists" else "user/account/page.html"
-    return render(request, template, {"page": page, "shell": page.shell, "now": request.now, "made": made, "terminal": terminal})
+    return render(request, template, {"page": page, "shell": page.shell, "now": request.now, "made": made})

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -15,6 +16,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.support.demo import Demo
 from tests.browser.support.people import sign_in
 from tests.browser.support.provider import BUTTON, groups_are, person, prove, sign_in_as
+from tests.e2e.client.hub import Egs
 from tests.e2e.processes import START_S, is_alive, wait_for
 
 
@@ -107,6 +109,34 @@ def test_a_code_counts_once_and_only_in_the_browser_that_asked(demo: Demo) -> No
     with person(demo) as other:
         other.goto(address)
         expect(other.get_by_text("was not started in this browser")).to_be_visible()
+
+
+def test_a_terminal_is_connected_by_somebody_whom_the_provider_signs_in(demo: Demo, tmp_path: Path) -> None:
+    """A phone would do: the browser need not be on the terminal's machine."""
+    egs = Egs(tmp_path)
+    terminal = egs.at_terminal("login", demo.url, "--device")
+    code = re.findall(r"code is (\S+)\.", terminal.wait_for(r"or open http\S+\s"))[0]
+    with person(demo) as page:
+        sign_in_as(page, "emma", at="/connect/")
+        page.get_by_label("Code").fill(code.lower())
+        page.get_by_role("button", name="Go on").click()
+        expect(page.get_by_text("from 127.0.0.1, as this browser")).to_be_visible()
+        expect(page.get_by_text(code)).to_be_visible()
+        page.get_by_role("button", name="Connect", exact=True).click()
+        expect(page).to_have_url(f"{demo.url}/account/")
+
+    assert terminal.end() == 0, terminal.shown
+    assert "as emma" in terminal.shown
+    assert "vision (" in egs.run("whoami")
+    activate(demo, False)
+    assert "Sign in again" in egs.run("whoami", code=3)
+    activate(demo, True)
+    groups_are(demo, "emma")
+    with person(demo) as page:
+        sign_in_as(page, "emma")  # the provider tells that she has left the group
+        expect(page).to_have_url(f"{demo.url}/")
+    assert "vision (" not in egs.run("whoami")
+    groups_are(demo, "emma", "vision-team")
 
 
 @pytest.mark.parametrize("name", ["nonce", "code_challenge"])

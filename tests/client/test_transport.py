@@ -9,7 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from django.http import HttpRequest
 
+from egs.api import path_not_found
 from egs_client import errors
 from egs_client.aio.client import AsyncClient
 from egs_client.sync.client import Client
@@ -107,6 +109,10 @@ def test_a_repeated_deletion_takes_what_is_gone_for_done(server: Server, client:
     assert not server.answers
 
 
+# What the hub answers below the API's root.
+NO_PATH = json.loads(path_not_found(HttpRequest(), "robots/").content)["detail"]
+
+
 @pytest.mark.parametrize(
     ("answer", "kind", "words"),
     [
@@ -118,7 +124,7 @@ def test_a_repeated_deletion_takes_what_is_gone_for_done(server: Server, client:
         ((404, {}, b"<html>"), errors.UnexpectedAnswer, "right address"),
         ((302, {"Location": "https://egs.example"}, b""), errors.UnexpectedAnswer, "https://egs.example"),
         ((200, {"EGS-Version": "0.9"}, {"id": "1"}), errors.UnexpectedAnswer, "version 0.9"),
-        ((404, {}, {"code": "not_found", "title": "", "detail": "There is nothing at this address."}), errors.UnexpectedAnswer, "install"),
+        ((404, {}, {"code": "not_found", "title": "", "detail": NO_PATH}), errors.UnknownOperation, "install"),
     ],
 )
 def test_each_refusal_has_its_own_error_that_says_what_to_do(

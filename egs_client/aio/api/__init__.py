@@ -91,6 +91,12 @@ class AsyncApi(AsyncTransport):
         return Deputies(self)
 
     @cached_property
+    def device_logins(self) -> accounts_api.DeviceLogins:
+        from egs_client.aio.api.accounts import DeviceLogins
+
+        return DeviceLogins(self)
+
+    @cached_property
     def events(self) -> gpr_api.Events:
         from egs_client.aio.api.gpr import Events
 
@@ -233,6 +239,12 @@ class AsyncApi(AsyncTransport):
         from egs_client.aio.api.inventory import Shapes
 
         return Shapes(self)
+
+    @cached_property
+    def sign_in(self) -> accounts_api.SignIn:
+        from egs_client.aio.api.accounts import SignIn
+
+        return SignIn(self)
 
     @cached_property
     def slices(self) -> slices_api.Slices:

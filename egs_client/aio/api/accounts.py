@@ -13,6 +13,22 @@ from egs_client.models import accounts as models
 from egs_client.models import shared
 
 
+class DeviceLogins(AsyncResource):
+    async def create(self, *, name: str, scope: Literal["read", "gpr:write", "write", "admin"] | UnsetType = UNSET) -> models.DeviceLogin:
+        """Ask for a code, which a person who is signed in confirms on a page.
+
+        name: What asks, as the person should know it.
+        scope: Default: write. The person may grant less.
+        """
+        return await self.client.call("POST", "device-logins/", body={"name": name, "scope": scope}, kind=models.DeviceLogin)
+
+    async def take(self, *, device_code: str) -> models.NewToken:
+        """Take the token once the code is confirmed. Until then the code of the answer is `authorization_pending`; after `slow_down`
+        wait 5 s longer each time. `access_denied`, `expired_token` and `invalid_grant` end it.
+        """
+        return await self.client.call("POST", "device-logins/take/", body={"device_code": device_code}, kind=models.NewToken)
+
+
 class Logins(AsyncResource):
     def list(self, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.Login]:
         """The open sessions of one's own browsers.
@@ -54,6 +70,12 @@ class Roles(AsyncResource):
     async def delete(self, id: str) -> None:
         """Groups of identity providers whose people have a role on the platform."""
         await self.client.call("DELETE", f"roles/{self.quoted(id)}/", kind=type(None))
+
+
+class SignIn(AsyncResource):
+    async def get(self) -> models.SignIn:
+        """Tell by which ways a terminal gets a token here. Needs no token."""
+        return await self.client.call("GET", "sign-in/", kind=models.SignIn)
 
 
 class Tokens(AsyncResource):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
@@ -18,23 +19,37 @@ if TYPE_CHECKING:
     from egs_client.models.slices import Me
 
 login_app, logout_app, whoami_app = (typer.Typer(add_completion=False, rich_markup_mode=None) for _ in range(3))
+
+
+class Scope(StrEnum):
+    read = "read"
+    gpr_write = "gpr:write"
+    write = "write"
+    admin = "admin"
+
+
 apps = {"login": login_app, "logout": logout_app, "whoami": whoami_app}
 
 
 @login_app.command()
 def login(
     url: Annotated[str | None, typer.Argument(help="The address of EGS. Default: the profile's.")] = None,
-    with_token: Annotated[bool, typer.Option("--with-token", help="Read the token from standard input, and ask nothing.")] = False,
+    with_token: Annotated[bool, typer.Option("--with-token", help="Read a token from standard input.")] = False,
+    device: Annotated[bool, typer.Option("--device", help="Show a code to confirm in a browser on any machine; open none here.")] = False,
+    scope: Annotated[Scope, typer.Option(help="What the token may do; you can grant less in the browser.")] = Scope.write,
     workspace: Annotated[str, typer.Option("--workspace", "-n", help="What commands mean when they name none.")] = "",
     insecure: Annotated[bool, typer.Option("--insecure-http", help="Send the token without TLS, though others could read it.")] = False,
 ) -> None:
     """Sign in, and store that as a profile, which only you can read.
 
-    The browser opens the page that makes a token, signed in there as always, by an identity provider too. The token lies in the system's
-    keyring where there is one, else in ~/.config/egs.
+    A code is shown here, which you confirm in the browser, signed in there as always, by an identity provider too. Where there is a
+    browser, it opens. The token lies in the system's keyring where there is one, else in ~/.config/egs. Without a terminal the token is
+    read from standard input.
     """
     from egs_client.sync.client import Client
 
+    if device and with_token:
+        raise Refused("Give --device or --with-token, not both.")
     profiles = profiles_load()
     known = profiles.profiles.get(chosen.profile or profiles.current)
     url = (url or (known.url if known else "")).rstrip("/")
@@ -43,7 +58,12 @@ def login(
         raise Refused("Name the server, as egs login https://egs.example.com")
     if is_readable_by_others(url) and not insecure:
         raise Refused(f"{url} has no TLS, so others could read your token. Use https, or add --insecure-http.")
-    token = _token(url, with_token=with_token)
+    if with_token or not (device or is_interactive()):
+        token = _token_given()
+    else:
+        from egs_client.cli.device import token_by_device
+
+        token = token_by_device(url, scope=scope.value, is_here=not device) or _token_given(page=f"{url}/account/tokens/new/")
     with Client(url, token, patience_s=0) as egs:
         me = egs.me.get()
     if workspace and workspace not in {own.name for own in me.slices} and not me.is_admin:
@@ -52,7 +72,8 @@ def login(
     profiles.profiles[name] = Profile(url=url, token=token_store(name, token), workspace=workspace or _only(me))
     profiles.current = name
     profiles_save(profiles)
-    print(f"Signed in to {url} as {me.name}. Profile {name}; the token ends {when(me.token.expires_at)}.")
+    may = ", ".join(me.token.scopes)
+    print(f"Signed in to {url} as {me.name}. Profile {name}; the token may {may} and ends {when(me.token.expires_at)}.")
 
 
 @logout_app.command()
@@ -90,15 +111,15 @@ def whoami(output: Output = "table") -> None:
     show_one(me, lines, output=output, kind="user")
 
 
-def _token(url: str, *, with_token: bool) -> str:
-    if with_token or not is_interactive():
-        if sys.stdin.isatty():
-            say("Paste the token, then press Enter:")
-        token = sys.stdin.readline().strip()
-    else:
-        from egs_client.cli.handover import token_from_person
+def _token_given(*, page: str = "") -> str:
+    if sys.stdin.isatty():
+        from egs_client.cli.device import hidden_typing
 
-        token = token_from_person(url)
+        say(f"{f'Make a token at {page}, paste it' if page else 'Paste the token'} here, then press Enter:")
+        with hidden_typing():
+            token = sys.stdin.readline().strip()
+    else:
+        token = sys.stdin.readline().strip()
     if not token:
         raise Refused(
             "There is no token on standard input. In a pipeline: egs login URL --with-token < FILE, or set EGS_URL and EGS_TOKEN."

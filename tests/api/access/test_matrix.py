@@ -79,6 +79,11 @@ def for_oneself(code: int) -> Codes:
     return Codes(401, code, code, code, code, 403, code)
 
 
+def everybody(code: int) -> Codes:
+    """Also without a token."""
+    return Codes(*[code] * 7)
+
+
 CHANNEL = Codes(401, 200, 404, 404, 200, 200, 404)
 
 
@@ -98,6 +103,7 @@ class Row:
 
 PERSONAL = ("me/notices/", "invitations/", "logins/", "workspace-requests/", "deputies/")
 OF_THE_OWNER = (*PERSONAL, "tokens/<ref>/", "notices/<pk>/")
+OPEN = ("sign-in/", "device-logins/", "device-logins/take/")  # need no token
 NOBODY = "00000000-0000-4000-8000-000000000000"
 ASK = {"name": "train", "slice": "vision", "shape": SHAPE, "nodes": 1, "duration_s": 3600}
 
@@ -313,6 +319,9 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", "channels/<channel_pk>/deliveries/"): Row(CHANNEL),
     ("GET", "channels/<channel_pk>/deliveries/<pk>/"): Row(CHANNEL),
     ("POST", "channels/<channel_pk>/deliveries/<pk>/retry/"): Row(change_of_channel(200)),
+    ("GET", "sign-in/"): Row(everybody(200), changes=False),
+    ("POST", "device-logins/"): Row(everybody(201), {"name": "egs on laptop"}, changes=False),  # nobody: see test_device_logins
+    ("POST", "device-logins/take/"): Row(everybody(400), {"device_code": "guessed"}, changes=False),
     ("GET", "tokens/"): Row(LIST),
     ("POST", "tokens/"): Row(for_oneself(201), {"name": "new", "scopes": ["read"]}),
     # The token of the path is the owner's; nobody else has it, not even an administrator.
@@ -574,6 +583,6 @@ def test_every_other_method_is_refused_to_everybody(template: str, db: None, cal
     path = re.sub(r"<\w+>", "x", template)
     for method in METHODS:
         if (method, template) not in TABLE:
-            expected = NOT_THERE_TO_READ if method == "GET" else NOT_THERE
+            expected = everybody(405) if template in OPEN else NOT_THERE_TO_READ if method == "GET" else NOT_THERE
             codes = {name: getattr(expected, name) for name in REFUSED_PERSONAS}
             assert answers(method, path, None, callers, REFUSED_PERSONAS) == (codes, set()), method

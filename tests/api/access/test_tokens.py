@@ -192,3 +192,12 @@ def test_no_token_makes_rotates_or_revokes_one_that_may_do_more(world: World, ad
     assert (bound.post(f"tokens/{free}/rotate/").status_code, bound.delete(f"tokens/{free}/").status_code) == (403, 403)
     assert bound.post("tokens/", terms | {"networks": []}).status_code == 403
     assert bound.post("tokens/", terms | {"networks": ["127.0.0.1"], "scopes": ["read"]}).status_code == 201
+
+
+def test_a_token_that_only_reads_ends_itself_and_none_that_may_more(owner: Caller) -> None:
+    made = owner.post("tokens/", {"name": "reads", "scopes": ["read"]}).json()
+    reads, strong = Caller(made["token"]), owner.post("tokens/", NEW).json()["id"]
+
+    assert_problem(reads.delete(f"tokens/{strong}/"), 403, "not_allowed")
+    assert reads.delete(f"tokens/{made['id']}/").status_code == 204
+    assert reads.get("me/").status_code == 401

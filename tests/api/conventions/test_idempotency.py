@@ -17,7 +17,7 @@ KEYLESS |= {"manifests/apply", "manifests/diff", "manifests/delete"}
 KEYLESS |= {f"{owner}/{act}" for owner in ("slices/{slice}", "projects/{project}") for act in ("archive", "remove", "restore")}
 KEYLESS |= {"invitations/{id}/accept", "invitations/{id}/decline"}
 KEYLESS |= {"policies/{id}/preview", "jobs/{ref}/cancel"}
-KEYLESS |= {"alerts/{id}/acknowledge"}
+KEYLESS |= {"alerts/{id}/acknowledge", "device-logins", "device-logins/take"}
 KEYLESS |= {
     "notices/{id}/read",
     "notices/read-all",

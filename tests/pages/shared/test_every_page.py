@@ -11,7 +11,8 @@ import pytest
 from django.test import Client
 from django.urls import URLPattern, reverse
 
-from accounts.models import GroupRole, Identity, PlatformRole
+from accounts.devices.services import device_login_start
+from accounts.models import GroupRole, Identity, PlatformRole, Scope
 from core.clock import db_now
 from gpr.bookings.services import SeriesTerms, series_create
 from gpr.models import BookingSeries, Gpr, Job, RepeatRule, ShapePrice
@@ -152,6 +153,8 @@ def address(name: str, admin_world: AdminWorld) -> str:
         return reverse(name, args=["vision", team.pk])
     if name == "token-revoke":
         return reverse(name, args=[factories.row_of(factories.token(admin_world.people.admin)).pk])
+    if name == "connect-answer":
+        return reverse(name, args=[device_login_start(name="laptop", scope=Scope.WRITE, address="", now=db_now()).row.pk])
     if name == "identity-unlink":
         known = {"provider": "corp", "issuer": "https://id.example.org", "subject": "1", "created_at": db_now(), "last_login_at": db_now()}
         return reverse(name, args=[Identity.objects.create(user=admin_world.people.admin, **known).pk])
