@@ -7,6 +7,7 @@ from typing import Any
 
 from rest_framework.utils.encoders import JSONEncoder
 
+from gpr.jobs.spec import FIELDS, JobSpec
 from gpr.models import Gpr
 from gpr.requests.spec import DEFAULTS, PLAIN_FIELDS, GprSpec
 
@@ -19,6 +20,13 @@ def creation_body(spec: GprSpec) -> dict[str, Any]:
     names = [cluster.name for cluster in spec.clusters]
     clusters = {"clusters": names} if names != ([template.cluster.name] if template and template.cluster else []) else {}
     return _as_json({"slice": spec.slice.name, **({"template": template.name} if template else {}), **given, **clusters})
+
+
+def job_body(what: JobSpec) -> dict[str, Any]:
+    """Omits defaults."""
+    unsaid = JobSpec()
+    given = {name: getattr(what, name) for name in FIELDS if getattr(what, name) != getattr(unsaid, name)}
+    return {"manifest" if name == "objects_wanted" else name: value for name, value in given.items()}
 
 
 def change_body(spec: GprSpec, gpr: Gpr) -> dict[str, Any]:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, time
-from typing import Any
-from uuid import uuid4
+from typing import Any, ClassVar
+from uuid import UUID, uuid4
 from zoneinfo import ZoneInfo
 
 from django import forms
@@ -26,6 +26,7 @@ from gpr.bookings.services import SeriesTerms
 from gpr.followers.selectors import predecessor_for, predecessors_of
 from gpr.models import AfterCondition, Gpr, GprTemplate, Nearness, RepeatRule
 from gpr.requests.editing import spec_of
+from gpr.requests.services import CREATION_ROUTE, gpr_submit
 from gpr.requests.spec import GprSpec
 from gpr.templates.services import TemplateChange
 from inventory.models import Cluster
@@ -44,6 +45,7 @@ from portal_shared.forms.fields import (
     in_zone,
 )
 from portal_shared.forms.refusals import refusal_of
+from portal_user.as_api import creation_body
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Role, Slice
 
 NUMBER_MAX = 2**31 - 1
@@ -108,6 +110,22 @@ class TokenForm(ServiceForm):
 
 class GprForm(ServiceForm):
     """`edited`: the GPR that it changes. `is_question`: only for offers, so that the name is optional."""
+
+    ROUTE: ClassVar = CREATION_ROUTE  # in idempotency keys
+    API_PATH: ClassVar = "/api/v1/gprs/"
+    PAGE: ClassVar = "gpr"  # shows what was filed
+    LIST_PAGE: ClassVar = "workspace"
+    CREATE_PAGE: ClassVar = "gpr-create"
+    OFFERS_PAGE: ClassVar = "gpr-offers"
+    TEMPLATE: ClassVar = "user/create/page.html"
+    CODE_TEMPLATE: ClassVar = "user/create/snippet.html"
+    VERB: ClassVar = "Request"
+    FOLDS: ClassVar[dict[str, tuple[str, ...]]] = {
+        "start": ("priority", "earliest_start_at", "is_booking", "after", "after_condition"),
+        "where": ("clusters", "node_type", "within", "rdma"),
+        "rules": ("run_checks", "evictable", "may_evict", "requeue_on_failure", "idle_timeout"),
+        "model": ("model_name", "model_parameters"),
+    }
 
     name = forms.CharField(label="Name", max_length=63)
     shape = forms.ChoiceField(label="GPU", required=False)
@@ -225,6 +243,17 @@ class GprForm(ServiceForm):
             template=data["template"],
             **{flag: data[flag] for flag in FLAGS},
         )
+
+    def body(self) -> dict[str, Any]:
+        """As the API takes it."""
+        return creation_body(self.spec())
+
+    def file(self, *, now: datetime) -> UUID:
+        return gpr_submit(actor=self.user, spec=self.spec(), now=now).pk
+
+    def fold_values(self, said: dict[str, Any]) -> dict[str, str]:
+        """What further closed sections hold."""
+        return {}
 
     def open_spec(self) -> GprSpec:
         """Ignores the chosen offer, to get all offers."""

@@ -10,6 +10,7 @@ from portal_shared.parts.alerts.views import render_count
 from portal_shared.parts.portals import Portal
 from portal_shared.paths import shared_paths
 from portal_shared.shell import Shell
+from portal_user.job_form import JobForm
 from portal_user.views import (
     account,
     actions,
@@ -71,6 +72,8 @@ urlpatterns: list[URLPattern] = [
     path("workspaces/<str:slice>/bookings/", bookings.bookings, name="bookings"),
     path("workspaces/<str:slice>/bookings/new/", bookings.book, name="book"),
     path("workspaces/<str:slice>/jobs/", jobs.jobs, name="jobs"),
+    path("workspaces/<str:slice>/jobs/new/", create.create, {"kind": JobForm}, name="job-create"),
+    path("workspaces/<str:slice>/jobs/offers/", create.offers, {"kind": JobForm}, name="job-offers"),
     path("workspaces/<str:slice>/templates/", templates.templates, name="templates"),
     path("workspaces/<str:slice>/templates/new/", templates.create, name="template-create"),
     path("workspaces/<str:slice>/templates/<uuid:pk>/", templates.change, name="template"),

@@ -82,6 +82,13 @@
       if (control) act(control);
     }
   });
+  document.addEventListener("change", async (event) => {
+    const into = document.getElementById(event.target.dataset?.readsInto);
+    if (!into || !event.target.files?.length) return;
+    into.value = await event.target.files[0].slice(0, 200_000).text();
+    event.target.value = ""; // what is sent is the text, which may be edited yet
+    changed(into);
+  });
   document.addEventListener("keydown", (event) => {
     const tab = event.target.closest?.("[role=tab]");
     if (!tab || !["ArrowLeft", "ArrowRight"].includes(event.key)) return;

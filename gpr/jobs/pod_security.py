@@ -9,36 +9,40 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from protocol.tenancy.workloads import ObjectFault
+
 VOLUMES: Final = frozenset({"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"})
 CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 
 
-def pods_fault(manifest: Any) -> str:
-    """Return the first fault of the pods that the object would have, as a sentence, or ""."""
-    return next((fault for pod in _pods(manifest) for fault in _faults(pod)), "")
+def pods_fault(manifest: Any) -> ObjectFault | None:
+    """Return the first fault of the pods that the object would have."""
+    return next((fault for path, pod in _pods(manifest, ()) for fault in _faults(pod, path)), None)
 
 
-def _pods(part: Any) -> Iterator[dict[str, Any]]:
+def _pods(part: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], dict[str, Any]]]:
     if isinstance(part, dict):
         if isinstance(part.get("containers"), list):
-            yield part
-        for inner in part.values():
-            yield from _pods(inner)
+            yield path, part
+        for name, inner in part.items():
+            yield from _pods(inner, (*path, name))
     elif isinstance(part, list):
-        for inner in part:
-            yield from _pods(inner)
+        for place, inner in enumerate(part):
+            yield from _pods(inner, (*path, place))
 
 
-def _faults(pod: dict[str, Any]) -> Iterator[str]:
+def _faults(pod: dict[str, Any], path: tuple[str | int, ...]) -> Iterator[ObjectFault]:
     for field in ("hostNetwork", "hostPID", "hostIPC"):
         if pod.get(field):
-            yield f"Pods of a workspace may not have {field}."
-    for volume in _dicts(pod.get("volumes")):
+            yield ObjectFault((*path, field), f"Pods of a workspace may not have {field}.")
+    for place, volume in _dicts(pod.get("volumes")):
         if kinds := sorted(set(volume) - {"name"} - VOLUMES):
-            yield f"A volume of a workspace's pod may not be of kind {kinds[0][:60]}."
-    for container in (each for field in CONTAINERS for each in _dicts(pod.get(field))):
-        for must in _container_faults(container, _dict(pod.get("securityContext"))):
-            yield f"Container {str(container.get('name'))[:63]} must have {must}."
+            text = f"A volume of a workspace's pod may not be of kind {kinds[0][:60]}."
+            yield ObjectFault((*path, "volumes", place, kinds[0]), text)
+    for field in CONTAINERS:
+        for place, container in _dicts(pod.get(field)):
+            for must in _container_faults(container, _dict(pod.get("securityContext"))):
+                yield ObjectFault((*path, field, place), f"Container {str(container.get('name'))[:63]} must have {must}.")
 
 
 def _container_faults(container: dict[str, Any], of_pod: dict[str, Any]) -> Iterator[str]:
@@ -55,7 +59,7 @@ def _container_faults(container: dict[str, Any], of_pod: dict[str, Any]) -> Iter
         yield "runAsNonRoot: true in its securityContext or its pod's, and not user 0"
     if _dict(both.get("seccompProfile")).get("type") not in {"RuntimeDefault", "Localhost"}:
         yield "seccompProfile: {type: RuntimeDefault} in its securityContext or its pod's"
-    if any(port.get("hostPort") for port in _dicts(container.get("ports"))):
+    if any(port.get("hostPort") for _, port in _dicts(container.get("ports"))):
         yield "no hostPort"
 
 
@@ -67,5 +71,5 @@ def _dict(part: Any) -> dict[str, Any]:
     return part if isinstance(part, dict) else {}
 
 
-def _dicts(part: Any) -> list[dict[str, Any]]:
-    return [each for each in _list(part) if isinstance(each, dict)]
+def _dicts(part: Any) -> list[tuple[int, dict[str, Any]]]:
+    return [(place, each) for place, each in enumerate(_list(part)) if isinstance(each, dict)]

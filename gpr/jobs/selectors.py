@@ -15,7 +15,7 @@ from core.errors import NotAllowed
 from core.rest.references import one_by_reference
 from gpr.models import ENDED, GprState, Job, JobLog, JobState
 from protocol.cluster_names import object_name
-from protocol.tenancy.workloads import NAME_MAX_CHARS, LogAsk, Workload, WorkloadPhase
+from protocol.tenancy.workloads import NAME_MAX_CHARS, LogAsk, Workload, WorkloadKind, WorkloadPhase
 from protocol.tenancy.workspaces import BindingState
 from slices.models import Namespace
 from slices.selectors import slices_visible_to
@@ -59,10 +59,10 @@ def workloads_of(cluster_id: UUID) -> tuple[Workload, ...]:
     names: dict[UUID, list[str]] = {}
     for slice_id, name in bound.order_by("created_at", "name").values_list("slice", "name"):
         names.setdefault(slice_id, []).append(name)
-    return tuple(_workload(job, names.get(job.gpr.slice_id, [])) for job in rows)
+    return tuple(workload_of(job, names.get(job.gpr.slice_id, [])) for job in rows)
 
 
-def _workload(job: Job, namespaces: list[str]) -> Workload:
+def workload_of(job: Job, namespaces: list[str]) -> Workload:
     gpr = job.gpr
     namespace = job.namespace if job.namespace in namespaces else ("" if job.namespace else next(iter(namespaces), ""))
     return Workload(
@@ -100,6 +100,12 @@ def log_asks_of(cluster_id: UUID, now: datetime) -> tuple[LogAsk, ...]:
     rows = JobLog.objects.filter(wanted_until_at__gt=now, job__gpr__cluster=cluster_id, job__gpr__state=GprState.ACTIVE)
     asked = rows.order_by("pk").values_list("job", "job__gpr__run", "rank")
     return tuple(LogAsk(id=str(job_id), run=run, rank=rank) for job_id, run, rank in asked)
+
+
+def kinds_for(namespaces: Iterable[Namespace]) -> list[str]:
+    """The kinds that some cluster of these serves. An agent that has not told its kinds yet serves Job."""
+    served = {WorkloadKind.JOB.value, *(kind for each in namespaces for kind in _kinds_of(each))}
+    return [kind.value for kind in WorkloadKind if kind.value in served]
 
 
 def clusters_with(namespaces: Iterable[Namespace], kind: str) -> set[UUID]:

@@ -42,8 +42,18 @@ OUTCOMES: Final = {WorkloadPhase.SUCCEEDED: JobOutcome.SUCCEEDED, WorkloadPhase.
 @transaction.atomic
 def job_create(*, actor: User, spec: GprSpec, what: JobSpec, now: datetime) -> Job:
     """Files the GPR and its job together. Raises InvalidInput and the errors of `gpr_submit`."""
+    gpr = gpr_submit(actor=actor, spec=spec_for_job(spec, what), now=now)
+    return job_add(gpr=gpr, what=what, actor=actor, now=now)
+
+
+def spec_for_job(spec: GprSpec, what: JobSpec) -> GprSpec:
+    """Limits the request to the clusters where the job may run. Raises InvalidInput."""
     job_check(what)
-    gpr = gpr_submit(actor=actor, spec=replace(spec, clusters=_clusters(spec, what)), now=now)
+    return replace(spec, clusters=_clusters(spec, what))
+
+
+def job_add(*, gpr: Gpr, what: JobSpec, actor: User, now: datetime) -> Job:
+    """`gpr` was filed in the same transaction, by `spec_for_job`."""
     job = Job.objects.create(gpr=gpr, created_at=now, **asdict(what))
     text = f"{gpr.name} runs {what.image or plural(len(what.objects_wanted), 'object')} as {what.kind} when its nodes are there."
     _record(job, "job.created", text, now, actor=actor)
@@ -115,7 +125,8 @@ def _clusters(spec: GprSpec, what: JobSpec) -> tuple[Cluster, ...]:
         raise InvalidInput({"kind": [f"No cluster where this may run serves {kind}. Use Job, or ask an administrator to install it."]})
     # An agent that has not told its kinds yet serves Job.
     chosen = fitting or {each.cluster_id for each in namespaces}
-    return () if chosen == set(spec.slice.clusters.values_list("pk", flat=True)) else tuple(allowed[pk] for pk in sorted(chosen))
+    is_any = not spec.clusters and chosen == allowed.keys()
+    return () if is_any else tuple(allowed[pk] for pk in sorted(chosen))
 
 
 def _namespaces(slice_: Slice, name: str) -> QuerySet[Namespace]:

@@ -59,8 +59,10 @@ def job_check(spec: JobSpec) -> None:
 
 def _faults(spec: JobSpec) -> Iterator[tuple[str, str]]:
     if spec.kind == WorkloadKind.MANIFEST:
-        if fault := objects_fault(spec.objects_wanted) or pods_fault(spec.objects_wanted):
+        if fault := objects_fault(spec.objects_wanted):
             yield "objects_wanted", fault
+        elif pods := pods_fault(spec.objects_wanted):
+            yield "objects_wanted", pods.text
         unsaid = JobSpec()
         for name in SAID_BY_MANIFEST:
             if getattr(spec, name) != getattr(unsaid, name):

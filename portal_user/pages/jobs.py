@@ -92,7 +92,8 @@ class JobsPage:
     foot: ListFoot
     part_url: str
     group: str
-    command: str  # empty: the reader may file none
+    create_url: str  # empty: the reader may file none
+    command: str
 
     @classmethod
     def build(cls, request: PageRequest, slice_: Slice) -> JobsPage:
@@ -111,7 +112,8 @@ class JobsPage:
             foot=foot_of(found, url, filters),
             part_url=url_with(url, {**filters, "cursor": request.GET.get("cursor", ""), "part": "list"}),
             group=group,
-            command=f"egs run -n {slice_.name} --gpus 8 --hours 1 --image IMAGE -- COMMAND" if may_file else "",
+            create_url=reverse("job-create", args=[slice_.name]) if may_file else "",
+            command=f"egs run -n {slice_.name} --gpus 8 --hours 1 --image IMAGE -- COMMAND",
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from datetime import timedelta
+from functools import partial
 from uuid import UUID
 
 from django.http import HttpResponse, HttpResponseRedirect
@@ -19,15 +20,16 @@ from gpr.allocation.stored_plan import plan_turn
 from gpr.models import Gpr, GprTemplate
 from gpr.requests.editing import gpr_edit
 from gpr.requests.selectors import gpr_for, template_for
-from gpr.requests.services import CREATION_ROUTE, gpr_submit
 from portal_shared.access import PageRequest, needs_write, signed_in
+from portal_shared.forms.fields import rebound
 from portal_shared.forms.questions import UNPROCESSABLE, closed
 from portal_shared.shell import Shell
 from portal_shared.toasts import toast
-from portal_user.as_api import creation_body
 from portal_user.forms import GprForm, new_key
+from portal_user.job_form import with_file
 from portal_user.pages.requests.create import ChangesMeanwhile, CreatePage, RequestForms, folds_of, meanwhile_of, not_whole
 from portal_user.pages.requests.detail import WAITS
+from portal_user.pages.requests.job_preview import JobPreview
 from portal_user.pages.requests.offers import OffersPanel, offers_url
 from slices.models import Slice
 from slices.selectors import slice_for
@@ -38,25 +40,25 @@ LATELY = timedelta(hours=1)
 @require_http_methods(["GET", "POST"])
 @signed_in
 @needs_write
-def create(request: PageRequest, slice: str) -> HttpResponse:
+def create(request: PageRequest, slice: str, kind: type[GprForm] = GprForm) -> HttpResponse:
     slice_ = slice_for(request.user, slice, verb=Verb.REQUEST)
-    request_forms = RequestForms.set_up(request, slice_)
+    request_forms = RequestForms.set_up(request, slice_, kind=kind)
     if request.method == "GET":
         form = request_forms.first_form(like=_like(request), template=_template(request, slice_), name=request.GET.get("name", ""))
         return _page(request, slice_, request_forms, form)
-    form = request_forms.form(request.POST, is_question=_is_question(request))
+    form = request_forms.form(with_file(request.POST, request.FILES), is_question=_is_question(request))
     if _is_question(request) or not form.is_valid():
         return _page(request, slice_, request_forms, form)
     try:
         pk = _submit(request, form)
     except Conflict:
-        return _filed_before(request, slice_, request_forms)
+        return _filed_before(request, slice_, request_forms, form)
     except (NotFound, NotAllowed):
         raise
     except EgsError as error:
         form.refuse(error)
         return _page(request, slice_, request_forms, form)
-    return HttpResponseRedirect(reverse("gpr", args=[pk]))
+    return HttpResponseRedirect(reverse(form.PAGE, args=[pk]))
 
 
 @require_http_methods(["GET", "POST"])
@@ -90,16 +92,17 @@ def edit(request: PageRequest, pk: UUID) -> HttpResponse:
 
 @require_POST
 @signed_in
-def offers(request: PageRequest, slice: str) -> HttpResponse:
+def offers(request: PageRequest, slice: str, kind: type[GprForm] = GprForm) -> HttpResponse:
     """The fragment. `?edit=`: the GPR to be changed."""
     slice_ = slice_for(request.user, slice, verb=Verb.REQUEST)
     edited = gpr_for(request.user, request.GET["edit"], verb=Verb.CHANGE) if "edit" in request.GET else None
     if edited is not None and edited.slice_id != slice_.pk:
         raise NotFound("GPR")
-    request_forms = RequestForms.set_up(request, slice_, edited=edited)
+    request_forms = RequestForms.set_up(request, slice_, edited=edited, kind=kind)
     form = request_forms.form(request.POST, is_question=True)
-    panel = OffersPanel.build(request, form, url=offers_url(slice_.name, edited), stock=request_forms.stock, edited=edited)
-    context = {"panel": panel, "folds": folds_of(form, request), "is_part": True, "now": request.now, "edited": edited, "form": form}
+    panel = OffersPanel.build(request, form, url=offers_url(slice_.name, form, edited), stock=request_forms.stock, edited=edited)
+    shown = {"panel": panel, "folds": folds_of(form, request), "form": form, "job": JobPreview.of(form, request_forms.stock)}
+    context = {**shown, "is_part": True, "now": request.now, "edited": edited}
     return render(request, "user/create/offers.html", context)
 
 
@@ -115,25 +118,21 @@ def _page(
     page = CreatePage.build(request, slice_, request_forms, form, meanwhile=meanwhile, filed_url=filed_url)
     is_refused = form.is_bound and bool(form.errors)
     status = 409 if meanwhile or filed_url else UNPROCESSABLE if is_refused else 200
-    context = {"page": page, "panel": page.panel, "folds": page.folds, "shell": page.shell, "now": request.now, "edited": page.edited}
-    return render(request, "user/create/page.html", context, status=status)
+    shown = {"page": page, "panel": page.panel, "folds": page.folds, "form": form, "job": page.job}
+    context = {**shown, "shell": page.shell, "now": request.now, "edited": page.edited}
+    return render(request, form.TEMPLATE, context, status=status)
 
 
 def _submit(request: PageRequest, form: GprForm) -> UUID:
     """Each opened form creates one request, however often it is sent."""
-    spec = form.spec()
-
-    def submit() -> UUID:
-        return gpr_submit(actor=request.user, spec=spec, now=request.now).pk
-
     key = form.cleaned_data["key"] or new_key()
-    digest = digest_of(creation_body(spec))
+    digest = digest_of(form.body())
     if not form.cleaned_data["again"]:
-        refuse_repetition(request, route=CREATION_ROUTE, key=key, digest=digest)
-    create = plan_turn()(in_one(submit))
-    pk, is_repeat = create_once(user=request.user, route=CREATION_ROUTE, key=key, digest=digest, now=request.now, create=create)
+        refuse_repetition(request, route=form.ROUTE, key=key, digest=digest)
+    create = plan_turn()(in_one(partial(form.file, now=request.now)))
+    pk, is_repeat = create_once(user=request.user, route=form.ROUTE, key=key, digest=digest, now=request.now, create=create)
     if not is_repeat:
-        toast(request, f"{spec.name} is filed")
+        toast(request, f"{form.cleaned_data['name']} is filed")
     return pk
 
 
@@ -144,11 +143,10 @@ def refuse_repetition(request: PageRequest, *, route: str, key: str, digest: str
         raise Conflict("You sent the same request within the last hour. Send it again to create a second one.")
 
 
-def _filed_before(request: PageRequest, slice_: Slice, request_forms: RequestForms) -> HttpResponse:
+def _filed_before(request: PageRequest, slice_: Slice, request_forms: RequestForms, form: GprForm) -> HttpResponse:
     """Gives the form a new key and asks for confirmation of a second request."""
-    data = request.POST.copy()
-    data["key"], data["again"] = new_key(), "yes"
-    return _page(request, slice_, request_forms, request_forms.form(data), filed_url=reverse("workspace", args=[slice_.name]))
+    anew = rebound(form, key=new_key(), again="yes")
+    return _page(request, slice_, request_forms, anew, filed_url=reverse(form.LIST_PAGE, args=[slice_.name]))
 
 
 def _changed_meanwhile(request: PageRequest, request_forms: RequestForms, form: GprForm, gpr: Gpr) -> HttpResponse:

@@ -10,6 +10,7 @@ from protocol.tenancy.workloads import FINISHING, Workload, WorkloadKind
 
 Object = dict[str, Any]
 
+RANK: Final = f"metadata.annotations['{INDEX_OF_POD}']"
 PORT: Final = 29500  # of the rendezvous
 PYTORCH, MAIN = "pytorch", "main"  # names of containers; the operator of PyTorchJobs wants its own
 JOB_SET_PART: Final = "node"
@@ -144,13 +145,11 @@ def _rendezvous(work: Workload, box: BoxFacts, first: str) -> list[Object]:
     index.
     """
     nodes, gpus = str(work.nodes), str(box.gpus_per_node)
-    rank = {"valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX_OF_POD}']"}}}
     words = {"MASTER_ADDR": first, "MASTER_PORT": str(PORT), "NNODES": nodes, "NPROC_PER_NODE": gpus}
     words |= {f"PET_{name}": value for name, value in words.items()}
     return [
         *({"name": name, "value": value} for name, value in words.items()),
-        {"name": "NODE_RANK", **rank},
-        {"name": "PET_NODE_RANK", **rank},
+        *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": RANK}}} for name in ("NODE_RANK", "PET_NODE_RANK")),
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -102,6 +102,13 @@ class LogReply(msgspec.Struct, frozen=True, kw_only=True):
     until: str
 
 
+class ObjectFault(NamedTuple):
+    """Why an object is none that a workspace may have made: a place in it, and a sentence."""
+
+    path: tuple[str | int, ...]
+    text: str
+
+
 def objects_fault(objects: Any) -> str:
     """Return why these are no objects that a workspace may have made, as a sentence, or ""."""
     if not isinstance(objects, list | tuple) or not objects:
@@ -112,8 +119,8 @@ def objects_fault(objects: Any) -> str:
         return f"The objects are larger than {MANIFEST_MAX_CHARS} bytes together."
     names = set()
     for place, each in enumerate(objects, start=1):
-        if fault := _object_fault(each):
-            return f"Object {place}: {fault}"
+        if fault := object_fault(each):
+            return f"Object {place}: {fault.text}"
         name = (each["kind"], each["metadata"]["name"])
         if name in names:
             return f"Object {place}: there is another {name[0]} of the name {name[1]}."
@@ -121,28 +128,37 @@ def objects_fault(objects: Any) -> str:
     return ""
 
 
-def _object_fault(each: Any) -> str:
+def object_fault(each: Any) -> ObjectFault | None:
     if not isinstance(each, dict):
-        return "it is no object."
+        return ObjectFault((), "it is no object.")
     key = (each.get("apiVersion"), each.get("kind"))
     if not all(isinstance(word, str) for word in key) or key not in MANIFEST_KINDS:
-        return f"kind {str(key[1])[:60]} of {str(key[0])[:60]} is none of {', '.join(kind for _, kind in MANIFEST_KINDS)}."
-    metadata = each.get("metadata")
+        text = f"kind {str(key[1])[:60]} of {str(key[0])[:60]} is none of {', '.join(kind for _, kind in MANIFEST_KINDS)}."
+        return ObjectFault(("kind",), text)
+    return _metadata_fault(each.get("metadata")) or _spec_fault(str(key[1]), each.get("spec", {}))
+
+
+def _metadata_fault(metadata: Any) -> ObjectFault | None:
+    at = ("metadata",)
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not is_object_name(metadata["name"]):
-        return "metadata.name must be a name of Kubernetes: a-z, 0-9, - and dots."
+        return ObjectFault((*at, "name"), "metadata.name must be a name of Kubernetes: a-z, 0-9, - and dots.")
     if "namespace" in metadata:
-        return "leave metadata.namespace out: it gets that of the workspace."
+        return ObjectFault((*at, "namespace"), "leave metadata.namespace out: it gets that of the workspace.")
     if unknown := sorted(set(metadata) - {"name", "labels", "annotations"}):
-        return f"metadata may have name, labels and annotations, and not {unknown[0][:60]}."
+        return ObjectFault((*at, unknown[0]), f"metadata may have name, labels and annotations, and not {unknown[0][:60]}.")
     for field in ("labels", "annotations"):
         marks = metadata.get(field, {})
         if not isinstance(marks, dict) or not all(isinstance(value, str) for value in marks.values()):
-            return f"metadata.{field} must be texts by name."
+            return ObjectFault((*at, field), f"metadata.{field} must be texts by name.")
         if any(str(name).startswith("egs.io/") for name in marks):
-            return f"metadata.{field} under egs.io/ are written by EGS alone."
-    spec = each.get("spec", {})
+            return ObjectFault((*at, field), f"metadata.{field} under egs.io/ are written by EGS alone.")
+    return None
+
+
+def _spec_fault(kind: str, spec: Any) -> ObjectFault | None:
     if not isinstance(spec, dict):
-        return "spec must be an object."
-    if key[1] == "Service" and (spec.get("externalIPs") or spec.get("type", "ClusterIP") != "ClusterIP"):
-        return "a Service may only be of type ClusterIP, without externalIPs."
-    return ""
+        return ObjectFault(("spec",), "spec must be an object.")
+    if kind == "Service" and (spec.get("externalIPs") or spec.get("type", "ClusterIP") != "ClusterIP"):
+        field = "externalIPs" if spec.get("externalIPs") else "type"
+        return ObjectFault(("spec", field), "a Service may only be of type ClusterIP, without externalIPs.")
+    return None

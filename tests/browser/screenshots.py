@@ -44,6 +44,8 @@ USER_PAGES = {
     "bookings": "/workspaces/vision/bookings/",
     "book": "/workspaces/vision/bookings/new/",
     "create-template": "/workspaces/vision/create/?template={template}",
+    "jobs": "/workspaces/vision/jobs/",
+    "job-create": "/workspaces/vision/jobs/new/",
     "templates": "/workspaces/vision/templates/",
     "template": "/workspaces/vision/templates/{template}/",
     "access": "/workspaces/vision/access/",

@@ -13,13 +13,15 @@ from django.urls import reverse
 
 from accounts.models import User
 from core.pages import words
-from core.pages.parts import EventRow
+from core.pages.parts import EventRow, Tab
 from gpr.models import ENDED, Gpr, GprTemplate, Nearness
 from journal.models import Event
 from portal_shared.access import PageRequest
 from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.forms import GprForm, initial_by, initial_of, new_key
+from portal_user.job_form import JobForm
 from portal_user.pages.capacity import ShapeStock, Stock, shapes_in, stock_for
+from portal_user.pages.requests.job_preview import JobPreview
 from portal_user.pages.requests.offers import OffersPanel, offers_url
 from slices.models import Slice
 
@@ -27,13 +29,6 @@ USUAL_DURATIONS = ("30 min", "1 h", "2 h", "3 h", "6 h", "12 h", "1 d")
 CHANGES_SHOWN = 10
 TEMPLATES_SHOWN = 20
 AFTER_SHOWN = 50
-FOLDED = {
-    "start": ("priority", "earliest_start_at", "is_booking", "after", "after_condition"),
-    "where": ("clusters", "node_type", "within", "rdma"),
-    "rules": ("run_checks", "evictable", "may_evict", "requeue_on_failure", "idle_timeout"),
-    "model": ("model_name", "model_parameters"),
-}
-NONE_OPEN = dict.fromkeys(FOLDED, False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,32 +48,6 @@ class TemplateChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class FoldSummaries:
-    """Summarizes the closed sections of the form."""
-
-    start: str
-    where: str
-    rules: str
-    model: str
-
-
-@dataclass(frozen=True, slots=True)
-class OpenFolds:
-    """Sections with an error are open; `where` also for an initial cluster that is no longer available."""
-
-    start: bool
-    where: bool
-    rules: bool
-    model: bool
-
-    @classmethod
-    def of(cls, form: GprForm) -> OpenFolds:
-        if not form.is_bound:
-            return cls(**{**NONE_OPEN, "where": bool(form.clusters_not_used)})
-        return cls(**{fold: any(name in form.errors for name in names) for fold, names in FOLDED.items()})
-
-
-@dataclass(frozen=True, slots=True)
 class ChangesMeanwhile:
     """Changes by others while the GPR was edited, and the differences to the form."""
 
@@ -94,8 +63,8 @@ class CreatePage:
     mark: WorkspaceMark
     form: GprForm
     choices: tuple[ShapeChoice, ...]
-    folds: FoldSummaries
-    opens: OpenFolds
+    folds: Mapping[str, str]  # what the closed sections of the form hold
+    opens: Mapping[str, bool]
     usual: tuple[str, ...]
     longest: str
     panel: OffersPanel
@@ -106,6 +75,9 @@ class CreatePage:
     templates: tuple[TemplateChoice, ...] = ()
     templates_url: str = ""  # the list of all templates, if not all are shown
     after_choices: tuple[str, ...] = ()  # names of requests that it may start after, the newest
+    tabs: tuple[Tab, ...] = ()
+    job: JobPreview | None = None  # None: it is no job, or not complete
+    access_url: str = ""  # empty: it needs no namespace, or there is one
 
     @classmethod
     def build(
@@ -118,7 +90,7 @@ class CreatePage:
         meanwhile: ChangesMeanwhile | None = None,
         filed_url: str = "",
     ) -> CreatePage:
-        url = offers_url(slice_.name, request_forms.edited)
+        url = offers_url(slice_.name, form, request_forms.edited)
         templates = () if request_forms.edited else tuple(_templates(slice_, form))
         if form.is_bound:
             panel = OffersPanel.build(
@@ -132,7 +104,7 @@ class CreatePage:
             form=form,
             choices=tuple(_choices(form, request_forms.shapes)),
             folds=folds_of(form, request),
-            opens=OpenFolds.of(form),
+            opens=_opens(form),
             usual=USUAL_DURATIONS,
             longest=words.duration(min(slice_.duration_max_s, settings.EGS_DURATION_MAX_S)),
             panel=panel,
@@ -143,6 +115,9 @@ class CreatePage:
             templates=templates[:TEMPLATES_SHOWN],
             after_choices=tuple(_after_choices(slice_, request_forms.edited)),
             templates_url=reverse("templates", args=[slice_.name]) if len(templates) > TEMPLATES_SHOWN else "",
+            tabs=() if request_forms.edited else tuple(_tabs(slice_, form)),
+            job=JobPreview.of(request_forms.question(form), request_forms.stock) if form.is_bound else None,
+            access_url=reverse("access", args=[slice_.name]) if isinstance(form, JobForm) and not form.has_namespace else "",
         )
 
 
@@ -154,11 +129,12 @@ class RequestForms:
     user: User
     stock: Sequence[Stock]
     edited: Gpr | None = None
+    kind: type[GprForm] = GprForm
 
     @classmethod
-    def set_up(cls, request: PageRequest, slice_: Slice, *, edited: Gpr | None = None) -> RequestForms:
+    def set_up(cls, request: PageRequest, slice_: Slice, *, edited: Gpr | None = None, kind: type[GprForm] = GprForm) -> RequestForms:
         prefetch_related_objects([slice_], "clusters")
-        return cls(slice_, request.user, stock_for(request.user, now=request.now, slice_=slice_), edited)
+        return cls(slice_, request.user, stock_for(request.user, now=request.now, slice_=slice_), edited, kind)
 
     @property
     def shapes(self) -> list[ShapeStock]:
@@ -166,7 +142,7 @@ class RequestForms:
 
     def form(self, data: Mapping[str, Any] | None = None, *, initial: dict[str, Any] | None = None, is_question: bool = False) -> GprForm:
         names = {shape.shape for shape in self.shapes} | ({self.edited.shape} if self.edited and self.edited.shape else set())
-        form = GprForm(
+        form = self.kind(
             data, initial=initial, slice_=self.slice_, shapes=sorted(names), user=self.user, edited=self.edited, is_question=is_question
         )
         per_node = {shape.shape: shape.gpus_per_node for shape in self.shapes}.get(form["shape"].value() or "")
@@ -225,7 +201,7 @@ def _network(said: Mapping[str, Any]) -> Iterator[str]:
         yield "RDMA"
 
 
-def folds_of(form: GprForm, request: PageRequest) -> FoldSummaries:
+def folds_of(form: GprForm, request: PageRequest) -> dict[str, str]:
     said = {name: form[name].value() for name in form.fields}
     after = said["earliest_start_at"]
     if isinstance(after, datetime):
@@ -235,18 +211,26 @@ def folds_of(form: GprForm, request: PageRequest) -> FoldSummaries:
     choices = dict(form.fields["clusters"].choices)  # type: ignore[attr-defined]
     chosen = [name for name in said["clusters"] or [] if name in choices]
     model = said["model_name"] or ("parameters only" if said["model_parameters"] else "none")
-    return FoldSummaries(
-        start=f"{said['priority']}, {f'{begin} {after}' if after else 'as soon as possible'}{waits_for}",
-        where=", ".join([", ".join(chosen) or f"any of {len(choices)}", said["node_type"] or "any type", *_network(said)]),
-        rules=", ".join(
+    return {
+        "start": f"{said['priority']}, {f'{begin} {after}' if after else 'as soon as possible'}{waits_for}",
+        "where": ", ".join([", ".join(chosen) or f"any of {len(choices)}", said["node_type"] or "any type", *_network(said)]),
+        "rules": ", ".join(
             [
                 "all checks" if said["run_checks"] else "few checks",
                 "evictable" if said["evictable"] else "not evictable",
                 *([f"idle: {said['idle_timeout']}"] if said["idle_timeout"] else []),
             ]
         ),
-        model=str(model),
-    )
+        "model": str(model),
+        **form.fold_values(said),
+    }
+
+
+def _opens(form: GprForm) -> dict[str, bool]:
+    """Sections with an error are open; `where` also for an initial cluster that is no longer available."""
+    if not form.is_bound:
+        return {"where": bool(form.clusters_not_used)}
+    return {fold: any(name in form.errors for name in names) for fold, names in form.FOLDS.items()}
 
 
 def _choices(form: GprForm, shapes: Sequence[ShapeStock]) -> list[ShapeChoice]:
@@ -267,9 +251,14 @@ def _choices(form: GprForm, shapes: Sequence[ShapeStock]) -> list[ShapeChoice]:
 def _templates(slice_: Slice, form: GprForm) -> Iterator[TemplateChoice]:
     """Returns defaults first; at most one more than is shown."""
     current = str(form["template"].value() or "")
-    url = reverse("gpr-create", args=[slice_.name])
+    url = reverse(form.CREATE_PAGE, args=[slice_.name])
     for pk, name in slice_.templates.order_by("-is_default", "name").values_list("pk", "name")[: TEMPLATES_SHOWN + 1]:
         yield TemplateChoice(name, f"{url}?template={pk}", str(pk) == current)
+
+
+def _tabs(slice_: Slice, form: GprForm) -> Iterator[Tab]:
+    for kind, label in ((GprForm, "GPUs"), (JobForm, "A job with its GPUs")):
+        yield Tab(label, reverse(kind.CREATE_PAGE, args=[slice_.name]), is_current=type(form) is kind)
 
 
 def _after_choices(slice_: Slice, edited: Gpr | None) -> Iterator[str]:

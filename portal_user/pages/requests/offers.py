@@ -22,7 +22,7 @@ from gpr.requests.spec import Breach, GprSpec, approval_breaches
 from portal_shared.access import PageRequest, moment_formatter
 from portal_shared.parts.gpr_box import entry_allowance
 from portal_shared.shell import mark_of
-from portal_user.as_api import change_body, creation_body
+from portal_user.as_api import change_body
 from portal_user.forms import GprForm
 from portal_user.pages.capacity import Stock
 from portal_user.pages.requests.one_at_a_time import OneAtATime
@@ -166,7 +166,7 @@ class _Drawing:
         confirm = Confirm(
             what=f"After {name}",
             note="Nothing is promised yet. You can cancel until it starts.",
-            verb="Save changes" if self.edited else "Request GPUs",
+            verb=self._verb("GPUs"),
             total="",
             ends="",
         )
@@ -268,10 +268,13 @@ class _Drawing:
         return Confirm(
             what=f"{each.cluster}, {words.ask(spec.nodes, per_node, each.shape)}, {start} to {end}",
             note=note,
-            verb="Save changes" if self.edited else f"Request {gpus}",
+            verb=self._verb(gpus),
             total=f"{spec.nodes} × {per_node} = {gpus}{whole}",
             ends=f"Runs {start} to {end} {words.zone_name(ends_at, zone=self.request.zone)} and ends on time.",
         )
+
+    def _verb(self, gpus: str) -> str:
+        return "Save changes" if self.edited else f"{self.form.VERB} {gpus}"
 
     def _says(self, at: datetime) -> str:
         return words.moment(at, now=self.request.now, zone=self.request.zone)
@@ -280,7 +283,7 @@ class _Drawing:
         """Empty without a name, which a request needs."""
         if not self.form.cleaned_data["name"]:
             return ""
-        return api_snippet(self.request, self.form.spec(), key=str(self.form.cleaned_data["key"]), edited=self.edited)
+        return api_snippet(self.request, self.form, edited=self.edited)
 
 
 def offers_axis(ends: Sequence[datetime], *, now: datetime, zone: tzinfo) -> Axis:
@@ -290,20 +293,20 @@ def offers_axis(ends: Sequence[datetime], *, now: datetime, zone: tzinfo) -> Axi
     return Axis(start, start + span, now, zone, width_px=330, name="offers")
 
 
-def api_snippet(request: PageRequest, spec: GprSpec, *, key: str, edited: Gpr | None) -> str:
+def api_snippet(request: PageRequest, form: GprForm, *, edited: Gpr | None) -> str:
     if edited is None:
-        method, path, body = "POST", "/api/v1/gprs/", creation_body(spec)
+        method, path, body, key = "POST", form.API_PATH, form.body(), str(form.cleaned_data["key"])
         header = f' \\\n  -H "Idempotency-Key: {key}"' if key else ""
     else:
-        method, path, body, header = "PATCH", f"/api/v1/gprs/{edited.pk}/", change_body(spec, edited), ""
+        method, path, body, header = "PATCH", f"/api/v1/gprs/{edited.pk}/", change_body(form.spec(), edited), ""
     text = json.dumps(body, ensure_ascii=False).replace("'", "\\u0027")
     headers = '-H "Authorization: Bearer $EGS_TOKEN" -H "Content-Type: application/json"'
     lines = [f"curl -X {method} {request.build_absolute_uri(path)}", f"{headers}{header}", f"-d '{text}'"]
     return " \\\n  ".join(lines)
 
 
-def offers_url(slice_name: str, edited: Gpr | None) -> str:
-    return reverse("gpr-offers", args=[slice_name]) + (f"?edit={edited.pk}" if edited else "")
+def offers_url(slice_name: str, form: GprForm, edited: Gpr | None) -> str:
+    return reverse(form.OFFERS_PAGE, args=[slice_name]) + (f"?edit={edited.pk}" if edited else "")
 
 
 def _clock(request: PageRequest) -> str:

@@ -97,7 +97,7 @@ PARTS = {
     "admin-pods": ["rows", "facts"],
 }
 POSTS_THAT_ACT = {"channel-test", "delivery-retry", "notice-read", "notices-read-all"}
-POST_ONLY = {"gpr-offers", *POSTS_THAT_ACT}
+POST_ONLY = {"gpr-offers", "job-offers", *POSTS_THAT_ACT}
 GET_FORM = re.compile(r'<form\b[^>]*\bmethod="get".*?</form>', re.S)
 GET_WITH_A_FORM = re.compile(r'<[^>]*\bhx-get=[^>]*\bhx-include="(?:closest )?form\b')
 REDIRECTS = {"admin-home", *POSTS_THAT_ACT}
