@@ -44,9 +44,9 @@ def test_a_job_is_filed_once_by_its_form(demo: Demo, tmp_path: Path) -> None:
         made = page.url
         page.go_back()
         page.get_by_role("button", name=re.compile("Run on")).click()
-        page.wait_for_url(re.compile("/jobs/"))
+        expect(page.get_by_role("alert").first).to_contain_text("You have sent this form already")
         page.goto("/workspaces/vision/jobs/")
         expect(page.get_by_role("link", name="by-form")).to_have_count(1)
         assert made.endswith(str(page.get_by_role("link", name="by-form").get_attribute("href")))
-        assert watch.faults == []
+        assert [fault for fault in watch.faults if "409" not in fault] == []
     end_all(demo.admin)
