@@ -143,6 +143,7 @@ class JoinTokenSerializer(OutputSerializer[Any]):
 class ClusterViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[Any]):
     queryset = Cluster.objects.none()
     serializer_class = ClusterSerializer
+    change_body = ClusterChange
     pagination_class = NamePagination
     lookup_url_kwarg = "ref"
 

@@ -102,6 +102,7 @@ class CheckPolicyCreate(CheckPolicyTerms):
 class CheckPolicyViewSet(mixins.ListModelMixin, ApiViewSet[CheckPolicy]):
     queryset = CheckPolicy.objects.none()
     serializer_class = CheckPolicySerializer
+    change_body = CheckPolicyPatch
     filterset_class = CheckPolicyFilter
     pagination_class = CreatedPagination
 

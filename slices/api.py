@@ -73,6 +73,7 @@ class ProjectChange(StrictSerializer):
 class ProjectViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[Project]):
     queryset = Project.objects.none()
     serializer_class = ProjectSerializer
+    change_body = ProjectChange
     filterset_class = LifeFilter
     pagination_class = NamePagination
     lookup_url_kwarg = "ref"
@@ -153,6 +154,7 @@ class SliceChange(PolicyTerms):
 class SliceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[Slice]):
     queryset = Slice.objects.none()
     serializer_class = SliceSerializer
+    change_body = SliceChange
     filterset_class = LifeFilter
     pagination_class = NamePagination
     lookup_url_kwarg = "ref"

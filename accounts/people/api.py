@@ -75,6 +75,7 @@ class UserViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[U
 
     queryset = User.objects.none()
     serializer_class = UserSerializer
+    change_body = UserChange
     pagination_class = NamePagination
     lookup_url_kwarg = "ref"
 

@@ -11,6 +11,7 @@ from drf_spectacular.utils import OpenApiParameter, inline_serializer
 from rest_framework import serializers
 
 from core.rest.filters import PARAMETER_MAX_CHARS
+from core.rest.preconditions import IF_MATCH, takes_if_match
 
 Problem = inline_serializer(
     name="Problem",
@@ -52,7 +53,8 @@ class ApiSchema(AutoSchema):
 
     def get_override_parameters(self) -> list[Any]:
         parameters: list[Any] = super().get_override_parameters()
-        return [*parameters, IDEMPOTENCY_KEY] if self.method == "POST" and takes_key(self.view) else parameters
+        parameters += [IDEMPOTENCY_KEY] if self.method == "POST" and takes_key(self.view) else []
+        return [*parameters, IF_MATCH] if takes_if_match(self.view) else parameters
 
     def _get_parameters(self) -> list[dict[str, Any]]:
         parameters: list[dict[str, Any]] = super()._get_parameters()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 from uuid import UUID
 
 from django.db.models import Model
@@ -18,9 +18,11 @@ from rest_framework.response import Response
 from core.clock import db_now
 from core.rest.filters import GivenFilters, check_parameters
 from core.rest.parsers import StrictJsonParser
+from core.rest.preconditions import change_if_unchanged, etag_of, takes_if_match
 from core.rest.schema import ApiSchema, takes_key
 
 Row = TypeVar("Row", bound=Model)
+ETAG_ACTIONS: Final = ("create", "retrieve", "partial_update")
 
 
 class JsonOnly(BaseContentNegotiation):
@@ -58,6 +60,8 @@ class ApiViewSet(viewsets.GenericViewSet[Row]):
     keyless_actions: ClassVar[tuple[str, ...]] = ()
     # POSTs that cannot run in the caller's transaction: they call `remember` in their own.
     own_transactions: ClassVar[tuple[str, ...]] = ()
+    # What a PATCH takes. The object's ETag follows from these fields, and PATCH and DELETE take If-Match.
+    change_body: ClassVar[type[serializers.Serializer[Any]] | None] = None
     post_once: ClassVar[PostOnce]  # runs every POST that takes a key; egs/api.py sets it
 
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
@@ -75,6 +79,17 @@ class ApiViewSet(viewsets.GenericViewSet[Row]):
         self.remember: Callable[[UUID | None], None] = lambda object_id: None
         if request.method == "POST" and takes_key(self):
             self.post = partial(type(self).post_once, self, self.post)  # type: ignore[has-type]
+        if self.change_body and takes_if_match(self) and "If-Match" in request.headers:
+            self.heed_if_match(self.change_body)
+
+    def heed_if_match(self, body: type[serializers.Serializer[Any]]) -> None:
+        name = str(self.request.method).lower()
+        setattr(self, name, partial(change_if_unchanged, self, body, getattr(self, name)))
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.change_body and self.action in ETAG_ACTIONS and 200 <= response.status_code < 300:
+            response["ETag"] = etag_of(self.change_body, response.data)
+        return super().finalize_response(request, response, *args, **kwargs)
 
     def get_serializer_context(self) -> dict[str, Any]:
         return {**super().get_serializer_context(), "now": getattr(self, "now", None)}

@@ -65,6 +65,7 @@ class BudgetCreate(BudgetTerms):
 class BudgetViewSet(ApiViewSet[Any]):
     queryset = Budget.objects.none()
     serializer_class = BudgetSerializer
+    change_body = BudgetTerms
     filterset_class = BudgetFilter
     pagination_class = QuotaPagination
 

@@ -23,7 +23,6 @@ from core.rest.references import is_object
 from core.rest.views import ApiViewSet
 from gpr.models import Gpr
 from gpr.policies.breaches import Found, breaches_after, breaches_now, follows, why_it_stands
-from gpr.requests.api import version_of
 from gpr.requests.filters import GprFilter
 from gpr.requests.inputs import VERSION_HELP, WHY_MAX_CHARS
 from gpr.requests.selectors import gprs_visible_to
@@ -135,6 +134,7 @@ class PolicyPagination(CreatedPagination):
 class PolicyViewSet(ApiViewSet[Any]):
     queryset = Policy.objects.none()
     serializer_class = PolicySerializer
+    change_body = PolicyChange
     filterset_class = PolicyFilter
     pagination_class = PolicyPagination
     read_actions = ("preview",)
@@ -155,7 +155,6 @@ class PolicyViewSet(ApiViewSet[Any]):
         """Change the policy for requests from now on; nothing that runs or waits ends. Each change makes a version."""
         terms, given = split_terms(self.body(PolicyChange))
         actor = actor_of(request)
-        given.setdefault("version", version_of(request.headers.get("If-Match", "").strip(' "') or None, where="If-Match"))
         policy_change(policy=policy_for(actor, pk), terms=terms, actor=actor, now=self.now, **given)
         return self._answer(pk)
 

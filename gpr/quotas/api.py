@@ -73,6 +73,7 @@ class QuotaPagination(CreatedPagination):
 class QuotaViewSet(ApiViewSet[Any]):
     queryset = Quota.objects.none()
     serializer_class = QuotaSerializer
+    change_body = QuotaTerms
     filterset_class = QuotaFilter
     pagination_class = QuotaPagination
 

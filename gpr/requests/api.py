@@ -14,6 +14,7 @@ from rest_framework import status
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import Serializer
 
 from accounts.authentication import actor_of
 from accounts.models import Scope
@@ -94,6 +95,7 @@ VERSION = OpenApiParameter("version", OpenApiTypes.INT, OpenApiParameter.QUERY, 
 class GprViewSet(ApiViewSet[Gpr]):
     queryset = Gpr.objects.none()
     serializer_class = GprDetailSerializer
+    change_body = GprPatch
     filterset_class = GprFilter
     read_actions = ("estimate",)
     own_transactions = ("create",)  # the answer is made after it, since others wait for the plan meanwhile
@@ -252,6 +254,9 @@ class GprViewSet(ApiViewSet[Gpr]):
             if version is not None or "If-Match" in self.request.headers:
                 raise
             service(gpr=self._gpr(pk, None, verb))
+
+    def heed_if_match(self, body: type[Serializer[Any]]) -> None:
+        """The services compare the version when they write."""
 
     def _gpr(self, pk: str, version: int | None, verb: Verb = Verb.CHANGE) -> Gpr:
         matched = version_of(self.request.headers.get("If-Match", "").strip(' "') or None, where="If-Match")

@@ -127,6 +127,7 @@ class ForAdmins(ApiViewSet[Any]):
 class SupplyViewSet(mixins.ListModelMixin, ForAdmins):
     queryset = Supply.objects.none()
     serializer_class = SupplySerializer
+    change_body = SupplyTerms
     filterset_class = SupplyFilter
     pagination_class = SupplyPagination
     lookup_url_kwarg = "ref"

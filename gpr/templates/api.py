@@ -83,6 +83,7 @@ class TemplateCreate(TemplatePatch):
 class TemplateViewSet(mixins.ListModelMixin, ApiViewSet[GprTemplate]):
     queryset = GprTemplate.objects.none()
     serializer_class = TemplateSerializer
+    change_body = TemplatePatch
     filterset_class = TemplateFilter
     pagination_class = NamePagination
     lookup_url_kwarg = "ref"

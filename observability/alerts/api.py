@@ -257,6 +257,7 @@ class AlertRuleViewSet(mixins.ListModelMixin, ApiViewSet[AlertRule]):
 
     queryset = AlertRule.objects.none()
     serializer_class = AlertRuleSerializer
+    change_body = AlertRuleTerms
     filterset_class = AlertRuleFilters
     pagination_class = NamePagination
 

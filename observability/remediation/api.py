@@ -25,7 +25,7 @@ from core.rest.sealed import SealedId
 from core.rest.views import ApiViewSet
 from inventory.api import HolderSerializer, Why
 from inventory.check_api import CheckResultSerializer
-from inventory.models import Repair, StepResult
+from inventory.models import Cluster, Repair, StepResult
 from observability.models import RemediationCase, RemediationPolicy
 from observability.remediation.cases import case_approve, case_give_back, case_keep, case_resume
 from observability.remediation.faults import ACTION_NAMES, LIMIT_NAMES, Action
@@ -254,8 +254,9 @@ class RemediationPolicyChange(StrictSerializer):
 class RemediationPolicyViewSet(ApiViewSet[Any]):
     """The actions that EGS may take on nodes that are set aside: one policy for each cluster."""
 
-    queryset = RemediationPolicy.objects.none()
+    queryset = Cluster.objects.none()  # its row is locked for a change
     serializer_class = RemediationPolicySerializer
+    change_body = RemediationPolicyChange
     pagination_class = NamePagination
     lookup_url_kwarg = "ref"
 

@@ -103,6 +103,7 @@ class ChannelViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
 
     queryset = Channel.objects.none()
     serializer_class = ChannelSerializer
+    change_body = ChannelChange
     keyless_actions = ("test", "confirm")  # a repetition is refused
 
     def get_queryset(self) -> QuerySet[Channel]:

@@ -40,6 +40,7 @@ class NoticeSettingsViewSet(ApiViewSet[NoticeSettings]):
     queryset = NoticeSettings.objects.none()
     is_personal = True
     serializer_class = NoticeSettingsSerializer
+    change_body = NoticeSettingsChange
     pagination_class = None
 
     @extend_schema(responses=NoticeSettingsSerializer)

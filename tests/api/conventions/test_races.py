@@ -177,3 +177,15 @@ def test_an_estimate_waits_for_nobody_who_plans(people: People) -> None:
     with ThreadPoolExecutor() as pool, transaction.atomic():
         plan_lock()
         assert pool.submit(ask).result(timeout=10 * WAITS_S) == 200
+
+
+def test_of_many_changes_on_one_condition_one_is_made(people: People) -> None:
+    secret = factories.token(people.owner)
+    slice_ = factories.make_slice(factories.cluster("aurora"), name="vision", owner=people.owner)
+    caller = Caller(secret)
+    made = caller.post("templates/", {"name": "small", "slice": slice_.name, "nodes": 1})
+    path = f"/api/v1/templates/{made.json()['id']}/"
+
+    answers = at_once(lambda number: Caller(secret).client.patch(path, {"nodes": number + 2}, headers={"If-Match": made["ETag"]}))
+
+    assert Counter(answer.status_code for answer in answers) == {200: 1, 409: AT_ONCE - 1}
