@@ -30,8 +30,10 @@ from gpr.cluster_requests.states import cluster_request_states
 from gpr.evictions.failed_jobs import jobs_failed_take
 from gpr.idle.selectors import idle_releases_of
 from gpr.jobs.logs import log_take
+from gpr.jobs.manifest_text import objects_of_text
 from gpr.jobs.selectors import log_asks_of, workloads_of
-from gpr.jobs.services import workloads_take
+from gpr.jobs.services import job_add, spec_for_job, workloads_take
+from gpr.jobs.spec import JobSpec
 from gpr.models import ENDED, ClusterRequestRecord, EndReason, Gpr, GprState
 from gpr.requests.editing import gpr_cancel, gpr_edit, gprs_cancel, spec_of
 from gpr.requests.ending import exit_begin, goes_back, gpr_extend
@@ -51,6 +53,7 @@ from protocol.tenancy.cluster_requests import (
     ClusterRequestSpec,
     ClusterRequestState,
     ClusterRequestVerdict,
+    JobAsk,
     ModelDescription,
 )
 from protocol.tenancy.life_marks import LifeMark
@@ -68,7 +71,7 @@ OBJECT_FIELDS = {"duration_s": "duration", "idle_timeout_s": "idleTimeout", "min
 # Request field names that differ from those of the protocol.
 REQUEST_FIELDS = {"duration": "duration_s", "idle_timeout": "idle_timeout_s"}
 NODES_DEFAULT = 1
-NOT_ASKED = frozenset({"workspace", "early_release"})
+NOT_ASKED = frozenset({"workspace", "early_release", "job"})
 CHANGEABLE = frozenset({"priority", "duration", "early_release"})
 
 
@@ -171,7 +174,7 @@ def _file(cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -
     # One plan for all requests of one owner.
     plan_lock()
     answers: dict[str, ClusterRequestAnswer] = {}
-    asks: dict[UUID, list[tuple[ClusterRequest, GprSpec]]] = defaultdict(list)
+    asks: dict[UUID, list[tuple[ClusterRequest, GprSpec, JobSpec | None]]] = defaultdict(list)
     actors: dict[UUID, User] = {}
     # Another connection may have filed the same message while we waited for the lock.
     filed = {row.uid: row for row in ClusterRequestRecord.objects.filter(cluster=cluster, uid__in=[request.uid for request in requests])}
@@ -180,23 +183,23 @@ def _file(cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -
             if request.uid in filed:
                 answers[request.uid] = _answer_of(filed[request.uid], request)
                 continue
-            actor, spec = _owner_and_spec(cluster, request, now)
+            actor, spec, what = _ask_of(cluster, request)
         except EgsError as error:
             answers[request.uid] = _refused(request, error)
             continue
         actors[actor.pk] = actor
-        asks[actor.pk].append((request, spec))
+        asks[actor.pk].append((request, spec, what))
     for actor_id, asked in asks.items():
-        made = gprs_submit(actor=actors[actor_id], specs=[spec for _, spec in asked], now=now, collect_errors=(EgsError,))
-        for (request, _), gpr in zip(asked, made, strict=True):
-            answers[request.uid] = _store(cluster, request, gpr, now) if isinstance(gpr, Gpr) else _refused(request, gpr)
+        made = gprs_submit(actor=actors[actor_id], specs=[spec for _, spec, _ in asked], now=now, collect_errors=(EgsError,))
+        for (request, _, what), gpr in zip(asked, made, strict=True):
+            answers[request.uid] = _store(cluster, request, gpr, what, now) if isinstance(gpr, Gpr) else _refused(request, gpr)
     if asks:
         desired_set_changed([cluster.pk])
     return [answers[request.uid] for request in requests]
 
 
-def _owner_and_spec(cluster: Cluster, request: ClusterRequest, now: datetime) -> tuple[User, GprSpec]:
-    """Raises EgsError."""
+def _ask_of(cluster: Cluster, request: ClusterRequest) -> tuple[User, GprSpec, JobSpec | None]:
+    """Returns for whom it is filed, what is requested, and what is to run there. Raises EgsError."""
     slice_ = _ready_slice(_namespace(cluster, request.namespace), request.namespace)
     if request.spec.workspace not in {"", slice_.name}:
         other = request.spec.workspace
@@ -210,7 +213,17 @@ def _owner_and_spec(cluster: Cluster, request: ClusterRequest, now: datetime) ->
         # The template's values are already in the request, so it is filed even if the template was deleted or renamed.
         template = slice_.templates.filter(name=request.template).first() if request.template else None
         spec = replace(spec, template=template)
-    return actor, spec
+    if request.spec.job is None:
+        return actor, spec, None
+    what = _what(request.spec.job, request.namespace)
+    return actor, spec_for_job(spec, what), what
+
+
+def _what(asked: JobAsk, namespace: str) -> JobSpec:
+    """Raises InvalidInput."""
+    said = {name: value for name, value in msgspec.to_builtins(asked).items() if value is not None}
+    text = said.pop("manifest", "")
+    return JobSpec(**said, objects_wanted=objects_of_text(text) if text else [], namespace=namespace)
 
 
 def _owner_for(slice_: Slice, cluster: Cluster, request: ClusterRequest) -> User:
@@ -271,7 +284,7 @@ def _refuse_if_served(slice_: Slice, cluster: Cluster) -> None:
         raise NotNow(f"{other.name} of the same workspace is {other.get_state_display().lower()}: its nodes are for these pods, too.")
 
 
-def _store(cluster: Cluster, request: ClusterRequest, gpr: Gpr, now: datetime) -> ClusterRequestAnswer:
+def _store(cluster: Cluster, request: ClusterRequest, gpr: Gpr, what: JobSpec | None, now: datetime) -> ClusterRequestAnswer:
     row = ClusterRequestRecord.objects.create(
         cluster=cluster,
         uid=request.uid,
@@ -284,6 +297,8 @@ def _store(cluster: Cluster, request: ClusterRequest, gpr: Gpr, now: datetime) -
         asked=msgspec.to_builtins(request.spec),
     )
     events_record([_event(row, "gpr.claimed", f"{gpr.name} was filed as {row.sentence}.", now, actor=gpr.owner)])
+    if what is not None:
+        job_add(gpr=gpr, what=what, actor=gpr.owner, now=now)
     return _answer_of(row, request)
 
 

@@ -5,25 +5,27 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from core.rare_rows import rare_rows
 from core.words import plural, utc
 from gpr.evictions.services import WHY, notices_of
-from gpr.models import ENDED, PROVISIONED, ClusterRequestRecord, EndReason, Gpr, GprState, VictimKind
+from gpr.jobs.selectors import STATE
+from gpr.models import ENDED, PROVISIONED, ClusterRequestRecord, EndReason, Gpr, GprState, Job, VictimKind
 from gpr.queue.explanations import sentences_for_slices
 from gpr.requests.end_reasons import ending
 from gpr.requests.selectors import start_positions
 from inventory.models import Reservation, ReservationState
 from journal.models import Event
-from protocol.tenancy.cluster_requests import CLUSTER_REQUEST_TOLD_S, ClusterRequestState
+from protocol.tenancy.cluster_requests import CLUSTER_REQUEST_TOLD_S, ClusterRequestState, JobProgress
 from slices.models import Namespace
 
 S = GprState
 
 
 def cluster_request_states(cluster_id: UUID, *, now: datetime) -> tuple[ClusterRequestState, ...]:
-    """Open and recently ended requests, ordered by uid. Runs at most nine queries."""
+    """Open and recently ended requests, ordered by uid. Runs at most ten queries."""
     rows = list(_open_rows(cluster_id, now))
     if not rows:
         return ()
@@ -31,10 +33,10 @@ def cluster_request_states(cluster_id: UUID, *, now: datetime) -> tuple[ClusterR
     bound = dict(Namespace.objects.filter(cluster=cluster_id).values_list("name", "slice"))
     rows = [row for row in rows if bound.get(row.namespace) in {None, row.gpr.slice_id}]
     gprs = [row.gpr for row in rows]
-    positions, held = start_positions(gprs), _held(gprs)
-    messages = _messages(gprs, held)
+    positions, held, jobs = start_positions(gprs), _held(gprs), _jobs([row.gpr for row in rows if "job" in row.asked])
+    messages = _messages(gprs, held, jobs)
     return tuple(
-        _state_of(row, positions.get(row.gpr_id), held.get(row.gpr_id, ()), messages[row.gpr_id])
+        _state_of(row, positions.get(row.gpr_id), held.get(row.gpr_id, ()), jobs.get(row.gpr_id), messages[row.gpr_id])
         for row in sorted(rows, key=lambda row: row.uid)
     )
 
@@ -50,7 +52,7 @@ def _open_rows(cluster_id: UUID, now: datetime) -> Sequence[ClusterRequestRecord
     return [row for row in rows if row.pk not in over]
 
 
-def _state_of(row: ClusterRequestRecord, position: int | None, held: Sequence[Reservation], message: str) -> ClusterRequestState:
+def _state_of(row: ClusterRequestRecord, position: int | None, held: Sequence[Reservation], job: Any, message: str) -> ClusterRequestState:
     gpr, promise = row.gpr, row.gpr.current_promise
     return ClusterRequestState(
         id=row.uid,
@@ -67,6 +69,7 @@ def _state_of(row: ClusterRequestRecord, position: int | None, held: Sequence[Re
         ends_s=_seconds(gpr.ended_at or gpr.ends_at),
         nodes=tuple(reservation.node.name for reservation in held),
         filed_s=_seconds(gpr.created_at),
+        job=JobProgress(state=job.state, pods_running=job.pods_running) if job else None,
     )
 
 
@@ -84,7 +87,12 @@ def _held(gprs: Sequence[Gpr]) -> dict[UUID, list[Reservation]]:
     return found
 
 
-def _messages(gprs: Sequence[Gpr], held: Mapping[UUID, Sequence[Reservation]]) -> dict[UUID, str]:
+def _jobs(gprs: Sequence[Gpr]) -> dict[UUID, Any]:
+    """With the state of each, by GPR."""
+    return {job.gpr_id: job for job in Job.objects.filter(gpr__in=gprs).annotate(state=STATE)} if gprs else {}
+
+
+def _messages(gprs: Sequence[Gpr], held: Mapping[UUID, Sequence[Reservation]], jobs: Mapping[UUID, Job]) -> dict[UUID, str]:
     """Returns one sentence for each request: its wait, its progress, or its end."""
     waits, notices, ends = sentences_for_slices(gprs), notices_of(gprs), _end_events(gprs)
     messages: dict[UUID, str] = {}
@@ -99,12 +107,15 @@ def _messages(gprs: Sequence[Gpr], held: Mapping[UUID, Sequence[Reservation]]) -
                 text = failed[0] if failed else f"Checks run on {plural(gpr.nodes, 'node')}; the clock starts when all have passed."
             case S.ACTIVE if (notice := notices.get(gpr.pk)) is not None:
                 text = f"It will be evicted at {utc(notice.ends_at)}: {WHY[VictimKind(notice.kind)]}. Save its work."
+            case S.ACTIVE if gpr.pk in jobs and jobs[gpr.pk].message:
+                text = jobs[gpr.pk].message
             case S.ACTIVE:
                 text = f"Its nodes take pods of the workspace until {utc(gpr.ends_at)}." if gpr.ends_at else ""
             case S.EXITING:
                 text = waits.get(gpr.pk) or f"{EndReason(gpr.end_reason).label}; its nodes are being taken back."
             case _:
-                text = ending(gpr, ends.get(gpr.pk))
+                why = jobs[gpr.pk].message if gpr.pk in jobs and jobs[gpr.pk].outcome else ""
+                text = f"{ending(gpr, ends.get(gpr.pk))} {why}".strip()
         messages[gpr.pk] = text
     return messages
 

@@ -27,6 +27,23 @@ class ModelDescription(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     parameters: Annotated[tuple[ModelParameter, ...], msgspec.Meta(max_length=32)] = ()
 
 
+class JobAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is to run in the box of the request, with the field names of the REST API. The hub checks it."""
+
+    kind: Word = ""
+    image: str = ""
+    command: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    secrets: tuple[str, ...] = ()
+    volumes: dict[str, str] = {}
+    pull_secret: str = ""
+    user_id: Number | None = None
+    retries: Number | None = None
+    checkpoint: tuple[str, ...] = ()
+    manifest: str = ""  # objects of Kubernetes, as YAML
+    releases_box: bool | None = None
+
+
 class ClusterRequestSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A spec merged with its template, with the field names of the REST API. None or "" means the hub's default."""
 
@@ -50,6 +67,7 @@ class ClusterRequestSpec(msgspec.Struct, frozen=True, kw_only=True, omit_default
     model: ModelDescription | None = None
     workspace: Word = ""  # name of the slice; the hub refuses another one than the namespace's
     early_release: bool = False  # releases the nodes, or cancels a waiting request
+    job: JobAsk | None = None
 
 
 class AutoTemplate(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +119,11 @@ class ClusterRequestsReply(msgspec.Struct, frozen=True, kw_only=True):
     answers: tuple[ClusterRequestAnswer, ...]
 
 
+class JobProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    state: Word  # as in the REST API
+    pods_running: Number = 0
+
+
 class ClusterRequestState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The object's status shows it."""
 
@@ -118,3 +141,4 @@ class ClusterRequestState(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
     ends_s: float | None = None
     nodes: tuple[str, ...] = ()
     filed_s: float | None = None  # an older hub does not send it
+    job: JobProgress | None = None  # None: it runs none

@@ -20,7 +20,8 @@ from worker_agent.kube.driver import STATE_PATH
 
 # What agents list and watch in the whole cluster.
 OF_JOBS: Final = ("jobs", "services", "deployments", "statefulsets")
-KINDS: Final = ("nodes", "pods", "namespaces", "gpuprovisioningrequests", "gprtemplates", "networkpolicies", "rolebindings", *OF_JOBS)
+OF_EGS: Final = ("gpuprovisioningrequests", "gpujobs", "gprtemplates")
+KINDS: Final = ("nodes", "pods", "namespaces", *OF_EGS, "networkpolicies", "rolebindings", *OF_JOBS)
 STATES: Final[Object] = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "update"]}
 
 

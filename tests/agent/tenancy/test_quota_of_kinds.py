@@ -14,7 +14,7 @@ from worker_agent.kube.tenancy import survey
 from worker_agent.kube.tenancy.isolation import KINDS_COUNTED_S
 
 QUOTA = "/api/v1/namespaces/red/resourcequotas/egs-slice"
-COUNTED = {"count/gpuprovisioningrequests.egs.io": "1000", "count/gprtemplates.egs.io": "100"}
+COUNTED = {"count/gpuprovisioningrequests.egs.io": "1000", "count/gpujobs.egs.io": "200", "count/gprtemplates.egs.io": "100"}
 
 
 def made(api: TenancyApi, *, ago_s: float) -> None:

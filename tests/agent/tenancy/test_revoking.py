@@ -15,7 +15,7 @@ from tests.agent.fake_kube import Object
 from worker_agent.cluster.base import Unavailable, WriteConflict
 from worker_agent.hub.workspaces import TenancyResult
 from worker_agent.kube.api.client import Forbidden, Missing
-from worker_agent.kube.api.custom import REQUEST_KIND
+from worker_agent.kube.api.custom import JOB_KIND, REQUEST_KIND
 from worker_agent.kube.tenancy import survey
 from worker_agent.kube.tenancy.isolation import role_binding
 from worker_agent.kube.tenancy.kept_objects import with_digest
@@ -56,7 +56,9 @@ class TenancyApi:
     def get(self, path: str, type_: Any, **params: Any) -> Any:
         if fault := self.faults.get(path):
             raise fault
-        if path == REQUEST_KIND and self.kind:
+        if path in {REQUEST_KIND, JOB_KIND}:
+            if not self.kind:
+                raise Missing(path)
             return msgspec.convert(self.kind, type_)
         if "limit" not in params:
             if "/namespaces" in path and path in self.objects:

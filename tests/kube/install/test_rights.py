@@ -173,6 +173,8 @@ CALLS: Final[dict[str, Call]] = {
     **keyed("rayclusters", {"get": get("/apis/ray.io/v1/namespaces/red/rayclusters/egs-try")}),
     **keyed("jobs", {"get": get("/apis/batch/v1/namespaces/red/jobs/egs-try")}),
     **keyed("gprtemplates", reading(TEMPLATES)),
+    **keyed("gpujobs", reading(f"{EGS}/gpujobs")),
+    **keyed("gpujobs/status", {"patch": patch(f"{EGS}/namespaces/red/gpujobs/egs-try/status", {})}),
     **keyed("gpuprovisioningrequests/status", {"patch": patch(f"{RED_REQUESTS}/filed/status", {})}),
     **keyed("gprtemplates/status", {"patch": patch(f"{RED_TEMPLATES}/egs-try/status", {})}),
     **keyed("workspaces", of_namespace(SPACES, "Workspace", "egs.io/v1alpha1", spec={"id": RED})),
@@ -481,6 +483,7 @@ MISUSES: Final[dict[str, tuple[Call, str]]] = {
         "egs-agent",
     ),
     "a request in a namespace of no workspace": (post(f"{EGS}/namespaces/loose/gpuprovisioningrequests", REQUEST), "egs-agent"),
+    "a job of its own": (post(f"{EGS}/namespaces/red/gpujobs", {**REQUEST, "kind": "GPUJob"}), "RBAC"),
     "to delete a request that people made": (delete(f"{RED_REQUESTS}/filed"), "egs-agent"),
     "to mark a request that people made as one that it may delete": (
         patch(f"{RED_REQUESTS}/filed", {"metadata": {"annotations": {cluster_names.AUTO: "true"}}}),

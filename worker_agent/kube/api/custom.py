@@ -11,9 +11,9 @@ from protocol.cluster_names import AUTO, HUB_TEMPLATE, REQUESTER, WORKLOAD
 from worker_agent.kube.api.objects import Meta
 
 API: Final = "egs.io/v1alpha1"
-REQUESTS, TEMPLATES = "gpuprovisioningrequests", "gprtemplates"
-REQUEST_KIND: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gpuprovisioningrequests.egs.io"
-REQUESTS_PATH, TEMPLATES_PATH = f"/apis/{API}/{REQUESTS}", f"/apis/{API}/{TEMPLATES}"
+REQUESTS, JOBS, TEMPLATES = "gpuprovisioningrequests", "gpujobs", "gprtemplates"
+REQUESTS_PATH, JOBS_PATH, TEMPLATES_PATH = (f"/apis/{API}/{kind}" for kind in (REQUESTS, JOBS, TEMPLATES))
+REQUEST_KIND, JOB_KIND = (f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{kind}.egs.io" for kind in (REQUESTS, JOBS))
 FINISHED: Final = "Finished"  # a condition type
 GIVEN_BACK: Final = "given-back"  # the value of the annotation AUTO on a request that the agent released because nobody used it
 Fields = dict[str, Any]
@@ -48,6 +48,7 @@ class CustomMeta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Custom(msgspec.Struct, frozen=True, kw_only=True):
+    kind: str = "GPUProvisioningRequest"
     metadata: CustomMeta
     # Both may follow an older schema.
     spec: Any = None
@@ -66,6 +67,15 @@ class Custom(msgspec.Struct, frozen=True, kw_only=True):
         conditions = self.status_fields.get("conditions")
         found = [each for each in conditions if isinstance(each, dict)] if isinstance(conditions, list) else []
         return next((each for each in found if each.get("type") == type_), {})
+
+    @property
+    def is_job(self) -> bool:
+        return self.kind == "GPUJob"
+
+    @property
+    def path(self) -> str:
+        """Of a request or a job."""
+        return path_of(JOBS if self.is_job else REQUESTS, self.metadata.namespace, self.metadata.name)
 
     @property
     def is_going(self) -> bool:

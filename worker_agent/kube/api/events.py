@@ -24,8 +24,8 @@ from worker_agent.kube.requests.messages import EventText
 MESSAGE_MAX: Final = 1024  # the API server refuses longer ones
 WAITING_MAX: Final = 500  # events in the queue; further ones are dropped
 NEW_AT_ONCE: Final = 50  # pods in one pass; the others follow in the next
-Kind = Literal["Pod", "Node", "Namespace", "GPUProvisioningRequest"]
-GROUPS: Final = {"GPUProvisioningRequest": "egs.io/v1alpha1"}  # API versions of kinds outside v1
+Kind = Literal["Pod", "Node", "Namespace", "GPUProvisioningRequest", "GPUJob"]
+GROUPS: Final = {"GPUProvisioningRequest": "egs.io/v1alpha1", "GPUJob": "egs.io/v1alpha1"}  # API versions of kinds outside v1
 
 
 class EventRecorder:

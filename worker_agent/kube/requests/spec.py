@@ -40,6 +40,20 @@ OF_REQUEST: Final = {
     "earlyRelease": "early_release",
 }
 ALL: Final = FROM_TEMPLATE | OF_REQUEST
+OF_JOB: Final = {
+    "kind": "kind",
+    "image": "image",
+    "command": "command",
+    "env": "env",
+    "secrets": "secrets",
+    "volumes": "volumes",
+    "pullSecret": "pull_secret",
+    "userId": "user_id",
+    "retries": "retries",
+    "checkpoint": "checkpoint",
+    "manifest": "manifest",
+    "releasesBox": "releases_box",
+}
 REQUESTER_MAX: Final = 253
 TEMPLATE_MAX: Final = 63
 # The longest message that the schema of the status accepts.
@@ -77,7 +91,7 @@ def fields_of_spec(spec: ClusterRequestSpec) -> Fields:
 
 def cluster_request_of(gpr: Custom, words: Fields) -> ClusterRequest | SpecFault:
     """`words` are its template's."""
-    spec = spec_of({**words, **gpr.fields})
+    spec = spec_of({**words, **gpr.fields}, is_job=gpr.is_job)
     if isinstance(spec, SpecFault):
         return spec
     meta = gpr.metadata
@@ -93,16 +107,19 @@ def cluster_request_of(gpr: Custom, words: Fields) -> ClusterRequest | SpecFault
     )
 
 
-def spec_of(fields: Fields) -> ClusterRequestSpec | SpecFault:
-    unknown = sorted(fields.keys() - ALL.keys() - {"template"})
+def spec_of(fields: Fields, *, is_job: bool = False) -> ClusterRequestSpec | SpecFault:
+    of_job = OF_JOB if is_job else {}
+    unknown = sorted(fields.keys() - ALL.keys() - of_job.keys() - {"template"})
     if unknown:
         return SpecFault("UnknownField", f"EGS knows no field {_short(unknown[0])}. Take it out: make the request anew without it.")
     given = {ALL[key]: value for key, value in fields.items() if key in ALL and value is not None}
+    if is_job:
+        given["job"] = {of_job[key]: value for key, value in fields.items() if key in of_job and value is not None}
     try:
         return msgspec.convert(given, ClusterRequestSpec)
     except msgspec.ValidationError as error:
-        said = str(error)
-        for key, name in ALL.items():
+        said = str(error).replace("`$.job.", "`$.")
+        for key, name in (ALL | of_job).items():
             said = re.sub(rf"`\$\.{name}(?=[`.\[])", f"`spec.{key}", said)
         return SpecFault("InvalidSpec", f"It cannot be read: {said}."[:NOTE_MAX])
 

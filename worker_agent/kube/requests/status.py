@@ -11,11 +11,20 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from protocol.scalars import MOMENT_MAX_S
-from protocol.tenancy.cluster_requests import ClusterRequest, ClusterRequestAnswer, ClusterRequestState, ClusterRequestVerdict
+from protocol.tenancy.cluster_requests import (
+    ClusterRequest,
+    ClusterRequestAnswer,
+    ClusterRequestState,
+    ClusterRequestVerdict,
+    JobProgress,
+)
 from worker_agent.kube.api.custom import FINISHED, Custom, Fields
 from worker_agent.kube.requests.spec import NOTE_MAX, SpecFault
 
 ACCEPTED, PROVISIONED, CURRENT = "Accepted", "Provisioned", "Current"
+COMPLETE, FAILED = "Complete", "Failed"  # of jobs, as Jobs of Kubernetes have them
+SUCCEEDED: Final = "SUCCEEDED"
+NOT_DONE: Final = frozenset({"FAILED", "STOPPED"})
 ACTIVE: Final = "ACTIVE"
 LATER_S: Final = 30.0  # until the hub is asked again
 # Refusals that may end without a change of the request: nodes are added; policies, memberships and bindings change.
@@ -24,7 +33,7 @@ PASSING: Final = frozenset({"CanNeverStart", "OverPolicy", "NotAllowed", "NoOwne
 OWN: Final = frozenset({"NamespaceNotBound", "TemplateNotFound", "UnknownField", "InvalidSpec"})
 PASSING_S: Final = 300.0
 # Fields that change often; a change of these alone is not urgent to write.
-MINOR: Final = ("position", "estimatedStartTime", "message")
+MINOR: Final = ("position", "estimatedStartTime", "message", "podsRunning")
 NOT_BOUND: Final = SpecFault(
     "NamespaceNotBound",
     "This namespace is bound to no workspace. Make the request in one that is, or bind this one on the pages of EGS.",
@@ -154,6 +163,7 @@ def rfc3339(seconds: float) -> str:
 
 _OF_STATE: Final = (
     *("state", "endReason", "message", "position", "promisedStartTime", "estimatedStartTime", "startTime", "endTime", "nodes"),
+    *("phase", "podsRunning"),
 )
 
 
@@ -174,6 +184,8 @@ def _of_state(case: RequestFacts) -> Fields:
         "position": state.position,
         **{key: rfc3339(seconds) for key, seconds in times.items() if seconds is not None},
         "nodes": list(state.nodes),
+        "phase": state.job.state if state.job else None,
+        "podsRunning": state.job.pods_running if state.job else None,
     }
 
 
@@ -215,19 +227,30 @@ def _accepted(case: RequestFacts) -> _Said:
 
 def _life(case: RequestFacts, message: str) -> dict[str, _Said]:
     state = case.state
+    of_job = (COMPLETE, FAILED) if case.gpr.is_job else ()
     if case.is_lost:
-        return {PROVISIONED: ("False", "Ended", ENDED_UNSEEN), FINISHED: ("True", "Ended", ENDED_UNSEEN)}
+        ended = {PROVISIONED: ("False", "Ended", ENDED_UNSEEN), FINISHED: ("True", "Ended", ENDED_UNSEEN)}
+        return ended | {type_: _kept(case, type_) for type_ in of_job}
     if state is None:
         if case.gpr_id and case.gpr.condition(PROVISIONED):
-            return {type_: _kept(case, type_) for type_ in (PROVISIONED, FINISHED)}
+            return {type_: _kept(case, type_) for type_ in (PROVISIONED, FINISHED, *of_job)}
         reason = "Accepted" if case.gpr_id else "NotAccepted"
-        return {PROVISIONED: ("False", reason, ""), FINISHED: ("False", reason, "")}
+        return dict.fromkeys((PROVISIONED, FINISHED, *of_job), ("False", reason, ""))
     reason = condition_reason(state.state)
     is_active = state.state == ACTIVE
     until = f"Until {rfc3339(state.ends_s)}." if is_active and state.ends_s is not None else message
     return {
         PROVISIONED: ("True" if is_active else "False", "Provisioned" if is_active else reason, until),
         FINISHED: ("True" if state.is_ended else "False", reason, message if state.is_ended else ""),
+        **(_of_job(state.job, message) if state.job else {}),
+    }
+
+
+def _of_job(job: JobProgress, message: str) -> dict[str, _Said]:
+    reason, has_failed = condition_reason(job.state), job.state in NOT_DONE
+    return {
+        COMPLETE: ("True" if job.state == SUCCEEDED else "False", reason, ""),
+        FAILED: ("True" if has_failed else "False", reason, message if has_failed else ""),
     }
 
 

@@ -5,8 +5,8 @@ Lives here: one look at all of them, and the calls. Must not live here: the text
 The namespace alone decides whose a request is, as the agent bound it. The hub is told that an object is gone only if the API server no
 longer lists it and still serves the same kind: deleting or reinstalling the kind withdraws no request.
 
-Needs, beside other rights: list and watch of gpuprovisioningrequests and gprtemplates, patch of gpuprovisioningrequests/status, get of jobs
-and of the kind.
+Needs, beside other rights: list and watch of gpuprovisioningrequests, gpujobs and gprtemplates, patch of the status of both,
+get of jobs and of the kinds.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from worker_agent.hub.requests import AnsweredRequest, HubNews
 from worker_agent.kube.api.client import Api, Missing, Op
 from worker_agent.kube.api.custom import (
     API,
+    JOB_KIND,
+    JOBS,
+    JOBS_PATH,
     REQUEST_KIND,
     REQUESTS,
     REQUESTS_PATH,
@@ -36,7 +39,6 @@ from worker_agent.kube.api.custom import (
     Fields,
     ListedObject,
     ServedKinds,
-    path_of,
 )
 from worker_agent.kube.api.events import EventRecorder
 from worker_agent.kube.api.mirror import Mirror
@@ -122,16 +124,18 @@ class KubernetesRequests:
         self._writes_not_before_mono = self._ask_gone_not_before_mono = float("-inf")
         self._unwritable: set[str] = set()
         self._requests: Mirror[Custom] | None = None
+        self._jobs: Mirror[Custom] | None = None
         self._templates: Mirror[Custom] | None = None
 
     def watch(self, on_change: Callable[[], None]) -> None:
         self._requests = Mirror(api=self._api, path=REQUESTS_PATH, type_=Custom, note=self._note, on_change=on_change)
+        self._jobs = Mirror(api=self._api, path=JOBS_PATH, type_=Custom, note=self._note, on_change=on_change)
         self._templates = Mirror(api=self._api, path=TEMPLATES_PATH, type_=Custom, note=self._note, on_change=on_change)
-        self._requests.start()
-        self._templates.start()
+        for mirror in (self._requests, self._jobs, self._templates):
+            mirror.start()
 
     def stop(self) -> None:
-        for mirror in (self._requests, self._templates):
+        for mirror in (self._requests, self._jobs, self._templates):
             if mirror is not None:
                 mirror.stop()
         self._tellers.shutdown(cancel_futures=True)
@@ -152,7 +156,7 @@ class KubernetesRequests:
 
     def look(self, news: HubNews) -> list[ClusterRequest]:
         self._take_answers(news)
-        # Nothing more is done while the kinds are not installed.
+        # Nothing more is done while the kinds are not installed. An older installation has no GPUJob.
         if self._requests is None or self._templates is None or not (self._requests.is_whole and self._templates.is_whole):
             return []
         wanted = {
@@ -162,7 +166,8 @@ class KubernetesRequests:
             if binding.desired == Desired.PRESENT
         }
         current = SyncPass(news, time.monotonic(), wanted, self._templates.objects())
-        seen = self._requests.objects().values()
+        jobs = self._jobs.objects().values() if self._jobs is not None and self._jobs.is_whole else ()
+        seen = [*self._requests.objects().values(), *jobs]
         there = {gpr.metadata.uid: gpr for gpr in seen if not gpr.is_going}
         for gpr in there.values():
             self._look_at(gpr, current)
@@ -265,7 +270,7 @@ class KubernetesRequests:
             {"op": "add", "path": "/status", "value": status},
         ]
         try:
-            written = self._api.patch(f"{path_of(REQUESTS, gpr.metadata.namespace, gpr.metadata.name)}/status", ops, Custom)
+            written = self._api.patch(f"{gpr.path}/status", ops, Custom)
         except WriteConflict as error:
             # The object is gone or re-created, which the watch will show; or the schema rejects the status, and will again.
             known.write_not_before_mono = known.written_mono + REFUSED_WRITE_S
@@ -279,19 +284,22 @@ class KubernetesRequests:
         self._learn(written)
         self._unwritable -= {gpr.metadata.uid, ""}
         for each in status_events(gpr.status_fields, status):
-            self._recorder.record("GPUProvisioningRequest", gpr.metadata.plain, each.reason, each.message, is_bad=each.is_bad)
+            self._recorder.record(
+                "GPUJob" if gpr.is_job else "GPUProvisioningRequest", gpr.metadata.plain, each.reason, each.message, is_bad=each.is_bad
+            )
         return True
 
     def _learn(self, written: Custom) -> None:
-        if self._requests is not None:
-            self._requests.learn(written)
+        mirror = self._jobs if written.is_job else self._requests
+        if mirror is not None:
+            mirror.learn(written)
 
     def _tell_mark(self, gpr: Custom, known: KnownRequest) -> None:
         # Each mark is told once. Marks that passed before this agent began were told by an earlier one.
         mark = mark_of(gpr.status_fields, datetime.now(UTC))
         if known.mark is not None and mark > known.mark:
             each = mark_event(mark, gpr.status_fields)
-            self._recorder.record("GPUProvisioningRequest", gpr.metadata.plain, each.reason, each.message)
+            self._recorder.record("GPUJob" if gpr.is_job else "GPUProvisioningRequest", gpr.metadata.plain, each.reason, each.message)
         known.mark = mark
 
     def _note_once(self, what: str, why: str) -> None:
@@ -317,14 +325,21 @@ class KubernetesRequests:
                 yield claim
 
     def _confirm_gone(self, known: list[KnownRequest], missing: list[ClusterRequestState], now_mono: float) -> None:
-        # One list call serves all of them.
+        # One list call serves all of a kind.
         unsure = [(state, each) for state, each in zip(missing, known, strict=True) if each.is_unsure(now_mono)]
         if not unsure or now_mono < self._ask_gone_not_before_mono:
             return
+        for kind in (REQUESTS, JOBS):
+            self._confirm_gone_of(kind, [each for each in unsure if _kind_of(each[0]) == kind], now_mono)
+
+    def _confirm_gone_of(self, kind: str, unsure: list[tuple[ClusterRequestState, KnownRequest]], now_mono: float) -> None:
+        if not unsure:
+            return
         try:
-            uids = self._listed()
-            is_served = self._api.get(f"/apis/{API}", ServedKinds).may_create(REQUESTS)
-            kind_s = self._api.get(REQUEST_KIND, Definition).metadata.creationTimestamp.timestamp() if is_served else 0.0
+            path, definition = (REQUESTS_PATH, REQUEST_KIND) if kind == REQUESTS else (JOBS_PATH, JOB_KIND)
+            uids = self._listed(path)
+            is_served = self._api.get(f"/apis/{API}", ServedKinds).may_create(kind)
+            kind_s = self._api.get(definition, Definition).metadata.creationTimestamp.timestamp() if is_served else 0.0
         except ClusterError as error:
             self._ask_gone_not_before_mono = now_mono + ASK_GONE_EVERY_S
             self._note("requests_unlisted", {"why": str(error)})
@@ -336,9 +351,9 @@ class KubernetesRequests:
             each.is_kept = is_missing and state.filed_s is not None and state.filed_s < kind_s
             each.is_gone = is_missing and not each.is_kept
 
-    def _listed(self) -> set[str]:
+    def _listed(self, path: str) -> set[str]:
         # Read from the API server, not from the mirror.
-        items = listed(self._api, REQUESTS_PATH, ObjectPage[ListedObject])
+        items = listed(self._api, path, ObjectPage[ListedObject])
         return {item.metadata.uid for item in items if not item.metadata.deletionTimestamp}
 
     def _gone_due(self, state: ClusterRequestState, now_mono: float) -> ClusterRequest | None:
@@ -350,6 +365,10 @@ class KubernetesRequests:
             if is_done or now_mono - known.answered.at_mono < LATER_S:
                 return None
         return ClusterRequest(uid=state.id, namespace=known.namespace, name=known.name, is_gone=True)
+
+
+def _kind_of(state: ClusterRequestState) -> str:
+    return REQUESTS if state.job is None else JOBS
 
 
 def _read(gpr: Custom, template: Custom | None, known: KnownRequest) -> tuple[Fields, ClusterRequest | SpecFault]:

@@ -10,7 +10,7 @@ from protocol.assignments import Desired
 from protocol.cluster_names import ACCOUNT, BOUND_TO, ISOLATION, MAY_ENTER, POD_SECURITY, SLICE, account_of, object_name, role_of
 from protocol.cluster_names import ACCOUNTS as ACCOUNTS_HOME
 from protocol.tenancy.workspaces import Account, Workspace
-from worker_agent.kube.api.custom import REQUESTS, TEMPLATES
+from worker_agent.kube.api.custom import JOBS, REQUESTS, TEMPLATES
 
 Object = dict[str, Any]
 
@@ -39,8 +39,11 @@ QUOTA: Final[Mapping[str, str]] = {
 ACCOUNTS: Final = {"count/serviceaccounts": "1000", "count/rolebindings.rbac.authorization.k8s.io": "1000"}
 # Limits in each namespace: the agent keeps all of these in memory.
 REQUESTS_MAX: Final = 1_000
+JOBS_MAX: Final = 200  # what they say may be long
 TEMPLATES_MAX: Final = 100
-KINDS: Final = {f"count/{REQUESTS}.egs.io": str(REQUESTS_MAX), f"count/{TEMPLATES}.egs.io": str(TEMPLATES_MAX)}
+KINDS: Final = {
+    f"count/{kind}.egs.io": str(most) for kind, most in ((REQUESTS, REQUESTS_MAX), (JOBS, JOBS_MAX), (TEMPLATES, TEMPLATES_MAX))
+}
 QUOTA_KEPT: Final = frozenset({"pods", *ACCOUNTS, *KINDS})  # settings cannot change these
 # A definition must be this old before its objects are counted: until Kubernetes' quota controller has discovered it, the API server
 # refuses all of its objects.

@@ -25,7 +25,7 @@ from protocol.tenancy.workspaces import Binding, BindingSeen, BindingState, Issu
 from worker_agent.cluster.base import ClusterError, Note
 from worker_agent.hub.workspaces import TenancyResult
 from worker_agent.kube.api.client import Api, Forbidden, Missing
-from worker_agent.kube.api.custom import REQUEST_KIND, Definition
+from worker_agent.kube.api.custom import JOB_KIND, REQUEST_KIND, Definition
 from worker_agent.kube.api.installed import Installed
 from worker_agent.kube.tenancy.access import ACCESS, WorkspaceAccess, sentence_of
 from worker_agent.kube.tenancy.audit import NamespaceAudit
@@ -136,13 +136,18 @@ class KubernetesTenancy:
 
     def _counts_kinds(self) -> bool:
         try:
-            made_at = self._api.get(REQUEST_KIND, Definition).metadata.creationTimestamp
-            self._were_counted = (datetime.now(UTC) - made_at).total_seconds() >= KINDS_COUNTED_S
-        except Missing:
-            self._were_counted = False
+            made = [made_at for kind in (REQUEST_KIND, JOB_KIND) if (made_at := self._made_at(kind)) is not None]
+            self._were_counted = bool(made) and (datetime.now(UTC) - max(made)).total_seconds() >= KINDS_COUNTED_S
         except ClusterError as error:
             self._note("kinds_unseen", {"why": str(error)})
         return self._were_counted
+
+    def _made_at(self, kind: str) -> datetime | None:
+        """None: an older installation lacks the kind. Raises ClusterError."""
+        try:
+            return self._api.get(kind, Definition).metadata.creationTimestamp
+        except Missing:
+            return None
 
     # -- one namespace -------------------------------------------------------------------------------------------------
 

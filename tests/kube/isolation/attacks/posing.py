@@ -12,6 +12,7 @@ from tests.kube.wire import MERGE
 
 GROUP: Final = "/apis/egs.io/v1alpha1/namespaces"
 REQUESTS: Final = f"{GROUP}/{{namespace}}/gpuprovisioningrequests"
+JOBS: Final = f"{GROUP}/{{namespace}}/gpujobs"
 SPACES: Final = f"{GROUP}/{{namespace}}/workspaces"
 SPEC: Final = {"shape": "H100-80GB", "nodes": 1, "duration": "1h"}
 BY_REQUEST: Final = {"uons": "egs-request", "a": "RBAC"}
@@ -20,6 +21,10 @@ BY_REQUEST: Final = {"uons": "egs-request", "a": "RBAC"}
 def request(name: str = "try", annotations: Object | None = None, **spec: Any) -> Object:
     metadata = {"name": name} | ({"annotations": annotations} if annotations else {})
     return {"apiVersion": "egs.io/v1alpha1", "kind": "GPUProvisioningRequest", "metadata": metadata, "spec": SPEC | spec}
+
+
+def job(annotations: Object | None = None) -> Object:
+    return {**request(annotations=annotations, image="a/b:1"), "kind": "GPUJob"}
 
 
 def changing(change: Object, sub: str = "") -> Act:
@@ -59,6 +64,9 @@ REQUEST_ATTACKS = [
         BY_REQUEST,
         opens=True,
     ),
+    Attack("a job, which is their right", posting(JOBS, job()), {"uons": DONE, "a": "RBAC"}),
+    Attack("a job in the victim's namespace", posting(JOBS.format(namespace="blue"), job()), ONLY_BY_ROLE),
+    Attack("a job in somebody else's name", posting(JOBS, job({cluster_names.REQUESTER: "admin"})), BY_REQUEST, opens=True),
     Attack("to put their name on a request", marking(cluster_names.REQUESTER, "somebody"), BY_REQUEST, opens=True),
     # Where nobody could put it back egs-request refuses it.
     Attack("to take the name off a request", marking(cluster_names.REQUESTER, None), {"uons": "kept|egs-request", "a": "RBAC"}, reads=kept),
