@@ -40,7 +40,7 @@ def _exported(objects: Objects, kind: Kind, workspace: str, now: datetime) -> li
     rows = [row for row in rows if _is_of_open(objects, row)]
     if workspace:
         rows = [row for row in rows if workspace in (row.values.get("slice"), row.name if kind.name == "Workspace" else None)]
-    return sorted((row for row in rows if _is_exported(row, now)), key=lambda row: row.key)
+    return sorted((objects.whole(row) for row in rows if _is_exported(row, now)), key=lambda row: row.key)
 
 
 def _scopes(objects: Objects, kind: Kind, workspace: str) -> Iterator[Mapping[str, Any]]:

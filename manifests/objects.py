@@ -12,6 +12,7 @@ from core.rest.references import id_of
 from manifests.rest import Refused, Rest
 from protocol.manifests.documents import identity, instant
 from protocol.manifests.kinds import BY_NAME, Field, Kind, span_text
+from protocol.manifests.text import documents_read, documents_write
 from slices.models import Life
 
 NOT_FOUND: Final = "not_found"
@@ -51,7 +52,7 @@ class Objects:
         if kind.is_found_by_name:
             found = self._by_name(kind, name, values) or self._asked(kind, name, values)
             return [] if found is None else [found]
-        return self._list(kind, values).get(key_of(kind, name, values), [])
+        return [self.whole(each) for each in self._list(kind, values).get(key_of(kind, name, values), [])]
 
     def is_there(self, kind: Kind, name: str) -> bool:
         """Tell whether the caller may see a project, a workspace or a cluster of this name."""
@@ -81,6 +82,13 @@ class Objects:
         if (trim := TRIMS.get(kind.name)) is not None:
             values = trim(values, self)
         return Present(kind, base or path_of(kind, values), str(row["id"]), str(row.get("name", "")), values, row)
+
+    def whole(self, present: Present) -> Present:
+        """Reads what its list leaves out."""
+        if not present.kind.joins:
+            return present
+        row = {**self.rest.get(present.kind.joins.format(**present.row)), **present.row}
+        return self.present(present.kind, row, present.values, present.base)
 
     def cluster_names(self) -> dict[str, str]:
         return {each.id: each.name for rows in self._list(BY_NAME["Cluster"], {}).values() for each in rows}
@@ -146,6 +154,8 @@ def is_same(wish: Field, wanted: Any, present: Any) -> bool:
         return wanted is present
     if wish.is_set and isinstance(wanted, list) and isinstance(present, list):
         return {str(each) for each in wanted} == {str(each) for each in present}
+    if wish.is_yaml and isinstance(wanted, str):
+        return bool([document.data for document in documents_read("", wanted)[0]] == present)
     if wish.api.endswith("_at"):
         return bool(instant(wanted) == instant(present))
     return bool((wanted.strip() if isinstance(wanted, str) else wanted) == present)
@@ -155,6 +165,8 @@ def shown(wish: Field, value: Any) -> Any:
     """A value as manifests write it."""
     if wish.is_span and isinstance(value, int) and not isinstance(value, bool):
         return span_text(value)
+    if wish.is_yaml and isinstance(value, list):
+        return documents_write(value)
     return sorted(value, key=str) if wish.is_set and isinstance(value, list) else value
 
 

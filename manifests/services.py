@@ -35,7 +35,9 @@ LOCK: Final = "manifests"
 SETTLE: Final = "Agree with it, or force yours."
 LABELS: Final = "metadata.labels"
 # Deleting these plans the queue.
-LOCKING: Final = ("GPRTemplate", "BookingSeries", "GPUProvisioningRequest")
+LOCKING: Final = ("GPRTemplate", "BookingSeries", "GPUProvisioningRequest", "GPUJob")
+# Where what has ended is found, of kinds that are filed anew under another name alone.
+FILED: Final = {"GPUProvisioningRequest": "gprs", "GPUJob": "jobs"}
 # Each of them plans the queue, and nobody else is planned for until the last one is done.
 PLANNED_MAX: Final = 50
 WAITING: Final = ("QUEUED", "PENDING_APPROVAL")
@@ -253,13 +255,13 @@ class _Application:
 
     def _ended(self, wanted: Wanted, row: ManifestObject) -> str:
         """A request that has ended is not filed again, or a folder of manifests would do so for ever."""
-        if wanted.kind.name != "GPUProvisioningRequest":
+        if wanted.kind.name not in FILED:
             return ""
         try:
-            gpr = self.rest.get(f"gprs/{row.object_id}/")
+            ended = self.rest.get(f"{FILED[wanted.kind.name]}/{row.object_id}/")
         except Refused:
             return ""
-        return f"It has ended: {gpr['state']}. Another name files it again."
+        return f"It has ended: {ended['state']}. Another name files it again."
 
     def _refuse_conflicts(
         self,
@@ -381,6 +383,8 @@ class _Application:
             self.rest.post(f"{path}archive/")
         elif kind.name == "GPUProvisioningRequest" and present.row["state"] not in WAITING:
             self.rest.post(f"{path}release/")
+        elif kind.name == "GPUJob":
+            self.rest.post(f"{path}cancel/")
         else:
             self.rest.delete(path)
         self.objects.forget(kind)

@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django_filters import rest_framework as filters
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import mixins, serializers, status
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -24,6 +24,7 @@ from core.rest.output import ModelOutputSerializer, OutputSerializer
 from core.rest.views import ApiViewSet
 from gpr.allocation.stored_plan import plan_turn
 from gpr.jobs.logs import LogPart, log_read
+from gpr.jobs.manifest_text import objects_of_text
 from gpr.jobs.selectors import OVER, job_for, jobs_visible_to
 from gpr.jobs.services import job_cancel, job_create
 from gpr.jobs.spec import FIELDS, WORDS_MAX, JobSpec
@@ -34,8 +35,8 @@ from protocol.tenancy.workloads import MANIFEST_KINDS, WorkloadKind
 
 KIND_HELP = "The object that it becomes; other kinds than Job need a cluster that serves them. Manifest: `manifest` has the objects."
 MANIFEST_HELP = (
-    f"Objects of Kubernetes, without namespace; they may be {', '.join(kind for _, kind in MANIFEST_KINDS)}. The first that can "
-    "finish says how the job ends."
+    "Objects of Kubernetes, without namespace, as a list or as YAML. The first that can finish says how the job ends. They may be "
+    f"{', '.join(kind for _, kind in MANIFEST_KINDS)}."
 )
 
 
@@ -47,6 +48,22 @@ class Strings(serializers.ListField):
 class Texts(serializers.DictField):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(child=serializers.CharField(allow_blank=True, trim_whitespace=False), **kwargs)
+
+
+@extend_schema_field({"oneOf": [{"type": "array", "items": {"type": "object", "additionalProperties": {}}}, {"type": "string"}]})
+class Objects(serializers.ListField):
+    """A list, or the same as YAML."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(child=FreeForm(), **kwargs)
+
+    def to_internal_value(self, data: Any) -> list[Any]:
+        if not isinstance(data, str):
+            return super().to_internal_value(data)
+        try:
+            return objects_of_text(data)
+        except InvalidInput as error:
+            raise serializers.ValidationError(error.extra["errors"]["manifest"]) from None
 
 
 class JobCreate(GprCreate):
@@ -62,7 +79,7 @@ class JobCreate(GprCreate):
     user_id = WholeNumber(required=False, help_text=f"The user of its processes, never root. Default: {USER_ID_DEFAULT}.")
     retries = WholeNumber(required=False, help_text="How often it starts anew after a failure. Evictions do not count. Default: 0.")
     checkpoint = Strings(required=False, help_text="A command that runs in each pod before it is ended.")
-    manifest = serializers.ListField(child=FreeForm(), required=False, help_text=MANIFEST_HELP)
+    manifest = Objects(required=False, help_text=MANIFEST_HELP)
     namespace = Text(required=False, allow_blank=True, help_text="Empty: the first of the workspace in the cluster.")
     releases_box = Flag(required=False, help_text="Give the nodes back when it has finished. Default: true.")
 

@@ -36,6 +36,7 @@ class Field:
     reads: str = ""
     is_set: bool = False  # the order of its items says nothing
     is_fixed: bool = False  # no call changes it
+    is_yaml: bool = False  # manifests have documents as text, where the API answers with a list
 
     @property
     def name(self) -> str:
@@ -72,6 +73,7 @@ class Kind:
     keys: tuple[str, ...] = ()
     name_field: str = "name"  # empty: it has no name of its own
     query: Mapping[str, str] = field(default_factory=dict)
+    joins: str = ""  # the address of another object that holds the rest of its fields, with `{field}` of its own row
     is_found_by_name: bool = False  # <path><name>/ answers with the object
     also: str = ""  # a list of those that are only asked to come, as people who are invited
     change: Change = Change.PATCH
@@ -351,6 +353,28 @@ KINDS: Final = (
         plans=True,
         is_setup=False,
         exported_if={"state": ("QUEUED", "PENDING_APPROVAL")},
+    ),
+    Kind(
+        name="GPUJob",
+        is_of_owners=True,
+        words=("jobs", "job", "gpujobs", "gpujob", "gj"),
+        path="jobs/",
+        keys=("slice",),
+        query={"slice": "slice", "ended": "=false"},
+        joins="gprs/{gpr_id}/",
+        fields=(
+            _SLICE,
+            Field("template", At.CREATE, of="GPRTemplate", is_fixed=True),
+            Field("clusters", At.CREATE, of="Cluster", is_set=True, is_fixed=True),
+            *_fixed("earliest_start_at", "is_booking", "after", "after_condition", *_REQUEST, "model"),
+            *_fixed("kind", "image", "command", "env", "secrets", "volumes", "pull_secret", "user_id", "retries", "checkpoint"),
+            Field("manifest", At.CREATE, is_fixed=True, is_yaml=True),
+            *_fixed("namespace", "releases_box"),
+        ),
+        change=Change.NONE,
+        plans=True,
+        is_setup=False,
+        exported_if={"state": ("WAITING",)},
     ),
 )
 BY_NAME: Final = MappingProxyType({kind.name: kind for kind in KINDS})
