@@ -519,8 +519,18 @@ def test_a_job_waits_runs_is_evicted_comes_back_with_what_is_left_and_completes(
     """Each day: tests/kube/jobs, with its agent's part alone, and tests/e2e/client/test_jobs.py, in simulated clusters."""
     api, west = platform.api, platform.west
     make_slice(api, "gang", west=west)
-    box = {"slice": "gang", "shape": "H100-80GB", "nodes": 2, "duration_s": 3600, "run_checks": False}
-    job = api.post("/jobs/", {**box, "name": "train", "image": "registry.example/train:1", "command": ["torchrun", "train.py"]})
+    spec = {"shape": "H100-80GB", "nodes": 2, "duration": "1h", "runChecks": False, "image": "registry.example/train:1"}
+    metadata = {"name": "train", "namespace": "gang"}
+    west.apply(
+        {"apiVersion": "egs.io/v1alpha1", "kind": "GPUJob", "metadata": metadata, "spec": {**spec, "command": ["torchrun", "train.py"]}}
+    )
+    (job,) = wait_for("it is filed", lambda: api.get("/jobs/?slice=gang")["results"], within_s=SOON_S)
+    kill_leader(platform.stage, west)
+
+    def told() -> tuple[str, set[str]]:
+        """Its phase, and the conditions that are true."""
+        status = (west.get("gpujob", "train", namespace="gang") or {}).get("status", {})
+        return status.get("phase", ""), {each["type"] for each in status.get("conditions", []) if each["status"] == "True"}
 
     def in_job_state(state: str) -> dict[str, Any]:
         def look() -> dict[str, Any] | None:
@@ -532,6 +542,7 @@ def test_a_job_waits_runs_is_evicted_comes_back_with_what_is_left_and_completes(
     in_job_state("RUNNING")
     wait_for("both pods run", lambda: len(running(west, "gang")) == 2, within_s=SOON_S)
     (first,) = west.list("jobs", namespace="gang")
+    wait_for("it is told", lambda: told() == ("RUNNING", {"Accepted", "Current", "Provisioned"}), within_s=SOON_S)
 
     api.post(f"/gprs/{job['gpr_id']}/evict/", {"why": "Needed.", "requeue": True})
 
@@ -546,4 +557,6 @@ def test_a_job_waits_runs_is_evicted_comes_back_with_what_is_left_and_completes(
         west.label("pod", pod["metadata"]["name"], "egs.test/outcome=pass", namespace="gang")
     in_job_state("SUCCEEDED")
     in_state(api, {"id": job["gpr_id"]}, "RELEASED")
+    wait_for("it is complete", lambda: told() == ("SUCCEEDED", {"Accepted", "Complete", "Current", "Finished"}), within_s=SOON_S)
+    assert len(api.get("/jobs/?slice=gang")["results"]) == 1
     wait_for("nothing of it is left", lambda: not west.list("jobs", namespace="gang"), within_s=SOON_S)
