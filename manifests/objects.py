@@ -78,6 +78,7 @@ class Objects:
     def present(self, kind: Kind, row: Mapping[str, Any], scope: Mapping[str, Any], base: str = "") -> Present:
         """`scope`: what the path of the list says."""
         values = {each.api: _read(row, each.reads or each.api) for each in kind.fields}
+        values |= {each.api: values[each.api] or None for each in kind.fields if each.is_yaml}
         values |= {name: scope[name] for name in kind.keys if f"{{{name}}}" in kind.path}
         if (trim := TRIMS.get(kind.name)) is not None:
             values = trim(values, self)
