@@ -909,8 +909,8 @@ class Jobs(AsyncResource):
         user_id: The user of its processes, never root. Default: 1000.
         retries: How often it starts anew after a failure. Evictions do not count. Default: 0.
         checkpoint: A command that runs in each pod before it is ended.
-        manifest: Objects of Kubernetes, without namespace, as a list or as YAML; they may be Job, JobSet, PyTorchJob, MPIJob,
-            Deployment, StatefulSet, Service. The first that can finish says how the job ends.
+        manifest: Objects of Kubernetes, without namespace, as a list or as YAML. The first that can finish says how the job ends.
+            They may be Job, JobSet, PyTorchJob, MPIJob, Deployment, StatefulSet, Service.
         namespace: Empty: the first of the workspace in the cluster.
         releases_box: Give the nodes back when it has finished. Default: true.
         """
