@@ -9,8 +9,8 @@ import yaml
 
 from core.clock import db_now
 from gpr.models import Gpr, GprState, Job
-from tests.api.conftest import Caller, World, assert_problem
-from tests.api.manifests.setups import Answer, acts, apply, document
+from tests.api.conftest import Answer, Caller, World, assert_problem
+from tests.api.manifests.setups import acts, apply, document
 from tests.builders import SHAPE
 from tests.slices.kubeconfigs import ready_namespace
 
