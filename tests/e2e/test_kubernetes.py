@@ -518,7 +518,7 @@ def kill_leader(stage: KubernetesStage, cluster: Cluster) -> None:
 def test_a_job_waits_runs_is_evicted_comes_back_with_what_is_left_and_completes(platform: Platform) -> None:
     """Each day: tests/kube/jobs, with its agent's part alone, and tests/e2e/client/test_jobs.py, in simulated clusters."""
     api, west = platform.api, platform.west
-    make_slice(api, "gang", west=west)
+    make_slice_of_ada(platform, "gang", west=west)
     spec = {"shape": "H100-80GB", "nodes": 2, "duration": "1h", "runChecks": False, "image": "registry.example/train:1"}
     metadata = {"name": "train", "namespace": "gang"}
     west.apply(
