@@ -23,7 +23,7 @@ HEADER = "Idempotency-Key"
 Remember = Callable[[UUID | None], None]
 MaybeId = TypeVar("MaybeId", UUID, UUID | None)
 KEY_MAX_CHARS = 255
-GONE = "What this Idempotency-Key asked for was done, but the object has been deleted since, or you may not see it any more."
+GONE = "A request with this Idempotency-Key succeeded, but its object has been deleted since, or you may not see it any more."
 
 
 def post_once(view: ApiViewSet[Any], handler: Handler, request: Request, *args: Any, **kwargs: Any) -> Response:

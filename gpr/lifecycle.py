@@ -82,7 +82,7 @@ def gprs_transition(*, messages: Sequence[tuple[Gpr, str]], **change: Unpack[Tra
     except IntegrityError:
         raise Conflict("Another GPR of this workspace holds nodes; a workspace holds one at a time.") from None
     if moved != len(gprs):
-        raise StaleState("This GPR has changed since you read it. Read it again and decide anew.")
+        raise StaleState("This GPR has changed since you read it. Read it again and decide again.")
 
     cluster = fields.get("cluster")
     events_record(

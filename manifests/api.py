@@ -24,7 +24,7 @@ from manifests.services import ManifestsInvalid, Report, Terms, manifests_apply,
 from protocol.manifests.kinds import Kind, kind_of_word, no_such_kind
 
 FILES_MAX = 1_000
-MANAGER_HELP = "Who owns the fields that the manifests say, e.g. `ci`. Another manager's apply does not change them."
+MANAGER_HELP = "The owner of the fields in the manifests, e.g. `ci`. Another manager's apply does not change them."
 
 
 class YamlText(serializers.CharField):

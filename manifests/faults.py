@@ -30,7 +30,7 @@ def only(wanted: Wanted, found: Sequence[Present]) -> Present | None:
 
 def refuse_fixed(wanted: Wanted, fixed: Iterable[tuple[Field, Any, Any]]) -> None:
     faults = [
-        wanted.fault("fixed", f"It is {json.dumps(shown(wish, old))} and cannot change. Delete the object and make it anew.", path)
+        wanted.fault("fixed", f"It is {json.dumps(shown(wish, old))} and cannot change. Delete the object and make it again.", path)
         for wish, old, _ in fixed
         for path in [wanted.path_of(wish.api)]
     ]

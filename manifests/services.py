@@ -210,7 +210,7 @@ class _Application:
         if present is None and row is not None and (ended := self._ended(wanted, row)):
             return self._result(wanted, "unchanged", note=ended)
         if present is not None and (life := present.row.get("life", OPEN)) != OPEN:
-            return self._result(wanted, "unchanged", note=f"It is {life}, so nothing of it is changed.")
+            return self._result(wanted, "unchanged", note=f"It is {life}, so none of its fields changes.")
         labels, owners = _kept_of(row, present)
         different = _different(wanted, present)
         is_relabeled = dict(wanted.labels) != labels
@@ -360,7 +360,7 @@ class _Application:
             row = Q(kind=wanted.kind.name, key=key_of(wanted.kind, wanted.name, wanted.values))
             for owner in owners & self._archived:
                 self._along[owner].append(row)
-            return self._result(wanted, "kept", note="What it belongs to is archived with all that it has.")
+            return self._result(wanted, "kept", note="It is archived together with the object that it belongs to.")
         try:
             self._look_up_references(wanted)
         except Faulty:

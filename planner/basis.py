@@ -13,7 +13,7 @@ from planner.snapshot import Policy, Pool, Quota, Request, Running, Slot, Snapsh
 
 
 class _Stay(NamedTuple):
-    """Where something is or will be. The parts of snapshots keep their objects while they do not change."""
+    """The nodes and the time that something takes. The parts of snapshots keep their objects while they do not change."""
 
     part: Request | Running
     slot: Slot | None  # of a request: where it is expected to start

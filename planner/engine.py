@@ -122,7 +122,7 @@ def forecast_of(board: Board, waiting: Waiting, expected_s: int, promise_s: int)
 
 
 def bring_forward(board: Board) -> None:
-    """After an early end move up gangs that have waited long. Otherwise smaller boxes take every node before them."""
+    """Moves gangs up after an early end if they have waited long. Otherwise smaller boxes take every node before them."""
     late = {waiting.request.id for waiting in board.order if waiting.request.node_count > 1 and _is_patient(board, waiting)}
     free = list(_movable(board, late)) if late else []
     if free:

@@ -30,7 +30,7 @@ class Reasons:
         self._slice_ends: dict[tuple[str, int], str] = {}
         self._blockers: dict[str, Blocker] = {}
         self._ahead: dict[str, int] | None = None
-        # What else runs there, or counts for the same limits, concerns the asked ones; None: everything does.
+        # Boxes matter only in the pools and under the limits of these requests; None: all boxes matter.
         self._asked = None if asked is None else tuple(asked)
         self._owners_asked = {owner for request in self._asked or () for owner in (request.project, request.slice)}
         limits = board.most.items()

@@ -71,7 +71,7 @@ class RoleForm(forms.Form):
 
 
 class PersonForm(RoleForm):
-    name = NameField(label="Name", max_length=63, help_text="As it is shown everywhere, e.g. ada.")
+    name = NameField(label="Name", max_length=63, help_text="Shown everywhere, e.g. ada.")
     email = forms.EmailField(label="Mail address", max_length=254, required=False)
     field_order = ("name", "email", "role")
 
@@ -274,7 +274,7 @@ class BudgetTermsForm(OptionalReasonForm):
     gpu_hours = forms.IntegerField(label="GPU-hours", min_value=1, max_value=GPUS_MAX, help_text="The most in each period.")
     starts_at = MomentField(label="From", required=False, help_text="Only for a range of dates.")
     ends_at = MomentField(label="To", required=False, help_text="Only for a range of dates.")
-    at_limit = forms.ChoiceField(label="Beyond it", choices=AtLimit.choices, help_text="What a request meets that does not fit.")
+    at_limit = forms.ChoiceField(label="Beyond it", choices=AtLimit.choices, help_text="The fate of a request that does not fit.")
     field_order = ("owner", "shape", "period", "gpu_hours", "starts_at", "ends_at", "at_limit", "why")
 
 

@@ -18,7 +18,7 @@ from portal_shared.forms.fields import NameField
 
 class SetupForm(forms.Form):
     token = forms.CharField(widget=forms.HiddenInput, max_length=200)
-    name = NameField(label="Your name", max_length=63, help_text="As it is shown everywhere, e.g. ada.")
+    name = NameField(label="Your name", max_length=63, help_text="Shown everywhere, e.g. ada.")
 
 
 @require_http_methods(["GET", "POST"])

@@ -23,7 +23,7 @@ SECRETS: Final[dict[str, tuple[str, str]]] = {
     ChannelKind.SLACK_WEBHOOK: ("URL of the incoming webhook", "Begins with https://hooks.slack.com/."),
     ChannelKind.SLACK_BOT: ("Token of the bot", "Begins with xoxb- and needs the right chat:write."),
 }
-KEPT: Final = "Leave it empty to keep what is stored."
+KEPT: Final = "Leave it empty to keep the stored one."
 
 
 class NoticeSettingsForm(ServiceForm):

@@ -99,7 +99,7 @@ class CodeForm(ServiceForm):
 
 
 class TokenForm(ServiceForm):
-    name = PlainTextField(label="Name", max_length=63, help_text="What uses it: a program, a pipeline, a computer.")
+    name = PlainTextField(label="Name", max_length=63, help_text="Its user: a program, a pipeline, a computer.")
     scope = forms.ChoiceField(label="It may")
     days = forms.IntegerField(label="Days until it expires", min_value=1, max_value=settings.EGS_TOKEN_LIFE_MAX.days, initial=90)
 

@@ -222,7 +222,7 @@ def member_put(*, slice_: Slice, user: User, role: Role, is_by_group: bool, acto
 def member_remove(*, slice_: Slice, user: User, actor: User, now: datetime) -> None:
     slice_lock(slice_)
     if Membership.objects.filter(slice=slice_, user=user, is_by_group=True).exists():
-        raise Conflict(f"{user.name} is a member by a group. Remove the group from the workspace, or him from the group.")
+        raise Conflict(f"{user.name} is a member by a group. Remove the group from the workspace, or the person from the group.")
     if not member_take(slice_=slice_, user=user, actor=actor, now=now):
         raise Conflict(f"{user.name} is not a member of {slice_.name}.")
     _keep_an_owner(slice_)

@@ -29,7 +29,7 @@ class AsyncTransport:
         self.patience_s = patience_s
         self.on_pause: Callable[[float, str], None] | None = None  # hears of each pause: its seconds and its cause
         if not (token.isascii() and token.isprintable()):
-            raise NotSetUp("The token has characters that no token has. Take it anew: egs login, or EGS_TOKEN.")
+            raise NotSetUp("The token has characters that no token has. Copy it again: egs login, or EGS_TOKEN.")
         if is_readable_by_others(self.url):
             log.warning("%s has no TLS, so others can read your token. Use https.", self.url)
         headers = {"User-Agent": USER_AGENT, "Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})

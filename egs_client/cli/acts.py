@@ -184,7 +184,7 @@ def _option_kind(kind: Any) -> tuple[Any, str]:
     if get_origin(first) is Sequence or get_origin(first) is list:
         return list[str], "May be repeated."
     if get_origin(first) is Mapping or get_origin(first) is dict:
-        return list[str], "As name=value; may be repeated."
+        return list[str], "NAME=VALUE; may be repeated."
     if first in (int, float, bool) and len(kinds) == 1 and not note:
         return first, ""
     return str, note

@@ -73,7 +73,7 @@ def tell(error: errors.EgsError) -> None:
     elif isinstance(error, errors.StaleVersion):
         say("Look at it again, then repeat the command.")
     elif isinstance(error, errors.Unreachable):
-        say("Is the address right (egs whoami), and is the server up? What was asked for may have been done: look before you repeat it.")
+        say("Is the address right (egs whoami), and is the server up? The server may have done it already: look before you repeat it.")
 
 
 def say(text: str) -> None:

@@ -42,7 +42,7 @@ GROUPS = {
     "get": ("manifests", "List objects of any kind; -o yaml as manifests."),
     "export": ("manifests", "Print the whole set-up as manifests."),
     "lint": ("manifests", "Check manifests without a server."),
-    "admin": ("admin", "What administrators do, each act with a preview."),
+    "admin": ("admin", "Acts of administrators, each with a preview."),
     "completion": ("completion", "Print the completion script for bash, zsh or fish."),
 }
 ALIASES = {

@@ -20,7 +20,7 @@ Workspace = Annotated[
 ]
 Gpr = Annotated[str, typer.Argument(help="Its name or id.", metavar="GPR", autocompletion=gprs)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what it would do, and do nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the effects, and change nothing.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Until it is active, with its position, its promise and its steps.")]
 Timeout = Annotated[str | None, typer.Option(help="Stop waiting after this long (30m, 2h); the request stays. Exit code 8.")]
 Node = Annotated[str | None, typer.Option(help="Of this node.", autocompletion=nodes)]

@@ -47,7 +47,7 @@ Output = Annotated[
         autocompletion=lambda: [kind.removesuffix("TEMPLATE") for kind in KINDS],
     ),
 ]
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Go on, and print each row anew when it changes.")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Keep watching, and print each row again when it changes.")]
 
 
 @dataclass(frozen=True, slots=True)

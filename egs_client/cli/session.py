@@ -91,7 +91,7 @@ def agreed(question: str, *, is_yes: bool, needs_yes: bool = False) -> bool:
         return True
     if not is_interactive():
         if needs_yes:
-            raise Refused("Nobody can be asked here, so add --yes to do this, or --dry-run to see what it would do.")
+            raise Refused("There is no terminal to ask at, so add --yes to do this, or --dry-run to see its effects.")
         return True
     say(f"{question} [y/N] ")
     return sys.stdin.readline().strip().lower() in {"y", "yes"}

@@ -242,7 +242,7 @@ KINDS: Final = (
         query={"project": "project", "slice": "slice"},
         fields=(_PROJECT, _SLICE, *_fields(*_POLICY, under="own.")),
         is_given=True,
-        kept="A policy stays: write null for what shall be inherited.",
+        kept="A policy cannot be deleted: write null for terms that it inherits.",
     ),
     Kind(
         name="WorkspaceGroup",

@@ -24,9 +24,9 @@ class ApprovalSerializer(ModelOutputSerializer[Gpr]):
     project = serializers.CharField(source="slice.project.name")
     owner = serializers.CharField(source="owner.name")
     approval_reasons = serializers.ListField(child=serializers.CharField())
-    decide_by_at = serializers.DateTimeField(help_text="If nobody has decided then, it is rejected. Null: it waits without end.")
-    why_not = serializers.SerializerMethodField(help_text="Why the caller may not approve it; empty: he may.")
-    deputy_for = serializers.SerializerMethodField(help_text="For whom the caller would decide; null: for himself.")
+    decide_by_at = serializers.DateTimeField(help_text="EGS rejects it then unless somebody has decided. Null: it waits without end.")
+    why_not = serializers.SerializerMethodField(help_text="The reason why the caller may not approve it; empty: the caller may.")
+    deputy_for = serializers.SerializerMethodField(help_text="The approver for whom the caller would decide; null: the caller.")
 
     class Meta:
         model = Gpr

@@ -19,7 +19,7 @@ from slices.deputies.selectors import deputies_of
 from slices.models import Deputy, ProjectAdmin
 
 REACH_BEYOND_PROJECT = ("priority", "may_evict")  # fields of a Breach
-OWN = "Nobody approves his own request. Ask another administrator."
+OWN = "You cannot approve your own request. Ask another administrator."
 CHANGED = "You have changed this request, so another administrator approves it."
 
 

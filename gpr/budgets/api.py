@@ -36,7 +36,9 @@ class BudgetSerializer(OutputSerializer[Any]):
     shape = serializers.CharField(source="budget.shape", help_text="Empty: GPUs of all shapes.")
     gpu_hours = serializers.IntegerField(source="budget.gpu_hours", help_text="Maximum in each period.")
     period = serializers.ChoiceField(source="budget.period", choices=Period.choices)
-    at_limit = serializers.ChoiceField(source="budget.at_limit", choices=AtLimit.choices, help_text="What a request beyond it meets.")
+    at_limit = serializers.ChoiceField(
+        source="budget.at_limit", choices=AtLimit.choices, help_text="The fate of a request that is beyond the budget."
+    )
     starts_at = serializers.DateTimeField(source="span.starts_at", help_text="Start of the present period, or of the range.")
     ends_at = serializers.DateTimeField(source="span.ends_at")
     used_hours = serializers.FloatField(help_text="GPU-hours that GPUs were held in the period until now.")

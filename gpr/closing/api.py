@@ -43,7 +43,7 @@ class ClosingSerializer(serializers.Serializer[Any]):
     closed_at = serializers.DateTimeField(allow_null=True)
     is_drained = serializers.BooleanField(help_text="Whether running GPRs are ended at once, instead of running to their ends.")
     settled_at = serializers.DateTimeField(allow_null=True, help_text="When the last of it had ended; null: not yet, or it is open.")
-    ends = EndingsSerializer(help_text="What there is to end, or still has to end.")
+    ends = EndingsSerializer(help_text="Everything that has to end.")
 
 
 class ClosingTerms(StrictSerializer):

@@ -42,7 +42,7 @@ class PolicySerializer(OutputSerializer[Any]):
     project = serializers.CharField(source="policy.project.name", default=None, allow_null=True, help_text="Null: not a project's.")
     slice = serializers.CharField(source="policy.slice.name", default=None, allow_null=True, help_text="Null: not a slice's.")
     version = serializers.IntegerField(source="policy.version", help_text="Number of its last change, over all policies; 0: never changed.")
-    own = serializers.DictField(source="policy.terms", help_text="What it sets itself.")
+    own = serializers.DictField(source="policy.terms", help_text="The terms that it sets itself.")
     effective = serializers.SerializerMethodField(help_text="All that holds, inherited values included.")
     sources = serializers.SerializerMethodField(help_text="Where each value comes from.")
 

@@ -114,7 +114,7 @@ def gprs_cancel(canceled: Sequence[tuple[Gpr, str]], *, actor: User | None, now:
 def gpr_update(gpr: Gpr, changes: dict[str, Any]) -> None:
     """Raises StaleState when the version has changed."""
     if not Gpr.objects.filter(pk=gpr.pk, version=gpr.version, state=gpr.state).update(version=F("version") + 1, **changes):
-        raise StaleState("This GPR has changed since you read it. Read it again and decide anew.")
+        raise StaleState("This GPR has changed since you read it. Read it again and decide again.")
     for name, value in changes.items():
         setattr(gpr, name, value)
     gpr.version += 1

@@ -154,7 +154,7 @@ def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
         ends_at=ends_at, duration_s=gpr.duration_s + extra_s, remaining_s=gpr.remaining_s + extra_s, version=from_version + 1
     )
     if not updated:
-        raise StaleState("This GPR has changed since you read it. Read it again and decide anew.")
+        raise StaleState("This GPR has changed since you read it. Read it again and decide again.")
     reservations_set_windows([BoxWindow(gpr.pk, ends_at, books_end_at)])
     _refuse_into_maintenance(gpr, books_end_at, now)
     event_record(

@@ -78,7 +78,7 @@ class GprChange(StrictSerializer):
     within = serializers.ChoiceField(
         choices=Nearness.choices,
         required=False,
-        help_text="What all of its nodes must share. EGS always places them as near to each other as possible.",
+        help_text="A rack or NVLink domain that all of its nodes must share. EGS always places them as near to each other as possible.",
     )
     idle_timeout_s = Duration(required=False, allow_null=True, help_text=IDLE_HELP)
     evictable = Flag(required=False)

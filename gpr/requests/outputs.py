@@ -109,7 +109,7 @@ class EvictionNoticeSerializer(OutputSerializer[EvictionVictim]):
 
 
 class IdlenessSerializer(OutputSerializer[Idleness]):
-    since_at = serializers.DateTimeField(help_text="Since then none of its GPUs did anything, or since somebody kept it.")
+    since_at = serializers.DateTimeField(help_text="Since then its GPUs have done nothing, or somebody kept it then.")
     timeout_s = serializers.IntegerField()
     ends_at = serializers.DateTimeField(help_text="It is released some minutes later, unless a GPU works or somebody keeps it.")
 
@@ -170,7 +170,7 @@ class GprSerializer(ModelOutputSerializer[Gpr]):
     template = serializers.CharField(source="template.name", default=None, allow_null=True, help_text="The template that was used.")
     template_id = serializers.UUIDField(allow_null=True)
     origin = serializers.SerializerMethodField(help_text="The Kubernetes object that it was created from; null without one.")
-    idle_timeout_s = serializers.IntegerField(allow_null=True, help_text="As asked. 0: never; null: as the policy says.")
+    idle_timeout_s = serializers.IntegerField(allow_null=True, help_text="The requested value. 0: never; null: the policy's.")
     idle = serializers.SerializerMethodField(help_text="Null: its GPUs work or are not measured, or it has no idle time-out.")
     remaining_s = serializers.IntegerField(help_text="The part of its duration that it has not run; it is queued again for this time.")
 

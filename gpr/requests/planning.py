@@ -172,7 +172,7 @@ def booking_does_not_fit(
     near = f"The nearest starts with room are {' and '.join(times)}." if times else "No other time was found."
     why = "the GPUs are promised to others, closed, or its workspace runs another then"
     if has_room_by_now:
-        why = "somebody else was just given the GPUs. There may be room again by now: try again"
+        why = "another request has just taken the GPUs. Try again"
     return BookingDoesNotFit(
         f"It does not fit at {utc(start_at)}: {why}. {near}",
         nearest_before_at=nearest_before_at,

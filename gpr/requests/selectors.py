@@ -111,7 +111,7 @@ def gpr_for(
     if verb != Verb.SEE and not may(actor, verb, gpr):
         raise NotAllowed(REFUSALS[verb])
     if version is not None and version != gpr.version:
-        raise StaleState(f"This GPR is at version {gpr.version}, you gave {version}. Read it again and decide anew.", version=gpr.version)
+        raise StaleState(f"This GPR is at version {gpr.version}, you gave {version}. Read it again and decide again.", version=gpr.version)
     return gpr
 
 

@@ -109,7 +109,7 @@ def _apply(template: GprTemplate, change: TemplateChange, now: datetime) -> None
 def _check_auto(template: GprTemplate) -> None:
     """Raises InvalidInput."""
     if template.auto and (missing := [name for name in AUTO_REQUIRED if name not in template.asked]):
-        raise InvalidInput({name: ["What is filed for pods that wait says this: give it, or switch auto off."] for name in missing})
+        raise InvalidInput({name: ["Automatic requests need this field: set it, or switch auto off."] for name in missing})
 
 
 def _minimal_spec(template: GprTemplate) -> GprSpec:

@@ -37,7 +37,7 @@ class UsageFilter(DaysFilter):
     step = filters.ChoiceFilter(choices=[(name, name) for name in STEPS], method="as_it_is", label="By default total.")
     project = ReferenceFilter("slice__project")
     slice = ReferenceFilter("slice")
-    owner = filters.CharFilter(method="by_owner", label="Who filed the GPR: id or name, or `me`.")
+    owner = filters.CharFilter(method="by_owner", label="The person who filed the GPR: id or name, or `me`.")
     gpr = ReferenceFilter("gpr")
     shape = filters.CharFilter("shape")
     cluster = ReferenceFilter("cluster")
@@ -54,7 +54,7 @@ class UsageFilter(DaysFilter):
 class UsageSerializer(OutputSerializer[Any]):
     """GPU-hours: held is used, wasted and unmeasured time."""
 
-    id = serializers.CharField(source="row.key", help_text="Id of what it is by; of a shape its name.")
+    id = serializers.CharField(source="row.key", help_text="Id of the object by which rows are grouped; of a shape its name.")
     name = serializers.CharField(source="row.name")
     of = serializers.CharField(source="row.of", help_text="A slice's project, a GPR's slice; else empty.")
     since = serializers.DateField(source="row.since", help_text="First day of the step.")

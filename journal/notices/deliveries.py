@@ -40,7 +40,7 @@ BEGINS_WITHIN_S: Final = 20  # of a step, since a task has a time limit
 LEASE: Final = timedelta(seconds=120)
 KEPT: Final = timedelta(days=90)
 PRUNED_AT_ONCE: Final = 1000
-NOT_WANTED: Final = "By now nobody is to be told of this over this channel."
+NOT_WANTED: Final = "EGS tells nobody of this over this channel any more."
 CUT_OFF: Final = "EGS was stopped during each attempt."
 FAULT: Final = "It could not be sent, by a fault of EGS."
 

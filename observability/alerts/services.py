@@ -89,7 +89,7 @@ def rule_change(*, rule: AlertRule, terms: RuleTerms, actor: User, now: datetime
     for name, value in changed.items():
         setattr(found, name, value)
     if found.code and {"signal", "kind"} & changed.keys():
-        raise InvalidInput({name: ["A rule of EGS keeps what it watches."] for name in ("signal", "kind") if name in changed})
+        raise InvalidInput({name: ["You cannot change the signal of a rule of EGS."] for name in ("signal", "kind") if name in changed})
     _check(found)
     if "shape" in changed:
         _check_shape(found)
@@ -160,7 +160,7 @@ def silence_create(
     if begin > now + SILENCE_AHEAD_MOST:
         faults["starts_at"] = [f"Must be within {SILENCE_AHEAD_MOST.days} days from now."]
     if slice_ is None and not (rule or cluster or node or alert):
-        faults["rule"] = ["Say what is to be silent: a rule, a cluster, a node or an alert."]
+        faults["rule"] = ["Name a rule, a cluster, a node or an alert to silence."]
     if alert is not None and alert.slice_id != (slice_.pk if slice_ else None):
         faults["alert"] = ["It is not an alert of these people."]
     if faults:

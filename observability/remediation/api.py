@@ -72,7 +72,7 @@ class CaseSerializer(ModelOutputSerializer[RemediationCase]):
     node = serializers.CharField(source="node.name")
     cluster_id = serializers.UUIDField(source="node.cluster_id")
     cluster = serializers.CharField(source="node.cluster.name")
-    next = serializers.SerializerMethodField(help_text="What is done next, in words; empty: nothing.")
+    next = serializers.SerializerMethodField(help_text="The next action, in words; empty: none.")
     evidence = FaultSerializer(many=True)
     closed_by = serializers.CharField(source="closed_by.name", allow_null=True, default=None)
     repair_count = serializers.IntegerField()
@@ -116,7 +116,7 @@ class PreviewSerializer(OutputSerializer[Any]):
     """The effect of an approval."""
 
     steps = serializers.ListField(child=serializers.CharField(), help_text="In this order.")
-    why_not_now = serializers.CharField(help_text="What it waits for; empty: it begins at once.")
+    why_not_now = serializers.CharField(help_text="The reason why it waits; empty: it begins at once.")
     held_by = serializers.SerializerMethodField()
 
     @extend_schema_field(HolderSerializer(many=True))
@@ -126,7 +126,7 @@ class PreviewSerializer(OutputSerializer[Any]):
 
 class CaseDetailSerializer(CaseSerializer):
     repairs = RepairSerializer(many=True)
-    preview = serializers.SerializerMethodField(help_text="Of the next action; null: the case is closed.")
+    preview = serializers.SerializerMethodField(help_text="The preview of the next action; null: the case is closed.")
 
     class Meta(CaseSerializer.Meta):
         fields = [*CaseSerializer.Meta.fields, "repairs", "preview"]

@@ -90,9 +90,9 @@ def _record(gpr_id: Any, now: datetime) -> None:
 def _sentences(gpr: Gpr, usage: Usage, work: Work | None) -> Iterator[str]:
     yield f"{gpr.name} held {_hours(usage.held_hours)}."
     if usage.efficiency is None or work is None:
-        yield "There are no readings of it, so EGS does not know what it used."
+        yield "EGS has no readings of it, so it does not know its use."
         return
-    yield f"Kernels ran in {_hours(usage.used_hours)}, {usage.efficiency * 100:.0f} % of what was measured."
+    yield f"Kernels ran in {_hours(usage.used_hours)}, {usage.efficiency * 100:.0f} % of the measured time."
     if work.smaller:
         yield work.smaller
 

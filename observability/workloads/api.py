@@ -75,7 +75,7 @@ class WorkloadSerializer(ModelOutputSerializer[Workload]):
 
 class ConfigSerializer(OutputSerializer[Any]):
     image = serializers.CharField()
-    arguments = serializers.ListField(child=serializers.CharField(), help_text="What looks like a secret is hidden.")
+    arguments = serializers.ListField(child=serializers.CharField(), help_text="Values that look like secrets are hidden.")
     requests = serializers.DictField(child=serializers.CharField(), help_text="Of the pod with most GPUs.")
     parallelism = serializers.DictField(child=serializers.IntegerField(), help_text="How its work is divided, as far as arguments tell.")
 

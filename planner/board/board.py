@@ -307,7 +307,7 @@ class Board:
 
     @property
     def followers(self) -> list[Waiting]:
-        """Those that start after another, each behind its predecessor, otherwise in turn."""
+        """Returns requests that start after another, each behind its predecessor, otherwise in turn."""
         return in_chains(sorted((self.queue[id_] for id_ in self._followers), key=turn_of)) if self._followers else []
 
     def hold_until(self, waiting: Waiting, at_s: int) -> bool:
@@ -365,7 +365,7 @@ class Board:
         scheduling.compress(self.capacity, self._table, rows, self.now_s)
 
     def restore_slots(self, waitings: Sequence[Waiting], slots: Sequence[Slot]) -> Iterator[int]:
-        """No slot starts before now."""
+        """It lets no slot start before now."""
         table, rows = self._table, np.array([waiting.row for waiting in waitings], np.int64)
         counts = table.nodes[rows]
         ends = np.cumsum(counts)
@@ -387,7 +387,7 @@ class Board:
     def expected(self, asked: Set[str] | None = None) -> dict[str, Slot]:
         """Simulate where each request starts if no more come and every box takes its whole length. Changes nothing.
 
-        `asked`: stop when these have started; the rest keep their slots. None: all.
+        `asked`: stop when these have started; the rest keep their slots. None means all.
         """
         order = self._order_now()
         if len(order) == 0:

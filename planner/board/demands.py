@@ -1,4 +1,4 @@
-"""What requests ask for, in numbers: their pools and the limits that cover them.
+"""Demands of requests in numbers: their pools and the limits that cover them.
 
 Most requests of a long queue ask for one of a few things, so results that depend only on the ask are computed once.
 """

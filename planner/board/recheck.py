@@ -18,7 +18,7 @@ BLOCK_BITS: Final = 6
 
 
 class Recheck(NamedTuple):
-    """What a tick knows of the waiting rows. A marked row is checked again.
+    """The knowledge of a tick about the waiting rows. A marked row is checked again.
 
     Rows of a group form runs, in the order of turns, in which lengths do not fall: if the first ready row of a run finds too few nodes, so
     do all behind it. A ready row waits for nodes alone: its earliest start has come, no limit stops it, and it does not wait for a
@@ -53,7 +53,7 @@ class Recheck(NamedTuple):
 
 @compiled
 def new_recheck(capacity: Capacity, free_now: FreeNow, table: Table, order: Ints, at_s: int) -> Recheck:
-    """All rows are marked."""
+    """Marks all rows."""
     row_count, pool_count = table.pools.shape
     turn = np.zeros(row_count, np.int64)
     turn[order] = np.arange(len(order))
@@ -194,7 +194,7 @@ def mark_next_limited(capacity: Capacity, table: Table, recheck: Recheck, limit:
 
 @lean
 def mark_behind_limits(capacity: Capacity, table: Table, recheck: Recheck, j: int, at_s: int) -> None:
-    """After this row was checked: mark the next row behind its limits."""
+    """Marks the next row behind this row's limits, after the row was checked."""
     for limit in used(table.all_limits[j]):
         number = len(capacity.gpu_counts) + limit
         if recheck.next_limited[number] < recheck.first_row_on[number + 1]:
@@ -203,7 +203,7 @@ def mark_behind_limits(capacity: Capacity, table: Table, recheck: Recheck, j: in
 
 @lean
 def would_be_ready(capacity: Capacity, table: Table, recheck: Recheck, j: int, at_s: int) -> bool:
-    """Whether a check now would find it ready in one more of its pools."""
+    """Tells whether a check now would find it ready in one more of its pools."""
     for i in range(len(used(table.pools[j]))):
         is_ready = recheck.is_ready[i, recheck.place[j]]
         if not is_ready and have_headroom(recheck.headroom, table, j, i, at_s) and not has_better_slot(capacity, table, j, i, at_s):
@@ -213,7 +213,7 @@ def would_be_ready(capacity: Capacity, table: Table, recheck: Recheck, j: int, a
 
 @lean
 def has_better_slot(capacity: Capacity, table: Table, j: int, i: int, at_s: int) -> bool:
-    """Whether its slot, in a preferred pool, counts for more than a start now in its pool `i`. Stays true until the slot."""
+    """Tells whether its slot, in a preferred pool, counts for more than a start now in its pool `i`. Stays true until the slot."""
     if table.handicaps_s[j, i] == 0:
         return False
     m = pool_index(capacity, demand_of(table, j), places_of(table, j))

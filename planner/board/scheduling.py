@@ -31,7 +31,7 @@ from planner.kernels import compiled, lean
 
 @lean
 def may_start(capacity: Capacity, free_now: FreeNow, table: Table, recheck: Recheck, j: int, at_s: int) -> bool:
-    """Whether enough nodes are free for its whole length, not counting its own slot; reads no profiles."""
+    """Tells whether enough nodes are free for its whole length, not counting its own slot; reads no profiles."""
     is_enough = recheck.is_limited[j] = recheck.slot_partly_free[j] = False
     for i in range(len(used(table.pools[j]))):
         is_shut = not have_headroom(recheck.headroom, table, j, i, at_s)
@@ -58,7 +58,7 @@ def note_slot_partly_free(free_now: FreeNow, table: Table, recheck: Recheck, j: 
 
 @lean
 def has_enough(capacity: Capacity, free_now: FreeNow, table: Table, recheck: Recheck, j: int, i: int, end_s: int) -> bool:
-    """Whether enough nodes of its pool `i` are free until then, not counting its own slot."""
+    """Tells whether enough nodes of its pool `i` are free until then, not counting its own slot."""
     k = free_now.size_classes[table.group[j], i]
     is_enough = free_now.enough_until_s[table.group[j], i] >= end_s or has_enough_with_own(free_now, table, j, k, end_s)
     return bool(is_enough and has_domain(capacity, free_now, table, recheck, j, k, end_s))
@@ -78,7 +78,7 @@ def has_enough_with_own(free_now: FreeNow, table: Table, j: int, k: int, end_s: 
 
 @lean
 def has_domain(capacity: Capacity, free_now: FreeNow, table: Table, recheck: Recheck, j: int, k: int, end_s: int) -> bool:
-    """Whether one topology domain has enough of them, if it wants that."""
+    """Tells whether one topology domain has enough of them, if it wants that."""
     level = table.level[j]
     if level == NONE or table.nodes[j] < 2:
         return True
@@ -99,7 +99,7 @@ def has_domain(capacity: Capacity, free_now: FreeNow, table: Table, recheck: Rec
 
 @compiled
 def is_better_elsewhere(capacity: Capacity, demand: Demand, i: int, at_s: int) -> bool:
-    """Whether a later start in a preferred pool counts for more than one now in its pool `i`."""
+    """Tells whether a later start in a preferred pool counts for more than one now in its pool `i`."""
     handicap_s = int(demand.handicaps_s[i])
     return handicap_s > 0 and earliest(capacity, demand, at_s, at_s + handicap_s + 1)[1] != int(demand.pools[i])
 
@@ -187,7 +187,7 @@ def start_others(capacity: Capacity, free_now: FreeNow, table: Table, recheck: R
 
 @compiled
 def mark_others(capacity: Capacity, free_now: FreeNow, table: Table, recheck: Recheck, j: int, left: Ints, at_s: int) -> None:
-    """After a start. `left`: the nodes of its slot, if it left room there."""
+    """Marks rows for a check after a start. `left`: the nodes of its slot, if it left room there."""
     update_enough(free_now)
     for node in left:
         mark_node(recheck, table, node)
@@ -245,7 +245,7 @@ def open_followers(table: Table, chains: Chains, agenda: Agenda, first_row: int,
 
 @compiled
 def play_forward(capacity: Capacity, free_now: FreeNow, table: Table, order: Ints, at_s: int, asked: Bools, chains: Chains) -> None:
-    """All ticks from now on, if nobody comes and every box takes its whole length; `slot_s` then says when each row starts.
+    """Plays all ticks from now on as if nobody came and every box took its whole length; `slot_s` then says when each row starts.
 
     `asked`: by row; stops when these have started. Changes its arguments. It ticks when a box ends, a slot is due, a window opens or an
     earliest start comes.
@@ -313,7 +313,7 @@ def apply_change(capacity: Capacity, free_now: FreeNow, table: Table, recheck: R
 
 @compiled
 def compress(capacity: Capacity, table: Table, order: Ints, at_s: int) -> None:
-    """After early ends: move these slots up in order as far as all others allow, until none moves."""
+    """Moves these slots up in order after early ends, as far as all others allow, until none moves."""
     goes_on = True
     while goes_on:
         goes_on = False

@@ -16,7 +16,7 @@ SORT_COST: Final = 16
 
 
 class FreeNow(NamedTuple):
-    """Until when each node stays free, for each size class: a pool with a number of GPUs per node."""
+    """Times until which each node stays free, for each size class: a pool with a number of GPUs per node."""
 
     first: Ints  # pool `p` has the size classes `first[p]` to less than `first[p + 1]`
     gpus: Ints  # by size class: GPUs per node
@@ -154,7 +154,7 @@ def update_enough(free_now: FreeNow) -> None:
 
 @compiled
 def nodes_free_until(capacity: Capacity, free_now: FreeNow, k: int, pool: int, end_s: int) -> Ints:
-    """In the order of the pool."""
+    """Returns nodes in the order of the pool."""
     free = free_now.ranked[k, np.searchsorted(free_now.ranked_s[k, : free_now.fill[k]], end_s) : free_now.fill[k]]
     members = members_of(capacity, pool)
     # A scan is faster unless few nodes are free.

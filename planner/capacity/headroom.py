@@ -12,7 +12,7 @@ from planner.kernels import compiled, lean
 
 
 class Headroom(NamedTuple):
-    """Until when limits leave each amount from now on; a time that has passed means the same as NONE."""
+    """Times until which limits leave each amount from now on; a time that has passed means the same as NONE."""
 
     first: Ints  # limit `i` has the amounts from 0 to less than `first[i + 1] - first[i]`
     until_s: Ints  # `until_s[first[i] + amount]`; NONE: it leaves less now
@@ -59,7 +59,7 @@ def leaves_any(headroom: Headroom, limit: int, at_s: int) -> bool:
 
 @lean
 def have_headroom(headroom: Headroom, table: Table, j: int, i: int, at_s: int) -> bool:
-    """Whether its limits leave enough in its pool `i` until the box would end, or until its own slot if that is sooner."""
+    """Tells whether its limits leave enough in its pool `i` until the box would end, or until its own slot if that is sooner."""
     until_s = min(at_s + table.length_s[j], table.slot_s[j])
     for k in range(table.limits.shape[2]):
         limit = table.limits[j, i, k]

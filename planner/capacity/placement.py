@@ -45,8 +45,8 @@ class Capacity(NamedTuple):
 
 
 class Demand(NamedTuple):
-    """What a request asks for. Whole nodes are admitted as if each were the largest of the pool; on given nodes they take of a quota only
-    what these have.
+    """A request's demand in numbers. Whole nodes are admitted as if each were the largest of the pool; on given nodes they take of a quota
+    only what these have.
     """
 
     nodes: int
@@ -247,9 +247,9 @@ def earliest_within_limits(capacity: Capacity, demand: Demand, i: int, since_s: 
 def earliest(capacity: Capacity, demand: Demand, since_s: int, before_s: int) -> tuple[int, int]:
     """(start, pool) of the first place in `[since_s, before_s)`, or (NEVER_S, NONE).
 
-    Of several pools the one with the earliest start counting handicaps, then the preferred one.
-    Source: the earliest fit of conservative backfill (Mu'alem and Feitelson, IEEE TPDS 2001), on nodes instead of counts.
-    Cost: one pass over the steps of the pools' nodes; for gangs one more for each start that is tried.
+    It chooses the pool with the earliest start counting handicaps, then the preferred one. Source: the earliest fit of conservative
+    backfill (Mu'alem and Feitelson, IEEE TPDS 2001), on nodes instead of counts. Cost: one pass over the steps of the pools' nodes; for
+    gangs one more for each start that is tried.
     """
     best_s, best_pool, effective_s = NEVER_S, NONE, NEVER_S
     for i in range(len(demand.pools)):

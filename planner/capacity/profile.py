@@ -53,7 +53,7 @@ def new_profiles(free: Ints, *, since_s: int, unused_count: int) -> Profiles:
 
 
 def with_unused_steps(profiles: Profiles, unused_count: int) -> Profiles:
-    """At least this many; copies only if needed, and then to at least twice the size."""
+    """Makes room for at least this many; it copies only if needed, and then to at least twice the size."""
     if profiles.unused[1] >= unused_count:
         return profiles
     old = len(profiles.steps)
@@ -249,7 +249,7 @@ def next_step_s(profiles: Profiles, index: int, after_s: int) -> int:
 
 @lean
 def rises(profiles: Profiles, index: int, at_s: int) -> bool:
-    """Whether more becomes free at this second."""
+    """Tells whether more becomes free at this second."""
     step, before = profiles.head[index], NEVER_S
     while end_of(profiles, step) <= at_s:
         before, step = profiles.steps[step, FREE], profiles.steps[step, AFTER]

@@ -1,8 +1,8 @@
 """Keeps requests behind those that they start after.
 
 A follower's slot starts no sooner than its predecessor ends at the latest: the end of a running box, or the promise plus the length of one
-that waits. So a predecessor that starts by its promise moves no follower. One that ends later moves its followers' slots, and their
-promises where these cannot be kept; nobody else's.
+that waits. So a predecessor that starts by its promise moves no follower. A predecessor that ends later moves its followers' slots, and
+promises that cannot be kept; it moves nobody else's.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class LiveBoard:
 
 
 def _is_calm(board: Board, snapshot: Snapshot) -> bool:
-    """Each slot is where it was stored, each box ends later than now, and every cluster is heard."""
+    """Tells whether each slot is where it was stored, each box ends later than now, and every cluster is heard."""
     if board.overdue or any(waiting.risk or (waiting.displaced and waiting.request.slot) for waiting in board.order):
         return False
     return not any(window.unheard for pool in snapshot.pools for node in pool.nodes for window in node.closed)

@@ -26,7 +26,7 @@ SHAPE, EARLY, CROWDED, LATE = 1, 2, 3, 4
 
 
 class Asked(NamedTuple):
-    """What each request asked for."""
+    """The demand of each request."""
 
     nodes: Ints
     gpus: Ints

@@ -88,7 +88,7 @@ def _shift_each_pool(board: Board, lost: Sequence[Waiting]) -> None:
 
 
 def place_again(board: Board, waiting: Waiting) -> None:
-    """Move no other slot. One whose predecessor has no place gets none."""
+    """Move no other slot. A request whose predecessor has no place gets none."""
     since_s = board.soonest_s(waiting.request)
     if since_s >= FOREVER_S or _place_in_time(board, waiting):
         return

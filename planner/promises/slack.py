@@ -26,14 +26,14 @@ OBSERVED_LEAST_S: Final = 86_400
 
 
 class SlackTracker:
-    """Never changes the board."""
+    """It never changes the board."""
 
     def __init__(self, board: Board, memory: Memory, queues: ReferenceQueues | None = None) -> None:
         """`queues`: those of this board and memory, if they exist. The tracker changes them."""
         self._board = board
         self._slack = board.policy.slack
         self._gpu_count = int(board.capacity.gpu_counts.sum())
-        # What the reference queues are built from on first use: remembered boxes, and ids of requests with slots.
+        # The reference queues are built from these on first use: remembered boxes, and ids of requests with slots.
         self._initial = memory.shadows, self._slotted() if queues is None else set[str]()
         self._queues = queues
         self._is_stale = False
@@ -115,7 +115,7 @@ class SlackTracker:
         return {waiting.request.id for waiting in self._board.order if self._board.has_slot(waiting)}
 
     def _budget(self) -> float:
-        """From 1 (promises beat conservative backfill by a margin) to 0 (worse)."""
+        """Returns a budget from 1 (promises beat conservative backfill by a margin) to 0 (worse)."""
         if self._patient_s <= 0:
             return 0.0
         better = (self._patient_s - self._promised_s) / (self._slack.budget_share * self._patient_s)
@@ -145,7 +145,7 @@ class SlackTracker:
 def find_new_place(board: Board, tracker: SlackTracker | None, request: Request) -> tuple[tuple[int, int] | None, Shadow | None]:
     """Return (start, pool) beside all slots, and the shadow to remember.
 
-    None: it can never fit, or not at its booked time, or its predecessor has no place.
+    Returns None if it can never fit, or not at its booked time, or its predecessor has no place.
     """
     if board.opens_s(request) >= FOREVER_S:
         return None, None

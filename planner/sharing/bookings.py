@@ -35,8 +35,8 @@ def fitting(snapshot: Snapshot, bookings: Sequence[Request]) -> list[bool]:
 def nearest(snapshot: Snapshot, booking: Request, *, since_s: int) -> NearestTimes:
     """Find times beside all slots, or where others must give way, from `since_s` on.
 
-    A queued request with the same id is ignored. Where the booking fits, the other times are beside all slots. Cost: about one new request
-    in `plan`, and again for each candidate time.
+    A queued request with the same id is ignored. If the booking fits, the other times are beside all slots. Cost: about one new request in
+    `plan`, and again for each candidate time.
     """
     board, _ = board_of(replace(snapshot, queue=tuple(request for request in snapshot.queue if request.id != booking.id)))
     demand, asked_s = board.demand(booking), booking.earliest_start_s

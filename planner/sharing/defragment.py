@@ -80,8 +80,8 @@ class BookingFit:
 def proposals(snapshot: Snapshot, *, only: str = "") -> tuple[Proposal, ...]:
     """Propose at most one set of moves for each request that wants whole nodes or at least half of a node, cheapest first.
 
-    Each starts the request sooner by at least `policy.eviction_gain_s` and is worth its cost. After one is carried out, the others must be
-    computed again. Requests without a slot get none. `only`: just this request.
+    Each starts the request sooner by at least `policy.eviction_gain_s` and is worth its cost. The others must be computed again after one
+    is carried out. Requests without a slot get none. `only`: just this request.
     """
     board, _ = board_of(snapshot)
     expected = board.expected()
@@ -202,7 +202,7 @@ class _Relocator:
         ]
 
     def _candidate(self, running: Running) -> _MovableBox | None:
-        """None if the box may not move or has no time left. An earlier notice stays in force."""
+        """Returns None if the box may not move or has no time left. An earlier notice stays in force."""
         board, policy, box = self.board, self.board.policy, self.board.running[running.id]
         frees_s = max(board.now_s + policy.notice_s, box.began_s + policy.least_run_s) + policy.exit_s
         is_part = running.gpus_per_node > 0 and len(box.places) == len(running.nodes) > 0

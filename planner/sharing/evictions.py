@@ -1,7 +1,7 @@
 """Ends boxes early: entitled requests reclaim borrowed GPUs, and requests that may evict end evictable boxes of lower priority.
 
 Slots of waiting requests give way first. Then the least harm is chosen: the lowest maximum priority, then the least work lost, then the
-fewest boxes. With many boxes only the first criterion is exact. A booking has its right at its own time only.
+fewest boxes. If there are many boxes, only the first criterion is exact. A booking has its right at its own time only.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from planner.snapshot import Quota, Request, Slot
 
 
 class Rank(IntEnum):
-    """Without any guarantee of a shape all boxes of it are OF_PROJECT."""
+    """If a shape has no guarantee, all its boxes are OF_PROJECT."""
 
     BORROWS = 0  # beyond its project's guarantee
     OF_PROJECT = 1  # within its project's guarantee, beyond its slice's

@@ -1,6 +1,6 @@
 """Assigns nodes that can be ordered to requests that start enough sooner with them.
 
-Nodes without an order have no capacity. They are opened briefly for each request in order of turn. No other slot moves for an order.
+Nodes without an order have no capacity. They are opened briefly for each request in order of turn. An order moves no other slot.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class RuleForm(forms.Form):
     name = PlainTextField(label="Name", max_length=NAME_MAX_CHARS)
     watches = forms.ChoiceField(label="What it watches")
     direction = forms.ChoiceField(label="It fires", choices=Direction.choices, initial=Direction.ABOVE)
-    level = forms.FloatField(label="Level", help_text="In the unit of what it watches.")
+    level = forms.FloatField(label="Level", help_text="In the unit of its signal.")
     clear_level = forms.FloatField(
         label="It ends beyond", required=False, help_text="Empty: the level. A little apart, noise does not end it."
     )

@@ -13,7 +13,7 @@ class GroupForm(forms.Form):
     """Gives a group of an identity provider a role."""
 
     provider = forms.ChoiceField(label="Identity provider")
-    group = PlainTextField(label="Group", max_length=255, help_text="As the provider names it.")
+    group = PlainTextField(label="Group", max_length=255, help_text="The provider's name for the group.")
     role = forms.ChoiceField(label="Role")
 
     def __init__(self, *args: Any, roles: Sequence[tuple[Any, Any]], **kwargs: Any) -> None:

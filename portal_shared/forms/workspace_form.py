@@ -24,14 +24,14 @@ ITEMS_MAX = 20
 class WorkspaceForm(forms.Form):
     name = PlainTextField(label="Name", max_length=63)
     project = PlainTextField(label="Project", max_length=63, help_text="Your department or team. It is made if it does not exist yet.")
-    purpose = PlainTextField(label="Purpose", max_length=500, help_text="Who needs it for what.")
+    purpose = PlainTextField(label="Purpose", max_length=500, help_text="The people and the purpose.")
     clusters = PlainTextField(label="Clusters", max_length=500, required=False, help_text="Empty: an administrator chooses.")
     namespaces = PlainTextField(label="Namespaces", max_length=500, required=False, help_text="Of Kubernetes, with commas.")
     people = PlainTextField(
         label="People",
         max_length=1000,
         required=False,
-        help_text="E.g. ben editor, cleo@corp.example viewer. Whoever is new is invited by mail address. You own it.",
+        help_text="E.g. ben editor, cleo@corp.example viewer. Newcomers are invited by mail address. You own it.",
     )
     quota = PlainTextField(label="Guaranteed GPUs", max_length=500, required=False, help_text="E.g. 16 H100-80GB, 8 A100-80GB.")
     days = forms.IntegerField(label="Needed for days", min_value=1, max_value=3660, required=False, help_text="Empty: without end.")

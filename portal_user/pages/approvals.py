@@ -155,7 +155,7 @@ def withdraw_question(request: PageRequest, row: Deputy) -> Question:
     until = words.moment(row.ends_at, now=request.now, zone=request.zone)
     return Question(
         title=f"Withdraw {row.user.name}?",
-        text=f"{row.user.name} was to decide for {row.approver.name} until {until}. What is decided already stands.",
+        text=f"{row.user.name} was to decide for {row.approver.name} until {until}. Decisions that you have made stay.",
         verb="Withdraw the deputy",
         url=reverse("deputy-withdraw", args=[row.pk]),
         back_url=reverse("approvals"),

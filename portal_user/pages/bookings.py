@@ -152,7 +152,7 @@ def cancel_question(request: PageRequest, series: BookingSeries, data: QueryDict
         title=f"Cancel the series {series.name}?",
         text=f"{words.plural(waiting, 'booking')} that {'waits' if waiting == 1 else 'wait'} for {'its' if waiting == 1 else 'their'} time"
         f" {'is' if waiting == 1 else 'are'} canceled, and no more are made.",
-        points=("What runs now runs to its end.",),
+        points=("A running box runs to its end.",),
         verb="Cancel the series",
         url=reverse("series-cancel", args=[series.pk]),
         back_url=reverse("bookings", args=[series.slice.name]),

@@ -23,7 +23,7 @@ def release_question(gpr: Gpr, request: PageRequest) -> dict[str, object]:
     left = (
         f" {words.duration((gpr.ends_at - request.now).total_seconds())} of the window are given up"
         if gpr.ends_at
-        else " What is left of its time is given up"
+        else " The rest of its time is given up"
     )
     exit_time = words.duration(settings.EGS_EXIT_ALLOWANCE_S)
     return {

@@ -96,7 +96,7 @@ def name_deputy(request: PageRequest) -> HttpResponse:
 def withdraw_deputy(request: PageRequest, pk: UUID) -> HttpResponse:
     row = deputy_for(request.user, pk)
     if not may(request.user, Verb.CHANGE, row):
-        raise NotAllowed("Only who named a deputy withdraws him, or an administrator of the platform.")
+        raise NotAllowed("Only the approver who named a deputy, or an administrator of the platform, can withdraw the deputy.")
 
     def withdraw() -> str:
         deputy_withdraw(deputy=row, actor=request.user, now=request.now)

@@ -26,7 +26,7 @@ def told_first(faults: Sequence[Fault]) -> list[Fault]:
     in_order = sorted(faults, key=lambda fault: (fault.file, fault.line))
     told, more = in_order[:FAULTS_TOLD], in_order[FAULTS_TOLD:]
     if more:
-        text = f"There are {len(more)} more mistakes from here on. They are told once those before are mended."
+        text = f"There are {len(more)} more mistakes from here on. They appear once you have fixed those before."
         told.append(Fault(more[0].file, more[0].line, "", "too_many", text))
     return told
 

@@ -51,7 +51,7 @@ def slice_restore(*, slice_: Slice, actor: User, now: datetime) -> None:
     if not project.is_open:
         raise Conflict(f"Project {project.name} is not open. Restore the project first.")
     _open(found)
-    text = f"Workspace {slice_.name} is open again. What was canceled or ended stays so."
+    text = f"Workspace {slice_.name} is open again. Canceled and ended requests stay as they are."
     if found.ends_at is not None and found.ends_at <= now:
         Slice.objects.filter(pk=slice_.pk).update(ends_at=project.ends_at, warned_days=None)
         text += " It ends with its project now." if project.ends_at else " It has no end now."
@@ -179,6 +179,6 @@ def _close(found: Project | Slice, to: Life, drain: bool, now: datetime) -> bool
 
 def _open(found: Project | Slice) -> None:
     if found.life != Life.ARCHIVED:
-        raise Conflict(f"{found.name} is {Life(found.life).label.lower()}. Only what is archived can be opened again.")
+        raise Conflict(f"{found.name} is {Life(found.life).label.lower()}. Only an archived one can be opened again.")
     found.life, found.closed_at, found.is_drained, found.settled_at = Life.OPEN, None, False, None
     found.save(update_fields=["life", "closed_at", "is_drained", "settled_at"])

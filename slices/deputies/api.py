@@ -71,6 +71,6 @@ class DeputyViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet
         """Withdraw the deputy at once."""
         row, actor = self.get_object(), actor_of(request)
         if not may(actor, Verb.CHANGE, row):
-            raise NotAllowed("Only who named a deputy withdraws him, or an administrator of the platform.")
+            raise NotAllowed("Only the approver who named a deputy, or an administrator of the platform, can withdraw the deputy.")
         deputy_withdraw(deputy=row, actor=actor, now=self.now)
         return Response(status=status.HTTP_204_NO_CONTENT)

@@ -30,7 +30,7 @@ def deputy_name(*, approver: User, reference: str, starts_at: datetime, ends_at:
         faults["ends_at"] = [f"Must be within {LONGEST.days} days of the start."]
     user = people_to_name(approver).filter(is_object(reference)).first()
     if user is None:
-        faults["user"] = ["There is nobody of this name whom you may name. Auditors change nothing, so they decide on nothing."]
+        faults["user"] = ["You may name nobody of this name. Auditors change nothing, so they decide on nothing."]
     if faults or user is None:
         raise InvalidInput(faults)
     made = Deputy.objects.create(approver=approver, user=user, starts_at=starts_at, ends_at=ends_at, created_at=now)

@@ -55,7 +55,7 @@ def policy_change(
     policies_lock()
     policy.refresh_from_db(fields=["terms", "version"])
     if version is not None and version != policy.version:
-        raise StaleState(f"This policy is at version {policy.version}, you gave {version}. Read it again and decide anew.")
+        raise StaleState(f"This policy is at version {policy.version}, you gave {version}. Read it again and decide again.")
     before, after = policy.terms, merged(policy.terms, terms)
     if after == before:
         return policy

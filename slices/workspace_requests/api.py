@@ -77,7 +77,7 @@ class WorkspaceRequestChange(StrictSerializer):
 class WorkspaceRequestCreate(WorkspaceRequestChange):
     name = NewName()
     project = NewName(help_text="It is made if there is none of this name.")
-    purpose = Text(max_length=500, help_text="Who needs it for what.")
+    purpose = Text(max_length=500, help_text="The people and the purpose.")
 
 
 class Approval(WorkspaceRequestChange):

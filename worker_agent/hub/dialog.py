@@ -34,7 +34,7 @@ REFUSED_S = 120.0  # between retries of a refused agent; a new join token ends t
 # How long an agent with a refused credential keeps asking: if a thief renewed it, only calls beyond the hub's grace of a minute show the
 # hub that two have it.
 REFUSED_PATIENCE_S = 180.0
-TO_DO = "an administrator issues a join token for this cluster and puts it into the agent's file of it, where it is found by itself"
+TO_DO = "an administrator issues a join token for this cluster and puts it into the agent's token file; the agent finds it there"
 TOKEN_LOOK_S = 1.0  # between checks for a new join token
 IDLE_S = 0.2  # when a lane has nothing to say
 PACE_S = 1.0  # between syncs when the hub answers at once without news

@@ -28,7 +28,7 @@ ENTRY_PACE: Final = 6.0  # checks take so much longer than in a bare demo, so th
 
 
 class Command(BaseCommand):
-    help = "Serve EGS with a simulated fleet of two clusters. What was made stays for the next start, unless --fresh."
+    help = "Serve EGS with a simulated fleet of two clusters. Its data stay for the next start, unless --fresh."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--port", type=int, default=8000)

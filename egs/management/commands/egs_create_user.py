@@ -25,7 +25,7 @@ SCOPES_OF = {
 
 
 class Command(BaseCommand):
-    help = "Make a user, if NAME is not one yet, and print a new token of his: shown once."
+    help = "Make the user NAME, if there is none yet, and print a new token once."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("name")

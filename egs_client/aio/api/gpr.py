@@ -84,7 +84,7 @@ class BookingSeries(AsyncResource):
         duration_s: Required unless the template has it.
         priority: From 1 to 300; a higher priority is first. Default: 101.
         clusters: Clusters where it may run. Empty: all of the slice.
-        within: What all of its nodes must share. EGS always places them as near to each other as possible.
+        within: A rack or NVLink domain that all of its nodes must share. EGS always places them as near to each other as possible.
         idle_timeout_s: It is released when its GPUs did nothing for so long, 5 minutes at least. 0: never. Null: as long as the
             policy says.
         model: Name and parameters of the model, in any form.
@@ -437,7 +437,7 @@ class Gprs(AsyncResource):
             none.
         after_condition: With `success` this one is canceled unless that one has its time or is given back, and its job succeeds.
         is_booking: It starts at `earliest_start_at`, or is refused with the nearest times.
-        within: What all of its nodes must share. EGS always places them as near to each other as possible.
+        within: A rack or NVLink domain that all of its nodes must share. EGS always places them as near to each other as possible.
         idle_timeout_s: It is released when its GPUs did nothing for so long, 5 minutes at least. 0: never. Null: as long as the
             policy says.
         model: Name and parameters of the model, in any form.
@@ -531,7 +531,7 @@ class Gprs(AsyncResource):
             none.
         after_condition: With `success` this one is canceled unless that one has its time or is given back, and its job succeeds.
         is_booking: It starts at `earliest_start_at`, or is refused with the nearest times.
-        within: What all of its nodes must share. EGS always places them as near to each other as possible.
+        within: A rack or NVLink domain that all of its nodes must share. EGS always places them as near to each other as possible.
         idle_timeout_s: It is released when its GPUs did nothing for so long, 5 minutes at least. 0: never. Null: as long as the
             policy says.
         model: Name and parameters of the model, in any form.
@@ -609,7 +609,7 @@ class Gprs(AsyncResource):
             none.
         after_condition: With `success` this one is canceled unless that one has its time or is given back, and its job succeeds.
         is_booking: It starts at `earliest_start_at`, or is refused with the nearest times.
-        within: What all of its nodes must share. EGS always places them as near to each other as possible.
+        within: A rack or NVLink domain that all of its nodes must share. EGS always places them as near to each other as possible.
         idle_timeout_s: It is released when its GPUs did nothing for so long, 5 minutes at least. 0: never. Null: as long as the
             policy says.
         model: Name and parameters of the model, in any form.
@@ -895,19 +895,19 @@ class Jobs(AsyncResource):
             none.
         after_condition: With `success` this one is canceled unless that one has its time or is given back, and its job succeeds.
         is_booking: It starts at `earliest_start_at`, or is refused with the nearest times.
-        within: What all of its nodes must share. EGS always places them as near to each other as possible.
+        within: A rack or NVLink domain that all of its nodes must share. EGS always places them as near to each other as possible.
         idle_timeout_s: It is released when its GPUs did nothing for so long, 5 minutes at least. 0: never. Null: as long as the
             policy says.
         model: Name and parameters of the model, in any form.
         template: A template of the slice, for all fields that are not given here.
         kind: The object that it becomes; other kinds than Job need a cluster that serves them. Manifest: `manifest` has the objects.
         command: Program and arguments; empty: those of the image.
-        env: Variables. Members of the workspace see them: use `secrets` for what is secret.
+        env: Variables. Members of the workspace see them: put secrets into `secrets`.
         secrets: Secrets of the namespace whose values it gets as variables.
         volumes: By PersistentVolumeClaim of the namespace: the path where it is mounted.
         pull_secret: The Secret of the namespace with which the image is pulled.
         user_id: The user of its processes, never root. Default: 1000.
-        retries: How often it starts anew after a failure. Evictions do not count. Default: 0.
+        retries: Number of restarts after a failure. Evictions do not count. Default: 0.
         checkpoint: A command that runs in each pod before it is ended.
         manifest: Objects of Kubernetes, without namespace, as a list or as YAML. The first that can finish says how the job ends.
             They may be Job, JobSet, PyTorchJob, MPIJob, Deployment, StatefulSet, Service.
@@ -1587,7 +1587,7 @@ class Templates(AsyncResource):
         shape: E.g. H100-80GB. Empty, with `min_gpu_memory_gib`: EGS chooses the shape.
         gpus_per_node: Null: all of each node.
         priority: From 1 to 300; a higher priority is first. Default: 101.
-        within: What all of its nodes must share. EGS always places them as near to each other as possible.
+        within: A rack or NVLink domain that all of its nodes must share. EGS always places them as near to each other as possible.
         idle_timeout_s: It is released when its GPUs did nothing for so long, 5 minutes at least. 0: never. Null: as long as the
             policy says.
         """
@@ -1657,7 +1657,7 @@ class Templates(AsyncResource):
         shape: E.g. H100-80GB. Empty, with `min_gpu_memory_gib`: EGS chooses the shape.
         gpus_per_node: Null: all of each node.
         priority: From 1 to 300; a higher priority is first. Default: 101.
-        within: What all of its nodes must share. EGS always places them as near to each other as possible.
+        within: A rack or NVLink domain that all of its nodes must share. EGS always places them as near to each other as possible.
         idle_timeout_s: It is released when its GPUs did nothing for so long, 5 minutes at least. 0: never. Null: as long as the
             policy says.
         """
@@ -1719,7 +1719,7 @@ class Usage(AsyncResource):
         """Count GPU-hours, those with most first. A member counts those of his slices.
 
         by: By default slice.
-        owner: Who filed the GPR: id or name, or `me`.
+        owner: The person who filed the GPR: id or name, or `me`.
         page_size: Rows a page.
         step: By default total.
         """

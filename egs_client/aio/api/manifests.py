@@ -23,7 +23,7 @@ class Manifests(AsyncResource):
     ) -> models.ManifestReport:
         """Make objects as manifests say. All or nothing: with a mistake the answer is 400 `invalid_manifests` with the member `faults`.
 
-        manager: Who owns the fields that the manifests say, e.g. `ci`. Another manager's apply does not change them.
+        manager: The owner of the fields in the manifests, e.g. `ci`. Another manager's apply does not change them.
         is_forced: Take over fields that other managers own.
         prune: Labels. Objects that this manager has applied with them are deleted when no document names them any more.
         secrets: Secrets of new channels, by the names in `secretFrom`.
@@ -59,7 +59,7 @@ class Manifests(AsyncResource):
     ) -> models.ManifestReport:
         """Tell what `apply/` would do, mistakes included. Nothing is changed.
 
-        manager: Who owns the fields that the manifests say, e.g. `ci`. Another manager's apply does not change them.
+        manager: The owner of the fields in the manifests, e.g. `ci`. Another manager's apply does not change them.
         is_forced: Take over fields that other managers own.
         prune: Labels. Objects that this manager has applied with them are deleted when no document names them any more.
         secrets: Secrets of new channels, by the names in `secretFrom`.

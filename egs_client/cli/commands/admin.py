@@ -16,8 +16,8 @@ GROUPS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "cluster": ("clusters", (), "Clusters and their agents' join tokens."),
     "alert": ("alerts", (), "Alerts; acknowledge them."),
     "alert-rule": ("alert_rules", (), "Which rules fire alerts, and whom they tell."),
-    "alert-silence": ("alert_silences", (), "What nobody is told of for a while."),
-    "maintenance": ("maintenance", (), "Announce and cancel maintenance; the preview names whom it moves."),
+    "alert-silence": ("alert_silences", (), "Silences: alerts of which EGS tells nobody for a while."),
+    "maintenance": ("maintenance", (), "Announce and cancel maintenance; the preview names the requests that it moves."),
     "supply": ("supplies", (), "Where more nodes can be ordered."),
     "supply-order": ("supply_orders", (), "Orders of nodes."),
     "project": ("projects", (), "Projects."),
@@ -33,7 +33,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "template": ("templates", (), "Templates of requests."),
     "check-policy": ("check_policies", (), "Which checks nodes have to pass."),
     "remediation": ("remediation", (), "Nodes that are set aside: why, and how they come back."),
-    "remediation-policy": ("remediation_policies", (), "What EGS may do to nodes that are set aside."),
+    "remediation-policy": ("remediation_policies", (), "Policies of repairs: the actions that EGS may take on nodes that are set aside."),
     "booking-series": ("booking_series", (), "Bookings that repeat."),
     "defragmentation": ("defragmentation", (), "Moves that would make whole nodes free."),
     "eviction": ("evictions", (), "Evictions."),
@@ -58,7 +58,7 @@ class AdminGroup(LazyGroup):
 app = typer.Typer(
     add_completion=False,
     cls=AdminGroup,
-    help="What administrators do, each act with a preview.",
+    help="Acts of administrators, each with a preview.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

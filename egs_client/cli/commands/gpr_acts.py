@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from egs_client.sync.client import Client
 
 Template = Annotated[
-    str | None, typer.Option("--template", "-t", help="A template, for what is not given here.", autocompletion=names.templates)
+    str | None, typer.Option("--template", "-t", help="A template for all fields that you omit.", autocompletion=names.templates)
 ]
 
 OFFERS: list[Column[Offer]] = [
@@ -35,7 +35,7 @@ OFFERS: list[Column[Offer]] = [
 ]
 
 
-NO_OFFER = "No start can be offered: no cluster has such nodes, or what it is to start after has no place in the plan yet."
+NO_OFFER = "No start can be offered: no cluster has such nodes, or its predecessor has no place in the plan yet."
 
 
 def add_to(app: typer.Typer) -> None:

@@ -37,7 +37,7 @@ def login(
     with_token: Annotated[bool, typer.Option("--with-token", help="Read a token from standard input.")] = False,
     device: Annotated[bool, typer.Option("--device", help="Show a code to confirm in a browser on any machine; open none here.")] = False,
     scope: Annotated[Scope, typer.Option(help="What the token may do; you can grant less in the browser.")] = Scope.write,
-    workspace: Annotated[str, typer.Option("--workspace", "-n", help="What commands mean when they name none.")] = "",
+    workspace: Annotated[str, typer.Option("--workspace", "-n", help="The workspace that commands use if they name none.")] = "",
     insecure: Annotated[bool, typer.Option("--insecure-http", help="Send the token without TLS, though others could read it.")] = False,
 ) -> None:
     """Sign in, and store that as a profile, which only you can read.

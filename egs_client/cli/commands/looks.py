@@ -108,7 +108,7 @@ def nodes(
     watch: Watch = False,
     cluster: options.Cluster = None,
     shape: Annotated[str | None, typer.Option(help="Of this shape.", autocompletion=options.shapes)] = None,
-    state: Annotated[str | None, typer.Option(help="Of this state, as free or held.")] = None,
+    state: Annotated[str | None, typer.Option(help="Only nodes of this state, e.g. free or held.")] = None,
 ) -> None:
     """Nodes, their GPUs and who holds them."""
     given: dict[str, Any] = {name: value for name, value in (("cluster", cluster), ("shape", shape), ("state", state)) if value}
@@ -201,8 +201,8 @@ def events(
     workspace: options.Workspace = None,
     node: options.Node = None,
     cluster: options.Cluster = None,
-    kind: Annotated[str | None, typer.Option(help="Of this kind, as gpr.transition.")] = None,
-    since: Annotated[str | None, typer.Option(help="Of the last 30m, 2h or 1d.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Only events of this kind, e.g. gpr.transition.")] = None,
+    since: Annotated[str | None, typer.Option(help="Only events of the last 30m, 2h or 1d.")] = None,
     limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = 50,
     output: Output = "table",
     watch: Watch = False,

@@ -37,11 +37,11 @@ def _app(command: Any) -> typer.Typer:
     return made
 
 
-Manager = Annotated[str, typer.Option(help="Who owns the fields that the manifests say.")]
+Manager = Annotated[str, typer.Option(help="The owner of the fields in the manifests.")]
 Force = Annotated[bool, typer.Option("--force", help="Take over fields that other managers own.")]
 Prune = Annotated[bool, typer.Option("--prune", help="Delete what this manager applied with the label of -l and no manifest names now.")]
 Label = Annotated[list[str] | None, typer.Option("--selector", "-l", help="A label as team=robotics; may be repeated.")]
-Kind = Annotated[str, typer.Argument(help="As workspaces, quotas or gpr.", autocompletion=_kinds)]
+Kind = Annotated[str, typer.Argument(help="A kind, e.g. workspaces, quotas or gpr.", autocompletion=_kinds)]
 
 
 def apply(
@@ -182,7 +182,7 @@ def _requests(texts: dict[str, str]) -> list[ManifestFileRequest]:
 def _labels(prune: bool, selector: Iterable[str] | None) -> dict[str, str]:
     labels = dict(each.partition("=")[::2] for each in selector or ())
     if prune != bool(labels):
-        raise Refused("--prune and -l LABEL=VALUE belong together: only what has the label is deleted.")
+        raise Refused("--prune and -l LABEL=VALUE belong together: only objects with the label are deleted.")
     return labels
 
 

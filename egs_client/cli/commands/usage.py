@@ -46,10 +46,10 @@ LEAGUE: list[Column[Standing]] = [
 def usage(
     by: Annotated[str, typer.Option(help="By project, slice, person, gpr, shape or cluster.")] = "slice",
     step: Annotated[str, typer.Option(help="A row for each day or month, or in total.")] = "total",
-    month: Annotated[str | None, typer.Option(help="As 2027-01. Default: this one.", metavar="YYYY-MM")] = None,
+    month: Annotated[str | None, typer.Option(help="A month, e.g. 2027-01. Default: the current one.", metavar="YYYY-MM")] = None,
     workspace: options.Workspace = None,
     project: Annotated[str | None, typer.Option(help="Of this project.")] = None,
-    owner: Annotated[str | None, typer.Option(help="Of this person; me: your own.")] = None,
+    owner: Annotated[str | None, typer.Option(help="Only requests of this person; me: your own.")] = None,
     shape: Annotated[str | None, typer.Option(help="Of this shape.", autocompletion=options.shapes)] = None,
     cluster: options.Cluster = None,
     league: Annotated[bool, typer.Option("--league", help="Compare workspaces by how much of their GPU time they use.")] = False,

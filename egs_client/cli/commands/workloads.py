@@ -51,7 +51,7 @@ PODS: list[Column[Pod]] = [
     Column("IMAGE", lambda pod: pod.image, is_wide=True),
     Column("ID", lambda pod: pod.id, is_wide=True),
 ]
-Search = Annotated[str | None, typer.Option("--search", help="Part of its name, or of what it belongs to.")]
+Search = Annotated[str | None, typer.Option("--search", help="A part of its name, or of the name of its owner or request.")]
 Limit = Annotated[int, typer.Option(help="At most so many.", min=1)]
 InWorkspace = Annotated[str | None, typer.Option("--workspace", "-n", help="Of this workspace.", autocompletion=options.workspaces)]
 OfGpr = Annotated[str | None, typer.Option("--gpr", help="In the box of this GPR.", autocompletion=options.gprs)]
@@ -65,7 +65,7 @@ def workloads(
     workspace: InWorkspace = None,
     cluster: options.Cluster = None,
     gpr: OfGpr = None,
-    kind: Annotated[str | None, typer.Option(help="As Job, JobSet or Deployment.")] = None,
+    kind: Annotated[str | None, typer.Option(help="E.g. Job, JobSet or Deployment.")] = None,
     view: Annotated[str | None, typer.Option(help="Only those that are running, waiting, idle, straggling or ended.")] = None,
     search: Search = None,
     limit: Limit = 100,

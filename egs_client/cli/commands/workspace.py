@@ -111,7 +111,7 @@ def namespaces(workspace: Name = None, output: Output = "table") -> None:
 
 @app.command()
 def request(
-    name: Annotated[str, typer.Argument(help="Of the new workspace.")],
+    name: Annotated[str, typer.Argument(help="Name of the new workspace.")],
     project: Annotated[str, typer.Option(help="Its project; made if there is none.")],
     why: Annotated[str, typer.Option(help="What it is for.")],
     output: Output = "table",

@@ -109,7 +109,7 @@ class Me(Resource):
 
         muted_slices: Ids or names.
         zone: As Europe/Berlin.
-        quiet_from: As 22:00; null: no quiet hours.
+        quiet_from: E.g. 22:00; null: no quiet hours.
         """
         return self.client.call(
             "PATCH",
@@ -585,7 +585,7 @@ class WorkspaceRequests(Resource):
         """Ask for a workspace. An administrator decides.
 
         project: It is made if there is none of this name.
-        purpose: Who needs it for what.
+        purpose: The people and the purpose.
         clusters: Names; an administrator may choose others.
         namespaces: Bound in each of the clusters.
         people: Name or mail address -> role. They are added or invited.

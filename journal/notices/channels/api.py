@@ -87,7 +87,7 @@ class ChannelCode(StrictSerializer):
 
 
 class DeliverySerializer(ModelOutputSerializer[Delivery]):
-    texts = serializers.SerializerMethodField(help_text="What the message says.")
+    texts = serializers.SerializerMethodField(help_text="The text of the message.")
 
     class Meta:
         model = Delivery

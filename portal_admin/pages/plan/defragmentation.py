@@ -122,7 +122,7 @@ def _answer(told: RoomAnswer, request: PageRequest) -> tuple[str, str]:
     when = f"the next time is {moment_formatter(request)(told.instead_at)}" if told.instead_at else "there is no later time either"
     does_not = f"It does not fit at that time as it is; {when}."
     if told.suggestion is None:
-        return does_not, "No moves are worth their cost, or what is in its way may not be moved."
+        return does_not, "No moves are worth their cost, or the boxes in its way may not be moved."
     return does_not, "These moves would make room. Create a request that starts not before then; its proposal then appears in the list."
 
 

@@ -81,7 +81,7 @@ class ProjectsPage:
 def ending_points(ends: Endings, *, to: Life) -> tuple[str, ...]:
     """Returns what the dialog says of the endings."""
     told = [
-        _told("Running: {}. What runs goes on to its end, unless you end it now.", (ends.running, "request")),
+        _told("Running: {}. Boxes run to their end, unless you end them now.", (ends.running, "request")),
         _told("Canceled now: {}.", (ends.waiting, "request"), (ends.booked, "booking"), (ends.series, "repeated booking")),
         _told("Revoked when nothing runs any more: {}.", (ends.kubeconfigs, "kubeconfig")),
     ]

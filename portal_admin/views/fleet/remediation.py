@@ -101,7 +101,7 @@ def give_back(request: PageRequest, pk: UUID) -> HttpResponse:
 @needs_write
 def resume(request: PageRequest, pk: UUID) -> HttpResponse:
     found = case_for(request.user, pk)
-    text = "EGS goes on as the policy of the cluster says. Failed repairs count anew."
+    text = "EGS goes on as the policy of the cluster says. EGS counts failed repairs from zero again."
 
     def do() -> str:
         case_resume(case=found, actor=request.user, now=request.now)

@@ -29,7 +29,7 @@ from portal_shared.forms.refusals import refusal_of
 from portal_shared.toasts import done
 
 TOPICS = ("defragmentation", "queue", "schedule")
-GONE = "This proposal no longer exists: the request starts about as soon without it, or what is in its way may not be moved."
+GONE = "This proposal no longer exists: the request starts about as soon without it, or the boxes in its way may not be moved."
 
 
 @require_GET

@@ -68,7 +68,7 @@ def disable(request: PageRequest, pk: UUID) -> HttpResponse:
         user_disable(user=user, actor=request.user, now=request.now)
         return f"{user.name} is disabled"
 
-    text = "Sessions, tokens and kubeconfigs stop at once. Requests that wait or run stay, until somebody ends them."
+    text = "Sessions, tokens and kubeconfigs stop at once. Waiting and running requests stay until somebody ends them."
     return _decide(request, PlainForm(sent(request)), f"Disable {user.name}?", text, "Disable", do)
 
 

@@ -28,7 +28,7 @@ TOPICS: Final = ("people",)
 VERBS: Final = {Life.ARCHIVED: "Archive", Life.REMOVED: "Remove"}
 SAYS: Final = {
     Life.ARCHIVED: "It takes no requests from now on. You can open it again.",
-    Life.REMOVED: "It takes no requests from now on, and is gone for good when nothing of it runs any more. Its name stays taken.",
+    Life.REMOVED: "It takes no requests from now on, and is gone for good when its last box has ended. Its name stays taken.",
 }
 
 
@@ -65,9 +65,7 @@ def remove_admin(request: PageRequest, pk: UUID) -> HttpResponse:
         return f"{row.user.name} does not administer {project.name} any more"
 
     form = ProjectAdminsForm(sent(request), project=project)
-    return _decide(
-        request, form, f"Remove an administrator of {project.name}", "He keeps his roles in workspaces.", "Remove administrator", do
-    )
+    return _decide(request, form, f"Remove an administrator of {project.name}", "Roles in workspaces stay.", "Remove administrator", do)
 
 
 @require_http_methods(["GET", "POST"])
@@ -93,7 +91,7 @@ def restore_project(request: PageRequest, pk: UUID) -> HttpResponse:
         project_restore(project=project, actor=request.user, now=request.now)
         return f"Project {project.name} is open again"
 
-    text = "The workspaces that were archived with it are open again, too. What was canceled or ended stays so."
+    text = "The workspaces that were archived with it are open again, too. Canceled and ended requests stay as they are."
     return _decide(request, PlainForm(sent(request)), f"Open {project.name} again?", text, "Open it again", do)
 
 
@@ -120,7 +118,7 @@ def restore_slice(request: PageRequest, pk: UUID) -> HttpResponse:
         slice_restore(slice_=slice_, actor=request.user, now=request.now)
         return f"Workspace {slice_.name} is open again"
 
-    text = "Its people, namespaces and quotas are as they were. What was canceled or ended stays so."
+    text = "Its people, namespaces and quotas are as they were. Canceled and ended requests stay as they are."
     return _decide(request, PlainForm(sent(request)), f"Open {slice_.name} again?", text, "Open it again", do)
 
 

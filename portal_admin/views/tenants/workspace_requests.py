@@ -37,7 +37,7 @@ def approve(request: PageRequest, pk: UUID) -> HttpResponse:
         made = workspace_request_approve(request=row, terms=form.terms(), why=why, actor=request.user, now=request.now)
         return f"Workspace {made.name} is set up, and {row.requester.name} owns it"
 
-    text = f"{row.requester.name} asks for it: {row.purpose} Change what should be different; all of it is set up at once, or nothing."
+    text = f"{row.requester.name} asks for it: {row.purpose} Change the fields that should differ; EGS sets up all at once, or nothing."
     question = Question(
         f"Approve workspace {row.name}?", text, "Approve and set up", request.path, _back(), form, _shell(request), is_plain=True
     )

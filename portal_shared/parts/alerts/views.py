@@ -86,7 +86,7 @@ def silence(request: PageRequest, portal: Portal, pk: UUID) -> HttpResponse:
         made = silence_create(slice_=alert.slice, ends_at=ends_at, reason=reason, actor=request.user, now=request.now, **of)
         return f"Silent for {words.duration(length)}: {silence_words(made)}"
 
-    text = "Nobody is told while the silence lasts. Alerts stand in the list all the same, and what still fires at its end is told then."
+    text = "Nobody is told while the silence lasts. Alerts stay in the list, and EGS tells of those that still fire at its end."
     question = _question(request, portal, form, f"Silence {alert.rule.name}?", text, "Silence", ("alert-silence", pk))
     return decide(request, question, do, topics=TOPICS, fields=FIELDS)
 
@@ -103,7 +103,7 @@ def end_silence(request: PageRequest, portal: Portal, pk: UUID) -> HttpResponse:
         silence_end(silence=row, actor=request.user, now=request.now)
         return "The silence is over"
 
-    text = f"Of {silence_words(row)}. What fires is told from now on."
+    text = f"Of {silence_words(row)}. EGS tells of its alerts from now on."
     question = _question(request, portal, forms.Form(sent(request)), "End the silence?", text, "End silence", ("alert-silence-end", pk))
     return decide(request, question, do, topics=TOPICS)
 
@@ -133,7 +133,7 @@ def change_rule(request: PageRequest, portal: Portal, pk: UUID) -> HttpResponse:
         changed = rule_change(rule=rule, terms=RuleTerms(**given), actor=request.user, now=request.now)  # type: ignore[typeddict-item]
         return f"The rule {changed.name} is changed" if changed.is_on else f"The rule {changed.name} is off"
 
-    text = "What fires goes on, and ends by the new terms."
+    text = "Firing alerts go on, and end by the new terms."
     question = _question(request, portal, form, f"Change the rule {rule.name}", text, "Change rule", ("alert-rule", pk), back="alert-rules")
     return decide(request, question, do, topics=TOPICS, fields=FIELDS)
 

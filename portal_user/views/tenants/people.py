@@ -67,7 +67,7 @@ def role(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
 
     text = "Owners manage people and requests of the workspace. Editors manage their own requests. Viewers look."
     if member.is_by_group:
-        text += " A role that you give here stays, whatever his groups say."
+        text += " A role that you give here stays, whatever the person's groups say."
     form = MemberRoleForm(sent(request), initial={"role": member.role})
     title = f"Change the role of {member.user.name}"
     return decide(request, people_question(request, slice_, form, title=title, text=text, verb="Change role"), do, topics=TOPICS)

@@ -173,7 +173,7 @@ def test_a_workspace_is_archived_with_its_owner_and_stays_so(admin: Caller, worl
     assert acts(answer) == ["kept", "archived"]
     assert not ManifestObject.objects.exists()
     (again,) = apply(admin, workspace).json()["results"]
-    assert (again["act"], again["note"]) == ("unchanged", "It is archived, so nothing of it is changed.")
+    assert (again["act"], again["note"]) == ("unchanged", "It is archived, so none of its fields changes.")
     assert "vision" not in admin.get("manifests/export/").json()["text"]
 
 

@@ -160,7 +160,7 @@ def test_a_node_that_is_deleted_and_made_anew_is_another_node_and_nobodys_until_
     assert slices_in(site.guard()) == frozenset()
     assert {gpu.uuid for gpu in site.states[box.node].view.gpus}.isdisjoint(gpu.uuid for gpu in old.gpus)
     (told,) = (drift for drift in site.drifts if drift.what == f"pods on node {box.node}")
-    assert "made anew while pods of an earlier box ran there" in told.detail
+    assert "created again while pods of an earlier box ran there" in told.detail
     assert site.is_in(Phase.ACTIVE, box)  # the hub decides what becomes of it: it is told of the node by its UID
 
     (next_box,) = site.box(red)

@@ -49,7 +49,7 @@ def test_a_box_with_gpus_and_time_to_spare_is_told_the_smaller_one(stage: Stage)
     (event,) = end(stage, gpr)
 
     assert event.message == (
-        "train held 2.7 GPU-hours. Kernels ran in 0.3 GPU-hours, 13 % of what was measured. "
+        "train held 2.7 GPU-hours. Kernels ran in 0.3 GPU-hours, 13 % of the measured time. "
         "Only 2 of its 4 GPUs did anything and nothing ran in the last 30 min: 2 GPUs for 10 min would have done."
     )
     assert [hearer.user for hearer in hearers_of([event])] == [stage.owner]
@@ -62,7 +62,7 @@ def test_a_box_that_was_used_to_the_end_is_told_of_no_smaller_one(stage: Stage) 
 
     (event,) = end(stage, gpr)
 
-    assert event.message == "train held 0.7 GPU-hours. Kernels ran in 0.6 GPU-hours, 90 % of what was measured."
+    assert event.message == "train held 0.7 GPU-hours. Kernels ran in 0.6 GPU-hours, 90 % of the measured time."
 
 
 @pytest.mark.rotates
@@ -75,4 +75,4 @@ def test_of_a_box_without_readings_nothing_is_claimed(stage: Stage) -> None:
 
     (event,) = end(stage, gpr)
 
-    assert event.message == "train held 0.2 GPU-hours. There are no readings of it, so EGS does not know what it used."
+    assert event.message == "train held 0.2 GPU-hours. EGS has no readings of it, so it does not know its use."

@@ -20,7 +20,7 @@ def test_the_dialog_says_what_would_end_and_then_it_is_done_and_undone(admin_wor
     path = f"/admin/projects/workspaces/{vision.pk}"
 
     asked = text(admin.get(f"{path}/remove/"))
-    assert "Running: 1 request (runs). What runs goes on to its end, unless you end it now." in asked
+    assert "Running: 1 request (runs). Boxes run to their end, unless you end them now." in asked
     assert "2 members (owner, teammate)" in asked
     assert "Given up then" not in text(admin.get(f"{path}/archive/"))
     admin.post(f"{path}/archive/", {"why": "Moved."})

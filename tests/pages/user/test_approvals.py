@@ -43,7 +43,7 @@ def test_no_button_is_shown_for_an_approval_that_would_be_refused(world: World, 
         assert (his.post(url, {"version": gpr.version}).status_code == 302) == may
         assert f"/gprs/{gpr.pk}/reject/" in listed
     assert "Ask an administrator of the platform." in text(his.get(f"/gprs/{far.pk}/"))
-    assert "Nobody approves his own request." in listed
+    assert "You cannot approve your own request." in listed
     assert f"/gprs/{far.pk}/approve/" in text(admin.get("/approvals/"))
 
 

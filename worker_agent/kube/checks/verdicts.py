@@ -68,7 +68,7 @@ def document(output: str) -> Document:
     try:
         return msgspec.json.decode(last, type=Document)
     except msgspec.DecodeError as error:
-        raise Unreadable(f"what it printed cannot be read ({error}): {last[-300:]}") from error
+        raise Unreadable(f"its output cannot be read ({error}): {last[-300:]}") from error
 
 
 def _output(document: Document, command: str) -> str:
@@ -194,7 +194,7 @@ def storage(call: StepCall, document: Document, pod: Pod | None) -> Results:
             float(volume.is_same),
             1,
             is_least=True,
-            text="" if volume.is_same else "what was read is not what was written",
+            text="" if volume.is_same else "the read bytes differ from the written ones",
         ),
     ]
 

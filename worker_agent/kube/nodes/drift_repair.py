@@ -75,7 +75,7 @@ class DriftRepair:
             by_node.setdefault(pod.spec.nodeName, []).append(pod)
         for node, pods in by_node.items():
             named = ", ".join(sorted(pod.label for pod in pods))
-            detail = f"It was made anew while pods of an earlier box ran there, and is not given out before they have ended: {named}."
+            detail = f"It was created again while pods of an earlier box ran there, and takes no box before they have ended: {named}."
             self._found.append(Drift(what=f"pods on node {node}", detail=detail[:DETAIL_MAX_CHARS], node=node))
 
     def _try(self, what: str, act: Callable[[], None]) -> bool:
@@ -128,7 +128,7 @@ class DriftRepair:
                 continue
             missing = sorted(self._open_slices(node) & (slices_in(before) - slices_in(after)))
             if not after:
-                detail = "The node was taken out of it: pods of anybody might have been bound there."
+                detail = "EGS took the node out of the box, since pods of others might have been bound there."
             elif missing:
                 detail = f"It did not name {', '.join(missing)} any more, though the node is open to it: its pods could not be bound there."
             else:

@@ -82,7 +82,7 @@ def why_never(pod: Pod) -> str:
     try:
         needs = pod_needs(pod)
     except ValueError as error:
-        return f"what it asks for cannot be read: {error}"
+        return f"its demand cannot be read: {error}"
     strange = sorted(key for key in needs if devices.current().is_gpu(key) and key != GPU)
     if strange:
         return f"it asks for {', '.join(strange)}, which is not counted"

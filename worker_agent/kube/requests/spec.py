@@ -79,7 +79,7 @@ def template_fields(gpr: Custom, template: Custom | None) -> Fields | SpecFault:
     if template is None:
         return SpecFault(
             "TemplateNotFound",
-            f"There is no GPRTemplate {_short(name)} in this namespace (any more). Make it, or make the request anew without it.",
+            f"There is no GPRTemplate {_short(name)} in this namespace (any more). Create it, or create the request again without it.",
         )
     return {key: value for key, value in template.fields.items() if key in FROM_TEMPLATE}
 
@@ -111,7 +111,7 @@ def spec_of(fields: Fields, *, is_job: bool = False) -> ClusterRequestSpec | Spe
     of_job = OF_JOB if is_job else {}
     unknown = sorted(fields.keys() - ALL.keys() - of_job.keys() - {"template"})
     if unknown:
-        return SpecFault("UnknownField", f"EGS knows no field {_short(unknown[0])}. Take it out: make the request anew without it.")
+        return SpecFault("UnknownField", f"EGS knows no field {_short(unknown[0])}. Create the request again without it.")
     given = {ALL[key]: value for key, value in fields.items() if key in ALL and value is not None}
     if is_job:
         given["job"] = {of_job[key]: value for key, value in fields.items() if key in of_job and value is not None}

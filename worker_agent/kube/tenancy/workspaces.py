@@ -45,7 +45,7 @@ from worker_agent.kube.tenancy.referenced_names import ReferencedNames
 from worker_agent.kube.tenancy.survey import ABOUT, DEFAULTS, NAMESPACES, Survey, path_of
 from worker_agent.metrics import DRIFT_REPAIRS
 
-ACCOUNT_RECREATED: Final = "Its account in the cluster was made anew, so it is good no more. Ask for a new one."
+ACCOUNT_RECREATED: Final = "Its account in the cluster was replaced, so it is no longer valid. Ask for a new one."
 
 
 class Refused(Exception):
@@ -207,7 +207,7 @@ class KubernetesTenancy:
         if there is None:
             there = self._make(workspace, name, contents)
         elif there.is_going:
-            raise Refused(BindingState.WAITING, "It is being deleted in the cluster. When it is gone it is made anew.")
+            raise Refused(BindingState.WAITING, "It is being deleted in the cluster. The agent creates it again after that.")
         else:
             self._check_ours(workspace, binding, there, contents)
             if wanted := {key: value for key, value in namespace_labels(workspace).items() if there.metadata.label(key) != value}:
