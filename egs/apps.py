@@ -4,6 +4,7 @@ from django.apps import AppConfig
 from django.conf import settings
 from django.db.backends.signals import connection_created
 
+from core.postgres_jit import switch_jit_off
 from core.postgres_times import read_times_fast
 
 
@@ -17,6 +18,7 @@ class EgsConfig(AppConfig):
         # took half of the time of a submit beside 4,000 boxes.
         gc.set_threshold(50_000, 20, 20)
         connection_created.connect(read_times_fast)
+        connection_created.connect(switch_jit_off)
         if settings.EGS_REDIS_URL:
             # The import makes this the current Celery app, so that hints can send the tick task.
             from egs import celery  # noqa: F401
