@@ -22,7 +22,7 @@ from observability.models import RemediationPolicy
 from observability.remediation.faults import ACTION_NAMES, DAY_S, REPAIRS, TRENDS, XID_ACTIONS
 from observability.remediation.models import TRIES_MAX, Mode
 from observability.remediation.policies import LIMIT_MAX, PolicyChange
-from portal_shared.forms.fields import DURATION_HINT, MomentField, NameField, PlainTextField, SpanField, UnseenNumber
+from portal_shared.forms.fields import DURATION_HINT, IdleField, MomentField, NameField, PlainTextField, SpanField, UnseenNumber
 from protocol.nodes.check_limits import IMAGES, LIMITS, Limit, amount
 from protocol.nodes.steps import OPTIONAL, ExitStep
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, AtLimit, Life, Period, Project, ProjectAdmin, Slice
@@ -189,6 +189,8 @@ class TermForm(InheritForm):
         value = initial["value"]
         if term.unit == Unit.DURATION:
             value = words.duration_exact(value) if value else "0 s"
+        elif term.unit == Unit.TIMEOUT:
+            value = IdleField.typed(value)
         elif term.unit == Unit.PATTERNS:
             value = ", ".join(value)
         elif term.unit == Unit.FLAG:
@@ -204,7 +206,7 @@ class TermForm(InheritForm):
             return value == "yes"
         if self._term.unit == Unit.PATTERNS:
             return _patterns(value)
-        if self._term.unit == Unit.DURATION and not self._term.least <= value <= self._term.most:
+        if self._term.unit in (Unit.DURATION, Unit.TIMEOUT) and not self._term.least <= value <= self._term.most:
             least, most = words.duration_exact(self._term.least), words.duration_exact(self._term.most)
             raise forms.ValidationError(f"Must be from {least or '0 s'} to {most}.")
         return value
@@ -214,6 +216,8 @@ def _value_field(term: Term) -> forms.Field:
     match term.unit:
         case Unit.DURATION:
             return SpanField(label=term.label, help_text=DURATION_HINT)
+        case Unit.TIMEOUT:
+            return IdleField(label=term.label, help_text="As 2 h, or “never”.")
         case Unit.FLAG:
             return forms.ChoiceField(label=term.label, choices=[("yes", "Yes"), ("no", "No")])
         case Unit.SHAPES:

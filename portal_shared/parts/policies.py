@@ -15,6 +15,7 @@ from core.pages import words
 from gpr.models import Gpr
 from gpr.policies.breaches import Found, breaches_now, why_it_stands
 from gpr.requests.selectors import gprs_visible_to
+from portal_shared.forms.fields import IdleField
 from portal_shared.parts.gpr_box import shown_state
 from portal_shared.shell import WorkspaceMark
 from slices.models import Policy, PolicyVersion
@@ -111,6 +112,8 @@ def said(term: Term, value: Any) -> str:
     match term.unit:
         case Unit.DURATION:
             return words.duration_exact(value) if value else "none"
+        case Unit.TIMEOUT:
+            return IdleField.typed(value)
         case Unit.FLAG:
             return "yes" if value else "no"
         case Unit.SHAPES:

@@ -18,6 +18,7 @@ PATTERNS_MAX = SHAPES_MAX = 100
 class Unit(StrEnum):
     COUNT = "count"
     DURATION = "duration"
+    TIMEOUT = "timeout"  # a duration, or 0 for never
     FLAG = "flag"
     SHAPES = "shapes"
     PATTERNS = "patterns"
@@ -63,7 +64,7 @@ TERMS: Final = {
         Term("may_evict", "May evict", Unit.FLAG),
         Term("may_skip_checks", "May skip checks", Unit.FLAG),
         Term("may_order", "May order nodes", Unit.FLAG),
-        _duration("idle_timeout_s", "Idle time-out", 0),
+        Term("idle_timeout_s", "Idle time-out", Unit.TIMEOUT, 0, settings.EGS_DURATION_MAX_S),
         Term("may_keep_idle", "May keep idle boxes", Unit.FLAG),
         _duration("burst_gain_s", "Gain outside its home", 0),
         _duration("decide_within_s", "Time to decide", 60),

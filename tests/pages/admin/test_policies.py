@@ -36,6 +36,19 @@ def text(answer: Any) -> str:
     return str(answer.content.decode())
 
 
+def test_boxes_may_be_idle_for_ever_until_somebody_sets_a_time_out(admin: Client, admin_world: AdminWorld, page: str) -> None:
+    def row() -> str:
+        return text(admin.get(page)).split("Idle time-out</span>")[1].split("</tr>")[0]
+
+    assert ">never</span>" in row()
+    assert "built in" in row()
+    assert 'value="never"' in text(admin.get(f"{page}idle_timeout_s/", headers=HTMX))
+    for typed, timeout_s in (("2 h", 7200), ("never", 0)):
+        admin.post(f"{page}idle_timeout_s/", {"value": typed, "version": version(admin_world.slice), "why": ""})
+        assert Slice.objects.get(pk=admin_world.slice.pk).idle_timeout_s == timeout_s
+    assert "set here" in row()
+
+
 def test_the_preview_names_what_would_break_the_rule_and_the_page_names_it_afterwards(
     admin: Client, admin_world: AdminWorld, page: str
 ) -> None:
