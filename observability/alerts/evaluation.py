@@ -16,6 +16,7 @@ from uuid import UUID
 from django.db import transaction
 
 from core.locks import single_runner, transaction_lock
+from core.written_sql import rows_update
 from journal.guard import Attempt, set_aside_on_error
 from journal.hints import ALERTS, hint, slice_topic
 from journal.models import Severity
@@ -23,10 +24,11 @@ from observability.alerts.causes import OpenAlerts, settle
 from observability.alerts.defaults import defaults_ensure
 from observability.alerts.judging import Move, advance, begins, end
 from observability.alerts.models import WINDOW_MOST_S, Alert, AlertRule, AlertState, AlertSubject, RuleKind, SignalSample, SubjectState
-from observability.alerts.signals import SIGNALS, Subject
+from observability.alerts.signals import BEHIND, SIGNALS, Subject
 from observability.alerts.sources.counters import counters_advance, gpu_counts
 from observability.alerts.sources.fleet import clusters, nodes
 from observability.alerts.sources.measured import Measured, Source
+from observability.alerts.sources.peers import behind_peers
 from observability.alerts.sources.readings import gpu_readings
 from observability.alerts.sources.tenants import requests, tenants
 from observability.alerts.sources.trends import gpu_trends, is_due, tenant_trends
@@ -78,6 +80,8 @@ def source_of(rule: AlertRule) -> Source:
     subject = SIGNALS[rule.signal].subject
     if rule.kind in _TRENDS:
         return gpu_trends if subject is Subject.GPU else tenant_trends
+    if rule.signal == BEHIND:
+        return behind_peers
     if subject is Subject.GPU:
         return gpu_counts if rule.kind == RuleKind.RATE else gpu_readings
     return _BY_SUBJECT[subject]
@@ -155,9 +159,9 @@ class _Book:
         kept = [alert for alert in alerts if alert.fired_at is not None or self._of[alert.pk]]
         gone = [alert.pk for alert in alerts if alert.pk in self._stored and alert not in kept]
         Alert.objects.bulk_create([alert for alert in kept if alert.pk not in self._stored])
-        Alert.objects.bulk_update([alert for alert in kept if alert.pk in self._stored], _ALERT_COLUMNS, batch_size=500)
+        rows_update([alert for alert in kept if alert.pk in self._stored], _ALERT_COLUMNS)
         AlertSubject.objects.bulk_create(self._new, batch_size=2000)
-        AlertSubject.objects.bulk_update(self._changed, _SUBJECT_COLUMNS, batch_size=500)
+        rows_update(self._changed, _SUBJECT_COLUMNS)
         AlertSubject.objects.filter(pk__in=[subject.pk for subject in self._dropped]).delete()
         Alert.objects.filter(pk__in=gone).delete()
         hint(*{slice_topic(alert.slice_id) if alert.slice_id else ALERTS for alert in alerts})

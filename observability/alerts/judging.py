@@ -9,9 +9,11 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Final
 
-from observability.alerts.models import AlertRule, AlertSubject, SubjectState
+from observability.alerts.models import AlertRule, AlertSubject, Direction, SubjectState
+from observability.alerts.signals import SIGNALS
 
 UNMEASURED_MOST: Final = timedelta(minutes=15)  # how long an alert stands without values
+GROWTH: Final = 0.1  # of a time; what is less is not noted
 
 
 class Move(Enum):
@@ -33,7 +35,7 @@ def advance(rule: AlertRule, subject: AlertSubject, value: float | None, now: da
         return _unmeasured(subject, now)
     before = _columns(subject)
     subject.unmeasured_since_at = None
-    if rule.is_worse(value, subject.worst):
+    if _is_worse(rule, value, subject.worst):
         subject.worst = value
     _note_severe(rule, subject, value, now)
     if rule.is_clear(value):
@@ -65,6 +67,12 @@ def _unmeasured(subject: AlertSubject, now: datetime) -> Move:
         subject.unmeasured_since_at = now
         return Move.CHANGED
     return end(subject, now) if now - subject.unmeasured_since_at >= UNMEASURED_MOST else Move.NONE
+
+
+def _is_worse(rule: AlertRule, value: float, worst: float) -> bool:
+    """A time grows by itself from pass to pass, which is not worth a write each."""
+    least = GROWTH * abs(worst) if SIGNALS[rule.signal].unit == "s" else 0.0
+    return rule.is_worse(value, worst + least if rule.direction == Direction.ABOVE else worst - least)
 
 
 def _note_severe(rule: AlertRule, subject: AlertSubject, value: float, now: datetime) -> None:

@@ -62,7 +62,10 @@ XID_LABELS: Final = {
     XidAction.INVESTIGATE: "Xids to look into",
 }
 READING, POWER, AGENT, CLOCK, NOT_READY, CHECKS = "reading", "power_percent", "agent", "clock_offset_s", "node_not_ready", "failed_checks"
+BEHIND = "behind_peers_s"
 WAIT, LATE, QUOTA, BUDGET = "queue_wait_s", "promise_late_s", "quota_percent", "budget_percent"
+
+LENGTHS: Final = (BEHIND, WAIT, LATE)  # told as durations
 
 
 def xid_signal(action: XidAction) -> str:
@@ -75,6 +78,7 @@ def _signals() -> list[Signal]:
     return [
         *(Signal(metric.name, _LABELS[metric.name], metric.unit, Subject.GPU, GAUGE) for metric in gauges),
         Signal(POWER, "Power of the board's limit", "%", Subject.GPU, (K.THRESHOLD,)),
+        Signal(BEHIND, "Time behind its peers", "s", Subject.GPU, (K.THRESHOLD,)),
         *(Signal(name, label, "", Subject.GPU, (K.RATE,)) for name, label in counters.items()),
         Signal(READING, "Readings", "s", Subject.GPU, (K.ABSENCE,)),
         Signal(NOT_READY, "Node not ready", "", Subject.NODE, (K.THRESHOLD,), is_of_box=False),

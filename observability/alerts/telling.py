@@ -16,7 +16,7 @@ from core.words import duration_exact, number
 from journal.models import Event, Severity
 from journal.services import events_record
 from observability.alerts.models import Alert, AlertRule, AlertState, Direction, RuleKind, Tells
-from observability.alerts.signals import SIGNALS
+from observability.alerts.signals import LENGTHS, SIGNALS
 from observability.alerts.silences import Silences
 
 GATHER: Final = timedelta(seconds=30)  # what has the same cause may join until then
@@ -108,6 +108,6 @@ def condition_words(rule: AlertRule) -> str:
         RuleKind.FORECAST: f"{signal.label} would be {level} or {more} in {window}",
         RuleKind.ABSENCE: f"{signal.label}: nothing for {duration_exact(int(rule.level))}",
     }[RuleKind(rule.kind)]
-    if rule.signal in ("queue_wait_s", "promise_late_s"):
+    if rule.signal in LENGTHS:
         said = f"{signal.label} is {duration_exact(int(rule.level))} or more"
     return f"{said} for {duration_exact(rule.hold_s)}" if rule.hold_s else said

@@ -46,8 +46,11 @@ def behind_since(works: Iterable[GpuWork], before: Mapping[str, Any]) -> dict[st
 
 def stragglers_among(behind: Mapping[str, Any], *, now: datetime) -> dict[str, datetime]:
     """Returns GPUs that have been behind for two minutes, and since when."""
-    since = {gpu_id: datetime.fromisoformat(at) for gpu_id, at in behind.items()}
-    return {gpu_id: at for gpu_id, at in since.items() if now - at >= AFTER}
+    return {gpu_id: at for gpu_id, at in since_of(behind).items() if now - at >= AFTER}
+
+
+def since_of(behind: Mapping[str, Any]) -> dict[str, datetime]:
+    return {gpu_id: datetime.fromisoformat(at) for gpu_id, at in behind.items()}
 
 
 def stragglers_of(workload: Workload, *, now: datetime) -> dict[str, datetime]:

@@ -24,6 +24,7 @@ class AlertRules(AsyncResource):
         signal: Sequence[
             Literal[
                 "agent",
+                "behind_peers_s",
                 "budget_percent",
                 "clock_offset_s",
                 "ecc_corrected",
@@ -91,6 +92,7 @@ class AlertRules(AsyncResource):
             "pcie_mib_s",
             "throttled_percent",
             "power_percent",
+            "behind_peers_s",
             "ecc_corrected",
             "ecc_uncorrected",
             "rows_remapped",

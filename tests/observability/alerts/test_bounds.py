@@ -9,7 +9,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from journal.models import Event
-from observability.alerts.models import AlertRule, AlertSilence, AlertState
+from observability.alerts.judging import Move, advance
+from observability.alerts.models import AlertRule, AlertSilence, AlertState, AlertSubject, SubjectState
 from observability.alerts.sources.trends import gpu_trends
 from observability.alerts.telling import tell
 from observability.models import LatestReading
@@ -88,3 +89,13 @@ def test_who_is_told_costs_the_same_queries_whatever_the_number_of_alerts_and_si
     assert told("slice.alert_fired")
     assert counts[1] <= counts[0]
     assert Event.objects.filter(kind="slice.alert_fired").count() == 6
+
+
+def test_a_time_that_grows_from_pass_to_pass_is_not_written_in_each() -> None:
+    rule = rule_of(None, None, signal="reading", kind="absence", level=300, clear_level=60)
+    subject = AlertSubject(rule=rule, state=SubjectState.FIRING, since_at=NOW, first=300, worst=300)
+
+    moves = [advance(rule, subject, 300.0 + 15 * n, NOW + timedelta(seconds=15 * n)) for n in range(1, 240)]
+
+    assert moves.count(Move.CHANGED) == 24
+    assert subject.worst > 0.9 * (300 + 15 * 239)

@@ -308,7 +308,7 @@ def test_every_rule_is_seen_to_fire_here() -> None:
     by_hand = {
         "xid-reboot-node", "xid-reset-gpu", "xid-contact-support", "xid-investigate", "xid-restart-app", "gpu-unused", "gpu-heating-up",
         "gpu-temperature-creeps", "nvlink-errors", "pcie-replays", "readings-absent", "agent-silent", "clock-skew", "node-not-ready",
-        "failed-checks", "queue-wait", "promise-late", "quota-pressure", "budget-pressure", "budget-forecast",
+        "failed-checks", "queue-wait", "promise-late", "quota-pressure", "budget-pressure", "budget-forecast", "gpu-straggles",
     }  # fmt: skip
     assert {rule.code for rule in default_rules()} == {*LEVELS, *COUNTS, *by_hand}
     only()
