@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import Case, Exists, F, IntegerField, OuterRef, Prefetch, Q, QuerySet, Subquery, TextChoices, Value, When
+from django.db.models import Case, Exists, F, FilteredRelation, IntegerField, OuterRef, Prefetch, Q, QuerySet, TextChoices, Value, When
 from django.db.models.functions import Coalesce
 
 from accounts.models import User
@@ -50,8 +50,9 @@ def gpus_with_readings(actor: User, *, now: datetime) -> QuerySet[Gpu]:
     rows: QuerySet[Any] = Gpu.objects.filter(gone_at=None, node__gone_at=None)
     is_known = Q(latest_reading__isnull=False)
     if not sees_all_readings(actor):
-        own = held.filter(reservation__in=reservations_visible_to(actor))
-        rows = rows.annotate(own_since=Subquery(own.values("starts_at")[:1])).filter(own_since__isnull=False)
+        # A GPU is held once, so the join repeats no row.
+        rows = rows.annotate(own=FilteredRelation("reserved", condition=Q(reserved__state=ReservationState.HELD)))
+        rows = rows.filter(own__reservation__in=reservations_visible_to(actor)).annotate(own_since=F("own__starts_at"))
         is_known = Q(latest_reading__at__gte=F("own_since"))
     is_fresh = is_known & Q(latest_reading__at__gt=now - timedelta(seconds=STALE_S))
     mine = with_holders(ReservedGpu.objects.filter(HELD, reservation__in=reservations_visible_to(actor)), path="reservation__")

@@ -18,7 +18,7 @@ from gpr.models import Gpr
 from inventory.models import Gpu, ReservedGpu
 from inventory.selectors import HELD, slice_ids_of
 from observability.models import LatestReading
-from observability.telemetry.selectors import IDLE_PERCENT
+from observability.telemetry.selectors import IDLE_PERCENT, SERIES_NAMES, TOTALS
 from observability.workloads.models import Pod, Workload, WorkloadState
 from protocol.gpus.telemetry import STALE_S
 
@@ -103,7 +103,7 @@ class WorkloadGpu:
     gpu: Gpu
     since_at: datetime  # when the box took it
     pod: Pod | None  # None: which of the pods has it is not known
-    reading: LatestReading | None  # of the time of the box
+    reading: LatestReading | None  # of the time of the box, without the totals, which began before it
 
     def is_fresh(self, now: datetime) -> bool:
         return self.reading is not None and self.reading.at > now - timedelta(seconds=STALE_S)
@@ -118,24 +118,24 @@ def gpus_of(workloads: Iterable[Workload]) -> dict[UUID, list[WorkloadGpu]]:
     """
     ids = [workload.pk for workload in workloads]
     running = Pod.objects.filter(gone_at=None, gpr__isnull=False).exclude(node="").only(*POD_COLUMNS)
-    own = list(running.filter(workload__in=ids))
-    gpr_ids = {pod.gpr_id for pod in own}
     pods_at: dict[Place, list[Pod]] = defaultdict(list)
-    for pod in running.filter(gpr__in=gpr_ids):
+    for pod in running.filter(gpr__in=running.filter(workload__in=ids).values("gpr")):  # all that are in these boxes
         pods_at[pod.gpr_id, pod.node].append(pod)  # type: ignore[index]  # the filter leaves no None
     wanted, found = set(ids), defaultdict[UUID, list[WorkloadGpu]](list)
-    for place, reserved in _reserved(gpr_ids).items():
+    for place, reserved in _reserved({gpr_id for gpr_id, _ in pods_at}).items():
         for workload_id, gpus in _shared_out(reserved, pods_at.get(place, ())).items():
             if workload_id in wanted:
                 found[workload_id] += gpus
     return found
 
 
+READ_COLUMNS: Final = tuple(f"gpu__latest_reading__{name}" for name in ("gpu", "at", *SERIES_NAMES))
 POD_COLUMNS: Final = ("pk", "uid", "name", "workload", "gpr", "node", "gpus", "gpu_count", "role", "rank")
 
 
 def _reserved(gpr_ids: Iterable[Any]) -> dict[Place, list[ReservedGpu]]:
     rows = ReservedGpu.objects.filter(HELD, reservation__gpr__in=gpr_ids).select_related("gpu__node", "gpu__latest_reading", "reservation")
+    rows = rows.only("starts_at", "reservation__gpr", "gpu__uuid", "gpu__index", "gpu__model", "gpu__node__name", *READ_COLUMNS)
     found: dict[Place, list[ReservedGpu]] = defaultdict(list)
     for row in rows.order_by("gpu__node__name", "gpu__index"):
         found[row.reservation.gpr_id, row.gpu.node.name].append(row)
@@ -157,4 +157,8 @@ def _shared_out(reserved: Sequence[ReservedGpu], pods: Sequence[Pod]) -> dict[UU
 
 def _workload_gpu(row: ReservedGpu, pod: Pod | None) -> WorkloadGpu:
     reading = getattr(row.gpu, "latest_reading", None)
-    return WorkloadGpu(row.gpu, row.starts_at, pod, reading if reading is not None and reading.at >= row.starts_at else None)
+    if reading is None or reading.at < row.starts_at:
+        return WorkloadGpu(row.gpu, row.starts_at, pod, None)
+    for name in TOTALS:
+        setattr(reading, name, None)
+    return WorkloadGpu(row.gpu, row.starts_at, pod, reading)

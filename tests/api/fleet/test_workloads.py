@@ -60,7 +60,7 @@ def test_members_see_workloads_and_pods_of_their_workspaces_and_overseers_all(
 
 def test_one_workload_is_shown_with_its_configuration_and_what_its_gpus_do(world: World, box: Gpr, owner: Caller) -> None:
     gpu = gpus_of(factories.held(box)[0].node)[3]
-    store(world.cluster, reading(gpu, at=db_now(), temperature_c=71, utilization_percent=95))
+    store(world.cluster, reading(gpu, at=db_now(), temperature_c=71, utilization_percent=95, xid=94, ecc_corrected=7))
 
     found = owner.get("workloads/train/").json()
 
@@ -70,6 +70,7 @@ def test_one_workload_is_shown_with_its_configuration_and_what_its_gpus_do(world
     assert "(hidden)" in found["config"]["arguments"]
     hot = found["gpus"][3]
     assert (hot["id"], hot["pod"], hot["place"], hot["reading"]["temperature_c"]) == (str(gpu.pk), f"{box.name}-0", "worker 0", 71)
+    assert (hot["reading"]["xid"], hot["reading"]["ecc_corrected"]) == (None, None)  # they count from before the box
     assert [each["reading"] for each in found["gpus"][:3]] == [None] * 3
 
 
