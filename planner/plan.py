@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -149,21 +149,19 @@ class Harm(StrEnum):
 
 
 def harm_of(before: Plan, after: Plan) -> Harm | None:
-    hurt = hurt_by(before, after)
-    return hurt[0] if hurt else None
+    return next((harm for harm, _ in harms_of(before, after)), None)
 
 
-def hurt_by(before: Plan, after: Plan) -> tuple[Harm, str] | None:
-    """Return the harm, with the id of the request that is late or evicts."""
+def harms_of(before: Plan, after: Plan) -> Iterator[tuple[Harm, str]]:
+    """Yields each harm with the id of the request that is late or evicts."""
     late = {placement.id: placement for placement in before.placements if placement.is_late}
     for placement in after.placements:
         if placement.is_late and not _was_as_late(placement, late.get(placement.id)):
-            return Harm.LATE, placement.id
+            yield Harm.LATE, placement.id
     evicted = {victim.id for victim in victims_of(before.evictions)}
     for eviction in after.evictions:
         if any(victim.id not in evicted for victim in eviction.victims):
-            return Harm.EVICTED, eviction.id
-    return None
+            yield Harm.EVICTED, eviction.id
 
 
 def _was_as_late(now: Placement, before: Placement | None) -> bool:

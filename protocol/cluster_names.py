@@ -64,6 +64,8 @@ WORKLOAD: Final = "egs.io/workload"  # label of automatic ones: the uid of the o
 # On Jobs and pods of checks: the assignment or the attempt of a box, and the step
 CHECK_OF: Final = "egs.io/check-of"
 CHECK_STEP: Final = "egs.io/check-step"
+JOB_SET_OF_POD: Final = "jobset.sigs.k8s.io/jobset-name"  # labels by operators
+TRAINING_OF_POD: Final = "training.kubeflow.org/job-name"
 JOB_OF_POD: Final = "batch.kubernetes.io/job-name"  # labels by Kubernetes
 INDEX_OF_POD: Final = "batch.kubernetes.io/job-completion-index"
 CHECK_SERVICE: Final = "egs-checks"  # pods of a check on several nodes find each other by it; the installation creates it

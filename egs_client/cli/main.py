@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from egs_client import __version__
+from egs_client.cli import early
 from egs_client.cli.exits import INTERRUPTED, PIPE_CLOSED, code_of, help_text, tell
 from egs_client.cli.lazy import LazyGroup
 from egs_client.cli.session import chosen
@@ -32,6 +33,7 @@ GROUPS = {
     "pods": ("workloads", "Show pods with GPUs, and what keeps each from running."),
     "usage": ("usage", "Show GPU-hours held, used and wasted, and their cost."),
     "alerts": ("looks", "Show what is wrong with your boxes, and what to do."),
+    "alert-rule": ("alert_rules", "Rules that tell your workspace of its boxes: list, create, edit, delete."),
     "schedule": ("looks", "Who has which node when."),
     "events": ("looks", "Show what happened, and why."),
     "workspace": ("workspace", "Workspaces: their policy, members and namespaces."),
@@ -47,6 +49,7 @@ GROUPS = {
 }
 ALIASES = {
     "alert": "alerts",
+    "alert-rules": "alert-rule",
     "gprs": "gpr",
     "jobs": "job",
     "node": "nodes",
@@ -72,6 +75,7 @@ class Tree(LazyGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
+            early.over()
             return super().invoke(ctx)
         except EgsError as error:
             tell(error)

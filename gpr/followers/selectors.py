@@ -50,9 +50,11 @@ def _by_name(actor: User, name: str, slice_: Slice) -> Gpr:
 
 
 def refuse_chain(spec: GprSpec, *, edited: Gpr | None = None) -> None:
-    """Raises InvalidInput for a chain that is closed or too long, and for a predecessor after whose end nothing could start."""
+    """Raises InvalidInput for a condition without a predecessor, a chain that is closed or too long, or a predecessor that ended badly."""
     after = spec.after
     if after is None:
+        if spec.after_condition != AfterCondition.ANY:
+            raise InvalidInput({"after_condition": ["It says how the request named in `after` has to end, so name one there."]})
         return
     if spec.after_condition == AfterCondition.SUCCESS and after.state in ENDED and not ended_well(after.state, _outcome(after)):
         raise InvalidInput({"after": [f"{after.name} has ended already, and not well."]})
@@ -75,6 +77,12 @@ def _chain_before(after: Gpr) -> list[UUID]:
         next_id = None if row is None else row[1]
         found += [] if row is None else [row[0]]
     return found
+
+
+def starts_after(follower_id: str, gpr: Gpr) -> bool:
+    """Tell whether it waits for the end of `gpr`, directly or through others."""
+    follower = Gpr.objects.filter(pk=follower_id).exclude(after=None).select_related("after").first()
+    return follower is not None and follower.after is not None and gpr.pk in _chain_before(follower.after)
 
 
 def _depth_behind(gpr: Gpr) -> int:

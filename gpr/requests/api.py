@@ -28,7 +28,7 @@ from gpr.allocation.stored_plan import plan_turn
 from gpr.approvals.services import gpr_approve, gpr_reject
 from gpr.followers.selectors import predecessor_for
 from gpr.idle.services import gpr_keep
-from gpr.models import Gpr
+from gpr.models import AfterCondition, Gpr
 from gpr.queue.decisions import gpr_evict, gpr_set_priority
 from gpr.queue.moves import gpr_move
 from gpr.queue.status import queue_statuses
@@ -144,6 +144,8 @@ class GprViewSet(ApiViewSet[Gpr]):
             data["clusters"] = clusters_of(data["clusters"], actor=actor)
         if "after" in data:
             data["after"] = predecessor_for(actor, data["after"], slice_=gpr.slice) if data["after"] else None
+            if data["after"] is None:
+                data.setdefault("after_condition", AfterCondition.ANY)
         gpr_edit(gpr=gpr, actor=actor, spec=spec_of(gpr, **data), now=self.now)
         return self._answer(pk)
 

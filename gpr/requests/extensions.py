@@ -13,12 +13,13 @@ from core.errors import Conflict
 from core.words import utc
 from gpr.allocation.live import snapshot_load
 from gpr.allocation.snapshot import at, box_end_for, nodes_free_at, with_running_end
+from gpr.followers.selectors import starts_after
 from gpr.models import Gpr
 from gpr.requests.selectors import names_visible_to
 from inventory.models import MaintenanceWindow, Node, ReservationState
 from inventory.selectors import maintenance_over
 from planner.engine import plan
-from planner.plan import Harm, Plan, hurt_by
+from planner.plan import Harm, Plan, harms_of
 from planner.snapshot import Snapshot
 
 WHY = {
@@ -58,8 +59,9 @@ class ExtensionTrial:
         if window is not None:
             return Obstacle(None, closed_at=window.starts_at)
         longer = with_running_end(self._snapshot, str(self.gpr.pk), math.ceil(nodes_free_at(ends_at).timestamp()))
-        hurt = hurt_by(self._as_it_is, plan(longer))
-        return Obstacle(*hurt) if hurt else None
+        hurt = [Obstacle(*each) for each in harms_of(self._as_it_is, plan(longer))]
+        # A follower of its own comes last: its owner can file that one again.
+        return next((each for each in hurt if not starts_after(each.next_id, self.gpr)), hurt[0] if hurt else None)
 
     def latest_end(self, refused_at: datetime, obstacle: Obstacle) -> tuple[datetime, Obstacle]:
         """The latest end found without an obstacle, and the obstacle of a later one."""
@@ -96,9 +98,16 @@ def refuse_harmful_extension(gpr: Gpr, *, ends_at: datetime, actor: User, now: d
     if obstacle is None:
         return
     max_ends_at, first = trial.latest_end(ends_at, obstacle)
-    name = names_visible_to(actor, {first.next_id}).get(first.next_id)
+    names = names_visible_to(actor, {first.next_id, obstacle.next_id})
+    name = names.get(first.next_id)
+    is_followed = [each.harm is not None and starts_after(each.next_id, gpr) for each in (obstacle, first)]
+    why = (
+        f"{names.get(obstacle.next_id, 'Another request')} starts after it and has been promised a start."
+        if is_followed[0]
+        else _why(obstacle)
+    )
     raise Conflict(
-        f"{_why(obstacle)} {_room(gpr, max_ends_at, first, name or 'another request')}",
+        f"{why} {_room(gpr, max_ends_at, first, name or 'another request', is_followed=is_followed[1])}",
         max_ends_at=max_ends_at,
         next_id=first.next_id if name else None,
     )
@@ -116,8 +125,9 @@ def _why(obstacle: Obstacle) -> str:
     return f"A node of it is closed for maintenance from {utc(obstacle.closed_at)} on." if obstacle.closed_at else ""
 
 
-def _room(gpr: Gpr, max_ends_at: datetime, obstacle: Obstacle, name: str) -> str:
+def _room(gpr: Gpr, max_ends_at: datetime, obstacle: Obstacle, name: str, *, is_followed: bool) -> str:
     is_next = f"{name} is next" if obstacle.next_id else "its nodes are closed"
+    way_out = f"cancel {name} and file it again afterwards" if is_followed else "file a new request"
     if max_ends_at == gpr.ends_at:
-        return f"It cannot end later: {is_next}. File a new request."
-    return f"It can end at {utc(max_ends_at)} at the latest, then {is_next}. Extend it by less, or file a new request."
+        return f"It cannot end later: {is_next}. {way_out[0].upper()}{way_out[1:]}."
+    return f"It can end at {utc(max_ends_at)} at the latest, then {is_next}. Extend it by less, or {way_out}."

@@ -8,6 +8,7 @@ from django.db.models import Q, QuerySet
 from django_filters import rest_framework as filters
 
 from accounts.authentication import actor_of
+from accounts.models import IdempotentCreation
 from core.rest.filters import Moment, ReferenceFilter, Whole, Words, YesNo
 from core.rest.references import is_object
 from gpr.models import ENDED, Eviction, EvictionVictim, GprState
@@ -29,6 +30,11 @@ class GprFilter(filters.FilterSet):
     priority_max = Whole("priority", lookup_expr="lte", least=PRIORITY_MIN, most=PRIORITY_MAX)
     is_booking = YesNo(pick=lambda is_true: Q(is_booking=is_true))
     ended = YesNo(pick=lambda is_true: Q(state__in=ENDED) if is_true else ~Q(state__in=ENDED))
+    idempotency_key = filters.CharFilter(method="by_key", label="What your POST with this key has made, by itself or as a job.")
+
+    def by_key(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
+        made = IdempotentCreation.objects.filter(user=actor_of(self.request), key=value, route__in=("gprs", "jobs")).values("object_id")
+        return rows.filter(Q(pk__in=made) | Q(job__pk__in=made))
 
     def by_owner(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
         if value == "me":

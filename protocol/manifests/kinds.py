@@ -311,6 +311,21 @@ KINDS: Final = (
         ),
     ),
     Kind(
+        name="AlertRule",
+        is_of_owners=True,
+        words=("alertrules", "alertrule", "alert-rules", "alert-rule"),
+        path="alert-rules/",
+        keys=("slice",),
+        query={"slice": "slice"},
+        fields=(
+            _SLICE,
+            *_fixed("signal"),
+            Field("cluster", of="Cluster"),
+            *_fields("kind", "direction", "level", "clear_level", "severe_level", "window_s", "hold_s", "clear_s", "severity", "shape"),
+            *_fields("tells", "is_on", "runbook"),
+        ),
+    ),
+    Kind(
         name="GPRTemplate",
         is_of_owners=True,
         words=("templates", "template", "gprtemplates", "gprtemplate", "gprt"),

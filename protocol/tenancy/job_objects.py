@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from protocol.cluster_names import ENDS_AT, GPU, INDEX_OF_POD, JOB, JOB_BOX, JOB_OF_POD, box_of
+from protocol.cluster_names import ENDS_AT, GPU, INDEX_OF_POD, JOB, JOB_BOX, JOB_OF_POD, JOB_SET_OF_POD, TRAINING_OF_POD, box_of
 from protocol.tenancy.workloads import FINISHING, Workload, WorkloadKind
 
 Object = dict[str, Any]
@@ -55,19 +55,29 @@ def main_of(objects: list[Object]) -> Object | None:
     return next((each for each in objects if each["kind"] in FINISHING), None)
 
 
+def owner_label(kind: str) -> str:
+    """The label by which the operator of this kind marks all pods of one object, with the object's name as its value."""
+    return {
+        WorkloadKind.JOB_SET: JOB_SET_OF_POD,
+        WorkloadKind.PYTORCH_JOB: TRAINING_OF_POD,
+        WorkloadKind.MPI_JOB: TRAINING_OF_POD,
+    }.get(WorkloadKind(kind), JOB_OF_POD)
+
+
 def pod_selector(kind: str, name: str, rank: int) -> str:
     """Selects the pod of this rank, or all pods of a Job that has no indexes."""
+    of = f"{owner_label(kind)}={name}"
     match kind:
         case WorkloadKind.JOB_SET:
-            return f"jobset.sigs.k8s.io/jobset-name={name},{INDEX_OF_POD}={rank}"
+            return f"{of},{INDEX_OF_POD}={rank}"
         case WorkloadKind.PYTORCH_JOB:
             part = "master,training.kubeflow.org/replica-index=0" if rank == 0 else f"worker,training.kubeflow.org/replica-index={rank - 1}"
-            return f"training.kubeflow.org/job-name={name},training.kubeflow.org/replica-type={part}"
+            return f"{of},training.kubeflow.org/replica-type={part}"
         case WorkloadKind.MPI_JOB if rank == 0:
-            return f"training.kubeflow.org/job-name={name},training.kubeflow.org/job-role=launcher"
+            return f"{of},training.kubeflow.org/job-role=launcher"
         case WorkloadKind.MPI_JOB:
-            return f"training.kubeflow.org/job-name={name},training.kubeflow.org/replica-index={rank - 1}"
-    return f"{JOB_OF_POD}={name}"
+            return f"{of},training.kubeflow.org/replica-index={rank - 1}"
+    return of
 
 
 def _marked(made: Object, work: Workload) -> Object:

@@ -29,6 +29,7 @@ def starts_or_ends(gpr: Gpr) -> str:
     return f"ended {soon(gpr.ended_at)}" if gpr.ended_at else ""
 
 
+NO_GPR = "There is no GPR. File one: egs gpr create NAME --shape H100-80GB --hours 1"
 COLUMNS: list[Column[Gpr]] = [
     Column("NAME", lambda gpr: gpr.name),
     Column("STATE", lambda gpr: gpr.state),
@@ -69,9 +70,7 @@ def list_(
     with client() as egs:
         if watch:
             show_watching(read, COLUMNS, output=output, kind="gpr", key=lambda gpr: gpr.id)
-        show_list(
-            read(), COLUMNS, output=output, kind="gpr", none="There is no GPR. File one: egs gpr create NAME --shape H100-80GB --hours 1"
-        )
+        show_list(read(), COLUMNS, output=output, kind="gpr", none="There is no such GPR." if any(filters.values()) else NO_GPR)
 
 
 @app.command("get", hidden=True)

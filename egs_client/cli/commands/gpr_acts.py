@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -178,23 +180,46 @@ def asked(egs: Client, workspace: str | None, template: str | None, box: dict[st
     return {"nodes": 1, **fields}
 
 
+@dataclass(slots=True)
+class Filing:
+    """A request that is being filed. By its key the server knows whether it was."""
+
+    name: str
+    key: str = field(default_factory=lambda: str(uuid.uuid4()))
+    is_sent: bool = False
+
+    def send(self) -> str:
+        """The key, for the call that follows."""
+        self.is_sent = True
+        return self.key
+
+    def tell(self, egs: Client, *, where: str) -> None:
+        """After a Ctrl-C: what became of it, and what to do with it."""
+        if not self.is_sent:
+            say(f"{self.name} was not filed.")
+            return
+        try:
+            found = egs.gprs.list(idempotency_key=self.key, page_size=1).all(limit=1)
+        except EgsError:
+            found = []
+        if not found:  # the server may still be at it
+            say(f"It is not known whether {self.name} was filed. Look: {where}")
+            return
+        ask_what_to_do(egs, egs.gprs.get(found[0].id))
+
+
 def file(egs: Client, fields: dict[str, Any]) -> GprDetail:
     """Creates it. Nobody is left to guess whether it is there."""
-    gpr: GprDetail | None = None
+    filing = Filing(fields["name"])
     try:
         with settled():
-            gpr = egs.gprs.create(**fields)
+            return egs.gprs.create(**fields, idempotency_key=filing.send())
     except KeyboardInterrupt:
-        found = gpr or look(egs, fields["name"])
-        if found is None:
-            say(f"It is not known whether {fields['name']} was filed. Look: egs gpr list")
-        else:
-            ask_what_to_do(egs, found)
+        filing.tell(egs, where="egs gpr list")
         raise
     except Unreachable:
         say(f"It is not known whether {fields['name']} was filed. Look once the server is back: egs gpr list")
         raise
-    return gpr
 
 
 def wait_for(egs: Client, gpr: GprDetail, *, for_s: float | None) -> GprDetail:
@@ -236,11 +261,3 @@ def show_offers(offers: Offers, *, output: str) -> None:
         for other in offer.alternatives:
             box = f"{size(other.nodes, other.gpus_per_node, other.shape)} for {span(other.duration_s)}"
             print(f"  {span(other.sooner_s)} sooner: {box} on {other.cluster}")
-
-
-def look(egs: Client, name: str) -> GprDetail | None:
-    try:
-        rows = egs.gprs.list(name=name, owner="me", page_size=10).all(limit=10)
-        return next((egs.gprs.get(row.id) for row in rows if row.name == name), None)
-    except EgsError:
-        return None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from egs_client.cli import names, options
-from egs_client.cli.commands.gpr_acts import Template, ask_what_to_do, asked, look, show_offers
+from egs_client.cli.commands.gpr_acts import Filing, Template, ask_what_to_do, asked, show_offers
 from egs_client.cli.exits import FAILED, STOPPED, Refused, say
 from egs_client.cli.manifest_files import texts_of
 from egs_client.cli.output import Column, Output, show_list, show_one
@@ -35,6 +35,7 @@ apps = {"job": app, "run": run_app}
 
 JobName = Annotated[str, typer.Argument(help="Its name or id.", metavar="JOB", autocompletion=names.jobs)]
 Rank = Annotated[int, typer.Option(help="The pod whose output is shown, by its index.", min=0)]
+NO_JOB = "There is no job. File one: egs run --hours 1 --image IMAGE -- COMMAND"
 COLUMNS: list[Column[Job]] = [
     Column("NAME", lambda job: job.name),
     Column("STATE", lambda job: job.state),
@@ -97,13 +98,14 @@ def run(
         if dry_run:
             show_offers(egs.gprs.estimate(**fields), output="table")
             return
-        with _asking(egs, fields["name"]) as filed:
+        given = {field: value for field, value in what.items() if value is not None}
+        with _asking(egs, Filing(fields["name"])) as filing:
             with settled():
-                filed.append(egs.jobs.create(**fields, **{field: value for field, value in what.items() if value is not None}))
-            say(f"{filed[0].name} ({filed[0].id}) is filed.")
+                job = egs.jobs.create(**fields, **given, idempotency_key=filing.send())
+            say(f"{job.name} ({job.id}) is filed.")
             if detach:
                 return
-            job = _follow(egs, filed[0], rank)
+            job = _follow(egs, job, rank)
         _end(job)
 
 
@@ -122,7 +124,7 @@ def list_(
         given["ended"] = False
     with client() as egs:
         rows = egs.jobs.list(**given, page_size=min(limit, 500)).all(limit=limit)
-        show_list(rows, COLUMNS, output=output, kind="job", none="There is no job. File one: egs run --hours 1 --image IMAGE -- COMMAND")
+        show_list(rows, COLUMNS, output=output, kind="job", none="There is no such job." if workspace or state else NO_JOB)
 
 
 @app.command("get", hidden=True)
@@ -157,8 +159,7 @@ def watch(job: JobName, rank: Rank = 0) -> None:
     """Follow one job and its output until it is over, and end as it ends."""
     with client() as egs:
         found = egs.jobs.get(job)
-        with _asking(egs, found.name) as filed:
-            filed.append(found)
+        with _asking(egs, found):
             found = _follow(egs, found, rank)
         _end(found)
 
@@ -231,24 +232,18 @@ def _end(job: Job) -> None:
 
 
 @contextmanager
-def _asking(egs: Client, name: str) -> Iterator[list[Job]]:
+def _asking(egs: Client, what: Job | Filing) -> Iterator[Any]:
     """A Ctrl-C, or an outage, leaves nobody to guess what became of it."""
-    filed: list[Job] = []
     try:
-        yield filed
+        yield what
     except KeyboardInterrupt:
-        found = egs.gprs.get(filed[0].gpr_id) if filed else look(egs, name)
-        if found is None:
-            say(f"It is not known whether {name} was filed. Look: egs job list")
+        if isinstance(what, Filing):
+            what.tell(egs, where="egs job list")
         else:
-            ask_what_to_do(egs, found)
+            ask_what_to_do(egs, egs.gprs.get(what.gpr_id))
         raise
     except Unreachable:
-        say(
-            f"{name} goes on without this command: egs job watch {name}"
-            if filed
-            else f"It is not known whether {name} was filed: egs job list"
-        )
+        say(f"{what.name} goes on without this command, if it was filed: egs job watch {what.name}")
         raise
 
 

@@ -115,7 +115,13 @@ def nodes(
     with client() as egs:
         if watch:
             show_watching(lambda: egs.nodes.list(page_size=500, **given).all(), NODES, output=output, kind="node", key=lambda node: node.id)
-        show_list(egs.nodes.list(page_size=500, **given).all(), NODES, output=output, kind="node", none="There is no such node.")
+        show_list(
+            egs.nodes.list(page_size=500, **given).all(),
+            NODES,
+            output=output,
+            kind="node",
+            none=f"There is no {'such ' if given else ''}node.",
+        )
 
 
 @top_app.command()
@@ -138,7 +144,13 @@ def top(
     with client() as egs:
         if watch:
             show_watching(lambda: read(egs), GPUS, output=output, kind="gpu", key=lambda gpu: gpu.id)
-        show_list(read(egs), GPUS, output=output, kind="gpu", none="There is no such GPU, or none of your boxes holds it now.")
+        show_list(
+            read(egs),
+            GPUS,
+            output=output,
+            kind="gpu",
+            none="There is no such GPU, or none of your boxes holds it now." if given else "No box of yours holds a GPU now.",
+        )
 
 
 @alerts_app.command()

@@ -84,7 +84,7 @@ def workloads(
             return
         if watch:
             show_watching(lambda: read(egs), WORKLOADS, output=output, kind="workload", key=lambda row: row.id)
-        show_list(read(egs), WORKLOADS, output=output, kind="workload", none="There is no such workload.")
+        show_list(read(egs), WORKLOADS, output=output, kind="workload", none=f"There is no {'such ' if given else ''}workload.")
 
 
 @pods_app.command()
@@ -109,7 +109,7 @@ def pods(
     with client() as egs:
         if watch:
             show_watching(lambda: read(egs), PODS, output=output, kind="pod", key=lambda pod: pod.id)
-        show_list(read(egs), PODS, output=output, kind="pod", none="There is no such pod.")
+        show_list(read(egs), PODS, output=output, kind="pod", none=f"There is no {'such ' if given else ''}pod.")
 
 
 def lines(row: WorkloadDetail) -> Iterator[tuple[str, str]]:

@@ -348,6 +348,7 @@ class Gprs(Resource):
         *,
         cluster: str | UnsetType = UNSET,
         ended: bool | UnsetType = UNSET,
+        idempotency_key: str | UnsetType = UNSET,
         is_booking: bool | UnsetType = UNSET,
         name: str | UnsetType = UNSET,
         owner: str | UnsetType = UNSET,
@@ -375,6 +376,7 @@ class Gprs(Resource):
         """Sorted by created_at (descending), id.
 
         cluster: The cluster of its nodes.
+        idempotency_key: What your POST with this key has made, by itself or as a job.
         name: Part of the name.
         owner: Id or name, or `me`.
         page_size: Rows a page.
@@ -385,6 +387,7 @@ class Gprs(Resource):
             params={
                 "cluster": cluster,
                 "ended": ended,
+                "idempotency_key": idempotency_key,
                 "is_booking": is_booking,
                 "name": name,
                 "owner": owner,
@@ -1254,6 +1257,7 @@ class PoliciesBreaches(Resource):
         *,
         cluster: str | UnsetType = UNSET,
         ended: bool | UnsetType = UNSET,
+        idempotency_key: str | UnsetType = UNSET,
         is_booking: bool | UnsetType = UNSET,
         name: str | UnsetType = UNSET,
         owner: str | UnsetType = UNSET,
@@ -1281,6 +1285,7 @@ class PoliciesBreaches(Resource):
         """List running, waiting and booked requests that break the policy in force, the newest first.
 
         cluster: The cluster of its nodes.
+        idempotency_key: What your POST with this key has made, by itself or as a job.
         name: Part of the name.
         owner: Id or name, or `me`.
         page_size: Rows a page.
@@ -1291,6 +1296,7 @@ class PoliciesBreaches(Resource):
             params={
                 "cluster": cluster,
                 "ended": ended,
+                "idempotency_key": idempotency_key,
                 "is_booking": is_booking,
                 "name": name,
                 "owner": owner,

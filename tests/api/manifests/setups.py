@@ -33,6 +33,27 @@ metadata: {{name: slack}}
 spec: {{workspace: robots, kind: slack_webhook, secretFrom: robots-slack, enabled: false}}
 ---
 apiVersion: egs.io/v1alpha1
+kind: AlertRule
+metadata: {{name: Hot in robots}}
+spec:
+  workspace: robots
+  signal: temperature_c
+  kind: threshold
+  level: 81.5
+  clearLevel: 78
+  severeLevel: 90
+  hold: 5m
+  severity: warning
+  cluster: aurora
+  shape: {SHAPE}
+  runbook: "Lower the batch size."
+---
+apiVersion: egs.io/v1alpha1
+kind: AlertRule
+metadata: {{name: Fleet is slow}}
+spec: {{signal: queue_wait_s, kind: threshold, level: 7200, severity: info, tells: admins, enabled: false}}
+---
+apiVersion: egs.io/v1alpha1
 kind: Member
 metadata: {{name: outsider}}
 spec: {{workspace: robots, role: viewer}}

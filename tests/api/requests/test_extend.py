@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from core.clock import db_now
+from gpr.allocation.allocator import tick
 from gpr.models import Gpr, Promise
 from slices.models import Slice
 from slices.quotas.services import quota_create
@@ -69,6 +70,36 @@ def test_a_refusal_says_the_latest_end_which_is_accepted_to_the_second_and_who_i
     again = assert_problem(owner.post(f"gprs/{runs.pk}/extend/", {"extra_s": 60}), 409, "conflict")
     assert again["max_ends_at"] == body["max_ends_at"]
     assert "cannot end later" in again["detail"]
+
+
+def test_a_follower_of_its_own_is_named_with_what_to_do(owner: Caller, world: World, ask: dict[str, Any]) -> None:
+    """Nobody else is promised these nodes, so the owner can extend once they have withdrawn what they filed themselves."""
+    runs = factories.active(world.slice, world.people.owner, name="prep")
+    first = owner.post("gprs/", {**ask, "name": "train", "after": "prep"}).json()
+    last = owner.post("gprs/", {**ask, "name": "evaluate", "after": "train"}).json()
+    tick()
+
+    body = assert_problem(owner.post(f"gprs/{runs.pk}/extend/", {"extra_s": 7200}), 409, "conflict")
+
+    assert "train starts after it and has been promised a start." in body["detail"]
+    assert "ancel train and file it again afterwards" in body["detail"]
+    assert body["next_id"] == first["id"]
+    for each in (last, first):
+        assert owner.delete(f"gprs/{each['id']}/").status_code == 204
+    assert owner.post(f"gprs/{runs.pk}/extend/", {"extra_s": 7200}).status_code == 200
+
+
+def test_somebody_else_who_is_promised_the_nodes_comes_before_a_follower_of_its_own(
+    owner: Caller, world: World, ask: dict[str, Any]
+) -> None:
+    runs = factories.active(world.slice, world.people.owner, name="prep")
+    factories.gpr(world.foreign_slice, world.people.outsider, nodes=2)
+    owner.post("gprs/", {**ask, "name": "train", "after": "prep"})
+    tick()
+
+    body = assert_problem(owner.post(f"gprs/{runs.pk}/extend/", {"extra_s": 7200}), 409, "conflict")
+
+    assert body["detail"].startswith("Others have been promised these GPUs")
 
 
 def test_the_latest_end_heeds_a_quota_that_both_share_and_a_maintenance(owner: Caller, world: World, admin: Caller) -> None:

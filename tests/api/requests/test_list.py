@@ -167,3 +167,13 @@ def test_a_list_says_in_openapi_how_it_is_sorted_and_how_long_a_filter_may_be(ow
     assert {each["name"]: each["schema"].get("maxLength") for each in gprs["parameters"]}["name"] == 500
     for caller, path in ((owner, "gprs/"), (admin, "defragmentation/"), (owner, "tokens/")):
         assert "ordering" in assert_problem(caller.get(f"{path}?ordering=name"), 400, "invalid_input")["errors"]
+
+
+def test_what_a_key_made_is_found_by_the_key_and_by_nobody_else(owner: Caller, teammate: Caller, ask: dict[str, Any]) -> None:
+    made = owner.post("gprs/", ask, key="k1").json()
+
+    def found(caller: Caller, key: str) -> list[str]:
+        return [row["id"] for row in caller.get("gprs/", idempotency_key=key).json()["results"]]
+
+    assert (found(owner, "k1"), found(owner, "k2")) == ([made["id"]], [])
+    assert found(teammate, "k1") == []

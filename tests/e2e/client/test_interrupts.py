@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr
 from datetime import UTC, datetime, timedelta
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
 from egs_client import gpus
+from egs_client.cli.commands.gpr_acts import Filing
 from egs_client.errors import EgsError
 from egs_client.sync.box import Box
 from egs_client.sync.client import Client
@@ -94,3 +100,44 @@ def test_a_box_that_does_not_start_in_time_is_canceled(hub: Hub) -> None:
             pytest.fail("it has not started")
 
         assert [gpr.state for gpr in client.gprs.list(page_size=1).all(limit=1)] == ["CANCELED"]
+
+
+@pytest.mark.parametrize("module", ["click.core", "typer.main"])
+def test_a_ctrl_c_while_the_command_still_imports_ends_it_with_one_line(module: str, egs: Egs) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "egs_client", "gpr", "list"]
+    starting = subprocess.Popen(command, env=egs.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert starting.stderr
+    seen = next(line for line in starting.stderr if line.endswith(f" {module}\n"))
+    assert seen
+    starting.send_signal(signal.SIGINT)
+    out, err = starting.communicate(timeout=START_S)
+
+    told = [line for line in err.splitlines() if not line.startswith("import time:")]
+    assert (starting.returncode, out, told) == (130, "", ["Interrupted before anything was asked for."])
+
+
+def test_an_ended_request_of_the_same_name_is_not_taken_for_one_that_was_never_filed(hub: Hub, egs: Egs) -> None:
+    """A second Ctrl-C gives up on an answer; by its own key the command knows whether the request is there."""
+    egs.run("gpr", "create", "train", *BOX, *LATER)
+    egs.run("gpr", "cancel", "train", "--yes")
+    with Client(hub.url, hub.tokens["user_token"]) as client:
+        never, filed = Filing("train"), Filing("train")
+        assert told(lambda: never.tell(client, where="egs gpr list")) == "train was not filed.\n"
+        never.send()
+        assert "not known whether train was filed" in told(lambda: never.tell(client, where="egs gpr list"))
+        box = {"slice": "vision", "shape": "H100-80GB", "nodes": 1, "duration_s": 3600}
+        made = client.gprs.create(name="train", **box, idempotency_key=filed.send())  # type: ignore[arg-type]
+        assert made.id in told(lambda: filed.tell(client, where="egs gpr list"))
+        job = Filing("job")
+        run = client.jobs.create(name="job", image="a:1", **box, idempotency_key=job.send())  # type: ignore[arg-type]
+        assert run.gpr_id in told(lambda: job.tell(client, where="egs job list"))
+    with Client(hub.url, hub.tokens["admin_token"]) as other:
+        assert not other.gprs.list(idempotency_key=filed.key).all()
+    hub.end_all()
+
+
+def told(act: Callable[[], None]) -> str:
+    """What it says on standard error, where nobody can be asked."""
+    with redirect_stderr(StringIO()) as errors:
+        act()
+    return errors.getvalue()

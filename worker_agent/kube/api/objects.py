@@ -26,6 +26,7 @@ SERVED_LABEL: Final = "serving.kserve.io/inferenceservice"  # the name of the In
 POD_LABELS: Final = frozenset(
     {
         *(cluster_names.POD_GPR, cluster_names.MODEL, cluster_names.CHECK_OF, cluster_names.JOB_OF_POD, cluster_names.INDEX_OF_POD),
+        *(cluster_names.JOB_SET_OF_POD, cluster_names.TRAINING_OF_POD),
         *(*RANK_LABELS, *ROLE_LABELS, SERVED_LABEL),
     }
 )

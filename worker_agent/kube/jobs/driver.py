@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol.cluster_names import INDEX_OF_POD, JOB, JOB_BOX, JOB_FIELD_MANAGER, JOB_OF_POD
-from protocol.tenancy.job_objects import BoxFacts, Object, main_of, objects_of, pod_selector
+from protocol.cluster_names import INDEX_OF_POD, JOB, JOB_BOX, JOB_FIELD_MANAGER
+from protocol.tenancy.job_objects import BoxFacts, Object, main_of, objects_of, owner_label, pod_selector
 from protocol.tenancy.workloads import MANIFEST_KINDS, WorkloadKind, WorkloadPhase, WorkloadSeen, objects_fault
 from worker_agent.cluster.base import ClusterError, Note, Throttled, Unavailable, WriteConflict
 from worker_agent.hub.workloads import NO_NAMESPACE, BoxJob, LogPart, Run
@@ -255,16 +255,16 @@ class KubernetesWorkloads:
 
     def _pods_of(self, job: BoxJob, main: Object) -> Iterator[Pod]:
         # The watch leaves out pods that have finished.
-        name = str(main["metadata"]["name"])
+        label, name = owner_label(main["kind"]), str(main["metadata"]["name"])
         for pod in self._pods():
-            if pod.metadata.namespace == job.workload.namespace and pod.metadata.label(JOB_OF_POD).startswith(name) and not pod.is_leaving:
+            if pod.metadata.namespace == job.workload.namespace and pod.metadata.label(label) == name and not pod.is_leaving:
                 yield pod
 
     def _why_failed(self, job: BoxJob, main: Object, ended: Condition) -> str:
         if (known := self._seen.get(job.workload.id)) is not None and known.phase is WorkloadPhase.FAILED and known.run == job.workload.run:
             return known.message
         name, namespace = main["metadata"]["name"], job.workload.namespace
-        pods = self._logs.pods(namespace, pod_selector(main["kind"], name, 0).split(",", 1)[0])
+        pods = self._logs.pods(namespace, f"{owner_label(main['kind'])}={name}")
         for pod in pods:
             state = terminated(pod)
             if state is not None and state.exitCode:

@@ -41,13 +41,24 @@ def test_it_can_be_changed_while_it_waits_but_never_into_a_circle(owner: Caller,
 
     assert faults(owner.patch(f"gprs/{prep['id']}/", {"after": "train"})) == ["after"]
     free = owner.patch(f"gprs/{then['id']}/", {"after": None}).json()
+    assert free["after_condition"] == "any"
     again = owner.patch(f"gprs/{then['id']}/", {"after": "prep"}).json()
     assert owner.patch(f"gprs/{then['id']}/", {"after": ""}).json()["after"] is None
 
     assert (free["after"], free["after_id"]) == (None, None)
     assert free["promised_start_at"] <= then["promised_start_at"]
-    assert (again["after"], again["after_condition"]) == ("prep", "success")
+    assert (again["after"], again["after_condition"]) == ("prep", "any")
     assert faults(owner.post("gprs/", {**ask, "after": "prep", "after_condition": "never"})) == ["after_condition"]
+
+
+def test_a_condition_without_a_predecessor_is_refused_beside_its_field(owner: Caller, ask: dict[str, Any], prep: dict[str, Any]) -> None:
+    for path in ("gprs/", "gprs/estimate/"):
+        assert faults(owner.post(path, {**ask, "after_condition": "success"})) == ["after_condition"]
+    assert faults(owner.patch(f"gprs/{prep['id']}/", {"after_condition": "success"})) == ["after_condition"]
+    then = owner.post("gprs/", {**ask, "name": "train", "after": "prep"}).json()
+    assert owner.patch(f"gprs/{then['id']}/", {"after_condition": "success"}).json()["after_condition"] == "success"
+    assert faults(owner.patch(f"gprs/{then['id']}/", {"after": None, "after_condition": "success"})) == ["after_condition"]
+    assert owner.post("gprs/", {**ask, "name": "free", "after_condition": "any"}).status_code == 201
 
 
 def test_nobody_starts_after_what_they_may_not_see_or_what_is_of_a_project_that_is_not_theirs(

@@ -1,0 +1,23 @@
+"""A Ctrl-C while the command is still importing what it needs: nothing was asked of the server yet."""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType
+
+
+def begin() -> None:
+    """Until `over` a Ctrl-C ends the process at once. Where it is ignored, as in the background, it stays so."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end)
+
+
+def over() -> None:
+    if signal.getsignal(signal.SIGINT) is _end:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    os.write(2, b"Interrupted before anything was asked for.\n")
+    os._exit(130)
