@@ -45,7 +45,7 @@ def waiting(hub: Hub, egs: Egs) -> Iterator[str]:
         ('gpr list -o jsonpath={"\\q}', 2, "no text of JSONPath"),
         ("get workspaces -o jsonpath={.items[*].metadata.name}", 0, "vision"),
         ("events --since 99999999999d", 2, "too long"),
-        ("gpr list -n foreign", 0, "There is no GPR"),
+        ("gpr list -n foreign", 0, "There is no such GPR"),
         ("kubeconfig", 2, "--cluster aurora"),
         ("alerts", 0, "Nothing is wrong"),
         ("usage --month soon", 2, "is no month"),
@@ -140,7 +140,7 @@ def test_top_shows_what_gpus_do_the_hottest_first(egs: Egs, admin: Egs) -> None:
     assert heat == sorted(heat, reverse=True)
     assert title.split()[:4] == ["NODE", "GPU", "TEMP", "USE"]
     assert first.startswith(rows[0]["node"])
-    assert "none of your boxes holds it now" in egs.run("top")
+    assert "No box of yours holds a GPU now" in egs.run("top")
 
 
 def test_usage_counts_hours_by_what_is_asked_for(egs: Egs, admin: Egs) -> None:

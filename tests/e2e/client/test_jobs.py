@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from egs_client.cli.commands.gpr_acts import Filing
 from egs_client.cli.commands.jobs import _asking
 from egs_client.sync.client import Client
 from tests.e2e.client.hub import Egs, Hub
@@ -25,15 +26,15 @@ def test_a_job_is_filed_waits_runs_and_ends_as_its_command_does(hub: Hub, egs: E
     hub.end_all()
 
 
-def test_a_ctrl_c_before_a_job_is_filed_asks_about_no_other_job_with_a_similar_name(
+def test_a_ctrl_c_before_a_job_is_filed_asks_about_no_other_job_even_of_its_name(
     hub: Hub, egs: Egs, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    egs.run("run", *BOX, *LATER, "--name", "retrained-once", "--detach", "--", "true")
+    egs.run("run", *BOX, *LATER, "--name", "train", "--detach", "--", "true")
 
-    with Client(hub.url, hub.tokens["user_token"]) as client, pytest.raises(KeyboardInterrupt), _asking(client, "trained-once"):
+    with Client(hub.url, hub.tokens["user_token"]) as client, pytest.raises(KeyboardInterrupt), _asking(client, Filing("train")):
         raise KeyboardInterrupt
 
-    assert capsys.readouterr().err == "It is not known whether trained-once was filed. Look: egs job list\n"
+    assert capsys.readouterr().err == "train was not filed.\n"
     hub.end_all()
 
 
