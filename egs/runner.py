@@ -50,7 +50,7 @@ class AllocatorThread(threading.Thread):
             self._kicked.clear()
             close_old_connections()
             try:
-                tick(may_rest=not was_kicked)
+                tick(may_rest=not was_kicked, may_hurry=was_kicked)
             except Exception:
                 log.exception("tick_failed")
             was_kicked = self._kicked.wait(settings.EGS_TICK_S)

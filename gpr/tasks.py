@@ -11,5 +11,5 @@ def tick_task() -> None:
     from gpr.allocation.allocator import tick
 
     is_kicked = kick_taken()
-    if tick(may_rest=not is_kicked) is None and is_kicked:
+    if tick(may_rest=not is_kicked, may_hurry=is_kicked) is None and is_kicked:
         kick_keep()

@@ -8,6 +8,8 @@ from typing import NamedTuple, Self
 
 from planner.board.board import Board
 from planner.board.waiting import Turn
+from planner.capacity.profile import FOREVER_S
+from planner.sharing.evictions import evictions_possible
 from planner.sharing.rights import Rights, borrows
 from planner.snapshot import Policy, Pool, Quota, Request, Running, Slot, Snapshot, Window
 
@@ -34,6 +36,8 @@ class Basis:
     """All that explanations of one plan rest on."""
 
     now_s: int
+    until_s: int  # while nothing changes, no plan before then is another
+    is_settled: bool  # nothing starts now or is at risk
     policy: Policy
     pools: tuple[Pool, ...]
     quotas: tuple[Quota, ...]
@@ -49,7 +53,21 @@ class Basis:
             for each, slot in slots
         }
         closed = {node: windows for node, windows in board.closed.items() if windows}
-        return cls(snapshot.now_s, snapshot.policy, snapshot.pools, snapshot.quotas, closed, boxes | waiting)
+        is_settled = not board.overdue and not any(each.risk for each in board.order)
+        is_settled &= all(slot.start_s > snapshot.now_s for slot in expected.values())
+        bounds = snapshot.now_s, _until_s(board, expected, snapshot), is_settled
+        return cls(*bounds, snapshot.policy, snapshot.pools, snapshot.quotas, closed, boxes | waiting)
+
+    def holds_for(self, snapshot: Snapshot) -> bool:
+        """Returns whether nothing has changed since that plan, and nothing was due."""
+        is_same = self.is_settled and self.now_s <= snapshot.now_s < self.until_s and self.pools is snapshot.pools
+        if not is_same or (self.policy, self.quotas) != (snapshot.policy, snapshot.quotas):
+            return False
+        if snapshot.has_freed or snapshot.moved is not None or snapshot.edited is not None:
+            return False
+        stays = self.stays
+        parts: tuple[Request | Running, ...] = (*snapshot.running, *snapshot.queue)
+        return len(parts) == len(stays) and all((stay := stays.get(part.id)) is not None and stay.part is part for part in parts)
 
     def differing(self, before: Basis, board: Board) -> set[str]:
         """Returns the ids of requests whose explanation, start or turn may differ from those of the plan `before`.
@@ -93,3 +111,14 @@ class Basis:
         stay = self.stays[id_]
         starts_now = stay.slot is not None and stay.slot.start_s <= board.now_s
         return starts_now or stay.part.slice in owners or stay.part.project in owners or not nodes.isdisjoint(stay.nodes)
+
+
+def _until_s(board: Board, expected: Mapping[str, Slot], snapshot: Snapshot) -> int:
+    # Time alone changes the plan when a start or an end is due or nodes close or open. While requests may take capacity from others, each
+    # plan considers only some of them.
+    now_s = snapshot.now_s
+    if board.queue and evictions_possible(snapshot.policy, snapshot.quotas, evictor_count=board.evictor_count):
+        return now_s
+    times_s = [slot.start_s for slot in expected.values()] + [box.end_s for box in snapshot.running]
+    times_s += [at_s for windows in board.closed.values() for window in windows for at_s in (window.start_s, window.end_s)]
+    return min((at_s for at_s in times_s if at_s > now_s), default=FOREVER_S)

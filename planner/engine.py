@@ -50,13 +50,16 @@ def no_collection() -> Iterator[None]:
 
 @no_collection()
 def plan(snapshot: Snapshot, *, explained: Set[str] | None = None, since: Basis | None = None, restore: Restore = restore_anew) -> Plan:
-    """`explained`: ids of requests that get an explanation; None: all. `since`: of the last such plan; then those get one that start now
-    or whose explanation may have changed since. `restore`: makes the board with the stored slots.
+    """`explained`: ids of requests that get an explanation; empty: those that start now; None: all. `since`: of the last such plan; then
+    those get one that start now or whose explanation may have changed since. `restore`: makes the board with the stored slots.
 
     Shapes: one placement for each explained request, in order of turn, and in `others` those of the rest that are not as stored; pools,
     running and queue may come in any order, with unique ids. Errors: none. A request that can never start has no slot. Cost: about linear
     in the snapshot; a few scans of all nodes for each request that is new or has lost its slot.
     """
+    is_whole = can_order_nodes(snapshot)
+    if since is not None and not is_whole and since.holds_for(snapshot):
+        return Plan(snapshot.now_s, (), basis=since)
     board, newcomers, queues = restore(snapshot)
     unpromised = sorted((waiting for waiting in newcomers if waiting.promise_s is None), key=turn_of)
     remembered = place_newcomers(board, newcomers, snapshot, queues=queues)
@@ -65,13 +68,14 @@ def plan(snapshot: Snapshot, *, explained: Set[str] | None = None, since: Basis 
         apply_edit(board, snapshot, snapshot.edited.id, reserve)
     evictions, rights = make_evictions(board, snapshot.quotas, snapshot.moved)
     foretold = unpromised if snapshot.edited is None else [*unpromised, board.queue[snapshot.edited.id]]
-    is_whole = can_order_nodes(snapshot)
     asked = None if explained is None or is_whole else explained | {waiting.request.id for waiting in foretold}
     barred = {eviction.id for eviction in evictions} | {waiting.request.id for waiting in board.order if waiting.risk is not None}
     expected = assign_supplies(board, board.expected(asked), barred)
     basis = None if explained is not None else Basis.of(board, expected, rights, snapshot)
     if basis is not None and since is not None:
         explained = basis.differing(since, board)
+    elif explained is not None and not explained:
+        explained = {id_ for id_, slot in expected.items() if slot.start_s <= snapshot.now_s}
     slots = board.slots()
     to_explain = None if explained is None else [board.queue[id_].request for id_ in explained]
     explainer = _Explainer(board, slots, expected, Reasons(board, expected, to_explain), rights, reserve, snapshot)
@@ -84,8 +88,7 @@ def plan(snapshot: Snapshot, *, explained: Set[str] | None = None, since: Basis 
         each.id for each in placements if each.starts_now
     }
     faults = tuple(fault for fault in faults_of(board, placements, others) if fault.id not in at_risk)
-    next_start_s = min((slot.start_s for slot in expected.values() if slot.start_s > snapshot.now_s), default=None)
-    return Plan(snapshot.now_s, placements, remembered, forecasts, tuple(evictions), others, faults, next_start_s, basis)
+    return Plan(snapshot.now_s, placements, remembered, forecasts, tuple(evictions), others, faults, basis)
 
 
 def can_order_nodes(snapshot: Snapshot) -> bool:

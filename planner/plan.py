@@ -198,7 +198,6 @@ class Plan:
     evictions: tuple[PlannedEviction, ...] = ()
     others: tuple[BarePlacement, ...] = ()  # requests without an explanation that are not as stored; all, if nodes can be ordered
     faults: tuple[Fault, ...] = ()  # empty unless the planner is wrong
-    next_start_s: int | None = None  # the first later than now
     basis: Basis | None = field(default=None, compare=False, repr=False)  # None: the next plan explains all
 
     @property

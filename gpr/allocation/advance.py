@@ -18,6 +18,7 @@ from core.errors import StaleState
 from core.words import are, plural, utc
 from core.written_sql import Moment, WrittenQuery, sent_together
 from gpr.allocation.absence import was_just_away
+from gpr.allocation.rows import EpochSeconds
 from gpr.allocation.snapshot import nodes_free_at
 from gpr.allocation.stored_plan import explanation_data, plan_lock
 from gpr.evictions.services import NOTICES
@@ -96,9 +97,9 @@ def _made(alike: Sequence[_Due], now: datetime) -> list[_Due]:
 def _ids_due(now: datetime) -> set[UUID]:
     # Most boxes run undisturbed, so only those that may be due by the clock or by their nodes are read.
     with sent_together():
-        ending, on_nodes, windows = _ENDING.send(now=now), _ON_NODES.send(late=now - timedelta(seconds=ENTRY_SILENCE_S)), _WINDOWS.send()
-    moved = {pk for (pk,) in (*ending(), *on_nodes())}
-    return moved.union(pk for pk, active_at, ends_at, passed in windows() if _marks(active_at, ends_at, now) > passed)
+        ending, on_nodes = _ENDING.send(now=now), _ON_NODES.send(late=now - timedelta(seconds=ENTRY_SILENCE_S))
+        marked = _MARKED.send(soon=now + timedelta(seconds=1))
+    return {pk for (pk,) in (*ending(), *on_nodes(), *marked())}
 
 
 def _on_nodes() -> QuerySet[Any, tuple[UUID]]:
@@ -114,7 +115,12 @@ def _on_nodes() -> QuerySet[Any, tuple[UUID]]:
 _ENDING: Final = WrittenQuery(
     Gpr.objects.filter(Q(state=S.EXITING) | Q(state=S.ACTIVE, ends_at__lte=Moment("now"))).order_by().values_list("pk")
 )
-_WINDOWS: Final = WrittenQuery(Gpr.objects.filter(state=S.ACTIVE).order_by().values_list("pk", "active_at", "ends_at", "marks_passed"))
+# Those that are at their next mark within a second: the marks are quarters, and times are whole seconds here.
+_NEXT: Final = F("marks_passed") + 1
+_AT_MARK: Final = Gpr.objects.filter(state=S.ACTIVE, marks_passed__lt=len(MARKS_PERCENT)).alias(
+    four_times_s=EpochSeconds("active_at") * (4 - _NEXT) + EpochSeconds("ends_at") * _NEXT
+)
+_MARKED: Final = WrittenQuery(_AT_MARK.filter(four_times_s__lte=EpochSeconds(Moment("soon")) * 4).order_by().values_list("pk"))
 _ON_NODES: Final = WrittenQuery(_on_nodes())
 
 

@@ -39,12 +39,11 @@ from gpr.replacement.services import replacements_review
 from inventory.services.supplies import orders_give_up
 from journal.guard import set_aside_on_error, write_or_set_aside
 from journal.models import Event
-from planner.capacity.profile import FOREVER_S
 from planner.plan import Plan
-from planner.sharing.evictions import evictions_possible
 from planner.snapshot import Slot
 from slices.kubeconfigs.services import kubeconfigs_expire
 
+WHOLE_PAUSE = 4  # times as long as the last plan of the whole queue took
 STARTS_AT_ONCE = 100  # in one transaction; if it fails, each GPR gets its own
 PRUNE_EVERY = 100  # ticks
 # At rest: agents that give no sign, requests to withdraw, orders that are late, and their like are looked at so often.
@@ -60,11 +59,11 @@ class TickReport:
     rested: bool = False
 
 
-def tick(*, now: datetime | None = None, may_rest: bool = False) -> TickReport | None:
+def tick(*, now: datetime | None = None, may_rest: bool = False, may_hurry: bool = False) -> TickReport | None:
     """Run one tick; None when another process runs one. Simulations and tests pass `now`.
 
     `may_rest`: when nothing has happened since the last plan and nothing is due, plan nothing, and look at deadlines of other kinds only
-    every REVIEW_EVERY.
+    every REVIEW_EVERY. `may_hurry`: find only what starts now, if the whole queue was planned a moment ago; the next tick plans it.
     """
     with single_runner("allocator") as mine:
         if not mine:
@@ -90,7 +89,7 @@ def tick(*, now: datetime | None = None, may_rest: bool = False) -> TickReport |
         if may_rest and _may_rest(record, now):
             report.rested = True
         else:
-            _plan_and_start(report, record, now)
+            _plan_and_start(report, record, now, may_hurry=may_hurry)
         with set_aside_on_error("planner_memory", "What the planner remembers could not be checked", now=now):
             live_check(now=now)
             if record.tick_count % PRUNE_EVERY == 0:
@@ -102,16 +101,27 @@ def tick(*, now: datetime | None = None, may_rest: bool = False) -> TickReport |
         return report
 
 
-def _plan_and_start(report: TickReport, record: AllocatorRecord, now: datetime) -> None:
-    event_id = _last_event_id()
-    made, loaded = replan(now=now)
+class _Process:
+    whole_until_mono = 0.0  # when the whole queue may be planned again, if ticks are in a hurry
+
+
+def _plan_and_start(report: TickReport, record: AllocatorRecord, now: datetime, *, may_hurry: bool) -> None:
+    event_id, began_mono = _last_event_id(), time.monotonic()
+    hurries = may_hurry and began_mono < _Process.whole_until_mono
+    made, loaded = replan(now=now, explained=frozenset() if hurries else None)
+    if not hurries:
+        ended_mono = time.monotonic()
+        _Process.whole_until_mono = ended_mono + WHOLE_PAUSE * (ended_mono - began_mono)
     report.queued_count = len(loaded.snapshot.queue)
     gprs = gprs_by_id(placement.id for placement in made.starts)
     due = [(gpr, p.slot) for p in made.starts if p.slot is not None and (gpr := gprs.get(p.id)) is not None]
     _start(due, loaded, now, report)
+    if hurries:
+        record.rests_until_at = None
+        return
     restarts_estimate(loaded, is_anew=event_id != record.planned_event_id, now=now)
     # This plan's own events are later than `event_id`, so the next tick plans again if this plan changed something.
-    record.planned_event_id, record.rests_until_at = event_id, None if report.skipped else _rests_until(made, loaded, now)
+    record.planned_event_id, record.rests_until_at = event_id, None if report.skipped else _rests_until(made, now)
 
 
 def _may_rest(record: AllocatorRecord, now: datetime) -> bool:
@@ -124,18 +134,11 @@ def _is_reviewed(record: AllocatorRecord, now: datetime) -> bool:
     return record.last_tick_at is not None and record.last_tick_at <= now < record.last_tick_at + REVIEW_EVERY
 
 
-def _rests_until(made: Plan, loaded: Loaded, now: datetime) -> datetime | None:
-    # Time alone changes the plan when a start or an end is due or nodes close or open. EGS_REST_S bounds the rest, since not every
-    # change is an event. While requests may take capacity from others it never rests: each plan considers only some of them.
-    snapshot = loaded.snapshot
-    evictor_count = sum(request.may_evict for request in snapshot.queue)
-    if snapshot.queue and evictions_possible(snapshot.policy, snapshot.quotas, evictor_count=evictor_count):
+def _rests_until(made: Plan, now: datetime) -> datetime | None:
+    # EGS_REST_S bounds the rest, since not every change is an event.
+    if made.basis is None or made.basis.until_s <= made.now_s:
         return None
-    times_s = [box.end_s for box in snapshot.running] + ([] if made.next_start_s is None else [made.next_start_s])
-    windows = (window for pool in snapshot.pools for node in pool.nodes for window in node.closed)
-    times_s += [at_s for window in windows for at_s in (window.start_s, window.end_s)]
-    due_s = min((at_s for at_s in times_s if at_s > snapshot.now_s), default=FOREVER_S)
-    until_at = at(min(due_s, snapshot.now_s + settings.EGS_REST_S))
+    until_at = at(min(made.basis.until_s, made.now_s + settings.EGS_REST_S))
     return min([until_at, *(ends_at for (ends_at,) in _NEXT_END(now=now) if ends_at is not None)])
 
 

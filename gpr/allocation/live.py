@@ -153,6 +153,8 @@ def _brought_up_to_date(
     known: dict[str, Part], there: Collection[str], stale: Set[str] | None, make: Callable[[str], Part]
 ) -> dict[str, Part]:
     """Makes the parts anew that are `stale` (None: all) and still `there`. Equal ones keep their objects: the board knows them by these."""
+    if stale is not None and not stale:
+        return known
     made = {id_: make(id_) for id_ in (there if stale is None else stale) if id_ in there}
     kept = {id_: was if (was := known.get(id_)) == part else part for id_, part in made.items()}
     return kept if stale is None else {id_: part for id_, part in known.items() if id_ not in stale} | kept

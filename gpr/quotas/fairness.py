@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -78,9 +79,12 @@ def shares_of(
     weights = {project: max(weight, 1) for project, weight in weights.items()}
     use = {project: gpu_s + CREDIT_S * weights[project] for project, gpu_s in ended.items()}
     gpus_of = {node.id: node.gpu_count for pool in pools for node in pool.nodes}
+    gpu_counts: dict[tuple[str, int], int] = defaultdict(int)  # by project and start
     for box in running:
         gpu_count = len(box.counted) * box.gpus_per_node or sum(gpus_of.get(node, 0) for node in box.counted)
-        use[box.project] += box_use(gpu_count, now_s - box.started_s)
+        gpu_counts[box.project, box.started_s] += gpu_count
+    for (project, started_s), gpu_count in gpu_counts.items():
+        use[project] += box_use(gpu_count, now_s - started_s)
     due_per_weight = sum(use.values()) / max(sum(weights.values()), 1)
     return {project: _step(use[project] / (weight * due_per_weight)) for project, weight in weights.items()}
 

@@ -387,7 +387,7 @@ class Board:
     def expected(self, asked: Set[str] | None = None) -> dict[str, Slot]:
         """Simulate where each request starts if no more come and every box takes its whole length. Changes nothing.
 
-        `asked`: stop when these have started; the rest keep their slots. None means all.
+        `asked`: stop when these have started, after now at the soonest; the rest keep their slots. None means all.
         """
         order = self._order_now()
         if len(order) == 0:

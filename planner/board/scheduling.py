@@ -247,8 +247,8 @@ def open_followers(table: Table, chains: Chains, agenda: Agenda, first_row: int,
 def play_forward(capacity: Capacity, free_now: FreeNow, table: Table, order: Ints, at_s: int, asked: Bools, chains: Chains) -> None:
     """Plays all ticks from now on as if nobody came and every box took its whole length; `slot_s` then says when each row starts.
 
-    `asked`: by row; stops when these have started. Changes its arguments. It ticks when a box ends, a slot is due, a window opens or an
-    earliest start comes.
+    `asked`: by row; stops when these have started, after now at the soonest. Changes its arguments. It ticks when a box ends, a slot
+    is due, a window opens or an earliest start comes.
     """
     node_count = len(capacity.gpu_counts)
     first_row = node_count + len(capacity.limits.head)
@@ -263,7 +263,7 @@ def play_forward(capacity: Capacity, free_now: FreeNow, table: Table, order: Int
     waiting, slots = order[table.state[order] == HAS_SLOT], table.places.copy()
     recheck = new_recheck(capacity, free_now, table, waiting, at_s)
     left, goes_on = asked[waiting].sum(), True
-    while left > 0:
+    while True:
         while len(events) > 0 and events[0][0] <= at_s:
             due_s, number = heapq.heappop(events)
             if number >= first_row:
@@ -289,7 +289,7 @@ def play_forward(capacity: Capacity, free_now: FreeNow, table: Table, order: Int
                 for limit in used(table.all_limits[j]):
                     schedule_change(capacity, agenda, node_count + limit, at_s)
         goes_on = False
-        if len(events) == 0 or events[0][0] >= NEVER_S:
+        if left <= 0 or len(events) == 0 or events[0][0] >= NEVER_S:
             break
         at_s = events[0][0]
 

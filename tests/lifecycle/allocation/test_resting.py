@@ -8,13 +8,15 @@ import pytest
 from django.conf import settings
 from pytest_django import DjangoAssertNumQueries
 
+from gpr.allocation import allocator
 from gpr.allocation.allocator import TickReport, tick
 from gpr.models import AllocatorRecord, Gpr, GprState
 from gpr.requests.editing import gpr_cancel
 from gpr.requests.services import gpr_submit
 from inventory.models import Node
+from inventory.services.inventory import inventory_store
 from slices.models import Quota
-from tests.builders import NOW, agent_heard, make_cluster, make_slice, make_user, spec
+from tests.builders import NOW, agent_heard, make_cluster, make_slice, make_user, node_view, spec
 from tests.lifecycle.stage import Stage, fresh
 
 pytestmark = pytest.mark.django_db
@@ -81,6 +83,26 @@ def test_where_rights_to_what_others_hold_are_weighed_each_tick_goes_on_with_it(
     rest(1)
 
     assert not rest(2).rested
+
+
+def test_a_tick_in_a_hurry_starts_what_it_can_and_the_next_one_foretells_the_others(waiting: Gpr, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocator, "WHOLE_PAUSE", 10_000)
+    cluster = waiting.slice.clusters.get()
+    third = gpr_submit(actor=waiting.owner, spec=spec(make_slice(cluster), name="third"), now=at(1))
+    rest(2)
+    foretold_at = fresh(third).planned_start_at
+    assert foretold_at is not None
+    inventory_store(cluster=cluster, nodes=[node_view(f"{cluster.name}-n{i}") for i in range(2)], now=at(3))
+
+    report = tick(now=at(3), may_hurry=True)
+
+    assert report is not None
+    assert report.started == [waiting.pk]
+    assert fresh(third).planned_start_at == foretold_at
+    assert not rest(4).rested
+    sooner_at = fresh(third).planned_start_at
+    assert sooner_at is not None
+    assert sooner_at < foretold_at
 
 
 def test_an_empty_queue_rests_too() -> None:

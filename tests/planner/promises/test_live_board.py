@@ -94,9 +94,44 @@ def test_who_is_told_only_what_may_have_changed_knows_as_much_as_who_is_told_all
         shown |= {each.id: _shown(each) for each in part.placements}
 
         assert {each.id: shown[each.id] for each in whole.placements} == {each.id: _shown(each) for each in whole.placements}
-        assert (part.starts, part.next_start_s, part.faults) == (whole.starts, whole.next_start_s, whole.faults)
+        assert (part.starts, part.faults) == (whole.starts, whole.faults)
         stored = {each.id: (each.slot, each.promise_s, each.moved, each.lost) for each in whole.all_placements}
         assert {each.id: (each.slot, each.promise_s, each.moved, each.lost) for each in part.all_placements}.items() <= stored.items()
+
+
+@examples(200)
+@given(st.integers(0, 10**6), st.sampled_from(POLICIES), ASKS, st.sets(st.sampled_from(sorted(MISHAPS | {BACK})), max_size=3))
+def test_what_is_not_planned_again_while_nothing_changes_is_what_a_plan_would_be(
+    seed: int, policy: Policy, asks: Asks, mishaps: set[str]
+) -> None:
+    world = World(seed, policy, frozenset(mishaps), asks, now_s=1000)
+    for _ in range(25):
+        world.step()
+        snapshot = world.snapshot()  # with what was stored
+        before = plan(snapshot)
+        basis = before.basis
+        assert basis is not None
+        if basis.until_s <= before.now_s:
+            continue
+        later = replace(snapshot, now_s=world.dice.randrange(before.now_s, min(basis.until_s, before.now_s + 10_000)))
+        if basis.holds_for(later):
+            anew = plan(later)
+            assert plan(later, since=basis).placements == anew.starts == ()
+            assert {each.id: _shown(each) for each in anew.placements} == {each.id: _shown(each) for each in before.placements}
+
+
+@examples(100)
+@given(st.integers(0, 10**6), st.sampled_from(POLICIES), ASKS, st.sets(st.sampled_from(sorted(MISHAPS | {BACK})), max_size=3))
+def test_a_plan_in_a_hurry_starts_the_same_and_stores_the_same_slots(seed: int, policy: Policy, asks: Asks, mishaps: set[str]) -> None:
+    world = World(seed, policy, frozenset(mishaps), asks, now_s=1000)
+    for _ in range(25):
+        snapshot, whole = world.step()
+        hurried = plan(snapshot, explained=frozenset())
+        assert {each.id: (each.slot, each.promise_s) for each in hurried.placements} == {
+            each.id: (each.slot, each.promise_s) for each in whole.starts
+        }
+        stored = {each.id: (each.slot, each.promise_s, each.moved, each.lost) for each in whole.all_placements}
+        assert {each.id: (each.slot, each.promise_s, each.moved, each.lost) for each in hurried.others}.items() <= stored.items()
 
 
 def test_who_waits_for_a_limit_is_told_who_else_has_come_under_it() -> None:
