@@ -71,7 +71,7 @@ def replan(
 ) -> tuple[Plan, Loaded]:
     """Plan the whole queue and store the plan; starts nothing.
 
-    `explained`: the GPRs whose explanation is stored now; a later tick stores the others. None: all.
+    `explained`: the GPRs whose explanation is stored now; a later tick stores the others. None means all.
     """
     plan_lock()
     loaded = snapshot_load(now=now, with_memory=edited is not None)
