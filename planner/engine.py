@@ -50,8 +50,8 @@ def no_collection() -> Iterator[None]:
 
 @no_collection()
 def plan(snapshot: Snapshot, *, explained: Set[str] | None = None, since: Basis | None = None, restore: Restore = restore_anew) -> Plan:
-    """`explained`: ids of requests that get an explanation; empty: those that start now; None means all. `since`: of the last such plan; then
-    those get one that start now or whose explanation may have changed since. `restore`: makes the board with the stored slots.
+    """`explained`: ids of requests that get an explanation; empty means those that start now, None means all. `since`: of the last plan;
+    then those get one that start now or whose explanation may have changed since. `restore`: makes the board with the stored slots.
 
     Shapes: one placement for each explained request, in order of turn, and in `others` those of the rest that are not as stored; pools,
     running and queue may come in any order, with unique ids. Errors: none. A request that can never start has no slot. Cost: about linear
