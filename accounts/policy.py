@@ -129,6 +129,7 @@ TABLE: Final[Mapping[tuple[Verb, Kind], Rule]] = {
     (Verb.CHANGE, Kind.GPR): _WRITERS,
     (Verb.APPROVE, Kind.GPR): _any_of(R.ADMIN, R.PROJECT_ADMIN, R.DEPUTY),
     (Verb.DECIDE, Kind.GPR): _ADMINS,
+    (Verb.READ_SECRET, Kind.GPR): _any_of(frozenset({R.CREATOR, R.EDITOR})),  # the token of its notebook
     (Verb.SEE, Kind.JOB): _MEMBERS,
     (Verb.SEE, Kind.BOOKING_SERIES): _MEMBERS,
     (Verb.CHANGE, Kind.BOOKING_SERIES): _WRITERS,

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import base64
 from functools import lru_cache
+from typing import Any
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
+from django.db.models import QuerySet
 
 
 class SecretLost(Exception):
@@ -36,6 +38,19 @@ def rotate(sealed: str) -> str:
         return _fernet().rotate(sealed.encode()).decode()
     except InvalidToken:
         raise SecretLost("EGS_SECRET_KEYS has no key for it any more.") from None
+
+
+def rotate_rows(rows: QuerySet[Any], column: str) -> tuple[int, int]:
+    """Encrypt a column with the newest key. Returns how many values were, and how many no key reads."""
+    done_count = lost_count = 0
+    for pk, sealed in list(rows.exclude(**{column: ""}).values_list("pk", column)):
+        try:
+            # Only if it has not been changed meanwhile: a new secret has the newest key anyway.
+            rows.filter(pk=pk, **{column: sealed}).update(**{column: rotate(sealed)})
+            done_count += 1
+        except SecretLost:
+            lost_count += 1
+    return done_count, lost_count
 
 
 def _fernet() -> MultiFernet:

@@ -17,7 +17,7 @@ from gpr.budgets.api import BudgetViewSet
 from gpr.closing.api import ProjectClosingViewSet, SliceClosingViewSet
 from gpr.defragmentation.api import DefragmentationViewSet
 from gpr.evictions.api import EvictionViewSet
-from gpr.jobs.api import JobViewSet
+from gpr.jobs.api import JobViewSet, NotebookViewSet
 from gpr.maintenance.api import MaintenanceViewSet
 from gpr.policies.api import PolicyBreachViewSet, PolicyVersionViewSet, PolicyViewSet
 from gpr.promises.api import InsightsViewSet
@@ -51,6 +51,7 @@ router = SimpleRouter()
 router.register("gprs", GprViewSet, basename="gpr")
 router.register("gprs/(?P<gpr_pk>[^/]+)/steps", GprStepViewSet, basename="gpr-step")
 router.register("jobs", JobViewSet, basename="job")
+router.register("notebooks", NotebookViewSet, basename="notebook")
 router.register("approvals", ApprovalViewSet, basename="approval")
 router.register("deputies", DeputyViewSet, basename="deputy")
 router.register("policies", PolicyViewSet, basename="policy")

@@ -116,6 +116,7 @@ class Shell:
         if slice_ is not None:
             nav.append(NavItem("GPU requests", reverse("workspace", args=[slice_.name]), "list-details", page == "requests", key="g r"))
             nav.append(NavItem("Jobs", reverse("jobs", args=[slice_.name]), "stack-2", page == "jobs", key="g j"))
+            nav.append(NavItem("Notebooks", reverse("notebooks", args=[slice_.name]), "notebook", page == "notebooks"))
             nav.append(NavItem("Bookings", reverse("bookings", args=[slice_.name]), "calendar-event", page == "bookings"))
             nav.append(NavItem("Templates", reverse("templates", args=[slice_.name]), "copy", page == "templates"))
             nav.append(NavItem("Access", reverse("access", args=[slice_.name]), "key", page == "access"))

@@ -119,6 +119,7 @@ def _work(options: argparse.Namespace, stop: threading.Event) -> int:
             nodes=cluster.nodes,
             why=cluster.why_it_waits,
             note=log,
+            ingress=settings.ingress,
         )
         telemetry = ExporterTelemetry(api=api, words=settings.exporters, pods=cluster.pods, workspace_of=cluster.workspace_of, note=log)
         pods = PodReporter(

@@ -27,6 +27,7 @@ def completer(kind: str, read: Callable[[Client], list[str]]) -> Callable[[str],
 
 gprs = completer("gprs", lambda client: [gpr.name for gpr in client.gprs.list(ended=False, page_size=100).all(limit=100)])
 jobs = completer("jobs", lambda client: [job.name for job in client.jobs.list(page_size=100).all(limit=100)])
+notebooks = completer("notebooks", lambda client: [job.name for job in client.notebooks.list(page_size=100).all(limit=100)])
 workspaces = completer("workspaces", lambda client: [own.name for own in client.me.get().slices])
 shapes = completer("shapes", lambda client: [shape.name for shape in client.shapes.list().all()])
 clusters = completer("clusters", lambda client: [cluster.name for cluster in client.clusters.list().all()])

@@ -565,6 +565,15 @@ class Moving(Struct, kw_only=True):
     idle_gpu_s: int
 
 
+class NotebookAccess(Struct, kw_only=True):
+    token: str
+    url: str
+    cluster: str
+    namespace: str
+    service: str
+    port: int
+
+
 class Offer(Struct, kw_only=True):
     cluster: str
     shape: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from django.db import transaction
@@ -25,13 +25,13 @@ from core.rest.views import ApiViewSet
 from gpr.allocation.stored_plan import plan_turn
 from gpr.jobs.logs import LogPart, log_read
 from gpr.jobs.manifest_text import objects_of_text
-from gpr.jobs.selectors import OVER, job_for, jobs_visible_to
-from gpr.jobs.services import job_cancel, job_create
+from gpr.jobs.selectors import OVER, job_for, jobs_visible_to, notebooks_visible_to
+from gpr.jobs.services import NotebookAccess, job_cancel, job_create, notebook_open
 from gpr.jobs.spec import FIELDS, WORDS_MAX, JobSpec
 from gpr.models import GprState, Job, JobOutcome, JobState
 from gpr.models.jobs import PHASES, USER_ID_DEFAULT
 from gpr.requests.inputs import GprCreate, spec_of_create
-from protocol.tenancy.workloads import MANIFEST_KINDS, WorkloadKind
+from protocol.tenancy.workloads import MANIFEST_KINDS, NOTEBOOK_HOME, WorkloadKind
 
 KIND_HELP = "The object that it becomes; other kinds than Job need a cluster that serves them. Manifest: `manifest` has the objects."
 MANIFEST_HELP = (
@@ -66,10 +66,9 @@ class Objects(serializers.ListField):
             raise serializers.ValidationError(error.extra["errors"]["manifest"]) from None
 
 
-class JobCreate(GprCreate):
+class ContainerCreate(GprCreate):
     """The fields of a request to `gprs/`, and what is to run in its box."""
 
-    kind = serializers.ChoiceField(choices=[(kind.value, kind.value) for kind in WorkloadKind], required=False, help_text=KIND_HELP)
     image = serializers.CharField(required=False, allow_blank=True, max_length=500, trim_whitespace=False)
     command = Strings(required=False, help_text="Program and arguments; empty: those of the image.")
     env = Texts(required=False, help_text="Variables. Members of the workspace see them: put secrets into `secrets`.")
@@ -79,9 +78,28 @@ class JobCreate(GprCreate):
     user_id = WholeNumber(required=False, help_text=f"The user of its processes, never root. Default: {USER_ID_DEFAULT}.")
     retries = WholeNumber(required=False, help_text="Number of restarts after a failure. Evictions do not count. Default: 0.")
     checkpoint = Strings(required=False, help_text="A command that runs in each pod before it is ended.")
-    manifest = Objects(required=False, help_text=MANIFEST_HELP)
     namespace = Text(required=False, allow_blank=True, help_text="Empty: the first of the workspace in the cluster.")
+
+
+class JobCreate(ContainerCreate):
+    kind = serializers.ChoiceField(choices=[(kind.value, kind.value) for kind in WorkloadKind], required=False, help_text=KIND_HELP)
+    manifest = Objects(required=False, help_text=MANIFEST_HELP)
     releases_box = Flag(required=False, help_text="Give the nodes back when it has finished. Default: true.")
+
+
+class NotebookCreate(ContainerCreate):
+    """A notebook has one node."""
+
+    volumes = Texts(required=False, help_text=f"By PersistentVolumeClaim of the namespace: the path. {NOTEBOOK_HOME} is its home.")
+
+
+class NotebookAccessSerializer(OutputSerializer[NotebookAccess]):
+    token = serializers.CharField(help_text="Whoever has it may do all that the notebook may.")
+    url = serializers.CharField(help_text="By the ingress of the cluster, without the token. Empty: it has none.")
+    cluster = serializers.CharField()
+    namespace = serializers.CharField()
+    service = serializers.CharField(help_text="The name of its Service and its Job, to forward a port to.")
+    port = serializers.IntegerField()
 
 
 class JobSerializer(ModelOutputSerializer[Job]):
@@ -126,12 +144,16 @@ class LogSerializer(OutputSerializer[LogPart]):
     is_live = serializers.BooleanField(help_text="Whether more may come.")
 
 
-class JobFilter(filters.FilterSet):
+class NotebookFilter(filters.FilterSet):
     name = filters.CharFilter("gpr__name", lookup_expr="icontains", label="Part of the name.")
     state = Words(choices=JobState.choices)
     slice = ReferenceFilter("gpr__slice")
     gpr = ReferenceFilter("gpr")
     ended = YesNo(pick=lambda is_true: Q(state__in=OVER) if is_true else ~Q(state__in=OVER))
+
+
+class JobFilter(NotebookFilter):
+    kind = Words(choices=[(kind.value, kind.value) for kind in WorkloadKind])
 
 
 class JobViewSet(mixins.ListModelMixin, ApiViewSet[Job]):
@@ -141,7 +163,7 @@ class JobViewSet(mixins.ListModelMixin, ApiViewSet[Job]):
     write_scope = Scope.GPR_WRITE
     lookup_url_kwarg = "ref"
     own_transactions = ("create",)  # as for a GPR
-    keyless_actions = ("cancel",)
+    keyless_actions: ClassVar[tuple[str, ...]] = ("cancel",)
 
     def get_queryset(self) -> QuerySet[Job]:
         return jobs_visible_to(actor_of(self.request))
@@ -153,9 +175,13 @@ class JobViewSet(mixins.ListModelMixin, ApiViewSet[Job]):
     @extend_schema(request=JobCreate, responses={201: JobSerializer})
     def create(self, request: Request) -> Response:
         """File a GPR and what is to run in its box. The job starts when the nodes are there, and ends with the box."""
-        data, actor = self.body(JobCreate), actor_of(request)
+        data = self.body(JobCreate)
         if "manifest" in data:
             data["objects_wanted"] = data.pop("manifest")
+        return self._file(data)
+
+    def _file(self, data: dict[str, Any]) -> Response:
+        actor = actor_of(self.request)
         what = JobSpec(**{name: data.pop(name) for name in FIELDS if name in data})
         spec = spec_of_create(data, actor=actor)
         with plan_turn(), transaction.atomic():
@@ -169,7 +195,7 @@ class JobViewSet(mixins.ListModelMixin, ApiViewSet[Job]):
         """Cancel the job: its waiting request is withdrawn, or its nodes are given back."""
         self.body(Nothing)
         actor = actor_of(request)
-        job_cancel(job=job_for(actor, ref, write=True), actor=actor, now=self.now)
+        job_cancel(job=self._job(ref, write=True), actor=actor, now=self.now)
         return self._answer(ref)
 
     @extend_schema(
@@ -183,11 +209,38 @@ class JobViewSet(mixins.ListModelMixin, ApiViewSet[Job]):
     def logs(self, request: Request, ref: str) -> Response:
         """Read the output of one pod. While somebody reads, its agent sends what comes; the last 256 KiB of each pod are kept."""
         rank, since = (_whole(request.query_params.get(name), name) for name in ("rank", "since"))
-        part = log_read(job=job_for(actor_of(request), ref), rank=rank, since=since, now=self.now)
+        part = log_read(job=self._job(ref), rank=rank, since=since, now=self.now)
         return Response(LogSerializer(part).data)
 
     def _answer(self, ref: str | UUID, **kwargs: Any) -> Response:
-        return Response(JobSerializer(job_for(actor_of(self.request), ref)).data, **kwargs)
+        return Response(JobSerializer(self._job(ref)).data, **kwargs)
+
+    def _job(self, ref: str | UUID, *, write: bool = False) -> Job:
+        return job_for(actor_of(self.request), ref, write=write)
+
+
+class NotebookViewSet(JobViewSet):
+    filterset_class = NotebookFilter
+    keyless_actions: ClassVar[tuple[str, ...]] = ("cancel", "open")
+
+    def get_queryset(self) -> QuerySet[Job]:
+        return notebooks_visible_to(actor_of(self.request))
+
+    @extend_schema(request=NotebookCreate, responses={201: JobSerializer})
+    def create(self, request: Request) -> Response:
+        """File a GPR and a notebook that serves JupyterLab in its box."""
+        return self._file({"nodes": 1, **self.body(NotebookCreate), "kind": WorkloadKind.NOTEBOOK.value})
+
+    @extend_schema(request=Nothing, responses={200: NotebookAccessSerializer})
+    @action(detail=True, methods=["post"])
+    def open(self, request: Request, ref: str) -> Response:
+        """Read how to reach a notebook that runs, and its token. Only its owner may, and each time is recorded."""
+        self.body(Nothing)
+        access = notebook_open(job=self._job(ref), actor=actor_of(request), now=self.now)
+        return Response(NotebookAccessSerializer(access).data)
+
+    def _job(self, ref: str | UUID, *, write: bool = False) -> Job:
+        return job_for(actor_of(self.request), ref, write=write, notebook=True)
 
 
 def _whole(text: str | None, name: str) -> int:

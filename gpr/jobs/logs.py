@@ -10,6 +10,7 @@ from django.db import transaction
 
 from core.errors import InvalidInput
 from core.rest.references import id_of
+from gpr.jobs.selectors import token_of
 from gpr.models import GprState, Job, JobLog
 from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed
@@ -85,11 +86,16 @@ def log_take(*, cluster: Cluster, chunk: LogChunk, now: datetime) -> str:
     if log.until != chunk.since:
         log.save(update_fields=("run", "until"))
         return log.until
-    text = log.text + chunk.text
+    text = log.text + _without_token(job, chunk.text)
     log.dropped += max(0, len(text) - KEPT_CHARS)
     log.text, log.until = text[-KEPT_CHARS:], chunk.until
     log.save()
     return log.until
+
+
+def _without_token(job: Job, text: str) -> str:
+    token = token_of(job)
+    return text.replace(token, "[token]") if token else text
 
 
 def logs_watch(*, now: datetime) -> None:

@@ -13,6 +13,7 @@ from accounts.models import User
 from accounts.policy import Verb, may, visible_rows
 from core.errors import NotAllowed
 from core.rest.references import one_by_reference
+from core.vault import SecretLost, decrypt
 from gpr.models import ENDED, GprState, Job, JobLog, JobState
 from protocol.cluster_names import object_name
 from protocol.tenancy.workloads import NAME_MAX_CHARS, LogAsk, Workload, WorkloadKind, WorkloadPhase
@@ -38,11 +39,11 @@ def jobs_visible_to(actor: User) -> QuerySet[Job]:
     return visible_rows(rows, actor, Q(gpr__slice__in=slices_visible_to(actor))).annotate(state=STATE, name=F("gpr__name"))
 
 
-def job_for(actor: User, reference: str | UUID, *, write: bool = False) -> Job:
-    """Finds a job by its id, by that of its GPR, or by name. Raises NotFound, NotAllowed, or Conflict for an ambiguous name."""
-    rows = jobs_visible_to(actor)
+def job_for(actor: User, reference: str | UUID, *, write: bool = False, notebook: bool = False) -> Job:
+    """Finds a job, or only a `notebook`, by its id, by that of its GPR, or by name. Raises NotFound, NotAllowed, or Conflict."""
+    rows = notebooks_visible_to(actor) if notebook else jobs_visible_to(actor)
     job = rows.filter(gpr=reference).first() if isinstance(reference, UUID) else None
-    job = job or one_by_reference(rows, reference, what="job")
+    job = job or one_by_reference(rows, reference, what="notebook" if notebook else "job")
     if write and not may(actor, Verb.CHANGE, job.gpr):
         raise NotAllowed("Only its owner, an owner of the workspace or an administrator may change it.")
     return job
@@ -85,7 +86,20 @@ def workload_of(job: Job, namespaces: list[str]) -> Workload:
         checkpoint=tuple(job.checkpoint),
         rdma=gpr.rdma,
         objects=tuple(job.objects_wanted),
+        token=token_of(job),
     )
+
+
+def notebooks_visible_to(actor: User) -> QuerySet[Job]:
+    return jobs_visible_to(actor).filter(kind=WorkloadKind.NOTEBOOK)
+
+
+def token_of(job: Job) -> str:
+    """Returns "" for one that has none, or whose key is lost."""
+    try:
+        return decrypt(job.token_sealed) if job.token_sealed else ""
+    except SecretLost:
+        return ""
 
 
 def objects_name(name: str, job_id: UUID, run: int) -> str:
@@ -112,6 +126,11 @@ def clusters_with(namespaces: Iterable[Namespace], kind: str) -> set[UUID]:
     """Returns the namespaces whose cluster serves the kind, by its agent's report."""
     served = {each.cluster_id: _kinds_of(each) for each in namespaces}
     return {cluster_id for cluster_id, kinds in served.items() if kind in kinds}
+
+
+def clusters_unheard(namespaces: Iterable[Namespace]) -> set[UUID]:
+    """Those of these namespaces whose agent has not told its kinds yet."""
+    return {each.cluster_id for each in namespaces if not _kinds_of(each)}
 
 
 def _kinds_of(namespace: Namespace) -> list[str]:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import QuerySet
 
 from accounts.models import User
-from core.errors import IllegalTransition, InvalidInput
+from accounts.policy import Verb, may
+from core.errors import IllegalTransition, InvalidInput, NotAllowed
 from core.rest.references import id_of
+from core.vault import encrypt, rotate_rows
 from core.words import plural
 from gpr.allocation.stored_plan import plan_turn
-from gpr.jobs.selectors import clusters_with
+from gpr.jobs.selectors import clusters_unheard, clusters_with, objects_name, token_of
 from gpr.jobs.spec import JobSpec, job_check
-from gpr.models import EndReason, Gpr, GprState, Job, JobOutcome
+from gpr.models import EndReason, Gpr, GprState, Job, JobOutcome, JobState
 from gpr.requests.editing import gpr_cancel
 from gpr.requests.ending import exit_begin, gpr_release
 from gpr.requests.services import gpr_submit
@@ -28,14 +31,26 @@ from journal.guard import set_aside_on_error
 from journal.hints import hint, slice_topic
 from journal.models import Severity
 from journal.services import event_record
-from protocol.tenancy.workloads import WorkloadKind, WorkloadPhase, WorkloadSeen
+from protocol.tenancy.workloads import NOTEBOOK_PORT, WorkloadKind, WorkloadPhase, WorkloadSeen
 from slices.models import Namespace, Slice
 
 # The route in idempotency keys: the API and the pages share it.
 JOBS_ROUTE: Final = "jobs"
 MESSAGE_MAX_CHARS: Final = 500
-SEEN: Final = ("seen_run", "phase", "message", "pods_running", "outcome", "finished_at")
+SEEN: Final = ("seen_run", "phase", "message", "pods_running", "seen_namespace", "url", "outcome", "finished_at")
+TOKEN_BYTES: Final = 32
+EVERYWHERE: Final = frozenset({WorkloadKind.JOB, WorkloadKind.NOTEBOOK})  # kinds of every cluster
 OUTCOMES: Final = {WorkloadPhase.SUCCEEDED: JobOutcome.SUCCEEDED, WorkloadPhase.FAILED: JobOutcome.FAILED}
+
+
+@dataclass(frozen=True, slots=True)
+class NotebookAccess:
+    token: str
+    url: str  # "": the cluster has no ingress for it
+    cluster: str
+    namespace: str
+    service: str
+    port: int = NOTEBOOK_PORT
 
 
 @plan_turn()
@@ -49,12 +64,15 @@ def job_create(*, actor: User, spec: GprSpec, what: JobSpec, now: datetime) -> J
 def spec_for_job(spec: GprSpec, what: JobSpec) -> GprSpec:
     """Limits the request to the clusters where the job may run. Raises InvalidInput."""
     job_check(what)
+    if what.kind == WorkloadKind.NOTEBOOK and spec.nodes != 1:
+        raise InvalidInput({"nodes": ["A notebook runs on one node."]})
     return replace(spec, clusters=_clusters(spec, what))
 
 
 def job_add(*, gpr: Gpr, what: JobSpec, actor: User, now: datetime) -> Job:
     """`gpr` was filed in the same transaction, by `spec_for_job`."""
-    job = Job.objects.create(gpr=gpr, created_at=now, **asdict(what))
+    token_sealed = encrypt(secrets.token_urlsafe(TOKEN_BYTES)) if what.kind == WorkloadKind.NOTEBOOK else ""
+    job = Job.objects.create(gpr=gpr, created_at=now, token_sealed=token_sealed, **asdict(what))
     text = f"{gpr.name} runs {what.image or plural(len(what.objects_wanted), 'object')} as {what.kind} when its nodes are there."
     _record(job, "job.created", text, now, actor=actor)
     return job
@@ -69,6 +87,31 @@ def job_cancel(*, job: Job, actor: User, now: datetime) -> None:
         gpr_release(gpr=gpr, actor=actor, now=now)
     else:
         raise IllegalTransition(f"This job is over: its request is {gpr.get_state_display().lower()}.", state=gpr.state)
+
+
+@transaction.atomic
+def notebook_open(*, job: Any, actor: User, now: datetime) -> NotebookAccess:
+    """Tells its token. `job`: with its state, as selectors read it. Raises NotAllowed or IllegalTransition."""
+    if not may(actor, Verb.READ_SECRET, job.gpr):
+        raise NotAllowed(f"Only {job.gpr.owner.name}, who filed this notebook, may open it. File one of your own.")
+    if job.state != JobState.RUNNING:
+        raise IllegalTransition(f"It does not run: it is {JobState(job.state).label.lower()}. {job.message}".strip(), state=job.state)
+    token = token_of(job)
+    if not token:
+        raise IllegalTransition("Its token cannot be read any more: the key is gone. Stop it, and file it again.", state=job.state)
+    _record(job, "job.opened", f"{actor.name} opened the notebook {job.gpr.name}.", now, actor=actor)
+    return NotebookAccess(
+        token=token,
+        url=job.url,
+        cluster=job.gpr.cluster.name,
+        namespace=job.seen_namespace,
+        service=objects_name(job.gpr.name, job.pk, job.gpr.run),
+    )
+
+
+def tokens_rotate() -> tuple[int, int]:
+    """Encrypt all tokens with the newest key. Returns how many were, and how many no key reads."""
+    return rotate_rows(Job.objects.all(), "token_sealed")
 
 
 def workloads_take(*, cluster: Cluster, seen: Sequence[WorkloadSeen], now: datetime) -> None:
@@ -90,6 +133,7 @@ def _take(cluster: Cluster, job_id: UUID, seen: WorkloadSeen, now: datetime) -> 
     job.gpr = gpr
     was = (job.seen_run, job.phase, job.message)
     job.seen_run, job.phase, job.message, job.pods_running = seen.run, seen.phase, seen.message[:MESSAGE_MAX_CHARS], seen.pods_running
+    job.seen_namespace, job.url = seen.namespace, seen.url
     if outcome := OUTCOMES.get(seen.phase):
         job.outcome, job.finished_at = outcome, now
     job.save(update_fields=SEEN)
@@ -120,11 +164,11 @@ def _clusters(spec: GprSpec, what: JobSpec) -> tuple[Cluster, ...]:
         text = f"Workspace {spec.slice.name} has no namespace{called} in a cluster where this may run. An owner of it can bind one."
         raise InvalidInput({"namespace": [text]})
     kind = WorkloadKind.JOB.value if what.kind == WorkloadKind.MANIFEST else what.kind
-    fitting = clusters_with(namespaces, kind)
-    if not fitting and kind != WorkloadKind.JOB:
-        raise InvalidInput({"kind": [f"No cluster where this may run serves {kind}. Use Job, or ask an administrator to install it."]})
-    # An agent that has not told its kinds yet serves Job.
-    chosen = fitting or {each.cluster_id for each in namespaces}
+    # An agent that has not told its kinds yet serves those that need nothing in the cluster.
+    chosen = clusters_with(namespaces, kind) or (clusters_unheard(namespaces) if kind in EVERYWHERE else set())
+    if not chosen:
+        what_to_do = "Its agent has to be upgraded." if kind in EVERYWHERE else "Use Job, or ask an administrator to install it."
+        raise InvalidInput({"kind": [f"No cluster where this may run serves {kind}. {what_to_do}"]})
     is_any = not spec.clusters and chosen == allowed.keys()
     return () if is_any else tuple(allowed[pk] for pk in sorted(chosen))
 

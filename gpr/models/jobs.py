@@ -59,12 +59,15 @@ class Job(models.Model):
     checkpoint = models.JSONField(default=list, blank=True, help_text="A command that runs in each pod before it is ended.")
     objects_wanted = models.JSONField(default=list, blank=True, help_text="Of a manifest.")
     namespace = models.CharField(max_length=63, blank=True, help_text="Empty: the first of the workspace in the cluster.")
+    token_sealed = models.TextField(blank=True, help_text="The encrypted token of a notebook.")
     releases_box = models.BooleanField(default=True, help_text="When it has finished, the nodes are given back before their time.")
     # The agent's last view, in the run of this number.
     seen_run = models.PositiveIntegerField(default=0)
     phase = models.CharField(max_length=9, choices=PHASES, blank=True)
     message = models.CharField(max_length=500, blank=True)
     pods_running = models.PositiveIntegerField(default=0)
+    seen_namespace = models.CharField(max_length=63, blank=True)
+    url = models.CharField(max_length=300, blank=True, help_text="Of a notebook behind the ingress of its cluster.")
     outcome = models.CharField(max_length=9, choices=JobOutcome.choices, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 

@@ -33,7 +33,9 @@ class GprFilter(filters.FilterSet):
     idempotency_key = filters.CharFilter(method="by_key", label="What your POST with this key has made, by itself or as a job.")
 
     def by_key(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
-        made = IdempotentCreation.objects.filter(user=actor_of(self.request), key=value, route__in=("gprs", "jobs")).values("object_id")
+        made = IdempotentCreation.objects.filter(user=actor_of(self.request), key=value, route__in=("gprs", "jobs", "notebooks")).values(
+            "object_id"
+        )
         return rows.filter(Q(pk__in=made) | Q(job__pk__in=made))
 
     def by_owner(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:

@@ -139,7 +139,7 @@ NOT_TOLD: Final = frozenset(
         *("cluster.api_url_changed", "cluster.created", "cluster.disabled", "cluster.drain_changed", "cluster.drift", "cluster.enabled"),
         *("cluster.join_token_issued", "cluster.repairs_changed", "cluster.resumed"),
         *("gpr.claimed", "gpr.eviction_planned", "gpr.kept_place", "gpr.object_gone", "gpr.replacement_asked", "gpr.spare_entering"),
-        *("job.created", "job.running"),
+        *("job.created", "job.opened", "job.running"),
         *("maintenance.announced", "maintenance.canceled"),
         *("node.cordoned", "node.gpus_back", "node.gpus_replaced", "node.joined", "node.not_ready", "node.ready", "node.uncordoned"),
         *("node.step_failed", "node.step_passed", "project.created", "queue.defragmented"),

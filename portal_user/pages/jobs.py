@@ -29,6 +29,7 @@ from portal_shared.access import PageRequest
 from portal_shared.parts.paging import foot_of, page_of, state_of, url_with
 from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.pages.requests.listing import may_create
+from protocol.tenancy.workloads import WorkloadKind
 from slices.models import Slice
 
 S = JobState
@@ -141,6 +142,9 @@ class JobPage:
     name: str
     url: str
     list_url: str
+    list_name: str
+    open_url: str  # empty: it is no notebook of the reader that runs
+    ends_at: datetime | None
     gpr_url: str
     look: str
     word: str
@@ -162,7 +166,7 @@ class JobPage:
     def build(cls, request: PageRequest, pk: UUID, *, part: str = "") -> JobPage:
         job: Any = job_for(request.user, pk)
         gpr, state, rank = job.gpr, JobState(job.state), _rank(request)
-        url = reverse("job", args=[job.pk])
+        url, list_name = reverse("job", args=[job.pk]), "Notebooks" if job.kind == WorkloadKind.NOTEBOOK else "Jobs"
         waits = gpr.state in {GprState.PENDING_APPROVAL, GprState.QUEUED}
         holds = gpr.state in {GprState.PROVISIONING, GprState.ACTIVE}
         may_stop = (waits or holds) and request.may_write and may(request.user, Verb.CHANGE, gpr)
@@ -170,15 +174,18 @@ class JobPage:
             id=job.pk,
             name=gpr.name,
             url=url,
-            list_url=reverse("jobs", args=[gpr.slice.name]),
+            list_url=reverse(list_name.lower(), args=[gpr.slice.name]),
+            list_name=list_name,
+            open_url=open_url(job, request),
+            ends_at=gpr.ends_at if gpr.state in PROVISIONED else None,
             gpr_url=reverse("gpr", args=[gpr.pk]),
             look=LOOKS[state],
             word=state.label,
             sentence=_sentence(job, state),
             mark=WorkspaceMark.of(gpr.slice),
-            shell=Shell.user(request, page="jobs", slice_=gpr.slice, may_create=may_create(request, gpr.slice)),
+            shell=Shell.user(request, page=list_name.lower(), slice_=gpr.slice, may_create=may_create(request, gpr.slice)),
             stop_url=reverse("gpr-delete" if waits else "gpr-release", args=[gpr.pk]) if may_stop else "",
-            stop_verb="Cancel job" if waits else "Stop job",
+            stop_verb=f"{'Cancel' if waits else 'Stop'} {list_name.lower().removesuffix('s')}",
             pairs=tuple(_pairs(job)),
             pods=tuple(PodRow.of(pod) for pod in _pods(request, job)) if gpr.state in PROVISIONED else (),
             silent=_silent(request, job),
@@ -212,6 +219,12 @@ def _silent(request: PageRequest, job: Job) -> str:
     if gpr.state not in PROVISIONED or agent_is_live(agent, request.now, within_s=settings.EGS_AGENT_UNREACHABLE_S):
         return ""
     return f"{gpr.cluster.name if gpr.cluster else 'The cluster'} is silent: this is what was known last."
+
+
+def open_url(job: Any, request: PageRequest) -> str:
+    """Returns "" where it is no notebook, does not run, or belongs to somebody else."""
+    is_open = job.kind == WorkloadKind.NOTEBOOK and job.state == S.RUNNING and request.may_write
+    return reverse("notebook-open", args=[job.pk]) if is_open and may(request.user, Verb.READ_SECRET, job.gpr) else ""
 
 
 def size_of(job: Job) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from protocol.cluster_names import ENDS_AT, GPU, INDEX_OF_POD, JOB, JOB_BOX, JOB_OF_POD, JOB_SET_OF_POD, TRAINING_OF_POD, box_of
+from protocol.tenancy.notebooks import NO_INGRESS, IngressWay, as_notebook, notebook_parts
 from protocol.tenancy.workloads import FINISHING, Workload, WorkloadKind
 
 Object = dict[str, Any]
@@ -32,6 +33,7 @@ class BoxFacts:
     gpus_per_node: int
     grace_s: int  # between the eviction at the end of the box and its end by force
     rdma: str = ""  # the device that each pod gets, too
+    ingress: IngressWay = NO_INGRESS
 
 
 def objects_of(work: Workload, box: BoxFacts) -> list[Object]:
@@ -45,6 +47,10 @@ def objects_of(work: Workload, box: BoxFacts) -> list[Object]:
             made = [_object(work, _pytorch_job(work, box))]
         case WorkloadKind.MPI_JOB:
             made = [_object(work, _mpi_job(work, box))]
+        case WorkloadKind.NOTEBOOK:
+            spec = _job_spec(work, box, retries=work.retries)
+            as_notebook(spec["template"]["spec"], work)
+            made = [_object(work, spec), *notebook_parts(work, box.ingress)]
         case _:
             made = [dict(each) for each in work.objects]
     return [_marked(each, work) for each in made]
@@ -87,7 +93,8 @@ def _marked(made: Object, work: Workload) -> Object:
 
 
 def _object(work: Workload, spec: Object) -> Object:
-    return {"apiVersion": VERSIONS[WorkloadKind(work.kind)], "kind": work.kind, "metadata": {"name": work.name}, "spec": spec}
+    kind = WorkloadKind.JOB if work.kind == WorkloadKind.NOTEBOOK else WorkloadKind(work.kind)
+    return {"apiVersion": VERSIONS[kind], "kind": kind.value, "metadata": {"name": work.name}, "spec": spec}
 
 
 def _service(work: Workload) -> list[Object]:

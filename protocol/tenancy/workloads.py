@@ -14,6 +14,8 @@ LOGS_PATH = "/agent/v1/logs"
 WORKLOADS_SEEN_MAX = 200  # in one message
 LOG_CHUNK_MAX_CHARS = 64 * 1024
 NAME_MAX_CHARS = 50  # of the objects; pods add an index and a suffix to it
+NOTEBOOK_PORT = 8888
+NOTEBOOK_HOME = "/home/jovyan"  # where images of JupyterLab have it
 
 
 class WorkloadKind(StrEnum):
@@ -21,6 +23,7 @@ class WorkloadKind(StrEnum):
     JOB_SET = "JobSet"
     PYTORCH_JOB = "PyTorchJob"
     MPI_JOB = "MPIJob"
+    NOTEBOOK = "Notebook"  # a Job of one pod that serves JupyterLab
     MANIFEST = "Manifest"  # objects of the user's own
 
 
@@ -60,6 +63,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     checkpoint: tuple[str, ...] = ()  # a command that runs in each pod before it is ended
     rdma: bool = False
     objects: tuple[dict[str, Any], ...] = ()  # of a manifest
+    token: str = ""  # of a notebook
 
 
 class WorkloadPhase(StrEnum):
@@ -70,12 +74,14 @@ class WorkloadPhase(StrEnum):
     FAILED = "FAILED"
 
 
-class WorkloadSeen(msgspec.Struct, frozen=True, kw_only=True):
+class WorkloadSeen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: Id
     run: int
     phase: WorkloadPhase
     message: Annotated[str, msgspec.Meta(max_length=500)] = ""  # a sentence for people; "" when it runs or succeeded
     pods_running: Number = 0
+    namespace: Annotated[str, msgspec.Meta(max_length=63)] = ""  # where it runs
+    url: Annotated[str, msgspec.Meta(max_length=300)] = ""  # of a notebook behind the cluster's ingress
 
 
 class LogAsk(msgspec.Struct, frozen=True, kw_only=True):

@@ -132,13 +132,13 @@ def is_over(seen: WorkloadSeen | None) -> bool:
 
 
 class SimulatedWorkloads:
-    """Each job prints a line a second and ends well, or fails if its command is `false`. `job_s`: how long it runs."""
+    """Each job prints a line a second, runs `job_s`, and ends well, or fails if its command is `false`. A notebook never ends."""
 
     def __init__(self, *, job_s: float) -> None:
         self._job_s, self._now_s = job_s, 0.0
 
     def kinds(self) -> tuple[str, ...] | None:
-        return (WorkloadKind.JOB, WorkloadKind.JOB_SET, WorkloadKind.PYTORCH_JOB, WorkloadKind.MPI_JOB)
+        return tuple(kind for kind in WorkloadKind if kind is not WorkloadKind.MANIFEST)
 
     def reconcile(self, jobs: Sequence[BoxJob], runs: Collection[Run], *, now_s: float) -> Sequence[WorkloadSeen]:
         self._now_s = now_s
@@ -148,8 +148,8 @@ class SimulatedWorkloads:
         work = job.workload
         if not work.namespace:
             return WorkloadSeen(id=work.id, run=work.run, phase=WorkloadPhase.REFUSED, message=NO_NAMESPACE)
-        if self._now_s - job.box.active_s < self._job_s:
-            return WorkloadSeen(id=work.id, run=work.run, phase=WorkloadPhase.RUNNING, pods_running=work.nodes)
+        if self._now_s - job.box.active_s < self._job_s or work.kind == WorkloadKind.NOTEBOOK:
+            return WorkloadSeen(id=work.id, run=work.run, phase=WorkloadPhase.RUNNING, pods_running=work.nodes, namespace=work.namespace)
         if work.command[:1] == ("false",):
             return WorkloadSeen(id=work.id, run=work.run, phase=WorkloadPhase.FAILED, message="Its command ended with exit code 1.")
         return WorkloadSeen(id=work.id, run=work.run, phase=WorkloadPhase.SUCCEEDED)

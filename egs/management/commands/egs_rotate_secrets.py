@@ -4,12 +4,13 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from gpr.jobs.services import tokens_rotate
 from journal.notices.channels.services import secrets_rotate
 
 
 class Command(BaseCommand):
-    help = "Encrypts the secrets of all channels with the newest key of EGS_SECRET_KEYS, so that older keys can be removed."
+    help = "Encrypts secrets of channels and tokens of notebooks with the newest key of EGS_SECRET_KEYS, so that older keys can be removed."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        done_count, lost_count = secrets_rotate()
+        done_count, lost_count = map(sum, zip(secrets_rotate(), tokens_rotate(), strict=True))
         print(f"{done_count} encrypted anew, {lost_count} left, since no key reads them.")

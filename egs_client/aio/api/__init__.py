@@ -175,6 +175,12 @@ class AsyncApi(AsyncTransport):
         return Nodes(self)
 
     @cached_property
+    def notebooks(self) -> gpr_api.Notebooks:
+        from egs_client.aio.api.gpr import Notebooks
+
+        return Notebooks(self)
+
+    @cached_property
     def notices(self) -> journal_api.Notices:
         from egs_client.aio.api.journal import Notices
 

@@ -828,6 +828,7 @@ class Jobs(AsyncResource):
         *,
         ended: bool | UnsetType = UNSET,
         gpr: str | UnsetType = UNSET,
+        kind: Sequence[Literal["Job", "JobSet", "MPIJob", "Manifest", "Notebook", "PyTorchJob"]] | UnsetType = UNSET,
         name: str | UnsetType = UNSET,
         page_size: int | UnsetType = UNSET,
         slice: str | UnsetType = UNSET,
@@ -841,7 +842,7 @@ class Jobs(AsyncResource):
         return AsyncPages(
             self.client,
             "jobs/",
-            params={"ended": ended, "gpr": gpr, "name": name, "page_size": page_size, "slice": slice, "state": state},
+            params={"ended": ended, "gpr": gpr, "kind": kind, "name": name, "page_size": page_size, "slice": slice, "state": state},
             kind=models.Job,
         )
 
@@ -871,7 +872,6 @@ class Jobs(AsyncResource):
         run_checks: bool | UnsetType = UNSET,
         model: Mapping[str, Any] | UnsetType = UNSET,
         template: str | UnsetType | None = UNSET,
-        kind: Literal["Job", "JobSet", "PyTorchJob", "MPIJob", "Manifest"] | UnsetType = UNSET,
         image: str | UnsetType = UNSET,
         command: Sequence[str] | UnsetType = UNSET,
         env: Mapping[str, str] | UnsetType = UNSET,
@@ -881,8 +881,9 @@ class Jobs(AsyncResource):
         user_id: int | UnsetType = UNSET,
         retries: int | UnsetType = UNSET,
         checkpoint: Sequence[str] | UnsetType = UNSET,
-        manifest: Sequence[Mapping[str, Any]] | str | UnsetType = UNSET,
         namespace: str | UnsetType = UNSET,
+        kind: Literal["Job", "JobSet", "PyTorchJob", "MPIJob", "Notebook", "Manifest"] | UnsetType = UNSET,
+        manifest: Sequence[Mapping[str, Any]] | str | UnsetType = UNSET,
         releases_box: bool | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.Job:
@@ -903,7 +904,6 @@ class Jobs(AsyncResource):
             policy says.
         model: Name and parameters of the model, in any form.
         template: A template of the slice, for all fields that are not given here.
-        kind: The object that it becomes; other kinds than Job need a cluster that serves them. Manifest: `manifest` has the objects.
         command: Program and arguments; empty: those of the image.
         env: Variables. Members of the workspace see them: put secrets into `secrets`.
         secrets: Secrets of the namespace whose values it gets as variables.
@@ -912,9 +912,10 @@ class Jobs(AsyncResource):
         user_id: The user of its processes, never root. Default: 1000.
         retries: Number of restarts after a failure. Evictions do not count. Default: 0.
         checkpoint: A command that runs in each pod before it is ended.
+        namespace: Empty: the first of the workspace in the cluster.
+        kind: The object that it becomes; other kinds than Job need a cluster that serves them. Manifest: `manifest` has the objects.
         manifest: Objects of Kubernetes, without namespace, as a list or as YAML. The first that can finish says how the job ends.
             They may be Job, JobSet, PyTorchJob, MPIJob, Deployment, StatefulSet, Service.
-        namespace: Empty: the first of the workspace in the cluster.
         releases_box: Give the nodes back when it has finished. Default: true.
         """
         return await self.client.call(
@@ -944,7 +945,6 @@ class Jobs(AsyncResource):
                 "model": model,
                 "slice": slice,
                 "template": template,
-                "kind": kind,
                 "image": image,
                 "command": command,
                 "env": env,
@@ -954,8 +954,9 @@ class Jobs(AsyncResource):
                 "user_id": user_id,
                 "retries": retries,
                 "checkpoint": checkpoint,
-                "manifest": manifest,
                 "namespace": namespace,
+                "kind": kind,
+                "manifest": manifest,
                 "releases_box": releases_box,
             },
             is_keyed=True,
@@ -1054,6 +1055,158 @@ class Maintenance(AsyncResource):
     async def delete(self, ref: str) -> None:
         """Cancel the rest of the window. It stays in the list as canceled."""
         await self.client.call("DELETE", f"maintenance/{self.quoted(ref)}/", kind=type(None))
+
+
+class Notebooks(AsyncResource):
+    def list(
+        self,
+        *,
+        ended: bool | UnsetType = UNSET,
+        gpr: str | UnsetType = UNSET,
+        name: str | UnsetType = UNSET,
+        page_size: int | UnsetType = UNSET,
+        slice: str | UnsetType = UNSET,
+        state: Sequence[Literal["FAILED", "RUNNING", "STARTING", "STOPPED", "STOPPING", "SUCCEEDED", "WAITING"]] | UnsetType = UNSET,
+    ) -> AsyncPages[models.Job]:
+        """Sorted by created_at (descending), id.
+
+        name: Part of the name.
+        page_size: Rows a page.
+        """
+        return AsyncPages(
+            self.client,
+            "notebooks/",
+            params={"ended": ended, "gpr": gpr, "name": name, "page_size": page_size, "slice": slice, "state": state},
+            kind=models.Job,
+        )
+
+    async def create(
+        self,
+        *,
+        name: str,
+        slice: str,
+        shape: str | UnsetType = UNSET,
+        min_gpu_memory_gib: int | UnsetType | None = UNSET,
+        nodes: int | UnsetType = UNSET,
+        gpus_per_node: int | UnsetType | None = UNSET,
+        duration_s: int | str | UnsetType = UNSET,
+        priority: int | UnsetType = UNSET,
+        clusters: Sequence[str] | UnsetType = UNSET,
+        earliest_start_at: datetime | str | UnsetType | None = UNSET,
+        after: str | UnsetType | None = UNSET,
+        after_condition: Literal["any", "success"] | UnsetType = UNSET,
+        is_booking: bool | UnsetType = UNSET,
+        node_type: str | UnsetType = UNSET,
+        rdma: bool | UnsetType = UNSET,
+        within: Literal[""] | Literal["rack", "nvlink"] | UnsetType = UNSET,
+        idle_timeout_s: int | str | UnsetType | None = UNSET,
+        evictable: bool | UnsetType = UNSET,
+        may_evict: bool | UnsetType = UNSET,
+        requeue_on_failure: bool | UnsetType = UNSET,
+        run_checks: bool | UnsetType = UNSET,
+        model: Mapping[str, Any] | UnsetType = UNSET,
+        template: str | UnsetType | None = UNSET,
+        image: str | UnsetType = UNSET,
+        command: Sequence[str] | UnsetType = UNSET,
+        env: Mapping[str, str] | UnsetType = UNSET,
+        secrets: Sequence[str] | UnsetType = UNSET,
+        volumes: Mapping[str, str] | UnsetType = UNSET,
+        pull_secret: str | UnsetType = UNSET,
+        user_id: int | UnsetType = UNSET,
+        retries: int | UnsetType = UNSET,
+        checkpoint: Sequence[str] | UnsetType = UNSET,
+        namespace: str | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.Job:
+        """File a GPR and a notebook that serves JupyterLab in its box.
+
+        shape: E.g. H100-80GB. Empty, with `min_gpu_memory_gib`: EGS chooses the shape.
+        nodes: Required unless the template has it.
+        gpus_per_node: Null: all of each node.
+        duration_s: Required unless the template has it.
+        priority: From 1 to 300; a higher priority is first. Default: 101.
+        clusters: Clusters where it may run. Empty: all of the slice.
+        after: A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended. Empty:
+            none.
+        after_condition: With `success` this one is canceled unless that one has its time or is given back, and its job succeeds.
+        is_booking: It starts at `earliest_start_at`, or is refused with the nearest times.
+        within: A rack or NVLink domain that all of its nodes must share. EGS always places them as near to each other as possible.
+        idle_timeout_s: It is released when its GPUs did nothing for so long, 5 minutes at least. 0: never. Null: as long as the
+            policy says.
+        model: Name and parameters of the model, in any form.
+        template: A template of the slice, for all fields that are not given here.
+        command: Program and arguments; empty: those of the image.
+        env: Variables. Members of the workspace see them: put secrets into `secrets`.
+        secrets: Secrets of the namespace whose values it gets as variables.
+        volumes: By PersistentVolumeClaim of the namespace: the path. /home/jovyan is its home.
+        pull_secret: The Secret of the namespace with which the image is pulled.
+        user_id: The user of its processes, never root. Default: 1000.
+        retries: Number of restarts after a failure. Evictions do not count. Default: 0.
+        checkpoint: A command that runs in each pod before it is ended.
+        namespace: Empty: the first of the workspace in the cluster.
+        """
+        return await self.client.call(
+            "POST",
+            "notebooks/",
+            body={
+                "name": name,
+                "shape": shape,
+                "min_gpu_memory_gib": min_gpu_memory_gib,
+                "nodes": nodes,
+                "gpus_per_node": gpus_per_node,
+                "duration_s": duration_s,
+                "priority": priority,
+                "clusters": clusters,
+                "earliest_start_at": earliest_start_at,
+                "after": after,
+                "after_condition": after_condition,
+                "is_booking": is_booking,
+                "node_type": node_type,
+                "rdma": rdma,
+                "within": within,
+                "idle_timeout_s": idle_timeout_s,
+                "evictable": evictable,
+                "may_evict": may_evict,
+                "requeue_on_failure": requeue_on_failure,
+                "run_checks": run_checks,
+                "model": model,
+                "slice": slice,
+                "template": template,
+                "image": image,
+                "command": command,
+                "env": env,
+                "secrets": secrets,
+                "volumes": volumes,
+                "pull_secret": pull_secret,
+                "user_id": user_id,
+                "retries": retries,
+                "checkpoint": checkpoint,
+                "namespace": namespace,
+            },
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.Job,
+        )
+
+    async def get(self, ref: str) -> models.Job:
+        """Takes an id or a name."""
+        return await self.client.call("GET", f"notebooks/{self.quoted(ref)}/", kind=models.Job)
+
+    async def cancel(self, ref: str) -> models.Job:
+        """Cancel the job: its waiting request is withdrawn, or its nodes are given back."""
+        return await self.client.call("POST", f"notebooks/{self.quoted(ref)}/cancel/", body={}, kind=models.Job)
+
+    async def logs(self, ref: str, *, rank: int | UnsetType = UNSET, since: int | UnsetType = UNSET) -> models.Log:
+        """Read the output of one pod. While somebody reads, its agent sends what comes; the last 256 KiB of each pod are kept.
+
+        rank: The pod, by its index. Default: 0.
+        since: `next` of an earlier answer. Default: 0.
+        """
+        return await self.client.call("GET", f"notebooks/{self.quoted(ref)}/logs/", params={"rank": rank, "since": since}, kind=models.Log)
+
+    async def open(self, ref: str) -> models.NotebookAccess:
+        """Read how to reach a notebook that runs, and its token. Only its owner may, and each time is recorded."""
+        return await self.client.call("POST", f"notebooks/{self.quoted(ref)}/open/", body={}, kind=models.NotebookAccess)
 
 
 class Policies(AsyncResource):

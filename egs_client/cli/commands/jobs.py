@@ -82,9 +82,9 @@ def run(
         "namespace": namespace,
         "kind": "Manifest" if file else kind,
         "manifest": _objects(file) if file else None,
-        "env": _pairs(env, "=", "--env", "NAME=VALUE"),
+        "env": pairs(env, "=", "--env", "NAME=VALUE"),
         "secrets": secret or None,
-        "volumes": _pairs(volume, ":", "--volume", "CLAIM:/path"),
+        "volumes": pairs(volume, ":", "--volume", "CLAIM:/path"),
         "pull_secret": pull_secret,
         "user_id": user,
         "retries": retries,
@@ -94,12 +94,12 @@ def run(
     if not file and not image:
         raise Refused("Say what to run: --image IMAGE, or --file JOB.yaml.")
     with client() as egs:
-        fields = {**_box(egs, workspace, template, box), "name": name or name_now()}
+        fields = {**box_asked(egs, workspace, template, box), "name": name or name_now()}
         if dry_run:
             show_offers(egs.gprs.estimate(**fields), output="table")
             return
         given = {field: value for field, value in what.items() if value is not None}
-        with _asking(egs, Filing(fields["name"])) as filing:
+        with asking(egs, Filing(fields["name"])) as filing:
             with settled():
                 job = egs.jobs.create(**fields, **given, idempotency_key=filing.send())
             say(f"{job.name} ({job.id}) is filed.")
@@ -159,7 +159,7 @@ def watch(job: JobName, rank: Rank = 0) -> None:
     """Follow one job and its output until it is over, and end as it ends."""
     with client() as egs:
         found = egs.jobs.get(job)
-        with _asking(egs, found):
+        with asking(egs, found):
             found = _follow(egs, found, rank)
         _end(found)
 
@@ -212,12 +212,12 @@ def _follow(egs: Client, job: Job, rank: int) -> Job:
                 told = text
             reader.print_news(job)
             time.sleep(LOOK_S)
-        job = _seen(egs, job)
+        job = seen_again(egs, job)
     reader.print_news(job)
     return job
 
 
-def _seen(egs: Client, job: Job) -> Job:
+def seen_again(egs: Client, job: Job) -> Job:
     try:
         return egs.jobs.get(job.id)
     except (Unreachable, ServerFault):  # it goes on without us
@@ -232,22 +232,23 @@ def _end(job: Job) -> None:
 
 
 @contextmanager
-def _asking(egs: Client, what: Job | Filing) -> Iterator[Any]:
+def asking(egs: Client, what: Job | Filing, *, kind: str = "job") -> Iterator[Any]:
     """A Ctrl-C, or an outage, leaves nobody to guess what became of it."""
     try:
         yield what
     except KeyboardInterrupt:
         if isinstance(what, Filing):
-            what.tell(egs, where="egs job list")
+            what.tell(egs, where=f"egs {kind} list")
         else:
             ask_what_to_do(egs, egs.gprs.get(what.gpr_id))
         raise
     except Unreachable:
-        say(f"{what.name} goes on without this command, if it was filed: egs job watch {what.name}")
+        verb = "watch" if kind == "job" else "open"
+        say(f"{what.name} goes on without this command, if it was filed: egs {kind} {verb} {what.name}")
         raise
 
 
-def _box(egs: Client, workspace: str | None, template: str | None, box: dict[str, Any]) -> dict[str, Any]:
+def box_asked(egs: Client, workspace: str | None, template: str | None, box: dict[str, Any]) -> dict[str, Any]:
     """Any shape is meant where none is named."""
     is_open = template is None and not {"shape", "min_gpu_memory_gib"} & box.keys()
     return asked(egs, workspace, template, {"min_gpu_memory_gib": 1, **box} if is_open else box)
@@ -262,12 +263,12 @@ def _objects(path: str) -> list[dict[str, Any]]:
     return [document.data for document in documents if document.data is not None]
 
 
-def _pairs(texts: list[str] | None, mark: str, option: str, form: str) -> dict[str, str] | None:
+def pairs(texts: list[str] | None, mark: str, option: str, form: str) -> dict[str, str] | None:
     """Raises Refused."""
-    pairs = [text.partition(mark) for text in texts or ()]
-    if any(not sign or not name for name, sign, _ in pairs):
+    found = [text.partition(mark) for text in texts or ()]
+    if any(not sign or not name for name, sign, _ in found):
         raise Refused(f"{option}: write {form}.")
-    return {name: value for name, _, value in pairs} or None
+    return {name: value for name, _, value in found} or None
 
 
 def _lines(job: Job) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from egs_client.cli import options
 from egs_client.cli.exits import Refused, say
@@ -18,7 +18,8 @@ from egs_client.cli.words import span, when, yes
 from egs_client.errors import Conflict, WaitedTooLong
 
 if TYPE_CHECKING:
-    from egs_client.models.slices import Member, Namespace, Slice
+    from egs_client.models.slices import KubeconfigText, Member, Namespace, Slice
+    from egs_client.sync.client import Client
 
 app = typer.Typer(add_completion=False, help="Workspaces.", no_args_is_help=True, rich_markup_mode=None)
 kubeconfig_app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -138,21 +139,7 @@ def kubeconfig(
                 raise Refused(f"Name a cluster: --cluster {' or --cluster '.join(known)}" if known else f"{name} has no cluster.")
             cluster = known[0]
         with settled():
-            asked = egs.slices.kubeconfig.create(name, cluster=cluster, duration_s=options.hours_s(hours) if hours else UNSET)
-        until_s = time.monotonic() + MADE_WITHIN_S
-        while True:
-            try:
-                with settled():
-                    made = egs.slices.kubeconfig.read(name, asked.id)
-                break
-            except Conflict as error:
-                if error.code != NOT_MADE:
-                    raise
-            if time.monotonic() > until_s:
-                raise WaitedTooLong(
-                    f"The agent of {cluster} has not made it yet. Is the cluster up? egs nodes --cluster {cluster}", gpr=None
-                )
-            time.sleep(LOOK_S)
+            made = kubeconfig_made(egs, name, cluster, options.hours_s(hours) if hours else UNSET)
     if out is None:
         print(made.kubeconfig, end="")
         return
@@ -161,3 +148,18 @@ def kubeconfig(
     with os.fdopen(handle, "w") as file:
         file.write(made.kubeconfig)
     say(f"It is in {out}, and good until {when(made.expires_at)}: export KUBECONFIG={out.resolve()}")
+
+
+def kubeconfig_made(egs: Client, workspace: str, cluster: str, duration_s: int | UnsetType) -> KubeconfigText:
+    """Raises WaitedTooLong where no agent makes it."""
+    asked = egs.slices.kubeconfig.create(workspace, cluster=cluster, duration_s=duration_s)
+    until_s = time.monotonic() + MADE_WITHIN_S
+    while True:
+        try:
+            return egs.slices.kubeconfig.read(workspace, asked.id)
+        except Conflict as error:
+            if error.code != NOT_MADE:
+                raise
+        if time.monotonic() > until_s:
+            raise WaitedTooLong(f"The agent of {cluster} has not made it yet. Is the cluster up? egs nodes --cluster {cluster}", gpr=None)
+        time.sleep(LOOK_S)

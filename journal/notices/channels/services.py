@@ -18,7 +18,7 @@ from accounts.permissions import refuse_bound
 from core.errors import Conflict, IllegalTransition, InvalidInput, NameTaken
 from core.names import text_fault
 from core.outbound import url_fault
-from core.vault import SecretLost, encrypt, rotate
+from core.vault import encrypt, rotate_rows
 from core.words import duration, utc
 from journal.hints import hint, user_topic
 from journal.models import Channel, ChannelKind, Delivery, DeliveryState, Digest, Event
@@ -183,16 +183,8 @@ def delivery_retry(*, delivery: Delivery, actor: User, now: datetime) -> Deliver
 
 def secrets_rotate() -> tuple[int, int]:
     """Encrypt all secrets with the newest key. Returns how many were, and how many no key reads."""
-    done_count = lost_count = 0
-    for column in ("sealed", "replaced_sealed"):
-        for pk, sealed in list(Channel.objects.exclude(**{column: ""}).values_list("pk", column)):
-            try:
-                # Only if it has not been changed meanwhile: a new secret has the newest key anyway.
-                Channel.objects.filter(pk=pk, **{column: sealed}).update(**{column: rotate(sealed)})
-                done_count += 1
-            except SecretLost:
-                lost_count += 1
-    return done_count, lost_count
+    counts = [rotate_rows(Channel.objects.all(), column) for column in ("sealed", "replaced_sealed")]
+    return sum(done for done, _ in counts), sum(lost for _, lost in counts)
 
 
 def _new_key() -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 
 from protocol.tenancy.job_objects import BoxFacts, main_of, objects_of, pod_selector
-from protocol.tenancy.workloads import Workload, WorkloadKind
+from protocol.tenancy.notebooks import IngressWay
+from protocol.tenancy.workloads import NOTEBOOK_HOME, Workload, WorkloadKind
 from worker_agent.kube.jobs.logs import part_of
 
 BOX = BoxFacts(gpus_per_node=8, grace_s=120, rdma="rdma/hca")
@@ -59,7 +61,8 @@ def test_every_pod_is_one_that_pod_security_and_the_end_of_the_box_ask_for(kind:
         assert pod["automountServiceAccountToken"] is False
         assert pod["terminationGracePeriodSeconds"] == 120
         assert main["lifecycle"] == {"preStop": {"exec": {"command": ["/bin/save"]}}}
-        assert {mount["mountPath"] for mount in main["volumeMounts"]} == {"/dev/shm", "/etc/egs", "/data"}  # noqa: S108
+        home = {NOTEBOOK_HOME} if kind == WorkloadKind.NOTEBOOK else set()
+        assert {mount["mountPath"] for mount in main["volumeMounts"]} == {"/dev/shm", "/etc/egs", "/data", *home}  # noqa: S108
         assert main["envFrom"] == [{"secretRef": {"name": "hub"}}]
         assert not any(key.startswith("egs.io/") for key in pod.get("metadata", {}).get("labels", {}))
 
@@ -94,6 +97,29 @@ def test_an_eviction_counts_as_no_failure() -> None:
             spec = spec[step]
         assert spec["podFailurePolicy"] == {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
         assert spec["template"]["spec"]["restartPolicy"] == "Never", "such a policy needs it"
+
+
+def test_a_notebook_has_its_token_in_a_secret_alone_and_leads_to_its_own_pod() -> None:
+    way = IngressWay("https", "nb.example.org", "nginx")
+    work = msgspec.structs.replace(WORK, kind="Notebook", nodes=1, command=(), token="s3cret")
+    job, secret, service, ingress = objects_of(work, replace(BOX, ingress=way))
+
+    assert [each["kind"] for each in (job, secret, service, ingress)] == ["Job", "Secret", "Service", "Ingress"]
+    assert secret["stringData"] == {"token": "s3cret"}
+    assert "s3cret" not in str((job, service, ingress))
+    (main,) = job["spec"]["template"]["spec"]["containers"]
+    assert main["command"][:2] == ["jupyter", "lab"]
+    assert main["env"][-1] == {"name": "JUPYTER_TOKEN", "valueFrom": {"secretKeyRef": {"name": WORK.name, "key": "token"}}}
+    assert service["spec"]["selector"] == {"batch.kubernetes.io/job-name": WORK.name}
+    assert ingress["spec"]["rules"][0]["host"] == f"{WORK.name}.nb.example.org"
+    assert way.url(work) == f"https://{WORK.name}.nb.example.org/"
+
+
+def test_a_claim_at_the_home_of_a_notebook_takes_the_place_of_the_empty_one() -> None:
+    (job, *_) = made(kind="Notebook", nodes=1, volumes={"home": NOTEBOOK_HOME})
+
+    mounts = job["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
+    assert [mount["name"] for mount in mounts if mount["mountPath"] == NOTEBOOK_HOME] == ["claim-0"]
 
 
 def test_one_node_needs_no_service_and_finds_itself() -> None:

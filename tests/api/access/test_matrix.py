@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -148,6 +148,12 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", "jobs/<ref>/"): Row(SEE),
     ("POST", "jobs/<ref>/cancel/"): Row(change(200)),
     ("GET", "jobs/<ref>/logs/"): Row(SEE),
+    ("GET", "notebooks/"): Row(LIST),
+    ("POST", "notebooks/"): Row(change(201), {**ASK, "image": "a:1"}),
+    ("GET", "notebooks/<ref>/"): Row(SEE),
+    ("POST", "notebooks/<ref>/cancel/"): Row(change(200)),
+    ("GET", "notebooks/<ref>/logs/"): Row(SEE),
+    ("POST", "notebooks/<ref>/open/"): Row(Codes(401, 409, 403, 404, 403, 403, 404)),  # it waits
     ("GET", "queue/"): Row(LIST),
     ("GET", "approvals/"): Row(LIST),
     # The deputy of the path is the owner, whom the administrator has named for later.
@@ -363,6 +369,7 @@ EXCEPTIONS: dict[tuple[str, str, str], int] = {
     ("auditor", "POST", "maintenance/preview/"): 200,
     ("auditor", "POST", "policies/<pk>/preview/"): 200,
     ("auditor", "DELETE", "deputies/<pk>/"): 403,
+    ("project_admin", "POST", "notebooks/<ref>/open/"): 403,
     ("project_admin", "POST", "deputies/"): 201,
     ("auditor", "GET", "slices/<slice>/invitations/"): 403,
     ("auditor", "GET", "channels/<pk>/"): 404,
@@ -463,7 +470,17 @@ def make_place(world: World) -> dict[str, str]:
     template = factories.template(world.slice, name="half-node")
     apart = factories.spec(world.slice, priority=100, earliest_start_at=SOON + timedelta(days=99))  # it stands in the way of no row's GPR
     job = job_create(actor=world.people.owner, spec=apart, what=JobSpec(image="a:1"), now=db_now())
-    names = {"jobs": str(job.pk), "user": "teammate", "namespace": "train", "slice": "vision", "quota": str(quota.pk)}
+    notebook = job_create(
+        actor=world.people.owner, spec=replace(apart, name="lab"), what=JobSpec(kind="Notebook", image="a:1"), now=db_now()
+    )
+    names = {
+        "jobs": str(job.pk),
+        "notebooks": str(notebook.pk),
+        "user": "teammate",
+        "namespace": "train",
+        "slice": "vision",
+        "quota": str(quota.pk),
+    }
     invitation = Invitation.objects.create(
         slice=world.slice, name="nobody", role=Role.VIEWER, invited_by=world.people.owner, created_at=db_now()
     )

@@ -16,7 +16,7 @@ KEYLESS = {"gprs/estimate", "defragmentation/question", "maintenance/preview", "
 KEYLESS |= {"manifests/apply", "manifests/diff", "manifests/delete"}
 KEYLESS |= {f"{owner}/{act}" for owner in ("slices/{slice}", "projects/{project}") for act in ("archive", "remove", "restore")}
 KEYLESS |= {"invitations/{id}/accept", "invitations/{id}/decline"}
-KEYLESS |= {"policies/{id}/preview", "jobs/{ref}/cancel"}
+KEYLESS |= {"policies/{id}/preview", "jobs/{ref}/cancel", "notebooks/{ref}/cancel", "notebooks/{ref}/open"}
 KEYLESS |= {"alerts/{id}/acknowledge", "device-logins", "device-logins/take"}
 KEYLESS |= {
     "notices/{id}/read",

@@ -120,6 +120,7 @@ def test_what_the_schema_allows_and_what_it_forbids_is_answered_as_it_says(
     places = {"id": gpr_id, "gpr_pk": gpr_id, "slice": "vision", "user": "teammate", "namespace": "train", "project": "canary-project"}
     refs = {**REFS, "maintenance": str(MaintenanceWindow.objects.get().pk), "booking-series": str(BookingSeries.objects.get().pk)}
     refs["jobs"] = str(Job.objects.create(gpr_id=gpr_id, created_at=db_now(), image="train:1.0").pk)
+    refs["notebooks"] = refs["jobs"]
     refs["templates"] = factories.template(world.slice, name="half-node", asked={"shape": SHAPE, "nodes": 1}).name
     # Found once, since an operation may delete what others name.
     ids = {kind: str(model.objects.get().pk) for kind, model in OF_ID.items()} | {"policies": str(policy_of(world.slice).pk)}

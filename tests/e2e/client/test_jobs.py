@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from egs_client.cli.commands.gpr_acts import Filing
-from egs_client.cli.commands.jobs import _asking
+from egs_client.cli.commands.jobs import asking
 from egs_client.sync.client import Client
 from tests.e2e.client.hub import Egs, Hub
 from tests.e2e.client.test_answers import LATER
@@ -31,7 +31,7 @@ def test_a_ctrl_c_before_a_job_is_filed_asks_about_no_other_job_even_of_its_name
 ) -> None:
     egs.run("run", *BOX, *LATER, "--name", "train", "--detach", "--", "true")
 
-    with Client(hub.url, hub.tokens["user_token"]) as client, pytest.raises(KeyboardInterrupt), _asking(client, Filing("train")):
+    with Client(hub.url, hub.tokens["user_token"]) as client, pytest.raises(KeyboardInterrupt), asking(client, Filing("train")):
         raise KeyboardInterrupt
 
     assert capsys.readouterr().err == "train was not filed.\n"

@@ -124,6 +124,21 @@ def of_job(plural: str, *, labels: Object | None = None, **spec: Any) -> Object:
     return {"metadata": {"name": "of-job", "labels": words}, "spec": {**needed.get(plural, {}), **spec}}
 
 
+INGRESSES: Final = "/apis/networking.k8s.io/v1/namespaces/red/ingresses"
+
+
+def part_of(kind: str, *, owner: str = "lab", of: Object | None = None, **spec: Any) -> Object:
+    """A secret or an ingress of the notebook `lab`."""
+    owners = [{"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": "5c4b3a29-1807-4e6d-8c5b-4a3928170f6e"}]
+    metadata = {"name": "lab", "labels": {cluster_names.JOB: "try"}, "ownerReferences": owners}
+    return {"metadata": metadata, **({"stringData": {"token": "x"}, **(of or {})} if kind == "Secret" else {"spec": spec})}
+
+
+def leading_to(service: str, *, host: str = "lab.nb.example.org") -> Object:
+    backend = {"service": {"name": service, "port": {"number": 8888}}}
+    return {"host": host, "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}
+
+
 # By verb and resource, as the manifest names them: the call that it is for.
 CALLS: Final[dict[str, Call]] = {
     **keyed(
@@ -182,6 +197,8 @@ CALLS: Final[dict[str, Call]] = {
     **keyed("leases", {"get": get(LEASE), "update": put(LEASE)}),
     **keyed("secrets", {"get": get(f"{SYSTEM}/secrets/egs-agent-state"), "update": put(f"{SYSTEM}/secrets/egs-agent-state")}),
     **keyed("jobs", {"list": get("/apis/batch/v1/jobs"), "create": post(JOBS, JOB), "delete": delete(f"{JOBS}/egs-try")}),
+    **keyed("secrets", {"create": post(f"{RED_SPACE}/secrets", part_of("Secret"))}),
+    **keyed("ingresses", {"create": post(INGRESSES, part_of("Ingress", rules=[leading_to("lab")]))}),
     **{right: call for each in OF_JOBS for right, call in keyed(each.rpartition("/")[2], made_and_deleted(each)).items()},
     **keyed("pods/log", {"get": get(pods_path(cluster_names.NAMESPACE, "egs-try", "log"))}),
 }
@@ -424,6 +441,19 @@ MISUSES: Final[dict[str, tuple[Call, str]]] = {
         "egs-agent-workload",
     ),
     "a pod of a workspace": (post(pods_path("red"), pod("try")), "RBAC"),
+    "a secret outside of workspaces": (post("/api/v1/namespaces/loose/secrets", part_of("Secret")), "egs-agent-workload"),
+    "a secret in its own namespace": (post(f"{SYSTEM}/secrets", part_of("Secret")), "egs-agent-workload"),
+    "a secret of no notebook": (post(f"{RED_SPACE}/secrets", part_of("Secret", owner="other")), "egs-agent-workload"),
+    "a secret that is a credential": (
+        post(f"{RED_SPACE}/secrets", part_of("Secret", of={"type": "bootstrap.kubernetes.io/token"})),
+        "egs-agent-workload",
+    ),
+    "an ingress to another service": (post(INGRESSES, part_of("Ingress", rules=[leading_to("other")])), "egs-agent-workload"),
+    "an ingress for all hosts": (post(INGRESSES, part_of("Ingress", rules=[leading_to("lab", host="")])), "egs-agent-workload"),
+    "an ingress for another host": (
+        post(INGRESSES, part_of("Ingress", rules=[leading_to("lab", host="bank.example.org")])),
+        "egs-agent-workload",
+    ),
     "a check that speaks as the agent": (post(JOBS, check_job(serviceAccountName="egs-agent")), "egs-agent-job"),
     "a check with a token": (post(JOBS, check_job(automountServiceAccountToken=True)), "egs-agent-job"),
     "a check that pushes others out": (post(JOBS, check_job(priorityClassName="system-node-critical")), "egs-agent-job"),

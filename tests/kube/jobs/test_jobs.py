@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import base64
 import zlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 
+from egs_client.kube.access import Access, ClusterRefused
 from protocol import cluster_names
 from protocol.assignments import Assignment, Drain, Phase
+from protocol.tenancy.notebooks import IngressWay
 from protocol.tenancy.workloads import Workload, WorkloadPhase, WorkloadSeen
+from tests.client.kubelet import HOST, at_hand, kubelet, lab
 from tests.kube.cluster import Cluster, Object
-from tests.kube.site import Site, ended, moved_in
+from tests.kube.site import AGENT, Site, ended, moved_in
+from tests.kube.wire import tls_of, url_of
+from worker_agent.cluster.base import Unavailable
 from worker_agent.hub.workloads import BoxJob
 from worker_agent.kube.jobs.driver import KubernetesWorkloads
 
@@ -39,6 +47,7 @@ class Runner:
             nodes=site.driver.nodes,
             why=site.driver.why_it_waits,
             note=site.note,
+            ingress=IngressWay("https", "nb.example.org", "nginx"),
         )
 
     def wants(self, gpr_id: str, *, run: int = 1, name: str = "", **changes: Any) -> Workload:
@@ -285,3 +294,137 @@ def test_objects_that_a_workspace_may_not_make_are_not_made_whatever_the_hub_say
 
     assert runner.until(WorkloadPhase.REFUSED).message == "This agent makes no Manifest. Upgrade it."
     closed(runner, box)
+
+
+# -- notebooks -------------------------------------------------------------------------------------------------------------
+
+
+def may(site: Site, user: str, verb: str, resource: str, namespace: str) -> bool:
+    kind, _, sub = resource.partition("/")
+    asked = {"verb": verb, "resource": kind, "subresource": sub, "namespace": namespace}
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {"user": user, "resourceAttributes": asked}}
+    return bool(site.cluster.wire.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body)["status"]["allowed"])
+
+
+def member(site: Site, namespace: str, role: str) -> str:
+    """A service account with a role of a workspace there."""
+    about = {"name": role, "namespace": namespace}
+    group = "rbac.authorization.k8s.io"
+    site.cluster.apply(
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": about},
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "RoleBinding",
+            "metadata": about,
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": cluster_names.role_of(role)},
+            "subjects": [{"kind": "ServiceAccount", **about}],
+        },
+    )
+    return f"system:serviceaccount:{namespace}:{role}"
+
+
+def notebook(runner: Runner, gpr_id: str, token: str) -> Workload:
+    work = runner.wants(gpr_id, kind="Notebook", command=(), token=token, name="lab-1")
+    runner.until(WorkloadPhase.RUNNING, holds=lambda seen: seen.pods_running == 1)
+    return work
+
+
+def test_a_notebook_has_its_pod_its_service_and_its_token_in_the_workspace_and_nothing_is_left_of_it(runner: Runner) -> None:
+    site, space = runner.site, runner.slice
+    box = opened(runner)
+
+    notebook(runner, box[0].gpr_id, "s3cret")
+
+    seen = runner.look()
+    assert seen is not None
+    assert (seen.namespace, seen.url) == (space, "https://lab-1.nb.example.org/")
+    (pod,) = site.running(space)
+    (service,) = runner.services()
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    assert pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "8"
+    secret = site.cluster.get("secret", "lab-1", namespace=space)
+    assert secret is not None
+    assert base64.b64decode(secret["data"]["token"]) == b"s3cret"
+    assert site.cluster.get("ingress", "lab-1", namespace=space) is not None
+    assert "s3cret" not in str((pod, service, runner.jobs()))
+    assert not any(may(site, AGENT, verb, "secrets", space) for verb in ("get", "list", "watch", "delete"))
+    user, viewer = member(site, space, "user"), member(site, space, "viewer")
+    assert [may(site, who, verb, "pods/portforward", space) for who in (user, viewer) for verb in ("get", "create")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert not may(site, viewer, "get", "secrets", space)
+
+    runner.restart()  # what it does not read, it makes no second time
+    runner.until(WorkloadPhase.RUNNING)
+    closed(runner, box)
+    runner.gone()
+
+    def is_gone() -> bool:
+        return not any(site.cluster.get(kind, "lab-1", namespace=space) for kind in ("secret", "ingress"))
+
+    site.until("neither token nor ingress is left", is_gone)
+
+
+@pytest.mark.rotates
+def test_a_part_of_a_notebook_that_could_not_be_made_is_made_later(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    box = opened(runner)
+    runner.wants(box[0].gpr_id, kind="Notebook", command=(), token="s3cret", name="lab-1")
+    create = runner.driver._api.create
+
+    def fails_for_secrets(path: str, *given: Any, **more: Any) -> Any:
+        if path.endswith("/secrets"):
+            raise Unavailable("no answer")
+        return create(path, *given, **more)
+
+    monkeypatch.setattr(runner.driver._api, "create", fails_for_secrets)
+    runner.until(WorkloadPhase.PENDING, holds=lambda seen: "does not answer" in seen.message)
+    assert len(runner.jobs()) == 1
+    monkeypatch.undo()
+
+    runner.until(WorkloadPhase.RUNNING, holds=lambda seen: seen.pods_running == 1)
+    secret = runner.site.cluster.get("secret", "lab-1", namespace=runner.slice)
+    assert secret is not None
+    assert secret["metadata"]["ownerReferences"][0]["uid"] == runner.jobs()[0]["metadata"]["uid"]
+    closed(runner, box)
+    runner.gone()
+
+
+def test_a_member_reaches_the_notebook_through_the_api_server_and_a_viewer_does_not(runner: Runner, tmp_path: Path) -> None:
+    """kwok serves no pods, so that a kubelet of the test stands behind the node's address."""
+    site, space = runner.site, runner.slice
+    box = opened(runner)
+    notebook(runner, box[0].gpr_id, "s3cret")
+    (pod,) = site.running(space)
+
+    def access_of(role: str) -> Access:
+        member(site, space, role)
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        token = site.cluster.wire.call("POST", f"/api/v1/namespaces/{space}/serviceaccounts/{role}/token", body)["status"]["token"]
+        return Access(url_of(site.cluster.kubeconfig), tls_of(site.cluster.folder), token)
+
+    def pod_of(own: Access) -> str:
+        return own.running_pod(space, "batch.kubernetes.io/job-name=lab-1")
+
+    with lab() as target, kubelet(tmp_path, target) as own:
+        address = {"addresses": [{"type": "InternalIP", "address": HOST}], "daemonEndpoints": {"kubeletEndpoint": {"Port": own.port}}}
+        site.cluster.patch("node", pod["spec"]["nodeName"], {"status": address}, sub="status")
+        user, viewer = access_of("user"), access_of("viewer")
+
+        def is_there() -> bool:
+            with at_hand(user, space, find=pod_of) as url:
+                return httpx.get(f"{url}/lab").content == b"/lab" * 20_000
+
+        site.until("the notebook at hand", is_there)
+        with at_hand(viewer, space, find=pod_of) as url:
+            refused = httpx.get(url)
+        assert refused.status_code == 502
+        assert "cannot" in refused.text
+        assert 'cannot get resource "pods/portforward"' in refused.text or "forbidden" in refused.text
+        assert all(f"/{space}/{pod['metadata']['name']}" in asked for asked in own.asked)
+    with pytest.raises(ClusterRefused):
+        user.running_pod("kube-system", "")
+    closed(runner, box)
+    runner.gone()

@@ -62,6 +62,7 @@ PARTS = {
     "templates": ["list"],
     "jobs": ["list"],
     "job": ["now", "log", "events"],
+    "notebooks": ["list"],
     "notices": ["list", "bell", "newest"],
     "notice-settings": ["channels"],
     "workspace-channels": ["channels"],
@@ -174,6 +175,8 @@ def address(name: str, admin_world: AdminWorld) -> str:
         return reverse(name, args=[waits_for_room(admin_world).pk])
     if name == "job":
         return reverse(name, args=[Job.objects.create(gpr=admin_world.runs, created_at=db_now(), image="a:1").pk])
+    if name == "notebook-open":
+        return reverse(name, args=[Job.objects.create(gpr=admin_world.runs, created_at=db_now(), image="a:1", kind="Notebook").pk])
     if name == "gpr-job":
         kubeconfigs.ready_namespace(admin_world.waits.slice, admin_world.cluster, at=db_now())
     if name in {"kubeconfig", "kubeconfig-revoke"}:

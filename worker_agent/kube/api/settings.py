@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from protocol import cluster_names
+from protocol.tenancy.notebooks import NO_INGRESS, IngressWay
 from worker_agent.cluster.base import Note
 from worker_agent.kube.api.client import Api, Forbidden, Missing
 from worker_agent.kube.api.devices import Devices
@@ -25,6 +26,7 @@ WORDS_MAX: Final = 50
 _PREFIX: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}/[A-Za-z0-9._-]{0,63}")
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}/[A-Za-z0-9._-]{1,63}")
 _LABEL: Final = re.compile(r"[A-Za-z0-9./_-]{1,253}=[A-Za-z0-9._-]{1,63}")
+_INGRESS: Final = re.compile(r"(https?)://([a-z0-9]([a-z0-9.-]{0,180}[a-z0-9])?)/?(?:\s+class=([a-z0-9][a-z0-9.-]{0,252}))?")
 _LIMIT: Final = re.compile(r"([a-z0-9][a-z0-9./-]{0,252})=([0-9]{1,9})")
 
 
@@ -35,6 +37,7 @@ class Settings:
     quota: Mapping[str, str] = field(default_factory=lambda: QUOTA)
     exporters: tuple[str, ...] = EXPORTERS
     driver_pods: tuple[str, ...] = DRIVER_PODS
+    ingress: IngressWay = NO_INGRESS
 
 
 class _ConfigMap(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +70,19 @@ def settings_of(data: Mapping[str, str], *, note: Note) -> Settings:
         chosen = Devices(gpus=gpus, no_gpus=no_gpus)
     exporters = _words(data, "exporters", EXPORTER, EXPORTERS, note)
     driver_pods = _words(data, "driver-pods", _LABEL, DRIVER_PODS, note)
-    return Settings(chosen, {**QUOTA, **_limits(data.get("quota", ""), note)}, exporters, driver_pods)
+    ingress = _ingress(data.get("notebooks", "").strip(), note)
+    return Settings(chosen, {**QUOTA, **_limits(data.get("quota", ""), note)}, exporters, driver_pods, ingress)
+
+
+def _ingress(text: str, note: Note) -> IngressWay:
+    """E.g. `https://notebooks.example.org class=nginx`."""
+    if not text:
+        return NO_INGRESS
+    match = _INGRESS.fullmatch(text)
+    if match is None:
+        note("settings_unreadable", {"why": f"notebooks: {text[:100]}"})
+        return NO_INGRESS
+    return IngressWay(match[1], match[2], match[4] or "")
 
 
 def _words(data: Mapping[str, str], key: str, what: re.Pattern[str], default: tuple[str, ...], note: Note) -> tuple[str, ...]:

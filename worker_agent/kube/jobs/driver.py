@@ -16,6 +16,7 @@ import msgspec
 
 from protocol.cluster_names import INDEX_OF_POD, JOB, JOB_BOX, JOB_FIELD_MANAGER
 from protocol.tenancy.job_objects import BoxFacts, Object, main_of, objects_of, owner_label, pod_selector
+from protocol.tenancy.notebooks import NO_INGRESS, PARTS, IngressWay
 from protocol.tenancy.workloads import MANIFEST_KINDS, WorkloadKind, WorkloadPhase, WorkloadSeen, objects_fault
 from worker_agent.cluster.base import ClusterError, Note, Throttled, Unavailable, WriteConflict
 from worker_agent.hub.workloads import NO_NAMESPACE, BoxJob, LogPart, Run
@@ -70,8 +71,10 @@ class KubernetesWorkloads:
         nodes: Callable[[], Iterable[Node]],
         why: Callable[[Pod], str],
         note: Note,
+        ingress: IngressWay = NO_INGRESS,
     ) -> None:
         self._api, self._bound, self._pods, self._nodes, self._why, self._note = api, bound, pods, nodes, why, note
+        self._ingress = ingress
         self._logs = PodLogs(api)
         self._kinds: tuple[str, ...] | None = None
         self._kinds_not_before_mono = self._all_not_before_mono = self._not_before_mono = float("-inf")
@@ -89,7 +92,8 @@ class KubernetesWorkloads:
         if now_mono >= self._kinds_not_before_mono:
             self._kinds_not_before_mono = now_mono + KINDS_S
             try:
-                self._kinds = tuple(sorted({WorkloadKind.JOB, *(kind for version, kind in OPTIONAL if self._is_served(version, kind))}))
+                served = {kind for version, kind in OPTIONAL if self._is_served(version, kind)}
+                self._kinds = tuple(sorted({WorkloadKind.JOB, WorkloadKind.NOTEBOOK, *served}))
             except ClusterError as error:
                 self._note("job_kinds_unseen", {"why": str(error)})
         return self._kinds
@@ -136,7 +140,8 @@ class KubernetesWorkloads:
 
     def _look(self, jobs: Sequence[BoxJob], now_mono: float) -> None:
         """Raises ClusterError."""
-        paths = {_path(each["apiVersion"], _plural(each)) for job in jobs for each in self._objects(job)} | self._listed_paths
+        objects = (each for job in jobs for each in self._objects(job) if _is_listed(each))
+        paths = {_path(each["apiVersion"], _plural(each)) for each in objects} | self._listed_paths
         if now_mono >= self._all_not_before_mono:
             paths |= set(self._paths())
         found: dict[Place, _Found] = {}
@@ -163,7 +168,8 @@ class KubernetesWorkloads:
         if job.workload.kind == WorkloadKind.MANIFEST and objects_fault(job.workload.objects):
             return []  # the hub checks this; the agent trusts nobody with what it may make
         try:
-            return objects_of(job.workload, BoxFacts(job.box.gpus_per_node, int(job.box.drain.force_after_s), self._rdma(job)))
+            box = BoxFacts(job.box.gpus_per_node, int(job.box.drain.force_after_s), self._rdma(job), self._ingress)
+            return objects_of(job.workload, box)
         except ValueError:  # a kind of a newer hub
             return []
 
@@ -198,7 +204,8 @@ class KubernetesWorkloads:
             return _seen(job, WorkloadPhase.REFUSED, f"This agent makes no {work.kind}. Upgrade it.")
         main = main_of(objects)
         has_main = main is not None and self._find(main) is not None
-        if (work.id, work.run) not in self._made and not has_main:
+        # What stands behind the main object belongs to it, and may be missing when the agent was interrupted.
+        if (work.id, work.run) not in self._made and (not has_main or work.kind == WorkloadKind.NOTEBOOK):
             if unmade := self._make(job, objects):
                 return unmade
         elif main is not None and not has_main:
@@ -211,24 +218,33 @@ class KubernetesWorkloads:
 
     def _make(self, job: BoxJob, objects: Sequence[Object]) -> WorkloadSeen | None:
         """Return why one of them is not there, or None."""
+        owner: list[Object] = []
         for each in objects:
-            if self._find(each) is not None:
+            if (found := self._find(each)) is not None:
+                owner = owner or _owner(each, found.uid)
                 continue
             path = _path(each["apiVersion"], _plural(each))
             key = (path, job.workload.namespace, str(each["metadata"]["name"]))
-            self._listed_paths.add(path)
+            is_part = not _is_listed(each)
+            if not is_part:
+                self._listed_paths.add(path)
+            body = {**each, "metadata": {**each["metadata"], "ownerReferences": owner}} if is_part else each
             try:
-                self._api.create(_object_path(path, job.workload.namespace), each, _Object, fieldManager=JOB_FIELD_MANAGER)
+                made = self._api.create(_object_path(path, job.workload.namespace), body, _Object, fieldManager=JOB_FIELD_MANAGER)
             except (Unavailable, Throttled) as error:
                 return _seen(job, WorkloadPhase.PENDING, f"The cluster does not answer: {error}"[:TEXT_MAX])
             except ClusterError as error:
-                if isinstance(error, WriteConflict) and not isinstance(error, Missing) and key not in self._taken:
+                is_there = isinstance(error, WriteConflict) and not isinstance(error, Missing)
+                if is_there and is_part:
+                    continue
+                if is_there and key not in self._taken:
                     # Perhaps our own, whose answer was lost: the next look tells.
                     self._taken.add(key)
                     self._not_before_mono = float("-inf")
                     return _seen(job, WorkloadPhase.PENDING, "It is being made.")
                 return _seen(job, WorkloadPhase.REFUSED, f"{each['kind']} {each['metadata']['name']}: {error.words or error}"[:TEXT_MAX])
             self._taken.discard(key)
+            owner = owner or _owner(each, made.metadata.uid)
         return None
 
     # -- how it goes ---------------------------------------------------------------------------------------------------
@@ -245,13 +261,16 @@ class KubernetesWorkloads:
         pods = list(self._pods_of(job, main))
         running = sum(pod.status.phase == "Running" for pod in pods)
         if running and running == len(pods):
-            return _seen(job, WorkloadPhase.RUNNING, pods_running=running)
+            return _seen(job, WorkloadPhase.RUNNING, pods_running=running, url=self._url(job))
         waits = next(
             (text for pod in pods if pod.status.phase != "Running" and (text := self._why(pod) if _is_gated(pod) else waits_for(pod)[1])),
             "",
         )
         message = f"{running} of {len(pods)} pods run. {waits}".strip() if pods else "Its pods are being made."
         return _seen(job, WorkloadPhase.RUNNING if running else WorkloadPhase.PENDING, message, pods_running=running)
+
+    def _url(self, job: BoxJob) -> str:
+        return self._ingress.url(job.workload) if job.workload.kind == WorkloadKind.NOTEBOOK else ""
 
     def _pods_of(self, job: BoxJob, main: Object) -> Iterator[Pod]:
         # The watch leaves out pods that have finished.
@@ -285,8 +304,11 @@ class KubernetesWorkloads:
         return self._logs.read(job.workload.namespace, selector, rank, since)
 
 
-def _seen(job: BoxJob, phase: WorkloadPhase, message: str = "", *, pods_running: int = 0) -> WorkloadSeen:
-    return WorkloadSeen(id=job.workload.id, run=job.workload.run, phase=phase, message=message, pods_running=pods_running)
+def _seen(job: BoxJob, phase: WorkloadPhase, message: str = "", *, pods_running: int = 0, url: str = "") -> WorkloadSeen:
+    work = job.workload
+    return WorkloadSeen(
+        id=work.id, run=work.run, phase=phase, message=message, pods_running=pods_running, namespace=work.namespace, url=url
+    )
 
 
 def _is_gated(pod: Pod) -> bool:
@@ -298,8 +320,16 @@ def _run_of(meta: Meta) -> Run | None:
     return (gpr_id, int(run)) if gpr_id and run.isdecimal() and len(run) < 10 else None
 
 
+def _is_listed(each: Mapping[str, Any]) -> bool:
+    return (each["apiVersion"], each["kind"]) not in PARTS
+
+
+def _owner(each: Mapping[str, Any], uid: str) -> list[Object]:
+    return [{"apiVersion": each["apiVersion"], "kind": each["kind"], "name": each["metadata"]["name"], "uid": uid}]
+
+
 def _plural(each: Mapping[str, Any]) -> str:
-    return MANIFEST_KINDS[each["apiVersion"], each["kind"]]
+    return (MANIFEST_KINDS | PARTS)[each["apiVersion"], each["kind"]]
 
 
 def _path(version: str, plural: str) -> str:

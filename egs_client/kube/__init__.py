@@ -1,0 +1,1 @@
+"""Ways into a cluster with a kubeconfig, without kubectl."""
