@@ -99,6 +99,7 @@ def test_a_row_says_what_a_workload_has_and_what_is_wrong(workload: Workload, ow
     assert names(text(owner.get("/workloads/", {"view": "straggling"}))) == ["train"]
     assert names(text(owner.get("/workloads/", {"kind": "Job", "cluster": "aurora"}))) == ["train-worker"]
     assert "No workloads match" in text(owner.get("/workloads/", {"q": "nothing"}))
+    assert "No workloads here" in text(owner.get("/workloads/", {"view": "ended"}))
     assert owner.get("/workloads/", {"view": "wrong"}).status_code == 400
 
 
