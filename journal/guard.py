@@ -22,14 +22,14 @@ FAULT: Final = "egs.fault"
 REPORT_AGAIN_AFTER: Final = timedelta(days=1)
 
 
-class Subject(TypedDict, total=False):
+class AuditSubject(TypedDict, total=False):
     gpr_id: UUID
     node_id: UUID
     cluster_id: UUID
 
 
 Item = TypeVar("Item")
-NO_SUBJECT: Final[dict[str, UUID | None]] = dict.fromkeys(Subject.__annotations__)
+NO_SUBJECT: Final[dict[str, UUID | None]] = dict.fromkeys(AuditSubject.__annotations__)
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ def set_aside_on_error(
     *,
     now: datetime,
     raises: tuple[type[Exception], ...] = (),
-    **ids: Unpack[Subject],
+    **ids: Unpack[AuditSubject],
 ) -> Iterator[Attempt]:
     """Run the body for one object and swallow what it raises, except `raises`.
 
@@ -80,7 +80,7 @@ def write_or_set_aside(
     code: str,
     failed: str,
     now: datetime,
-    subject: Callable[[Item], Subject],
+    subject: Callable[[Item], AuditSubject],
     renew: Callable[[Sequence[Item]], Sequence[Item]] = lambda items: items,
 ) -> list[tuple[Item, Exception | None]]:
     """Write several items in one transaction; where that fails, each in its own, and set aside those that fail alone, too.
@@ -108,12 +108,12 @@ def write_or_set_aside(
     return written
 
 
-def fault_report(kind: str, message: str, *, reason: str, now: datetime, **ids: Unpack[Subject]) -> None:
+def fault_report(kind: str, message: str, *, reason: str, now: datetime, **ids: Unpack[AuditSubject]) -> None:
     """Report to administrators once a day per object. Needs a transaction."""
     told = Event.objects.filter(kind=kind, reason=reason, at__gt=now - REPORT_AGAIN_AFTER, message=message[:500], **NO_SUBJECT | ids)
     if not told.exists():
         event_record(kind=kind, message=message, at=now, severity=Severity.ERROR, reason=reason, **ids)
 
 
-def _ids_as_text(ids: Subject) -> dict[str, str]:
+def _ids_as_text(ids: AuditSubject) -> dict[str, str]:
     return {name: str(id_) for name, id_ in ids.items()}

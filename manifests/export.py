@@ -11,7 +11,7 @@ from rest_framework.request import Request
 
 from manifests.models import ManifestObject
 from manifests.objects import Objects, Present, shown
-from manifests.rest import Refused, Rest
+from manifests.rest import CallRefused, Rest
 from protocol.manifests.documents import SECRET_FROM
 from protocol.manifests.kinds import API_VERSION, BY_NAME, KINDS, Kind
 from protocol.manifests.text import documents_write
@@ -33,7 +33,7 @@ def manifests_export(*, request: Request, kinds: Sequence[Kind], name: str, work
 def _exported(objects: Objects, kind: Kind, workspace: str, now: datetime) -> list[Present]:
     try:
         rows = [each for scope in _scopes(objects, kind, workspace) for each in objects.listed(kind, scope)]
-    except Refused as refused:
+    except CallRefused as refused:
         if refused.code == "not_allowed":  # a list for administrators
             return []
         raise

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from manifests.objects import NOT_FOUND, Present, shown
-from manifests.rest import Refused
+from manifests.rest import CallRefused
 from protocol.manifests.documents import Wanted, translated
 from protocol.manifests.faults import Fault
 from protocol.manifests.kinds import Field, manifest_name
@@ -48,11 +48,11 @@ def telling(wanted: Wanted) -> Iterator[None]:
     """Turns a refusal of the API into faults of the document."""
     try:
         yield
-    except Refused as refused:
+    except CallRefused as refused:
         _tell(wanted, refused)
 
 
-def _tell(wanted: Wanted, refused: Refused) -> NoReturn:
+def _tell(wanted: Wanted, refused: CallRefused) -> NoReturn:
     problem, kind = refused.problem, wanted.kind
     by_field: Mapping[str, Sequence[str]] = problem.get("errors") or {}
     faults = []

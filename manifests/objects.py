@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from core.rest.references import id_of
-from manifests.rest import Refused, Rest
+from manifests.rest import CallRefused, Rest
 from protocol.manifests.documents import identity, instant
 from protocol.manifests.kinds import BY_NAME, Field, Kind, span_text
 from protocol.manifests.text import documents_read, documents_write
@@ -105,7 +105,7 @@ class Objects:
             return None
         try:
             row = self.rest.get(path)
-        except Refused as refused:
+        except CallRefused as refused:
             if refused.code == NOT_FOUND:
                 return None
             raise
@@ -117,7 +117,7 @@ class Objects:
         base = kind.also.format(**values)
         try:
             rows = [row for row in self.rest.listed(base) if row["name"] == name]
-        except Refused:
+        except CallRefused:
             return None  # only who manages the workspace may see them
         return self.present(kind, rows[0], values, base) if rows else None
 

@@ -19,7 +19,7 @@ PAGE: Final = {"page_size": "500"}
 KEPT_META: Final = ("HTTP_HOST", "SERVER_NAME", "SERVER_PORT", "REMOTE_ADDR", "wsgi.url_scheme")
 
 
-class Refused(Exception):
+class CallRefused(Exception):
     """`problem` is the answer's problem document."""
 
     def __init__(self, path: str, problem: Mapping[str, Any]) -> None:
@@ -84,7 +84,7 @@ class Rest:
         if response.status_code >= 500:  # the database is away: no fault of a document
             raise OperationalError(response.data["detail"])
         if is_refused:
-            raise Refused(path, getattr(response, "data", None) or json.loads(response.content))
+            raise CallRefused(path, getattr(response, "data", None) or json.loads(response.content))
         return response.data
 
 

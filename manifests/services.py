@@ -24,7 +24,7 @@ from gpr.allocation.stored_plan import plan_lock, plan_turn
 from manifests.faults import Faulty, only, refuse_fixed, telling
 from manifests.models import ManifestObject
 from manifests.objects import NOT_FOUND, OPEN, Objects, Present, is_same, key_of, path_of, shown
-from manifests.rest import Refused, Rest
+from manifests.rest import CallRefused, Rest
 from protocol.manifests.documents import SECRET_FROM, Wanted, documents_check
 from protocol.manifests.faults import Fault, told_first
 from protocol.manifests.kinds import BY_NAME, ORDER, At, Change, Field, manifest_name
@@ -259,7 +259,7 @@ class _Application:
             return ""
         try:
             ended = self.rest.get(f"{FILED[wanted.kind.name]}/{row.object_id}/")
-        except Refused:
+        except CallRefused:
             return ""
         return f"It has ended: {ended['state']}. Another name files it again."
 

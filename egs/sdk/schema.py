@@ -56,7 +56,7 @@ class Model:
 
 
 @dataclass(slots=True)
-class Api:
+class ApiDocument:
     operations: list[Operation]
     models: dict[str, dict[str, Model]] = field(default_factory=dict)  # app -> name -> model
 
@@ -69,7 +69,7 @@ def document() -> dict[str, Any]:
     return made
 
 
-def api_of(schema: dict[str, Any]) -> Api:
+def api_of(schema: dict[str, Any]) -> ApiDocument:
     components = schema["components"]["schemas"]
     read = Reader(components)
     lists = {
@@ -83,7 +83,7 @@ def api_of(schema: dict[str, Any]) -> Api:
     ]
     owners = owners_of(operations)
     operations = [replace(operation, app=owners[operation.resource[0]]) for operation in operations]
-    api = Api(operations)
+    api = ApiDocument(operations)
     users: dict[str, set[str]] = defaultdict(set)
     inputs: set[str] = set()
     for operation in operations:

@@ -11,17 +11,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from egs.sdk.schema import SHARED, Api, Argument, Model, Operation
+from egs.sdk.schema import SHARED, ApiDocument, Argument, Model, Operation
 
 MADE = "# `make client` writes this file. Do not edit it.\n"
 
 
-def models_of(api: Api) -> dict[str, str]:
+def models_of(api: ApiDocument) -> dict[str, str]:
     """The files in `models/`, by name."""
     return {f"{app}.py": _model_file(api, app, models) for app, models in api.models.items()}
 
 
-def operations_of(api: Api) -> dict[str, str]:
+def operations_of(api: ApiDocument) -> dict[str, str]:
     """The files in `aio/api/`, by name."""
     by_app: dict[str, dict[tuple[str, ...], list[Operation]]] = defaultdict(lambda: defaultdict(list))
     for operation in api.operations:
@@ -47,7 +47,7 @@ def formatted(texts: dict[str, str]) -> dict[str, str]:
         return {name: (Path(folder) / name).read_text() for name in texts}
 
 
-def _model_file(api: Api, app: str, models: dict[str, Model]) -> str:
+def _model_file(api: ApiDocument, app: str, models: dict[str, Model]) -> str:
     lines = [
         MADE,
         "from __future__ import annotations",
@@ -94,7 +94,7 @@ def _model(model: Model) -> Iterator[str]:
         yield "    pass"
 
 
-def _operation_file(api: Api, app: str, resources: dict[tuple[str, ...], list[Operation]]) -> str:
+def _operation_file(api: ApiDocument, app: str, resources: dict[tuple[str, ...], list[Operation]]) -> str:
     shared = {operation.returns for operations in resources.values() for operation in operations if operation.returns}
     shared |= {name for operations in resources.values() for each in operations for field in each.fields for name in _names(field)}
     has_shared = any(api.app_of(name) == SHARED for name in shared if name)
@@ -126,7 +126,7 @@ def _operation_file(api: Api, app: str, resources: dict[tuple[str, ...], list[Op
     return "\n".join(lines) + "\n"
 
 
-def _operation(api: Api, operation: Operation) -> Iterator[str]:
+def _operation(api: ApiDocument, operation: Operation) -> Iterator[str]:
     def at_home(annotation: str) -> str:
         return re.sub(r"models\.(\w+)", lambda found: _home(api, found[1]), annotation)
 
@@ -200,7 +200,7 @@ def _names(argument: Argument) -> list[str]:
     return re.findall(r"models\.(\w+)", argument.annotation)
 
 
-def _home(api: Api, name: str) -> str:
+def _home(api: ApiDocument, name: str) -> str:
     return f"{SHARED if api.app_of(name) == SHARED else 'models'}.{name}"
 
 

@@ -17,7 +17,7 @@ NAMES_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class EndingRow:
     """`names`: the first NAMES_MAX of them."""
 
     count: int
@@ -28,15 +28,15 @@ class Ending:
 class Endings:
     """Both ways end all GPRs, series and kubeconfigs. A removal also ends workspaces, namespaces, members and invitations."""
 
-    running: Ending
-    waiting: Ending
-    booked: Ending
-    series: Ending
-    kubeconfigs: Ending
-    namespaces: Ending
-    members: Ending
-    invitations: Ending
-    workspaces: Ending  # of a project: those that are not removed
+    running: EndingRow
+    waiting: EndingRow
+    booked: EndingRow
+    series: EndingRow
+    kubeconfigs: EndingRow
+    namespaces: EndingRow
+    members: EndingRow
+    invitations: EndingRow
+    workspaces: EndingRow  # of a project: those that are not removed
 
 
 def endings_of(owner: Project | Slice) -> Endings:
@@ -53,7 +53,9 @@ def endings_of(owner: Project | Slice) -> Endings:
         namespaces=_ending(_with_place(Namespace.with_pending.filter(of_slices)), "place"),
         members=_ending(Membership.objects.filter(of_slices), "user__name"),
         invitations=_ending(Invitation.objects.filter(of_slices), "name"),
-        workspaces=Ending(0, ()) if isinstance(owner, Slice) else Ending(len(slices), tuple(slice_.name for slice_ in slices[:NAMES_MAX])),
+        workspaces=EndingRow(0, ())
+        if isinstance(owner, Slice)
+        else EndingRow(len(slices), tuple(slice_.name for slice_ in slices[:NAMES_MAX])),
     )
 
 
@@ -61,6 +63,6 @@ def _with_place(rows: QuerySet[Namespace]) -> QuerySet[Namespace]:
     return rows.annotate(place=Concat("cluster__name", Value("/"), "name"))
 
 
-def _ending(rows: QuerySet[Any], name: str) -> Ending:
+def _ending(rows: QuerySet[Any], name: str) -> EndingRow:
     names = tuple(rows.order_by(name, "pk").values_list(name, flat=True)[: NAMES_MAX + 1])
-    return Ending(rows.count() if len(names) > NAMES_MAX else len(names), names[:NAMES_MAX])
+    return EndingRow(rows.count() if len(names) > NAMES_MAX else len(names), names[:NAMES_MAX])

@@ -39,7 +39,7 @@ class StartChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
+class DecisionPreview:
     """Positions count planned starts, from 1; None: no planned start."""
 
     own: StartChange
@@ -78,7 +78,7 @@ def preview_maintenance(*, window: MaintenanceWindow, now: datetime) -> Maintena
     )
 
 
-def preview_priority(*, gpr: Gpr, priority: int, now: datetime) -> Preview:
+def preview_priority(*, gpr: Gpr, priority: int, now: datetime) -> DecisionPreview:
     # `gpr_set_priority` does the same: approval may become unnecessary, and an administrator's move ends.
     changed = copy.copy(gpr)
     changed.priority = priority
@@ -93,7 +93,7 @@ def preview_priority(*, gpr: Gpr, priority: int, now: datetime) -> Preview:
     return _compare(gpr, with_newcomer(loaded.snapshot, replace(own, priority=priority, place=None), gpr.queued_at or now))
 
 
-def preview_move(*, gpr: Gpr, to: MoveTo, now: datetime) -> Preview:
+def preview_move(*, gpr: Gpr, to: MoveTo, now: datetime) -> DecisionPreview:
     """Raises as `gpr_move`."""
     target, loaded = move_target(gpr, to), snapshot_load(now=now)
     queue = loaded.snapshot.queue
@@ -105,13 +105,13 @@ def preview_move(*, gpr: Gpr, to: MoveTo, now: datetime) -> Preview:
     return _compare(gpr, replace(changed, moved=Moved(str(gpr.pk), target.moved_behind)))
 
 
-def preview_approval(*, gpr: Gpr, now: datetime) -> Preview:
+def preview_approval(*, gpr: Gpr, now: datetime) -> DecisionPreview:
     loaded = snapshot_load(now=now, with_memory=True)
     request = loaded.candidate(gpr, gpr.clusters.all())
     return _compare(gpr, with_newcomer(loaded.snapshot, request, gpr.queued_at or now))
 
 
-def preview_withdrawal(*, gpr: Gpr, now: datetime) -> Preview:
+def preview_withdrawal(*, gpr: Gpr, now: datetime) -> DecisionPreview:
     """Previews a rejection or a cancellation."""
     if gpr.state != GprState.QUEUED:
         return _unchanged(gpr)
@@ -120,16 +120,16 @@ def preview_withdrawal(*, gpr: Gpr, now: datetime) -> Preview:
     return _compare(gpr, replace(loaded.snapshot, queue=queue))
 
 
-def preview_eviction(*, gpr: Gpr, now: datetime) -> Preview:
+def preview_eviction(*, gpr: Gpr, now: datetime) -> DecisionPreview:
     loaded = snapshot_load(now=now)
     return _compare(gpr, snapshot_with_requeued(loaded.snapshot, loaded, gpr, ends_at=now, now=now))
 
 
-def _unchanged(gpr: Gpr) -> Preview:
-    return Preview(StartChange(gpr, None, None), None, None, waits=False)
+def _unchanged(gpr: Gpr) -> DecisionPreview:
+    return DecisionPreview(StartChange(gpr, None, None), None, None, waits=False)
 
 
-def _compare(gpr: Gpr, changed: Snapshot) -> Preview:
+def _compare(gpr: Gpr, changed: Snapshot) -> DecisionPreview:
     own = StartChange(gpr, gpr.planned_start_at, None)
     others: dict[str, tuple[datetime | None, datetime | None]] = {}
     after, before = plan(changed), plan_summaries()
@@ -143,7 +143,7 @@ def _compare(gpr: Gpr, changed: Snapshot) -> Preview:
     changes = (StartChange(gprs[id_], *starts) for id_, starts in others.items() if id_ in gprs)
     moved = sorted((change for change in changes if change.later_s), key=lambda change: (-abs(change.later_s), change.gpr.name))
     waits = any(placement.id == str(gpr.pk) for placement in after.placements)
-    return Preview(own, start_positions([gpr]).get(gpr.pk), _position_in(after, gpr), tuple(moved), _evicted(after), waits)
+    return DecisionPreview(own, start_positions([gpr]).get(gpr.pk), _position_in(after, gpr), tuple(moved), _evicted(after), waits)
 
 
 def _position_in(after: Plan, gpr: Gpr) -> int | None:

@@ -154,7 +154,7 @@ def price_for(actor: User, price_id: str | UUID) -> ShapePrice:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LeaguePlace:
     """A workspace's place among those of its project."""
 
     slice_id: UUID
@@ -173,7 +173,7 @@ class Standing:
         return self.slice
 
 
-def league(actor: User, *, since: date, until: date) -> list[Standing]:
+def league(actor: User, *, since: date, until: date) -> list[LeaguePlace]:
     """The most efficient first. Members see the places of their own workspaces, administrators of a project those of all in it."""
     rows = UsageDay.objects.filter(day__gte=since, day__lt=until, slice__project__in_league=True).order_by()
     sums = rows.values_list("slice__project", "slice", "slice__name", "slice__project__name")
@@ -184,7 +184,7 @@ def league(actor: User, *, since: date, until: date) -> list[Standing]:
     for project_id, slice_id, name, project, used, measured in sorted(found, key=lambda row: (-row[4] / row[5], row[2])):
         places[project_id] += 1
         if seen is None or project_id in seen or slice_id in seen:
-            standings.append(Standing(slice_id, name, project, places[project_id], used / measured, measured / HOUR_MS))
+            standings.append(LeaguePlace(slice_id, name, project, places[project_id], used / measured, measured / HOUR_MS))
     return standings
 
 

@@ -18,7 +18,7 @@ from inventory.services import repairs
 from inventory.services.agents import AgentIdentity, AgentSuperseded, session_check
 from inventory.services.checks import policies_by_shape
 from inventory.services.reservations import ReservationReport, is_news, reservations_observe, reservations_of_agent
-from journal.guard import Subject, set_aside_on_error, write_or_set_aside
+from journal.guard import AuditSubject, set_aside_on_error, write_or_set_aside
 from journal.hints import TICK, hint
 from journal.models import Event, Severity
 from journal.services import event_record
@@ -168,7 +168,7 @@ def _repairs_store(cluster_id: UUID, observed: tuple[Observed, ...], now: dateti
         repairs.repairs_observe(news, now=now)
 
 
-def _subject(row: Reservation) -> Subject:
+def _subject(row: Reservation) -> AuditSubject:
     return {"gpr_id": row.gpr_id, "node_id": row.node_id, "cluster_id": row.cluster_id}
 
 

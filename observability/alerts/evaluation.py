@@ -22,7 +22,7 @@ from journal.hints import ALERTS, hint, slice_topic
 from journal.models import Severity
 from observability.alerts.causes import OpenAlerts, settle
 from observability.alerts.defaults import defaults_ensure
-from observability.alerts.judging import Move, advance, begins, end
+from observability.alerts.judging import SubjectChange, advance, begins, end
 from observability.alerts.models import WINDOW_MOST_S, Alert, AlertRule, AlertState, AlertSubject, RuleKind, SignalSample, SubjectState
 from observability.alerts.signals import BEHIND, SIGNALS, Subject
 from observability.alerts.sources.counters import counters_advance, gpu_counts
@@ -143,12 +143,12 @@ class _Book:
         elif subject is not None:
             self._move(subject, advance(rule, subject, value, self._now))
 
-    def _move(self, subject: AlertSubject, move: Move) -> None:
-        if move is Move.NONE:
+    def _move(self, subject: AlertSubject, move: SubjectChange) -> None:
+        if move is SubjectChange.NONE:
             return
-        (self._dropped if move is Move.DROPS else self._changed).append(subject)
+        (self._dropped if move is SubjectChange.DROPS else self._changed).append(subject)
         self._touched.add(subject.alert_id)
-        if move in (Move.DROPS, Move.ENDS):
+        if move in (SubjectChange.DROPS, SubjectChange.ENDS):
             del self._of[subject.alert_id][subject.key]
 
     def write(self) -> None:

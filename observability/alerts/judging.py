@@ -16,7 +16,7 @@ UNMEASURED_MOST: Final = timedelta(minutes=15)  # how long an alert stands witho
 GROWTH: Final = 0.1  # of a time; what is less is not noted
 
 
-class Move(Enum):
+class SubjectChange(Enum):
     NONE = auto()
     CHANGED = auto()
     FIRES = auto()
@@ -29,7 +29,7 @@ def begins(rule: AlertRule, value: float | None) -> bool:
     return value is not None and rule.is_beyond(value)
 
 
-def advance(rule: AlertRule, subject: AlertSubject, value: float | None, now: datetime) -> Move:
+def advance(rule: AlertRule, subject: AlertSubject, value: float | None, now: datetime) -> SubjectChange:
     """Changes the subject in memory."""
     if value is None:
         return _unmeasured(subject, now)
@@ -45,28 +45,28 @@ def advance(rule: AlertRule, subject: AlertSubject, value: float | None, now: da
     is_severe_now = subject.severe_since_at is not None and now - subject.severe_since_at >= hold
     if subject.state == SubjectState.PENDING and rule.is_beyond(value) and now - subject.since_at >= hold:
         subject.state, subject.fired_at, subject.is_severe = SubjectState.FIRING, now, is_severe_now
-        return Move.FIRES
+        return SubjectChange.FIRES
     if subject.state == SubjectState.FIRING and is_severe_now and not subject.is_severe:
         subject.is_severe = True
-        return Move.WORSENS
-    return Move.CHANGED if _columns(subject) != before else Move.NONE
+        return SubjectChange.WORSENS
+    return SubjectChange.CHANGED if _columns(subject) != before else SubjectChange.NONE
 
 
-def end(subject: AlertSubject, now: datetime) -> Move:
+def end(subject: AlertSubject, now: datetime) -> SubjectChange:
     """Ends a subject whose object is gone."""
     if subject.state == SubjectState.PENDING:
-        return Move.DROPS
+        return SubjectChange.DROPS
     subject.state, subject.over_at = SubjectState.OVER, now
-    return Move.ENDS
+    return SubjectChange.ENDS
 
 
-def _unmeasured(subject: AlertSubject, now: datetime) -> Move:
+def _unmeasured(subject: AlertSubject, now: datetime) -> SubjectChange:
     if subject.state == SubjectState.PENDING:
-        return Move.DROPS
+        return SubjectChange.DROPS
     if subject.unmeasured_since_at is None:
         subject.unmeasured_since_at = now
-        return Move.CHANGED
-    return end(subject, now) if now - subject.unmeasured_since_at >= UNMEASURED_MOST else Move.NONE
+        return SubjectChange.CHANGED
+    return end(subject, now) if now - subject.unmeasured_since_at >= UNMEASURED_MOST else SubjectChange.NONE
 
 
 def _is_worse(rule: AlertRule, value: float, worst: float) -> bool:
@@ -84,13 +84,13 @@ def _note_severe(rule: AlertRule, subject: AlertSubject, value: float, now: date
         subject.severe_since_at = None
 
 
-def _clear(rule: AlertRule, subject: AlertSubject, now: datetime, before: tuple[object, ...]) -> Move:
+def _clear(rule: AlertRule, subject: AlertSubject, now: datetime, before: tuple[object, ...]) -> SubjectChange:
     if subject.state == SubjectState.PENDING:
-        return Move.DROPS
+        return SubjectChange.DROPS
     subject.clear_since_at = subject.clear_since_at or now
     if now - subject.clear_since_at >= timedelta(seconds=rule.clear_s):
         return end(subject, now)
-    return Move.CHANGED if _columns(subject) != before else Move.NONE
+    return SubjectChange.CHANGED if _columns(subject) != before else SubjectChange.NONE
 
 
 def _columns(subject: AlertSubject) -> tuple[object, ...]:

@@ -40,7 +40,7 @@ def case_for(actor: User, case_id: str | UUID) -> RemediationCase:
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
+class RepairPreview:
     """The effect of an approval."""
 
     steps: list[str]
@@ -48,10 +48,10 @@ class Preview:
     why_not_now: str  # "": it begins at once
 
 
-def preview_of(case: RemediationCase, action: str) -> Preview:
+def preview_of(case: RemediationCase, action: str) -> RepairPreview:
     held = with_holders(Reservation.objects.filter(node=case.node_id, state=ReservationState.HELD)).order_by("ends_at", "pk")
     step = "" if action in (Action.CHECK, Action.SUPPORT) else action
-    return Preview([step_name(each) for each in repair_steps(case.node, step)], list(held), why_no_repair(case.node))
+    return RepairPreview([step_name(each) for each in repair_steps(case.node, step)], list(held), why_no_repair(case.node))
 
 
 def log_text(case: RemediationCase, *, now: datetime) -> str:

@@ -109,7 +109,7 @@ def gpu_known_to(actor: User, reference: str) -> Gpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class BoxSpan:
     """A time in which a box of the actor's, or anybody's for overseers, holds the GPU."""
 
     reservation_id: UUID
@@ -125,7 +125,7 @@ class Course:
     step_s: int
     since_at: datetime
     until_at: datetime
-    spans: list[Span]
+    spans: list[BoxSpan]
     points: list[dict[str, Any]]  # by `at` and the names of metrics
 
 
@@ -138,7 +138,7 @@ def courses_of(
 ) -> dict[UUID, Course]:
     """Returns courses by id of GPU, in the given order. Runs three queries, however many GPUs there are."""
     model, sees_all = _level(since, until, step_s, now), sees_all_readings(actor)
-    spans: dict[UUID, list[Span]] = defaultdict(list)
+    spans: dict[UUID, list[BoxSpan]] = defaultdict(list)
     for gpu_id, span in _spans(actor, gpus, since, until):
         spans[gpu_id].append(span)
     times = {gpu.pk: [(since, until)] if sees_all else [(span.since_at, span.until_at or until) for span in spans[gpu.pk]] for gpu in gpus}
@@ -160,12 +160,12 @@ def _level(since: datetime, until: datetime, step_s: int | None, now: datetime) 
     return next((model for model in wanted if (until - since) / model.STEP <= POINTS_MAX), LEVELS[-1])
 
 
-def _spans(actor: User, gpus: Sequence[Gpu], since: datetime, until: datetime) -> Iterator[tuple[UUID, Span]]:
+def _spans(actor: User, gpus: Sequence[Gpu], since: datetime, until: datetime) -> Iterator[tuple[UUID, BoxSpan]]:
     rows = ReservedGpu.objects.filter(gpu__in=gpus, reservation__in=reservations_visible_to(actor), starts_at__lt=until)
     rows = rows.exclude(state=ReservationState.PLANNED).filter(Q(reservation__released_at=None) | Q(reservation__released_at__gt=since))
     for row in with_holders(rows, path="reservation__").order_by("starts_at", "pk"):
         box = row.reservation
-        yield row.gpu_id, Span(box.pk, box.gpr_id, box.gpr.name, box.slice.name, row.starts_at, box.released_at)
+        yield row.gpu_id, BoxSpan(box.pk, box.gpr_id, box.gpr.name, box.slice.name, row.starts_at, box.released_at)
 
 
 def _points(

@@ -30,7 +30,7 @@ SPARE_SHARE: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class BoxWork:
     """The work of the GPUs of a box's last run."""
 
     gpu_count: int
@@ -87,7 +87,7 @@ def _record(gpr_id: Any, now: datetime) -> None:
     )
 
 
-def _sentences(gpr: Gpr, usage: Usage, work: Work | None) -> Iterator[str]:
+def _sentences(gpr: Gpr, usage: Usage, work: BoxWork | None) -> Iterator[str]:
     yield f"{gpr.name} held {_hours(usage.held_hours)}."
     if usage.efficiency is None or work is None:
         yield "EGS has no readings of it, so it does not know its use."
@@ -101,7 +101,7 @@ def _hours(hours: float) -> str:
     return f"{number(round(hours, 1))} GPU-hours"
 
 
-def work_of(gpr: Gpr) -> Work | None:
+def work_of(gpr: Gpr) -> BoxWork | None:
     """Returns None if no GPU had readings."""
     windows: dict[tuple[datetime, datetime], list[int]] = defaultdict(list)
     rows = ReservedGpu.objects.filter(reservation__gpr=gpr, reservation__run=gpr.run, reservation__active_at__isnull=False)
@@ -120,4 +120,4 @@ def work_of(gpr: Gpr) -> Work | None:
     worked = level._default_manager.filter(is_in_box, utilization_percent__gte=IDLE_PERCENT).order_by()
     last_by_gpu = dict(worked.values_list("series_id").annotate(last_at=Max("at")))
     last_at = max(last_by_gpu.values()) + level.STEP if last_by_gpu else None
-    return Work(count, len(last_by_gpu), begin_at, end_at, last_at)
+    return BoxWork(count, len(last_by_gpu), begin_at, end_at, last_at)

@@ -27,7 +27,7 @@ FIELDS: Final = {"actor": "Person", "kind": "Kind, e.g. gpr.", "text": "Text"}
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class ChangedField:
     name: str
     label: str
     value: str
@@ -64,7 +64,7 @@ class AuditRow:
 @dataclass(frozen=True, slots=True)
 class AuditPage:
     shell: Shell
-    fields: tuple[Field, ...]
+    fields: tuple[ChangedField, ...]
     records: tuple[AuditRow, ...]
     foot: ListFoot
     export_url: str
@@ -77,7 +77,7 @@ class AuditPage:
         found = page_of(request, _filtered(given), ordering=ORDER)
         return cls(
             shell=admin_shell(request, page="audit"),
-            fields=tuple(Field(name, label, given[name]) for name, label in FIELDS.items()),
+            fields=tuple(ChangedField(name, label, given[name]) for name, label in FIELDS.items()),
             records=tuple(AuditRow.of(event) for event in found.rows),
             foot=foot_of(found, url, given),
             export_url=url_with(reverse("admin-audit-export"), given),

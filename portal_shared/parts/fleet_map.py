@@ -105,7 +105,7 @@ class RackLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class LegendEntry:
     """One entry of a legend: the class that colors it, and its words."""
 
     css: str
@@ -116,7 +116,7 @@ class Key:
 class FleetMap:
     tabs: tuple[Tab, ...]
     by: str
-    keys: Mapping[str, tuple[Key, ...]]
+    keys: Mapping[str, tuple[LegendEntry, ...]]
     racks: tuple[RackLine, ...]
     gpus: str
     data: Mapping[str, Any]
@@ -179,21 +179,21 @@ def _racks(cells: Iterable[Cell]) -> list[RackLine]:
     return list(lines.values())
 
 
-def _keys(cells: Iterable[Cell]) -> dict[str, tuple[Key, ...]]:
+def _keys(cells: Iterable[Cell]) -> dict[str, tuple[LegendEntry, ...]]:
     workspaces = sorted({cell.holder[1:] for cell in cells if cell.holder})
-    sick = Key("fleet-sick-mark", STATE_WORDS[SICK])
-    keys = {name: (*_scale_keys(name), Key("fleet-unknown", "No reading"), sick) for name in SCALES}
-    keys["use"] += (Key("fleet-idle-mark", "Held and idle"),)
-    others = (Key("fleet-held", "Held by others"), Key("fleet-free", "Free"), Key("fleet-unusable", "Closed"), sick)
-    keys["holder"] = (*(Key(f"fleet-holder ws-h{hue}", name) for name, hue in workspaces), *others)
-    keys["health"] = tuple(Key(f"fleet-{state}", STATE_WORDS[state]) for state in STATES)
+    sick = LegendEntry("fleet-sick-mark", STATE_WORDS[SICK])
+    keys = {name: (*_scale_keys(name), LegendEntry("fleet-unknown", "No reading"), sick) for name in SCALES}
+    keys["use"] += (LegendEntry("fleet-idle-mark", "Held and idle"),)
+    others = (LegendEntry("fleet-held", "Held by others"), LegendEntry("fleet-free", "Free"), LegendEntry("fleet-unusable", "Closed"), sick)
+    keys["holder"] = (*(LegendEntry(f"fleet-holder ws-h{hue}", name) for name, hue in workspaces), *others)
+    keys["health"] = tuple(LegendEntry(f"fleet-{state}", STATE_WORDS[state]) for state in STATES)
     return keys
 
 
-def _scale_keys(name: str) -> list[Key]:
+def _scale_keys(name: str) -> list[LegendEntry]:
     begins = SCALES[name]
     texts = [f"under {begins[0]}", *map(str, begins[:-1]), f"{begins[-1]} {UNITS[name]} or more"]
-    return [Key(f"heat-{number}", text) for number, text in enumerate(texts)]
+    return [LegendEntry(f"heat-{number}", text) for number, text in enumerate(texts)]
 
 
 def cells_data(cells: list[Cell], portal: Portal) -> dict[str, Any]:

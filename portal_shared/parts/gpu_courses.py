@@ -16,7 +16,7 @@ from core.pages import words
 from core.pages.parts import Fact, Tab
 from inventory.models import Gpu, StepResult
 from observability.alerts.selectors import alerts_of_gpu
-from observability.telemetry.selectors import HOT_C, Course, Span, course_of, courses_of, gpu_known_to, gpus_with_readings, in_view
+from observability.telemetry.selectors import HOT_C, BoxSpan, Course, course_of, courses_of, gpu_known_to, gpus_with_readings, in_view
 from portal_shared.access import PageRequest
 from portal_shared.parts.gpus import ORDER, GpuFilters, line_of
 from portal_shared.parts.paging import url_with
@@ -176,7 +176,7 @@ def _alert_marks(actor: User, gpu: Gpu, course: Course) -> Iterator[Mark]:
 
 def _check_marks(courses: Iterable[Course]) -> list[Mark]:
     """Marks the moment in which each box passed its checks, and each failed check."""
-    boxes: dict[UUID, Span] = {span.reservation_id: span for course in courses for span in course.spans}
+    boxes: dict[UUID, BoxSpan] = {span.reservation_id: span for course in courses for span in course.spans}
     since_at = min((course.since_at for course in courses), default=None)
     if since_at is None or not boxes:
         return []

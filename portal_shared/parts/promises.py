@@ -121,7 +121,7 @@ class CauseRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class PromiseFigures:
     """`is_blank`: no promises came due, or too few to show."""
 
     days: int
@@ -141,7 +141,7 @@ class Figures:
     causes: tuple[CauseRow, ...]
 
     @classmethod
-    def of(cls, found: Calibration, url: str) -> Figures:
+    def of(cls, found: Calibration, url: str) -> PromiseFigures:
         total = found.total
         labels = [_day(span.from_at) for span in found.spans]
         return cls(

@@ -26,7 +26,7 @@ from gpr.models import ShapePrice, UsageDay
 from gpr.usage.selectors import (
     DIMENSIONS,
     USAGE_ORDER,
-    Standing,
+    LeaguePlace,
     Usage,
     league,
     prices_visible_to,
@@ -62,7 +62,7 @@ PRICES_SHOWN: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class UsageQuery:
     """The filters in the address."""
 
     month: date
@@ -70,7 +70,7 @@ class Asked:
     narrowed: dict[str, str]
 
     @classmethod
-    def of(cls, request: PageRequest) -> Asked:
+    def of(cls, request: PageRequest) -> UsageQuery:
         by = request.GET.get("by", "slice")
         if by not in DIMENSIONS:
             raise InvalidInput({"by": [f"There is no such view. There are: {', '.join(DIMENSIONS)}."]})
@@ -118,7 +118,7 @@ class UsageLine:
     cost: str
 
     @classmethod
-    def of_row(cls, row: Any, asked: Asked, portal: Portal) -> UsageLine:
+    def of_row(cls, row: Any, asked: UsageQuery, portal: Portal) -> UsageLine:
         usage = Usage.of(row)
         return cls(
             id=str(row.key),
@@ -138,7 +138,7 @@ class UsageLine:
 LOW: Final = 0.3  # an efficiency that is marked
 
 
-def _opens(row: Any, asked: Asked, portal: Portal) -> str:
+def _opens(row: Any, asked: UsageQuery, portal: Portal) -> str:
     if asked.by == "gpr":
         return portal.request_url(row.key)
     if asked.by not in OPENS:
@@ -165,7 +165,7 @@ class StandingLine:
     measured: str
 
     @classmethod
-    def of(cls, standing: Standing) -> StandingLine:
+    def of(cls, standing: LeaguePlace) -> StandingLine:
         efficiency, measured = _percent(standing.efficiency), _hours(standing.measured_hours)
         return cls(standing.slice_id, standing.place, standing.slice, standing.project, efficiency, measured)
 
@@ -216,7 +216,7 @@ class UsagePage:
 
     @classmethod
     def build(cls, request: PageRequest, portal: Portal) -> UsagePage:
-        asked, url = Asked.of(request), portal.url("usage")
+        asked, url = UsageQuery.of(request), portal.url("usage")
         rows = asked.rows(request)
         total = usage_total(rows)
         found = page_of(request, usage_by(rows, by=asked.by, since=asked.month), ordering=USAGE_ORDER)
@@ -260,13 +260,13 @@ def _facts(total: Usage) -> list[Fact]:
     ]
 
 
-def _tabs(request: PageRequest, asked: Asked, url: str) -> Iterator[Tab]:
+def _tabs(request: PageRequest, asked: UsageQuery, url: str) -> Iterator[Tab]:
     for by, word in TAB_WORDS.items():
         if by != "project" or is_overseer(request.user) or projects_run_by(request.user):
             yield Tab(word, url_with(url, asked.in_url, by=by), by == asked.by)
 
 
-def _month_url(url: str, asked: Asked, day: date) -> str:
+def _month_url(url: str, asked: UsageQuery, day: date) -> str:
     return url_with(url, {**asked.in_url, "month": f"{day:%Y-%m}"})
 
 
@@ -299,7 +299,7 @@ def render_usage(request: PageRequest, portal: Portal) -> HttpResponse:
 
 def usage_csv(request: PageRequest) -> StreamedText:
     """A row for each day and thing."""
-    asked = Asked.of(request)
+    asked = UsageQuery.of(request)
     pieces = _csv_pieces(asked.rows(request), asked.by)
     return StreamedText(pieces, content_type="text/csv; charset=utf-8", filename=f"usage-{asked.month:%Y-%m}-{asked.by}.csv")
 

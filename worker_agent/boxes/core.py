@@ -21,7 +21,7 @@ from worker_agent.boxes.state import Progress, StateStore
 from worker_agent.clock import Clock, HubTime, Instant
 from worker_agent.cluster.base import BoxEnd, ClusterDriver, GpuPhase, NodeState, Note
 from worker_agent.hub.link import Link, Sent, observed_of
-from worker_agent.hub.outbox import Outbox, event_key
+from worker_agent.hub.outbox import EventOutbox, event_key
 from worker_agent.hub.workloads import OpenBox
 
 REST_MOST_S: Final = 1.0  # between passes while nothing changes
@@ -52,7 +52,7 @@ class Core:
         self._actions = Actions(cluster=cluster, clock=clock, time=self._time, store=self._store, rng=rng, note=note)
         self._entries = Entries(actions=self._actions, link=self.link, clock=clock, time=self._time)
         self._exits = Exits(actions=self._actions, clock=clock, time=self._time)
-        self._outbox = Outbox()
+        self._outbox = EventOutbox()
         self._rng = rng
         self._boot_id = f"{rng.getrandbits(64):016x}"
         self._reported = DurableReport()

@@ -20,7 +20,7 @@ def event_key(event: StepEvent) -> tuple[str, int, str, int]:
     return event.assignment_id, event.epoch, event.step, event.attempt
 
 
-class Outbox:
+class EventOutbox:
     def __init__(self) -> None:
         self.session_epoch = 0
         self._queue: list[AgentEvent] = []

@@ -25,7 +25,7 @@ SLOW_SHARE: Final = 1 / 24  # of the GPUs: hotter than their peers, throttled, a
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class SimulatedWork:
     utilization: float  # all from 0 to 1
     tensor: float = 0.0
     bandwidth: float = 0.0
@@ -41,9 +41,9 @@ class Kind(StrEnum):
     FORGOTTEN = "forgotten"
 
 
-IDLE: Final = Work(0.0, memory=0.01)
+IDLE: Final = SimulatedWork(0.0, memory=0.01)
 CHANCES: Final = ((0.45, Kind.TRAINING), (0.65, Kind.FINE_TUNING), (0.85, Kind.INFERENCE), (1.0, Kind.FORGOTTEN))
-CHECK: Final = Work(0.6, 0.3, 0.5, 0.1, nvlink=0.6)
+CHECK: Final = SimulatedWork(0.6, 0.3, 0.5, 0.1, nvlink=0.6)
 
 
 class SimulatedTelemetry:
@@ -91,7 +91,7 @@ class SimulatedTelemetry:
         }
         return tuple(told[name] for name in NAMES)
 
-    def _work(self, record: GpuRecord | None, since_s: float, at_s: float) -> Work:
+    def _work(self, record: GpuRecord | None, since_s: float, at_s: float) -> SimulatedWork:
         if record is None or record.phase in (GpuPhase.FREE, GpuPhase.CLOSED):
             return IDLE
         if record.phase is GpuPhase.CLAIMED:
@@ -116,30 +116,30 @@ class SimulatedTelemetry:
         return zlib.crc32("/".join(map(str, (self._seed, *of))).encode()) % 10_000 / 10_000
 
 
-def _training(since_s: float) -> Work:
+def _training(since_s: float) -> SimulatedWork:
     if since_s < LOAD_S:
-        return Work(0.05, memory=0.9 * since_s / LOAD_S, pcie=0.5)
+        return SimulatedWork(0.05, memory=0.9 * since_s / LOAD_S, pcie=0.5)
     if since_s % 300 > 280:  # a checkpoint
-        return Work(0.22, 0.02, 0.1, 0.91, pcie=0.7)
-    return Work(0.97, 0.55, 0.62, 0.91, nvlink=0.8, pcie=0.05)
+        return SimulatedWork(0.22, 0.02, 0.1, 0.91, pcie=0.7)
+    return SimulatedWork(0.97, 0.55, 0.62, 0.91, nvlink=0.8, pcie=0.05)
 
 
-def _fine_tuning(since_s: float) -> Work:
+def _fine_tuning(since_s: float) -> SimulatedWork:
     if since_s < LOAD_S:
-        return Work(0.05, memory=0.7 * since_s / LOAD_S, pcie=0.5)
+        return SimulatedWork(0.05, memory=0.7 * since_s / LOAD_S, pcie=0.5)
     if since_s % 600 > 520:  # an evaluation
-        return Work(0.46, 0.2, 0.4, 0.74, pcie=0.1)
-    return Work(0.88, 0.42, 0.5, 0.72, nvlink=0.35, pcie=0.08)
+        return SimulatedWork(0.46, 0.2, 0.4, 0.74, pcie=0.1)
+    return SimulatedWork(0.88, 0.42, 0.5, 0.72, nvlink=0.35, pcie=0.08)
 
 
-def _inference(at_s: float, since_s: float) -> Work:
+def _inference(at_s: float, since_s: float) -> SimulatedWork:
     if since_s < LOAD_S:
-        return Work(0.05, memory=0.85 * since_s / LOAD_S, pcie=0.6)
+        return SimulatedWork(0.05, memory=0.85 * since_s / LOAD_S, pcie=0.6)
     by_day = 0.5 - 0.38 * math.cos(2 * math.pi * (at_s % DAY_S) / DAY_S)
     burst = 0.12 * math.sin(at_s / 47) * math.sin(at_s / 13)
-    return Work(min(0.95, max(0.04, by_day + burst)), 0.3, 0.75, 0.88, pcie=0.12)
+    return SimulatedWork(min(0.95, max(0.04, by_day + burst)), 0.3, 0.75, 0.88, pcie=0.12)
 
 
-def _forgotten(since_s: float) -> Work:
+def _forgotten(since_s: float) -> SimulatedWork:
     """A notebook that somebody left open."""
-    return Work(0.35, 0.1, 0.2, 0.2) if 60 < since_s < 180 else Work(0.0, memory=0.14)
+    return SimulatedWork(0.35, 0.1, 0.2, 0.2) if 60 < since_s < 180 else SimulatedWork(0.0, memory=0.14)

@@ -17,7 +17,7 @@ from protocol.nodes.check_limits import LIMITS, Limit, amount, says
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyRow:
+class CheckPolicyRow:
     id: UUID
     name: str
     cluster: str
@@ -29,7 +29,7 @@ class PolicyRow:
     delete_url: str
 
     @classmethod
-    def of(cls, policy: CheckPolicy) -> PolicyRow:
+    def of(cls, policy: CheckPolicy) -> CheckPolicyRow:
         others = [f"storage class {policy.storage_class}"] if policy.storage_class else []
         others += [f"RDMA subnet {policy.rdma_subnet}"] if policy.rdma_subnet else []
         others += [f"runtime class {policy.runtime_class}"] if policy.runtime_class else []
@@ -65,7 +65,7 @@ class OwnLimit:
 @dataclass(frozen=True, slots=True)
 class ChecksPage:
     shell: Shell
-    policies: tuple[PolicyRow, ...]
+    policies: tuple[CheckPolicyRow, ...]
     own: tuple[OwnLimit, ...]
     read_only: str  # why there are no buttons
     has_clusters: bool
@@ -74,7 +74,7 @@ class ChecksPage:
     def build(cls, request: PageRequest) -> ChecksPage:
         return cls(
             shell=admin_shell(request, page="checks"),
-            policies=tuple(PolicyRow.of(policy) for policy in check_policies_known_to(request.user)),
+            policies=tuple(CheckPolicyRow.of(policy) for policy in check_policies_known_to(request.user)),
             own=tuple(OwnLimit.of(limit) for limit in LIMITS.values()),
             read_only=why_not_write(request),
             has_clusters=clusters_visible_to(request.user).exists(),

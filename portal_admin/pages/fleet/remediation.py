@@ -93,7 +93,7 @@ class CaseRow:
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyRow:
+class RemediationPolicyRow:
     id: UUID
     cluster: str
     watches: bool
@@ -102,7 +102,7 @@ class PolicyRow:
     change_url: str
 
     @classmethod
-    def of(cls, policy: RemediationPolicy) -> PolicyRow:
+    def of(cls, policy: RemediationPolicy) -> RemediationPolicyRow:
         acts = (Action.CHECK, Action.RESTART_DRIVER, Action.RESET_GPUS, Action.REBOOT_NODE)
         limits = [f"{name} {words.number(value)}" for name, value in sorted(policy.limits.items())]
         ignored = [f"Xid {xid} ignored" for xid in policy.ignored_xids]
@@ -125,7 +125,7 @@ class RemediationPage:
     is_open: bool
     rows: tuple[CaseRow, ...]
     foot: ListFoot
-    policies: tuple[PolicyRow, ...]
+    policies: tuple[RemediationPolicyRow, ...]
     read_only: str  # why there are no buttons
     url: str
 
@@ -142,7 +142,9 @@ class RemediationPage:
             is_open=view != "closed",
             rows=tuple(CaseRow.of(case) for case in page.rows),
             foot=foot_of(page, url, keep),
-            policies=tuple(PolicyRow.of(policy) for policy in policies_of(list(clusters_with_policies(request.user).order_by("name")))),
+            policies=tuple(
+                RemediationPolicyRow.of(policy) for policy in policies_of(list(clusters_with_policies(request.user).order_by("name")))
+            ),
             read_only=why_not_write(request),
             url=url_with(url, keep, cursor=request.GET.get("cursor", ""), part="rows"),
         )

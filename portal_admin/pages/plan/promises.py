@@ -10,14 +10,14 @@ from gpr.promises.calibration import calibration_for
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.plan.queue.page import Mark
 from portal_shared.access import PageRequest
-from portal_shared.parts.promises import Figures, PromiseLine, days_asked
+from portal_shared.parts.promises import PromiseFigures, PromiseLine, days_asked
 from portal_shared.shell import Shell
 
 
 @dataclass(frozen=True, slots=True)
 class AdminPromisesPage:
     shell: Shell
-    figures: Figures
+    figures: PromiseFigures
     worst: tuple[PromiseLine, ...]
 
     @classmethod
@@ -25,6 +25,6 @@ class AdminPromisesPage:
         found = calibration_for(request.user, days=days_asked(request), now=request.now)
         return cls(
             shell=admin_shell(request, page="promises"),
-            figures=Figures.of(found, reverse("admin-promises")),
+            figures=PromiseFigures.of(found, reverse("admin-promises")),
             worst=tuple(PromiseLine.of(one, page="admin-inspect", mark=Mark.of(one.slice)) for one in found.worst),
         )

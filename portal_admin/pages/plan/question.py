@@ -13,7 +13,7 @@ from core.pages import words
 from gpr.allocation.snapshot import nodes_free_at
 from gpr.models import Gpr, GprState
 from gpr.policies.breaches import Found, follows
-from gpr.queue.previews import MaintenancePreview, Preview, StartChange
+from gpr.queue.previews import DecisionPreview, MaintenancePreview, StartChange
 from gpr.requests.ending import left_s
 from inventory.models import Reservation
 from portal_admin.pages.plan.queue.page import Mark
@@ -105,7 +105,7 @@ class Effects:
         return cls(own if found else none, (), summary, breaking=tuple(Breaking.of(gpr, found) for gpr in gprs))
 
     @classmethod
-    def of(cls, own: str, preview: Preview) -> Effects:
+    def of(cls, own: str, preview: DecisionPreview) -> Effects:
         noted = [change for change in preview.others if abs(change.later_s) >= NOTED_S]
         later = sum(change.later_s > 0 for change in noted)
         earlier = len(noted) - later
@@ -139,7 +139,7 @@ def about(gpr: Gpr) -> str:
     return f"{gpr.slice.name}, {ask_of(gpr)}, {words.duration(gpr.duration_s)}, priority {gpr.priority}"
 
 
-def own_of_priority(preview: Preview, request: PageRequest) -> str:
+def own_of_priority(preview: DecisionPreview, request: PageRequest) -> str:
     own, place = preview.own, preview.new_position
     if not preview.waits:
         return "It still needs approval: other rules hold it back."
@@ -157,7 +157,7 @@ def own_of_priority(preview: Preview, request: PageRequest) -> str:
     return f"{places}. It starts {_when(own.new_start_at, request)} instead of {_when(own.old_start_at, request)}, {change}."
 
 
-def own_of_approval(preview: Preview, request: PageRequest) -> str:
+def own_of_approval(preview: DecisionPreview, request: PageRequest) -> str:
     if preview.own.new_start_at is None and preview.own.gpr.is_booking:
         return "There is no room at the time that it was booked for: it cannot join the queue."
     if preview.own.new_start_at is None:
@@ -165,7 +165,7 @@ def own_of_approval(preview: Preview, request: PageRequest) -> str:
     return f"It joins the queue and is promised a start by {_when(preview.own.new_start_at, request)}."
 
 
-def own_of_eviction(gpr: Gpr, preview: Preview, request: PageRequest) -> str:
+def own_of_eviction(gpr: Gpr, preview: DecisionPreview, request: PageRequest) -> str:
     back_at = nodes_free_at(request.now)
     nodes = f"Its {words.plural(gpr.nodes, 'node')} {'is' if gpr.nodes == 1 else 'are'} expected back by {_when(back_at, request)}."
     left = words.duration(left_s(gpr, now=request.now))

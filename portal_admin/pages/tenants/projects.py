@@ -14,7 +14,7 @@ from django.urls import reverse
 from core.pages import words
 from core.pages.parts import ListFoot
 from core.pages.table import RowGroup
-from gpr.closing.selectors import Ending, Endings
+from gpr.closing.selectors import EndingRow, Endings
 from gpr.closing.services import WAITING
 from gpr.models import PROVISIONED, Gpr
 from portal_admin.pages.nav import admin_shell
@@ -99,12 +99,12 @@ def ending_points(ends: Endings, *, to: Life) -> tuple[str, ...]:
     return tuple(point for point in told if point)
 
 
-def _told(text: str, *endings: tuple[Ending, str]) -> str:
+def _told(text: str, *endings: tuple[EndingRow, str]) -> str:
     parts = [f"{words.plural(ending.count, noun)} ({_names(ending)})" for ending, noun in endings if ending.count]
     return text.format(", ".join(parts)) if parts else ""
 
 
-def _names(ending: Ending) -> str:
+def _names(ending: EndingRow) -> str:
     more = ending.count - NAMED_MAX
     return ", ".join(ending.names[:NAMED_MAX]) + (f" and {words.number(more)} more" if more > 0 else "")
 

@@ -15,7 +15,7 @@ IMAGE = "nvcr.io/nvidia/pytorch:25.10-py3"
 
 
 @dataclass(frozen=True, slots=True)
-class BoxJob:
+class ExampleJob:
     name: str
     namespace: str
     node_count: int

@@ -15,7 +15,7 @@ from inventory.models import Node
 from observability.workloads.models import Pod, WorkloadState
 from observability.workloads.selectors import PodView, pods_in
 from portal_shared.access import PageRequest
-from portal_user.pages.requests.job import BoxJob, job_name
+from portal_user.pages.requests.job import ExampleJob, job_name
 from portal_user.pages.tenants.access import why_no_kubeconfig
 from portal_user.pages.waiting_pods import SHOWS, WaitingPods, namespaces_of, waiting_pods
 from protocol.tenancy.workspaces import BindingState
@@ -60,7 +60,7 @@ class Use:
     box_pods: BoxPods | None  # None: it has no box
     pods: tuple[WaitingPods, ...]
     commands: str
-    job: BoxJob | None
+    job: ExampleJob | None
     job_url: str
     job_says: str
     runs_url: str  # of the page of its job; empty: it has none
@@ -91,7 +91,7 @@ class Use:
         )
 
 
-def box_job(gpr: Gpr) -> BoxJob | None:
+def box_job(gpr: Gpr) -> ExampleJob | None:
     """Returns None if no namespace can run it, or the number of GPUs of its nodes is unknown."""
     ready = _ready(gpr, namespaces_of(gpr)) if gpr.state in SHOWS else []
     return _job(gpr, ready[0]) if ready else None
@@ -107,11 +107,11 @@ def _ready(gpr: Gpr, rows: Sequence[Namespace]) -> list[Namespace]:
     return sorted(ready, key=lambda row: row.cluster_id not in planned)
 
 
-def _job(gpr: Gpr, namespace: Namespace) -> BoxJob | None:
+def _job(gpr: Gpr, namespace: Namespace) -> ExampleJob | None:
     gpus_per_node = gpr.gpus_per_node or _gpus_of_nodes(gpr, namespace)
     if gpus_per_node is None:
         return None
-    return BoxJob(
+    return ExampleJob(
         name=job_name(gpr.name),
         namespace=namespace.name,
         node_count=gpr.nodes,
@@ -134,7 +134,7 @@ def _gpus_of_nodes(gpr: Gpr, namespace: Namespace) -> int | None:
     return fewest
 
 
-def _job_says(job: BoxJob) -> str:
+def _job_says(job: ExampleJob) -> str:
     return f"{words.plural(job.node_count, 'pod')} with {words.plural(job.gpus_per_node, 'GPU')}{' each' if job.node_count > 1 else ''}"
 
 
@@ -144,7 +144,7 @@ def _kubeconfig_url(gpr: Gpr, namespace: Namespace, request: PageRequest) -> str
     return f"{reverse('kubeconfig-ask', args=[gpr.slice.name])}?{urlencode({'cluster': namespace.cluster.name})}"
 
 
-def _commands(gpr: Gpr, cluster: str, job: BoxJob | None, *, may_change: bool) -> Iterator[str]:
+def _commands(gpr: Gpr, cluster: str, job: ExampleJob | None, *, may_change: bool) -> Iterator[str]:
     """`cluster`: for which the reader can get a kubeconfig; or none."""
     if cluster:
         file = f"{gpr.slice.name}.kubeconfig"

@@ -16,7 +16,7 @@ from tests.agent.boxes.test_results_kept import Shelf, event
 from tests.agent.stage import Stage, small_fleet
 from worker_agent.boxes import state
 from worker_agent.boxes.state import EVENTS_HELD, EVENTS_KEPT, RESULTS_HELD, State, StateStore
-from worker_agent.hub.outbox import Outbox
+from worker_agent.hub.outbox import EventOutbox
 
 OBJECT_MAX_BYTES = 1024 * 1024  # what Kubernetes takes
 BOXES = 120  # more in one pass than the document keeps events
@@ -59,7 +59,7 @@ def test_while_the_hub_is_away_the_oldest_make_room(results: int, kept: int) -> 
 
 
 def test_of_what_was_dropped_nothing_is_told_but_what_the_hub_may_know_by_its_number() -> None:
-    outbox = Outbox()
+    outbox = EventOutbox()
     outbox.open_session(7, 0.0)
     steps = of_steps(range(300))
     outbox.add_steps(steps)

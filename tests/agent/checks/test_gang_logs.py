@@ -12,7 +12,7 @@ from protocol.cluster_names import CHECK_OF
 from worker_agent.cluster.base import Unavailable
 from worker_agent.kube.checks import jobs
 from worker_agent.kube.checks.gang_logs import READ_S, TRY_S
-from worker_agent.kube.checks.jobs import FAILING_S, STUCK_S, VIEW_S, CheckJob, CheckJobs, JobOutcome
+from worker_agent.kube.checks.jobs import FAILING_S, STUCK_S, VIEW_S, CheckJob, CheckJobOutcome, CheckJobs
 
 Object = dict[str, Any]
 FAILING = {"type": "FailureTarget", "status": "True", "reason": "DeadlineExceeded"}
@@ -62,7 +62,7 @@ def work(*, nodes: int) -> CheckJob:
     return CheckJob(owner="box", epoch=1, step="s", attempt=1, nodes=names, image="i", command=(), deadline_s=180)
 
 
-def polled(api: SlowKubelets, agent: CheckJobs, *, within_s: float) -> JobOutcome | None:
+def polled(api: SlowKubelets, agent: CheckJobs, *, within_s: float) -> CheckJobOutcome | None:
     """By passes, in which each node of the box polls."""
     until_s = api.now_s + within_s
     while api.now_s < until_s:

@@ -17,7 +17,7 @@ from tests.kube.checks.healthy import nccl_report
 from worker_agent.cluster.base import StepCall
 from worker_agent.kube.api.objects import Condition, Meta, Pod, PodStatus
 from worker_agent.kube.checks import readings, verdicts
-from worker_agent.kube.checks.verdicts import Document, Output, Reach, Unreadable, Volume, XidLog
+from worker_agent.kube.checks.verdicts import Output, ProbeOutput, Reach, Unreadable, Volume, XidLog
 
 GPU = "GPU-5f1d5c30-7a5e-9d43-8f0c-3f2b1c6d7e80"
 PASS, WARN, FAIL, SKIP = Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.SKIP
@@ -63,7 +63,7 @@ def named(results: list[CheckResult], check: str) -> CheckResult:
 
 def health(*, gpus: Output | None = None, remapped: Output | None = None, xids: XidLog | None = None) -> list[CheckResult]:
     commands = {"gpus": gpus or smi(), "rows": remapped or rows()}
-    return verdicts.gpu_health(call(), Document(commands=commands, xids=xids or XidLog()), None)
+    return verdicts.gpu_health(call(), ProbeOutput(commands=commands, xids=xids or XidLog()), None)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_each_counter_of_remapped_rows_has_its_verdict(check: str, cell: str, ve
 
 @pytest.mark.parametrize("remapped", [Output(error="nvidia-smi: exit code 2: Field is not a valid field"), Output(text="")])
 def test_a_gpu_before_ampere_has_no_remapped_rows_and_is_not_failed_for_it(remapped: Output) -> None:
-    results = verdicts.gpu_health(of_shape("V100-32GB"), Document(commands={"gpus": smi(), "rows": remapped}), None)
+    results = verdicts.gpu_health(of_shape("V100-32GB"), ProbeOutput(commands={"gpus": smi(), "rows": remapped}), None)
 
     assert {named(results, check).verdict for check in ROWS} == {SKIP}
     assert is_good(tuple(results))
@@ -135,7 +135,7 @@ def test_a_gpu_that_remaps_rows_is_not_called_healthy_where_nothing_is_told_of_t
 
 def test_of_several_gpus_that_alone_fails_which_does_not_tell_of_its_rows() -> None:
     other = smi(uuid=f"{GPU}-1", **{"pci.bus_id": "00000000:43:00.0"})
-    document = Document(commands={"gpus": Output(text=smi().text + other.text), "rows": rows()}, xids=XidLog(uptime_s=9200.0))
+    document = ProbeOutput(commands={"gpus": Output(text=smi().text + other.text), "rows": rows()}, xids=XidLog(uptime_s=9200.0))
 
     results = verdicts.gpu_health(call(gpus=2), document, None)
 
@@ -165,7 +165,7 @@ def test_a_gpu_that_answers_nothing_but_errors_is_neither_healthy_nor_counted(ce
     lost = Output(text=", ".join([cell] * len(readings.GPU_FIELDS)) + "\n")
 
     assert not is_good(tuple(health(gpus=lost)))
-    (count,) = verdicts.gpu_count(call(), Document(commands={"gpus": lost}), None)
+    (count,) = verdicts.gpu_count(call(), ProbeOutput(commands={"gpus": lost}), None)
     assert (count.verdict, count.value) == (FAIL, 0.0)
 
 
@@ -222,7 +222,7 @@ def test_the_kernel_s_log_is_judged_by_what_is_the_gpu_s_own_and_of_late(log: Xi
 @pytest.mark.parametrize(("since_repair_s", "verdict"), [(100.0, PASS), (300.0, FAIL)])
 def test_an_xid_from_before_the_node_was_repaired_is_over(since_repair_s: float, verdict: Verdict) -> None:
     repaired = msgspec.structs.replace(call(), since_repair_s=since_repair_s)
-    document = Document(commands={"gpus": smi(), "rows": rows()}, xids=xid_log(79))  # 200 s ago
+    document = ProbeOutput(commands={"gpus": smi(), "rows": rows()}, xids=xid_log(79))  # 200 s ago
 
     assert named(verdicts.gpu_health(repaired, document, None), "xid_errors").verdict is verdict
 
@@ -235,7 +235,7 @@ IDLE_SMI = SMI["gpu_memory_used"]
     [("4", "", PASS, PASS), ("256", "", PASS, PASS), ("257", "", FAIL, PASS), ("4", f"{GPU}, 17\n", PASS, FAIL)],
 )
 def test_a_gpu_is_idle_without_processes_and_memory_in_use(used_mib: str, processes: str, memory: Verdict, busy: Verdict) -> None:
-    document = Document(commands={"gpus": smi(**{IDLE_SMI: used_mib}), "processes": Output(text=processes)})
+    document = ProbeOutput(commands={"gpus": smi(**{IDLE_SMI: used_mib}), "processes": Output(text=processes)})
 
     results = verdicts.gpu_idle(call(), document, None)
 
@@ -256,7 +256,7 @@ def test_a_gpu_of_which_it_is_not_told_whether_it_is_idle_is_not_called_so(gpus:
     commands = {"gpus": gpus} | ({"processes": processes} if processes else {})
 
     with pytest.raises(Unreadable):
-        verdicts.gpu_idle(call(), Document(commands=commands), None)
+        verdicts.gpu_idle(call(), ProbeOutput(commands=commands), None)
 
 
 NAME, API, PEER = verdicts.NAME, f"{verdicts.NAME}:443", "10.1.2.3:53"
@@ -292,7 +292,7 @@ def test_one_pod_of_another_node_that_answers_is_enough_and_none_that_runs_is_sa
 
 def _network(reached: Mapping[str, Reach]) -> list[CheckResult]:
     addresses = {name: reach for name, reach in reached.items() if name != NAME}
-    return verdicts.network(call(), Document(names={NAME: reached[NAME]}, addresses=addresses), None)
+    return verdicts.network(call(), ProbeOutput(names={NAME: reached[NAME]}, addresses=addresses), None)
 
 
 GOOD_VOLUME = Volume(bytes=64_000_000, write_s=1.0, read_s=1.0, is_same=True)
@@ -311,7 +311,7 @@ GOOD_VOLUME = Volume(bytes=64_000_000, write_s=1.0, read_s=1.0, is_same=True)
     ],
 )
 def test_each_figure_of_a_volume_has_its_verdict(check: str, volume: Volume, verdict: Verdict) -> None:
-    assert named(verdicts.storage(call(), Document(volume=volume), None), check).verdict is verdict
+    assert named(verdicts.storage(call(), ProbeOutput(volume=volume), None), check).verdict is verdict
 
 
 @pytest.mark.parametrize(("placed_s", "verdict"), [(120, PASS), (121, FAIL)])
@@ -320,12 +320,12 @@ def test_how_long_a_pod_waited_for_its_volume_has_its_verdict(placed_s: int, ver
     placed = Condition(type="PodScheduled", status="True", lastTransitionTime=made_at + timedelta(seconds=placed_s))
     pod = Pod(metadata=Meta(name="check", creationTimestamp=made_at), status=PodStatus(conditions=(placed,)))
 
-    assert named(verdicts.storage(call(), Document(volume=GOOD_VOLUME), pod), "volume_wait").verdict is verdict
+    assert named(verdicts.storage(call(), ProbeOutput(volume=GOOD_VOLUME), pod), "volume_wait").verdict is verdict
 
 
 def test_a_volume_of_which_nothing_is_told_is_no_pass() -> None:
     with pytest.raises(Unreadable):
-        verdicts.storage(call(), Document(), None)
+        verdicts.storage(call(), ProbeOutput(), None)
 
 
 PORT = {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)", "gids/0": "fe80:0000:0000:0000:a088:c203:0012:3456"}
@@ -347,7 +347,7 @@ PORT = {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "400 Gb/sec (4X
 def test_each_reading_of_rdma_has_its_verdict(check: str, port: dict[str, str], verdict: Verdict) -> None:
     files = {f"/sys/class/infiniband/mlx5_0/ports/1/{name}": text for name, text in port.items()}
 
-    assert named(verdicts.rdma(call(), Document(files=files), None), check).verdict is verdict
+    assert named(verdicts.rdma(call(), ProbeOutput(files=files), None), check).verdict is verdict
 
 
 def report(*, time_us: float = 21.0, bus_bw: float = 470.0, wrong: float = 0.0) -> str:
@@ -387,7 +387,7 @@ def test_a_report_of_nccl_that_cannot_be_read_is_no_pass(said: str) -> None:
 
 @pytest.mark.parametrize(("answer", "verdict"), [(smi(), PASS), (Output(text=""), FAIL), (Output(text="No devices were found"), FAIL)])
 def test_fewer_gpus_than_the_box_has_fail(answer: Output, verdict: Verdict) -> None:
-    assert named(verdicts.gpu_count(call(), Document(commands={"gpus": answer}), None), "gpu_count").verdict is verdict
+    assert named(verdicts.gpu_count(call(), ProbeOutput(commands={"gpus": answer}), None), "gpu_count").verdict is verdict
 
 
 @pytest.mark.parametrize(("links", "verdict"), [({}, WARN), ({"rdma_links": 2.0}, FAIL)])
@@ -396,7 +396,7 @@ def test_a_port_that_is_down_is_warned_of_and_fails_where_a_policy_counts_it(lin
     files = {f"/sys/class/infiniband/{name}/ports/1/{file}": text for name, port in ports.items() for file, text in port.items()}
     found = step_call(EntryStep.RDMA, (GPU,), policy=CheckPolicy(limits=links))
 
-    result = named(verdicts.rdma(found, Document(files=files), None), "rdma_links")
+    result = named(verdicts.rdma(found, ProbeOutput(files=files), None), "rdma_links")
 
     assert (result.verdict, result.value, result.text) == (verdict, 1.0, "down: mlx5_1/1")
 

@@ -12,7 +12,7 @@ from protocol.agents.transport import BODY_MAX_BYTES
 from protocol.nodes.checks import CheckResult, Verdict
 from protocol.nodes.inventory import NodeView
 from tests.builders import node_view
-from worker_agent.hub.outbox import Outbox
+from worker_agent.hub.outbox import EventOutbox
 
 CHANGES = 60
 
@@ -38,8 +38,8 @@ def cluster(changes: int, *, nodes: int = 2) -> tuple[NodeView, ...]:
     return tuple(node_view(f"n{number}", gpus=8, rack=f"r{changes}") for number in range(nodes))
 
 
-def open_outbox() -> Outbox:
-    outbox = Outbox()
+def open_outbox() -> EventOutbox:
+    outbox = EventOutbox()
     outbox.open_session(7, 0.0)
     return outbox
 
@@ -49,7 +49,7 @@ def inventories(events: tuple[AgentEvent, ...]) -> list[str]:
     return [event.nodes[0].rack for event in events if isinstance(event, InventoryEvent)]
 
 
-def told(outbox: Outbox) -> list[AgentEvent]:
+def told(outbox: EventOutbox) -> list[AgentEvent]:
     """All that a hub hears that stores whatever it is sent."""
     heard: list[AgentEvent] = []
     while pending := outbox.pending():
@@ -59,7 +59,7 @@ def told(outbox: Outbox) -> list[AgentEvent]:
 
 
 def test_before_the_first_session_only_the_last_of_many_inventories_waits() -> None:
-    outbox = Outbox()
+    outbox = EventOutbox()
     for changes in range(CHANGES):
         outbox.see_inventory(cluster(changes), float(changes))
     outbox.open_session(7, float(CHANGES))

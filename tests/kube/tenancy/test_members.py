@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import yaml
 
-from portal_user.pages.requests.job import BoxJob
+from portal_user.pages.requests.job import ExampleJob
 from protocol import cluster_names
 from tests.kube.callers import DONE, Caller
 from tests.kube.cluster import Object
@@ -132,7 +132,7 @@ def test_the_pods_that_an_operator_makes_of_their_objects_come_to_the_same_gate(
 @pytest.mark.parametrize(("nodes", "is_part"), [(1, False), (4, True)])
 def test_the_job_that_the_page_of_a_box_shows_is_taken_as_it_is_and_fits_the_box(nodes: int, is_part: bool, world: World) -> None:
     """`no` is no text in YAML, unless it is quoted."""
-    job = BoxJob(name="no", namespace="red", node_count=nodes, gpus_per_node=4, is_part=is_part, grace_s=120)
+    job = ExampleJob(name="no", namespace="red", node_count=nodes, gpus_per_node=4, is_part=is_part, grace_s=120)
     *services, made = yaml.safe_load_all(job.manifest)
     its_pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "no-0"}, "spec": made["spec"]["template"]["spec"]}
 

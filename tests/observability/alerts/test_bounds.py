@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from journal.models import Event
-from observability.alerts.judging import Move, advance
+from observability.alerts.judging import SubjectChange, advance
 from observability.alerts.models import AlertRule, AlertSilence, AlertState, AlertSubject, SubjectState
 from observability.alerts.sources.trends import gpu_trends
 from observability.alerts.telling import tell
@@ -97,5 +97,5 @@ def test_a_time_that_grows_from_pass_to_pass_is_not_written_in_each() -> None:
 
     moves = [advance(rule, subject, 300.0 + 15 * n, NOW + timedelta(seconds=15 * n)) for n in range(1, 240)]
 
-    assert moves.count(Move.CHANGED) == 24
+    assert moves.count(SubjectChange.CHANGED) == 24
     assert subject.worst > 0.9 * (300 + 15 * 239)

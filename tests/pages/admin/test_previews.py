@@ -19,7 +19,7 @@ from gpr.allocation.live import snapshot_load
 from gpr.approvals.services import gpr_approve, gpr_reject
 from gpr.models import EvictionVictim, Gpr, GprState, Promise
 from gpr.queue.decisions import gpr_evict, gpr_set_priority
-from gpr.queue.previews import Preview, preview_approval, preview_eviction, preview_priority, preview_withdrawal
+from gpr.queue.previews import DecisionPreview, preview_approval, preview_eviction, preview_priority, preview_withdrawal
 from gpr.requests.selectors import start_positions
 from gpr.requests.services import gpr_submit
 from inventory.models import Cluster, Reservation, ReservationState
@@ -97,7 +97,7 @@ def stage(built_stage: Stage, db: None) -> Stage:
     return deepcopy(built_stage)
 
 
-def check(stage: Stage, before: dict[UUID, datetime | None], preview: Preview) -> None:
+def check(stage: Stage, before: dict[UUID, datetime | None], preview: DecisionPreview) -> None:
     """The preview named exactly those that moved, and to where."""
     after = stage.starts()
     own = preview.own.gpr.pk
@@ -234,7 +234,7 @@ def test_what_could_never_start_is_told_before_it_is_approved(stage: Stage) -> N
     assert preview_approval(gpr=held, now=NOW).own.new_start_at is None
 
 
-PREVIEWS: dict[str, Callable[[Gpr, Gpr, Gpr], Preview]] = {
+PREVIEWS: dict[str, Callable[[Gpr, Gpr, Gpr], DecisionPreview]] = {
     "priority": lambda runs, waits, held: preview_priority(gpr=waits, priority=300, now=NOW),
     "withdrawal": lambda runs, waits, held: preview_withdrawal(gpr=waits, now=NOW),
     "eviction": lambda runs, waits, held: preview_eviction(gpr=runs, now=NOW),

@@ -15,7 +15,7 @@ from protocol.nodes.checks import CheckResult, Verdict
 from worker_agent.cluster.base import StepCall
 from worker_agent.kube.checks import readings
 from worker_agent.kube.checks.gang_logs import PodOutput
-from worker_agent.kube.checks.verdicts import Document, Reach, Results, Unreadable, document
+from worker_agent.kube.checks.verdicts import ProbeOutput, Reach, Results, Unreadable, document
 
 PAIR = "gang_latency"
 BADNESS = {Verdict.PASS: 0, Verdict.SKIP: 1, Verdict.WARN: 2, Verdict.FAIL: 3}
@@ -75,7 +75,7 @@ def ring(index: int, count: int, fan_out: int) -> list[int]:
     return [(index + step) % count for step in range(1, min(fan_out, count - 1) + 1)]
 
 
-def _documents(outputs: Sequence[PodOutput]) -> Iterator[tuple[int, Document]]:
+def _documents(outputs: Sequence[PodOutput]) -> Iterator[tuple[int, ProbeOutput]]:
     """Yields the complete outputs with the index of their pod."""
     for each in outputs:
         with suppress(Unreadable):
@@ -93,7 +93,7 @@ def _placed(nodes: Sequence[str], outputs: Sequence[PodOutput]) -> dict[int, str
     return placed | dict(zip(missing, left, strict=False))
 
 
-def _pairs(node_of: Mapping[int, str], documents: Mapping[int, Document], *, fan_out: int) -> list[NodePair]:
+def _pairs(node_of: Mapping[int, str], documents: Mapping[int, ProbeOutput], *, fan_out: int) -> list[NodePair]:
     return [
         NodePair(asking=node_of[index], asked=node_of[peer], reach=_reach(documents.get(index), peer))
         for index in sorted(node_of)
@@ -101,7 +101,7 @@ def _pairs(node_of: Mapping[int, str], documents: Mapping[int, Document], *, fan
     ]
 
 
-def _reach(found: Document | None, peer: int) -> Reach:
+def _reach(found: ProbeOutput | None, peer: int) -> Reach:
     return found.gang.peers.get(peer, SILENT) if found and found.gang else SILENT
 
 
@@ -163,7 +163,7 @@ def _met(call: StepCall, pairs: Sequence[NodePair], silent: Sequence[str]) -> Ch
 # -- RDMA --------------------------------------------------------------------------------------------------------------
 
 
-def _rdma(own: str, documents: Mapping[str, Document], *, is_spare: bool) -> Results:
+def _rdma(own: str, documents: Mapping[str, ProbeOutput], *, is_spare: bool) -> Results:
     """Port by port, since each rail of a fabric may be a subnet of its own."""
     ports = {node: {port.name: port for port in readings.ports(found.files)} for node, found in documents.items()}
     up = {node: {name: port.subnets for name, port in of_node.items() if port.is_up} for node, of_node in ports.items()}

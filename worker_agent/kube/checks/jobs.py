@@ -77,7 +77,7 @@ class CheckJob(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.name}-{{}}.{CHECK_SERVICE}"
 
 
-class JobOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class CheckJobOutcome(msgspec.Struct, frozen=True, kw_only=True):
     output: str = ""
     why: str = ""  # why it failed, as a sentence
     blames_node: bool = True
@@ -98,7 +98,7 @@ class CheckJobs:
         self._failing_since: dict[str, float] = {}  # by Job
         self._gang_logs = GangLogs(lambda pod: self._words(pod, terminated(pod), timeout_s=LOG_TIMEOUT_S), mono=mono)
 
-    def poll(self, work: CheckJob) -> JobOutcome | None:
+    def poll(self, work: CheckJob) -> CheckJobOutcome | None:
         """Creates or follows the Job; returns None while it runs. Raises ClusterError."""
         self._look()
         if self._seen_mono <= self._wrote_mono.get(work.owner, float("-inf")):
@@ -131,14 +131,14 @@ class CheckJobs:
 
     # -- begin ---------------------------------------------------------------------------------------------------------
 
-    def _begin(self, work: CheckJob) -> JobOutcome | None:
+    def _begin(self, work: CheckJob) -> CheckJobOutcome | None:
         if self._begun.get(work.owner) == work.name:
-            return JobOutcome(why="its Job was deleted by somebody while it ran", blames_node=False)
+            return CheckJobOutcome(why="its Job was deleted by somebody while it ran", blames_node=False)
         self._clear_others(work)
         if self._is_another_at_work(work):
             since = self._stuck_since.setdefault(work.owner, self._mono())
             return (
-                JobOutcome(why="the pod of an earlier attempt does not end: its node does not answer")
+                CheckJobOutcome(why="the pod of an earlier attempt does not end: its node does not answer")
                 if self._mono() - since > STUCK_S
                 else None
             )
@@ -146,13 +146,13 @@ class CheckJobs:
         try:
             self._api.create(JOBS, manifest(work), Job)
         except Missing:
-            return JobOutcome(why=f"there is no namespace {NAMESPACE}", blames_node=False)
+            return CheckJobOutcome(why=f"there is no namespace {NAMESPACE}", blames_node=False)
         except WriteConflict:
             pass  # our own Job, whose answer was lost
         except Forbidden as error:
             if NO_RIGHT in str(error):
                 raise  # perhaps an API server that has just started: it is tried again
-            return JobOutcome(why=f"the cluster refuses its Job: {error}", blames_node=False)
+            return CheckJobOutcome(why=f"the cluster refuses its Job: {error}", blames_node=False)
         self._begun[work.owner] = work.name
         return None
 
@@ -177,13 +177,13 @@ class CheckJobs:
 
     # -- follow --------------------------------------------------------------------------------------------------------
 
-    def _follow(self, work: CheckJob, job: Job) -> JobOutcome | None:
+    def _follow(self, work: CheckJob, job: Job) -> CheckJobOutcome | None:
         self._begun[work.owner] = work.name
         pod = self._pod_of(work.name)
         if (over := self._over(job)) is not None:
             return self._read_gang(work, over) if work.is_gang else self._read(work, over, pod)
         if job.metadata.deletionTimestamp:
-            return JobOutcome(why="its Job was deleted by somebody while it ran", blames_node=False)
+            return CheckJobOutcome(why="its Job was deleted by somebody while it ran", blames_node=False)
         if work.is_gang:
             return None
         if pod is None:
@@ -194,7 +194,7 @@ class CheckJobs:
         if reason not in IMAGE_TROUBLE:
             return None
         self._delete(job)
-        return JobOutcome(why=f"its pod cannot start with the image {work.image}: {text}", blames_node=False)
+        return CheckJobOutcome(why=f"its pod cannot start with the image {work.image}: {text}", blames_node=False)
 
     def _over(self, job: Job) -> Condition | None:
         if job.ended is not None or job.failing is None:
@@ -202,34 +202,34 @@ class CheckJobs:
         since = self._failing_since[job.metadata.name]
         return job.failing if self._mono() - since >= FAILING_S else None
 
-    def _read(self, work: CheckJob, ended: Condition, pod: Pod | None) -> JobOutcome:
+    def _read(self, work: CheckJob, ended: Condition, pod: Pod | None) -> CheckJobOutcome:
         state = terminated(pod)
         if ended.type == "Complete":
-            return JobOutcome(output=self._last_words(pod, state), pod=pod)
+            return CheckJobOutcome(output=self._last_words(pod, state), pod=pod)
         if ended.reason == "DeadlineExceeded":
             return self._late(work)
         if state is None:
-            return JobOutcome(why="its pod was taken away before it ended")
+            return CheckJobOutcome(why="its pod was taken away before it ended")
         words = self._last_words(pod, state)
         if is_image_at_fault(work, state.exitCode, words):
-            return JobOutcome(why=f"the image {work.image} lacks a program: {words[-TEXT_CHARS:]}", blames_node=False)
+            return CheckJobOutcome(why=f"the image {work.image} lacks a program: {words[-TEXT_CHARS:]}", blames_node=False)
         if state.reason not in ("Error", ""):
-            return JobOutcome(why=f"its pod was ended: {state.reason}, exit code {state.exitCode}")
-        return JobOutcome(why=f"it broke off with exit code {state.exitCode}: {words[-TEXT_CHARS:]}".strip(": "))
+            return CheckJobOutcome(why=f"its pod was ended: {state.reason}, exit code {state.exitCode}")
+        return CheckJobOutcome(why=f"it broke off with exit code {state.exitCode}: {words[-TEXT_CHARS:]}".strip(": "))
 
-    def _read_gang(self, work: CheckJob, ended: Condition) -> JobOutcome | None:
+    def _read_gang(self, work: CheckJob, ended: Condition) -> CheckJobOutcome | None:
         pods = {pod.metadata.label(INDEX_OF_POD): pod for pod in self._pods if pod.metadata.label(JOB_OF_POD) == work.name}
         outputs = self._gang_logs.read(work.name, {int(index): pod for index, pod in pods.items() if index.isdigit()})
         if outputs is None:
             return None
         why = f"it did not end within {work.deadline_s} s" if ended.reason == "DeadlineExceeded" else ""
-        return JobOutcome(why=why, gang=outputs)
+        return CheckJobOutcome(why=why, gang=outputs)
 
-    def _late(self, work: CheckJob) -> JobOutcome:
+    def _late(self, work: CheckJob) -> CheckJobOutcome:
         waited = self._waited_for.get(work.name, "")
         why = f"it did not end within {work.deadline_s} s" + (f"; it waited for this: {waited}" if waited else "")
         # A missing volume or a refused pod would be the same on other nodes.
-        return JobOutcome(why=why, blames_node="persistentvolumeclaim" not in waited.lower() and not waited.startswith(NO_POD))
+        return CheckJobOutcome(why=why, blames_node="persistentvolumeclaim" not in waited.lower() and not waited.startswith(NO_POD))
 
     def _last_words(self, pod: Pod | None, state: TerminatedState | None) -> str:
         try:

@@ -89,7 +89,7 @@ class RemappedRows(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[str, ...] = ()
 
 
-class Xid(msgspec.Struct, frozen=True, kw_only=True):
+class XidReading(msgspec.Struct, frozen=True, kw_only=True):
     bus: str  # from bus_of()
     number: int
     age_s: float
@@ -151,10 +151,10 @@ def processes(text: str) -> dict[str, int]:
     return counts
 
 
-def xids(log: str, uptime_s: float) -> list[Xid]:
+def xids(log: str, uptime_s: float) -> list[XidReading]:
     """Returns Xids of the last XID_WINDOW_S in lines of the kernel log."""
     found = (_XID.match(line) for line in log.splitlines())
-    read = [Xid(bus=bus_of(m["pci"]), number=int(m["xid"]), age_s=uptime_s - float(m["at_s"])) for m in found if m]
+    read = [XidReading(bus=bus_of(m["pci"]), number=int(m["xid"]), age_s=uptime_s - float(m["at_s"])) for m in found if m]
     return [xid for xid in read if xid.age_s <= XID_WINDOW_S]
 
 

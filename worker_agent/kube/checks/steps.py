@@ -23,7 +23,7 @@ from worker_agent.kube.api.client import Api
 from worker_agent.kube.api.objects import Node, Pod, PodList
 from worker_agent.kube.checks import readings, verdicts
 from worker_agent.kube.checks.gang_verdicts import gang_network, in_one
-from worker_agent.kube.checks.jobs import VOLUME, CheckJob, CheckJobs, JobOutcome
+from worker_agent.kube.checks.jobs import VOLUME, CheckJob, CheckJobOutcome, CheckJobs
 from worker_agent.kube.checks.volumes import Volumes
 from worker_agent.kube.nodes import hardware
 from worker_agent.kube.nodes.repairs import Repairs
@@ -97,7 +97,7 @@ class Checks:
         self,
         call: StepCall,
         plan: Mapping[str, object],
-        read: Callable[[StepCall, verdicts.Document, Pod | None], verdicts.Results],
+        read: Callable[[StepCall, verdicts.ProbeOutput, Pod | None], verdicts.Results],
         *,
         deadline_s: int,
         gpus: int = 0,
@@ -106,7 +106,7 @@ class Checks:
     ) -> StepProgress:
         work = self._work(call, self._probe_image(call), _command(plan), deadline_s, gpus=gpus, capabilities=capabilities, volume=volume)
 
-        def results(ended: JobOutcome) -> verdicts.Results:
+        def results(ended: CheckJobOutcome) -> verdicts.Results:
             document = verdicts.document(ended.output)
             if gpus:
                 self._remember(call, verdicts.gpus_seen(document))
@@ -157,7 +157,7 @@ class Checks:
     def _pull_secret_of(self, call: StepCall) -> str:
         return call.assignment.checks.pull_secret or self._pull_secret
 
-    def _measure(self, work: CheckJob, read: Callable[[JobOutcome], verdicts.Results]) -> StepProgress:
+    def _measure(self, work: CheckJob, read: Callable[[CheckJobOutcome], verdicts.Results]) -> StepProgress:
         ended = self._jobs.poll(work)
         if ended is None:
             return StepProgress(status=StepStatus.RUNNING)

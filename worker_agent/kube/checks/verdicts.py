@@ -46,7 +46,7 @@ class GangReaches(msgspec.Struct, frozen=True, kw_only=True):
     peers: dict[int, Reach]  # by index, those that this pod asked
 
 
-class Document(msgspec.Struct, frozen=True, kw_only=True):
+class ProbeOutput(msgspec.Struct, frozen=True, kw_only=True):
     """probes/probe.py prints it."""
 
     commands: dict[str, Output] = {}
@@ -62,16 +62,16 @@ class Unreadable(Exception):
     """The output cannot be read, or says that a tool failed. The message is for people."""
 
 
-def document(output: str) -> Document:
+def document(output: str) -> ProbeOutput:
     """Reads the last line. Raises Unreadable."""
     last = output.strip().rpartition("\n")[2]
     try:
-        return msgspec.json.decode(last, type=Document)
+        return msgspec.json.decode(last, type=ProbeOutput)
     except msgspec.DecodeError as error:
         raise Unreadable(f"its output cannot be read ({error}): {last[-300:]}") from error
 
 
-def _output(document: Document, command: str) -> str:
+def _output(document: ProbeOutput, command: str) -> str:
     """Raises Unreadable where the command failed."""
     output = document.commands.get(command, Output(error=f"{command} is missing"))
     if output.error:
@@ -79,12 +79,12 @@ def _output(document: Document, command: str) -> str:
     return output.text
 
 
-def gpus_seen(document: Document) -> list[readings.SmiReading]:
+def gpus_seen(document: ProbeOutput) -> list[readings.SmiReading]:
     """The result is empty when nvidia-smi failed."""
     return readings.gpus(document.commands.get("gpus", Output()).text)
 
 
-def gpu_count(call: StepCall, document: Document, pod: Pod | None) -> Results:
+def gpu_count(call: StepCall, document: ProbeOutput, pod: Pod | None) -> Results:
     found = [gpu for gpu in readings.gpus(_output(document, "gpus")) if not gpu.is_lost]
     return [expect("gpu_count", len(found), len(call.assignment.gpus), is_least=True)]
 
@@ -108,7 +108,7 @@ def missing(call: StepCall) -> Results:
     return [msgspec.structs.replace(told, verdict=Verdict.WARN)]
 
 
-def _gpus_of_box(call: StepCall, document: Document, wanted: int) -> list[readings.SmiReading]:
+def _gpus_of_box(call: StepCall, document: ProbeOutput, wanted: int) -> list[readings.SmiReading]:
     """Raises Unreadable where some are missing."""
     found = readings.gpus(_output(document, "gpus"))
     if len(found) < wanted:
@@ -116,7 +116,7 @@ def _gpus_of_box(call: StepCall, document: Document, wanted: int) -> list[readin
     return found
 
 
-def gpu_health(call: StepCall, document: Document, pod: Pod | None) -> Results:
+def gpu_health(call: StepCall, document: ProbeOutput, pod: Pod | None) -> Results:
     found = _gpus_of_box(call, document, len(call.assignment.gpus))
     rows, why_untold = _rows(document)
     must_tell = readings.remaps_rows(call.node.view.shape)
@@ -134,7 +134,7 @@ def gpu_health(call: StepCall, document: Document, pod: Pod | None) -> Results:
     ]
 
 
-def _rows(document: Document) -> tuple[dict[str, readings.RemappedRows], str]:
+def _rows(document: ProbeOutput) -> tuple[dict[str, readings.RemappedRows], str]:
     """Returns remapped rows by GPU UUID, and why others are missing."""
     output = document.commands.get("rows", Output(error="nvidia-smi was not asked"))
     return readings.remapped_rows(output.text), output.error or "nvidia-smi tells nothing of them"
@@ -171,7 +171,7 @@ def _remaps(call: StepCall, gpu: readings.SmiReading, rows: readings.RemappedRow
     return [_judge(call, check, value, gpu=gpu.uuid) for check, value in values.items()]
 
 
-def _xid(call: StepCall, gpu: readings.SmiReading, xids: Sequence[readings.Xid], error: str) -> CheckResult:
+def _xid(call: StepCall, gpu: readings.SmiReading, xids: Sequence[readings.XidReading], error: str) -> CheckResult:
     if error:
         return _judge(call, "xid_errors", None, gpu=gpu.uuid, text=error)
     own = [xid.number for xid in xids if xid.bus == readings.bus_of(gpu.bus_id) and xid.number not in readings.XIDS_OF_PROGRAMS]
@@ -180,7 +180,7 @@ def _xid(call: StepCall, gpu: readings.SmiReading, xids: Sequence[readings.Xid],
     return _judge(call, "xid_errors", len(bad), gpu=gpu.uuid, text="; ".join(texts))
 
 
-def storage(call: StepCall, document: Document, pod: Pod | None) -> Results:
+def storage(call: StepCall, document: ProbeOutput, pod: Pod | None) -> Results:
     volume = document.volume
     if volume is None:
         raise Unreadable("it told nothing of a volume")
@@ -207,7 +207,7 @@ def _wait_s(pod: Pod | None) -> float | None:
     return (placed.lastTransitionTime - pod.metadata.creationTimestamp).total_seconds()
 
 
-def network(call: StepCall, document: Document, pod: Pod | None) -> Results:
+def network(call: StepCall, document: ProbeOutput, pod: Pod | None) -> Results:
     peers = {address: reach for address, reach in document.addresses.items() if not address.startswith(NAME)}
     results = [_reach(call, "dns_time", name, reach) for name, reach in document.names.items()]
     results += [_reach(call, "service_time", name, reach) for name, reach in document.addresses.items() if name not in peers]
@@ -224,7 +224,7 @@ def _reach(call: StepCall, check: str, name: str, reach: Reach) -> CheckResult:
     return msgspec.structs.replace(found, verdict=Verdict.FAIL) if reach.error else found
 
 
-def rdma(call: StepCall, document: Document, pod: Pod | None) -> Results:
+def rdma(call: StepCall, document: ProbeOutput, pod: Pod | None) -> Results:
     ports = readings.ports(document.files)
     up = [port for port in ports if port.is_up]
     down = ", ".join(port.name for port in ports if not port.is_up)
@@ -265,7 +265,7 @@ def nccl(call: StepCall, output: str) -> Results:
     return [bandwidth, _judge(call, "nccl_latency", read.latency_us), _judge(call, "nccl_wrong", read.wrong)]
 
 
-def gpu_idle(call: StepCall, document: Document, pod: Pod | None) -> Results:
+def gpu_idle(call: StepCall, document: ProbeOutput, pod: Pod | None) -> Results:
     busy, gpus = readings.processes(_output(document, "processes")), _gpus_of_box(call, document, gpus_there(call))
     # Processes of other pods are not visible inside a pod, so only the memory in use shows them.
     if silent := [gpu.uuid for gpu in gpus if gpu.memory_used_mib is None]:

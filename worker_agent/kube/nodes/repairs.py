@@ -30,7 +30,7 @@ DRIVER_PODS: Final = (
 WORDS_MAX: Final = 150  # of what a tool says
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RepairRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The repair that the annotation asks for."""
 
     id: str
@@ -70,13 +70,13 @@ class Repairs:
         if cluster_names.REPAIR in (node.metadata.annotations or {}):
             self._write(node, None)
 
-    def _wanted(self, id_: str, step: str, node: Node) -> Asked:
+    def _wanted(self, id_: str, step: str, node: Node) -> RepairRequest:
         pods = self._pods_on(node.metadata.name) if step == RepairStep.RESTART_DRIVER else []
-        return Asked(
+        return RepairRequest(
             id=id_, step=step, asked_s=self._wall(), boot_id=node.status.nodeInfo.bootID, pods=tuple(pod.metadata.uid for pod in pods)
         )
 
-    def _done(self, asked: Asked, node: Node, call: StepCall) -> StepProgress | None:
+    def _done(self, asked: RepairRequest, node: Node, call: StepCall) -> StepProgress | None:
         if call.step == RepairStep.RESTART_DRIVER:
             return self._restart(asked, node)
         boot_id = node.status.nodeInfo.bootID
@@ -92,12 +92,12 @@ class Repairs:
             return None  # the new boot id is the proof
         return _ok(f"the tool that repairs nodes says that it is done, after {self._wall() - asked.asked_s:.0f} s")
 
-    def _late(self, asked: Asked, call: StepCall) -> StepProgress | None:
+    def _late(self, asked: RepairRequest, call: StepCall) -> StepProgress | None:
         if self._wall() - asked.asked_s < DONE_WITHIN_S[RepairStep(call.step)]:
             return None
         return _failed(f"{step_name(call.step)}: it was not done within {DONE_WITHIN_S[RepairStep(call.step)] / 60:.0f} min")
 
-    def _restart(self, asked: Asked, node: Node) -> StepProgress | None:
+    def _restart(self, asked: RepairRequest, node: Node) -> StepProgress | None:
         if not asked.pods:
             labels = ", ".join(self.driver_pods)
             return _failed(
@@ -131,7 +131,7 @@ class Repairs:
         labels = self._api.get(f"/api/v1/namespaces/{namespace}", Namespace).metadata
         return labels.label(cluster_names.MAY_RESTART) == "true" and not labels.label(cluster_names.SLICE)
 
-    def _write(self, node: Node, asked: Asked | None) -> None:
+    def _write(self, node: Node, asked: RepairRequest | None) -> None:
         annotations = node.metadata.annotations or {}
         path, was = pointer("metadata", "annotations", cluster_names.REPAIR), annotations.get(cluster_names.REPAIR)
         ops: list[Op] = [
@@ -144,9 +144,9 @@ class Repairs:
         self._api.patch(node_path(node.metadata.name), ops, Node)
 
 
-def asked_of(node: Node) -> Asked | None:
+def asked_of(node: Node) -> RepairRequest | None:
     try:
-        return msgspec.json.decode(node.metadata.annotation(cluster_names.REPAIR), type=Asked)
+        return msgspec.json.decode(node.metadata.annotation(cluster_names.REPAIR), type=RepairRequest)
     except msgspec.DecodeError:
         return None
 
