@@ -1,4 +1,4 @@
-"""What every test stands on: the profile's database, people, and a small inventory."""
+"""Fixtures of every test: the profile's database, people, and a small inventory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it takes to drop a database, and what a test leaves in the one that all share."""
+"""Drops databases, and finds rows that a test left in the shared one."""
 
 from __future__ import annotations
 

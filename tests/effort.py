@@ -1,4 +1,4 @@
-"""How much a run of the suite tries: `make test` a little of everything, `make soak` all of it."""
+"""Sets the effort of a run: `make test` tries a little of everything, `make soak` all of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What placing a request on a node costs, under each policy: the lower, the better. Compiled by numba.
+"""Computes the cost of placing a request on a node under each policy: the lower, the better. Compiled by numba.
 
 A request is a row of five int64: CPU, memory, GPUs, thousandths of each, bits of the models allowed. `gpus_left` of a node are its
 GPUs' free thousandths, 0 where it has no GPU. A cost of NO_FIT means that it does not fit; a GPU of -1, that there is none to choose:

@@ -1,4 +1,4 @@
-"""What the benchmark of a queue's trials counts, on lists small enough to play at once."""
+"""The benchmark of a queue's trials counts right, on lists small enough to play at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is recorded of a benchmark: figures of today in the place of the old ones, and goals that were missed said so."""
+"""A benchmark's record replaces the old figures by today's, and names missed goals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the benchmark of guarantees counts, on lists small enough to count by hand."""
+"""The benchmark of guarantees counts right, on lists small enough to count by hand."""
 
 from __future__ import annotations
 

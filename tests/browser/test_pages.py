@@ -1,4 +1,4 @@
-"""What holds on every page of a demo: it is accessible, quiet and fits; its keys work; without scripts it promises none."""
+"""Every page of a demo is accessible and fits, logs no error, and its keys work; without scripts it promises none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader holds in hand stays there while the page refetches its parts."""
+"""A reader's input and focus stay while the page fetches its parts again."""
 
 from __future__ import annotations
 

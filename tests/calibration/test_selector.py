@@ -1,4 +1,4 @@
-"""What is published of promises: the figures, over which promises they are, and who reads how much of them."""
+"""The published figures of promises cover the right promises, and each reader sees a fitting part."""
 
 from __future__ import annotations
 

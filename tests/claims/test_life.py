@@ -1,4 +1,4 @@
-"""What agents are told of the lives of GPRs, also of those that are no objects: for people who look at the cluster."""
+"""The hub tells agents of the lives of all GPRs, for people who look at the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How it stands with the GPRs that are objects of a cluster, as its agent is told."""
+"""The hub tells an agent the states of the GPRs that are objects of its cluster."""
 
 from __future__ import annotations
 

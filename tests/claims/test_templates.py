@@ -1,4 +1,4 @@
-"""By which templates an agent makes requests for pods that wait, as it is told."""
+"""The hub tells an agent the templates by which it makes requests for waiting pods."""
 
 from __future__ import annotations
 

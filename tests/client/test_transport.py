@@ -1,4 +1,4 @@
-"""How the SDK asks: again while the server is away, once for the server, and with an error that says what to do."""
+"""The SDK asks again while the server is away, asks for one effect, and raises errors that say what to do."""
 
 from __future__ import annotations
 

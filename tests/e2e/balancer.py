@@ -1,4 +1,4 @@
-"""What stands before several web processes, at its smallest: each connection goes to the next one that takes it."""
+"""The smallest load balancer: each connection goes to the next web process that takes it."""
 
 from __future__ import annotations
 

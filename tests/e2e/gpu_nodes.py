@@ -1,4 +1,4 @@
-"""What stands beside EGS on GPU nodes: an exporter that speaks as dcgm-exporter does, and an administrator's tool that reboots nodes."""
+"""Simulates the neighbors of EGS on GPU nodes: an exporter that speaks as dcgm-exporter does, and a tool that reboots nodes."""
 
 from __future__ import annotations
 

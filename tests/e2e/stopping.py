@@ -1,4 +1,4 @@
-"""How a test stops a process in the middle of something, without touching its code: it holds the lock that the process needs next."""
+"""Stops a process in the middle of its work without touching its code: the test holds the lock that the process needs next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a member types into a terminal, by a kubeconfig of his own, and what it shows: asserted on, and kept for the documentation."""
+"""Types a member's commands into a terminal with an own kubeconfig, and keeps the output for assertions and the documentation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo makes at its start: the same whenever and however often it is made, and nothing twice."""
+"""The demo makes the same at every start, and nothing twice."""
 
 from __future__ import annotations
 

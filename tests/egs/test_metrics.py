@@ -1,4 +1,4 @@
-"""What Prometheus reads, and who else may."""
+"""Prometheus and administrators read metrics; others may not."""
 
 from __future__ import annotations
 

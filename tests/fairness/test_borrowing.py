@@ -1,4 +1,4 @@
-"""Who runs beyond what his project is guaranteed: by the planner's own rule, and from what the project holds alone."""
+"""A box borrows by the planner's own rule if its project holds more than its guarantee."""
 
 from __future__ import annotations
 

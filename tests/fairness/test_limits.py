@@ -1,4 +1,4 @@
-"""What a quota's limit never allows is refused at once, with the most that fits; what exceeds a guarantee only borrows."""
+"""EGS refuses a request beyond a quota's limit at once, with the most that fits; a request beyond a guarantee only borrows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a project has used lately, and how it compares with what is due to it."""
+"""EGS compares a project's recent use with its share."""
 
 from __future__ import annotations
 

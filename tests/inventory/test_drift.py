@@ -1,4 +1,4 @@
-"""What somebody else changed of EGS in a cluster: its administrators read of it, and say whether the agent puts it right."""
+"""Administrators read of foreign changes in a cluster, and say whether the agent repairs them."""
 
 from __future__ import annotations
 

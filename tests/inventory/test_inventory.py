@@ -1,4 +1,4 @@
-"""What a cluster is, as its agent reports it: after every report the hub has just that, told by what changed, at the same cost."""
+"""After every report the hub has exactly the reported cluster, and tells what changed, at the same cost."""
 
 from __future__ import annotations
 

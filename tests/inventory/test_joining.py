@@ -1,4 +1,4 @@
-"""How an agent joins: a token for one join of one cluster, repeatable by the install that used it."""
+"""An agent joins with a token for one join of one cluster, which the same install may repeat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What agents report: steps and inventory, each once, in order, of their own cluster alone."""
+"""Agents report steps and inventory once each, in order, of their own cluster alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an agent could not keep what came of all its steps, people read how many are missing: no list is taken for whole that is not."""
+"""If an agent lost outcomes of steps, people read how many are missing: no incomplete list looks complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the open box to the result, through an eviction."""
+"""A job lives from the open box to its result, through an eviction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong for an agent on a real cluster: its calls, its connection, its clock."""
+"""Faults of an agent on a real cluster: its calls, its connection, its clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""To take policies off for a while, and to try what they refuse all the while."""
+"""Takes policies off for a while, and tries what they refuse all the while."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people write themselves where a cluster has no mutating policies, as docs/how-to/kubernetes.md tells them."""
+"""Manifests that people write in a cluster without mutating policies, as docs/how-to/kubernetes.md tells them."""
 
 from __future__ import annotations
 

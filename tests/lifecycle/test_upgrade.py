@@ -1,4 +1,4 @@
-"""What an upgrade works out of rows that are there already."""
+"""An upgrade computes new columns from existing rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a request waits: as data that names the right boxes, and as a sentence that tells no secrets."""
+"""An explanation names the right boxes as data, and tells no secrets in its sentence."""
 
 from __future__ import annotations
 

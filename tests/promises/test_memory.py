@@ -1,4 +1,4 @@
-"""What a newcomer's slack and failure reserve follow from: alike arrivals are read as one, and of failures the last."""
+"""A newcomer's slack and failure reserve follow from memory: equal arrivals count as one, and only the last failure counts."""
 
 from __future__ import annotations
 

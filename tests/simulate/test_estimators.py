@@ -1,4 +1,4 @@
-"""What others would tell a newcomer of its wait, beside ours."""
+"""Other estimators of a newcomer's wait stand beside ours."""
 
 from __future__ import annotations
 

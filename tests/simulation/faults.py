@@ -1,4 +1,4 @@
-"""What can go wrong, each kind with a counter: a run that never met a fault proves nothing about it."""
+"""Counts each kind of fault: a run that never met a fault proves nothing about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold in the hub's database after everything that happens, and at the end."""
+"""Invariants of the hub's database after every event, and at the end."""
 
 from __future__ import annotations
 

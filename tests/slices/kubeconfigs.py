@@ -1,4 +1,4 @@
-"""What tests of kubeconfigs do: a workspace whose namespace is ready, and an agent that answers."""
+"""Helpers of the tests of kubeconfigs: a workspace whose namespace is ready, and an agent that answers."""
 
 from __future__ import annotations
 

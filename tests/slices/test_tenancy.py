@@ -1,4 +1,4 @@
-"""What keeps tenants apart and workspaces mendable."""
+"""Rules keep tenants apart and let administrators mend workspaces."""
 
 from __future__ import annotations
 

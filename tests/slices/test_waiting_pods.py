@@ -1,4 +1,4 @@
-"""Which pods wait in the namespaces of workspaces, as the agents tell it."""
+"""The hub stores the waiting pods that agents report in workspaces' namespaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What came of each step is told however many end at once; what waits for a hub that is away has an end, in memory and in the document."""
+"""The agent reports the outcome of each step, however many end at once; its queue for an absent hub is bounded, in memory and in the
+document.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which sets count, and what a set changes."""
+"""A set of assignments counts only if it is newer, and changes only its own boxes."""
 
 from __future__ import annotations
 

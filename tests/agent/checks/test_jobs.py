@@ -1,4 +1,4 @@
-"""Whose fault it is that a check's pod did not start, or broke off: a node's, which is set aside then, or its image's."""
+"""A check's pod that did not start, or broke off, blames its node, which is set aside then, or its image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tools of the checks print, as their documentation and sources have it, and what is read of it. None was seen on hardware."""
+"""The agent reads the output of the checks' tools; the samples come from their documentation and sources. None was seen on hardware."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the agent says to the hub next, and what an answer means."""
+"""The dialog decides the agent's next message to the hub, and interprets answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody else changed of EGS in a cluster is told to the hub once, and no flood of it."""
+"""The agent reports each foreign change of EGS's objects once, and never floods the hub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened to GPRs is asked for now and then, and handed to the cluster as the hub last told it."""
+"""The agent asks now and then for the lives of GPRs, and hands the hub's last answer to the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits for the hub: bounded however long it is away, and never more in a message than it takes."""
+"""The outbox stays bounded however long the hub is away, and sends no more in a message than the hub takes."""
 
 from __future__ import annotations
 

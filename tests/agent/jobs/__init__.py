@@ -1,1 +1,1 @@
-"""What the agent makes of a job."""
+"""The agent turns jobs into Kubernetes objects."""

@@ -1,4 +1,4 @@
-"""Which pods are counted as a job's: those of its own object, by the label of their operator, and none whose name only begins alike."""
+"""The agent counts pods of a job's own object, by the label of their operator, and none whose name only begins alike."""
 
 from __future__ import annotations
 

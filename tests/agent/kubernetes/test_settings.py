@@ -1,4 +1,4 @@
-"""What an installation sets for its cluster, and that nothing is open where that cannot be read."""
+"""An installation has settings for its cluster; nothing is open if the agent cannot read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What checks read of a node's GPUs: kept with the node, told once all of them are known, and never made up."""
+"""The agent keeps the hardware ids that checks read with the node, reports them once all are known, and never makes them up."""
 
 from __future__ import annotations
 

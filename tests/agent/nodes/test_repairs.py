@@ -1,4 +1,4 @@
-"""How a node of Kubernetes is repaired: by asking for it in an annotation, and by a restart of the driver's pods where that is allowed."""
+"""The agent repairs a node by an annotation that asks for it, and by a restart of the driver's pods where that is allowed."""
 
 from __future__ import annotations
 

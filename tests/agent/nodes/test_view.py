@@ -1,4 +1,4 @@
-"""What the hub is told of a Kubernetes node: its shape as it is sold, GPUs that keep their names, and never a crash."""
+"""The agent reports a Kubernetes node with its shape and GPUs that keep their names, and never crashes on one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a box has on its nodes as these change under it, and who is let in where the scheduler cannot place what was let in before."""
+"""The agent counts the room of a box as its nodes change, and lets others in if the scheduler cannot place an earlier pod."""
 
 from __future__ import annotations
 

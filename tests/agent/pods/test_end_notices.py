@@ -1,4 +1,4 @@
-"""What runs in a box knows when it ends: each pod's annotation follows the end, and each is warned once, and again of another end."""
+"""Pods know the end of their box: each annotation follows the end, and each pod is warned once for each end."""
 
 from __future__ import annotations
 

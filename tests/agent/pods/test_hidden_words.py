@@ -1,4 +1,4 @@
-"""What looks like a secret in a command line does not leave the cluster."""
+"""A word of a command line that looks like a secret does not leave the cluster."""
 
 from __future__ import annotations
 

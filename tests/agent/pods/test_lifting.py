@@ -1,4 +1,4 @@
-"""Which waiting pods get into an open box, counted so that the scheduler can place what was let in."""
+"""The agent lets only so many pods into an open box that the scheduler can place them."""
 
 from __future__ import annotations
 

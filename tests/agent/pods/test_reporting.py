@@ -1,4 +1,4 @@
-"""What the agent tells of a pod, from what Kubernetes and the exporters say of it."""
+"""The agent describes a pod from the words of Kubernetes and the exporters."""
 
 from __future__ import annotations
 

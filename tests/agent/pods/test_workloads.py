@@ -1,4 +1,4 @@
-"""Whose pods wait: whatever people write into their pods as the owner, no other workspace's requests suffer for it."""
+"""Waiting pods have owners; no owner that people write into their pods harms another workspace's requests."""
 
 from __future__ import annotations
 

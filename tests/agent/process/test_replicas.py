@@ -1,4 +1,4 @@
-"""Of an agent's replicas one acts; one that hangs is no replica any more."""
+"""One of an agent's replicas acts; a hanging one stops."""
 
 from __future__ import annotations
 

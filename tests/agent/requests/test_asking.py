@@ -1,4 +1,4 @@
-"""What a request that is an object asks for, where the schema of its kind let something pass."""
+"""The agent reads a request's object, even where the schema of its kind let something pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which requests of EGS end because their objects are gone: those that somebody deleted, and not those that went with their kind."""
+"""A request ends if somebody deleted its object, but not if the object went with its kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which exporters of a cluster are asked."""
+"""The agent finds the exporters of a cluster."""
 
 from __future__ import annotations
 

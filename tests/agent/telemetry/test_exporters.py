@@ -1,4 +1,4 @@
-"""What exporters say, of several vendors and versions, as readings of the inventory's GPUs."""
+"""The agent turns values of exporters, of several vendors and versions, into readings of the inventory's GPUs."""
 
 from __future__ import annotations
 

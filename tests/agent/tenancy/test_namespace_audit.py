@@ -1,4 +1,4 @@
-"""What somebody added in workspaces' namespaces: what counts, how it is told, and that nothing else waits for the look."""
+"""The agent reports foreign objects in workspaces' namespaces, and delays nothing else by looking for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what: every address of the resolver, every method, every persona, one expected code each. What is not listed fails."""
+"""The matrix has one expected code for every address of the resolver, every method and every persona. What is not listed fails."""
 
 from __future__ import annotations
 

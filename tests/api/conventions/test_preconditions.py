@@ -1,4 +1,4 @@
-"""What somebody read may be changed on the condition that nobody has changed it since."""
+"""A change may require that nobody has changed the object since the caller read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is sent: a clear problem document, never a stack, and nothing stored."""
+"""Every bad request gets a clear problem document, never a stack, and stores nothing."""
 
 from __future__ import annotations
 

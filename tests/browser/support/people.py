@@ -1,4 +1,4 @@
-"""What people do on pages, as several tests need it."""
+"""Acts of people on pages that several tests need."""
 
 from __future__ import annotations
 

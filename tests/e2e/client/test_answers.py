@@ -1,4 +1,4 @@
-"""What the command says and how it ends, whatever the server or the person does."""
+"""The command answers and ends well, whatever the server or the person does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of notices share."""
+"""Helpers of the tests of notices."""
 
 from __future__ import annotations
 

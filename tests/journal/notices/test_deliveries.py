@@ -1,4 +1,4 @@
-"""From an Event to real servers that take the message: once, to those who want it, at their time."""
+"""An Event reaches real servers: once, for those who want it, at their time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From an Event to the bells of those whom it concerns, and of nobody else."""
+"""An Event reaches the bells of the people whom it concerns, and of nobody else."""
 
 from __future__ import annotations
 

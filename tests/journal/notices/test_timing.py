@@ -1,4 +1,4 @@
-"""When messages go out, without a clock."""
+"""The times of messages follow from rules, without a clock."""
 
 from __future__ import annotations
 

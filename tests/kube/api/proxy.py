@@ -1,4 +1,4 @@
-"""What stands between an agent and an API server, and fails on command: cuts streams, falls silent, refuses, has forgotten the past."""
+"""A proxy between an agent and an API server that fails on command: it cuts streams, falls silent, refuses, or forgets the past."""
 
 from __future__ import annotations
 

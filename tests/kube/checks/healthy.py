@@ -1,4 +1,4 @@
-"""What the tools of checks print on a healthy H100 node, as the last words of their pods. None of it was seen on hardware."""
+"""The output of the checks' tools on a healthy H100 node, as the last words of their pods. None of it was seen on hardware."""
 
 from __future__ import annotations
 

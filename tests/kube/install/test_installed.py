@@ -1,4 +1,4 @@
-"""What was installed beside the agent: whoever changes it is found out, though the agent may not put it right."""
+"""The agent finds changes of the objects that were installed beside it, though it may not repair them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Without the validating policies the attacks that could do harm do get through: what test_isolation.py sees refused is real."""
+"""Harmful attacks get through without the validating policies, so the refusals of test_isolation.py are real."""
 
 from __future__ import annotations
 

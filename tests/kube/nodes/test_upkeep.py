@@ -1,4 +1,4 @@
-"""What somebody else does to a managed node or to the guard is seen and put right, and nothing of it breaks the agent."""
+"""The agent sees and repairs foreign changes of a managed node or the guard, and none breaks the agent."""
 
 from __future__ import annotations
 

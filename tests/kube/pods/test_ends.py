@@ -1,4 +1,4 @@
-"""What runs in a box knows when it ends, on a real API server: a job reads it, and saves its work in time."""
+"""A job on a real API server reads the end of its box, and saves its work in time."""
 
 from __future__ import annotations
 

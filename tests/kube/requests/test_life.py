@@ -1,4 +1,4 @@
-"""What happens to GPRs that were filed on the pages, on a real API server: events of their workspaces' namespaces and of their nodes."""
+"""GPRs that were filed on the pages leave events in their workspaces' namespaces and on their nodes, on a real API server."""
 
 from __future__ import annotations
 

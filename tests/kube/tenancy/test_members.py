@@ -1,4 +1,4 @@
-"""What members of a workspace may do in its namespaces with kubectl, and what they may not, by the roles that EGS gives them."""
+"""The roles that EGS gives decide what members of a workspace may do in its namespaces with kubectl."""
 
 from __future__ import annotations
 

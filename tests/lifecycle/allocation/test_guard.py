@@ -1,4 +1,4 @@
-"""What raises on one object is set aside and told once; the others go on."""
+"""An object that raises is set aside and reported once; the others go on."""
 
 from __future__ import annotations
 

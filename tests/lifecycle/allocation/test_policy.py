@@ -1,4 +1,4 @@
-"""How the queue is worked off is a setting of the hub: `EGS_POLICY`."""
+"""The setting `EGS_POLICY` chooses how the hub works the queue off."""
 
 from __future__ import annotations
 

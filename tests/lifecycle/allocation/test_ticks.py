@@ -1,4 +1,4 @@
-"""What one tick does, and what it leaves for the next: right when run twice, and when it did not run for an hour."""
+"""A tick is right when it runs twice, and when none ran for an hour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of evictions share: their rules, a workspace that may evict, and a request that others have notice for."""
+"""Helpers of the tests of evictions: their rules, a workspace that may evict, and a request that others have notice for."""
 
 from __future__ import annotations
 

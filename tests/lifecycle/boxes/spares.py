@@ -1,4 +1,4 @@
-"""What tests of spares say for an agent and read of a box: its sick node, the spare for it, and what people are told."""
+"""Helpers of the tests of spares: an agent's reports, a box's sick node, its spare, and the words for people."""
 
 from __future__ import annotations
 

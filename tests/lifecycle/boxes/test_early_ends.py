@@ -1,4 +1,4 @@
-"""What a box that is given back early does for a gang that has waited long."""
+"""A box that is given back early helps a gang that has waited long."""
 
 from __future__ import annotations
 

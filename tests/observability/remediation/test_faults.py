@@ -1,4 +1,4 @@
-"""Which counts set a node aside: faults of hardware and trends, and never an application's error."""
+"""Faults of hardware and trends set a node aside, and an application's error never does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of remediation say and read: a stage whose agent can repair nodes, and readings of its GPUs."""
+"""Helpers of the tests of remediation: a stage whose agent can repair nodes, and readings of its GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the hub keeps of readings: the newest of each GPU, and three courses."""
+"""The hub keeps the newest reading of each GPU, and three courses."""
 
 from __future__ import annotations
 

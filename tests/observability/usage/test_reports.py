@@ -1,4 +1,4 @@
-"""Who had a box is told once, after its end, what it used and what a smaller one would have been."""
+"""EGS tells the owner of a box once, after its end, what it used and which smaller one would have done."""
 
 from __future__ import annotations
 

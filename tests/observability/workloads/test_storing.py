@@ -1,4 +1,4 @@
-"""What the hub makes of pods: workloads, and what they hold and ask for."""
+"""The hub groups pods into workloads, with the GPUs that they hold and ask for."""
 
 from __future__ import annotations
 

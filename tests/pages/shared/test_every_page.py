@@ -1,4 +1,4 @@
-"""What holds for every page and fragment of both portals: found by their addresses, so that a new one is held to it, too."""
+"""Rules hold for every page and fragment of both portals; the tests find them by their addresses, so a new one is included."""
 
 from __future__ import annotations
 

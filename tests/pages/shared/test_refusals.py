@@ -1,4 +1,4 @@
-"""What is refused is told in the words of the pages: workspace, request, hours; never slices, GPRs, seconds or versions."""
+"""Refusals use the words of the pages: workspace, request, hours; never slices, GPRs, seconds or versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Without a script, what came of an act is said once, on the next page: in both portals in one way."""
+"""Without a script the next page says once what came of an act, in both portals in one way."""
 
 from __future__ import annotations
 

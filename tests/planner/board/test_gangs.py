@@ -1,4 +1,4 @@
-"""When boxes end early, gangs that have waited long are moved up, so that smaller boxes do not take every node before them."""
+"""The planner moves gangs up that have waited long when boxes end early, so that smaller boxes do not take every node before them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a newcomer is placed: the earliest place, on the nodes that leave most to others."""
+"""A newcomer gets the earliest place, on the nodes that leave most to others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where nodes fail, a promise stands some time after its slot, so that those behind can shift when the next one does."""
+"""If nodes fail, a promise stands some time after its slot, so that later slots can shift at the next failure."""
 
 from __future__ import annotations
 

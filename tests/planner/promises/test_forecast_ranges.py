@@ -1,4 +1,4 @@
-"""What past promises teach: p50 and p90 of new ones."""
+"""Past promises give p50 and p90 of new ones."""
 
 from __future__ import annotations
 

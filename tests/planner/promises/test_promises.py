@@ -1,4 +1,4 @@
-"""What is promised is kept, over many ticks and whatever happens."""
+"""The planner keeps promises over many ticks, whatever happens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the stored plan no longer holds: who moves, how far, and what is recorded."""
+"""If the stored plan no longer holds, as few slots as possible move, and the plan records each cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever changes what he asks for gets what he was offered for it, and nobody else is moved by that."""
+"""An edited request gets its offer, and moves nobody else."""
 
 from __future__ import annotations
 

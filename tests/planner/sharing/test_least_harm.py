@@ -1,4 +1,4 @@
-"""Who is evicted, against every choice that there is: the highest priority, then the work lost, then how many."""
+"""The planner's victims are compared with every choice: the highest priority, then the work lost, then the number of boxes."""
 
 from __future__ import annotations
 

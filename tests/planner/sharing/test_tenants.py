@@ -1,6 +1,4 @@
-"""What tenants may rely on whatever other tenants and administrators do: their promises, notices, ceilings; nobody else's deed moves them
-without its name on it.
-"""
+"""Tenants may rely on promises, notices and ceilings, whatever others do; every act that moves them is recorded as their cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a migrated database itself refuses: its triggers and its named constraints, read from its own catalog."""
+"""Reads triggers and named constraints of a migrated database from its own catalog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server of processes.py imports before it forks: Django, set up, and all that the racers need. No connection is opened."""
+"""The server of processes.py imports this before it forks: Django, set up, and all that the racers need. No connection is opened."""
 
 import django
 

@@ -1,4 +1,4 @@
-"""What each process of a race does. Imported by the children only, after they have set Django up."""
+"""Acts of the processes of a race. Imported by the children only, after they have set Django up."""
 
 from __future__ import annotations
 

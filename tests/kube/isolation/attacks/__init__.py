@@ -1,4 +1,4 @@
-"""What people of one workspace may try against another, and who stops each: the table that test_isolation.py runs.
+"""The attacks of one workspace on another, and the part that stops each: the table that test_isolation.py runs.
 
 Each is a dry run: all that decides is asked, and nothing is changed, so that no try disturbs the next.
 """

@@ -1,4 +1,4 @@
-"""What an attack is, and the calls that most consist of."""
+"""Defines an attack, and the calls that most attacks consist of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page costs: 15 queries at most, and the same for ten rows and for a hundred."""
+"""A page costs 15 queries at most, and the same for ten rows and for a hundred."""
 
 from __future__ import annotations
 

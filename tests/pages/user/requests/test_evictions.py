@@ -1,4 +1,4 @@
-"""What the members of a workspace see of an eviction of theirs: where, in which words, and nothing of whom it is for."""
+"""Members of a workspace see their eviction, but not the request for which it happens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How to use a box, on its page. That Kubernetes takes the Job: tests/kube/tenancy/test_members.py."""
+"""The page of a request shows how to use its box. That Kubernetes takes the Job: tests/kube/tenancy/test_members.py."""
 
 from __future__ import annotations
 
