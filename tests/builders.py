@@ -131,7 +131,6 @@ def hold(gpr: Gpr, *nodes: Node, **changes: Any) -> list[Reservation]:
 
 
 def agent_says(row: Reservation, phase: Phase, *, now: datetime = NOW, **said: Any) -> None:
-    """Of this row."""
     reservations_observe([ReservationReport(row, phase, **said)], now=now)
 
 

@@ -34,7 +34,6 @@ def is_accessible_and_fits(page: Page) -> None:
 
 
 def in_field(at: datetime) -> str:
-    """As the clock of these browsers has it."""
     return f"{at.astimezone(ZoneInfo('Europe/Berlin')):%Y-%m-%dT%H:%M}"
 
 

@@ -38,7 +38,6 @@ def test_within_a_minute_of_the_demo_a_request_is_estimated_provisioned_watched_
 
 
 def quotas(api: Api) -> list[dict[str, Any]]:
-    """Those that the demo begins with."""
     return [row for row in api.get("/quotas/")["results"] if row["name"].endswith(" A100-80GB")]
 
 
@@ -76,7 +75,6 @@ def test_a_node_whose_gpu_falls_sick_is_replaced_while_its_gpr_runs_on_to_its_en
     before = wait_for("ACTIVE", lambda: (g := api.get(path))["state"] == "ACTIVE" and g, within_s=START_S)
 
     def swapped() -> Any:
-        """With the sick node gone from it, drained."""
         gpr = api.get(path)
         (*_, last) = gpr["replacements"] or [{"outcome": ""}]
         return last["outcome"] == "replaced" and len(gpr["nodes_assigned"]) == 2 and gpr

@@ -148,7 +148,6 @@ def ids(demo: Demo) -> dict[str, str]:
 
 
 def an_alert(demo: Demo) -> str:
-    """Of a rule that every GPU breaks."""
     rule = {"name": "Above freezing", "signal": "temperature_c", "kind": "threshold", "level": 1, "severity": "warning"}
     demo.admin.post("/alert-rules/", {**rule, "runbook": "Nothing: it is a test."})
 

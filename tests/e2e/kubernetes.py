@@ -59,7 +59,6 @@ class KubernetesStage(Stage):
         return next((agent for agent in self.agents.values() if holder and holder in agent.log.read_text()), None)
 
     def _kubeconfig(self, name: str, cluster: Cluster) -> None:
-        """With the agent's own rights."""
         config: dict[str, Any] = yaml.safe_load(cluster.kubeconfig.read_text())
         config["users"][0]["user"] = {"token": agent_token(cluster)}
         file = self.folder / f"{name}.kubeconfig"

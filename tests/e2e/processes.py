@@ -130,7 +130,7 @@ class Api:
         return self._client.request(method, path, json=body)
 
     def try_get(self, path: str) -> Any:
-        """None while the hub is away, or says that its database is."""
+        """Returns None while the hub is away, or says that its database is."""
         try:
             response = self._client.get(path)
         except httpx.TransportError:

@@ -43,7 +43,6 @@ class OwnPostgres:
         wait_for("the end of PostgreSQL", lambda: not Path(f"/proc/{pid}").exists(), within_s=STOP_S)
 
     def start(self) -> None:
-        """With what was committed."""
         self._services("up")
 
     def _pid(self) -> int:

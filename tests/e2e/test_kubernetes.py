@@ -102,7 +102,6 @@ def bare_pod(name: str, namespace: str, *, gpus: int) -> Object:
 
 
 def reasons(cluster: Cluster, namespace: str) -> set[str]:
-    """Of the events of the namespace itself."""
     return {each["reason"] for each in cluster.list("events", namespace=namespace) if each["involvedObject"]["kind"] == "Namespace"}
 
 

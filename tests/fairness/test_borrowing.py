@@ -43,7 +43,6 @@ def busy(stage: Stage) -> list[Gpr]:
 
 
 def by_the_whole_plan(stage: Stage) -> set[str]:
-    """From all that the planner knows."""
     snapshot = snapshot_load(now=stage.now).snapshot
     board, _ = board_of(snapshot)
     rights = Rights(board, snapshot.quotas)

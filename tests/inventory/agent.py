@@ -67,7 +67,6 @@ class Agent:
 
     @classmethod
     def joined(cls, cluster: Cluster, *, at: datetime = NOW, boot: str = "boot-1", uid: str = "") -> Agent:
-        """With a session begun."""
         reply = register(join_token(cluster, at=at), uid=uid or f"uid of {cluster.name}", install=f"install of {cluster.name}", at=at)
         assert reply.status == 201, reply.body
         credential = msgspec.convert(reply.body, Credential)

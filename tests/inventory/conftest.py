@@ -9,7 +9,6 @@ from tests.inventory.agent import Agent
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """Of one node, and not heard of yet."""
     return make_cluster("c1", nodes=1, is_heard=False)
 
 

@@ -37,7 +37,7 @@ async def request(
     hangs_up: bool = False,
     headers: Mapping[str, str] = EMPTY,
 ) -> Response | None:
-    """None when the server sent nothing. `body` as several pieces comes in as many messages."""
+    """Returns None when the server sent nothing. `body` as several pieces comes in as many messages."""
     pieces = [body] if isinstance(body, bytes) else list(body)
     messages: list[dict[str, Any]] = [
         {"type": "http.request", "body": piece, "more_body": hangs_up or index + 1 < len(pieces)} for index, piece in enumerate(pieces)

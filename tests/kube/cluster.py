@@ -82,7 +82,7 @@ class Cluster:
         self.wire.call("PUT", path, body)
 
     def get(self, kind: str, name: str, *, namespace: str = "default") -> Object | None:
-        """None where there is none."""
+        """Returns None if there is none."""
         return self.wire.find("GET", self.wire.kind(kind).path(namespace, name))
 
     def list(self, kind: str, *, namespace: str = "default", selector: str = "") -> list[Object]:

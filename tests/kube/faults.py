@@ -231,7 +231,6 @@ def _opens(guard_patch: bytes) -> bool:
 
 
 def _phase(node_patch: bytes) -> str:
-    """Which phase the node's GPUs are in afterwards."""
     (text,) = (
         op["value"] for op in json.loads(node_patch) if op["op"] == "add" and op["path"] == pointer("metadata", "annotations", RECORDS)
     )

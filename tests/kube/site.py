@@ -109,7 +109,7 @@ class Site:
         self.core = wait_for("an agent that has begun", self._begun, within_s=SOON_S)
 
     def _begun(self) -> Core | None:
-        """None where the API server had no time for it: the process ends then, and is started again."""
+        """Returns None if the API server had no time for it: the process ends then, and is started again."""
         clock = SetClock(self.rng) if self.trouble == CLOCK_IS_SET else self.clock
         try:
             return Core(cluster=self.driver, clock=clock, rng=random.Random(7), note=self.note)

@@ -73,7 +73,7 @@ class Wire:
         return answer.json() if "json" in answer.headers.get("content-type", "") else answer.text
 
     def find(self, method: str, path: str, body: Any = None) -> Object | None:
-        """None where there is none."""
+        """Returns None if there is none."""
         answer = self._asked(method, path, body)
         if answer.status_code == 404:
             return None

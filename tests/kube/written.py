@@ -26,7 +26,6 @@ def written(cluster: Cluster, body: Object) -> Object:
 
 
 def gated(pod: Object) -> Object:
-    """With the gate beside its own ones."""
     spec = pod["spec"]
     return {**pod, "spec": {**spec, "schedulingGates": [*spec.get("schedulingGates", []), *GATES["schedulingGates"]]}}
 

@@ -45,7 +45,6 @@ class Stage:
         return gpr_submit(actor=self.owner, spec=spec(slice_ or self.slice, **asked), now=self.now)
 
     def tick(self) -> TickReport:
-        """With an agent that has just been heard."""
         if self.agent.heard_at != self.now:
             self.agent.sync(at=self.now)
         report = tick(now=self.now)

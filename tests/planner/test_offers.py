@@ -57,7 +57,6 @@ def test_a_desk_answers_alike_whatever_it_was_asked_before(snapshot: Snapshot, d
 def test_the_most_that_has_a_place_by_some_time_is_the_most_that_would_be_promised_it(
     snapshot: Snapshot, in_s: int, field: str, data: st.DataObject
 ) -> None:
-    """Without slack, and to the last in turn."""
     finder = OfferFinder(settled(snapshot))
     candidate = data.draw(requests("new", 99))
     by_s = snapshot.now_s + in_s

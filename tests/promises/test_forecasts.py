@@ -156,7 +156,6 @@ def test_a_new_name_changes_nothing_of_what_was_foretold(holder: Gpr, waiting: G
 
 
 def test_who_can_start_at_once_by_his_edit_is_foretold_nothing_any_more(holder: Gpr) -> None:
-    """As one that asks for that anew."""
     other = factories.cluster("borealis", nodes=1)
     slice_ = factories.make_slice(holder.slice.clusters.get(), other, owner=holder.owner)
     waiting = factories.gpr(slice_, holder.owner, nodes=1, clusters=(holder.slice.clusters.get(),))

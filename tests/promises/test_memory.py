@@ -37,7 +37,6 @@ def test_alike_arrivals_count_together_from_the_first_on_and_old_ones_not_at_all
 
 
 def report(cluster: Cluster, *, at: datetime, ready: bool = True, healthy: bool = True) -> None:
-    """Of its only node, by its agent."""
     gpus = tuple(GpuView(uuid=f"GPU-{i}", index=i, model="H100", memory_gib=80, healthy=healthy or i > 0) for i in range(8))
     node = NodeView(name="n0", uid="uid-0", shape="H100-80GB", node_type="hgx", gpus=gpus, ready=ready)
     inventory_store(cluster=cluster, nodes=[node], now=at)

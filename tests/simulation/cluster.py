@@ -259,7 +259,6 @@ class WatchedCluster(SimulatedCluster):
         )
 
     def lose(self, name: str) -> None:
-        """With all that ran there."""
         del self.world.nodes[name]
         self.world.pods = {key: pod for key, pod in self.world.pods.items() if pod.node != name}
 

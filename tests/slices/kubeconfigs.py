@@ -31,7 +31,6 @@ def asked(slice_: Slice, cluster: Cluster, by: User, *, at: datetime) -> Kubecon
 
 
 def answer(row: Kubeconfig, *, at: datetime, secret: str = SECRET) -> None:
-    """As its agent answers."""
     expires_s = (at + timedelta(seconds=row.duration_s)).timestamp()
     issued = IssuedToken(account=str(row.pk), token=secret, expires_s=expires_s, server=SERVER, ca="PEM")
     kubeconfig_take(cluster=row.cluster, issued=issued, now=at)

@@ -63,7 +63,6 @@ def slice_(cluster: Cluster, owner: User, viewer: User) -> Slice:
 
 
 def accounts(cluster: Cluster) -> list[Account]:
-    """As its agent is told."""
     return [account for workspace in SliceTenants().workspaces(cluster.pk) for account in workspace.accounts]
 
 

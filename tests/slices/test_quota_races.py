@@ -20,7 +20,6 @@ pytestmark = [pytest.mark.postgres_only, pytest.mark.django_db(transaction=True)
 
 
 def at_once(*works: Callable[[], object]) -> list[bool]:
-    """Which of them were not refused."""
     barrier = Barrier(len(works))
 
     def one(work: Callable[[], object]) -> bool:

@@ -45,7 +45,6 @@ def results(own: int, said: list[PodOutput], *, count: int) -> list[CheckResult]
 
 
 def verdicts_by_node(said: list[PodOutput], *, count: int) -> list[set[Verdict]]:
-    """Of the pairs of each node."""
     return [{each.verdict for each in results(own, said, count=count) if each.check == "gang_latency"} for own in range(count)]
 
 

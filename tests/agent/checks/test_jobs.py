@@ -79,6 +79,5 @@ def test_a_job_that_a_policy_refuses_is_no_check_that_runs_for_ever_and_no_node_
 
 
 def test_a_right_that_an_api_server_does_not_know_yet_is_asked_for_again() -> None:
-    """As for some seconds after its start."""
     with pytest.raises(Forbidden):
         CheckJobs(Refusing('jobs.batch is forbidden: User "egs-agent" cannot create resource "jobs"')).poll(NCCL)  # type: ignore[arg-type]

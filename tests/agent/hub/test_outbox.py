@@ -34,7 +34,6 @@ def step(number: int, *, log: str = "", results: int = 0) -> StepEvent:
 
 
 def cluster(changes: int, *, nodes: int = 2) -> tuple[NodeView, ...]:
-    """As it is after so many changes."""
     return tuple(node_view(f"n{number}", gpus=8, rack=f"r{changes}") for number in range(nodes))
 
 

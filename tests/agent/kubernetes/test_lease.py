@@ -89,13 +89,11 @@ def replica(api: FakeLease, identity: str) -> Leadership:
 
 
 def tries(leadership: Leadership, time: Time, *, for_s: float) -> bool:
-    """Whether it gets it within that time."""
     until_s = time.now_s + for_s
     return leadership.acquire(Waits(time, lambda: time.now_s >= until_s))  # type: ignore[arg-type]
 
 
 def keeps(leadership: Leadership, time: Time, monkeypatch: pytest.MonkeyPatch, *, for_s: float, idle_s: float = 0.0) -> bool:
-    """Whether it still has it then."""
     until_s, lost = time.now_s + for_s, threading.Event()
     monkeypatch.setattr(leadership, "_is_over", Waits(time, lambda: time.now_s >= until_s))
     leadership.keep(lost, lambda: idle_s)

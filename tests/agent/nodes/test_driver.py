@@ -90,7 +90,6 @@ def lift_count(api: FakeApi) -> int:
 
 
 def waiting(driver: KubernetesCluster) -> list[str]:
-    """As the next pass sees them."""
     driver.observe()
     return sorted(pod.label for pod in driver._observation.all_waiting())
 

@@ -39,7 +39,6 @@ def test_a_node_of_which_all_was_read_tells_each_gpu_in_the_order_of_the_bus() -
 
 @pytest.mark.parametrize("known", ["", "00000000:10:00.0=GPU-a", "=,,=GPU-a", "nonsense", "a=1,b=2,c=3"])
 def test_as_long_as_one_of_them_was_not_read_none_is_told(known: str) -> None:
-    """Which of them it is nobody knows."""
     assert told(known) == [(f"{UID}-0", ""), (f"{UID}-1", "")]
 
 

@@ -158,7 +158,6 @@ def test_what_fits_onto_no_node_of_a_box_is_said_in_words_of_the_pod() -> None:
 
 
 def test_what_is_asked_for_in_no_amount_is_no_hindrance_where_more_is_taken_than_there_is() -> None:
-    """As the scheduler has it."""
     overdrawn = replace(node_capacity("n1", 8), has={**node_capacity("n1", 8).has, "memory": Decimal(-1)})
 
     assert names_of(list(lifts([overdrawn], [pod(1, memory="0Mi")], []))) == ["p"]

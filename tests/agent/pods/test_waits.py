@@ -118,7 +118,6 @@ def of_job(pod: Object, job_name: str, uid: str) -> Object:
 
 
 def looked(api: JobsApi, *pods: Object) -> tuple[PodsWaiting, ...]:
-    """As the hub reads it."""
     read = [msgspec.convert(pod, Pod) for pod in pods]
     made = WaitingPodsReporter(api=api, bound=str, pods=lambda: read, why=lambda _: "Waits for GPUs.", note=lambda *_: None)  # type: ignore[arg-type]
     return msgspec.json.decode(msgspec.json.encode(made.look()), type=tuple[PodsWaiting, ...])

@@ -37,7 +37,6 @@ def held() -> tuple[FakeApi, KubernetesCluster]:
 
 
 def told(driver: KubernetesCluster) -> str:
-    """By one pass."""
     driver.observe()
     node = driver._observation.states()["n1"]
     overdue_s = BOX.drain.force_after_s + PATIENCE_S

@@ -68,7 +68,6 @@ def agent_at(api: KindApi) -> KubernetesRequests:
 
 
 def gone(agent: KubernetesRequests, filed_s: float | None = MADE_S + 60) -> list[str]:
-    """As the hub is told."""
     state = ClusterRequestState(id="u1", gpr_id="g1", state="ACTIVE", filed_s=filed_s)
     news = HubNews(workspaces=(RED,), states={"u1": state}, asked_mono=time.monotonic())
     return [claim.uid for claim in agent.look(news) if claim.is_gone]

@@ -35,7 +35,7 @@ def request(
     namespace: str = "red",
     accepted: bool = True,
 ) -> Custom:
-    """`ended_s`: so long ago. None: it goes on."""
+    """`ended_s`: so long ago. None means that it goes on."""
     at = stamp(NOW - timedelta(seconds=ended_s or 0.0))
     conditions = [
         {"type": "Accepted", "status": str(accepted), "lastTransitionTime": at},
@@ -121,7 +121,7 @@ def test_looks_that_follow_each_other_closely_cost_nothing(cluster: Cluster) -> 
 def test_nothing_goes_of_which_the_hub_does_not_say_that_it_is_over(
     cluster: Cluster, states: dict[str, ClusterRequestState] | None
 ) -> None:
-    """None: it has not said anything yet."""
+    """None means that it has not said anything yet."""
     cluster.states = states
 
     assert cluster.look(request("old")) == []

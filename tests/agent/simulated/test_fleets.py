@@ -94,7 +94,6 @@ def test_by_the_script_one_node_fails_once_it_has_been_open_for_so_long_and_stay
 
 
 def failing(cluster: SimulatedCluster) -> dict[str, str]:
-    """Of its two nodes."""
     found = {}
     for name in ("test-h-01", "test-h-02"):
         node = cluster.observe().get(name)

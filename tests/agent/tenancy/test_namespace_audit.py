@@ -239,7 +239,6 @@ def test_more_namespaces_than_one_look_serves_take_turns_over_the_looks(monkeypa
 
 
 def test_policies_that_cannot_be_taken_away_keep_no_others_of_their_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As those that somebody writes all the time."""
     monkeypatch.setattr(audit, "REMOVED_MAX", 2)
     lists = FakeLists(policies=[added(name, spec=OPEN) for name in ("busy-1", "busy-2", "sneak")])
     lists.faults |= {f"busy-{n}": WriteConflict("422") for n in (1, 2)}
@@ -278,7 +277,6 @@ def test_a_slow_api_server_ends_the_taking_away_of_a_look(monkeypatch: pytest.Mo
 
 
 def test_names_by_the_ten_thousand_are_told_without_long_thought() -> None:
-    """As many as somebody may make."""
     began_s = time.process_time()
 
     drift = bindings_drift("red", [added(f"b{n:05}") for n in range(20_000)])

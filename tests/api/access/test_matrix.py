@@ -542,7 +542,6 @@ REFS = {"projects": "tenant", "slices": "vision", "clusters": "aurora", "remedia
 
 
 def events() -> QuerySet[Event]:
-    """Without those that tell of a refusal."""
     return Event.objects.exclude(kind="access.refused")
 
 

@@ -27,7 +27,6 @@ def start() -> datetime:
 
 @pytest.fixture
 def booking(ask: dict[str, Any], start: datetime) -> dict[str, Any]:
-    """Of the whole cluster."""
     return {**ask, "nodes": 2, "earliest_start_at": start.isoformat(), "is_booking": True}
 
 

@@ -97,7 +97,6 @@ class Proxy:
         handler.close_connection = True
 
     def _lines(self, answer: httpx.Response) -> Iterator[str]:
-        """Those of a watch, until stop() cuts it."""
         lines = StreamLines(answer)
         self._open.add(lines)
         try:

@@ -47,7 +47,6 @@ def gang_words(index: int, count: int) -> str:
 
 
 def last_words(step: str, gpus: Sequence[str]) -> str:
-    """Of the step's pod where all is well."""
     count = {"gpus": {"text": gpu_lines(gpus)}}
     rdma = rdma_files()
     documents: dict[str, dict[str, Any]] = {

@@ -69,7 +69,7 @@ class Bench:
         return step_call(step, GPUS, node=self.node, id=self.name, gpr_id=self.name, attempt=attempt, policy=policy, rdma=rdma)
 
     def poll(self, call: StepCall) -> StepProgress | None:
-        """None while it runs."""
+        """Returns None while it runs."""
         result = self.agent.run(call)
         return None if result.status is StepStatus.RUNNING else result
 
@@ -96,7 +96,6 @@ class Bench:
         self.cluster.delete("jobs", *(job["metadata"]["name"] for job in self.jobs()), namespace=NAMESPACE)
 
     def taint(self, *taints: str) -> None:
-        """As of a managed node, all of NoSchedule."""
         read = [each.partition("=") for each in taints]
         spec = {"taints": [{"key": key, "value": value, "effect": "NoSchedule"} for key, _, value in read]}
         self.cluster.patch("node", self.node, {"spec": spec}, user=AGENT)
@@ -129,7 +128,6 @@ def bench(cluster: Cluster, tenant: Tenant) -> Iterator[Bench]:
 
 
 def manage(cluster: Cluster, *nodes: str) -> None:
-    """As administrator and agent do."""
     for node in nodes:
         cluster.label("node", node, f"{MANAGED}=true")
         found = cluster.get("node", node)
@@ -160,7 +158,6 @@ def test_the_first_check_of_a_node_tells_which_gpus_are_in_it(bench: Bench) -> N
 
 
 def test_a_node_that_is_kept_for_somebody_by_a_taint_of_its_cluster_is_checked_all_the_same(bench: Bench) -> None:
-    """As clouds and administrators fence GPU nodes off."""
     bench.taint(f"{TAINT}=free", "dedicated=ml")
 
     assert bench.passed(bench.call(EntryStep.GPU_HEALTH)).status is StepStatus.OK

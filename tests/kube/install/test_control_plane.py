@@ -117,7 +117,6 @@ def test_one_that_lost_a_process_begins_anew_and_ending_all_leaves_no_process_an
 
 
 def test_without_go_it_says_what_to_do(checkout: Path) -> None:
-    """Without .venv it cannot install Go either."""
     path = checkout / "path"
     for name in ("bash", "dirname", "sed", "sha256sum", "cut", "flock"):
         (path / name).symlink_to(shutil.which(name) or name)

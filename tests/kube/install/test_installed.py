@@ -51,7 +51,6 @@ def test_as_installed_there_is_nothing_to_tell(installed: Installed, world: Worl
 
 
 def told(installed: Installed) -> dict[str, str]:
-    """By object, what is said of it."""
     drifts = installed.look()
     assert not any(drift.is_repaired for drift in drifts)
     return {drift.what: drift.detail for drift in drifts}

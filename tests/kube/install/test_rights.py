@@ -51,7 +51,6 @@ def delete(path: str) -> Call:
 
 
 def put(path: str) -> Call:
-    """As it was read."""
     return "PUT", path, None, {}
 
 
@@ -594,7 +593,6 @@ def with_claim(**spec: Any) -> Object:
 
 
 def with_security(**security: Any) -> Object:
-    """Of the pod as a whole."""
     return of_egs(spec={"securityContext": security})
 
 

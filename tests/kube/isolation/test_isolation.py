@@ -248,7 +248,6 @@ def test_a_job_with_a_deadline_may_fail_before_it_ever_ran(world: World) -> None
 
 
 def test_the_name_on_a_request_stays_where_nothing_puts_it_back_and_people_may_write_their_own(world: World) -> None:
-    """As in clusters without mutating policies."""
     path = "/apis/egs.io/v1alpha1/namespaces/red/gpuprovisioningrequests"
     nameless = {"metadata": {"annotations": {cluster_names.REQUESTER: None}}}
     signed = request(annotations={cluster_names.REQUESTER: "system:serviceaccount:people:u"})

@@ -158,7 +158,6 @@ def owner_kind(group: str, kind: str) -> Object:
 
 
 def owned(body: Object, by: Object) -> Object:
-    """As its controller has it."""
     meta = by["metadata"]
     owner = {"apiVersion": by["apiVersion"], "kind": by["kind"], "name": meta["name"], "uid": meta["uid"], "controller": True}
     return {**body, "metadata": {**body["metadata"], "ownerReferences": [owner]}}
@@ -570,7 +569,6 @@ def test_a_request_for_any_shape_with_so_much_memory_serves_pods_with_devices_wh
 
 
 def is_served(asked: Object, status: Object, pods: list[Pod], nodes: list[Node]) -> bool:
-    """By a request that people made."""
     spec = {"shape": "H100-80GB", "nodes": 1, "duration": "1h", **asked}
     by_hand = msgspec.convert(
         {

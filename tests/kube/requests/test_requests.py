@@ -608,7 +608,6 @@ def test_a_busy_queue_does_not_make_the_agent_write_all_the_time(counter: Counte
 
 
 def test_words_that_no_hub_can_read_are_said_on_the_spot() -> None:
-    """As an older schema may have let pass."""
     unknown = asking.spec_of({**SPEC, "nodez": 3})
     absurd = asking.spec_of({**SPEC, "nodes": "many"})
 

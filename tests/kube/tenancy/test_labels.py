@@ -30,7 +30,6 @@ class Tenement(House):
         self.start_at(access_as_agent(self.cluster, key=self.key))
 
     def label(self, *labels: str) -> None:
-        """By hand, as an administrator."""
         self.cluster.label("namespace", self.namespace, *labels)
 
 

@@ -34,7 +34,6 @@ def stage() -> Stage:
 
 
 def pair(stage: Stage) -> tuple[Gpr, Gpr]:
-    """Of two workspaces."""
     bad, good = (stage.submit(make_slice(stage.cluster, owner=stage.owner), name=name, duration_s=600) for name in ("bad", "good"))
     return bad, good
 

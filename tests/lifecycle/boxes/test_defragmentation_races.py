@@ -34,7 +34,6 @@ def rules() -> object:
 
 
 def at_once(*works: Callable[[], object]) -> list[bool]:
-    """Which of them were not refused."""
     barrier = Barrier(len(works))
 
     def one(work: Callable[[], object]) -> bool:

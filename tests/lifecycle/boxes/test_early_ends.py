@@ -37,7 +37,6 @@ def give_back(stage: Stage, gpr: Gpr) -> None:
 
 
 def slot_hours(stage: Stage, gpr: Gpr) -> int:
-    """From now on, rounded."""
     return round((Promise.objects.get(gpr=gpr).slot_start_at - stage.now).total_seconds() / HOUR_S)
 
 

@@ -97,7 +97,6 @@ def test_whatever_a_node_suffers_from_it_is_replaced(stage: Stage, harm: str) ->
 @override_settings(EGS_SPARE_GRACE_S=GRACE_S)
 @pytest.mark.parametrize("how", ["dropped", *(pytest.param(other, marks=pytest.mark.soak) for other in ("away", "sick"))])
 def test_a_node_that_suffers_for_a_moment_only_is_not_replaced(stage: Stage, how: str) -> None:
-    """As when its GPU driver starts anew."""
     gpr = stage.active()
     node = stage.held(gpr)[0].node
     report(stage, **{how: node})

@@ -71,7 +71,6 @@ def alerts(code: str = "", **where: Any) -> list[Alert]:
 
 
 def states(code: str = "") -> list[str]:
-    """Of the alerts that administrators see."""
     return [alert.state for alert in alerts(code, slice=None)]
 
 

@@ -51,7 +51,6 @@ def told(gpr: Gpr) -> list[str]:
 
 
 def releases(stage: Stage) -> tuple[IdleRelease, ...] | None:
-    """As its cluster's agent hears of them."""
     return stage.agent.sync(at=stage.now).idle_releases
 
 

@@ -51,7 +51,6 @@ def act_urls(admin_world: AdminWorld) -> list[str]:
 
 
 def decided(admin_world: AdminWorld) -> set[str]:
-    """Of what is in use already."""
     return {f"/admin/inventory/{node_of(admin_world).pk}/uncordon/", f"/admin/clusters/{admin_world.cluster.pk}/enable/"}
 
 

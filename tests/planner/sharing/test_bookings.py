@@ -246,7 +246,6 @@ OF_B = (Quota("b", "shape-p", 8), Quota("x", "shape-p", 0))
 
 
 def booked(id_: str, at_s: int, length_s: int = DAY_S, project: str = "b") -> Request:
-    """Of a workspace of its own."""
     return replace(request(id_, earliest=at_s, length=length_s, project=project), is_fixed=True)
 
 

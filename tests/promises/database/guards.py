@@ -72,7 +72,6 @@ PARTIAL = {
 
 
 def triggers() -> set[tuple[str, str]]:
-    """Those that are in force."""
     if connection.vendor == "sqlite":
         return set(_rows("SELECT tbl_name, name FROM sqlite_master WHERE type = 'trigger'"))
     return set(

@@ -175,7 +175,7 @@ def test_the_database_refuses_exactly_what_a_naive_book_keeper_would(
 
 
 def _write(gpus: list[Gpu], gpr: Gpr, new: Row, old: ReservedGpu | None) -> ReservedGpu | None:
-    """None when the database refuses it."""
+    """Returns None when the database refuses it."""
     try:
         with transaction.atomic():
             if old is None:

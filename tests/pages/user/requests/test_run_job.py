@@ -131,7 +131,6 @@ def test_the_page_shows_the_objects_and_the_commands_that_do_the_same(owner: Cli
 
 
 def what_the_command_sends(line: str) -> dict[str, Any]:
-    """By the command's own parser."""
     words = shlex.split(line.replace("\\\n", ""))
     assert words[:2] == ["egs", "run"]
     context = get_command(commands.run_app).make_context("run", words[2:])
