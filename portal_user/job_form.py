@@ -15,11 +15,14 @@ from gpr.jobs.manifest_text import objects_of_text
 from gpr.jobs.selectors import kinds_for
 from gpr.jobs.services import JOBS_ROUTE, job_create
 from gpr.jobs.spec import SAID_BY_MANIFEST, WORDS_MAX_CHARS, JobSpec, job_check
+from gpr.models import Gpr
 from gpr.models.jobs import RETRIES_MAX, USER_ID_DEFAULT
 from portal_shared.forms.fields import PlainTextField, errors_placed
 from portal_user.as_api import job_body
-from portal_user.forms import GprForm
+from portal_user.forms import GprForm, ServiceForm
+from portal_user.pages.waiting_pods import namespaces_of
 from protocol.tenancy.workloads import WorkloadKind
+from slices.models import Namespace, Slice
 
 SHELL = ("/bin/sh", "-c")
 BLANKS = re.compile(r"[\s,]+")
@@ -68,18 +71,11 @@ class PairsField(forms.CharField):
         return found
 
 
-class JobForm(GprForm):
-    ROUTE: ClassVar = JOBS_ROUTE
-    API_PATH: ClassVar = "/api/v1/jobs/"
-    PAGE: ClassVar = "job"
-    LIST_PAGE: ClassVar = "jobs"
-    CREATE_PAGE: ClassVar = "job-create"
-    OFFERS_PAGE: ClassVar = "job-offers"
-    TEMPLATE: ClassVar = "user/create/job.html"
-    CODE_TEMPLATE: ClassVar = "user/create/job_code.html"
-    VERB: ClassVar = "Run on"
-    FOLDS: ClassVar = {
-        **GprForm.FOLDS,
+class JobFields(ServiceForm):
+    """What is to run. Subclasses set `slice` first."""
+
+    slice: Slice
+    OWN_FOLDS: ClassVar[dict[str, tuple[str, ...]]] = {
         "data": ("env", "secrets", "volumes", "pull_secret", "user_id", "namespace"),
         "failures": ("retries", "checkpoint", "releases_box"),
     }
@@ -123,21 +119,21 @@ class JobForm(GprForm):
     releases_box = forms.BooleanField(label="Give the nodes back when it has finished", required=False, initial=True)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._is_question = bool(kwargs.get("is_question"))
         super().__init__(*args, **kwargs)
-        namespaces = list(self.slice.namespaces.order_by("created_at", "name").select_related("cluster__agent"))
+        namespaces = self.namespaces()
         self.fields["namespace"].choices = [  # type: ignore[attr-defined]
             ("", "The first of the workspace in its cluster"),
             *((name, name) for name in dict.fromkeys(each.name for each in namespaces)),
         ]
-        kinds = kinds_for(namespaces)
+        kinds = [kind for kind in kinds_for(namespaces) if kind != WorkloadKind.NOTEBOOK]
         self.fields["kind"].choices = [(kind, kind) for kind in kinds] + [(WorkloadKind.MANIFEST.value, "Own manifest")]  # type: ignore[attr-defined]
         self.fields["kind"].error_messages["invalid_choice"] = "No cluster of the workspace serves %(value)s."
         self.has_namespace = bool(namespaces)
-        self._is_question = bool(kwargs.get("is_question"))
 
-    @property
-    def is_manifest(self) -> bool:
-        return bool(self["kind"].value() == WorkloadKind.MANIFEST)
+    def namespaces(self) -> list[Namespace]:
+        """Returns those where it may run."""
+        return list(self.slice.namespaces.order_by("created_at", "name").select_related("cluster__agent"))
 
     def clean_manifest(self) -> list[dict[str, Any]]:
         """That of another kind is left alone, since it is not shown then."""
@@ -170,12 +166,6 @@ class JobForm(GprForm):
         plain = {name: data[name] for name in ("image", "command", "env", "secrets", "volumes", "pull_secret", "user_id", "retries")}
         return JobSpec(**place, **plain, checkpoint=[*SHELL, data["checkpoint"]] if data["checkpoint"] else [])
 
-    def body(self) -> dict[str, Any]:
-        return {**super().body(), **job_body(self.what())}
-
-    def file(self, *, now: datetime) -> UUID:
-        return job_create(actor=self.user, spec=self.spec(), what=self.what(), now=now).pk
-
     def fold_values(self, said: dict[str, Any]) -> dict[str, str]:
         env = len([line for line in str(said["env"] or "").splitlines() if line.strip()])
         parts = [
@@ -192,7 +182,48 @@ class JobForm(GprForm):
         }
 
     def _own_fields(self) -> frozenset[str]:
-        return frozenset(JobForm.declared_fields) - frozenset(GprForm.declared_fields)
+        return frozenset(JobFields.declared_fields)
+
+
+class JobForm(JobFields, GprForm):
+    """A job with a request of its own."""
+
+    ROUTE: ClassVar = JOBS_ROUTE
+    API_PATH: ClassVar = "/api/v1/jobs/"
+    PAGE: ClassVar = "job"
+    LIST_PAGE: ClassVar = "jobs"
+    CREATE_PAGE: ClassVar = "job-create"
+    OFFERS_PAGE: ClassVar = "job-offers"
+    TEMPLATE: ClassVar = "user/create/job.html"
+    CODE_TEMPLATE: ClassVar = "user/create/job_code.html"
+    VERB: ClassVar = "Run on"
+    FOLDS: ClassVar = {**GprForm.FOLDS, **JobFields.OWN_FOLDS}
+
+    def body(self) -> dict[str, Any]:
+        return {**super().body(), **job_body(self.what())}
+
+    def file(self, *, now: datetime) -> UUID:
+        return job_create(actor=self.user, spec=self.spec(), what=self.what(), now=now).pk
+
+
+class BoxJobForm(JobFields):
+    """A job in the box of a request that is there."""
+
+    API_PATH: ClassVar = "/api/v1/jobs/in-box/"
+
+    def __init__(self, *args: Any, gpr: Gpr, is_question: bool = False, **kwargs: Any) -> None:
+        self.gpr, self.slice = gpr, gpr.slice
+        super().__init__(*args, **kwargs)
+        self._is_question = is_question
+        self.fields["releases_box"].initial = False
+
+    def namespaces(self) -> list[Namespace]:
+        return namespaces_of(self.gpr)
+
+    def body(self) -> dict[str, Any]:
+        what = self.what()
+        said = {name: value for name, value in job_body(what).items() if name != "releases_box"}
+        return {"gpr": str(self.gpr.pk), **said, **({"releases_box": True} if what.releases_box else {})}
 
 
 def _lines(text: str) -> str:

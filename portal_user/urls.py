@@ -104,6 +104,7 @@ urlpatterns: list[URLPattern] = [
     path("jobs/<uuid:pk>/open/", jobs.open_notebook, name="notebook-open"),
     path("gprs/<uuid:pk>/", detail.gpr, name="gpr"),
     path("gprs/<uuid:pk>/job.yaml", detail.job, name="gpr-job"),
+    path("gprs/<uuid:pk>/run/", jobs.run_in, name="gpr-run"),
     path("gprs/<uuid:pk>/edit/", create.edit, name="gpr-edit"),
     path("gprs/<uuid:pk>/approve/", actions.approve, name="gpr-approve"),
     path("gprs/<uuid:pk>/reject/", actions.reject, name="gpr-reject"),

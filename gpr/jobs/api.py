@@ -17,8 +17,9 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.models import Scope
+from accounts.policy import Verb
 from core.errors import InvalidInput
-from core.rest.fields import Flag, FreeForm, Nothing, Text, WholeNumber, whole_number
+from core.rest.fields import Flag, FreeForm, Id, Nothing, StrictSerializer, Text, WholeNumber, whole_number
 from core.rest.filters import ReferenceFilter, Words, YesNo
 from core.rest.output import ModelOutputSerializer, OutputSerializer
 from core.rest.views import ApiViewSet
@@ -26,11 +27,12 @@ from gpr.allocation.stored_plan import plan_turn
 from gpr.jobs.logs import LogPart, log_read
 from gpr.jobs.manifest_text import objects_of_text
 from gpr.jobs.selectors import OVER, job_for, jobs_visible_to, notebooks_visible_to
-from gpr.jobs.services import NotebookAccess, job_cancel, job_create, notebook_open
+from gpr.jobs.services import NotebookAccess, job_cancel, job_create, job_start_in, notebook_open
 from gpr.jobs.spec import FIELDS, WORDS_MAX, JobSpec
 from gpr.models import GprState, Job, JobOutcome, JobState
 from gpr.models.jobs import PHASES, USER_ID_DEFAULT
 from gpr.requests.inputs import GprCreate, spec_of_create
+from gpr.requests.selectors import gpr_for
 from protocol.tenancy.workloads import MANIFEST_KINDS, NOTEBOOK_HOME, WorkloadKind
 
 KIND_HELP = "The object that it becomes; other kinds than Job need a cluster that serves them. Manifest: `manifest` has the objects."
@@ -66,9 +68,7 @@ class Objects(serializers.ListField):
             raise serializers.ValidationError(error.extra["errors"]["manifest"]) from None
 
 
-class ContainerCreate(GprCreate):
-    """The fields of a request to `gprs/`, and what is to run in its box."""
-
+class ContainerFields(StrictSerializer):
     image = serializers.CharField(required=False, allow_blank=True, max_length=500, trim_whitespace=False)
     command = Strings(required=False, help_text="Program and arguments; empty: those of the image.")
     env = Texts(required=False, help_text="Variables. Members of the workspace see them: put secrets into `secrets`.")
@@ -81,13 +81,21 @@ class ContainerCreate(GprCreate):
     namespace = Text(required=False, allow_blank=True, help_text="Empty: the first of the workspace in the cluster.")
 
 
-class JobCreate(ContainerCreate):
+class JobFields(ContainerFields):
     kind = serializers.ChoiceField(choices=[(kind.value, kind.value) for kind in WorkloadKind], required=False, help_text=KIND_HELP)
     manifest = Objects(required=False, help_text=MANIFEST_HELP)
-    releases_box = Flag(required=False, help_text="Give the nodes back when it has finished. Default: true.")
+    releases_box = Flag(required=False, help_text="Give the nodes back when it has finished. Default: true; in the box of another: false.")
 
 
-class NotebookCreate(ContainerCreate):
+class JobCreate(JobFields, GprCreate):
+    """The fields of a request to `gprs/`, and what is to run in its box."""
+
+
+class JobInBox(JobFields):
+    gpr = Id(help_text="The request in whose box it runs. It may wait, and has no job yet.")
+
+
+class NotebookCreate(ContainerFields, GprCreate):
     """A notebook has one node."""
 
     volumes = Texts(required=False, help_text=f"By PersistentVolumeClaim of the namespace: the path. {NOTEBOOK_HOME} is its home.")
@@ -156,7 +164,7 @@ class JobFilter(NotebookFilter):
     kind = Words(choices=[(kind.value, kind.value) for kind in WorkloadKind])
 
 
-class JobViewSet(mixins.ListModelMixin, ApiViewSet[Job]):
+class BoxWorkViewSet(mixins.ListModelMixin, ApiViewSet[Job]):
     queryset = Job.objects.none()
     serializer_class = JobSerializer
     filterset_class = JobFilter
@@ -172,17 +180,8 @@ class JobViewSet(mixins.ListModelMixin, ApiViewSet[Job]):
         """Takes an id or a name."""
         return self._answer(ref)
 
-    @extend_schema(request=JobCreate, responses={201: JobSerializer})
-    def create(self, request: Request) -> Response:
-        """File a GPR and what is to run in its box. The job starts when the nodes are there, and ends with the box."""
-        data = self.body(JobCreate)
-        if "manifest" in data:
-            data["objects_wanted"] = data.pop("manifest")
-        return self._file(data)
-
     def _file(self, data: dict[str, Any]) -> Response:
-        actor = actor_of(self.request)
-        what = JobSpec(**{name: data.pop(name) for name in FIELDS if name in data})
+        actor, what = actor_of(self.request), _what(data)
         spec = spec_of_create(data, actor=actor)
         with plan_turn(), transaction.atomic():
             made = job_create(actor=actor, spec=spec, what=what, now=self.now)
@@ -219,7 +218,23 @@ class JobViewSet(mixins.ListModelMixin, ApiViewSet[Job]):
         return job_for(actor_of(self.request), ref, write=write)
 
 
-class NotebookViewSet(JobViewSet):
+class JobViewSet(BoxWorkViewSet):
+    @extend_schema(request=JobCreate, responses={201: JobSerializer})
+    def create(self, request: Request) -> Response:
+        """File a GPR and what is to run in its box. The job starts when the nodes are there, and ends with the box."""
+        return self._file(self.body(JobCreate))
+
+    @extend_schema(request=JobInBox, responses={201: JobSerializer})
+    @action(detail=False, methods=["post"], url_path="in-box")
+    def in_box(self, request: Request) -> Response:
+        """Run something in the box of a request that is there, instead of filing one. It starts when the box is open."""
+        data, actor = self.body(JobInBox), actor_of(request)
+        gpr = gpr_for(actor, data.pop("gpr"), verb=Verb.CHANGE)
+        what = _what({"releases_box": False, **data})
+        return self._answer(job_start_in(gpr=gpr, what=what, actor=actor, now=self.now).pk, status=status.HTTP_201_CREATED)
+
+
+class NotebookViewSet(BoxWorkViewSet):
     filterset_class = NotebookFilter
     keyless_actions: ClassVar[tuple[str, ...]] = ("cancel", "open")
 
@@ -241,6 +256,13 @@ class NotebookViewSet(JobViewSet):
 
     def _job(self, ref: str | UUID, *, write: bool = False) -> Job:
         return job_for(actor_of(self.request), ref, write=write, notebook=True)
+
+
+def _what(data: dict[str, Any]) -> JobSpec:
+    """Takes its fields out of the body."""
+    if "manifest" in data:
+        data["objects_wanted"] = data.pop("manifest")
+    return JobSpec(**{name: data.pop(name) for name in FIELDS if name in data})
 
 
 def _whole(text: str | None, name: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, Final
@@ -14,7 +14,7 @@ from django.db.models import QuerySet
 
 from accounts.models import User
 from accounts.policy import Verb, may
-from core.errors import IllegalTransition, InvalidInput, NotAllowed
+from core.errors import Conflict, IllegalTransition, InvalidInput, NotAllowed
 from core.rest.references import id_of
 from core.vault import encrypt, rotate_rows
 from core.words import plural
@@ -27,6 +27,7 @@ from gpr.requests.ending import exit_begin, gpr_release
 from gpr.requests.services import gpr_submit
 from gpr.requests.spec import GprSpec
 from inventory.models import Cluster
+from inventory.services.clusters import desired_set_changed
 from journal.guard import set_aside_on_error
 from journal.hints import hint, slice_topic
 from journal.models import Severity
@@ -36,6 +37,7 @@ from slices.models import Namespace, Slice
 
 # The route in idempotency keys: the API and the pages share it.
 JOBS_ROUTE: Final = "jobs"
+TAKES_A_JOB: Final = frozenset({GprState.PENDING_APPROVAL, GprState.QUEUED, GprState.PROVISIONING, GprState.ACTIVE})
 MESSAGE_MAX_CHARS: Final = 500
 SEEN: Final = ("seen_run", "phase", "message", "pods_running", "seen_namespace", "url", "outcome", "finished_at")
 TOKEN_BYTES: Final = 32
@@ -61,16 +63,44 @@ def job_create(*, actor: User, spec: GprSpec, what: JobSpec, now: datetime) -> J
     return job_add(gpr=gpr, what=what, actor=actor, now=now)
 
 
+@transaction.atomic
+def job_start_in(*, gpr: Gpr, what: JobSpec, actor: User, now: datetime) -> Job:
+    """Gives a job to a request that has none. Raises InvalidInput, IllegalTransition, or Conflict if there is one."""
+    job_check(what)
+    gpr = Gpr.objects.select_for_update(of=("self",)).select_related("slice", "cluster").get(pk=gpr.pk)
+    if gpr.state not in TAKES_A_JOB:
+        raise IllegalTransition(f"{gpr.name} is {gpr.get_state_display().lower()}: nothing new can run in its box.", state=gpr.state)
+    if Job.objects.filter(gpr=gpr).exists():
+        raise Conflict(f"{gpr.name} has a job already.")
+    _refuse_many_nodes(gpr.nodes, what)
+    allowed = {cluster.pk: cluster for cluster in ([gpr.cluster] if gpr.cluster else gpr.clusters.all() or gpr.slice.clusters.all())}
+    lacking = allowed.keys() - _fitting(gpr.slice, allowed.keys(), what)
+    if lacking:
+        names = ", ".join(sorted(allowed[pk].name for pk in lacking))
+        raise InvalidInput({"namespace": [f"{gpr.name} may start in {names}, where this cannot run."]})
+    job = job_add(gpr=gpr, what=what, actor=actor, now=now)
+    if gpr.cluster_id is not None:
+        desired_set_changed([gpr.cluster_id])
+    return job
+
+
 def spec_for_job(spec: GprSpec, what: JobSpec) -> GprSpec:
     """Limits the request to the clusters where the job may run. Raises InvalidInput."""
     job_check(what)
-    if what.kind == WorkloadKind.NOTEBOOK and spec.nodes != 1:
+    _refuse_many_nodes(spec.nodes, what)
+    allowed = {cluster.pk: cluster for cluster in (spec.clusters or spec.slice.clusters.all())}
+    chosen = _fitting(spec.slice, allowed.keys(), what)
+    is_any = not spec.clusters and chosen == allowed.keys()
+    return replace(spec, clusters=() if is_any else tuple(allowed[pk] for pk in sorted(chosen)))
+
+
+def _refuse_many_nodes(nodes: int, what: JobSpec) -> None:
+    if what.kind == WorkloadKind.NOTEBOOK and nodes != 1:
         raise InvalidInput({"nodes": ["A notebook runs on one node."]})
-    return replace(spec, clusters=_clusters(spec, what))
 
 
 def job_add(*, gpr: Gpr, what: JobSpec, actor: User, now: datetime) -> Job:
-    """`gpr` was filed in the same transaction, by `spec_for_job`."""
+    """Callers have checked `what`, and that it can run where the GPR may start."""
     token_sealed = encrypt(secrets.token_urlsafe(TOKEN_BYTES)) if what.kind == WorkloadKind.NOTEBOOK else ""
     job = Job.objects.create(gpr=gpr, created_at=now, token_sealed=token_sealed, **asdict(what))
     text = f"{gpr.name} runs {what.image or plural(len(what.objects_wanted), 'object')} as {what.kind} when its nodes are there."
@@ -155,22 +185,20 @@ def _finish(job: Job, now: datetime) -> None:
         exit_begin(gpr=gpr, reason=EndReason.EARLY_RELEASE, now=now, why=text)
 
 
-def _clusters(spec: GprSpec, what: JobSpec) -> tuple[Cluster, ...]:
-    """Returns the clusters of the request where its workspace has the namespace and that serve the kind. Raises InvalidInput."""
-    allowed = {cluster.pk: cluster for cluster in (spec.clusters or spec.slice.clusters.all())}
-    namespaces = list(_namespaces(spec.slice, what.namespace).filter(cluster__in=allowed))
+def _fitting(slice_: Slice, allowed: Collection[UUID], what: JobSpec) -> set[UUID]:
+    """Returns the clusters where the workspace has the namespace and that serve the kind. Raises InvalidInput if there is none."""
+    namespaces = list(_namespaces(slice_, what.namespace).filter(cluster__in=allowed))
     if not namespaces:
         called = f" called {what.namespace}" if what.namespace else ""
-        text = f"Workspace {spec.slice.name} has no namespace{called} in a cluster where this may run. An owner of it can bind one."
+        text = f"Workspace {slice_.name} has no namespace{called} in a cluster where this may run. An owner of it can bind one."
         raise InvalidInput({"namespace": [text]})
     kind = WorkloadKind.JOB.value if what.kind == WorkloadKind.MANIFEST else what.kind
     # An agent that has not told its kinds yet serves those that need nothing in the cluster.
-    chosen = clusters_with(namespaces, kind) or (clusters_unheard(namespaces) if kind in EVERYWHERE else set())
-    if not chosen:
+    fitting = clusters_with(namespaces, kind) or (clusters_unheard(namespaces) if kind in EVERYWHERE else set())
+    if not fitting:
         what_to_do = "Its agent has to be upgraded." if kind in EVERYWHERE else "Use Job, or ask an administrator to install it."
         raise InvalidInput({"kind": [f"No cluster where this may run serves {kind}. {what_to_do}"]})
-    is_any = not spec.clusters and chosen == allowed.keys()
-    return () if is_any else tuple(allowed[pk] for pk in sorted(chosen))
+    return fitting
 
 
 def _namespaces(slice_: Slice, name: str) -> QuerySet[Namespace]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -20,7 +21,7 @@ from core.pages.parts import EventRow, ListFoot, Pair, Tab
 from core.rest.fields import whole_number
 from gpr.jobs.logs import LogPart, log_read
 from gpr.jobs.selectors import OVER, job_for, jobs_visible_to, objects_name
-from gpr.models import PROVISIONED, GprState, Job, JobState
+from gpr.models import PROVISIONED, Gpr, GprState, Job, JobState
 from gpr.requests.selectors import events_visible_to
 from inventory.models import agent_is_live
 from observability.workloads.models import Pod
@@ -28,7 +29,10 @@ from observability.workloads.selectors import pods_visible_to
 from portal_shared.access import PageRequest
 from portal_shared.parts.paging import foot_of, page_of, state_of, url_with
 from portal_shared.shell import Shell, WorkspaceMark
+from portal_user.job_form import BoxJobForm
+from portal_user.pages.requests.job_preview import JobPreview
 from portal_user.pages.requests.listing import may_create
+from portal_user.pages.requests.offers import api_snippet
 from protocol.tenancy.workloads import WorkloadKind
 from slices.models import Slice
 
@@ -77,7 +81,7 @@ class JobRow:
             what=job.image or words.plural(len(job.objects_wanted), "object"),
             command=shlex.join(job.command),
             owner=job.gpr.owner.name,
-            size=size_of(job),
+            size=size_of(job.gpr),
             message=job.message if state in {S.STARTING, S.FAILED} else "",
             at=job.finished_at or job.gpr.ended_at or job.created_at,
             is_over=state in OVER,
@@ -116,6 +120,54 @@ class JobsPage:
             create_url=reverse("job-create", args=[slice_.name]) if may_file else "",
             command=f"egs run -n {slice_.name} --gpus 8 --hours 1 --image IMAGE -- COMMAND",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class BoxJobPage:
+    """The form of a job in the box of a request that is there."""
+
+    shell: Shell
+    mark: WorkspaceMark
+    gpr: Gpr
+    form: BoxJobForm
+    folds: Mapping[str, str]
+    opens: Mapping[str, bool]
+    job: JobPreview | None
+    panel: BoxJobCall
+    pairs: tuple[Pair, ...]
+    url: str
+    back_url: str
+
+    @classmethod
+    def build(cls, request: PageRequest, form: BoxJobForm) -> BoxJobPage:
+        gpr = form.gpr
+        given = {name: form[name].value() for name in form.fields}
+        is_shown = form.is_bound and form.is_valid()
+        return cls(
+            shell=Shell.user(request, page="jobs", slice_=gpr.slice),
+            mark=WorkspaceMark.of(gpr.slice),
+            gpr=gpr,
+            form=form,
+            folds=form.fold_values(given),
+            opens={fold: form.is_bound and any(name in form.errors for name in names) for fold, names in form.OWN_FOLDS.items()},
+            job=JobPreview.in_box(form),
+            panel=BoxJobCall(api_snippet(request, form) if is_shown else ""),
+            pairs=(
+                Pair("Request", gpr.name),
+                Pair("State", str(words.STATE_WORDS[gpr.state])),
+                Pair("Nodes", size_of(gpr)),
+                Pair("Time", words.duration_exact(gpr.duration_s)),
+                Pair("Cluster", gpr.cluster.name if gpr.cluster else ""),
+                Pair("Ends", words.moment(gpr.ends_at, now=request.now, zone=request.zone) if gpr.ends_at else ""),
+            ),
+            url=reverse("gpr-run", args=[gpr.pk]),
+            back_url=reverse("gpr", args=[gpr.pk]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BoxJobCall:
+    snippet: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +279,7 @@ def open_url(job: Any, request: PageRequest) -> str:
     return reverse("notebook-open", args=[job.pk]) if is_open and may(request.user, Verb.READ_SECRET, job.gpr) else ""
 
 
-def size_of(job: Job) -> str:
-    gpr = job.gpr
+def size_of(gpr: Gpr) -> str:
     gpus = "all GPUs" if gpr.gpus_per_node is None else words.plural(gpr.gpus_per_node, "GPU")
     return f"{words.plural(gpr.nodes, 'node')}, {gpus}{' each' if gpr.nodes > 1 else ''}"
 
@@ -261,7 +312,7 @@ def _sentence(job: Job, state: JobState) -> str:
 def _pairs(job: Job) -> list[Pair]:
     gpr = job.gpr
     return [
-        Pair("Nodes", size_of(job)),
+        Pair("Nodes", size_of(gpr)),
         Pair("Time", words.duration_exact(gpr.duration_s)),
         Pair("Cluster", gpr.cluster.name if gpr.cluster else ""),
         Pair("Namespace", job.namespace or "the first of the workspace"),

@@ -46,6 +46,7 @@ USER_PAGES = {
     "create-template": "/workspaces/vision/create/?template={template}",
     "jobs": "/workspaces/vision/jobs/",
     "job-create": "/workspaces/vision/jobs/new/",
+    "job-in-box": "/gprs/{active}/run/",
     "templates": "/workspaces/vision/templates/",
     "template": "/workspaces/vision/templates/{template}/",
     "access": "/workspaces/vision/access/",

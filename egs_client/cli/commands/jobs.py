@@ -16,7 +16,7 @@ from egs_client.cli.exits import FAILED, STOPPED, Refused, say
 from egs_client.cli.manifest_files import texts_of
 from egs_client.cli.output import Column, Output, show_list, show_one
 from egs_client.cli.progress import follow
-from egs_client.cli.session import agreed, client, settled
+from egs_client.cli.session import agreed, client, gpr_of, settled
 from egs_client.cli.words import here, soon, when
 from egs_client.errors import Ended, ServerFault, Unreachable
 from egs_client.gprs import ACTIVE, name_now
@@ -59,6 +59,9 @@ def run(
     workspace: options.Workspace = None,
     namespace: Annotated[str | None, typer.Option(help="A namespace of the workspace. Default: its first one in the cluster.")] = None,
     template: Template = None,
+    in_: Annotated[
+        str | None, typer.Option("--in", metavar="GPR", help="In the box of this request, instead of a new one.", autocompletion=names.gprs)
+    ] = None,
     kind: Annotated[str | None, typer.Option(help="Job, JobSet, PyTorchJob or MPIJob. Default: Job.")] = None,
     file: Annotated[str | None, typer.Option("--file", "-f", help="Objects of Kubernetes to make instead, as YAML.")] = None,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="A variable, as NAME=VALUE; may be repeated.")] = None,
@@ -68,7 +71,9 @@ def run(
     user: Annotated[int | None, typer.Option(help="The user id of its processes, never root. Default: 1000.")] = None,
     retries: Annotated[int | None, typer.Option(help="Number of restarts after a failure. Evictions do not count.")] = None,
     checkpoint: Annotated[str | None, typer.Option(help="A shell command to run in each pod before it is ended.")] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the nodes until their end, also when it has finished.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the nodes until their end, also when it has finished. --in always does.")
+    ] = False,
     detach: Annotated[bool, typer.Option("--detach", help="File it, and do not wait.")] = False,
     rank: Rank = 0,
     dry_run: options.DryRun = False,
@@ -93,12 +98,24 @@ def run(
     }
     if not file and not image:
         raise Refused("Say what to run: --image IMAGE, or --file JOB.yaml.")
+    given = {field: value for field, value in what.items() if value is not None}
+    if in_ is not None and (box or name or workspace or template or dry_run):
+        raise Refused("--in takes a box as it is: leave out its name, its size, its workspace and --dry-run.")
     with client() as egs:
+        if in_ is not None:
+            with settled():
+                job = egs.jobs.in_box(gpr=gpr_of(in_, egs).id, **given)
+            say(f"It runs in the box of {job.name}.")
+            if detach:
+                return
+            with asking(egs, job):
+                job = _follow(egs, job, rank)
+            _end(job)
+            return
         fields = {**box_asked(egs, workspace, template, box), "name": name or name_now()}
         if dry_run:
             show_offers(egs.gprs.estimate(**fields), output="table")
             return
-        given = {field: value for field, value in what.items() if value is not None}
         with asking(egs, Filing(fields["name"])) as filing:
             with settled():
                 job = egs.jobs.create(**fields, **given, idempotency_key=filing.send())

@@ -16,13 +16,15 @@ from gpr.jobs.selectors import workload_of
 from gpr.jobs.spec import job_check
 from gpr.models import Gpr, Job
 from gpr.requests.spec import GprSpec
-from portal_user.as_api import creation_body
+from portal_user.as_api import creation_body, job_body
 from portal_user.forms import GprForm
-from portal_user.job_form import JobForm
+from portal_user.job_form import BoxJobForm, JobFields, JobForm
 from portal_user.pages.capacity import Stock
+from portal_user.pages.requests.use import gpus_of_nodes
 from protocol.manifests.text import documents_write
 from protocol.tenancy.job_objects import BoxFacts, objects_of
 from protocol.tenancy.workloads import WorkloadKind
+from slices.models import Namespace
 
 NO_NUMBER: Final = UUID(int=0)  # it gets one when it is filed
 GRACE_S: Final = 120  # where no cluster is known
@@ -58,44 +60,58 @@ class JobPreview:
 
     @classmethod
     def of(cls, form: GprForm, stock: Sequence[Stock]) -> JobPreview | None:
-        """None: the form is of no job, or not complete."""
-        if not isinstance(form, JobForm) or not form.is_bound or not form.is_valid():
+        """Returns None if the form is of no job, or not complete."""
+        if not isinstance(form, JobForm) or not _is_complete(form):
             return None
-        try:
-            job_check(form.what())
-        except InvalidInput:
+        spec = form.spec()
+        gpr = Gpr(pk=NO_NUMBER, slice=spec.slice, name=spec.name, nodes=spec.nodes, rdma=spec.rdma, run=1)
+        clusters = list(spec.clusters or spec.slice.clusters.all())
+        per_node = max((kind.gpus_per_node for kind in stock if spec.shape in {"", kind.shape}), default=1)
+        namespaces = [each for each in form.namespaces() if each.cluster in clusters]
+        box = [["egs", "run", "-n", spec.slice.name], *_box(form, spec)]
+        return cls(_command(form, box), _manifest(form, gpr, namespaces, spec.gpus_per_node or per_node))
+
+    @classmethod
+    def in_box(cls, form: BoxJobForm) -> JobPreview | None:
+        """Returns None if the form is not complete."""
+        if not _is_complete(form):
             return None
-        return cls(command=_command(form), manifest=_manifest(form, stock))
+        gpr, namespaces = form.gpr, form.namespaces()
+        gpus_per_node = gpr.gpus_per_node or (gpus_of_nodes(gpr, namespaces[0]) if namespaces else None) or 1
+        return cls(_command(form, [["egs", "run", "--in", gpr.name]]), _manifest(form, gpr, namespaces, gpus_per_node))
 
 
-def _manifest(form: JobForm, stock: Sequence[Stock]) -> str:
-    spec, what = form.spec(), form.what()
-    gpr = Gpr(pk=NO_NUMBER, slice=spec.slice, name=spec.name, nodes=spec.nodes, rdma=spec.rdma, run=1)
-    clusters = list(spec.clusters or spec.slice.clusters.all())
-    namespaces = spec.slice.namespaces.filter(cluster__in=clusters).order_by("created_at", "name").values_list("name", flat=True)
-    work = workload_of(Job(pk=NO_NUMBER, gpr=gpr, **asdict(what)), list(namespaces))
-    per_node = [kind.gpus_per_node for kind in stock if spec.shape in {"", kind.shape}]
-    grace_s = max((cluster.drain_force_after_s for cluster in clusters), default=GRACE_S)
-    return documents_write(objects_of(work, BoxFacts(spec.gpus_per_node or max(per_node, default=1), grace_s)))
+def _is_complete(form: JobFields) -> bool:
+    if not form.is_bound or not form.is_valid():
+        return False
+    try:
+        job_check(form.what())
+    except InvalidInput:
+        return False
+    return True
 
 
-def _command(form: JobForm) -> str:
+def _manifest(form: JobFields, gpr: Gpr, namespaces: Sequence[Namespace], gpus_per_node: int) -> str:
+    work = workload_of(Job(pk=NO_NUMBER, gpr=gpr, **asdict(form.what())), [each.name for each in namespaces])
+    grace_s = max((each.cluster.drain_force_after_s for each in namespaces), default=GRACE_S)
+    return documents_write(objects_of(work, BoxFacts(gpus_per_node, grace_s)))
+
+
+def _command(form: JobFields, box: Sequence[Sequence[str]]) -> str:
     """The options of a box first; then what runs."""
-    spec, what = form.spec(), form.what()
-    parts = [["egs", "run", "-n", spec.slice.name], *_box(form, spec)]
+    what, parts = form.what(), list(box)
     if what.kind == WorkloadKind.MANIFEST:
         parts.append(["--file", "job.yaml"])
     elif what.kind != WorkloadKind.JOB:
         parts.append(["--kind", what.kind])
     if what.namespace:
         parts.append(["--namespace", what.namespace])
-    said = form.body()
-    parts += _plain(OF_JOB, said)
+    parts += _plain(OF_JOB, job_body(what))
     parts += [["--env", f"{name}={value}"] for name, value in what.env.items()]
     parts += [["--volume", f"{claim}:{path}"] for claim, path in what.volumes.items()]
     if what.checkpoint:
         parts.append(["--checkpoint", what.checkpoint[-1]])
-    if not what.releases_box:
+    if not what.releases_box and not isinstance(form, BoxJobForm):
         parts.append(["--keep"])
     if what.command:
         parts.append(["--", *what.command])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
+from typing import Any
 
 from django.urls import reverse
 
@@ -24,6 +25,7 @@ from portal_shared.parts.gpr_box import entry_allowance
 from portal_shared.shell import mark_of
 from portal_user.as_api import change_body
 from portal_user.forms import GprForm
+from portal_user.job_form import BoxJobForm
 from portal_user.pages.capacity import Stock
 from portal_user.pages.requests.one_at_a_time import OneAtATime
 
@@ -283,7 +285,7 @@ class _Drawing:
         """Empty without a name, which a request needs."""
         if not self.form.cleaned_data["name"]:
             return ""
-        return api_snippet(self.request, self.form, edited=self.edited)
+        return change_snippet(self.request, self.form.spec(), self.edited) if self.edited else api_snippet(self.request, self.form)
 
 
 def offers_axis(ends: Sequence[datetime], *, now: datetime, zone: tzinfo) -> Axis:
@@ -293,12 +295,16 @@ def offers_axis(ends: Sequence[datetime], *, now: datetime, zone: tzinfo) -> Axi
     return Axis(start, start + span, now, zone, width_px=330, name="offers")
 
 
-def api_snippet(request: PageRequest, form: GprForm, *, edited: Gpr | None) -> str:
-    if edited is None:
-        method, path, body, key = "POST", form.API_PATH, form.body(), str(form.cleaned_data["key"])
-        header = f' \\\n  -H "Idempotency-Key: {key}"' if key else ""
-    else:
-        method, path, body, header = "PATCH", f"/api/v1/gprs/{edited.pk}/", change_body(form.spec(), edited), ""
+def api_snippet(request: PageRequest, form: GprForm | BoxJobForm) -> str:
+    key = str(form.cleaned_data.get("key") or "")
+    return _curl(request, "POST", form.API_PATH, form.body(), f' \\\n  -H "Idempotency-Key: {key}"' if key else "")
+
+
+def change_snippet(request: PageRequest, spec: GprSpec, edited: Gpr) -> str:
+    return _curl(request, "PATCH", f"/api/v1/gprs/{edited.pk}/", change_body(spec, edited), "")
+
+
+def _curl(request: PageRequest, method: str, path: str, body: Mapping[str, Any], header: str) -> str:
     text = json.dumps(body, ensure_ascii=False).replace("'", "\\u0027")
     headers = '-H "Authorization: Bearer $EGS_TOKEN" -H "Content-Type: application/json"'
     lines = [f"curl -X {method} {request.build_absolute_uri(path)}", f"{headers}{header}", f"-d '{text}'"]

@@ -15,7 +15,7 @@ from inventory.models import Node
 from observability.workloads.models import Pod, WorkloadState
 from observability.workloads.selectors import PodView, pods_in
 from portal_shared.access import PageRequest
-from portal_user.pages.requests.job import ExampleJob, job_name
+from portal_user.pages.requests.job import IMAGE, ExampleJob, job_name
 from portal_user.pages.tenants.access import why_no_kubeconfig
 from portal_user.pages.waiting_pods import SHOWS, WaitingPods, namespaces_of, waiting_pods
 from protocol.tenancy.workspaces import BindingState
@@ -64,6 +64,7 @@ class Use:
     job_url: str
     job_says: str
     runs_url: str  # of the page of its job; empty: it has none
+    run_url: str  # of the form of a job; empty: the reader may start none here
 
     @classmethod
     def of(cls, gpr: Gpr, request: PageRequest, *, may_change: bool) -> Use | None:
@@ -83,11 +84,12 @@ class Use:
             kubeconfig_url=kubeconfig_url,
             box_pods=BoxPods.of(gpr) if gpr.state in PROVISIONED else None,
             pods=waiting_pods(gpr, rows, request),
-            commands="\n".join(_commands(gpr, cluster, job, may_change=may_change)),
+            commands="\n".join(_commands(gpr, cluster, job, may_change=may_change, may_run=bool(ready) and runs is None)),
             job=job,
             job_url=reverse("gpr-job", args=[gpr.pk]) if job else "",
             job_says=_job_says(job) if job else "",
             runs_url=reverse("job", args=[runs]) if runs else "",
+            run_url=reverse("gpr-run", args=[gpr.pk]) if ready and runs is None and may_change else "",
         )
 
 
@@ -108,7 +110,7 @@ def _ready(gpr: Gpr, rows: Sequence[Namespace]) -> list[Namespace]:
 
 
 def _job(gpr: Gpr, namespace: Namespace) -> ExampleJob | None:
-    gpus_per_node = gpr.gpus_per_node or _gpus_of_nodes(gpr, namespace)
+    gpus_per_node = gpr.gpus_per_node or gpus_of_nodes(gpr, namespace)
     if gpus_per_node is None:
         return None
     return ExampleJob(
@@ -121,7 +123,7 @@ def _job(gpr: Gpr, namespace: Namespace) -> ExampleJob | None:
     )
 
 
-def _gpus_of_nodes(gpr: Gpr, namespace: Namespace) -> int | None:
+def gpus_of_nodes(gpr: Gpr, namespace: Namespace) -> int | None:
     """The fewest that one of its nodes has, or may have."""
     nodes = Node.objects.filter(cluster=namespace.cluster_id, gone_at=None, gpu_count__gt=0)
     if gpr.state in PROVISIONED:
@@ -144,7 +146,7 @@ def _kubeconfig_url(gpr: Gpr, namespace: Namespace, request: PageRequest) -> str
     return f"{reverse('kubeconfig-ask', args=[gpr.slice.name])}?{urlencode({'cluster': namespace.cluster.name})}"
 
 
-def _commands(gpr: Gpr, cluster: str, job: ExampleJob | None, *, may_change: bool) -> Iterator[str]:
+def _commands(gpr: Gpr, cluster: str, job: ExampleJob | None, *, may_change: bool, may_run: bool) -> Iterator[str]:
     """`cluster`: for which the reader can get a kubeconfig; or none."""
     if cluster:
         file = f"{gpr.slice.name}.kubeconfig"
@@ -155,6 +157,8 @@ def _commands(gpr: Gpr, cluster: str, job: ExampleJob | None, *, may_change: boo
     yield f"egs gpr {'watch' if waits else 'show'} {gpr.name}"
     if not may_change:
         return
+    if may_run:
+        yield f"egs run --in {gpr.name} --image {IMAGE} -- COMMAND"
     if gpr.state == S.ACTIVE:
         yield f"egs gpr extend {gpr.name} 1h"
     yield f"egs gpr {'cancel' if waits else 'release'} {gpr.name}"

@@ -146,6 +146,7 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", "jobs/"): Row(LIST),
     ("POST", "jobs/"): Row(change(201), {**ASK, "image": "a:1"}),
     ("GET", "jobs/<ref>/"): Row(SEE),
+    ("POST", "jobs/in-box/"): Row(change(201), {"gpr": "{gpr}", "image": "a:1"}),
     ("POST", "jobs/<ref>/cancel/"): Row(change(200)),
     ("GET", "jobs/<ref>/logs/"): Row(SEE),
     ("GET", "notebooks/"): Row(LIST),
@@ -585,7 +586,8 @@ def test_each_persona_gets_the_answer_of_the_table_and_each_change_has_its_event
     refs = {**place, "pk": pk, "node_ref": "aurora-0", "gpr_pk": str(gpr.pk), "ref": REFS.get(kind) or place.get(kind, "")}
     refs |= {"channel_pk": str(channel.pk)} if channel is not None else {}
     path = re.sub(r"<(\w+)>", lambda match: refs[match[1]], template)
-    body = {name: [str(held[0].pk)] if value == ["{reservation}"] else value for name, value in row.body.items()}
+    ids = {"{gpr}": str(gpr.pk)}
+    body = {name: [str(held[0].pk)] if value == ["{reservation}"] else ids.get(str(value), value) for name, value in row.body.items()}
 
     codes, told = answers(method, path, body or None, callers)
 

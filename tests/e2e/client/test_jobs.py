@@ -26,6 +26,17 @@ def test_a_job_is_filed_waits_runs_and_ends_as_its_command_does(hub: Hub, egs: E
     hub.end_all()
 
 
+@pytest.mark.rotates(2)
+def test_a_job_runs_in_a_box_that_is_there_and_leaves_it_open(hub: Hub, egs: Egs) -> None:
+    egs.run("gpr", "create", "box", *BOX[:-2], "--wait")
+
+    text = egs.run("run", "--in", "box", *BOX[-2:], "--", "torchrun", "train.py")
+
+    assert "box is SUCCEEDED." in text
+    assert egs.run("gpr", "show", "box", "-o", "jsonpath={.state}").strip() == "ACTIVE"
+    hub.end_all()
+
+
 def test_a_ctrl_c_before_a_job_is_filed_asks_about_no_other_job_even_of_its_name(
     hub: Hub, egs: Egs, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,6 +20,7 @@ from core.words import duration_parse
 from egs_client.cli import options
 from egs_client.cli.commands import jobs as commands
 from gpr.models import Gpr, Job
+from tests import factories
 from tests.pages.user_world import CREATE, HTMX, World, form, snippet_in, text
 from tests.slices.kubeconfigs import ready_namespace
 
@@ -167,3 +168,35 @@ def test_a_workspace_without_a_namespace_is_told_before_the_form_is_filled(world
     assert "The workspace has no namespace." in text(owner.get(NEW))
     assert "no namespace in a cluster where this may run" in html.unescape(text(owner.post(NEW, asked()), 422))
     assert "The workspace has no namespace." not in text(owner.get(CREATE))
+
+
+def test_a_job_is_started_in_a_box_that_is_there_once(owner: Client, world: World) -> None:
+    gpr = factories.active(world.slice, world.people.owner, name="box", nodes=2)
+    path, sent = f"/gprs/{gpr.pk}/run/", {"kind": "Job", "image": "a/b:1", "command": "python train.py", "user_id": "1000", "retries": "0"}
+    use = html.unescape(text(owner.get(f"/gprs/{gpr.pk}/")))
+    assert f'href="{path}"' in use
+    assert "egs run --in box --image" in use
+    assert "Run a job in box" in text(owner.get(path))
+    code = text(owner.post(f"{path}?part=code", sent, headers=HTMX))
+    assert shown(code, "as-command") == "egs run --in box \\\n  --image a/b:1 \\\n  -- python train.py"
+    assert "completions: 2" in shown(code, "as-objects")
+    assert snippet_in(code).body == {"gpr": str(gpr.pk), "image": "a/b:1", "command": ["python", "train.py"]}
+    assert "without spaces, as" in html.unescape(text(owner.post(path, {**sent, "image": "no image"}), 422))
+
+    answer = owner.post(path, sent)
+
+    job = Job.objects.get()
+    assert (answer.status_code, answer["Location"]) == (302, f"/jobs/{job.pk}/")
+    assert (job.gpr_id, job.releases_box) == (gpr.pk, False)
+    assert "box has a job already." in text(owner.post(path, sent), 422)
+    assert owner.get(path)["Location"] == f"/jobs/{job.pk}/"
+    assert f'href="{path}"' not in text(owner.get(f"/gprs/{gpr.pk}/"))
+
+
+def test_only_who_may_change_a_box_starts_a_job_in_it(world: World) -> None:
+    gpr = factories.active(world.slice, world.people.owner, name="box")
+
+    for persona, answer in (("teammate", 403), ("outsider", 404)):
+        client = world.client(persona)
+        assert [client.get(f"/gprs/{gpr.pk}/run/").status_code, client.post(f"/gprs/{gpr.pk}/run/").status_code] == [answer, answer]
+    assert not Job.objects.exists()

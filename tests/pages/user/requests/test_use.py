@@ -85,7 +85,8 @@ def test_one_that_waits_says_so_and_offers_no_release(world: World, runs: Gpr) -
 
     assert "Use it when it starts" in shown
     assert "Pods may be made now: they wait for it." in shown
-    assert "egs gpr watch waits egs gpr cancel waits" in shown
+    assert "egs gpr watch waits egs run --in waits" in shown
+    assert "-- COMMAND egs gpr cancel waits" in shown
     assert "release" not in shown
 
 
