@@ -851,6 +851,19 @@ class Jobs(Resource):
         *,
         name: str,
         slice: str,
+        image: str | UnsetType = UNSET,
+        command: Sequence[str] | UnsetType = UNSET,
+        env: Mapping[str, str] | UnsetType = UNSET,
+        secrets: Sequence[str] | UnsetType = UNSET,
+        volumes: Mapping[str, str] | UnsetType = UNSET,
+        pull_secret: str | UnsetType = UNSET,
+        user_id: int | UnsetType = UNSET,
+        retries: int | UnsetType = UNSET,
+        checkpoint: Sequence[str] | UnsetType = UNSET,
+        namespace: str | UnsetType = UNSET,
+        kind: Literal["Job", "JobSet", "PyTorchJob", "MPIJob", "Notebook", "Manifest"] | UnsetType = UNSET,
+        manifest: Sequence[Mapping[str, Any]] | str | UnsetType = UNSET,
+        releases_box: bool | UnsetType = UNSET,
         shape: str | UnsetType = UNSET,
         min_gpu_memory_gib: int | UnsetType | None = UNSET,
         nodes: int | UnsetType = UNSET,
@@ -872,23 +885,23 @@ class Jobs(Resource):
         run_checks: bool | UnsetType = UNSET,
         model: Mapping[str, Any] | UnsetType = UNSET,
         template: str | UnsetType | None = UNSET,
-        image: str | UnsetType = UNSET,
-        command: Sequence[str] | UnsetType = UNSET,
-        env: Mapping[str, str] | UnsetType = UNSET,
-        secrets: Sequence[str] | UnsetType = UNSET,
-        volumes: Mapping[str, str] | UnsetType = UNSET,
-        pull_secret: str | UnsetType = UNSET,
-        user_id: int | UnsetType = UNSET,
-        retries: int | UnsetType = UNSET,
-        checkpoint: Sequence[str] | UnsetType = UNSET,
-        namespace: str | UnsetType = UNSET,
-        kind: Literal["Job", "JobSet", "PyTorchJob", "MPIJob", "Notebook", "Manifest"] | UnsetType = UNSET,
-        manifest: Sequence[Mapping[str, Any]] | str | UnsetType = UNSET,
-        releases_box: bool | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.Job:
         """File a GPR and what is to run in its box. The job starts when the nodes are there, and ends with the box.
 
+        command: Program and arguments; empty: those of the image.
+        env: Variables. Members of the workspace see them: put secrets into `secrets`.
+        secrets: Secrets of the namespace whose values it gets as variables.
+        volumes: By PersistentVolumeClaim of the namespace: the path where it is mounted.
+        pull_secret: The Secret of the namespace with which the image is pulled.
+        user_id: The user of its processes, never root. Default: 1000.
+        retries: Number of restarts after a failure. Evictions do not count. Default: 0.
+        checkpoint: A command that runs in each pod before it is ended.
+        namespace: Empty: the first of the workspace in the cluster.
+        kind: The object that it becomes; other kinds than Job need a cluster that serves them. Manifest: `manifest` has the objects.
+        manifest: Objects of Kubernetes, without namespace, as a list or as YAML. The first that can finish says how the job ends.
+            They may be Job, JobSet, PyTorchJob, MPIJob, Deployment, StatefulSet, Service.
+        releases_box: Give the nodes back when it has finished. Default: true; in the box of another: false.
         shape: E.g. H100-80GB. Empty, with `min_gpu_memory_gib`: EGS chooses the shape.
         nodes: Required unless the template has it.
         gpus_per_node: Null: all of each node.
@@ -904,24 +917,24 @@ class Jobs(Resource):
             policy says.
         model: Name and parameters of the model, in any form.
         template: A template of the slice, for all fields that are not given here.
-        command: Program and arguments; empty: those of the image.
-        env: Variables. Members of the workspace see them: put secrets into `secrets`.
-        secrets: Secrets of the namespace whose values it gets as variables.
-        volumes: By PersistentVolumeClaim of the namespace: the path where it is mounted.
-        pull_secret: The Secret of the namespace with which the image is pulled.
-        user_id: The user of its processes, never root. Default: 1000.
-        retries: Number of restarts after a failure. Evictions do not count. Default: 0.
-        checkpoint: A command that runs in each pod before it is ended.
-        namespace: Empty: the first of the workspace in the cluster.
-        kind: The object that it becomes; other kinds than Job need a cluster that serves them. Manifest: `manifest` has the objects.
-        manifest: Objects of Kubernetes, without namespace, as a list or as YAML. The first that can finish says how the job ends.
-            They may be Job, JobSet, PyTorchJob, MPIJob, Deployment, StatefulSet, Service.
-        releases_box: Give the nodes back when it has finished. Default: true.
         """
         return self.client.call(
             "POST",
             "jobs/",
             body={
+                "image": image,
+                "command": command,
+                "env": env,
+                "secrets": secrets,
+                "volumes": volumes,
+                "pull_secret": pull_secret,
+                "user_id": user_id,
+                "retries": retries,
+                "checkpoint": checkpoint,
+                "namespace": namespace,
+                "kind": kind,
+                "manifest": manifest,
+                "releases_box": releases_box,
                 "name": name,
                 "shape": shape,
                 "min_gpu_memory_gib": min_gpu_memory_gib,
@@ -945,6 +958,52 @@ class Jobs(Resource):
                 "model": model,
                 "slice": slice,
                 "template": template,
+            },
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.Job,
+        )
+
+    def in_box(
+        self,
+        *,
+        gpr: str,
+        image: str | UnsetType = UNSET,
+        command: Sequence[str] | UnsetType = UNSET,
+        env: Mapping[str, str] | UnsetType = UNSET,
+        secrets: Sequence[str] | UnsetType = UNSET,
+        volumes: Mapping[str, str] | UnsetType = UNSET,
+        pull_secret: str | UnsetType = UNSET,
+        user_id: int | UnsetType = UNSET,
+        retries: int | UnsetType = UNSET,
+        checkpoint: Sequence[str] | UnsetType = UNSET,
+        namespace: str | UnsetType = UNSET,
+        kind: Literal["Job", "JobSet", "PyTorchJob", "MPIJob", "Notebook", "Manifest"] | UnsetType = UNSET,
+        manifest: Sequence[Mapping[str, Any]] | str | UnsetType = UNSET,
+        releases_box: bool | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.Job:
+        """Run something in the box of a request that is there, instead of filing one. It starts when the box is open.
+
+        gpr: The request in whose box it runs. It may wait, and has no job yet.
+        command: Program and arguments; empty: those of the image.
+        env: Variables. Members of the workspace see them: put secrets into `secrets`.
+        secrets: Secrets of the namespace whose values it gets as variables.
+        volumes: By PersistentVolumeClaim of the namespace: the path where it is mounted.
+        pull_secret: The Secret of the namespace with which the image is pulled.
+        user_id: The user of its processes, never root. Default: 1000.
+        retries: Number of restarts after a failure. Evictions do not count. Default: 0.
+        checkpoint: A command that runs in each pod before it is ended.
+        namespace: Empty: the first of the workspace in the cluster.
+        kind: The object that it becomes; other kinds than Job need a cluster that serves them. Manifest: `manifest` has the objects.
+        manifest: Objects of Kubernetes, without namespace, as a list or as YAML. The first that can finish says how the job ends.
+            They may be Job, JobSet, PyTorchJob, MPIJob, Deployment, StatefulSet, Service.
+        releases_box: Give the nodes back when it has finished. Default: true; in the box of another: false.
+        """
+        return self.client.call(
+            "POST",
+            "jobs/in-box/",
+            body={
                 "image": image,
                 "command": command,
                 "env": env,
@@ -958,6 +1017,7 @@ class Jobs(Resource):
                 "kind": kind,
                 "manifest": manifest,
                 "releases_box": releases_box,
+                "gpr": gpr,
             },
             is_keyed=True,
             key=idempotency_key,
@@ -1085,6 +1145,16 @@ class Notebooks(Resource):
         *,
         name: str,
         slice: str,
+        image: str | UnsetType = UNSET,
+        command: Sequence[str] | UnsetType = UNSET,
+        env: Mapping[str, str] | UnsetType = UNSET,
+        secrets: Sequence[str] | UnsetType = UNSET,
+        volumes: Mapping[str, str] | UnsetType = UNSET,
+        pull_secret: str | UnsetType = UNSET,
+        user_id: int | UnsetType = UNSET,
+        retries: int | UnsetType = UNSET,
+        checkpoint: Sequence[str] | UnsetType = UNSET,
+        namespace: str | UnsetType = UNSET,
         shape: str | UnsetType = UNSET,
         min_gpu_memory_gib: int | UnsetType | None = UNSET,
         nodes: int | UnsetType = UNSET,
@@ -1106,20 +1176,19 @@ class Notebooks(Resource):
         run_checks: bool | UnsetType = UNSET,
         model: Mapping[str, Any] | UnsetType = UNSET,
         template: str | UnsetType | None = UNSET,
-        image: str | UnsetType = UNSET,
-        command: Sequence[str] | UnsetType = UNSET,
-        env: Mapping[str, str] | UnsetType = UNSET,
-        secrets: Sequence[str] | UnsetType = UNSET,
-        volumes: Mapping[str, str] | UnsetType = UNSET,
-        pull_secret: str | UnsetType = UNSET,
-        user_id: int | UnsetType = UNSET,
-        retries: int | UnsetType = UNSET,
-        checkpoint: Sequence[str] | UnsetType = UNSET,
-        namespace: str | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.Job:
         """File a GPR and a notebook that serves JupyterLab in its box.
 
+        command: Program and arguments; empty: those of the image.
+        env: Variables. Members of the workspace see them: put secrets into `secrets`.
+        secrets: Secrets of the namespace whose values it gets as variables.
+        volumes: By PersistentVolumeClaim of the namespace: the path. /home/jovyan is its home.
+        pull_secret: The Secret of the namespace with which the image is pulled.
+        user_id: The user of its processes, never root. Default: 1000.
+        retries: Number of restarts after a failure. Evictions do not count. Default: 0.
+        checkpoint: A command that runs in each pod before it is ended.
+        namespace: Empty: the first of the workspace in the cluster.
         shape: E.g. H100-80GB. Empty, with `min_gpu_memory_gib`: EGS chooses the shape.
         nodes: Required unless the template has it.
         gpus_per_node: Null: all of each node.
@@ -1135,20 +1204,21 @@ class Notebooks(Resource):
             policy says.
         model: Name and parameters of the model, in any form.
         template: A template of the slice, for all fields that are not given here.
-        command: Program and arguments; empty: those of the image.
-        env: Variables. Members of the workspace see them: put secrets into `secrets`.
-        secrets: Secrets of the namespace whose values it gets as variables.
-        volumes: By PersistentVolumeClaim of the namespace: the path. /home/jovyan is its home.
-        pull_secret: The Secret of the namespace with which the image is pulled.
-        user_id: The user of its processes, never root. Default: 1000.
-        retries: Number of restarts after a failure. Evictions do not count. Default: 0.
-        checkpoint: A command that runs in each pod before it is ended.
-        namespace: Empty: the first of the workspace in the cluster.
         """
         return self.client.call(
             "POST",
             "notebooks/",
             body={
+                "image": image,
+                "command": command,
+                "env": env,
+                "secrets": secrets,
+                "volumes": volumes,
+                "pull_secret": pull_secret,
+                "user_id": user_id,
+                "retries": retries,
+                "checkpoint": checkpoint,
+                "namespace": namespace,
                 "name": name,
                 "shape": shape,
                 "min_gpu_memory_gib": min_gpu_memory_gib,
@@ -1172,16 +1242,6 @@ class Notebooks(Resource):
                 "model": model,
                 "slice": slice,
                 "template": template,
-                "image": image,
-                "command": command,
-                "env": env,
-                "secrets": secrets,
-                "volumes": volumes,
-                "pull_secret": pull_secret,
-                "user_id": user_id,
-                "retries": retries,
-                "checkpoint": checkpoint,
-                "namespace": namespace,
             },
             is_keyed=True,
             key=idempotency_key,
