@@ -4,8 +4,8 @@ from django.apps import AppConfig
 from django.conf import settings
 from django.db.backends.signals import connection_created
 
-from core.postgres_jit import switch_jit_off
-from core.postgres_times import read_times_fast
+from core.database.postgres_jit import switch_jit_off
+from core.database.postgres_times import read_times_fast
 
 
 class EgsConfig(AppConfig):

@@ -548,7 +548,7 @@ class StepResult(models.Model):
 @column_checks
 class CheckResult(models.Model):
     step = models.ForeignKey(StepResult, on_delete=models.CASCADE, related_name="results")
-    what = models.CharField(max_length=63, help_text="Name of the limit in protocol.check_limits.")
+    what = models.CharField(max_length=63, help_text="Name of the limit.")
     gpu_uuid = models.CharField(max_length=63, blank=True, help_text="The vendor's UUID; the GPU may be unknown to the inventory.")
     value = models.FloatField(null=True)
     unit = models.CharField(max_length=63, blank=True)
@@ -574,7 +574,7 @@ class CheckPolicy(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="check_policies")
     shape = models.CharField(max_length=63, blank=True, help_text="Empty: all shapes.")
-    limits = models.JSONField(default=dict, help_text="Thresholds by name: see protocol.check_limits.")
+    limits = models.JSONField(default=dict, help_text="Thresholds by name of the limit.")
     images = models.JSONField(default=dict, help_text="Image by purpose.")
     skipped_steps = models.JSONField(default=list)
     storage_class = models.CharField(max_length=253, blank=True, help_text="Storage class of the storage check's volume.")

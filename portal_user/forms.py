@@ -245,14 +245,14 @@ class GprForm(ServiceForm):
         )
 
     def body(self) -> dict[str, Any]:
-        """As the API takes it."""
+        """Returns the body in the API's form."""
         return creation_body(self.spec())
 
     def file(self, *, now: datetime) -> UUID:
         return gpr_submit(actor=self.user, spec=self.spec(), now=now).pk
 
     def fold_values(self, said: dict[str, Any]) -> dict[str, str]:
-        """What further closed sections hold."""
+        """Returns the values of further closed sections."""
         return {}
 
     def open_spec(self) -> GprSpec:

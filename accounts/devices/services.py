@@ -172,7 +172,7 @@ def _refuse_pending(row: DeviceLogin, now: datetime) -> None:
 
 
 def _refuse_replay(row: DeviceLogin, now: datetime) -> None:
-    """Whoever has the secret a second time may have stolen it, or the first answer was lost: nobody keeps the token."""
+    """A second use of the secret may be a thief's, or the first answer was lost: the token is revoked in either case."""
     if row.token is not None:
         token_revoke(token=row.token, actor=row.token.user, now=now)
     raise InvalidGrant("This sign-in was used already, so its token is revoked now. Start again: egs login")

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from core.rare_rows import rare_rows
+from core.database.rare_rows import rare_rows
 from core.words import plural, utc
 from gpr.evictions.services import WHY, notices_of
 from gpr.jobs.selectors import STATE

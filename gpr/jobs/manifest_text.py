@@ -14,7 +14,7 @@ TOLD: Final = 10  # mistakes
 
 
 def objects_of_text(text: str) -> list[dict[str, Any]]:
-    """Raises InvalidInput. What concerns all objects together is left to the check of the job."""
+    """Raises InvalidInput. The check of the job covers rules about all objects together."""
     if len(text) > MANIFEST_MAX_CHARS:
         raise InvalidInput({"manifest": [f"It is longer than {MANIFEST_MAX_CHARS} characters."]})
     documents, unread = documents_read("", text)

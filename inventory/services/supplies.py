@@ -16,8 +16,8 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
 from accounts.models import User
+from core.database.rare_rows import rare_rows
 from core.errors import IllegalTransition, InvalidInput, NameTaken
-from core.rare_rows import rare_rows
 from core.words import duration_exact, number, plural, utc
 from inventory.models import (
     SUPPLY_GAIN_MAX_S,

@@ -109,7 +109,7 @@ class AccountPage:
 
 
 def asked_by(asked: DeviceLogin, request: PageRequest) -> tuple[str, ...]:
-    """What tells a terminal of one's own from somebody else's."""
+    """Lists the facts by which people recognize their own terminal."""
     here, there = client_address(request), asked.address or "an unknown address"
     where = f"from {there}, as this browser" if there == here else f"from {there}; this browser is at {here or 'an unknown address'}"
     return (

@@ -75,7 +75,7 @@ class NotebooksPage:
 
 @dataclass(frozen=True, slots=True)
 class OpenPage:
-    """How to open it: by a link where its cluster has an ingress, else by a command. `access` None: not asked for yet."""
+    """The way to open a notebook: a link if its cluster has an ingress, else a command. `access` None: not asked for yet."""
 
     shell: Shell
     name: str

@@ -155,7 +155,7 @@ def _end(request: PageRequest, logins: QuerySet[Login], title: str, text: str, v
 
 
 def _scopes(request: PageRequest) -> list[Scope]:
-    """What a token that this session makes may do, the least first."""
+    """Returns the scopes that a token of this session may have, the least first."""
     own = [scope for scope in Scope if IMPLIED_BY[scope] & set(request.login.scopes)]
     return own if is_overseer(request.user) else [scope for scope in own if scope != Scope.ADMIN]
 

@@ -56,7 +56,7 @@ XIDS: Final = {  # others need nothing
 
 
 def new_xids(last: int | None, counts: Mapping[int, int], last_before: int | None, counts_before: Mapping[int, int]) -> dict[int, int]:
-    """What came since the reading before: how often, by number.
+    """Counts by number the Xids that came since the reading before.
 
     `last` is a gauge that keeps the last Xid (None: not measured), so a change is news and nothing else. `counts` are over some minutes or
     begin anew with the exporter, so a rise is news, and a fall is none. Both tell of the same Xid in one reading.

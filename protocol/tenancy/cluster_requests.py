@@ -28,7 +28,7 @@ class ModelDescription(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
 
 class JobAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is to run in the box of the request, with the field names of the REST API. The hub checks it."""
+    """The job of a request, with the field names of the REST API. The hub checks it."""
 
     kind: Word = ""
     image: str = ""

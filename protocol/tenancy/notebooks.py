@@ -1,4 +1,4 @@
-"""What a notebook has beside the Job that runs it: its token, its port, its home, and its way through the cluster's ingress."""
+"""The parts of a notebook beside its Job: its token, port, home, and way through the cluster's ingress."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class LogReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ObjectFault(NamedTuple):
-    """Why an object is none that a workspace may have made: a place in it, and a sentence."""
+    """The reason why a workspace may not have an object: a place in it, and a sentence."""
 
     path: tuple[str | int, ...]
     text: str

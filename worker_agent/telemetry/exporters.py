@@ -1,4 +1,4 @@
-"""Where a cluster's exporters of GPU metrics are."""
+"""Finds a cluster's exporters of GPU metrics."""
 
 from __future__ import annotations
 

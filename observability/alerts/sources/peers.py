@@ -34,7 +34,7 @@ def behind_peers(rules: Sequence[AlertRule], now: datetime) -> Found:
 
 
 def _behind(now: datetime) -> dict[UUID, datetime]:
-    """Since when. Of a workload that is not measured now nobody knows whether it still is so."""
+    """Returns the time since which each GPU has been behind, of workloads that are measured now."""
     rows = Workload.objects.filter(state=WorkloadState.RUNNING, measured_at__gt=now - timedelta(seconds=STALE_S)).exclude(behind={})
     found: dict[UUID, datetime] = {}
     for behind in rows.order_by().values_list("behind", flat=True):

@@ -228,7 +228,7 @@ def _sorted(gpus: Sequence[WorkloadGpu], sort: str) -> list[WorkloadGpu]:
 
 
 def _course(points: Sequence[Point], phases: Sequence[PhaseSpan], stride: int) -> Iterator[CourseRow]:
-    """Of each stretch of so many points the hottest moment and the mean use."""
+    """Returns the hottest moment and the mean use of each stretch of so many points."""
     for first in range(0, len(points), stride):
         stretch = points[first : first + stride]
         hot = [point.temperature_c for point in stretch if point.temperature_c is not None]

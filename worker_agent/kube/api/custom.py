@@ -74,7 +74,7 @@ class Custom(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> str:
-        """Of a request or a job."""
+        """Returns the path of the request or job."""
         return path_of(JOBS if self.is_job else REQUESTS, self.metadata.namespace, self.metadata.name)
 
     @property

@@ -1,4 +1,4 @@
-"""Rows that are nearly never there."""
+"""Reads rows that are nearly never there."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Faster reads from PostgreSQL."""
