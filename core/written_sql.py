@@ -2,7 +2,7 @@
 
 Django takes several times as long to write the SQL of a queryset as PostgreSQL takes to run it, and a submit runs some twenty. So a
 `WrittenQuery` has the SQL written at its first call. The SQL must be the same for all calls: a queryset's own values stay those of the
-first call; only ids and values of type `Moment` and `Text` change.
+first call; only ids and values of type `Moment`, `Text` and `Id` change.
 
 It leans on parts of Django that no document promises: a compiler's `as_sql`, `execute_sql` and `results_iter`, a queryset's
 `_iterable_class`, a field's `pre_save` and `get_db_prep_save`. tests/promises/database/test_written_sql.py compares all of it with what
@@ -22,6 +22,7 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.models import AutoField, DateTimeField, Expression, Field, Model, QuerySet, TextField, UUIDField
 
 Row = TypeVar("Row")
+Value = datetime | str | UUID
 ID: Final[UUIDField[Any, Any]] = UUIDField()
 TIME: Final[DateTimeField[Any, Any]] = DateTimeField()
 TEXT: Final[TextField[Any, Any]] = TextField()
@@ -37,10 +38,10 @@ class WrittenQuery(Generic[Row]):
         self._rows, self._key = rows, key
         self._compilers: dict[int | None, Any] = {}  # by the number of ids
 
-    def __call__(self, ids: Collection[UUID] | None = None, **named: datetime | str) -> list[Row]:
+    def __call__(self, ids: Collection[UUID] | None = None, **named: Value) -> list[Row]:
         return self.send(ids, **named)()
 
-    def send(self, ids: Collection[UUID] | None = None, **named: datetime | str) -> Callable[[], list[Row]]:
+    def send(self, ids: Collection[UUID] | None = None, **named: Value) -> Callable[[], list[Row]]:
         """Asks for the rows; what it returns waits for them."""
         if ids is None:
             return self._send(None, named)
@@ -104,6 +105,13 @@ class Text(_Given):
 
     def __init__(self, name: str) -> None:
         super().__init__(name, TEXT)
+
+
+class Id(_Given):
+    """Stands in a queryset for the id that a call gives by this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, ID)
 
 
 class _Written:

@@ -21,7 +21,7 @@ from planner.feasibility import largest_that_fits
 from planner.plan import BarePlacement, Blocker, Cause, Explanation, Placement, Plan, PlannedEviction, PromiseMove, Reason, Remembered
 from planner.promises.failure_reserve import FailureReserve
 from planner.promises.followers import compress_chains, hold_followers, settle_followers
-from planner.promises.live_board import Restore, restore_anew
+from planner.promises.live_board import Restore, Restored, restore_anew
 from planner.promises.proof import faults_of
 from planner.promises.ranges import Forecast
 from planner.promises.reference_queues import ReferenceQueues
@@ -89,6 +89,30 @@ def plan(snapshot: Snapshot, *, explained: Set[str] | None = None, since: Basis 
     }
     faults = tuple(fault for fault in faults_of(board, placements, others) if fault.id not in at_risk)
     return Plan(snapshot.now_s, placements, remembered, forecasts, tuple(evictions), others, faults, basis)
+
+
+@no_collection()
+def plan_newcomers(snapshot: Snapshot, restored: Restored) -> Plan | None:
+    """Plans requests that come to a board whose slots are all as stored: they take room beside these, so nothing else changes.
+
+    Shapes: as `plan`, with the newcomers alone; explanations count nobody ahead. It leaves them on the board. None if they may change
+    more: then `plan` has to decide. Cost: of the search for their places, and of small scans of the queue.
+    """
+    board, newcomers, queues = restored
+    may_change_more = any(waiting.promise_s is not None or board.may_cause_evictions(waiting.request) for waiting in newcomers)
+    is_plain = snapshot.policy.name == PolicyName.GUARDED and snapshot.policy.break_from is None and not board.followers
+    if may_change_more or not is_plain or snapshot.has_freed or snapshot.moved is not None or can_order_nodes(snapshot):
+        return None
+    remembered = place_newcomers(board, newcomers, snapshot, queues=queues)
+    reserve, rights = FailureReserve(board, snapshot.memory.failed), Rights(board, snapshot.quotas)
+    expected = board.expected_near({waiting.request.id for waiting in newcomers})
+    slots = {waiting.request.id: slot for waiting in newcomers if (slot := board.slot(waiting)) is not None}
+    reasons = Reasons(board, expected, [waiting.request for waiting in newcomers])
+    explainer = _Explainer(board, slots, expected, reasons, rights, reserve, snapshot)
+    in_turn = sorted(newcomers, key=turn_of)
+    placements = tuple(map(explainer.placement, in_turn))
+    forecasts = tuple(forecast for waiting in in_turn if (forecast := explainer.forecast(waiting)) is not None)
+    return Plan(snapshot.now_s, placements, remembered, forecasts, faults=faults_of(board, placements, (), in_turn))
 
 
 def can_order_nodes(snapshot: Snapshot) -> bool:

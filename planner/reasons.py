@@ -66,13 +66,11 @@ class Reasons:
             nodes = [board.node_ids[node] for node in box.places]
             if concerns(box.id, box.project, box.slice, nodes):
                 self._enter(Blocker(box.id, True, box.end_s, box.id in board.overdue, len(nodes), box.demand.gpus), box.slice, nodes)
-        for waiting in board.order:
-            request, slot = waiting.request, expected.get(waiting.request.id)
-            if slot is not None and concerns(request.id, request.project, request.slice, slot.nodes):
+        for id_, slot in expected.items():
+            request = board.queue[id_].request
+            if concerns(id_, request.project, request.slice, slot.nodes):
                 until_s = slot.start_s + request.length_s
-                self._enter(
-                    Blocker(request.id, False, until_s, False, request.node_count, request.gpus_per_node), request.slice, slot.nodes
-                )
+                self._enter(Blocker(id_, False, until_s, False, request.node_count, request.gpus_per_node), request.slice, slot.nodes)
         for ends in self._ends.values():
             ends.sort()
         self._fill_ceilings(expected)
@@ -115,9 +113,9 @@ class Reasons:
             if self._limited.isdisjoint((box.project, box.slice)):
                 continue
             self._count(box.project, box.slice, board.shape_of(box), board.gpus_of(box), (box.start_s, box.end_s, box.id))
-        for waiting in board.order:
-            request, slot = waiting.request, expected.get(waiting.request.id)
-            if slot is not None and not self._limited.isdisjoint((request.project, request.slice)):
+        for id_, slot in expected.items():
+            request = board.queue[id_].request
+            if not self._limited.isdisjoint((request.project, request.slice)):
                 shape, stay = self._shape(slot), (slot.start_s, slot.start_s + request.length_s, request.id)
                 self._count(request.project, request.slice, shape, board.gpus_in(slot, request), stay)
 
@@ -151,8 +149,7 @@ class Reasons:
         return found
 
     def _count_ahead(self, expected: Mapping[str, Slot]) -> dict[str, int]:
-        slots = ((waiting.request.id, expected.get(waiting.request.id)) for waiting in self._board.order)
-        starts = [(slot.start_s, id_) for id_, slot in slots if slot and slot.start_s > self._board.now_s]
+        starts = [(slot.start_s, id_) for id_, slot in expected.items() if slot.start_s > self._board.now_s]
         starts.sort(key=itemgetter(0))  # of equals the first in turn stays first
         return {id_: count for count, (_, id_) in enumerate(starts)}
 

@@ -197,8 +197,8 @@ class Shadow:
 class Arrival:
     at_s: int
     priority: int
-    gpu_s: int  # of each
-    count: int = 1  # how many came
+    gpu_s: int
+    more_gpu_s: int = 0  # of others of its priority and size class, which came after it
 
 
 @dataclass(frozen=True, slots=True)

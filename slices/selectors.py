@@ -1,15 +1,16 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 
 from accounts.models import User
-from accounts.policy import Kind, Relation, Verb, least_role, may, visible_rows
+from accounts.policy import Kind, Relation, Verb, least_role, may, may_all, visible_rows
 from core.errors import Conflict, NotAllowed, NotFound
 from core.rest.references import by_reference, id_of, one_by_id
+from core.written_sql import Id, Text, WrittenQuery
 from inventory.models import Cluster
 from protocol.cluster_names import ACCOUNTS, account_of
 from slices.models import Budget, Kubeconfig, Membership, Project, ProjectAdmin, Quota, Role, Slice
@@ -32,12 +33,10 @@ def relations_to(actor: User, obj: Any) -> frozenset[Relation]:
     slice_id = obj.pk if isinstance(obj, Slice) else getattr(obj, "slice_id", None)
     if slice_id is None:
         return frozenset()
-    own = slices_visible_to_members(actor).filter(pk=slice_id)
-    role = Membership.objects.filter(slice=OuterRef("pk"), user=actor).values("role")
-    found = own.annotate(role=Subquery(role), is_run=Exists(_run_by(actor))).values_list("role", "is_run").first()
-    if found is None:
+    if actor.bound_to and str(slice_id) not in actor.bound_to:
         return frozenset()
-    return RELATIONS_OF.get(found[0] or "", frozenset()) | ({Relation.PROJECT_ADMIN} if found[1] else frozenset())
+    ((role, is_run),) = _ROLES_IN([slice_id], actor=actor.pk) or [("", False)]
+    return RELATIONS_OF.get(role or "", frozenset()) | ({Relation.PROJECT_ADMIN} if is_run else frozenset())
 
 
 def slices_visible_to(actor: User) -> QuerySet[Slice]:
@@ -61,17 +60,31 @@ def own_slice_ids(actor: User) -> QuerySet[Any]:
 
 
 def _own(actor: User) -> Q:
-    own = Q(Exists(Membership.objects.filter(slice=OuterRef("pk"), user=actor))) | Q(Exists(_run_by(actor)))
+    own = own_of(actor.pk)
     return own & Q(pk__in=actor.bound_to) if actor.bound_to else own
 
 
-def _run_by(actor: User) -> QuerySet[ProjectAdmin]:
-    return ProjectAdmin.objects.filter(project=OuterRef("project"), user=actor)
+def own_of(user_id: Any) -> Q:
+    """The workspaces in which this person has a role."""
+    return Q(Exists(Membership.objects.filter(slice=OuterRef("pk"), user=user_id))) | Q(Exists(_run_by(user_id)))
+
+
+def _run_by(user_id: Any) -> QuerySet[ProjectAdmin]:
+    return ProjectAdmin.objects.filter(project=OuterRef("project"), user=user_id)
+
+
+_ROLE_OF_ACTOR: Final = Membership.objects.filter(slice=OuterRef("pk"), user=Id("actor")).order_by().values("role")
+_ROLES_IN: Final = WrittenQuery(
+    Slice.objects.order_by().annotate(role=Subquery(_ROLE_OF_ACTOR), is_run=Exists(_run_by(Id("actor")))).values_list("role", "is_run")
+)
+_OWN: Final = Slice.objects.filter(own_of(Id("actor"))).order_by()
+_OWN_BY_ID: Final = WrittenQuery(_OWN)
+_OWN_BY_NAME: Final = WrittenQuery(_OWN.filter(name=Text("name")))
 
 
 def slice_for(actor: User, reference: str | UUID, *, verb: Verb = Verb.SEE) -> Slice:
     """Raises NotFound when the actor may not see it, NotAllowed when his role is not enough, Conflict for changes of a closed one."""
-    slice_ = by_reference(slices_visible_to(actor), reference)
+    slice_ = _slice_seen(actor, reference)
     if slice_ is None:
         raise NotFound("slice")
     if verb != Verb.SEE and not may(actor, verb, slice_):
@@ -80,6 +93,16 @@ def slice_for(actor: User, reference: str | UUID, *, verb: Verb = Verb.SEE) -> S
     if verb != Verb.SEE:
         refuse_closed(slice_)
     return slice_
+
+
+def _slice_seen(actor: User, reference: str | UUID) -> Slice | None:
+    if may_all(actor, Verb.SEE, Kind.WORKSPACE):
+        return by_reference(Slice.objects.all(), reference)
+    if id_ := id_of(reference):
+        found = _OWN_BY_ID([id_], actor=actor.pk)
+    else:
+        found = _OWN_BY_NAME(name=str(reference), actor=actor.pk) if "\x00" not in str(reference) else []
+    return next((slice_ for slice_ in found if not actor.bound_to or str(slice_.pk) in actor.bound_to), None)
 
 
 def refuse_closed(owner: Project | Slice) -> None:

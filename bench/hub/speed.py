@@ -1,6 +1,7 @@
 """Speed on the cases that others publish: filling a cluster, one large gang, a deep queue, submits per second.
 
-Each twice: the planner alone, and end to end through the services on PostgreSQL and Redis (bench/hub/speed_hub.py). The peers' figures were
+Each twice: the planner alone, and end to end through the services on PostgreSQL and Redis (bench/hub/speed_hub.py); submits also over HTTP
+(bench/hub/speed_http.py). The peers' figures were
 taken on other runs, most of them with an API server: only the end-to-end ones are of that kind.
 """
 
@@ -27,6 +28,7 @@ from planner.engine import plan
 from planner.snapshot import Node, Pool, Request, Running, Snapshot
 
 CROWDS = ((1, 1), (1, 16), (2, 16), (2, 64))  # processes, and threads in each
+QUEUES = (0, 1_000, 10_000)
 ALONE = "planner alone"
 
 
@@ -34,6 +36,7 @@ def run(traces: Path | None) -> list[Figure]:
     figures = [
         *_alone(),
         *(figure for size in CROWDS for figure in figures_from("bench.hub.speed_hub", "rate", *map(str, size), with_redis=True)),
+        *(figure for queued in QUEUES for figure in figures_from("bench.hub.speed_http", str(queued), with_redis=True)),
     ]
     for case in ("gang", "deep", "fill", "inventory"):
         figures += figures_from("bench.hub.speed_hub", case, with_redis=True)

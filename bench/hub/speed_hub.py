@@ -18,7 +18,7 @@ import msgspec
 
 from bench.figures import Figure
 from bench.hub.own_hub import migrated_database, tell
-from bench.hub.world import ENTRY, EXIT, agent_says, cluster_made, slices_made, statistics_renewed
+from bench.hub.world import ENTRY, EXIT, agent_says, cluster_made, queue_made, slices_made, statistics_renewed
 from protocol.nodes.inventory import GpuView, NodeView
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 @dataclass(slots=True)
-class _World:
+class World:
     """Makes one cluster, and workspaces enough for one box each."""
 
     admin: Any
@@ -62,7 +62,7 @@ class _World:
     agent: Agent
 
 
-def _world(*, nodes: int, slices: int) -> _World:
+def world_made(*, nodes: int, slices: int) -> World:
     from accounts.models import PlatformRole
     from accounts.people.services import user_create
     from core.clock import db_now
@@ -72,10 +72,10 @@ def _world(*, nodes: int, slices: int) -> _World:
     cluster, agent = cluster_made("aurora", shape=SHAPE, node_count=nodes, gpus=GPUS, now=now)
     _, made = slices_made("p", slices, cluster, now=now, nodes_approval=nodes, gpus_approval=nodes * GPUS)
     statistics_renewed()
-    return _World(admin, cluster, made, agent)
+    return World(admin, cluster, made, agent)
 
 
-def _whole(world: _World, slice_: Any, nodes: int) -> Gpr:
+def whole(world: World, slice_: Any, nodes: int) -> Gpr:
     """Submits a gang of whole nodes."""
     from core.clock import db_now
     from gpr.requests.services import gpr_submit
@@ -85,7 +85,7 @@ def _whole(world: _World, slice_: Any, nodes: int) -> Gpr:
     return gpr_submit(actor=world.admin, spec=spec, now=db_now())
 
 
-def _tick(world: _World) -> None:
+def tick(world: World) -> None:
     """Ticks after an agent has just been heard."""
     from core.clock import db_now
     from gpr.allocation.allocator import tick
@@ -96,7 +96,7 @@ def _tick(world: _World) -> None:
         raise RuntimeError("somebody else ticks")
 
 
-def _opened(world: _World) -> None:
+def _opened(world: World) -> None:
     """The agent reports that all held nodes are open."""
     from core.clock import db_now
     from inventory.models import Reservation, ReservationState
@@ -116,9 +116,9 @@ def _count(*states: str) -> int:
 
 def _rate(processes: int, threads: int) -> list[Figure]:
     """Measures on a full cluster, so that all requests wait. Each process files with `threads` at once, as a web process does."""
-    world = _world(nodes=RATE_NODES, slices=RATE_SUBMITS + 1)
-    _whole(world, world.slices[-1], RATE_NODES)
-    _tick(world)
+    world = world_made(nodes=RATE_NODES, slices=RATE_SUBMITS + 1)
+    whole(world, world.slices[-1], RATE_NODES)
+    tick(world)
     submitters = ready_submitters(RATE_SUBMITS, processes, threads)
     began = time.perf_counter()
     go(submitters)
@@ -134,13 +134,13 @@ def _rate(processes: int, threads: int) -> list[Figure]:
 def _gang() -> list[Figure]:
     from gpr.models import GprState
 
-    world = _world(nodes=GANG_NODES, slices=1)
+    world = world_made(nodes=GANG_NODES, slices=1)
     began = time.perf_counter()
-    _whole(world, world.slices[0], GANG_NODES)
-    _tick(world)
+    whole(world, world.slices[0], GANG_NODES)
+    tick(world)
     held_s = time.perf_counter() - began
     _opened(world)
-    _tick(world)
+    tick(world)
     open_s = time.perf_counter() - began
     if not _count(GprState.ACTIVE):
         raise RuntimeError("the gang is not active")
@@ -153,23 +153,12 @@ def _gang() -> list[Figure]:
 
 def _deep() -> list[Figure]:
     """The planner sees the whole queue for the first time."""
-    import random
+    from gpr.models import GprState, Promise
 
-    from core.clock import db_now
-    from gpr.models import Gpr, GprState, Promise
-
-    world, dice = _world(nodes=DEEP_NODES, slices=DEEP_QUEUE + 1), random.Random(7)
-    _whole(world, world.slices[-1], DEEP_NODES)
-    _tick(world)
-    now = db_now()
-    rows = []
-    for number, slice_ in enumerate(world.slices[:DEEP_QUEUE]):
-        times = {"created_at": now, "queued_at": now, "turn_at": now, "state_changed_at": now}
-        length_s = dice.randrange(600, 36_000)
-        ask = {"shape": SHAPE, "nodes": dice.randint(1, 16), "duration_s": length_s, "remaining_s": length_s}
-        rows.append(Gpr(name=f"q{number}", slice=slice_, owner=world.admin, state=GprState.QUEUED, **ask, **times))
-    Gpr.objects.bulk_create(rows)
-    statistics_renewed()
+    world = world_made(nodes=DEEP_NODES, slices=DEEP_QUEUE + 1)
+    whole(world, world.slices[-1], DEEP_NODES)
+    tick(world)
+    queue_made(world.slices[:DEEP_QUEUE], owner=world.admin, shape=SHAPE, nodes_most=16)
     new_s, again_s = (_seconds_of_tick(world) for _ in range(2))
     planned = Promise.objects.filter(gpr__state=GprState.QUEUED).count()
     what = f"{END_TO_END}: {DEEP_QUEUE:,} queued on {DEEP_NODES:,} full nodes"
@@ -182,9 +171,9 @@ def _deep() -> list[Figure]:
     ]
 
 
-def _seconds_of_tick(world: _World) -> float:
+def _seconds_of_tick(world: World) -> float:
     began = time.perf_counter()
-    _tick(world)
+    tick(world)
     return time.perf_counter() - began
 
 
@@ -193,12 +182,12 @@ def _fill() -> list[Figure]:
     from gpr.models import GprState
 
     count = FILL_NODES * GPUS
-    world = _world(nodes=FILL_NODES, slices=count)
+    world = world_made(nodes=FILL_NODES, slices=count)
     submitters = ready_submitters(count, 2, FILL_THREADS)
     began = time.perf_counter()
     go(submitters)
     while (held := _count(GprState.PROVISIONING)) < count and time.perf_counter() - began < FILL_WITHIN_S:
-        _tick(world)
+        tick(world)
     held_s = time.perf_counter() - began
     what = f"{END_TO_END}: {FILL_NODES} x {GPUS} GPUs filled by {count:,} requests for one"
     if held < count:
@@ -210,7 +199,7 @@ def _fill() -> list[Figure]:
             Figure("speed", f"{what}: reserved until then", "/s", held / held_s, "KAI published, until bound", count / KAI_FILL_S),
         ]
     _opened(world)
-    _tick(world)
+    tick(world)
     open_s = time.perf_counter() - began
     if _count(GprState.ACTIVE) != count:
         raise RuntimeError(f"{_count(GprState.ACTIVE)} of {count} are active")
@@ -235,11 +224,11 @@ def _boxes() -> list[Figure]:
     from inventory.models import Reservation
 
     _warm_up()
-    world = _world(nodes=BOXES // GPUS, slices=BOXES)
+    world = world_made(nodes=BOXES // GPUS, slices=BOXES)
     asks: dict[str, Any] = {"nodes": 1, "gpus_per_node": 1, "duration_s": 86_400, "shape": SHAPE}
     gprs_submit(actor=world.admin, specs=[GprSpec(name="box", slice=slice_, **asks) for slice_ in world.slices], now=db_now())
 
-    def tick(case: str, state: GprState) -> list[Figure]:
+    def ticked(case: str, state: GprState) -> list[Figure]:
         statements: list[str] = []
 
         def counted(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
@@ -248,7 +237,7 @@ def _boxes() -> list[Figure]:
 
         with connection.execute_wrapper(counted):
             began_s = time.process_time()
-            _tick(world)
+            tick(world)
             cpu_s = time.process_time() - began_s
         if _count(state) != BOXES:
             raise RuntimeError(f"{_count(state)} of {BOXES} are {state}")
@@ -258,14 +247,14 @@ def _boxes() -> list[Figure]:
             Figure("boxes", f"{what}: statements", "", len(statements) / BOXES),
         ]
 
-    figures = tick("start", GprState.PROVISIONING)
+    figures = ticked("start", GprState.PROVISIONING)
     _opened(world)
-    figures += tick("become active", GprState.ACTIVE)
+    figures += ticked("become active", GprState.ACTIVE)
     over_at = db_now() - timedelta(seconds=1)
     Gpr.objects.update(active_at=over_at - timedelta(days=1), ends_at=over_at)
-    figures += tick("end", GprState.EXITING)
+    figures += ticked("end", GprState.EXITING)
     agent_says(world.agent, list(Reservation.objects.all()), EXIT, now=db_now())
-    return [*figures, *tick("are settled", GprState.COMPLETED)]
+    return [*figures, *ticked("are settled", GprState.COMPLETED)]
 
 
 def _inventory() -> list[Figure]:

@@ -46,6 +46,23 @@ def slices_made(project_name: str, count: int, cluster: Cluster, *, now: datetim
     return project, slices
 
 
+def queue_made(slices: Sequence[Any], *, owner: Any, shape: str, nodes_most: int) -> None:
+    """Stores one request in each workspace, which no plan has seen."""
+    import random
+
+    from core.clock import db_now
+    from gpr.models import Gpr, GprState
+
+    dice, now, rows = random.Random(7), db_now(), []
+    for number, slice_ in enumerate(slices):
+        times = {"created_at": now, "queued_at": now, "turn_at": now, "state_changed_at": now}
+        length_s = dice.randrange(600, 36_000)
+        ask = {"shape": shape, "nodes": dice.randint(1, nodes_most), "duration_s": length_s, "remaining_s": length_s}
+        rows.append(Gpr(name=f"q{number}", slice=slice_, owner=owner, state=GprState.QUEUED, **ask, **times))
+    Gpr.objects.bulk_create(rows)
+    statistics_renewed()
+
+
 def statistics_renewed() -> None:
     """Updates statistics as autovacuum would after so many rows."""
     from django.db import connection

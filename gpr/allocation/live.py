@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Set
+from dataclasses import replace
 from datetime import datetime
 from threading import RLock
 from typing import Any, Final, TypeVar
@@ -116,7 +117,7 @@ class LiveSnapshot:
             places,
             dict(rows.clusters_of_slice),
             now,
-            self._board.restore,
+            self._board,
             record.explained,
         )
 
@@ -157,7 +158,12 @@ def _brought_up_to_date(
         return known
     made = {id_: make(id_) for id_ in (there if stale is None else stale) if id_ in there}
     kept = {id_: was if (was := known.get(id_)) == part else part for id_, part in made.items()}
-    return kept if stale is None else {id_: part for id_, part in known.items() if id_ not in stale} | kept
+    if stale is None:
+        return kept
+    found = known | kept
+    for id_ in stale - kept.keys():
+        found.pop(id_, None)
+    return found
 
 
 class _Process:
@@ -205,7 +211,7 @@ def _parts(loaded: Loaded) -> dict[str, Any]:
         "boxes": {box.id: box for box in snapshot.running},
         "pools": (snapshot.pools, places.keys, places.pool_of_node, loaded.cluster_ids),
         "quotas": (snapshot.quotas, loaded.shares),
-        "memory": (snapshot.memory, snapshot.has_freed),
+        "memory": (replace(snapshot.memory, shadows=()), set(snapshot.memory.shadows), snapshot.has_freed),
         "rows": (loaded.requests, loaded.promises),
-        "board": contents_of(loaded.restore(snapshot).board),
+        "board": contents_of(loaded.board.restore(snapshot).board),
     }

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from heapq import heappop, heappush
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
+
+from sortedcontainers import SortedList
 
 from gpr.allocation.pools import RETURN_S
 from gpr.allocation.rows import ShadowRow
 from gpr.allocation.snapshot import SLACK, second_of
 from gpr.models import PlanRecord
 from inventory.models import Cluster
+from planner.promises.slack import size_class
 from planner.snapshot import Arrival, Failed, Memory, Shadow, Slot
+
+FAR: Final = datetime.max.replace(tzinfo=UTC)
 
 
 class PastArrival(NamedTuple):
@@ -27,37 +33,83 @@ class PastArrival(NamedTuple):
     stands_until: datetime | None
     shadow: Shadow | None
 
+    @property
+    def kind(self) -> tuple[int, int]:
+        return self.priority, size_class(self.gpu_s)
+
     def stands(self, now: datetime) -> bool:
         return self.stands_until is not None and self.stands_until > now
 
 
 class Arrivals:
-    """Those that a process knows, by GPR. They are sorted and grouped anew only when they have changed."""
+    """Those that a process knows, by GPR. What a newcomer needs of them is kept, so that each change costs little."""
 
     def __init__(self) -> None:
         self._of_gpr: dict[UUID, PastArrival] = {}
-        self._in_order: list[PastArrival] | None = None  # the oldest first
-        self._grouped: tuple[int, tuple[Arrival, ...]] | None = None  # those from this place on
+        self._in_order: SortedList[PastArrival] = SortedList()  # the oldest first
+        # Those since a time, by kind; and the shadows that stand at a time, with those that end next.
+        self._since_at, self._alike = FAR, dict[tuple[int, int], SortedList[PastArrival]]()
+        self._work: dict[tuple[int, int], int] = defaultdict(int)
+        self._stood_at, self._shadows = FAR, dict[UUID, Shadow]()
+        self._ends: list[tuple[datetime, UUID]] = []
 
     def replace(self, gone: Iterable[UUID], come: Iterable[PastArrival]) -> None:
         for gpr_id in gone:
-            self._of_gpr.pop(gpr_id, None)
-        self._of_gpr.update((arrival.gpr_id, arrival) for arrival in come)
-        self._in_order = self._grouped = None
+            if (old := self._of_gpr.pop(gpr_id, None)) is not None:
+                self._in_order.remove(old)
+                self._shadows.pop(gpr_id, None)
+                if old.made_at >= self._since_at:
+                    self._uncount(old)
+        new = {arrival.gpr_id: arrival for arrival in come}
+        self._of_gpr.update(new)
+        self._in_order.update(new.values())
+        for arrival in new.values():
+            self._stand(arrival)
+            if arrival.made_at >= self._since_at:
+                self._count(arrival)
 
     def shadows(self, now: datetime) -> tuple[Shadow, ...]:
-        return tuple(arrival.shadow for arrival in self._all() if arrival.shadow is not None and arrival.stands(now))
+        if now < self._stood_at:  # at first, or the clock was set back
+            self._stood_at, self._shadows, self._ends = now, {}, []
+            for arrival in self._in_order:
+                self._stand(arrival)
+        self._stood_at = now
+        while self._ends and self._ends[0][0] <= now:
+            _, gpr_id = heappop(self._ends)
+            known = self._of_gpr.get(gpr_id)
+            if known is None or not known.stands(now):  # else its end has moved
+                self._shadows.pop(gpr_id, None)
+        return tuple(self._shadows.values())
 
     def since(self, since_at: datetime) -> tuple[Arrival, ...]:
-        first = bisect_left(self._all(), since_at, key=attrgetter("made_at"))
-        if self._grouped is None or self._grouped[0] != first:
-            self._grouped = first, _grouped(self._all()[first:])
-        return self._grouped[1]
+        """Those of a kind count together, from the first on."""
+        if since_at < self._since_at:  # at first, or the clock was set back
+            self._alike.clear()
+            self._work.clear()
+            for arrival in self._in_order.irange((since_at,)):
+                self._count(arrival)
+        else:
+            for arrival in self._in_order.irange((self._since_at,), (since_at,)):
+                self._uncount(arrival)
+        self._since_at = since_at
+        firsts = sorted((alike[0], self._work[kind]) for kind, alike in self._alike.items())
+        return tuple(Arrival(second_of(first.made_at), first.priority, first.gpu_s, gpu_s - first.gpu_s) for first, gpu_s in firsts)
 
-    def _all(self) -> list[PastArrival]:
-        if self._in_order is None:
-            self._in_order = sorted(self._of_gpr.values())
-        return self._in_order
+    def _stand(self, arrival: PastArrival) -> None:
+        if arrival.shadow is not None and arrival.stands_until is not None and arrival.stands(self._stood_at):
+            self._shadows[arrival.gpr_id] = arrival.shadow
+            heappush(self._ends, (arrival.stands_until, arrival.gpr_id))
+
+    def _count(self, arrival: PastArrival) -> None:
+        self._alike.setdefault(arrival.kind, SortedList()).add(arrival)
+        self._work[arrival.kind] += arrival.gpu_s
+
+    def _uncount(self, arrival: PastArrival) -> None:
+        alike = self._alike[arrival.kind]
+        alike.remove(arrival)
+        self._work[arrival.kind] -= arrival.gpu_s
+        if not alike:
+            del self._alike[arrival.kind], self._work[arrival.kind]
 
 
 def past_arrivals(rows: Iterable[tuple[Any, ...]]) -> Iterator[PastArrival]:
@@ -87,15 +139,6 @@ def memory_of(record: PlanRecord, arrivals: Arrivals, clusters: Iterable[Cluster
             if cluster.node_failed_at is not None
         ),
     )
-
-
-def _grouped(arrivals: Iterable[PastArrival]) -> tuple[Arrival, ...]:
-    # Equal ones count together from the first on.
-    found: dict[tuple[int, int], list[PastArrival]] = {}
-    for arrival in arrivals:
-        found.setdefault((arrival.priority, arrival.gpu_s), []).append(arrival)
-    alike = sorted((same[0].made_at, *ask, len(same)) for ask, same in found.items())
-    return tuple(Arrival(second_of(since_at), priority, gpu_s, count) for since_at, priority, gpu_s, count in alike)
 
 
 def _slot(data: dict[str, Any], starts_at: datetime | None) -> Slot:

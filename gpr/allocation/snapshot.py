@@ -21,7 +21,7 @@ from gpr.allocation.rows import (
 from gpr.models import ENDED, PROVISIONED, AfterCondition, Gpr, GprState, ended_well
 from inventory.models import Cluster, MaintenanceWindow, Supply
 from planner.plan import Cause
-from planner.promises.live_board import Restore
+from planner.promises.live_board import LiveBoard
 from planner.snapshot import Node as PlannerNode
 from planner.snapshot import (
     Place,
@@ -57,7 +57,7 @@ class Loaded:
     places: PoolIndex
     clusters_of_slice: Mapping[UUID, Set[UUID]]
     now: datetime
-    restore: Restore  # puts the stored slots of this snapshot, or of one made of it, on a board
+    board: LiveBoard  # the stored slots of this snapshot, or of one made of it
     explained: UUID | None = None  # of PlanRecord
 
     @property

@@ -33,7 +33,7 @@ from journal.hints import PLAN, hint, slice_topic
 from journal.models import Severity
 from journal.services import event_record
 from planner.basis import Basis
-from planner.engine import plan
+from planner.engine import plan, plan_newcomers
 from planner.plan import BarePlacement, Blocker, Explanation, Placement, Plan, Remembered
 from planner.plan import PromiseMove as PlannedMove
 from planner.promises.slack import ENDS_FADING
@@ -94,7 +94,14 @@ class _Process:
 def plan_of(loaded: Loaded, *, explained: Set[UUID] | None, since: Basis | None = None) -> Plan:
     """Plans and stores nothing. `explained`: as for `replan`; `since`: as for `plan`."""
     told = None if explained is None else {str(pk) for pk in explained}
-    return plan(loaded.snapshot, explained=told, since=since, restore=loaded.restore)
+    return plan(loaded.snapshot, explained=told, since=since, restore=loaded.board.restore)
+
+
+def newcomers_plan(loaded: Loaded, newcomers: Set[UUID]) -> Plan:
+    """Does the same as `plan_of`, but tells only of these, if the rest stays as it is stored."""
+    with loaded.board.trial(loaded.snapshot) as restored:
+        made = plan_newcomers(loaded.snapshot, restored) if restored is not None else None
+    return made or plan_of(loaded, explained=newcomers)
 
 
 def explanation_data(explanation: Explanation) -> dict[str, Any]:

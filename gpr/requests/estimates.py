@@ -53,7 +53,7 @@ class Estimate:
 def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | None = None, format_time: FormatTime = utc) -> list[Estimate]:
     """Returns one estimate for each cluster and shape, soonest first. `edited`: for an edit of this GPR. Raises as `gpr_submit`."""
     asked = candidate_of(spec, actor=actor, now=now, edited=edited)
-    candidate, loaded, finder = asked.request, asked.loaded, OfferFinder(asked.loaded.snapshot, restore=asked.loaded.restore)
+    candidate, loaded, finder = asked.request, asked.loaded, OfferFinder(asked.loaded.snapshot, restore=asked.loaded.board.restore)
     found = _in_time(spec, edited, list(soonest_by_place(_offers(asked, finder)).values()), now)
     explanations = explain([offer.explain() for offer in found], actor=actor, now=now, format_time=format_time)
     alternatives = Alternatives(spec, candidate, finder, loaded, found).per_offer()
@@ -85,7 +85,7 @@ def _offers(asked: Candidate, finder: OfferFinder) -> tuple[Offer, ...]:
     if asked.unchanged is None:
         return finder.offers(asked.request)
     request, snapshot = asked.unchanged
-    return finder.beside(OfferFinder(snapshot, restore=asked.loaded.restore).best(request), asked.request)
+    return finder.beside(OfferFinder(snapshot, restore=asked.loaded.board.restore).best(request), asked.request)
 
 
 def _range(spec: GprSpec, offer: Offer, learned: ForecastRanges) -> Range:

@@ -13,7 +13,7 @@ from core.words import plural, utc
 from core.written_sql import rows_insert, sent_together
 from gpr.allocation.live import snapshot_load
 from gpr.allocation.snapshot import Loaded, at
-from gpr.allocation.stored_plan import Edited, plan_of, plan_store, replan, shadows_drop, summary_set
+from gpr.allocation.stored_plan import Edited, newcomers_plan, plan_store, replan, shadows_drop, summary_set
 from gpr.models import Gpr, GprState, Promise
 from gpr.promises.forecasts import forecasts_drop
 from gpr.promises.outcomes import promises_abandon
@@ -47,7 +47,7 @@ def newcomers_store(newcomers: Mapping[Gpr, GprSpec], now: datetime) -> dict[UUI
 
 def _store_queued(newcomers: Mapping[Gpr, GprSpec], now: datetime) -> dict[UUID, EgsError]:
     loaded = snapshot_load(now=now, with_memory=True).with_newcomers((gpr, spec.clusters) for gpr, spec in newcomers.items())
-    made = plan_of(loaded, explained={gpr.pk for gpr in newcomers})
+    made = newcomers_plan(loaded, {gpr.pk for gpr in newcomers})
     placements = {UUID(placement.id): placement for placement in made.placements}
     if late := {gpr.pk: error for gpr in newcomers if (error := _beyond_end(gpr, placements[gpr.pk], now))}:
         in_time = {gpr: spec for gpr, spec in newcomers.items() if gpr.pk not in late}

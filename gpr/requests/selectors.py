@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, Final, cast
 from uuid import UUID
 
-from django.db.models import DateTimeField, Exists, OuterRef, Prefetch, Q, QuerySet, Value, Window
+from django.db.models import Count, DateTimeField, Exists, OuterRef, Prefetch, Q, QuerySet, Value, Window
 from django.db.models.fields.tuple_lookups import Tuple, TupleGreaterThan, TupleLessThan
 from django.db.models.functions import Coalesce, RowNumber
 
 from accounts.models import User
-from accounts.policy import Verb, may, visible_rows
+from accounts.policy import Kind, Verb, may, may_all, visible_rows
 from core.clock import db_now
 from core.errors import NotAllowed, StaleState
 from core.rest.references import one_by_id, one_by_reference
+from core.written_sql import Id, Moment, WrittenQuery
 from gpr.models import BookingSeries, Eviction, EvictionVictim, Gpr, GprState, GprTemplate, PromiseMove
 from inventory.models import Cluster, Node, Reservation, ReservationState, StepResult
 from journal.models import Event
 from slices.deputies.selectors import deputized_projects
 from slices.models import ProjectAdmin, Slice
-from slices.selectors import slices_visible_to
+from slices.selectors import own_of, slices_visible_to
 
 # The planner considers requests in this order (planner/board/waiting.py); the index gpr_queue matches it.
 TURN = ("turn_share", "turn_key", "turn_at", "id")
@@ -149,15 +150,21 @@ def queue_visible_to(actor: User) -> QuerySet[Gpr]:
 
 def start_positions(gprs: Iterable[Gpr]) -> dict[UUID, int]:
     """Positions by planned start among all waiting requests, from 1. Runs one query."""
-    starts = {gpr.pk: gpr.planned_start_at for gpr in gprs if gpr.state == GprState.QUEUED and gpr.planned_start_at is not None}
-    if not starts:
-        return {}
+    planned = [(gpr, gpr.planned_start_at) for gpr in gprs if gpr.state == GprState.QUEUED and gpr.planned_start_at is not None]
+    if len(planned) < 2:  # to count those before one takes a fifth of the time
+        return {gpr.pk: 1 + sum(_BEFORE(start=start_at, created=gpr.created_at, id=gpr.pk)) for gpr, start_at in planned}
+    starts = {gpr.pk: start_at for gpr, start_at in planned}
     place = Window(RowNumber(), order_by=["planned_start_at", "created_at", "id"])
     # Nothing behind the last of these counts, unless a plan has just moved one of them.
     counted = Q(planned_start_at__lte=max(starts.values())) | Q(pk__in=starts)
-    rows = Gpr.objects.filter(counted, state=GprState.QUEUED, planned_start_at__isnull=False).annotate(place=place).order_by()
+    rows = _PLANNED.filter(counted).annotate(place=place)
     # Django applies a filter that mentions the window after it has numbered the rows, so the ids must stand in the same Q.
     return dict(rows.filter(Q(place__lt=1) | Q(pk__in=starts)).values_list("pk", "place"))
+
+
+_PLANNED: Final = Gpr.objects.filter(state=GprState.QUEUED, planned_start_at__isnull=False).order_by()
+_IS_BEFORE: Final = TupleLessThan(Tuple("planned_start_at", "created_at", "id"), (Moment("start"), Moment("created"), Id("id")))
+_BEFORE: Final = WrittenQuery(_PLANNED.filter(_IS_BEFORE).values("state").annotate(count=Count("pk")).values_list("count", flat=True))
 
 
 def before(gpr: Gpr) -> Q:
@@ -198,8 +205,15 @@ def names_visible_to(actor: User, gpr_ids: set[str]) -> dict[str, str]:
     known = gpr_ids - {""}
     if not known:
         return {}
-    rows = gprs_visible_to(actor).filter(pk__in=known).order_by().values_list("pk", "name")
-    return {str(pk): name for pk, name in rows}
+    is_all = may_all(actor, Verb.SEE, Kind.GPR)
+    rows = _NAMES(list(map(UUID, known))) if is_all else _OWN_NAMES(list(map(UUID, known)), actor=actor.pk)
+    return {str(pk): name for pk, name, slice_id in rows if is_all or not actor.bound_to or str(slice_id) in actor.bound_to}
+
+
+_NAMES: Final = WrittenQuery(Gpr.objects.order_by().values_list("pk", "name", "slice_id"))
+_OWN_NAMES: Final = WrittenQuery(
+    Gpr.objects.filter(slice__in=Slice.objects.filter(own_of(Id("actor"))).values("pk")).order_by().values_list("pk", "name", "slice_id")
+)
 
 
 def evictions_visible_to(actor: User) -> QuerySet[Eviction]:

@@ -389,16 +389,21 @@ class Board:
 
         `asked`: stop when these have started, after now at the soonest; the rest keep their slots. None means all.
         """
-        order = self._order_now()
-        if len(order) == 0:
-            return {}
-        self._reserve_steps_for_all()
-        played = ("state", "slot_s", "places", "earliest_s")
-        table = self._table._replace(**{name: getattr(self._table, name).copy() for name in played})
-        if self.policy.name == PolicyName.GUARDED:
-            chains, free_now = self._chains(), self._empty_free_now()
-            scheduling.play_forward(copy_capacity(self.capacity), free_now, table, order, self.now_s, self._asked(asked), chains)
-        return self._slots(table)
+        return self._slots(self._played(asked)) if self.order else {}
+
+    def expected_near(self, asked: Set[str]) -> dict[str, Slot]:
+        """Does the same, but returns only the starts of these and of those that share nodes or limits with them, or come before them."""
+        table = self._played(asked)
+        rows, is_on_nodes = [self.queue[id_].row for id_ in asked], np.zeros(len(self.node_ids), np.bool_)
+        for row in rows:
+            is_on_nodes[places_of(table, row)] = True
+        before = np.concatenate([[0], np.cumsum(is_on_nodes[table.places])])
+        first, end = (np.minimum(places, len(table.places)) for places in (table.first_place, table.first_place + table.nodes))
+        limits = np.unique(table.all_limits[rows])
+        found = (before[end] > before[first]) | np.isin(table.all_limits, limits[limits != NONE]).any(axis=1)
+        found[[*rows, *(self.queue[after].row for id_ in asked if (after := self.queue[id_].request.after) in self.queue)]] = True
+        near = sorted((self._at_row[row] for row in np.flatnonzero(found & (self._table.state == HAS_SLOT)).tolist()), key=turn_of)
+        return {each.request.id: self.slot_at(places_of(table, each.row), table.slot_s.item(each.row)) for each in near}
 
     def next_start_s(self) -> int | None:
         starts_s = self._table.slot_s[self._table.state == HAS_SLOT]
@@ -412,6 +417,15 @@ class Board:
         return Slot(pool.id, start_s, tuple(self.node_ids[node] for node in places))
 
     # Internals.
+
+    def _played(self, asked: Set[str] | None) -> Table:
+        self._reserve_steps_for_all()
+        played = ("state", "slot_s", "places", "earliest_s")
+        table = self._table._replace(**{name: getattr(self._table, name).copy() for name in played})
+        if self.policy.name == PolicyName.GUARDED:
+            order, chains, free_now = self._order_now(), self._chains(), self._empty_free_now()
+            scheduling.play_forward(copy_capacity(self.capacity), free_now, table, order, self.now_s, self._asked(asked), chains)
+        return table
 
     def _predecessor_end_s(self, id_: str) -> int:
         box, waiting = self.running.get(id_), self.queue.get(id_)

@@ -5,7 +5,8 @@ It must plan as `board_of` does. When slots are lost, late or at risk, or boxes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from threading import Lock
 from typing import Final, NamedTuple, TypeVar
 
@@ -41,6 +42,18 @@ class LiveBoard:
     def __init__(self) -> None:
         self._lock = Lock()
         self._kept: _Kept | None = None
+
+    @contextmanager
+    def trial(self, snapshot: Snapshot) -> Iterator[Restored | None]:
+        """Gives the board itself, to place newcomers beside all slots: afterwards it is as before. None: it has to be made anew."""
+        with self._lock:
+            kept, self._kept = self._kept, None  # if this fails, nothing is kept
+            if snapshot.edited is not None or kept is None or not kept.follow(snapshot):
+                yield None
+                return
+            with kept.trial(snapshot) as restored:
+                yield restored
+            self._kept = kept
 
     def restore(self, snapshot: Snapshot) -> Restored:
         """Return the same as `restore_anew`. The caller owns the result."""
@@ -91,7 +104,19 @@ class _Kept:
         self._change_count = 0
 
     def restored(self, snapshot: Snapshot) -> Restored:
-        board = self._board.copy()
+        return self._with_newcomers(self._board.copy(), snapshot)
+
+    @contextmanager
+    def trial(self, snapshot: Snapshot) -> Iterator[Restored]:
+        restored = self._with_newcomers(self._board, snapshot)
+        promised = [waiting.promise_s for waiting in restored.newcomers]
+        yield restored
+        for waiting, promise_s in zip(restored.newcomers, promised, strict=True):
+            waiting.promise_s = promise_s
+            if restored.board.has_slot(waiting):
+                restored.board.remove_slot(waiting)
+
+    def _with_newcomers(self, board: Board, snapshot: Snapshot) -> Restored:
         board.keep_as_stored()
         newcomers = [board.queue[request.id] for request in snapshot.queue if request.slot is None]
         return Restored(board, newcomers, self._queues_for(snapshot) if snapshot.memory.shadows else None)

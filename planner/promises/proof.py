@@ -38,13 +38,15 @@ class InvalidPlanError(AssertionError):
     pass
 
 
-def faults_of(board: Board, placements: Sequence[Placement], others: Sequence[BarePlacement]) -> tuple[Fault, ...]:
-    """List the violations, at most one per request. A late start is none if a recorded cause moved the promise."""
+def faults_of(
+    board: Board, placements: Sequence[Placement], others: Sequence[BarePlacement], among: Iterable[Waiting] | None = None
+) -> tuple[Fault, ...]:
+    """List the violations, at most one per request. A late start is none if a recorded cause moved the promise. `among`: None: all."""
     starting = {placement.id: slot for placement in placements if placement.starts_now and (slot := placement.slot) is not None}
     all_placements: tuple[Placement | BarePlacement, ...] = (*placements, *others)
     moved = {stand.id for stand in all_placements if stand.moved is not None and board.queue[stand.id].displaced is not None}
     late_s = board.policy.promise_tolerance_s
-    flawed = _flawed(board, lambda waiting: NEVER_S if (s := waiting.request.promise_s) is None else s + late_s, starting)
+    flawed = _flawed(board, lambda waiting: NEVER_S if (s := waiting.request.promise_s) is None else s + late_s, starting, among)
     return tuple(Fault(id_, flaw) for id_, flaw in flawed if flaw != Flaw.LATE or id_ not in moved)
 
 
@@ -65,14 +67,16 @@ def _flaws_of_box(board: Board, new: Started) -> list[Flaw]:
     return [flaw for flaw, is_so in tests.items() if is_so]
 
 
-def _flawed(board: Board, last_s_of: Callable[[Waiting], int], starting: Mapping[str, Slot]) -> list[tuple[str, Flaw]]:
+def _flawed(
+    board: Board, last_s_of: Callable[[Waiting], int], starting: Mapping[str, Slot], among: Iterable[Waiting] | None = None
+) -> list[tuple[str, Flaw]]:
     """`starting`: requests that start now, and where."""
     capacity, table = board.stored_plan()
     misplaced: set[int] = set()
     if starting:
         capacity, table, misplaced = _started(board, table, starting)
     states = table.state.tolist()
-    waitings = [waiting for waiting in board.order if states[waiting.row] == HAS_SLOT]
+    waitings = [waiting for waiting in (board.order if among is None else among) if states[waiting.row] == HAS_SLOT]
     requests = [waiting.request for waiting in waitings]
     asked = Asked(
         np.array([request.node_count for request in requests], np.int64),

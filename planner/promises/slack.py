@@ -126,10 +126,10 @@ class SlackTracker:
         now_s, observed_s = self._board.now_s, self._slack.observed_s
         while self._arrivals and self._arrivals[0].at_s < now_s - observed_s:
             gone = self._arrivals.popleft()
-            self._work[gone.priority][_class_of(gone.gpu_s)] -= gone.gpu_s * gone.count
+            self._work[gone.priority][size_class(gone.gpu_s)] -= gone.gpu_s + gone.more_gpu_s
         if self._since_s is None or not self._gpu_count:
             return 0.0
-        own = _class_of(gpu_s)
+        own = size_class(gpu_s)
         higher = sum(sum(classes.values()) for level, classes in self._work.items() if level > priority)
         same = sum(work for class_, work in self._work[priority].items() if class_ < own)
         since_s = min(observed_s, max(now_s - self._since_s, OBSERVED_LEAST_S))
@@ -137,7 +137,7 @@ class SlackTracker:
 
     def _note(self, arrival: Arrival) -> None:
         self._arrivals.append(arrival)
-        self._work[arrival.priority][_class_of(arrival.gpu_s)] += arrival.gpu_s * arrival.count
+        self._work[arrival.priority][size_class(arrival.gpu_s)] += arrival.gpu_s + arrival.more_gpu_s
         if self._since_s is None:
             self._since_s = arrival.at_s
 
@@ -160,9 +160,9 @@ def find_new_place(board: Board, tracker: SlackTracker | None, request: Request)
     return found, shadow
 
 
+def size_class(gpu_s: int) -> int:
+    return int(math.log2(max(gpu_s, 1)) * CLASSES_PER_DOUBLING)
+
+
 def _no_work() -> dict[int, int]:
     return defaultdict(int)
-
-
-def _class_of(gpu_s: int) -> int:
-    return int(math.log2(max(gpu_s, 1)) * CLASSES_PER_DOUBLING)

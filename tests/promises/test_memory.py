@@ -28,12 +28,12 @@ def test_alike_arrivals_count_together_from_the_first_on_and_old_ones_not_at_all
     now_s = int(NOW.timestamp())
 
     assert snapshot_load(now=asks[-1][1], with_memory=True).snapshot.memory.arrivals == (
-        Arrival(now_s, short.priority, short.gpu_s, 2),
-        Arrival(now_s + 9, long.priority, long.gpu_s, 1),
+        Arrival(now_s, short.priority, short.gpu_s, short.gpu_s),
+        Arrival(now_s + 9, long.priority, long.gpu_s),
     )
 
     later = NOW + timedelta(seconds=SLACK.observed_s + 7)
-    assert snapshot_load(now=later, with_memory=True).snapshot.memory.arrivals == (Arrival(now_s + 9, long.priority, long.gpu_s, 1),)
+    assert snapshot_load(now=later, with_memory=True).snapshot.memory.arrivals == (Arrival(now_s + 9, long.priority, long.gpu_s),)
 
 
 def report(cluster: Cluster, *, at: datetime, ready: bool = True, healthy: bool = True) -> None:

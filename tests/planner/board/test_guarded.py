@@ -229,7 +229,7 @@ def test_work_that_is_shorter_or_of_higher_priority_gives_slack_to_whom_it_will_
     assert promised(Arrival(0, 201, half), held) == 450
     assert promised(Arrival(0, 201, half), free) == 700
     assert promised(Arrival(0, 201, 100 * half), free) == 2100  # no busier than `busy_most`
-    assert promised(Arrival(0, 201, half // 4, count=4), free) == promised(Arrival(0, 201, half), free)
+    assert promised(Arrival(0, 201, half // 4, 3 * half // 4), free) == promised(Arrival(0, 201, half), free)
     assert promised(Arrival(-6 * day_s, 201, half), free) == 0  # forgotten
 
 

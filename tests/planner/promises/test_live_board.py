@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.engine import plan
+from planner.engine import plan, plan_newcomers
 from planner.offers import OfferFinder
 from planner.plan import Placement
 from planner.promises import live_board
@@ -69,6 +69,27 @@ def test_a_history_is_planned_alike_on_both(seed: int, policy: Policy, asks: Ask
             world.queue = world.queue[:-1]
             known, fresh = (OfferFinder(snapshot, restore=restore).offers(new) for restore in (process.board.restore, restore_anew))
             assert [(each, each.explain()) for each in known] == [(each, each.explain()) for each in fresh]
+
+
+@examples(2_000, quick_count=100)
+@given(st.integers(0, 10**6), st.sampled_from(POLICIES), ASKS, st.sets(st.sampled_from(sorted(MISHAPS)), max_size=1), st.booleans())
+def test_newcomers_planned_alone_get_what_a_whole_plan_gives_them_and_leave_the_board_as_it_was(
+    seed: int, policy: Policy, asks: Asks, mishaps: set[str], has_quotas: bool
+) -> None:
+    world, process = World(seed, policy, frozenset(mishaps), asks, now_s=1000), Process()
+    for _ in range(25):
+        snapshot, _ = world.step()
+        snapshot = process.read(replace(snapshot, quotas=QUOTAS if has_quotas else ()))
+        newcomers = {each.id for each in snapshot.queue if each.slot is None}
+        with process.board.trial(snapshot) as restored:
+            alone = plan_newcomers(snapshot, restored) if restored is not None else None
+        whole = plan(snapshot, explained=newcomers, restore=process.board.restore)
+
+        assert whole == plan(snapshot, explained=newcomers)
+        if alone is not None:
+            assert list(map(_uncounted, alone.placements)) == list(map(_uncounted, whole.placements))
+            assert (alone.remembered, alone.forecasts, alone.faults) == (whole.remembered, whole.forecasts, whole.faults)
+            assert not whole.others
 
 
 @examples(400)
@@ -160,8 +181,12 @@ def _with_supply(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, pools=(*snapshot.pools, grows), queue=queue)
 
 
+def _uncounted(placement: Placement) -> Placement:
+    return replace(placement, explanation=replace(placement.explanation, ahead_count=0))  # pages count anew
+
+
 def _shown(placement: Placement) -> object:
-    explanation = replace(placement.explanation, ahead_count=0)  # pages count anew
+    explanation = _uncounted(placement).explanation
     return placement.start_s, explanation, placement.turn_share, placement.turn_key, placement.borrows
 
 

@@ -9,7 +9,7 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.db.models import Model, Q
 
-from core.written_sql import Moment, Text, WrittenQuery, load_together, rows_insert, sent_together
+from core.written_sql import Id, Moment, Text, WrittenQuery, load_together, rows_insert, sent_together
 from inventory.models import Node
 from journal.models import Event
 from slices.models import Project
@@ -45,7 +45,7 @@ SEEN = WrittenQuery(NODES.filter(Q(seen_at__lt=Moment("before")) | Q(seen_at__gt
 
 def test_it_finds_the_rows_of_the_times_of_each_call() -> None:
     cluster, hour = make_cluster(nodes=3), timedelta(hours=1)
-    for number, node in enumerate(NODES):
+    for number, node in enumerate(NODES.all()):
         Node.objects.filter(pk=node.pk).update(seen_at=NOW + number * hour)
 
     for before, after in ((NOW, NOW), (NOW + hour, NOW + 2 * hour), (NOW - hour, NOW + hour)):
@@ -60,6 +60,17 @@ def test_it_finds_the_rows_of_the_text_of_each_call() -> None:
 
     for name in ("c-n0", "c-n1", "c'; --"):
         assert [node.name for node in NAMED(name=name)] == [name] * name.startswith("c-")
+
+
+BESIDE = WrittenQuery(NODES.exclude(pk=Id("node")), key="cluster__id")
+
+
+def test_it_finds_the_rows_of_the_id_of_each_call() -> None:
+    cluster = make_cluster(nodes=3)
+
+    nodes = list(NODES.all())
+    for node in nodes:
+        assert BESIDE([cluster.pk], node=node.pk) == [other for other in nodes if other != node]
 
 
 @pytest.mark.parametrize("round_", range(4))  # the server keeps the plan of a statement that a connection sends again
