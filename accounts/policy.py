@@ -62,6 +62,7 @@ class Kind(StrEnum):
     CHECK_POLICY = "checkpolicy"
     CASE = "remediationcase"
     REMEDIATION_POLICY = "remediationpolicy"
+    PROMETHEUS = "prometheussource"
 
 
 class Relation(StrEnum):
@@ -157,6 +158,7 @@ TABLE: Final[Mapping[tuple[Verb, Kind], Rule]] = {
     (Verb.SEE, Kind.CHECK_POLICY): _OVERSEERS,
     (Verb.SEE, Kind.CASE): _OVERSEERS,
     (Verb.SEE, Kind.REMEDIATION_POLICY): _OVERSEERS,
+    (Verb.SEE, Kind.PROMETHEUS): _OVERSEERS,
 }
 
 Row = TypeVar("Row", bound=Model)

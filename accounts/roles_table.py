@@ -36,6 +36,7 @@ OBJECTS: Final = {
     Kind.CHECK_POLICY: "check policy",
     Kind.CASE: "case of a node that is set aside",
     Kind.REMEDIATION_POLICY: "remediation policy",
+    Kind.PROMETHEUS: "Prometheus of a cluster",
     Kind.PLATFORM: "platform",
 }
 

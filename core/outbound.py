@@ -11,7 +11,7 @@ import ssl
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
@@ -58,23 +58,32 @@ def url_fault(url: str) -> str:
     return _address_fault(address, is_tls=parts.scheme == "https")
 
 
-def post(url: str, *, body: bytes, headers: Mapping[str, str]) -> Answer:
-    """Raises NotSent."""
+def post(
+    url: str,
+    *,
+    body: bytes,
+    headers: Mapping[str, str],
+    timeout_s: float | None = None,
+    answer_max_bytes: int = ANSWER_MAX_BYTES,
+    ca_pem: str = "",
+) -> Answer:
+    """`ca_pem`: certificates to trust instead of the system's. Raises NotSent."""
+    timeout_s = timeout_s or TIMEOUT_S
     parts = _split(url)
     if parts is None:
         raise NotSent(URL_MUST, is_final=True)
-    backend = _GuardedBackend(is_tls=parts.scheme == "https", until_s=time.monotonic() + TIMEOUT_S)
+    backend = _GuardedBackend(is_tls=parts.scheme == "https", until_s=time.monotonic() + timeout_s)
     given = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
-    timeouts = dict.fromkeys(("connect", "read", "write", "pool"), TIMEOUT_S)
+    timeouts = dict.fromkeys(("connect", "read", "write", "pool"), timeout_s)
     try:
         with (
-            httpcore.ConnectionPool(ssl_context=_tls(), network_backend=backend) as pool,
+            httpcore.ConnectionPool(ssl_context=_tls(ca_pem), network_backend=backend) as pool,
             pool.stream("POST", url, headers=given, content=body, extensions={"timeout": timeouts}) as response,
         ):
             said = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
-            return Answer(response.status, said, _read(response.iter_stream()))
+            return Answer(response.status, said, _read(response.iter_stream(), answer_max_bytes))
     except httpcore.TimeoutException:
-        raise NotSent(f"No answer came within {TIMEOUT_S:.0f} s.") from None
+        raise NotSent(f"No answer came within {timeout_s:.0f} s.") from None
     except (httpcore.NetworkError, httpcore.ProtocolError, ssl.SSLError, OSError):
         raise NotSent("The connection failed.") from None
 
@@ -119,18 +128,27 @@ def _address_fault(address: Address, *, is_tls: bool) -> str:
     return "" if is_tls else f"EGS sends nothing without https. {HOW_TO_ALLOW}"
 
 
-def _read(chunks: Iterable[bytes]) -> bytes:
+def _read(chunks: Iterable[bytes], max_bytes: int) -> bytes:
     body = b""
     for chunk in chunks:
         body += chunk
-        if len(body) > ANSWER_MAX_BYTES:
-            raise NotSent(f"The answer was longer than {ANSWER_MAX_BYTES // 1024} KiB.")
+        if len(body) > max_bytes:
+            raise NotSent(f"The answer was longer than {max_bytes // 1024} KiB.")
     return body
 
 
-@cache
-def _tls() -> ssl.SSLContext:
-    return ssl.create_default_context()  # trusts what the system trusts
+@lru_cache(maxsize=64)
+def _tls(ca_pem: str) -> ssl.SSLContext:
+    """Raises ValueError or OSError for what is no certificate."""
+    return ssl.create_default_context(cadata=ca_pem or None)
+
+
+def ca_fault(ca_pem: str) -> str:
+    try:
+        _tls(ca_pem)
+    except (ValueError, OSError):
+        return "Must be certificates as PEM text."
+    return ""
 
 
 class _GuardedBackend(httpcore.NetworkBackend):

@@ -35,6 +35,7 @@ from journal.notices.channels.api import ChannelViewSet, DeliveryViewSet
 from journal.notices.settings.api import NoticeSettingsViewSet
 from manifests.api import ManifestViewSet
 from observability.alerts.api import AlertRuleViewSet, AlertSilenceViewSet, AlertSubjectViewSet, AlertViewSet
+from observability.prometheus.api import PrometheusViewSet
 from observability.remediation.api import RemediationPolicyViewSet, RemediationViewSet
 from observability.telemetry.api import GpuMetricsViewSet, HotspotViewSet
 from observability.workloads.api import PodViewSet, WorkloadViewSet
@@ -90,6 +91,7 @@ router.register("maintenance", MaintenanceViewSet, basename="maintenance")
 router.register("check-policies", CheckPolicyViewSet, basename="check-policy")
 router.register("remediation", RemediationViewSet, basename="remediation")
 router.register("remediation-policies", RemediationPolicyViewSet, basename="remediation-policy")
+router.register("prometheus", PrometheusViewSet, basename="prometheus")
 router.register("supplies", SupplyViewSet, basename="supply")
 router.register("supply-orders", SupplyOrderViewSet, basename="supply-order")
 router.register("evictions", EvictionViewSet, basename="eviction")

@@ -109,4 +109,5 @@ class RollUpProgress(models.Model):
 
 
 from observability.alerts import models as alert_models  # noqa: E402, F401  # else Django does not find them
+from observability.prometheus.models import PrometheusSource  # noqa: E402, F401  # else Django does not find them
 from observability.workloads.models import Pod, Workload  # noqa: E402, F401  # else Django does not find them

@@ -12,13 +12,17 @@ from django.db.models import Prefetch
 from django.http import QueryDict
 
 from accounts.models import PlatformRole
+from core.outbound import URL_MAX_CHARS
 from core.pages import words
+from core.words import duration_exact
 from gpr.queue.moves import MoveTo
 from gpr.usage.services import PRICE_MOST
 from inventory.models import CheckPolicy, Cluster, Node, SupplyKind
 from inventory.selectors import shapes_known
 from inventory.services.checks import CheckPolicyChange
 from observability.models import RemediationPolicy
+from observability.prometheus.models import CA_MAX_CHARS, MATCHERS_MAX_CHARS, USERNAME_MAX_CHARS, Auth, PrometheusSource
+from observability.prometheus.services import SECRET_MAX_CHARS
 from observability.remediation.faults import ACTION_NAMES, DAY_S, REPAIRS, TRENDS, XID_ACTIONS
 from observability.remediation.models import TRIES_MAX, Mode
 from observability.remediation.policies import LIMIT_MAX, PolicyChange
@@ -162,6 +166,40 @@ class ProjectAdminsForm(forms.Form):
 class DrainForm(forms.Form):
     drain_force_after_s = SpanField(label="Pods are killed after", max_length=40, help_text="Counted from the end of their request.")
     drain_grace_s = SpanField(label="Disruption budgets hold a pod", max_length=40, help_text="At most so long; 0 s for not at all.")
+
+
+class PrometheusForm(forms.Form):
+    url = PlainTextField(
+        label="Address", max_length=URL_MAX_CHARS, required=False, help_text="As https://prometheus.example:9090; empty: none is used."
+    )
+    auth = forms.ChoiceField(label="Key", choices=Auth.choices)
+    username = PlainTextField(label="User name", max_length=USERNAME_MAX_CHARS, required=False)
+    secret = forms.CharField(
+        label="Token or password",
+        max_length=SECRET_MAX_CHARS,
+        required=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
+        help_text="Empty: the one that is there. EGS shows it to nobody.",
+    )
+    ca_pem = forms.CharField(
+        label="Certificates to trust",
+        max_length=CA_MAX_CHARS,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 2, "spellcheck": "false"}),
+        help_text="PEM; empty: what the system trusts.",
+    )
+    matchers = PlainTextField(
+        label="Labels of its series",
+        max_length=MATCHERS_MAX_CHARS,
+        required=False,
+        help_text='As cluster="aurora". With them GPUs are also found by node and index, without by UUID alone.',
+    )
+    beyond_s = SpanField(label="Bound", max_length=40, help_text="Charts that begin longer ago come from it.")
+
+    @staticmethod
+    def typed(source: PrometheusSource) -> dict[str, str]:
+        there = {name: getattr(source, name) for name in ("url", "auth", "username", "ca_pem", "matchers")}
+        return {**there, "beyond_s": duration_exact(source.beyond_s)}
 
 
 class EndForm(forms.Form):

@@ -47,6 +47,7 @@ urlpatterns: list[URLPattern] = [
     path("inventory/<uuid:pk>/force-release/", inventory.force_release, name="admin-force-release"),
     path("clusters/", clusters.clusters, name="admin-clusters"),
     path("clusters/<uuid:pk>/join-token/", clusters.join_token, name="admin-join-token"),
+    path("clusters/<uuid:pk>/prometheus/", clusters.prometheus, name="admin-cluster-prometheus"),
     path("clusters/<uuid:pk>/enable/", clusters.enable, name="admin-cluster-enable"),
     path("clusters/<uuid:pk>/drain/", clusters.drain, name="admin-cluster-drain"),
     path("clusters/<uuid:pk>/disable/", clusters.disable, name="admin-cluster-disable"),

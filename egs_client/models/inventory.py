@@ -84,6 +84,8 @@ class Course(Struct, kw_only=True):
     until_at: datetime
     spans: list[Span]
     points: list[Point]
+    is_of_prometheus: bool
+    why_own: str
 
 
 class Gpu(Struct, kw_only=True):

@@ -275,6 +275,22 @@ class Pod(Struct, kw_only=True):
     gone_at: datetime | None
 
 
+class Prometheus(Struct, kw_only=True):
+    id: str
+    name: str
+    url: str
+    auth: str
+    username: str
+    ca_pem: str
+    matchers: str
+    beyond_s: int
+
+
+class PrometheusAnswer(Struct, kw_only=True):
+    is_ok: bool
+    text: str
+
+
 class RemediationPolicy(Struct, kw_only=True):
     id: str
     name: str

@@ -151,7 +151,7 @@ NOT_TOLD: Final = frozenset(
         *("slice.namespace_adopted", "slice.namespace_bound", "slice.namespace_left", "slice.namespace_repaired"),
         *("slice.namespace_state", "slice.namespace_unbound", "slice.namespace_withdrawn"),
         *("remediation.approved", "remediation.began", "remediation.failed", "remediation.gone", "remediation.kept", "remediation.resumed"),
-        "remediation_policy.changed",
+        *("remediation_policy.changed", "prometheus.changed"),
         *("supply.changed", "supply.created", "supply.order_arrived", "supply.order_canceled", "supply.ordered"),
         *("template.changed", "template.created", "template.deleted"),
         *("identity.linked", "identity.unlinked"),

@@ -28,7 +28,7 @@ from observability.telemetry.selectors import View, course_of, gpu_known_to, gpu
 from protocol.gpus.telemetry import METRICS, SERIES, Metric
 
 STEPS: Final = [int(model.STEP.total_seconds()) for model in LEVELS]
-RANGE_MAX: Final = timedelta(days=100)
+RANGE_MAX: Final = timedelta(days=400)
 EARLIEST_YEAR: Final = 2000
 
 
@@ -133,6 +133,8 @@ class CourseSerializer(OutputSerializer[Any]):
     until_at = serializers.DateTimeField()
     spans = SpanSerializer(many=True, help_text="Boxes that held the GPU in this time and that the caller may see.")
     points = PointSerializer(many=True)
+    is_of_prometheus = serializers.BooleanField(help_text="The points come from the cluster's Prometheus.")
+    why_own = serializers.CharField(help_text="Why they are EGS's own, though Prometheus was to be asked; empty: it was not to be.")
 
 
 class GpuMetricsViewSet(ApiViewSet[Any]):

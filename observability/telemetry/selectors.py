@@ -4,23 +4,39 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import Case, Exists, F, FilteredRelation, IntegerField, OuterRef, Prefetch, Q, QuerySet, TextChoices, Value, When
+from django.db.models import (
+    Case,
+    Count,
+    Exists,
+    F,
+    FilteredRelation,
+    IntegerField,
+    OuterRef,
+    Prefetch,
+    Q,
+    QuerySet,
+    TextChoices,
+    Value,
+    When,
+)
 from django.db.models.functions import Coalesce
 
 from accounts.models import User
 from accounts.policy import Kind, Verb, may_all
 from core.errors import NotFound
 from core.rest.references import id_of
-from inventory.models import Gpu, ReservationState, ReservedGpu
+from inventory.models import Gpu, Reservation, ReservationState, ReservedGpu
 from inventory.selectors import HELD, cluster_ids_of, reservations_visible_to, with_holders
 from observability.models import LEVELS, LatestReading, Reading
+from observability.prometheus.courses import Long, Period, long_courses
+from observability.prometheus.models import BEYOND_LEAST
 from protocol.gpus.telemetry import FAULT_TOTALS, SERIES, STALE_S
 
 HOT_C: Final = 83
@@ -127,6 +143,8 @@ class Course:
     until_at: datetime
     spans: list[BoxSpan]
     points: list[dict[str, Any]]  # by `at` and the names of metrics
+    is_of_prometheus: bool = False
+    why_own: str = ""  # why these are EGS's own readings, though a Prometheus was to be asked
 
 
 def course_of(actor: User, gpu: Gpu, *, since: datetime, until: datetime, step_s: int | None, now: datetime) -> Course:
@@ -136,17 +154,57 @@ def course_of(actor: User, gpu: Gpu, *, since: datetime, until: datetime, step_s
 def courses_of(
     actor: User, gpus: Sequence[Gpu], *, since: datetime, until: datetime, step_s: int | None, now: datetime
 ) -> dict[UUID, Course]:
-    """Returns courses by id of GPU, in the given order. Runs three queries, however many GPUs there are."""
-    model, sees_all = _level(since, until, step_s, now), sees_all_readings(actor)
+    """Returns courses by id of GPU, in the given order. Runs three queries, however many GPUs there are, and two more for a long range."""
+    sees_all = sees_all_readings(actor)
     spans: dict[UUID, list[BoxSpan]] = defaultdict(list)
     for gpu_id, span in _spans(actor, gpus, since, until):
         spans[gpu_id].append(span)
-    times = {gpu.pk: [(since, until)] if sees_all else [(span.since_at, span.until_at or until) for span in spans[gpu.pk]] for gpu in gpus}
+    times = {gpu.pk: [(since, until)] if sees_all else _within(spans[gpu.pk], since, until) for gpu in gpus}
+    long = _long_courses(gpus, spans, times, since, until, step_s, now)
+    model = _level(since, until, step_s, now)
+    own = {gpu_id: periods for gpu_id, periods in times.items() if gpu_id not in long or long[gpu_id].points is None}
     points: dict[UUID, list[dict[str, Any]]] = defaultdict(list)
-    for gpu_id, point in _points(model, since, until, times):
+    for gpu_id, point in _points(model, since, until, own) if own else ():
         points[gpu_id].append(point)
-    step = int(model.STEP.total_seconds())
-    return {gpu.pk: Course(step, since, until, spans[gpu.pk], points[gpu.pk]) for gpu in gpus}
+    found = {}
+    for gpu in gpus:
+        of = long.get(gpu.pk)
+        if of is not None and of.points is not None:
+            found[gpu.pk] = Course(of.step_s, since, until, spans[gpu.pk], of.points, is_of_prometheus=True)
+        else:
+            why = _why_own(of.why, sees_all=sees_all) if of is not None else ""
+            found[gpu.pk] = Course(int(model.STEP.total_seconds()), since, until, spans[gpu.pk], points[gpu.pk], why_own=why)
+    return found
+
+
+def _within(spans: Sequence[BoxSpan], since: datetime, until: datetime) -> list[Period]:
+    return [(max(span.since_at, since), min(span.until_at or until, until)) for span in spans]
+
+
+def _long_courses(
+    gpus: Sequence[Gpu],
+    spans: Mapping[UUID, Sequence[BoxSpan]],
+    times: Mapping[UUID, Sequence[Period]],
+    since: datetime,
+    until: datetime,
+    step_s: int | None,
+    now: datetime,
+) -> dict[UUID, Long]:
+    if since >= now - BEYOND_LEAST:
+        return {}
+    # Where boxes share a node, the kubelet chooses the GPUs of each, and Prometheus does not know which of its series is whose.
+    shared = _parts_of_nodes({span.reservation_id for of in spans.values() for span in of})
+    known = {gpu: times[gpu.pk] for gpu in gpus if not any(span.reservation_id in shared for span in spans[gpu.pk])}
+    return long_courses(known, since=since, until=until, step_s=step_s, now=now)
+
+
+def _parts_of_nodes(reservation_ids: Collection[UUID]) -> set[UUID]:
+    counted = Reservation.objects.filter(pk__in=reservation_ids).order_by().annotate(n=Count("gpus"))
+    return set(counted.filter(n__lt=F("node__gpu_count")).values_list("pk", flat=True))
+
+
+def _why_own(why: str, *, sees_all: bool) -> str:
+    return f"Prometheus cannot be read now, so these are EGS's own readings.{f' {why}' if sees_all else ''}"
 
 
 def levels_kept(since: datetime, now: datetime) -> list[type[Reading]]:

@@ -16,6 +16,7 @@ from core.pages import words
 from core.pages.parts import Fact, Tab
 from inventory.models import Gpu, StepResult
 from observability.alerts.selectors import alerts_of_gpu
+from observability.prometheus.services import sources_by_cluster
 from observability.telemetry.selectors import HOT_C, BoxSpan, Course, course_of, courses_of, gpu_known_to, gpus_with_readings, in_view
 from portal_shared.access import PageRequest
 from portal_shared.parts.gpus import ORDER, GpuFilters, line_of
@@ -24,11 +25,19 @@ from portal_shared.parts.portals import Portal
 from protocol.agents.events import Outcome
 from protocol.nodes.steps import EntryStep
 
-RANGES: Final = {"1h": timedelta(hours=1), "12h": timedelta(hours=12), "7d": timedelta(days=7), "90d": timedelta(days=90)}
-RANGE_WORDS: Final = {"1h": "Hour", "12h": "12 hours", "7d": "7 days", "90d": "90 days"}
+RANGES: Final = {
+    "1h": timedelta(hours=1),
+    "12h": timedelta(hours=12),
+    "7d": timedelta(days=7),
+    "90d": timedelta(days=90),
+    "1y": timedelta(days=365),
+}
+KEPT_RANGES: Final = ("1h", "12h", "7d", "90d")
+RANGE_WORDS: Final = {"1h": "Hour", "12h": "12 hours", "7d": "7 days", "90d": "90 days", "1y": "Year"}
 TWIN_ROWS: Final = 180
 COMPARED_MAX: Final = 8
 MARKS_MAX: Final = 100
+FROM_PROMETHEUS: Final = "from Prometheus"
 UNBROKEN_STEPS: Final = 3  # a line goes on over so long a time without readings
 
 
@@ -59,6 +68,8 @@ class GpuCourse:
     step: str
     longest_s: int
     limit_c: int
+    source: str  # of the readings, where it is not EGS alone
+    why_own: str
     url: str
     table_url: str
     node_url: str  # its GPUs in one chart
@@ -74,12 +85,14 @@ class GpuCourse:
         return cls(
             name=f"{gpu.node.name}, GPU {gpu.index}",
             facts=tuple(_gpu_facts(request.user, gpu, portal, request.now)),
-            tabs=range_tabs(url, {}, wanted),
+            tabs=range_tabs(url, {}, wanted, [gpu]),
             points=tuple(points),
             marks=tuple(sorted([*marks_of({"": course}), *_alert_marks(request.user, gpu, course)], key=lambda mark: mark.at)),
             step=words.duration(step_s) if step_s >= 60 else f"{step_s} s",
             longest_s=UNBROKEN_STEPS * step_s,
             limit_c=HOT_C,
+            source=FROM_PROMETHEUS if course.is_of_prometheus else "",
+            why_own=course.why_own,
             url=url_with(url, {"range": wanted, "part": "course"}),
             table_url=portal.url("gpus"),
             node_url=url_with(compared, {"q": gpu.node.name, "range": wanted}),
@@ -94,8 +107,11 @@ def range_of(request: PageRequest) -> str:
     return wanted
 
 
-def range_tabs(url: str, query: Mapping[str, str], wanted: str) -> tuple[Tab, ...]:
-    return tuple(Tab(RANGE_WORDS[name], url_with(url, {**query, "range": name}), name == wanted) for name in RANGES)
+def range_tabs(url: str, query: Mapping[str, str], wanted: str, gpus: Sequence[Gpu]) -> tuple[Tab, ...]:
+    """The longest only where a Prometheus knows more than EGS keeps."""
+    has_more = bool(sources_by_cluster(gpu.node.cluster_id for gpu in gpus))
+    names = [name for name in RANGES if has_more or name in (wanted, *KEPT_RANGES)]
+    return tuple(Tab(RANGE_WORDS[name], url_with(url, {**query, "range": name}), name == wanted) for name in names)
 
 
 def _gpu_facts(actor: User, gpu: Gpu, portal: Portal, now: datetime) -> list[Fact]:
@@ -241,6 +257,8 @@ class GpuComparison:
     step: str
     longest_s: int
     limit_c: int | None
+    source: str
+    why_own: str
     asked: Mapping[str, str]
     url: str
     table_url: str
@@ -262,13 +280,15 @@ class GpuComparison:
             gpus=tuple(ComparedGpu(names[gpu.pk], portal.url("gpu", gpu.pk), hue) for hue, gpu in enumerate(gpus)),
             found=_found(len(gpus), known.order_by().count()),
             measures=tuple(Tab(each.label, url_with(url, {**query, "measure": key}), key == name) for key, each in MEASURES.items()),
-            ranges=range_tabs(url, query, wanted),
+            ranges=range_tabs(url, query, wanted, gpus),
             measure=MEASURES[name],
             rows=tuple(_rows(list(courses.values()), MEASURES[name], step_s)),
             marks=tuple(marks_of({names[pk]: course for pk, course in courses.items()})),
             step=words.duration(step_s) if step_s >= 60 else f"{step_s} s",
             longest_s=UNBROKEN_STEPS * step_s,
             limit_c=HOT_C if name == "temperature" else None,
+            source=FROM_PROMETHEUS if any(course.is_of_prometheus for course in courses.values()) else "",
+            why_own=next((course.why_own for course in courses.values() if course.why_own), ""),
             asked={"measure": name, "range": wanted},
             url=url_with(url, {**query, "part": "chart"}),
             table_url=url_with(portal.url("gpus"), filters.in_url),
@@ -280,8 +300,8 @@ def _found(shown: int, count: int) -> str:
 
 
 def _row_s(courses: Iterable[Course]) -> int:
-    """Returns the length of a row, so that there are TWIN_ROWS rows at most."""
-    course = next(iter(courses), None)
+    """Returns the length of a row, so that there are TWIN_ROWS rows at most, and none is shorter than a step."""
+    course = max(courses, key=lambda each: each.step_s, default=None)
     if course is None:
         return 1
     steps = (course.until_at - course.since_at).total_seconds() / course.step_s

@@ -58,6 +58,7 @@ METRICS: Final = (
 )
 NAMES: Final = tuple(metric.name for metric in METRICS)
 SERIES: Final = tuple(metric for metric in METRICS if metric.roll_up is not RollUp.LAST)
+SUMMED_OVER_PARTS: Final = frozenset({"memory_used_mib", "nvlink_mib_s", "pcie_mib_s"})  # where nobody says what the whole GPU does
 FAULT_TOTALS: Final = ("ecc_corrected", "ecc_uncorrected", "rows_remapped", "rows_failed", "pcie_replays", "nvlink_errors")
 
 Moment = Annotated[float, msgspec.Meta(ge=0, le=MOMENT_MAX_S)]

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from protocol.gpus.exporters import SOURCES, Reads
-from protocol.gpus.telemetry import FAULT_TOTALS, METRICS, XIDS_MAX, GpuReading
+from protocol.gpus.telemetry import FAULT_TOTALS, METRICS, SUMMED_OVER_PARTS, XIDS_MAX, GpuReading
 from protocol.gpus.xids import new_xids
 from worker_agent.cluster.base import GpuPhase, NodeState
 from worker_agent.telemetry.exposition import DeviceRow
 from worker_agent.telemetry.pod_devices import PodDevices
 
 FORGET_S: Final = 900.0  # counters of a GPU that nobody reports any more
-_SUMMED: Final = frozenset({"memory_used_mib", "nvlink_mib_s", "pcie_mib_s"})  # over the parts of a GPU, where the whole one says nothing
 
 NONE: Final[Mapping[int, int]] = {}
 
@@ -152,7 +151,7 @@ def _merged(parts: Sequence[DeviceRow]) -> tuple[Values, Values]:
             for name, value in _read(row)[0].items():
                 ranked[name].append(value)
     for name, several in ranked.items():
-        values.setdefault(name, sum(several) if name in _SUMMED else max(several))
+        values.setdefault(name, sum(several) if name in SUMMED_OVER_PARTS else max(several))
     return values, rates
 
 

@@ -205,6 +205,12 @@ class AsyncApi(AsyncTransport):
         return Projects(self)
 
     @cached_property
+    def prometheus(self) -> observability_api.Prometheus:
+        from egs_client.aio.api.observability import Prometheus
+
+        return Prometheus(self)
+
+    @cached_property
     def queue(self) -> gpr_api.Queue:
         from egs_client.aio.api.gpr import Queue
 

@@ -417,6 +417,58 @@ class Pods(AsyncResource):
         )
 
 
+class Prometheus(AsyncResource):
+    def list(self, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.Prometheus]:
+        """The Prometheus of each cluster, from which long courses of GPUs come.
+
+        page_size: Rows a page.
+        """
+        return AsyncPages(self.client, "prometheus/", params={"page_size": page_size}, kind=models.Prometheus)
+
+    async def get(self, ref: str) -> models.Prometheus:
+        """The Prometheus of each cluster, from which long courses of GPUs come."""
+        return await self.client.call("GET", f"prometheus/{self.quoted(ref)}/", kind=models.Prometheus)
+
+    async def update(
+        self,
+        ref: str,
+        *,
+        url: str | UnsetType = UNSET,
+        auth: Literal["none", "bearer", "basic"] | UnsetType = UNSET,
+        username: str | UnsetType = UNSET,
+        secret: str | UnsetType = UNSET,
+        ca_pem: str | UnsetType = UNSET,
+        matchers: str | UnsetType = UNSET,
+        beyond_s: int | UnsetType = UNSET,
+    ) -> models.Prometheus:
+        """The Prometheus of each cluster, from which long courses of GPUs come.
+
+        url: Empty: it is no longer used.
+        secret: The token or password; empty: the one that is there.
+        ca_pem: Certificates to trust, as PEM.
+        matchers: As cluster="aurora".
+        beyond_s: Ranges that begin longer ago than this come from it.
+        """
+        return await self.client.call(
+            "PATCH",
+            f"prometheus/{self.quoted(ref)}/",
+            body={
+                "url": url,
+                "auth": auth,
+                "username": username,
+                "secret": secret,
+                "ca_pem": ca_pem,
+                "matchers": matchers,
+                "beyond_s": beyond_s,
+            },
+            kind=models.Prometheus,
+        )
+
+    async def test(self, ref: str) -> models.PrometheusAnswer:
+        """Ask it about some GPUs of the cluster."""
+        return await self.client.call("POST", f"prometheus/{self.quoted(ref)}/test/", body={}, kind=models.PrometheusAnswer)
+
+
 class Remediation(AsyncResource):
     def list(
         self,

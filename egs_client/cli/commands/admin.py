@@ -34,6 +34,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "check-policy": ("check_policies", (), "Which checks nodes have to pass."),
     "remediation": ("remediation", (), "Nodes that are set aside: why, and how they come back."),
     "remediation-policy": ("remediation_policies", (), "Policies of repairs: the actions that EGS may take on nodes that are set aside."),
+    "prometheus": ("prometheus", (), "The Prometheus of each cluster, for long charts of GPUs."),
     "booking-series": ("booking_series", (), "Bookings that repeat."),
     "defragmentation": ("defragmentation", (), "Moves that would make whole nodes free."),
     "eviction": ("evictions", (), "Evictions."),

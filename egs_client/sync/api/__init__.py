@@ -205,6 +205,12 @@ class Api(Transport):
         return Projects(self)
 
     @cached_property
+    def prometheus(self) -> observability_api.Prometheus:
+        from egs_client.sync.api.observability import Prometheus
+
+        return Prometheus(self)
+
+    @cached_property
     def queue(self) -> gpr_api.Queue:
         from egs_client.sync.api.gpr import Queue
 

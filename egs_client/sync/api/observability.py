@@ -417,6 +417,58 @@ class Pods(Resource):
         )
 
 
+class Prometheus(Resource):
+    def list(self, *, page_size: int | UnsetType = UNSET) -> Pages[models.Prometheus]:
+        """The Prometheus of each cluster, from which long courses of GPUs come.
+
+        page_size: Rows a page.
+        """
+        return Pages(self.client, "prometheus/", params={"page_size": page_size}, kind=models.Prometheus)
+
+    def get(self, ref: str) -> models.Prometheus:
+        """The Prometheus of each cluster, from which long courses of GPUs come."""
+        return self.client.call("GET", f"prometheus/{self.quoted(ref)}/", kind=models.Prometheus)
+
+    def update(
+        self,
+        ref: str,
+        *,
+        url: str | UnsetType = UNSET,
+        auth: Literal["none", "bearer", "basic"] | UnsetType = UNSET,
+        username: str | UnsetType = UNSET,
+        secret: str | UnsetType = UNSET,
+        ca_pem: str | UnsetType = UNSET,
+        matchers: str | UnsetType = UNSET,
+        beyond_s: int | UnsetType = UNSET,
+    ) -> models.Prometheus:
+        """The Prometheus of each cluster, from which long courses of GPUs come.
+
+        url: Empty: it is no longer used.
+        secret: The token or password; empty: the one that is there.
+        ca_pem: Certificates to trust, as PEM.
+        matchers: As cluster="aurora".
+        beyond_s: Ranges that begin longer ago than this come from it.
+        """
+        return self.client.call(
+            "PATCH",
+            f"prometheus/{self.quoted(ref)}/",
+            body={
+                "url": url,
+                "auth": auth,
+                "username": username,
+                "secret": secret,
+                "ca_pem": ca_pem,
+                "matchers": matchers,
+                "beyond_s": beyond_s,
+            },
+            kind=models.Prometheus,
+        )
+
+    def test(self, ref: str) -> models.PrometheusAnswer:
+        """Ask it about some GPUs of the cluster."""
+        return self.client.call("POST", f"prometheus/{self.quoted(ref)}/test/", body={}, kind=models.PrometheusAnswer)
+
+
 class Remediation(Resource):
     def list(
         self,

@@ -104,6 +104,7 @@ class ClusterRow:
     kinds: tuple[KindCount, ...]
     token_url: str
     drain_url: str
+    prometheus_url: str
     resume_url: str  # this and the two below: empty if the action does not apply
     disable_url: str
     enable_url: str
@@ -175,6 +176,7 @@ def _row(cluster: Cluster, kinds: Iterable[KindCount], now: datetime) -> Cluster
         kinds=tuple(kinds),
         token_url=reverse("admin-join-token", args=at),
         drain_url=reverse("admin-cluster-drain", args=at),
+        prometheus_url=reverse("admin-cluster-prometheus", args=at),
         resume_url=reverse("admin-cluster-resume", args=at) if cluster.rewound_at else "",
         disable_url=reverse("admin-cluster-disable", args=at) if cluster.is_enabled else "",
         enable_url="" if cluster.is_enabled else reverse("admin-cluster-enable", args=at),

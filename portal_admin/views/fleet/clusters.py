@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 from django.http import HttpResponse
@@ -14,7 +15,8 @@ from core.words import duration_exact
 from inventory.models import Cluster
 from inventory.selectors import cluster_for
 from inventory.services.clusters import cluster_create, cluster_resume, cluster_set_drain, cluster_set_enabled, join_token_issue
-from portal_admin.forms import ClusterForm, DrainForm, PlainForm
+from observability.prometheus.services import PrometheusChange, prometheus_change, prometheus_test, source_for
+from portal_admin.forms import ClusterForm, DrainForm, PlainForm, PrometheusForm
 from portal_admin.pages.fleet.clusters import ClustersPage, TokenShown, join_commands
 from portal_admin.pages.nav import admin_shell
 from portal_admin.views.rendering import show
@@ -86,6 +88,25 @@ def drain(request: PageRequest, pk: UUID) -> HttpResponse:
         return f"Pods in {cluster.name} get {duration_exact(drain_force_after_s)} to stop"
 
     return decide(request, replace(question, form=DrainForm(sent(request), initial=now)), act_on, topics=("gpus",))
+
+
+@require_http_methods(["GET", "POST"])
+@admin_only
+@needs_write
+def prometheus(request: PageRequest, pk: UUID) -> HttpResponse:
+    source = source_for(request.user, str(pk))
+    cluster = source.cluster
+    text = "Charts that begin longer ago than the bound are read from it, where the reader's boxes held the GPUs."
+    question = _question(request, cluster, "cluster-prometheus", "Prometheus of {name}", "Set it for {name}", text)
+    form = PrometheusForm(sent(request), initial=PrometheusForm.typed(source))
+
+    def act_on(**change: Any) -> str:
+        prometheus_change(cluster=cluster, change=PrometheusChange(**change), actor=request.user, now=request.now)  # type: ignore[typeddict-item]
+        if not change["url"]:
+            return f"{cluster.name} has no Prometheus"
+        return prometheus_test(source_for(request.user, str(pk)), now=request.now)[1]
+
+    return decide(request, replace(question, form=form), act_on, topics=("gpus",))
 
 
 @require_http_methods(["GET", "POST"])

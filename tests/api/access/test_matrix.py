@@ -300,6 +300,10 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", "remediation-policies/"): Row(for_admin(200)),
     ("GET", "remediation-policies/<ref>/"): Row(for_admin(200)),
     ("PATCH", "remediation-policies/<ref>/"): Row(for_admin(200), {"reset_gpus": "auto"}),
+    ("GET", "prometheus/"): Row(for_admin(200)),
+    ("GET", "prometheus/<ref>/"): Row(for_admin(200)),
+    ("PATCH", "prometheus/<ref>/"): Row(for_admin(200), {"url": "https://prometheus.example"}),
+    ("POST", "prometheus/<ref>/test/"): Row(for_admin(200), changes=False),
     # What each may do by them: see tests/api/manifests.
     ("POST", "manifests/apply/"): Row(Codes(401, 200, 200, 200, 200, 403, 200), {"files": []}, changes=False),
     ("POST", "manifests/delete/"): Row(Codes(401, 200, 200, 200, 200, 403, 200), {"files": []}, changes=False),
@@ -539,7 +543,8 @@ def callers(built_world: World, place: dict[str, str]) -> dict[str, Caller]:
     return {"anonymous": Caller(), **{name: Caller(secret) for name, secret in secrets.items()}}
 
 
-REFS = {"projects": "tenant", "slices": "vision", "clusters": "aurora", "remediation-policies": "aurora", "nodes": "aurora-0"}
+REFS = {"projects": "tenant", "slices": "vision", "nodes": "aurora-0"}
+REFS |= dict.fromkeys(("clusters", "remediation-policies", "prometheus"), "aurora")
 
 
 def events() -> QuerySet[Event]:

@@ -17,7 +17,7 @@ KEYLESS |= {"manifests/apply", "manifests/diff", "manifests/delete"}
 KEYLESS |= {f"{owner}/{act}" for owner in ("slices/{slice}", "projects/{project}") for act in ("archive", "remove", "restore")}
 KEYLESS |= {"invitations/{id}/accept", "invitations/{id}/decline"}
 KEYLESS |= {"policies/{id}/preview", "jobs/{ref}/cancel", "notebooks/{ref}/cancel", "notebooks/{ref}/open"}
-KEYLESS |= {"alerts/{id}/acknowledge", "device-logins", "device-logins/take"}
+KEYLESS |= {"alerts/{id}/acknowledge", "device-logins", "device-logins/take", "prometheus/{ref}/test"}
 KEYLESS |= {
     "notices/{id}/read",
     "notices/read-all",

@@ -54,6 +54,7 @@ REFS = {
     "slices": "vision",
     "clusters": "aurora",
     "remediation-policies": "aurora",
+    "prometheus": "aurora",
     "nodes": "aurora-0",
     "gpus": "GPU-aurora-0-0",
     "tokens": "test",

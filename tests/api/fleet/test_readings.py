@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from core.clock import db_now
 from gpr.models import Gpr
 from inventory.models import Gpu, Reservation, ReservedGpu
+from journal.models import Event
 from observability.models import LatestReading, Reading10m
 from observability.telemetry.partitions import partitions_ensure
 from tests import factories
@@ -198,3 +199,24 @@ def test_what_cannot_be_asked_for_is_refused(held: Gpu, admin: Caller) -> None:
     for query in (*times, {"step_s": "7"}, {"since_at": "soon"}):
         assert faults(admin.get(f"gpus/{held.uuid}/metrics/", **query))
     assert_problem(admin.get("gpus/GPU-none/metrics/"), 404, "not_found")
+
+
+def test_the_prometheus_of_a_cluster_is_set_and_its_secret_never_told(admin: Caller, world: World) -> None:
+    (told,) = [row for row in admin.get("prometheus/").json()["results"] if row["name"] == "aurora"]
+    assert (told["url"], told["auth"], told["beyond_s"]) == ("", "none", 7 * 86_400)
+
+    change = {"url": "https://prometheus.example:9090", "auth": "bearer", "secret": "hidden-token", "matchers": 'cluster="aurora"'}
+    changed = admin.patch("prometheus/aurora/", change)
+    assert changed.status_code == 200
+    assert changed.json() == {**told, **{name: value for name, value in change.items() if name != "secret"}}
+    assert changed.json() == admin.get("prometheus/aurora/").json()
+    assert "hidden-token" not in changed.content.decode() + str(list(Event.objects.values_list("message", "data")))
+    assert_problem(admin.patch("prometheus/aurora/", {"url": "https://other.example"}), 400, "invalid_input")
+    assert admin.patch("prometheus/aurora/", {"url": ""}).json()["url"] == ""
+
+
+def test_a_prometheus_inside_the_network_is_refused_and_without_one_none_is_asked(admin: Caller, world: World) -> None:
+    refused = admin.patch("prometheus/aurora/", {"url": "http://10.0.0.1:9090"})
+    assert_problem(refused, 400, "invalid_input")
+    assert "inside this network" in refused.content.decode()
+    assert admin.post("prometheus/aurora/test/").json() == {"is_ok": False, "text": "aurora has no Prometheus."}

@@ -200,7 +200,7 @@ def test_over_tls_the_name_of_the_url_is_asked_for_and_its_certificate_is_checke
     server_side.load_cert_chain(pem)
     asked: list[str | None] = []
     server_side.sni_callback = lambda _, name, __: asked.append(name)
-    monkeypatch.setattr(outbound, "_tls", lambda: ssl.create_default_context(cafile=pem))
+    monkeypatch.setattr(outbound, "_tls", lambda _: ssl.create_default_context(cafile=pem))
     monkeypatch.setattr(outbound, "resolve", lambda host, port: [ip_address("127.0.0.1")])
 
     with http_receiver(tls=server_side) as receiver:

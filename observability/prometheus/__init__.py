@@ -1,0 +1,1 @@
+"""Long courses of GPUs, read from the Prometheus of their cluster."""
