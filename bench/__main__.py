@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.figures import Figure, NotRun, table
-from bench.hub import hub, live, planner_speed, queue_large, queue_page, speed, telemetry, terminal
+from bench.hub import goals, hub, live, planner_speed, queue_large, queue_page, speed, telemetry, terminal
 from bench.kubernetes import kube_agent, kube_box, kube_fill, kube_view
 from bench.packing import fragmentation
 from bench.peers import kueue, slurm
@@ -29,6 +29,7 @@ BENCHES: dict[str, Callable[[Path | None], list[Figure]]] = {
     "kueue": kueue.run,
     "speed": speed.run,
     "vc-quotas": vc_quotas.run,
+    "goals": goals.run,
     "hub": hub.run,
     "kube-view": kube_view.run,
     "kube-agent": kube_agent.run,

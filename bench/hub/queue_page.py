@@ -9,7 +9,7 @@ import random
 import re
 import statistics
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from bench.figures import Figure
 from bench.hub.own_hub import figures_from, migrated_database, tell
 from bench.hub.world import statistics_renewed
+from protocol.assignments import Phase
 
 QUEUED, RUNNING, SLICES, NODES = 10_000, 200, 500, 1_000
 QUEUED_AT_ONCE = 2_000
@@ -56,7 +57,7 @@ def filled(queued: int) -> Any:
     )
     project = Project.objects.create(name="p", created_at=now)
     slices = Slice.objects.bulk_create(Slice(name=f"s{n:03}", project=project, created_at=now, number=n) for n in range(SLICES))
-    running = _running(slices, nodes, admin, now)
+    running = boxes_made(slices[:RUNNING], nodes, admin, [7200] * RUNNING, now)
     for first in range(0, queued, QUEUED_AT_ONCE):
         _queue(range(first, min(first + QUEUED_AT_ONCE, queued)), slices, admin, now, [str(gpr.pk) for gpr in running], rng)
     statistics_renewed()
@@ -72,28 +73,36 @@ def filled(queued: int) -> Any:
     return client
 
 
-def _running(slices: Any, nodes: Any, owner: Any, now: Any) -> list[Any]:
-    """Each runs on all GPUs of its own node."""
+def boxes_made(slices: Any, nodes: Any, owner: Any, lengths_s: Sequence[int], now: Any) -> list[Any]:
+    """Makes a box for each length: it runs on all GPUs of its own node, for its own workspace."""
     from gpr.models import Gpr, GprState
-    from inventory.models import Gpu, Reservation, ReservationState, ReservedGpu
+    from inventory.models import Gpu, Node, Reservation, ReservationState, ReservedGpu
 
     times = {"created_at": now, "state_changed_at": now, "queued_at": now, "provisioning_at": now, "active_at": now}
+    places = list(zip(slices, nodes, lengths_s, strict=False))
     made = Gpr.objects.bulk_create(
-        Gpr(name=f"r{n}", slice=slices[n], state=GprState.QUEUED, ends_at=now + timedelta(hours=2), **_ask(owner), **times)
-        for n in range(RUNNING)
+        Gpr(name=f"r{n}", slice=slice_, state=GprState.QUEUED, ends_at=now + timedelta(seconds=length_s), run=1, **_ask(owner), **times)
+        for n, (slice_, _, length_s) in enumerate(places)
     )
     # The database allows no other way.
     for state in (GprState.PROVISIONING, GprState.ACTIVE):
         Gpr.objects.update(state=state)
-    window = {"state": ReservationState.HELD, "starts_at": now, "ends_at": now + timedelta(hours=2)}
-    gang = {"gang_count": 1, "duration_s": 7200, "enter_by_at": now}
+    held = {"state": ReservationState.HELD, "starts_at": now}
+    gang = {"gang_count": 1, "duration_s": 7200, "enter_by_at": now, "run": 1, "active_at": now, "phase": Phase.ACTIVE, "epoch": 1}
+
+    def place(gpr: Gpr, node: Any, length_s: int) -> Reservation:
+        ends_at = now + timedelta(seconds=length_s)
+        return Reservation(gpr=gpr, slice=gpr.slice, cluster_id=node.cluster_id, node=node, ends_at=ends_at, **held, **gang)
+
     reservations = Reservation.objects.bulk_create(
-        Reservation(gpr=gpr, slice=gpr.slice, cluster_id=node.cluster_id, node=node, epoch=1, **window, **gang)
-        for gpr, node in zip(made, nodes, strict=False)
+        place(gpr, node, length_s) for gpr, (_, node, length_s) in zip(made, places, strict=True)
     )
-    gpus = Gpu.objects.filter(node__in=nodes[:RUNNING])
     of_node = {row.node_id: row for row in reservations}
-    ReservedGpu.objects.bulk_create(ReservedGpu(reservation=of_node[gpu.node_id], gpu=gpu, **window) for gpu in gpus)
+    Node.objects.filter(pk__in=of_node).update(epoch=1)
+    ReservedGpu.objects.bulk_create(
+        ReservedGpu(reservation=of_node[gpu.node_id], gpu=gpu, ends_at=of_node[gpu.node_id].ends_at, **held)
+        for gpu in Gpu.objects.filter(node__in=of_node)
+    )
     return made
 
 
