@@ -15,7 +15,7 @@ from slices.models import Namespace
 from tests.builders import spec
 from tests.jobs.stage import IMAGE, JobStage
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 WHAT = JobSpec(image=IMAGE, releases_box=False)
 
 
