@@ -25,7 +25,7 @@ test: setup ; deploy/run-tests $(ARGS)
 soak: setup ; deploy/run-tests --soak $(ARGS)
 bench: setup ; $(PY) -m bench
 # Every page in both themes, at the desk and on a phone, into var/screenshots
-screenshots: setup ; $(PY) -m tests.browser.screenshots
+screenshots: setup ; $(PY) -m tests.browser.support.screenshots
 
 lint: setup
 	ruff check . && ruff format --check .
