@@ -192,7 +192,7 @@ class PrometheusForm(forms.Form):
         label="Labels of its series",
         max_length=MATCHERS_MAX_CHARS,
         required=False,
-        help_text='As cluster="aurora". With them GPUs are also found by node and index, without by UUID alone.',
+        help_text='As cluster="aurora". With them GPUs are also found by node and index, else by UUID alone.',
     )
     beyond_s = SpanField(label="Bound", max_length=40, help_text="Charts that begin longer ago come from it.")
 

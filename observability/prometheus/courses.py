@@ -16,13 +16,14 @@ from protocol.gpus.telemetry import SERIES
 
 STEPS_S: Final = (300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400)
 POINTS_MAX: Final = 1100
+UNKNOWN: Final = "It has no series of this GPU for this time."
 Period = tuple[datetime, datetime]
 Point = dict[str, Any]  # by `at` and the names of metrics
 
 
 @dataclass(frozen=True, slots=True)
 class Long:
-    """`points`: None where Prometheus was to be asked and did not answer, with the reason."""
+    """`points`: None where Prometheus was to be asked and gave none, with the reason."""
 
     step_s: int
     points: list[Point] | None
@@ -59,7 +60,9 @@ def _of_cluster(source: PrometheusSource, periods: Mapping[Gpu, Sequence[Period]
             ends = values_over(source, asked, since=_at(first), until=_at(last), step_s=step_s)
     except Unanswered as error:
         return {gpu.pk: Long(step_s, None, error.why) for gpu in periods}
-    return {gpu.pk: Long(step_s, list(_points(ends.get(gpu.pk, {}), several, step_s))) for gpu, several in periods.items()}
+    found = {gpu.pk: list(_points(ends.get(gpu.pk, {}), several, step_s)) for gpu, several in periods.items()}
+    unknown = {gpu.pk for gpu, several in periods.items() if several and not found[gpu.pk]}
+    return {pk: Long(step_s, None, UNKNOWN) if pk in unknown else Long(step_s, points) for pk, points in found.items()}
 
 
 def _points(values: Mapping[float, Mapping[str, float]], periods: Sequence[Period], step_s: int) -> Iterator[Point]:

@@ -204,7 +204,7 @@ def _parts_of_nodes(reservation_ids: Collection[UUID]) -> set[UUID]:
 
 
 def _why_own(why: str, *, sees_all: bool) -> str:
-    return f"Prometheus cannot be read now, so these are EGS's own readings.{f' {why}' if sees_all else ''}"
+    return f"Prometheus gives no readings now, so these are EGS's own.{f' {why}' if sees_all else ''}"
 
 
 def levels_kept(since: datetime, now: datetime) -> list[type[Reading]]:

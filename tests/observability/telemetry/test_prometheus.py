@@ -159,10 +159,17 @@ def test_while_prometheus_is_away_egs_shows_its_own_readings_and_says_so(cluster
 
     own, *_ = seen(make_user(is_admin=True), cluster, since=NOW - timedelta(days=9))
     assert (own.is_of_prometheus, [point["temperature_c"] for point in own.points]) == (False, [44])
-    assert own.why_own == "Prometheus cannot be read now, so these are EGS's own readings. The connection failed."
+    assert own.why_own == "Prometheus gives no readings now, so these are EGS's own. The connection failed."
+    use(cluster, prometheus, matchers='cluster="none"')
+    unknown, *_ = seen(make_user(is_admin=True), cluster, since=NOW - timedelta(days=9))
+    assert ([point["temperature_c"] for point in unknown.points], unknown.why_own[-43:]) == (
+        [44],
+        "It has no series of this GPU for this time.",
+    )
+    use(cluster, prometheus, url="http://127.0.0.1:9")
     member = make_user()
     hold(make_gpr(make_slice(cluster, owner=member), owner=member), *nodes_of(cluster)[:1], starts_at=NOW - 9 * DAY, ends_at=NOW)
-    assert seen(member, cluster, since=NOW - 10 * DAY)[0].why_own == "Prometheus cannot be read now, so these are EGS's own readings."
+    assert seen(member, cluster, since=NOW - 10 * DAY)[0].why_own == "Prometheus gives no readings now, so these are EGS's own."
     assert not seen(member, cluster, since=NOW - 6 * DAY)[0].why_own  # EGS keeps enough of it
 
 
