@@ -6,6 +6,7 @@ Counts windows of a minute in Django's cache, which all web processes share in p
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any, Final
 
 import redis
@@ -47,6 +48,8 @@ def may_sign_in(who: str) -> bool:
 def _count(what: str) -> int:
     key = _key(what)
     try:
+        with suppress(ValueError):  # the first in this window
+            return int(cache.incr(key))
         cache.add(key, 0, timeout=2 * WINDOW_S)
         return int(cache.incr(key))
     except (redis.RedisError, ValueError) as error:

@@ -162,6 +162,10 @@ def rows_insert(rows: Sequence[Model], *, unique: str = "") -> None:
     connection, meta = connections[DEFAULT_DB_ALIAS], rows[0]._meta
     key, quoted = meta.pk, connection.ops.quote_name
     fields = [field for field in meta.local_concrete_fields if not isinstance(field, AutoField)]
+    told = [[field.get_db_prep_save(field.pre_save(row, add=True), connection) for field in fields] for row in rows]
+    if not unique:  # a column that is not named is null; psycopg parses a statement of more than 50 values anew each time
+        used = [place for place in range(len(fields)) if any(values[place] is not None for values in told)]
+        fields, told = [fields[place] for place in used], [[values[place] for place in used] for values in told]
     names = [quoted(str(field.column)) for field in fields]
     beginning = f"INSERT INTO {quoted(meta.db_table)} ({', '.join(names)}) VALUES "  # noqa: S608
     ending = f" ON CONFLICT ({unique}) DO UPDATE SET {', '.join(f'{name} = EXCLUDED.{name}' for name in names)}" if unique else ""
@@ -170,11 +174,10 @@ def rows_insert(rows: Sequence[Model], *, unique: str = "") -> None:
     size = min(connection.ops.bulk_batch_size(fields, rows), VALUES_MOST // len(fields))
     with planned_cursor() as cursor:
         for first in range(0, len(rows), size):
-            some = rows[first : first + size]
-            values = [field.get_db_prep_save(field.pre_save(row, add=True), connection) for row in some for field in fields]
-            cursor.execute(f"{beginning}{', '.join([marks] * len(some))}{ending}", values)
+            some = told[first : first + size]
+            cursor.execute(f"{beginning}{', '.join([marks] * len(some))}{ending}", [value for values in some for value in values])
             if key not in fields:
-                for row, (made,) in zip(some, cursor.fetchall(), strict=True):
+                for row, (made,) in zip(rows[first : first + size], cursor.fetchall(), strict=True):
                     row.pk = made
     for row in rows:
         row._state.adding, row._state.db = False, DEFAULT_DB_ALIAS

@@ -32,7 +32,8 @@ class StrictSerializer(serializers.Serializer[Any]):
     def to_internal_value(self, data: Any) -> Any:
         if not isinstance(data, Mapping):
             raise serializers.ValidationError({"non_field_errors": ["Send a JSON object."]})
-        errors: dict[str, Any] = {str(key)[:ECHO_MAX_CHARS]: ["There is no such field here."] for key in data if key not in self._writable}
+        writable = {name for name, field in self.fields.items() if not field.read_only}
+        errors: dict[str, Any] = {str(key)[:ECHO_MAX_CHARS]: ["There is no such field here."] for key in data if key not in writable}
         try:
             value = super().to_internal_value(data)
         except serializers.ValidationError as error:
@@ -40,10 +41,6 @@ class StrictSerializer(serializers.Serializer[Any]):
         if errors:
             raise serializers.ValidationError(errors)
         return value
-
-    @property
-    def _writable(self) -> set[str]:
-        return {name for name, field in self.fields.items() if not field.read_only}
 
 
 class Nothing(StrictSerializer):
