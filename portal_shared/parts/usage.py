@@ -59,6 +59,7 @@ CSV_ROWS_AT_ONCE: Final = 1000
 FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
 FIRST_YEAR: Final = 2000
 PRICES_SHOWN: Final = 100
+STANDINGS_SHOWN: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +209,7 @@ class UsagePage:
     url: str  # of the fragment
     csv_url: str
     standings: tuple[StandingLine, ...]
+    standing_count: int
     switches: tuple[LeagueSwitch, ...]
     prices: tuple[PriceLine, ...]
     currency: str
@@ -221,6 +223,7 @@ class UsagePage:
         total = usage_total(rows)
         found = page_of(request, usage_by(rows, by=asked.by, since=asked.month), ordering=USAGE_ORDER)
         csv_url = url_with(portal.url("usage-csv"), asked.in_url)
+        standings = league(request.user, since=asked.month, until=asked.until)
         return cls(
             title=f"{asked.month:%B %Y}",
             facts=tuple(_facts(total)),
@@ -236,7 +239,8 @@ class UsagePage:
             next_url=_month_url(url, asked, asked.until) if asked.until <= request.now.date() else "",
             url=url_with(url, asked.in_url, cursor=request.GET.get("cursor", ""), part="body"),
             csv_url=csv_url,
-            standings=tuple(StandingLine.of(each) for each in league(request.user, since=asked.month, until=asked.until)),
+            standings=tuple(StandingLine.of(each) for each in standings[:STANDINGS_SHOWN]),
+            standing_count=len(standings),
             switches=tuple(
                 LeagueSwitch(project.name, project.in_league, reverse("league-switch", args=[project.pk]))
                 for project in (projects_run_by(request.user) if request.may_write else ())
