@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.figures import Figure, NotRun, table
-from bench.hub import goals, hub, live, planner_speed, queue_large, queue_page, speed, telemetry, terminal
+from bench.hub import goals, hub, live, observability, planner_speed, queue_large, queue_page, speed, telemetry, terminal
 from bench.kubernetes import kube_agent, kube_box, kube_fill, kube_view
 from bench.packing import fragmentation
 from bench.peers import kueue, slurm
@@ -40,6 +40,7 @@ BENCHES: dict[str, Callable[[Path | None], list[Figure]]] = {
     "queue-large": queue_large.run,
     "live": live.run,
     "telemetry": telemetry.run,
+    "observability": observability.run,
     "terminal": terminal.run,
 }
 # They take long: only by name.
