@@ -111,6 +111,7 @@ def test_who_asks_for_too_many_codes_has_to_wait(anonymous: Caller, settings: An
     assert [anonymous.post("device-logins/", {"name": "x"}).status_code for _ in range(3)] == [201, 201, 429]
 
 
+@pytest.mark.both_databases
 def test_a_token_is_given_once_and_a_second_try_ends_it(world: World, asked: dict[str, Any]) -> None:
     confirm(client_of(world.people.owner), asked)
     secret = take(asked).json()["token"]
