@@ -8,7 +8,7 @@ from typing import Any
 from rest_framework.utils.encoders import JSONEncoder
 
 from gpr.jobs.spec import FIELDS, JobSpec
-from gpr.models import Gpr
+from gpr.models import Gpr, GprTemplate
 from gpr.requests.spec import DEFAULTS, PLAIN_FIELDS, GprSpec
 
 
@@ -22,9 +22,9 @@ def creation_body(spec: GprSpec) -> dict[str, Any]:
     return _as_json({"slice": spec.slice.name, **({"template": template.name} if template else {}), **given, **clusters})
 
 
-def job_body(what: JobSpec) -> dict[str, Any]:
-    """Omits defaults."""
-    unsaid = JobSpec()
+def job_body(what: JobSpec, template: GprTemplate | None) -> dict[str, Any]:
+    """Omits defaults and values that the template gives."""
+    unsaid = JobSpec(**(template.job if template else {}))
     given = {name: getattr(what, name) for name in FIELDS if getattr(what, name) != getattr(unsaid, name)}
     return {"manifest" if name == "objects_wanted" else name: value for name, value in given.items()}
 

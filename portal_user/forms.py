@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from uuid import UUID, uuid4
 from zoneinfo import ZoneInfo
 
+import yaml
 from django import forms
 from django.conf import settings
 from django.core.validators import RegexValidator
@@ -24,10 +25,12 @@ from core.rest.parsers import json_strict
 from core.rest.references import id_of
 from gpr.bookings.services import SeriesTerms
 from gpr.followers.selectors import predecessor_for, predecessors_of
+from gpr.jobs.spec import FIELDS as JOB_FIELDS
 from gpr.models import AfterCondition, Gpr, GprTemplate, Nearness, RepeatRule
 from gpr.requests.editing import spec_of
 from gpr.requests.services import CREATION_ROUTE, gpr_submit
 from gpr.requests.spec import GprSpec
+from gpr.templates.api import API_NAMES, TemplateJob, job_of
 from gpr.templates.services import TemplateChange
 from inventory.models import Cluster
 from portal_shared.forms.fields import (
@@ -46,6 +49,7 @@ from portal_shared.forms.fields import (
 )
 from portal_shared.forms.refusals import refusal_of
 from portal_user.as_api import creation_body
+from protocol.manifests.text import documents_read
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Role, Slice
 
 NUMBER_MAX = 2**31 - 1
@@ -126,6 +130,11 @@ class GprForm(ServiceForm):
         "rules": ("run_checks", "evictable", "may_evict", "requeue_on_failure", "idle_timeout"),
         "model": ("model_name", "model_parameters"),
     }
+
+    @staticmethod
+    def begun_by(template: GprTemplate) -> dict[str, Any]:
+        """The initial values that the template sets."""
+        return initial_by(template)
 
     name = forms.CharField(label="Name", max_length=63)
     shape = forms.ChoiceField(label="GPU", required=False)
@@ -325,6 +334,10 @@ def _optional_flag(label: str) -> forms.ChoiceField:
     return forms.ChoiceField(label=label, required=False, choices=[("", "Not set"), ("yes", "Yes"), ("no", "No")])
 
 
+RUNS_HINT = "As YAML with the fields of a job: kind (Job, Notebook, …), image, command, env, volumes, retries. Empty: requests alone."
+RUNS_ATTRS = {"rows": 8, "spellcheck": "false", "autocapitalize": "off", "class": "mono"}
+
+
 class TemplateForm(ServiceForm):
     """An empty field is not part of the template."""
 
@@ -346,6 +359,7 @@ class TemplateForm(ServiceForm):
     may_evict = _optional_flag("May evict others of lower priority")
     requeue_on_failure = _optional_flag("Queue again when evicted or failed")
     idle_timeout = IdleField(label="Release when idle for", max_length=40, required=False, help_text="As 45 min, or “never”.")
+    runs = forms.CharField(label="What it runs", required=False, strip=False, help_text=RUNS_HINT, widget=forms.Textarea(attrs=RUNS_ATTRS))
     is_default = forms.BooleanField(label="Make default (replaces the current one)", required=False)
     auto = forms.BooleanField(label="As default, create requests for waiting GPU pods", required=False)
 
@@ -357,6 +371,18 @@ class TemplateForm(ServiceForm):
         self.fields["cluster"].choices = [("", "All clusters"), *((name, name) for name in self._clusters)]  # type: ignore[attr-defined]
         self.fields["shape"].choices = [("", "Not set"), *((shape, shape) for shape in shapes)]  # type: ignore[attr-defined]
 
+    def clean_runs(self) -> dict[str, Any]:
+        text = self.cleaned_data["runs"].replace("\r\n", "\n")
+        documents, faults = documents_read("", text) if text.strip() else ([], [])
+        if faults:
+            raise forms.ValidationError([f"Line {fault.line}: {fault.detail}" for fault in faults])
+        if len(documents) > 1:
+            raise forms.ValidationError("Write one document.")
+        said = TemplateJob(data=documents[0].data if documents else {})
+        if not said.is_valid():
+            raise forms.ValidationError([f"{name}: {' '.join(map(str, texts))}" for name, texts in said.errors.items()])
+        return dict.fromkeys(JOB_FIELDS) | job_of(said.validated_data)
+
     def change(self) -> TemplateChange:
         data = self.cleaned_data
         plain = ("shape", "min_gpu_memory_gib", "nodes", "gpus_per_node", "priority", "node_type", "within")
@@ -367,6 +393,7 @@ class TemplateForm(ServiceForm):
             "name": data["name"],
             "cluster": self._clusters.get(data["cluster"]),
             "asked": asked,
+            "job": data["runs"],
             "is_default": data["is_default"],
             "auto": data["auto"],
         }
@@ -375,7 +402,9 @@ class TemplateForm(ServiceForm):
     def typed(template: GprTemplate) -> dict[str, Any]:
         """Returns initial values for this template."""
         flags = {name: "yes" if template.asked[name] else "no" for name in OPTIONAL_FLAGS if name in template.asked}
+        runs = {API_NAMES.get(name, name): value for name, value in template.job.items()}
         own = {"name": template.name, "cluster": template.cluster.name if template.cluster else ""}
+        own["runs"] = yaml.safe_dump(runs, sort_keys=False) if runs else ""
         return {**template.asked, **initial_by(template), **flags, **own, "is_default": template.is_default, "auto": template.auto}
 
 

@@ -15,12 +15,13 @@ from gpr.jobs.manifest_text import objects_of_text
 from gpr.jobs.selectors import kinds_for
 from gpr.jobs.services import JOBS_ROUTE, job_create
 from gpr.jobs.spec import SAID_BY_MANIFEST, WORDS_MAX_CHARS, JobSpec, job_check
-from gpr.models import Gpr
+from gpr.models import Gpr, GprTemplate
 from gpr.models.jobs import RETRIES_MAX, USER_ID_DEFAULT
 from portal_shared.forms.fields import PlainTextField, errors_placed
 from portal_user.as_api import job_body
 from portal_user.forms import GprForm, ServiceForm
 from portal_user.pages.waiting_pods import namespaces_of
+from protocol.manifests.text import documents_write
 from protocol.tenancy.workloads import WorkloadKind
 from slices.models import Namespace, Slice
 
@@ -199,8 +200,24 @@ class JobForm(JobFields, GprForm):
     VERB: ClassVar = "Run on"
     FOLDS: ClassVar = {**GprForm.FOLDS, **JobFields.OWN_FOLDS}
 
+    @staticmethod
+    def begun_by(template: GprTemplate) -> dict[str, Any]:
+        job = template.job
+        given = {
+            name: job[name] for name in ("kind", "image", "pull_secret", "user_id", "namespace", "retries", "releases_box") if name in job
+        }
+        texts = {
+            "command": shlex.join(job.get("command", [])),
+            "secrets": ", ".join(job.get("secrets", [])),
+            "env": "\n".join(f"{name}={value}" for name, value in job.get("env", {}).items()),
+            "volumes": "\n".join(f"{claim}:{path}" for claim, path in job.get("volumes", {}).items()),
+            "checkpoint": _shell_text(job.get("checkpoint", [])),
+            "manifest": documents_write(job["objects_wanted"]) if "objects_wanted" in job else "",
+        }
+        return {**GprForm.begun_by(template), **given, **{name: text for name, text in texts.items() if text}}
+
     def body(self) -> dict[str, Any]:
-        return {**super().body(), **job_body(self.what())}
+        return {**super().body(), **job_body(self.what(), self.spec().template)}
 
     def file(self, *, now: datetime) -> UUID:
         return job_create(actor=self.user, spec=self.spec(), what=self.what(), now=now).pk
@@ -222,8 +239,12 @@ class BoxJobForm(JobFields):
 
     def body(self) -> dict[str, Any]:
         what = self.what()
-        said = {name: value for name, value in job_body(what).items() if name != "releases_box"}
+        said = {name: value for name, value in job_body(what, None).items() if name != "releases_box"}
         return {"gpr": str(self.gpr.pk), **said, **({"releases_box": True} if what.releases_box else {})}
+
+
+def _shell_text(words: list[str]) -> str:
+    return words[-1] if tuple(words[:-1]) == SHELL else shlex.join(words)
 
 
 def _lines(text: str) -> str:

@@ -135,6 +135,8 @@ _REQUEST: Final = (
     *("idle_timeout_s", "evictable", "may_evict", "requeue_on_failure", "run_checks"),
 )
 
+_RUNS: Final = ("kind", "image", "command", "env", "secrets", "volumes", "pull_secret", "user_id", "retries", "checkpoint")
+
 # In the order in which they are made: an object comes after those that it names.
 KINDS: Final = (
     Kind(
@@ -333,7 +335,13 @@ KINDS: Final = (
         path="templates/",
         keys=("slice",),
         query={"slice": "slice"},
-        fields=(_SLICE, Field("cluster", of="Cluster"), *_fields("is_default", "auto", *_REQUEST)),
+        fields=(
+            _SLICE,
+            Field("cluster", of="Cluster"),
+            *_fields("is_default", "auto", *_REQUEST, *_RUNS),
+            Field("manifest", is_yaml=True),
+            *_fields("namespace", "releases_box"),
+        ),
     ),
     Kind(
         name="BookingSeries",
@@ -383,7 +391,7 @@ KINDS: Final = (
             Field("template", At.CREATE, of="GPRTemplate", is_fixed=True),
             Field("clusters", At.CREATE, of="Cluster", is_set=True, is_fixed=True),
             *_fixed("earliest_start_at", "is_booking", "after", "after_condition", *_REQUEST, "model"),
-            *_fixed("kind", "image", "command", "env", "secrets", "volumes", "pull_secret", "user_id", "retries", "checkpoint"),
+            *_fixed(*_RUNS),
             Field("manifest", At.CREATE, is_fixed=True, is_yaml=True),
             *_fixed("namespace", "releases_box"),
         ),

@@ -791,6 +791,19 @@ class Template(Struct, kw_only=True):
     may_evict: bool | None
     requeue_on_failure: bool | None
     run_checks: bool | None
+    kind: str | None
+    image: str | None
+    command: list[str] | None
+    env: dict[str, str] | None
+    secrets: list[str] | None
+    volumes: dict[str, str] | None
+    pull_secret: str | None
+    user_id: int | None
+    retries: int | None
+    checkpoint: list[str] | None
+    manifest: list[dict[str, Any]] | None
+    namespace: str | None
+    releases_box: bool | None
 
 
 class Usage(Struct, kw_only=True):

@@ -181,8 +181,9 @@ class BoxWorkViewSet(mixins.ListModelMixin, ApiViewSet[Job]):
         return self._answer(ref)
 
     def _file(self, data: dict[str, Any]) -> Response:
-        actor, what = actor_of(self.request), _what(data)
+        actor, said = actor_of(self.request), _said(data)
         spec = spec_of_create(data, actor=actor)
+        what = JobSpec(**{**(spec.template.job if spec.template else {}), **said})
         with plan_turn(), transaction.atomic():
             made = job_create(actor=actor, spec=spec, what=what, now=self.now)
             self.remember(made.pk)
@@ -230,7 +231,7 @@ class JobViewSet(BoxWorkViewSet):
         """Run something in the box of a request that is there, instead of filing one. It starts when the box is open."""
         data, actor = self.body(JobInBox), actor_of(request)
         gpr = gpr_for(actor, data.pop("gpr"), verb=Verb.CHANGE)
-        what = _what({"releases_box": False, **data})
+        what = JobSpec(**_said({"releases_box": False, **data}))
         return self._answer(job_start_in(gpr=gpr, what=what, actor=actor, now=self.now).pk, status=status.HTTP_201_CREATED)
 
 
@@ -258,11 +259,11 @@ class NotebookViewSet(BoxWorkViewSet):
         return job_for(actor_of(self.request), ref, write=write, notebook=True)
 
 
-def _what(data: dict[str, Any]) -> JobSpec:
-    """Takes its fields out of the body."""
+def _said(data: dict[str, Any]) -> dict[str, Any]:
+    """Takes the fields of what runs out of the body."""
     if "manifest" in data:
         data["objects_wanted"] = data.pop("manifest")
-    return JobSpec(**{name: data.pop(name) for name in FIELDS if name in data})
+    return {name: data.pop(name) for name in FIELDS if name in data}
 
 
 def _whole(text: str | None, name: str) -> int:

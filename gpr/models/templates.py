@@ -22,6 +22,7 @@ class GprTemplate(models.Model):
         Cluster, null=True, blank=True, on_delete=models.PROTECT, related_name="+", help_text="Null: all clusters of the slice."
     )
     asked = models.JSONField(default=dict, help_text="Fields that it sets, by name.")
+    job = models.JSONField(default=dict, blank=True, help_text="Fields of a job or a notebook that it sets, by name.")
     auto = models.BooleanField(default=False, help_text="While it is the default, requests for waiting GPU pods are filed from it.")
     is_default = models.BooleanField(default=False)
     created_at = models.DateTimeField()

@@ -18,6 +18,8 @@ from core.rest.fields import Flag, NewName, Reference, StrictSerializer
 from core.rest.output import ModelOutputSerializer
 from core.rest.pagination import NamePagination
 from core.rest.views import ApiViewSet
+from gpr.jobs.api import JobCreate
+from gpr.jobs.spec import FIELDS as JOB_FIELDS
 from gpr.models import GprTemplate
 from gpr.requests.filters import TemplateFilter
 from gpr.requests.inputs import GprChange
@@ -27,6 +29,8 @@ from gpr.templates.services import TemplateChange, template_change, template_cre
 from inventory.selectors import cluster_for
 from slices.selectors import slice_for
 
+API_NAMES = {"objects_wanted": "manifest"}
+SPEC_NAMES = {api: name for name, api in API_NAMES.items()}
 AUTO_HELP = (
     "While it is the default, requests are created from it for GPU pods that wait in namespaces of the slice without an "
     "automatic GPRTemplate. It needs `shape` and `duration_s`."
@@ -41,6 +45,27 @@ def request_fields() -> dict[str, Any]:
     for each in fields.values():
         each.allow_null = True
     return fields
+
+
+def job_fields() -> dict[str, Any]:
+    """Those that say what runs, by the names of `jobs/`."""
+    fields = JobCreate().fields
+    found = {name: deepcopy(fields[name]) for name in (API_NAMES.get(each, each) for each in JOB_FIELDS)}
+    for each in found.values():
+        each.allow_null = True
+    return found
+
+
+def job_of(data: dict[str, Any]) -> dict[str, Any]:
+    """By the names of a JobSpec."""
+    return {name: data[API_NAMES.get(name, name)] for name in JOB_FIELDS if API_NAMES.get(name, name) in data}
+
+
+class TemplateJob(StrictSerializer):
+    """What a template runs, alone."""
+
+    def get_fields(self) -> dict[str, Any]:
+        return job_fields()
 
 
 class TemplateSerializer(ModelOutputSerializer[GprTemplate]):
@@ -60,7 +85,10 @@ class TemplateSerializer(ModelOutputSerializer[GprTemplate]):
         words = request_fields()
         for name, each in words.items():
             each.source, each.read_only, each.required = f"asked.{name}", True, False
-        return {**super().get_fields(), **words}
+        runs = job_fields() | {"manifest": serializers.ListField(child=serializers.DictField(), allow_null=True)}
+        for name, each in runs.items():
+            each.source, each.read_only, each.required = f"job.{SPEC_NAMES.get(name, name)}", True, False
+        return {**super().get_fields(), **words, **runs}
 
 
 class TemplatePatch(StrictSerializer):
@@ -72,7 +100,7 @@ class TemplatePatch(StrictSerializer):
     auto = Flag(required=False, help_text=AUTO_HELP)
 
     def get_fields(self) -> dict[str, Any]:
-        return {**super().get_fields(), **request_fields()}
+        return {**super().get_fields(), **request_fields(), **job_fields()}
 
 
 class TemplateCreate(TemplatePatch):
@@ -127,4 +155,6 @@ def _change_of(data: dict[str, Any], actor: User) -> TemplateChange:
         change["cluster"] = cluster_for(actor, data["cluster"]) if data["cluster"] else None
     if asked := {name: data[name] for name in FIELDS if name in data}:
         change["asked"] = asked
+    if job := job_of(data):
+        change["job"] = job
     return change

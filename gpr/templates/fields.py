@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from core.words import duration_exact, number
 from gpr.models import GprTemplate
+from protocol.tenancy.workloads import WorkloadKind
 
 # The same fields as in objects of kind GPRTemplate (worker_agent/kube/requests/spec.py).
 FIELDS: Final[tuple[str, ...]] = (
@@ -22,9 +23,18 @@ def merged(template: GprTemplate, given: Mapping[str, Any]) -> dict[str, Any]:
     return {**clusters, **template.asked, **given}
 
 
+def runs(job: Mapping[str, Any]) -> str:
+    """E.g. `runs train:1.0 as Job`; "" for a template of requests alone."""
+    if not job:
+        return ""
+    what = job.get("image") or ("own objects" if job.get("objects_wanted") else "an image")
+    return f"runs {what} as {job.get('kind', WorkloadKind.JOB.value)}"
+
+
 def terms(template: GprTemplate) -> str:
-    """E.g. `shape H100-80GB, nodes 2, duration 4 h`."""
-    return ", ".join(f"{name} {value}" for name, value in labeled(template.asked)) or "nothing yet"
+    """E.g. `shape H100-80GB, nodes 2, duration 4 h, runs train:1.0 as Job`."""
+    parts = [f"{name} {value}" for name, value in labeled(template.asked)] + [runs(template.job)]
+    return ", ".join(filter(None, parts)) or "nothing yet"
 
 
 def labeled(asked: Mapping[str, Any]) -> Iterable[tuple[str, str]]:

@@ -11,26 +11,31 @@ from accounts.models import User
 from core.errors import InvalidInput, NameTaken, NotFound
 from core.names import name_fault
 from gpr.allocation.stored_plan import plan_lock
+from gpr.jobs.spec import FIELDS as JOB_FIELDS
+from gpr.jobs.spec import JobSpec, job_check
 from gpr.models import Gpr, GprTemplate
 from gpr.requests.spec import GprSpec, spec_check
 from gpr.templates.fields import FIELDS, terms
 from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed
 from journal.services import event_record
+from protocol.tenancy.workloads import WorkloadKind
 from slices.models import Slice
 
 # Minimal values for fields that a template leaves open, so that only its own values are checked against policy and quotas.
 MINIMAL_VALUES: dict[str, Any] = {"nodes": 1, "gpus_per_node": 1, "duration_s": 1}
 # Fields that an `auto` template must give, as in objects of kind GPRTemplate (deploy/agent/kinds.yaml).
 AUTO_REQUIRED: Final = ("shape", "duration_s")
+ANY_IMAGE: Final = "any:1"  # where a template leaves the image open
 
 
 class TemplateChange(TypedDict, total=False):
-    """Missing keys stay unchanged. `asked`: the changed request fields; None clears one."""
+    """Missing keys stay unchanged. `asked`, `job`: the changed fields of the request and of what runs in it; None clears one."""
 
     name: str
     cluster: Cluster | None
     asked: dict[str, Any]
+    job: dict[str, Any]
     auto: bool
     is_default: bool
 
@@ -92,13 +97,15 @@ def _apply(template: GprTemplate, change: TemplateChange, now: datetime) -> None
     """Raises InvalidInput or OverPolicy."""
     if fault := name_fault(change.get("name", template.name)):
         raise InvalidInput({"name": [fault]})
-    asked = {**template.asked, **change.get("asked", {})}
+    asked, job = {**template.asked, **change.get("asked", {})}, {**template.job, **change.get("job", {})}
     for name, value in change.items():
         setattr(template, name, value)
     template.asked = {name: asked[name] for name in FIELDS if asked.get(name) not in (None, "")}
+    template.job = {name: job[name] for name in JOB_FIELDS if job.get(name) not in (None, "", [], {})}
     if all(name in {"auto", "is_default"} and not value for name, value in change.items()):
         return  # it can be switched off even if its values have become invalid
     _check_auto(template)
+    _check_job(template)
     try:
         spec_check(_minimal_spec(template), now=now)
     except InvalidInput as error:
@@ -110,6 +117,17 @@ def _check_auto(template: GprTemplate) -> None:
     """Raises InvalidInput."""
     if template.auto and (missing := [name for name in AUTO_REQUIRED if name not in template.asked]):
         raise InvalidInput({name: ["Automatic requests need this field: set it, or switch auto off."] for name in missing})
+
+
+def _check_job(template: GprTemplate) -> None:
+    """Raises InvalidInput."""
+    if not template.job:
+        return
+    kind = template.job.get("kind")
+    if kind == WorkloadKind.NOTEBOOK and template.asked.get("nodes", 1) != 1:
+        raise InvalidInput({"nodes": ["A notebook runs on one node."]})
+    open_ = {} if kind == WorkloadKind.MANIFEST else {"image": ANY_IMAGE}
+    job_check(JobSpec(**{**open_, **template.job}))
 
 
 def _minimal_spec(template: GprTemplate) -> GprSpec:
@@ -144,7 +162,7 @@ def _notify_agents(template: GprTemplate, *, was_default: bool) -> None:
 
 
 def _values(template: GprTemplate) -> tuple[Any, ...]:
-    return template.name, template.cluster_id, template.asked, template.auto, template.is_default
+    return template.name, template.cluster_id, template.asked, template.job, template.auto, template.is_default
 
 
 def _default_text(template: GprTemplate) -> str:
@@ -160,5 +178,5 @@ def _record(template: GprTemplate, what: str, message: str, actor: User, now: da
         at=now,
         actor=actor,
         slice_id=template.slice_id,
-        data={"template": str(template.pk), "asked": template.asked},
+        data={"template": str(template.pk), "asked": template.asked, "job": template.job},
     )

@@ -14,7 +14,7 @@ from accounts.policy import Verb, may
 from core.pages.parts import ListFoot
 from gpr.models import GprTemplate
 from gpr.requests.spec import shapes_of
-from gpr.templates.fields import labeled
+from gpr.templates.fields import labeled, runs
 from gpr.templates.services import TemplateChange
 from portal_shared.access import PageRequest
 from portal_shared.forms.questions import Question
@@ -80,6 +80,7 @@ class TemplateRow:
     name: str
     place: str
     says: str
+    runs: str  # empty: it is for requests alone
     is_default: bool
     auto: bool
     use_url: str  # empty: not allowed
@@ -96,9 +97,10 @@ class TemplateRow:
             name=row.name,
             place=place_of(row),
             says=", ".join(f"{name} {value}" for name, value in labeled(row.asked)),
+            runs=runs(row.job),
             is_default=row.is_default,
             auto=row.auto,
-            use_url=f"{reverse('gpr-create', args=[row.slice.name])}?template={row.pk}" if may_use else "",
+            use_url=f"{reverse('job-create' if row.job else 'gpr-create', args=[row.slice.name])}?template={row.pk}" if may_use else "",
             change_url=reverse("template", args=at) if may_change else "",
             delete_url=reverse("template-delete", args=at) if may_change else "",
             switches=tuple(SwitchLink(SWITCHES[key].label, reverse("template-switch", args=[*at, key])) for key in keys)

@@ -1794,6 +1794,19 @@ class Templates(AsyncResource):
         may_evict: bool | UnsetType | None = UNSET,
         requeue_on_failure: bool | UnsetType | None = UNSET,
         run_checks: bool | UnsetType | None = UNSET,
+        kind: Literal["Job", "JobSet", "PyTorchJob", "MPIJob", "Notebook", "Manifest"] | UnsetType | None = UNSET,
+        image: str | UnsetType | None = UNSET,
+        command: Sequence[str] | UnsetType | None = UNSET,
+        env: Mapping[str, str] | UnsetType | None = UNSET,
+        secrets: Sequence[str] | UnsetType | None = UNSET,
+        volumes: Mapping[str, str] | UnsetType | None = UNSET,
+        pull_secret: str | UnsetType | None = UNSET,
+        user_id: int | UnsetType | None = UNSET,
+        retries: int | UnsetType | None = UNSET,
+        checkpoint: Sequence[str] | UnsetType | None = UNSET,
+        manifest: Sequence[Mapping[str, Any]] | str | UnsetType | None = UNSET,
+        namespace: str | UnsetType | None = UNSET,
+        releases_box: bool | UnsetType | None = UNSET,
         idempotency_key: str | None = None,
     ) -> models.Template:
         """Create a template. Owners of the slice may do this.
@@ -1809,6 +1822,19 @@ class Templates(AsyncResource):
         within: A rack or NVLink domain that all of its nodes must share. EGS always places them as near to each other as possible.
         idle_timeout_s: It is released when its GPUs did nothing for so long, 5 minutes at least. 0: never. Null: as long as the
             policy says.
+        kind: The object that it becomes; other kinds than Job need a cluster that serves them. Manifest: `manifest` has the objects.
+        command: Program and arguments; empty: those of the image.
+        env: Variables. Members of the workspace see them: put secrets into `secrets`.
+        secrets: Secrets of the namespace whose values it gets as variables.
+        volumes: By PersistentVolumeClaim of the namespace: the path where it is mounted.
+        pull_secret: The Secret of the namespace with which the image is pulled.
+        user_id: The user of its processes, never root. Default: 1000.
+        retries: Number of restarts after a failure. Evictions do not count. Default: 0.
+        checkpoint: A command that runs in each pod before it is ended.
+        manifest: Objects of Kubernetes, without namespace, as a list or as YAML. The first that can finish says how the job ends.
+            They may be Job, JobSet, PyTorchJob, MPIJob, Deployment, StatefulSet, Service.
+        namespace: Empty: the first of the workspace in the cluster.
+        releases_box: Give the nodes back when it has finished. Default: true; in the box of another: false.
         """
         return await self.client.call(
             "POST",
@@ -1833,6 +1859,19 @@ class Templates(AsyncResource):
                 "may_evict": may_evict,
                 "requeue_on_failure": requeue_on_failure,
                 "run_checks": run_checks,
+                "kind": kind,
+                "image": image,
+                "command": command,
+                "env": env,
+                "secrets": secrets,
+                "volumes": volumes,
+                "pull_secret": pull_secret,
+                "user_id": user_id,
+                "retries": retries,
+                "checkpoint": checkpoint,
+                "manifest": manifest,
+                "namespace": namespace,
+                "releases_box": releases_box,
             },
             is_keyed=True,
             key=idempotency_key,
@@ -1865,6 +1904,19 @@ class Templates(AsyncResource):
         may_evict: bool | UnsetType | None = UNSET,
         requeue_on_failure: bool | UnsetType | None = UNSET,
         run_checks: bool | UnsetType | None = UNSET,
+        kind: Literal["Job", "JobSet", "PyTorchJob", "MPIJob", "Notebook", "Manifest"] | UnsetType | None = UNSET,
+        image: str | UnsetType | None = UNSET,
+        command: Sequence[str] | UnsetType | None = UNSET,
+        env: Mapping[str, str] | UnsetType | None = UNSET,
+        secrets: Sequence[str] | UnsetType | None = UNSET,
+        volumes: Mapping[str, str] | UnsetType | None = UNSET,
+        pull_secret: str | UnsetType | None = UNSET,
+        user_id: int | UnsetType | None = UNSET,
+        retries: int | UnsetType | None = UNSET,
+        checkpoint: Sequence[str] | UnsetType | None = UNSET,
+        manifest: Sequence[Mapping[str, Any]] | str | UnsetType | None = UNSET,
+        namespace: str | UnsetType | None = UNSET,
+        releases_box: bool | UnsetType | None = UNSET,
     ) -> models.Template:
         """Change the template for later requests.
 
@@ -1879,6 +1931,19 @@ class Templates(AsyncResource):
         within: A rack or NVLink domain that all of its nodes must share. EGS always places them as near to each other as possible.
         idle_timeout_s: It is released when its GPUs did nothing for so long, 5 minutes at least. 0: never. Null: as long as the
             policy says.
+        kind: The object that it becomes; other kinds than Job need a cluster that serves them. Manifest: `manifest` has the objects.
+        command: Program and arguments; empty: those of the image.
+        env: Variables. Members of the workspace see them: put secrets into `secrets`.
+        secrets: Secrets of the namespace whose values it gets as variables.
+        volumes: By PersistentVolumeClaim of the namespace: the path where it is mounted.
+        pull_secret: The Secret of the namespace with which the image is pulled.
+        user_id: The user of its processes, never root. Default: 1000.
+        retries: Number of restarts after a failure. Evictions do not count. Default: 0.
+        checkpoint: A command that runs in each pod before it is ended.
+        manifest: Objects of Kubernetes, without namespace, as a list or as YAML. The first that can finish says how the job ends.
+            They may be Job, JobSet, PyTorchJob, MPIJob, Deployment, StatefulSet, Service.
+        namespace: Empty: the first of the workspace in the cluster.
+        releases_box: Give the nodes back when it has finished. Default: true; in the box of another: false.
         """
         return await self.client.call(
             "PATCH",
@@ -1902,6 +1967,19 @@ class Templates(AsyncResource):
                 "may_evict": may_evict,
                 "requeue_on_failure": requeue_on_failure,
                 "run_checks": run_checks,
+                "kind": kind,
+                "image": image,
+                "command": command,
+                "env": env,
+                "secrets": secrets,
+                "volumes": volumes,
+                "pull_secret": pull_secret,
+                "user_id": user_id,
+                "retries": retries,
+                "checkpoint": checkpoint,
+                "manifest": manifest,
+                "namespace": namespace,
+                "releases_box": releases_box,
             },
             kind=models.Template,
         )

@@ -96,8 +96,8 @@ def run(
         "checkpoint": ["/bin/sh", "-c", checkpoint] if checkpoint else None,
         "releases_box": False if keep else None,
     }
-    if not file and not image:
-        raise Refused("Say what to run: --image IMAGE, or --file JOB.yaml.")
+    if not file and not image and not template:
+        raise Refused("Say what to run: --image IMAGE, --file JOB.yaml, or --template NAME.")
     given = {field: value for field, value in what.items() if value is not None}
     if in_ is not None and (box or name or workspace or template or dry_run):
         raise Refused("--in takes a box as it is: leave out its name, its size, its workspace and --dry-run.")

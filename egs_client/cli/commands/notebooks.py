@@ -17,7 +17,7 @@ from egs_client.cli.commands.workspace import kubeconfig_made
 from egs_client.cli.exits import STOPPED, Refused, say
 from egs_client.cli.output import Column, Output, show_list, show_one
 from egs_client.cli.progress import follow
-from egs_client.cli.session import agreed, client, settled
+from egs_client.cli.session import agreed, client, settled, workspace_of
 from egs_client.cli.words import clock, here, soon, span, when
 from egs_client.errors import EgsError, Ended
 from egs_client.gprs import ACTIVE, name_now
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from egs_client.sync.client import Client
 
 HOME = "/home/jovyan"
-RUNNING = "RUNNING"
+RUNNING, USUAL = "RUNNING", "notebook"
 LOOK_S, LOOK_OPEN_S = 1.0, 5.0
 RENEWED_BEFORE_S = 60
 ENDS_SOON = timedelta(minutes=10)
@@ -56,7 +56,7 @@ COLUMNS: list[Column[Job]] = [
 def notebook(
     ctx: typer.Context,
     name: Annotated[str | None, typer.Option(help="Its name. Default: one of the time.")] = None,
-    image: Annotated[str | None, typer.Option("--image", "-i", help="One with JupyterLab. Default: the template's.")] = None,
+    image: Annotated[str | None, typer.Option("--image", "-i", help="One with JupyterLab. Default: that of template `notebook`.")] = None,
     workspace: options.Workspace = None,
     namespace: Annotated[str | None, typer.Option(help="Of the workspace. Default: its first one in the cluster.")] = None,
     template: Template = None,
@@ -86,7 +86,8 @@ def notebook(
         "pull_secret": pull_secret,
     }
     with client() as egs:
-        fields = {**box_asked(egs, workspace, template, box), "name": name or name_now()}
+        slice_ = workspace_of(workspace, egs)
+        fields = {**box_asked(egs, slice_, template or _usual(egs, slice_), box), "name": name or name_now()}
         if dry_run:
             show_offers(egs.gprs.estimate(**fields), output="table")
             return
@@ -162,6 +163,12 @@ def stop(notebook: Name, yes: options.Yes = False, dry_run: options.DryRun = Fal
         with settled():
             found = egs.notebooks.cancel(found.id)
         print(f"{found.name} is {found.state}.")
+
+
+def _usual(egs: Client, workspace: str) -> str | None:
+    """Returns the id of the workspace's template `notebook`, if it has one."""
+    rows = egs.templates.list(slice=workspace, name=USUAL).all()
+    return next((template.id for template in rows if template.name == USUAL), None)
 
 
 def _ready(egs: Client, job: Job) -> Job:

@@ -18,7 +18,7 @@ from gpr.models import ENDED, Gpr, GprTemplate, Nearness
 from journal.models import Event
 from portal_shared.access import PageRequest
 from portal_shared.shell import Shell, WorkspaceMark
-from portal_user.forms import GprForm, initial_by, initial_of, new_key
+from portal_user.forms import GprForm, initial_of, new_key
 from portal_user.job_form import JobForm
 from portal_user.pages.capacity import ShapeStock, Stock, shapes_in, stock_for
 from portal_user.pages.requests.job_preview import JobPreview
@@ -157,7 +157,7 @@ class RequestForms:
         if like is not None:
             given["after"] = ""
         if template is not None:
-            given = {**given, **initial_by(template), "name": name}
+            given = {**given, **self.kind.begun_by(template), "name": name}
         return self.form(initial={**given, "key": new_key()})
 
     def question(self, form: GprForm) -> GprForm:

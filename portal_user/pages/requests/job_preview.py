@@ -106,7 +106,8 @@ def _command(form: JobFields, box: Sequence[Sequence[str]]) -> str:
         parts.append(["--kind", what.kind])
     if what.namespace:
         parts.append(["--namespace", what.namespace])
-    parts += _plain(OF_JOB, job_body(what))
+    template = form.spec().template if isinstance(form, JobForm) else None
+    parts += _plain(OF_JOB, job_body(what, template))
     parts += [["--env", f"{name}={value}"] for name, value in what.env.items()]
     parts += [["--volume", f"{claim}:{path}"] for claim, path in what.volumes.items()]
     if what.checkpoint:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.e2e.client.hub import Egs, Hub
 from tests.e2e.client.test_answers import LATER
+from tests.e2e.processes import ROOT
 
 BOX = ("--gpus", "1", "--shape", "H100-80GB", "--hours", "1", "--image", "registry.example/lab:1.0")
 ADDRESS = re.compile(r"http://127\.0\.0\.1:[0-9]+/lab\?token=([\w-]{40,})")
@@ -56,4 +57,16 @@ def test_a_notebook_that_waits_can_be_filed_and_left(hub: Hub, egs: Egs) -> None
     assert "WAITING" in egs.run("notebook", "list")
     assert "later was stopped before it was done" not in egs.run("notebook", "stop", "later", "--dry-run")
     assert "later is STOPPED." in egs.run("notebook", "stop", "later", "--yes")
+    hub.end_all()
+
+
+@pytest.mark.rotates(2)
+def test_the_four_shipped_templates_are_applied_and_a_job_and_a_notebook_start_from_them(hub: Hub, egs: Egs) -> None:
+    assert "fine-tuning" in egs.run("apply", "-f", str(ROOT / "deploy/examples/templates.yaml"))
+
+    egs.run("run", "--template", "fine-tuning", *LATER, "--name", "tuned", "--detach", "--", "true")
+    egs.run("notebook", *LATER, "--name", "usual", "--detach")
+
+    assert "nvcr.io/nvidia/pytorch" in egs.run("job", "show", "tuned")
+    assert "quay.io/jupyter/pytorch-notebook" in egs.run("notebook", "show", "usual")
     hub.end_all()
