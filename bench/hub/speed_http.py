@@ -27,6 +27,7 @@ NODES: Final = 500
 CLIENTS: Final = 16
 ALONE, TOGETHER, WARM_UP = 100, 400, 40
 START_S: Final = 120.0
+IDLE_S: Final = 2.0  # the server closes a connection that nobody uses for some seconds
 HOST: Final = "127.0.0.1"
 
 
@@ -92,11 +93,14 @@ def _caller(ports: Sequence[int], token: str, path: str, expected: int) -> Calla
 
     def call(slice_: str) -> float:
         if not hasattr(own, "connections"):
-            own.connections, own.count = [HTTPConnection(HOST, port) for port in ports], 0
+            own.connections, own.count, own.used_s = [HTTPConnection(HOST, port) for port in ports], 0, 0.0
         own.count += 1
         connection = own.connections[own.count % len(ports)]
+        if time.monotonic() > own.used_s + IDLE_S:
+            for each in own.connections:
+                each.close()
         ask = {"name": "box", "slice": slice_, "shape": SHAPE, "nodes": 1, "gpus_per_node": GPUS, "duration_s": 3600}
-        began = time.perf_counter()
+        began, own.used_s = time.perf_counter(), time.monotonic()
         connection.request("POST", f"/api/v1/{path}", json.dumps(ask), headers)
         answer = connection.getresponse()
         told = answer.read()
