@@ -394,7 +394,7 @@ class Board:
     def expected_near(self, asked: Set[str]) -> dict[str, Slot]:
         """Does the same, but returns only the starts of these and of those that share nodes or limits with them, or come before them."""
         table = self._played(asked)
-        rows, is_on_nodes = [self.queue[id_].row for id_ in asked], np.zeros(len(self.node_ids), np.bool_)
+        rows, is_on_nodes = [self.queue[id_].row for id_ in asked], np.zeros(max(len(self.node_ids), 1), np.bool_)
         for row in rows:
             is_on_nodes[places_of(table, row)] = True
         before = np.concatenate([[0], np.cumsum(is_on_nodes[table.places])])
