@@ -57,7 +57,7 @@ def _container_faults(container: dict[str, Any], of_pod: dict[str, Any]) -> Iter
         yield "securityContext.capabilities: {drop: [ALL]}"
     if both.get("runAsNonRoot") is not True or both.get("runAsUser") == 0:
         yield "runAsNonRoot: true in its securityContext or its pod's, and not user 0"
-    if _dict(both.get("seccompProfile")).get("type") not in {"RuntimeDefault", "Localhost"}:
+    if _dict(both.get("seccompProfile")).get("type") not in ("RuntimeDefault", "Localhost"):
         yield "seccompProfile: {type: RuntimeDefault} in its securityContext or its pod's"
     if any(port.get("hostPort") for _, port in _dicts(container.get("ports"))):
         yield "no hostPort"

@@ -93,10 +93,12 @@ def test_what_cannot_run_is_refused_with_its_field_and_nothing_is_filed(owner: C
         ([job_with(containers=[{"name": "main", "image": "a:1"}])], "allowPrivilegeEscalation: false"),
         ([job_with(initContainers=[{**MAIN, "securityContext": {**SAFE, "privileged": True}}])], "no securityContext.privileged"),
         ([job_with(securityContext={})], "runAsNonRoot: true"),
+        ([job_with(securityContext={**OF_POD, "seccompProfile": {"type": ["RuntimeDefault"]}})], "seccompProfile: {type: RuntimeDefault}"),
+        ('apiVersion: batch/v1\nkind: Job\nmetadata: {name: own}\nspec: {a: "\\0"}', "Line 4, spec.a: A character here is no text"),
         ([job_with(containers=[{**MAIN, "ports": [{"hostPort": 80}]}])], "no hostPort"),
     ],
 )
-def test_a_manifest_may_have_what_a_workspace_may_make_alone(owner: Caller, job: dict[str, Any], objects: list[Any], words: str) -> None:
+def test_a_manifest_may_have_what_a_workspace_may_make_alone(owner: Caller, job: dict[str, Any], objects: Any, words: str) -> None:
     box = {name: value for name, value in job.items() if name not in {"image", "command"}}
 
     errors = assert_problem(owner.post("jobs/", {**box, "kind": "Manifest", "manifest": objects}), 400, "invalid_input")["errors"]
