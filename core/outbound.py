@@ -25,6 +25,8 @@ URL_MAX_CHARS: Final = 500
 URL_MUST: Final = "Must be an address as https://host.example/path, without a user name, a password or a fragment."
 HOW_TO_ALLOW: Final = "An administrator can allow its network with EGS_OUTBOUND_ALLOW."
 Address = IPv4Address | IPv6Address
+# Public by their numbers, yet they answer every machine of a cloud with what is its own: Azure's platform, Oracle's metadata.
+OF_CLOUDS: Final = frozenset(map(ip_address, ("168.63.129.16", "192.0.0.192")))
 # Addresses that stand for others: NAT64, 6to4, and IPv4-compatible ones.
 DISGUISES: Final = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"), IPv6Network("2002::/16"), IPv6Network("::/96"))
 
@@ -123,7 +125,7 @@ def _address_fault(address: Address, *, is_tls: bool) -> str:
     if any(plain in network for network in known if network.version == plain.version):
         return ""
     is_disguised = any(plain in network for network in DISGUISES if network.version == plain.version)
-    if not plain.is_global or plain.is_multicast or is_disguised:
+    if not plain.is_global or plain.is_multicast or is_disguised or plain in OF_CLOUDS:
         return f"EGS sends nothing to an address inside this network. {HOW_TO_ALLOW}"
     return "" if is_tls else f"EGS sends nothing without https. {HOW_TO_ALLOW}"
 

@@ -195,12 +195,13 @@ def _refuse_beyond_end(gpr: Gpr, old_end_at: datetime, ends_at: datetime) -> Non
 def _refuse_beyond_policy(gpr: Gpr, extra_s: int, actor: User) -> None:
     """Raises OverPolicy."""
     longest_s = min(gpr.slice.duration_max_s, settings.EGS_DURATION_MAX_S)
-    is_bound = not may(actor, Verb.DECIDE, gpr)
-    if is_bound:
+    # As for approvals, an administrator of a project does not decide on his own.
+    decides = may(actor, Verb.DECIDE, gpr) and (gpr.owner_id != actor.pk or may_all(actor, Verb.APPROVE, Kind.GPR))
+    if not decides:
         longest_s = min(longest_s, gpr.slice.duration_approval_s)
     if gpr.duration_s + extra_s > longest_s:
         most_s = max(longest_s - gpr.duration_s, 0)
-        by_whom = " without approval" if is_bound else ""
+        by_whom = "" if decides else " without approval"
         more = f"can get {duration_exact(most_s)} more at most" if most_s else "has all of it"
         raise OverPolicy(
             f"In workspace {gpr.slice.name} one may take {duration_exact(longest_s)} in all{by_whom}: this one {more}. "

@@ -1,4 +1,4 @@
-"""Names of namespaces and the patterns that cover them. slices.services decides who may bind which name."""
+"""Names of namespaces and the patterns that cover them. `services.py` here decides who may bind which name."""
 
 from __future__ import annotations
 

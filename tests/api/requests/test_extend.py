@@ -9,7 +9,7 @@ import pytest
 from core.clock import db_now
 from gpr.allocation.allocator import tick
 from gpr.models import Gpr, Promise
-from slices.models import Slice
+from slices.models import ProjectAdmin, Slice
 from slices.quotas.services import quota_create
 from tests import factories
 from tests.api.conftest import Answer, Caller, World, assert_problem, faults
@@ -137,6 +137,17 @@ def test_what_would_have_needed_approval_needs_an_administrator(owner: Caller, a
     assert_problem(owner.post(f"gprs/{gpr.pk}/extend/", {"extra_s": 200}), 400, "over_policy")
 
     assert admin.post(f"gprs/{gpr.pk}/extend/", {"extra_s": 200}).json()["duration_s"] == 3800
+
+
+def test_an_administrator_of_the_project_extends_others_boxes_beyond_it_and_not_his_own(
+    owner: Caller, teammate: Caller, world: World, gpr: Gpr
+) -> None:
+    Slice.objects.update(duration_approval_s=3700)
+    for user in (world.people.owner, world.people.teammate):
+        ProjectAdmin.objects.create(project=world.slice.project, user=user, created_at=db_now())
+
+    assert_problem(owner.post(f"gprs/{gpr.pk}/extend/", {"extra_s": 200}), 400, "over_policy")
+    assert teammate.post(f"gprs/{gpr.pk}/extend/", {"extra_s": 200}).json()["duration_s"] == 3800
 
 
 @pytest.mark.parametrize("extra_s", [1, 59])
