@@ -261,7 +261,8 @@ class GprViewSet(ApiViewSet[Gpr]):
         """The services compare the version when they write."""
 
     def _gpr(self, pk: str, version: int | None, verb: Verb = Verb.CHANGE) -> Gpr:
-        matched = version_of(self.request.headers.get("If-Match", "").strip(' "') or None, where="If-Match")
+        given = self.request.headers.get("If-Match", "").strip(' "')
+        matched = None if given in {"", "*"} else version_of(given, where="If-Match")
         return gpr_for(actor_of(self.request), pk, verb=verb, version=matched if version is None else version)
 
     def _answer(self, pk: str, *, rows: QuerySet[Gpr] | None = None) -> Response:

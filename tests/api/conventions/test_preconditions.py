@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from egs.api import router
+from tests import factories
 from tests.api.conftest import Answer, Caller, World, assert_problem
 from tests.builders import SHAPE
 
@@ -57,6 +58,12 @@ def test_a_change_meets_only_the_object_that_was_read(
     answer = changed(admin, path, second, present["ETag"])
     assert (answer.status_code, answer["ETag"] != present["ETag"]) == (200, True)
     assert admin.get(path)["ETag"] == answer["ETag"]
+
+
+def test_a_star_means_a_request_as_it_is(owner: Caller, world: World) -> None:
+    gpr = factories.gpr(world.slice, world.people.owner, name="any")
+
+    assert changed(owner, f"gprs/{gpr.pk}/", {"nodes": 2}, "*").status_code == 200
 
 
 def test_a_deletion_may_have_a_condition_too(owner: Caller, world: World) -> None:
