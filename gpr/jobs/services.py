@@ -119,11 +119,16 @@ def job_cancel(*, job: Job, actor: User, now: datetime) -> None:
         raise IllegalTransition(f"This job is over: its request is {gpr.get_state_display().lower()}.", state=gpr.state)
 
 
+def refuse_others(notebook: Job, actor: User) -> None:
+    """Raises NotAllowed."""
+    if not may(actor, Verb.READ_SECRET, notebook.gpr):
+        raise NotAllowed(f"Only {notebook.gpr.owner.name}, who filed this notebook, may open it. File one of your own.")
+
+
 @transaction.atomic
 def notebook_open(*, job: Any, actor: User, now: datetime) -> NotebookAccess:
     """Tells its token. `job`: with its state, as selectors read it. Raises NotAllowed or IllegalTransition."""
-    if not may(actor, Verb.READ_SECRET, job.gpr):
-        raise NotAllowed(f"Only {job.gpr.owner.name}, who filed this notebook, may open it. File one of your own.")
+    refuse_others(job, actor)
     if job.state != JobState.RUNNING:
         raise IllegalTransition(f"It does not run: it is {JobState(job.state).label.lower()}. {job.message}".strip(), state=job.state)
     token = token_of(job)

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from accounts.policy import Verb
 from core.errors import EgsError, IllegalTransition, NotAllowed, NotFound
 from gpr.jobs.selectors import job_for
-from gpr.jobs.services import TAKES_A_JOB, job_start_in, notebook_open
+from gpr.jobs.services import TAKES_A_JOB, job_start_in, notebook_open, refuse_others
 from gpr.models import Job
 from gpr.requests.selectors import gpr_for
 from portal_shared.access import PageRequest, needs_write, signed_in
@@ -56,6 +56,7 @@ def notebooks(request: PageRequest, slice: str) -> HttpResponse:
 def open_notebook(request: PageRequest, pk: UUID) -> HttpResponse:
     """Only POST reveals the token, since a GET may be repeated by browsers and proxies."""
     job = job_for(request.user, pk, notebook=True)
+    refuse_others(job, request.user)
     if request.method == "GET":
         return _show(request, OpenPage.of(request, job))
     try:

@@ -66,6 +66,7 @@ def test_others_get_no_token_from_the_page(owner: Client, world: World) -> None:
     teammate, admin, outsider = (client_of(each) for each in (people.teammate, people.admin, people.outsider))
 
     assert {client.post(f"/jobs/{job.pk}/open/").status_code for client in (teammate, admin)} == {403}
+    assert {client.get(f"/jobs/{job.pk}/open/").status_code for client in (teammate, admin)} == {403}, "it offers no link that it refuses"
     assert outsider.post(f"/jobs/{job.pk}/open/").status_code == 404
     for client in (owner, teammate, admin):
         for path in (PATH, f"/jobs/{job.pk}/", f"/gprs/{job.gpr_id}/"):
