@@ -197,6 +197,7 @@ class JobPage:
     list_name: str
     open_url: str  # empty: it is no notebook of the reader that runs
     ends_at: datetime | None
+    promised_at: datetime | None  # None: it does not wait in the queue
     gpr_url: str
     look: str
     word: str
@@ -230,6 +231,7 @@ class JobPage:
             list_name=list_name,
             open_url=open_url(job, request),
             ends_at=gpr.ends_at if gpr.state in PROVISIONED else None,
+            promised_at=gpr.promise.promised_start_at if gpr.state == GprState.QUEUED and hasattr(gpr, "promise") else None,
             gpr_url=reverse("gpr", args=[gpr.pk]),
             look=LOOKS[state],
             word=state.label,
@@ -294,6 +296,8 @@ def _rank(request: PageRequest) -> int:
 
 def _sentence(job: Job, state: JobState) -> str:
     match state:
+        case S.WAITING if job.gpr.state == GprState.PENDING_APPROVAL:
+            return "Its request waits for an approval."
         case S.WAITING:
             return "It starts when its request gets nodes."
         case S.STARTING if job.gpr.state == GprState.PROVISIONING:

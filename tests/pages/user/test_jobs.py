@@ -71,6 +71,16 @@ def test_a_page_lists_jobs_by_state(owner: Client, world: World) -> None:
     assert "There is no job in this state" in text(owner.get(f"{PATH}?state=succeeded"))
 
 
+def test_a_job_that_waits_tells_when_it_is_promised(owner: Client, world: World) -> None:
+    gpr = factories.gpr(world.slice, world.people.owner, name="later")
+    job = Job.objects.create(gpr=gpr, created_at=db_now(), image="a/b:1")
+
+    shown = text(owner.get(f"/jobs/{job.pk}/?part=now"))
+
+    assert "<dt>Promised by</dt>" in shown
+    assert gpr.promise.promised_start_at.isoformat(timespec="seconds")[:16] in shown
+
+
 def test_others_see_nothing_of_it_and_viewers_cannot_stop_it(world: World) -> None:
     job = made(world)
     outsider, teammate = client_of(world.people.outsider), client_of(world.people.teammate)
