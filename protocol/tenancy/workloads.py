@@ -139,6 +139,8 @@ def object_fault(each: Any) -> ObjectFault | None:
         return ObjectFault((), "it is no object.")
     key = (each.get("apiVersion"), each.get("kind"))
     if not all(isinstance(word, str) for word in key) or key not in MANIFEST_KINDS:
+        if None in key:
+            return ObjectFault((), "an object needs apiVersion and kind.")
         text = f"kind {str(key[1])[:60]} of {str(key[0])[:60]} is none of {', '.join(kind for _, kind in MANIFEST_KINDS)}."
         return ObjectFault(("kind",), text)
     return _metadata_fault(each.get("metadata")) or _spec_fault(str(key[1]), each.get("spec", {}))

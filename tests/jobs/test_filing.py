@@ -88,6 +88,7 @@ def test_what_cannot_run_is_refused_with_its_field_and_nothing_is_filed(owner: C
         ([{**SERVICE, "spec": {"type": "LoadBalancer"}}], "ClusterIP"),
         ([OWN_JOB, OWN_JOB], "another Job of the name own"),
         ([{**OWN_JOB, "apiVersion": [], "kind": {}}], "kind {} of []"),
+        ([{"metadata": {"name": "own"}}], "an object needs apiVersion and kind"),
         ([job_with(hostNetwork=True)], "may not have hostNetwork"),
         ([job_with(volumes=[{"name": "root", "hostPath": {"path": "/"}}])], "may not be of kind hostPath"),
         ([job_with(containers=[{"name": "main", "image": "a:1"}])], "allowPrivilegeEscalation: false"),
