@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,8 +19,6 @@ from gpr.requests.editing import gpr_cancel
 from gpr.requests.planning import bookings_fitting
 from gpr.requests.spec import BOOKING_AHEAD
 from journal.models import Event
-from planner.engine import plan
-from planner.plan import Plan
 from planner.sharing.bookings import NearestTimes
 from planner.snapshot import Snapshot
 from slices.models import Slice
@@ -102,12 +100,16 @@ def test_it_comes_out_as_one_after_the_other_would(nodes: int, days: list[int], 
 def test_however_many_they_are_there_is_one_plan(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     plans: list[Snapshot] = []
 
-    def planned(snapshot: Snapshot, **how: Any) -> Plan:
-        plans.append(snapshot)
-        return plan(snapshot, **how)
+    def counting(planner: Callable[..., Any]) -> Callable[..., Any]:
+        def planned(snapshot: Snapshot, *args: Any, **how: Any) -> Any:
+            plans.append(snapshot)
+            return planner(snapshot, *args, **how)
+
+        return planned
 
     taken(stage, [2])
-    monkeypatch.setattr(stored_plan, "plan", planned)
+    for name in ("plan", "plan_newcomers"):
+        monkeypatch.setattr(stored_plan, name, counting(getattr(stored_plan, name)))
 
     series_of(stage, nodes=2)
 
@@ -145,7 +147,7 @@ def test_a_booking_that_the_plan_has_no_place_for_is_refused_also_where_it_would
     taken(stage, [1])
     monkeypatch.setattr(planning, "nearest", lambda *args, **how: NearestTimes(fits=True, before_s=None, after_s=None))
 
-    with pytest.raises(BookingDoesNotFit, match="try again"):
+    with pytest.raises(BookingDoesNotFit, match="Try again"):
         stage.submit(nodes=2, earliest_start_at=starts(stage)[1], is_booking=True)
     assert not Gpr.objects.filter(slice=stage.slice).exists()
 
