@@ -131,6 +131,8 @@ def objects_fault(objects: Any) -> str:
         if name in names:
             return f"Object {place}: there is another {name[0]} of the name {name[1]}."
         names.add(name)
+    if all(kind == "Service" for kind, _ in names):
+        return "Services alone run nothing. Give an object that makes pods, too."
     return ""
 
 

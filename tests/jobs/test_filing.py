@@ -78,6 +78,7 @@ def test_what_cannot_run_is_refused_with_its_field_and_nothing_is_filed(owner: C
     ("objects", "words"),
     [
         ([], "at least one"),
+        ([SERVICE], "Services alone run nothing"),
         ([{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}], "kind Pod of v1 is none of"),
         ([{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "a"}}], "kind RoleBinding"),
         ([{**OWN_JOB, "metadata": {"name": "own", "namespace": "kube-system"}}], "leave metadata.namespace out"),
