@@ -20,6 +20,7 @@ from egs_client.manifests.faults import Fault
 DEPTH_MAX: Final = 32
 DOCUMENTS_MAX: Final = 1_000
 ECHO_MAX_CHARS: Final = 60
+NO_TEXT: Final = "A character here is no text, such as a control character."
 # The parser of libyaml, where PyYAML has it, takes a tenth of the time.
 LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MARKER: Final = re.compile(r"---(?:[ \t]|\r?$)")
@@ -127,6 +128,8 @@ class _Reader:
             raise _Unreadable(line, "alias", "A manifest takes no anchors (&) and no aliases (*). Write the value out.", path)
         if event.tag is not None:
             raise _Unreadable(line, "tag", f"A manifest takes no YAML tags as {event.tag[:ECHO_MAX_CHARS]}. Leave it out.", path)
+        if isinstance(event, yaml.ScalarEvent) and "\x00" in event.value:  # written as an escape
+            raise _Unreadable(line, "malformed_yaml", NO_TEXT, path)
         if top is not None and is_key:
             self._key(event, top, line)
             return None
@@ -192,11 +195,7 @@ class _Reader:
             problem = " ".join(filter(None, [getattr(error, "problem", ""), getattr(error, "context", "")]))
             return index + self.first_line, "malformed_yaml", f"This is not YAML: {problem}."
         index = self.text.encode(errors="replace")[: getattr(error, "position", 0)].count(b"\n")
-        return (
-            index + self.first_line,
-            "malformed_yaml",
-            "A character here is no text, such as a control character.",
-        )
+        return index + self.first_line, "malformed_yaml", NO_TEXT
 
 
 class _Unreadable(Exception):

@@ -18,6 +18,7 @@ from core.rest.fields import Nothing, StrictSerializer, WholeNumber
 from core.rest.output import ModelOutputSerializer, OutputSerializer
 from core.rest.pagination import NamePagination
 from core.rest.views import ApiViewSet
+from inventory.models import Cluster
 from observability.prometheus.models import (
     BEYOND_LEAST_S,
     BEYOND_MOST_S,
@@ -75,8 +76,9 @@ class PrometheusAnswerSerializer(OutputSerializer[Any]):
 class PrometheusViewSet(ApiViewSet[Any]):
     """The Prometheus of each cluster, from which long courses of GPUs come."""
 
-    queryset = PrometheusSource.objects.none()
+    queryset = Cluster.objects.none()  # its row is locked for a change
     serializer_class = PrometheusSerializer
+    change_body = PrometheusChangeSerializer
     pagination_class = NamePagination
     lookup_url_kwarg = "ref"
     keyless_actions: ClassVar[tuple[str, ...]] = ("test",)

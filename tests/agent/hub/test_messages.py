@@ -15,7 +15,7 @@ import pytest
 from protocol.agents.events import EventsReply, EventsRequest, InventoryEvent, Outcome, StepEvent
 from protocol.agents.listings import CLUSTER_REQUESTS, LIFE, TEMPLATES, WORKLOADS, WORKSPACES, Listing, set_digest
 from protocol.agents.registration import Credential, RegisterRequest, RenewRequest
-from protocol.agents.sync import SyncReply, SyncRequest
+from protocol.agents.sync import IdleRelease, SyncReply, SyncRequest
 from protocol.agents.transport import Problem
 from protocol.assignments import Assignment, Drain, Observed, Phase
 from protocol.nodes.checks import CheckPolicy, CheckResult, Verdict
@@ -250,6 +250,7 @@ MESSAGES: dict[str, msgspec.Struct] = {
         workloads_digest=set_digest([WORKLOAD]),
         workloads=(WORKLOAD,),
         log_asks=(LogAsk(id=WORKLOAD.id, run=3, rank=1),),
+        idle_releases=(IdleRelease(gpr_id=ASSIGNMENT.gpr_id, run=3, at_s=1800000600.0),),
     ),
     "sync_reply_unchanged": SyncReply(
         hub_id="h-1",

@@ -696,7 +696,7 @@ def test_the_last_nodes_of_a_watch_that_lags_are_freed_by_a_list() -> None:
 
 
 @pytest.mark.parametrize("repairs", [True, False])
-@pytest.mark.parametrize(("left", "words"), [({"n1": "@1"}, "did not name red any more"), ({}, "taken out of it")])
+@pytest.mark.parametrize(("left", "words"), [({"n1": "@1"}, "did not name red any more"), ({}, "took the node out of the box")])
 def test_what_somebody_takes_off_the_guard_is_put_back_and_told_once(left: dict[str, str], words: str, repairs: bool) -> None:
     """Also where the policy says to repair nothing: a node that is not listed is open to all."""
     box = assignment("a", "n1", "GPU-0")

@@ -295,7 +295,7 @@ def test_accounts_move_to_where_no_workspace_names_the_place_and_the_old_ones_an
 
     assert (api.access(), found.accounts_left) == (sorted([BINDING, SERVICE_ACCOUNT]), ())
     assert api.objects[BINDING]["subjects"] == [{"kind": "ServiceAccount", "name": f"egs-{ID}", "namespace": "egs-accounts"}]
-    assert [(token.account, "made anew" in token.failure) for token in found.tokens] == [(ID, True)]
+    assert [(token.account, "was replaced" in token.failure) for token in found.tokens] == [(ID, True)]
     assert look(tenancy, AccessRole.USER).tokens == ()
 
 

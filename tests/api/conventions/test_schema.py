@@ -113,6 +113,9 @@ def _announce_and_book(world: World) -> None:
     series_create(actor=world.people.owner, ask=ask, now=now)
 
 
+TAKES_NOTHING = {"GET /api/v1/sign-in/"}  # not even a token, so nothing can be wrong
+
+
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.name)
 def test_what_the_schema_allows_and_what_it_forbids_is_answered_as_it_says(
     mode: GenerationMode, schema: Any, world: World, gpr_id: str
@@ -128,6 +131,8 @@ def test_what_the_schema_allows_and_what_it_forbids_is_answered_as_it_says(
     refs["supplies"] = str(Supply.objects.get().pk)
     for found in islice(schema.get_all_operations(), DAY.toordinal() % SHARE, None, SHARE):
         operation = found.ok()
+        if mode is GenerationMode.NEGATIVE and operation.label in TAKES_NOTHING:
+            continue
         kind = operation.path.split("/")[3]
         own = {"id": ids[kind], "policy_pk": ids[kind], "alert_pk": ids[kind]} if kind in ids else {}
         exercise(operation, mode, headers, {**places, **own, "ref": refs.get(kind, "")})

@@ -176,6 +176,7 @@ def address(name: str, admin_world: AdminWorld) -> str:
     if name == "job":
         return reverse(name, args=[Job.objects.create(gpr=admin_world.runs, created_at=db_now(), image="a:1").pk])
     if name == "notebook-open":
+        Gpr.objects.filter(pk=admin_world.runs.pk).update(owner=admin_world.people.admin)  # only its owner may open it
         return reverse(name, args=[Job.objects.create(gpr=admin_world.runs, created_at=db_now(), image="a:1", kind="Notebook").pk])
     if name == "gpr-job":
         kubeconfigs.ready_namespace(admin_world.waits.slice, admin_world.cluster, at=db_now())
