@@ -176,7 +176,6 @@ def address(name: str, admin_world: AdminWorld) -> str:
     if name == "job":
         return reverse(name, args=[Job.objects.create(gpr=admin_world.runs, created_at=db_now(), image="a:1").pk])
     if name == "notebook-open":
-        Gpr.objects.filter(pk=admin_world.runs.pk).update(owner=admin_world.people.admin)  # only its owner may open it
         return reverse(name, args=[Job.objects.create(gpr=admin_world.runs, created_at=db_now(), image="a:1", kind="Notebook").pk])
     if name == "gpr-job":
         kubeconfigs.ready_namespace(admin_world.waits.slice, admin_world.cluster, at=db_now())
@@ -287,6 +286,8 @@ def test_a_page_answers_get_and_head_alike_and_no_browser_or_proxy_keeps_it(name
     """Who sits down at a browser after somebody signed out finds nothing of his tenants there, neither pages nor refusals."""
     path = address(name, admin_world)
     queries = [{}, *({"part": part} for part in PARTS.get(name, []))]
+    if name == "notebook-open":
+        admin = client_of(admin_world.people.owner)  # nobody else may open it
 
     if name in POST_ONLY:
         answers = [admin.post(path, form()), admin.post(path, form(nodes="x"), headers=HTMX), admin.get(path)]
