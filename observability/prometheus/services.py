@@ -11,15 +11,14 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from accounts.models import User
-from accounts.policy import Kind, Verb, may_all
+from accounts.policy import Kind
 from core.errors import InvalidInput
 from core.outbound import ca_fault, url_fault
-from core.rest.references import one_by_reference
 from core.vault import SecretLost, encrypt, rotate
 from core.words import plural
 from inventory.models import Cluster, Gpu
-from inventory.selectors import clusters_visible_to
 from journal.services import event_record
+from observability.cluster_settings import clusters_shown, setting_for, settings_of
 from observability.prometheus.expressions import MATCHERS, Named
 from observability.prometheus.models import Auth, PrometheusSource
 from observability.prometheus.queries import Unanswered, forget_away, series_count
@@ -41,21 +40,17 @@ class PrometheusChange(TypedDict, total=False):
 
 
 def clusters_with_sources(actor: User) -> QuerySet[Cluster]:
-    return clusters_visible_to(actor) if may_all(actor, Verb.SEE, Kind.PROMETHEUS) else Cluster.objects.none()
+    return clusters_shown(actor, Kind.PROMETHEUS)
 
 
 def sources_of(clusters: Sequence[Cluster]) -> list[PrometheusSource]:
-    """Returns one for each cluster, without an address where there is none. Runs one query."""
-    found = {row.cluster_id: row for row in PrometheusSource.objects.filter(cluster__in=clusters)}
-    for cluster in clusters:
-        found.setdefault(cluster.pk, PrometheusSource(cluster=cluster)).cluster = cluster
-    return [found[cluster.pk] for cluster in clusters]
+    """Return one for each cluster, without an address where there is none. Runs one query."""
+    return settings_of(PrometheusSource, clusters)
 
 
 def source_for(actor: User, reference: str) -> PrometheusSource:
-    """Finds it by its cluster. Raises NotFound."""
-    (source,) = sources_of([one_by_reference(clusters_with_sources(actor), reference, what="cluster")])
-    return source
+    """Find it by its cluster. Raises NotFound."""
+    return setting_for(PrometheusSource, Kind.PROMETHEUS, actor, reference)
 
 
 @transaction.atomic

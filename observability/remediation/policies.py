@@ -11,12 +11,11 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from accounts.models import User
-from accounts.policy import Kind, Verb, may_all
+from accounts.policy import Kind
 from core.errors import InvalidInput
-from core.rest.references import one_by_reference
 from inventory.models import Cluster
-from inventory.selectors import clusters_visible_to
 from journal.services import event_record
+from observability.cluster_settings import clusters_shown, setting_for, settings_of
 from observability.remediation.faults import LIMIT_NAMES, XID_ACTIONS
 from observability.remediation.models import RemediationPolicy
 
@@ -45,21 +44,17 @@ def policies_by_cluster(cluster_ids: Iterable[UUID]) -> Mapping[UUID, Remediatio
 
 
 def policies_of(clusters: Sequence[Cluster]) -> list[RemediationPolicy]:
-    """Returns a policy for each cluster, with the defaults where nobody has set anything. Runs one query."""
-    found = policies_by_cluster(cluster.pk for cluster in clusters)
-    for cluster in clusters:
-        found[cluster.pk].cluster = cluster
-    return [found[cluster.pk] for cluster in clusters]
+    """Return a policy for each cluster, with the defaults where nobody has set anything. Runs one query."""
+    return settings_of(RemediationPolicy, clusters)
 
 
 def clusters_with_policies(actor: User) -> QuerySet[Cluster]:
-    return clusters_visible_to(actor) if may_all(actor, Verb.SEE, Kind.REMEDIATION_POLICY) else Cluster.objects.none()
+    return clusters_shown(actor, Kind.REMEDIATION_POLICY)
 
 
 def policy_for(actor: User, reference: str) -> RemediationPolicy:
-    """Finds the policy of a cluster. Raises NotFound."""
-    (policy,) = policies_of([one_by_reference(clusters_with_policies(actor), reference, what="cluster")])
-    return policy
+    """Find the policy of a cluster. Raises NotFound."""
+    return setting_for(RemediationPolicy, Kind.REMEDIATION_POLICY, actor, reference)
 
 
 @transaction.atomic
