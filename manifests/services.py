@@ -36,7 +36,7 @@ SETTLE: Final = "Agree with it, or force yours."
 LABELS: Final = "metadata.labels"
 # Deleting these plans the queue.
 LOCKING: Final = ("GPRTemplate", "BookingSeries", "GPUProvisioningRequest", "GPUJob")
-# Where what has ended is found, of kinds that are filed anew under another name alone.
+# The endpoint of each kind whose objects end: an object that has ended can only be filed again under another name.
 FILED: Final = {"GPUProvisioningRequest": "gprs", "GPUJob": "jobs"}
 # Each of them plans the queue, and nobody else is planned for until the last one is done.
 PLANNED_MAX: Final = 50

@@ -73,7 +73,7 @@ class PairsField(forms.CharField):
 
 
 class JobFields(ServiceForm):
-    """What is to run. Subclasses set `slice` first."""
+    """Ask which program runs, and how. A subclass sets `slice` before it calls __init__."""
 
     slice: Slice
     OWN_FOLDS: ClassVar[dict[str, tuple[str, ...]]] = {

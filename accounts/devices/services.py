@@ -87,7 +87,7 @@ def device_login_start(*, name: str, scope: Scope, address: str, now: datetime) 
 
 
 def device_login_find(*, typed: str, user: User, now: datetime) -> DeviceLogin:
-    """By its code, in any writing. Raises InvalidInput, or TooManyTries."""
+    """Find the login by its code, whatever its case, blanks and hyphens. Raises InvalidInput, or TooManyTries."""
     who = f"code:{user.pk}"
     if not may_sign_in(who):
         raise TooManyTries("You have typed too many wrong codes. Try again in a minute.")

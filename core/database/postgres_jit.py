@@ -11,7 +11,7 @@ _switched: Final[WeakSet[Any]] = WeakSet()  # a pool lends the same connection a
 
 
 def switch_jit_off(connection: BaseDatabaseWrapper, **_: Any) -> None:
-    """By a statement, since poolers refuse it among the parameters of a connection."""
+    """Switch it off by a statement, since poolers refuse the setting among the parameters of a connection."""
     if connection.vendor == "postgresql" and connection.connection not in _switched:
         connection.connection.execute("SET jit = off")
         _switched.add(connection.connection)

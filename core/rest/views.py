@@ -60,7 +60,7 @@ class ApiViewSet(viewsets.GenericViewSet[Row]):
     keyless_actions: ClassVar[tuple[str, ...]] = ()
     # POSTs that cannot run in the caller's transaction: they call `remember` in their own.
     own_transactions: ClassVar[tuple[str, ...]] = ()
-    # What a PATCH takes. The object's ETag follows from these fields, and PATCH and DELETE take If-Match.
+    # The body of a PATCH. Where it is given, its fields make the object's ETag, and PATCH and DELETE take If-Match.
     change_body: ClassVar[type[serializers.Serializer[Any]] | None] = None
     post_once: ClassVar[PostOnce]  # runs every POST that takes a key; egs/api.py sets it
 

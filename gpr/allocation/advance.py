@@ -115,7 +115,7 @@ def _on_nodes() -> QuerySet[Any, tuple[UUID]]:
 _ENDING: Final = WrittenQuery(
     Gpr.objects.filter(Q(state=S.EXITING) | Q(state=S.ACTIVE, ends_at__lte=Moment("now"))).order_by().values_list("pk")
 )
-# Those that are at their next mark within a second: the marks are quarters, and times are whole seconds here.
+# Boxes that reach their next mark within a second. Marks are quarters of the box's time, so both sides are taken four times.
 _NEXT: Final = F("marks_passed") + 1
 _AT_MARK: Final = Gpr.objects.filter(state=S.ACTIVE, marks_passed__lt=len(MARKS_PERCENT)).alias(
     four_times_s=EpochSeconds("active_at") * (4 - _NEXT) + EpochSeconds("ends_at") * _NEXT

@@ -42,12 +42,12 @@ class PastArrival(NamedTuple):
 
 
 class Arrivals:
-    """Those that a process knows, by GPR. What a newcomer needs of them is kept, so that each change costs little."""
+    """Keeps the past arrivals that this process knows, and the counts that a newcomer's plan needs, so that each change costs little."""
 
     def __init__(self) -> None:
         self._of_gpr: dict[UUID, PastArrival] = {}
         self._in_order: SortedList[PastArrival] = SortedList()  # the oldest first
-        # Those since a time, by kind; and the shadows that stand at a time, with those that end next.
+        # Arrivals since `_since_at`, by kind; shadows that stand at `_stood_at`, and the times at which they end.
         self._since_at, self._alike = FAR, dict[tuple[int, int], SortedList[PastArrival]]()
         self._work: dict[tuple[int, int], int] = defaultdict(int)
         self._stood_at, self._shadows = FAR, dict[UUID, Shadow]()
@@ -82,7 +82,7 @@ class Arrivals:
         return tuple(self._shadows.values())
 
     def since(self, since_at: datetime) -> tuple[Arrival, ...]:
-        """Those of a kind count together, from the first on."""
+        """Return the arrivals since then; arrivals of one kind are one entry, dated by the first."""
         if since_at < self._since_at:  # at first, or the clock was set back
             self._alike.clear()
             self._work.clear()

@@ -88,7 +88,7 @@ def _held(gprs: Sequence[Gpr]) -> dict[UUID, list[Reservation]]:
 
 
 def _jobs(gprs: Sequence[Gpr]) -> dict[UUID, Any]:
-    """With the state of each, by GPR."""
+    """Return the job of each GPR that has one, annotated with its state."""
     return {job.gpr_id: job for job in Job.objects.filter(gpr__in=gprs).annotate(state=STATE)} if gprs else {}
 
 

@@ -123,13 +123,13 @@ def kinds_for(namespaces: Iterable[Namespace]) -> list[str]:
 
 
 def clusters_with(namespaces: Iterable[Namespace], kind: str) -> set[UUID]:
-    """Returns the namespaces whose cluster serves the kind, by its agent's report."""
+    """Return the ids of the clusters of these namespaces that serve the kind, by their agents' reports."""
     served = {each.cluster_id: _kinds_of(each) for each in namespaces}
     return {cluster_id for cluster_id, kinds in served.items() if kind in kinds}
 
 
 def clusters_unheard(namespaces: Iterable[Namespace]) -> set[UUID]:
-    """Those of these namespaces whose agent has not told its kinds yet."""
+    """Return the ids of clusters whose agent has not told yet which kinds it can make."""
     return {each.cluster_id for each in namespaces if not _kinds_of(each)}
 
 

@@ -195,7 +195,7 @@ def _refuse_beyond_end(gpr: Gpr, old_end_at: datetime, ends_at: datetime) -> Non
 def _refuse_beyond_policy(gpr: Gpr, extra_s: int, actor: User) -> None:
     """Raises OverPolicy."""
     longest_s = min(gpr.slice.duration_max_s, settings.EGS_DURATION_MAX_S)
-    # As for approvals, an administrator of a project does not decide on his own.
+    # An administrator of a project cannot approve his own request, so he does not extend his own box beyond approval either.
     decides = may(actor, Verb.DECIDE, gpr) and (gpr.owner_id != actor.pk or may_all(actor, Verb.APPROVE, Kind.GPR))
     if not decides:
         longest_s = min(longest_s, gpr.slice.duration_approval_s)

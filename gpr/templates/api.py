@@ -48,7 +48,7 @@ def request_fields() -> dict[str, Any]:
 
 
 def job_fields() -> dict[str, Any]:
-    """Those that say what runs, by the names of `jobs/`."""
+    """Return the fields that describe the job, under the names that `jobs/` uses."""
     fields = JobCreate().fields
     found = {name: deepcopy(fields[name]) for name in (API_NAMES.get(each, each) for each in JOB_FIELDS)}
     for each in found.values():
@@ -57,12 +57,12 @@ def job_fields() -> dict[str, Any]:
 
 
 def job_of(data: dict[str, Any]) -> dict[str, Any]:
-    """By the names of a JobSpec."""
+    """Return the fields that describe the job, under the names that a JobSpec uses."""
     return {name: data[API_NAMES.get(name, name)] for name in JOB_FIELDS if API_NAMES.get(name, name) in data}
 
 
 class TemplateJob(StrictSerializer):
-    """What a template runs, alone."""
+    """Holds only the fields of the job that a template starts."""
 
     def get_fields(self) -> dict[str, Any]:
         return job_fields()

@@ -46,7 +46,7 @@ def node_mark_faulty(*, node: Node, why: str, code: str, now: datetime) -> bool:
 
 @transaction.atomic
 def node_uncordon(*, node: Node, actor: User | None, now: datetime) -> None:
-    """Also ends the cause that made it faulty. Raises Conflict when it is not cordoned."""
+    """Let the node be used again, and forget the fault that set it aside. Raises Conflict when it is not cordoned."""
     changes = {"cordoned_at": None, "cordon_reason": "", "cordon_cause": "", "cordon_code": "", "faulty_at": None}
     if not Node.objects.filter(pk=node.pk, cordoned_at__isnull=False).update(**changes):
         raise Conflict("This node is not set aside.")

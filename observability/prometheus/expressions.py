@@ -19,7 +19,7 @@ from protocol.gpus.telemetry import FAULT_TOTALS, SERIES, SUMMED_OVER_PARTS, Rol
 
 BRANCH: Final = "egs_branch"
 NEW_FAULTS: Final = "new_faults"
-# How the exporters of each vendor name a GPU, by the begin of their metrics' names: its UUID; its node and index; a part of it.
+# The labels by which each vendor's exporter names a GPU, a node with an index, and a part of a GPU. Keys begin the metrics' names.
 _NAMES: Final = {
     "DCGM_": (("UUID", "gpu_uuid"), (("Hostname", "gpu"), ("hostname", "gpu")), "GPU_I_ID"),
     "xpum_": (("uuid",), (), "sub_dev"),
@@ -90,7 +90,7 @@ def read(expression: Expression, series: Iterable[Mapping[str, Any]], gpus: Sequ
 
 
 def _value(sources: _Sources) -> float:
-    """Of each metric the best source: there are several metrics for faults alone, which add up."""
+    """Take the best source of each metric, and add up the metrics: only faults have several."""
     ranked: dict[str, dict[tuple[bool, int], float]] = defaultdict(dict)
     for (metric, is_part, name), value in sources.items():
         source = SOURCES[name.encode()]
@@ -133,11 +133,11 @@ def _function(source: Source, roll_up: RollUp) -> str:
 
 
 def _summed(inner: str, labels: Sequence[str], adds: str, over: str) -> str:
-    """Several series of one GPU, as of the pods that it had, or of two scrapes of one exporter, are one."""
+    """Merge several series of one GPU: each pod that used it makes one, and so does each scrape job."""
     by = ",".join(labels)
     return f"{over} by ({by}) (max by ({by},{adds}) ({inner}))" if adds else f"max by ({by}) ({inner})"
 
 
 def _any(texts: Iterable[str]) -> str:
-    """A string of PromQL that is a regular expression, which always matches the whole label."""
+    """Return a quoted regular expression that matches any of these texts; PromQL matches the whole label."""
     return json.dumps("|".join(re.sub(r"([^\w-])", r"\\\1", text) for text in sorted(texts)))

@@ -50,13 +50,13 @@ def values_over(source: PrometheusSource, gpus: Sequence[Named], *, since: datet
 
 
 def series_count(source: PrometheusSource, gpus: Sequence[Named], *, now: datetime) -> int:
-    """Of how many of these GPUs it knows a temperature of the last hour. Raises Unanswered."""
+    """Count these GPUs whose temperature of the last hour this Prometheus knows. Raises Unanswered."""
     wanted = next(each for each in expressions(gpus, step_s=3600, matchers=source.matchers) if each.metric == "temperature_c")
     return len(_ask(source, wanted, gpus, now, now, 3600, time.monotonic() + TIMEOUT_S))
 
 
 def forget_away() -> None:
-    """Settings may have changed."""
+    """Ask each Prometheus again, also one that did not answer a moment ago, since its settings may have changed."""
     _away.clear()
 
 

@@ -109,7 +109,7 @@ def test_a_repeated_deletion_takes_what_is_gone_for_done(server: Server, client:
     assert not server.answers
 
 
-# What the hub answers below the API's root.
+# The hub answers this to an unknown address of the API.
 NO_PATH = json.loads(path_not_found(HttpRequest(), "robots/").content)["detail"]
 
 

@@ -27,7 +27,7 @@ RULES_MOST = 500
 
 
 def _choices(field: str) -> Choice[str]:
-    """Those of the API."""
+    """Return the words that the API takes for this field."""
     return Choice([value for kind in (HINTS[field], *get_args(HINTS[field])) for value in get_args(kind) if isinstance(value, str)])
 
 
@@ -169,7 +169,7 @@ def delete(rule: Rule, yes: options.Yes = False, dry_run: options.DryRun = False
 
 
 def rule_of(reference: str, egs: Client) -> AlertRule:
-    """By id or by name. Raises NotFound or Refused."""
+    """Find the rule by its id or its name. Raises NotFound or Refused."""
     try:
         uuid.UUID(reference)
     except ValueError:

@@ -51,6 +51,6 @@ def _measured(place: GpuPlace, since_at: datetime | None, now: datetime, *, is_m
     if since_at is None:
         value = 0.0 if is_measured else None
         return place.measured(value, box_value=value)
-    # What began before the present box was another's work.
+    # A lag that began before the present box belongs to another's work.
     value = max((now - since_at).total_seconds(), 0.0) if place.held_since(since_at) else None
     return place.measured(value, box_value=value)

@@ -44,7 +44,7 @@ def take(asked: dict[str, Any]) -> Answer:
 
 
 def typed(browser: Client, code: str) -> str:
-    """Where the page of the code sends the browser; empty: it stays."""
+    """Return the address to which the page of the code sends the browser; empty: it stays."""
     return str(browser.post("/connect/", {"code": code}).headers.get("Location", ""))
 
 

@@ -80,7 +80,7 @@ def for_oneself(code: int) -> Codes:
 
 
 def everybody(code: int) -> Codes:
-    """Also without a token."""
+    """Everybody gets this code, also without a token."""
     return Codes(*[code] * 7)
 
 

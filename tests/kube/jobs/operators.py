@@ -23,12 +23,12 @@ MODULE = ROOT / "tests/kube/operators"
 CACHE = Path(os.environ.get("EGS_KUBE_CACHE") or Path.home() / ".cache/egs-kube")
 JOB_SET = "sigs.k8s.io/jobset"
 NAMESPACE, ACCOUNT = "jobset-system", "controller-manager"
-# What kustomize would say of the operator's own files.
+# Kustomize would set these in the operator's own files.
 NAMES = {"namespace": NAMESPACE, "name": ACCOUNT}
 
 
 def built() -> Path:
-    """The manager. Go builds it once for each state of its go.mod, in some minutes."""
+    """Return the path of the manager. Go builds it once for each state of its go.mod, in some minutes."""
     pins = b"".join((MODULE / name).read_bytes() for name in ("go.mod", "go.sum"))
     program = CACHE / f"operators-{hashlib.sha256(pins).hexdigest()[:16]}" / "jobset"
     if not program.exists():
@@ -96,7 +96,7 @@ def read(path: Path) -> list[Any]:
 
 
 def rights(source: Path) -> list[Object]:
-    """Those of its installation, and no more."""
+    """Return the roles that the operator's installation has, and no more."""
     (role,) = [each for each in read(source / "rbac/role.yaml") if each["kind"] == "ClusterRole"]
     role["metadata"]["name"] = "jobset-manager"
     binding = {
@@ -110,7 +110,7 @@ def rights(source: Path) -> list[Object]:
 
 
 def kubeconfig(cluster: Cluster, folder: Path) -> Path:
-    """Of the operator's account."""
+    """Write a kubeconfig for the account of the operator, and return its path."""
     asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
     path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}/token"
     token = cluster.wire.call("POST", path, asked)["status"]["token"]
@@ -124,7 +124,7 @@ def kubeconfig(cluster: Cluster, folder: Path) -> Path:
 
 
 def serving_certificate(cluster: Cluster, folder: Path) -> None:
-    """For 127.0.0.1, by the cluster's authority."""
+    """Write a key and a certificate for 127.0.0.1 that the cluster's authority signs."""
     (folder / "names").write_text("extendedKeyUsage=serverAuth\nsubjectAltName=IP:127.0.0.1")
     key, asked = str(folder / "tls.key"), str(folder / "asked")
     curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
@@ -137,7 +137,7 @@ def serving_certificate(cluster: Cluster, folder: Path) -> None:
 
 
 def webhooks(source: Path) -> list[Object]:
-    """As the operator brings them: those for pods with its patches, by which they see pods of job sets alone."""
+    """Read the operator's webhooks and apply its patches, which limit the webhooks for pods to pods of JobSets."""
     found = read(source / "webhook/manifests.yaml")
     for each, patch in zip(found, ("mutating-patch.yaml", "validating-patch.yaml"), strict=True):
         (change,) = [change for change in read(source / "webhook/patches" / patch)[0] if change["path"] == "/webhooks/1"]
@@ -147,7 +147,7 @@ def webhooks(source: Path) -> list[Object]:
 
 
 def calling(hooks: Object, port: int, cluster: Cluster) -> Object:
-    """At an address of this machine in place of a Service."""
+    """Let the webhooks call a port of this machine instead of a Service."""
     authority = base64.b64encode((cluster.folder / "ca.crt").read_bytes()).decode()
     for each in hooks["webhooks"]:
         path = each["clientConfig"]["service"]["path"]

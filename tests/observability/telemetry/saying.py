@@ -26,7 +26,7 @@ def reading(gpu: Gpu, *, at: datetime, **values: float) -> GpuReading:
 
 
 def with_xids(said: GpuReading, counts: Mapping[int, int]) -> GpuReading:
-    """As the exporter counted them in its last minutes."""
+    """Add the counts by Xid that the exporter told for its last minutes."""
     return msgspec.structs.replace(said, xids=tuple(counts.items()))
 
 

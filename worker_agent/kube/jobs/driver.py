@@ -204,7 +204,7 @@ class KubernetesWorkloads:
             return _seen(job, WorkloadPhase.REFUSED, f"This agent makes no {work.kind}. Upgrade it.")
         main = main_of(objects)
         has_main = main is not None and self._find(main) is not None
-        # What stands behind the main object belongs to it, and may be missing when the agent was interrupted.
+        # The main object owns the objects after it; they may be missing when the agent was interrupted.
         if (work.id, work.run) not in self._made and (not has_main or work.kind == WorkloadKind.NOTEBOOK):
             if unmade := self._make(job, objects):
                 return unmade
