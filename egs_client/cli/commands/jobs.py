@@ -25,6 +25,7 @@ from egs_client.manifests.text import documents_read
 
 if TYPE_CHECKING:
     from egs_client.models.gpr import Job
+    from egs_client.sync.api.gpr import Jobs, Notebooks
     from egs_client.sync.client import Client
 
 LOOK_S = 1.0
@@ -186,13 +187,18 @@ def watch(job: JobName, rank: Rank = 0) -> None:
 def cancel(job: JobName, yes: options.Yes = False, dry_run: options.DryRun = False) -> None:
     """Cancel a job: its request is withdrawn, or its nodes are given back."""
     with client() as egs:
-        found = egs.jobs.get(job)
-        print(sentence_of(found))
-        if dry_run or not agreed(f"Cancel {found.name}?", is_yes=yes):
-            return
-        with settled():
-            found = egs.jobs.cancel(found.id)
-        print(f"{found.name} is {found.state}.")
+        cancel_asked(egs.jobs, job, question="Cancel {name}?", yes=yes, dry_run=dry_run)
+
+
+def cancel_asked(jobs: Jobs | Notebooks, reference: str, *, question: str, yes: bool, dry_run: bool) -> None:
+    """Show the job, ask unless `yes`, and cancel it. `question` has a place for the name."""
+    found = jobs.get(reference)
+    print(sentence_of(found))
+    if dry_run or not agreed(question.format(name=found.name), is_yes=yes):
+        return
+    with settled():
+        found = jobs.cancel(found.id)
+    print(f"{found.name} is {found.state}.")
 
 
 class LogReader:

@@ -12,12 +12,12 @@ from msgspec import UNSET
 
 from egs_client.cli import names, options
 from egs_client.cli.commands.gpr_acts import Filing, Template, show_offers
-from egs_client.cli.commands.jobs import asking, box_asked, pairs, seen_again
+from egs_client.cli.commands.jobs import asking, box_asked, cancel_asked, pairs, seen_again
 from egs_client.cli.commands.workspace import kubeconfig_made
 from egs_client.cli.exits import STOPPED, Refused, say
 from egs_client.cli.output import Column, Output, show_list, show_one
 from egs_client.cli.progress import follow
-from egs_client.cli.session import agreed, client, settled, workspace_of
+from egs_client.cli.session import client, settled, workspace_of
 from egs_client.cli.words import clock, here, soon, span, when
 from egs_client.errors import EgsError, Ended
 from egs_client.gprs import ACTIVE, name_now
@@ -156,13 +156,8 @@ def open_(notebook: Name, port: Port = 0, in_browser: InBrowser = False) -> None
 def stop(notebook: Name, yes: options.Yes = False, dry_run: options.DryRun = False) -> None:
     """Stop a notebook: its request is withdrawn, or its GPUs are given back."""
     with client() as egs:
-        found = egs.notebooks.get(notebook)
-        print(sentence_of(found))
-        if dry_run or not agreed(f"Stop {found.name}? What is not on a volume is lost.", is_yes=yes):
-            return
-        with settled():
-            found = egs.notebooks.cancel(found.id)
-        print(f"{found.name} is {found.state}.")
+        question = "Stop {name}? What is not on a volume is lost."
+        cancel_asked(egs.notebooks, notebook, question=question, yes=yes, dry_run=dry_run)
 
 
 def _usual(egs: Client, workspace: str) -> str | None:
