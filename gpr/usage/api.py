@@ -120,7 +120,7 @@ class PriceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
     pagination_class = PricePagination
 
     def get_permissions(self) -> Sequence[Any]:
-        return super().get_permissions() if self.action in {"list", "retrieve"} else [IsAdmin()]
+        return [IsAdmin()] if self.action in {"create", "destroy"} else super().get_permissions()
 
     def get_queryset(self) -> QuerySet[ShapePrice]:
         return prices_visible_to(actor_of(self.request))
