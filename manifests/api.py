@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from accounts.authentication import actor_of
 from accounts.models import Scope
 from core.errors import InvalidInput
-from core.rest.fields import Flag, StrictSerializer, Text
+from core.rest.fields import Flag, StrictSerializer, Text, Verbatim
 from core.rest.output import OutputSerializer
 from core.rest.views import ApiViewSet
 from journal.refusals import refusal_record
@@ -27,21 +27,9 @@ FILES_MAX = 1_000
 MANAGER_HELP = "The owner of the fields in the manifests, e.g. `ci`. Another manager's apply does not change them."
 
 
-class YamlText(serializers.CharField):
-    """Text of many lines, as it is."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(trim_whitespace=False, allow_blank=True, **kwargs)
-
-    def to_internal_value(self, data: Any) -> str:
-        if not isinstance(data, str):
-            raise serializers.ValidationError("Must be text.")
-        return super().to_internal_value(data)
-
-
 class ManifestFile(StrictSerializer):
     name = Text(max_length=253, help_text="Where mistakes are said to be, e.g. `quotas.yaml`.")
-    text = YamlText(help_text="YAML, of one or more documents.")
+    text = Verbatim(help_text="YAML, of one or more documents.")
 
 
 class ManifestFiles(StrictSerializer):

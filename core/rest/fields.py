@@ -12,6 +12,8 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from core.names import MUST, PATTERN, name_fault, text_fault
+from core.rest.sentences import with_choices
+from protocol.manifests.text import quoted
 
 # The largest integer that every JSON parser reads exactly.
 NUMBER_MAX = 2**53 - 1
@@ -37,7 +39,8 @@ class StrictSerializer(serializers.Serializer[Any]):
         try:
             value = super().to_internal_value(data)
         except serializers.ValidationError as error:
-            errors.update(error.detail if isinstance(error.detail, dict) else {"non_field_errors": error.detail})
+            detail = error.detail if isinstance(error.detail, dict) else {"non_field_errors": error.detail}
+            errors.update({name: with_choices(self.fields.get(name), each) for name, each in detail.items()})
         if errors:
             raise serializers.ValidationError(errors)
         return value
@@ -65,12 +68,25 @@ class Flag(serializers.BooleanField):
         return data
 
 
-class Text(serializers.CharField):
-    """Accepts one line, without control or invisible characters."""
+class Verbatim(serializers.CharField):
+    """Accepts text of any lines, and changes nothing of it."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**({"trim_whitespace": False, "allow_blank": True} | kwargs))
 
     def to_internal_value(self, data: Any) -> str:
         if not isinstance(data, str):
-            raise serializers.ValidationError("Must be text.")
+            raise serializers.ValidationError(f"Must be text.{quoted(data)}")
+        return super().to_internal_value(data)
+
+
+class Text(Verbatim):
+    """Accepts one line, without control or invisible characters."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**({"trim_whitespace": True, "allow_blank": False} | kwargs))
+
+    def to_internal_value(self, data: Any) -> str:
         text = super().to_internal_value(data)
         if fault := text_fault(text):
             raise serializers.ValidationError(fault)
@@ -113,7 +129,7 @@ class Reference(serializers.CharField):
 
     def to_internal_value(self, data: Any) -> str:
         if not isinstance(data, str):
-            raise serializers.ValidationError("Must be an id or a name.")
+            raise serializers.ValidationError(f"Must be an id or a name.{quoted(data)}")
         return super().to_internal_value(data)
 
 

@@ -1,7 +1,8 @@
-"""Makes all files of `egs_client` that nobody writes by hand, among them a copy of protocol/manifests."""
+"""Makes all files of `egs_client` that nobody writes by hand, among them a copy of protocol/manifests and what it imports."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from egs.sdk.schema import api_of, document
@@ -17,13 +18,19 @@ def files_made(package: Path) -> dict[Path, str]:
     texts |= {f"aio/api/{name}": text for name, text in operations.items()}
     texts |= {f"sync/api/{name}": sync_of(text) for name, text in operations.items()}
     texts |= {f"sync/{path.name}": MADE + sync_of(path.read_text()) for path in (package / "aio").glob("*.py")}
-    texts |= {f"manifests/{path.name}": MADE + _own(path.read_text()) for path in (package.parent / "protocol" / "manifests").glob("*.py")}
+    texts |= {f"manifests/{path.name}": MADE + _own(path.read_text()) for path in _copied(package.parent / "protocol")}
     return {package / name: text for name, text in formatted(texts).items()}
+
+
+def _copied(protocol: Path) -> Iterator[Path]:
+    yield from (protocol / "manifests").glob("*.py")
+    yield protocol / "references.py"
 
 
 def _own(text: str) -> str:
     """The wheel has nothing of `protocol`, so it has a copy."""
-    return text.replace("from protocol.manifests", "from egs_client.manifests")
+    own = text.replace("from protocol.references", "from egs_client.manifests.references")
+    return own.replace("from protocol.manifests", "from egs_client.manifests")
 
 
 def files_left_over(package: Path, made: dict[Path, str]) -> list[Path]:

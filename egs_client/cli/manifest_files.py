@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from egs_client.cli.exits import Refused
+from egs_client.cli.exits import REFUSED, Refused, say
 
 if TYPE_CHECKING:
     from egs_client.manifests.text import Document
@@ -76,6 +76,20 @@ def _resources(folder: Path) -> list[str]:
     if other := sorted(data.keys() - {"apiVersion", "kind", "resources"}):
         raise Refused(f"{name}: egs knows `resources` alone, not {', '.join(other)}. Pipe what kustomize builds into egs apply -f -.")
     return [str(folder / str(each)) for each in data["resources"]]
+
+
+def fail(faults: Sequence[Any]) -> None:
+    """Ends the command if there are any: they go to standard error, one a line, as compilers write them."""
+    tell(faults)
+    if faults:
+        raise typer.Exit(REFUSED)
+
+
+def tell(faults: Iterable[Any]) -> None:
+    for fault in sorted(faults, key=lambda fault: (fault.file, fault.line)):
+        what = " ".join(filter(None, [fault.kind, fault.name]))
+        where = f"{fault.file}:{fault.line}" if fault.file else "pruned"
+        say(": ".join(filter(None, [where, what, fault.field, fault.detail])))
 
 
 def documents_of(texts: dict[str, str]) -> list[Document]:

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from egs_client.manifests.faults import Fault, nearest
 from egs_client.manifests.kinds import API_VERSION, BY_NAME, Field, Kind, manifest_name, no_such_kind, span_parse
 from egs_client.manifests.text import Document, Path, field_name
+from egs_client.manifests.workloads import objects_read
 
 TOP: Final = ("apiVersion", "kind", "metadata", "spec")
 LABEL_MAX_CHARS: Final = 63
@@ -151,12 +152,23 @@ class _Checker:
                 self.fault(("spec", wish.name), "invalid_input", "Must be a duration as 8h30m, 2d or 90s.")
         elif self.kind is not None and not isinstance(value, bool) and any(name == wish.api for name, _ in self.kind.acts):
             self.fault(("spec", wish.name), "invalid_input", "Must be true or false.")
+        elif wish.is_yaml and isinstance(value, str):
+            self.faults += self._objects(("spec", wish.name), value)
         elif wish.is_set and wish.of and isinstance(value, list):
             for index in (index for index, name in enumerate(value) if not isinstance(name, str)):
                 self.fault(("spec", wish.name, index), "invalid_input", f"Must be the name of a {wish.of}.")
         elif wish.of and not (isinstance(value, str) or value is None):
             self.fault(("spec", wish.name), "invalid_input", f"Must be the name of a {wish.of}.")
         return value
+
+    def _objects(self, path: Path, text: str) -> Iterator[Fault]:
+        """Of a text behind `|` each line is known; of others, their first line."""
+        kind, line = self.kind.name if self.kind else "", self.document.line_of(path)
+        begins = self.document.blocks.get(path)
+        for fault in objects_read(self.document.file, text)[1]:
+            own = field_name((*path, fault.field)) if fault.field else field_name(path)
+            at = line if begins is None else begins + fault.line - 1
+            yield replace(fault, line=at, field=own, kind=kind, name=self.name)
 
 
 def documents_check(documents: Sequence[Document]) -> tuple[list[Wanted], list[Fault]]:

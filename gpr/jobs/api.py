@@ -19,7 +19,7 @@ from accounts.authentication import actor_of
 from accounts.models import Scope
 from accounts.policy import Verb
 from core.errors import InvalidInput
-from core.rest.fields import Flag, FreeForm, Id, Nothing, StrictSerializer, Text, WholeNumber, whole_number
+from core.rest.fields import Flag, FreeForm, Id, Nothing, StrictSerializer, Text, Verbatim, WholeNumber, whole_number
 from core.rest.filters import ReferenceFilter, Words, YesNo
 from core.rest.output import ModelOutputSerializer, OutputSerializer
 from core.rest.views import ApiViewSet
@@ -33,7 +33,8 @@ from gpr.models import GprState, Job, JobOutcome, JobState
 from gpr.models.jobs import PHASES, USER_ID_DEFAULT
 from gpr.requests.inputs import GprCreate, spec_of_create
 from gpr.requests.selectors import gpr_for
-from protocol.tenancy.workloads import MANIFEST_KINDS, NOTEBOOK_HOME, WorkloadKind
+from protocol.manifests.objects import MANIFEST_KINDS
+from protocol.tenancy.workloads import NOTEBOOK_HOME, WorkloadKind
 
 KIND_HELP = "The object that it becomes; other kinds than Job need a cluster that serves them. Manifest: `manifest` has the objects."
 MANIFEST_HELP = (
@@ -44,12 +45,12 @@ MANIFEST_HELP = (
 
 class Strings(serializers.ListField):
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(child=serializers.CharField(allow_blank=True, trim_whitespace=False), max_length=WORDS_MAX, **kwargs)
+        super().__init__(child=Verbatim(), max_length=WORDS_MAX, **kwargs)
 
 
 class Texts(serializers.DictField):
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(child=serializers.CharField(allow_blank=True, trim_whitespace=False), **kwargs)
+        super().__init__(child=Verbatim(), **kwargs)
 
 
 @extend_schema_field({"oneOf": [{"type": "array", "items": {"type": "object", "additionalProperties": {}}}, {"type": "string"}]})
@@ -69,7 +70,7 @@ class Objects(serializers.ListField):
 
 
 class ContainerFields(StrictSerializer):
-    image = serializers.CharField(required=False, allow_blank=True, max_length=500, trim_whitespace=False)
+    image = Verbatim(required=False, max_length=500)
     command = Strings(required=False, help_text="Program and arguments; empty: those of the image.")
     env = Texts(required=False, help_text="Variables. Members of the workspace see them: put secrets into `secrets`.")
     secrets = Strings(required=False, help_text="Secrets of the namespace whose values it gets as variables.")

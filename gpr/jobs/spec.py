@@ -9,10 +9,11 @@ from posixpath import normpath
 from typing import Any, Final
 
 from core.errors import InvalidInput
-from gpr.jobs.pod_security import pods_fault
+from gpr.jobs.manifest_text import TOLD
 from gpr.models.jobs import RETRIES_MAX, USER_ID_DEFAULT
+from protocol.manifests.workloads import faults_told
 from protocol.references import is_image, is_object_name
-from protocol.tenancy.workloads import WorkloadKind, objects_fault
+from protocol.tenancy.workloads import WorkloadKind
 
 WORDS_MAX, WORD_MAX_CHARS, ENV_MAX, VOLUMES_MAX = 200, 16_384, 200, 20
 WORDS_MAX_CHARS = 65_536  # of a command, and of all variables
@@ -59,10 +60,8 @@ def job_check(spec: JobSpec) -> None:
 
 def _faults(spec: JobSpec) -> Iterator[tuple[str, str]]:
     if spec.kind == WorkloadKind.MANIFEST:
-        if fault := objects_fault(spec.objects_wanted):
+        for fault in faults_told(spec.objects_wanted)[:TOLD]:
             yield "objects_wanted", fault
-        elif pods := pods_fault(spec.objects_wanted):
-            yield "objects_wanted", pods.text
         unsaid = JobSpec()
         for name in SAID_BY_MANIFEST:
             if getattr(spec, name) != getattr(unsaid, name):

@@ -11,6 +11,7 @@ from rest_framework import serializers
 from accounts.models import User
 from core.errors import InvalidInput
 from core.rest.fields import Flag, FreeForm, Id, Reference, StrictSerializer, Text, WholeNumber, whole_number
+from core.rest.sentences import MISSING
 from core.words import duration_parse
 from gpr.followers.selectors import predecessor_for
 from gpr.models import AfterCondition, GprTemplate, Nearness
@@ -175,7 +176,7 @@ def spec_of_create(data: dict[str, Any], *, actor: User) -> GprSpec:
         _check_cluster(template)
     fields = merged(template, said) if template else said
     if missing := [name for name in NEEDED if name not in fields]:
-        raise InvalidInput({name: ["This field is required."] for name in missing})
+        raise InvalidInput({name: [MISSING] for name in missing})
     clusters = clusters_of(fields.get("clusters", []), actor=actor)
     after = predecessor_for(actor, fields["after"], slice_=slice_) if fields.get("after") else None
     return GprSpec(**{**fields, "slice": slice_, "clusters": clusters, "template": template, "after": after})

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from accounts.authentication import actor_of
 from accounts.permissions import IsAdmin
 from core.outbound import URL_MAX_CHARS
-from core.rest.fields import Nothing, StrictSerializer, WholeNumber
+from core.rest.fields import Nothing, StrictSerializer, Verbatim, WholeNumber
 from core.rest.output import ModelOutputSerializer, OutputSerializer
 from core.rest.pagination import NamePagination
 from core.rest.views import ApiViewSet
@@ -55,14 +55,14 @@ class PrometheusSerializer(ModelOutputSerializer[PrometheusSource]):
 class PrometheusChangeSerializer(StrictSerializer):
     """Omitted fields stay as they are."""
 
-    url = serializers.CharField(max_length=URL_MAX_CHARS, required=False, allow_blank=True, help_text="Empty: it is no longer used.")
+    url = Verbatim(max_length=URL_MAX_CHARS, required=False, trim_whitespace=True, help_text="Empty: it is no longer used.")
     auth = serializers.ChoiceField(choices=Auth.choices, required=False)
-    username = serializers.CharField(max_length=USERNAME_MAX_CHARS, required=False, allow_blank=True)
-    secret = serializers.CharField(
-        max_length=SECRET_MAX_CHARS, required=False, allow_blank=True, help_text="The token or password; empty: the one that is there."
+    username = Verbatim(max_length=USERNAME_MAX_CHARS, required=False, trim_whitespace=True)
+    secret = Verbatim(
+        max_length=SECRET_MAX_CHARS, required=False, trim_whitespace=True, help_text="The token or password; empty: the one that is there."
     )
-    ca_pem = serializers.CharField(max_length=CA_MAX_CHARS, required=False, allow_blank=True, help_text="Certificates to trust, as PEM.")
-    matchers = serializers.CharField(max_length=MATCHERS_MAX_CHARS, required=False, allow_blank=True, help_text='As cluster="aurora".')
+    ca_pem = Verbatim(max_length=CA_MAX_CHARS, required=False, trim_whitespace=True, help_text="Certificates to trust, as PEM.")
+    matchers = Verbatim(max_length=MATCHERS_MAX_CHARS, required=False, trim_whitespace=True, help_text='As cluster="aurora".')
     beyond_s = WholeNumber(
         min_value=BEYOND_LEAST_S, max_value=BEYOND_MOST_S, required=False, help_text="Ranges that begin longer ago than this come from it."
     )

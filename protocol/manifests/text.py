@@ -5,6 +5,7 @@ Aliases, tags and merges are refused, and so are plain words that one YAML parse
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -35,12 +36,13 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """`lines`: path of each key and item -> its line."""
+    """`lines`: path of each key and item -> its line. `blocks`: path of each text behind `|` -> the line where it begins."""
 
     file: str
     line: int
     data: Any
     lines: Mapping[Path, int]
+    blocks: Mapping[Path, int] = field(default_factory=dict)
 
     def line_of(self, path: Path) -> int:
         """The line of the value, or of what holds it."""
@@ -89,6 +91,7 @@ class _Reader:
     text: str
     faults: list[Fault] = field(default_factory=list)
     _lines: dict[Path, int] = field(default_factory=dict)
+    _blocks: dict[Path, int] = field(default_factory=dict)
 
     def read(self) -> list[Document]:
         try:
@@ -106,12 +109,12 @@ class _Reader:
         for event in events:
             line = event.start_mark.line + self.first_line
             if isinstance(event, yaml.DocumentStartEvent):
-                self._lines, first_line, root = {}, 0, None
+                self._lines, self._blocks, first_line, root = {}, {}, 0, None
                 if event.version or event.tags:
                     raise _Unreadable(line, "directive", "A manifest takes no line that begins with %. Leave it out.")
             elif isinstance(event, yaml.DocumentEndEvent):
                 if root is not None:
-                    yield Document(self.file, first_line, root, self._lines)
+                    yield Document(self.file, first_line, root, self._lines, self._blocks)
             elif isinstance(event, yaml.CollectionEndEvent):
                 stack.pop()
             elif isinstance(event, yaml.NodeEvent):
@@ -135,6 +138,8 @@ class _Reader:
         value: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
         if isinstance(event, yaml.ScalarEvent):
             value = self._scalar(event, path, line)
+            if event.style == "|":
+                self._blocks[path] = line + 1
         if top is not None:
             self._lines.setdefault(path, line)
             if isinstance(top.value, list):
@@ -211,6 +216,11 @@ def field_name(path: Path) -> str:
 def _echo(text: str) -> str:
     shown = text if text.isprintable() else repr(text)[1:-1]
     return shown if len(shown) <= ECHO_MAX_CHARS else f"{shown[:ECHO_MAX_CHARS]}…"
+
+
+def quoted(value: Any) -> str:
+    """Says how a number or a flag becomes text; nothing for other values."""
+    return f' Write it in quotes: "{json.dumps(value)}".' if isinstance(value, bool | int | float) else ""
 
 
 def documents_write(documents: Iterable[Mapping[str, Any]]) -> str:

@@ -89,6 +89,7 @@ def test_what_cannot_run_is_refused_with_its_field_and_nothing_is_filed(owner: C
         ([{**SERVICE, "spec": {"type": "LoadBalancer"}}], "ClusterIP"),
         ([OWN_JOB, OWN_JOB], "another Job of the name own"),
         ([{**OWN_JOB, "apiVersion": [], "kind": {}}], "kind {} of []"),
+        ([{**OWN_JOB, "spec": {}}, SERVICE], "Object 1, spec.template: It needs the template of its pods here"),
         ([{"metadata": {"name": "own"}}], "an object needs apiVersion and kind"),
         ([job_with(hostNetwork=True)], "may not have hostNetwork"),
         ([job_with(volumes=[{"name": "root", "hostPath": {"path": "/"}}])], "may not be of kind hostPath"),
@@ -107,6 +108,20 @@ def test_a_manifest_may_have_what_a_workspace_may_make_alone(owner: Caller, job:
 
     assert words in " ".join(errors["manifest"])
     assert not Gpr.objects.exists()
+
+
+def test_numbers_and_flags_are_no_text_and_the_refusal_shows_how_to_quote_them(owner: Caller, job: dict[str, Any]) -> None:
+    body = {**job, "image": 1, "command": ["train", 8], "env": {"LR": 0.1, "FAST": True}, "name": 5}
+
+    errors = assert_problem(owner.post("jobs/", body), 400, "invalid_input")["errors"]
+
+    assert errors == {
+        "name": ['Must be text. Write it in quotes: "5".'],
+        "image": ['Must be text. Write it in quotes: "1".'],
+        "command.1": ['Must be text. Write it in quotes: "8".'],
+        "env.LR": ['Must be text. Write it in quotes: "0.1".'],
+        "env.FAST": ['Must be text. Write it in quotes: "true".'],
+    }
 
 
 def test_a_manifest_holds_what_the_database_can_store_and_says_itself_how_often_it_runs(owner: Caller, job: dict[str, Any]) -> None:

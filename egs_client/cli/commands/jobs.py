@@ -13,7 +13,7 @@ import typer
 from egs_client.cli import names, options
 from egs_client.cli.commands.gpr_acts import Filing, Template, ask_what_to_do, asked, show_offers
 from egs_client.cli.exits import FAILED, STOPPED, Refused, say
-from egs_client.cli.manifest_files import texts_of
+from egs_client.cli.manifest_files import fail, texts_of
 from egs_client.cli.output import Column, Output, show_list, show_one
 from egs_client.cli.progress import follow
 from egs_client.cli.session import agreed, client, gpr_of, settled
@@ -21,7 +21,6 @@ from egs_client.cli.words import here, soon, when
 from egs_client.errors import Ended, ServerFault, Unreachable
 from egs_client.gprs import ACTIVE, name_now
 from egs_client.jobs import OVER, SUCCEEDED, sentence_of
-from egs_client.manifests.text import documents_read
 
 if TYPE_CHECKING:
     from egs_client.models.gpr import Job
@@ -277,13 +276,16 @@ def box_asked(egs: Client, workspace: str | None, template: str | None, box: dic
     return asked(egs, workspace, template, {"min_gpu_memory_gib": 1, **box} if is_open else box)
 
 
-def _objects(path: str) -> list[dict[str, Any]]:
-    """Raises Refused."""
-    ((file, text),) = texts_of([path]).items()
-    documents, faults = documents_read(file, text)
-    if faults:
-        raise Refused("\n".join(f"{fault.file}:{fault.line}: {fault.detail}" for fault in faults))
-    return [document.data for document in documents if document.data is not None]
+def _objects(path: str) -> str:
+    """Returns the text of a file whose objects can run. Raises Refused, or Exit after it told each mistake with its line and field."""
+    from egs_client.manifests.workloads import objects_read
+
+    texts = texts_of([path])
+    if len(texts) > 1:
+        raise Refused(f"{path} has {len(texts)} files: name the one that is to run.")
+    ((file, text),) = texts.items()
+    fail(objects_read(file, text)[1])
+    return text
 
 
 def pairs(texts: list[str] | None, mark: str, option: str, form: str) -> dict[str, str] | None:

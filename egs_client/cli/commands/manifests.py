@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from egs_client.cli import options
 from egs_client.cli.exits import DIFFERENT, REFUSED, Refused, say
-from egs_client.cli.manifest_files import Files, Folder, documents_of, secrets_for, texts_of
+from egs_client.cli.manifest_files import Files, Folder, documents_of, fail, secrets_for, tell, texts_of
 from egs_client.cli.output import Column, Output, show_list, show_one
 from egs_client.cli.session import agreed, client, settled
 from egs_client.errors import InvalidInput, NotFound
@@ -90,7 +90,7 @@ def diff(
     if output == "table":
         for result in report.results:
             _print_changes(result)
-        _fail(report.faults)
+        fail(report.faults)
     else:
         _show(report, output)
     if any(result.act in SIGNS for result in report.results):
@@ -165,7 +165,7 @@ def lint(files: Annotated[list[str], typer.Argument(help="Files and folders, or 
         documents += found
         faults += wrong
     _, wrong = documents_check(documents)
-    _fail(told_first([*faults, *wrong]))
+    fail(told_first([*faults, *wrong]))
     print(f"No mistake can be seen without the server: {len(texts)} files with {len(documents)} manifests.")
 
 
@@ -191,13 +191,12 @@ def _given(**values: str | None) -> dict[str, Any]:
 
 
 def _answer(call: Any) -> ManifestReport:
-    """Mistakes go to standard error, one a line, as compilers write them."""
     try:
         report: ManifestReport = call()
     except InvalidInput as error:
         if error.code != "invalid_manifests":
             raise
-        _tell([_Fault(**fault) for fault in error.extra["faults"]])
+        tell([_Fault(**fault) for fault in error.extra["faults"]])
         say("Nothing was changed.")
         raise typer.Exit(REFUSED) from None
     return report
@@ -208,21 +207,8 @@ class _Fault:
         self.__dict__.update(values)
 
 
-def _fail(faults: Sequence[Any]) -> None:
-    _tell(faults)
-    if faults:
-        raise typer.Exit(REFUSED)
-
-
-def _tell(faults: Iterable[Any]) -> None:
-    for fault in sorted(faults, key=lambda fault: (fault.file, fault.line)):
-        what = " ".join(filter(None, [fault.kind, fault.name]))
-        where = f"{fault.file}:{fault.line}" if fault.file else "pruned"
-        say(": ".join(filter(None, [where, what, fault.field, fault.detail])))
-
-
 def _may_prune(preview: ManifestReport, *, is_yes: bool) -> bool:
-    _fail(preview.faults)
+    fail(preview.faults)
     return _agree([result for result in preview.results if not result.file and result.act in GONE], is_yes=is_yes)
 
 
@@ -241,7 +227,7 @@ def _show(report: ManifestReport, output: str) -> None:
     else:
         show_one(report, [], output=output, kind="")
     sys.stdout.flush()
-    _fail(report.faults)
+    fail(report.faults)
 
 
 def _named(result: ManifestResult) -> str:

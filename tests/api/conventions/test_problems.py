@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from io import BytesIO
 from typing import Any
 
 import pytest
 from django.core.handlers.asgi import ASGIRequest
 from django.db import InterfaceError, OperationalError
-from django.urls import resolve
+from django.urls import get_resolver, resolve
 
 from accounts.models import ApiToken
+from core.rest.fields import StrictSerializer
 from gpr.models import Gpr
 from journal.models import Event
 from slices.models import Project
@@ -56,10 +59,44 @@ def test_a_body_that_is_no_object_is_a_400(body: bytes, admin: Caller) -> None:
     assert_problem(admin.raw("projects/", body), 400, "invalid_input")
 
 
+STOCK = re.compile(
+    r"This field|[Nn]ot a valid|Ensure (this|that)|[Aa] valid|Expected a|may not be|Use one of these|wrong format|too large to"
+)
+
+
+def _words(field: Any) -> Iterator[str]:
+    yield from map(str, field.error_messages.values())
+    if (child := getattr(field, "child", None)) is not None:
+        yield from _words(child)
+
+
+def _kinds(of: type[StrictSerializer]) -> Iterator[type[StrictSerializer]]:
+    for kind in of.__subclasses__():
+        yield kind
+        yield from _kinds(kind)
+
+
+def test_no_refusal_of_a_field_speaks_in_the_words_of_the_framework() -> None:
+    get_resolver().url_patterns  # noqa: B018  # all serializers are there
+    fields = [(kind.__qualname__, name, field) for kind in _kinds(StrictSerializer) for name, field in kind().fields.items()]
+
+    assert len(fields) > 300
+    assert [(*where, text) for *where, field in fields for text in _words(field) if STOCK.search(text)] == []
+
+
+def test_a_word_that_is_no_choice_is_told_with_the_nearest_or_with_all(owner: Caller, world: World) -> None:
+    body = {"name": "x", "slice": "vision", "shape": "H100-80GB", "nodes": 1, "duration_s": 60, "within": "rak", "after_condition": "q"}
+
+    errors = assert_problem(owner.post("gprs/", body), 400, "invalid_input")["errors"]
+
+    assert errors["within"] == ["There is no rak here. Did you mean rack?"]
+    assert errors["after_condition"] == ["There is no q here. There are any, success."]
+
+
 def test_an_empty_body_counts_as_an_empty_object(admin: Caller) -> None:
     body = assert_problem(admin.raw("projects/", b""), 400, "invalid_input")
 
-    assert body["errors"] == {"name": ["This field is required."]}
+    assert body["errors"] == {"name": ["Is missing: give a value."]}
 
 
 @pytest.mark.parametrize(

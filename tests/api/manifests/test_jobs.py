@@ -19,7 +19,14 @@ TRAIN = document("GPUJob", "train", f"{BOX}, image: 'a/b:1', command: [torchrun,
 OBJECT = """apiVersion: apps/v1
 kind: Deployment
 metadata: {name: own}
-spec: {replicas: 1}
+spec:
+  selector: {matchLabels: {app: own}}
+  template:
+    metadata: {labels: {app: own}}
+    spec:
+      securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+      containers:
+        - {name: main, image: "a:1", securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}
 """
 
 
@@ -70,9 +77,20 @@ def test_own_objects_are_text_as_in_the_custom_resource(owner: Caller) -> None:
 
     assert Job.objects.get().objects_wanted[0]["kind"] == "Deployment"
     assert acts(apply(owner, export(owner))) == ["unchanged"]
-    broken = text.replace("own}", "other}").replace("replicas: 1", "replicas: 1, template: {spec: {hostPID: true, containers: []}}")
+    broken = text.replace("own}", "other}").replace("securityContext: {runAs", "hostPID: true\n          securityContext: {runAs")
     (fault,) = assert_problem(apply(owner, broken), 400, "invalid_manifests")["faults"]
-    assert "Line 4, spec.template.spec.hostPID" in fault["detail"]
+    assert (fault["line"], fault["field"]) == (19, "spec.manifest.spec.template.spec.hostPID")
+
+
+def test_numbers_are_no_text_in_a_manifest_either(owner: Caller) -> None:
+    wrong = TRAIN.replace("train.py]", "8]").replace("'3e-4'", "3")
+
+    faults = assert_problem(apply(owner, wrong), 400, "invalid_manifests")["faults"]
+
+    assert [(fault["field"], fault["detail"]) for fault in faults] == [
+        ("spec.command[1]", 'Must be text. Write it in quotes: "8".'),
+        ("spec.env.LR", 'Must be text. Write it in quotes: "3".'),
+    ]
 
 
 def test_deleting_it_cancels_the_job_and_one_that_is_over_is_not_filed_again(owner: Caller) -> None:

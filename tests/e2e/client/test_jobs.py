@@ -91,7 +91,7 @@ def test_objects_of_one_s_own_come_from_a_file_and_their_mistakes_are_told(hub: 
 
     said = egs.run("run", "--hours", "1", "--file", str(file), code=6)
 
-    assert "error: manifest: Object 1: kind Pod of v1 is none of Job" in said
+    assert f"{file}:2: kind: kind Pod of v1 is none of Job" in said
 
 
 @pytest.mark.rotates(2)

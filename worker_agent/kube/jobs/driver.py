@@ -15,9 +15,10 @@ from typing import Any, Final
 import msgspec
 
 from protocol.cluster_names import INDEX_OF_POD, JOB, JOB_BOX, JOB_FIELD_MANAGER
+from protocol.manifests.objects import MANIFEST_KINDS, objects_fault
 from protocol.tenancy.job_objects import BoxFacts, Object, main_of, objects_of, owner_label, pod_selector
 from protocol.tenancy.notebooks import NO_INGRESS, PARTS, IngressWay
-from protocol.tenancy.workloads import MANIFEST_KINDS, WorkloadKind, WorkloadPhase, WorkloadSeen, objects_fault
+from protocol.tenancy.workloads import WorkloadKind, WorkloadPhase, WorkloadSeen
 from worker_agent.cluster.base import ClusterError, Note, Throttled, Unavailable, WriteConflict
 from worker_agent.hub.workloads import NO_NAMESPACE, BoxJob, LogPart, Run
 from worker_agent.kube.api.client import Api, Forbidden, Missing

@@ -32,6 +32,7 @@ kind: Service
 metadata: {name: own}
 spec:
   type: NodePort
+  ports: [{port: 80}]
 ---
 apiVersion: batch/v1
 kind: Job

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from protocol.tenancy.workloads import ObjectFault
+from protocol.manifests.objects import ObjectFault
 
 VOLUMES: Final = frozenset({"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"})
 CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 
 
-def pods_fault(manifest: Any) -> ObjectFault | None:
-    """Return the first fault of the pods that the object would have."""
-    return next((fault for path, pod in _pods(manifest, ()) for fault in _faults(pod, path)), None)
+def security_faults(manifest: Any) -> Iterator[ObjectFault]:
+    """Return the faults of the pods that the object would have."""
+    for path, pod in _pods(manifest, ()):
+        yield from _faults(pod, path)
 
 
 def _pods(part: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], dict[str, Any]]]:
