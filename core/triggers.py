@@ -1,5 +1,7 @@
 """Triggers of SQLite, made after each migration, since SQLite drops them when a migration remakes their table.
 
+They are dropped before migrations: SQLite renames no table while a trigger reads one that is gone.
+
 PostgreSQL's triggers are in migrations.
 """
 
@@ -11,7 +13,7 @@ from typing import Any
 
 from django.apps import AppConfig
 from django.db import connections
-from django.db.models.signals import post_migrate
+from django.db.models.signals import post_migrate, pre_migrate
 
 # By name: the last table that it needs, and the text after the name in `CREATE TRIGGER`.
 Triggers = Mapping[str, tuple[str, str]]
@@ -19,7 +21,16 @@ Triggers = Mapping[str, tuple[str, str]]
 
 def triggers_of(app: AppConfig, triggers: Triggers) -> None:
     """Create the app's triggers after each migration. Call it in `ready`."""
+    pre_migrate.connect(partial(_drop, triggers), sender=app, weak=False, dispatch_uid=f"triggers of {app.label}, before")
     post_migrate.connect(partial(_make, triggers), sender=app, weak=False, dispatch_uid=f"triggers of {app.label}")
+
+
+def _drop(triggers: Triggers, *, using: str, plan: list[Any], **_: Any) -> None:
+    connection = connections[using]
+    if connection.vendor == "sqlite" and plan:
+        with connection.cursor() as cursor:
+            for name in triggers:
+                cursor.execute(f"DROP TRIGGER IF EXISTS {name}")
 
 
 def _make(triggers: Triggers, *, using: str, **_: Any) -> None:
