@@ -53,8 +53,7 @@ class Basis:
             for each, slot in slots
         }
         closed = {node: windows for node, windows in board.closed.items() if windows}
-        is_settled = not board.overdue and not any(each.risk for each in board.order)
-        is_settled &= all(slot.start_s > snapshot.now_s for slot in expected.values())
+        is_settled = not any(each.risk for each in board.order) and all(slot.start_s > snapshot.now_s for slot in expected.values())
         bounds = snapshot.now_s, _until_s(board, expected, snapshot), is_settled
         return cls(*bounds, snapshot.policy, snapshot.pools, snapshot.quotas, closed, boxes | waiting)
 
@@ -77,7 +76,7 @@ class Basis:
         """
         if self.pools is not before.pools or (self.policy, self.quotas) != (before.policy, before.quotas):
             return set(board.queue)
-        others = list(self._others(before, board))
+        others = list(self._others(before))
         nodes = self._closed_otherwise(before).union(*(stay.nodes for stay in others))
         owners = {stay.part.slice for stay in others} - {""}
         owners |= {stay.part.project for stay in others} & {owner for owner, _ in board.most}
@@ -100,10 +99,10 @@ class Basis:
             or any(since_s < window.end_s <= until_s for window in windows)
         }
 
-    def _others(self, before: Basis, board: Board) -> Iterator[_Stay]:
+    def _others(self, before: Basis) -> Iterator[_Stay]:
         for id_, stay in self.stays.items():
             was = before.stays.get(id_)
-            if id_ in board.overdue or not stay.is_as(was):
+            if not stay.is_as(was):
                 yield from (stay, was) if was is not None else (stay,)
         yield from (was for id_, was in before.stays.items() if id_ not in self.stays)
 
@@ -119,6 +118,6 @@ def _until_s(board: Board, expected: Mapping[str, Slot], snapshot: Snapshot) -> 
     now_s = snapshot.now_s
     if board.queue and evictions_possible(snapshot.policy, snapshot.quotas, evictor_count=board.evictor_count):
         return now_s
-    times_s = [slot.start_s for slot in expected.values()] + [box.end_s for box in snapshot.running]
+    times_s = [slot.start_s for slot in expected.values()] + [box.end_s for box in board.running.values()]
     times_s += [at_s for windows in board.closed.values() for window in windows for at_s in (window.start_s, window.end_s)]
     return min((at_s for at_s in times_s if at_s > now_s), default=FOREVER_S)

@@ -152,6 +152,7 @@ class Board:
     def release(self, box_id: str) -> bool:
         """Return whether it was booked for longer."""
         box = self.running.pop(box_id)
+        self.overdue.discard(box_id)
         self.reserve_steps(len(box.places))
         take(self.capacity, box.places, box.demand, max(self.now_s, box.start_s), box.end_s, -1)
         for node in box.places:

@@ -1,6 +1,6 @@
 """Keeps a board from plan to plan and applies what changed between two snapshots.
 
-It must plan as `board_of` does. When slots are lost, late or at risk, or boxes overdue, `board_of` makes the board anew.
+It must plan as `board_of` does. When slots are lost, late or at risk, `board_of` makes the board anew.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Final, NamedTuple, TypeVar
 
-from planner.board.board import Board
+from planner.board.board import Board, Box
 from planner.board.waiting import Waiting
 from planner.capacity.profile import NONE, Profiles
 from planner.promises.proof import is_overcommitted
@@ -71,8 +71,8 @@ class LiveBoard:
 
 
 def _is_calm(board: Board, snapshot: Snapshot) -> bool:
-    """Tells whether each slot is where it was stored, each box ends later than now, and every cluster is heard."""
-    if board.overdue or any(waiting.risk or (waiting.displaced and waiting.request.slot) for waiting in board.order):
+    """Tells whether each slot is where it was stored, and every cluster is heard."""
+    if any(waiting.risk or (waiting.displaced and waiting.request.slot) for waiting in board.order):
         return False
     return not any(window.unheard for pool in snapshot.pools for node in pool.nodes for window in node.closed)
 
@@ -100,7 +100,7 @@ class _Kept:
         self._requests = {request.id: request for request in snapshot.queue}
         self._boxes = {box.id: box for box in snapshot.running}
         self._queues: ReferenceQueues | None = None
-        self._in_queues: dict[str, Request | Running | Shadow] = {}
+        self._in_queues: dict[str, Request | Box | Shadow] = {}
         self._change_count = 0
 
     def restored(self, snapshot: Snapshot) -> Restored:
@@ -126,11 +126,10 @@ class _Kept:
         board, is_same = self._board, self._pools is snapshot.pools and self._quotas == snapshot.quotas
         if not is_same or board.policy != snapshot.policy or snapshot.now_s < board.now_s or self._change_count > CHANGES_MOST:
             return False
-        if any(box.end_s <= snapshot.now_s for box in snapshot.running):
-            return False
         board.advance(snapshot.now_s)
         requests, boxes = {request.id: request for request in snapshot.queue}, {box.id: box for box in snapshot.running}
-        other_requests, other_boxes = _changed(self._requests, requests), _changed(self._boxes, boxes)
+        other_requests, other_boxes = _changed(self._requests, requests), set(_changed(self._boxes, boxes))
+        other_boxes.update(box.id for box in board.running.values() if box.end_s <= board.now_s)  # now they end a grace later
         for id_ in other_requests:
             if id_ in self._requests:
                 board.dequeue(board.queue[id_])
@@ -168,9 +167,9 @@ class _Kept:
     def _queues_for(self, snapshot: Snapshot) -> ReferenceQueues:
         queues = self._queues or ReferenceQueues(self._board)
         slotted = {id_: request for id_, request in self._requests.items() if request.slot is not None}
-        now_in: dict[str, Request | Running | Shadow] = {
+        now_in: dict[str, Request | Box | Shadow] = {
             **slotted,
-            **self._boxes,
+            **self._board.running,
             **{shadow.id: shadow for shadow in snapshot.memory.shadows},
         }
         others = _changed(self._in_queues, now_in)
@@ -180,11 +179,11 @@ class _Kept:
         self._queues, self._in_queues = queues, now_in
         return queues.copy()
 
-    def _boxes_in_queues(self, part: Request | Running | Shadow) -> BoxPair:
+    def _boxes_in_queues(self, part: Request | Box | Shadow) -> BoxPair:
         board = self._board
         if isinstance(part, Shadow):
             return remembered_box(board, part)
-        return box_of_board(board.running[part.id] if isinstance(part, Running) else board.box(board.queue[part.id]))
+        return box_of_board(part if isinstance(part, Box) else board.box(board.queue[part.id]))
 
 
 def _changed(before: Mapping[str, Part], now: Mapping[str, Part]) -> list[str]:

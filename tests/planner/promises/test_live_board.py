@@ -190,9 +190,10 @@ def _shown(placement: Placement) -> object:
     return placement.start_s, explanation, placement.turn_share, placement.turn_key, placement.borrows
 
 
-def test_one_who_comes_goes_or_starts_costs_no_new_board(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_who_comes_goes_or_starts_costs_no_new_board_while_a_box_is_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
     crowd = tuple(request(f"q{i}", length=50 + i) for i in range(9))
-    stands = settled(Snapshot(now_s=0, pools=(pool(3),), running=(running("r", "p0", end=40),), queue=crowd, policy=GUARDED))
+    boxes = running("r", "p0", end=40), running("overdue", "p1", end=-5)
+    stands = settled(Snapshot(now_s=0, pools=(pool(3),), running=boxes, queue=crowd, policy=GUARDED))
     process, made_anew = Process(), list[Snapshot]()
     plan(process.read(stands), restore=process.board.restore)
 
