@@ -12,6 +12,7 @@ from protocol.tenancy.workloads import FINISHING, Workload, WorkloadKind
 Object = dict[str, Any]
 
 RANK: Final = f"metadata.annotations['{INDEX_OF_POD}']"
+NUMBER: Final = "metadata.labels['training.kubeflow.org/replica-index']"  # among the workers of a training job
 PORT: Final = 29500  # of the rendezvous
 PYTORCH, MAIN = "pytorch", "main"  # names of containers; the operator of PyTorchJobs wants its own
 JOB_SET_PART: Final = "node"
@@ -71,19 +72,9 @@ def owner_label(kind: str) -> str:
 
 
 def pod_selector(kind: str, name: str, rank: int) -> str:
-    """Selects the pod of this rank, or all pods of a Job that has no indexes."""
+    """Selects the pod of this rank where a label says it, or else all pods of the object."""
     of = f"{owner_label(kind)}={name}"
-    match kind:
-        case WorkloadKind.JOB_SET:
-            return f"{of},{INDEX_OF_POD}={rank}"
-        case WorkloadKind.PYTORCH_JOB:
-            part = "master,training.kubeflow.org/replica-index=0" if rank == 0 else f"worker,training.kubeflow.org/replica-index={rank - 1}"
-            return f"{of},training.kubeflow.org/replica-type={part}"
-        case WorkloadKind.MPI_JOB if rank == 0:
-            return f"{of},training.kubeflow.org/job-role=launcher"
-        case WorkloadKind.MPI_JOB:
-            return f"{of},training.kubeflow.org/replica-index={rank - 1}"
-    return of
+    return f"{of},{INDEX_OF_POD}={rank}" if kind == WorkloadKind.JOB_SET else of
 
 
 def _marked(made: Object, work: Workload) -> Object:
@@ -130,15 +121,18 @@ def _job_set(work: Workload, box: BoxFacts) -> Object:
 
 
 def _pytorch_job(work: Workload, box: BoxFacts) -> Object:
-    """Its operator sets the rendezvous."""
-    part = {"restartPolicy": "OnFailure" if work.retries else "Never", "template": {"spec": _pod(work, box, container=PYTORCH)}}
-    parts = {"Master": {"replicas": 1, **part}}
-    if work.nodes > 1:
-        parts["Worker"] = {"replicas": work.nodes - 1, **part}
+    """All pods are workers. Beside a master the operator gives workers a container that Pod Security `restricted` refuses, and the job
+    would end with its master.
+    """
+    first = f"{work.name}-worker-0" if work.nodes > 1 else "localhost"
+    pod = _pod(work, box, container=PYTORCH, env=_rendezvous(work, box, first, rank=NUMBER))
+    worker = {"replicas": work.nodes, "restartPolicy": "OnFailure" if work.retries else "Never", "template": {"spec": pod}}
+    # With a limit of 0 the operator would delete the pod that failed, too, and nobody could say why.
+    limit = {"backoffLimit": work.retries} if work.retries else {}
     return {
         "nprocPerNode": str(box.gpus_per_node),
-        "runPolicy": {"cleanPodPolicy": "None", "backoffLimit": work.retries},
-        "pytorchReplicaSpecs": parts,
+        "runPolicy": {"cleanPodPolicy": "Running", **limit},
+        "pytorchReplicaSpecs": {"Worker": worker},
     }
 
 
@@ -157,16 +151,16 @@ def _mpi_job(work: Workload, box: BoxFacts) -> Object:
     }
 
 
-def _rendezvous(work: Workload, box: BoxFacts, first: str) -> list[Object]:
-    """Sets the variables for torchrun, which reads PET_*, and for programs that read the plain names. Each pod gets its rank from its
-    index.
+def _rendezvous(work: Workload, box: BoxFacts, first: str, *, rank: str = RANK) -> list[Object]:
+    """Sets the variables for torchrun, which reads PET_*, and for programs that read the plain names. `rank`: the field of each pod that
+    has its rank.
     """
     nodes, gpus = str(work.nodes), str(box.gpus_per_node)
     words = {"MASTER_ADDR": first, "MASTER_PORT": str(PORT), "NNODES": nodes, "NPROC_PER_NODE": gpus}
     words |= {f"PET_{name}": value for name, value in words.items()}
     return [
         *({"name": name, "value": value} for name, value in words.items()),
-        *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": RANK}}} for name in ("NODE_RANK", "PET_NODE_RANK")),
+        *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": rank}}} for name in ("NODE_RANK", "PET_NODE_RANK")),
     ]
 
 

@@ -207,7 +207,7 @@ class Site:
     def make_slice(self, name: str) -> str:
         """A namespace of its own, bound to the slice of the same id."""
         slice_ = f"{name}-{self.key}"
-        self.cluster.make_namespace(slice_, **{cluster_names.SLICE: slice_})
+        self.cluster.make_namespace(slice_, **{cluster_names.SLICE: slice_, f"{cluster_names.POD_SECURITY}enforce": "restricted"})
         self._slices.append(slice_)
         return slice_
 

@@ -8,10 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol.tenancy.job_objects import BoxFacts, main_of, objects_of, pod_selector
+from protocol.cluster_names import INDEX_OF_POD
+from protocol.tenancy.job_objects import BoxFacts, main_of, objects_of
 from protocol.tenancy.notebooks import IngressWay
 from protocol.tenancy.workloads import NOTEBOOK_HOME, Workload, WorkloadKind
-from worker_agent.kube.jobs.logs import part_of
+from worker_agent.kube.api.objects import Meta, Pod
+from worker_agent.kube.jobs.logs import part_of, pod_of_rank
 
 BOX = BoxFacts(gpus_per_node=8, grace_s=120, rdma="rdma/hca")
 WORK = Workload(
@@ -31,7 +33,6 @@ WORK = Workload(
     retries=2,
     checkpoint=("/bin/save",),
 )
-NAMED = "training.kubeflow.org/job-name=x"
 
 
 def made(**changes: Any) -> list[Any]:
@@ -82,8 +83,7 @@ def test_pods_with_gpus_are_as_many_as_nodes_and_ask_for_all_of_each() -> None:
     assert (job["spec"]["completions"], job["spec"]["parallelism"], job["spec"]["backoffLimit"]) == (4, 4, 8)
     assert job["spec"]["template"]["spec"]["containers"][0]["resources"] == {"limits": asked}
     (pytorch,) = made(kind="PyTorchJob")
-    parts = pytorch["spec"]["pytorchReplicaSpecs"]
-    assert {name: part["replicas"] for name, part in parts.items()} == {"Master": 1, "Worker": 3}
+    assert {name: part["replicas"] for name, part in pytorch["spec"]["pytorchReplicaSpecs"].items()} == {"Worker": 4}
     (mpi,) = made(kind="MPIJob")
     parts = mpi["spec"]["mpiReplicaSpecs"]
     assert parts["Worker"]["replicas"] == 4
@@ -129,26 +129,32 @@ def test_one_node_needs_no_service_and_finds_itself() -> None:
     assert (env["MASTER_ADDR"], env["PET_NNODES"]) == ("localhost", "1")
 
 
+def labeled(name: str, **labels: str) -> Pod:
+    plain = {key.replace("_", "-"): value for key, value in labels.items()}
+    return Pod(metadata=Meta(name=name, labels={f"training.kubeflow.org/{key}": value for key, value in plain.items()}))
+
+
 @pytest.mark.parametrize(
-    ("kind", "rank", "selector"),
+    ("pods", "names"),
     [
-        ("Job", 3, "batch.kubernetes.io/job-name=x"),
-        ("JobSet", 3, "jobset.sigs.k8s.io/jobset-name=x,batch.kubernetes.io/job-completion-index=3"),
+        ([labeled("w1", replica_type="worker", replica_index="1"), labeled("w0", replica_type="worker", replica_index="0")], "w0 w1"),
         (
-            "PyTorchJob",
-            0,
-            f"{NAMED},training.kubeflow.org/replica-type=master,training.kubeflow.org/replica-index=0",
+            [
+                labeled("w0", replica_type="worker", replica_index="0"),
+                labeled("m", replica_type="master", job_role="master", replica_index="0"),
+            ],
+            "m w0",
         ),
-        (
-            "PyTorchJob",
-            3,
-            f"{NAMED},training.kubeflow.org/replica-type=worker,training.kubeflow.org/replica-index=2",
-        ),
-        ("MPIJob", 0, f"{NAMED},training.kubeflow.org/job-role=launcher"),
+        ([labeled("second", job_role="launcher"), labeled("first", job_role="launcher")], "second"),
+        ([labeled("w1", job_role="worker", replica_index="1"), labeled("l", job_role="launcher")], "l - w1"),
+        ([Pod(metadata=Meta(name=name, labels={INDEX_OF_POD: name[1:]})) for name in ("p2", "p0")], "p0 - p2"),
+        ([Pod(metadata=Meta(name=name)) for name in ("new", "old")], "new old"),
     ],
 )
-def test_the_pod_of_a_rank_is_found_by_the_labels_of_its_operator(kind: str, rank: int, selector: str) -> None:
-    assert pod_selector(kind, "x", rank) == selector
+def test_the_pod_of_a_rank_is_found_by_the_labels_of_its_operator(pods: list[Pod], names: str) -> None:
+    found = [pod_of_rank(pods, rank) for rank in range(3)]
+
+    assert " ".join(pod.metadata.name if pod else "-" for pod in found).rstrip(" -") == names
 
 
 LINES = "2026-11-27T10:00:00.1Z one\n2026-11-27T10:00:00.15Z two\n2026-11-27T10:00:01Z three\n2026-11-27T10:00:02Z cut o"

@@ -9,7 +9,7 @@ import pytest
 from protocol import cluster_names
 from protocol.tenancy.workloads import WorkloadKind, WorkloadPhase
 from tests.kube.cluster import Cluster, Object
-from tests.kube.jobs.operators import job_sets
+from tests.kube.jobs.operators.job_sets import job_sets
 from tests.kube.jobs.test_jobs import NODES, Runner, closed, opened
 from tests.kube.site import Site, moved_in
 

@@ -21,7 +21,10 @@ RANK_LABELS: Final = (
     "leaderworkerset.sigs.k8s.io/worker-index",
     "apps.kubernetes.io/pod-index",
 )
-ROLE_LABELS: Final = ("training.kubeflow.org/replica-type", "jobset.sigs.k8s.io/replicatedjob-name", "ray.io/node-type")
+ROLE_LABELS: Final = (
+    *("training.kubeflow.org/replica-type", "training.kubeflow.org/job-role"),
+    *("jobset.sigs.k8s.io/replicatedjob-name", "ray.io/node-type"),
+)
 SERVED_LABEL: Final = "serving.kserve.io/inferenceservice"  # the name of the InferenceService that the pod belongs to
 POD_LABELS: Final = frozenset(
     {

@@ -285,7 +285,7 @@ class KubernetesWorkloads:
             return known.message
         name, namespace = main["metadata"]["name"], job.workload.namespace
         pods = self._logs.pods(namespace, f"{owner_label(main['kind'])}={name}")
-        for pod in pods:
+        for pod in sorted(pods, key=lambda pod: pod.is_leaving):  # its operator ends others after the one that failed
             state = terminated(pod)
             if state is not None and state.exitCode:
                 rank = pod.metadata.label(INDEX_OF_POD)

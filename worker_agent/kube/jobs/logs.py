@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from protocol.cluster_names import INDEX_OF_POD
@@ -10,11 +11,12 @@ from worker_agent.cluster.base import ClusterError
 from worker_agent.hub.workloads import LogPart
 from worker_agent.kube.api import objects
 from worker_agent.kube.api.client import Api, Missing
-from worker_agent.kube.api.objects import LONG_AGO, Pod
+from worker_agent.kube.api.objects import LONG_AGO, RANK_LABELS, ROLE_LABELS, Pod
 
 FIRST_LINES: Final = 2000  # of what was printed before somebody reads
 READ_BYTES: Final = 512 * 1024  # of lines with their times; more in one second is left out
 PODS_MAX: Final = 500
+FIRST: Final = frozenset({"master", "launcher"})  # the role of the pod before the others, where a training job has one
 
 
 class PodLogs:
@@ -30,9 +32,7 @@ class PodLogs:
         return sorted(found, key=lambda pod: pod.metadata.creationTimestamp or LONG_AGO, reverse=True)
 
     def read(self, namespace: str, selector: str, rank: int, since: str) -> LogPart | None:
-        pods = self.pods(namespace, selector)
-        indexed = [pod for pod in pods if pod.metadata.label(INDEX_OF_POD) == str(rank)]
-        pod = next(iter(indexed), None) or (pods[rank] if rank < len(pods) and not pods[rank].metadata.label(INDEX_OF_POD) else None)
+        pod = pod_of_rank(self.pods(namespace, selector), rank)
         if pod is None or pod.status.phase == "Pending":
             return LogPart("", since)
         only = {"sinceTime": f"{since[:19]}Z"} if since else {"tailLines": FIRST_LINES}
@@ -43,6 +43,27 @@ class PodLogs:
         except ClusterError:
             return None
         return part_of(text, since)
+
+
+def pod_of_rank(pods: Sequence[Pod], rank: int) -> Pod | None:
+    """`pods`: of one job, the newest first. Pods without a number have ranks in that order."""
+    has_first = any(_role(pod) in FIRST for pod in pods)
+    numbered = [(pod, each) for pod in pods if (each := _rank_of(pod, has_first)) is not None]
+    if numbered:
+        return next((pod for pod, each in numbered if each == rank), None)
+    return pods[rank] if rank < len(pods) else None
+
+
+def _role(pod: Pod) -> str:
+    return next((role for key in ROLE_LABELS if (role := pod.metadata.label(key))), "")
+
+
+def _rank_of(pod: Pod, has_first: bool) -> int | None:
+    if _role(pod) in FIRST:
+        return 0
+    number = next((found for key in RANK_LABELS if (found := pod.metadata.label(key))), "")
+    is_behind = has_first and not pod.metadata.label(INDEX_OF_POD)
+    return int(number) + is_behind if number.isdecimal() and len(number) < 10 else None
 
 
 def part_of(text: str, since: str) -> LogPart:

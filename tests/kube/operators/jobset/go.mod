@@ -1,5 +1,5 @@
-// Operators of workloads for soak tests: tests/kube/jobs/operators.py builds and starts them.
-module egs.io/tests/kube/operators
+// The operator of JobSets, for soak tests: tests/kube/jobs/operators.py builds and starts it.
+module egs.io/tests/kube/operators/jobset
 
 go 1.26.0
 
